@@ -1,0 +1,279 @@
+/**
+ * The closed table of error codes (contract section 1), and the one error class that carries them.
+ *
+ * Nothing else in the project writes a status of 400 or more: whoever fails throws an {@link EngineError} with a code
+ * of this table, and the error exit in `http/` turns it into the one answer shape.
+ */
+
+/** One row: the HTTP status, what the code means, and what the caller should do. The docs repeat exactly this. */
+interface ErrorRow {
+  readonly status: number;
+  readonly meaning: string;
+  readonly action: string;
+}
+
+export const ERROR_CODES = {
+  invalid_json: {
+    status: 400,
+    meaning: 'The body is not JSON: a syntax error, bytes that are not UTF-8, nesting deeper than 100 levels, or a key given twice.',
+    action: 'Send valid UTF-8 JSON (RFC 8259).',
+  },
+  invalid_request: {
+    status: 400,
+    meaning: 'The body, path, query or a header does not have the shape this operation takes.',
+    action: 'Compare the request with the API reference; `errors` names each place.',
+  },
+  invalid_name: {
+    status: 400,
+    meaning: 'A table or column name does not match ^[A-Za-z_][A-Za-z0-9_]{0,62}$.',
+    action: 'Use ASCII letters, digits and underscores, at most 63 characters, not starting with a digit.',
+  },
+  reserved_name: {
+    status: 400,
+    meaning: 'The name belongs to the service or to Postgres: `id`, a system column such as `xmin`, or anything starting with `_cdp_`.',
+    action: 'Choose another name.',
+  },
+  unknown_type: {
+    status: 400,
+    meaning: 'The column type is not one of TEXT, INTEGER, FLOAT, BOOLEAN, TIMESTAMP, JSONB.',
+    action: 'Use one of the six types.',
+  },
+  unknown_column: {
+    status: 400,
+    meaning: 'A record has a key that is not a column of the table.',
+    action: 'Correct the key (the hint shows a near name), or add the column first.',
+  },
+  invalid_value: {
+    status: 400,
+    meaning: 'A value does not fit the type of its column.',
+    action: '`errors` names every such cell by record and column; correct them and send the batch again. Nothing was inserted.',
+  },
+  too_many_records: {
+    status: 400,
+    meaning: 'The batch holds more than 250 records.',
+    action: 'Split it into batches of at most 250.',
+  },
+  empty_batch: {
+    status: 400,
+    meaning: 'The batch holds no record.',
+    action: 'Send at least one record.',
+  },
+  unauthorized: {
+    status: 401,
+    meaning: 'The bearer token is missing, malformed, unknown or revoked.',
+    action: 'Send `Authorization: Bearer <token>` with a valid token.',
+  },
+  token_expired: {
+    status: 401,
+    meaning: 'The token was valid and has expired.',
+    action: 'Obtain a new token.',
+  },
+  insufficient_scope: {
+    status: 403,
+    meaning: 'The token lacks the scope this operation needs; the message names it.',
+    action: 'Use a token with that scope.',
+  },
+  cdp_inactive: {
+    status: 403,
+    meaning: 'The CDP is inactive for the project.',
+    action: 'Ask the operator to activate the project.',
+  },
+  permission_denied: {
+    status: 403,
+    meaning: 'Postgres refuses the statement to this role, for instance a write under `sql:read`.',
+    action: 'Use a token whose scopes allow it, or leave the object alone.',
+  },
+  not_found: {
+    status: 404,
+    meaning: 'No such route, project or token.',
+    action: 'Check the path and the names in it.',
+  },
+  table_not_found: {
+    status: 404,
+    meaning: 'The table named in the path does not exist.',
+    action: 'Create it, or correct the name (the hint shows a near one).',
+  },
+  column_not_found: {
+    status: 404,
+    meaning: 'The column named in the path does not exist.',
+    action: 'Add it, or correct the name (the hint shows a near one).',
+  },
+  method_not_allowed: {
+    status: 405,
+    meaning: 'The path exists, the method does not.',
+    action: 'Use a method listed in the `Allow` header.',
+  },
+  request_timeout: {
+    status: 408,
+    meaning: 'The request did not arrive in time.',
+    action: 'Send headers and body without long pauses.',
+  },
+  table_exists: {
+    status: 409,
+    meaning: 'A table (or another object) of that name exists, possibly in another case.',
+    action: 'Choose another name or use the existing table.',
+  },
+  column_exists: {
+    status: 409,
+    meaning: 'The table has a column of that name, possibly in another case.',
+    action: 'Choose another name or use the existing column.',
+  },
+  unique_violation: {
+    status: 409,
+    meaning: 'A row with the same unique value exists.',
+    action: 'Leave the record out, or change its value. Nothing was stored.',
+  },
+  constraint_violation: {
+    status: 400,
+    meaning: 'A NOT NULL, CHECK, FOREIGN KEY or exclusion constraint made by free SQL refuses the row.',
+    action: 'Correct the value; `postgres.constraint` names the constraint. Nothing was stored.',
+  },
+  not_convertible: {
+    status: 409,
+    meaning: 'The column holds values that the new type cannot hold without loss.',
+    action: 'Correct those rows (some of their ids are in the message), or choose another type. Nothing was changed.',
+  },
+  dependent_objects: {
+    status: 409,
+    meaning: 'Views or other objects depend on the table or column.',
+    action: 'Drop or change them first; the message names them.',
+  },
+  request_in_flight: {
+    status: 409,
+    meaning: 'A request with the same Idempotency-Key is still running.',
+    action: 'Repeat it a little later.',
+  },
+  payload_too_large: {
+    status: 413,
+    meaning: 'The body, packed or unpacked, is larger than the limit.',
+    action: 'Send less at once.',
+  },
+  unsupported_media_type: {
+    status: 415,
+    meaning: 'The body is not `application/json`, or its Content-Encoding is neither `gzip` nor `identity`.',
+    action: 'Send `Content-Type: application/json`.',
+  },
+  idempotency_key_reused: {
+    status: 422,
+    meaning: 'The Idempotency-Key was used with another body or query.',
+    action: 'Use a new key for a new request.',
+  },
+  sql_error: {
+    status: 400,
+    meaning: 'Postgres refuses the statement: syntax, an unknown name, a wrong type, a division by zero and the like.',
+    action: '`postgres.sqlstate` and `postgres.position` say what and where.',
+  },
+  statement_not_allowed: {
+    status: 400,
+    meaning: 'The statement has no place in a request of its own transaction: BEGIN, COMMIT, COPY … STDIN, LISTEN and the like.',
+    action: 'The message says what to do instead.',
+  },
+  row_too_large: {
+    status: 400,
+    meaning: 'A row or an index entry is larger than Postgres can store.',
+    action: 'Store less in one row.',
+  },
+  result_too_large: {
+    status: 400,
+    meaning: 'One row of the result is larger than the answer may be.',
+    action: 'Select less per row, or stream the result.',
+  },
+  query_timeout: {
+    status: 504,
+    meaning: 'The statement ran longer than its time and was cancelled. Nothing was changed.',
+    action: 'Make it cheaper, or give it more time with `timeout_ms`.',
+  },
+  table_busy: {
+    status: 503,
+    meaning: 'A lock could not be had in time, or a change would have held the table for too long. Nothing was changed.',
+    action: 'Repeat after the time in `Retry-After`.',
+  },
+  quota_exceeded: {
+    status: 403,
+    meaning: 'The project has used up its disk quota. Deletes and drops still work.',
+    action: 'Delete data, or ask the operator for more room.',
+  },
+  rate_limited: {
+    status: 429,
+    meaning: 'The token has sent too many requests.',
+    action: 'Repeat after the time in `Retry-After`.',
+  },
+  overloaded: {
+    status: 503,
+    meaning: 'Too many requests are running or waiting. Nothing was done.',
+    action: 'Repeat after the time in `Retry-After`.',
+  },
+  database_unavailable: {
+    status: 503,
+    meaning: 'Postgres cannot be reached or has no room. Nothing was stored.',
+    action: 'Repeat after the time in `Retry-After`.',
+  },
+  outcome_unknown: {
+    status: 503,
+    meaning: 'The connection to Postgres was lost while it was committing: the request is either done wholly or not at all.',
+    action: 'Check, or repeat with the same Idempotency-Key, which settles it.',
+  },
+  internal: {
+    status: 500,
+    meaning: 'A defect of the service.',
+    action: 'Report it with the request_id.',
+  },
+} as const satisfies Record<string, ErrorRow>;
+
+export type ErrorCode = keyof typeof ERROR_CODES;
+
+/** One wrong place of a request. `record` is the 0-based index in the request's array. */
+export interface ErrorPlace {
+  record?: number;
+  column?: string;
+  error: ErrorCode;
+  message: string;
+  hint?: string;
+}
+
+/** What Postgres said, without anything that belongs to the server (file, line, routine). */
+export interface PostgresDetails {
+  sqlstate: string;
+  /** 1-based, in characters of the statement that was sent. */
+  position?: number;
+  table?: string;
+  column?: string;
+  constraint?: string;
+  detail?: string;
+}
+
+export interface EngineErrorOptions {
+  errors?: ErrorPlace[];
+  hint?: string;
+  postgres?: PostgresDetails;
+  /** Seconds for `Retry-After`; a 429 or 503 without it gets the default of the error exit, `null` sends none. */
+  retryAfter?: number | null;
+  /** Values of further headers that belong to the refusal (`Allow`, `WWW-Authenticate`). */
+  headers?: Record<string, string>;
+  cause?: unknown;
+}
+
+/** The one error that is thrown on purpose, anywhere; caught once, at the error exit of `http/`. */
+export class EngineError extends Error {
+  readonly code: ErrorCode;
+  readonly errors: ErrorPlace[] | undefined;
+  readonly hint: string | undefined;
+  readonly postgres: PostgresDetails | undefined;
+  readonly retryAfter: number | null | undefined;
+  readonly headers: Record<string, string>;
+
+  constructor(code: ErrorCode, message: string, options: EngineErrorOptions = {}) {
+    super(message, { cause: options.cause });
+    this.name = 'EngineError';
+    this.code = code;
+    this.errors = options.errors;
+    this.hint = options.hint;
+    this.postgres = options.postgres;
+    this.retryAfter = options.retryAfter;
+    this.headers = options.headers ?? {};
+  }
+
+  get status(): number {
+    return ERROR_CODES[this.code].status;
+  }
+}

@@ -1,0 +1,28 @@
+/** The fixed limits of the specification (section 8) and of the contract. What an operator may change is in `config.ts`. */
+export const LIMITS = {
+  /** Records in one batch (specification 8). */
+  recordsPerBatch: 250,
+  /** Columns declared through the API in one table, `id` not counted (contract 3, 5). */
+  columnsPerTable: 500,
+  /** Characters in a comment (contract 3). */
+  commentCharacters: 2_000,
+  /** Bytes of a body after decoding (contract 6). */
+  bodyBytes: 10 * 1024 * 1024,
+  /** Levels of nesting in any JSON body (contract 8). */
+  jsonDepth: 100,
+  /** Places listed in `errors`; `error_count` says how many there are (contract 1). */
+  errorsListed: 50,
+  /** Bytes of one SQL text (contract 7). */
+  sqlBytes: 1024 * 1024,
+  /** Statements in one SQL text (contract 7). */
+  statementsPerRequest: 100,
+  timeoutMsDefault: 30_000,
+  timeoutMsMax: 60_000,
+  maxRowsDefault: 10_000,
+  maxRowsMax: 100_000,
+  /** Bytes of the encoded rows of one answer, all statements together (contract 7). */
+  resultBytes: 16 * 1024 * 1024,
+  /** Characters of an Idempotency-Key and hours it is kept (contract 6). */
+  idempotencyKeyCharacters: 255,
+  idempotencyHours: 24,
+} as const;

@@ -1,0 +1,74 @@
+/**
+ * SQL as text with parameters. The safe way is the short one: in sql`…${value}…` every value becomes a parameter,
+ * `ident()` quotes a name, and a bare string cannot be spliced in. Text that is not a constant of this code base
+ * passes through exactly one door, {@link callerSql}.
+ */
+
+/** A statement and its parameters, as the extended query protocol takes them. Parameters go out in text format. */
+export interface Statement {
+  readonly text: string;
+  readonly params: readonly (string | null)[];
+}
+
+class Fragment {
+  constructor(
+    readonly strings: readonly string[],
+    readonly values: readonly SqlValue[],
+  ) {}
+}
+
+class Raw {
+  constructor(readonly text: string) {}
+}
+
+export type { Fragment, Raw };
+export type SqlValue = Fragment | Raw | string | number | boolean | bigint | null;
+
+/** A piece of SQL; values become `$n`, fragments and identifiers are inlined. */
+export function sql(strings: TemplateStringsArray, ...values: SqlValue[]): Fragment {
+  return new Fragment(strings, values);
+}
+
+/** A quoted identifier (Postgres manual 4.1.1). The only character that needs care is the double quote. */
+export function ident(...path: string[]): Raw {
+  return new Raw(path.map((name) => `"${name.replaceAll('"', '""')}"`).join('.'));
+}
+
+/**
+ * A quoted string literal, for statements that take no parameters (COMMENT, CREATE ROLE, ALTER ROLE). Correct whatever
+ * `standard_conforming_strings` says: a backslash switches to the E'' form (Postgres manual 4.1.2.2).
+ */
+export function literal(value: string): Raw {
+  const quoted = value.replaceAll("'", "''");
+  return new Raw(value.includes('\\') ? ` E'${quoted.replaceAll('\\', '\\\\')}'` : `'${quoted}'`);
+}
+
+/** Fragments with a separator between them. */
+export function join(parts: readonly (Fragment | Raw)[], separator = ', '): Fragment {
+  const strings = parts.length === 0 ? [''] : ['', ...parts.slice(1).map(() => separator), ''];
+  return new Fragment(strings, parts);
+}
+
+/** Text that comes from the catalog (a type's name by `format_type`) or from a table of constants in this code base. */
+export function trusted(text: string): Raw {
+  return new Raw(text);
+}
+
+/** The caller's own SQL, the product of the free SQL endpoint. Only a connection logged in as the project may run it. */
+export function callerSql(text: string, params: readonly (string | null)[] = []): Statement {
+  return { text, params };
+}
+
+/** Numbers the parameters and flattens the fragments. */
+export function statement(fragment: Fragment): Statement {
+  const params: (string | null)[] = [];
+  const write = (value: SqlValue): string => {
+    if (value instanceof Raw) return value.text;
+    if (value instanceof Fragment) return flatten(value);
+    params.push(value === null ? null : String(value));
+    return `$${params.length}`;
+  };
+  const flatten = (piece: Fragment): string =>
+    piece.strings.map((text, i) => (i < piece.values.length ? text + write(piece.values[i] as SqlValue) : text)).join('');
+  return { text: flatten(fragment), params };
+}
