@@ -15,7 +15,8 @@ interface ErrorRow {
 export const ERROR_CODES = {
   invalid_json: {
     status: 400,
-    meaning: 'The body is not JSON: a syntax error, bytes that are not UTF-8, nesting deeper than 100 levels, or a key given twice.',
+    meaning:
+      'The body is not JSON: a syntax error, bytes that are not UTF-8, nesting deeper than 100 levels, or a key given twice.',
     action: 'Send valid UTF-8 JSON (RFC 8259).',
   },
   invalid_request: {
@@ -30,7 +31,8 @@ export const ERROR_CODES = {
   },
   reserved_name: {
     status: 400,
-    meaning: 'The name belongs to the service or to Postgres: `id`, a system column such as `xmin`, or anything starting with `_cdp_`.',
+    meaning:
+      'The name belongs to the service or to Postgres: `id`, a system column such as `xmin`, or anything starting with `_cdp_`.',
     action: 'Choose another name.',
   },
   unknown_type: {
@@ -46,7 +48,8 @@ export const ERROR_CODES = {
   invalid_value: {
     status: 400,
     meaning: 'A value does not fit the type of its column.',
-    action: '`errors` names every such cell by record and column; correct them and send the batch again. Nothing was inserted.',
+    action:
+      '`errors` names every such cell by record and column; correct them and send the batch again. Nothing was inserted.',
   },
   too_many_records: {
     status: 400,
@@ -165,7 +168,8 @@ export const ERROR_CODES = {
   },
   statement_not_allowed: {
     status: 400,
-    meaning: 'The statement has no place in a request of its own transaction: BEGIN, COMMIT, COPY … STDIN, LISTEN and the like.',
+    meaning:
+      'The statement has no place in a request of its own transaction: BEGIN, COMMIT, COPY … STDIN, LISTEN and the like.',
     action: 'The message says what to do instead.',
   },
   row_too_large: {
@@ -185,7 +189,8 @@ export const ERROR_CODES = {
   },
   table_busy: {
     status: 503,
-    meaning: 'A lock could not be had in time, or a change would have held the table for too long. Nothing was changed.',
+    meaning:
+      'A lock could not be had in time, or a change would have held the table for too long. Nothing was changed.',
     action: 'Repeat after the time in `Retry-After`.',
   },
   quota_exceeded: {
@@ -210,7 +215,8 @@ export const ERROR_CODES = {
   },
   outcome_unknown: {
     status: 503,
-    meaning: 'The connection to Postgres was lost while it was committing: the request is either done wholly or not at all.',
+    meaning:
+      'The connection to Postgres was lost while it was committing: the request is either done wholly or not at all.',
     action: 'Check, or repeat with the same Idempotency-Key, which settles it.',
   },
   internal: {
@@ -244,6 +250,8 @@ export interface PostgresDetails {
 
 export interface EngineErrorOptions {
   errors?: ErrorPlace[];
+  /** How many places are wrong, where `errors` holds only the first of them. */
+  errorCount?: number;
   hint?: string;
   postgres?: PostgresDetails;
   /** Seconds for `Retry-After`; a 429 or 503 without it gets the default of the error exit, `null` sends none. */
@@ -257,6 +265,7 @@ export interface EngineErrorOptions {
 export class EngineError extends Error {
   readonly code: ErrorCode;
   readonly errors: ErrorPlace[] | undefined;
+  readonly errorCount: number;
   readonly hint: string | undefined;
   readonly postgres: PostgresDetails | undefined;
   readonly retryAfter: number | null | undefined;
@@ -267,6 +276,7 @@ export class EngineError extends Error {
     this.name = 'EngineError';
     this.code = code;
     this.errors = options.errors;
+    this.errorCount = options.errorCount ?? options.errors?.length ?? 0;
     this.hint = options.hint;
     this.postgres = options.postgres;
     this.retryAfter = options.retryAfter;

@@ -69,6 +69,8 @@ export function statement(fragment: Fragment): Statement {
     return `$${params.length}`;
   };
   const flatten = (piece: Fragment): string =>
-    piece.strings.map((text, i) => (i < piece.values.length ? text + write(piece.values[i] as SqlValue) : text)).join('');
+    piece.strings
+      .map((text, i) => (i < piece.values.length ? text + write(piece.values[i] as SqlValue) : text))
+      .join('');
   return { text: flatten(fragment), params };
 }

@@ -1,0 +1,114 @@
+/**
+ * Compiles src into dist, once for each state of the sources. The compiler works in a folder of its own and each file
+ * is then renamed into dist, so builds at the same time, or a service running from dist, never see half a file.
+ */
+import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import fs from 'node:fs';
+import { dirname, extname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { fail, prepare, root, say } from './prepare.mjs';
+
+const src = join(root, 'src');
+const dist = join(root, 'dist');
+const cache = join(root, 'node_modules', '.cache', 'cdp-data-engine');
+const stamp = join(cache, 'build');
+
+/** Brings dist up to date. Ends the process where the sources do not compile; dist then stays as it was. */
+export function build() {
+  const sources = filesIn(src);
+  const state = hashOf([
+    ...sources,
+    ...['tsconfig.json', 'tsconfig.build.json', 'package-lock.json'].map((file) => join(root, file)),
+  ]);
+  const expected = sources.flatMap(outputsOf).map((file) => join(dist, file));
+  if (fs.existsSync(stamp) && fs.readFileSync(stamp, 'utf8') === state && expected.every((file) => fs.existsSync(file)))
+    return;
+
+  say('Building …');
+  fs.mkdirSync(cache, { recursive: true });
+  const draft = fs.mkdtempSync(join(cache, 'draft-'));
+  try {
+    compile(draft);
+    for (const file of sources.filter((path) => extname(path) === '.sql')) copy(file, join(draft, relative(src, file)));
+    const program = join(draft, 'cli', 'bin.js');
+    if (fs.existsSync(program)) fs.chmodSync(program, 0o755);
+    publish(draft);
+  } finally {
+    fs.rmSync(draft, { recursive: true, force: true });
+  }
+  fs.writeFileSync(join(cache, `build.${process.pid}`), state);
+  fs.renameSync(join(cache, `build.${process.pid}`), stamp);
+}
+
+function compile(draft) {
+  const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
+  const args = ['-p', 'tsconfig.build.json', '--outDir', draft, '--incremental', 'false', '--tsBuildInfoFile', 'null'];
+  const { status } = spawnSync(process.execPath, [compiler, ...args], { cwd: root, stdio: ['ignore', 2, 2] });
+  if (status === 0) return;
+  fs.rmSync(draft, { recursive: true, force: true });
+  fail('The sources do not compile; dist is as it was.');
+}
+
+/** Moves what differs into dist and removes what no source stands for any more. */
+function publish(draft) {
+  const made = filesIn(draft).map((file) => relative(draft, file));
+  for (const file of made) {
+    const [from, to] = [join(draft, file), join(dist, file)];
+    if (fs.existsSync(to) && fs.readFileSync(to).equals(fs.readFileSync(from))) continue;
+    fs.mkdirSync(dirname(to), { recursive: true });
+    move(from, to);
+  }
+  for (const file of filesIn(dist)) if (!made.includes(relative(dist, file))) fs.rmSync(file, { force: true });
+}
+
+/** A rename, so that a reader sees the whole file; a copy where node_modules is a volume of its own. */
+function move(from, to) {
+  try {
+    fs.renameSync(from, to);
+  } catch (error) {
+    if (error.code !== 'EXDEV') throw error;
+    fs.copyFileSync(from, to);
+  }
+}
+
+/** What a source becomes, relative to dist. */
+function outputsOf(source) {
+  const path = relative(src, source);
+  if (path.endsWith('.d.ts')) return [];
+  if (path.endsWith('.ts')) return [path.replace(/\.ts$/, '.js'), path.replace(/\.ts$/, '.d.ts')];
+  return path.endsWith('.sql') ? [path] : [];
+}
+
+function hashOf(files) {
+  const hash = createHash('sha256');
+  for (const file of files)
+    hash
+      .update(`${relative(root, file)}\0`)
+      .update(fs.readFileSync(file))
+      .update('\0');
+  return hash.digest('hex');
+}
+
+function filesIn(folder) {
+  if (!fs.existsSync(folder)) return [];
+  return fs
+    .readdirSync(folder, { withFileTypes: true })
+    .sort(byName)
+    .flatMap((entry) => {
+      const path = join(folder, entry.name);
+      return entry.isDirectory() ? filesIn(path) : [path];
+    });
+}
+
+const byName = (a, b) => (a.name < b.name ? -1 : 1);
+
+function copy(from, to) {
+  fs.mkdirSync(dirname(to), { recursive: true });
+  fs.copyFileSync(from, to);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  prepare();
+  build();
+}

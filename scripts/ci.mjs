@@ -1,0 +1,49 @@
+/** The checks of `.ci/run`: the tests, then types, lint, format and package. Closes with `N passed, N failed`. */
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { root } from './prepare.mjs';
+
+const folder = mkdtempSync(join(tmpdir(), 'cdp-ci-'));
+const count = { passed: 0, failed: 0 };
+
+/** Runs a command with its output in ours. */
+function run(command, ...args) {
+  console.log(`\n> ${[command, ...args].join(' ')}`);
+  return spawnSync(command, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'] }).status === 0;
+}
+
+function check(...command) {
+  const good = run(...command);
+  count[good ? 'passed' : 'failed']++;
+  if (!good) console.log(`FAILED: ${command.join(' ')}`);
+}
+
+/** Counts single tests; a run that fails beside them (a file that does not load, a setup) is one failure more. */
+function test() {
+  const report = join(folder, 'tests.json');
+  const good = run('npm', 'test', '--', '--reporter=default', '--reporter=json', `--outputFile.json=${report}`);
+  let result = { numPassedTests: 0, numFailedTests: 0 };
+  try {
+    result = JSON.parse(readFileSync(report, 'utf8'));
+  } catch {
+    console.log('FAILED: the tests wrote no report');
+  }
+  count.passed += result.numPassedTests;
+  count.failed += result.numFailedTests;
+  if (result.numPassedTests === 0 || (!good && result.numFailedTests === 0)) count.failed++;
+}
+
+try {
+  test();
+  check('npm', 'run', 'types');
+  check('npm', 'run', 'lint');
+  check('npm', 'run', 'format');
+  check('npm', 'pack', '--dry-run');
+  check('npx', '--no-install', 'publint', '--strict');
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}
+console.log(`\n${count.passed} passed, ${count.failed} failed`);
+process.exitCode = count.failed === 0 ? 0 : 1;

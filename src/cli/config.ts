@@ -1,0 +1,21 @@
+/** `cdp config`: the settings in force and where each comes from. */
+import { Command } from 'commander';
+import { type SettingName, SETTINGS } from '../config.js';
+import { aligned, print } from './management.js';
+import { addSettings, ALL_SETTINGS, readSettings } from './settings.js';
+
+export function configCommand(): Command {
+  const command = new Command('config').description('Show the settings in force and where each comes from');
+  return addSettings(command, ALL_SETTINGS)
+    .option('--json', 'Print JSON')
+    .action(() => {
+      const { config, sources } = readSettings(command);
+      const rows = (Object.keys(SETTINGS) as SettingName[]).map((name) => {
+        const { flag, env, secret } = SETTINGS[name];
+        const value = config[name];
+        return { name: flag, env, value: secret && value !== null ? '(secret)' : value, source: sources[name] };
+      });
+      const lines = rows.map(({ name, env, value, source }) => [name, env, String(value ?? '-'), source]);
+      print(command, { settings: rows }, aligned([['SETTING', 'ENVIRONMENT', 'VALUE', 'FROM'], ...lines]));
+    });
+}

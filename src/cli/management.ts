@@ -1,0 +1,48 @@
+/** What the management commands share: an engine for the length of a command, and two ways of printing. */
+import type { Command } from 'commander';
+import { pino } from 'pino';
+import { openDatabase } from '../database.js';
+import type { Engine } from '../engine/engine.js';
+import { openEngine } from '../service.js';
+import { addSettings, DATABASE_SETTINGS, readConfig } from './settings.js';
+
+export interface ManagementOptions {
+  json?: boolean;
+}
+
+/** Adds the settings of the database and `--json`. */
+export const managementOptions = (command: Command): Command =>
+  addSettings(command, DATABASE_SETTINGS).option('--json', 'Print JSON');
+
+/** Works with or without a running service; an embedded server that does not run is started for the command. */
+export async function withEngine<T>(command: Command, work: (engine: Engine) => Promise<T>): Promise<T> {
+  const config = readConfig(command);
+  const database = await openDatabase(config, 'command', pino({ level: 'silent' }));
+  try {
+    const engine = await openEngine(config, database);
+    try {
+      return await work(engine);
+    } finally {
+      await engine.close();
+    }
+  } finally {
+    await database.close();
+  }
+}
+
+/** JSON for programs, lines for people. */
+export function print(command: Command, value: object, lines: readonly string[]): void {
+  const { json } = command.opts<ManagementOptions>();
+  process.stdout.write(json ? `${JSON.stringify(value)}\n` : lines.map((line) => `${line}\n`).join(''));
+}
+
+/** Columns as wide as their widest cell. */
+export function aligned(rows: readonly (readonly string[])[]): string[] {
+  const widths = (rows[0] ?? []).map((_, i) => Math.max(...rows.map((row) => row[i]?.length ?? 0)));
+  return rows.map((row) =>
+    row
+      .map((cell, i) => cell.padEnd(widths[i] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  );
+}

@@ -1,0 +1,69 @@
+/** `cdp project …`: create, list, activate, deactivate and delete projects. */
+import { createInterface } from 'node:readline/promises';
+import { Command } from 'commander';
+import { shownProject } from '../http/admin-routes.js';
+import type { ProjectRow } from '../postgres/control.js';
+import { aligned, managementOptions, print, withEngine } from './management.js';
+
+export function projectCommand(): Command {
+  return new Command('project')
+    .description('Manage projects')
+    .addCommand(
+      onOne('create', 'Create a project with a database of its own', 'created', (engine, name) =>
+        engine.projects.create(name),
+      ),
+    )
+    .addCommand(list())
+    .addCommand(
+      onOne('activate', 'Let a project be used again', 'active', (engine, name) =>
+        engine.projects.setActive(name, true),
+      ),
+    )
+    .addCommand(
+      onOne('deactivate', 'Answer every call of a project with 403', 'inactive', (engine, name) =>
+        engine.projects.setActive(name, false),
+      ),
+    )
+    .addCommand(
+      onOne(
+        'delete',
+        'Delete a project with everything in it; there is no way back',
+        'deleted',
+        async (engine, name) => {
+          await confirm(name);
+          return engine.deleteProject(name);
+        },
+      ),
+    );
+}
+
+type Work = (engine: Parameters<Parameters<typeof withEngine>[1]>[0], name: string) => Promise<ProjectRow>;
+
+function onOne(verb: string, description: string, outcome: string, work: Work): Command {
+  const command = new Command(verb).description(description).argument('<NAME>');
+  return managementOptions(command).action(async (name: string) => {
+    const project = await withEngine(command, (engine) => work(engine, name));
+    print(command, shownProject(project), [`Project ${project.name} ${outcome}`]);
+  });
+}
+
+function list(): Command {
+  const command = new Command('list').description('List all projects');
+  return managementOptions(command).action(async () => {
+    const projects = (await withEngine(command, (engine) => engine.projects.list())).map(shownProject);
+    const rows = projects.map(({ name, status, created_at: created }) => [name, status, created]);
+    print(command, projects, aligned([['NAME', 'STATUS', 'CREATED'], ...rows]));
+  });
+}
+
+/** A person types the name again; a script has typed it on purpose. */
+async function confirm(name: string): Promise<void> {
+  if (!process.stdin.isTTY) return;
+  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    const answer = await terminal.question(`Deleting "${name}" cannot be undone. Type its name to go on: `);
+    if (answer !== name) throw new Error('Not deleted: that is not its name');
+  } finally {
+    terminal.close();
+  }
+}

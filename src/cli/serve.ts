@@ -1,0 +1,59 @@
+/** `cdp serve`: runs the service until it is told to stop. */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Command } from 'commander';
+import type { Config } from '../config.js';
+import { startService } from '../service.js';
+import { ALL_SETTINGS, addSettings, readConfig } from './settings.js';
+
+export function serveCommand(): Command {
+  const command = new Command('serve').description('Run the service');
+  return addSettings(command, ALL_SETTINGS).action(() => serve(readConfig(command)));
+}
+
+async function serve(config: Config): Promise<void> {
+  const stopped = stopSignal();
+  const service = await startService(config);
+  if (service.firstToken !== null) await showFirstToken(config, service.url, service.firstToken);
+  await stopped;
+  await service.close();
+}
+
+/** The first SIGTERM or SIGINT. One that comes during the start counts too; a second one ends the process at once. */
+function stopSignal(): Promise<void> {
+  return new Promise((resolve) => {
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => resolve());
+  });
+}
+
+/** Once, where a person sees it; else into a file that only the operator can read. */
+async function showFirstToken(config: Config, url: string, token: string): Promise<void> {
+  if (process.stdout.isTTY || process.env.CDP_NPM_START === '1') {
+    process.stdout.write(welcomeText(url, token));
+    return;
+  }
+  const file = join(config.dataDir, 'first-token');
+  await writeFile(file, `${token}\n`, { mode: 0o600 });
+  process.stdout.write(`The token of the project "default" is in ${file}\n`);
+}
+
+function welcomeText(url: string, token: string): string {
+  const curl = (path: string, body: string) =>
+    `curl -sS ${url}${path} \\\n  -H 'Authorization: Bearer ${token}' \\\n  -H 'Content-Type: application/json' \\\n  -d '${body}'\n`;
+  return `
+The service is ready at ${url} (its API: ${url}/docs).
+This is the token of the project "default". It is shown this once:
+
+  ${token}
+
+Three commands to try. Create a table:
+
+${curl('/api/cdp/schema/table', '{"table_name": "customers", "columns": [{"name": "email", "type": "TEXT"}, {"name": "age", "type": "INTEGER"}]}')}
+Insert records:
+
+${curl('/api/cdp/data/customers', '[{"email": "ada@example.com", "age": 36}, {"email": "grace@example.com", "age": 45}]')}
+Ask a question:
+
+${curl('/api/cdp/sql', '{"sql": "SELECT email, age FROM customers ORDER BY age DESC"}')}
+`;
+}

@@ -1,0 +1,34 @@
+/** Settings as flags of a command, and their values out of flags, environment and file. */
+import { Option, type Command } from 'commander';
+import { type Config, CONFIG_FILE, loadConfig, type LoadedConfig, type SettingName, SETTINGS } from '../config.js';
+
+/** The settings that a management command needs: where the database is. */
+export const DATABASE_SETTINGS: readonly SettingName[] = ['dataDir', 'databaseUrl', 'secret'];
+
+export const ALL_SETTINGS = Object.keys(SETTINGS) as SettingName[];
+
+export function addSettings(command: Command, names: readonly SettingName[]): Command {
+  for (const name of names) {
+    const { flag, value, describe, env, default: preset } = SETTINGS[name];
+    const shown = preset === null ? `(env: ${env})` : `(env: ${env}, default: ${preset})`;
+    command.addOption(new Option(`--${flag} <${value}>`, `${describe} ${shown}`));
+  }
+  return command.addOption(
+    new Option('--config <FILE>', `Settings as a JSON object (default: ${CONFIG_FILE}, where it exists)`),
+  );
+}
+
+/** @throws ConfigError */
+export function readSettings(command: Command): LoadedConfig {
+  const options = command.opts<Record<string, string | undefined>>();
+  // Commander names the values in camel case, the table by flag.
+  const flags = Object.fromEntries(
+    Object.values(SETTINGS).map(({ flag }) => [
+      flag,
+      options[flag.replace(/-(\w)/g, (_, c: string) => c.toUpperCase())],
+    ]),
+  );
+  return loadConfig(flags, process.env, options.config ?? null);
+}
+
+export const readConfig = (command: Command): Config => readSettings(command).config;

@@ -1,0 +1,259 @@
+/**
+ * The shapes on the wire (specification section 4, contract sections 1, 2, 5 to 7). They validate requests, make the
+ * OpenAPI document and give the static types; no type is written twice. Rules that have an error code of their own
+ * (names, column types, cells) are checked by the engine, so the schemas leave them open and say them in words.
+ */
+import Type, { type Static } from 'typebox';
+import { LIMITS } from './limits.js';
+import { NAME_PATTERN, PROJECT_NAME_PATTERN, SCOPES } from './names.js';
+
+const strict = { additionalProperties: false };
+
+const Nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
+
+const Comment = Nullable(
+  Type.String({ maxLength: LIMITS.commentCharacters, description: 'Description; "" or null for none.' }),
+);
+
+const TypeText = Type.String({
+  description: 'One of TEXT, INTEGER, FLOAT, BOOLEAN, TIMESTAMP, JSONB, in any case.',
+  examples: ['TEXT'],
+});
+
+const NameText = (what: string) =>
+  Type.String({ description: `Name of the ${what}; matches ${NAME_PATTERN}.`, examples: ['email'] });
+
+// 4.1 Create a table
+
+export const CreateTableBody = Type.Object(
+  {
+    table_name: NameText('table'),
+    columns: Type.Array(
+      Type.Object({ name: NameText('column'), type: TypeText, comment: Type.Optional(Comment) }, strict),
+      { minItems: 1, maxItems: LIMITS.columnsPerTable },
+    ),
+    comment: Type.Optional(Comment),
+  },
+  strict,
+);
+export type CreateTableBody = Static<typeof CreateTableBody>;
+
+const success = { success: Type.Literal(true), message: Type.String() };
+
+export const CreateTableAnswer = Type.Object({
+  ...success,
+  table: Type.String(),
+  columns: Type.Array(Type.String(), { description: 'Column names, `id` first.' }),
+});
+export type CreateTableAnswer = Static<typeof CreateTableAnswer>;
+
+// 4.2 Add a column
+
+export const AddColumnBody = Type.Object(
+  { name: NameText('column'), type: TypeText, comment: Type.Optional(Comment) },
+  strict,
+);
+export type AddColumnBody = Static<typeof AddColumnBody>;
+
+export const Column = Type.Object({
+  name: Type.String(),
+  type: Type.String({ description: 'One of the six types, else the name Postgres has for the type.' }),
+  comment: Nullable(Type.String()),
+});
+export type Column = Static<typeof Column>;
+
+export const ColumnAnswer = Type.Object({ ...success, table: Type.String(), column: Column });
+export type ColumnAnswer = Static<typeof ColumnAnswer>;
+
+// 4.3 Alter a column
+
+export const AlterColumnBody = Type.Object(
+  {
+    new_name: Type.Optional(NameText('column')),
+    new_type: Type.Optional(TypeText),
+    comment: Type.Optional(Comment),
+  },
+  { ...strict, description: 'At least one of the three.' },
+);
+export type AlterColumnBody = Static<typeof AlterColumnBody>;
+
+// Reads and drops (contract section 5)
+
+export const Table = Type.Object({
+  name: Type.String(),
+  kind: Type.Enum(['table', 'view', 'materialized_view', 'foreign_table']),
+  comment: Nullable(Type.String()),
+  approximate_rows: Nullable(Type.Integer({ description: "By Postgres's statistics; null for a view." })),
+  columns: Type.Array(Column),
+});
+export type Table = Static<typeof Table>;
+
+export const SchemaAnswer = Type.Object({ ...success, tables: Type.Array(Table) });
+export type SchemaAnswer = Static<typeof SchemaAnswer>;
+
+export const TableAnswer = Type.Object({ ...success, table: Table });
+export type TableAnswer = Static<typeof TableAnswer>;
+
+export const DropTableAnswer = Type.Object({ ...success, table: Type.String() });
+export type DropTableAnswer = Static<typeof DropTableAnswer>;
+
+export const DropColumnAnswer = Type.Object({ ...success, table: Type.String(), column: Type.String() });
+export type DropColumnAnswer = Static<typeof DropColumnAnswer>;
+
+// 4.4 Batch insert
+
+/** Read by the engine from the bytes as they came, so that no digit is lost; here for the document and the types. */
+export const BatchBody = Type.Array(Type.Record(Type.String(), Type.Any(), { description: 'Keys are column names.' }), {
+  minItems: 1,
+  maxItems: LIMITS.recordsPerBatch,
+});
+export type BatchBody = Static<typeof BatchBody>;
+
+export const BatchQuery = Type.Object(
+  { return: Type.Optional(Type.Literal('ids', { description: 'Also answer the ids, in the order of the records.' })) },
+  strict,
+);
+export type BatchQuery = Static<typeof BatchQuery>;
+
+export const BatchAnswer = Type.Object({
+  success: Type.Literal(true),
+  inserted_rows: Type.Integer(),
+  message: Type.String(),
+  ids: Type.Optional(Type.Array(Type.String({ format: 'uuid' }))),
+});
+export type BatchAnswer = Static<typeof BatchAnswer>;
+
+// 4.5 Free SQL
+
+export const SqlBody = Type.Object(
+  {
+    sql: Type.String({
+      minLength: 1,
+      description: `1 byte to ${LIMITS.sqlBytes} bytes of UTF-8.`,
+      examples: ['SELECT 1'],
+    }),
+    params: Type.Optional(Type.Array(Type.Any(), { maxItems: 65_535, description: 'Values of $1, $2, …' })),
+    read_only: Type.Optional(Type.Boolean({ description: 'Run as the reader, in a READ ONLY transaction.' })),
+    timeout_ms: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMITS.timeoutMsMax })),
+    max_rows: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMITS.maxRowsMax })),
+    row_mode: Type.Optional(Type.Union([Type.Literal('object'), Type.Literal('array')])),
+  },
+  strict,
+);
+export type SqlBody = Static<typeof SqlBody>;
+
+const Result = {
+  type: Type.String({ description: "Postgres's command tag without its counts.", examples: ['SELECT'] }),
+  rows: Type.Array(Type.Any({ description: 'An object (or an array with row_mode array).' })),
+  row_count: Type.Integer({ description: 'Number of rows, or of rows affected where none come back.' }),
+  columns: Type.Array(Type.Object({ name: Type.String(), type: Type.String() })),
+  truncated: Type.Boolean(),
+  affected_rows: Type.Optional(Type.Integer()),
+};
+
+export const SqlAnswer = Type.Object({
+  success: Type.Literal(true),
+  ...Result,
+  results: Type.Optional(
+    Type.Array(Type.Object(Result), { description: 'All results, where several statements ran.' }),
+  ),
+});
+export type SqlAnswer = Static<typeof SqlAnswer>;
+
+// Projects and tokens (contract section 2)
+
+export const CreateProjectBody = Type.Object({ name: Type.String({ pattern: PROJECT_NAME_PATTERN }) }, strict);
+export type CreateProjectBody = Static<typeof CreateProjectBody>;
+
+export const Project = Type.Object({
+  id: Type.String({ format: 'uuid' }),
+  name: Type.String(),
+  status: Type.String({ examples: ['active', 'inactive'] }),
+  created_at: Type.String({ format: 'date-time' }),
+});
+export type Project = Static<typeof Project>;
+
+export const ProjectAnswer = Type.Object({ ...success, project: Project });
+export type ProjectAnswer = Static<typeof ProjectAnswer>;
+
+export const ProjectsAnswer = Type.Object({ ...success, projects: Type.Array(Project) });
+export type ProjectsAnswer = Static<typeof ProjectsAnswer>;
+
+export const DeleteProjectQuery = Type.Object(
+  { confirm: Type.String({ description: 'The name of the project again. Deletion cannot be undone.' }) },
+  strict,
+);
+export type DeleteProjectQuery = Static<typeof DeleteProjectQuery>;
+
+const ScopeText = Type.Enum([...SCOPES]);
+
+export const CreateTokenBody = Type.Object(
+  {
+    name: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+    scopes: Type.Optional(Type.Array(ScopeText, { minItems: 1, description: 'Default: all.' })),
+    expires_at: Type.Optional(Type.String({ format: 'date-time' })),
+  },
+  strict,
+);
+export type CreateTokenBody = Static<typeof CreateTokenBody>;
+
+const NullableTime = Nullable(Type.String({ format: 'date-time' }));
+
+export const Token = Type.Object({
+  id: Type.String({ format: 'uuid' }),
+  name: Type.String(),
+  scopes: Type.Array(Type.String()),
+  created_at: Type.String({ format: 'date-time' }),
+  expires_at: NullableTime,
+  revoked_at: NullableTime,
+  last_used_at: NullableTime,
+});
+export type Token = Static<typeof Token>;
+
+export const CreateTokenAnswer = Type.Object({
+  ...success,
+  token: Type.String({ description: 'Shown once; only its hash is stored.' }),
+  details: Token,
+});
+export type CreateTokenAnswer = Static<typeof CreateTokenAnswer>;
+
+export const TokensAnswer = Type.Object({ ...success, tokens: Type.Array(Token) });
+export type TokensAnswer = Static<typeof TokensAnswer>;
+
+export const TokenAnswer = Type.Object({ ...success, details: Token });
+export type TokenAnswer = Static<typeof TokenAnswer>;
+
+// Failures (contract section 1)
+
+export const ErrorBody = Type.Object({
+  success: Type.Literal(false),
+  error: Type.String({ description: 'A stable code; see the table of errors.' }),
+  message: Type.String(),
+  status: Type.Integer(),
+  request_id: Type.String(),
+  errors: Type.Optional(
+    Type.Array(
+      Type.Object({
+        record: Type.Optional(Type.Integer({ description: "0-based index in the request's array." })),
+        column: Type.Optional(Type.String()),
+        error: Type.String(),
+        message: Type.String(),
+        hint: Type.Optional(Type.String()),
+      }),
+      { maxItems: LIMITS.errorsListed },
+    ),
+  ),
+  error_count: Type.Optional(Type.Integer()),
+  hint: Type.Optional(Type.String()),
+  postgres: Type.Optional(
+    Type.Object({
+      sqlstate: Type.String(),
+      position: Type.Optional(Type.Integer()),
+      table: Type.Optional(Type.String()),
+      column: Type.Optional(Type.String()),
+      constraint: Type.Optional(Type.String()),
+      detail: Type.Optional(Type.String()),
+    }),
+  ),
+});
+export type ErrorBody = Static<typeof ErrorBody>;

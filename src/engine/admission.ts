@@ -1,0 +1,150 @@
+/**
+ * Who may use Postgres now, who waits, and who is sent away (contract section 8). Places are bounded per project and
+ * over all projects; a freed place goes to the projects in turn, so that one with a long queue delays no other.
+ */
+import { EngineError } from '../contract/errors.js';
+
+/** Typed requests (inserts, schema calls) have places that free SQL cannot take. */
+export type WorkKind = 'typed' | 'sql';
+
+export interface AdmissionLimits {
+  /** Running at once, over all projects. */
+  total: number;
+  /** Running at once, per project. */
+  running: number;
+  /** Of those, kept for typed requests. */
+  reservedForTyped: number;
+  /** Waiting, per project. */
+  waiting: number;
+  /** Longest wait in milliseconds. */
+  waitMs: number;
+}
+
+interface Waiter {
+  kind: WorkKind;
+  admit(): void;
+}
+
+interface ProjectQueue {
+  running: number;
+  runningSql: number;
+  waiters: Waiter[];
+}
+
+/** Seconds after which a refused caller may try again. */
+const RETRY_AFTER_S = 1;
+
+export class Admission {
+  private running = 0;
+  /** Projects with something running or waiting. Its order is the order of turns. */
+  private readonly projects = new Map<string, ProjectQueue>();
+
+  constructor(private readonly limits: AdmissionLimits) {}
+
+  /** Requests running and waiting now, for the metrics. */
+  get load(): { running: number; waiting: number } {
+    let waiting = 0;
+    for (const { waiters } of this.projects.values()) waiting += waiters.length;
+    return { running: this.running, waiting };
+  }
+
+  /**
+   * Waits for a place and takes it.
+   * @param signal aborted when the client leaves: its waiting ends
+   * @returns gives the place back; call it exactly once
+   * @throws EngineError overloaded
+   */
+  async enter(project: string, kind: WorkKind, signal?: AbortSignal): Promise<() => void> {
+    const queue = this.queueOf(project);
+    if (this.running < this.limits.total && this.hasRoom(queue, kind)) {
+      this.take(queue, kind);
+    } else {
+      if (queue.waiters.length >= this.limits.waiting)
+        throw overloaded('Too many requests of this project are waiting');
+      await this.wait(project, queue, kind, signal);
+    }
+    let left = false;
+    return () => {
+      if (left) return;
+      left = true;
+      this.leave(project, queue, kind);
+    };
+  }
+
+  private wait(project: string, queue: ProjectQueue, kind: WorkKind, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const stop = (error: EngineError) => {
+        queue.waiters.splice(queue.waiters.indexOf(waiter), 1);
+        this.forget(project, queue);
+        settle();
+        reject(error);
+      };
+      const onAbort = () => stop(overloaded('The client left before its turn'));
+      const timer = setTimeout(() => stop(overloaded('No place became free in time')), this.limits.waitMs);
+      const settle = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener('abort', onAbort);
+      };
+      const waiter: Waiter = {
+        kind,
+        admit: () => {
+          settle();
+          resolve();
+        },
+      };
+      signal?.addEventListener('abort', onAbort, { once: true });
+      queue.waiters.push(waiter);
+    });
+  }
+
+  private leave(project: string, queue: ProjectQueue, kind: WorkKind): void {
+    this.running--;
+    queue.running--;
+    if (kind === 'sql') queue.runningSql--;
+    this.forget(project, queue);
+    this.admitNext();
+  }
+
+  /** Gives free places away, one to each project in turn. */
+  private admitNext(): void {
+    for (const [project, queue] of this.projects) {
+      if (this.running >= this.limits.total) return;
+      const next = queue.waiters.findIndex(({ kind }) => this.hasRoom(queue, kind));
+      if (next < 0) continue;
+      const [waiter] = queue.waiters.splice(next, 1) as [Waiter];
+      this.take(queue, waiter.kind);
+      // To the end of the line: the others have their turn first, and Map iteration comes back to it.
+      this.projects.delete(project);
+      this.projects.set(project, queue);
+      waiter.admit();
+    }
+  }
+
+  private hasRoom(queue: ProjectQueue, kind: WorkKind): boolean {
+    const { running, reservedForTyped } = this.limits;
+    if (queue.running >= running) return false;
+    return kind === 'typed' || queue.runningSql < running - reservedForTyped;
+  }
+
+  private take(queue: ProjectQueue, kind: WorkKind): void {
+    this.running++;
+    queue.running++;
+    if (kind === 'sql') queue.runningSql++;
+  }
+
+  private queueOf(project: string): ProjectQueue {
+    let queue = this.projects.get(project);
+    if (queue === undefined) {
+      queue = { running: 0, runningSql: 0, waiters: [] };
+      this.projects.set(project, queue);
+    }
+    return queue;
+  }
+
+  /** An idle project costs nothing. */
+  private forget(project: string, queue: ProjectQueue): void {
+    if (queue.running === 0 && queue.waiters.length === 0) this.projects.delete(project);
+  }
+}
+
+const overloaded = (message: string) => new EngineError('overloaded', message, { retryAfter: RETRY_AFTER_S });

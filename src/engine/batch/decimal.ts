@@ -1,0 +1,51 @@
+/** Decimal numbers by their digits: whether one is integral, or fits a type, is decided without any double. */
+
+/** ±digits × 10^exponent. */
+export interface Decimal {
+  readonly negative: boolean;
+  /** Without leading and trailing zeros; empty for zero. */
+  readonly digits: string;
+  /** Of the last digit; 0 for zero, ±Infinity where it was written with hundreds of digits. */
+  readonly exponent: number;
+  /** As written: digits behind the point, and the number behind `e`. */
+  readonly fractionDigits: number;
+  readonly writtenExponent: number;
+}
+
+const JSON_NUMBER = /^(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?$/;
+
+/** Takes a JSON number (RFC 8259 section 6) apart; undefined for any other text. */
+export function readDecimal(text: string): Decimal | undefined {
+  const match = JSON_NUMBER.exec(text);
+  if (match === null) return undefined;
+  const [, sign, whole = '', fraction = '', exponent = '0'] = match;
+  const written = (whole + fraction).replace(/^0+/, '');
+  let end = written.length;
+  while (written[end - 1] === '0') end -= 1;
+  const writtenExponent = Number(exponent);
+  return {
+    negative: sign === '-',
+    digits: written.slice(0, end),
+    exponent: end === 0 ? 0 : writtenExponent - fraction.length + (written.length - end),
+    fractionDigits: fraction.length,
+    writtenExponent,
+  };
+}
+
+/** Postgres manual 8.1: up to 131072 digits before the point, up to 16383 behind it (zeros that were written count). */
+const NUMERIC_WHOLE_DIGITS = 131_072;
+const NUMERIC_FRACTION_DIGITS = 16_383;
+/** Postgres refuses an exponent as such from INT_MAX / 2 on, even of a zero (numeric.c, set_var_from_str). */
+const NUMERIC_EXPONENT = 2 ** 30 - 2;
+
+/** Whether Postgres's `numeric`, which holds the numbers of a jsonb, takes this JSON number. */
+export function fitsNumeric(text: string): boolean {
+  if (text.length <= NUMERIC_FRACTION_DIGITS && !/[eE]/.test(text)) return true;
+  const number = readDecimal(text);
+  return (
+    number !== undefined &&
+    Math.abs(number.writtenExponent) <= NUMERIC_EXPONENT &&
+    number.fractionDigits - number.writtenExponent <= NUMERIC_FRACTION_DIGITS &&
+    number.digits.length + number.exponent <= NUMERIC_WHOLE_DIGITS
+  );
+}

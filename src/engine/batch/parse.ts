@@ -1,0 +1,57 @@
+/** The first stage of a batch: from the body's bytes to records, before the table is known or a connection is taken. */
+import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import { cut, duplicateKeys, quoted, readJson, type JsonNode, type JsonObject } from '../json.js';
+import { Places } from './places.js';
+
+/** 1 to 250 records (specification 4.4); within a record no key stands twice. */
+export interface ParsedBatch {
+  readonly records: readonly JsonObject[];
+}
+
+/** @throws EngineError `invalid_json`, `invalid_request`, `empty_batch`, `too_many_records` (contract section 6). */
+export function parseBatch(body: Uint8Array): ParsedBatch {
+  const { root } = readJson(body);
+  if (root.kind !== 'array') {
+    throw new EngineError('invalid_request', `The body is ${KIND[root.kind]}, not an array of records`);
+  }
+  const count = root.items.length;
+  if (count === 0) throw new EngineError('empty_batch', 'The batch holds no record');
+  if (count > LIMITS.recordsPerBatch) {
+    throw new EngineError(
+      'too_many_records',
+      `The batch holds ${count} records; one request takes at most ${LIMITS.recordsPerBatch}`,
+    );
+  }
+  return { records: records(root.items) };
+}
+
+function records(items: readonly JsonNode[]): JsonObject[] {
+  const strangers = new Places();
+  const duplicates = new Places();
+  const objects: JsonObject[] = [];
+  for (const [record, item] of items.entries()) {
+    if (item.kind === 'object') {
+      objects.push(item);
+      for (const key of duplicateKeys(item)) {
+        const message = `Record ${record} gives the key ${quoted(key)} twice`;
+        duplicates.add('invalid_json', () => ({ record, column: cut(key), message }));
+      }
+    } else {
+      const message = `Record ${record} is ${KIND[item.kind]}, not an object`;
+      strangers.add('invalid_request', () => ({ record, message }));
+    }
+  }
+  strangers.refuse();
+  duplicates.refuse();
+  return objects;
+}
+
+const KIND: Record<JsonNode['kind'], string> = {
+  null: 'null',
+  boolean: 'a boolean',
+  number: 'a number',
+  string: 'a string',
+  array: 'an array',
+  object: 'an object',
+};

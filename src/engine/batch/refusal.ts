@@ -1,0 +1,32 @@
+/** Why a cell does not fit its column, in words that follow "Record 3, column "age": ". */
+import { cut, quoted, type JsonNode } from '../json.js';
+
+export class Refusal {
+  constructor(
+    readonly reason: string,
+    readonly hint?: string,
+  ) {}
+}
+
+/** A cell as Postgres's text input takes it, NULL, or the reason why not. */
+export type Cell = string | null | Refusal;
+
+const SHOWN_CHARACTERS = 40;
+
+/** A value as it may stand in a message to its sender: its beginning, or its kind. Messages are never logged. */
+export function shown(node: JsonNode): string {
+  switch (node.kind) {
+    case 'null':
+      return 'null';
+    case 'boolean':
+      return String(node.value);
+    case 'number':
+      return cut(node.text, SHOWN_CHARACTERS);
+    case 'string':
+      return quoted(node.value, SHOWN_CHARACTERS);
+    case 'array':
+      return 'an array';
+    case 'object':
+      return 'an object';
+  }
+}

@@ -1,0 +1,243 @@
+/** Adding, altering and dropping columns (specification 4.2, 4.3; contract section 5). */
+import type { ColumnType } from '../contract/column-types.js';
+import { EngineError } from '../contract/errors.js';
+import { LIMITS } from '../contract/limits.js';
+import type { AddColumnBody, AlterColumnBody } from '../contract/wire.js';
+import { POSTGRES_TYPES, tableByName, type TableDescription, viewsOnColumn } from '../postgres/catalog.js';
+import { conversion } from '../postgres/conversions.js';
+import { PostgresError, toEngineError } from '../postgres/errors.js';
+import { ident, sql, type Statement, statement, trusted } from '../postgres/sql.js';
+import type { ColumnShape } from '../postgres/table-shape.js';
+import type { Session } from '../postgres/wire/session.js';
+import { checkName, columnNameProblem } from './names.js';
+import { nearName } from './near-name.js';
+import type { Project } from './project.js';
+import { schemaChange, type SchemaLimits } from './schema-change.js';
+import { columnType, commentOn, existingTable } from './tables.js';
+import { commit, fixed } from './transaction.js';
+
+/** A column as the answers of this file show it. */
+export interface ColumnAnswer {
+  name: string;
+  type: string;
+  comment: string | null;
+}
+
+/** @throws EngineError invalid_name, reserved_name, unknown_type, table_not_found, column_exists, table_busy */
+export async function addColumn(
+  project: Project,
+  table: string,
+  body: AddColumnBody,
+  limits: SchemaLimits,
+): Promise<ColumnAnswer> {
+  checkName(columnNameProblem(body.name));
+  const type = columnType(body.type);
+  const comment = body.comment || null;
+  const change = [
+    statement(
+      sql`ALTER TABLE ${ident(project.schema, table)} ADD COLUMN ${ident(body.name)} ${trusted(POSTGRES_TYPES[type])}`,
+    ),
+    ...(comment === null ? [] : [commentOn(project.schema, table, body.name, comment)]),
+  ];
+  await schemaChange(project, limits, async (session, begin) => {
+    const shape = await lockTable(session, begin, project.schema, table);
+    refuseTwin(shape, body.name);
+    if (shape.columns.filter((column) => !column.isId).length >= LIMITS.columnsPerTable) {
+      throw new EngineError(
+        'invalid_request',
+        `Table "${table}" has ${LIMITS.columnsPerTable} columns, which is the most it can have`,
+      );
+    }
+    await commit(session, change);
+  });
+  return { name: body.name, type, comment };
+}
+
+/**
+ * Renames, retypes and comments a column in one transaction; a type change keeps every value or changes nothing.
+ * @throws EngineError invalid_name, reserved_name, unknown_type, table_not_found, column_not_found, column_exists,
+ * not_convertible, dependent_objects, table_busy
+ */
+export async function alterColumn(
+  project: Project,
+  table: string,
+  column: string,
+  body: AlterColumnBody,
+  limits: SchemaLimits,
+): Promise<ColumnAnswer> {
+  const { new_name: newName, new_type: newType, comment } = body;
+  if (newName === undefined && newType === undefined && comment === undefined) {
+    throw new EngineError('invalid_request', 'At least one of new_name, new_type and comment is needed');
+  }
+  if (column === 'id' && (newName !== undefined || newType !== undefined)) {
+    throw new EngineError('reserved_name', 'The id column can be neither renamed nor retyped; its comment can be set');
+  }
+  if (newName !== undefined) checkName(columnNameProblem(newName));
+  const type = newType === undefined ? undefined : columnType(newType);
+
+  return schemaChange(project, limits, async (session, begin) => {
+    const shape = await lockTable(session, begin, project.schema, table);
+    const current = existingColumn(shape, column);
+    const changes: Statement[] = [];
+    if (type !== undefined && type !== current.type) changes.push(await retype(session, shape, current, type));
+    if (comment !== undefined) changes.push(commentOn(project.schema, table, column, comment));
+    if (newName !== undefined && newName !== column) {
+      refuseTwin(shape, newName, column);
+      changes.push(
+        statement(sql`ALTER TABLE ${ident(project.schema, table)} RENAME COLUMN ${ident(column)} TO ${ident(newName)}`),
+      );
+    }
+    try {
+      await commit(session, changes);
+    } catch (error) {
+      throw explainRefusal(error, column);
+    }
+    return {
+      name: newName ?? column,
+      type: type ?? current.displayType,
+      comment: comment === undefined ? current.comment : comment || null,
+    };
+  });
+}
+
+/** @throws EngineError reserved_name, table_not_found, column_not_found, dependent_objects, table_busy */
+export async function dropColumn(project: Project, table: string, column: string, limits: SchemaLimits): Promise<void> {
+  if (column === 'id') throw new EngineError('reserved_name', 'The id column cannot be dropped');
+  await schemaChange(project, limits, async (session, begin) => {
+    existingColumn(await lockTable(session, begin, project.schema, table), column);
+    const drop = statement(sql`ALTER TABLE ${ident(project.schema, table)} DROP COLUMN ${ident(column)}`);
+    await commit(session, [drop]);
+  });
+}
+
+/** Begins the transaction, takes the table's lock and reads its shape as it then is. */
+async function lockTable(
+  session: Session,
+  begin: readonly Statement[],
+  schema: string,
+  table: string,
+): Promise<TableDescription> {
+  const found = await session.run([...begin, tableByName(schema, table)]);
+  await existingTable(session, schema, table, found.at(-1)?.rows ?? []);
+  // Read again under the lock: another connection's free SQL may have changed the table in between.
+  const locked = await session.run([
+    statement(sql`LOCK TABLE ${ident(schema, table)} IN ACCESS EXCLUSIVE MODE`),
+    tableByName(schema, table),
+  ]);
+  return existingTable(session, schema, table, locked.at(-1)?.rows ?? []);
+}
+
+/** @throws EngineError column_not_found with a near name */
+function existingColumn(table: TableDescription, name: string): ColumnShape {
+  const column = table.columns.find((candidate) => candidate.name === name);
+  if (column !== undefined) return column;
+  const near = nearName(
+    name,
+    table.columns.map((candidate) => candidate.name),
+  );
+  throw new EngineError(
+    'column_not_found',
+    `Table "${table.name}" has no column ${JSON.stringify(name.slice(0, 63))}.`,
+    {
+      ...(near === undefined ? {} : { hint: `Did you mean "${near}"?` }),
+    },
+  );
+}
+
+/** @throws EngineError column_exists where another column has the name, in whatever case */
+function refuseTwin(table: TableDescription, name: string, renamed?: string): void {
+  const twin = table.columns.find(
+    (column) => column.name !== renamed && column.name.toLowerCase() === name.toLowerCase(),
+  );
+  if (twin === undefined) return;
+  const message =
+    twin.name === name
+      ? `Table "${table.name}" has a column "${name}" already`
+      : `"${name}" differs only by case from the existing column "${twin.name}"`;
+  throw new EngineError('column_exists', message);
+}
+
+/**
+ * The statement that changes the type, after every value was seen to survive it.
+ * @throws EngineError not_convertible, dependent_objects
+ */
+async function retype(
+  session: Session,
+  table: TableDescription,
+  column: ColumnShape,
+  to: ColumnType,
+): Promise<Statement> {
+  const { schema, name } = table;
+  const views = await session.query(viewsOnColumn(schema, name, column.name));
+  if (views.length > 0) {
+    const names = views.map(([view]) => `"${view}"`).join(', ');
+    throw new EngineError(
+      'dependent_objects',
+      `The type of "${column.name}" cannot be changed while views depend on it: ${names}`,
+    );
+  }
+  const reference = ident(column.name);
+  const change = conversion(column.type, to, reference);
+  const relation = ident(schema, name);
+  // The change itself ignores row level security; the look at the values must not see less than it.
+  await session.run([fixed('SET LOCAL row_security = off')]);
+  const lost = change === null ? sql`${reference} IS NOT NULL` : sql`NOT (${change.convertible})`;
+  const counted = await session.query(statement(sql`SELECT pg_catalog.count(*) FROM ${relation} WHERE ${lost}`));
+  const count = Number(counted[0]?.[0] ?? 0);
+  if (change === null || count > 0) {
+    const ids = table.columns.some((candidate) => candidate.name === 'id')
+      ? await session.query(statement(sql`SELECT id::pg_catalog.text FROM ${relation} WHERE ${lost} LIMIT 5`))
+      : [];
+    throw notConvertible(
+      column,
+      to,
+      change === null,
+      count,
+      ids.map(([id]) => id ?? ''),
+    );
+  }
+  return statement(
+    sql`ALTER TABLE ${relation} ALTER COLUMN ${reference} TYPE ${trusted(POSTGRES_TYPES[to])} USING ${change.using}`,
+  );
+}
+
+function notConvertible(
+  column: ColumnShape,
+  to: ColumnType,
+  never: boolean,
+  count: number,
+  ids: string[],
+): EngineError {
+  const values = `${count} ${count === 1 ? 'value' : 'values'} of "${column.name}" (${column.displayType})`;
+  const rows =
+    ids.length === 0 ? '' : `; ${count > ids.length ? 'some of their rows' : 'their rows'}: ${ids.join(', ')}`;
+  if (!never) return new EngineError('not_convertible', `${values} cannot be kept as ${to}${rows}`);
+  const hint =
+    column.type === null
+      ? 'Change it to TEXT first.'
+      : 'Add a column of the new type and fill it by free SQL, where you decide what becomes of each value.';
+  return new EngineError(
+    'not_convertible',
+    `${column.displayType} never becomes ${to}: ${values} would be lost${rows}`,
+    { hint },
+  );
+}
+
+/** Postgres's own refusals of a type change that the checks above do not foresee. */
+function explainRefusal(error: unknown, column: string): unknown {
+  if (!(error instanceof PostgresError)) return error;
+  const translated = toEngineError(error);
+  if (!(translated instanceof EngineError)) return error;
+  const { postgres } = translated;
+  const options = { cause: error, ...(postgres === undefined ? {} : { postgres }) };
+  switch (error.sqlstate) {
+    case '0A000': // a generated column, policy, trigger or rule uses it
+      return new EngineError('dependent_objects', `"${column}": ${error.message}`, options);
+    case '42804': // its default
+    case '42883': // a check or an index uses an operator that the new type does not have
+    case '42846':
+      return new EngineError('not_convertible', `"${column}": ${error.message}`, options);
+    default:
+      return error;
+  }
+}

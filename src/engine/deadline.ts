@@ -1,0 +1,81 @@
+/**
+ * A limit on the time a request may use Postgres, held from outside the statement: at its end, or when the client
+ * leaves, the statement is cancelled, and its backend terminated when that does not help (contract section 7).
+ */
+import { EngineError } from '../contract/errors.js';
+import type { Lease } from '../postgres/connections.js';
+import { GRACE_MS, type Watchdog } from '../postgres/watchdog.js';
+
+export interface Deadline {
+  timeoutMs: number;
+  /** Aborted when the client leaves. */
+  signal: AbortSignal;
+  /** What the caller is told when the time is up. */
+  expired: () => EngineError;
+}
+
+/** Stops and restarts the time: it does not run while a slow reader holds a stream up. */
+export interface Clock {
+  pause(): void;
+  resume(): void;
+}
+
+export const queryTimeout = (timeoutMs: number) => () =>
+  new EngineError('query_timeout', `The statement ran longer than ${timeoutMs} ms and was cancelled`);
+
+/** @throws what `work` throws; `deadline.expired()` where the time was up first. */
+export async function withDeadline<T>(
+  lease: Lease,
+  watchdog: Watchdog,
+  deadline: Deadline,
+  work: (clock: Clock) => Promise<T>,
+): Promise<T> {
+  let stopped: EngineError | null = null;
+  let finished = false;
+  let left = deadline.timeoutMs;
+  let startedAt = performance.now();
+  let timer: NodeJS.Timeout | undefined;
+
+  const stop = (reason: EngineError) => {
+    if (stopped !== null) return;
+    stopped = reason;
+    // The cancel request may arrive late, so this connection must not serve anybody else.
+    lease.spoil();
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      const lost = () => lease.session.destroy(reason);
+      watchdog.terminate(lease.backend).then(lost, lost);
+    }, GRACE_MS);
+    void watchdog.cancel(lease.backend);
+  };
+  const start = () => {
+    startedAt = performance.now();
+    timer = setTimeout(() => stop(deadline.expired()), left);
+  };
+  const clock: Clock = {
+    pause: () => {
+      if (stopped !== null) return;
+      clearTimeout(timer);
+      left -= performance.now() - startedAt;
+    },
+    resume: () => {
+      if (stopped === null && !finished) start();
+    },
+  };
+  const onAbort = () => stop(new EngineError('query_timeout', 'The client left; its statement was cancelled'));
+
+  if (deadline.signal.aborted) onAbort();
+  deadline.signal.addEventListener('abort', onAbort, { once: true });
+  if (stopped === null) start();
+  try {
+    return await work(clock);
+  } catch (error) {
+    // A commit that was cut off may have happened: that the time was up is then not the whole truth.
+    if (error instanceof EngineError && error.code === 'outcome_unknown') throw error;
+    throw stopped ?? error;
+  } finally {
+    finished = true;
+    clearTimeout(timer);
+    deadline.signal.removeEventListener('abort', onAbort);
+  }
+}

@@ -1,0 +1,111 @@
+/** Puts the engine together over one Postgres server, in order; closing it goes the other way. */
+import type { ProjectRow } from '../postgres/control.js';
+import { ControlDatabase } from '../postgres/control.js';
+import { Connections } from '../postgres/connections.js';
+import { Credentials } from '../postgres/credentials.js';
+import { newestVersion, readMigrations } from '../postgres/migrate.js';
+import { ProjectSessions } from '../postgres/project-session.js';
+import { Provisioning } from '../postgres/provisioning.js';
+import { type ServerAddress, servicePool } from '../postgres/server.js';
+import { Watchdog } from '../postgres/watchdog.js';
+import { Admission } from './admission.js';
+import { type JwtSettings, JwtVerifier } from './jwt.js';
+import { Project } from './project.js';
+import { Projects } from './projects.js';
+import { type Caller, Tokens } from './tokens.js';
+
+export interface EngineSettings {
+  address: ServerAddress;
+  /** The instance secret that role passwords are derived from. */
+  secret: string;
+  /** Connections to projects' databases, all together. */
+  maxConnections: number;
+  idleConnectionMs: number;
+  /** Running per project; of those, kept for inserts and schema calls; waiting per project; longest wait. */
+  projectRunning: number;
+  projectReserved: number;
+  projectWaiting: number;
+  waitMs: number;
+  jwt: JwtSettings | null;
+}
+
+/** Connections of the service's own role: tokens, projects, watchdog. */
+const SERVICE_CONNECTIONS = 6;
+
+export class Engine {
+  private constructor(
+    readonly control: ControlDatabase,
+    readonly projects: Projects,
+    readonly tokens: Tokens,
+    readonly connections: Connections,
+    readonly admission: Admission,
+    private readonly watchdog: Watchdog,
+    private readonly jwt: JwtVerifier | null,
+  ) {}
+
+  /**
+   * Prepares the control database and the template, and clears away what a crash left half done.
+   * @throws Error where the server cannot be reached or used; the message says what to do
+   */
+  static async open(settings: EngineSettings): Promise<Engine> {
+    const { address, maxConnections } = settings;
+    const credentials = new Credentials(settings.secret);
+    const pool = servicePool(address, SERVICE_CONNECTIONS);
+    try {
+      const migrations = readMigrations('project');
+      const provisioningOf = (instanceId: string) =>
+        new Provisioning(address, credentials, `cdp_template_${instanceId}`, migrations);
+      const control = await ControlDatabase.open(pool, credentials, {
+        version: newestVersion(migrations),
+        prepare: (instanceId) => provisioningOf(instanceId).ensureTemplate(),
+      });
+      const provisioning = provisioningOf(control.instanceId);
+      const projects = new Projects(control, provisioning);
+      await projects.reconcile();
+      const watchdog = new Watchdog(address, pool);
+      const sessions = new ProjectSessions(address, credentials, provisioning, watchdog);
+      const connections = new Connections(sessions, {
+        total: maxConnections,
+        perProject: settings.projectRunning,
+        idleMs: settings.idleConnectionMs,
+      });
+      const admission = new Admission({
+        total: maxConnections,
+        running: settings.projectRunning,
+        reservedForTyped: settings.projectReserved,
+        waiting: settings.projectWaiting,
+        waitMs: settings.waitMs,
+      });
+      const jwt = settings.jwt === null ? null : new JwtVerifier(settings.jwt, control);
+      return new Engine(control, projects, new Tokens(control), connections, admission, watchdog, jwt);
+    } catch (error) {
+      await pool.end();
+      throw error;
+    }
+  }
+
+  /** @throws EngineError unauthorized, token_expired */
+  authenticate(token: string): Promise<Caller> {
+    return this.jwt !== null && JwtVerifier.accepts(token)
+      ? this.jwt.authenticate(token)
+      : this.tokens.authenticate(token);
+  }
+
+  /** The project of a caller, ready for its operations. */
+  project(row: ProjectRow): Project {
+    const { admission, connections, watchdog, projects } = this;
+    return new Project(row, { admission, connections, watchdog, upgraded: (of) => projects.upgraded(of) });
+  }
+
+  /** Deletes a project and everything this instance holds of it. */
+  async deleteProject(name: string): Promise<ProjectRow> {
+    const project = await this.projects.delete(name);
+    this.connections.closeProject(project.id);
+    return project;
+  }
+
+  async close(): Promise<void> {
+    this.connections.close();
+    await this.control.close();
+  }
+}

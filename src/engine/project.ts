@@ -1,0 +1,83 @@
+/**
+ * One project as its operations see it: a name, a place, and the only way to its database. That way leads through
+ * admission, a connection logged in as the project's role, and a deadline.
+ */
+import { ConnectionLost, toEngineError } from '../postgres/errors.js';
+import type { Connections, Lease } from '../postgres/connections.js';
+import type { ProjectRow } from '../postgres/control.js';
+import type { Lane } from '../postgres/project-session.js';
+import type { Watchdog } from '../postgres/watchdog.js';
+import type { Admission } from './admission.js';
+import { type Clock, type Deadline, withDeadline } from './deadline.js';
+
+/** What all projects of a service share. */
+export interface ProjectAccess {
+  readonly admission: Admission;
+  readonly connections: Connections;
+  readonly watchdog: Watchdog;
+  /** Brings the project's database up to date with this program before its first use. */
+  upgraded(project: ProjectRow): Promise<void>;
+}
+
+export class Project {
+  constructor(
+    private readonly row: ProjectRow,
+    private readonly access: ProjectAccess,
+  ) {}
+
+  get name(): string {
+    return this.row.name;
+  }
+
+  get schema(): string {
+    return this.row.placement.schema;
+  }
+
+  /**
+   * Runs `work` on a connection of a lane. A connection that had died while it was idle is replaced once, as long as
+   * nothing was answered on it: then nothing was done either.
+   * @throws EngineError overloaded, database_unavailable, the deadline's own, and what `work` throws
+   */
+  async use<T>(lane: Lane, deadline: Deadline, work: Work<T>): Promise<T> {
+    try {
+      return await this.attempt(lane, deadline, work);
+    } catch (error) {
+      if (!(error instanceof StaleConnection)) throw toEngineError(error);
+    }
+    try {
+      return await this.attempt(lane, deadline, work);
+    } catch (error) {
+      throw toEngineError(error);
+    }
+  }
+
+  private async attempt<T>(lane: Lane, deadline: Deadline, work: Work<T>): Promise<T> {
+    const { admission, connections, watchdog } = this.access;
+    const { id, placement } = this.row;
+    const leave = await admission.enter(id, lane === 'typed' ? 'typed' : 'sql', deadline.signal);
+    try {
+      await this.access.upgraded(this.row);
+    } catch (error) {
+      leave();
+      throw error;
+    }
+    return connections.use(id, placement, lane, leave, async (lease) => {
+      const answersBefore = lease.session.answers;
+      try {
+        return await withDeadline(lease, watchdog, deadline, (clock) => work(lease, clock));
+      } catch (error) {
+        const unanswered = lease.session.answers === answersBefore;
+        throw error instanceof ConnectionLost && lease.reused && unanswered ? new StaleConnection(error) : error;
+      }
+    });
+  }
+}
+
+type Work<T> = (lease: Lease, clock: Clock) => Promise<T>;
+
+/** The connection had died while it was idle; what was sent on it was the beginning of a transaction at most. */
+class StaleConnection extends ConnectionLost {
+  constructor(cause: ConnectionLost) {
+    super(cause.message, { cause });
+  }
+}

@@ -1,0 +1,129 @@
+/**
+ * Batch insert (specification 4.4; contract section 6): 1 to 250 records in one transaction, all or none, once per
+ * Idempotency-Key.
+ */
+import { EngineError } from '../contract/errors.js';
+import type { BatchAnswer } from '../contract/wire.js';
+import { readTables, tableByName, type TableDescription } from '../postgres/catalog.js';
+import { PostgresError } from '../postgres/errors.js';
+import { ident, sql, type Statement, statement } from '../postgres/sql.js';
+import type { Session, TextResult } from '../postgres/wire/session.js';
+import { type BatchInsert, encodeBatch } from './batch/encode.js';
+import { parseBatch } from './batch/parse.js';
+import { queryTimeout } from './deadline.js';
+import { claimKey, type IdempotencyKey, rememberAnswer } from './idempotency.js';
+import type { Project } from './project.js';
+import { attributeRefusal } from './refused-record.js';
+import { tableNotFound } from './tables.js';
+import { BEGIN, commit, fixed, ROLLBACK } from './transaction.js';
+
+export interface InsertOptions {
+  /** Answer the ids as well. */
+  returnIds: boolean;
+  idempotency: IdempotencyKey | null;
+  /** Aborted when the client leaves. */
+  signal: AbortSignal;
+}
+
+export interface Inserted {
+  answer: BatchAnswer;
+  /** It is the answer of an earlier request with the same key; nothing was inserted now. */
+  replayed: boolean;
+}
+
+const TIMEOUT_MS = 30_000;
+
+/** An insert waits this long for a table that a schema change holds. */
+const LOCK_TIMEOUT_MS = 5_000;
+
+const BEGIN_INSERT: readonly Statement[] = [BEGIN, fixed(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`)];
+
+/**
+ * @param body the decoded body: a JSON array of records
+ * @throws EngineError whatever section 6 of the contract names. Nothing was stored then, except that
+ * `outcome_unknown` leaves it open.
+ */
+export async function insertRecords(
+  project: Project,
+  table: string,
+  body: Buffer,
+  { returnIds, idempotency, signal }: InsertOptions,
+): Promise<Inserted> {
+  const batch = parseBatch(body);
+  const deadline = { timeoutMs: TIMEOUT_MS, signal, expired: queryTimeout(TIMEOUT_MS) };
+
+  return project.use('typed', deadline, async (lease) => {
+    const { session } = lease;
+    if (idempotency !== null) {
+      const earlier = await claimKey(session, BEGIN_INSERT, idempotency);
+      if (earlier !== null) return { answer: earlier, replayed: true };
+    }
+    const shape = await lockTable(session, idempotency === null ? BEGIN_INSERT : [], project.schema, table);
+    if (shape.runsProjectCode) lease.soil();
+    const inserts = encodeBatch(batch, shape, { returnIds });
+    const statements = inserts.map((insert) => insert.statement);
+    const count = batch.records.length;
+    try {
+      if (returnIds) {
+        const ids = idsInOrder(inserts, await session.run(statements));
+        return await finish(session, [], inserted(count, ids), idempotency);
+      }
+      return await finish(session, statements, inserted(count), idempotency);
+    } catch (error) {
+      if (!(error instanceof PostgresError) || session.closed) throw error;
+      await session.run([ROLLBACK]);
+      throw await attributeRefusal(session, batch, shape, error);
+    }
+  });
+}
+
+/**
+ * Takes the lock that an INSERT takes, then reads the table's shape: it cannot change any more until the end of the
+ * transaction, so the values are checked against the very columns they are stored in.
+ */
+async function lockTable(
+  session: Session,
+  begin: readonly Statement[],
+  schema: string,
+  table: string,
+): Promise<TableDescription> {
+  const lock = statement(sql`LOCK TABLE ${ident(schema, table)} IN ROW EXCLUSIVE MODE`);
+  try {
+    const results = await session.run([...begin, lock, tableByName(schema, table)]);
+    const [shape] = readTables(schema, results.at(-1)?.rows ?? []);
+    return shape ?? (await tableNotFound(session, schema, table));
+  } catch (error) {
+    if (!(error instanceof PostgresError)) throw error;
+    if (error.sqlstate === '42P01') return tableNotFound(session, schema, table);
+    if (error.sqlstate === '42809') throw new EngineError('table_not_found', `"${table}" is not a table`);
+    throw error;
+  }
+}
+
+/** Sends what is left of the transaction and its COMMIT, with the answer under the key where there is one. */
+async function finish(
+  session: Session,
+  statements: readonly Statement[],
+  answer: BatchAnswer,
+  idempotency: IdempotencyKey | null,
+): Promise<Inserted> {
+  const remember = idempotency === null ? [] : rememberAnswer(idempotency, answer);
+  await commit(session, [...statements, ...remember], idempotency !== null);
+  return { answer, replayed: false };
+}
+
+/** The ids that the INSERTs returned, by the position of their record in the request. */
+function idsInOrder(inserts: readonly BatchInsert[], results: readonly TextResult[]): string[] {
+  const ids: string[] = [];
+  inserts.forEach(({ records }, i) => {
+    records.forEach((record, row) => {
+      ids[record] = results[i]?.rows[row]?.[0] ?? '';
+    });
+  });
+  return ids;
+}
+
+function inserted(count: number, ids?: string[]): BatchAnswer {
+  const message = `${count} ${count === 1 ? 'record' : 'records'} inserted`;
+  return { success: true, inserted_rows: count, message, ...(ids === undefined ? {} : { ids }) };
+}

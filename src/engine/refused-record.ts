@@ -1,0 +1,93 @@
+/**
+ * Finds the records of a batch that only Postgres refuses (constraints, triggers, values of types of its own): a rerun
+ * of one record after the other, each under a savepoint, that is rolled back as a whole.
+ */
+import { EngineError, type ErrorCode, type ErrorPlace } from '../contract/errors.js';
+import { LIMITS } from '../contract/limits.js';
+import { errorCode, PostgresError, toEngineError } from '../postgres/errors.js';
+import type { TableShape } from '../postgres/table-shape.js';
+import type { Session } from '../postgres/wire/session.js';
+import { encodeRecord } from './batch/encode.js';
+import type { ParsedBatch } from './batch/parse.js';
+import { BEGIN, fixed, ROLLBACK } from './transaction.js';
+
+/** Refusals that lie in the state of the server or the time, not in a record. */
+const NOT_A_RECORDS_FAULT = new Set<ErrorCode>(['query_timeout', 'table_busy', 'database_unavailable', 'internal']);
+
+/**
+ * @param error what Postgres said of the whole batch; its transaction has been rolled back
+ * @returns the error to answer with, naming the records where they can be found
+ */
+export async function attributeRefusal(
+  session: Session,
+  batch: ParsedBatch,
+  table: TableShape,
+  error: PostgresError,
+): Promise<unknown> {
+  const code = recordErrorCode(error.sqlstate);
+  if (NOT_A_RECORDS_FAULT.has(code)) return toEngineError(error);
+  const refused = await rerun(session, batch, table);
+  const [first] = refused;
+  if (first === undefined) return translated(error, code, error.message);
+
+  const places = refused.map(({ record, error }): ErrorPlace => {
+    const { column, constraint } = error.fields;
+    const about = column ?? constraint;
+    return {
+      record,
+      ...(column === undefined ? {} : { column }),
+      error: recordErrorCode(error.sqlstate),
+      message: `Record ${record}${about === undefined ? '' : `, "${about}"`}: ${error.message}`,
+    };
+  });
+  const more = places.length > 1 ? ` (and ${places.length - 1} more)` : '';
+  return translated(first.error, places[0]?.error ?? code, `${places[0]?.message}${more}`, places);
+}
+
+/** In a batch, an error of the SQL we made is an error of the value we put in, or of the project's own check. */
+function recordErrorCode(sqlstate: string): ErrorCode {
+  const code = errorCode(sqlstate);
+  if (code !== 'sql_error') return code;
+  return sqlstate.startsWith('22') || sqlstate.startsWith('428') ? 'invalid_value' : 'constraint_violation';
+}
+
+function translated(error: PostgresError, code: ErrorCode, message: string, places?: ErrorPlace[]): EngineError {
+  const { hint } = error.fields;
+  // The position points into our statement, which the caller has not seen.
+  const { position: _ours, ...postgres } = error.details;
+  return new EngineError(code, message, {
+    postgres,
+    cause: error,
+    ...(hint === undefined ? {} : { hint }),
+    ...(places === undefined ? {} : { errors: places.slice(0, LIMITS.errorsListed), errorCount: places.length }),
+  });
+}
+
+interface RefusedRecord {
+  record: number;
+  error: PostgresError;
+}
+
+async function rerun(session: Session, batch: ParsedBatch, table: TableShape): Promise<RefusedRecord[]> {
+  const refused: RefusedRecord[] = [];
+  await session.run([BEGIN]);
+  for (let record = 0; record < batch.records.length; record++) {
+    try {
+      await session.run([
+        fixed('SAVEPOINT _cdp_record'),
+        encodeRecord(batch, table, record),
+        // A deferred constraint would speak only at the end, and then of no record.
+        fixed('SET CONSTRAINTS ALL IMMEDIATE'),
+        fixed('SET CONSTRAINTS ALL DEFERRED'),
+        fixed('RELEASE SAVEPOINT _cdp_record'),
+      ]);
+    } catch (error) {
+      if (!(error instanceof PostgresError) || session.closed) throw error;
+      if (NOT_A_RECORDS_FAULT.has(recordErrorCode(error.sqlstate))) break;
+      refused.push({ record, error });
+      await session.run([fixed('ROLLBACK TO SAVEPOINT _cdp_record')]);
+    }
+  }
+  await session.run([ROLLBACK]);
+  return refused;
+}

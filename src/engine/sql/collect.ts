@@ -1,0 +1,163 @@
+/**
+ * Results of free SQL as one answer: rows become JSON bytes as they arrive, and what is past the caps is left in
+ * Postgres (contract section 7).
+ */
+import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import { ByteWriter } from '../../postgres/results/byte-writer.js';
+import { outputNames, type ResultColumn, typeName } from '../../postgres/results/columns.js';
+import { jsonRowEncoder, type RowMode } from '../../postgres/results/rows.js';
+import { resultFormat } from '../../postgres/results/types.js';
+import { sql, statement } from '../../postgres/sql.js';
+import { type RowSink, RowTooLarge, type Session } from '../../postgres/wire/session.js';
+import type { Project } from '../project.js';
+import { mainKeyword } from './main-keyword.js';
+import { type PreparedStatement, runStatements, type SqlRequest } from './statements.js';
+
+export interface SqlResult {
+  /** Postgres's command tag without its counts. */
+  type: string;
+  columns: { name: string; type: string }[];
+  /** The rows as JSON, with commas between them. */
+  rows: Buffer;
+  /** Rows here, or rows affected where none come back. */
+  rowCount: number;
+  /** For INSERT, UPDATE, DELETE and MERGE. */
+  affectedRows: number | undefined;
+  truncated: boolean;
+}
+
+export interface CollectRequest extends SqlRequest {
+  maxRows: number;
+  rowMode: RowMode;
+}
+
+/** Rows of the first step: enough to learn how long a row is. */
+const FIRST_STEP = 16;
+
+/** A step is at most this many times all rows before it, in case the first ones were shorter than the rest. */
+const STEP_GROWTH = 256;
+
+/** @throws EngineError see {@link runStatements}; result_too_large */
+export function collectSql(project: Project, request: CollectRequest): Promise<SqlResult[]> {
+  let bytesLeft = LIMITS.resultBytes;
+  return runStatements(project, request, async (prepared) => {
+    const result = await collect(prepared, request, bytesLeft);
+    bytesLeft -= result.rows.length;
+    return result;
+  });
+}
+
+async function collect(
+  prepared: PreparedStatement,
+  { maxRows, rowMode }: CollectRequest,
+  maxBytes: number,
+): Promise<SqlResult> {
+  const { session, columns } = prepared;
+  const rows = new RowCollector(columns ?? [], rowMode, maxRows, maxBytes);
+  session.maxRowBytes = LIMITS.resultBytes;
+  let tag: string | null;
+  try {
+    tag = await fetch(prepared, rows, maxRows);
+  } catch (error) {
+    throw error instanceof RowTooLarge ? tooLarge() : error;
+  } finally {
+    session.maxRowBytes = Infinity;
+  }
+  const { type, count } = readTag(tag ?? mainKeyword(prepared.text));
+  return {
+    type,
+    columns: columns === null ? [] : await describeColumns(session, columns),
+    rows: rows.bytes(),
+    rowCount: columns === null ? (count ?? 0) : rows.count,
+    affectedRows: MODIFYING.has(type) ? count : undefined,
+    truncated: rows.truncated,
+  };
+}
+
+/** @returns the command tag, or null where the rows were cut off before the statement ended */
+async function fetch(prepared: PreparedStatement, rows: RowCollector, maxRows: number): Promise<string | null> {
+  const { session, columns, params, inTransaction, text } = prepared;
+  const formats = (columns ?? []).map(({ typeOid }) => resultFormat(typeOid));
+  // Without a transaction around it the portal ends with its first step.
+  const step = inTransaction && columns !== null ? Math.min(FIRST_STEP, maxRows) : 0;
+  let { tag } = await session.execute(params, formats, step, rows.sink);
+  while (tag === null && !rows.truncated) {
+    // A full answer is followed by one more row, which only tells whether there is one.
+    ({ tag } = await session.resume(Math.max(1, rows.expectedRoom()), rows.sink));
+  }
+  // Rows of INSERT … RETURNING and the like are all made already; its tag, with the count, comes behind the last.
+  if (tag === null && MODIFYING.has(mainKeyword(text))) ({ tag } = await session.resume(0, rows.sink));
+  return tag;
+}
+
+/** Encodes rows until a cap is reached, then only notes that there was more. */
+class RowCollector {
+  count = 0;
+  truncated = false;
+  private readonly out = new ByteWriter();
+  private readonly encode: ReturnType<typeof jsonRowEncoder>;
+
+  constructor(
+    columns: readonly ResultColumn[],
+    mode: RowMode,
+    private readonly maxRows: number,
+    private readonly maxBytes: number,
+  ) {
+    this.encode = jsonRowEncoder(columns, mode);
+  }
+
+  readonly sink: RowSink = (buffer, start, end) => {
+    if (this.truncated) return;
+    if (this.count >= this.maxRows) {
+      this.truncated = true;
+      return;
+    }
+    const before = this.out.length;
+    if (before > 0) this.out.byte(COMMA);
+    this.encode(buffer, start, end, this.out);
+    if (this.out.length > this.maxBytes) {
+      // The session closes the connection when a sink throws.
+      if (this.out.length - before > LIMITS.resultBytes) throw tooLarge();
+      this.out.length = before;
+      this.truncated = true;
+    } else this.count++;
+  };
+
+  /** How many more rows the caps leave room for, judged by those that came. */
+  expectedRoom(): number {
+    const byBytes = this.count === 0 ? 1 : (this.maxBytes - this.out.length) / (this.out.length / this.count);
+    return Math.floor(Math.min(this.maxRows - this.count, byBytes, this.count * STEP_GROWTH));
+  }
+
+  bytes(): Buffer {
+    return this.out.view();
+  }
+}
+
+const COMMA = 0x2c;
+
+const tooLarge = () =>
+  new EngineError('result_too_large', `One row of the result is larger than ${LIMITS.resultBytes} bytes`);
+
+const MODIFYING = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE']);
+
+/** `INSERT 0 5` is INSERT and 5. */
+function readTag(tag: string): { type: string; count: number | undefined } {
+  const [type = '', ...counts] = tag.split(/ (?=\d)/);
+  const count = counts.at(-1);
+  return { type, count: count === undefined ? undefined : Number(count) };
+}
+
+/** Names as they stand in the rows, types as the API calls them; Postgres is asked only for types that are not built in. */
+async function describeColumns(session: Session, columns: readonly ResultColumn[]): Promise<SqlResult['columns']> {
+  const names = outputNames(columns);
+  const types = columns.map(typeName);
+  for (const [i, column] of columns.entries()) {
+    if (types[i] !== undefined) continue;
+    const { typeOid, typeModifier } = column;
+    const rows = await session.query(statement(sql`SELECT pg_catalog.format_type(${typeOid}, ${typeModifier})`));
+    types[i] = rows[0]?.[0] ?? '';
+  }
+  return columns.map((_, i) => ({ name: names[i] ?? '', type: types[i] ?? '' }));
+}

@@ -1,0 +1,54 @@
+/** Values of `$1`, `$2`, … as text for Postgres, by the types that Postgres itself gave the parameters. */
+import { EngineError, type ErrorPlace } from '../../contract/errors.js';
+import { readArray, readJsonText } from '../batch/nested.js';
+import { Refusal } from '../batch/refusal.js';
+import { refuseText } from '../batch/text.js';
+import type { JsonNode } from '../json.js';
+
+/** Types for which a JSON array is JSON text: json, jsonb, text, varchar, char(n), unknown. For all others it is an array. */
+const TAKES_JSON_TEXT = new Set([114, 3802, 25, 1043, 1042, 705]);
+
+/**
+ * Strings as they are, numbers with the digits that were sent, booleans, objects as JSON text, arrays as Postgres
+ * arrays or JSON text by the parameter's type.
+ * @throws EngineError invalid_request for a wrong number of values, invalid_value for what no Postgres text can hold
+ */
+export function encodeParameters(values: readonly JsonNode[], oids: readonly number[]): (string | null)[] {
+  if (values.length !== oids.length) {
+    throw new EngineError(
+      'invalid_request',
+      `The statement has ${oids.length} parameters, "params" has ${values.length} values`,
+    );
+  }
+  const problems: ErrorPlace[] = [];
+  const encoded = values.map((value, i) => {
+    const text = encode(value, oids[i] ?? 0);
+    if (!(text instanceof Refusal)) return text;
+    problems.push({ column: `$${i + 1}`, error: 'invalid_value', message: `Parameter $${i + 1}: ${text.reason}.` });
+    return null;
+  });
+  const [first] = problems;
+  if (first !== undefined)
+    throw new EngineError('invalid_value', first.message, {
+      errors: problems.slice(0, 50),
+      errorCount: problems.length,
+    });
+  return encoded;
+}
+
+function encode(value: JsonNode, oid: number): string | null | Refusal {
+  switch (value.kind) {
+    case 'null':
+      return null;
+    case 'string':
+      return refuseText(value.value) ?? value.value;
+    case 'number':
+      return value.text;
+    case 'boolean':
+      return String(value.value);
+    case 'object':
+      return readJsonText(value);
+    case 'array':
+      return TAKES_JSON_TEXT.has(oid) ? readJsonText(value) : readArray(value);
+  }
+}

@@ -1,0 +1,134 @@
+/**
+ * The frame of free SQL (contract section 7): one request is one transaction, its statements run in order on a
+ * connection that logged in as the project's own role, and take effect together or not at all.
+ */
+import { EngineError } from '../../contract/errors.js';
+import { PostgresError, toEngineError } from '../../postgres/errors.js';
+import { callerSql, type Statement } from '../../postgres/sql.js';
+import type { Described, Session } from '../../postgres/wire/session.js';
+import { type Clock, queryTimeout } from '../deadline.js';
+import type { JsonNode } from '../json.js';
+import type { Project } from '../project.js';
+import { BEGIN, commit, fixed, outcomeUnknown, ROLLBACK } from '../transaction.js';
+import { encodeParameters } from './parameters.js';
+import { positionInText, type SplitStatement, splitStatements } from './split.js';
+
+export interface SqlRequest {
+  sql: string;
+  params: readonly JsonNode[];
+  /** Run as the reader, in a READ ONLY transaction. */
+  readOnly: boolean;
+  timeoutMs: number;
+  /** Aborted when the client leaves. */
+  signal: AbortSignal;
+}
+
+/** A statement that is parsed and waits to be executed. */
+export interface PreparedStatement extends Described {
+  readonly session: Session;
+  readonly clock: Clock;
+  readonly text: string;
+  readonly params: readonly (string | null)[];
+  readonly isLast: boolean;
+  /** False where Postgres refused it inside a transaction: then rows cannot be fetched in steps. */
+  readonly inTransaction: boolean;
+}
+
+/**
+ * The first query of a READ ONLY transaction is ours: after it, Postgres refuses SET TRANSACTION READ WRITE (Postgres
+ * manual, SET TRANSACTION), so nothing the caller sends can open the fence.
+ */
+const BEGIN_READ_ONLY: readonly Statement[] = [fixed('BEGIN READ ONLY'), fixed('SELECT 1')];
+
+/** "… cannot run inside a transaction block" */
+const ACTIVE_TRANSACTION = '25001';
+
+/**
+ * Runs the statements, each through `run`, and commits.
+ * @returns what `run` returned for each
+ * @throws EngineError sql_error and whatever else the table of SQLSTATEs says, statement_not_allowed, query_timeout,
+ * overloaded, outcome_unknown
+ */
+export async function runStatements<T>(
+  project: Project,
+  request: SqlRequest,
+  run: (statement: PreparedStatement) => Promise<T>,
+): Promise<T[]> {
+  const { readOnly, timeoutMs, signal, params } = request;
+  const statements = await splitStatements(request.sql, project.name);
+  if (params.length > 0 && statements.length > 1) {
+    throw new EngineError('invalid_request', '"params" go with one statement only');
+  }
+  const deadline = { timeoutMs, signal, expired: queryTimeout(timeoutMs) };
+
+  return project.use(readOnly ? 'sql-read' : 'sql-write', deadline, async (lease, clock) => {
+    const { session } = lease;
+    const execute = async (statement: SplitStatement, before: readonly Statement[], isLast: boolean) => {
+      const inTransaction = before.length > 0 || session.transaction === 'T';
+      try {
+        const described = await session.prepare(callerSql(statement.text).text, before);
+        const values = encodeParameters(params, described.parameterOids);
+        const result = await run({
+          ...described,
+          session,
+          clock,
+          text: statement.text,
+          params: values,
+          isLast,
+          inTransaction,
+        });
+        await restoreEncoding(session, described);
+        return result;
+      } catch (error) {
+        throw located(error, statement);
+      }
+    };
+
+    const results: T[] = [];
+    try {
+      for (const [i, statement] of statements.entries()) {
+        const before = i > 0 ? [] : readOnly ? BEGIN_READ_ONLY : [BEGIN];
+        results.push(await execute(statement, before, i === statements.length - 1));
+      }
+    } catch (error) {
+      const [only] = statements;
+      if (readOnly || statements.length > 1 || only === undefined || !refusedInTransaction(error)) throw error;
+      await session.run([ROLLBACK]);
+      try {
+        return [await execute(only, [], true)];
+      } catch (failure) {
+        throw session.closed ? outcomeUnknown(failure, false) : failure;
+      }
+    }
+    if (readOnly) await session.run([ROLLBACK]);
+    else await commit(session);
+    return results;
+  });
+}
+
+const refusedInTransaction = (error: unknown): boolean =>
+  error instanceof EngineError && error.postgres?.sqlstate === ACTIVE_TRANSACTION;
+
+/**
+ * A statement may have changed the encoding in which Postgres sends text. For the next statement it is set back; rows
+ * of this one may have come in either encoding, so they are not passed on.
+ */
+async function restoreEncoding(session: Session, { columns }: Described): Promise<void> {
+  if (session.clientEncoding === 'UTF8') return;
+  if (columns !== null && columns.length > 0) {
+    throw new EngineError('statement_not_allowed', 'A statement that returns rows must not change client_encoding', {
+      hint: 'Answers are always UTF-8; leave the setting alone.',
+    });
+  }
+  await session.run([fixed(`SET client_encoding = 'UTF8'`)]);
+}
+
+/** Postgres's position within the statement as one within the caller's whole text. */
+function located(error: unknown, statement: SplitStatement): unknown {
+  if (!(error instanceof PostgresError)) return error;
+  const translated = toEngineError(error);
+  if (translated instanceof EngineError && translated.postgres?.position !== undefined) {
+    translated.postgres.position = positionInText(statement, translated.postgres.position);
+  }
+  return translated;
+}

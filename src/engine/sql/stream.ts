@@ -1,0 +1,120 @@
+/**
+ * The result of free SQL as a stream without a row cap (contract section 7): rows become NDJSON or CSV bytes as they
+ * arrive, in constant memory. When the client reads slowly, Postgres is held back.
+ */
+import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import { ByteWriter } from '../../postgres/results/byte-writer.js';
+import type { ResultColumn } from '../../postgres/results/columns.js';
+import { csvRowEncoder, writeCsvHeader } from '../../postgres/results/csv.js';
+import { jsonRowEncoder, type RowEncoder, type RowMode } from '../../postgres/results/rows.js';
+import { resultFormat } from '../../postgres/results/types.js';
+import { RowTooLarge } from '../../postgres/wire/session.js';
+import type { Project } from '../project.js';
+import { type PreparedStatement, runStatements, type SqlRequest } from './statements.js';
+
+export type StreamFormat = 'ndjson' | 'csv';
+
+export interface StreamRequest extends SqlRequest {
+  format: StreamFormat;
+  rowMode: RowMode;
+  /** A reader that takes nothing for so long is given up. */
+  stallMs: number;
+}
+
+/** Where the bytes go. */
+export interface StreamOutput {
+  /** @returns false when `onDrain` should be waited for before more is written */
+  write(bytes: Buffer): boolean;
+  /** Calls back once when there is room again. */
+  onDrain(listener: () => void): void;
+}
+
+/** Bytes that are gathered before they are handed on. */
+const CHUNK_BYTES = 64 * 1024;
+
+/**
+ * Streams the rows of the last statement; those of earlier ones are not shown.
+ * @returns the number of rows, or of rows affected where none come back; the transaction is committed by then
+ * @throws EngineError see {@link runStatements}; nothing was written to `output` where the error came early enough
+ */
+export async function streamSql(project: Project, request: StreamRequest, output: StreamOutput): Promise<number> {
+  const stalled = new AbortController();
+  const signal = AbortSignal.any([request.signal, stalled.signal]);
+  const out = new ByteWriter();
+  const counts = await runStatements(project, { ...request, signal }, async (prepared) => {
+    const { session, columns } = prepared;
+    const flow = new Flow(prepared, output, request.stallMs, stalled);
+    const encode = columns === null ? null : rowEncoder(request, columns);
+    if (prepared.isLast && columns !== null && request.format === 'csv') writeCsvHeader(columns, out);
+    let count = 0;
+    session.maxRowBytes = LIMITS.resultBytes;
+    try {
+      const formats = (columns ?? []).map(({ typeOid }) => resultFormat(typeOid));
+      const { tag } = await session.execute(prepared.params, formats, 0, (buffer, start, end) => {
+        count++;
+        if (!prepared.isLast || encode === null) return;
+        encode(buffer, start, end, out);
+        if (out.length >= CHUNK_BYTES) flow.write(out.take());
+      });
+      return columns === null ? affectedRows(tag) : count;
+    } catch (error) {
+      if (!(error instanceof RowTooLarge)) throw error;
+      throw new EngineError('result_too_large', `One row of the result is larger than ${LIMITS.resultBytes} bytes`);
+    } finally {
+      session.maxRowBytes = Infinity;
+      flow.end();
+    }
+  });
+  if (out.length > 0) output.write(out.take());
+  return counts.at(-1) ?? 0;
+}
+
+const LINE_FEED = 0x0a;
+
+function rowEncoder({ format, rowMode }: StreamRequest, columns: readonly ResultColumn[]): RowEncoder {
+  if (format === 'csv') return csvRowEncoder(columns);
+  const encode = jsonRowEncoder(columns, rowMode);
+  return (buffer, start, end, out) => {
+    encode(buffer, start, end, out);
+    out.byte(LINE_FEED);
+  };
+}
+
+const affectedRows = (tag: string | null): number => Number(/ (\d+)$/.exec(tag ?? '')?.[1] ?? 0);
+
+/** Back-pressure: while the client does not take what was written, Postgres is not read and the time stands still. */
+class Flow {
+  private stallTimer: NodeJS.Timeout | undefined;
+  private waiting = false;
+
+  constructor(
+    private readonly prepared: PreparedStatement,
+    private readonly output: StreamOutput,
+    private readonly stallMs: number,
+    private readonly stalled: AbortController,
+  ) {}
+
+  write(bytes: Buffer): void {
+    if (this.output.write(bytes) || this.waiting) return;
+    this.waiting = true;
+    this.prepared.session.pause();
+    this.prepared.clock.pause();
+    this.stallTimer = setTimeout(() => this.stalled.abort(), this.stallMs);
+    this.output.onDrain(() => {
+      if (this.waiting) this.goOn();
+    });
+  }
+
+  /** The statement is over; what is still to be written waits in the output. */
+  end(): void {
+    if (this.waiting) this.goOn();
+  }
+
+  private goOn(): void {
+    clearTimeout(this.stallTimer);
+    this.waiting = false;
+    this.prepared.session.unpause();
+    this.prepared.clock.resume();
+  }
+}

@@ -1,0 +1,167 @@
+/** Creating, reading and dropping tables (specification 4.1; contract section 5). */
+import type { CreateTableBody } from '../contract/wire.js';
+import { COLUMN_TYPES, type ColumnType } from '../contract/column-types.js';
+import { EngineError, type ErrorPlace } from '../contract/errors.js';
+import { LIMITS } from '../contract/limits.js';
+import {
+  allTables,
+  collidingNames,
+  POSTGRES_TYPES,
+  readTables,
+  tableByName,
+  tableNames,
+  type TableDescription,
+} from '../postgres/catalog.js';
+import { ident, join, literal, sql, type Statement, statement, trusted } from '../postgres/sql.js';
+import type { Session } from '../postgres/wire/session.js';
+import { checkName, columnNameProblem, isName, tableNameProblem } from './names.js';
+import { nearName } from './near-name.js';
+import type { Project } from './project.js';
+import { schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
+import { commit, ROLLBACK } from './transaction.js';
+
+/**
+ * Creates a table with its `id`, columns and comments in one transaction.
+ * @returns the names of its columns, `id` first
+ * @throws EngineError invalid_name, reserved_name, unknown_type, invalid_request, table_exists, table_busy
+ */
+export async function createTable(project: Project, body: CreateTableBody, limits: SchemaLimits): Promise<string[]> {
+  const columns = checkDefinition(body);
+  const { table_name: name, comment } = body;
+  const table = ident(project.schema, name);
+  const comments: Statement[] = [];
+  if (comment) comments.push(statement(sql`COMMENT ON TABLE ${table} IS ${literal(comment)}`));
+  for (const column of columns) {
+    if (column.comment) comments.push(commentOn(project.schema, name, column.name, column.comment));
+  }
+  const definitions = columns.map((column) => sql`${ident(column.name)} ${trusted(POSTGRES_TYPES[column.type])}`);
+  const id = sql`id pg_catalog.uuid PRIMARY KEY DEFAULT _cdp.uuid_v7()`;
+
+  await schemaChange(project, limits, async (session, begin) => {
+    const results = await session.run([...begin, collidingNames(project.schema, name)]);
+    const existing = results.at(-1)?.rows[0]?.[0];
+    if (existing != null) throw tableExists(name, existing);
+    await commit(session, [statement(sql`CREATE TABLE ${table} (${join([id, ...definitions])})`), ...comments]);
+  });
+  return ['id', ...columns.map((column) => column.name)];
+}
+
+/** All tables and views of the project. */
+export async function readSchema(project: Project, limits: SchemaLimits): Promise<TableDescription[]> {
+  return schemaRead(project, limits, async (session) =>
+    readTables(project.schema, await session.query(allTables(project.schema))),
+  );
+}
+
+/** @throws EngineError table_not_found */
+export async function readTable(project: Project, name: string, limits: SchemaLimits): Promise<TableDescription> {
+  return schemaRead(project, limits, async (session) => {
+    const [table] = readTables(project.schema, await session.query(tableByName(project.schema, name)));
+    return table ?? (await tableNotFound(session, project.schema, name));
+  });
+}
+
+/** @throws EngineError table_not_found, dependent_objects, table_busy */
+export async function dropTable(project: Project, name: string, limits: SchemaLimits): Promise<void> {
+  await schemaChange(project, limits, async (session, begin) => {
+    const results = await session.run([...begin, tableByName(project.schema, name)]);
+    await existingTable(session, project.schema, name, results.at(-1)?.rows ?? []);
+    await commit(session, [statement(sql`DROP TABLE ${ident(project.schema, name)}`)]);
+  });
+}
+
+/**
+ * The table out of the rows of {@link tableByName}; a view is none.
+ * @throws EngineError table_not_found with a near name
+ */
+export async function existingTable(
+  session: Session,
+  schema: string,
+  name: string,
+  rows: readonly (readonly (string | null)[])[],
+): Promise<TableDescription> {
+  const [table] = readTables(schema, rows);
+  if (table === undefined) return tableNotFound(session, schema, name);
+  if (table.kind === 'table' || table.kind === 'foreign_table') return table;
+  throw new EngineError('table_not_found', `"${name}" is a ${table.kind.replace('_', ' ')}, not a table`, {
+    hint: 'Views are made, changed and dropped by free SQL.',
+  });
+}
+
+/** @throws EngineError always: table_not_found with a near name as hint */
+export async function tableNotFound(session: Session, schema: string, name: string): Promise<never> {
+  if (session.transaction === 'E') await session.run([ROLLBACK]);
+  const names = (await session.query(tableNames(schema))).map(([found]) => found ?? '');
+  const near = nearName(name, names);
+  throw new EngineError('table_not_found', `There is no table ${JSON.stringify(name)}.`, {
+    ...(near === undefined ? {} : { hint: `Did you mean "${near}"?` }),
+  });
+}
+
+export const commentOn = (schema: string, table: string, column: string, comment: string | null): Statement =>
+  statement(sql`COMMENT ON COLUMN ${ident(schema, table, column)} IS ${comment ? literal(comment) : trusted('NULL')}`);
+
+/** A path names a table that cannot exist: no connection is needed to say so. */
+export function checkTableInPath(name: string): void {
+  if (!isName(name))
+    throw new EngineError('table_not_found', `There is no table ${JSON.stringify(name.slice(0, 63))}.`);
+}
+
+/**
+ * The type of the six that the caller means, whatever its case.
+ * @throws EngineError unknown_type
+ */
+export function columnType(type: string): ColumnType {
+  const found = findType(type);
+  if (found === undefined) throw new EngineError('unknown_type', unknownType(type));
+  return found;
+}
+
+const findType = (type: string): ColumnType | undefined => COLUMN_TYPES.find((known) => known === type.toUpperCase());
+
+const unknownType = (type: string) =>
+  `${JSON.stringify(type.slice(0, 63))} is not a column type; the types are ${COLUMN_TYPES.join(', ')}`;
+
+interface CheckedColumn {
+  name: string;
+  type: ColumnType;
+  comment: string | null;
+}
+
+/** Names every wrong place of the definition in one answer. */
+function checkDefinition(body: CreateTableBody): CheckedColumn[] {
+  checkName(tableNameProblem(body.table_name));
+  const problems: ErrorPlace[] = [];
+  const seen = new Map<string, string>();
+  const columns: CheckedColumn[] = [];
+  for (const { name, type, comment } of body.columns) {
+    const problem = columnNameProblem(name);
+    if (problem !== undefined) problems.push({ column: name.slice(0, 63), ...problem });
+    const twin = seen.get(name.toLowerCase());
+    if (twin !== undefined) {
+      const message =
+        twin === name ? `Column "${name}" is declared twice` : `Columns "${twin}" and "${name}" differ only by case`;
+      problems.push({ column: name.slice(0, 63), error: 'invalid_request', message });
+    }
+    seen.set(name.toLowerCase(), name);
+    const known = findType(type);
+    if (known === undefined)
+      problems.push({ column: name.slice(0, 63), error: 'unknown_type', message: unknownType(type) });
+    else columns.push({ name, type: known, comment: comment ?? null });
+  }
+  const [first] = problems;
+  if (first !== undefined) {
+    const more = problems.length > 1 ? ` (and ${problems.length - 1} more)` : '';
+    throw new EngineError(first.error, `${first.message}${more}`, {
+      errors: problems.slice(0, LIMITS.errorsListed),
+      errorCount: problems.length,
+    });
+  }
+  return columns;
+}
+
+function tableExists(name: string, existing: string): EngineError {
+  const message =
+    existing === name ? `"${name}" exists already` : `"${name}" differs only by case from the existing "${existing}"`;
+  return new EngineError('table_exists', message);
+}

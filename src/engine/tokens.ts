@@ -1,0 +1,152 @@
+/**
+ * Bearer tokens (contract section 2): `cdp_`, 43 base62 characters of 32 random bytes, 6 of checksum. Only their SHA-256
+ * is stored. What a token may do is looked up at most {@link FRESH_MS} after it changed, on every instance.
+ */
+import { createHash, randomBytes, randomUUID } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+import { EngineError } from '../contract/errors.js';
+import { SCOPES, type Scope } from '../contract/names.js';
+import type { ControlDatabase, ProjectRow, TokenRow } from '../postgres/control.js';
+
+/** How long an answer of the control database may be used again. Revocation holds within one second (contract 2). */
+const FRESH_MS = 750;
+
+/** Tokens that were looked up lately, wrong ones too; a flood of wrong ones must not fill memory. */
+const REMEMBERED = 10_000;
+
+/** A token's last use is written at most this often. */
+const TOUCH_EVERY_MS = 60_000;
+
+const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+const FORMAT = /^cdp_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/;
+
+/** Whom a request speaks for. */
+export interface Caller {
+  /** Of the token, or the subject of a JWT; for logs. */
+  readonly id: string;
+  readonly scopes: ReadonlySet<Scope>;
+  /** null: an administrator, who manages projects and tokens and opens no project. */
+  readonly project: ProjectRow | null;
+}
+
+export interface NewToken {
+  /** Shown once. */
+  token: string;
+  details: TokenRow;
+}
+
+export class Tokens {
+  private readonly known = new Map<string, { caller: Promise<Caller>; at: number }>();
+  private readonly touched = new Map<string, number>();
+
+  constructor(private readonly control: ControlDatabase) {}
+
+  /** @param projectId null for an admin token, which has no scopes */
+  async create(
+    projectId: string | null,
+    options: { name?: string; scopes?: readonly Scope[]; expiresAt?: Date | null } = {},
+  ): Promise<NewToken> {
+    const token = generateToken();
+    const details: TokenRow = {
+      id: randomUUID(),
+      projectId,
+      name: options.name ?? (projectId === null ? 'admin' : 'default'),
+      scopes: projectId === null ? [] : [...(options.scopes ?? SCOPES)],
+      createdAt: new Date(),
+      expiresAt: options.expiresAt ?? null,
+      revokedAt: null,
+      lastUsedAt: null,
+    };
+    await this.control.insertToken({ ...details, sha256: sha256(token) });
+    return { token, details };
+  }
+
+  list(projectId: string | null): Promise<TokenRow[]> {
+    return this.control.tokens(projectId);
+  }
+
+  /** @throws EngineError not_found */
+  async revoke(id: string, projectId?: string | null): Promise<TokenRow> {
+    const revoked = isUuid(id) ? await this.control.revokeToken(id, projectId) : null;
+    if (revoked === null) throw new EngineError('not_found', 'There is no such token');
+    return revoked;
+  }
+
+  /** @throws EngineError unauthorized, token_expired; a network error where the control database is away */
+  async authenticate(token: string): Promise<Caller> {
+    if (!hasChecksum(token)) throw unauthorized();
+    const hash = sha256(token).toString('hex');
+    const now = Date.now();
+    const remembered = this.known.get(hash);
+    if (remembered !== undefined && now - remembered.at < FRESH_MS) return remembered.caller;
+    const caller = this.lookUp(hash);
+    this.remember(hash, caller, now);
+    return caller;
+  }
+
+  private async lookUp(hash: string): Promise<Caller> {
+    const found = await this.control.tokenByHash(Buffer.from(hash, 'hex'));
+    if (found === null || found.token.revokedAt !== null) throw unauthorized();
+    const { token, project } = found;
+    if (token.expiresAt !== null && token.expiresAt.getTime() <= Date.now()) {
+      throw new EngineError('token_expired', `The token expired at ${token.expiresAt.toISOString()}`);
+    }
+    this.touch(token.id);
+    const scopes = SCOPES.filter((scope) => token.scopes.includes(scope));
+    return { id: token.id, scopes: new Set(scopes), project };
+  }
+
+  private remember(hash: string, caller: Promise<Caller>, at: number): void {
+    this.known.delete(hash);
+    this.known.set(hash, { caller, at });
+    // Refusals are remembered too; a fault of the database is not an answer.
+    caller.catch((error: unknown) => {
+      if (!(error instanceof EngineError)) this.known.delete(hash);
+    });
+    if (this.known.size > REMEMBERED) for (const oldest of this.known.keys()) return void this.known.delete(oldest);
+  }
+
+  private touch(id: string): void {
+    const now = Date.now();
+    if (now - (this.touched.get(id) ?? 0) < TOUCH_EVERY_MS) return;
+    this.touched.set(id, now);
+    // The last use is for the operator's eyes; failing to note it must not fail the request.
+    this.control.touchTokens([id]).catch(() => this.touched.delete(id));
+  }
+}
+
+/** @throws EngineError where a scope is none of the five */
+export function parseScopes(list: string): Scope[] {
+  return list.split(',').map((item) => {
+    const scope = SCOPES.find((known) => known === item.trim());
+    if (scope === undefined) {
+      throw new EngineError('invalid_request', `"${item.trim()}" is not a scope; the scopes are ${SCOPES.join(', ')}`);
+    }
+    return scope;
+  });
+}
+
+function generateToken(): string {
+  const body = base62(BigInt(`0x${randomBytes(32).toString('hex')}`), 43);
+  return `cdp_${body}${checksum(body)}`;
+}
+
+/** Refuses mistyped tokens without asking the database. */
+function hasChecksum(token: string): boolean {
+  const match = FORMAT.exec(token);
+  return match !== null && checksum(match[1] ?? '') === match[2];
+}
+
+const checksum = (body: string): string => base62(BigInt(crc32(body)), 6);
+
+function base62(value: bigint, length: number): string {
+  let text = '';
+  for (let rest = value; text.length < length; rest /= 62n) text = (ALPHABET[Number(rest % 62n)] ?? '') + text;
+  return text;
+}
+
+const sha256 = (token: string): Buffer => createHash('sha256').update(token).digest();
+
+const unauthorized = () => new EngineError('unauthorized', 'The bearer token is not valid');
+
+const isUuid = (text: string): boolean => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);

@@ -1,0 +1,39 @@
+/** Ends of a transaction, and the truth about one whose end nobody saw. */
+import { EngineError } from '../contract/errors.js';
+import { ConnectionLost } from '../postgres/errors.js';
+import type { Statement } from '../postgres/sql.js';
+import type { Session, TextResult } from '../postgres/wire/session.js';
+
+export const fixed = (text: string): Statement => ({ text, params: [] });
+
+export const BEGIN = fixed('BEGIN');
+export const COMMIT = fixed('COMMIT');
+export const ROLLBACK = fixed('ROLLBACK');
+
+/**
+ * Runs the last statements of a transaction and its COMMIT in one round trip.
+ * @param repeatable a repeat of the request cannot do the work twice (it has an Idempotency-Key)
+ * @throws PostgresError where Postgres refused; EngineError outcome_unknown where the connection was lost on the way
+ */
+export async function commit(
+  session: Session,
+  statements: readonly Statement[] = [],
+  repeatable = false,
+): Promise<TextResult[]> {
+  try {
+    return await session.run([...statements, COMMIT]);
+  } catch (error) {
+    if (error instanceof ConnectionLost || session.closed) throw outcomeUnknown(error, repeatable);
+    throw error;
+  }
+}
+
+export function outcomeUnknown(cause: unknown, repeatable: boolean): EngineError {
+  const advice = repeatable
+    ? 'repeat the request with the same Idempotency-Key, which settles it'
+    : 'check what is there before you repeat the request; a batch with an Idempotency-Key can be repeated at once';
+  return new EngineError('outcome_unknown', `The connection to Postgres was lost during the commit: ${advice}`, {
+    cause,
+    retryAfter: repeatable ? 1 : null,
+  });
+}

@@ -1,0 +1,229 @@
+/** Projects and tokens over HTTP (contract section 2), for an admin token. */
+import Type from 'typebox';
+import { EngineError } from '../contract/errors.js';
+import * as wire from '../contract/wire.js';
+import type { ProjectRow, TokenRow } from '../postgres/control.js';
+import type { Context, Route } from './route.js';
+
+const ProjectInPath = Type.Object({ project: Type.String() });
+const TokenInPath = Type.Object({ project: Type.String(), token_id: Type.String() });
+
+const PROJECT_EXAMPLE = {
+  id: '0b0f8a9c-7d0e-4a5f-9d6e-2f6f0c1c2d3e',
+  name: 'shop',
+  status: 'active',
+  created_at: '2026-01-31T09:30:00.000Z',
+};
+
+const TOKEN_EXAMPLE = {
+  id: '5f3f2b8e-52a4-4c83-9a1a-6f0a6c2f5d10',
+  name: 'importer',
+  scopes: ['data:write'],
+  created_at: '2026-01-31T09:30:00.000Z',
+  expires_at: null,
+  revoked_at: null,
+  last_used_at: null,
+};
+
+export const ADMIN_ROUTES: readonly Route[] = [
+  {
+    method: 'GET',
+    url: '/api/cdp/admin/projects',
+    access: 'admin',
+    operationId: 'listProjects',
+    summary: 'All projects',
+    tag: 'admin',
+    success: {
+      status: 200,
+      answer: wire.ProjectsAnswer,
+      example: { success: true, message: '1 project', projects: [PROJECT_EXAMPLE] },
+    },
+    errors: [],
+    async handle({ engine }) {
+      const projects = await engine.projects.list();
+      const message = `${projects.length} ${projects.length === 1 ? 'project' : 'projects'}`;
+      return { status: 200, body: { success: true, message, projects: projects.map(shownProject) } };
+    },
+  },
+  {
+    method: 'POST',
+    url: '/api/cdp/admin/projects',
+    access: 'admin',
+    operationId: 'createProject',
+    summary: 'Create a project with a database of its own',
+    tag: 'admin',
+    body: wire.CreateProjectBody,
+    example: { name: 'shop' },
+    success: {
+      status: 201,
+      answer: wire.ProjectAnswer,
+      example: { success: true, message: 'project created', project: PROJECT_EXAMPLE },
+    },
+    errors: ['invalid_name', 'unique_violation'],
+    async handle({ engine, request }) {
+      const { name } = request.body as wire.CreateProjectBody;
+      return { status: 201, body: projectAnswer('project created', await engine.projects.create(name)) };
+    },
+  },
+  {
+    method: 'POST',
+    url: '/api/cdp/admin/projects/:project/activate',
+    access: 'admin',
+    operationId: 'activateProject',
+    summary: 'Let a project be used again',
+    tag: 'admin',
+    params: ProjectInPath,
+    success: {
+      status: 200,
+      answer: wire.ProjectAnswer,
+      example: { success: true, message: 'project active', project: PROJECT_EXAMPLE },
+    },
+    errors: [],
+    async handle(context) {
+      const project = await context.engine.projects.setActive(projectInPath(context), true);
+      return { status: 200, body: projectAnswer('project active', project) };
+    },
+  },
+  {
+    method: 'POST',
+    url: '/api/cdp/admin/projects/:project/deactivate',
+    access: 'admin',
+    operationId: 'deactivateProject',
+    summary: 'Answer every call of a project with 403 cdp_inactive',
+    tag: 'admin',
+    params: ProjectInPath,
+    success: {
+      status: 200,
+      answer: wire.ProjectAnswer,
+      example: { success: true, message: 'project inactive', project: { ...PROJECT_EXAMPLE, status: 'inactive' } },
+    },
+    errors: [],
+    async handle(context) {
+      const project = await context.engine.projects.setActive(projectInPath(context), false);
+      return { status: 200, body: projectAnswer('project inactive', project) };
+    },
+  },
+  {
+    method: 'DELETE',
+    url: '/api/cdp/admin/projects/:project',
+    access: 'admin',
+    operationId: 'deleteProject',
+    summary: 'Delete a project with everything in it',
+    description: 'Cannot be undone. `confirm` must repeat the name of the project.',
+    tag: 'admin',
+    params: ProjectInPath,
+    query: wire.DeleteProjectQuery,
+    success: {
+      status: 200,
+      answer: wire.ProjectAnswer,
+      example: { success: true, message: 'project deleted', project: { ...PROJECT_EXAMPLE, status: 'deleting' } },
+    },
+    errors: [],
+    async handle(context) {
+      const name = projectInPath(context);
+      if ((context.request.query as wire.DeleteProjectQuery).confirm !== name) {
+        throw new EngineError('invalid_request', '"confirm" must be the name of the project');
+      }
+      const project = await context.engine.deleteProject(name);
+      return { status: 200, body: projectAnswer('project deleted', { ...project, status: 'deleting' }) };
+    },
+  },
+  {
+    method: 'GET',
+    url: '/api/cdp/admin/projects/:project/tokens',
+    access: 'admin',
+    operationId: 'listTokens',
+    summary: 'The tokens of a project',
+    tag: 'admin',
+    params: ProjectInPath,
+    success: {
+      status: 200,
+      answer: wire.TokensAnswer,
+      example: { success: true, message: '1 token', tokens: [TOKEN_EXAMPLE] },
+    },
+    errors: [],
+    async handle(context) {
+      const project = await context.engine.projects.get(projectInPath(context));
+      const tokens = await context.engine.tokens.list(project.id);
+      const message = `${tokens.length} ${tokens.length === 1 ? 'token' : 'tokens'}`;
+      return { status: 200, body: { success: true, message, tokens: tokens.map(shownToken) } };
+    },
+  },
+  {
+    method: 'POST',
+    url: '/api/cdp/admin/projects/:project/tokens',
+    access: 'admin',
+    operationId: 'createToken',
+    summary: 'Create a token; it is shown this once',
+    tag: 'admin',
+    params: ProjectInPath,
+    body: wire.CreateTokenBody,
+    example: { name: 'importer', scopes: ['data:write'] },
+    success: {
+      status: 201,
+      answer: wire.CreateTokenAnswer,
+      example: { success: true, message: 'token created', token: `cdp_${'0'.repeat(49)}`, details: TOKEN_EXAMPLE },
+    },
+    errors: [],
+    async handle(context) {
+      const { name, scopes, expires_at: expires } = context.request.body as wire.CreateTokenBody;
+      const project = await context.engine.projects.get(projectInPath(context));
+      const { token, details } = await context.engine.tokens.create(project.id, {
+        ...(name === undefined ? {} : { name }),
+        ...(scopes === undefined ? {} : { scopes }),
+        expiresAt: expires === undefined ? null : new Date(expires),
+      });
+      return {
+        status: 201,
+        body: { success: true, message: 'token created', token, details: shownToken(details) },
+      };
+    },
+  },
+  {
+    method: 'DELETE',
+    url: '/api/cdp/admin/projects/:project/tokens/:token_id',
+    access: 'admin',
+    operationId: 'revokeToken',
+    summary: 'Revoke a token, on every instance within a second',
+    tag: 'admin',
+    params: TokenInPath,
+    success: {
+      status: 200,
+      answer: wire.TokenAnswer,
+      example: { success: true, message: 'token revoked', details: TOKEN_EXAMPLE },
+    },
+    errors: [],
+    async handle(context) {
+      const project = await context.engine.projects.get(projectInPath(context));
+      const { token_id: id } = context.request.params as { token_id: string };
+      const details = await context.engine.tokens.revoke(id, project.id);
+      return { status: 200, body: { success: true, message: 'token revoked', details: shownToken(details) } };
+    },
+  },
+];
+
+const projectInPath = ({ request }: Context): string => (request.params as { project: string }).project;
+
+const projectAnswer = (message: string, project: ProjectRow): wire.ProjectAnswer => ({
+  success: true,
+  message,
+  project: shownProject(project),
+});
+
+/** Names of databases and roles stay inside. */
+export const shownProject = ({ id, name, status, createdAt }: ProjectRow): wire.Project => ({
+  id,
+  name,
+  status,
+  created_at: createdAt.toISOString(),
+});
+
+export const shownToken = (token: TokenRow): wire.Token => ({
+  id: token.id,
+  name: token.name,
+  scopes: token.scopes,
+  created_at: token.createdAt.toISOString(),
+  expires_at: token.expiresAt?.toISOString() ?? null,
+  revoked_at: token.revokedAt?.toISOString() ?? null,
+  last_used_at: token.lastUsedAt?.toISOString() ?? null,
+});

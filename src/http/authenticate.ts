@@ -1,0 +1,43 @@
+/** Who calls and whether they may: 401 before 403 before anything else (contract section 1). */
+import type { FastifyRequest } from 'fastify';
+import { EngineError } from '../contract/errors.js';
+import type { Scope } from '../contract/names.js';
+import type { Engine } from '../engine/engine.js';
+import type { Caller } from '../engine/tokens.js';
+
+/** What a route asks of its caller: one of these scopes of the project's token, or an admin token. */
+export type Access = readonly [Scope, ...Scope[]] | 'admin';
+
+/**
+ * @throws EngineError unauthorized, token_expired, cdp_inactive, insufficient_scope
+ */
+export async function authenticate(engine: Engine, request: FastifyRequest, access: Access): Promise<Caller> {
+  const caller = await engine.authenticate(bearerToken(request));
+  if (access === 'admin') {
+    if (caller.project !== null) throw insufficient('This operation needs an admin token');
+    return caller;
+  }
+  if (caller.project === null) throw insufficient('An admin token manages projects and tokens; it opens no project');
+  if (caller.project.status !== 'active') {
+    throw new EngineError('cdp_inactive', 'The CDP is inactive for this project');
+  }
+  if (!access.some((scope) => caller.scopes.has(scope))) requireScope(caller, access[0]);
+  return caller;
+}
+
+/** @throws EngineError insufficient_scope naming the scope */
+export function requireScope(caller: Caller, scope: Scope): void {
+  if (!caller.scopes.has(scope)) throw insufficient(`The token lacks the scope ${scope}`);
+}
+
+const insufficient = (message: string) => new EngineError('insufficient_scope', message);
+
+/** RFC 6750 section 2.1; the scheme's name in any case (RFC 9110 section 11.1). */
+function bearerToken(request: FastifyRequest): string {
+  const header = request.headers.authorization;
+  const match = header === undefined ? null : /^bearer +([\w\-.~+/]+=*) *$/i.exec(header);
+  if (match === null) {
+    throw new EngineError('unauthorized', 'The Authorization header must be "Bearer <token>"');
+  }
+  return match[1] ?? '';
+}

@@ -1,0 +1,42 @@
+/** From the bytes of a body to what a route takes: unpacked, and JSON where the route has a schema for it. */
+import { promisify } from 'node:util';
+import { gunzip } from 'node:zlib';
+import type { FastifyRequest } from 'fastify';
+import { EngineError } from '../contract/errors.js';
+import { LIMITS } from '../contract/limits.js';
+import { type JsonDocument, readJson, refuseDuplicateKeys } from '../engine/json.js';
+
+const unpack = promisify(gunzip);
+
+/**
+ * The body's bytes, unpacked.
+ * @throws EngineError unsupported_media_type, invalid_request, payload_too_large
+ */
+export async function decodeBody(request: FastifyRequest): Promise<Buffer> {
+  const bytes = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
+  const encoding = (request.headers['content-encoding'] ?? 'identity').toLowerCase();
+  if (encoding === 'identity') return bytes;
+  if (encoding !== 'gzip') {
+    throw new EngineError('unsupported_media_type', 'The Content-Encoding must be gzip or identity');
+  }
+  try {
+    return await unpack(bytes, { maxOutputLength: LIMITS.bodyBytes });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE') throw error;
+    throw new EngineError('invalid_request', 'The body is not gzip, although Content-Encoding says so', {
+      cause: error,
+    });
+  }
+}
+
+/**
+ * The body as JSON, its value put in place of the bytes for the route's schema.
+ * @throws EngineError invalid_json and those of {@link decodeBody}
+ */
+export async function readJsonBody(request: FastifyRequest): Promise<JsonDocument> {
+  const document = readJson(await decodeBody(request));
+  // Data nested in a body (the params of free SQL) may say what it likes; what the route reads may not.
+  refuseDuplicateKeys(document.root, request.routeOptions.config.dataField === undefined);
+  request.body = document.value;
+  return document;
+}

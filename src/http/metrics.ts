@@ -1,0 +1,70 @@
+/** Prometheus metrics (contract section 9). No label holds a project, a table or anything else of a caller. */
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import type { Engine } from '../engine/engine.js';
+
+export interface RequestOutcome {
+  /** The route's pattern, never the path. */
+  route: string;
+  method: string;
+  status: number;
+  code: string;
+  seconds: number;
+  insertedRows: number;
+}
+
+export class Metrics {
+  readonly registry = new Registry();
+  private readonly requests: Counter<'route' | 'method' | 'status' | 'code'>;
+  private readonly durations: Histogram<'route' | 'method'>;
+  private readonly rows: Counter;
+
+  constructor(engine: Engine) {
+    const registers = [this.registry];
+    collectDefaultMetrics({ register: this.registry });
+    this.requests = new Counter({
+      name: 'cdp_http_requests_total',
+      help: 'Requests by route, method, status and error code ("" for a success).',
+      labelNames: ['route', 'method', 'status', 'code'],
+      registers,
+    });
+    this.durations = new Histogram({
+      name: 'cdp_http_request_duration_seconds',
+      help: 'Time from the request line to the last byte of the answer.',
+      labelNames: ['route', 'method'],
+      buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60],
+      registers,
+    });
+    this.rows = new Counter({ name: 'cdp_inserted_rows_total', help: 'Records stored by batch inserts.', registers });
+    const gauge = (name: string, help: string, value: () => number) =>
+      new Gauge({
+        name,
+        help,
+        registers,
+        collect() {
+          this.set(value());
+        },
+      });
+    gauge('cdp_requests_running', 'Requests that hold a place in Postgres.', () => engine.admission.load.running);
+    gauge('cdp_requests_waiting', 'Requests that wait for a place.', () => engine.admission.load.waiting);
+    gauge('cdp_project_connections', "Open connections to projects' databases.", () => engine.connections.open);
+    new Gauge({
+      name: 'cdp_postgres_up',
+      help: 'Whether the control database answers.',
+      registers,
+      async collect() {
+        this.set(
+          await engine.control.ping().then(
+            () => 1,
+            () => 0,
+          ),
+        );
+      },
+    });
+  }
+
+  observe({ route, method, status, code, seconds, insertedRows }: RequestOutcome): void {
+    this.requests.inc({ route, method, status: String(status), code });
+    this.durations.observe({ route, method }, seconds);
+    if (insertedRows > 0) this.rows.inc(insertedRows);
+  }
+}

@@ -1,0 +1,70 @@
+/** What a row of the route tables says. The tables are the API: validation, OpenAPI and dispatch read them. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { TSchema } from 'typebox';
+import type { ErrorCode } from '../contract/errors.js';
+import type { Engine } from '../engine/engine.js';
+import type { JsonDocument } from '../engine/json.js';
+import type { Caller } from '../engine/tokens.js';
+import type { Access } from './authenticate.js';
+
+/** What every handler gets. */
+export interface Context {
+  readonly engine: Engine;
+  readonly settings: RouteSettings;
+  readonly caller: Caller;
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
+  /** Aborted when the client leaves. */
+  readonly signal: AbortSignal;
+}
+
+export interface RouteSettings {
+  schemaHoldMs: number;
+  streamStallMs: number;
+}
+
+export interface Answer {
+  status: number;
+  /** An object, JSON in bytes, or null where the handler has answered by itself. */
+  body: object | Buffer | null;
+  headers?: Record<string, string>;
+}
+
+export interface Route {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  readonly url: string;
+  readonly access: Access;
+  readonly operationId: string;
+  readonly summary: string;
+  readonly description?: string;
+  readonly tag: 'schema' | 'data' | 'sql' | 'admin';
+  readonly params?: TSchema;
+  readonly query?: TSchema;
+  readonly body?: TSchema;
+  /** The engine reads the body's bytes itself; the schema is for the document alone. */
+  readonly rawBody?: true;
+  /** A field of the body that is data, in which keys may repeat. */
+  readonly dataField?: string;
+  readonly success: { readonly status: number; readonly answer: TSchema; readonly example: unknown };
+  readonly example?: unknown;
+  /** Codes beyond those that every route can answer with. */
+  readonly errors: readonly ErrorCode[];
+  handle(context: Context): Promise<Answer>;
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    access?: Access;
+    dataField?: string | undefined;
+    rawBody?: boolean | undefined;
+    route?: Route;
+  }
+  interface FastifyRequest {
+    caller: Caller | null;
+    document: JsonDocument | null;
+    errorCode: ErrorCode | null;
+    /** Milliseconds since some point in the past, at the end of each stage. */
+    stages: { started: number; authenticated: number; parsed: number };
+    rows: number | null;
+  }
+}

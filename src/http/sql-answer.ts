@@ -1,0 +1,84 @@
+/** The answers of free SQL: one JSON object around rows that are JSON bytes already, or a stream of rows. */
+import { finished } from 'node:stream/promises';
+import type { Project } from '../engine/project.js';
+import type { SqlResult } from '../engine/sql/collect.js';
+import { type StreamFormat, type StreamRequest, streamSql } from '../engine/sql/stream.js';
+import { asEngineError, errorBody } from './error-exit.js';
+import type { Context } from './route.js';
+
+/** What the client asked for in `Accept`; null: one JSON object. */
+export function streamFormat(accept: string | undefined): StreamFormat | null {
+  const types = (accept ?? '').split(',').map((part) => part.split(';')[0]?.trim().toLowerCase());
+  for (const type of types) {
+    if (type === 'application/x-ndjson' || type === 'application/ndjson') return 'ndjson';
+    if (type === 'text/csv') return 'csv';
+    if (type === 'application/json' || type === '*/*') return null;
+  }
+  return null;
+}
+
+/** The top level speaks for the last statement; `results` holds all where there are several. */
+export function sqlAnswer(results: readonly SqlResult[]): Buffer {
+  const last = results.at(-1);
+  if (last === undefined) throw new Error('Free SQL has run no statement');
+  const parts = [Buffer.from('{"success":true,'), ...members(last)];
+  if (results.length > 1) {
+    parts.push(Buffer.from(',"results":['));
+    results.forEach((result, i) => parts.push(Buffer.from(i > 0 ? ',{' : '{'), ...members(result), Buffer.from('}')));
+    parts.push(Buffer.from(']'));
+  }
+  return Buffer.concat([...parts, Buffer.from('}')]);
+}
+
+function members({ type, rows, rowCount, columns, truncated, affectedRows }: SqlResult): Buffer[] {
+  const rest = { row_count: rowCount, columns, truncated, affected_rows: affectedRows };
+  return [
+    Buffer.from(`"type":${JSON.stringify(type)},"rows":[`),
+    rows,
+    Buffer.from(`],${JSON.stringify(rest).slice(1, -1)}`),
+  ];
+}
+
+const CONTENT_TYPE: Readonly<Record<StreamFormat, string>> = {
+  ndjson: 'application/x-ndjson',
+  csv: 'text/csv; charset=utf-8; header=present',
+};
+
+/**
+ * Streams the rows. An error before the first bytes is an ordinary answer; after them NDJSON ends in an error line, and
+ * either format breaks the chunked encoding off, so that no client takes half a result for a whole one.
+ */
+export async function streamAnswer(
+  { request, reply, settings }: Context,
+  project: Project,
+  streamRequest: Omit<StreamRequest, 'stallMs'>,
+): Promise<void> {
+  const { raw } = reply;
+  const { format } = streamRequest;
+  const begin = () => {
+    if (raw.headersSent) return;
+    reply.hijack();
+    raw.writeHead(200, { ...(reply.getHeaders() as Record<string, string>), 'content-type': CONTENT_TYPE[format] });
+  };
+  const output = {
+    write: (bytes: Buffer) => {
+      begin();
+      return raw.write(bytes);
+    },
+    onDrain: (listener: () => void) => void raw.once('drain', listener),
+  };
+  try {
+    const rowCount = await streamSql(project, { ...streamRequest, stallMs: settings.streamStallMs }, output);
+    request.rows = rowCount;
+    begin();
+    raw.end(format === 'ndjson' ? `${JSON.stringify({ done: true, row_count: rowCount })}\n` : undefined);
+  } catch (thrown) {
+    if (!raw.headersSent) throw thrown;
+    const error = asEngineError(thrown);
+    request.errorCode = error.code;
+    const line = format === 'ndjson' ? `${JSON.stringify({ error: errorBody(error, request.id) })}\n` : '';
+    raw.write(line, () => raw.destroy());
+  }
+  // The request is over, for the log and the metrics, when its last byte has gone out or nobody takes it any more.
+  await finished(raw).catch(() => {});
+}

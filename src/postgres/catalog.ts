@@ -1,0 +1,161 @@
+/**
+ * What the system catalogs say of a project's tables. Everything is qualified with pg_catalog and asked inside the
+ * transaction that uses it, so a change made in any way is seen by the next request.
+ */
+import type { ColumnType } from '../contract/column-types.js';
+import { type Fragment, sql, type Statement, statement } from './sql.js';
+import type { ColumnShape, TableShape } from './table-shape.js';
+
+/** The six types as Postgres has them (contract section 4). */
+export const POSTGRES_TYPES: Readonly<Record<ColumnType, string>> = {
+  TEXT: 'pg_catalog.text',
+  INTEGER: 'pg_catalog.int8',
+  FLOAT: 'pg_catalog.float8',
+  BOOLEAN: 'pg_catalog.bool',
+  TIMESTAMP: 'pg_catalog.timestamptz',
+  JSONB: 'pg_catalog.jsonb',
+};
+
+const TYPE_BY_OID: Readonly<Record<string, ColumnType>> = {
+  '25': 'TEXT',
+  '20': 'INTEGER',
+  '701': 'FLOAT',
+  '16': 'BOOLEAN',
+  '1184': 'TIMESTAMP',
+  '3802': 'JSONB',
+};
+
+/** Objects that a user made have oids from here on (FirstNormalObjectId). */
+const FIRST_NORMAL_OID = 16_384;
+
+/** The service's own default of `id`, as pg_get_expr prints it. */
+const ID_DEFAULT = '_cdp.uuid_v7()';
+
+export type TableKind = 'table' | 'view' | 'materialized_view' | 'foreign_table';
+
+/** A table as the schema reads show it. */
+export interface TableDescription extends TableShape {
+  readonly kind: TableKind;
+  readonly comment: string | null;
+  /** By Postgres's statistics; null where they know nothing (views). */
+  readonly approximateRows: number | null;
+}
+
+const KINDS: Readonly<Record<string, TableKind>> = {
+  r: 'table',
+  p: 'table',
+  v: 'view',
+  m: 'materialized_view',
+  f: 'foreign_table',
+};
+
+/** One row per column, or one row without a column; tables by name, columns by position. */
+function describe(where: Fragment): Statement {
+  return statement(sql`
+    SELECT c.relname, c.relkind, pg_catalog.obj_description(c.oid, 'pg_class'),
+      CASE WHEN c.relkind IN ('v', 'f') THEN NULL
+        ELSE GREATEST(pg_catalog.pg_stat_get_live_tuples(c.oid), c.reltuples::pg_catalog.int8, 0) END,
+      c.relkind <> 'r' OR c.relhasrules OR c.relhastriggers OR c.relrowsecurity
+        OR EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype NOT IN ('p', 'u', 'n'))
+        OR EXISTS (SELECT FROM pg_catalog.pg_index i
+                   WHERE i.indrelid = c.oid AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL))
+        OR EXISTS (SELECT FROM pg_catalog.pg_attribute x
+                   WHERE x.attrelid = c.oid AND x.attnum > 0 AND x.atttypid >= ${FIRST_NORMAL_OID})
+        OR EXISTS (SELECT FROM pg_catalog.pg_attrdef d
+                   WHERE d.adrelid = c.oid AND pg_catalog.pg_get_expr(d.adbin, d.adrelid) <> ${ID_DEFAULT}),
+      a.attname,
+      CASE WHEN a.atttypmod = -1 THEN a.atttypid END,
+      pg_catalog.format_type(a.atttypid, -1),
+      pg_catalog.format_type(a.atttypid, a.atttypmod),
+      COALESCE(NULLIF(t.typbasetype, 0), t.oid) IN (114, 3802),
+      t.typcategory = 'A',
+      a.atthasdef OR a.attidentity <> '' OR t.typdefault IS NOT NULL,
+      a.attname = 'id' AND a.atttypid = 2950 AND EXISTS (
+        SELECT FROM pg_catalog.pg_index i
+        WHERE i.indrelid = c.oid AND i.indisprimary AND i.indnatts = 1 AND i.indkey[0] = a.attnum),
+      pg_catalog.col_description(c.oid, a.attnum)
+    FROM pg_catalog.pg_class c
+    LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    LEFT JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND ${where}
+    ORDER BY c.relname, a.attnum`);
+}
+
+/** The table of exactly this name, or nothing. */
+export const tableByName = (schema: string, name: string): Statement =>
+  describe(sql`c.relnamespace = ${schema}::pg_catalog.regnamespace AND c.relname = ${name}`);
+
+/** All tables of the schema. */
+export const allTables = (schema: string): Statement =>
+  describe(sql`c.relnamespace = ${schema}::pg_catalog.regnamespace`);
+
+/** Names of relations and types that a new table of this name would collide with, also by case alone. */
+export const collidingNames = (schema: string, name: string): Statement =>
+  statement(sql`SELECT relname FROM pg_catalog.pg_class
+    WHERE relnamespace = ${schema}::pg_catalog.regnamespace AND pg_catalog.lower(relname) = pg_catalog.lower(${name})`);
+
+/** Names of tables, for hints. */
+export const tableNames = (schema: string): Statement =>
+  statement(sql`SELECT relname FROM pg_catalog.pg_class
+    WHERE relnamespace = ${schema}::pg_catalog.regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'f') LIMIT 10000`);
+
+/** Views that use a column. */
+export const viewsOnColumn = (schema: string, table: string, column: string): Statement =>
+  statement(sql`
+    SELECT DISTINCT v.relname
+    FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = ${column}
+    JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass
+      AND d.refobjid = c.oid AND d.refobjsubid = a.attnum
+      AND d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass
+    JOIN pg_catalog.pg_rewrite r ON r.oid = d.objid
+    JOIN pg_catalog.pg_class v ON v.oid = r.ev_class AND v.oid <> c.oid
+    WHERE c.relnamespace = ${schema}::pg_catalog.regnamespace AND c.relname = ${table}
+    ORDER BY 1`);
+
+type Row = readonly (string | null)[];
+
+/** Reads the rows of {@link tableByName} and {@link allTables}. */
+export function readTables(schema: string, rows: readonly Row[]): TableDescription[] {
+  const tables = new Map<string, TableDescription & { columns: ColumnShape[] }>();
+  for (const [name, kind, comment, approximateRows, runsProjectCode, ...column] of rows) {
+    if (name == null || kind == null) continue;
+    const table = tables.get(name) ?? {
+      schema,
+      name,
+      kind: KINDS[kind] ?? 'table',
+      comment: comment ?? null,
+      approximateRows: approximateRows == null ? null : Number(approximateRows),
+      runsProjectCode: runsProjectCode === 't',
+      columns: [],
+    };
+    tables.set(name, table);
+    if (column[0] != null) table.columns.push(readColumn(column));
+  }
+  return [...tables.values()];
+}
+
+function readColumn([
+  name,
+  plainOid,
+  sqlType,
+  shownType,
+  isJson,
+  isArray,
+  hasDefault,
+  isId,
+  comment,
+]: Row): ColumnShape {
+  const type = TYPE_BY_OID[plainOid ?? ''] ?? null;
+  return {
+    name: name ?? '',
+    type,
+    sqlType: sqlType ?? '',
+    displayType: type ?? shownType ?? '',
+    isJson: isJson === 't',
+    isArray: isArray === 't',
+    hasDefault: hasDefault === 't',
+    isId: isId === 't',
+    comment: comment ?? null,
+  };
+}

@@ -1,0 +1,264 @@
+/** The control database: rows of projects and tokens. What they mean is decided in `engine/`. */
+import { randomBytes } from 'node:crypto';
+import pg from 'pg';
+import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
+import type { Credentials } from './credentials.js';
+import { migrate, readMigrations } from './migrate.js';
+import type { Placement } from './placement.js';
+
+export interface ProjectRow {
+  id: string;
+  name: string;
+  status: ProjectStatus;
+  placement: Placement;
+  schemaVersion: number;
+  createdAt: Date;
+}
+
+export interface TokenRow {
+  id: string;
+  /** null for an admin token. */
+  projectId: string | null;
+  name: string;
+  scopes: string[];
+  createdAt: Date;
+  expiresAt: Date | null;
+  revokedAt: Date | null;
+  lastUsedAt: Date | null;
+}
+
+const PROJECT_COLUMNS = `id, name, status, database_name, schema_name, writer_role, reader_role, schema_version, created_at`;
+const TOKEN_COLUMNS = `id, project_id, name, scopes, created_at, expires_at, revoked_at, last_used_at`;
+
+/** One instance at a time prepares the control database and the template. */
+const START_LOCK = 4_014_252_902;
+
+export class ControlDatabase {
+  private constructor(
+    private readonly pool: pg.Pool,
+    /** Random id of the installation. */
+    readonly instanceId: string,
+  ) {}
+
+  /**
+   * Migrates the control schema and checks that this instance has the installation's secret.
+   * @param template makes the template database, where it is older than `version`
+   * @throws Error when the secret differs or the schema is newer than this program
+   */
+  static async open(
+    pool: pg.Pool,
+    credentials: Credentials,
+    template: { version: number; prepare: (instanceId: string) => Promise<void> },
+  ): Promise<ControlDatabase> {
+    const client = await pool.connect();
+    try {
+      await client.query('SELECT pg_advisory_lock($1)', [START_LOCK]);
+      await migrate(client, 'cdp', readMigrations('control'));
+      await client.query('INSERT INTO cdp.instance (id, secret_fingerprint) VALUES ($1, $2) ON CONFLICT DO NOTHING', [
+        randomBytes(5).toString('hex'),
+        credentials.fingerprint(),
+      ]);
+      const found = await client.query<{ id: string; secret_fingerprint: string; template_version: number }>(
+        'SELECT id, secret_fingerprint, template_version FROM cdp.instance',
+      );
+      const [instance] = found.rows;
+      if (instance?.secret_fingerprint !== credentials.fingerprint()) {
+        throw new Error('CDP_SECRET is not the secret that this control database was made with');
+      }
+      if (instance.template_version < template.version) {
+        await template.prepare(instance.id);
+        await client.query('UPDATE cdp.instance SET template_version = $1', [template.version]);
+      }
+      return new ControlDatabase(pool, instance.id);
+    } finally {
+      // Closing the connection gives the lock back, also after a failure in between.
+      client.release(true);
+    }
+  }
+
+  /** Whether the operator has not yet been shown a first project. */
+  async isUnwelcomed(): Promise<boolean> {
+    const { rowCount } = await this.pool.query('SELECT 1 FROM cdp.instance WHERE welcomed_at IS NULL');
+    return rowCount === 1;
+  }
+
+  async setWelcomed(): Promise<void> {
+    await this.pool.query('UPDATE cdp.instance SET welcomed_at = now()');
+  }
+
+  async ping(): Promise<void> {
+    await this.pool.query('SELECT 1 FROM cdp.instance');
+  }
+
+  close(): Promise<void> {
+    return this.pool.end();
+  }
+
+  // Projects
+
+  async projects(): Promise<ProjectRow[]> {
+    const { rows } = await this.pool.query<ProjectRecord>(`SELECT ${PROJECT_COLUMNS} FROM cdp.projects ORDER BY name`);
+    return rows.map(projectRow);
+  }
+
+  async projectByName(name: string): Promise<ProjectRow | null> {
+    const { rows } = await this.pool.query<ProjectRecord>(
+      `SELECT ${PROJECT_COLUMNS} FROM cdp.projects WHERE name = $1`,
+      [name],
+    );
+    return rows[0] ? projectRow(rows[0]) : null;
+  }
+
+  /** @returns false where a project of that name exists, in whatever status */
+  async insertProject(project: Omit<ProjectRow, 'createdAt'>): Promise<boolean> {
+    const { id, name, status, placement, schemaVersion } = project;
+    const { rowCount } = await this.pool.query(
+      `INSERT INTO cdp.projects (id, name, status, database_name, schema_name, writer_role, reader_role, schema_version)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name) DO NOTHING`,
+      [id, name, status, placement.database, placement.schema, placement.writer, placement.reader, schemaVersion],
+    );
+    return rowCount === 1;
+  }
+
+  /** @returns false where the project is not in one of the statuses `from` any more */
+  async setProjectStatus(id: string, from: readonly ProjectStatus[], to: ProjectStatus): Promise<boolean> {
+    const { rowCount } = await this.pool.query(
+      'UPDATE cdp.projects SET status = $3 WHERE id = $1 AND status = ANY ($2)',
+      [id, from, to],
+    );
+    return rowCount === 1;
+  }
+
+  async setProjectVersion(id: string, version: number): Promise<void> {
+    await this.pool.query('UPDATE cdp.projects SET schema_version = $2 WHERE id = $1', [id, version]);
+  }
+
+  async deleteProject(id: string): Promise<void> {
+    await this.pool.query('DELETE FROM cdp.projects WHERE id = $1', [id]);
+  }
+
+  /**
+   * Runs `work` while holding the project's lock, which no other instance or command can hold at the same time and
+   * which ends with the process.
+   * @returns null where somebody else holds it
+   */
+  async withProjectLock<T>(id: string, work: () => Promise<T>): Promise<T | null> {
+    const client = await this.pool.connect();
+    try {
+      const { rows } = await client.query<{ held: boolean }>(
+        `SELECT pg_try_advisory_lock(hashtextextended($1, 0)) AS held`,
+        [id],
+      );
+      return rows[0]?.held ? await work() : null;
+    } finally {
+      client.release(true);
+    }
+  }
+
+  // Tokens
+
+  async insertToken(token: {
+    id: string;
+    projectId: string | null;
+    name: string;
+    scopes: readonly string[];
+    sha256: Buffer;
+    expiresAt: Date | null;
+  }): Promise<void> {
+    await this.pool.query(
+      `INSERT INTO cdp.tokens (id, project_id, name, scopes, sha256, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
+      [token.id, token.projectId, token.name, token.scopes, token.sha256, token.expiresAt],
+    );
+  }
+
+  /** The token of that hash with its project, in one look. */
+  async tokenByHash(sha256: Buffer): Promise<{ token: TokenRow; project: ProjectRow | null } | null> {
+    const { rows } = await this.pool.query<{ token: TokenRecord; project: ProjectRecord | null }>(
+      `SELECT to_jsonb(t) AS token, to_jsonb(p) AS project
+       FROM (SELECT ${TOKEN_COLUMNS} FROM cdp.tokens WHERE sha256 = $1) AS t
+       LEFT JOIN (SELECT ${PROJECT_COLUMNS} FROM cdp.projects) AS p ON p.id = t.project_id`,
+      [sha256],
+    );
+    const [found] = rows;
+    return found ? { token: tokenRow(found.token), project: found.project && projectRow(found.project) } : null;
+  }
+
+  /** Tokens of a project, or the admin tokens where `projectId` is null. */
+  async tokens(projectId: string | null): Promise<TokenRow[]> {
+    const { rows } = await this.pool.query<TokenRecord>(
+      `SELECT ${TOKEN_COLUMNS} FROM cdp.tokens WHERE project_id IS NOT DISTINCT FROM $1 ORDER BY created_at, id`,
+      [projectId],
+    );
+    return rows.map(tokenRow);
+  }
+
+  /** @param projectId only a token of that project; undefined: any token. @returns the token, null where none is found */
+  async revokeToken(id: string, projectId?: string | null): Promise<TokenRow | null> {
+    const { rows } = await this.pool.query<TokenRecord>(
+      `UPDATE cdp.tokens SET revoked_at = coalesce(revoked_at, now())
+       WHERE id = $1 AND ($3 OR project_id IS NOT DISTINCT FROM $2) RETURNING ${TOKEN_COLUMNS}`,
+      [id, projectId ?? null, projectId === undefined],
+    );
+    return rows[0] ? tokenRow(rows[0]) : null;
+  }
+
+  async touchTokens(ids: readonly string[]): Promise<void> {
+    await this.pool.query('UPDATE cdp.tokens SET last_used_at = now() WHERE id = ANY ($1)', [ids]);
+  }
+}
+
+interface ProjectRecord {
+  id: string;
+  name: string;
+  status: string;
+  database_name: string;
+  schema_name: string;
+  writer_role: string;
+  reader_role: string;
+  schema_version: number;
+  created_at: string | Date;
+}
+
+interface TokenRecord {
+  id: string;
+  project_id: string | null;
+  name: string;
+  scopes: string[];
+  created_at: string | Date;
+  expires_at: string | Date | null;
+  revoked_at: string | Date | null;
+  last_used_at: string | Date | null;
+}
+
+const date = (value: string | Date | null): Date | null => (value === null ? null : new Date(value));
+
+function projectRow(record: ProjectRecord): ProjectRow {
+  const status = PROJECT_STATUSES.find((known) => known === record.status);
+  if (status === undefined) throw new Error(`Unknown project status ${record.status}`);
+  return {
+    id: record.id,
+    name: record.name,
+    status,
+    placement: {
+      database: record.database_name,
+      schema: record.schema_name,
+      writer: record.writer_role,
+      reader: record.reader_role,
+    },
+    schemaVersion: record.schema_version,
+    createdAt: new Date(record.created_at),
+  };
+}
+
+function tokenRow(record: TokenRecord): TokenRow {
+  return {
+    id: record.id,
+    projectId: record.project_id,
+    name: record.name,
+    scopes: record.scopes,
+    createdAt: new Date(record.created_at),
+    expiresAt: date(record.expires_at),
+    revokedAt: date(record.revoked_at),
+    lastUsedAt: date(record.last_used_at),
+  };
+}

@@ -1,0 +1,69 @@
+/** The server's configuration, as text. It is written anew at every start, so a new release changes it everywhere. */
+import type { Home } from './home.js';
+
+export const SUPERUSER = 'cdp_service';
+export const PORT = 5432;
+
+/**
+ * Who may log in (Postgres manual 20.1): the service everywhere, a project's role only into the database whose name
+ * is a role that it is a member of (`samerole`). No trust, no TCP, no replication.
+ */
+export const HBA = `\
+# TYPE  DATABASE  USER         METHOD
+local   all       ${SUPERUSER}  scram-sha-256
+local   samerole  all          scram-sha-256
+`;
+
+/**
+ * `postgresql.conf`. Messages of sessions are not logged at all (see `cluster.ts`), those of the server itself without
+ * details: a statement, a key value or a row in the log would be customer data.
+ * @param durable false only for tests, which throw their clusters away.
+ */
+export function serverConfig(home: Home, durable: boolean): string {
+  const settings: Record<string, string> = {
+    listen_addresses: '',
+    port: String(PORT),
+    unix_socket_directories: `"${home.socketDir.replaceAll('"', '""')}"`, // a list, split at commas outside quotes
+    unix_socket_permissions: '0700',
+    hba_file: home.hba,
+    cluster_name: home.clusterName,
+    password_encryption: 'scram-sha-256',
+
+    max_connections: '120',
+    shared_buffers: '256MB',
+    max_wal_size: '2GB',
+    wal_compression: 'pglz', // the only method this build has
+    jit: 'off',
+    client_connection_check_interval: '1s',
+
+    datestyle: 'iso, mdy',
+    timezone: 'UTC',
+    lc_messages: 'C',
+    lc_monetary: 'C',
+    lc_numeric: 'C',
+    lc_time: 'C',
+    default_text_search_config: 'pg_catalog.english',
+
+    logging_collector: 'off', // stderr is the log file, see `server.ts`
+    log_timezone: 'UTC',
+    log_min_messages: 'log',
+    log_min_error_statement: 'panic',
+    log_error_verbosity: 'terse',
+    log_statement: 'none',
+    log_checkpoints: 'off',
+    log_autovacuum_min_duration: '-1',
+    log_parameter_max_length: '0',
+    log_parameter_max_length_on_error: '0',
+    ...(durable ? {} : { fsync: 'off', full_page_writes: 'off', synchronous_commit: 'off' }),
+  };
+  const lines = Object.entries(settings).map(([name, value]) => `${name} = ${quoted(value)}`);
+  return [
+    '# Written by the service at every start. An operator’s own settings go into local.conf beside this file.',
+    ...lines,
+    "include_if_exists = 'local.conf'",
+    '',
+  ].join('\n');
+}
+
+/** A value of postgresql.conf (manual 19.1.2), where a backslash escapes as in a C string. */
+const quoted = (value: string): string => `'${value.replace(/['\\]/g, '\\$&')}'`;

@@ -1,0 +1,134 @@
+/** The running server: adopts the one that is there, or starts one that outlives us, and stops it. */
+import { rmdir } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import type { Binaries } from './binaries.js';
+import { PORT, SUPERUSER } from './config.js';
+import { hasCode } from './folders.js';
+import type { Home, Log } from './home.js';
+import { findPostmaster } from './lock-file.js';
+import { type Postmaster, hasEnded, isReady, openLog, startPostmaster } from './postmaster.js';
+import { serves, stopPostmaster } from './processes.js';
+
+/** How to reach the server as its superuser; `host` is the folder of its socket. */
+export interface Connection {
+  readonly host: string;
+  readonly port: number;
+  readonly user: string;
+  readonly password: string;
+  readonly database: 'postgres';
+}
+
+export interface Server {
+  readonly connection: Connection;
+  /** As the server reports it: `18.4`. */
+  readonly version: string;
+  /** False where a server was running already, left by a service that was killed. */
+  readonly startedHere: boolean;
+  /** Resolves when the server ends without {@link stop} having been asked for; else never. */
+  readonly died: Promise<void>;
+  /** Ends the server, adopted or not: transactions are rolled back, connections closed. */
+  stop(): Promise<void>;
+}
+
+export interface RunOptions {
+  readonly password: string;
+  readonly log: Log;
+  readonly durable: boolean;
+}
+
+/** How often a start may lose against another starter whose server then ends again. */
+const ATTEMPTS = 5;
+
+/** A server on the cluster: adopted where one runs, else started. The cluster exists. */
+export async function runServer(home: Home, binaries: Binaries, options: RunOptions): Promise<Server> {
+  const { password, log, durable } = options;
+  const connection = { host: home.socketDir, port: PORT, user: SUPERUSER, password, database: 'postgres' } as const;
+  const handle = (postmaster: Postmaster, version: string) => handleOf(home, connection, postmaster, version, log);
+
+  for (let attempt = 1; ; attempt++) {
+    const running = await findPostmaster(home);
+    if (running !== undefined) {
+      const version = await isGood(home, running, connection, binaries, log);
+      if (version !== undefined) return handle({ pid: running }, version);
+      continue;
+    }
+    const { postmaster, failure } = await startPostmaster(home, binaries, durable);
+    if (await isReady(home, postmaster, log)) return handle(postmaster, await greet(connection));
+    // Postgres's own lock decides between two starters; whoever loses adopts the other's server.
+    if (attempt === ATTEMPTS || (await findPostmaster(home)) === undefined) throw await failure();
+  }
+}
+
+/** @returns the version of the running server, or undefined when it has ended or was no good and has been stopped. */
+async function isGood(
+  home: Home,
+  pid: number,
+  connection: Connection,
+  binaries: Binaries,
+  log: Log,
+): Promise<string | undefined> {
+  if (!(await isReady(home, { pid }, log))) return undefined;
+  try {
+    const version = await greet(connection);
+    if (version === binaries.version) return version;
+    log('a Postgres of another version is running and is replaced', { running: version, installed: binaries.version });
+  } catch (error) {
+    if (error instanceof WrongPassword) throw error;
+    log('a Postgres is running that does not answer, and is replaced', { reason: String(error) });
+  }
+  await stopPostmaster(pid, home.data);
+  return undefined;
+}
+
+class WrongPassword extends Error {}
+
+/** Logs in and asks for the version. Tries for 5 s, since a server that was left alone may be short of connections. */
+async function greet(connection: Connection): Promise<string> {
+  const deadline = Date.now() + 5_000;
+  for (;;) {
+    const client = new pg.Client({ ...connection, connectionTimeoutMillis: 5_000 });
+    client.on('error', () => undefined); // the query below fails as well
+    try {
+      await client.connect();
+      const { rows } = await client.query<{ server_version: string }>('SHOW server_version');
+      return rows[0]?.server_version ?? '';
+    } catch (error) {
+      if (hasCode(error, '28P01')) {
+        throw new WrongPassword(
+          `The database in the data folder was made with another instance secret: ${connection.user} cannot log in.`,
+        );
+      }
+      if (Date.now() > deadline) throw error;
+      await sleep(50);
+    } finally {
+      await client.end();
+    }
+  }
+}
+
+function handleOf(home: Home, connection: Connection, { pid, child }: Postmaster, version: string, log: Log): Server {
+  let stopped: Promise<void> | undefined;
+  const timers: NodeJS.Timeout[] = [];
+  const every = (ms: number, act: () => Promise<void>): void => {
+    const failed = (error: unknown): void => log('watching Postgres failed', { reason: String(error) });
+    timers.push(setInterval(() => void act().catch(failed), ms).unref());
+  };
+
+  const died = new Promise<void>((resolve) => {
+    const ended = (): void => {
+      if (stopped === undefined) resolve();
+    };
+    if (child !== undefined && !hasEnded(child)) child.once('exit', ended);
+    else every(500, async () => ((await serves(pid, home.data)) ? undefined : ended()));
+  });
+  every(3_600_000, async () => (await openLog(home)).close());
+
+  const stop = async (): Promise<void> => {
+    timers.forEach(clearInterval);
+    await stopPostmaster(pid, home.data);
+    // In /tmp nothing is left behind; where another starter is using the folder already, it is not empty.
+    if (!home.socketDir.startsWith(home.root)) await rmdir(home.socketDir).catch(() => undefined);
+  };
+  return { connection, version, startedHere: child !== undefined, died, stop: () => (stopped ??= stop()) };
+}

@@ -1,0 +1,155 @@
+/**
+ * What can go wrong on the way to Postgres, and the one table from SQLSTATE to the contract's codes.
+ * One table serves all routes (contract section 1): a unique violation is a 409 wherever it happens.
+ */
+import pg from 'pg';
+import { EngineError, type ErrorCode, type PostgresDetails } from '../contract/errors.js';
+
+/** An ErrorResponse of the server. File, line and routine of Postgres's own source are dropped on arrival. */
+export class PostgresError extends Error {
+  constructor(
+    message: string,
+    readonly sqlstate: string,
+    readonly severity: string,
+    readonly fields: {
+      detail?: string | undefined;
+      hint?: string | undefined;
+      position?: number | undefined;
+      where?: string | undefined;
+      table?: string | undefined;
+      column?: string | undefined;
+      constraint?: string | undefined;
+    } = {},
+  ) {
+    super(message);
+    this.name = 'PostgresError';
+  }
+
+  /** From the fields of an ErrorResponse (Postgres manual 54.8). */
+  static fromFields(fields: ReadonlyMap<string, string>): PostgresError {
+    const position = fields.get('P');
+    return new PostgresError(fields.get('M') ?? '', fields.get('C') ?? 'XX000', fields.get('V') ?? 'ERROR', {
+      detail: fields.get('D'),
+      hint: fields.get('H'),
+      position: position === undefined ? undefined : Number(position),
+      where: fields.get('W'),
+      table: fields.get('t'),
+      column: fields.get('c'),
+      constraint: fields.get('n'),
+    });
+  }
+
+  static fromDriver(error: pg.DatabaseError): PostgresError {
+    return new PostgresError(error.message, error.code ?? 'XX000', error.severity ?? 'ERROR', {
+      detail: error.detail,
+      hint: error.hint,
+      position: error.position === undefined ? undefined : Number(error.position),
+      where: error.where,
+      table: error.table,
+      column: error.column,
+      constraint: error.constraint,
+    });
+  }
+
+  /** The part of it that may be shown to the caller. */
+  get details(): PostgresDetails {
+    const details: PostgresDetails = { sqlstate: this.sqlstate };
+    const { position, table, column, constraint, detail } = this.fields;
+    if (position !== undefined) details.position = position;
+    if (table !== undefined) details.table = table;
+    if (column !== undefined) details.column = column;
+    if (constraint !== undefined) details.constraint = constraint;
+    if (detail !== undefined) details.detail = detail;
+    return details;
+  }
+}
+
+/** The connection went away, or was never there. `sentCommit`: a COMMIT may have reached the server. */
+export class ConnectionLost extends Error {
+  constructor(message: string, options: { cause?: unknown } = {}) {
+    super(message, options);
+    this.name = 'ConnectionLost';
+  }
+}
+
+/** Codes of whole SQLSTATE classes (first two characters; Postgres manual appendix A) … */
+const BY_CLASS: Readonly<Record<string, ErrorCode>> = {
+  '08': 'database_unavailable',
+  '23': 'constraint_violation',
+  '40': 'table_busy',
+  '53': 'database_unavailable',
+  '57': 'database_unavailable',
+  '58': 'database_unavailable',
+};
+
+/** … and of single states, which win. Whatever is in neither is an error in the caller's SQL. */
+const BY_SQLSTATE: Readonly<Record<string, ErrorCode>> = {
+  '23505': 'unique_violation',
+  '25006': 'permission_denied', // a write in a READ ONLY transaction
+  '25P03': 'query_timeout', // idle_in_transaction_session_timeout
+  '25P04': 'query_timeout', // transaction_timeout
+  '2BP01': 'dependent_objects',
+  '2D000': 'statement_not_allowed', // COMMIT in a procedure: the request is the transaction
+  '42501': 'permission_denied',
+  '42701': 'column_exists',
+  '42710': 'table_exists',
+  '42P07': 'table_exists',
+  '53400': 'sql_error', // temp_file_limit: the statement is too greedy, not the server too small
+  '54000': 'row_too_large',
+  '55P03': 'table_busy', // lock_timeout or NOWAIT
+  '57014': 'query_timeout',
+  '58P01': 'sql_error', // a file that a statement named does not exist
+  XX001: 'internal',
+  XX002: 'internal',
+};
+
+export function errorCode(sqlstate: string): ErrorCode {
+  return BY_SQLSTATE[sqlstate] ?? BY_CLASS[sqlstate.slice(0, 2)] ?? 'sql_error';
+}
+
+/** Messages of our own where Postgres's would speak of settings that the caller does not know. */
+const OWN_MESSAGE: Partial<Record<ErrorCode, string>> = {
+  query_timeout: 'The statement ran longer than its time and was cancelled',
+  table_busy: 'The table is in use by another request; its lock could not be had in time',
+  database_unavailable: 'The database is not available at the moment',
+  internal: 'Internal error',
+};
+
+/** The answer for an error of Postgres, or of the way to it. Everything else passes unchanged. */
+export function toEngineError(error: unknown): unknown {
+  if (error instanceof pg.DatabaseError) return toEngineError(PostgresError.fromDriver(error));
+  if (error instanceof PostgresError) {
+    const code = errorCode(error.sqlstate);
+    const hint = error.fields.hint;
+    return new EngineError(code, OWN_MESSAGE[code] ?? error.message, {
+      postgres: error.details,
+      cause: error,
+      ...(hint === undefined ? {} : { hint }),
+    });
+  }
+  if (isUnreachable(error)) {
+    return new EngineError('database_unavailable', 'The database is not available at the moment', { cause: error });
+  }
+  return error;
+}
+
+const NETWORK_CODES = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'ENOENT',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EPIPE',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+]);
+
+/** True where no connection to Postgres could be had or kept: network errors and the driver's own time limit. */
+export function isUnreachable(error: unknown): boolean {
+  if (error instanceof ConnectionLost) return true;
+  if (!(error instanceof Error)) return false;
+  const { code } = error as NodeJS.ErrnoException;
+  if (code !== undefined) return NETWORK_CODES.has(code);
+  return /^(timeout expired|Connection terminated|timeout exceeded when trying to connect)/.test(error.message);
+}

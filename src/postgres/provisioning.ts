@@ -1,0 +1,150 @@
+/**
+ * Making and unmaking what a project consists of on a server: a database cloned from the hardened template, a group
+ * role of the same name that may connect to it, a writer and a reader. All of it is the service's own work; nothing
+ * here touches what a project made.
+ */
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import type { Credentials } from './credentials.js';
+import { migrate, type Migration, newestVersion } from './migrate.js';
+import type { Placement } from './placement.js';
+import { type ServerAddress, startupOptions, withServiceClient } from './server.js';
+import { ident, literal } from './sql.js';
+
+const q = (name: string) => ident(name).text;
+
+/**
+ * Connections one role may hold, over all instances of the service together. An instance opens at most 8 for a project
+ * (contract section 8), so this leaves room for eight of them.
+ */
+const CONNECTION_LIMIT = 64;
+
+/** Fresh opaque names: whoever sees one of them learns nothing. */
+export function newPlacement(): Placement {
+  const hex = () => randomBytes(10).toString('hex');
+  return { database: `d_${hex()}`, schema: 'data', writer: `w_${hex()}`, reader: `r_${hex()}` };
+}
+
+export class Provisioning {
+  constructor(
+    private readonly address: ServerAddress,
+    private readonly credentials: Credentials,
+    /** The template's name. */
+    private readonly template: string,
+    private readonly migrations: readonly Migration[],
+  ) {}
+
+  get schemaVersion(): number {
+    return newestVersion(this.migrations);
+  }
+
+  /** Makes the template where it is missing and brings it up to date. Callers hold the start lock. */
+  async ensureTemplate(): Promise<void> {
+    await this.asService(this.address.database, async (client) => {
+      const found = await client.query('SELECT 1 FROM pg_database WHERE datname = $1', [this.template]);
+      if (found.rowCount === 0) {
+        await client.query(`CREATE DATABASE ${q(this.template)} TEMPLATE template0 ENCODING 'UTF8'`);
+      }
+      await client.query(`REVOKE ALL ON DATABASE ${q(this.template)} FROM PUBLIC`);
+    });
+    await this.upgrade(this.template);
+  }
+
+  /** Brings a project's database up to date with this program. */
+  async upgrade(database: string): Promise<void> {
+    await this.asService(database, (client) => migrate(client, '_cdp', this.migrations));
+  }
+
+  /** Makes everything of a placement. After a failure or a crash in between, {@link drop} clears what is there. */
+  async create(placement: Placement): Promise<void> {
+    const { database, schema, writer, reader } = placement;
+    await this.asService(this.address.database, async (client) => {
+      await client.query(`CREATE ROLE ${q(database)} NOLOGIN`);
+      for (const role of [writer, reader]) {
+        await client.query(
+          `CREATE ROLE ${q(role)} LOGIN CONNECTION LIMIT ${CONNECTION_LIMIT} IN ROLE ${q(database)}
+             PASSWORD ${this.verifier(role)}`,
+        );
+      }
+      await this.cloneTemplate(client, database);
+      await client.query(`REVOKE ALL ON DATABASE ${q(database)} FROM PUBLIC`);
+    });
+    await this.grant(placement);
+    await this.grantDefaults({ ...placement, schema });
+  }
+
+  /** The rights of the project's roles. Granting them anew mends what `DROP OWNED` and the like took away. */
+  async grant({ database, schema, writer, reader }: Placement): Promise<void> {
+    await this.asService(database, async (client) => {
+      await client.query(`GRANT CONNECT ON DATABASE ${q(database)} TO ${q(database)}`);
+      await client.query(`GRANT TEMPORARY ON DATABASE ${q(database)} TO ${q(writer)}`);
+      await client.query(`GRANT USAGE, CREATE ON SCHEMA ${q(schema)} TO ${q(writer)}`);
+      await client.query(`GRANT USAGE ON SCHEMA ${q(schema)} TO ${q(reader)}`);
+      await client.query(`GRANT SELECT, INSERT, UPDATE, DELETE ON _cdp.idempotency_keys TO ${q(writer)}`);
+    });
+  }
+
+  /**
+   * Lets the reader see whatever the writer makes, at once. Only the writer itself (or a superuser) may set the default
+   * privileges of its objects, so this logs in as the writer.
+   */
+  async grantDefaults({ database, schema, writer, reader }: Placement): Promise<void> {
+    const client = new pg.Client({
+      ...this.address,
+      database,
+      user: writer,
+      password: this.credentials.password(writer),
+      options: startupOptions({ search_path: 'pg_catalog' }),
+    });
+    client.on('error', () => {});
+    await client.connect();
+    try {
+      const within = `IN SCHEMA ${q(schema)}`;
+      await client.query(`ALTER DEFAULT PRIVILEGES ${within} GRANT SELECT ON TABLES TO ${q(reader)}`);
+      await client.query(`ALTER DEFAULT PRIVILEGES ${within} GRANT SELECT ON SEQUENCES TO ${q(reader)}`);
+      await client.query(`GRANT SELECT ON ALL TABLES ${within} TO ${q(reader)}`);
+      await client.query(`GRANT SELECT ON ALL SEQUENCES ${within} TO ${q(reader)}`);
+    } finally {
+      await client.end();
+    }
+  }
+
+  /** Takes everything of a placement away. Every step may have been done before. */
+  async drop({ database, writer, reader }: Placement): Promise<void> {
+    await this.asService(this.address.database, async (client) => {
+      await client.query(`DROP DATABASE IF EXISTS ${q(database)} WITH (FORCE)`);
+      for (const role of [writer, reader, database]) await client.query(`DROP ROLE IF EXISTS ${q(role)}`);
+    });
+  }
+
+  /** Undoes what a role did to itself: its password and its `ALTER ROLE … SET`. */
+  async resetRole(role: string, database: string): Promise<void> {
+    await this.asService(this.address.database, async (client) => {
+      await client.query(`ALTER ROLE ${q(role)} PASSWORD ${this.verifier(role)}`);
+      await client.query(`ALTER ROLE ${q(role)} RESET ALL`);
+      await client.query(`ALTER ROLE ${q(role)} IN DATABASE ${q(database)} RESET ALL`);
+    });
+  }
+
+  private verifier(role: string): string {
+    return literal(this.credentials.scramVerifier(role)).text;
+  }
+
+  /** CREATE DATABASE refuses (55006) while another instance is connected to the template to upgrade it. */
+  private async cloneTemplate(client: pg.Client, database: string): Promise<void> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        await client.query(`CREATE DATABASE ${q(database)} TEMPLATE ${q(this.template)}`);
+        return;
+      } catch (error) {
+        if (!(error instanceof pg.DatabaseError && error.code === '55006') || attempt === 20) throw error;
+        await sleep(250);
+      }
+    }
+  }
+
+  private asService<T>(database: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
+    return withServiceClient(this.address, database, work);
+  }
+}

@@ -1,0 +1,76 @@
+/** A growing buffer that rows are written into, byte by byte, without a string or an object in between. */
+
+const INITIAL_CAPACITY = 64 * 1024;
+
+/** Up to this length a loop copies faster than the call into native code does (measured on Node 20). */
+const SHORT = 40;
+
+export class ByteWriter {
+  /** Everything before {@link length} is written. Callers that write into it directly call {@link ensure} first. */
+  bytes: Buffer;
+  /** Bytes written so far. Setting it back takes back what was written since, for instance a row past the limit. */
+  length = 0;
+
+  constructor(capacity = INITIAL_CAPACITY) {
+    this.bytes = Buffer.allocUnsafeSlow(capacity);
+  }
+
+  /** Makes room for at least `extra` more bytes. It may replace {@link bytes}. */
+  ensure(extra: number): void {
+    const needed = this.length + extra;
+    if (needed > this.bytes.length) this.grow(needed);
+  }
+
+  byte(value: number): void {
+    this.ensure(1);
+    this.bytes[this.length++] = value;
+  }
+
+  /** A short text of ASCII characters. */
+  ascii(text: string): void {
+    this.ensure(text.length);
+    for (let i = 0; i < text.length; i++) this.bytes[this.length + i] = text.charCodeAt(i);
+    this.length += text.length;
+  }
+
+  /** A prepared piece. */
+  append(piece: Uint8Array): void {
+    this.ensure(piece.length);
+    this.bytes.set(piece, this.length);
+    this.length += piece.length;
+  }
+
+  /** The bytes `source[start, end)`. */
+  copy(source: Buffer, start: number, end: number): void {
+    const size = end - start;
+    this.ensure(size);
+    const { bytes, length } = this;
+    if (size <= SHORT) for (let i = 0; i < size; i++) bytes[length + i] = source[start + i] as number;
+    else source.copy(bytes, length, start, end);
+    this.length += size;
+  }
+
+  /** What was written, valid until the next write. */
+  view(): Buffer {
+    return this.bytes.subarray(0, this.length);
+  }
+
+  /** Hands over what was written, to keep or to send, and starts anew with a buffer of the initial size. */
+  take(): Buffer {
+    const written = this.view();
+    this.bytes = Buffer.allocUnsafeSlow(INITIAL_CAPACITY);
+    this.length = 0;
+    return written;
+  }
+
+  /** Forgets what was written and keeps the memory. */
+  clear(): void {
+    this.length = 0;
+  }
+
+  private grow(needed: number): void {
+    const larger = Buffer.allocUnsafeSlow(Math.max(needed, this.bytes.length * 2));
+    this.bytes.copy(larger, 0, 0, this.length);
+    this.bytes = larger;
+  }
+}

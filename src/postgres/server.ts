@@ -1,0 +1,94 @@
+/**
+ * A Postgres server as an address: where it is and how the service itself logs in. All connections of the project
+ * start from the settings here.
+ */
+import type { ConnectionOptions } from 'node:tls';
+import pg from 'pg';
+import { parse as parseConnectionString } from 'pg-connection-string';
+
+/** What the driver needs for one login. */
+export interface LoginOptions {
+  host: string;
+  port: number;
+  user: string;
+  password: string;
+  database: string;
+  ssl?: boolean | ConnectionOptions;
+  /** `-c name=value …` (Postgres manual 20.1.4). */
+  options?: string;
+  application_name?: string;
+  connectionTimeoutMillis: number;
+}
+
+/** Where a server is, and the service's own role on it. `database` is the control database. */
+export type ServerAddress = Omit<LoginOptions, 'options' | 'application_name'>;
+
+const CONNECT_TIMEOUT_MS = 5_000;
+
+/**
+ * @param url `postgres://user:password@host:port/database?sslmode=…`
+ * @throws Error naming what is missing, never repeating the url: it holds a password
+ */
+export function addressOfUrl(url: string): ServerAddress {
+  let parsed: ReturnType<typeof parseConnectionString>;
+  try {
+    parsed = parseConnectionString(url);
+  } catch {
+    throw new Error('DATABASE_URL is not a valid connection string (postgres://user:password@host:port/database)');
+  }
+  const { host, port, user, password, database, ssl } = parsed;
+  if (!host || !user || !database) throw new Error('DATABASE_URL must name a host, a user and a database');
+  return {
+    host,
+    port: port ? Number(port) : 5432,
+    user,
+    password: password ?? '',
+    database,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    ...(ssl === undefined ? {} : { ssl: ssl as boolean | ConnectionOptions }),
+  };
+}
+
+/**
+ * `-c` options for the start of a connection. They become the session's defaults, which RESET ALL and DISCARD ALL
+ * return to, and they win over whatever `ALTER ROLE … SET` or `ALTER DATABASE … SET` left behind.
+ */
+export function startupOptions(settings: Readonly<Record<string, string>>): string {
+  return Object.entries(settings)
+    .map(([name, value]) => `-c ${name}=${value.replace(/[\\ ]/g, '\\$&')}`)
+    .join(' ');
+}
+
+/**
+ * Every connection of the service's own role: it resolves names in pg_catalog alone, so that nothing a project made
+ * can stand in for a function or an operator, and reports times in one form.
+ */
+const SERVICE_SETTINGS = { search_path: 'pg_catalog', TimeZone: 'UTC', DateStyle: 'ISO,MDY', jit: 'off' };
+
+/** A pool of the service's own role on the control database. */
+export function servicePool(address: ServerAddress, max: number): pg.Pool {
+  const pool = new pg.Pool({ ...serviceLogin(address, address.database), max, idleTimeoutMillis: 30_000 });
+  // An idle connection that breaks is replaced by the pool; the next query tells whether the server is gone.
+  pool.on('error', () => {});
+  return pool;
+}
+
+/** One short-lived connection of the service's own role to any database. */
+export async function withServiceClient<T>(
+  address: ServerAddress,
+  database: string,
+  work: (client: pg.Client) => Promise<T>,
+): Promise<T> {
+  const client = new pg.Client(serviceLogin(address, database));
+  client.on('error', () => {});
+  await client.connect();
+  try {
+    return await work(client);
+  } finally {
+    await client.end();
+  }
+}
+
+function serviceLogin(address: ServerAddress, database: string): LoginOptions {
+  return { ...address, database, application_name: 'cdp service', options: startupOptions(SERVICE_SETTINGS) };
+}

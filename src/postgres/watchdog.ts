@@ -1,0 +1,61 @@
+/**
+ * Stops a statement from outside its connection, so that nothing the statement does can prevent it: first a cancel
+ * request, then the end of its backend.
+ */
+import { connect } from 'node:net';
+import type pg from 'pg';
+import type { ServerAddress } from './server.js';
+import { cancelRequest } from './wire/messages.js';
+
+/** A backend, told apart from a later one that was given the same pid. */
+export interface Backend {
+  processId: number;
+  secretKey: number;
+  role: string;
+  /** `pg_stat_activity.backend_start`; null where the service's role may not see it. */
+  startedAt: string | null;
+}
+
+/** How long a cancelled statement may take to end before its backend is terminated (contract section 7). */
+export const GRACE_MS = 500;
+
+export class Watchdog {
+  constructor(
+    private readonly address: ServerAddress,
+    private readonly pool: pg.Pool,
+  ) {}
+
+  async startOf(processId: number, role: string): Promise<string | null> {
+    const { rows } = await this.pool.query<{ started: string | null }>(
+      'SELECT backend_start::text AS started FROM pg_stat_activity WHERE pid = $1 AND usename = $2',
+      [processId, role],
+    );
+    return rows[0]?.started ?? null;
+  }
+
+  /**
+   * Asks Postgres to cancel whatever the backend runs. Needs no right and no free connection slot (Postgres manual
+   * 54.2.8). It may arrive after the statement has ended, so a connection that was cancelled is not used again.
+   */
+  cancel({ processId, secretKey }: Backend): Promise<void> {
+    return new Promise((resolve) => {
+      const { host, port } = this.address;
+      const socket = host.startsWith('/') ? connect(`${host}/.s.PGSQL.${port}`) : connect(port, host);
+      socket.setTimeout(GRACE_MS, () => socket.destroy());
+      socket.on('connect', () => socket.end(cancelRequest(processId, secretKey)));
+      // Whether it worked shows at the statement itself; if not, the backend is terminated next.
+      socket.on('error', () => {});
+      socket.on('close', () => resolve());
+      socket.resume();
+    });
+  }
+
+  /** Ends the backend, also when its statement catches its cancellation. */
+  async terminate({ processId, role, startedAt }: Backend): Promise<void> {
+    await this.pool.query(
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+       WHERE pid = $1 AND usename = $2 AND ($3::text IS NULL OR backend_start::text = $3)`,
+      [processId, role, startedAt],
+    );
+  }
+}

@@ -1,0 +1,164 @@
+/**
+ * The frontend messages of the extended query protocol as bytes (Postgres manual 54.7). All of them are built by hand,
+ * because a whole transaction goes out in one socket write and result columns have a format code each, which the
+ * driver's own builder cannot say.
+ */
+
+const EMPTY = Buffer.alloc(0);
+
+function message(type: string, length: number): { bytes: Buffer; body: number } {
+  const bytes = Buffer.allocUnsafe(5 + length);
+  bytes.write(type, 0, 'latin1');
+  bytes.writeInt32BE(4 + length, 1);
+  return { bytes, body: 5 };
+}
+
+/** Parse into the unnamed statement; parameter types are left to Postgres. */
+export function parse(text: string): Buffer {
+  const size = Buffer.byteLength(text);
+  const { bytes, body } = message('P', 1 + size + 1 + 2);
+  bytes[body] = 0;
+  bytes.write(text, body + 1, 'utf8');
+  bytes[body + 1 + size] = 0;
+  bytes.writeInt16BE(0, body + 2 + size);
+  return bytes;
+}
+
+/**
+ * Bind the unnamed statement to the unnamed portal. Parameters are text or NULL; `resultFormats` has one code per
+ * result column (0 text, 1 binary), or is empty for text throughout.
+ */
+export function bind(params: readonly (string | null)[], resultFormats: readonly number[] = []): Buffer {
+  const encoded = params.map((value) => (value === null ? null : Buffer.from(value, 'utf8')));
+  const size = encoded.reduce((sum, value) => sum + 4 + (value?.length ?? 0), 0);
+  const { bytes, body } = message('B', 2 + 2 + 2 + size + 2 + 2 * resultFormats.length);
+  let at = body;
+  bytes.writeInt16BE(0, at); // portal '' and statement '' are one NUL each
+  bytes.writeInt16BE(0, at + 2); // every parameter is in text format
+  bytes.writeUInt16BE(encoded.length, at + 4);
+  at += 6;
+  for (const value of encoded) {
+    bytes.writeInt32BE(value === null ? -1 : value.length, at);
+    at += 4;
+    if (value !== null) at += value.copy(bytes, at);
+  }
+  bytes.writeInt16BE(resultFormats.length, at);
+  at += 2;
+  for (const format of resultFormats) at = bytes.writeInt16BE(format, at);
+  return bytes;
+}
+
+/** Execute the unnamed portal; `maxRows` 0 means all. */
+export function execute(maxRows = 0): Buffer {
+  const { bytes, body } = message('E', 1 + 4);
+  bytes[body] = 0;
+  bytes.writeInt32BE(maxRows, body + 1);
+  return bytes;
+}
+
+const constant = (type: string, content: Buffer = EMPTY): Buffer => {
+  const { bytes, body } = message(type, content.length);
+  content.copy(bytes, body);
+  return bytes;
+};
+
+export const DESCRIBE_STATEMENT = constant('D', Buffer.from('S\0'));
+export const SYNC = constant('S');
+export const TERMINATE = constant('X');
+export const COPY_FAIL = constant('f', Buffer.from('COPY has no place here\0'));
+
+/** CancelRequest (Postgres manual 54.2.8), sent on a connection of its own. */
+export function cancelRequest(processId: number, secretKey: number): Buffer {
+  const bytes = Buffer.alloc(16);
+  bytes.writeInt32BE(16, 0);
+  bytes.writeInt32BE(80877102, 4);
+  bytes.writeInt32BE(processId, 8);
+  bytes.writeInt32BE(secretKey, 12);
+  return bytes;
+}
+
+/** First bytes of the backend messages that a session understands. */
+export const BACKEND = {
+  bindComplete: 0x32, // '2'
+  closeComplete: 0x33, // '3'
+  commandComplete: 0x43, // 'C'
+  copyInResponse: 0x47, // 'G'
+  copyOutResponse: 0x48, // 'H'
+  dataRow: 0x44, // 'D'
+  emptyQuery: 0x49, // 'I'
+  error: 0x45, // 'E'
+  noData: 0x6e, // 'n'
+  notice: 0x4e, // 'N'
+  parameterDescription: 0x74, // 't'
+  parameterStatus: 0x53, // 'S'
+  parseComplete: 0x31, // '1'
+  portalSuspended: 0x73, // 's'
+  readyForQuery: 0x5a, // 'Z'
+  rowDescription: 0x54, // 'T'
+} as const;
+
+/** A NUL-terminated string and the offset behind it. */
+function cString(buffer: Buffer, start: number): [text: string, next: number] {
+  const end = buffer.indexOf(0, start);
+  return [buffer.toString('utf8', start, end), end + 1];
+}
+
+/** ErrorResponse fields by their one-letter code (Postgres manual 54.8). */
+export function readErrorFields(buffer: Buffer, start: number, end: number): Map<string, string> {
+  const fields = new Map<string, string>();
+  for (let at = start; at < end && buffer[at] !== 0;) {
+    const key = String.fromCharCode(buffer[at] as number);
+    const [value, next] = cString(buffer, at + 1);
+    fields.set(key, value);
+    at = next;
+  }
+  return fields;
+}
+
+/** A result column as RowDescription tells it. */
+export interface FieldDescription {
+  name: string;
+  typeOid: number;
+  typeModifier: number;
+}
+
+export function readRowDescription(buffer: Buffer, start: number): FieldDescription[] {
+  const count = buffer.readUInt16BE(start);
+  const fields: FieldDescription[] = [];
+  let at = start + 2;
+  for (let i = 0; i < count; i++) {
+    const [name, next] = cString(buffer, at);
+    fields.push({ name, typeOid: buffer.readUInt32BE(next + 6), typeModifier: buffer.readInt32BE(next + 12) });
+    at = next + 18;
+  }
+  return fields;
+}
+
+export function readParameterOids(buffer: Buffer, start: number): number[] {
+  const count = buffer.readUInt16BE(start);
+  return Array.from({ length: count }, (_, i) => buffer.readUInt32BE(start + 2 + 4 * i));
+}
+
+/** A DataRow with every field as text. */
+export function readTextRow(buffer: Buffer, start: number): (string | null)[] {
+  const count = buffer.readUInt16BE(start);
+  const row: (string | null)[] = [];
+  let at = start + 2;
+  for (let i = 0; i < count; i++) {
+    const length = buffer.readInt32BE(at);
+    at += 4;
+    row.push(length < 0 ? null : buffer.toString('utf8', at, at + length));
+    if (length > 0) at += length;
+  }
+  return row;
+}
+
+/** CommandComplete's tag without its NUL. */
+export function readTag(buffer: Buffer, start: number, end: number): string {
+  return buffer.toString('utf8', start, end - 1);
+}
+
+export function readParameterStatus(buffer: Buffer, start: number): [name: string, value: string] {
+  const [name, next] = cString(buffer, start);
+  return [name, cString(buffer, next)[0]];
+}

@@ -1,0 +1,252 @@
+/**
+ * One logged-in connection, spoken to in the extended query protocol. Everything a request needs in one go is written
+ * in one piece and ends in one Sync; rows reach the caller as the bytes of their DataRow message.
+ */
+import type { Socket } from 'node:net';
+import { ConnectionLost, PostgresError } from '../errors.js';
+import type { Statement } from '../sql.js';
+import { Framing } from './framing.js';
+import type { LoggedIn } from './login.js';
+import {
+  BACKEND,
+  bind,
+  COPY_FAIL,
+  DESCRIBE_STATEMENT,
+  execute,
+  type FieldDescription,
+  parse,
+  readErrorFields,
+  readParameterOids,
+  readParameterStatus,
+  readRowDescription,
+  readTag,
+  readTextRow,
+  SYNC,
+  TERMINATE,
+} from './messages.js';
+
+/** What came back for one statement of {@link Session.run}. Values are Postgres's text. */
+export interface TextResult {
+  /** CommandComplete, for instance `INSERT 0 250`. */
+  tag: string;
+  rows: (string | null)[][];
+}
+
+/** What Postgres says of a statement before it runs. */
+export interface Described {
+  /** Type oids of `$1`, `$2`, … */
+  parameterOids: number[];
+  /** null where the statement returns no rows. */
+  columns: FieldDescription[] | null;
+}
+
+/** How one Execute ended. */
+export interface Executed {
+  /** Command tag; null where the row limit ended it and the portal is suspended. */
+  tag: string | null;
+}
+
+/** Gets every DataRow: the message body is `buffer[start, end)`, valid until the call returns. */
+export type RowSink = (buffer: Buffer, start: number, end: number) => void;
+
+/** Everything up to one ReadyForQuery. */
+interface Exchange {
+  onMessage(type: number, buffer: Buffer, start: number, end: number): void;
+  resolve(): void;
+  reject(error: Error): void;
+  error: PostgresError | null;
+}
+
+/** Status byte of ReadyForQuery: idle, in a transaction, in a failed transaction. */
+export type TransactionStatus = 'I' | 'T' | 'E';
+
+export class Session {
+  readonly processId: number;
+  readonly secretKey: number;
+  /** As of the last ReadyForQuery. */
+  transaction: TransactionStatus = 'I';
+  /** Exchanges that the server has answered. */
+  answers = 0;
+  /** Set by the server's reports; a statement may have changed it. */
+  clientEncoding = 'UTF8';
+  /** A message longer than this closes the connection instead of filling memory. */
+  maxRowBytes = Infinity;
+  private readonly socket: Socket;
+  private readonly exchanges: Exchange[] = [];
+  private closedBy: Error | null = null;
+  private closeListener: (() => void) | null = null;
+
+  constructor(loggedIn: LoggedIn) {
+    this.socket = loggedIn.socket;
+    this.processId = loggedIn.processId;
+    this.secretKey = loggedIn.secretKey;
+    const framing = new Framing(
+      (type, buffer, start, end) => this.receive(type, buffer, start, end),
+      (type, length) => type !== BACKEND.dataRow || length <= this.maxRowBytes,
+    );
+    this.socket.on('data', (chunk: Buffer) => {
+      if (this.closedBy === null && !framing.feed(chunk)) this.destroy(new RowTooLarge());
+    });
+    this.socket.on('error', (error) => this.lost(error));
+    this.socket.on('close', () => this.lost(null));
+  }
+
+  get closed(): boolean {
+    return this.closedBy !== null;
+  }
+
+  /** Called once when the connection ends, whoever ended it. */
+  onClose(listener: () => void): void {
+    this.closeListener = listener;
+  }
+
+  /**
+   * Runs statements in order in one round trip. The first error skips the rest, as the protocol does.
+   * @throws PostgresError of the failing statement, ConnectionLost
+   */
+  async run(statements: readonly Statement[]): Promise<TextResult[]> {
+    const results: TextResult[] = [];
+    let rows: (string | null)[][] = [];
+    const bytes = statements.flatMap(({ text, params }) => [parse(text), bind(params), execute()]);
+    await this.exchange(Buffer.concat([...bytes, SYNC]), (type, buffer, start, end) => {
+      if (type === BACKEND.dataRow) rows.push(readTextRow(buffer, start));
+      else if (type === BACKEND.commandComplete || type === BACKEND.emptyQuery) {
+        results.push({ tag: type === BACKEND.emptyQuery ? '' : readTag(buffer, start, end), rows });
+        rows = [];
+      }
+    });
+    return results;
+  }
+
+  /** One statement, its rows. */
+  async query(statement: Statement): Promise<(string | null)[][]> {
+    const [result] = await this.run([statement]);
+    return result?.rows ?? [];
+  }
+
+  /**
+   * Runs `before`, then parses and describes a statement, in one round trip.
+   * @throws PostgresError of whichever failed, ConnectionLost
+   */
+  async prepare(text: string, before: readonly Statement[] = []): Promise<Described> {
+    let described: Described = { parameterOids: [], columns: null };
+    const first = before.flatMap((s) => [parse(s.text), bind(s.params), execute()]);
+    await this.exchange(Buffer.concat([...first, parse(text), DESCRIBE_STATEMENT, SYNC]), (type, buffer, start) => {
+      if (type === BACKEND.parameterDescription) {
+        described = { parameterOids: readParameterOids(buffer, start), columns: null };
+      } else if (type === BACKEND.rowDescription) described.columns = readRowDescription(buffer, start);
+    });
+    return described;
+  }
+
+  /**
+   * Runs what {@link prepare} left, up to `maxRows` rows (0: all).
+   * @throws PostgresError, ConnectionLost, RowTooLarge
+   */
+  execute(
+    params: readonly (string | null)[],
+    formats: readonly number[],
+    maxRows: number,
+    sink: RowSink,
+  ): Promise<Executed> {
+    return this.fetch(Buffer.concat([bind(params, formats), execute(maxRows), SYNC]), sink);
+  }
+
+  /** Goes on with a suspended portal, inside the same transaction. */
+  resume(maxRows: number, sink: RowSink): Promise<Executed> {
+    return this.fetch(Buffer.concat([execute(maxRows), SYNC]), sink);
+  }
+
+  private async fetch(bytes: Buffer, sink: RowSink): Promise<Executed> {
+    let tag: string | null = null;
+    await this.exchange(bytes, (type, buffer, start, end) => {
+      if (type === BACKEND.dataRow) sink(buffer, start, end);
+      else if (type === BACKEND.commandComplete) tag = readTag(buffer, start, end);
+      else if (type === BACKEND.emptyQuery) tag = '';
+    });
+    return { tag };
+  }
+
+  /** Stops reading, so that Postgres stops sending: back-pressure of a slow reader. */
+  pause(): void {
+    this.socket.pause();
+  }
+
+  unpause(): void {
+    this.socket.resume();
+  }
+
+  /** Says goodbye and closes. */
+  close(): void {
+    if (this.closedBy === null) {
+      this.end(new ConnectionLost('The connection was closed'));
+      this.socket.end(TERMINATE);
+    }
+  }
+
+  /** Closes at once; whatever is under way is rejected with `error`. */
+  destroy(error: Error): void {
+    this.end(error);
+    this.socket.destroy();
+  }
+
+  private exchange(bytes: Buffer, onMessage: Exchange['onMessage']): Promise<void> {
+    if (this.closedBy !== null) return Promise.reject(this.closedBy);
+    return new Promise((resolve, reject) => {
+      this.exchanges.push({ onMessage, resolve, reject, error: null });
+      this.socket.write(bytes);
+    });
+  }
+
+  private receive(type: number, buffer: Buffer, start: number, end: number): void {
+    const current = this.exchanges[0];
+    if (type === BACKEND.parameterStatus) {
+      const [name, value] = readParameterStatus(buffer, start);
+      if (name === 'client_encoding') this.clientEncoding = value;
+    } else if (type === BACKEND.notice) {
+      // Nobody reads them: an answer has no place for notices.
+    } else if (type === BACKEND.error) {
+      const error = PostgresError.fromFields(readErrorFields(buffer, start, end));
+      // A FATAL error is followed by the end of the connection, not by ReadyForQuery.
+      if (error.severity === 'FATAL' || error.severity === 'PANIC' || current === undefined) this.end(error);
+      else current.error ??= error;
+    } else if (current === undefined) {
+      // A late answer to nobody; the connection is about to be closed.
+    } else if (type === BACKEND.readyForQuery) {
+      this.transaction = String.fromCharCode(buffer[start] as number) as TransactionStatus;
+      this.answers++;
+      this.exchanges.shift();
+      if (current.error === null) current.resolve();
+      else current.reject(current.error);
+    } else if (type === BACKEND.copyInResponse) {
+      // In copy-in mode the server has thrown our Sync away (Postgres manual 54.2.6): send it again.
+      this.socket.write(Buffer.concat([COPY_FAIL, SYNC]));
+    } else {
+      try {
+        current.onMessage(type, buffer, start, end);
+      } catch (error) {
+        // Whoever takes the rows gave up; the rest of them is still coming, so the connection has to go.
+        this.destroy(error as Error);
+      }
+    }
+  }
+
+  private lost(cause: Error | null): void {
+    this.end(new ConnectionLost('The connection to Postgres was lost', { cause }));
+  }
+
+  private end(error: Error): void {
+    if (this.closedBy !== null) return;
+    this.closedBy = error;
+    for (const exchange of this.exchanges.splice(0)) exchange.reject(error);
+    this.closeListener?.();
+  }
+}
+
+/** One row is longer than {@link Session.maxRowBytes}; its connection is closed because the rest of it is still coming. */
+export class RowTooLarge extends Error {
+  constructor() {
+    super('One row of the result is larger than the answer may be');
+    this.name = 'RowTooLarge';
+  }
+}

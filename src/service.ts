@@ -1,0 +1,101 @@
+/**
+ * The running service: opens in order (database, engine, HTTP) and closes in reverse. The command line, the tests and
+ * the benchmarks start exactly this.
+ */
+import { readFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import { pino, type Logger } from 'pino';
+import type { Config } from './config.js';
+import { type Database, openDatabase } from './database.js';
+import { Engine } from './engine/engine.js';
+import type { Metrics } from './http/metrics.js';
+import { httpServer } from './http/server.js';
+
+export interface Service {
+  /** Where it listens, for instance `http://127.0.0.1:8080`. */
+  readonly url: string;
+  readonly engine: Engine;
+  /** The token of the project that a first start on an embedded database makes; null at any later start. */
+  readonly firstToken: string | null;
+  /** Finishes running requests, then stops everything it started. Calling it again waits for the same end. */
+  close(): Promise<void>;
+}
+
+/** The project that the first start on an embedded database makes. */
+export const FIRST_PROJECT = 'default';
+
+export const VERSION = (
+  JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
+).version;
+
+/** One JSON line an event on standard output; secrets never get there. */
+export const createLogger = (config: Config): Logger =>
+  pino({ level: config.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime });
+
+/** @throws Error that an operator can act on; whatever had been started is stopped again */
+export async function startService(config: Config, logger: Logger = createLogger(config)): Promise<Service> {
+  const opened: (() => Promise<unknown>)[] = [];
+  const closeAll = async () => {
+    for (const close of opened.splice(0).reverse()) await close();
+  };
+  try {
+    const database = await openDatabase(config, 'service', logger);
+    opened.push(() => database.close());
+    const engine = await openEngine(config, database);
+    opened.push(() => engine.close());
+    const firstToken = database.embedded ? await welcome(engine) : null;
+
+    const { app, metrics } = await httpServer(
+      engine,
+      { ...config, separateMetrics: config.metricsPort !== null, version: VERSION },
+      logger,
+    );
+    if (config.metricsPort !== null) {
+      const server = await listenForMetrics(metrics, config.metricsHost, config.metricsPort);
+      opened.push(() => new Promise((resolve) => server.close(resolve)));
+    }
+    const url = await app.listen({ host: config.host, port: config.port });
+    opened.push(async () => {
+      const late = setTimeout(() => app.server.closeAllConnections(), config.shutdownMs);
+      await app.close();
+      clearTimeout(late);
+    });
+    logger.info({ url, embedded: database.embedded }, 'listening');
+    let closed: Promise<void> | null = null;
+    return { url, engine, firstToken, close: () => (closed ??= closeAll()) };
+  } catch (error) {
+    await closeAll();
+    throw error;
+  }
+}
+
+/** The engine over an open database, as the service and the management commands use it. */
+export function openEngine(config: Config, { address, secret }: Database): Promise<Engine> {
+  const { jwtIssuer, jwtAudience, jwtJwksUrl } = config;
+  const jwt =
+    jwtIssuer === null || jwtAudience === null || jwtJwksUrl === null
+      ? null
+      : { issuer: jwtIssuer, audience: jwtAudience, jwksUrl: new URL(jwtJwksUrl) };
+  return Engine.open({ ...config, address, secret, jwt });
+}
+
+/** The first project and its token, once in the life of a data folder. */
+async function welcome(engine: Engine): Promise<string | null> {
+  if (!(await engine.control.isUnwelcomed())) return null;
+  const existing = await engine.control.projectByName(FIRST_PROJECT);
+  const project = existing ?? (await engine.projects.create(FIRST_PROJECT));
+  const { token } = await engine.tokens.create(project.id, { name: 'first start' });
+  await engine.control.setWelcomed();
+  return token;
+}
+
+async function listenForMetrics(metrics: Metrics, host: string, port: number): Promise<Server> {
+  const server = createServer((_request, response) => {
+    metrics.registry.metrics().then(
+      (text) => response.setHeader('content-type', metrics.registry.contentType).end(text),
+      () => response.writeHead(500).end(),
+    );
+  });
+  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(port, host, resolve));
+  return server;
+}

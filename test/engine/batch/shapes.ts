@@ -1,0 +1,47 @@
+/** Table shapes as the catalog would give them, for tests of the batch. */
+import { COLUMN_TYPES, type ColumnType } from '../../../src/contract/column-types.js';
+import { EngineError } from '../../../src/contract/errors.js';
+import { encodeBatch, type BatchInsert } from '../../../src/engine/batch/encode.js';
+import { parseBatch } from '../../../src/engine/batch/parse.js';
+import type { ColumnShape, TableShape } from '../../../src/postgres/table-shape.js';
+
+const SQL_TYPE: Record<ColumnType, string> = {
+  TEXT: 'text',
+  INTEGER: 'bigint',
+  FLOAT: 'double precision',
+  BOOLEAN: 'boolean',
+  TIMESTAMP: 'timestamp with time zone',
+  JSONB: 'jsonb',
+};
+
+export function column(name: string, type: ColumnType | null, more: Partial<ColumnShape> = {}): ColumnShape {
+  const sqlType = more.sqlType ?? (type === null ? 'text' : SQL_TYPE[type]);
+  const flags = { isJson: false, isArray: false, hasDefault: false, isId: false };
+  return { name, type, sqlType, displayType: type ?? sqlType, comment: null, ...flags, ...more };
+}
+
+export const ID = column('id', null, { sqlType: 'uuid', hasDefault: true, isId: true });
+
+export function table(...columns: ColumnShape[]): TableShape {
+  return { schema: 'app', name: 'customers', columns, runsProjectCode: false };
+}
+
+/** `id` and one column of each of the six types, named as its type in small letters. */
+export const SIX_TYPES = table(ID, ...COLUMN_TYPES.map((type) => column(type.toLowerCase(), type)));
+
+export const bytes = (text: string) => new TextEncoder().encode(text);
+
+export function encode(body: string, shape: TableShape, returnIds = false): BatchInsert[] {
+  return encodeBatch(parseBatch(bytes(body)), shape, { returnIds });
+}
+
+/** The refusal that the action throws; an error of the test where it does not. */
+export function refusalOf(action: () => unknown): EngineError {
+  try {
+    action();
+  } catch (error) {
+    if (error instanceof EngineError) return error;
+    throw error;
+  }
+  throw new Error('nothing was refused');
+}

@@ -1,0 +1,33 @@
+import { describe, expect, it } from 'vitest';
+import { nearName } from '../../src/engine/near-name.js';
+
+const COLUMNS = ['id', 'email', 'name', 'first_name', 'created_at', 'country'];
+
+describe('the nearest name', () => {
+  it.each([
+    ['emial', 'email'],
+    ['Email', 'email'],
+    ['emails', 'email'],
+    ['mail', 'email'],
+    ['nmae', 'name'],
+    ['firstname', 'first_name'],
+    ['createdAt', 'created_at'],
+    ['creatd_at', 'created_at'],
+    ['contry', 'country'],
+  ])('of %s is %s', (name, near) => {
+    expect(nearName(name, COLUMNS)).toBe(near);
+  });
+
+  it.each(['', 'phone', 'xmin', 'exxil', '__proto__', 'constructor'])('of %s does not exist', (name) => {
+    expect(nearName(name, COLUMNS)).toBeUndefined();
+  });
+
+  it('of a text as long as a body does not exist', () => {
+    expect(nearName('email'.repeat(2_000_000), COLUMNS)).toBeUndefined();
+  });
+
+  it('is the one with fewer typing errors', () => {
+    expect(nearName('amount_1', ['amount', 'amount_12', 'amount_2'])).toBe('amount_12');
+    expect(nearName('amount_1', [])).toBeUndefined();
+  });
+});

@@ -1,0 +1,113 @@
+/** Rows built by hand and encoded, for the tests of this folder. */
+import { ByteWriter } from '../../../src/postgres/results/byte-writer.js';
+import type { ResultColumn } from '../../../src/postgres/results/columns.js';
+import { csvRowEncoder } from '../../../src/postgres/results/csv.js';
+import { jsonRowEncoder, type RowEncoder, type RowMode } from '../../../src/postgres/results/rows.js';
+
+export type Field = string | Buffer | null;
+
+export function column(name: string, typeOid: number): ResultColumn {
+  return { name, typeOid, typeModifier: -1 };
+}
+
+/** The body of a DataRow message, between other bytes that no encoder may touch. */
+function dataRow(fields: readonly Field[]): { message: Buffer; start: number; end: number } {
+  const parts: Buffer[] = [Buffer.from('before'), int16(fields.length)];
+  for (const field of fields) {
+    const bytes = field === null ? Buffer.alloc(0) : Buffer.from(field as string);
+    parts.push(int32(field === null ? -1 : bytes.length), bytes);
+  }
+  const message = Buffer.concat([...parts, Buffer.from('.behind')]);
+  return { message, start: 6, end: message.length - 7 };
+}
+
+function encode(encoder: RowEncoder, fields: readonly Field[]): string {
+  const { message, start, end } = dataRow(fields);
+  const out = new ByteWriter(1);
+  encoder(message, start, end, out);
+  return out.view().toString('utf8');
+}
+
+export function jsonRow(columns: readonly ResultColumn[], fields: readonly Field[], mode: RowMode = 'object'): string {
+  return encode(jsonRowEncoder(columns, mode), fields);
+}
+
+export function csvRow(columns: readonly ResultColumn[], fields: readonly Field[]): string {
+  return encode(csvRowEncoder(columns), fields);
+}
+
+/** One value of a type as JSON. */
+export function json(typeOid: number, value: Field): string {
+  return jsonRow([column('v', typeOid)], [value], 'array').slice(1, -1);
+}
+
+/** One value of a type as a CSV field beside another. */
+export function csv(typeOid: number, value: Field): string {
+  return csvRow([column('v', typeOid), column('w', typeOid)], [value, null]).slice(0, -2);
+}
+
+export function int16(value: number): Buffer {
+  const bytes = Buffer.alloc(2);
+  bytes.writeInt16BE(value);
+  return bytes;
+}
+
+export function int32(value: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeInt32BE(value);
+  return bytes;
+}
+
+export function int64(value: bigint): Buffer {
+  const bytes = Buffer.alloc(8);
+  bytes.writeBigInt64BE(value);
+  return bytes;
+}
+
+export function float8(value: number): Buffer {
+  const bytes = Buffer.alloc(8);
+  bytes.writeDoubleBE(value);
+  return bytes;
+}
+
+export function float4(value: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeFloatBE(value);
+  return bytes;
+}
+
+/** oids of pg_type. */
+export const OID = {
+  bool: 16,
+  bytea: 17,
+  char: 18,
+  int8: 20,
+  int2: 21,
+  int4: 23,
+  text: 25,
+  oid: 26,
+  json: 114,
+  float4: 700,
+  float8: 701,
+  money: 790,
+  date: 1082,
+  timestamp: 1114,
+  timestamptz: 1184,
+  interval: 1186,
+  numeric: 1700,
+  uuid: 2950,
+  jsonb: 3802,
+  tsrange: 3908,
+  boolArray: 1000,
+  int4Array: 1007,
+  textArray: 1009,
+  int8Array: 1016,
+  float8Array: 1022,
+  timestamptzArray: 1185,
+  numericArray: 1231,
+  jsonArray: 199,
+  jsonbArray: 3807,
+  /** Types that a project makes have oids from 16384 on. */
+  ownEnum: 16_400,
+  ownEnumArray: 16_401,
+} as const;

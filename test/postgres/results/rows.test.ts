@@ -1,0 +1,119 @@
+/** Whole rows as JSON and CSV, and the names of their columns. */
+import { describe, expect, test } from 'vitest';
+import { ByteWriter } from '../../../src/postgres/results/byte-writer.js';
+import { outputNames, typeName } from '../../../src/postgres/results/columns.js';
+import { writeCsvHeader } from '../../../src/postgres/results/csv.js';
+import { resultFormat } from '../../../src/postgres/results/types.js';
+import { column, csv, csvRow, float8, int32, int64, jsonRow, OID } from './encoding.js';
+
+const names = (...columns: string[]): string[] => outputNames(columns.map((name) => column(name, OID.text)));
+
+describe('works', () => {
+  test('a row is an object or an array, NULL is null', () => {
+    const columns = [column('id', OID.int8), column('name', OID.text), column('score', OID.float8)];
+    expect(jsonRow(columns, ['1', 'Ann', float8(1.5)])).toBe('{"id":1,"name":"Ann","score":1.5}');
+    expect(jsonRow(columns, ['1', null, null])).toBe('{"id":1,"name":null,"score":null}');
+    expect(jsonRow(columns, ['1', 'Ann', null], 'array')).toBe('[1,"Ann",null]');
+  });
+
+  test('a row without columns', () => {
+    expect(jsonRow([], [])).toBe('{}');
+    expect(jsonRow([], [], 'array')).toBe('[]');
+    expect(csvRow([], [])).toBe('\n');
+  });
+
+  test('names of columns are escaped', () => {
+    expect(jsonRow([column('a"b\n', OID.int4), column('__proto__', OID.int4)], ['1', '2'])).toBe(
+      '{"a\\"b\\n":1,"__proto__":2}',
+    );
+  });
+
+  test('two columns of one name keep both values', () => {
+    expect(jsonRow([column('id', OID.int4), column('id', OID.int4)], ['1', '2'])).toBe('{"id":1,"id_2":2}');
+    expect(names('id', 'id', 'id')).toEqual(['id', 'id_2', 'id_3']);
+    expect(names('id', 'id', 'id_2')).toEqual(['id', 'id_3', 'id_2']);
+    expect(names('id', 'id_2', 'id', 'id_2')).toEqual(['id', 'id_2', 'id_3', 'id_2_2']);
+    expect(names('id', 'id', 'id_2', 'id_3')).toEqual(['id', 'id_4', 'id_2', 'id_3']);
+    expect(names('ID', 'id')).toEqual(['ID', 'id']);
+  });
+
+  test('a type is called by the name of the API, else by that of Postgres', () => {
+    const types = [OID.text, OID.int8, OID.float8, OID.bool, OID.timestamptz, OID.jsonb];
+    expect(types.map((oid) => typeName(column('v', oid)))).toEqual([
+      'TEXT',
+      'INTEGER',
+      'FLOAT',
+      'BOOLEAN',
+      'TIMESTAMP',
+      'JSONB',
+    ]);
+    expect(typeName(column('v', OID.int4))).toBe('integer');
+    expect(typeName(column('v', OID.textArray))).toBe('text[]');
+    expect(typeName(column('v', OID.ownEnum))).toBeUndefined();
+    expect(typeName({ ...column('v', OID.numeric), typeModifier: 655_366 })).toBeUndefined();
+  });
+
+  test('a CSV record: empty is NULL, quotes only where they are needed', () => {
+    const columns = ['a', 'b', 'c', 'd', 'e', 'f'].map((name) => column(name, OID.text));
+    expect(csvRow(columns, [null, '', 'plain', 'a,b', 'say "hi"', 'two\nlines'])).toBe(
+      ',"",plain,"a,b","say ""hi""","two\nlines"\n',
+    );
+    expect(csvRow(columns, ['\r', ' x ', '"', "'", '\\.', null])).toBe(`"\r", x ,"""",',\\.,\n`);
+  });
+
+  test('a CSV record of one field', () => {
+    const only = [column('a', OID.text)];
+    expect(csvRow(only, [null])).toBe('\n');
+    expect(csvRow(only, [''])).toBe('""\n');
+    expect(csvRow(only, ['\\.'])).toBe('"\\."\n');
+  });
+
+  test('values in CSV are those of JSON as plain text', () => {
+    expect(csv(OID.bool, 't')).toBe('true');
+    expect(csv(OID.int8, '9223372036854775807')).toBe('9223372036854775807');
+    expect(csv(OID.float8, float8(-Infinity))).toBe('-Infinity');
+    expect(csv(OID.timestamptz, int64(0n))).toBe('2000-01-01T00:00:00Z');
+    expect(csv(OID.date, int32(0))).toBe('2000-01-01');
+    expect(csv(OID.bytea, Buffer.from([1, 2]))).toBe('\\x0102');
+    expect(csv(OID.jsonb, '{"a": 1}')).toBe('"{""a"": 1}"');
+    expect(csv(OID.textArray, '{a,NULL}')).toBe('"[""a"",null]"');
+    expect(csv(OID.int4Array, '{1}')).toBe('[1]');
+  });
+
+  test('the CSV header has the names of the answer', () => {
+    const out = new ByteWriter();
+    writeCsvHeader([column('id', OID.text), column('a,b', OID.text), column('id', OID.text)], out);
+    expect(out.view().toString()).toBe('id,"a,b",id_2\n');
+  });
+
+  test('what depends on settings comes in binary, everything else in text', () => {
+    const binary = [OID.float4, OID.float8, OID.timestamptz, OID.timestamp, OID.date, OID.interval, OID.bytea];
+    expect(binary.map(resultFormat)).toEqual(binary.map(() => 1));
+    expect([OID.float8Array, OID.timestamptzArray, OID.tsrange].map(resultFormat)).toEqual([1, 1, 1]);
+    const text = [OID.int8, OID.text, OID.numeric, OID.jsonb, OID.textArray, OID.ownEnum, OID.ownEnumArray];
+    expect(text.map(resultFormat)).toEqual(text.map(() => 0));
+  });
+});
+
+describe('protects', () => {
+  test('1,600 columns of one name get names of their own, quickly', () => {
+    const many = names(...Array.from({ length: 1600 }, () => 'x'));
+    expect(new Set(many).size).toBe(1600);
+  });
+
+  test('a writer grows and keeps what it has', () => {
+    const out = new ByteWriter(1);
+    const long = Buffer.alloc(100_000, 'y');
+    out.ascii('abc');
+    out.copy(long, 0, long.length);
+    out.byte(0x7a);
+    expect(out.length).toBe(100_004);
+    const taken = out.take();
+    expect(taken.toString()).toBe(`abc${long.toString()}z`);
+    out.ascii('next');
+    expect(taken.subarray(0, 3).toString()).toBe('abc');
+    expect(out.view().toString()).toBe('next');
+    out.clear();
+    expect(out.view().length).toBe(0);
+  });
+});

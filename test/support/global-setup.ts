@@ -1,0 +1,66 @@
+/**
+ * Starts the Postgres servers of a test run, once: the embedded 18, and each older major that the machine has. Tests
+ * take them from `postgres.ts` and make databases of their own.
+ */
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { TestProject } from 'vitest/node';
+import { startEmbedded } from '../../src/postgres/embedded.js';
+import { accountFor } from '../../src/postgres/embedded/account.js';
+import { debianMajors, startDebian, stopDebian } from './debian-postgres.js';
+import type { TestServer } from './postgres.js';
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    postgresServers: TestServer[];
+  }
+}
+
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const password = 'for-tests-only';
+  // A short path, so that the sockets fit; passable, so that an unprivileged server reaches its folder in it.
+  const folder = await mkdtemp('/tmp/cdp-test-');
+  await chmod(folder, 0o711);
+  const account = await accountFor(folder);
+  const stops: (() => Promise<void>)[] = [];
+
+  const teardown = async (): Promise<void> => {
+    await Promise.all(stops.splice(0).map((stop) => stop()));
+    await rm(folder, { recursive: true, force: true });
+    process.off('exit', leave);
+  };
+  // Vitest does not tear down after a signal, it exits: then the servers are ended on the way out.
+  const leave = (): void => endAtOnce(folder);
+  process.once('exit', leave);
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => process.exit(1));
+
+  const embedded = async (): Promise<TestServer> => {
+    const server = await startEmbedded({ dataDir: join(folder, '18'), password, log: () => undefined, durable: false });
+    stops.push(() => server.stop());
+    return { major: 18, connection: server.connection };
+  };
+  const debian = async (major: number): Promise<TestServer> => {
+    const home = join(folder, String(major));
+    const server = await startDebian(major, home, account, password);
+    stops.push(() => stopDebian(major, home, account));
+    return server;
+  };
+  const started = await Promise.allSettled([embedded(), ...debianMajors().map(debian)]);
+  const failed = started.find((result) => result.status === 'rejected');
+  if (failed !== undefined) {
+    await teardown();
+    throw failed.reason;
+  }
+  project.provide(
+    'postgresServers',
+    started.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : [])),
+  );
+  return teardown;
+}
+
+/** What still works while Node exits: an immediate shutdown of each server whose lock file is in the folder. */
+function endAtOnce(folder: string): void {
+  const lockFiles = globSync(['*/data/postmaster.pid', '*/postgres/data/postmaster.pid'], { cwd: folder });
+  for (const file of lockFiles) process.kill(Number.parseInt(readFileSync(join(folder, file), 'utf8')), 'SIGQUIT');
+  rmSync(folder, { recursive: true, force: true, maxRetries: 8 });
+}
