@@ -40,7 +40,7 @@ try {
   check('npm', 'run', 'types');
   check('npm', 'run', 'lint');
   check('npm', 'run', 'format');
-  check('npm', 'pack', '--dry-run');
+  check('npm', 'pack', '--dry-run', '--loglevel=error');
   check('npx', '--no-install', 'publint', '--strict');
 } finally {
   rmSync(folder, { recursive: true, force: true });

@@ -2,6 +2,7 @@
  * Starts the Postgres servers of a test run, once: the embedded 18, and each older major that the machine has. Tests
  * take them from `postgres.ts` and make databases of their own.
  */
+import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
@@ -60,7 +61,9 @@ export default async function setup(project: TestProject): Promise<() => Promise
 
 /** What still works while Node exits: an immediate shutdown of each server whose lock file is in the folder. */
 function endAtOnce(folder: string): void {
-  const lockFiles = globSync(['*/data/postmaster.pid', '*/postgres/data/postmaster.pid'], { cwd: folder });
-  for (const file of lockFiles) process.kill(Number.parseInt(readFileSync(join(folder, file), 'utf8')), 'SIGQUIT');
+  for (const data of ['18/postgres/data', ...debianMajors().map((major) => `${major}/data`)]) {
+    const lockFile = join(folder, data, 'postmaster.pid');
+    if (existsSync(lockFile)) process.kill(Number.parseInt(readFileSync(lockFile, 'utf8')), 'SIGQUIT');
+  }
   rmSync(folder, { recursive: true, force: true, maxRetries: 8 });
 }

@@ -1,0 +1,174 @@
+/**
+ * The real service for tests: its own control database on a server of the run, a free port on loopback, real HTTP.
+ * Everything it made on the server is gone after `close()`.
+ */
+import pg from 'pg';
+import { pino } from 'pino';
+import { type Config, loadConfig } from '../../src/config.js';
+import type { Scope } from '../../src/contract/names.js';
+import type { ErrorBody } from '../../src/contract/wire.js';
+import type { Engine } from '../../src/engine/engine.js';
+import { startService } from '../../src/service.js';
+import { embeddedServer, type TestServer } from './postgres.js';
+
+const SECRET = 'a secret for tests, of more than 32 characters';
+
+export interface TestAnswer<Body = Record<string, unknown>> {
+  status: number;
+  headers: Headers;
+  /** The body as it came. */
+  text: string;
+  /** The body as JSON; undefined where it is none. */
+  body: Body;
+}
+
+export interface Call {
+  /** An object is sent as JSON; a string or bytes as they are. */
+  body?: unknown;
+  headers?: Record<string, string>;
+  /** Default: the project's token. null: no Authorization header. */
+  token?: string | null;
+  signal?: AbortSignal;
+}
+
+/** One project with a token of all scopes. */
+export interface TestProject {
+  readonly id: string;
+  readonly name: string;
+  readonly token: string;
+  call(method: string, path: string, call?: Call): Promise<TestAnswer>;
+  /** Rows of a statement that must succeed. */
+  rows(sql: string, params?: unknown[]): Promise<Record<string, unknown>[]>;
+  /** Creates a table that must succeed: `{ email: 'TEXT' }`. */
+  table(name: string, columns: Record<string, string>): Promise<void>;
+  tokenWith(...scopes: Scope[]): Promise<string>;
+}
+
+export interface TestService {
+  readonly url: string;
+  readonly engine: Engine;
+  readonly server: TestServer;
+  /** What a second instance on the same control database would be given. */
+  readonly config: Config;
+  call(method: string, path: string, call?: Call): Promise<TestAnswer>;
+  project(name?: string): Promise<TestProject>;
+  close(): Promise<void>;
+}
+
+let counter = 0;
+
+/** @param settings by flag name, as on the command line: `{ 'wait-ms': '200' }` */
+export async function startTestService(
+  settings: Record<string, string> = {},
+  server: TestServer = embeddedServer(),
+): Promise<TestService> {
+  const database = `control_${process.pid}_${++counter}_${Date.now()}`;
+  await onServer(server, (client) => client.query(`CREATE DATABASE ${database} ENCODING 'UTF8' TEMPLATE template0`));
+  const { host, port, user, password } = server.connection;
+  const url = `postgres://${user}:${encodeURIComponent(password)}@/${database}?host=${encodeURIComponent(host)}&port=${port}`;
+  const { config } = loadConfig(
+    { port: '0', 'log-level': 'silent', 'database-url': url, secret: SECRET, 'max-connections': '24', ...settings },
+    {},
+    null,
+  );
+  const service = await startService(config, pino({ level: config.logLevel }));
+  const { engine } = service;
+
+  const project = async (name = `project-${++counter}`): Promise<TestProject> => {
+    const { id } = await engine.projects.create(name);
+    const { token } = await engine.tokens.create(id);
+    const callIt = (method: string, path: string, given: Call = {}) => call(service.url, method, path, { token, ...given });
+    return {
+      id,
+      name,
+      token,
+      call: callIt,
+      rows: async (sql, params) => {
+        const answer = await callIt('POST', '/api/cdp/sql', { body: { sql, ...(params === undefined ? {} : { params }) } });
+        if (answer.status !== 200) throw new Error(`${sql}: ${answer.text}`);
+        return answer.body.rows as Record<string, unknown>[];
+      },
+      table: async (table, columns) => {
+        const list = Object.entries(columns).map(([column, type]) => ({ name: column, type }));
+        const answer = await callIt('POST', '/api/cdp/schema/table', { body: { table_name: table, columns: list } });
+        if (answer.status !== 201) throw new Error(`${table}: ${answer.text}`);
+      },
+      tokenWith: async (...scopes) => (await engine.tokens.create(id, { scopes })).token,
+    };
+  };
+
+  return {
+    url: service.url,
+    engine,
+    server,
+    config,
+    call: (method, path, given) => call(service.url, method, path, given),
+    project,
+    close: async () => {
+      const placements = (await engine.projects.list()).map(({ placement }) => placement);
+      const template = `cdp_template_${engine.control.instanceId}`;
+      await service.close();
+      await onServer(server, async (client) => {
+        for (const { database: own, writer, reader } of placements) {
+          await client.query(`DROP DATABASE IF EXISTS ${own} WITH (FORCE)`);
+          await client.query(`DROP ROLE IF EXISTS ${writer}, ${reader}, ${own}`);
+        }
+        await client.query(`DROP DATABASE IF EXISTS ${template} WITH (FORCE)`);
+        await client.query(`DROP DATABASE IF EXISTS ${database} WITH (FORCE)`);
+      });
+    },
+  };
+}
+
+export async function call(url: string, method: string, path: string, given: Call = {}): Promise<TestAnswer> {
+  const { body, headers = {}, token, signal } = given;
+  const isBytes = typeof body === 'string' || body instanceof Uint8Array;
+  const response = await fetch(url + path, {
+    method,
+    headers: {
+      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      ...(token == null ? {} : { authorization: `Bearer ${token}` }),
+      ...headers,
+    },
+    ...(body === undefined ? {} : { body: (isBytes ? body : JSON.stringify(body)) as string | Uint8Array<ArrayBuffer> }),
+    ...(signal === undefined ? {} : { signal }),
+  });
+  const text = await response.text();
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    parsed = undefined;
+  }
+  return { status: response.status, headers: response.headers, text, body: parsed as Record<string, unknown> };
+}
+
+/** The one assertion for the shape of failures: throws unless the answer is exactly such a failure. */
+export function failure(answer: TestAnswer, status: number, code: string): ErrorBody {
+  const body = answer.body as unknown as ErrorBody;
+  const right =
+    answer.status === status &&
+    body?.success === false &&
+    body.error === code &&
+    body.status === status &&
+    typeof body.message === 'string' &&
+    body.message.length > 0 &&
+    body.request_id === answer.headers.get('x-request-id');
+  if (!right) throw new Error(`Expected ${status} ${code}, got ${answer.status} ${answer.text.slice(0, 2_000)}`);
+  return body;
+}
+
+/** As the server's superuser, beside the service. */
+export async function onServer<T>(
+  server: TestServer,
+  work: (client: pg.Client) => Promise<T>,
+  database?: string,
+): Promise<T> {
+  const client = new pg.Client({ ...server.connection, ...(database === undefined ? {} : { database }) });
+  await client.connect();
+  try {
+    return await work(client);
+  } finally {
+    await client.end();
+  }
+}
