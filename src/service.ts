@@ -19,6 +19,8 @@ export interface Service {
   readonly firstToken: string | null;
   /** Finishes running requests, then stops everything it started. Calling it again waits for the same end. */
   close(): Promise<void>;
+  /** Breaks off the requests that are running; with it, a `close` that waits for them comes to its end. */
+  breakOff(): void;
 }
 
 /** The project that the first start on an embedded database makes. */
@@ -43,8 +45,6 @@ export async function startService(config: Config, logger: Logger = createLogger
     opened.push(() => database.close());
     const engine = await openEngine(config, database);
     opened.push(() => engine.close());
-    const firstToken = database.embedded ? await welcome(engine) : null;
-
     const { app, metrics } = await httpServer(
       engine,
       { ...config, separateMetrics: config.metricsPort !== null, version: VERSION },
@@ -60,9 +60,12 @@ export async function startService(config: Config, logger: Logger = createLogger
       await app.close();
       clearTimeout(late);
     });
+    // Only now: a token that is made by a start that fails would never be seen.
+    const firstToken = database.embedded ? await welcome(engine) : null;
     logger.info({ url, embedded: database.embedded }, 'listening');
     let closed: Promise<void> | null = null;
-    return { url, engine, firstToken, close: () => (closed ??= closeAll()) };
+    const close = () => (closed ??= closeAll());
+    return { url, engine, firstToken, close, breakOff: () => app.server.closeAllConnections() };
   } catch (error) {
     await closeAll();
     throw error;

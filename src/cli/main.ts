@@ -36,5 +36,6 @@ function report(error: unknown): number {
   const message = error instanceof Error ? error.message : String(error);
   process.stderr.write(`cdp: ${message}\n`);
   if (error instanceof EngineError && error.hint !== undefined) process.stderr.write(`${error.hint}\n`);
-  return error instanceof ConfigError ? WRONG_USAGE : FAILED;
+  const wrongUsage = error instanceof ConfigError || (error instanceof EngineError && error.status === 400);
+  return wrongUsage ? WRONG_USAGE : FAILED;
 }

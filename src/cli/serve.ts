@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import type { Config } from '../config.js';
-import { startService } from '../service.js';
+import { type Service, startService } from '../service.js';
 import { ALL_SETTINGS, addSettings, readConfig } from './settings.js';
 
 export function serveCommand(): Command {
@@ -12,18 +12,26 @@ export function serveCommand(): Command {
 }
 
 async function serve(config: Config): Promise<void> {
-  const stopped = stopSignal();
-  const service = await startService(config);
+  let service: Service | null = null;
+  const stopped = new Promise<void>((resolve) => onStopSignals(resolve, () => service?.breakOff()));
+  service = await startService(config);
   if (service.firstToken !== null) await showFirstToken(config, service.url, service.firstToken);
   await stopped;
   await service.close();
 }
 
-/** The first SIGTERM or SIGINT. One that comes during the start counts too; a second one ends the process at once. */
-function stopSignal(): Promise<void> {
-  return new Promise((resolve) => {
-    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => resolve());
-  });
+/** npm passes on a Ctrl-C that the terminal has sent to us as well: within this time it is the same one. */
+const ONE_KEYSTROKE_MS = 1_000;
+
+/** The first SIGTERM or SIGINT, also one that comes during the start, lets running requests finish; a later one does not. */
+function onStopSignals(first: () => void, later: () => void): void {
+  let since: number | null = null;
+  const heard = () => {
+    if (since !== null && performance.now() - since > ONE_KEYSTROKE_MS) return later();
+    since ??= performance.now();
+    first();
+  };
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, heard);
 }
 
 /** Once, where a person sees it; else into a file that only the operator can read. */
@@ -34,7 +42,7 @@ async function showFirstToken(config: Config, url: string, token: string): Promi
   }
   const file = join(config.dataDir, 'first-token');
   await writeFile(file, `${token}\n`, { mode: 0o600 });
-  process.stdout.write(`The token of the project "default" is in ${file}\n`);
+  process.stderr.write(`The token of the project "default" is in ${file}\n`);
 }
 
 function welcomeText(url: string, token: string): string {

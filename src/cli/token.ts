@@ -23,10 +23,11 @@ function create(): Command {
     .option('--expires <TIME>', 'From now, as 30d, 12h or 45m (default: never)');
   return managementOptions(command).action(async () => {
     const options = command.opts<Whose & { scopes?: string; name?: string; expires?: string }>();
+    const owner = ownerIn(options);
     const scopes = options.scopes === undefined ? undefined : parseScopes(options.scopes);
     const expiresAt = options.expires === undefined ? null : expiry(options.expires);
     const { token, details } = await withEngine(command, async (engine) =>
-      engine.tokens.create(await projectId(engine, options), {
+      engine.tokens.create(await idOf(engine, owner), {
         ...(options.name === undefined ? {} : { name: options.name }),
         ...(scopes === undefined ? {} : { scopes }),
         expiresAt,
@@ -39,8 +40,8 @@ function create(): Command {
 function list(): Command {
   const command = whose(new Command('list').description('List the tokens of a project'));
   return managementOptions(command).action(async () => {
-    const options = command.opts<Whose>();
-    const rows = await withEngine(command, async (engine) => engine.tokens.list(await projectId(engine, options)));
+    const owner = ownerIn(command.opts<Whose>());
+    const rows = await withEngine(command, async (engine) => engine.tokens.list(await idOf(engine, owner)));
     const tokens = rows.map(shownToken);
     const lines = tokens.map((token) => [
       token.id,
@@ -67,11 +68,15 @@ function revoke(): Command {
 const whose = (command: Command): Command =>
   command.option('--project <NAME>', 'The project').option('--admin', 'An admin token, for the admin API');
 
-async function projectId(engine: Engine, { project, admin }: Whose): Promise<string | null> {
+/** The name of the project; null for admin tokens. */
+function ownerIn({ project, admin }: Whose): string | null {
   if ((project === undefined) === !admin)
     throw new EngineError('invalid_request', 'Give either --project NAME or --admin');
-  return project === undefined ? null : (await engine.projects.get(project)).id;
+  return project ?? null;
 }
+
+const idOf = async (engine: Engine, project: string | null): Promise<string | null> =>
+  project === null ? null : (await engine.projects.get(project)).id;
 
 const UNITS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 

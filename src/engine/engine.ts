@@ -12,6 +12,7 @@ import { Admission } from './admission.js';
 import { type JwtSettings, JwtVerifier } from './jwt.js';
 import { Project } from './project.js';
 import { Projects } from './projects.js';
+import { ShapeCache } from './shape-cache.js';
 import { type Caller, Tokens } from './tokens.js';
 
 export interface EngineSettings {
@@ -33,6 +34,8 @@ export interface EngineSettings {
 const SERVICE_CONNECTIONS = 6;
 
 export class Engine {
+  private readonly shapes = new ShapeCache();
+
   private constructor(
     readonly control: ControlDatabase,
     readonly projects: Projects,
@@ -93,8 +96,8 @@ export class Engine {
 
   /** The project of a caller, ready for its operations. */
   project(row: ProjectRow): Project {
-    const { admission, connections, watchdog, projects } = this;
-    return new Project(row, { admission, connections, watchdog, upgraded: (of) => projects.upgraded(of) });
+    const { admission, connections, watchdog, shapes, projects } = this;
+    return new Project(row, { admission, connections, watchdog, shapes, upgraded: (of) => projects.upgraded(of) });
   }
 
   /** Deletes a project and everything this instance holds of it. */

@@ -3,11 +3,13 @@
  * admission, a connection logged in as the project's role, and a deadline.
  */
 import { ConnectionLost, toEngineError } from '../postgres/errors.js';
+import type { TableDescription } from '../postgres/catalog.js';
 import type { Connections, Lease } from '../postgres/connections.js';
 import type { ProjectRow } from '../postgres/control.js';
 import type { Lane } from '../postgres/project-session.js';
 import type { Watchdog } from '../postgres/watchdog.js';
 import type { Admission } from './admission.js';
+import type { KnownShape, ShapeCache } from './shape-cache.js';
 import { type Clock, type Deadline, withDeadline } from './deadline.js';
 
 /** What all projects of a service share. */
@@ -15,6 +17,7 @@ export interface ProjectAccess {
   readonly admission: Admission;
   readonly connections: Connections;
   readonly watchdog: Watchdog;
+  readonly shapes: ShapeCache;
   /** Brings the project's database up to date with this program before its first use. */
   upgraded(project: ProjectRow): Promise<void>;
 }
@@ -27,6 +30,15 @@ export class Project {
 
   get name(): string {
     return this.row.name;
+  }
+
+  /** The shape that a table of this project had when it was last looked at, if it is remembered. */
+  knownShape(table: string): KnownShape | undefined {
+    return this.access.shapes.get(this.row.id, table);
+  }
+
+  rememberShape(table: TableDescription): void {
+    this.access.shapes.remember(this.row.id, table);
   }
 
   get schema(): string {

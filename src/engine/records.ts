@@ -12,10 +12,11 @@ import { type BatchInsert, encodeBatch } from './batch/encode.js';
 import { parseBatch } from './batch/parse.js';
 import { queryTimeout } from './deadline.js';
 import { claimKey, type IdempotencyKey, rememberAnswer } from './idempotency.js';
+import { insertByCopy } from './insert-by-copy.js';
 import type { Project } from './project.js';
 import { attributeRefusal } from './refused-record.js';
 import { tableNotFound } from './tables.js';
-import { BEGIN, commit, fixed, ROLLBACK } from './transaction.js';
+import { BEGIN, commit, ROLLBACK } from './transaction.js';
 
 export interface InsertOptions {
   /** Answer the ids as well. */
@@ -33,11 +34,6 @@ export interface Inserted {
 
 const TIMEOUT_MS = 30_000;
 
-/** An insert waits this long for a table that a schema change holds. */
-const LOCK_TIMEOUT_MS = 5_000;
-
-const BEGIN_INSERT: readonly Statement[] = [BEGIN, fixed(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`)];
-
 /**
  * @param body the decoded body: a JSON array of records
  * @throws EngineError whatever section 6 of the contract names. Nothing was stored then, except that
@@ -49,16 +45,20 @@ export async function insertRecords(
   body: Buffer,
   { returnIds, idempotency, signal }: InsertOptions,
 ): Promise<Inserted> {
-  const batch = parseBatch(body);
   const deadline = { timeoutMs: TIMEOUT_MS, signal, expired: queryTimeout(TIMEOUT_MS) };
-
+  if (idempotency === null && !returnIds) {
+    const stored = await insertByCopy(project, table, body, deadline);
+    if (stored !== null) return { answer: inserted(stored), replayed: false };
+  }
+  const batch = parseBatch(body);
   return project.use('typed', deadline, async (lease) => {
     const { session } = lease;
     if (idempotency !== null) {
-      const earlier = await claimKey(session, BEGIN_INSERT, idempotency);
+      const earlier = await claimKey(session, [BEGIN], idempotency);
       if (earlier !== null) return { answer: earlier, replayed: true };
     }
-    const shape = await lockTable(session, idempotency === null ? BEGIN_INSERT : [], project.schema, table);
+    const shape = await lockTable(session, idempotency === null ? [BEGIN] : [], project.schema, table);
+    project.rememberShape(shape);
     if (shape.runsProjectCode) lease.soil();
     const inserts = encodeBatch(batch, shape, { returnIds });
     const statements = inserts.map((insert) => insert.statement);

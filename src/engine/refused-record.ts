@@ -12,7 +12,12 @@ import type { ParsedBatch } from './batch/parse.js';
 import { BEGIN, fixed, ROLLBACK } from './transaction.js';
 
 /** Refusals that lie in the state of the server or the time, not in a record. */
-const NOT_A_RECORDS_FAULT = new Set<ErrorCode>(['query_timeout', 'table_busy', 'database_unavailable', 'internal']);
+export const LIES_WITH_THE_SERVER: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  'query_timeout',
+  'table_busy',
+  'database_unavailable',
+  'internal',
+]);
 
 /**
  * @param error what Postgres said of the whole batch; its transaction has been rolled back
@@ -25,7 +30,7 @@ export async function attributeRefusal(
   error: PostgresError,
 ): Promise<unknown> {
   const code = recordErrorCode(error.sqlstate);
-  if (NOT_A_RECORDS_FAULT.has(code)) return toEngineError(error);
+  if (LIES_WITH_THE_SERVER.has(code)) return toEngineError(error);
   const refused = await rerun(session, batch, table);
   const [first] = refused;
   if (first === undefined) return translated(error, code, error.message);
@@ -83,7 +88,7 @@ async function rerun(session: Session, batch: ParsedBatch, table: TableShape): P
       ]);
     } catch (error) {
       if (!(error instanceof PostgresError) || session.closed) throw error;
-      if (NOT_A_RECORDS_FAULT.has(recordErrorCode(error.sqlstate))) break;
+      if (LIES_WITH_THE_SERVER.has(recordErrorCode(error.sqlstate))) break;
       refused.push({ record, error });
       await session.run([fixed('ROLLBACK TO SAVEPOINT _cdp_record')]);
     }

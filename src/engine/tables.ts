@@ -117,7 +117,9 @@ export function columnType(type: string): ColumnType {
   return found;
 }
 
-const findType = (type: string): ColumnType | undefined => COLUMN_TYPES.find((known) => known === type.toUpperCase());
+/** In lower case, since toUpperCase makes ASCII letters of others (of the dotless i). */
+const findType = (type: string): ColumnType | undefined =>
+  COLUMN_TYPES.find((known) => known.toLowerCase() === type.toLowerCase());
 
 const unknownType = (type: string) =>
   `${JSON.stringify(type.slice(0, 63))} is not a column type; the types are ${COLUMN_TYPES.join(', ')}`;

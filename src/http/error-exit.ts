@@ -79,7 +79,7 @@ export function errorHeaders(error: EngineError): Record<string, string> {
 export function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const error = asEngineError(thrown);
   request.errorCode = error.code;
-  if (error.code === 'internal') request.log.error({ err: error.cause, request_id: request.id }, 'internal error');
+  if (error.code === 'internal') request.log.error({ cause: describe(error.cause) }, 'internal error');
   void reply
     .status(error.status)
     .headers(errorHeaders(error))
@@ -94,4 +94,9 @@ export function rawError(thrown: unknown, requestId: string): string {
   const headers = { ...errorHeaders(error), 'content-type': 'application/json', 'x-request-id': requestId };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   return `HTTP/1.1 ${error.status} Error\r\n${lines.join('')}connection: close\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
+}
+
+/** What an operator needs to find a defect: never the fields of an error of Postgres, which quote values. */
+function describe(cause: unknown): string {
+  return cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
 }

@@ -7,6 +7,7 @@ import type { Socket } from 'node:net';
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import Fastify, {
+  LogController,
   type FastifyBaseLogger,
   type FastifyInstance,
   type FastifyReply,
@@ -26,6 +27,7 @@ import { openApiDocument } from './openapi.js';
 import { operatorRoutes } from './operator-routes.js';
 import type { Route, RouteSettings } from './route.js';
 import { ROUTES } from './routes.js';
+import { serverTiming } from './server-timing.js';
 
 export interface HttpSettings extends RouteSettings {
   /** Time in which headers and body must have arrived. */
@@ -49,7 +51,7 @@ export async function httpServer(
   const metrics = new Metrics(engine);
   const app: FastifyInstance = Fastify({
     loggerInstance: logger as FastifyBaseLogger,
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
     bodyLimit: LIMITS.bodyBytes,
     requestTimeout: settings.requestTimeoutMs,
     connectionTimeout: 0,
@@ -179,13 +181,6 @@ function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[]): voi
   }
 }
 
-function serverTiming({ stages }: FastifyRequest): string {
-  const now = performance.now();
-  const { started, authenticated, parsed } = stages;
-  const ms = (from: number, to: number) => Math.max(0, to - from).toFixed(2);
-  return `auth;dur=${ms(started, authenticated)}, work;dur=${ms(Math.max(parsed, authenticated), now)}, total;dur=${ms(started, now)}`;
-}
-
 /** One line a request: no values, no names of the caller's tables, no token. */
 function logRequest(request: FastifyRequest, reply: FastifyReply, metrics: Metrics): void {
   const seconds = (performance.now() - request.stages.started) / 1000;
@@ -196,7 +191,6 @@ function logRequest(request: FastifyRequest, reply: FastifyReply, metrics: Metri
   metrics.observe({ route, method, status, code: errorCode ?? '', seconds, insertedRows });
   request.log.info(
     {
-      request_id: request.id,
       method,
       route,
       status,

@@ -5,6 +5,7 @@ import type { SqlResult } from '../engine/sql/collect.js';
 import { type StreamFormat, type StreamRequest, streamSql } from '../engine/sql/stream.js';
 import { asEngineError, errorBody } from './error-exit.js';
 import type { Context } from './route.js';
+import { serverTiming } from './server-timing.js';
 
 /** What the client asked for in `Accept`; null: one JSON object. */
 export function streamFormat(accept: string | undefined): StreamFormat | null {
@@ -58,7 +59,8 @@ export async function streamAnswer(
   const begin = () => {
     if (raw.headersSent) return;
     reply.hijack();
-    raw.writeHead(200, { ...(reply.getHeaders() as Record<string, string>), 'content-type': CONTENT_TYPE[format] });
+    const headers = reply.getHeaders() as Record<string, string>;
+    raw.writeHead(200, { ...headers, 'server-timing': serverTiming(request), 'content-type': CONTENT_TYPE[format] });
   };
   const output = {
     write: (bytes: Buffer) => {

@@ -28,8 +28,8 @@ const TYPE_BY_OID: Readonly<Record<string, ColumnType>> = {
 /** Objects that a user made have oids from here on (FirstNormalObjectId). */
 const FIRST_NORMAL_OID = 16_384;
 
-/** The service's own default of `id`, as pg_get_expr prints it. */
-const ID_DEFAULT = '_cdp.uuid_v7()';
+/** The service's own default of `id`, as a stored expression. Not by pg_get_expr: that waits for locks on the table. */
+const ID_DEFAULT = sql`'{FUNCEXPR :funcid ' || '_cdp.uuid_v7'::pg_catalog.regproc::pg_catalog.oid || ' '`;
 
 export type TableKind = 'table' | 'view' | 'materialized_view' | 'foreign_table';
 
@@ -39,6 +39,8 @@ export interface TableDescription extends TableShape {
   readonly comment: string | null;
   /** By Postgres's statistics; null where they know nothing (views). */
   readonly approximateRows: number | null;
+  /** Changes with every change of the shape; see {@link shapeIsStill}. */
+  readonly fingerprint: string;
 }
 
 const KINDS: Readonly<Record<string, TableKind>> = {
@@ -48,6 +50,26 @@ const KINDS: Readonly<Record<string, TableKind>> = {
   m: 'materialized_view',
   f: 'foreign_table',
 };
+
+/**
+ * Names the versions of the catalog rows that a shape was read from (transaction and place of each). Every change of a
+ * column or a default writes a row of pg_attribute, of triggers, rules, checks and row security one of pg_class; an
+ * index is told by its oid. A version is never used again while the table exists, so equal fingerprints mean an equal
+ * shape; maintenance that moves catalog rows costs a look at the table and no more.
+ */
+const fingerprint = sql`pg_catalog.concat_ws(' ', c.oid, c.xmin, c.ctid,
+  (SELECT pg_catalog.string_agg(pg_catalog.concat(f.xmin, f.ctid), '' ORDER BY f.attnum)
+   FROM pg_catalog.pg_attribute f WHERE f.attrelid = c.oid AND f.attnum > 0),
+  (SELECT pg_catalog.string_agg(i.indexrelid::pg_catalog.text, '' ORDER BY i.indexrelid)
+   FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid))`;
+
+/**
+ * Fails with a division by zero unless the table has the shape that the fingerprint was taken from. Run in the
+ * transaction of an insert and after it: from then on the insert's lock keeps the shape as it is.
+ */
+export const shapeIsStill = ({ schema, name, fingerprint: expected }: TableDescription): Statement =>
+  statement(sql`SELECT 1 / (SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
+    WHERE c.relnamespace = ${schema}::pg_catalog.regnamespace AND c.relname = ${name} AND ${fingerprint} = ${expected})`);
 
 /** One row per column, or one row without a column; tables by name, columns by position. */
 function describe(where: Fragment): Statement {
@@ -62,7 +84,8 @@ function describe(where: Fragment): Statement {
         OR EXISTS (SELECT FROM pg_catalog.pg_attribute x
                    WHERE x.attrelid = c.oid AND x.attnum > 0 AND x.atttypid >= ${FIRST_NORMAL_OID})
         OR EXISTS (SELECT FROM pg_catalog.pg_attrdef d
-                   WHERE d.adrelid = c.oid AND pg_catalog.pg_get_expr(d.adbin, d.adrelid) <> ${ID_DEFAULT}),
+                   WHERE d.adrelid = c.oid AND NOT pg_catalog.starts_with(d.adbin::pg_catalog.text, ${ID_DEFAULT})),
+      ${fingerprint},
       a.attname,
       CASE WHEN a.atttypmod = -1 THEN a.atttypid END,
       pg_catalog.format_type(a.atttypid, -1),
@@ -118,7 +141,7 @@ type Row = readonly (string | null)[];
 /** Reads the rows of {@link tableByName} and {@link allTables}. */
 export function readTables(schema: string, rows: readonly Row[]): TableDescription[] {
   const tables = new Map<string, TableDescription & { columns: ColumnShape[] }>();
-  for (const [name, kind, comment, approximateRows, runsProjectCode, ...column] of rows) {
+  for (const [name, kind, comment, approximateRows, runsProjectCode, version, ...column] of rows) {
     if (name == null || kind == null) continue;
     const table = tables.get(name) ?? {
       schema,
@@ -127,6 +150,7 @@ export function readTables(schema: string, rows: readonly Row[]): TableDescripti
       comment: comment ?? null,
       approximateRows: approximateRows == null ? null : Number(approximateRows),
       runsProjectCode: runsProjectCode === 't',
+      fingerprint: version ?? '',
       columns: [],
     };
     tables.set(name, table);

@@ -34,7 +34,6 @@ interface Entry {
   idleSince: number;
 }
 
-const RESET: readonly Statement[] = [{ text: 'DISCARD ALL', params: [] }];
 const ROLLBACK: readonly Statement[] = [{ text: 'ROLLBACK', params: [] }];
 
 /** A reset that takes longer has met something strange; the connection is closed instead. */
@@ -143,7 +142,7 @@ export class Connections {
     const timer = setTimeout(() => this.discard(entry), RESET_MS);
     try {
       if (!session.closed && session.transaction !== 'I') await session.run(ROLLBACK);
-      if (!session.closed && soiled) await session.run(RESET);
+      if (!session.closed && soiled) await session.reset();
     } catch {
       // A connection that cannot be cleaned is not kept.
       this.discard(entry);

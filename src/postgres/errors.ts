@@ -115,13 +115,17 @@ const OWN_MESSAGE: Partial<Record<ErrorCode, string>> = {
   internal: 'Internal error',
 };
 
+/** What depends on a dropped object is named in the detail alone, which the contract wants in the message. */
+const messageOf = ({ sqlstate, message, fields: { detail } }: PostgresError): string =>
+  sqlstate === '2BP01' && detail !== undefined ? `${message}: ${detail.replaceAll('\n', ', ')}` : message;
+
 /** The answer for an error of Postgres, or of the way to it. Everything else passes unchanged. */
 export function toEngineError(error: unknown): unknown {
   if (error instanceof pg.DatabaseError) return toEngineError(PostgresError.fromDriver(error));
   if (error instanceof PostgresError) {
     const code = errorCode(error.sqlstate);
     const hint = error.fields.hint;
-    return new EngineError(code, OWN_MESSAGE[code] ?? error.message, {
+    return new EngineError(code, OWN_MESSAGE[code] ?? messageOf(error), {
       postgres: error.details,
       cause: error,
       ...(hint === undefined ? {} : { hint }),

@@ -41,7 +41,6 @@ const PINNED = {
   temp_tablespaces: '',
   default_table_access_method: 'heap',
   statement_timeout: '0',
-  lock_timeout: '0',
   idle_session_timeout: '0',
   // A service that dies between two statements must not leave locks behind.
   idle_in_transaction_session_timeout: '90000',
@@ -49,6 +48,9 @@ const PINNED = {
   client_min_messages: 'error',
   jit: 'off',
 };
+
+/** How long an insert waits for a table that a schema change holds, or for a row of another transaction. */
+const TYPED_LOCK_TIMEOUT_MS = 5_000;
 
 export interface ProjectSession {
   readonly session: Session;
@@ -102,6 +104,7 @@ export class ProjectSessions {
         ...PINNED,
         search_path: placement.schema,
         default_transaction_read_only: lane === 'sql-read' ? 'on' : 'off',
+        lock_timeout: lane === 'typed' ? String(TYPED_LOCK_TIMEOUT_MS) : '0',
       }),
     };
     return new Session(await login(options));

@@ -42,6 +42,7 @@ export class Provisioning {
   /** Makes the template where it is missing and brings it up to date. Callers hold the start lock. */
   async ensureTemplate(): Promise<void> {
     await this.asService(this.address.database, async (client) => {
+      await requireRights(client);
       const found = await client.query('SELECT 1 FROM pg_database WHERE datname = $1', [this.template]);
       if (found.rowCount === 0) {
         await client.query(`CREATE DATABASE ${q(this.template)} TEMPLATE template0 ENCODING 'UTF8'`);
@@ -66,6 +67,7 @@ export class Provisioning {
           `CREATE ROLE ${q(role)} LOGIN CONNECTION LIMIT ${CONNECTION_LIMIT} IN ROLE ${q(database)}
              PASSWORD ${this.verifier(role)}`,
         );
+        await join(client, role);
       }
       await this.cloneTemplate(client, database);
       await client.query(`REVOKE ALL ON DATABASE ${q(database)} FROM PUBLIC`);
@@ -113,6 +115,10 @@ export class Provisioning {
   /** Takes everything of a placement away. Every step may have been done before. */
   async drop({ database, writer, reader }: Placement): Promise<void> {
     await this.asService(this.address.database, async (client) => {
+      const left = await client.query<{ rolname: string }>('SELECT rolname FROM pg_roles WHERE rolname = ANY ($1)', [
+        [writer, reader],
+      ]);
+      for (const { rolname } of left.rows) await join(client, rolname);
       await client.query(`DROP DATABASE IF EXISTS ${q(database)} WITH (FORCE)`);
       for (const role of [writer, reader, database]) await client.query(`DROP ROLE IF EXISTS ${q(role)}`);
     });
@@ -147,4 +153,21 @@ export class Provisioning {
   private asService<T>(database: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
     return withServiceClient(this.address, database, work);
   }
+}
+
+/** Said at the first start, not at the first project. */
+async function requireRights(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ enough: boolean }>(
+    'SELECT rolsuper OR (rolcreatedb AND rolcreaterole) AS enough FROM pg_roles WHERE rolname = current_user',
+  );
+  if (rows[0]?.enough) return;
+  throw new Error('The role of DATABASE_URL may not make databases and roles: ALTER ROLE … CREATEDB CREATEROLE');
+}
+
+/**
+ * Makes the service a member of a project's role, which lets it see and end that role's sessions without being a
+ * superuser. Done again before a drop: on Postgres 15 a role may take the membership away.
+ */
+async function join(client: pg.Client, role: string): Promise<void> {
+  await client.query(`GRANT ${q(role)} TO CURRENT_USER`);
 }

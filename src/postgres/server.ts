@@ -68,8 +68,10 @@ const SERVICE_SETTINGS = { search_path: 'pg_catalog', TimeZone: 'UTC', DateStyle
 /** A pool of the service's own role on the control database. */
 export function servicePool(address: ServerAddress, max: number): pg.Pool {
   const pool = new pg.Pool({ ...serviceLogin(address, address.database), max, idleTimeoutMillis: 30_000 });
-  // An idle connection that breaks is replaced by the pool; the next query tells whether the server is gone.
+  // A connection that breaks while it is idle is replaced by the pool; one that breaks in somebody's hands fails the
+  // next query there. In both cases the event alone must not end the process.
   pool.on('error', () => {});
+  pool.on('connect', (client) => client.on('error', () => {}));
   return pool;
 }
 
@@ -87,6 +89,20 @@ export async function withServiceClient<T>(
   } finally {
     await client.end();
   }
+}
+
+/** Makes the control database of an embedded server, closed to everybody but the service, where it is missing. */
+export async function ensureControlDatabase(address: ServerAddress): Promise<void> {
+  const { database } = address;
+  await withServiceClient(address, 'postgres', async (client) => {
+    const { rowCount } = await client.query('SELECT 1 FROM pg_database WHERE datname = $1', [database]);
+    if (rowCount === 1) return;
+    await client.query(`CREATE DATABASE ${database}`).catch((error: unknown) => {
+      // Another starter was faster.
+      if (!(error instanceof pg.DatabaseError && (error.code === '42P04' || error.code === '23505'))) throw error;
+    });
+    await client.query(`REVOKE ALL ON DATABASE ${database}, postgres, template1 FROM PUBLIC`);
+  });
 }
 
 function serviceLogin(address: ServerAddress, database: string): LoginOptions {

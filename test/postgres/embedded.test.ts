@@ -251,7 +251,7 @@ describe('refuses', () => {
   test('another password than the cluster was made with, in words', async () => {
     await stoppedCluster();
     await expect(startHere({ password: 'other' })).rejects.toThrow('made with another instance secret');
-    await stoppedCluster();
+    expect(await exists(lockFile()), 'the server it started runs on').toBe(false);
   });
 
   test('a configuration that Postgres refuses, with the end of its log', async () => {

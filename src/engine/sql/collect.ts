@@ -12,7 +12,7 @@ import { sql, statement } from '../../postgres/sql.js';
 import { type RowSink, RowTooLarge, type Session } from '../../postgres/wire/session.js';
 import type { Project } from '../project.js';
 import { mainKeyword } from './main-keyword.js';
-import { type PreparedStatement, runStatements, type SqlRequest } from './statements.js';
+import { type PreparedStatement, refuseOtherEncoding, runStatements, type SqlRequest } from './statements.js';
 
 export interface SqlResult {
   /** Postgres's command tag without its counts. */
@@ -64,6 +64,7 @@ async function collect(
   } finally {
     session.maxRowBytes = Infinity;
   }
+  refuseOtherEncoding(rows.bytes());
   const { type, count } = readTag(tag ?? mainKeyword(prepared.text));
   return {
     type,

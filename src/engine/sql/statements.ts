@@ -2,6 +2,7 @@
  * The frame of free SQL (contract section 7): one request is one transaction, its statements run in order on a
  * connection that logged in as the project's own role, and take effect together or not at all.
  */
+import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
 import { PostgresError, toEngineError } from '../../postgres/errors.js';
 import { callerSql, type Statement } from '../../postgres/sql.js';
@@ -115,13 +116,23 @@ const refusedInTransaction = (error: unknown): boolean =>
  */
 async function restoreEncoding(session: Session, { columns }: Described): Promise<void> {
   if (session.clientEncoding === 'UTF8') return;
-  if (columns !== null && columns.length > 0) {
-    throw new EngineError('statement_not_allowed', 'A statement that returns rows must not change client_encoding', {
-      hint: 'Answers are always UTF-8; leave the setting alone.',
-    });
-  }
+  if (columns !== null && columns.length > 0) throw otherEncoding();
   await session.run([fixed(`SET client_encoding = 'UTF8'`)]);
 }
+
+/**
+ * The same for a statement that has set the encoding back before its end, which Postgres does not report.
+ * @param rows whole rows, as they would go out
+ * @throws EngineError statement_not_allowed
+ */
+export function refuseOtherEncoding(rows: Buffer): void {
+  if (!isUtf8(rows)) throw otherEncoding();
+}
+
+const otherEncoding = () =>
+  new EngineError('statement_not_allowed', 'A statement that returns rows must not change client_encoding', {
+    hint: 'Answers are always UTF-8; leave the setting alone.',
+  });
 
 /** Postgres's position within the statement as one within the caller's whole text. */
 function located(error: unknown, statement: SplitStatement): unknown {

@@ -11,7 +11,7 @@ import { jsonRowEncoder, type RowEncoder, type RowMode } from '../../postgres/re
 import { resultFormat } from '../../postgres/results/types.js';
 import { RowTooLarge } from '../../postgres/wire/session.js';
 import type { Project } from '../project.js';
-import { type PreparedStatement, runStatements, type SqlRequest } from './statements.js';
+import { type PreparedStatement, refuseOtherEncoding, runStatements, type SqlRequest } from './statements.js';
 
 export type StreamFormat = 'ndjson' | 'csv';
 
@@ -55,8 +55,11 @@ export async function streamSql(project: Project, request: StreamRequest, output
         count++;
         if (!prepared.isLast || encode === null) return;
         encode(buffer, start, end, out);
-        if (out.length >= CHUNK_BYTES) flow.write(out.take());
+        if (out.length < CHUNK_BYTES) return;
+        refuseOtherEncoding(out.view());
+        flow.write(out.take());
       });
+      refuseOtherEncoding(out.view());
       return columns === null ? affectedRows(tag) : count;
     } catch (error) {
       if (!(error instanceof RowTooLarge)) throw error;

@@ -54,7 +54,14 @@ export async function runServer(home: Home, binaries: Binaries, options: RunOpti
       continue;
     }
     const { postmaster, failure } = await startPostmaster(home, binaries, durable);
-    if (await isReady(home, postmaster, log)) return handle(postmaster, await greet(connection));
+    if (await isReady(home, postmaster, log)) {
+      try {
+        return handle(postmaster, await greet(connection));
+      } catch (error) {
+        await stopPostmaster(postmaster.pid, home.data); // nobody could stop it later
+        throw error;
+      }
+    }
     // Postgres's own lock decides between two starters; whoever loses adopts the other's server.
     if (attempt === ATTEMPTS || (await findPostmaster(home)) === undefined) throw await failure();
   }

@@ -13,30 +13,35 @@ function message(type: string, length: number): { bytes: Buffer; body: number } 
   return { bytes, body: 5 };
 }
 
-/** Parse into the unnamed statement; parameter types are left to Postgres. */
-export function parse(text: string): Buffer {
+/**
+ * Parse; parameter types are left to Postgres.
+ * @param name of the prepared statement; '' is the unnamed one
+ * @throws Error for U+0000, which would end the text early: whoever lets it come here has a defect
+ */
+export function parse(text: string, name = ''): Buffer {
+  if (text.includes('\0')) throw new Error('SQL text with U+0000');
   const size = Buffer.byteLength(text);
-  const { bytes, body } = message('P', 1 + size + 1 + 2);
-  bytes[body] = 0;
-  bytes.write(text, body + 1, 'utf8');
-  bytes[body + 1 + size] = 0;
-  bytes.writeInt16BE(0, body + 2 + size);
+  const { bytes, body } = message('P', name.length + 1 + size + 1 + 2);
+  const at = writeCString(bytes, name, body);
+  bytes.write(text, at, 'utf8');
+  bytes[at + size] = 0;
+  bytes.writeInt16BE(0, at + size + 1);
   return bytes;
 }
 
 /**
- * Bind the unnamed statement to the unnamed portal. Parameters are text or NULL; `resultFormats` has one code per
+ * Bind a prepared statement to the unnamed portal. Parameters are text or NULL; `resultFormats` has one code per
  * result column (0 text, 1 binary), or is empty for text throughout.
  */
-export function bind(params: readonly (string | null)[], resultFormats: readonly number[] = []): Buffer {
+export function bind(params: readonly (string | null)[], resultFormats: readonly number[] = [], name = ''): Buffer {
   const encoded = params.map((value) => (value === null ? null : Buffer.from(value, 'utf8')));
   const size = encoded.reduce((sum, value) => sum + 4 + (value?.length ?? 0), 0);
-  const { bytes, body } = message('B', 2 + 2 + 2 + size + 2 + 2 * resultFormats.length);
-  let at = body;
-  bytes.writeInt16BE(0, at); // portal '' and statement '' are one NUL each
-  bytes.writeInt16BE(0, at + 2); // every parameter is in text format
-  bytes.writeUInt16BE(encoded.length, at + 4);
-  at += 6;
+  const { bytes, body } = message('B', 1 + name.length + 1 + 2 + 2 + size + 2 + 2 * resultFormats.length);
+  bytes[body] = 0; // the unnamed portal
+  let at = writeCString(bytes, name, body + 1);
+  bytes.writeInt16BE(0, at); // every parameter is in text format
+  bytes.writeUInt16BE(encoded.length, at + 2);
+  at += 4;
   for (const value of encoded) {
     bytes.writeInt32BE(value === null ? -1 : value.length, at);
     at += 4;
@@ -56,6 +61,26 @@ export function execute(maxRows = 0): Buffer {
   return bytes;
 }
 
+/** A name of our own, ASCII, with the NUL behind it. @returns the offset behind that */
+function writeCString(bytes: Buffer, name: string, at: number): number {
+  bytes.write(name, at, 'latin1');
+  bytes[at + name.length] = 0;
+  return at + name.length + 1;
+}
+
+/** Close of a prepared statement. */
+export function closeStatement(name: string): Buffer {
+  return constant('C', Buffer.from(`S${name}\0`));
+}
+
+/** The head of a CopyData message; `length` bytes of data follow it. */
+export function copyDataHeader(length: number): Buffer {
+  const bytes = Buffer.allocUnsafe(5);
+  bytes.write('d', 0, 'latin1');
+  bytes.writeInt32BE(4 + length, 1);
+  return bytes;
+}
+
 const constant = (type: string, content: Buffer = EMPTY): Buffer => {
   const { bytes, body } = message(type, content.length);
   content.copy(bytes, body);
@@ -65,6 +90,7 @@ const constant = (type: string, content: Buffer = EMPTY): Buffer => {
 export const DESCRIBE_STATEMENT = constant('D', Buffer.from('S\0'));
 export const SYNC = constant('S');
 export const TERMINATE = constant('X');
+export const COPY_DONE = constant('c');
 export const COPY_FAIL = constant('f', Buffer.from('COPY has no place here\0'));
 
 /** CancelRequest (Postgres manual 54.2.8), sent on a connection of its own. */

@@ -10,6 +10,9 @@ import type { LoggedIn } from './login.js';
 import {
   BACKEND,
   bind,
+  closeStatement,
+  COPY_DONE,
+  copyDataHeader,
   COPY_FAIL,
   DESCRIBE_STATEMENT,
   execute,
@@ -54,11 +57,18 @@ interface Exchange {
   onMessage(type: number, buffer: Buffer, start: number, end: number): void;
   resolve(): void;
   reject(error: Error): void;
+  /** A COPY … FROM STDIN is part of it. */
+  copies: boolean;
   error: PostgresError | null;
 }
 
 /** Status byte of ReadyForQuery: idle, in a transaction, in a failed transaction. */
 export type TransactionStatus = 'I' | 'T' | 'E';
+
+/** Statements that one session keeps prepared. */
+const MOST_PREPARED = 100;
+
+const ignore = () => {};
 
 export class Session {
   readonly processId: number;
@@ -73,6 +83,9 @@ export class Session {
   maxRowBytes = Infinity;
   private readonly socket: Socket;
   private readonly exchanges: Exchange[] = [];
+  /** Names of prepared statements by their text, the oldest first. */
+  private readonly prepared = new Map<string, string>();
+  private preparedCount = 0;
   private closedBy: Error | null = null;
   private closeListener: (() => void) | null = null;
 
@@ -108,7 +121,7 @@ export class Session {
     const results: TextResult[] = [];
     let rows: (string | null)[][] = [];
     const bytes = statements.flatMap(({ text, params }) => [parse(text), bind(params), execute()]);
-    await this.exchange(Buffer.concat([...bytes, SYNC]), (type, buffer, start, end) => {
+    await this.exchange([...bytes, SYNC], (type, buffer, start, end) => {
       if (type === BACKEND.dataRow) rows.push(readTextRow(buffer, start));
       else if (type === BACKEND.commandComplete || type === BACKEND.emptyQuery) {
         results.push({ tag: type === BACKEND.emptyQuery ? '' : readTag(buffer, start, end), rows });
@@ -116,6 +129,49 @@ export class Session {
       }
     });
     return results;
+  }
+
+  /**
+   * COPY … FROM STDIN and a statement behind it, in one round trip and one implicit transaction: the Sync at the end
+   * commits both, or neither. Both statements are prepared once for each session. COPY's messages go out without
+   * waiting for CopyInResponse; where the command fails, the server throws them away (Postgres manual 54.2.3).
+   * @throws PostgresError, ConnectionLost
+   */
+  async copyIn(copy: string, data: Uint8Array, after: Statement): Promise<void> {
+    const head = Buffer.concat([...this.bindPrepared(copy, []), execute(), copyDataHeader(data.length)]);
+    const tail = Buffer.concat([COPY_DONE, ...this.bindPrepared(after.text, after.params), execute(), SYNC]);
+    try {
+      await this.exchange([head, data, tail], ignore, true);
+    } catch (error) {
+      // What was not prepared before this may not be so now.
+      this.prepared.delete(copy);
+      this.prepared.delete(after.text);
+      throw error;
+    }
+  }
+
+  /** Everything that statements left behind in the session goes away, prepared statements too. */
+  async reset(): Promise<void> {
+    this.prepared.clear();
+    await this.run([{ text: 'DISCARD ALL', params: [] }]);
+  }
+
+  private bindPrepared(text: string, params: readonly (string | null)[]): Buffer[] {
+    const known = this.prepared.get(text);
+    if (known !== undefined) return [bind(params, [], known)];
+    const forgotten = this.prepared.size >= MOST_PREPARED ? this.forgetPrepared() : [];
+    const name = `s${++this.preparedCount}`;
+    this.prepared.set(text, name);
+    return [...forgotten, parse(text, name), bind(params, [], name)];
+  }
+
+  /** Gives up the statement that was prepared first. */
+  private forgetPrepared(): Buffer[] {
+    for (const [text, name] of this.prepared) {
+      this.prepared.delete(text);
+      return [closeStatement(name)];
+    }
+    return [];
   }
 
   /** One statement, its rows. */
@@ -131,7 +187,7 @@ export class Session {
   async prepare(text: string, before: readonly Statement[] = []): Promise<Described> {
     let described: Described = { parameterOids: [], columns: null };
     const first = before.flatMap((s) => [parse(s.text), bind(s.params), execute()]);
-    await this.exchange(Buffer.concat([...first, parse(text), DESCRIBE_STATEMENT, SYNC]), (type, buffer, start) => {
+    await this.exchange([...first, parse(text), DESCRIBE_STATEMENT, SYNC], (type, buffer, start) => {
       if (type === BACKEND.parameterDescription) {
         described = { parameterOids: readParameterOids(buffer, start), columns: null };
       } else if (type === BACKEND.rowDescription) described.columns = readRowDescription(buffer, start);
@@ -149,17 +205,17 @@ export class Session {
     maxRows: number,
     sink: RowSink,
   ): Promise<Executed> {
-    return this.fetch(Buffer.concat([bind(params, formats), execute(maxRows), SYNC]), sink);
+    return this.fetch([bind(params, formats), execute(maxRows), SYNC], sink);
   }
 
   /** Goes on with a suspended portal, inside the same transaction. */
   resume(maxRows: number, sink: RowSink): Promise<Executed> {
-    return this.fetch(Buffer.concat([execute(maxRows), SYNC]), sink);
+    return this.fetch([execute(maxRows), SYNC], sink);
   }
 
-  private async fetch(bytes: Buffer, sink: RowSink): Promise<Executed> {
+  private async fetch(parts: readonly Buffer[], sink: RowSink): Promise<Executed> {
     let tag: string | null = null;
-    await this.exchange(bytes, (type, buffer, start, end) => {
+    await this.exchange(parts, (type, buffer, start, end) => {
       if (type === BACKEND.dataRow) sink(buffer, start, end);
       else if (type === BACKEND.commandComplete) tag = readTag(buffer, start, end);
       else if (type === BACKEND.emptyQuery) tag = '';
@@ -190,11 +246,14 @@ export class Session {
     this.socket.destroy();
   }
 
-  private exchange(bytes: Buffer, onMessage: Exchange['onMessage']): Promise<void> {
+  /** Writes the parts in one go. @param copies whether a COPY … FROM STDIN is expected among them */
+  private exchange(parts: readonly Uint8Array[], onMessage: Exchange['onMessage'], copies = false): Promise<void> {
     if (this.closedBy !== null) return Promise.reject(this.closedBy);
     return new Promise((resolve, reject) => {
-      this.exchanges.push({ onMessage, resolve, reject, error: null });
-      this.socket.write(bytes);
+      this.exchanges.push({ onMessage, resolve, reject, copies, error: null });
+      this.socket.cork();
+      for (const part of parts) this.socket.write(part);
+      this.socket.uncork();
     });
   }
 
@@ -219,6 +278,7 @@ export class Session {
       if (current.error === null) current.resolve();
       else current.reject(current.error);
     } else if (type === BACKEND.copyInResponse) {
+      if (current.copies) return;
       // In copy-in mode the server has thrown our Sync away (Postgres manual 54.2.6): send it again.
       this.socket.write(Buffer.concat([COPY_FAIL, SYNC]));
     } else {

@@ -1,0 +1,257 @@
+/** The fast path against the reference: what it accepts the reference accepts, and both write the same values. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { COLUMN_TYPES, type ColumnType } from '../../../../src/contract/column-types.js';
+import { readCell } from '../../../../src/engine/batch/cell.js';
+import { type CopyText, CopyTextEncoder } from '../../../../src/engine/batch/copy/copy-text.js';
+import { copyPlan } from '../../../../src/engine/batch/copy/plan.js';
+import { parseBatch } from '../../../../src/engine/batch/parse.js';
+import { encodeBatch } from '../../../../src/engine/batch/encode.js';
+import type { ColumnShape, TableShape } from '../../../../src/postgres/table-shape.js';
+
+const column = (name: string, type: ColumnType | null, more: Partial<ColumnShape> = {}): ColumnShape => ({
+  name,
+  type,
+  sqlType: 'pg_catalog.text',
+  displayType: type ?? 'uuid',
+  isJson: false,
+  isArray: false,
+  hasDefault: false,
+  isId: false,
+  comment: null,
+  ...more,
+});
+
+const table: TableShape = {
+  schema: 'data',
+  name: 't',
+  runsProjectCode: false,
+  columns: [
+    column('id', null, { isId: true, hasDefault: true }),
+    ...COLUMN_TYPES.map((type) => column(type.toLowerCase(), type)),
+    column('__proto__', 'TEXT'),
+    column('größe', 'TEXT'),
+  ],
+};
+const plan = copyPlan(table);
+if (plan === null) throw new Error('The table of this test must have a plan');
+
+/** Cells as the reference hands them to Postgres, in the fast path's columns; null where it refuses the batch. */
+function byReference(body: Uint8Array, columns: readonly number[]): (string | null)[][] | null {
+  try {
+    const batch = parseBatch(body);
+    encodeBatch(batch, table, { returnIds: false });
+    return batch.records.map(({ members }) => {
+      const cells = new Map(members);
+      return columns.map((index) => {
+        const shape = table.columns[index] as ColumnShape;
+        const node = cells.get(shape.name);
+        const cell = node === undefined ? null : readCell(shape, node);
+        if (cell !== null && typeof cell !== 'string') throw new Error('The reference accepted what it refuses');
+        return shape.type === 'TIMESTAMP' && cell !== null ? normalTime(cell) : cell;
+      });
+    });
+  } catch {
+    return null;
+  }
+}
+
+const LETTERS: Record<string, string> = { n: '\n', r: '\r', t: '\t', b: '\b', f: '\f', v: '\v', '\\': '\\' };
+
+/** Reads COPY text back as Postgres does (manual, COPY, "Text Format"). */
+function readCopyText({ data, columns }: CopyText): (string | null)[][] {
+  const text = new TextDecoder('utf-8', { fatal: true }).decode(data);
+  if (text === '') return [];
+  expect(text.endsWith('\n')).toBe(true);
+  return text
+    .slice(0, -1)
+    .split('\n')
+    .map((line) =>
+      line.split('\t').map((field, i) => {
+        if (field === '\\N') return null;
+        const value = field.replace(/\\(.)/gs, (_, letter: string) => LETTERS[letter] ?? letter);
+        const type = table.columns[columns[i] as number]?.type;
+        if (type === 'BOOLEAN') return value === 't' ? 'true' : value === 'f' ? 'false' : value;
+        return type === 'TIMESTAMP' ? normalTime(value) : value;
+      }),
+    );
+}
+
+/** Both spell the same time in two ways: `+00` and `+00:00`, and `T` or a space. */
+const normalTime = (time: string) => time.replace('T', ' ').replace(/([+-]\d\d)$/, '$1:00');
+
+const encoder = new CopyTextEncoder();
+
+/** @returns whether the fast path took the batch */
+function agree(body: Uint8Array): boolean {
+  const fast = encoder.encode(body, plan as NonNullable<typeof plan>);
+  if (fast === null) return false;
+  const rows = readCopyText(fast);
+  expect(rows).toHaveLength(fast.records);
+  expect(rows).toEqual(byReference(body, fast.columns));
+  encoder.release(fast);
+  return true;
+}
+
+const bytes = (text: string) => new TextEncoder().encode(text);
+
+const awkwardString = fc.oneof(
+  fc.string({ unit: 'binary', maxLength: 40 }),
+  fc.string({ unit: 'grapheme', maxLength: 20 }),
+  fc.constantFrom('', '\\N', '\\.', 'a\tb', 'a\nb', '\r\n', '\\', '"', '\u0000', '\ud800', '\u2028', '😀', 'null'),
+);
+const awkwardNumber = fc.oneof(
+  fc.double().filter(Number.isFinite).map(String),
+  fc.bigInt({ min: -(2n ** 65n), max: 2n ** 65n }).map(String),
+  fc.constantFrom(
+    '0',
+    '-0',
+    '1.0',
+    '1e3',
+    '1E+2',
+    '1e400',
+    '1e-400',
+    '0.1',
+    '-1.50',
+    '123456789012345678',
+    '1234567890123456789',
+    '01',
+    '1.',
+    '.5',
+    '+1',
+  ),
+);
+const awkwardTime = fc.oneof(
+  fc.date({ noInvalidDate: true }).map((date) => date.toISOString()),
+  fc
+    .tuple(fc.nat(10_000), fc.nat(14), fc.nat(32), fc.nat(25), fc.nat(61), fc.nat(61))
+    .map(([y, mo, d, h, mi, s]) => `${pad(y, 4)}-${pad(mo, 2)}-${pad(d, 2)}T${pad(h, 2)}:${pad(mi, 2)}:${pad(s, 2)}`)
+    .chain((time) =>
+      fc
+        .constantFrom('', 'Z', 'z', '+05:30', '-15:59', '+16:00', '.1Z', '.123456', '.1234567Z', '.', '.5+01', ' Z')
+        .map((end) => time + end),
+    ),
+  fc.constantFrom(
+    '2024-02-29',
+    '2023-02-29',
+    '1900-02-29',
+    '2000-02-29',
+    '0000-01-01',
+    '2024-1-1',
+    'now',
+    '2024-01-01 00:00:00',
+  ),
+);
+const pad = (value: number, length: number) => String(value).padStart(length, '0');
+
+const escapedFreely = awkwardString.chain((text) =>
+  fc
+    .boolean()
+    .map((all) =>
+      all
+        ? `"${[...Array(text.length).keys()].map((i) => `\\u${text.charCodeAt(i).toString(16).padStart(4, '0')}`).join('')}"`
+        : JSON.stringify(text),
+    ),
+);
+const cell = fc.oneof(
+  escapedFreely,
+  awkwardNumber,
+  awkwardTime.map((time) => JSON.stringify(time)),
+  fc.constantFrom('true', 'false', 'null', '"true"', '"NaN"', '"12"', '"007"', '"1.5"', '[]', '{}', 'tru', ''),
+  fc.json({ maxDepth: 4 }),
+  fc.json({ maxDepth: 3 }).map((json) => json.replaceAll(':', ' :\n\t')),
+  fc.uuid().map((id) => JSON.stringify(id)),
+);
+const key = fc.oneof(
+  { weight: 30, arbitrary: fc.constantFrom(...table.columns.map(({ name }) => name)) },
+  { weight: 1, arbitrary: fc.constantFrom('nope', 'constructor', '', 'TEXT') },
+);
+const space = fc.constantFrom('', '', '', ' ', '\n', '\t \r\n');
+const record = fc
+  .array(fc.tuple(key, cell, space), { maxLength: 9 })
+  .map(
+    (members) =>
+      `{${members.map(([name, value, gap]) => `${gap}${JSON.stringify(name)}${gap}:${gap}${value}${gap}`).join(',')}}`,
+  );
+const batch = fc
+  .tuple(fc.array(record, { maxLength: 6 }), space)
+  .map(([records, gap]) => `[${gap}${records.join(`${gap},`)}]${gap}`);
+
+/** One well-formed cell of each type, so that most batches of these are taken. */
+const fitting: Record<ColumnType, fc.Arbitrary<string>> = {
+  TEXT: fc.oneof(escapedFreely, fc.constantFrom('1.50', 'true')),
+  INTEGER: fc.oneof(
+    fc.maxSafeInteger().map(String),
+    fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }).map((n) => `"${n}"`),
+  ),
+  FLOAT: fc.double({ noNaN: true, noDefaultInfinity: true }).map(String),
+  BOOLEAN: fc.constantFrom('true', 'false'),
+  TIMESTAMP: fc
+    .date({ noInvalidDate: true, min: new Date('0001-01-01'), max: new Date('9999-12-31') })
+    .map((d) => JSON.stringify(d)),
+  JSONB: fc.json(),
+};
+const fittingRecord = fc
+  .record(Object.fromEntries(COLUMN_TYPES.map((type) => [type.toLowerCase(), fitting[type]])), { requiredKeys: [] })
+  .map(
+    (cells) =>
+      `{${Object.entries(cells)
+        .map(([name, value]) => `"${name}":${value as string}`)
+        .join(',')}}`,
+  );
+
+describe('the fast path', () => {
+  it('agrees with the reference on hostile batches', () => {
+    fc.assert(
+      fc.property(batch, (text) => void agree(bytes(text))),
+      { numRuns: 5_000 },
+    );
+  });
+
+  it('agrees with the reference on batches of fitting cells, and takes most of them', () => {
+    let taken = 0;
+    const runs = 2_000;
+    fc.assert(
+      fc.property(fc.array(fittingRecord, { minLength: 1, maxLength: 8 }), (records) => {
+        if (agree(bytes(`[${records.join()}]`))) taken++;
+      }),
+      { numRuns: runs },
+    );
+    expect(taken).toBeGreaterThan(runs / 2);
+  });
+
+  it('agrees with the reference on bodies that were cut, doubled or changed in one byte', () => {
+    const change = fc.tuple(batch, fc.nat(), fc.nat(255), fc.constantFrom('cut', 'change', 'double'));
+    fc.assert(
+      fc.property(change, ([text, place, byte, how]) => {
+        const body = bytes(text);
+        const at = place % (body.length + 1);
+        if (how === 'cut') return void agree(body.subarray(0, at));
+        if (how === 'double')
+          return void agree(new Uint8Array([...body.subarray(0, at), ...body.subarray(Math.max(0, at - 1))]));
+        body[at] = byte;
+        agree(body);
+      }),
+      { numRuns: 5_000 },
+    );
+  });
+
+  it('takes an ordinary batch of 250 records', () => {
+    const records = Array.from({ length: 250 }, (_, i) => ({
+      text: `name ${i} "quoted" \\ back\nline`,
+      integer: i,
+      float: i / 7,
+      boolean: i % 2 === 0,
+      timestamp: new Date(1.7e12 + i * 1e7).toISOString(),
+      jsonb: { tags: ['a', i], nested: { none: null } },
+    }));
+    expect(agree(bytes(JSON.stringify(records)))).toBe(true);
+    expect(agree(bytes(JSON.stringify([...records, {}])))).toBe(false);
+  });
+
+  it('leaves records that differ in which columns with a default they give to the reference', () => {
+    expect(agree(bytes('[{"id":"01a1fd34-6858-755e-983c-9a25762dff0b","text":"a"}]'))).toBe(true);
+    expect(agree(bytes('[{"id":"01a1fd34-6858-755e-983c-9a25762dff0b"},{"text":"a"}]'))).toBe(false);
+    expect(agree(bytes('[{"text":"a"},{"id":"01a1fd34-6858-755e-983c-9a25762dff0b"}]'))).toBe(false);
+  });
+});

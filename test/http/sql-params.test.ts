@@ -1,0 +1,128 @@
+/** `params` of free SQL: every kind of JSON value into many Postgres types, digits kept (contract sections 4 and 7). */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+
+let service: TestService;
+let project: TestProject;
+
+beforeAll(async () => {
+  service = await startTestService();
+  project = await service.project();
+});
+afterAll(() => service.close());
+
+/** `params` is JSON text, so that digits and escapes go out as they stand here. */
+const sql = (text: string, params: string): Promise<TestAnswer> =>
+  project.call('POST', '/api/cdp/sql', { body: `{"sql":${JSON.stringify(text)},"params":${params}}` });
+
+describe('works', () => {
+  // A JSON value, the Postgres type it goes into, and the JSON text of the answer.
+  const CASES: [value: string, type: string, answer: string][] = [
+    ['null', 'int', 'null'],
+    ['null', 'text', 'null'],
+    ['null', 'jsonb', 'null'],
+    ['1', 'int', '1'],
+    ['-7', 'smallint', '-7'],
+    ['9007199254740993', 'bigint', '"9007199254740993"'],
+    ['"9007199254740993"', 'bigint', '"9007199254740993"'],
+    ['9223372036854775807', 'numeric', '"9223372036854775807"'],
+    ['0.1234567890123456789012345', 'numeric', '0.1234567890123456789012345'],
+    ['1e-7', 'numeric', '0.0000001'],
+    ['1.50', 'text', '"1.50"'],
+    ['12345678901234567890.5', 'text', '"12345678901234567890.5"'],
+    ['0.1', 'float8', '0.1'],
+    ['1e300', 'float8', '1e+300'],
+    ['"NaN"', 'float8', '"NaN"'],
+    ['true', 'boolean', 'true'],
+    ['false', 'boolean', 'false'],
+    ['true', 'text', '"true"'],
+    ['"t"', 'boolean', 'true'],
+    ['"é€😀\\n\\"\\\\"', 'text', '"é€😀\\n\\"\\\\"'],
+    ['"\\u00e9"', 'varchar', '"é"'],
+    ['""', 'text', '""'],
+    ['"0190a0b0-0000-7000-8000-000000000000"', 'uuid', '"0190a0b0-0000-7000-8000-000000000000"'],
+    ['"2024-02-30T00:00:00"', 'text', '"2024-02-30T00:00:00"'],
+    ['"2024-02-03T04:05:06+02:00"', 'timestamptz', '"2024-02-03T02:05:06Z"'],
+    ['"2024-02-03"', 'date', '"2024-02-03"'],
+    ['"1 day 02:00"', 'interval', '"1 day 02:00:00"'],
+    ['"\\\\x00ff"', 'bytea', '"\\\\x00ff"'],
+    ['"10.0.0.1"', 'inet', '"10.0.0.1"'],
+    ['{"a": 1.00, "b": [9007199254740993, null]}', 'jsonb', '{"a": 1.00, "b": [9007199254740993, null]}'],
+    ['{"b": 1, "a": 2, "b": 3}', 'json', '{"b": 1, "a": 2, "b": 3}'],
+    ['[1, {"x": []}]', 'jsonb', '[1, {"x": []}]'],
+    ['[]', 'jsonb', '[]'],
+    ['"\\"quoted\\""', 'jsonb', '"quoted"'],
+    ['5', 'jsonb', '5'],
+    ['true', 'jsonb', 'true'],
+    ['{"a": 1}', 'text', '"{\\"a\\": 1}"'],
+    ['[1, 2]', 'text', '"[1, 2]"'],
+    ['[1, null, 3]', 'int[]', '[1,null,3]'],
+    ['[[1, 2], [3, 4]]', 'int[]', '[[1,2],[3,4]]'],
+    ['[]', 'int[]', '[]'],
+    ['["a,b", "c\\"d", "e\\\\f", "", "NULL", null, " {}"]', 'text[]', '["a,b","c\\"d","e\\\\f","","NULL",null," {}"]'],
+    ['[9007199254740993]', 'bigint[]', '["9007199254740993"]'],
+    ['[0.10]', 'numeric[]', '[0.10]'],
+    ['[true, false]', 'boolean[]', '[true,false]'],
+    ['[{"a": 1}, [2]]', 'text', '"[{\\"a\\": 1}, [2]]"'],
+    ['[{"a": 1.0}]', 'jsonb[]', '[{"a": 1.0}]'],
+    ['["2024-02-03"]', 'date[]', '["2024-02-03"]'],
+  ];
+
+  it.each(CASES)('%s as %s', async (value, type, expected) => {
+    const answer = await sql(`SELECT $1::${type} AS v`, `[${value}]`);
+    expect(answer.text).toMatch(/^\{"success":true/);
+    expect(answer.text).toContain(`"rows":[{"v":${expected}}]`);
+  });
+
+  it('takes the types from the statement, in any order and as often as they are named', async () => {
+    await project.table('people', { name: 'TEXT', age: 'INTEGER', at: 'TIMESTAMP', more: 'JSONB' });
+    const text = 'INSERT INTO people (name, age, at, more) VALUES ($2, $1, $3, $4) RETURNING name, age, at, more, $1 + 1 AS next';
+    const answer = await sql(text, '[41, "Ada", "2024-01-01", {"k": [1.10]}]');
+    expect(answer.text).toContain(
+      '"rows":[{"name":"Ada","age":41,"at":"2024-01-01T00:00:00Z","more":{"k": [1.10]},"next":42}]',
+    );
+    const among = await sql('SELECT count(*) AS n FROM people WHERE age = ANY ($1) AND name <> ALL ($2)', '[[41, 7], []]');
+    expect(among.body.rows).toEqual([{ n: 1 }]);
+  });
+
+  it('takes 10,000 parameters', async () => {
+    const values = Array.from({ length: 10_000 }, (_, i) => i);
+    const text = `SELECT ${values.map((i) => `$${i + 1}::int`).join(' + ')} AS sum`;
+    expect((await sql(text, JSON.stringify(values))).body.rows).toEqual([{ sum: 49_995_000 }]);
+  });
+
+  it('passes what would end a string on as a mere value', async () => {
+    await project.rows('CREATE TABLE safe (s text)');
+    const nasty = `'); DROP TABLE safe; --`;
+    await project.rows('INSERT INTO safe VALUES ($1)', [nasty]);
+    expect(await project.rows('SELECT s FROM safe')).toEqual([{ s: nasty }]);
+  });
+});
+
+describe('refuses', () => {
+  it('too few, too many, and params with several statements', async () => {
+    expect(failure(await sql('SELECT $1::int, $2::int', '[1]'), 400, 'invalid_request').message).toMatch(/2 .*1 /);
+    expect(failure(await sql('SELECT 1', '[1]'), 400, 'invalid_request').message).toMatch(/0 .*1 /);
+    failure(await sql('SELECT $1::int', '[]'), 400, 'invalid_request');
+    failure(await sql('SELECT $1::int; SELECT 2', '[1]'), 400, 'invalid_request');
+  });
+
+  it('values that the type does not take, and counts nothing as done', async () => {
+    await project.rows('CREATE TABLE numbers (n int)');
+    for (const value of ['"x"', '1.5', '3000000000', 'true', '{}', '[1]']) {
+      const answer = await sql('INSERT INTO numbers VALUES ($1)', `[${value}]`);
+      expect(['22P02', '22003']).toContain(failure(answer, 400, 'sql_error').postgres?.sqlstate);
+    }
+    expect(await project.rows('SELECT * FROM numbers')).toEqual([]);
+  });
+
+  it('U+0000 and lone surrogates, naming the parameter', async () => {
+    const cases = ['"a\\u0000"', '"\\ud800"', '["ok", "\\u0000"]', '{"a": "\\udc00"}', '{"\\u0000": 1}'];
+    for (const value of cases) {
+      const body = failure(await sql('SELECT $1::text, $2::jsonb::text', `["fine", ${value}]`), 400, 'invalid_value');
+      expect(body.errors).toMatchObject([{ column: '$2', error: 'invalid_value' }]);
+      const typed = value.startsWith('[') ? 'text[]' : 'text';
+      failure(await sql(`SELECT $1::${typed}`, `[${value}]`), 400, 'invalid_value');
+    }
+  });
+});

@@ -1,0 +1,356 @@
+/** Free SQL over HTTP (specification 4.5, contract section 7): answers, tags, transactions, refusals. */
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+
+let service: TestService;
+let project: TestProject;
+
+beforeAll(async () => {
+  service = await startTestService();
+  project = await service.project();
+});
+afterAll(() => service.close());
+beforeEach(() => run('DROP TABLE IF EXISTS t; CREATE TABLE t (n int, s text)'));
+
+const sql = (text: string, rest: object = {}): Promise<TestAnswer> =>
+  project.call('POST', '/api/cdp/sql', { body: { sql: text, ...rest } });
+
+/** The body of a statement that must succeed. */
+async function run(text: string, rest: object = {}): Promise<Record<string, unknown>> {
+  const answer = await sql(text, rest);
+  expect(answer.text.slice(0, 500)).toMatch(/^\{"success":true/);
+  expect(answer.status).toBe(200);
+  return answer.body;
+}
+
+const content = () => project.rows('SELECT n, s FROM t ORDER BY n');
+
+describe('works', () => {
+  it('answers exactly the fields of the contract', async () => {
+    const answer = await sql('SELECT 1 AS n, $1::text AS s', { params: ['é'] });
+    expect(answer.headers.get('content-type')).toMatch(/^application\/json/);
+    expect(answer.body).toEqual({
+      success: true,
+      type: 'SELECT',
+      rows: [{ n: 1, s: 'é' }],
+      row_count: 1,
+      columns: [
+        { name: 'n', type: 'integer' },
+        { name: 's', type: 'TEXT' },
+      ],
+      truncated: false,
+    });
+  });
+
+  it("names a statement by Postgres's command tag without its counts, and tells the rows affected", async () => {
+    const cases: [text: string, type: string, rowCount: number, affected?: number][] = [
+      ['SELECT 1 UNION SELECT 2', 'SELECT', 2],
+      ['(SELECT 1)', 'SELECT', 1],
+      ['TABLE t', 'SELECT', 0],
+      ['VALUES (1), (2), (3)', 'SELECT', 3],
+      ["INSERT INTO t VALUES (1, 'a'), (2, 'b')", 'INSERT', 2, 2],
+      ['INSERT INTO t VALUES (3) RETURNING n', 'INSERT', 1, 1],
+      ['WITH x AS (SELECT 4) INSERT INTO t SELECT * FROM x', 'INSERT', 1, 1],
+      ['WITH x AS (INSERT INTO t VALUES (5), (6) RETURNING n) SELECT count(*) FROM x', 'SELECT', 1],
+      ['UPDATE t SET s = $$x$$ WHERE n < 3', 'UPDATE', 2, 2],
+      ['UPDATE t SET s = $$y$$ WHERE n < 3 RETURNING *', 'UPDATE', 2, 2],
+      ['DELETE FROM t WHERE n > 100', 'DELETE', 0, 0],
+      ['DELETE FROM t WHERE n = 6 RETURNING n', 'DELETE', 1, 1],
+      ['MERGE INTO t USING (VALUES (5), (7)) v(n) ON t.n = v.n WHEN NOT MATCHED THEN INSERT VALUES (v.n)', 'MERGE', 1, 1],
+      ['MERGE INTO t USING (VALUES (8)) v(n) ON false WHEN NOT MATCHED THEN INSERT VALUES (v.n) RETURNING t.n', 'MERGE', 1, 1],
+      ['CREATE TABLE made AS SELECT generate_series(1, 4) AS g', 'SELECT', 4],
+      ['SELECT g INTO made2 FROM made', 'SELECT', 4],
+      ['EXPLAIN (COSTS off) SELECT 1', 'EXPLAIN', 1],
+      ['SHOW search_path', 'SHOW', 1],
+      ["SET work_mem = '8MB'", 'SET', 0],
+      ['RESET work_mem', 'RESET', 0],
+      ['DO $$ BEGIN PERFORM 1; END $$', 'DO', 0],
+      ['CREATE PROCEDURE p(INOUT a int) LANGUAGE sql AS $$ SELECT a + 1 $$', 'CREATE PROCEDURE', 0],
+      ['CALL p(41)', 'CALL', 1],
+      ['CREATE INDEX ON t (n)', 'CREATE INDEX', 0],
+      ['CREATE VIEW v AS SELECT 1 AS one', 'CREATE VIEW', 0],
+      ['CREATE MATERIALIZED VIEW mv AS SELECT generate_series(1, 2)', 'SELECT', 2],
+      ['REFRESH MATERIALIZED VIEW mv', 'REFRESH MATERIALIZED VIEW', 0],
+      ['ALTER TABLE t ADD COLUMN extra int', 'ALTER TABLE', 0],
+      ["COMMENT ON TABLE t IS 'c'", 'COMMENT', 0],
+      ['GRANT SELECT ON t TO PUBLIC', 'GRANT', 0],
+      ['TRUNCATE t', 'TRUNCATE TABLE', 0],
+      ['ANALYZE t', 'ANALYZE', 0],
+      ['DROP TABLE made, made2', 'DROP TABLE', 0],
+    ];
+    for (const [text, type, row_count, affected] of cases) {
+      const body = await run(text);
+      expect({ text, type: body.type, row_count: body.row_count, affected: body.affected_rows }).toEqual({
+        text,
+        type,
+        row_count,
+        affected,
+      });
+    }
+  });
+
+  it('runs prepared statements and cursors within a request', async () => {
+    const prepared = await run('PREPARE q(int) AS SELECT $1 * 2 AS twice; EXECUTE q(21)');
+    expect(prepared).toMatchObject({ type: 'SELECT', rows: [{ twice: 42 }] });
+    expect((prepared.results as { type: string }[])[0]?.type).toBe('PREPARE');
+    const insert = await run('PREPARE i AS INSERT INTO t VALUES (1), (2) RETURNING n; EXECUTE i');
+    expect(insert).toMatchObject({ type: 'INSERT', rows: [{ n: 1 }, { n: 2 }], affected_rows: 2 });
+    const cursor = await run(
+      'DECLARE c CURSOR FOR SELECT generate_series(1, 10) AS g; FETCH 2 FROM c; MOVE 3 FROM c; FETCH FROM c; CLOSE c',
+    );
+    expect((cursor.results as object[]).map((result) => ({ ...result, columns: undefined }))).toMatchObject([
+      { type: 'DECLARE CURSOR', rows: [], row_count: 0 },
+      { type: 'FETCH', rows: [{ g: 1 }, { g: 2 }], row_count: 2 },
+      { type: 'MOVE', rows: [], row_count: 3 },
+      { type: 'FETCH', rows: [{ g: 6 }], row_count: 1 },
+      { type: 'CLOSE CURSOR', rows: [], row_count: 0 },
+    ]);
+  });
+
+  it('runs outside a transaction what Postgres refuses inside one', async () => {
+    expect(await run('VACUUM t')).toMatchObject({ type: 'VACUUM', rows: [], row_count: 0 });
+    expect(await run('VACUUM (ANALYZE) t;')).toMatchObject({ type: 'VACUUM' });
+    expect(await run('CREATE INDEX CONCURRENTLY t_n ON t (n)')).toMatchObject({ type: 'CREATE INDEX' });
+    expect(await run('REINDEX TABLE CONCURRENTLY t')).toMatchObject({ type: 'REINDEX' });
+    expect(await run('DROP INDEX CONCURRENTLY t_n')).toMatchObject({ type: 'DROP INDEX' });
+    const among = failure(await sql('VACUUM t; SELECT 1'), 400, 'sql_error');
+    expect(among.postgres?.sqlstate).toBe('25001');
+  });
+
+  it('answers for the last of several statements and lists all results', async () => {
+    const body = await run("INSERT INTO t VALUES (1, 'a;b'); SELECT s FROM t; UPDATE t SET n = 2");
+    expect(body).toMatchObject({ type: 'UPDATE', rows: [], row_count: 1, affected_rows: 1 });
+    expect(body.results).toEqual([
+      { type: 'INSERT', rows: [], row_count: 1, columns: [], truncated: false, affected_rows: 1 },
+      { type: 'SELECT', rows: [{ s: 'a;b' }], row_count: 1, columns: [{ name: 's', type: 'TEXT' }], truncated: false },
+      { type: 'UPDATE', rows: [], row_count: 1, columns: [], truncated: false, affected_rows: 1 },
+    ]);
+  });
+
+  it('keeps the values of columns with one name, in either row mode', async () => {
+    const text = 'SELECT 1 AS id, 2 AS id, 3 AS "id_2", 4 AS id';
+    const [row] = (await run(text)).rows as object[];
+    expect(Object.entries(row ?? {})).toEqual([
+      ['id', 1],
+      ['id_3', 2],
+      ['id_2', 3],
+      ['id_4', 4],
+    ]);
+    const body = await run('SELECT 1 AS id, 2 AS id', { row_mode: 'array' });
+    expect(body.rows).toEqual([[1, 2]]);
+    expect((body.columns as { name: string }[]).map(({ name }) => name)).toEqual(['id', 'id_2']);
+    expect((await run('SELECT 1 AS id, 2 AS id')).rows).toEqual([{ id: 1, id_2: 2 }]);
+  });
+
+  it('answers rows without columns', async () => {
+    const body = await run('SELECT FROM generate_series(1, 3)');
+    expect(body).toMatchObject({ type: 'SELECT', rows: [{}, {}, {}], row_count: 3, columns: [] });
+    expect((await run('SELECT FROM generate_series(1, 3)', { row_mode: 'array' })).rows).toEqual([[], [], []]);
+  });
+
+  it("shows types by the API's names and, beyond the six, by Postgres's", async () => {
+    await run(`DROP TYPE IF EXISTS mood; CREATE TYPE mood AS ENUM ('happy')`);
+    const { columns, rows } = await run(`SELECT 1::bigint AS a, 1.5::numeric(6,2) AS b, 'x'::varchar(9) AS c,
+      'happy'::mood AS d, '{1,2}'::int[] AS e, now() AS f, '1 day'::interval AS g, ARRAY['happy'::mood] AS h`);
+    expect((columns as { type: string }[]).map(({ type }) => type)).toEqual([
+      'INTEGER',
+      'numeric(6,2)',
+      'character varying(9)',
+      'mood',
+      'integer[]',
+      'TIMESTAMP',
+      'interval',
+      'mood[]',
+    ]);
+    expect(rows).toMatchObject([{ b: 1.5, c: 'x', d: 'happy', e: [1, 2], g: '1 day' }]);
+  });
+
+  it('takes a text of 1 MiB and 100 statements', async () => {
+    const fill = (size: number) => `SELECT 1 AS one /*${'x'.repeat(size - 20)}*/`;
+    expect(Buffer.byteLength(fill(1024 * 1024))).toBe(1024 * 1024);
+    expect((await run(fill(1024 * 1024))).rows).toEqual([{ one: 1 }]);
+    const hundred = await run(Array.from({ length: 100 }, (_, i) => `SELECT ${i} AS i`).join(';'));
+    expect(hundred.results).toHaveLength(100);
+    expect(hundred.rows).toEqual([{ i: 99 }]);
+  });
+});
+
+describe('answers do not depend on settings that a statement changed', () => {
+  const VALUES = `SELECT '2024-02-03 04:05:06.5+00'::timestamptz AS at, '2024-02-03'::date AS day,
+    0.1::float8 + 0.2::float8 AS f, '1 mon 2 days'::interval AS i, '\\x00ff'::bytea AS b, 'é€😀' AS s`;
+  const EXPECTED = {
+    at: '2024-02-03T04:05:06.5Z',
+    day: '2024-02-03',
+    f: 0.30000000000000004,
+    i: '1 mon 2 days',
+    b: '\\x00ff',
+    s: 'é€😀',
+  };
+  const SETTINGS: [name: string, value: string][] = [
+    ['DateStyle', 'German, DMY'],
+    ['TimeZone', 'Asia/Kolkata'],
+    ['extra_float_digits', '-10'],
+    ['IntervalStyle', 'iso_8601'],
+    ['bytea_output', 'escape'],
+    ['client_encoding', 'LATIN1'],
+    ['client_encoding', 'SQL_ASCII'],
+  ];
+
+  it('set by an earlier statement of the request', async () => {
+    for (const [name, value] of SETTINGS) {
+      const { rows } = await run(`SET ${name} = '${value}'; ${VALUES}`);
+      expect({ name, rows }).toEqual({ name, rows: [EXPECTED] });
+      const byFunction = await run(`DO $$ BEGIN PERFORM set_config('${name}', '${value}', false); END $$; ${VALUES}`);
+      expect(byFunction.rows).toEqual([EXPECTED]);
+    }
+  });
+
+  it('set while its own rows are made', async () => {
+    for (const [name, value] of SETTINGS.slice(0, 5)) {
+      const text = VALUES.replace('SELECT', `SELECT set_config('${name}', '${value}', false) IS NULL AS x,`);
+      expect((await run(text)).rows).toEqual([{ x: false, ...EXPECTED }]);
+    }
+  });
+
+  it('and rows of a statement that changes the client encoding are refused rather than garbled', async () => {
+    for (const text of [
+      `SELECT set_config('client_encoding', 'LATIN1', false), 'é' AS s`,
+      // Changed back before the end: the server never reports the change.
+      `SELECT set_config('client_encoding', CASE g WHEN 1 THEN 'LATIN1' ELSE 'UTF8' END, false), 'é' AS s
+       FROM generate_series(1, 2) g`,
+    ]) {
+      expect(failure(await sql(text), 400, 'statement_not_allowed').message).toContain('client_encoding');
+    }
+    expect((await run(`SELECT 'é' AS s`)).rows).toEqual([{ s: 'é' }]);
+  });
+
+  it('set in a request before', async () => {
+    await run(SETTINGS.map(([name, value]) => `SET SESSION ${name} = '${value}'`).join(';'));
+    for (let i = 0; i < 3; i++) expect((await run(VALUES)).rows).toEqual([EXPECTED]);
+  });
+});
+
+describe('refuses', () => {
+  const REFUSED: [text: string, code: string, status: number, sqlstate?: string][] = [
+    ['BEGIN', 'statement_not_allowed', 400],
+    ['START TRANSACTION READ WRITE', 'statement_not_allowed', 400],
+    ['COMMIT', 'statement_not_allowed', 400],
+    ['END', 'statement_not_allowed', 400],
+    ['/* c */ ROLLBACK', 'statement_not_allowed', 400],
+    ['ABORT', 'statement_not_allowed', 400],
+    ['SAVEPOINT a', 'statement_not_allowed', 400],
+    ['RELEASE a', 'statement_not_allowed', 400],
+    ["PREPARE TRANSACTION 'x'", 'statement_not_allowed', 400],
+    ["COMMIT PREPARED 'x'", 'statement_not_allowed', 400],
+    ['SELECT 1; COMMIT; SELECT 2', 'statement_not_allowed', 400],
+    ['LISTEN a', 'statement_not_allowed', 400],
+    ['UNLISTEN *', 'statement_not_allowed', 400],
+    ['COPY t FROM STDIN', 'statement_not_allowed', 400],
+    ['COPY t TO STDOUT', 'statement_not_allowed', 400],
+    ['COPY (SELECT 1) TO STDOUT', 'statement_not_allowed', 400],
+    ['DO $$ BEGIN COMMIT; END $$', 'statement_not_allowed', 400, '2D000'],
+    ["COPY t FROM '/etc/passwd'", 'permission_denied', 403, '42501'],
+    ["COPY t TO '/tmp/cdp-should-not-exist'", 'permission_denied', 403, '42501'],
+    ["COPY t TO PROGRAM 'true'", 'permission_denied', 403, '42501'],
+    ['INSERT INTO u VALUES (1)', 'unique_violation', 409, '23505'],
+    ['INSERT INTO u VALUES (NULL)', 'constraint_violation', 400, '23502'],
+    ['INSERT INTO u VALUES (-1)', 'constraint_violation', 400, '23514'],
+    ['CREATE TABLE u ()', 'table_exists', 409, '42P07'],
+    ['CREATE VIEW u AS SELECT 1', 'table_exists', 409, '42P07'],
+    ['ALTER TABLE u ADD COLUMN n int', 'column_exists', 409, '42701'],
+    ['ALTER TABLE u DROP COLUMN n', 'dependent_objects', 409, '2BP01'],
+    ['SELECT 1 / 0', 'sql_error', 400, '22012'],
+    ['SELECT * FROM nowhere', 'sql_error', 400, '42P01'],
+    ['SELECT nothing FROM u', 'sql_error', 400, '42703'],
+    ['SELEC 1', 'sql_error', 400, '42601'],
+    ["SELECT 'open", 'sql_error', 400, '42601'],
+    ["SELECT 'a'::int", 'sql_error', 400, '22P02'],
+    ['SELECT pg_catalog.pg_read_file($$/etc/passwd$$)', 'permission_denied', 403, '42501'],
+    ['DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = $q$P0001$q$; END $$', 'sql_error', 400, 'P0001'],
+    ['SELECT repeat($$x$$, 2000000000)', 'row_too_large', 400, '54000'],
+    ['', 'invalid_request', 400],
+    [' ;; -- nothing\n', 'invalid_request', 400],
+    ['SELECT 1 -- \0', 'invalid_request', 400],
+    [Array.from({ length: 101 }, () => 'SELECT 1').join(';'), 'invalid_request', 400],
+    ['x'.repeat(1024 * 1024 + 1), 'payload_too_large', 413],
+  ];
+
+  it('each with its code, status and SQLSTATE, and changes nothing', async () => {
+    await run(`DROP TABLE IF EXISTS u CASCADE; CREATE TABLE u (n int PRIMARY KEY CHECK (n > 0)); INSERT INTO u VALUES (1);
+      CREATE VIEW on_u AS SELECT n FROM u`);
+    for (const [text, code, status, sqlstate] of REFUSED) {
+      const body = failure(await sql(text), status, code);
+      expect({ text: text.slice(0, 80), sqlstate: body.postgres?.sqlstate }).toEqual({
+        text: text.slice(0, 80),
+        sqlstate,
+      });
+      expect(JSON.stringify(body)).not.toMatch(/routine|\.c:\d|node_modules|stack/);
+    }
+    expect(await project.rows('SELECT * FROM u')).toEqual([{ n: 1 }]);
+  });
+
+  it('lone surrogates, written as escapes', async () => {
+    for (const text of ['\\ud800', 'a\\udc00b', '\\udc00\\ud800']) {
+      failure(await project.call('POST', '/api/cdp/sql', { body: `{"sql":"SELECT '${text}'"}` }), 400, 'invalid_request');
+    }
+    expect((await run(`SELECT '\u{1F600}' AS s`)).rows).toEqual([{ s: '\u{1F600}' }]);
+  });
+
+  it('fields of the body that are unknown, of a wrong type or out of bounds', async () => {
+    for (const rest of [
+      { sqls: 'x' },
+      { params: {} },
+      { params: 'a' },
+      { read_only: 'yes' },
+      { timeout_ms: 0 },
+      { timeout_ms: 60_001 },
+      { timeout_ms: 1.5 },
+      { max_rows: 0 },
+      { max_rows: 100_001 },
+      { row_mode: 'tuple' },
+    ]) {
+      failure(await sql('SELECT 1', rest), 400, 'invalid_request');
+    }
+    failure(await project.call('POST', '/api/cdp/sql', { body: { sql: 5 } }), 400, 'invalid_request');
+    failure(await project.call('POST', '/api/cdp/sql', { body: {} }), 400, 'invalid_request');
+    await run('SELECT 1', { timeout_ms: 60_000, max_rows: 100_000, row_mode: 'object', read_only: false, params: [] });
+  });
+});
+
+describe('protects', () => {
+  it('undoes all statements when a later one fails, and says where in the whole text', async () => {
+    await run("INSERT INTO t VALUES (0, 'before')");
+    const before = "INSERT INTO t VALUES (1, 'é😀'); /* — */ UPDATE t SET s = 'x';\n";
+    const text = `${before}SELECT nothing FROM t; DELETE FROM t`;
+    const { postgres, message } = failure(await sql(text), 400, 'sql_error');
+    expect(message).toContain('nothing');
+    // In characters, as Postgres counts them: an astral one is one.
+    expect(postgres).toMatchObject({ sqlstate: '42703', position: [...before].length + 'SELECT '.length + 1 });
+    expect(await content()).toEqual([{ n: 0, s: 'before' }]);
+  });
+
+  it('undoes all where only the commit fails', async () => {
+    await run('CREATE TABLE parent (n int PRIMARY KEY)');
+    await run('CREATE TABLE child (n int REFERENCES parent DEFERRABLE INITIALLY DEFERRED)');
+    const body = failure(await sql("INSERT INTO t VALUES (1, 'x'); INSERT INTO child VALUES (7)"), 400, 'constraint_violation');
+    expect(body.postgres).toMatchObject({ sqlstate: '23503', table: 'child' });
+    expect(await content()).toEqual([]);
+    await run('INSERT INTO child VALUES (8); INSERT INTO parent VALUES (8)');
+  });
+
+  it('answers other requests while a text that is hard to parse is split', async () => {
+    const hard = `SELECT 1; SELECT ${'('.repeat(2_000)}1${')'.repeat(2_000)}, ${'1+'.repeat(400_000)}1`;
+    expect(Buffer.byteLength(hard)).toBeLessThan(1024 * 1024);
+    const other = await service.project();
+    let slowest = 0;
+    let done = false;
+    const split = sql(hard).finally(() => (done = true));
+    while (!done) {
+      const started = performance.now();
+      expect((await other.call('GET', '/api/cdp/schema')).status).toBe(200);
+      slowest = Math.max(slowest, performance.now() - started);
+    }
+    await split;
+    expect(slowest).toBeLessThan(300);
+  });
+});

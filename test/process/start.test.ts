@@ -1,0 +1,216 @@
+/** `cdp serve` from the outside: the first start and what it prints, the second, and the starts that are refused. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { chmod, chown, copyFile, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { delimiter, join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { type Account, calledByRoot } from '../../src/postgres/embedded/account.js';
+import {
+  copyProgram,
+  endEverything,
+  newDataDir,
+  newFolder,
+  postmasterOf,
+  runProgram,
+  type RunningService,
+  startServe,
+  type Surroundings,
+} from '../support/program.js';
+import { call } from '../support/service.js';
+
+afterAll(endEverything);
+
+/** As `npm start` does: what belongs to a person goes to stdout. */
+const UNDER_NPM: Surroundings = { env: { CDP_NPM_START: '1' } };
+
+const TOKEN = /\bcdp_[0-9A-Za-z]{49}\b/g;
+
+/** The commands that a first start prints, as a person would copy them. */
+const printedCommands = (output: string): string[] => output.match(/^curl (?:.*\\\n)+.*$/gm) ?? [];
+
+/** Stands in for curl on a machine that has none: last in the PATH, with the three options that we print. */
+const CURL = `#!${process.execPath}
+const { argv } = process;
+const all = (flag) => argv.flatMap((item, i) => (item === flag ? [argv[i + 1]] : []));
+const headers = all('-H').map((line) => line.split(/: (.*)/s, 2));
+fetch(argv.find((item) => item.startsWith('http://')), { method: 'POST', headers, body: all('-d')[0] })
+  .then((answer) => answer.text())
+  .then((text) => process.stdout.write(text));
+`;
+
+async function paste(command: string): Promise<unknown> {
+  const folder = await newFolder();
+  await writeFile(join(folder, 'curl'), CURL, { mode: 0o755 });
+  const PATH = [process.env.PATH, folder].join(delimiter);
+  const shell = spawn('sh', ['-c', command], { env: { PATH }, stdio: ['ignore', 'pipe', 'inherit'] });
+  let text = '';
+  shell.stdout.setEncoding('utf8').on('data', (chunk: string) => void (text += chunk));
+  const [code] = (await once(shell, 'close')) as [number];
+  expect(code).toBe(0);
+  return JSON.parse(text);
+}
+
+/** What a first start under npm has printed: each token once or more, here as a set. */
+async function pasteAll(service: RunningService): Promise<unknown[]> {
+  const commands = printedCommands(service.output());
+  expect(commands).toHaveLength(3);
+  const answers: unknown[] = [];
+  for (const command of commands) answers.push(await paste(command));
+  return answers;
+}
+
+const THREE_ANSWERS = [
+  { success: true, table: 'customers', columns: ['id', 'email', 'age'] },
+  { success: true, inserted_rows: 2 },
+  {
+    success: true,
+    type: 'SELECT',
+    rows: [
+      { email: 'grace@example.com', age: 45 },
+      { email: 'ada@example.com', age: 36 },
+    ],
+    row_count: 2,
+  },
+];
+
+async function stopsCleanly(service: RunningService, dataDir: string): Promise<void> {
+  const { code } = await service.end();
+  expect(code).toBe(0);
+  expect(await postmasterOf(dataDir)).toBeUndefined();
+}
+
+describe('works', () => {
+  it('prints a token and three commands at the first start under npm, which work as printed, and none later', async () => {
+    const dataDir = await newDataDir();
+    const first = await startServe(['--data-dir', dataDir], UNDER_NPM);
+    expect(new Set(first.output().match(TOKEN)).size).toBe(1);
+    expect(await pasteAll(first)).toMatchObject(THREE_ANSWERS);
+    expect((await readdir(dataDir)).includes('first-token')).toBe(false);
+    await stopsCleanly(first, dataDir);
+
+    const second = await startServe(['--data-dir', dataDir], UNDER_NPM);
+    expect(second.output()).not.toMatch(TOKEN);
+    expect(second.output()).not.toContain('curl');
+    await stopsCleanly(second, dataDir);
+  });
+
+  it('writes the token to a file of mode 600 where there is no terminal, and nothing but JSON lines to stdout', async () => {
+    const dataDir = await newDataDir();
+    const service = await startServe(['--data-dir', dataDir]);
+    const file = join(dataDir, 'first-token');
+    expect((await stat(file)).mode & 0o777).toBe(0o600);
+    expect((await stat(join(dataDir, 'secret'))).mode & 0o777).toBe(0o600);
+    const token = (await readFile(file, 'utf8')).trim();
+    expect((await call(service.url, 'GET', '/api/cdp/schema', { token })).status).toBe(200);
+
+    const { stdout, stderr, code } = await service.end();
+    expect(code).toBe(0);
+    expect(stderr).toContain(file);
+    expect(stdout + stderr).not.toMatch(TOKEN);
+    for (const line of stdout.trim().split('\n')) expect(JSON.parse(line)).toBeTypeOf('object');
+  });
+
+  it('logs one JSON line a request, without values and tokens', async () => {
+    const dataDir = await newDataDir();
+    const service = await startServe(['--data-dir', dataDir]);
+    const token = (await readFile(join(dataDir, 'first-token'), 'utf8')).trim();
+    const body = { sql: "SELECT 'a customer''s value'", params: [] };
+    await call(service.url, 'POST', '/api/cdp/sql', { token, body, headers: { 'x-request-id': 'mine' } });
+    await call(service.url, 'GET', '/nowhere', { token });
+    const { stdout } = await service.end();
+    expect(stdout).not.toMatch(/customer|cdp_\w{49}|nowhere/);
+    const requests = service.log().filter(({ msg }) => msg === 'request');
+    expect(requests).toMatchObject([
+      { method: 'POST', route: '/api/cdp/sql', status: 200, request_id: 'mine', project: 'default' },
+      { method: 'GET', status: 404, error: 'not_found' },
+    ]);
+  });
+
+  it('takes a data folder whose path has spaces, umlauts and quotes', async () => {
+    const dataDir = join(await newFolder(), `Büro "Köln" it's`, 'data');
+    const service = await startServe(['--data-dir', dataDir], UNDER_NPM);
+    expect(await pasteAll(service)).toMatchObject(THREE_ANSWERS);
+    await stopsCleanly(service, dataDir);
+  });
+
+  it('runs as an ordinary user', async () => {
+    const folder = await newFolder();
+    const dataDir = join(folder, 'data');
+    const surroundings = calledByRoot() ? await forNobody(folder) : {};
+    const service = await startServe(['--data-dir', dataDir], { ...surroundings, ...UNDER_NPM });
+    expect(await pasteAll(service)).toMatchObject(THREE_ANSWERS);
+    const owner = (await stat(join(dataDir, 'secret'))).uid;
+    expect(owner).toBe(surroundings.account?.uid ?? process.getuid?.());
+    await stopsCleanly(service, dataDir);
+  });
+});
+
+describe('refuses', () => {
+  it('a port in use, says so, stops Postgres again and has not used up the first token', async () => {
+    const dataDir = await newDataDir();
+    const other = createServer().listen(0, '127.0.0.1');
+    await once(other, 'listening');
+    const { port } = other.address() as { port: number };
+    const refused = await runProgram(['serve', '--port', String(port), '--data-dir', dataDir], UNDER_NPM);
+    other.close();
+    expect(refused.code).toBe(1);
+    expect(refused.stderr).toContain(String(port));
+    expect(refused.stderr).toMatch(/in use/);
+    expect(refused.stderr).not.toMatch(/^ +at /m);
+    expect(refused.stdout).not.toMatch(TOKEN);
+    expect(await postmasterOf(dataDir)).toBeUndefined();
+
+    const service = await startServe(['--data-dir', dataDir], UNDER_NPM);
+    expect(await pasteAll(service)).toMatchObject(THREE_ANSWERS);
+    await stopsCleanly(service, dataDir);
+  });
+
+  it('a second service on the same data folder, without harm to the first', async () => {
+    const dataDir = await newDataDir();
+    const first = await startServe(['--data-dir', dataDir]);
+    const token = (await readFile(join(dataDir, 'first-token'), 'utf8')).trim();
+    const postmaster = await postmasterOf(dataDir);
+    const second = await runProgram(['serve', '--port', '0', '--data-dir', dataDir]);
+    expect(second.code).toBe(1);
+    expect(second.stderr).toContain('Another service is running on this data folder');
+    expect(await postmasterOf(dataDir)).toBe(postmaster);
+    expect((await call(first.url, 'GET', '/readyz')).status).toBe(200);
+    const body = { sql: 'SELECT 1 AS n' };
+    expect((await call(first.url, 'POST', '/api/cdp/sql', { token, body })).body.rows).toEqual([{ n: 1 }]);
+    await stopsCleanly(first, dataDir);
+  });
+
+  it.each([
+    ['an unknown flag', ['serve', '--prot', '1'], '--prot'],
+    ['an unknown command', ['sevre'], 'sevre'],
+    ['a port that is none', ['serve', '--port', 'http'], '--port: must be a whole number from 0 to 65535'],
+    ['a log level that is none', ['serve', '--log-level', 'loud'], '--log-level: must be one of'],
+    ['a flag without its value', ['serve', '--port'], '--port'],
+    ['a settings file that is not there', ['serve', '--config', '/nowhere/cdp.json'], '/nowhere/cdp.json'],
+    ['half of the JWT settings', ['serve', '--jwt-issuer', 'me'], 'go together'],
+    ['more reserved than running', ['serve', '--project-reserved', '8'], 'project-reserved must be less'],
+    ['a database without a secret', ['serve', '--database-url', 'postgres://u:hidden@h/d'], 'set CDP_SECRET'],
+    ['a short secret', ['serve', '--secret', 'too short'], 'at least 32 characters'],
+  ])('%s: exit code 2 and a message', async (_what, args, message) => {
+    const dataDir = await newDataDir();
+    const { code, stderr, stdout } = await runProgram(args, { env: { CDP_DATA_DIR: dataDir } });
+    expect(code).toBe(2);
+    expect(stderr).toContain(message);
+    expect(stdout + stderr).not.toMatch(/hidden|too short|^ +at /m);
+    await expect(stat(dataDir)).rejects.toThrow('ENOENT');
+  });
+});
+
+/** The program where `nobody` can read it, in a folder where `nobody` can write. */
+async function forNobody(folder: string): Promise<Surroundings & { account: Account }> {
+  const account = { uid: 65_534, gid: 65_534 };
+  const program = join(folder, 'program');
+  await mkdir(program);
+  await copyProgram(program);
+  const node = join(folder, 'node');
+  await copyFile(process.execPath, node);
+  await chmod(node, 0o755);
+  await chown(folder, account.uid, account.gid);
+  return { account, program, node, env: { HOME: folder } };
+}

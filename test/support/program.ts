@@ -1,0 +1,183 @@
+/** The program `cdp` as a process of its own: started, watched, signalled and, whatever a test does, ended. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, cp, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import type { ClientConfig } from 'pg';
+import { Credentials } from '../../src/postgres/credentials.js';
+import type { Account } from '../../src/postgres/embedded/account.js';
+import { SUPERUSER } from '../../src/postgres/embedded/config.js';
+import { serves } from '../../src/postgres/embedded/processes.js';
+
+export const projectRoot = fileURLToPath(new URL('../..', import.meta.url));
+
+export interface Surroundings {
+  /** Besides PATH and HOME, nothing of ours gets through. */
+  env?: Record<string, string>;
+  /** As whom; default: ourselves. */
+  account?: Account;
+  /** Folder of the program, default: this project's. See {@link copyProgram}. */
+  program?: string;
+  /** Node itself; default: the one that runs us. */
+  node?: string;
+  cwd?: string;
+}
+
+export interface Ended {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+  stdout: string;
+  stderr: string;
+}
+
+export interface RunningProgram {
+  readonly process: ChildProcess;
+  /** What it has written to stdout so far. */
+  output(): string;
+  /** The lines of stdout that are JSON. */
+  log(): Record<string, unknown>[];
+  readonly ended: Promise<Ended>;
+  /** Signals it and waits for its end. */
+  end(signal?: NodeJS.Signals): Promise<Ended>;
+}
+
+export interface RunningService extends RunningProgram {
+  readonly url: string;
+}
+
+/** Everything that was started and has not ended, for {@link endEverything}. */
+const running = new Set<ChildProcess>();
+const folders: string[] = [];
+
+export function startProgram(args: readonly string[], surroundings: Surroundings = {}): RunningProgram {
+  const { env = {}, account, program = projectRoot, node = process.execPath, cwd = '/' } = surroundings;
+  const { PATH = '', HOME = '/' } = process.env;
+  const child = spawn(node, [join(program, 'dist/cli/bin.js'), ...args], {
+    ...account,
+    cwd,
+    env: { PATH, HOME, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  running.add(child);
+  let [stdout, stderr] = ['', ''];
+  child.stdout.setEncoding('utf8').on('data', (text: string) => void (stdout += text));
+  child.stderr.setEncoding('utf8').on('data', (text: string) => void (stderr += text));
+  const ended = once(child, 'close').then(([code, signal]) => {
+    running.delete(child);
+    return { code: code as number | null, signal: signal as NodeJS.Signals | null, stdout, stderr };
+  });
+  return {
+    process: child,
+    output: () => stdout,
+    log: () => jsonLines(stdout),
+    ended,
+    end: (signal = 'SIGTERM') => {
+      child.kill(signal);
+      return ended;
+    },
+  };
+}
+
+/** Runs a command to its end. */
+export const runProgram = (args: readonly string[], surroundings?: Surroundings): Promise<Ended> =>
+  startProgram(args, surroundings).ended;
+
+/**
+ * Starts `cdp serve` and waits until it listens.
+ * @throws Error with what it wrote, where it ends instead
+ */
+export async function startServe(args: readonly string[], surroundings?: Surroundings): Promise<RunningService> {
+  const program = startProgram(['serve', '--port', '0', ...args], surroundings);
+  let end: Ended | undefined;
+  void program.ended.then((ended) => (end = ended));
+  for (;;) {
+    const line = program.log().find(({ msg }) => msg === 'listening');
+    if (line !== undefined) return { ...program, url: String(line.url) };
+    if (end !== undefined) throw new Error(`cdp serve ended with ${end.code ?? end.signal}:\n${end.stdout}${end.stderr}`);
+    await sleep(10);
+  }
+}
+
+function jsonLines(text: string): Record<string, unknown>[] {
+  return text
+    .split('\n')
+    .slice(0, -1)
+    .filter((line) => line.startsWith('{'))
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+}
+
+/** A data folder that does not exist yet, in a place that an unprivileged Postgres can reach. Gone after the tests. */
+export async function newDataDir(name = 'data'): Promise<string> {
+  return join(await newFolder(), name);
+}
+
+export async function newFolder(): Promise<string> {
+  const folder = await mkdtemp('/tmp/cdp-program-');
+  await chmod(folder, 0o711);
+  folders.push(folder);
+  return folder;
+}
+
+/** The process id of the Postgres that serves the data folder; undefined where none does. */
+export async function postmasterOf(dataDir: string): Promise<number | undefined> {
+  const data = join(dataDir, 'postgres/data');
+  const content = await readFile(join(data, 'postmaster.pid'), 'utf8').catch(() => '');
+  const pid = Number.parseInt(content);
+  return !Number.isNaN(pid) && (await serves(pid, data)) ? pid : undefined;
+}
+
+/** How the superuser comes into the embedded Postgres of a data folder. */
+export async function superuserOf(dataDir: string, database = 'cdp_control'): Promise<ClientConfig> {
+  const secret = (await readFile(join(dataDir, 'secret'), 'utf8')).trim();
+  const password = new Credentials(secret).password('superuser');
+  return { host: join(dataDir, 'postgres/socket'), user: SUPERUSER, password, database };
+}
+
+/** For `afterAll`: kills what a failed test has left, service and Postgres, and removes the data folders. */
+export async function endEverything(): Promise<void> {
+  for (const child of running) {
+    child.kill('SIGKILL');
+    await once(child, 'close');
+  }
+  for (const folder of folders.splice(0)) {
+    const postmaster = await postmasterOf(join(folder, 'data'));
+    if (postmaster !== undefined) process.kill(postmaster, 'SIGKILL');
+    await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
+  }
+}
+
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  server.close();
+  if (address === null || typeof address === 'string') throw new Error('No port');
+  return address.port;
+}
+
+/** Asks again until the answer is not false, null or undefined. @throws after 20 s, naming `what` */
+export async function eventually<T>(what: string, ask: () => Promise<T | false | null | undefined>): Promise<T> {
+  for (const until = Date.now() + 20_000; Date.now() < until; await sleep(20)) {
+    const answer = await ask();
+    if (answer !== false && answer !== null && answer !== undefined) return answer;
+  }
+  throw new Error(`It did not happen within 20 s: ${what}`);
+}
+
+/** Copies the built program with the packages it needs to run, readable for everybody. */
+export async function copyProgram(folder: string): Promise<void> {
+  const lock = JSON.parse(await readFile(join(projectRoot, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, { dev?: boolean }>;
+  };
+  const packages = Object.keys(lock.packages).filter((path) => path !== '' && lock.packages[path]?.dev !== true);
+  for (const path of ['package.json', 'dist', ...packages]) {
+    await cp(join(projectRoot, path), join(folder, path), { recursive: true, verbatimSymlinks: true }).catch(
+      (error: NodeJS.ErrnoException) => {
+        if (error.code !== 'ENOENT') throw error; // a package for another platform
+      },
+    );
+  }
+}

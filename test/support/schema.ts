@@ -1,0 +1,53 @@
+/** What a project's schema holds, to look that a refused call changed nothing. */
+import { expect } from 'vitest';
+import type { ErrorBody } from '../../src/contract/wire.js';
+import { failure, type TestProject } from './service.js';
+
+const CATALOG = `
+  SELECT c.relname, c.relkind, obj_description(c.oid, 'pg_class') AS comment, a.attname,
+    format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull, col_description(c.oid, a.attnum) AS column_comment
+  FROM pg_class c
+  LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+  WHERE c.relnamespace = 'data'::regnamespace
+  ORDER BY c.relname, a.attnum`;
+
+export interface Snapshot {
+  catalog: Record<string, unknown>[];
+  /** The rows of each table, as Postgres's text. */
+  rows: Record<string, unknown[]>;
+}
+
+/** Every relation, column, comment and row of the project, asked of Postgres and not of the code under test. */
+export async function snapshot(project: TestProject): Promise<Snapshot> {
+  const catalog = await project.rows(CATALOG);
+  const tables = new Set(catalog.filter(({ relkind }) => relkind === 'r').map(({ relname }) => relname as string));
+  const rows: Record<string, unknown[]> = {};
+  for (const table of tables) rows[table] = await project.rows(`SELECT t::text AS row FROM "${table}" t ORDER BY 1`);
+  return { catalog, rows };
+}
+
+/** The call is refused with exactly this status and code, and the schema and its rows are what they were before. */
+export async function refused(
+  project: TestProject,
+  [method, path, body]: readonly [method: string, path: string, body?: unknown],
+  status: number,
+  code: string,
+): Promise<ErrorBody> {
+  const before = await snapshot(project);
+  const error = failure(await project.call(method, path, { body }), status, code);
+  expect(await snapshot(project)).toEqual(before);
+  return error;
+}
+
+/** The names of the tables that the API shows. */
+export async function tableNames(project: TestProject): Promise<string[]> {
+  const { body } = await project.call('GET', '/api/cdp/schema');
+  return (body.tables as { name: string }[]).map(({ name }) => name);
+}
+
+/** The columns of a table as the API shows them: `{ email: 'TEXT' }`. */
+export async function columnTypes(project: TestProject, table: string): Promise<Record<string, string>> {
+  const { body } = await project.call('GET', `/api/cdp/schema/table/${table}`);
+  const { columns } = body.table as { columns: { name: string; type: string }[] };
+  return Object.fromEntries(columns.map(({ name, type }) => [name, type]));
+}
