@@ -30,7 +30,7 @@ export function connect(url, token) {
         body: JSON.stringify(body),
       });
       if (response.ok) return response;
-      // Retry-After stands only on a refusal that has changed nothing, so the request may be sent again as it is.
+      // Retry-After stands only where a repeat is safe: nothing was changed, or the Idempotency-Key settles it.
       const seconds = Number(response.headers.get('retry-after'));
       if (seconds === 0 || attempt === 5) throw new Refused(await response.json());
       await response.body.cancel();

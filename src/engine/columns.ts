@@ -9,11 +9,12 @@ import { PostgresError, toEngineError } from '../postgres/errors.js';
 import { ident, sql, type Statement, statement, trusted } from '../postgres/sql.js';
 import type { ColumnShape } from '../postgres/table-shape.js';
 import type { Session } from '../postgres/wire/session.js';
+import { cut } from './json.js';
 import { checkName, columnNameProblem } from './names.js';
 import { nearName } from './near-name.js';
 import type { Project } from './project.js';
 import { schemaChange, type SchemaLimits } from './schema-change.js';
-import { columnType, commentOn, existingTable } from './tables.js';
+import { columnType, commentOn, existingTable, notFound } from './tables.js';
 import { commit, fixed } from './transaction.js';
 
 /** A column as the answers of this file show it. */
@@ -135,13 +136,7 @@ function existingColumn(table: TableDescription, name: string): ColumnShape {
     name,
     table.columns.map((candidate) => candidate.name),
   );
-  throw new EngineError(
-    'column_not_found',
-    `Table "${table.name}" has no column ${JSON.stringify(name.slice(0, 63))}.`,
-    {
-      ...(near === undefined ? {} : { hint: `Did you mean "${near}"?` }),
-    },
-  );
+  throw notFound('column_not_found', `Table "${table.name}" has no column ${JSON.stringify(cut(name))}.`, near);
 }
 
 /** @throws EngineError column_exists where another column has the name, in whatever case */
@@ -211,16 +206,16 @@ function notConvertible(
   const values = `${count} ${count === 1 ? 'value' : 'values'} of "${column.name}" (${column.displayType})`;
   const rows =
     ids.length === 0 ? '' : `; ${count > ids.length ? 'some of their rows' : 'their rows'}: ${ids.join(', ')}`;
-  if (!never) return new EngineError('not_convertible', `${values} cannot be kept as ${to}${rows}`);
+  if (!never) {
+    const hint = 'Change those values by free SQL (UPDATE … WHERE id = …), then repeat the request.';
+    return new EngineError('not_convertible', `${values} cannot be kept as ${to}${rows}`, { hint });
+  }
   const hint =
     column.type === null
       ? 'Change it to TEXT first.'
       : 'Add a column of the new type and fill it by free SQL, where you decide what becomes of each value.';
-  return new EngineError(
-    'not_convertible',
-    `${column.displayType} never becomes ${to}: ${values} would be lost${rows}`,
-    { hint },
-  );
+  const message = `${column.displayType} never becomes ${to}: ${values} would be lost${rows}`;
+  return new EngineError('not_convertible', message, { hint });
 }
 
 /** Postgres's own refusals of a type change that the checks above do not foresee. */

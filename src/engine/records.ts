@@ -62,17 +62,18 @@ export async function insertRecords(
     if (shape.runsProjectCode) lease.soil();
     const inserts = encodeBatch(batch, shape, { returnIds });
     const statements = inserts.map((insert) => insert.statement);
-    const count = batch.records.length;
     try {
-      if (returnIds) {
-        const ids = idsInOrder(inserts, await session.run(statements));
-        return await finish(session, [], inserted(count, ids), idempotency);
+      // A trigger or rule may leave records out: how many were stored shows only after the INSERTs.
+      if (returnIds || shape.runsProjectCode) {
+        const results = await session.run(statements);
+        const ids = returnIds ? idsInOrder(inserts, results) : undefined;
+        return await finish(session, [], inserted(rowsStored(results), ids), idempotency);
       }
-      return await finish(session, statements, inserted(count), idempotency);
+      return await finish(session, statements, inserted(batch.records.length), idempotency);
     } catch (error) {
       if (!(error instanceof PostgresError) || session.closed) throw error;
       await session.run([ROLLBACK]);
-      throw await attributeRefusal(session, batch, shape, error);
+      throw await attributeRefusal(session, BEGIN_INSERT, batch, shape, error);
     }
   });
 }
@@ -112,16 +113,29 @@ async function finish(
   return { answer, replayed: false };
 }
 
-/** The ids that the INSERTs returned, by the position of their record in the request. */
+/**
+ * The ids that the INSERTs returned, by the position of their record in the request.
+ * @throws EngineError constraint_violation where rows are missing: nobody can tell whose ids are there
+ */
 function idsInOrder(inserts: readonly BatchInsert[], results: readonly TextResult[]): string[] {
   const ids: string[] = [];
   inserts.forEach(({ records }, i) => {
-    records.forEach((record, row) => {
-      ids[record] = results[i]?.rows[row]?.[0] ?? '';
-    });
+    const rows = results[i]?.rows ?? [];
+    if (rows.length !== records.length) {
+      throw new EngineError(
+        'constraint_violation',
+        'A trigger or rule of the table left records out, so that their ids cannot be told. Nothing was stored',
+        { hint: 'Send the batch without return=ids.' },
+      );
+    }
+    records.forEach((record, row) => (ids[record] = rows[row]?.[0] ?? ''));
   });
   return ids;
 }
+
+/** By the command tags, such as `INSERT 0 250`. */
+const rowsStored = (results: readonly TextResult[]): number =>
+  results.reduce((sum, { tag }) => sum + Number(tag.split(' ').at(-1)), 0);
 
 function inserted(count: number, ids?: string[]): BatchAnswer {
   const message = `${count} ${count === 1 ? 'record' : 'records'} inserted`;

@@ -5,11 +5,12 @@
 import { EngineError, type ErrorCode, type ErrorPlace } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import { errorCode, PostgresError, toEngineError } from '../postgres/errors.js';
+import type { Statement } from '../postgres/sql.js';
 import type { TableShape } from '../postgres/table-shape.js';
 import type { Session } from '../postgres/wire/session.js';
 import { encodeRecord } from './batch/encode.js';
 import type { ParsedBatch } from './batch/parse.js';
-import { BEGIN, fixed, ROLLBACK } from './transaction.js';
+import { fixed, ROLLBACK } from './transaction.js';
 
 /** Refusals that lie in the state of the server or the time, not in a record. */
 export const LIES_WITH_THE_SERVER: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
@@ -19,19 +20,23 @@ export const LIES_WITH_THE_SERVER: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'internal',
 ]);
 
+const FOREIGN_KEY_VIOLATION = '23503';
+
 /**
+ * @param begin begins the transaction of the rerun
  * @param error what Postgres said of the whole batch; its transaction has been rolled back
  * @returns the error to answer with, naming the records where they can be found
  */
 export async function attributeRefusal(
   session: Session,
+  begin: readonly Statement[],
   batch: ParsedBatch,
   table: TableShape,
   error: PostgresError,
 ): Promise<unknown> {
   const code = recordErrorCode(error.sqlstate);
   if (LIES_WITH_THE_SERVER.has(code)) return toEngineError(error);
-  const refused = await rerun(session, batch, table);
+  const refused = await rerun(session, begin, batch, table);
   const [first] = refused;
   if (first === undefined) return translated(error, code, error.message);
 
@@ -45,7 +50,7 @@ export async function attributeRefusal(
       message: `Record ${record}${about === undefined ? '' : `, "${about}"`}: ${error.message}`,
     };
   });
-  const more = places.length > 1 ? ` (and ${places.length - 1} more)` : '';
+  const more = places.length > 1 ? ` (and ${places.length - 1} more wrong places)` : '';
   return translated(first.error, places[0]?.error ?? code, `${places[0]?.message}${more}`, places);
 }
 
@@ -73,10 +78,42 @@ interface RefusedRecord {
   error: PostgresError;
 }
 
-async function rerun(session: Session, batch: ParsedBatch, table: TableShape): Promise<RefusedRecord[]> {
+/** @returns the refused records in the order of the batch; none where something else got in the way */
+async function rerun(
+  session: Session,
+  begin: readonly Statement[],
+  batch: ParsedBatch,
+  table: TableShape,
+): Promise<RefusedRecord[]> {
+  let refused: RefusedRecord[] = [];
+  try {
+    await session.run(begin);
+    refused = await insertOneByOne(session, batch, table, [...batch.records.keys()]);
+    // A record may point at a later one of its batch: it has another try, last ones first, as long as that helps any.
+    for (let helped = true; helped;) {
+      const pointing = refused.filter(({ error }) => error.sqlstate === FOREIGN_KEY_VIOLATION);
+      const others = refused.filter((record) => !pointing.includes(record));
+      const left = await insertOneByOne(session, batch, table, pointing.map(({ record }) => record).reverse());
+      helped = left.length < pointing.length;
+      refused = [...others, ...left];
+    }
+  } catch (error) {
+    if (!(error instanceof PostgresError) || session.closed) throw error;
+    refused = [];
+  }
+  await session.run([ROLLBACK]);
+  return refused.sort((a, b) => a.record - b.record);
+}
+
+/** @throws PostgresError where what stops it is no record's fault */
+async function insertOneByOne(
+  session: Session,
+  batch: ParsedBatch,
+  table: TableShape,
+  records: readonly number[],
+): Promise<RefusedRecord[]> {
   const refused: RefusedRecord[] = [];
-  await session.run([BEGIN]);
-  for (let record = 0; record < batch.records.length; record++) {
+  for (const record of records) {
     try {
       await session.run([
         fixed('SAVEPOINT _cdp_record'),
@@ -88,11 +125,10 @@ async function rerun(session: Session, batch: ParsedBatch, table: TableShape): P
       ]);
     } catch (error) {
       if (!(error instanceof PostgresError) || session.closed) throw error;
-      if (LIES_WITH_THE_SERVER.has(recordErrorCode(error.sqlstate))) break;
+      if (NOT_A_RECORDS_FAULT.has(recordErrorCode(error.sqlstate))) throw error;
       refused.push({ record, error });
       await session.run([fixed('ROLLBACK TO SAVEPOINT _cdp_record')]);
     }
   }
-  await session.run([ROLLBACK]);
   return refused;
 }

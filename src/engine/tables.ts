@@ -14,6 +14,7 @@ import {
 } from '../postgres/catalog.js';
 import { ident, join, literal, sql, type Statement, statement, trusted } from '../postgres/sql.js';
 import type { Session } from '../postgres/wire/session.js';
+import { cut } from './json.js';
 import { checkName, columnNameProblem, isName, tableNameProblem } from './names.js';
 import { nearName } from './near-name.js';
 import type { Project } from './project.js';
@@ -92,10 +93,14 @@ export async function existingTable(
 export async function tableNotFound(session: Session, schema: string, name: string): Promise<never> {
   if (session.transaction === 'E') await session.run([ROLLBACK]);
   const names = (await session.query(tableNames(schema))).map(([found]) => found ?? '');
-  const near = nearName(name, names);
-  throw new EngineError('table_not_found', `There is no table ${JSON.stringify(name)}.`, {
-    ...(near === undefined ? {} : { hint: `Did you mean "${near}"?` }),
-  });
+  throw notFound('table_not_found', `There is no table ${JSON.stringify(cut(name))}.`, nearName(name, names));
+}
+
+/** Names what is missing, and what may have been meant. */
+export function notFound(code: 'table_not_found' | 'column_not_found', message: string, near?: string): EngineError {
+  if (near === undefined) return new EngineError(code, message);
+  const hint = `Did you mean "${near}"?`;
+  return new EngineError(code, `${message} ${hint}`, { hint });
 }
 
 export const commentOn = (schema: string, table: string, column: string, comment: string | null): Statement =>
@@ -103,8 +108,7 @@ export const commentOn = (schema: string, table: string, column: string, comment
 
 /** A path names a table that cannot exist: no connection is needed to say so. */
 export function checkTableInPath(name: string): void {
-  if (!isName(name))
-    throw new EngineError('table_not_found', `There is no table ${JSON.stringify(name.slice(0, 63))}.`);
+  if (!isName(name)) throw new EngineError('table_not_found', `There is no table ${JSON.stringify(cut(name))}.`);
 }
 
 /**
@@ -122,7 +126,7 @@ const findType = (type: string): ColumnType | undefined =>
   COLUMN_TYPES.find((known) => known.toLowerCase() === type.toLowerCase());
 
 const unknownType = (type: string) =>
-  `${JSON.stringify(type.slice(0, 63))} is not a column type; the types are ${COLUMN_TYPES.join(', ')}`;
+  `${JSON.stringify(cut(type))} is not a column type; the types are ${COLUMN_TYPES.join(', ')}`;
 
 interface CheckedColumn {
   name: string;
@@ -138,22 +142,21 @@ function checkDefinition(body: CreateTableBody): CheckedColumn[] {
   const columns: CheckedColumn[] = [];
   for (const { name, type, comment } of body.columns) {
     const problem = columnNameProblem(name);
-    if (problem !== undefined) problems.push({ column: name.slice(0, 63), ...problem });
+    if (problem !== undefined) problems.push({ column: cut(name), ...problem });
     const twin = seen.get(name.toLowerCase());
     if (twin !== undefined) {
       const message =
         twin === name ? `Column "${name}" is declared twice` : `Columns "${twin}" and "${name}" differ only by case`;
-      problems.push({ column: name.slice(0, 63), error: 'invalid_request', message });
+      problems.push({ column: cut(name), error: 'invalid_request', message });
     }
     seen.set(name.toLowerCase(), name);
     const known = findType(type);
-    if (known === undefined)
-      problems.push({ column: name.slice(0, 63), error: 'unknown_type', message: unknownType(type) });
+    if (known === undefined) problems.push({ column: cut(name), error: 'unknown_type', message: unknownType(type) });
     else columns.push({ name, type: known, comment: comment ?? null });
   }
   const [first] = problems;
   if (first !== undefined) {
-    const more = problems.length > 1 ? ` (and ${problems.length - 1} more)` : '';
+    const more = problems.length > 1 ? ` (and ${problems.length - 1} more wrong places)` : '';
     throw new EngineError(first.error, `${first.message}${more}`, {
       errors: problems.slice(0, LIMITS.errorsListed),
       errorCount: problems.length,

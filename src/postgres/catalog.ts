@@ -92,7 +92,7 @@ function describe(where: Fragment): Statement {
       pg_catalog.format_type(a.atttypid, a.atttypmod),
       COALESCE(NULLIF(t.typbasetype, 0), t.oid) IN (114, 3802),
       t.typcategory = 'A',
-      a.atthasdef OR a.attidentity <> '' OR t.typdefault IS NOT NULL,
+      a.atthasdef OR a.attidentity <> '' OR t.typdefault IS NOT NULL OR c.relkind = 'v',
       a.attname = 'id' AND a.atttypid = 2950 AND EXISTS (
         SELECT FROM pg_catalog.pg_index i
         WHERE i.indrelid = c.oid AND i.indisprimary AND i.indnatts = 1 AND i.indkey[0] = a.attnum),

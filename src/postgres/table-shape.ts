@@ -19,7 +19,10 @@ export interface ColumnShape {
   readonly isJson: boolean;
   /** True for a Postgres array type: takes a JSON array or Postgres's own `{…}` text. */
   readonly isArray: boolean;
-  /** A default, identity or generation expression exists: a record without the key must leave the column out. */
+  /**
+   * A default, identity or generation expression exists, or may exist below a view: a record without the key must leave
+   * the column out.
+   */
   readonly hasDefault: boolean;
   /** True only for the service's own `id` column (uuid primary key): a record may carry a valid UUID, never null. */
   readonly isId: boolean;

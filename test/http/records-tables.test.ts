@@ -120,7 +120,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       ['int[][]', '[[1,2],[3,4]]', '[[1,2],[3,4]]'],
       ['bigint[]', '[9007199254740993,null]', '["9007199254740993",null]'],
       ['jsonb[]', '[{"a":1.50},2]', '[{"a": 1.50},2]'],
-      ['box[]', '["(1,1),(0,0)","(2,2),(1,1)"]', '["(1,1),(0,0)","(2,2),(1,1)"]'],
+      ['box[]', '"{(1,1),(0,0);(2,2),(1,1)}"', '["(1,1),(0,0)","(2,2),(1,1)"]'],
     ])('%s takes %s and answers %s', async (type, sent, answered) => {
       await project.rows(`DROP TABLE IF EXISTS typed; CREATE TABLE typed (v ${type})`);
       const answer = await insert('typed', `[{"v":${sent}}]`);

@@ -51,6 +51,7 @@ export interface RunningService extends RunningProgram {
 /** Everything that was started and has not ended, for {@link endEverything}. */
 const running = new Set<ChildProcess>();
 const folders: string[] = [];
+const dataDirs: string[] = [];
 
 export function startProgram(args: readonly string[], surroundings: Surroundings = {}): RunningProgram {
   const { env = {}, account, program = projectRoot, node = process.execPath, cwd = '/' } = surroundings;
@@ -96,7 +97,8 @@ export async function startServe(args: readonly string[], surroundings?: Surroun
   for (;;) {
     const line = program.log().find(({ msg }) => msg === 'listening');
     if (line !== undefined) return { ...program, url: String(line.url) };
-    if (end !== undefined) throw new Error(`cdp serve ended with ${end.code ?? end.signal}:\n${end.stdout}${end.stderr}`);
+    if (end !== undefined)
+      throw new Error(`cdp serve ended with ${end.code ?? end.signal}:\n${end.stdout}${end.stderr}`);
     await sleep(10);
   }
 }
@@ -109,9 +111,14 @@ function jsonLines(text: string): Record<string, unknown>[] {
     .map((line) => JSON.parse(line) as Record<string, unknown>);
 }
 
-/** A data folder that does not exist yet, in a place that an unprivileged Postgres can reach. Gone after the tests. */
-export async function newDataDir(name = 'data'): Promise<string> {
-  return join(await newFolder(), name);
+/**
+ * A data folder that does not exist yet, in a place that an unprivileged Postgres can reach. Gone after the tests.
+ * @param below folders in between
+ */
+export async function newDataDir(...below: string[]): Promise<string> {
+  const dataDir = join(await newFolder(), ...below, 'data');
+  dataDirs.push(dataDir);
+  return dataDir;
 }
 
 export async function newFolder(): Promise<string> {
@@ -129,6 +136,10 @@ export async function postmasterOf(dataDir: string): Promise<number | undefined>
   return !Number.isNaN(pid) && (await serves(pid, data)) ? pid : undefined;
 }
 
+/** The token that a first start without a terminal has left in the data folder. */
+export const firstToken = async (dataDir: string): Promise<string> =>
+  (await readFile(join(dataDir, 'first-token'), 'utf8')).trim();
+
 /** How the superuser comes into the embedded Postgres of a data folder. */
 export async function superuserOf(dataDir: string, database = 'cdp_control'): Promise<ClientConfig> {
   const secret = (await readFile(join(dataDir, 'secret'), 'utf8')).trim();
@@ -142,9 +153,11 @@ export async function endEverything(): Promise<void> {
     child.kill('SIGKILL');
     await once(child, 'close');
   }
-  for (const folder of folders.splice(0)) {
-    const postmaster = await postmasterOf(join(folder, 'data'));
+  for (const dataDir of dataDirs.splice(0)) {
+    const postmaster = await postmasterOf(dataDir);
     if (postmaster !== undefined) process.kill(postmaster, 'SIGKILL');
+  }
+  for (const folder of folders.splice(0)) {
     await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
   }
 }

@@ -1,0 +1,266 @@
+/** What one statement may cost: time, rows, bytes, places (contract sections 7 and 8). */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { failure, onServer, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+
+const MIB = 1024 * 1024;
+
+let service: TestService;
+let project: TestProject;
+
+beforeAll(async () => {
+  service = await startTestService({ 'project-waiting': '4', 'wait-ms': '2000' });
+  project = await service.project();
+});
+afterAll(() => service.close());
+
+const sql = (text: string, rest: object = {}, of = project): Promise<TestAnswer> =>
+  of.call('POST', '/api/cdp/sql', { body: { sql: text, ...rest } });
+
+async function timed<T>(work: Promise<T>): Promise<[result: T, ms: number]> {
+  const started = performance.now();
+  return [await work, performance.now() - started];
+}
+
+/** Backends in which a statement with this text runs. */
+async function running(mark: string): Promise<number> {
+  return onServer(service.server, async (client) => {
+    const { rows } = await client.query<{ count: string }>(
+      `SELECT count(*) FROM pg_stat_activity WHERE state <> 'idle' AND query LIKE $1 AND pid <> pg_backend_pid()`,
+      [`%${mark}%`],
+    );
+    return Number(rows[0]?.count);
+  });
+}
+
+describe('time', () => {
+  it('is up after timeout_ms: 504, and the backend is free', async () => {
+    const [answer, ms] = await timed(sql("SELECT pg_sleep(20), 'mark_plain'", { timeout_ms: 300 }));
+    const body = failure(answer, 504, 'query_timeout');
+    expect(body.message).toContain('300');
+    expect(ms).toBeGreaterThan(290);
+    expect(ms).toBeLessThan(800);
+    await sleep(100);
+    expect(await running('mark_plain')).toBe(0);
+  });
+
+  it('counts for all statements of a request together, and nothing of them stays', async () => {
+    await project.rows('CREATE TABLE timed (n int)');
+    const text = `INSERT INTO timed VALUES (1);${' SELECT pg_sleep(0.2);'.repeat(20)}`;
+    const [answer, ms] = await timed(sql(text, { timeout_ms: 500 }));
+    failure(answer, 504, 'query_timeout');
+    expect(ms).toBeLessThan(1_000);
+    expect(await project.rows('SELECT * FROM timed')).toEqual([]);
+  });
+
+  const STUBBORN: [what: string, text: string][] = [
+    ['switches the statement timeout off', "SET statement_timeout = 0; SELECT pg_sleep(20), 'mark_stubborn'"],
+    [
+      'catches its cancellation in a loop',
+      `DO $$ BEGIN LOOP BEGIN PERFORM pg_sleep(20), 'mark_stubborn';
+         EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$`,
+    ],
+    [
+      'catches its cancellation and computes on',
+      `DO $$ DECLARE x int := 0; BEGIN LOOP BEGIN LOOP x := (x + 1) % 1000; END LOOP; PERFORM 'mark_stubborn';
+         EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$`,
+    ],
+  ];
+  it.each(STUBBORN)('is up too for a statement that %s', async (_what, text) => {
+    const [answer, ms] = await timed(sql(text, { timeout_ms: 300 }));
+    failure(answer, 504, 'query_timeout');
+    // 0.3 s, then 0.5 s of grace, then the end of the backend.
+    expect(ms).toBeLessThan(1_500);
+    await sleep(100);
+    expect(await running('mark_stubborn')).toBe(0);
+    expect(await project.rows('SELECT 1 AS fine')).toEqual([{ fine: 1 }]);
+  });
+
+  it('is not shortened by what an earlier request has set', async () => {
+    await project.rows("SET statement_timeout = '50ms'");
+    expect(await project.rows('SELECT 1 AS n FROM pg_sleep(0.2)')).toEqual([{ n: 1 }]);
+  });
+});
+
+describe('rows', () => {
+  const rows = (count: number) => `SELECT generate_series(1, ${count}) AS g`;
+
+  it('are cut at max_rows, and truncated says so only where there were more', async () => {
+    for (const [count, most, given, truncated] of [
+      [9, 10, 9, false],
+      [10, 10, 10, false],
+      [11, 10, 10, true],
+      [1, 1, 1, false],
+      [2, 1, 1, true],
+      [0, 1, 0, false],
+      [16, 16, 16, false],
+      [17, 16, 16, true],
+      [100, 99, 99, true],
+    ] as const) {
+      const { body } = await sql(rows(count), { max_rows: most });
+      const found = { row_count: body.row_count, length: (body.rows as unknown[]).length, truncated: body.truncated };
+      expect({ count, most, ...found }).toEqual({ count, most, row_count: given, length: given, truncated });
+      expect(body.type).toBe('SELECT');
+    }
+  });
+
+  it('are 10,000 by default and 100,000 at most', async () => {
+    expect((await sql(rows(10_000))).body).toMatchObject({ row_count: 10_000, truncated: false });
+    expect((await sql(rows(10_001))).body).toMatchObject({ row_count: 10_000, truncated: true });
+    expect((await sql(rows(100_000), { max_rows: 100_000 })).body).toMatchObject({ row_count: 100_000, truncated: false });
+    expect((await sql(rows(100_001), { max_rows: 100_000 })).body).toMatchObject({ row_count: 100_000, truncated: true });
+  });
+
+  it('past the cap are not made by Postgres', async () => {
+    for (const text of [
+      'SELECT * FROM generate_series(1, 1000000000000) g',
+      'WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n FROM r',
+    ]) {
+      const scan = text.replace('SELECT * FROM generate_series(1, 1000000000000) g', 'SELECT generate_series(1, 1000000000000) AS g');
+      const [answer, ms] = await timed(sql(scan));
+      expect(answer.body).toMatchObject({ type: 'SELECT', row_count: 10_000, truncated: true });
+      expect(ms).toBeLessThan(2_000);
+    }
+  });
+
+  it('of INSERT … RETURNING past the cap are inserted and counted all the same', async () => {
+    await project.rows('CREATE TABLE many (n int)');
+    const insert = 'INSERT INTO many SELECT generate_series(1, 20000) RETURNING n';
+    for (const text of [
+      insert,
+      `WITH x AS (SELECT 1) ${insert}`,
+      'UPDATE many SET n = n WHERE n <= 10000 RETURNING n',
+      'MERGE INTO many USING (SELECT generate_series(1, 20000) AS g) s ON false WHEN NOT MATCHED THEN INSERT VALUES (g) RETURNING n',
+    ]) {
+      const { body } = await sql(text, { max_rows: 10 });
+      expect(body).toMatchObject({ row_count: 10, truncated: true, affected_rows: 20_000 });
+      expect(body.type).toBe(/INSERT|UPDATE|MERGE/.exec(text)?.[0]);
+    }
+    expect(await project.rows('SELECT count(*) AS n FROM many')).toEqual([{ n: 60_000 }]);
+  });
+
+  it('of a prepared statement past the cap do not hide what it was', async () => {
+    const select = await sql(`PREPARE p AS ${rows(100)}; EXECUTE p`, { max_rows: 10 });
+    expect(select.body).toMatchObject({ type: 'SELECT', row_count: 10, truncated: true });
+    await project.rows('CREATE TABLE some (n int)');
+    const insert = await sql('PREPARE p AS INSERT INTO some SELECT generate_series(1, 100) RETURNING n; EXECUTE p', {
+      max_rows: 10,
+    });
+    expect(insert.body).toMatchObject({ type: 'INSERT', row_count: 10, truncated: true, affected_rows: 100 });
+    expect(await project.rows('SELECT count(*) AS n FROM some')).toEqual([{ n: 100 }]);
+  });
+
+  it('are cut for each statement of a request', async () => {
+    const { body } = await sql(`${rows(5)}; ${rows(3)}; ${rows(4)}`, { max_rows: 3 });
+    const results = body.results as { row_count: number; truncated: boolean }[];
+    expect(results.map(({ row_count, truncated }) => [row_count, truncated])).toEqual([
+      [3, true],
+      [3, false],
+      [3, true],
+    ]);
+  });
+});
+
+describe('bytes', () => {
+  it('are cut at 16 MiB, between two rows', async () => {
+    const { body, text } = await sql(`SELECT repeat('x', 1000000) AS s FROM generate_series(1, 100)`);
+    expect(body).toMatchObject({ row_count: 16, truncated: true });
+    expect((body.rows as unknown[]).length).toBe(16);
+    expect(text.length).toBeLessThan(16 * MIB + 10_000);
+  });
+
+  it('of all results together', async () => {
+    const eight = `SELECT repeat('x', 1000000) AS s FROM generate_series(1, 8)`;
+    const { body } = await sql(`${eight}; ${eight}; ${eight}; SELECT 1 AS small`);
+    const results = body.results as { row_count: number; truncated: boolean }[];
+    expect(results.map(({ row_count, truncated }) => [row_count, truncated])).toEqual([
+      [8, false],
+      [8, false],
+      [0, true],
+      [1, false],
+    ]);
+  });
+
+  it('past the cap are not fetched, even where the first rows were short', async () => {
+    const text = `SELECT repeat('x', CASE WHEN g <= 16 THEN 1 ELSE 1000000 END) AS s FROM generate_series(1, 20000) g`;
+    const [answer, ms] = await timed(sql(text, { timeout_ms: 60_000 }));
+    expect(answer.body).toMatchObject({ row_count: 32, truncated: true });
+    expect(ms).toBeLessThan(2_000);
+  });
+
+  it('beyond 16 MiB in one row are refused, and the connection is not used again', async () => {
+    const [{ pid }] = (await project.rows('SELECT pg_backend_pid() AS pid')) as [{ pid: number }];
+    for (const text of [
+      `SELECT repeat('x', ${17 * MIB}) AS s`,
+      // Longer as JSON than on the way from Postgres.
+      `SELECT repeat(E'\\x01', ${3 * MIB}) AS s`,
+      `SELECT 1 AS n; SELECT repeat('x', 200 * ${MIB}) AS s`,
+    ]) {
+      expect(failure(await sql(text), 400, 'result_too_large').message).toMatch(/16777216|16 MiB/);
+    }
+    const exact = `SELECT repeat('x', ${16 * MIB} - 8) AS s`;
+    expect((await sql(exact)).body).toMatchObject({ row_count: 1, truncated: false });
+    await sleep(200);
+    const gone = await onServer(service.server, (client) =>
+      client.query('SELECT 1 FROM pg_stat_activity WHERE pid = $1 AND state = $2', [pid, 'active']),
+    );
+    expect(gone.rowCount).toBe(0);
+  });
+});
+
+describe('places', () => {
+  /** Statements that hold all six places of free SQL until they are released. */
+  async function holdAll(of: TestProject): Promise<() => Promise<void>> {
+    const held = new AbortController();
+    const slow = Array.from({ length: 6 }, () =>
+      of
+        .call('POST', '/api/cdp/sql', { body: { sql: "SELECT pg_sleep(30), 'mark_slow'" }, signal: held.signal })
+        .catch(() => undefined),
+    );
+    while ((await running('mark_slow')) < 6) await sleep(20);
+    return async () => {
+      held.abort();
+      await Promise.all(slow);
+      while ((await running('mark_slow')) > 0) await sleep(20);
+    };
+  }
+
+  it('are given back when clients leave; until then others wait, then are refused with Retry-After', async () => {
+    const release = await holdAll(project);
+    const waiting = Array.from({ length: 4 }, () => timed(sql('SELECT 1 AS n')));
+    await sleep(100);
+    const [tooMany, ms] = await timed(sql('SELECT 1 AS n'));
+    failure(tooMany, 503, 'overloaded');
+    expect(Number(tooMany.headers.get('retry-after'))).toBeGreaterThan(0);
+    expect(ms).toBeLessThan(500);
+    for (const [answer, waited] of await Promise.all(waiting)) {
+      failure(answer, 503, 'overloaded');
+      expect(answer.headers.get('retry-after')).toMatch(/^\d+$/);
+      expect(waited).toBeGreaterThan(1_900);
+      expect(waited).toBeLessThan(3_000);
+    }
+    const next = sql('SELECT 1 AS n');
+    await sleep(50);
+    await release();
+    expect((await next).body.rows).toEqual([{ n: 1 }]);
+    expect(service.engine.admission.load).toEqual({ running: 0, waiting: 0 });
+  });
+
+  it('are kept for inserts and schema calls, and other projects are not delayed', async () => {
+    const other = await service.project();
+    await project.table('inserted', { n: 'INTEGER' });
+    await other.rows('SELECT 1');
+    const release = await holdAll(project);
+    const [insert, insertMs] = await timed(
+      project.call('POST', '/api/cdp/data/inserted', { body: [{ n: 1 }] }),
+    );
+    expect(insert.status).toBe(201);
+    expect(insertMs).toBeLessThan(1_000);
+    const [schema] = await timed(project.call('GET', '/api/cdp/schema'));
+    expect(schema.status).toBe(200);
+    const [answer, ms] = await timed(sql('SELECT 1 AS n', {}, other));
+    expect(answer.status).toBe(200);
+    expect(ms).toBeLessThan(500);
+    await release();
+  });
+});

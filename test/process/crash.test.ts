@@ -1,0 +1,152 @@
+/** kill -9: of the service, whose Postgres lives on and is adopted, and of Postgres, which the service starts again. */
+import pg from 'pg';
+import { afterAll, describe, expect, it } from 'vitest';
+import {
+  endEverything,
+  eventually,
+  firstToken,
+  newDataDir,
+  postmasterOf,
+  runProgram,
+  type RunningService,
+  startServe,
+  superuserOf,
+} from '../support/program.js';
+import { call, failure, type TestAnswer } from '../support/service.js';
+
+afterAll(endEverything);
+
+async function start(dataDir: string): Promise<{ service: RunningService; post: Post }> {
+  const service = await startServe(['--data-dir', dataDir]);
+  const token = await firstToken(dataDir);
+  return { service, post: (path, body) => call(service.url, 'POST', path, { token, body }) };
+}
+
+type Post = (path: string, body: unknown) => Promise<TestAnswer>;
+
+async function numbers(post: Post): Promise<number[]> {
+  const answer = await post('/api/cdp/sql', { sql: 'SELECT n FROM numbers ORDER BY n' });
+  return (answer.body.rows as { n: number }[]).map(({ n }) => n);
+}
+
+const NUMBERS = { table_name: 'numbers', columns: [{ name: 'n', type: 'INTEGER' }] };
+
+/** Inserts pairs until it fails. @returns the first number of each pair that was acknowledged */
+async function insertPairs(post: Post): Promise<number[]> {
+  const acknowledged: number[] = [];
+  for (let n = 0; ; n += 2) {
+    const answer = await post('/api/cdp/data/numbers', [{ n }, { n: n + 1 }]).catch(() => null);
+    if (answer?.status !== 201) return acknowledged;
+    acknowledged.push(n);
+  }
+}
+
+describe('kill -9 of the service', () => {
+  it('loses no acknowledged row, keeps no half batch, and leaves no lock to the next start', async () => {
+    const dataDir = await newDataDir();
+    const { service, post } = await start(dataDir);
+    await post('/api/cdp/schema/table', NUMBERS);
+    await post('/api/cdp/schema/table', { ...NUMBERS, table_name: 'locked' });
+    const holding = post('/api/cdp/sql', { sql: 'LOCK TABLE locked; SELECT pg_sleep(50)' }).catch(() => null);
+    const writers = [insertPairs(post), insertPairs(post), insertPairs(post)];
+    await eventually('rows come in', async () => (await numbers(post)).length > 100);
+    const postmaster = await postmasterOf(dataDir);
+    await service.end('SIGKILL');
+    await holding;
+    expect(await postmasterOf(dataDir)).toBe(postmaster);
+
+    const next = await start(dataDir);
+    expect(await postmasterOf(dataDir), 'the Postgres is adopted').toBe(postmaster);
+    const counts = new Map<number, number>();
+    for (const n of await numbers(next.post)) counts.set(n, (counts.get(n) ?? 0) + 1);
+    for (const [writer, pairs] of (await Promise.all(writers)).entries()) {
+      expect(pairs.length, `writer ${writer}`).toBeGreaterThan(0);
+    }
+    const acknowledged = new Map<number, number>();
+    for (const n of (await Promise.all(writers)).flat()) acknowledged.set(n, (acknowledged.get(n) ?? 0) + 1);
+    for (const [n, times] of acknowledged) expect(counts.get(n), `row ${n}`).toBeGreaterThanOrEqual(times);
+    for (const [n, times] of counts) expect(counts.get(n ^ 1), `the other of ${n}`).toBe(times);
+
+    await eventually('the lock of the killed request is gone', async () => {
+      const answer = await next.post('/api/cdp/data/locked', [{ n: 1 }]);
+      return answer.status === 201;
+    });
+    const added = await next.post('/api/cdp/schema/table/locked/column', { name: 'more', type: 'TEXT' });
+    expect(added.status).toBe(201);
+    expect((await next.service.end()).code).toBe(0);
+    expect(await postmasterOf(dataDir)).toBeUndefined();
+  });
+
+  it('leaves a Postgres that a command adopts, uses and stops', async () => {
+    const dataDir = await newDataDir();
+    const { service } = await start(dataDir);
+    await service.end('SIGKILL');
+    const listed = await runProgram(['project', 'list', '--json', '--data-dir', dataDir]);
+    expect(JSON.parse(listed.stdout)).toMatchObject([{ name: 'default', status: 'active' }]);
+    expect(await postmasterOf(dataDir)).toBeUndefined();
+  });
+});
+
+describe('kill -9 of Postgres', () => {
+  it('is answered with 503 database_unavailable until it is back by itself, with every acknowledged row', async () => {
+    const dataDir = await newDataDir();
+    const { service, post } = await start(dataDir);
+    await post('/api/cdp/schema/table', NUMBERS);
+    expect((await post('/api/cdp/data/numbers', [{ n: 1 }])).status).toBe(201);
+    const postmaster = (await postmasterOf(dataDir)) as number;
+    process.kill(postmaster, 'SIGKILL');
+
+    const refused = await eventually('a request is refused', async () => {
+      const answer = await post('/api/cdp/sql', { sql: 'SELECT 1 AS n' });
+      return answer.status === 200 ? null : answer;
+    });
+    failure(refused, 503, 'database_unavailable');
+    expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+
+    await eventually('it is back', async () => {
+      const answer = await post('/api/cdp/data/numbers', [{ n: 2 }]);
+      if (answer.status !== 201) failure(answer, 503, 'database_unavailable');
+      return answer.status === 201;
+    });
+    expect(await postmasterOf(dataDir)).not.toBe(postmaster);
+    expect(await numbers(post)).toEqual([1, 2]);
+    expect((await call(service.url, 'GET', '/readyz')).status).toBe(200);
+    const second = await runProgram(['serve', '--port', '0', '--data-dir', dataDir]);
+    expect(second.stderr, 'it is still the one service').toContain('Another service is running');
+    expect((await service.end()).code).toBe(0);
+    expect(await postmasterOf(dataDir)).toBeUndefined();
+  });
+
+  it('while a project is being made fails that call, not the service, and the name can be used again', async () => {
+    const dataDir = await newDataDir();
+    const { service } = await start(dataDir);
+    const admin = (await runProgram(['token', 'create', '--admin', '--data-dir', dataDir])).stdout.trim();
+    const create = () => call(service.url, 'POST', '/api/cdp/admin/projects', { token: admin, body: { name: 'shop' } });
+    const client = new pg.Client(await superuserOf(dataDir));
+    client.on('error', () => undefined);
+    await client.connect();
+    const creating = create();
+    await eventually('the project is being made', async () => {
+      const { rowCount } = await client.query("SELECT 1 FROM cdp.projects WHERE status = 'creating'");
+      return rowCount === 1;
+    });
+    process.kill((await postmasterOf(dataDir)) as number, 'SIGKILL');
+    failure(await creating, 503, 'database_unavailable');
+
+    const made = await eventually('it is made after all', async () => {
+      const answer = await create();
+      if (answer.status !== 201) failure(answer, 503, 'database_unavailable');
+      return answer.status === 201 && answer;
+    });
+    expect(made.body).toMatchObject({ project: { name: 'shop', status: 'active' } });
+    expect((await service.end()).code).toBe(0);
+  });
+
+  it('just before SIGTERM leaves no process behind', async () => {
+    const dataDir = await newDataDir();
+    const { service } = await start(dataDir);
+    process.kill((await postmasterOf(dataDir)) as number, 'SIGKILL');
+    expect(await service.end()).toMatchObject({ code: 0, signal: null });
+    expect(await postmasterOf(dataDir)).toBeUndefined();
+  });
+});
