@@ -73,7 +73,7 @@ export async function insertRecords(
     } catch (error) {
       if (!(error instanceof PostgresError) || session.closed) throw error;
       await session.run([ROLLBACK]);
-      throw await attributeRefusal(session, BEGIN_INSERT, batch, shape, error);
+      throw await attributeRefusal(session, batch, shape, error);
     }
   });
 }

@@ -5,12 +5,11 @@
 import { EngineError, type ErrorCode, type ErrorPlace } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import { errorCode, PostgresError, toEngineError } from '../postgres/errors.js';
-import type { Statement } from '../postgres/sql.js';
 import type { TableShape } from '../postgres/table-shape.js';
 import type { Session } from '../postgres/wire/session.js';
 import { encodeRecord } from './batch/encode.js';
 import type { ParsedBatch } from './batch/parse.js';
-import { fixed, ROLLBACK } from './transaction.js';
+import { BEGIN, fixed, ROLLBACK } from './transaction.js';
 
 /** Refusals that lie in the state of the server or the time, not in a record. */
 export const LIES_WITH_THE_SERVER: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
@@ -21,22 +20,22 @@ export const LIES_WITH_THE_SERVER: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 ]);
 
 const FOREIGN_KEY_VIOLATION = '23503';
+/** A value was given for a column that makes its own. */
+const GENERATED_ALWAYS = '428C9';
 
 /**
- * @param begin begins the transaction of the rerun
  * @param error what Postgres said of the whole batch; its transaction has been rolled back
  * @returns the error to answer with, naming the records where they can be found
  */
 export async function attributeRefusal(
   session: Session,
-  begin: readonly Statement[],
   batch: ParsedBatch,
   table: TableShape,
   error: PostgresError,
 ): Promise<unknown> {
   const code = recordErrorCode(error.sqlstate);
   if (LIES_WITH_THE_SERVER.has(code)) return toEngineError(error);
-  const refused = await rerun(session, begin, batch, table);
+  const refused = await rerun(session, batch, table);
   const [first] = refused;
   if (first === undefined) return translated(error, code, error.message);
 
@@ -58,7 +57,7 @@ export async function attributeRefusal(
 function recordErrorCode(sqlstate: string): ErrorCode {
   const code = errorCode(sqlstate);
   if (code !== 'sql_error') return code;
-  return sqlstate.startsWith('22') || sqlstate.startsWith('428') ? 'invalid_value' : 'constraint_violation';
+  return sqlstate.startsWith('22') || sqlstate === GENERATED_ALWAYS ? 'invalid_value' : 'constraint_violation';
 }
 
 function translated(error: PostgresError, code: ErrorCode, message: string, places?: ErrorPlace[]): EngineError {
@@ -79,15 +78,10 @@ interface RefusedRecord {
 }
 
 /** @returns the refused records in the order of the batch; none where something else got in the way */
-async function rerun(
-  session: Session,
-  begin: readonly Statement[],
-  batch: ParsedBatch,
-  table: TableShape,
-): Promise<RefusedRecord[]> {
+async function rerun(session: Session, batch: ParsedBatch, table: TableShape): Promise<RefusedRecord[]> {
   let refused: RefusedRecord[] = [];
   try {
-    await session.run(begin);
+    await session.run([BEGIN]);
     refused = await insertOneByOne(session, batch, table, [...batch.records.keys()]);
     // A record may point at a later one of its batch: it has another try, last ones first, as long as that helps any.
     for (let helped = true; helped;) {
@@ -125,7 +119,7 @@ async function insertOneByOne(
       ]);
     } catch (error) {
       if (!(error instanceof PostgresError) || session.closed) throw error;
-      if (NOT_A_RECORDS_FAULT.has(recordErrorCode(error.sqlstate))) throw error;
+      if (LIES_WITH_THE_SERVER.has(recordErrorCode(error.sqlstate))) throw error;
       refused.push({ record, error });
       await session.run([fixed('ROLLBACK TO SAVEPOINT _cdp_record')]);
     }

@@ -2,7 +2,7 @@
  * Bearer tokens (contract section 2): `cdp_`, 43 base62 characters of 32 random bytes, 6 of checksum. Only their SHA-256
  * is stored. What a token may do is looked up at most {@link FRESH_MS} after it changed, on every instance.
  */
-import { createHash, randomBytes, randomUUID } from 'node:crypto';
+import { hash as digest, randomBytes, randomUUID } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { EngineError } from '../contract/errors.js';
 import { SCOPES, type Scope } from '../contract/names.js';
@@ -57,7 +57,7 @@ export class Tokens {
       revokedAt: null,
       lastUsedAt: null,
     };
-    await this.control.insertToken({ ...details, sha256: sha256(token) });
+    await this.control.insertToken({ ...details, sha256: Buffer.from(sha256(token), 'hex') });
     return { token, details };
   }
 
@@ -75,7 +75,7 @@ export class Tokens {
   /** @throws EngineError unauthorized, token_expired; a network error where the control database is away */
   async authenticate(token: string): Promise<Caller> {
     if (!hasChecksum(token)) throw unauthorized();
-    const hash = sha256(token).toString('hex');
+    const hash = sha256(token);
     const now = Date.now();
     const remembered = this.known.get(hash);
     if (remembered !== undefined && now - remembered.at < FRESH_MS) return remembered.caller;
@@ -145,7 +145,7 @@ function base62(value: bigint, length: number): string {
   return text;
 }
 
-const sha256 = (token: string): Buffer => createHash('sha256').update(token).digest();
+const sha256 = (token: string): string => digest('sha256', token, 'hex');
 
 const unauthorized = () => new EngineError('unauthorized', 'The bearer token is not valid');
 

@@ -105,8 +105,15 @@ export async function httpServer(
     void reply.header('server-timing', serverTiming(request));
     done(null, payload);
   });
+  let closing = false;
+  app.addHook('preClose', (done) => {
+    closing = true;
+    done();
+  });
   app.addHook('onResponse', (request, reply, done) => {
     logRequest(request, reply, metrics);
+    // The client would keep its connection, and the end of the service would wait for it.
+    if (closing) request.raw.socket.destroySoon();
     done();
   });
 

@@ -155,5 +155,9 @@ export function isUnreachable(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const { code } = error as NodeJS.ErrnoException;
   if (code !== undefined) return NETWORK_CODES.has(code);
-  return /^(timeout expired|Connection terminated|timeout exceeded when trying to connect)/.test(error.message);
+  return DRIVER_MESSAGES.test(error.message);
 }
+
+/** What the driver says, without a code, where its connection could not be had, broke, or had broken before. */
+const DRIVER_MESSAGES =
+  /^(timeout expired|Connection terminated|timeout exceeded when trying to connect|Client has encountered a connection)/;

@@ -67,7 +67,8 @@ export class Provisioning {
           `CREATE ROLE ${q(role)} LOGIN CONNECTION LIMIT ${CONNECTION_LIMIT} IN ROLE ${q(database)}
              PASSWORD ${this.verifier(role)}`,
         );
-        await join(client, role);
+        // A member of a role may see and end its sessions, without being a superuser.
+        await client.query(`GRANT ${q(role)} TO CURRENT_USER`);
       }
       await this.cloneTemplate(client, database);
       await client.query(`REVOKE ALL ON DATABASE ${q(database)} FROM PUBLIC`);
@@ -115,10 +116,6 @@ export class Provisioning {
   /** Takes everything of a placement away. Every step may have been done before. */
   async drop({ database, writer, reader }: Placement): Promise<void> {
     await this.asService(this.address.database, async (client) => {
-      const left = await client.query<{ rolname: string }>('SELECT rolname FROM pg_roles WHERE rolname = ANY ($1)', [
-        [writer, reader],
-      ]);
-      for (const { rolname } of left.rows) await join(client, rolname);
       await client.query(`DROP DATABASE IF EXISTS ${q(database)} WITH (FORCE)`);
       for (const role of [writer, reader, database]) await client.query(`DROP ROLE IF EXISTS ${q(role)}`);
     });
@@ -162,12 +159,4 @@ async function requireRights(client: pg.Client): Promise<void> {
   );
   if (rows[0]?.enough) return;
   throw new Error('The role of DATABASE_URL may not make databases and roles: ALTER ROLE … CREATEDB CREATEROLE');
-}
-
-/**
- * Makes the service a member of a project's role, which lets it see and end that role's sessions without being a
- * superuser. Done again before a drop: on Postgres 15 a role may take the membership away.
- */
-async function join(client: pg.Client, role: string): Promise<void> {
-  await client.query(`GRANT ${q(role)} TO CURRENT_USER`);
 }

@@ -474,7 +474,6 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
 
     it.each<[string, (name: string) => string]>([
       ['a generated column', (t) => `ALTER TABLE ${t} ADD COLUMN g text GENERATED ALWAYS AS (upper(v)) STORED`],
-      ['a view of the whole row', (t) => `CREATE VIEW ${t}_whole AS SELECT ${t} AS whole FROM ${t}`],
       [
         'a trigger on the column',
         (t) => `CREATE FUNCTION f_${t}() RETURNS trigger LANGUAGE plpgsql AS
@@ -665,7 +664,7 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
         const own = await impatient.project();
         await own.table('slow', { a: 'TEXT', b: 'TEXT' });
         // An index over an expression is built anew when the table is rewritten; its function gets slow later.
-        await own.rows(`CREATE FUNCTION dawdle(text) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT $1';
+        await own.rows(`CREATE FUNCTION dawdle(text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN $1; END';
           CREATE INDEX ON slow (dawdle(b))`);
         await insert(
           'slow',

@@ -17,7 +17,7 @@ beforeAll(async () => {
 });
 afterEach(async () => {
   expect(await neighbour.rows('SELECT count(*) AS n FROM people')).toEqual([{ n: 0 }]);
-  await project.rows('TRUNCATE people');
+  await project.rows('DELETE FROM people');
 });
 afterAll(() => service.close());
 

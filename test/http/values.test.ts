@@ -184,24 +184,37 @@ describe.each(testServers())('on Postgres $major', (server) => {
   };
 
   describe('works', () => {
+    const expectKept = async (type: string) => {
+      for (const [n, [sent, answered]] of (KEPT[type] ?? []).entries()) {
+        const rows = await rowsAsSent(`SELECT v FROM "cells_${type}" WHERE n = ${n}`);
+        expect(`${sent.slice(0, 60)} -> ${rows}`).toBe(`${sent.slice(0, 60)} -> [[${answered}]]`);
+      }
+      await project.rows(`DELETE FROM "cells_${type}"`);
+    };
+
     it.each(Object.entries(KEPT))('%s keeps every value as the contract writes it', async (type, kept) => {
       const answer = await insert(
         type,
         kept.map(([sent]) => sent),
       );
       expect(answer.text).toContain(`"inserted_rows":${kept.length}`);
-      for (const [n, [sent, answered]] of kept.entries()) {
-        const rows = await rowsAsSent(`SELECT v FROM "cells_${type}" WHERE n = ${n}`);
-        expect(`${sent.slice(0, 60)} -> ${rows}`).toBe(`${sent.slice(0, 60)} -> [[${answered}]]`);
+      await expectKept(type);
+    });
+
+    // A batch of which every cell is plain may take another way through the service than one with an odd cell.
+    it.each(Object.entries(KEPT))('%s keeps every value that comes alone', async (type, kept) => {
+      for (const [n, [sent]] of kept.entries()) {
+        const body = `[{"n":${n},"v":${sent}}]`;
+        expect((await project.call('POST', `/api/cdp/data/cells_${type}`, { body })).status).toBe(201);
       }
-      await project.rows(`TRUNCATE "cells_${type}"`);
+      await expectKept(type);
     });
 
     it('JSON null is NULL in every type, also in JSONB', async () => {
       for (const type of Object.keys(KEPT)) {
         await insert(type, ['null']);
         expect(await project.rows(`SELECT v IS NULL AS is_null FROM "cells_${type}"`)).toEqual([{ is_null: true }]);
-        await project.rows(`TRUNCATE "cells_${type}"`);
+        await project.rows(`DELETE FROM "cells_${type}"`);
       }
     });
 
@@ -212,7 +225,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       const sql = `${settings} SELECT t.v, f.v FROM "cells_TIMESTAMP" t, "cells_FLOAT" f`;
       const answer = await project.call('POST', '/api/cdp/sql', { body: { sql, row_mode: 'array' } });
       expect(answer.body.rows).toEqual([['2026-07-31T10:34:56.5Z', 0.1]]);
-      await project.rows('TRUNCATE "cells_TIMESTAMP", "cells_FLOAT"');
+      await project.rows('DELETE FROM "cells_TIMESTAMP"; DELETE FROM "cells_FLOAT"');
     });
   });
 

@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import { chmod, chown, copyFile, mkdir, readdir, stat, writeFile } from 'node:fs/promises';
 import { delimiter, dirname, join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { type Account, calledByRoot } from '../../src/postgres/embedded/account.js';
+import { calledByRoot } from '../../src/postgres/embedded/account.js';
 import {
   copyProgram,
   endEverything,
@@ -133,7 +133,7 @@ describe('works', () => {
 
   it('runs as an ordinary user', async () => {
     const dataDir = await newDataDir();
-    const surroundings = calledByRoot() ? await forNobody(dirname(dataDir)) : {};
+    const surroundings: Surroundings = calledByRoot() ? await forNobody(dirname(dataDir)) : {};
     const service = await startServe(['--data-dir', dataDir], { ...surroundings, ...UNDER_NPM });
     expect(await pasteAll(service)).toMatchObject(THREE_ANSWERS);
     const owner = (await stat(join(dataDir, 'secret'))).uid;
@@ -199,7 +199,7 @@ describe('refuses', () => {
 });
 
 /** The program where `nobody` can read it, in a folder where `nobody` can write. */
-async function forNobody(folder: string): Promise<Surroundings & { account: Account }> {
+async function forNobody(folder: string): Promise<Surroundings> {
   const account = { uid: 65_534, gid: 65_534 };
   const program = join(folder, 'program');
   await mkdir(program);

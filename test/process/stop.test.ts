@@ -23,7 +23,7 @@ afterAll(endEverything);
 interface Started {
   service: RunningService;
   dataDir: string;
-  post(path: string, body: unknown): Promise<TestAnswer>;
+  post: (path: string, body: unknown) => Promise<TestAnswer>;
 }
 
 async function start(): Promise<Started> {

@@ -36,12 +36,12 @@ export interface Ended {
 export interface RunningProgram {
   readonly process: ChildProcess;
   /** What it has written to stdout so far. */
-  output(): string;
+  readonly output: () => string;
   /** The lines of stdout that are JSON. */
-  log(): Record<string, unknown>[];
+  readonly log: () => Record<string, unknown>[];
   readonly ended: Promise<Ended>;
   /** Signals it and waits for its end. */
-  end(signal?: NodeJS.Signals): Promise<Ended>;
+  readonly end: (signal?: NodeJS.Signals) => Promise<Ended>;
 }
 
 export interface RunningService extends RunningProgram {
@@ -136,9 +136,12 @@ export async function postmasterOf(dataDir: string): Promise<number | undefined>
   return !Number.isNaN(pid) && (await serves(pid, data)) ? pid : undefined;
 }
 
-/** The token that a first start without a terminal has left in the data folder. */
-export const firstToken = async (dataDir: string): Promise<string> =>
-  (await readFile(join(dataDir, 'first-token'), 'utf8')).trim();
+/** The token that a first start without a terminal leaves in the data folder. */
+export const firstToken = (dataDir: string): Promise<string> =>
+  eventually('the first token is in its file', async () => {
+    const content = await readFile(join(dataDir, 'first-token'), 'utf8').catch(() => '');
+    return content.endsWith('\n') && content.trim();
+  });
 
 /** How the superuser comes into the embedded Postgres of a data folder. */
 export async function superuserOf(dataDir: string, database = 'cdp_control'): Promise<ClientConfig> {

@@ -35,8 +35,12 @@ export interface CollectRequest extends SqlRequest {
 /** Rows of the first step: enough to learn how long a row is. */
 const FIRST_STEP = 16;
 
-/** A step is at most this many times all rows before it, in case the first ones were shorter than the rest. */
-const STEP_GROWTH = 256;
+/**
+ * A step is at most this many times all rows before it, and at most so long. Rows may get longer on the way; then what a
+ * step has beyond the caps was fetched in vain.
+ */
+const STEP_GROWTH = 4;
+const LONGEST_STEP = 2_000;
 
 /** @throws EngineError see {@link runStatements}; result_too_large */
 export function collectSql(project: Project, request: CollectRequest): Promise<SqlResult[]> {
@@ -71,7 +75,8 @@ async function collect(
     columns: columns === null ? [] : await describeColumns(session, columns),
     rows: rows.bytes(),
     rowCount: columns === null ? (count ?? 0) : rows.count,
-    affectedRows: MODIFYING.has(type) ? count : undefined,
+    // The tag counts the rows of the last step alone.
+    affectedRows: MODIFYING.has(type) ? (columns === null ? count : rows.seen) : undefined,
     truncated: rows.truncated,
   };
 }
@@ -87,14 +92,21 @@ async function fetch(prepared: PreparedStatement, rows: RowCollector, maxRows: n
     // A full answer is followed by one more row, which only tells whether there is one.
     ({ tag } = await session.resume(Math.max(1, rows.expectedRoom()), rows.sink));
   }
-  // Rows of INSERT … RETURNING and the like are all made already; its tag, with the count, comes behind the last.
-  if (tag === null && MODIFYING.has(mainKeyword(text))) ({ tag } = await session.resume(0, rows.sink));
+  // INSERT … RETURNING and the like have made all rows already, and EXECUTE may stand for one of them. What it was, and
+  // how many rows there are, shows at the end.
+  const keyword = mainKeyword(text);
+  if (tag === null && (MODIFYING.has(keyword) || keyword === 'EXECUTE')) {
+    ({ tag } = await session.resume(0, rows.sink));
+  }
   return tag;
 }
 
 /** Encodes rows until a cap is reached, then only notes that there was more. */
 class RowCollector {
+  /** Rows kept. */
   count = 0;
+  /** All rows that came. */
+  seen = 0;
   truncated = false;
   private readonly out = new ByteWriter();
   private readonly encode: ReturnType<typeof jsonRowEncoder>;
@@ -109,6 +121,7 @@ class RowCollector {
   }
 
   readonly sink: RowSink = (buffer, start, end) => {
+    this.seen++;
     if (this.truncated) return;
     if (this.count >= this.maxRows) {
       this.truncated = true;
@@ -128,7 +141,7 @@ class RowCollector {
   /** How many more rows the caps leave room for, judged by those that came. */
   expectedRoom(): number {
     const byBytes = this.count === 0 ? 1 : (this.maxBytes - this.out.length) / (this.out.length / this.count);
-    return Math.floor(Math.min(this.maxRows - this.count, byBytes, this.count * STEP_GROWTH));
+    return Math.floor(Math.min(this.maxRows - this.count, byBytes, this.count * STEP_GROWTH, LONGEST_STEP));
   }
 
   bytes(): Buffer {

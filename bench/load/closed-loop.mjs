@@ -1,0 +1,75 @@
+/**
+ * The loop of both load generators: every connection sends a request, waits for its answer, sends the next. What is
+ * sent was built before the clock starts.
+ */
+
+/**
+ * @typedef {object} Load
+ * @property {Uint8Array[]} requests sent in turn, over all connections together
+ * @property {number} seconds no request is sent after this time; those under way are waited for
+ * @property {number} [atMost] nor more requests than this
+ *
+ * @typedef {object} Counted
+ * @property {number[]} acknowledged good answers to each of `requests`
+ * @property {number} answers their sum
+ * @property {number} seconds from the first request to the last answer
+ * @property {number} bytes of all answers, as the reader counts them
+ * @property {number} p50 median time of an answer, in milliseconds
+ */
+
+/**
+ * @param {import('node:net').Socket[]} sockets connected, nobody listening
+ * @param {Load} load
+ * @param {(onAnswer: (bytes: number) => void) => (chunk: Buffer) => void} reader made for each socket; it is fed what
+ * comes and throws for an answer that is a failure
+ * @returns {Promise<Counted>}
+ * @throws Error for the first failure, whatever it is
+ */
+export function closedLoop(sockets, { requests, seconds, atMost = Infinity }, reader) {
+  return new Promise((resolve, reject) => {
+    const acknowledged = new Array(requests.length).fill(0);
+    const times = [];
+    let sent = 0;
+    let bytes = 0;
+    let busy = sockets.length;
+    const started = performance.now();
+    const until = started + seconds * 1000;
+
+    const finish = () => {
+      const elapsed = (performance.now() - started) / 1000;
+      times.sort((a, b) => a - b);
+      const p50 = times[times.length >> 1] ?? 0;
+      resolve({ acknowledged, answers: times.length, seconds: elapsed, bytes, p50 });
+    };
+
+    for (const socket of sockets) {
+      let current = 0;
+      let sentAt = 0;
+      const next = () => {
+        sentAt = performance.now();
+        if (sent >= atMost || sentAt >= until) {
+          if (--busy === 0) finish();
+          return;
+        }
+        current = sent++ % requests.length;
+        socket.write(requests[current]);
+      };
+      const feed = reader((size) => {
+        times.push(performance.now() - sentAt);
+        acknowledged[current]++;
+        bytes += size;
+        next();
+      });
+      socket.on('data', (chunk) => {
+        try {
+          feed(chunk);
+        } catch (error) {
+          reject(error);
+        }
+      });
+      socket.on('error', reject);
+      socket.on('close', () => reject(new Error('the server closed a connection')));
+      next();
+    }
+  });
+}

@@ -1,0 +1,215 @@
+/** The management commands, with a running service and without one: what they print, what they change, what they refuse. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import {
+  endEverything,
+  newDataDir,
+  postmasterOf,
+  runProgram,
+  type RunningService,
+  startServe,
+} from '../support/program.js';
+import { call, failure } from '../support/service.js';
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
+const TOKEN = /^cdp_[0-9A-Za-z]{49}$/;
+const ALL_SCOPES = ['schema:read', 'schema:write', 'data:write', 'sql:read', 'sql:write'];
+
+let dataDir: string;
+beforeAll(async () => {
+  dataDir = await newDataDir();
+});
+afterAll(endEverything);
+
+const run = (...args: string[]) => runProgram([...args, '--data-dir', dataDir]);
+
+/** The lines that a command prints for people. */
+async function lines(...args: string[]): Promise<string[]> {
+  const { code, stdout, stderr } = await run(...args);
+  expect([code, stderr]).toEqual([0, '']);
+  return stdout.trimEnd().split('\n');
+}
+
+/** What a command prints with --json: one line. */
+async function json<T = Record<string, unknown>>(...args: string[]): Promise<T> {
+  const [line, ...more] = await lines(...args, '--json');
+  expect(more).toEqual([]);
+  return JSON.parse(line ?? '') as T;
+}
+
+describe.each(['without a running service', 'with a running service'])('%s', (situation) => {
+  let service: RunningService | undefined;
+  /** Each situation has projects of its own. */
+  const name = situation.replaceAll(' ', '-');
+
+  beforeAll(async () => {
+    if (situation.startsWith('with ')) service = await startServe(['--data-dir', dataDir]);
+  });
+  afterAll(async () => {
+    if (service !== undefined) expect((await service.end()).code).toBe(0);
+    expect(await postmasterOf(dataDir), 'the last one out has stopped Postgres').toBeUndefined();
+  });
+
+  it('a project is created, listed, deactivated, activated and deleted', async () => {
+    const shown = {
+      id: expect.stringMatching(UUID) as string,
+      name,
+      created_at: expect.stringMatching(TIME) as string,
+    };
+    const created = await json('project', 'create', name);
+    expect(created).toEqual({ ...shown, status: 'active' });
+    expect(await json('project', 'list')).toContainEqual(created);
+    expect(await json('project', 'deactivate', name)).toEqual({ ...created, status: 'inactive' });
+    expect((await lines('project', 'list')).join('\n')).toMatch(new RegExp(`^${name} +inactive +\\d{4}-`, 'm'));
+    expect(await json('project', 'activate', name)).toEqual({ ...created, status: 'active' });
+    expect(await json('project', 'delete', name)).toMatchObject({ id: created.id, name });
+    expect(await json<unknown[]>('project', 'list')).not.toContainEqual(expect.objectContaining({ name }));
+  });
+
+  it('says to people in one line what it has done', async () => {
+    expect(await lines('project', 'create', `${name}-2`)).toEqual([`Project ${name}-2 created`]);
+    expect(await lines('project', 'deactivate', `${name}-2`)).toEqual([`Project ${name}-2 inactive`]);
+    expect(await lines('project', 'activate', `${name}-2`)).toEqual([`Project ${name}-2 active`]);
+    expect(await lines('token', 'create', '--project', `${name}-2`)).toEqual([expect.stringMatching(TOKEN)]);
+    expect(await lines('project', 'delete', `${name}-2`)).toEqual([`Project ${name}-2 deleted`]);
+  });
+
+  it('a token is created with scopes, name and end, listed without itself, and revoked', async () => {
+    await lines('project', 'create', `${name}-3`);
+    const of = ['--project', `${name}-3`];
+    const { token, ...details } = await json(
+      ...['token', 'create', ...of, '--scopes', 'data:write', '--name', 'x', '--expires', '30d'],
+    );
+    expect(token).toMatch(TOKEN);
+    expect(details).toEqual({
+      id: expect.stringMatching(UUID) as string,
+      name: 'x',
+      scopes: ['data:write'],
+      created_at: expect.stringMatching(TIME) as string,
+      expires_at: expect.stringMatching(TIME) as string,
+      revoked_at: null,
+      last_used_at: null,
+    });
+    const days = (Date.parse(details.expires_at as string) - Date.parse(details.created_at as string)) / 86_400_000;
+    expect(days).toBeCloseTo(30, 2);
+    expect(await json('token', 'create', ...of)).toMatchObject({ scopes: ALL_SCOPES, expires_at: null });
+
+    const listed = await json<Record<string, unknown>[]>('token', 'list', ...of);
+    expect(listed).toHaveLength(2);
+    expect(listed[0]).toMatchObject({ id: details.id, name: 'x', scopes: ['data:write'] });
+    expect(JSON.stringify(listed)).not.toContain('cdp_');
+
+    const revoked = await json('token', 'revoke', details.id as string);
+    expect(revoked).toMatchObject({ id: details.id, name: 'x', revoked_at: expect.stringMatching(TIME) as string });
+    const shown = (await lines('token', 'list', ...of)).find((line) => line.startsWith(details.id as string));
+    expect(shown).toMatch(/ x +revoked +\d{4}-.* +never +data:write$/);
+  });
+
+  it('an admin token belongs to no project and has no scopes', async () => {
+    const { token, id } = await json('token', 'create', '--admin', '--name', 'ops');
+    expect(token).toMatch(TOKEN);
+    expect(await json('token', 'list', '--admin')).toContainEqual(
+      expect.objectContaining({ id, name: 'ops', scopes: [] }),
+    );
+  });
+
+  it.each([
+    ['a name that is no project name', ['project', 'create', 'No Name'], 2, 'must match'],
+    ['a project that exists', ['project', 'create', 'taken'], 1, 'exists already'],
+    ['a project that is not there', ['project', 'deactivate', 'nobody'], 1, 'There is no project "nobody"'],
+    ['tokens of a project that is not there', ['token', 'list', '--project', 'nobody'], 1, 'There is no project'],
+    ['a token that is not there', ['token', 'revoke', 'nothing'], 1, 'There is no such token'],
+  ])('refuses %s with a message and an exit code', async (_what, args, expected, message) => {
+    if (args[2] === 'taken') await run('project', 'create', 'taken');
+    const { code, stdout, stderr } = await run(...args, '--json');
+    expect([code, stdout]).toEqual([expected, '']);
+    expect(stderr).toMatch(/^cdp: /);
+    expect(stderr).toContain(message);
+    expect(stderr).not.toMatch(/^ +at /m);
+  });
+});
+
+describe('on the running service, within one second,', () => {
+  let service: RunningService;
+  let token: string;
+  let id: string;
+  beforeAll(async () => {
+    service = await startServe(['--data-dir', dataDir]);
+    await lines('project', 'create', 'live');
+    ({ token, id } = await json<{ token: string; id: string }>('token', 'create', '--project', 'live'));
+  });
+  afterAll(() => service.end());
+
+  const ask = () => call(service.url, 'GET', '/api/cdp/schema', { token });
+
+  /** The service has just been asked, so it remembers what held before. */
+  async function afterwards(...args: string[]) {
+    await ask();
+    await lines(...args);
+    await sleep(1_000);
+    return ask();
+  }
+
+  it('a deactivated project is refused, and an activated one served again', async () => {
+    expect((await ask()).status).toBe(200);
+    failure(await afterwards('project', 'deactivate', 'live'), 403, 'cdp_inactive');
+    expect((await afterwards('project', 'activate', 'live')).status).toBe(200);
+  });
+
+  it('a token has been used, as the list shows, and a revoked one is refused', async () => {
+    const [listed] = await json<Record<string, unknown>[]>('token', 'list', '--project', 'live');
+    expect(listed).toMatchObject({ id, last_used_at: expect.stringMatching(TIME) as string });
+    failure(await afterwards('token', 'revoke', id), 401, 'unauthorized');
+  });
+
+  it('the tokens of a deleted project are refused', async () => {
+    ({ token } = await json<{ token: string }>('token', 'create', '--project', 'live'));
+    expect((await ask()).status).toBe(200);
+    failure(await afterwards('project', 'delete', 'live'), 401, 'unauthorized');
+  });
+});
+
+describe('at the same time', () => {
+  it('commands without a service share one Postgres, which the last one stops', async () => {
+    const names = ['one', 'two', 'three', 'four'];
+    const ends = await Promise.all(names.map((name) => run('project', 'create', name)));
+    expect(ends.map(({ code, stderr }) => [code, stderr])).toEqual(names.map(() => [0, '']));
+    expect(await postmasterOf(dataDir)).toBeUndefined();
+    const listed = await json<{ name: string }[]>('project', 'list');
+    expect(listed.map(({ name }) => name)).toEqual(expect.arrayContaining(names));
+  });
+
+  it('a command and a service that is starting do not get into each other’s way', async () => {
+    for (const delay of [0, 150, 300, 450]) {
+      const command = run('project', 'list', '--json');
+      await sleep(delay);
+      const service = await startServe(['--data-dir', dataDir]);
+      expect((await command).code).toBe(0);
+      expect((await call(service.url, 'GET', '/readyz')).status).toBe(200);
+      expect((await service.end()).code).toBe(0);
+      expect(await postmasterOf(dataDir)).toBeUndefined();
+    }
+  });
+});
+
+describe('wrong usage, before anything is started:', () => {
+  it.each([
+    ['neither project nor admin', ['token', 'create'], 'Give either --project NAME or --admin'],
+    ['both', ['token', 'list', '--project', 'a', '--admin'], 'Give either --project NAME or --admin'],
+    ['a scope that is none', ['token', 'create', '--project', 'a', '--scopes', 'all'], '"all" is not a scope'],
+    ['an end without a unit', ['token', 'create', '--project', 'a', '--expires', '30'], 'such as 30d'],
+    ['an end in the past', ['token', 'create', '--project', 'a', '--expires', '-1d'], 'such as 30d'],
+    ['no end at all', ['token', 'create', '--project', 'a', '--expires', '0d'], 'such as 30d'],
+    ['no name', ['project', 'create'], "missing required argument 'NAME'"],
+    ['a word too many', ['project', 'list', 'all'], 'too many arguments'],
+    ['an unknown flag', ['project', 'list', '--all'], "unknown option '--all'"],
+    ['an unknown command', ['project', 'drop', 'a'], "unknown command 'drop'"],
+  ])('%s', async (_what, args, message) => {
+    const missing = await newDataDir();
+    const { code, stdout, stderr } = await runProgram(args, { env: { CDP_DATA_DIR: missing } });
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr).toContain(message);
+    expect(await postmasterOf(missing)).toBeUndefined();
+  });
+});

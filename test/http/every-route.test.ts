@@ -1,0 +1,333 @@
+/** What holds for every route alike (contract sections 1, 2 and 8): each test runs over the whole tables of routes. */
+import { gzipSync } from 'node:zlib';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { SCOPES } from '../../src/contract/names.js';
+import type { ErrorBody } from '../../src/contract/wire.js';
+import type { Route } from '../../src/http/route.js';
+import { ALL_ROUTES, checkAnswer, pathOf, titled } from '../support/routes.js';
+import { snapshot, type Snapshot } from '../support/schema.js';
+import {
+  type Call,
+  failure,
+  startTestService,
+  type TestAnswer,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
+
+interface OpenApi {
+  paths: Record<
+    string,
+    Record<string, { responses: Record<string, { content: Record<string, { examples?: object }> }> }>
+  >;
+}
+
+const MIB = 1024 * 1024;
+const WITH_BODY = ALL_ROUTES.filter((route) => route.body !== undefined);
+
+/** A token in the right form that nobody has: six characters of checksum of forty-three zeros do not fit. */
+const MISTYPED = `cdp_${'0'.repeat(49)}`;
+
+let service: TestService;
+let project: TestProject;
+let inactive: TestProject;
+let admin: string;
+let document: OpenApi;
+let before: Snapshot;
+
+beforeAll(async () => {
+  service = await startTestService();
+  project = await service.project();
+  await project.table('kept', { a: 'TEXT' });
+  before = await snapshot(project);
+  inactive = await service.project();
+  await service.engine.projects.setActive(inactive.name, false);
+  admin = (await service.engine.tokens.create(null)).token;
+  document = (await service.call('GET', '/openapi.json')).body as unknown as OpenApi;
+});
+afterAll(() => service.close());
+
+/** A token that may do what the route does. */
+const tokenFor = ({ access }: Route): string => (access === 'admin' ? admin : project.token);
+
+const send = (route: Route, call: Call = {}): Promise<TestAnswer> =>
+  service.call(route.method, pathOf(route), { token: tokenFor(route), ...call });
+
+/** A refusal in the contract's shape, with the headers of every answer, and foreseen by the OpenAPI document. */
+function refusal(route: Route, answer: TestAnswer, status: number, code: string): ErrorBody {
+  checkAnswer(answer);
+  const error = failure(answer, status, code);
+  const operation = document.paths[route.url.replace(/:(\w+)/g, '{$1}')]?.[route.method.toLowerCase()];
+  expect(operation?.responses[status]?.content['application/json']?.examples).toHaveProperty(code);
+  return error;
+}
+
+/** A body that is wrong in itself, to see that it is not looked at before the caller is. */
+const garbage = (route: Route): Call => (route.body === undefined ? {} : { body: '{"' });
+
+describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
+  it('asks for a token, whatever the body', async () => {
+    for (const call of [{}, garbage(route), route.body === undefined ? {} : { body: route.example }]) {
+      const answer = await send(route, { ...call, token: null });
+      refusal(route, answer, 401, 'unauthorized');
+      expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer\b/);
+    }
+  });
+
+  it.each([
+    ['another scheme', 'Basic dXNlcjpwYXNz'],
+    ['no scheme', MISTYPED],
+    ['no token', 'Bearer '],
+    ['two tokens', `Bearer ${MISTYPED} ${MISTYPED}`],
+    ['something short', 'Bearer x'],
+    ['a wrong checksum', `Bearer ${MISTYPED}`],
+    ['SQL', `Bearer cdp_' OR 1=1 --`],
+    ['three parts like a JWT', 'Bearer eyJhbGciOiJub25lIn0.eyJwcm9qZWN0IjoieCJ9.x'],
+    ['a very long token', `Bearer cdp_${'A'.repeat(8_000)}`],
+  ])('refuses %s', async (_what, authorization) => {
+    const answer = await send(route, { ...garbage(route), token: null, headers: { authorization } });
+    refusal(route, answer, 401, 'unauthorized');
+    expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer\b/);
+  });
+
+  it('refuses a revoked token and an expired one, and tells them apart', async () => {
+    const projectId = route.access === 'admin' ? null : project.id;
+    const revoked = await service.engine.tokens.create(projectId);
+    await service.engine.tokens.revoke(revoked.details.id);
+    const answer = await send(route, { ...garbage(route), token: revoked.token });
+    refusal(route, answer, 401, 'unauthorized');
+    expect(answer.headers.get('www-authenticate')).toContain('error="invalid_token"');
+
+    const expired = await service.engine.tokens.create(projectId, { expiresAt: new Date(Date.now() - 1) });
+    const late = await send(route, { ...garbage(route), token: expired.token });
+    refusal(route, late, 401, 'token_expired');
+    expect(late.headers.get('www-authenticate')).toContain('error="invalid_token"');
+  });
+
+  it('refuses a token without its scope and names the scope, whatever the body', async () => {
+    const { access } = route;
+    if (access === 'admin') {
+      refusal(route, await send(route, { ...garbage(route), token: project.token }), 403, 'insufficient_scope');
+      return;
+    }
+    const others = SCOPES.filter((scope) => !access.includes(scope));
+    const answer = await send(route, { ...garbage(route), token: await project.tokenWith(...others) });
+    const { message } = refusal(route, answer, 403, 'insufficient_scope');
+    expect(access.some((scope) => message.includes(scope))).toBe(true);
+    expect(answer.headers.get('www-authenticate')).toContain('error="insufficient_scope"');
+    refusal(route, await send(route, { ...garbage(route), token: admin }), 403, 'insufficient_scope');
+  });
+
+  it('refuses an inactive project, whatever the body and the scopes', async () => {
+    const expected = route.access === 'admin' ? 'insufficient_scope' : 'cdp_inactive';
+    for (const token of [inactive.token, await inactive.tokenWith('schema:read')]) {
+      refusal(route, await send(route, { ...garbage(route), token }), 403, expected);
+    }
+  });
+
+  it('refuses other methods and says which there are', async () => {
+    const methods = ALL_ROUTES.filter(({ url }) => url === route.url).map(({ method }) => method as string);
+    if (methods.includes('GET')) methods.push('HEAD');
+    for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'].filter((m) => !methods.includes(m))) {
+      const answer = await service.call(method, pathOf(route), { token: tokenFor(route) });
+      checkAnswer(answer);
+      failure(answer, 405, 'method_not_allowed');
+      expect(answer.headers.get('allow')?.split(/, ?/).sort()).toEqual([...methods].sort());
+    }
+  });
+
+  it('passes a sane X-Request-Id on and makes one in place of any other', async () => {
+    for (const id of ['a', 'req-1/2:3.4_5+6=', 'x'.repeat(128)]) {
+      const answer = await send(route, { token: null, headers: { 'x-request-id': id } });
+      expect(answer.headers.get('x-request-id')).toBe(id);
+      expect(refusal(route, answer, 401, 'unauthorized').request_id).toBe(id);
+    }
+    for (const id of ['', 'x'.repeat(129), 'a b', '<script>', 'a"b', 'a\tb', "'; DROP TABLE kept; --", 'é']) {
+      const answer = await send(route, { token: null, headers: { 'x-request-id': id } });
+      expect(answer.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
+      refusal(route, answer, 401, 'unauthorized');
+    }
+  });
+});
+
+describe.each(titled(WITH_BODY))('the body of %s', (_title, route) => {
+  it.each([
+    'text/plain',
+    'application/x-www-form-urlencoded',
+    'application/jsonp',
+    'text/json',
+    'multipart/form-data',
+    '',
+  ])('is not of the type "%s"', async (type) => {
+    const answer = await send(route, { body: JSON.stringify(route.example), headers: { 'content-type': type } });
+    refusal(route, answer, 415, 'unsupported_media_type');
+  });
+
+  it.each(['br', 'deflate', 'gzip, gzip', 'nonsense'])('is not packed by %s', async (encoding) => {
+    const answer = await send(route, { body: '{}', headers: { 'content-encoding': encoding } });
+    refusal(route, answer, 415, 'unsupported_media_type');
+  });
+
+  it.each<[string, string | Uint8Array]>([
+    ['nothing', ''],
+    ['white space', ' \n'],
+    ['a beginning', '{"a":'],
+    ['two values', '{} {}'],
+    ['a comma too many', '{"a":1,}'],
+    ['single quotes', "{'a':1}"],
+    ['NaN', '[NaN]'],
+    ['a comment', '{} // no'],
+    ['a byte order mark', '\uFEFF{}'],
+    ['bytes that are not UTF-8', Uint8Array.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d])],
+    ['UTF-16', Buffer.from('{"a":1}', 'utf16le')],
+    ['a control character in a string', '{"a":"\n"}'],
+    ['an escape that is none', '{"a":"\\x41"}'],
+  ])('is not %s', async (_what, body) => {
+    refusal(route, await send(route, { body, headers: { 'content-type': 'application/json' } }), 400, 'invalid_json');
+  });
+
+  it('gives no key twice', async () => {
+    const body = Array.isArray(route.example) ? '[{"a":1,"b":2,"a":1}]' : '{"name":"x","name":"x"}';
+    expect(refusal(route, await send(route, { body }), 400, 'invalid_json').message).toMatch(/twice/);
+  });
+
+  it('is nested 100 levels deep at most', async () => {
+    const isArray = Array.isArray(route.example);
+    const nested = (depth: number) => {
+      const inner = '['.repeat(depth) + ']'.repeat(depth);
+      return isArray ? `[{"nested":${inner}}]` : `{"nested":${inner}}`;
+    };
+    const around = isArray ? 2 : 1;
+    const deepest = await send(route, { body: nested(100 - around) });
+    expect(deepest.status).toBeLessThan(500);
+    expect(deepest.body.error).not.toBe('invalid_json');
+    refusal(route, await send(route, { body: nested(101 - around) }), 400, 'invalid_json');
+    refusal(route, await send(route, { body: '['.repeat(5 * MIB) }), 400, 'invalid_json');
+    refusal(route, await send(route, { body: '{"a":'.repeat(MIB) }), 400, 'invalid_json');
+  });
+
+  it('has at most 10 MiB, packed or unpacked', async () => {
+    refusal(route, await send(route, { body: ' '.repeat(10 * MIB + 1) }), 413, 'payload_too_large');
+    // At the limit it is read: what is wrong with it then is that there is nothing in it.
+    refusal(route, await send(route, { body: ' '.repeat(10 * MIB) }), 400, 'invalid_json');
+    const gzip = { 'content-encoding': 'gzip' };
+    const bomb = gzipSync(Buffer.alloc(200 * MIB, ' '));
+    expect(bomb.length).toBeLessThan(MIB);
+    refusal(route, await send(route, { body: bomb, headers: gzip }), 413, 'payload_too_large');
+    const full = gzipSync(Buffer.alloc(10 * MIB, ' '));
+    refusal(route, await send(route, { body: full, headers: gzip }), 400, 'invalid_json');
+  });
+
+  it('is gzip where it says so', async () => {
+    const gzip = { 'content-encoding': 'gzip' };
+    const whole = gzipSync(JSON.stringify(route.example));
+    const wrongSum = Buffer.from(whole);
+    wrongSum.writeUInt8(wrongSum.readUInt8(wrongSum.length - 8) ^ 1, wrongSum.length - 8);
+    for (const body of [JSON.stringify(route.example), whole.subarray(0, -9), wrongSum, Buffer.from([0x1f, 0x8b])]) {
+      refusal(route, await send(route, { body, headers: gzip }), 400, 'invalid_request');
+    }
+    // Unpacked it is read like any other.
+    refusal(route, await send(route, { body: gzipSync('{"'), headers: gzip }), 400, 'invalid_json');
+  });
+
+  it('has the right shape', async () => {
+    const wrong = Array.isArray(route.example) ? ['{}', '1', 'null', '"x"', '[1]'] : ['[]', '1', 'null', '"x"'];
+    for (const body of wrong) refusal(route, await send(route, { body }), 400, 'invalid_request');
+    if (Array.isArray(route.example)) return;
+    for (const key of ['unknown_field', '__proto__', 'constructor']) {
+      const body = `${JSON.stringify(route.example).slice(0, -1)},${JSON.stringify(key)}:1}`;
+      const { message } = refusal(route, await send(route, { body }), 400, 'invalid_request');
+      expect(message).toContain(key);
+    }
+  });
+
+  it.each(['application/json; charset=utf-8', 'application/json;charset=UTF-8', 'Application/JSON'])(
+    'may be of the type "%s"',
+    async (type) => {
+      const answer = await send(route, { body: '{"', headers: { 'content-type': type } });
+      refusal(route, answer, 400, 'invalid_json');
+    },
+  );
+});
+
+describe('a path that no route has', () => {
+  it.each([
+    '/',
+    '/api',
+    '/api/cdp',
+    '/api/cdp/',
+    '/api/cdp/nope',
+    '/api/cdp/schema/',
+    '/api/cdp/schema/table/a/b',
+    '/api/cdp/schema/table/a/column/b/c',
+    '/api/cdp/data',
+    '/api/cdp/data/',
+    '/api/cdp/admin',
+    '/api/v1/cdp/sql',
+    '/API/CDP/sql',
+    '//api/cdp/sql',
+    '/etc/passwd',
+    '/..%2f..%2fpackage.json',
+    '/docs/static/..%2f..%2fpackage.json',
+    '/docs/static/nothing.js',
+    '/favicon.ico',
+    `/api/cdp/schema/table/${'a'.repeat(2_000)}`,
+  ])('%s is 404 in every method, with a token and without', async (path) => {
+    for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
+      for (const token of [project.token, null]) {
+        const answer = await service.call(method, path, { token });
+        expect(answer.text).not.toMatch(/node_modules|ENOENT|\bat \S+ \(/);
+        expect(answer.headers.get('server-timing')).toBeTruthy();
+        if (path.startsWith('/api/cdp')) expect(answer.headers.get('cache-control')).toBe('no-store');
+        const error = failure(answer, 404, answer.body.error === 'table_not_found' ? 'table_not_found' : 'not_found');
+        expect(error.message.length).toBeLessThan(500);
+      }
+    }
+  });
+});
+
+describe('routes without a token', () => {
+  it.each(['/healthz', '/readyz', '/metrics', '/openapi.json'])('%s refuses other methods with 405', async (path) => {
+    for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
+      const answer = await service.call(method, path);
+      failure(answer, 405, 'method_not_allowed');
+      expect(answer.headers.get('allow')).toBe('GET, HEAD');
+    }
+  });
+
+  it.each(['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs/'])(
+    '%s has a request id and a timing too',
+    async (path) => {
+      const answer = await service.call('GET', path, { headers: { 'x-request-id': 'mine' } });
+      expect(answer.status).toBe(200);
+      expect(answer.headers.get('x-request-id')).toBe('mine');
+      expect(answer.headers.get('server-timing')).toMatch(/total;dur=/);
+    },
+  );
+});
+
+describe('answers of success', () => {
+  it('carry the headers of every answer, streams too', async () => {
+    for (const accept of ['application/json', 'application/x-ndjson', 'text/csv']) {
+      const body = { sql: 'SELECT 1 AS one' };
+      const answer = await project.call('POST', '/api/cdp/sql', { body, headers: { accept, 'x-request-id': 'mine' } });
+      expect(answer.status).toBe(200);
+      expect(answer.headers.get('x-request-id')).toBe('mine');
+      expect(answer.headers.get('server-timing')).toMatch(/total;dur=/);
+      expect(answer.headers.get('cache-control')).toBe('no-store');
+    }
+    checkAnswer(await project.call('GET', '/api/cdp/schema'));
+  });
+
+  it('come for HEAD without a body where GET has one', async () => {
+    const answer = await project.call('HEAD', '/api/cdp/schema');
+    expect(answer.status).toBe(200);
+    expect(answer.text).toBe('');
+    expect((await project.call('HEAD', '/api/cdp/schema/table/nothing')).status).toBe(404);
+    expect((await project.call('HEAD', '/api/cdp/schema', { token: null })).status).toBe(401);
+  });
+});
+
+it('none of all these refusals has changed anything', async () => {
+  expect(await snapshot(project)).toEqual(before);
+});

@@ -1,0 +1,115 @@
+/** What the service's own role needs on a server of the operator's: CREATEDB and CREATEROLE, and it says so. */
+import { randomBytes } from 'node:crypto';
+import pg from 'pg';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { Credentials } from '../../src/postgres/credentials.js';
+import { readMigrations } from '../../src/postgres/migrate.js';
+import type { Placement } from '../../src/postgres/placement.js';
+import { newPlacement, Provisioning } from '../../src/postgres/provisioning.js';
+import type { ServerAddress } from '../../src/postgres/server.js';
+import { Watchdog } from '../../src/postgres/watchdog.js';
+import { embeddedServer } from '../support/postgres.js';
+import { onServer } from '../support/service.js';
+
+const server = embeddedServer();
+const credentials = new Credentials('a secret for tests, of more than 32 characters');
+
+let role: string;
+let control: string;
+let template: string;
+let address: ServerAddress;
+let provisioning: Provisioning;
+let placements: Placement[];
+
+beforeEach(() => {
+  [role, control, template] = ['s', 'c', 't'].map((kind) => `${kind}_${randomBytes(6).toString('hex')}`) as [
+    string,
+    string,
+    string,
+  ];
+  address = {
+    ...server.connection,
+    user: role,
+    password: 'for-tests',
+    database: control,
+    connectionTimeoutMillis: 5_000,
+  };
+  provisioning = new Provisioning(address, credentials, template, readMigrations('project'));
+  placements = [];
+});
+
+/** The service's role; it may log in where it is a member of a role named like the database. */
+async function serviceRole(attributes: string): Promise<void> {
+  await onServer(server, async (client) => {
+    await client.query(`CREATE ROLE ${role} LOGIN ${attributes} PASSWORD 'for-tests'`);
+    for (const database of [control, template]) await client.query(`CREATE ROLE ${database} ROLE ${role}`);
+    await client.query(`CREATE DATABASE ${control} OWNER ${role}`);
+  });
+}
+
+afterEach(() =>
+  onServer(server, async (client) => {
+    const projects = placements.map(({ database }) => database);
+    for (const database of [...projects, template, control]) {
+      await client.query(`DROP DATABASE IF EXISTS ${database} WITH (FORCE)`);
+    }
+    const roles = placements.flatMap(({ database, writer, reader }) => [writer, reader, database]);
+    await client.query(`DROP ROLE IF EXISTS ${[...roles, template, control, role].join(', ')}`);
+  }),
+);
+
+async function project(): Promise<Placement> {
+  const placement = newPlacement();
+  placements.push(placement);
+  await provisioning.ensureTemplate();
+  await provisioning.create(placement);
+  return placement;
+}
+
+/** A connection of the project's writer, and the end of it. */
+async function busyWriter({ database, writer }: Placement): Promise<{ processId: number; ended: Promise<unknown> }> {
+  const client = new pg.Client({ ...address, database, user: writer, password: credentials.password(writer) });
+  client.on('error', () => {});
+  await client.connect();
+  const { rows } = await client.query<{ pid: number }>('SELECT pg_catalog.pg_backend_pid() AS pid');
+  const ended = client.query('SELECT pg_catalog.pg_sleep(60)').then(
+    () => 'ended by itself',
+    (error: unknown) => (error as { code?: string }).code,
+  );
+  return { processId: rows[0]?.pid ?? 0, ended };
+}
+
+it('drops a project that is at work, with CREATEDB and CREATEROLE alone', async () => {
+  await serviceRole('CREATEDB CREATEROLE');
+  const placement = await project();
+  const { ended } = await busyWriter(placement);
+  await provisioning.drop(placement);
+  expect(await ended).toBe('57P01');
+  const left = await onServer(server, (client) =>
+    client.query('SELECT FROM pg_roles WHERE rolname = ANY ($1)', [
+      [placement.database, placement.writer, placement.reader],
+    ]),
+  );
+  expect(left.rowCount).toBe(0);
+});
+
+it('sees and ends a backend of a project, with CREATEDB and CREATEROLE alone', async () => {
+  await serviceRole('CREATEDB CREATEROLE');
+  const placement = await project();
+  const { processId, ended } = await busyWriter(placement);
+  const pool = new pg.Pool({ ...address, max: 1 });
+  try {
+    const watchdog = new Watchdog(address, pool);
+    const startedAt = await watchdog.startOf(processId, placement.writer);
+    expect(startedAt).toMatch(/^\d{4}-/);
+    await watchdog.terminate({ processId, secretKey: 0, role: placement.writer, startedAt });
+  } finally {
+    await pool.end();
+  }
+  expect(await ended).toBe('57P01');
+});
+
+it.each(['CREATEDB', 'CREATEROLE', ''])('says at the first start that "%s" is not enough', async (attributes) => {
+  await serviceRole(attributes);
+  await expect(provisioning.ensureTemplate()).rejects.toThrow(/ALTER ROLE … CREATEDB CREATEROLE/);
+});

@@ -1,0 +1,32 @@
+/** Every route of the service as its tables have it, for sweeps. */
+import { randomUUID } from 'node:crypto';
+import { expect } from 'vitest';
+import { ADMIN_ROUTES } from '../../src/http/admin-routes.js';
+import type { Route } from '../../src/http/route.js';
+import { ROUTES } from '../../src/http/routes.js';
+import type { TestAnswer } from './service.js';
+
+export const ALL_ROUTES: readonly Route[] = [...ROUTES, ...ADMIN_ROUTES];
+
+/** For `describe.each`: the title of a route, and the route. */
+export const titled = (routes: readonly Route[]): [string, Route][] =>
+  routes.map((route) => [`${route.method} ${route.url}`, route]);
+
+/** The route's path with names in place of its parameters; none of them exists in a new project. */
+export function pathOf({ url }: Route, names: Readonly<Record<string, string>> = {}): string {
+  const all: Record<string, string> = { table_name: 'customers', column_name: 'country', ...names };
+  return url.replace(/:(\w+)/g, (_, name: string) => all[name] ?? (name === 'project' ? 'nobody' : randomUUID()));
+}
+
+/** Files, stack traces, and names of databases and roles, which no failure may show (contract section 1). */
+const INNER =
+  /\/(?:src|dist|node_modules|work|home|tmp|usr)\/|\bat \S+ \(|node:internal|\.[jt]s:\d+|\b[dwr]_[0-9a-f]{20}\b|cdp_template|cdp_service|\bcontrol_\d/;
+
+/** What the contract promises of every single answer under /api/cdp. */
+export function checkAnswer(answer: TestAnswer): void {
+  expect(answer.headers.get('x-request-id')).toMatch(/^[\w.:/+=-]{1,128}$/);
+  expect(answer.headers.get('server-timing')).toMatch(/^(?:\w+;dur=\d+(?:\.\d+)?(?:, )?)+$/);
+  expect(answer.headers.get('cache-control')).toBe('no-store');
+  expect(answer.headers.get('content-type')).toMatch(/^application\/json\b/);
+  if (answer.status >= 400) expect(answer.text).not.toMatch(INNER);
+}
