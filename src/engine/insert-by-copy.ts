@@ -11,10 +11,17 @@ import type { Deadline } from './deadline.js';
 import type { Project } from './project.js';
 import { LIES_WITH_THE_SERVER } from './refused-record.js';
 import type { KnownShape } from './shape-cache.js';
+import { SharedCopy } from './shared-copy.js';
 import { outcomeUnknown } from './transaction.js';
 
 /** One for the process: it works through a body at a time, without waiting for anything in between. */
 const encoder = new CopyTextEncoder();
+
+/** Batches up to this size are worth sharing a COPY: its cost is then mostly that of the statement and the commit. */
+const SMALL_RECORDS = 25;
+
+/** Small batches under way, by the shape and the columns they are for. */
+const shared = new Map<string, SharedCopy>();
 
 /**
  * @returns the number of records stored, or null where nothing was stored and the other way has to be gone
@@ -30,16 +37,43 @@ export async function insertByCopy(
   const text = known === undefined ? null : encoder.encode(body, known.plan);
   if (known === undefined || text === null) return null;
   try {
-    return (await store(project, known, text, deadline)) ? text.records : null;
+    const stored =
+      text.records > SMALL_RECORDS
+        ? await store(project, known, [text], deadline)
+        : await storeShared(project, known, text, deadline);
+    return stored ? text.records : null;
   } finally {
     encoder.release(text);
   }
 }
 
-function store(project: Project, known: KnownShape, text: CopyText, deadline: Deadline): Promise<boolean> {
+async function storeShared(project: Project, known: KnownShape, text: CopyText, deadline: Deadline): Promise<boolean> {
+  const key = `${project.id} ${known.table.fingerprint} ${text.columns.join()}`;
+  let copies = shared.get(key);
+  if (copies === undefined) {
+    copies = new SharedCopy(
+      (texts, signal) => store(project, known, texts, { ...deadline, signal }),
+      project.waitLimits,
+    );
+    shared.set(key, copies);
+  }
+  try {
+    return await copies.store(text, deadline.signal);
+  } finally {
+    if (copies.isIdle) shared.delete(key);
+  }
+}
+
+/** @param texts of the same columns */
+function store(project: Project, known: KnownShape, texts: readonly CopyText[], deadline: Deadline): Promise<boolean> {
   return project.use('typed', deadline, async ({ session }) => {
+    const statement = copyStatement(known.plan, texts[0]?.columns ?? []);
     try {
-      await session.copyIn(copyStatement(known.plan, text.columns), text.data, shapeIsStill(known.table));
+      await session.copyIn(
+        statement,
+        texts.map(({ data }) => data),
+        shapeIsStill(known.table),
+      );
       return true;
     } catch (error) {
       // The commit was on its way with the rest.

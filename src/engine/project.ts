@@ -10,6 +10,7 @@ import type { Lane } from '../postgres/project-session.js';
 import type { Watchdog } from '../postgres/watchdog.js';
 import type { Admission } from './admission.js';
 import type { KnownShape, ShapeCache } from './shape-cache.js';
+import type { WaitLimits } from './shared-copy.js';
 import { type Clock, type Deadline, withDeadline } from './deadline.js';
 
 /** What all projects of a service share. */
@@ -28,8 +29,16 @@ export class Project {
     private readonly access: ProjectAccess,
   ) {}
 
+  get id(): string {
+    return this.row.id;
+  }
+
   get name(): string {
     return this.row.name;
+  }
+
+  get waitLimits(): WaitLimits {
+    return this.access.admission.limits;
   }
 
   /** The shape that a table of this project had when it was last looked at, if it is remembered. */

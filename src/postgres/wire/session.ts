@@ -137,11 +137,13 @@ export class Session {
    * waiting for CopyInResponse; where the command fails, the server throws them away (Postgres manual 54.2.3).
    * @throws PostgresError, ConnectionLost
    */
-  async copyIn(copy: string, data: Uint8Array, after: Statement): Promise<void> {
-    const head = Buffer.concat([...this.bindPrepared(copy, []), execute(), copyDataHeader(data.length)]);
+  async copyIn(copy: string, data: readonly Uint8Array[], after: Statement): Promise<void> {
+    const length = data.reduce((sum, part) => sum + part.length, 0);
+    const head = Buffer.concat([...this.bindPrepared(copy, []), execute(), copyDataHeader(length)]);
+
     const tail = Buffer.concat([COPY_DONE, ...this.bindPrepared(after.text, after.params), execute(), SYNC]);
     try {
-      await this.exchange([head, data, tail], ignore, true);
+      await this.exchange([head, ...data, tail], ignore, true);
     } catch (error) {
       // What was not prepared before this may not be so now.
       this.prepared.delete(copy);

@@ -1,0 +1,66 @@
+/**
+ * The raw wire, a process of its own: Postgres connections logged in by the driver, then bare sockets with bytes that
+ * were built before. Nothing that speaks to this server can be faster, short of a better loop.
+ */
+import { login } from '../dist/postgres/wire/login.js';
+import { SYNC } from '../dist/postgres/wire/messages.js';
+import { closedLoop } from './load/closed-loop.mjs';
+import { serve } from './load/serve.mjs';
+
+/** ReadyForQuery, idle (Postgres manual 54.7). */
+const READY = Buffer.from('Z\0\0\0\x05I', 'latin1');
+
+/**
+ * @param {import('./load/closed-loop.mjs').Load & { login: object, connections: number, prepare: Uint8Array,
+ *   tag: string }} order `prepare` goes out once on each connection; `tag` is the command tag of every good answer
+ */
+await serve(async ({ login: options, connections, prepare, tag, ...load }) => {
+  const sockets = await Promise.all(Array.from({ length: connections }, () => open(options, prepare)));
+  try {
+    const end = Buffer.concat([Buffer.from(`${tag}\0`), READY]);
+    return await closedLoop(sockets, load, (onAnswer) => wireReader(end, onAnswer));
+  } finally {
+    for (const socket of sockets) socket.removeAllListeners('close').destroy();
+  }
+});
+
+async function open(options, prepare) {
+  const { socket } = await login(options);
+  socket.setNoDelay?.(true);
+  await new Promise((resolve, reject) => {
+    const feed = wireReader(READY, resolve);
+    socket.on('data', (chunk) => {
+      try {
+        feed(chunk);
+      } catch (error) {
+        reject(error);
+      }
+    });
+    socket.on('error', reject);
+    socket.write(Buffer.concat([prepare, SYNC]));
+  });
+  socket.removeAllListeners('data').removeAllListeners('close').removeAllListeners('error');
+  return socket;
+}
+
+/**
+ * Only looks at the end of what comes: an answer is over with ReadyForQuery, and good where the expected tag stands
+ * before that.
+ */
+function wireReader(end, onAnswer) {
+  let last = Buffer.alloc(0);
+  let bytes = 0;
+  return (chunk) => {
+    bytes += chunk.length;
+    last = chunk.length >= end.length ? chunk : Buffer.concat([last, chunk]).subarray(-Math.max(end.length, 600));
+    if (!endsWith(last, READY)) return;
+    if (!endsWith(last, end)) throw new Error(`Postgres answered ${JSON.stringify(last.latin1Slice(-600))}`);
+    last = last.subarray(0, 0);
+    const size = bytes;
+    bytes = 0;
+    onAnswer(size);
+  };
+}
+
+const endsWith = (bytes, end) =>
+  bytes.length >= end.length && bytes.compare(end, 0, end.length, bytes.length - end.length) === 0;

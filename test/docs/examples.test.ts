@@ -1,0 +1,133 @@
+/** The commands of the docs do what the docs show, and what they refer to is there. */
+import { spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import type { Command } from 'commander';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { configCommand } from '../../src/cli/config.js';
+import { projectCommand } from '../../src/cli/project.js';
+import { serveCommand } from '../../src/cli/serve.js';
+import { tokenCommand } from '../../src/cli/token.js';
+import { SETTINGS } from '../../src/config.js';
+import { startTestService, type TestService } from '../support/service.js';
+import { anchors, blocks, code, internalLinks, markdownFiles, read, root } from './markdown.js';
+
+interface Example {
+  line: number;
+  command: string;
+  status: number;
+  language: string;
+  answer: string;
+}
+
+/** A block of shell with a curl command; behind it the status, as `201`, and a block with the body. */
+function examples(markdown: string): Example[] {
+  const all = blocks(markdown);
+  return all.flatMap(({ language, text, line }, i) => {
+    if (language !== 'sh' || !text.includes('curl ')) return [];
+    const answer = all[i + 1];
+    const status = /`(\d{3})`/.exec(answer?.before ?? '')?.[1];
+    if (answer === undefined || status === undefined) throw new Error(`The command in line ${line} shows no answer`);
+    return { line, command: text, status: Number(status), language: answer.language, answer: answer.text };
+  });
+}
+
+const UUID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
+
+/** What differs from run to run: ids, tokens, times, statistics. */
+function comparable(key: string, value: unknown): unknown {
+  if (key === 'created_at') return '<time>';
+  if (key === 'approximate_rows' && typeof value === 'number') return '<number>';
+  return typeof value === 'string' ? value.replace(UUID, '<id>').replace(/\bcdp_\w{49}\b/g, '<token>') : value;
+}
+
+describe('the commands of the docs', () => {
+  let service: TestService;
+  let admin: string;
+  let curlHome: string;
+  beforeAll(async () => {
+    service = await startTestService();
+    admin = (await service.engine.tokens.create(null)).token;
+    curlHome = mkdtempSync(join(tmpdir(), 'cdp-docs-'));
+    writeFileSync(join(curlHome, '.curlrc'), String.raw`write-out = "\n%{http_code}"`);
+  });
+  afterAll(async () => {
+    rmSync(curlHome, { recursive: true, force: true });
+    await service.close();
+  });
+
+  /** As a reader does: pasted into a shell. */
+  async function paste(command: string, token: string): Promise<{ status: number; body: string }> {
+    const env = { PATH: process.env.PATH, CURL_HOME: curlHome, URL: service.url, TOKEN: token, ADMIN: admin };
+    const child = spawn('sh', ['-ec', command], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    let output = '';
+    let errors = '';
+    child.stdout.on('data', (chunk: Buffer) => void (output += chunk.toString()));
+    child.stderr.on('data', (chunk: Buffer) => void (errors += chunk.toString()));
+    const exit = await new Promise((resolve, reject) => child.on('close', resolve).on('error', reject));
+    if (exit !== 0) throw new Error(`${command}\nended with ${String(exit)}: ${errors}`);
+    const end = output.lastIndexOf('\n');
+    return { status: Number(output.slice(end + 1)), body: output.slice(0, end) };
+  }
+
+  describe.each(['README.md', 'docs/api.md', 'docs/sql.md'])('%s', (file) => {
+    let token: string;
+    beforeAll(async () => {
+      token = (await service.project()).token;
+    });
+
+    const all = examples(read(file));
+    it('shows some', () => expect(all.length).toBeGreaterThan(2));
+    it.each(all)('line $line answers $status as shown', async ({ command, status, language, answer }) => {
+      const { body, ...answered } = await paste(command, token);
+      expect({ status: answered.status, body }).toMatchObject({ status });
+      if (language === 'json') expect(JSON.parse(body, comparable)).toEqual(JSON.parse(answer, comparable));
+      else expect(comparable('', body)).toBe(comparable('', answer));
+    });
+  });
+});
+
+describe.each(markdownFiles())('%s', (file) => {
+  const markdown = read(file);
+
+  it('links only to files and headings that exist', () => {
+    const dead = internalLinks(markdown).filter((link) => {
+      const [path = '', anchor] = link.split('#');
+      const target = path === '' ? file : join(dirname(file), path);
+      if (!existsSync(join(root, target))) return true;
+      return anchor !== undefined && !anchors(read(target)).includes(anchor);
+    });
+    expect(dead).toEqual([]);
+  });
+
+  it('names only npm scripts that exist', () => {
+    const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
+    const named = code(markdown).flatMap((line) =>
+      [...line.matchAll(/\bnpm (?:run ([\w:]+)|(start|test)\b)/g)].map(([, run, short]) => run ?? short ?? ''),
+    );
+    expect(named.filter((name) => scripts[name] === undefined)).toEqual([]);
+  });
+
+  it('names only commands and options of cdp that exist', () => {
+    const lines = code(markdown).flatMap((line) => /^\$? ?(?:npx )?cdp ([a-z].*)$/.exec(line)?.[1] ?? []);
+    expect(lines.filter((line) => !isCommand(line))).toEqual([]);
+  });
+
+  it('names only environment variables that are settings', () => {
+    const known = new Set<string>(Object.values(SETTINGS).map(({ env }) => env));
+    const named = [...markdown.matchAll(/\bCDP_[A-Z_]+\b/g)].map(([name]) => name);
+    expect(named.filter((name) => !known.has(name))).toEqual([]);
+  });
+});
+
+const COMMANDS: readonly Command[] = [serveCommand(), projectCommand(), tokenCommand(), configCommand()];
+
+/** Whether the words name a command and, where it has subcommands, one of them, with options that it takes. */
+function isCommand(line: string): boolean {
+  const [first = '', second = ''] = line.split(' ');
+  const group = COMMANDS.find((command) => command.name() === first);
+  const command = group?.commands.length ? group.commands.find((sub) => sub.name() === second) : group;
+  const options = [...line.matchAll(/--[a-z-]+/g)].map(([option]) => option);
+  return command !== undefined && options.every((option) => command.options.some(({ long }) => long === option));
+}

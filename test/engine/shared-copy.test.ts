@@ -1,0 +1,88 @@
+/** Small batches that share a COPY (engine/shared-copy.ts): who goes with whom, and what becomes of each. */
+import { describe, expect, it } from 'vitest';
+import type { CopyText } from '../../src/engine/batch/copy/copy-text.js';
+import { SharedCopy } from '../../src/engine/shared-copy.js';
+
+const text = (records = 1): CopyText => ({ records, columns: [0], data: new Uint8Array(records) });
+const never = new AbortController().signal;
+
+/** A way to the server whose answers the test gives. */
+function server() {
+  const sent: { texts: readonly CopyText[]; answer(stored: boolean): void; fail(error: Error): void }[] = [];
+  const send = (texts: readonly CopyText[]) =>
+    new Promise<boolean>((resolve, reject) => {
+      sent.push({ texts, answer: resolve, fail: reject });
+    });
+  return { sent, send };
+}
+
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+
+describe('small batches', () => {
+  it('go at once while few are under way, and share the next COPY when there are more', async () => {
+    const { sent, send } = server();
+    const copies = new SharedCopy(send, { waiting: 64, waitMs: 1_000 });
+    const stored = [1, 2, 3, 4, 5].map(() => copies.store(text(), never));
+    expect(sent.map(({ texts }) => texts.length)).toEqual([1, 1]);
+    sent[0]?.answer(true);
+    await settled();
+    expect(sent.map(({ texts }) => texts.length)).toEqual([1, 1, 3]);
+    sent[1]?.answer(true);
+    sent[2]?.answer(true);
+    expect(await Promise.all(stored)).toEqual([true, true, true, true, true]);
+    expect(copies.isIdle).toBe(true);
+  });
+
+  it('are sent one by one when the shared COPY was refused, so that one bad batch fails alone', async () => {
+    const { sent, send } = server();
+    const copies = new SharedCopy(send, { waiting: 64, waitMs: 1_000 });
+    const [first, second, good, bad] = [1, 2, 3, 4].map(() => copies.store(text(), never));
+    sent[0]?.answer(true);
+    await settled();
+    sent[2]?.answer(false);
+    await settled();
+    expect(sent.slice(3).map(({ texts }) => texts.length)).toEqual([1, 1]);
+    sent[3]?.answer(true);
+    sent[4]?.answer(false);
+    sent[1]?.answer(true);
+    expect(await Promise.all([first, second, good, bad])).toEqual([true, true, true, false]);
+  });
+
+  it('all learn of a failure that is not about a batch', async () => {
+    const { sent, send } = server();
+    const copies = new SharedCopy(send, { waiting: 64, waitMs: 1_000 });
+    const [first, , third, fourth] = [1, 2, 3, 4].map(() => copies.store(text(), never));
+    sent[0]?.answer(true);
+    await first;
+    await settled();
+    sent[2]?.fail(new Error('gone'));
+    await expect(third).rejects.toThrow('gone');
+    await expect(fourth).rejects.toThrow('gone');
+  });
+
+  it('are cut into COPYs of at most 1,000 records', async () => {
+    const { sent, send } = server();
+    const copies = new SharedCopy(send, { waiting: 64, waitMs: 1_000 });
+    void copies.store(text(), never);
+    void copies.store(text(), never);
+    for (let i = 0; i < 50; i++) void copies.store(text(25), never);
+    sent[0]?.answer(true);
+    await settled();
+    expect(sent[2]?.texts).toHaveLength(40);
+  });
+
+  it('are refused when too many wait, when they wait too long, and when their client leaves', async () => {
+    const { send } = server();
+    const copies = new SharedCopy(send, { waiting: 2, waitMs: 50 });
+    void copies.store(text(), never);
+    void copies.store(text(), never);
+    const leaving = new AbortController();
+    const late = copies.store(text(), never);
+    const left = copies.store(text(), leaving.signal);
+    const full = (async () => copies.store(text(), never))();
+    await expect(full).rejects.toMatchObject({ code: 'overloaded' });
+    leaving.abort();
+    await expect(left).rejects.toMatchObject({ code: 'overloaded' });
+    await expect(late).rejects.toMatchObject({ code: 'overloaded' });
+  });
+});

@@ -1,0 +1,316 @@
+/** HTTP that no well-behaved client would send, byte by byte: a clear answer, and the service goes on (contract 1, 8). */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { gzipSync } from 'node:zlib';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { answersIn, connect, exchange, type RawAnswer, rawAnswer, received } from '../support/raw.js';
+import { snapshot, tableNames } from '../support/schema.js';
+import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+
+const REQUEST_TIMEOUT_MS = 800;
+/** Node looks for connections that are too slow once a second. */
+const PATIENCE_MS = REQUEST_TIMEOUT_MS + 3_000;
+const CRLF = '\r\n';
+
+let service: TestService;
+let project: TestProject;
+beforeAll(async () => {
+  service = await startTestService({ 'request-timeout-ms': String(REQUEST_TIMEOUT_MS) });
+  project = await service.project();
+  await project.table('kept', { a: 'TEXT' });
+});
+afterAll(() => service.close());
+
+afterEach(async () => {
+  expect((await project.call('GET', '/api/cdp/schema/table/kept')).status).toBe(200);
+  expect(await tableNames(project)).toEqual(['kept']);
+});
+
+const message = (line: string, fields: Record<string, string | number>, body = '') =>
+  [
+    line,
+    ...Object.entries({ Host: 'localhost', ...fields }).map(([name, value]) => `${name}: ${value}`),
+    '',
+    body,
+  ].join(CRLF);
+
+const authorized = () => ({ Authorization: `Bearer ${project.token}` });
+const json = () => ({ ...authorized(), 'Content-Type': 'application/json' });
+
+/** A refusal in the contract's shape, with the headers of every answer. */
+function refusal(answer: RawAnswer, status: number, code: string): void {
+  failure(answer, status, code);
+  expect(answer.headers.get('content-type')).toMatch(/^application\/json/);
+  expect(answer.headers.get('server-timing')).toMatch(/total;dur=/);
+  expect(answer.text).not.toMatch(/HPE_|llhttp|node_modules|\bat \S+ \(/);
+}
+
+const CREATE = '{"table_name":"smuggled","columns":[{"name":"a","type":"TEXT"}]}';
+
+describe('a request that does not arrive', () => {
+  it.each<[string, () => string]>([
+    ['nothing at all', () => ''],
+    ['half a request line', () => 'GET /api/cdp/sch'],
+    ['headers without an end', () => `GET /api/cdp/schema HTTP/1.1${CRLF}Host: localhost${CRLF}`],
+    [
+      'a body that never comes',
+      () => message('POST /api/cdp/schema/table HTTP/1.1', { ...json(), 'Content-Length': 70 }),
+    ],
+    [
+      'half a body',
+      () =>
+        message(
+          'POST /api/cdp/schema/table HTTP/1.1',
+          { ...json(), 'Content-Length': CREATE.length },
+          CREATE.slice(0, 20),
+        ),
+    ],
+    [
+      'chunks without an end',
+      () =>
+        message('POST /api/cdp/data/kept HTTP/1.1', { ...json(), 'Transfer-Encoding': 'chunked' }, `1${CRLF}[${CRLF}`),
+    ],
+  ])('is answered with 408: %s', async (_what, bytes) => {
+    const started = performance.now();
+    const answer = await rawAnswer(service.url, bytes(), PATIENCE_MS);
+    refusal(answer, 408, 'request_timeout');
+    expect(answer.headers.get('connection')).toBe('close');
+    expect(performance.now() - started).toBeLessThan(PATIENCE_MS);
+  });
+
+  it('is answered with 408 when it comes byte by byte', async () => {
+    const socket = await connect(service.url);
+    const answer = received(socket, PATIENCE_MS);
+    const bytes = message(
+      'POST /api/cdp/schema/table HTTP/1.1',
+      { ...json(), 'Content-Length': CREATE.length },
+      CREATE,
+    );
+    for (const byte of bytes) {
+      if (socket.destroyed) break;
+      socket.write(byte);
+      await sleep(20);
+    }
+    const [first] = answersIn(await answer);
+    refusal(first as RawAnswer, 408, 'request_timeout');
+  });
+
+  it('changes nothing when the client leaves in the middle of it', async () => {
+    for (const length of [10, 40, CREATE.length - 1]) {
+      const socket = await connect(service.url);
+      const head = message('POST /api/cdp/schema/table HTTP/1.1', { ...json(), 'Content-Length': CREATE.length });
+      socket.write(head + CREATE.slice(0, length));
+      await sleep(20);
+      socket.destroy();
+    }
+    await sleep(100);
+  });
+});
+
+describe('what is not HTTP', () => {
+  it.each<[string, string]>([
+    ['noise', `\u0000\u0001\u0002${CRLF}${CRLF}`],
+    ['words', `hello there${CRLF}${CRLF}`],
+    ['a TLS greeting', '\u0016\u0003\u0001\u0002\u0000\u0001\u0000\u0001\u00fc\u0003\u0003'],
+    ['HTTP/2', `PRI * HTTP/2.0${CRLF}${CRLF}SM${CRLF}${CRLF}`],
+    ['an unknown version', `GET / HTTP/9.9${CRLF}Host: x${CRLF}${CRLF}`],
+    ['an unknown method', `FETCH / HTTP/1.1${CRLF}Host: x${CRLF}${CRLF}`],
+    ['a space in a header name', `GET / HTTP/1.1${CRLF}Host: x${CRLF}A b: c${CRLF}${CRLF}`],
+    ['a header without a colon', `GET / HTTP/1.1${CRLF}Host: x${CRLF}nonsense${CRLF}${CRLF}`],
+    ['a folded header', `GET / HTTP/1.1${CRLF}Host: x${CRLF}A: b${CRLF} c${CRLF}${CRLF}`],
+    ['a control character in a header', `GET / HTTP/1.1${CRLF}Host: x${CRLF}A: b\u0000c${CRLF}${CRLF}`],
+    [
+      'two different lengths',
+      message('POST /api/cdp/sql HTTP/1.1', { 'Content-Length': '1\r\nContent-Length: 2' }, 'ab'),
+    ],
+    ['a negative length', message('POST /api/cdp/sql HTTP/1.1', { 'Content-Length': -1 })],
+    ['a length in letters', message('POST /api/cdp/sql HTTP/1.1', { 'Content-Length': 'ten' })],
+    ['an endless length', message('POST /api/cdp/sql HTTP/1.1', { 'Content-Length': '9'.repeat(30) })],
+    ['no host', `GET /api/cdp/schema HTTP/1.1${CRLF}${CRLF}`],
+  ])('is answered with 400: %s', async (_what, bytes) => {
+    refusal(await rawAnswer(service.url, Buffer.from(bytes, 'latin1')), 400, 'invalid_request');
+  });
+
+  it('is answered with 400 in the middle of a chunked body', async () => {
+    const head = { ...json(), 'Transfer-Encoding': 'chunked' };
+    const bytes = message('POST /api/cdp/schema/table HTTP/1.1', head, `zz${CRLF}${CREATE}${CRLF}`);
+    refusal(await rawAnswer(service.url, bytes), 400, 'invalid_request');
+  });
+
+  it('is answered with 413 where its headers are too large', async () => {
+    const long = message('GET /api/cdp/schema HTTP/1.1', { ...authorized(), 'X-Long': 'a'.repeat(100_000) });
+    refusal(await rawAnswer(service.url, long), 413, 'payload_too_large');
+    const path = message(`GET /api/cdp/schema/table/${'a'.repeat(100_000)} HTTP/1.1`, authorized());
+    refusal(await rawAnswer(service.url, path), 413, 'payload_too_large');
+    const many = Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`X-${i}`, i]));
+    refusal(await rawAnswer(service.url, message('GET /api/cdp/schema HTTP/1.1', many)), 413, 'payload_too_large');
+  });
+
+  it.each(['%', '%zz', '%F', '%C3%28', '%FF', 'a%', '%E0%A4%A'])('is a path with %s in it', async (text) => {
+    for (const path of [`/api/cdp/schema/table/${text}`, `/api/cdp/data/${text}`, `/nowhere/${text}`]) {
+      const answer = await rawAnswer(
+        service.url,
+        message(`GET ${path} HTTP/1.1`, { ...authorized(), Connection: 'close' }),
+      );
+      expect([400, 404, 405]).toContain(answer.status);
+      expect(answer.headers.get('x-request-id')).toBeTruthy();
+      expect(answer.headers.get('server-timing')).toMatch(/total;dur=/);
+      failure(answer, answer.status, answer.body.error as string);
+    }
+  });
+});
+
+describe('smuggling', () => {
+  const inner = () =>
+    message('POST /api/cdp/schema/table HTTP/1.1', { ...json(), 'Content-Length': CREATE.length }, CREATE);
+
+  it.each<[string, () => string]>([
+    [
+      'a length and chunks',
+      () =>
+        message(
+          'POST /api/cdp/sql HTTP/1.1',
+          { ...json(), 'Content-Length': 4, 'Transfer-Encoding': 'chunked' },
+          `0${CRLF}${CRLF}${inner()}`,
+        ),
+    ],
+    [
+      'chunks that are not the last coding',
+      () => message('POST /api/cdp/sql HTTP/1.1', { ...json(), 'Transfer-Encoding': 'chunked, identity' }, inner()),
+    ],
+    [
+      'a coding with a strange name',
+      () => message('POST /api/cdp/sql HTTP/1.1', { ...json(), 'Transfer-Encoding': 'xchunked' }, inner()),
+    ],
+    [
+      'a length with a plus sign',
+      () => message('POST /api/cdp/sql HTTP/1.1', { ...json(), 'Content-Length': '+0' }, inner()),
+    ],
+    [
+      'a space before the colon',
+      () => `POST /api/cdp/sql HTTP/1.1${CRLF}Host: x${CRLF}Content-Length : 0${CRLF}${CRLF}${inner()}`,
+    ],
+    ['a bare line feed', () => `GET /healthz HTTP/1.1\nHost: x${CRLF}Content-Length: 0\n\n${inner()}`],
+  ])('by %s does not reach a second request', async (_what, bytes) => {
+    const before = await snapshot(project);
+    const answers = answersIn(await exchange(service.url, bytes()));
+    expect(answers).toHaveLength(1);
+    refusal(answers[0] as RawAnswer, 400, 'invalid_request');
+    expect(await snapshot(project)).toEqual(before);
+  });
+});
+
+describe('what is HTTP, though unusual', () => {
+  it('pipelined requests are answered in their order', async () => {
+    const paths = ['/api/cdp/schema/table/kept', '/healthz', '/api/cdp/schema/table/none', '/api/cdp/schema', '/nope'];
+    const bytes = paths.map((path) => message(`GET ${path} HTTP/1.1`, authorized())).join('');
+    const answers = answersIn(await exchange(service.url, bytes, 1_500));
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 404, 200, 404]);
+    expect(answers[0]?.body.table).toMatchObject({ name: 'kept' });
+  });
+
+  it('a refused request leaves the connection in order for the next', async () => {
+    const wrong = message(
+      'POST /api/cdp/schema/table HTTP/1.1',
+      { ...json(), Authorization: 'x', 'Content-Length': CREATE.length },
+      CREATE,
+    );
+    const invalid = message('POST /api/cdp/schema/table HTTP/1.1', { ...json(), 'Content-Length': 2 }, '{"');
+    const get = message('GET /api/cdp/schema/table/kept HTTP/1.1', authorized());
+    const answers = answersIn(await exchange(service.url, wrong + get + invalid + get, 1_500));
+    expect(answers.map(({ status }) => status)).toEqual([401, 200, 400, 200]);
+  });
+
+  it('HTTP/1.0, without a host', async () => {
+    const answer = await rawAnswer(service.url, `GET /healthz HTTP/1.0${CRLF}${CRLF}`);
+    expect(answer.status).toBe(200);
+  });
+
+  it('a GET with a body', async () => {
+    const get = message('GET /api/cdp/schema/table/kept HTTP/1.1', { ...json(), 'Content-Length': 2 }, '{}');
+    const answers = answersIn(await exchange(service.url, get + get, 1_500));
+    expect(answers.map(({ status }) => status)).toEqual([200, 200]);
+  });
+
+  it('the whole address in the request line', async () => {
+    const line = `GET ${service.url}/api/cdp/schema/table/kept HTTP/1.1`;
+    expect((await rawAnswer(service.url, message(line, authorized()))).status).toBe(200);
+  });
+
+  it('a chunked body', async () => {
+    const body = '[{"a":"x"}]';
+    const chunks = [...body].map((character) => `1${CRLF}${character}${CRLF}`).join('');
+    const head = { ...json(), 'Transfer-Encoding': 'chunked' };
+    const bytes = message('POST /api/cdp/data/kept HTTP/1.1', head, `${chunks}0${CRLF}${CRLF}`);
+    expect((await rawAnswer(service.url, bytes)).status).toBe(201);
+  });
+
+  it('Expect: 100-continue, and any other expectation is refused in our shape', async () => {
+    const head = { ...json(), 'Content-Length': CREATE.length };
+    const text = await exchange(
+      service.url,
+      message('POST /api/cdp/schema/table HTTP/1.1', { ...head, Authorization: 'x', Expect: '100-continue' }, CREATE),
+    );
+    expect(text).toMatch(/^HTTP\/1\.1 (?:100 Continue\r\n\r\nHTTP\/1\.1 )?401 /);
+    const strange = message('GET /healthz HTTP/1.1', { Expect: 'a-miracle' });
+    const answer = await rawAnswer(service.url, strange);
+    if (answer.status !== 200) failure(answer, answer.status, 'invalid_request');
+  });
+
+  it('methods that HTTP knows and no route has', async () => {
+    for (const method of ['TRACE', 'PROPFIND', 'PURGE', 'LINK', 'QUERY', 'MKCOL', 'SEARCH']) {
+      const answer = await rawAnswer(service.url, message(`${method} /api/cdp/schema HTTP/1.1`, authorized()));
+      refusal(answer, 405, 'method_not_allowed');
+      expect(answer.headers.get('allow')).toBe('GET, HEAD');
+      refusal(await rawAnswer(service.url, message(`${method} /nowhere HTTP/1.1`, {})), 404, 'not_found');
+    }
+    expect((await rawAnswer(service.url, message('OPTIONS * HTTP/1.1', {}))).status).toBe(404);
+    // A tunnel is not a request for one of our resources; whatever the answer, the service goes on.
+    await exchange(service.url, message('CONNECT example.org:443 HTTP/1.1', {}));
+  });
+
+  it('an upgrade to another protocol is not taken', async () => {
+    const fields = { ...authorized(), Connection: 'Upgrade', Upgrade: 'websocket', 'Sec-WebSocket-Version': 13 };
+    expect((await rawAnswer(service.url, message('GET /api/cdp/schema HTTP/1.1', fields))).status).toBe(200);
+  });
+});
+
+describe('a crowd', () => {
+  it('of 3,000 idle connections does not keep others out, and is sent away in time', async () => {
+    const patient = await startTestService({ 'request-timeout-ms': '4000' });
+    try {
+      const own = await patient.project();
+      const sockets = await Promise.all(Array.from({ length: 3_000 }, () => connect(patient.url)));
+      const started = performance.now();
+      expect((await own.call('GET', '/api/cdp/schema')).status).toBe(200);
+      expect(performance.now() - started).toBeLessThan(2_000);
+      const gone = Promise.all(
+        sockets.map((socket) => new Promise((resolve) => void socket.resume().once('close', resolve))),
+      );
+      expect(await Promise.race([gone.then(() => 'gone'), sleep(15_000).then(() => 'still there')])).toBe('gone');
+      expect((await own.call('GET', '/api/cdp/schema')).status).toBe(200);
+    } finally {
+      await patient.close();
+    }
+  });
+
+  it('of bodies that unpack to gigabytes is refused, and memory does not follow', async () => {
+    // Each level of gzip packs runs of one byte about a thousand to one.
+    const bomb = gzipSync(Buffer.alloc(256 * 1024 * 1024));
+    const memory = process.memoryUsage().rss;
+    const call = { body: new Uint8Array(bomb), headers: { 'content-encoding': 'gzip' } };
+    const answers = await Promise.all(
+      Array.from({ length: 16 }, () => project.call('POST', '/api/cdp/data/kept', call)),
+    );
+    for (const answer of answers) failure(answer, 413, 'payload_too_large');
+    expect(process.memoryUsage().rss - memory).toBeLessThan(1024 * 1024 * 1024);
+  });
+
+  it('of 200 broken requests at once leaves nothing behind', async () => {
+    const bytes = ['nonsense\r\n\r\n', message('POST /api/cdp/sql HTTP/1.1', { ...json(), 'Content-Length': 3 }, '{"')];
+    const texts = await Promise.all(
+      Array.from({ length: 200 }, (_, i) => exchange(service.url, bytes[i % 2] ?? '', PATIENCE_MS)),
+    );
+    const statuses = texts.map((text) => answersIn(text)[0]?.status);
+    expect(new Set(statuses)).toEqual(new Set([400, 408]));
+  });
+});
