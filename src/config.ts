@@ -40,7 +40,12 @@ const oneOf =
   };
 
 const url = (value: string) => {
-  if (!URL.canParse(value)) throw new Error('must be a URL');
+  if (!/^https?:\/\//.test(value) || !URL.canParse(value)) throw new Error('must be an http or https URL');
+  return value;
+};
+
+const databaseUrl = (value: string) => {
+  if (!/^postgres(ql)?:\/\//.test(value)) throw new Error('must be postgres://user:password@host:port/database');
   return value;
 };
 
@@ -83,7 +88,7 @@ export const SETTINGS = {
     value: 'URL',
     describe: 'Postgres to use instead of the embedded one; its database becomes the control database.',
     secret: true,
-    parse: text('database-url'),
+    parse: databaseUrl,
   }),
   secret: setting<string | null>({
     flag: 'secret',
@@ -288,11 +293,16 @@ function readFile(file: string | null): Record<string, string> {
   } catch (error) {
     throw new ConfigError(`The settings file ${path} cannot be read: ${(error as Error).message}`);
   }
-  if (typeof content !== 'object' || content === null) throw new ConfigError(`${path} must hold a JSON object`);
+  if (typeof content !== 'object' || content === null || Array.isArray(content)) {
+    throw new ConfigError(`${path} must hold a JSON object`);
+  }
   const known = new Set(Object.values(SETTINGS).map(({ flag }) => flag));
   return Object.fromEntries(
     Object.entries(content).map(([key, value]) => {
       if (!known.has(key)) throw new ConfigError(`${path} has an unknown setting "${key}"`);
+      if (typeof value !== 'string' && typeof value !== 'number') {
+        throw new ConfigError(`${path}: "${key}" must be a string or a number`);
+      }
       return [key, String(value)];
     }),
   );

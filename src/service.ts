@@ -2,12 +2,14 @@
  * The running service: opens in order (database, engine, HTTP) and closes in reverse. The command line, the tests and
  * the benchmarks start exactly this.
  */
+import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import { pino, type Logger } from 'pino';
 import type { Config } from './config.js';
 import { type Database, openDatabase } from './database.js';
 import { Engine } from './engine/engine.js';
+import { rawError } from './http/error-exit.js';
 import type { Metrics } from './http/metrics.js';
 import { httpServer } from './http/server.js';
 
@@ -96,7 +98,7 @@ async function listenForMetrics(metrics: Metrics, host: string, port: number): P
   const server = createServer((_request, response) => {
     metrics.registry.metrics().then(
       (text) => response.setHeader('content-type', metrics.registry.contentType).end(text),
-      () => response.writeHead(500).end(),
+      (error: unknown) => response.socket?.end(rawError(error, randomUUID())),
     );
   });
   await new Promise<void>((resolve, reject) => server.once('error', reject).listen(port, host, resolve));

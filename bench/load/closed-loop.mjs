@@ -20,8 +20,8 @@
 /**
  * @param {import('node:net').Socket[]} sockets connected, nobody listening
  * @param {Load} load
- * @param {(onAnswer: (bytes: number) => void) => (chunk: Buffer) => void} reader made for each socket; it is fed what
- * comes and throws for an answer that is a failure
+ * @param {(onAnswer: (bytes: number) => void, index: number) => (chunk: Buffer) => void} reader made for each socket;
+ * it is fed what comes and throws for an answer that is a failure
  * @returns {Promise<Counted>}
  * @throws Error for the first failure, whatever it is
  */
@@ -42,7 +42,7 @@ export function closedLoop(sockets, { requests, seconds, atMost = Infinity }, re
       resolve({ acknowledged, answers: times.length, seconds: elapsed, bytes, p50 });
     };
 
-    for (const socket of sockets) {
+    for (const [index, socket] of sockets.entries()) {
       let current = 0;
       let sentAt = 0;
       const next = () => {
@@ -59,7 +59,7 @@ export function closedLoop(sockets, { requests, seconds, atMost = Infinity }, re
         acknowledged[current]++;
         bytes += size;
         next();
-      });
+      }, index);
       socket.on('data', (chunk) => {
         try {
           feed(chunk);

@@ -33,9 +33,14 @@ export async function main(argv: readonly string[]): Promise<void> {
 function report(error: unknown): number {
   // Commander has printed its help or its complaint already.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : WRONG_USAGE;
-  const message = error instanceof Error ? error.message : String(error);
-  process.stderr.write(`cdp: ${message}\n`);
+  process.stderr.write(`cdp: ${messageOf(error)}\n`);
   if (error instanceof EngineError && error.hint !== undefined) process.stderr.write(`${error.hint}\n`);
   const wrongUsage = error instanceof ConfigError || (error instanceof EngineError && error.status === 400);
   return wrongUsage ? WRONG_USAGE : FAILED;
+}
+
+function messageOf(error: unknown): string {
+  // What fails at each of a host's addresses comes as one error, which has nothing to say itself.
+  if (error instanceof AggregateError) return error.errors.map(messageOf).join('; ');
+  return error instanceof Error ? error.message : String(error);
 }

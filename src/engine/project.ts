@@ -2,6 +2,7 @@
  * One project as its operations see it: a name, a place, and the only way to its database. That way leads through
  * admission, a connection logged in as the project's role, and a deadline.
  */
+import { EngineError } from '../contract/errors.js';
 import { ConnectionLost, toEngineError } from '../postgres/errors.js';
 import type { TableDescription } from '../postgres/catalog.js';
 import type { Connections, Lease } from '../postgres/connections.js';
@@ -87,11 +88,19 @@ export class Project {
       try {
         return await withDeadline(lease, watchdog, deadline, (clock) => work(lease, clock));
       } catch (error) {
+        // The project may have given its own rights away: the next connection is looked at, and mended, when it opens.
+        if (isDenied(error)) lease.spoil();
         const unanswered = lease.session.answers === answersBefore;
         throw error instanceof ConnectionLost && lease.reused && unanswered ? new StaleConnection(error) : error;
       }
     });
   }
+}
+
+/** "permission denied", as Postgres said it or as an answer already. */
+function isDenied(error: unknown): boolean {
+  const translated = toEngineError(error);
+  return translated instanceof EngineError && translated.postgres?.sqlstate === '42501';
 }
 
 type Work<T> = (lease: Lease, clock: Clock) => Promise<T>;

@@ -91,7 +91,14 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
 export function rawError(thrown: unknown, requestId: string): string {
   const error = asEngineError(thrown);
   const body = JSON.stringify(errorBody(error, requestId));
-  const headers = { ...errorHeaders(error), 'content-type': 'application/json', 'x-request-id': requestId };
+  const headers = {
+    ...errorHeaders(error),
+    'content-type': 'application/json',
+    'x-request-id': requestId,
+    // Nobody knows when it began, or for what path it was.
+    'server-timing': 'total;dur=0',
+    'cache-control': 'no-store',
+  };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   return `HTTP/1.1 ${error.status} Error\r\n${lines.join('')}connection: close\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
 }

@@ -3,6 +3,7 @@
  * one line in the log.
  */
 import { randomUUID } from 'node:crypto';
+import { maxHeaderSize, METHODS } from 'node:http';
 import type { Socket } from 'node:net';
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
@@ -37,8 +38,6 @@ export interface HttpSettings extends RouteSettings {
   version: string;
 }
 
-const METHODS: readonly HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
-
 /** An id of the caller's own is passed on where it cannot do harm in a header or a log. */
 const SANE_REQUEST_ID = /^[\w.:/+=-]{1,128}$/;
 
@@ -58,16 +57,29 @@ export async function httpServer(
     keepAliveTimeout: 72_000,
     forceCloseConnections: 'idle',
     return503OnClosing: false,
-    routerOptions: { maxParamLength: 500, ignoreTrailingSlash: false },
+    // Node bounds the whole head of a request; a long name in a path is a table that is not there.
+    routerOptions: { maxParamLength: maxHeaderSize, ignoreTrailingSlash: false },
     genReqId: (raw) => {
       const given = raw.headers['x-request-id'];
       return typeof given === 'string' && SANE_REQUEST_ID.test(given) ? given : randomUUID();
     },
     ajv: { customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: false, allErrors: false } },
-    frameworkErrors: sendError,
+    // A path that cannot be decoded reaches no route and none of the hooks below.
+    frameworkErrors: (error, request, reply) => {
+      begin(Object.assign(request, { caller: null, rows: null }), reply);
+      reply.raw.once('close', () => logRequest(request, reply, metrics));
+      sendError(error, request, reply.header('server-timing', serverTiming(request)));
+    },
     clientErrorHandler: refuseBrokenHttp,
-    http: { headersTimeout: settings.requestTimeoutMs, connectionsCheckingInterval: 1_000 },
+    http: {
+      headersTimeout: settings.requestTimeoutMs,
+      connectionsCheckingInterval: 1_000,
+      // Node would answer without a body; the first hook refuses it in our shape.
+      requireHostHeader: false,
+    },
   });
+  // For the same reason an expectation that nobody knows is not met, and not refused (RFC 9110 section 10.1.1).
+  app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
   // Answers are made as they are sent; the schemas describe them and do not rewrite them.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data));
   app.setErrorHandler(sendError);
@@ -84,10 +96,10 @@ export async function httpServer(
   app.decorateRequest('stages');
 
   app.addHook('onRequest', async (request, reply) => {
-    const started = performance.now();
-    request.stages = { started, authenticated: started, parsed: started };
-    void reply.header('x-request-id', request.id);
-    if (request.url.startsWith('/api/cdp')) void reply.header('cache-control', 'no-store');
+    begin(request, reply);
+    if (request.headers.host === undefined && request.raw.httpVersion === '1.1') {
+      throw new EngineError('invalid_request', 'The request has no Host header');
+    }
     const { access } = request.routeOptions.config;
     if (access === undefined) return;
     request.caller = await authenticate(engine, request, access);
@@ -126,9 +138,15 @@ export async function httpServer(
     staticCSP: true,
     logo: undefined as never,
   });
+  const allowed = new Map<string, Set<HTTPMethods>>();
+  app.addHook('onRoute', ({ url, method }) => {
+    const methods = allowed.get(url) ?? new Set();
+    for (const name of [method].flat()) methods.add(name);
+    allowed.set(url, methods);
+  });
   for (const route of routes) addRoute(app, engine, settings, route);
   operatorRoutes(app, engine, metrics, { document, separateMetrics: settings.separateMetrics });
-  refuseOtherMethods(app, routes);
+  refuseOtherMethods(app, [...allowed]);
   return { app, metrics };
 }
 
@@ -168,24 +186,28 @@ function clientGone(request: FastifyRequest, reply: FastifyReply): AbortSignal {
 }
 
 /** 405 with `Allow` for paths that exist; before authentication and body, since neither matters. */
-function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[]): void {
-  const allowed = new Map<string, Set<HTTPMethods>>();
-  for (const { method, url } of routes) {
-    const methods = allowed.get(url) ?? new Set();
-    methods.add(method);
-    if (method === 'GET') methods.add('HEAD');
-    allowed.set(url, methods);
-  }
-  for (const [url, methods] of allowed) {
-    const allow = [...methods].sort().join(', ');
+function refuseOtherMethods(app: FastifyInstance, paths: readonly [url: string, allowed: Set<HTTPMethods>][]): void {
+  // A request with CONNECT is for a proxy; Node ends its connection.
+  const all = METHODS.filter((method) => method !== 'CONNECT');
+  for (const method of all) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);
+  for (const [url, allowed] of paths) {
+    const allow = [...allowed].sort().join(', ');
     app.route({
-      method: METHODS.filter((method) => !methods.has(method)),
+      method: all.filter((method) => !allowed.has(method)),
       url,
       onRequest: (request, _reply, done) =>
         done(new EngineError('method_not_allowed', `${request.method} is not allowed here`, { headers: { allow } })),
       handler: () => {},
     });
   }
+}
+
+/** What every answer needs, whatever becomes of the request. */
+function begin(request: FastifyRequest, reply: FastifyReply): void {
+  const started = performance.now();
+  request.stages = { started, authenticated: started, parsed: started };
+  void reply.header('x-request-id', request.id);
+  if (request.url.startsWith('/api/cdp')) void reply.header('cache-control', 'no-store');
 }
 
 /** One line a request: no values, no names of the caller's tables, no token. */

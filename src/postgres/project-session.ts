@@ -52,6 +52,12 @@ const PINNED = {
 /** How long an insert waits for a table that a schema change holds, or for a row of another transaction. */
 const TYPED_LOCK_TIMEOUT_MS = 5_000;
 
+/**
+ * Why a login fails that the project itself has spoilt: its role's password is another one, its right to connect is
+ * gone, or `transaction_timeout`, which only Postgres 17 and later know and so is not pinned, ends every transaction.
+ */
+const MENDABLE = new Set(['28P01', '42501', '25P04']);
+
 export interface ProjectSession {
   readonly session: Session;
   readonly backend: Backend;
@@ -71,26 +77,32 @@ export class ProjectSessions {
    */
   async open(placement: Placement, lane: Lane): Promise<ProjectSession> {
     const role = lane === 'sql-read' ? placement.reader : placement.writer;
-    const opened = await this.loginOnceMended(placement, role, lane);
-    if (await this.isSound(opened, placement, lane)) return this.identified(opened, role);
-    opened.close();
-    await this.provisioning.resetRole(role, placement.database);
-    await this.provisioning.grant(placement);
-    await this.provisioning.grantDefaults(placement);
-    return this.identified(await this.login(placement, role, lane), role);
+    const session =
+      (await this.loginSound(placement, role, lane)) ?? (await this.loginMended(placement, role, lane));
+    return this.identified(session, role);
   }
 
-  /** 28P01: the project changed its role's password. 42501: it gave its right to connect away. */
-  private async loginOnceMended(placement: Placement, role: string, lane: Lane): Promise<Session> {
+  /** null where the project has done something to its roles that a fresh connection shows. */
+  private async loginSound(placement: Placement, role: string, lane: Lane): Promise<Session | null> {
+    let session: Session | null = null;
     try {
-      return await this.login(placement, role, lane);
+      session = await this.login(placement, role, lane);
+      if (await this.isSound(session, placement, lane)) return session;
     } catch (error) {
-      if (!(error instanceof PostgresError)) throw error;
-      if (error.sqlstate === '28P01') await this.provisioning.resetRole(role, placement.database);
-      else if (error.sqlstate === '42501') await this.provisioning.grant(placement);
-      else throw error;
-      return this.login(placement, role, lane);
+      if (!(error instanceof PostgresError && MENDABLE.has(error.sqlstate))) throw error;
     }
+    session?.close();
+    return null;
+  }
+
+  private async loginMended(placement: Placement, role: string, lane: Lane): Promise<Session> {
+    // Both roles: the rights of the reader are given by a login as the writer.
+    for (const each of [placement.writer, placement.reader]) {
+      await this.provisioning.resetRole(each, placement.database);
+    }
+    await this.provisioning.grant(placement);
+    await this.provisioning.grantDefaults(placement);
+    return this.login(placement, role, lane);
   }
 
   private async login(placement: Placement, role: string, lane: Lane): Promise<Session> {

@@ -9,10 +9,10 @@ let service: TestService;
 let project: TestProject;
 
 beforeAll(async () => {
-  service = await startTestService({ 'project-waiting': '4', 'wait-ms': '2000' });
+  service = await startTestService({ 'project-waiting': '4', 'wait-ms': '2000', 'shutdown-ms': '500' });
   project = await service.project();
 });
-afterAll(async () => { const a = performance.now(); await service.close(); console.log('CLOSE', performance.now() - a); });
+afterAll(() => service.close());
 
 const sql = (text: string, rest: object = {}, of = project): Promise<TestAnswer> =>
   of.call('POST', '/api/cdp/sql', { body: { sql: text, ...rest } });

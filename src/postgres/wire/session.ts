@@ -145,9 +145,7 @@ export class Session {
     try {
       await this.exchange([head, ...data, tail], ignore, true);
     } catch (error) {
-      // What was not prepared before this may not be so now.
-      this.prepared.delete(copy);
-      this.prepared.delete(after.text);
+      await this.forget(copy, after.text);
       throw error;
     }
   }
@@ -165,6 +163,13 @@ export class Session {
     const name = `s${++this.preparedCount}`;
     this.prepared.set(text, name);
     return [...forgotten, parse(text, name), bind(params, [], name)];
+  }
+
+  /** After an error nobody knows which of the statements are prepared; closing one that is not does no harm. */
+  private async forget(...texts: readonly string[]): Promise<void> {
+    const names = texts.map((text) => this.prepared.get(text)).filter((name) => name !== undefined);
+    for (const text of texts) this.prepared.delete(text);
+    if (this.closedBy === null) await this.exchange([...names.map(closeStatement), SYNC], ignore);
   }
 
   /** Gives up the statement that was prepared first. */

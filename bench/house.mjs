@@ -1,0 +1,125 @@
+/** Everything that runs during the benchmark: opened in order, closed in reverse, whatever happens in between. */
+import { randomBytes } from 'node:crypto';
+import { chmod, mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { cpuOfMachine, cpuOfTree } from './cpu.mjs';
+import { Database } from './database.mjs';
+import { Generator } from './load/generator.mjs';
+import { AUTHENTICATOR, PostgRest, SETUP } from './servers/postgrest.mjs';
+import { Service } from './servers/service.mjs';
+import { PostgRestTarget } from './targets/postgrest.mjs';
+import { RAW_ROLE, RawWire } from './targets/raw-wire.mjs';
+import { ServiceTarget } from './targets/service.mjs';
+
+/** What all targets do before they are measured, so that everything is compiled, cached and connected. */
+const WARM_UP_SECONDS = 1;
+
+export class House {
+  /** @type {(() => unknown)[]} */
+  #closers = [];
+
+  /**
+   * @param {ReturnType<import('./options.mjs').readOptions>} options
+   * @param {string[]} nodeOptions of the service's Node
+   */
+  constructor(options, nodeOptions) {
+    this.options = options;
+    this.nodeOptions = nodeOptions;
+  }
+
+  async open() {
+    const folder = await mkdtemp(join(tmpdir(), 'cdp-bench-'));
+    await chmod(folder, 0o711); // Postgres may run as another user
+    this.service = new Service(folder, this.nodeOptions);
+    this.#closers.push(() => this.service.remove());
+    await this.service.start();
+    this.postmaster = await this.service.postmaster();
+
+    const superuser = await this.service.superuser();
+    const http = new Generator('load.mjs');
+    this.#closers.push(() => http.stop());
+    const { rows } = await this.service.call('/sql', { sql: 'SELECT current_database() AS name, current_schema() AS schema' });
+    const project = await this.#database(superuser, rows[0].name, rows[0].schema);
+    const service = new ServiceTarget(this.service, project, http);
+    if (this.options.profile) {
+      this.targets = { service };
+      return;
+    }
+
+    const password = randomBytes(16).toString('hex');
+    for (const role of [RAW_ROLE, AUTHENTICATOR]) {
+      await project.client.query(`CREATE ROLE ${role} LOGIN NOINHERIT PASSWORD '${password}'`);
+      await project.client.query(`CREATE DATABASE ${role} OWNER ${role}`);
+    }
+    const raw = new RawWire(
+      { ...superuser, user: RAW_ROLE, database: RAW_ROLE, password },
+      await this.#database(superuser, RAW_ROLE, 'public'),
+    );
+    this.#closers.push(() => raw.generator.stop());
+
+    const rest = await this.#database(superuser, AUTHENTICATOR, 'public');
+    for (const statement of SETUP) await rest.client.query(statement);
+    const server = new PostgRest(folder);
+    this.#closers.push(() => server.stop());
+    await server.start(superuser, password);
+    this.targets = { raw, service, postgrest: new PostgRestTarget(server, rest, http) };
+    this.httpGenerator = http;
+  }
+
+  async #database(superuser, name, schema) {
+    const database = await Database.open(superuser, name, schema);
+    this.#closers.push(() => database.close());
+    return database;
+  }
+
+  /**
+   * Lets a target do its work once.
+   * @param {{ name: string, serverCpu: number, generator: Generator, run(order: object): Promise<object> }} target
+   * @param {number} unitsPerAnswer rows, requests or tables that an answer stands for
+   * @returns the counts with the speed in units a second, CPU seconds for a million units, and how many cores
+   * processes that do not belong to the benchmark have used meanwhile
+   */
+  async measure(target, order, unitsPerAnswer) {
+    const before = this.#cpu(target);
+    const started = performance.now();
+    const counted = await target.run({ seconds: this.options.seconds, ...order });
+    const elapsed = (performance.now() - started) / 1000;
+    const after = this.#cpu(target);
+    const used = (name) => after[name] - before[name];
+    const units = counted.answers * unitsPerAnswer;
+    return {
+      ...counted,
+      perSecond: units / counted.seconds,
+      postgresCpu: (used('postgres') / units) * 1e6,
+      serverCpu: (used('server') / units) * 1e6,
+      others: Math.max(0, used('machine') - used('postgres') - used('server') - used('own')) / elapsed,
+    };
+  }
+
+  async warmUp(target, order) {
+    await target.run({ ...order, seconds: Math.min(WARM_UP_SECONDS, this.options.seconds) });
+    await sleep(50); // for what the target does behind its last answer
+  }
+
+  #cpu(target) {
+    const { user, system } = process.cpuUsage();
+    return {
+      postgres: cpuOfTree(this.postmaster),
+      server: target.serverCpu,
+      own: (user + system) / 1e6 + target.generator.cpu,
+      machine: cpuOfMachine(),
+    };
+  }
+
+  async close() {
+    for (const close of this.#closers.splice(0).reverse()) {
+      try {
+        await close();
+      } catch (error) {
+        process.stderr.write(`bench: while closing: ${error}\n`);
+      }
+    }
+  }
+}

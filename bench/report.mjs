@@ -1,0 +1,77 @@
+/** The tables that the benchmark prints: Markdown, in columns that also read well in a terminal. */
+import { median, ratio } from './rounds.mjs';
+
+/**
+ * @typedef {object} Row a work that was measured beside raw wire
+ * @property {string} title
+ * @property {string} unit
+ * @property {Record<string, object[]>} measured by target
+ * @property {{ raw?: number, postgrest?: number }} goals least ratios
+ *
+ * @typedef {object} Fact a single figure
+ * @property {string} title
+ * @property {string} figure
+ * @property {string} goal
+ * @property {boolean | null} met null: not judged, for instance because it was measured smaller than the goal
+ */
+
+/** @param {Row[]} rows */
+export function ratiosTable(rows) {
+  const head = ['work', 'unit', 'raw wire', 'service', 'PostgREST', 'of raw', 'goal', 'of PostgREST', 'goal'];
+  const cpu = ['CPU s per million: raw', 'service', 'PostgREST', 'others’ cores'];
+  return table([...head, ...cpu], rows.map(ratiosRow));
+}
+
+function ratiosRow({ title, unit, measured, goals }) {
+  const { raw, service, postgrest } = measured;
+  const speed = (list) => (list === undefined ? '' : thousands(median(list.map(({ perSecond }) => perSecond))));
+  const ofRaw = ratio(service, raw);
+  const ofPostgrest = ratio(service, postgrest);
+  const others = Object.values(measured).flatMap((list) => list.map((one) => one.others));
+  return [
+    title,
+    unit,
+    speed(raw),
+    speed(service),
+    speed(postgrest),
+    share(ofRaw),
+    verdict(ofRaw, goals.raw),
+    share(ofPostgrest),
+    verdict(ofPostgrest, goals.postgrest),
+    ...[raw, service, postgrest].map(cpuSeconds),
+    median(others).toFixed(1),
+  ];
+}
+
+/** Postgres + server. */
+function cpuSeconds(list) {
+  if (list === undefined) return '';
+  const [postgres, server] = ['postgresCpu', 'serverCpu'].map((name) => median(list.map((one) => one[name])));
+  return server === 0 ? short(postgres) : `${short(postgres)} + ${short(server)}`;
+}
+
+const share = (found) =>
+  found === null ? '' : `${found.median.toFixed(2)} (${found.min.toFixed(2)}-${found.max.toFixed(2)})`;
+
+function verdict(found, goal) {
+  if (goal === undefined) return '';
+  return found === null ? `≥ ${goal}` : `≥ ${goal} ${found.median >= goal ? 'met' : 'MISSED'}`;
+}
+
+/** @param {Fact[]} facts */
+export const factsTable = (facts) =>
+  table(
+    ['work', 'measured', 'goal', ''],
+    facts.map(({ title, figure, goal, met }) => [title, figure, goal, met === null ? '' : met ? 'met' : 'MISSED']),
+  );
+
+const thousands = (value) => Math.round(value).toLocaleString('en-US');
+
+const short = (value) => (value < 10 ? value.toFixed(1) : thousands(value));
+
+function table(head, rows) {
+  const all = [head, ...rows];
+  const widths = head.map((_, i) => Math.max(3, ...all.map((row) => row[i].length)));
+  const line = (cells) => `| ${cells.map((cell, i) => cell.padEnd(widths[i])).join(' | ')} |`;
+  return [line(head), line(widths.map((width) => '-'.repeat(width))), ...rows.map(line)].join('\n');
+}

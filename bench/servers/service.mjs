@@ -1,0 +1,134 @@
+/**
+ * The service as a user runs it: `cdp serve` with an embedded Postgres in a data folder of its own. That Postgres also
+ * serves the other targets, so all of them share one server, one disk and one configuration.
+ */
+import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { readFile, rm } from 'node:fs/promises';
+import { realpathSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { instanceSecret } from '../../dist/instance-secret.js';
+import { Credentials } from '../../dist/postgres/credentials.js';
+import { findHome } from '../../dist/postgres/embedded/home.js';
+import { PORT, SUPERUSER } from '../../dist/postgres/embedded/config.js';
+import { cpuOf } from '../cpu.mjs';
+import { call, httpRequest } from '../http.mjs';
+import { freePort, ready, start, stop } from './process.mjs';
+
+export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const PROGRAM = join(ROOT, 'dist/cli/bin.js');
+const PROBE = new URL('./memory-probe.mjs', import.meta.url).href;
+
+/** The environment without whatever would configure the service. */
+const ENVIRONMENT = Object.fromEntries(
+  Object.entries(process.env).filter(([name]) => !/^(CDP_|DATABASE_URL$|NODE_OPTIONS$)/.test(name)),
+);
+
+export class Service {
+  /** @param {string} folder for its data and its log. @param {string[]} nodeOptions of its Node */
+  constructor(folder, nodeOptions = []) {
+    this.dataDir = join(folder, 'data');
+    this.log = join(folder, 'service.log');
+    this.folder = folder;
+    this.nodeOptions = ['--expose-gc', '--import', PROBE, ...nodeOptions];
+  }
+
+  /** @param {string[]} settings flags of `cdp serve` */
+  async start(settings = []) {
+    const args = [...this.nodeOptions, PROGRAM, 'serve', ...settings];
+    await this.launch(process.execPath, args, { ipc: true, cwd: this.folder });
+    // The first start writes it just after it has begun to listen.
+    const file = join(this.dataDir, 'first-token');
+    this.token ??= await ready(this.child, this.log, async () => (await readFile(file, 'utf8')).trim());
+  }
+
+  /** Any command that becomes the service. @returns once it is ready */
+  async launch(program, args, { ipc = false, cwd, env = ENVIRONMENT }) {
+    this.port = await freePort();
+    const all = [...args, '--port', String(this.port), '--data-dir', this.dataDir];
+    this.child = start(program, all, this.log, { env, cwd, ipc });
+    this.url = `http://127.0.0.1:${this.port}`;
+    await ready(this.child, this.log, () => call(`${this.url}/readyz`, { method: 'GET' }), 5);
+  }
+
+  get pid() {
+    return this.child.pid;
+  }
+
+  get cpu() {
+    return cpuOf(this.pid);
+  }
+
+  headers(token = this.token) {
+    return { Authorization: `Bearer ${token}` };
+  }
+
+  call(path, body, token) {
+    return call(`${this.url}/api/cdp${path}`, { headers: this.headers(token), body });
+  }
+
+  /** A request in bytes, for the load generator. */
+  request(path, body, { token, headers = {} } = {}) {
+    return httpRequest({ path: `/api/cdp${path}`, headers: { ...this.headers(token), ...headers }, body });
+  }
+
+  createTable(name, columns, token) {
+    return this.call('/schema/table', { table_name: name, columns }, token);
+  }
+
+  /** `cdp …` on this data folder, while the service runs. @returns what it prints */
+  async command(...args) {
+    const all = [PROGRAM, ...args, '--data-dir', this.dataDir];
+    const { stdout } = await promisify(execFile)(process.execPath, all, { env: ENVIRONMENT, cwd: this.folder });
+    return stdout.trim();
+  }
+
+  /** How the superuser of the embedded server logs in. @returns what the driver takes, without a database */
+  async superuser() {
+    const { socketDir } = await findHome(this.dataDir, () => {});
+    const password = new Credentials(await instanceSecret(this.dataDir)).password('superuser');
+    return { host: socketDir, port: PORT, user: SUPERUSER, password, connectionTimeoutMillis: 5_000 };
+  }
+
+  async postmaster() {
+    const { data } = await findHome(this.dataDir, () => {});
+    return Number((await readFile(join(data, 'postmaster.pid'), 'utf8')).split('\n', 1)[0]);
+  }
+
+  /** Bytes that live objects take, after a garbage collection. */
+  async liveMemory() {
+    this.child.send('collect');
+    const [bytes] = await once(this.child, 'message');
+    return bytes;
+  }
+
+  /** Stops the service, which stops its Postgres. */
+  async stop() {
+    if (this.child !== undefined) await stop(this.child);
+  }
+
+  /** Stops what a service that came to a bad end has left running, and removes everything. */
+  async remove() {
+    await this.stop();
+    const postmaster = await this.postmaster().catch(() => undefined);
+    if (postmaster !== undefined) {
+      process.kill(postmaster, 'SIGINT');
+      for (let i = 0; i < 300 && (await this.postmaster().catch(() => undefined)) !== undefined; i++) await sleep(100);
+    }
+    // Where the server cannot reach the data folder, its cluster is kept elsewhere behind a link.
+    for (const place of [realpathOf(join(this.dataDir, 'postgres')), this.folder]) {
+      if (place !== null) await rm(place, { recursive: true, force: true });
+    }
+  }
+}
+
+function realpathOf(path) {
+  try {
+    return realpathSync(path);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,62 @@
+/** Postgres itself: COPY in binary, prepared statements, bytes that were built before. The limit of what is possible. */
+import { createTable } from '../database.mjs';
+import { Generator } from '../load/generator.mjs';
+import { asText, copyBatch, prepare, runPrepared, runText } from '../wire.mjs';
+
+/** Role, and database: the embedded server lets a role only into the database of its own name. */
+export const RAW_ROLE = 'bench_raw';
+
+export class RawWire {
+  name = 'raw';
+  generator = new Generator('raw.mjs');
+
+  /** @param {object} login what the driver takes */
+  constructor(login, database) {
+    this.login = login;
+    this.database = database;
+  }
+
+  /** The server is Postgres alone. */
+  get serverCpu() {
+    return 0;
+  }
+
+  async createTable(name, columns) {
+    await this.database.client.query(createTable(this.database.table(name), columns));
+    await this.database.client.query(`ALTER TABLE ${this.database.table(name)} OWNER TO ${RAW_ROLE}`);
+  }
+
+  /** The order for the load generator that inserts the batches. */
+  inserts(table, shape, batches) {
+    const names = shape.columns.map(({ name }) => name).join(', ');
+    const into = `${this.database.table(table)} (${names})`;
+    const [{ length }] = batches;
+    if (length > 1) {
+      const requests = batches.map((records) => copyBatch(shape, records));
+      return { prepare: prepare(`COPY ${into} FROM STDIN (FORMAT binary)`), tag: `COPY ${length}`, requests };
+    }
+    const places = shape.columns.map((_, i) => `$${i + 1}`).join(', ');
+    const values = ([record]) => shape.columns.map(({ name, type }) => asText(type, record[name]));
+    const requests = batches.map((records) => runPrepared(values(records)));
+    return { prepare: prepare(`INSERT INTO ${into} VALUES (${places})`), tag: 'INSERT 0 1', requests };
+  }
+
+  selectOne() {
+    return { prepare: prepare('SELECT 1'), tag: 'SELECT 1', requests: [runPrepared([])] };
+  }
+
+  selects(table, { columns }, rows) {
+    const names = columns.map(({ name }) => name).join(', ');
+    const sql = `SELECT ${names} FROM ${this.database.table(table)}`;
+    return { prepare: prepare(sql), tag: `SELECT ${rows}`, requests: [runPrepared([])] };
+  }
+
+  createsTables(names, columns) {
+    const requests = names.map((name) => runText(createTable(this.database.table(name), columns)));
+    return { prepare: Buffer.alloc(0), tag: 'CREATE TABLE', requests };
+  }
+
+  run(order) {
+    return this.generator.run({ ...order, login: this.login });
+  }
+}

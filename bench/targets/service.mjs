@@ -1,0 +1,51 @@
+/** The project: what its API documents, with the token of an ordinary project. */
+export class ServiceTarget {
+  name = 'service';
+
+  /** @param {import('../load/generator.mjs').Generator} generator */
+  constructor(service, database, generator) {
+    this.service = service;
+    this.database = database;
+    this.generator = generator;
+  }
+
+  get serverCpu() {
+    return this.service.cpu;
+  }
+
+  async createTable(name, columns) {
+    await this.service.createTable(name, columns);
+  }
+
+  inserts(table, _shape, batches) {
+    return { requests: batches.map((records) => this.service.request(`/data/${table}`, records)) };
+  }
+
+  selectOne() {
+    return { requests: [this.service.request('/sql', { sql: 'SELECT 1' })], keepBody: true };
+  }
+
+  selects(table, { columns }) {
+    return { requests: [this.service.request('/sql', { sql: selectSql(table, columns) })], keepBody: true };
+  }
+
+  streams(table, { columns }) {
+    const headers = { Accept: 'application/x-ndjson' };
+    return { requests: [this.service.request('/sql', { sql: selectSql(table, columns) }, { headers })] };
+  }
+
+  createsTables(names, columns) {
+    return { requests: names.map((name) => this.service.request('/schema/table', { table_name: name, columns })) };
+  }
+
+  /** The rows of an answer to {@link selects}. */
+  rowsOf(body) {
+    return JSON.parse(body).rows;
+  }
+
+  run(order) {
+    return this.generator.run({ ...order, port: this.service.port });
+  }
+}
+
+const selectSql = (table, columns) => `SELECT ${columns.map(({ name }) => name).join(', ')} FROM ${table}`;

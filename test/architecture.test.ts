@@ -1,0 +1,111 @@
+/** What holds the house together: which file may import which, and who may do what only one place should do. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, normalize } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+
+const src = fileURLToPath(new URL('../src/', import.meta.url));
+
+/** Imports run from left to right, or stay within a layer. A file at the top of src assembles the others. */
+const LAYERS = ['cli', 'service', 'http', 'engine', 'postgres', 'contract'];
+
+interface Source {
+  readonly path: string;
+  readonly text: string;
+  /** Of files of ours by their path, of packages as they are written. */
+  readonly imports: readonly string[];
+}
+
+const IMPORT = /^(?:import|export)\s[^;]*?from '([^']+)'|^import '([^']+)'|\bimport\('([^']+)'\)/gm;
+
+const sources: Source[] = readdirSync(src, { recursive: true, encoding: 'utf8' })
+  .filter((path) => path.endsWith('.ts'))
+  .sort()
+  .map((path) => {
+    const text = readFileSync(join(src, path), 'utf8');
+    const names = Array.from(text.matchAll(IMPORT), (match) => match.slice(1).find((name) => name !== undefined) ?? '');
+    return { path, text, imports: names.map((name) => resolved(path, name)) };
+  });
+
+/** Of ours: the path in src. Of a package: as it is written. */
+function resolved(from: string, name: string): string {
+  return name.startsWith('.') ? normalize(join(dirname(from), name)).replace(/\.js$/, '.ts') : name;
+}
+
+const isOurs = (name: string): boolean => name.endsWith('.ts');
+
+function layerOf(path: string): number {
+  const [folder = ''] = path.split('/');
+  const layer = LAYERS.indexOf(path.includes('/') ? folder : 'service');
+  if (layer === -1) throw new Error(`${path} is in a folder that this test does not know`);
+  return layer;
+}
+
+/** Files, but those named, whose text matches. */
+const filesWith = (pattern: RegExp, ...allowed: string[]): string[] =>
+  sources
+    .filter(({ path, text }) => pattern.test(text) && !allowed.some((place) => path.startsWith(place)))
+    .map(({ path }) => path);
+
+/** The first way from a file back to itself. */
+function findCycle(): string[] | undefined {
+  const imports = new Map(sources.map((source) => [source.path, source.imports.filter(isOurs)]));
+  const done = new Set<string>();
+  const visit = (path: string, way: readonly string[]): string[] | undefined => {
+    if (way.includes(path)) return [...way.slice(way.indexOf(path)), path];
+    if (done.has(path)) return undefined;
+    for (const next of imports.get(path) ?? []) {
+      const cycle = visit(next, [...way, path]);
+      if (cycle !== undefined) return cycle;
+    }
+    done.add(path);
+    return undefined;
+  };
+  return sources.map(({ path }) => visit(path, [])).find((cycle) => cycle !== undefined);
+}
+
+describe('imports', () => {
+  it('are found: every file of ours that is imported exists, and nearly every file is imported', () => {
+    const paths = new Set(sources.map(({ path }) => path));
+    const imported = new Set(sources.flatMap(({ imports }) => imports.filter(isOurs)));
+    expect([...imported].filter((path) => !paths.has(path))).toEqual([]);
+    // The program itself, and the worker, which is loaded by its URL.
+    const roots = ['cli/bin.ts', 'engine/sql/split-worker.ts'];
+    expect([...paths].filter((path) => !imported.has(path))).toEqual(roots);
+  });
+
+  it(`run one way: ${LAYERS.join(' -> ')}`, () => {
+    const wrong = sources.flatMap(({ path, imports }) =>
+      imports.filter((name) => isOurs(name) && layerOf(name) < layerOf(path)).map((name) => `${path} -> ${name}`),
+    );
+    expect(wrong).toEqual([]);
+  });
+
+  it('have no cycles', () => {
+    expect(findCycle()).toBeUndefined();
+  });
+
+  it('of the driver are in postgres/ alone', () => {
+    const wrong = sources.filter(({ path, imports }) => imports.includes('pg') && !path.startsWith('postgres/'));
+    expect(wrong.map(({ path }) => path)).toEqual([]);
+  });
+});
+
+describe('one place alone', () => {
+  it('reads the command line and the environment: cli/', () => {
+    expect(filesWith(/\bprocess\.(env|argv)\b/, 'cli/')).toEqual([]);
+  });
+
+  it('writes a status of 400 or more: the table of codes, through http/error-exit.ts', () => {
+    const literal = /\b(status|statusCode|code|writeHead)\b["']?\s*[(=:]\s*[45]\d\d\b|HTTP\/1\.1 [45$]/;
+    expect(filesWith(literal, 'contract/errors.ts', 'http/error-exit.ts')).toEqual([]);
+  });
+
+  it('a file is at most 400 lines', () => {
+    expect(sources.filter(({ text }) => text.split('\n').length > 400).map(({ path }) => path)).toEqual([]);
+  });
+
+  it('each file opens by saying what it is for', () => {
+    expect(sources.filter(({ text }) => !/^(#!.*\n)?\/\*\*/.test(text)).map(({ path }) => path)).toEqual([]);
+  });
+});

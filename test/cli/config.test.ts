@@ -1,0 +1,97 @@
+/** `cdp config`, `--help` and `--version`: what a person reads before starting anything. */
+import { mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { SETTINGS } from '../../src/config.js';
+import { VERSION } from '../../src/service.js';
+import { runProgram } from '../support/program.js';
+
+let cwd: string;
+beforeAll(async () => {
+  cwd = await realpath(await mkdtemp(join(tmpdir(), 'cdp-cli-')));
+});
+afterAll(() => rm(cwd, { recursive: true }));
+
+const ROWS = Object.values(SETTINGS);
+
+describe('cdp config', () => {
+  it('shows where each value comes from, flag before environment before file before default, and no secret', async () => {
+    await writeFile(join(cwd, 'cdp.config.json'), '{ "port": 1, "host": "from-file", "secret": "hidden in the file" }');
+    const secrets = { CDP_SECRET: 'hidden, of more than 32 characters', DATABASE_URL: 'postgres://me:hidden@h/d' };
+    const env = { ...secrets, CDP_PORT: '2', CDP_HOST: 'from-environment', CDP_WAIT_MS: '9' };
+    const { code, stdout, stderr } = await runProgram(['config', '--port', '3', '--json'], { cwd, env });
+    expect([code, stderr]).toEqual([0, '']);
+    expect(stdout).not.toContain('hidden');
+    const { settings } = JSON.parse(stdout) as { settings: { name: string }[] };
+    expect(settings.map(({ name }) => name)).toEqual(ROWS.map(({ flag }) => flag));
+    const shown = Object.fromEntries(settings.map((row) => [row.name, row]));
+    expect(shown).toMatchObject({
+      port: { env: 'CDP_PORT', value: 3, source: 'flag' },
+      host: { value: 'from-environment', source: 'environment' },
+      secret: { value: '(secret)', source: 'environment' },
+      'database-url': { env: 'DATABASE_URL', value: '(secret)', source: 'environment' },
+      'data-dir': { value: join(cwd, '.cdp'), source: 'default' },
+      'metrics-port': { value: null, source: 'default' },
+    });
+
+    const table = await runProgram(['config', '--port', '3'], { cwd, env });
+    expect(table.stdout).toMatch(/^SETTING +ENVIRONMENT +VALUE +FROM$/m);
+    expect(table.stdout).toMatch(/^port +CDP_PORT +3 +flag$/m);
+    expect(table.stdout).toMatch(/^metrics-port +CDP_METRICS_PORT +- +default$/m);
+    expect(table.stdout.trimEnd().split('\n')).toHaveLength(ROWS.length + 1);
+    expect(table.stdout).not.toContain('hidden');
+  });
+
+  it('reads another file where it is told to', async () => {
+    const other = join(cwd, 'other.json');
+    await writeFile(other, '{ "port": 7 }');
+    const { stdout } = await runProgram(['config', '--config', other, '--json'], { cwd });
+    expect(stdout).toContain('{"name":"port","env":"CDP_PORT","value":7,"source":"file"}');
+  });
+});
+
+describe('help', () => {
+  it('of the program lists the commands', async () => {
+    const { code, stdout } = await runProgram(['--help']);
+    expect(code).toBe(0);
+    for (const command of ['serve', 'project', 'token', 'config'])
+      expect(stdout).toMatch(new RegExp(`^  ${command} `, 'm'));
+  });
+
+  it.each(['serve', 'config'])(
+    'of %s lists every setting with flag, variable, default and description',
+    async (name) => {
+      const { code, stdout } = await runProgram([name, '--help']);
+      expect(code).toBe(0);
+      const text = stdout.replace(/\s+/g, ' ');
+      for (const { flag, value, env, describe: description, default: preset } of ROWS) {
+        const shown = preset === null ? `(env: ${env})` : `(env: ${env}, default: ${preset})`;
+        expect(text).toContain(`--${flag} <${value}> ${description} ${shown}`);
+      }
+    },
+  );
+
+  it.each([
+    ['project', ['create', 'list', 'activate', 'deactivate', 'delete']],
+    ['token', ['create', 'list', 'revoke']],
+  ])('of %s lists what it can do, and each of those takes --json and --data-dir', async (command, verbs) => {
+    const { stdout } = await runProgram([command, '--help']);
+    for (const verb of verbs) {
+      expect(stdout).toMatch(new RegExp(`^  ${verb} `, 'm'));
+      const { code, stdout: help } = await runProgram([command, verb, '--help']);
+      expect(code).toBe(0);
+      expect(help).toMatch(/--json .*--data-dir|--data-dir[^]*--json/);
+    }
+  });
+
+  it('is what a person gets who names no command, with exit code 2', async () => {
+    const { code, stderr } = await runProgram([]);
+    expect(code).toBe(2);
+    expect(stderr).toContain('Usage: cdp [options] [command]');
+  });
+
+  it('--version says the version of the package', async () => {
+    expect((await runProgram(['--version'])).stdout).toBe(`${VERSION}\n`);
+  });
+});

@@ -1,0 +1,189 @@
+/** The settings: where a value may come from, which of several wins, and what each parser takes and refuses. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { tmpdir } from 'node:os';
+import { afterAll, describe, expect, it } from 'vitest';
+import { ConfigError, loadConfig, SETTINGS, type SettingName } from '../src/config.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'cdp-config-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+let files = 0;
+function file(content: unknown): string {
+  const path = join(folder, `${++files}.json`);
+  writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content));
+  return path;
+}
+
+const EMPTY = file({});
+
+/** One setting given as a flag. */
+const value = (name: SettingName, given: string) => {
+  const text = { ...COMPANIONS[name], [SETTINGS[name].flag]: given };
+  return loadConfig(text, {}, EMPTY).config[name];
+};
+
+/** Settings that another one needs, or that leave it room. */
+const COMPANIONS: Partial<Record<SettingName, Record<string, string>>> = {
+  databaseUrl: { secret: 's'.repeat(32) },
+  projectRunning: { 'project-reserved': '0' },
+  projectReserved: { 'project-running': '1000' },
+  jwtIssuer: { 'jwt-audience': 'a', 'jwt-jwks-url': 'https://example.com/keys' },
+  jwtAudience: { 'jwt-issuer': 'i', 'jwt-jwks-url': 'https://example.com/keys' },
+  jwtJwksUrl: { 'jwt-issuer': 'i', 'jwt-audience': 'a' },
+};
+
+describe('works', () => {
+  it('takes a flag before the environment before the file before the default', () => {
+    const path = file({ port: 3, host: 'from-file', 'wait-ms': '30' });
+    const environment = { CDP_PORT: '2', CDP_HOST: 'from-environment' };
+    const { config, sources } = loadConfig({ port: '1' }, environment, path);
+    expect(config).toMatchObject({ port: 1, host: 'from-environment', waitMs: 30, logLevel: 'info' });
+    expect(sources).toMatchObject({ port: 'flag', host: 'environment', waitMs: 'file', logLevel: 'default' });
+  });
+
+  it('has every default when nothing is given', () => {
+    const { config, sources } = loadConfig({}, {}, EMPTY);
+    const defaults = Object.entries(SETTINGS).map(([name, row]) => [name, row.default]);
+    expect(config).toEqual({ ...Object.fromEntries(defaults), dataDir: resolve('.cdp') });
+    expect(new Set(Object.values(sources))).toEqual(new Set(['default']));
+  });
+
+  it('takes an empty environment variable for none', () => {
+    expect(loadConfig({}, { CDP_PORT: '' }, EMPTY)).toMatchObject({
+      config: { port: 8080 },
+      sources: { port: 'default' },
+    });
+  });
+
+  it('makes the data folder absolute', () => {
+    expect(value('dataDir', 'here')).toBe(resolve('here'));
+  });
+
+  it('has a flag and an environment variable of its own for each setting', () => {
+    const rows = Object.values(SETTINGS);
+    expect(new Set(rows.map(({ flag }) => flag)).size).toBe(rows.length);
+    expect(new Set(rows.map(({ env }) => env)).size).toBe(rows.length);
+    for (const { flag, env } of rows) {
+      expect(flag).toMatch(/^[a-z]+(-[a-z]+)*$/);
+      expect(env).toBe(flag === 'database-url' ? 'DATABASE_URL' : `CDP_${flag.toUpperCase().replaceAll('-', '_')}`);
+    }
+  });
+
+  it('accepts each default as a given value', () => {
+    for (const [name, row] of Object.entries(SETTINGS)) {
+      if (row.default === null || name === 'dataDir') continue;
+      expect(value(name as SettingName, String(row.default)), name).toBe(row.default);
+    }
+  });
+});
+
+/** Least and most of the settings that are numbers. */
+const BOUNDS: Partial<Record<SettingName, [number, number]>> = {
+  port: [0, 65_535],
+  maxConnections: [2, 10_000],
+  idleConnectionMs: [100, 86_400_000],
+  projectRunning: [2, 1_000],
+  projectReserved: [0, 999],
+  projectWaiting: [0, 100_000],
+  waitMs: [1, 60_000],
+  schemaHoldMs: [100, 3_600_000],
+  streamStallMs: [100, 3_600_000],
+  requestTimeoutMs: [100, 3_600_000],
+  shutdownMs: [0, 3_600_000],
+  metricsPort: [0, 65_535],
+};
+
+/** Good and bad values of the others. */
+const TEXTS: Partial<Record<SettingName, { good: string[]; bad: string[] }>> = {
+  host: { good: ['::', '0.0.0.0', 'localhost'], bad: [''] },
+  dataDir: { good: ['/a b/ü'], bad: [''] },
+  databaseUrl: {
+    good: ['postgres://u:p@h:5432/d?sslmode=require', 'postgresql://u@/d?host=/run'],
+    bad: ['', 'mysql://u:p@h/d', 'host=h user=u', '/run/postgresql d'],
+  },
+  secret: { good: ['x'.repeat(32)], bad: ['', 'x'.repeat(31)] },
+  logLevel: { good: ['trace', 'debug', 'info', 'warn', 'error', 'silent'], bad: ['', 'INFO', 'verbose'] },
+  metricsHost: { good: ['127.0.0.1'], bad: [''] },
+  jwtIssuer: { good: ['https://issuer.example.com/', 'issuer'], bad: [''] },
+  jwtAudience: { good: ['cdp'], bad: [''] },
+  jwtJwksUrl: {
+    good: ['https://example.com/keys', 'http://127.0.0.1:9/k'],
+    bad: ['', 'keys', 'file:///etc/keys', 'http://'],
+  },
+};
+
+describe('refuses', () => {
+  it('knows the bounds of every setting in this test', () => {
+    expect([...Object.keys(BOUNDS), ...Object.keys(TEXTS)].sort()).toEqual(Object.keys(SETTINGS).sort());
+  });
+
+  it.each(Object.entries(BOUNDS) as [SettingName, [number, number]][])(
+    '%s outside of its bounds',
+    (name, [min, max]) => {
+      expect(value(name, String(min))).toBe(min);
+      expect(value(name, String(max))).toBe(max);
+      for (const bad of [
+        String(min - 1),
+        String(max + 1),
+        '',
+        ' 8',
+        '8 ',
+        '8.0',
+        '8e0',
+        '0x8',
+        '+8',
+        'many',
+        '9'.repeat(400),
+      ]) {
+        expect(() => value(name, bad), JSON.stringify(bad)).toThrow(ConfigError);
+      }
+    },
+  );
+
+  it.each(Object.entries(TEXTS) as [SettingName, { good: string[]; bad: string[] }][])(
+    '%s that is none',
+    (name, texts) => {
+      for (const good of texts.good) expect(value(name, good)).toBe(good);
+      for (const bad of texts.bad) expect(() => value(name, bad), JSON.stringify(bad)).toThrow(ConfigError);
+    },
+  );
+
+  it('a bad value by the name that the operator used', () => {
+    const load = (flags: Record<string, string>, env: Record<string, string>, content: object) => () =>
+      loadConfig(flags, env, file(content));
+    expect(load({ port: 'x' }, {}, {})).toThrow(/^--port: must be a whole number from 0 to 65535$/);
+    expect(load({}, { CDP_PORT: 'x' }, {})).toThrow(/^CDP_PORT: must be/);
+    expect(load({}, {}, { port: 'x' })).toThrow(/^"port" in the settings file: must be/);
+  });
+
+  it('secrets without repeating them', () => {
+    for (const flags of [{ secret: 'hidden' }, { 'database-url': 'hidden://u:hidden@h/d' }]) {
+      expect(() => loadConfig(flags, {}, EMPTY)).toThrow(expect.not.objectContaining({ message: /hidden/ }) as Error);
+    }
+  });
+
+  it('settings that do not go together', () => {
+    const load = (flags: Record<string, string>) => () => loadConfig(flags, {}, EMPTY);
+    expect(load({ 'database-url': 'postgres://u@h/d' })).toThrow(/CDP_SECRET/);
+    expect(load({ 'project-running': '4', 'project-reserved': '4' })).toThrow(/less than project-running/);
+    expect(load({ 'jwt-issuer': 'i', 'jwt-audience': 'a' })).toThrow(/go together/);
+  });
+
+  it.each([
+    ['is not JSON', '{"port": 1', /cannot be read/],
+    ['is not an object', [1], /must hold a JSON object/],
+    ['has an unknown setting', { prot: 1 }, /unknown setting "prot"/],
+    ['names a setting as the program does', { dataDir: 'x' }, /unknown setting "dataDir"/],
+    ['holds null', { host: null }, /"host" must be a string or a number/],
+    ['holds an object', { host: {} }, /"host" must be a string or a number/],
+  ])('a file that %s', (_what, content, message) => {
+    const path = file(content);
+    expect(() => loadConfig({}, {}, path)).toThrow(ConfigError);
+    expect(() => loadConfig({}, {}, path)).toThrow(message);
+  });
+
+  it('a file that is not there, where it was asked for', () => {
+    expect(() => loadConfig({}, {}, join(folder, 'missing.json'))).toThrow(/missing\.json cannot be read/);
+  });
+});
