@@ -1,5 +1,5 @@
 /** CPU time and memory of processes, from Linux's /proc (proc(5)). */
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 
 /** USER_HZ, 100 wherever Linux runs on x86 and ARM. */
@@ -9,7 +9,10 @@ const TICKS = 100;
 function stat(pid) {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    return text.slice(text.lastIndexOf(')') + 2).split(' ').map(Number);
+    return text
+      .slice(text.lastIndexOf(')') + 2)
+      .split(' ')
+      .map(Number);
   } catch {
     return null; // it has ended
   }
@@ -50,6 +53,9 @@ export function memoryOf(pid) {
   const mib = (name) => Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(status)?.[1]) / 1024;
   return { now: mib('VmRSS'), most: mib('VmHWM') };
 }
+
+/** Makes the most that a process held be what it holds now (proc(5), clear_refs). */
+export const resetMost = (pid) => writeFileSync(`/proc/${pid}/clear_refs`, '5');
 
 export const loadAverage = () => readFileSync('/proc/loadavg', 'latin1').split(' ').slice(0, 3).join(' ');
 

@@ -19,20 +19,20 @@ const WARM_UP_SECONDS = 1;
 export class House {
   /** @type {(() => unknown)[]} */
   #closers = [];
+  #measurements = 0;
 
-  /**
-   * @param {ReturnType<import('./options.mjs').readOptions>} options
-   * @param {string[]} nodeOptions of the service's Node
-   */
-  constructor(options, nodeOptions) {
+  /** @param {ReturnType<import('./options.mjs').readOptions>} options */
+  constructor(options) {
     this.options = options;
-    this.nodeOptions = nodeOptions;
   }
+
+  /** Where the measurements of the service leave their CPU profiles; null: there are none. @type {string | null} */
+  profiles = null;
 
   async open() {
     const folder = await mkdtemp(join(tmpdir(), 'cdp-bench-'));
     await chmod(folder, 0o711); // Postgres may run as another user
-    this.service = new Service(folder, this.nodeOptions);
+    this.service = new Service(folder);
     this.#closers.push(() => this.service.remove());
     await this.service.start();
     this.postmaster = await this.service.postmaster();
@@ -40,10 +40,13 @@ export class House {
     const superuser = await this.service.superuser();
     const http = new Generator('load.mjs');
     this.#closers.push(() => http.stop());
-    const { rows } = await this.service.call('/sql', { sql: 'SELECT current_database() AS name, current_schema() AS schema' });
+    const { rows } = await this.service.call('/sql', {
+      sql: 'SELECT current_database() AS name, current_schema() AS schema',
+    });
     const project = await this.#database(superuser, rows[0].name, rows[0].schema);
     const service = new ServiceTarget(this.service, project, http);
     if (this.options.profile) {
+      this.profiles = await mkdtemp(join(tmpdir(), 'cdp-profile-'));
       this.targets = { service };
       return;
     }
@@ -82,11 +85,15 @@ export class House {
    * processes that do not belong to the benchmark have used meanwhile
    */
   async measure(target, order, unitsPerAnswer) {
+    if (this.profiles !== null) await this.service.ask('startProfile');
     const before = this.#cpu(target);
     const started = performance.now();
     const counted = await target.run({ seconds: this.options.seconds, ...order });
     const elapsed = (performance.now() - started) / 1000;
     const after = this.#cpu(target);
+    if (this.profiles !== null) {
+      await this.service.ask('stopProfile', join(this.profiles, `${++this.#measurements}.cpuprofile`));
+    }
     const used = (name) => after[name] - before[name];
     const units = counted.answers * unitsPerAnswer;
     return {

@@ -2,7 +2,8 @@
 
 /** A whole request. `body` is an object that becomes JSON, or bytes. */
 export function httpRequest({ method = 'POST', path, headers = {}, body = '' }) {
-  const bytes = Buffer.isBuffer(body) || typeof body === 'string' ? Buffer.from(body) : Buffer.from(JSON.stringify(body));
+  const bytes =
+    Buffer.isBuffer(body) || typeof body === 'string' ? Buffer.from(body) : Buffer.from(JSON.stringify(body));
   const lines = {
     Host: '127.0.0.1',
     ...headers,

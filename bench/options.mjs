@@ -8,7 +8,7 @@ const OPTIONS = {
   rows: { type: 'string', default: '1000000', help: 'rows that the large table of "growth" has (goal: 10000000)' },
   'stream-rows': { type: 'string', default: '1000000', help: 'rows that "stream" reads as NDJSON' },
   projects: { type: 'string', default: '20', help: 'projects that are written to in turn (goal: 1000)' },
-  profile: { type: 'boolean', default: false, help: 'run the service alone, under --cpu-prof' },
+  profile: { type: 'boolean', default: false, help: 'measure the service alone, under the CPU profiler' },
   help: { type: 'boolean', default: false, help: 'this text' },
 };
 

@@ -40,9 +40,7 @@ const COMMON_BYTES = 231;
 
 /** @type {Shape} */
 export const COMMON = {
-  columns: columns(
-    'n:INTEGER email:TEXT name:TEXT score:FLOAT active:BOOLEAN signed_up:TIMESTAMP profile:JSONB',
-  ),
+  columns: columns('n:INTEGER email:TEXT name:TEXT score:FLOAT active:BOOLEAN signed_up:TIMESTAMP profile:JSONB'),
   record(n) {
     const record = {
       n,

@@ -15,33 +15,42 @@ import { median, ratio } from './rounds.mjs';
  * @property {boolean | null} met null: not judged, for instance because it was measured smaller than the goal
  */
 
-/** @param {Row[]} rows */
+/** Speeds, and what share of the others' the service has. @param {Row[]} rows */
 export function ratiosTable(rows) {
-  const head = ['work', 'unit', 'raw wire', 'service', 'PostgREST', 'of raw', 'goal', 'of PostgREST', 'goal'];
-  const cpu = ['CPU s per million: raw', 'service', 'PostgREST', 'others’ cores'];
-  return table([...head, ...cpu], rows.map(ratiosRow));
+  const head = ['work', 'unit', 'raw wire', 'service', 'PostgREST', 'of raw wire', 'goal', 'of PostgREST', 'goal'];
+  return table(
+    head,
+    rows.map(({ title, unit, measured, goals }) => {
+      const { raw, service, postgrest } = measured;
+      const ofRaw = ratio(service, raw);
+      const ofPostgrest = ratio(service, postgrest);
+      return [
+        title,
+        unit,
+        ...[raw, service, postgrest].map(speed),
+        share(ofRaw),
+        verdict(ofRaw, goals.raw),
+        share(ofPostgrest),
+        verdict(ofPostgrest, goals.postgrest),
+      ];
+    }),
+  );
 }
 
-function ratiosRow({ title, unit, measured, goals }) {
-  const { raw, service, postgrest } = measured;
-  const speed = (list) => (list === undefined ? '' : thousands(median(list.map(({ perSecond }) => perSecond))));
-  const ofRaw = ratio(service, raw);
-  const ofPostgrest = ratio(service, postgrest);
-  const others = Object.values(measured).flatMap((list) => list.map((one) => one.others));
-  return [
-    title,
-    unit,
-    speed(raw),
-    speed(service),
-    speed(postgrest),
-    share(ofRaw),
-    verdict(ofRaw, goals.raw),
-    share(ofPostgrest),
-    verdict(ofPostgrest, goals.postgrest),
-    ...[raw, service, postgrest].map(cpuSeconds),
-    median(others).toFixed(1),
-  ];
+/** What a million rows (requests, tables) cost, and who else was busy. @param {Row[]} rows */
+export function cpuTable(rows) {
+  const head = ['CPU seconds per million', 'raw wire', 'service', 'PostgREST', 'cores used by others'];
+  return table(
+    head,
+    rows.map(({ title, measured }) => {
+      const { raw, service, postgrest } = measured;
+      const others = Object.values(measured).flatMap((list) => list.map((one) => one.others));
+      return [title, ...[raw, service, postgrest].map(cpuSeconds), median(others).toFixed(1)];
+    }),
+  );
 }
+
+const speed = (list) => (list === undefined ? '' : thousands(median(list.map(({ perSecond }) => perSecond))));
 
 /** Postgres + server. */
 function cpuSeconds(list) {

@@ -8,7 +8,7 @@ import { createServer, type Server } from 'node:http';
 import { pino, type Logger } from 'pino';
 import type { Config } from './config.js';
 import { type Database, openDatabase } from './database.js';
-import { Engine } from './engine/engine.js';
+import { Engine, type EngineSettings } from './engine/engine.js';
 import { rawError } from './http/error-exit.js';
 import type { Metrics } from './http/metrics.js';
 import { httpServer } from './http/server.js';
@@ -45,7 +45,7 @@ export async function startService(config: Config, logger: Logger = createLogger
   try {
     const database = await openDatabase(config, 'service', logger);
     opened.push(() => database.close());
-    const engine = await openEngine(config, database);
+    const engine = await openEngine(config, database, logger);
     opened.push(() => engine.close());
     const { app, metrics } = await httpServer(
       engine,
@@ -75,13 +75,15 @@ export async function startService(config: Config, logger: Logger = createLogger
 }
 
 /** The engine over an open database, as the service and the management commands use it. */
-export function openEngine(config: Config, { address, secret }: Database): Promise<Engine> {
+export function openEngine(config: Config, { address, secret }: Database, logger: Logger): Promise<Engine> {
   const { jwtIssuer, jwtAudience, jwtJwksUrl } = config;
   const jwt =
     jwtIssuer === null || jwtAudience === null || jwtJwksUrl === null
       ? null
       : { issuer: jwtIssuer, audience: jwtAudience, jwksUrl: new URL(jwtJwksUrl) };
-  return Engine.open({ ...config, address, secret, jwt });
+  const onUnclearedProject: EngineSettings['onUnclearedProject'] = ({ name, status }, error) =>
+    logger.error({ project: name, status, error: String(error) }, 'a project is half done and cannot be cleared away');
+  return Engine.open({ ...config, address, secret, jwt, onUnclearedProject });
 }
 
 /** The first project and its token, once in the life of a data folder. */

@@ -20,7 +20,7 @@ import { freePort, ready, start, stop } from './process.mjs';
 
 export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const PROGRAM = join(ROOT, 'dist/cli/bin.js');
-const PROBE = new URL('./memory-probe.mjs', import.meta.url).href;
+const PROBE = new URL('./probe.mjs', import.meta.url).href;
 
 /** The environment without whatever would configure the service. */
 const ENVIRONMENT = Object.fromEntries(
@@ -28,17 +28,15 @@ const ENVIRONMENT = Object.fromEntries(
 );
 
 export class Service {
-  /** @param {string} folder for its data and its log. @param {string[]} nodeOptions of its Node */
-  constructor(folder, nodeOptions = []) {
+  /** @param {string} folder for its data and its log */
+  constructor(folder) {
     this.dataDir = join(folder, 'data');
     this.log = join(folder, 'service.log');
     this.folder = folder;
-    this.nodeOptions = ['--expose-gc', '--import', PROBE, ...nodeOptions];
   }
 
-  /** @param {string[]} settings flags of `cdp serve` */
-  async start(settings = []) {
-    const args = [...this.nodeOptions, PROGRAM, 'serve', ...settings];
+  async start() {
+    const args = ['--expose-gc', '--import', PROBE, PROGRAM, 'serve'];
     await this.launch(process.execPath, args, { ipc: true, cwd: this.folder });
     // The first start writes it just after it has begun to listen.
     const file = join(this.dataDir, 'first-token');
@@ -98,11 +96,11 @@ export class Service {
     return Number((await readFile(join(data, 'postmaster.pid'), 'utf8')).split('\n', 1)[0]);
   }
 
-  /** Bytes that live objects take, after a garbage collection. */
-  async liveMemory() {
-    this.child.send('collect');
-    const [bytes] = await once(this.child, 'message');
-    return bytes;
+  /** Asks the probe inside the service. */
+  async ask(question, argument) {
+    this.child.send({ question, argument });
+    const [{ answer }] = await once(this.child, 'message');
+    return answer;
   }
 
   /** Stops the service, which stops its Postgres. */

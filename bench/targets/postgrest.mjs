@@ -36,6 +36,10 @@ export class PostgRestTarget {
     return { requests: [this.postgrest.request(`/${table}?select=${names}`)], keepBody: true };
   }
 
+  oneOf(body) {
+    return JSON.parse(body);
+  }
+
   rowsOf(body) {
     return JSON.parse(body);
   }

@@ -38,6 +38,11 @@ export class ServiceTarget {
     return { requests: names.map((name) => this.service.request('/schema/table', { table_name: name, columns })) };
   }
 
+  /** The value in an answer to {@link selectOne}. */
+  oneOf(body) {
+    return JSON.parse(body).rows[0]['?column?'];
+  }
+
   /** The rows of an answer to {@link selects}. */
   rowsOf(body) {
     return JSON.parse(body).rows;

@@ -1,7 +1,10 @@
 /** W3: tables of 6 columns made one after the other. */
 import { interleave } from '../rounds.mjs';
 
-const COLUMNS = ['TEXT', 'INTEGER', 'FLOAT', 'BOOLEAN', 'TIMESTAMP', 'JSONB'].map((type, i) => ({ name: `c${i}`, type }));
+const COLUMNS = ['TEXT', 'INTEGER', 'FLOAT', 'BOOLEAN', 'TIMESTAMP', 'JSONB'].map((type, i) => ({
+  name: `c${i}`,
+  type,
+}));
 
 /** More than can be made in a second. */
 const PER_SECOND = 1500;
@@ -24,7 +27,9 @@ export const TABLES = [
         check: ({ database }, { answers }) => check(database, answers),
       });
       for (const { database } of targets) await dropAll(database);
-      return { rows: [{ title: 'W3: table of 6 columns, 1 connection', unit: 'tables/s', measured, goals: { raw: 0.7 } }] };
+      return {
+        rows: [{ title: 'W3: table of 6 columns, 1 connection', unit: 'tables/s', measured, goals: { raw: 0.7 } }],
+      };
     },
   },
 ];
@@ -33,9 +38,10 @@ const THEIRS = `FROM pg_class c WHERE c.relkind = 'r' AND c.relname LIKE 'w3\\_%
 
 async function dropAll({ client, schema, rows }) {
   for (;;) {
-    const { rows: found } = await client.query(`SELECT c.oid::regclass::text AS name ${THEIRS} LIMIT ${DROPPED_AT_ONCE}`, [
-      schema,
-    ]);
+    const { rows: found } = await client.query(
+      `SELECT c.oid::regclass::text AS name ${THEIRS} LIMIT ${DROPPED_AT_ONCE}`,
+      [schema],
+    );
     if (found.length === 0) break;
     await client.query(`DROP TABLE ${found.map(({ name }) => name).join(', ')}`);
   }

@@ -17,9 +17,10 @@ export const managementOptions = (command: Command): Command =>
 /** Works with or without a running service; an embedded server that does not run is started for the command. */
 export async function withEngine<T>(command: Command, work: (engine: Engine) => Promise<T>): Promise<T> {
   const config = readConfig(command);
-  const database = await openDatabase(config, 'command', pino({ level: 'silent' }));
+  const logger = pino({ level: 'silent' });
+  const database = await openDatabase(config, 'command', logger);
   try {
-    const engine = await openEngine(config, database);
+    const engine = await openEngine(config, database, logger);
     try {
       return await work(engine);
     } finally {

@@ -26,7 +26,7 @@ export const ERROR_CODES = {
   },
   invalid_name: {
     status: 400,
-    meaning: 'A table or column name does not match ^[A-Za-z_][A-Za-z0-9_]{0,62}$.',
+    meaning: 'A table or column name does not match `^[A-Za-z_][A-Za-z0-9_]{0,62}$`.',
     action: 'Use ASCII letters, digits and underscores, at most 63 characters, not starting with a digit.',
   },
   reserved_name: {

@@ -59,8 +59,10 @@ export class Admission {
     if (this.running < this.limits.total && this.hasRoom(queue, kind)) {
       this.take(queue, kind);
     } else {
-      if (queue.waiters.length >= this.limits.waiting)
+      if (queue.waiters.length >= this.limits.waiting) {
+        this.forget(project, queue);
         throw overloaded('Too many requests of this project are waiting');
+      }
       await this.wait(project, queue, kind, signal);
     }
     let left = false;
@@ -94,6 +96,7 @@ export class Admission {
       };
       signal?.addEventListener('abort', onAbort, { once: true });
       queue.waiters.push(waiter);
+      if (signal?.aborted) onAbort();
     });
   }
 

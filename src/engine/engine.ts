@@ -28,6 +28,8 @@ export interface EngineSettings {
   projectWaiting: number;
   waitMs: number;
   jwt: JwtSettings | null;
+  /** Told of a project that a crash left half made or half deleted, and that cannot be cleared away now. */
+  onUnclearedProject: (project: ProjectRow, error: unknown) => void;
 }
 
 /** Connections of the service's own role: tokens, projects, watchdog. */
@@ -64,7 +66,7 @@ export class Engine {
       });
       const provisioning = provisioningOf(control.instanceId);
       const projects = new Projects(control, provisioning);
-      await projects.reconcile();
+      await projects.reconcile(settings.onUnclearedProject);
       const watchdog = new Watchdog(address, pool);
       const sessions = new ProjectSessions(address, credentials, provisioning, watchdog);
       const connections = new Connections(sessions, {

@@ -91,10 +91,14 @@ export class Projects {
     return project;
   }
 
-  /** Finishes what a crash left half done. Projects that a living process is at work on are left alone. */
-  async reconcile(): Promise<void> {
+  /**
+   * Finishes what a crash left half done. Projects that a living process is at work on are left alone; one that cannot
+   * be cleared away now keeps its mark for the next start.
+   */
+  async reconcile(onFailure: (project: ProjectRow, error: unknown) => void): Promise<void> {
     for (const project of await this.control.projects()) {
-      if (UNFINISHED.has(project.status)) await this.clear(project);
+      if (!UNFINISHED.has(project.status)) continue;
+      await this.clear(project).catch((error: unknown) => onFailure(project, error));
     }
   }
 

@@ -5,11 +5,12 @@
 import { EngineError } from '../contract/errors.js';
 import type { BatchAnswer } from '../contract/wire.js';
 import { readTables, tableByName, type TableDescription } from '../postgres/catalog.js';
+import type { Lease } from '../postgres/connections.js';
 import { PostgresError } from '../postgres/errors.js';
 import { ident, sql, type Statement, statement } from '../postgres/sql.js';
 import type { Session, TextResult } from '../postgres/wire/session.js';
 import { type BatchInsert, encodeBatch } from './batch/encode.js';
-import { parseBatch } from './batch/parse.js';
+import { type ParsedBatch, parseBatch } from './batch/parse.js';
 import { queryTimeout } from './deadline.js';
 import { claimKey, type IdempotencyKey, rememberAnswer } from './idempotency.js';
 import { insertByCopy } from './insert-by-copy.js';
@@ -53,29 +54,50 @@ export async function insertRecords(
   const batch = parseBatch(body);
   return project.use('typed', deadline, async (lease) => {
     const { session } = lease;
-    if (idempotency !== null) {
+    if (idempotency === null)
+      return insertBatch(project, lease, table, batch, { returnIds, idempotency, begin: [BEGIN] });
+    try {
       const earlier = await claimKey(session, [BEGIN], idempotency);
       if (earlier !== null) return { answer: earlier, replayed: true };
-    }
-    const shape = await lockTable(session, idempotency === null ? [BEGIN] : [], project.schema, table);
-    project.rememberShape(shape);
-    if (shape.runsProjectCode) lease.soil();
-    const inserts = encodeBatch(batch, shape, { returnIds });
-    const statements = inserts.map((insert) => insert.statement);
-    try {
-      // A trigger or rule may leave records out: how many were stored shows only after the INSERTs.
-      if (returnIds || shape.runsProjectCode) {
-        const results = await session.run(statements);
-        const ids = returnIds ? idsInOrder(inserts, results) : undefined;
-        return await finish(session, [], inserted(rowsStored(results), ids), idempotency);
-      }
-      return await finish(session, statements, inserted(batch.records.length), idempotency);
-    } catch (error) {
-      if (!(error instanceof PostgresError) || session.closed) throw error;
-      await session.run([ROLLBACK]);
-      throw await attributeRefusal(session, batch, shape, error);
+      return await insertBatch(project, lease, table, batch, { returnIds, idempotency, begin: [] });
+    } finally {
+      // A repeat may come as soon as the answer is out: by then the key must be free.
+      if (!session.closed && session.transaction !== 'I') await session.run([ROLLBACK]);
     }
   });
+}
+
+interface BatchOptions extends Pick<InsertOptions, 'returnIds' | 'idempotency'> {
+  /** What begins the transaction, where it is not under way. */
+  begin: readonly Statement[];
+}
+
+async function insertBatch(
+  project: Project,
+  lease: Lease,
+  table: string,
+  batch: ParsedBatch,
+  { returnIds, idempotency, begin }: BatchOptions,
+): Promise<Inserted> {
+  const { session } = lease;
+  const shape = await lockTable(session, begin, project.schema, table);
+  project.rememberShape(shape);
+  if (shape.runsProjectCode) lease.soil();
+  const inserts = encodeBatch(batch, shape, { returnIds });
+  const statements = inserts.map((insert) => insert.statement);
+  try {
+    // A trigger or rule may leave records out: how many were stored shows only after the INSERTs.
+    if (returnIds || shape.runsProjectCode) {
+      const results = await session.run(statements);
+      const ids = returnIds ? idsInOrder(inserts, results) : undefined;
+      return await finish(session, [], inserted(rowsStored(results), ids), idempotency);
+    }
+    return await finish(session, statements, inserted(batch.records.length), idempotency);
+  } catch (error) {
+    if (!(error instanceof PostgresError) || session.closed) throw error;
+    await session.run([ROLLBACK]);
+    throw await attributeRefusal(session, batch, shape, error);
+  }
 }
 
 /**

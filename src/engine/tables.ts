@@ -83,9 +83,9 @@ export async function existingTable(
 ): Promise<TableDescription> {
   const [table] = readTables(schema, rows);
   if (table === undefined) return tableNotFound(session, schema, name);
-  if (table.kind === 'table' || table.kind === 'foreign_table') return table;
+  if (table.kind === 'table') return table;
   throw new EngineError('table_not_found', `"${name}" is a ${table.kind.replace('_', ' ')}, not a table`, {
-    hint: 'Views are made, changed and dropped by free SQL.',
+    hint: 'It is changed and dropped by free SQL.',
   });
 }
 

@@ -48,8 +48,9 @@ export async function httpServer(
   logger: Logger,
 ): Promise<{ app: FastifyInstance; metrics: Metrics }> {
   const metrics = new Metrics(engine);
+  const loggerInstance: FastifyBaseLogger = logger;
   const app: FastifyInstance = Fastify({
-    loggerInstance: logger as FastifyBaseLogger,
+    loggerInstance,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
     bodyLimit: LIMITS.bodyBytes,
     requestTimeout: settings.requestTimeoutMs,
@@ -134,7 +135,7 @@ export async function httpServer(
   await app.register(swagger, { mode: 'static', specification: { document: document as never } });
   await app.register(swaggerUi, {
     routePrefix: '/docs',
-    uiConfig: { validatorUrl: null, supportedSubmitMethods: [] } as never,
+    uiConfig: { validatorUrl: null, supportedSubmitMethods: [] },
     staticCSP: true,
     logo: undefined as never,
   });

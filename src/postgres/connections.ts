@@ -62,8 +62,8 @@ export class Connections {
   }
 
   /**
-   * Lends a connection to `work`. The result is passed on at once; cleaning up follows behind it, and `done` is called
-   * when the connection is free again or gone.
+   * Lends a connection to `work`; `done` is called when it is free again or gone. What code of the project left in the
+   * session (a lock, a LISTEN) goes away before the result is passed on; all other cleaning up follows behind it.
    * @throws whatever `work` throws, PostgresError or a network error where no connection can be had
    */
   async use<T>(
@@ -95,7 +95,8 @@ export class Connections {
       });
     } finally {
       if (spoiled) this.discard(entry);
-      void this.giveBack(entry, soiled).finally(done);
+      const cleaned = this.giveBack(entry, soiled).finally(done);
+      if (soiled) await cleaned;
     }
   }
 

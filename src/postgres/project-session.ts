@@ -126,14 +126,15 @@ export class ProjectSessions {
    * False where settings come from the role itself, its rights in the schema are gone, or the reader would not see what
    * the writer makes next.
    */
-  private async isSound(session: Session, { schema, reader }: Placement, lane: Lane): Promise<boolean> {
-    const writes = sql`pg_catalog.has_schema_privilege(${schema}, 'CREATE') AND 2 = (
-      SELECT pg_catalog.count(*) FROM pg_catalog.pg_default_acl d, pg_catalog.aclexplode(d.defaclacl) a
-      WHERE d.defaclobjtype IN ('r', 'S') AND d.defaclnamespace = ${schema}::pg_catalog.regnamespace
-        AND a.grantee = ${reader}::pg_catalog.regrole AND a.privilege_type = 'SELECT')`;
+  private async isSound(session: Session, { schema, writer, reader }: Placement, lane: Lane): Promise<boolean> {
+    const privilege = lane === 'sql-read' ? 'USAGE' : 'CREATE';
     const rows = await session.query(
       statement(sql`SELECT pg_catalog.has_schema_privilege(${schema}, 'USAGE')
-        AND ${lane === 'sql-read' ? sql`true` : writes}
+        AND pg_catalog.has_schema_privilege(${schema}, ${privilege})
+        AND 2 = (SELECT pg_catalog.count(*) FROM pg_catalog.pg_default_acl d, pg_catalog.aclexplode(d.defaclacl) a
+          WHERE d.defaclobjtype IN ('r', 'S') AND d.defaclnamespace = ${schema}::pg_catalog.regnamespace
+            AND d.defaclrole = ${writer}::pg_catalog.regrole
+            AND a.grantee = ${reader}::pg_catalog.regrole AND a.privilege_type = 'SELECT')
         AND NOT EXISTS (SELECT FROM pg_catalog.pg_settings WHERE source IN ('user', 'database user'))`),
     );
     return rows[0]?.[0] === 't';

@@ -113,24 +113,9 @@ describe.each(['without a running service', 'with a running service'])('%s', (si
       expect.objectContaining({ id, name: 'ops', scopes: [] }),
     );
   });
-
-  it.each([
-    ['a name that is no project name', ['project', 'create', 'No Name'], 2, 'must match'],
-    ['a project that exists', ['project', 'create', 'taken'], 1, 'exists already'],
-    ['a project that is not there', ['project', 'deactivate', 'nobody'], 1, 'There is no project "nobody"'],
-    ['tokens of a project that is not there', ['token', 'list', '--project', 'nobody'], 1, 'There is no project'],
-    ['a token that is not there', ['token', 'revoke', 'nothing'], 1, 'There is no such token'],
-  ])('refuses %s with a message and an exit code', async (_what, args, expected, message) => {
-    if (args[2] === 'taken') await run('project', 'create', 'taken');
-    const { code, stdout, stderr } = await run(...args, '--json');
-    expect([code, stdout]).toEqual([expected, '']);
-    expect(stderr).toMatch(/^cdp: /);
-    expect(stderr).toContain(message);
-    expect(stderr).not.toMatch(/^ +at /m);
-  });
 });
 
-describe('on the running service, within one second,', () => {
+describe('on the running service', () => {
   let service: RunningService;
   let token: string;
   let id: string;
@@ -151,22 +136,37 @@ describe('on the running service, within one second,', () => {
     return ask();
   }
 
-  it('a deactivated project is refused, and an activated one served again', async () => {
+  it('within one second a deactivated project is refused, and an activated one served again', async () => {
     expect((await ask()).status).toBe(200);
     failure(await afterwards('project', 'deactivate', 'live'), 403, 'cdp_inactive');
     expect((await afterwards('project', 'activate', 'live')).status).toBe(200);
   });
 
-  it('a token has been used, as the list shows, and a revoked one is refused', async () => {
+  it('within one second a revoked token is refused; the list shows that it had been used', async () => {
     const [listed] = await json<Record<string, unknown>[]>('token', 'list', '--project', 'live');
     expect(listed).toMatchObject({ id, last_used_at: expect.stringMatching(TIME) as string });
     failure(await afterwards('token', 'revoke', id), 401, 'unauthorized');
   });
 
-  it('the tokens of a deleted project are refused', async () => {
+  it('within one second the tokens of a deleted project are refused', async () => {
     ({ token } = await json<{ token: string }>('token', 'create', '--project', 'live'));
     expect((await ask()).status).toBe(200);
     failure(await afterwards('project', 'delete', 'live'), 401, 'unauthorized');
+  });
+
+  it.each([
+    ['a name that is no project name', ['project', 'create', 'No Name'], 2, 'must match'],
+    ['a project that exists', ['project', 'create', 'taken'], 1, 'exists already'],
+    ['a project that is not there', ['project', 'deactivate', 'nobody'], 1, 'There is no project "nobody"'],
+    ['tokens of a project that is not there', ['token', 'list', '--project', 'nobody'], 1, 'There is no project'],
+    ['a token that is not there', ['token', 'revoke', 'nothing'], 1, 'There is no such token'],
+  ])('refuses %s with a message and an exit code', async (_what, args, expected, message) => {
+    if (args[2] === 'taken') await run('project', 'create', 'taken');
+    const { code, stdout, stderr } = await run(...args, '--json');
+    expect([code, stdout]).toEqual([expected, '']);
+    expect(stderr).toMatch(/^cdp: /);
+    expect(stderr).toContain(message);
+    expect(stderr).not.toMatch(/^ +at /m);
   });
 });
 

@@ -123,11 +123,12 @@ describe.each(markdownFiles())('%s', (file) => {
 
 const COMMANDS: readonly Command[] = [serveCommand(), projectCommand(), tokenCommand(), configCommand()];
 
-/** Whether the words name a command and, where it has subcommands, one of them, with options that it takes. */
+/** Whether the words name a command, or a group of commands or one of it, with options that it takes. */
 function isCommand(line: string): boolean {
-  const [first = '', second = ''] = line.split(' ');
+  const [first = '', second] = line.split(' ');
   const group = COMMANDS.find((command) => command.name() === first);
-  const command = group?.commands.length ? group.commands.find((sub) => sub.name() === second) : group;
+  const isWhole = second === undefined || group?.commands.length === 0;
+  const command = isWhole ? group : group?.commands.find((sub) => sub.name() === second);
   const options = [...line.matchAll(/--[a-z-]+/g)].map(([option]) => option);
   return command !== undefined && options.every((option) => command.options.some(({ long }) => long === option));
 }

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { type RunningService, startService } from '../../src/service.js';
+import { startService } from '../../src/service.js';
 import { testServers } from '../support/postgres.js';
 import { call, failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 
@@ -34,17 +34,21 @@ describe.each(testServers())('on Postgres $major', (server) => {
 
   /** Pids of the project's insert connections that wait: for a lock, or asleep in a trigger. */
   const waiting = async (client: pg.Client): Promise<number[]> => {
+    // Within a transaction Postgres would go on showing what it saw first.
+    await client.query('SELECT pg_stat_clear_snapshot()');
     const { rows } = await client.query<{ pid: number }>(
-      `SELECT pid FROM pg_stat_activity WHERE datname = $1 AND application_name = 'cdp typed' AND state = 'active'
+      `SELECT pid FROM pg_stat_activity WHERE datname = $1 AND application_name = 'cdp typed'
          AND (wait_event_type = 'Lock' OR wait_event = 'PgSleep')`,
       [database],
     );
     return rows.map(({ pid }) => pid);
   };
   const untilWaiting = async (client: pg.Client, count = 1): Promise<number[]> => {
+    const since = performance.now();
     for (;;) {
       const pids = await waiting(client);
       if (pids.length >= count) return pids;
+      if (performance.now() - since > 4_000) throw new Error(`${pids.length} of ${count} wait`);
       await sleep(10);
     }
   };
@@ -119,8 +123,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
     it('expired keys are purged along the way, kept ones are not', async () => {
       await inDatabase((client) =>
         client.query(`INSERT INTO _cdp.idempotency_keys (path, key, fingerprint, answer, created_at)
-          SELECT 'old', 'k' || n, '', '{}', now() - interval '25 hours' FROM generate_series(1, 150) n
-          UNION ALL SELECT 'young', 'k' || n, '', '{}', now() - interval '23 hours' FROM generate_series(1, 150) n`),
+          SELECT 'old', 'k' || n, ''::bytea, '{}', now() - interval '25 hours' FROM generate_series(1, 150) n
+          UNION ALL SELECT 'young', 'k' || n, ''::bytea, '{}', now() - interval '23 hours' FROM generate_series(1, 150) n`),
       );
       for (let i = 0; i < 3; i++) await insert(newKey());
       const left = await inDatabase((client) =>
@@ -134,7 +138,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     it('a second instance on the same control database honours the key', async () => {
       const key = newKey();
       const first = await insert(key);
-      const second: RunningService = await startService(service.config, pino({ level: 'silent' }));
+      const second = await startService(service.config, pino({ level: 'silent' }));
       try {
         const headers = { 'idempotency-key': key };
         const repeat = await call(second.url, 'POST', PATH, { body: BATCH, headers, token: project.token });

@@ -225,6 +225,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
         server,
         async (client) => {
           const waiting = async () => {
+            // Within a transaction Postgres would go on showing what it saw first.
+            await client.query('SELECT pg_stat_clear_snapshot()');
             const sql = `SELECT count(*)::int AS n FROM pg_stat_activity
               WHERE datname = $1 AND application_name = 'cdp typed' AND wait_event_type = 'Lock'`;
             return (await client.query<{ n: number }>(sql, [database])).rows[0]?.n;

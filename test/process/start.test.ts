@@ -2,17 +2,17 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
-import { chmod, chown, copyFile, mkdir, readdir, stat, writeFile } from 'node:fs/promises';
+import { chown, readdir, stat, writeFile } from 'node:fs/promises';
 import { delimiter, dirname, join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { calledByRoot } from '../../src/postgres/embedded/account.js';
 import {
-  copyProgram,
   endEverything,
   firstToken,
   newDataDir,
   newFolder,
   postmasterOf,
+  programFor,
   runProgram,
   type RunningService,
   startServe,
@@ -133,11 +133,12 @@ describe('works', () => {
 
   it('runs as an ordinary user', async () => {
     const dataDir = await newDataDir();
-    const surroundings: Surroundings = calledByRoot() ? await forNobody(dirname(dataDir)) : {};
+    const nobody = { uid: 65_534, gid: 65_534 };
+    const surroundings = calledByRoot() ? await programFor(nobody, await newFolder()) : {};
+    if (calledByRoot()) await chown(dirname(dataDir), nobody.uid, nobody.gid);
     const service = await startServe(['--data-dir', dataDir], { ...surroundings, ...UNDER_NPM });
     expect(await pasteAll(service)).toMatchObject(THREE_ANSWERS);
-    const owner = (await stat(join(dataDir, 'secret'))).uid;
-    expect(owner).toBe(surroundings.account?.uid ?? process.getuid?.());
+    expect((await stat(join(dataDir, 'secret'))).uid).toBe(calledByRoot() ? nobody.uid : process.getuid?.());
     await stopsCleanly(service, dataDir);
   });
 });
@@ -197,16 +198,3 @@ describe('refuses', () => {
     await expect(stat(dataDir)).rejects.toThrow('ENOENT');
   });
 });
-
-/** The program where `nobody` can read it, in a folder where `nobody` can write. */
-async function forNobody(folder: string): Promise<Surroundings> {
-  const account = { uid: 65_534, gid: 65_534 };
-  const program = join(folder, 'program');
-  await mkdir(program);
-  await copyProgram(program);
-  const node = join(folder, 'node');
-  await copyFile(process.execPath, node);
-  await chmod(node, 0o755);
-  await chown(folder, account.uid, account.gid);
-  return { account, program, node, env: { HOME: folder } };
-}

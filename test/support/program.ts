@@ -1,6 +1,7 @@
 /** The program `cdp` as a process of its own: started, watched, signalled and, whatever a test does, ended. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { chmod, cp, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -8,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { ClientConfig } from 'pg';
 import { Credentials } from '../../src/postgres/credentials.js';
-import type { Account } from '../../src/postgres/embedded/account.js';
+import { type Account, canEnter, run } from '../../src/postgres/embedded/account.js';
 import { SUPERUSER } from '../../src/postgres/embedded/config.js';
 import { serves } from '../../src/postgres/embedded/processes.js';
 
@@ -19,7 +20,7 @@ export interface Surroundings {
   env?: Record<string, string>;
   /** As whom; default: ourselves. */
   account?: Account;
-  /** Folder of the program, default: this project's. See {@link copyProgram}. */
+  /** Folder of the program, default: this project's. See {@link programFor}. */
   program?: string;
   /** Node itself; default: the one that runs us. */
   node?: string;
@@ -183,17 +184,30 @@ export async function eventually<T>(what: string, ask: () => Promise<T | false |
   throw new Error(`It did not happen within 20 s: ${what}`);
 }
 
-/** Copies the built program with the packages it needs to run, readable for everybody. */
-export async function copyProgram(folder: string): Promise<void> {
+/**
+ * The program as the account can run it: in place where it can get there, else a copy in `folder`, readable for
+ * everybody, of the build, the packages that it needs and Node itself.
+ */
+export async function programFor(account: Account, folder: string): Promise<Surroundings> {
+  if ((await canRun(account, process.execPath)) && (await canEnter(account, join(projectRoot, 'dist')))) {
+    return { account };
+  }
   const lock = JSON.parse(await readFile(join(projectRoot, 'package-lock.json'), 'utf8')) as {
     packages: Record<string, { dev?: boolean }>;
   };
   const packages = Object.keys(lock.packages).filter((path) => path !== '' && lock.packages[path]?.dev !== true);
-  for (const path of ['package.json', 'dist', ...packages]) {
-    await cp(join(projectRoot, path), join(folder, path), { recursive: true, verbatimSymlinks: true }).catch(
-      (error: NodeJS.ErrnoException) => {
-        if (error.code !== 'ENOENT') throw error; // a package for another platform
-      },
-    );
+  const installed = packages.filter((path) => existsSync(join(projectRoot, path)));
+  for (const path of ['package.json', 'dist', ...installed]) {
+    await cp(join(projectRoot, path), join(folder, path), { recursive: true, verbatimSymlinks: true });
   }
+  const node = join(folder, 'node');
+  await cp(process.execPath, node);
+  await once(spawn('chmod', ['-R', 'a+rX', folder]), 'close');
+  return { account, program: folder, node };
 }
+
+const canRun = (account: Account, program: string): Promise<boolean> =>
+  run(account, program, ['--version']).then(
+    ({ code }) => code === 0,
+    () => false,
+  );

@@ -153,7 +153,11 @@ export class Session {
   /** Everything that statements left behind in the session goes away, prepared statements too. */
   async reset(): Promise<void> {
     this.prepared.clear();
-    await this.run([{ text: 'DISCARD ALL', params: [] }]);
+    // DISCARD ALL leaves the seed of random() as it is, and so the next request's random numbers to this one's choice.
+    await this.run([
+      { text: 'DISCARD ALL', params: [] },
+      { text: 'SELECT pg_catalog.setseed($1)', params: [String(Math.random())] },
+    ]);
   }
 
   private bindPrepared(text: string, params: readonly (string | null)[]): Buffer[] {

@@ -1,0 +1,69 @@
+/**
+ * The benchmark: the project beside raw wire and PostgREST on one Postgres, interleaved. Prints a table, and ends with
+ * 1 where anything failed: a request, a check, a start. Missed goals are shown and do not fail.
+ */
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { build } from '../scripts/build.mjs';
+import { loadAverage, machine } from './cpu.mjs';
+import { HELP, readOptions } from './options.mjs';
+import { summary } from './profile.mjs';
+import { cpuTable, factsTable, ratiosTable } from './report.mjs';
+
+const say = (text) => process.stderr.write(`${text}\n`);
+
+async function main() {
+  const options = readOptions(process.argv.slice(2));
+  if (options.help) return void process.stdout.write(HELP);
+  build();
+  // What reads dist can be loaded only now.
+  const { House } = await import('./house.mjs');
+  const { chosenWorks } = await import('./works/index.mjs');
+  const works = chosenWorks(options.only);
+
+  const house = new House(options);
+  const stopped = new Promise((_, reject) => {
+    for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => reject(new Error(`stopped by ${signal}`)));
+  });
+  try {
+    await Promise.race([stopped, measure(house, works, options)]);
+  } finally {
+    await house.close();
+  }
+}
+
+async function measure(house, works, { seconds, rounds }) {
+  const load = loadAverage();
+  await house.open();
+  const rows = [];
+  const facts = [];
+  for (const work of works) {
+    say(`${work.name} …`);
+    const result = await work.run(house);
+    rows.push(...(result.rows ?? []));
+    facts.push(...(result.facts ?? []));
+    if (house.profiles !== null) showProfile(house.profiles);
+  }
+  const parts = [
+    `${machine()}; ${rounds} rounds of ${seconds} s; load average before ${load}, after ${loadAverage()}`,
+    ...(rows.length === 0 ? [] : [ratiosTable(rows), cpuTable(rows)]),
+    ...(facts.length === 0 ? [] : [factsTable(facts)]),
+  ];
+  process.stdout.write(`\n${parts.join('\n\n')}\n`);
+}
+
+/** Of the last measurement, when everything was compiled. */
+function showProfile(folder) {
+  const number = (name) => Number.parseInt(name);
+  const [last] = readdirSync(folder).sort((a, b) => number(b) - number(a));
+  const file = join(folder, last);
+  process.stdout.write(`
+${file}
+${summary(file)}
+`);
+}
+
+main().catch((error) => {
+  process.stderr.write(`bench: ${error?.stack ?? error}\n`);
+  process.exitCode = 1;
+});

@@ -1,0 +1,36 @@
+/**
+ * Loaded into the measured service (`node --expose-gc --import`): answers what the benchmark cannot see from outside.
+ * It does nothing until it is asked, and the program itself knows nothing of it.
+ */
+import { writeFileSync } from 'node:fs';
+import { Session } from 'node:inspector/promises';
+import { isMainThread } from 'node:worker_threads';
+
+const inspector = new Session();
+
+const ANSWERS = {
+  /** Bytes that live objects take. */
+  memory() {
+    globalThis.gc();
+    globalThis.gc();
+    const { heapUsed, external } = process.memoryUsage();
+    return heapUsed + external;
+  },
+  async startProfile() {
+    inspector.connect();
+    await inspector.post('Profiler.enable');
+    await inspector.post('Profiler.start');
+  },
+  /** Writes what V8's CPU profiler has seen since then. */
+  async stopProfile(file) {
+    const { profile } = await inspector.post('Profiler.stop');
+    inspector.disconnect();
+    writeFileSync(file, JSON.stringify(profile));
+  },
+};
+
+if (isMainThread && process.channel !== undefined) {
+  process.on('message', async ({ question, argument }) => process.send({ answer: await ANSWERS[question](argument) }));
+  // The service ends when it is done, not when the benchmark is.
+  process.channel.unref();
+}

@@ -1,0 +1,400 @@
+/** Projects and tokens over the admin API (contract section 2): the whole of it, and how soon it takes effect. */
+import { createHash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { crc32 } from 'node:zlib';
+import { pino } from 'pino';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { SCOPES } from '../../src/contract/names.js';
+import { type Service, startService } from '../../src/service.js';
+import { call, failure, onServer, startTestService, type TestAnswer, type TestService } from '../support/service.js';
+
+const PROJECTS = '/api/cdp/admin/projects';
+const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+interface Project {
+  id: string;
+  name: string;
+  status: string;
+  created_at: string;
+}
+
+interface Token {
+  id: string;
+  name: string;
+  scopes: string[];
+  expires_at: string | null;
+  revoked_at: string | null;
+  last_used_at: string | null;
+}
+
+let service: TestService;
+/** A second instance on the same control database. */
+let second: Service;
+let admin: string;
+let counter = 0;
+beforeAll(async () => {
+  service = await startTestService();
+  second = await startService(service.config, pino({ level: 'silent' }));
+  admin = (await service.engine.tokens.create(null)).token;
+});
+afterAll(async () => {
+  await second.close();
+  await service.close();
+});
+
+const send = (method: string, path: string, body?: unknown): Promise<TestAnswer> =>
+  service.call(method, PROJECTS + path, { token: admin, body });
+
+async function newProject(): Promise<Project> {
+  const answer = await send('POST', '', { name: `made-${++counter}` });
+  if (answer.status !== 201) throw new Error(answer.text);
+  return answer.body.project as Project;
+}
+
+async function newToken(project: string, body: object = {}): Promise<{ token: string; details: Token }> {
+  const answer = await send('POST', `/${project}/tokens`, body);
+  if (answer.status !== 201) throw new Error(answer.text);
+  return answer.body as unknown as { token: string; details: Token };
+}
+
+const list = async (): Promise<Project[]> => (await send('GET', '')).body.projects as Project[];
+
+/** What a call with the token is answered on each instance. */
+async function codes(token: string): Promise<unknown[]> {
+  const answers = await Promise.all(
+    [service.url, second.url].map((url) => call(url, 'GET', '/api/cdp/schema', { token })),
+  );
+  return answers.map(({ status, body }) => body.error ?? status);
+}
+
+/** Within one second both instances answer so, and go on answering so. */
+async function withinOneSecond(token: string, expected: unknown): Promise<void> {
+  await sleep(1_000);
+  expect(await codes(token)).toEqual([expected, expected]);
+  await sleep(200);
+  expect(await codes(token)).toEqual([expected, expected]);
+}
+
+const controlDatabase = (): string => /@\/([^?]+)\?/.exec(service.config.databaseUrl ?? '')?.[1] ?? '';
+
+describe('projects', () => {
+  it('are created, listed, deactivated, activated and deleted', async () => {
+    const created = await send('POST', '', { name: 'shop' });
+    expect(created.status).toBe(201);
+    const project = created.body.project as Project;
+    expect(created.body).toEqual({ success: true, message: 'project created', project });
+    expect(project).toEqual({
+      id: expect.stringMatching(UUID) as string,
+      name: 'shop',
+      status: 'active',
+      created_at: expect.stringMatching(ISO) as string,
+    });
+    expect(await list()).toContainEqual(project);
+
+    for (const [action, status] of [
+      ['deactivate', 'inactive'],
+      ['deactivate', 'inactive'],
+      ['activate', 'active'],
+      ['activate', 'active'],
+    ] as const) {
+      const answer = await send('POST', `/shop/${action}`);
+      expect(answer.status).toBe(200);
+      expect(answer.body.project).toEqual({ ...project, status });
+      expect(await list()).toContainEqual({ ...project, status });
+    }
+
+    const deleted = await send('DELETE', '/shop?confirm=shop');
+    expect(deleted.status).toBe(200);
+    expect(deleted.body).toMatchObject({ success: true, project: { id: project.id, name: 'shop' } });
+    expect((await list()).map(({ name }) => name)).not.toContain('shop');
+    for (const path of ['/shop/activate', '/shop/deactivate', '/shop/tokens']) {
+      failure(await send(path.endsWith('tokens') ? 'GET' : 'POST', path), 404, 'not_found');
+    }
+    failure(await send('DELETE', '/shop?confirm=shop'), 404, 'not_found');
+  });
+
+  it('of a name that was deleted start anew: nothing of the old one is there, its tokens included', async () => {
+    const { name } = await newProject();
+    const old = await newToken(name);
+    await service.call('POST', '/api/cdp/sql', { token: old.token, body: { sql: 'CREATE TABLE left_over (a text)' } });
+    await send('DELETE', `/${name}?confirm=${name}`);
+    expect((await send('POST', '', { name })).status).toBe(201);
+    const fresh = await newToken(name);
+    const { body } = await service.call('GET', '/api/cdp/schema', { token: fresh.token });
+    expect(body.tables).toEqual([]);
+    await withinOneSecond(old.token, 'unauthorized');
+  });
+
+  it('have a database of their own that goes away with them, with its roles', async () => {
+    const { name } = await newProject();
+    const placement = (await service.engine.control.projectByName(name))?.placement;
+    const there = () =>
+      onServer(service.server, async (client) => {
+        const { rows } = await client.query<{ count: string }>(
+          `SELECT (SELECT count(*) FROM pg_database WHERE datname = $1) +
+            (SELECT count(*) FROM pg_roles WHERE rolname IN ($1, $2, $3)) AS count`,
+          [placement?.database, placement?.writer, placement?.reader],
+        );
+        return Number(rows[0]?.count);
+      });
+    expect(await there()).toBe(4);
+    await send('DELETE', `/${name}?confirm=${name}`);
+    expect(await there()).toBe(0);
+  });
+
+  it('show no name of a database, schema or role', async () => {
+    const { name } = await newProject();
+    const placement = (await service.engine.control.projectByName(name))?.placement;
+    const texts = [(await send('GET', '')).text, (await send('POST', `/${name}/deactivate`)).text];
+    for (const text of texts) {
+      for (const inner of [placement?.database, placement?.writer, placement?.reader])
+        expect(text).not.toContain(inner);
+    }
+  });
+
+  it.each(['', 'A', 'Shop', '1shop', '-shop', 'shop_1', 'shöp', 'a b', 'a/b', "a'b", 'a\u0000', 'a\n', 'x'.repeat(64)])(
+    'cannot be called %j',
+    async (name) => {
+      const before = await list();
+      const answer = await send('POST', '', { name });
+      failure(answer, 400, answer.body.error === 'invalid_name' ? 'invalid_name' : 'invalid_request');
+      expect(await list()).toEqual(before);
+    },
+  );
+
+  it('can be called by 63 characters, and only once', async () => {
+    const name = `x${'-9'.repeat(31)}`;
+    expect((await send('POST', '', { name })).status).toBe(201);
+    const before = await list();
+    const again = await send('POST', '', { name });
+    expect(again.status).toBe(409);
+    failure(again, 409, again.body.error as string);
+    expect(await list()).toEqual(before);
+  });
+
+  it('of one name come into being once when many ask at once on two instances', async () => {
+    const asking = Array.from({ length: 6 }, (_, i) =>
+      call(i % 2 === 0 ? service.url : second.url, 'POST', PROJECTS, { token: admin, body: { name: 'contested' } }),
+    );
+    const answers = await Promise.all(asking);
+    expect(answers.map(({ status }) => status).sort()).toEqual([201, 409, 409, 409, 409, 409]);
+    expect((await list()).filter(({ name }) => name === 'contested')).toHaveLength(1);
+    expect((await newToken('contested')).token).toMatch(/^cdp_/);
+  });
+
+  it.each(['', '?confirm=', '?confirm=other', '?confirm=MADE', '?Confirm=x', '?confirm=a&confirm=b'])(
+    'are not deleted by "%s"',
+    async (query) => {
+      const { name } = await newProject();
+      failure(await send('DELETE', `/${name}${query}`), 400, 'invalid_request');
+      expect((await list()).map((project) => project.name)).toContain(name);
+    },
+  );
+
+  it.each(['nobody', '%00', '%27', "x'--", 'UPPER', '..%2f', 'x'.repeat(300), '%F0%9F%8E%89'])(
+    'that are not there are 404: %s',
+    async (name) => {
+      failure(await send('POST', `/${name}/activate`), 404, 'not_found');
+      failure(await send('POST', `/${name}/deactivate`), 404, 'not_found');
+      failure(await send('GET', `/${name}/tokens`), 404, 'not_found');
+      failure(await send('POST', `/${name}/tokens`, {}), 404, 'not_found');
+      failure(await send('DELETE', `/${name}/tokens/${crypto.randomUUID()}`), 404, 'not_found');
+      failure(await send('DELETE', `/${name}?confirm=${name}`), 404, 'not_found');
+    },
+  );
+});
+
+describe('deactivating', () => {
+  it('holds within a second on every instance, and activating too', async () => {
+    const { name } = await newProject();
+    const { token } = await newToken(name);
+    expect(await codes(token)).toEqual([200, 200]);
+    await send('POST', `/${name}/deactivate`);
+    await withinOneSecond(token, 'cdp_inactive');
+    await send('POST', `/${name}/activate`);
+    await withinOneSecond(token, 200);
+  });
+
+  it('leaves other projects alone', async () => {
+    const [one, two] = [await newProject(), await newProject()];
+    const { token } = await newToken(two.name);
+    await send('POST', `/${one.name}/deactivate`);
+    await withinOneSecond(token, 200);
+  });
+});
+
+describe('tokens', () => {
+  it('have the form of the contract, a checksum of their own, and are all different', async () => {
+    const { name } = await newProject();
+    const tokens = new Set<string>();
+    for (let i = 0; i < 20; i++) {
+      const { token } = await newToken(name);
+      const [, random = '', checksum] = /^cdp_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/.exec(token) ?? [];
+      tokens.add(random);
+      expect(checksum).toBe(base62(crc32(random)));
+    }
+    expect(tokens.size).toBe(20);
+  });
+
+  it('are stored as their SHA-256 alone', async () => {
+    const { name } = await newProject();
+    const { token, details } = await newToken(name, { name: 'importer' });
+    await onServer(
+      service.server,
+      async (client) => {
+        const { rows } = await client.query<{ row: string; sha256: Buffer }>(
+          'SELECT t::text AS row, sha256 FROM cdp.tokens t WHERE id = $1',
+          [details.id],
+        );
+        expect(rows[0]?.sha256.toString('hex')).toBe(createHash('sha256').update(token).digest('hex'));
+        const dump = await client.query<{ all: string }>(
+          `SELECT string_agg(t::text, ' ') || (SELECT string_agg(p::text, ' ') FROM cdp.projects p) AS all FROM cdp.tokens t`,
+        );
+        expect(dump.rows[0]?.all).toContain('importer');
+        expect(dump.rows[0]?.all).not.toContain(token.slice(4, 47));
+        expect(dump.rows[0]?.all).not.toContain(token.slice(0, 12));
+      },
+      controlDatabase(),
+    );
+  });
+
+  it('are shown once: the list has everything but the token and its hash', async () => {
+    const { name } = await newProject();
+    const { token, details } = await newToken(name, {
+      name: 'importer',
+      scopes: ['data:write', 'sql:read'],
+      expires_at: '2099-01-02T03:04:05Z',
+    });
+    expect(details).toEqual({
+      id: expect.stringMatching(UUID) as string,
+      name: 'importer',
+      scopes: ['data:write', 'sql:read'],
+      created_at: expect.stringMatching(ISO) as string,
+      expires_at: '2099-01-02T03:04:05.000Z',
+      revoked_at: null,
+      last_used_at: null,
+    });
+    const answer = await send('GET', `/${name}/tokens`);
+    expect(answer.status).toBe(200);
+    expect(answer.body).toMatchObject({ success: true, message: '1 token' });
+    expect((answer.body.tokens as Token[])[0]).toMatchObject({ id: details.id, name: 'importer', last_used_at: null });
+    expect(answer.text).not.toContain(token.slice(4, 47));
+    expect(answer.text).not.toContain(createHash('sha256').update(token).digest('hex'));
+  });
+
+  it('have all scopes and no end unless told otherwise', async () => {
+    const { name } = await newProject();
+    expect((await newToken(name)).details).toMatchObject({ scopes: [...SCOPES], expires_at: null });
+  });
+
+  it('note when they were last used', async () => {
+    const { name } = await newProject();
+    const { token, details } = await newToken(name);
+    const before = Date.now() - 5_000;
+    await codes(token);
+    const used = async () =>
+      ((await send('GET', `/${name}/tokens`)).body.tokens as Token[]).find(({ id }) => id === details.id)?.last_used_at;
+    for (let i = 0; i < 40 && (await used()) == null; i++) await sleep(50);
+    expect(Date.parse((await used()) ?? '')).toBeGreaterThan(before);
+  });
+
+  it('are revoked within a second on every instance, once and for all', async () => {
+    const { name } = await newProject();
+    const { token, details } = await newToken(name);
+    const other = await newToken(name);
+    expect(await codes(token)).toEqual([200, 200]);
+    const answer = await send('DELETE', `/${name}/tokens/${details.id}`);
+    expect(answer.status).toBe(200);
+    expect(answer.body.details).toMatchObject({ id: details.id, revoked_at: expect.stringMatching(ISO) as string });
+    await withinOneSecond(token, 'unauthorized');
+    expect(await codes(other.token)).toEqual([200, 200]);
+    const again = await send('DELETE', `/${name}/tokens/${details.id}`);
+    expect(again.status).toBe(200);
+    expect((again.body.details as Token).revoked_at).toBe((answer.body.details as Token).revoked_at);
+  });
+
+  it('expire by themselves, on an instance that remembers them too', async () => {
+    const { name } = await newProject();
+    const { token } = await newToken(name, { expires_at: new Date(Date.now() + 1_500).toISOString() });
+    expect(await codes(token)).toEqual([200, 200]);
+    await sleep(1_500);
+    await withinOneSecond(token, 'token_expired');
+  });
+
+  it('open their own project and no other', async () => {
+    const [one, two] = [await newProject(), await newProject()];
+    const [a, b] = [await newToken(one.name), await newToken(two.name)];
+    const sql = 'CREATE TABLE mine (a text)';
+    expect((await service.call('POST', '/api/cdp/sql', { token: a.token, body: { sql } })).status).toBe(200);
+    expect((await service.call('GET', '/api/cdp/schema', { token: b.token })).body.tables).toEqual([]);
+    failure(await send('DELETE', `/${two.name}/tokens/${a.details.id}`), 404, 'not_found');
+    await withinOneSecond(a.token, 200);
+  });
+
+  it.each<[string, unknown]>([
+    ['an empty name', { name: '' }],
+    ['a name of 201 characters', { name: 'x'.repeat(201) }],
+    ['U+0000 in the name', { name: 'a\u0000b' }],
+    ['a name that is a number', { name: 1 }],
+    ['no scope', { scopes: [] }],
+    ['an unknown scope', { scopes: ['sql:read', 'admin'] }],
+    ['scopes as text', { scopes: 'sql:read' }],
+    ['an unknown field', { expires: '2099-01-01T00:00:00Z' }],
+    ['a date alone', { expires_at: '2099-01-01' }],
+    ['a time that is none', { expires_at: '2099-02-30T00:00:00Z' }],
+    ['a number as time', { expires_at: 4_102_444_800 }],
+    ['words as time', { expires_at: 'tomorrow' }],
+  ])('are not made with %s', async (_what, body) => {
+    const { name } = await newProject();
+    failure(await send('POST', `/${name}/tokens`, body), 400, 'invalid_request');
+    expect((await send('GET', `/${name}/tokens`)).body.tokens).toEqual([]);
+  });
+
+  it.each([
+    '2099-12-31T23:59:60Z',
+    '2099-12-31t23:59:59z',
+    '2099-12-31T23:59:59.123456789Z',
+    '2099-12-31T23:59:59+23:59',
+  ])('are made or refused, never broken, with the time %s', async (expires) => {
+    const { name } = await newProject();
+    const answer = await send('POST', `/${name}/tokens`, { expires_at: expires });
+    if (answer.status !== 201) failure(answer, 400, 'invalid_request');
+  });
+
+  it.each(['x', '%00', '00000000-0000-0000-0000-000000000000', "' OR 1=1 --"])(
+    'that are not there are 404: %s',
+    async (id) => {
+      const { name } = await newProject();
+      failure(await send('DELETE', `/${name}/tokens/${encodeURIComponent(decodeURIComponent(id))}`), 404, 'not_found');
+    },
+  );
+});
+
+describe('an admin token', () => {
+  it('is not listed or revoked as a token of a project', async () => {
+    const { name } = await newProject();
+    const [{ id } = { id: '' }] = await service.engine.tokens.list(null);
+    failure(await send('DELETE', `/${name}/tokens/${id}`), 404, 'not_found');
+    expect((await send('GET', `/${name}/tokens`)).body.tokens).toEqual([]);
+    expect((await send('GET', '')).status).toBe(200);
+  });
+
+  it('stops working within a second of being revoked', async () => {
+    const { token, details } = await service.engine.tokens.create(null);
+    expect((await service.call('GET', PROJECTS, { token })).status).toBe(200);
+    expect((await call(second.url, 'GET', PROJECTS, { token })).status).toBe(200);
+    await service.engine.tokens.revoke(details.id);
+    await sleep(1_000);
+    for (const url of [service.url, second.url]) {
+      failure(await call(url, 'GET', PROJECTS, { token }), 401, 'unauthorized');
+    }
+  });
+});
+
+function base62(number: number): string {
+  const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+  let text = '';
+  for (let rest = number; rest > 0; rest = Math.floor(rest / 62)) text = (alphabet[rest % 62] ?? '') + text;
+  return text.padStart(6, '0');
+}

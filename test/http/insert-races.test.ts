@@ -1,0 +1,241 @@
+/**
+ * Inserts while others change the table, hold it, or kill the connection: no 500, no answer that lies, and nothing
+ * stored that the contract refuses (contract sections 5 and 6).
+ */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { testServers } from '../support/postgres.js';
+import {
+  failure,
+  onServer,
+  startTestService,
+  type TestAnswer,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
+
+const RACE_MS = 1_500;
+const INSERTERS = 4;
+
+describe.each(testServers())('on Postgres $major', (server) => {
+  let service: TestService;
+  let project: TestProject;
+  let database: string;
+  beforeAll(async () => {
+    service = await startTestService({}, server);
+    project = await service.project();
+    database = (await service.engine.projects.list())[0]?.placement.database ?? '';
+  });
+  afterAll(() => service.close());
+
+  const insert = (table: string, body: unknown) => project.call('POST', `/api/cdp/data/${table}`, { body });
+  const inDatabase = <T>(work: (client: pg.Client) => Promise<T>) => onServer(server, work, database);
+  const killInserters = (client: pg.Client) =>
+    client.query(
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND application_name = 'cdp typed'`,
+      [database],
+    );
+
+  interface Sent {
+    id: string;
+    answer: TestAnswer;
+  }
+
+  /** Sends batches of one record from several clients at once while `disturb` runs again and again. */
+  const race = async (
+    table: string,
+    cells: readonly Record<string, unknown>[],
+    disturb: (round: number) => Promise<unknown>,
+  ): Promise<Sent[]> => {
+    const until = performance.now() + RACE_MS;
+    const sent: Sent[] = [];
+    const inserter = async (first: number) => {
+      for (let i = first; performance.now() < until; i++) {
+        const id = randomUUID();
+        sent.push({ id, answer: await insert(table, [{ id, ...cells[i % cells.length] }]) });
+      }
+    };
+    const disturber = async () => {
+      for (let round = 0; performance.now() < until; round++) {
+        await disturb(round);
+        await sleep(10);
+      }
+    };
+    await Promise.all([disturber(), ...Array.from({ length: INSERTERS }, (_, i) => inserter(i))]);
+    return sent;
+  };
+
+  /** Every answer is one of these, and the table holds exactly the records whose answer was 201. */
+  const expectHonest = async (table: string, sent: readonly Sent[], refusals: readonly string[]) => {
+    const stored = new Set((await project.rows(`SELECT id FROM ${table}`)).map(({ id }) => id));
+    for (const { id, answer } of sent) {
+      const code = String(answer.body.error);
+      if (answer.status !== 201) failure(answer, answer.status, code);
+      expect(['undefined', ...refusals]).toContain(code);
+      if (code !== 'outcome_unknown') expect([code, stored.has(id)]).toEqual([code, answer.status === 201]);
+    }
+    expect(sent.filter(({ answer }) => answer.status === 201).length).toBeGreaterThan(10);
+  };
+
+  describe('the schema changes between inserts', () => {
+    it('a type goes from INTEGER to FLOAT and back', async () => {
+      await project.table('typed', { v: 'INTEGER', w: 'TEXT' });
+      const cells = [{ v: 1, w: 'x' }, { v: 1.5 }, { v: '0x10' }, { v: '9007199254740993' }, { w: 'y' }, { v: '7' }];
+      const sent = await race('typed', cells, (round) =>
+        project.rows(
+          round % 2 === 0
+            ? 'ALTER TABLE typed ALTER v TYPE double precision'
+            : 'ALTER TABLE typed ALTER v TYPE bigint USING floor(v)::bigint',
+        ),
+      );
+      await expectHonest('typed', sent, ['invalid_value', 'table_busy']);
+      const wrong = 'v NOT IN (1, 1.5, 7, 9007199254740992, 9007199254740993)';
+      expect(await project.rows(`SELECT v FROM typed WHERE ${wrong}`)).toEqual([]);
+    });
+
+    it('columns trade their names: no value lands in a column that would refuse it', async () => {
+      await project.table('traded', { a: 'INTEGER', b: 'TEXT', c: 'TIMESTAMP', d: 'JSONB' });
+      // All of them are texts that Postgres itself would read as a number or a time.
+      const cells = [{ a: '0x10' }, { b: 'now' }, { c: ' 1' }, { d: 'infinity' }, { a: 'now', b: '1_000' }, {}];
+      const sent = await race('traded', cells, () =>
+        project.rows(`ALTER TABLE traded RENAME a TO x; ALTER TABLE traded RENAME b TO a;
+          ALTER TABLE traded RENAME c TO b; ALTER TABLE traded RENAME d TO c; ALTER TABLE traded RENAME x TO d`),
+      );
+      await expectHonest('traded', sent, ['invalid_value', 'table_busy']);
+      const byType = await project.rows(`SELECT attname AS name FROM pg_attribute
+        WHERE attrelid = 'traded'::regclass AND attnum > 0 AND atttypid IN ('bigint'::regtype, 'timestamptz'::regtype)`);
+      for (const { name } of byType) {
+        expect(await project.rows(`SELECT count(*) AS n FROM traded WHERE "${String(name)}" IS NOT NULL`)).toEqual([
+          { n: 0 },
+        ]);
+      }
+    });
+
+    it('a column comes and goes', async () => {
+      await project.table('growing', { a: 'TEXT' });
+      const cells = [{ a: 'x' }, { a: 'x', b: 1 }, { b: 2 }];
+      const sent = await race('growing', cells, (round) =>
+        round % 2 === 0
+          ? project.call('POST', '/api/cdp/schema/table/growing/column', { body: { name: 'b', type: 'INTEGER' } })
+          : project.call('DELETE', '/api/cdp/schema/table/growing/column/b'),
+      );
+      await expectHonest('growing', sent, ['unknown_column', 'table_busy']);
+    });
+
+    it('a default, a check and a trigger come and go', async () => {
+      await project.table('ruled', { v: 'INTEGER' });
+      await project.rows(`CREATE FUNCTION negate() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN NEW.v := -NEW.v; RETURN NEW; END $$`);
+      const changes = [
+        'ALTER TABLE ruled ALTER v SET DEFAULT 5',
+        'ALTER TABLE ruled ADD CHECK (v < 3) NOT VALID',
+        'CREATE TRIGGER negate BEFORE INSERT ON ruled FOR EACH ROW EXECUTE FUNCTION negate()',
+        'DROP TRIGGER negate ON ruled; ALTER TABLE ruled DROP CONSTRAINT ruled_v_check, ALTER v DROP DEFAULT',
+      ];
+      const sent = await race('ruled', [{ v: 1 }, {}, { v: 4 }], (round) => project.rows(changes[round % 4] as string));
+      await expectHonest('ruled', sent, ['constraint_violation', 'table_busy']);
+    });
+
+    it('the table is dropped and made anew with other columns', async () => {
+      await project.table('reborn', { v: 'INTEGER' });
+      const made = (type: string) => `DROP TABLE reborn;
+        CREATE TABLE reborn (id uuid PRIMARY KEY DEFAULT _cdp.uuid_v7(), v ${type})`;
+      const sent = await race('reborn', [{ v: 1 }, { v: '0x10' }, { v: 'now' }], (round) =>
+        project.rows(made(['text', 'timestamptz', 'bigint'][round % 3] as string)),
+      );
+      for (const { answer } of sent) {
+        if (answer.status === 201) continue;
+        const code = String(answer.body.error);
+        expect(['invalid_value', 'table_busy']).toContain(code);
+        failure(answer, answer.status, code);
+      }
+      await project.rows(made('bigint'));
+      failure(await insert('reborn', [{ v: '0x10' }]), 400, 'invalid_value');
+      expect((await insert('reborn', [{ v: 1 }])).status).toBe(201);
+    });
+
+    it('a change by free SQL is seen by the very next insert, on another instance as well', async () => {
+      await project.table('seen', { v: 'INTEGER' });
+      expect((await insert('seen', [{ v: 1 }])).status).toBe(201);
+      await project.rows('ALTER TABLE seen ALTER v TYPE text');
+      expect((await insert('seen', [{ v: 'text' }])).status).toBe(201);
+      await project.rows('ALTER TABLE seen RENAME v TO w');
+      failure(await insert('seen', [{ v: 'text' }]), 400, 'unknown_column');
+      await inDatabase((client) => client.query('ALTER TABLE data.seen ADD COLUMN v bigint'));
+      failure(await insert('seen', [{ v: 'text' }]), 400, 'invalid_value');
+      expect((await insert('seen', [{ v: 2, w: 'x' }])).status).toBe(201);
+      await project.rows('ALTER TABLE seen RENAME TO gone');
+      failure(await insert('seen', [{ v: 2 }]), 404, 'table_not_found');
+    });
+  });
+
+  describe('somebody holds the table', () => {
+    it('inserts wait for it, and are refused as busy when it takes too long', async () => {
+      await project.table('held', { v: 'INTEGER' });
+      expect((await insert('held', [{ v: 0 }])).status).toBe(201);
+      await inDatabase(async (client) => {
+        await client.query('BEGIN; ALTER TABLE data.held ADD COLUMN w text');
+        const patient = insert('held', [{ v: 1, w: 'x' }]);
+        await sleep(300);
+        await client.query('COMMIT');
+        expect((await patient).status).toBe(201);
+
+        await client.query('BEGIN; ALTER TABLE data.held DROP COLUMN w');
+        const started = performance.now();
+        const keyed = { body: [{ v: 2 }], headers: { 'idempotency-key': 'held' } };
+        const answers = await Promise.all([
+          insert('held', [{ v: 2 }]),
+          project.call('POST', '/api/cdp/data/held', keyed),
+        ]);
+        expect(performance.now() - started).toBeLessThan(8_000);
+        for (const answer of answers) {
+          failure(answer, 503, 'table_busy');
+          expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
+        }
+        await client.query('ROLLBACK');
+      });
+      expect((await insert('held', [{ v: 3 }])).status).toBe(201);
+      expect(await project.rows('SELECT v FROM held ORDER BY v')).toEqual([{ v: 0 }, { v: 1 }, { v: 3 }]);
+    });
+
+    it('a unique value that another transaction holds is waited for', async () => {
+      await project.rows('CREATE TABLE unique_v (v bigint UNIQUE)');
+      await inDatabase(async (client) => {
+        await client.query('BEGIN; INSERT INTO data.unique_v VALUES (1)');
+        const patient = insert('unique_v', [{ v: 2 }, { v: 1 }]);
+        await sleep(300);
+        await client.query('COMMIT');
+        expect(failure(await patient, 409, 'unique_violation').errors).toMatchObject([{ record: 1 }]);
+      });
+      expect(await project.rows('SELECT v FROM unique_v')).toEqual([{ v: 1 }]);
+    });
+  });
+
+  describe('connections end', () => {
+    it('one that was killed while idle is replaced, and nobody notices', async () => {
+      await project.table('idle', { v: 'INTEGER' });
+      for (let round = 0; round < 5; round++) {
+        await Promise.all(Array.from({ length: 4 }, (_, v) => insert('idle', [{ v }])));
+        await inDatabase(killInserters);
+        await sleep(50);
+        const answers = await Promise.all(Array.from({ length: 4 }, (_, v) => insert('idle', [{ v }])));
+        expect(answers.map(({ status }) => status)).toEqual([201, 201, 201, 201]);
+      }
+      expect(await project.rows('SELECT count(*) AS n FROM idle')).toEqual([{ n: 40 }]);
+    });
+
+    it('those that are killed during inserts: 503, and never a 201 for what is not there', async () => {
+      await project.table('killed', { v: 'INTEGER' });
+      const sent = await inDatabase((client) => race('killed', [{ v: 1 }, { v: 2 }], () => killInserters(client)));
+      await expectHonest('killed', sent, ['database_unavailable', 'outcome_unknown']);
+      for (const { answer } of sent) {
+        expect([201, 503]).toContain(answer.status);
+        const isUnknown = answer.body.error === 'outcome_unknown';
+        if (answer.status === 503) expect(answer.headers.get('retry-after') === null).toBe(isUnknown);
+      }
+      expect((await insert('killed', [{ v: 3 }])).status).toBe(201);
+    });
+  });
+});

@@ -1,0 +1,241 @@
+/** What operators and their tools ask: health, readiness, metrics and the log (contract section 9). */
+import { randomBytes } from 'node:crypto';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { networkInterfaces } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { pino } from 'pino';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startService } from '../../src/service.js';
+import { startEmbedded } from '../../src/postgres/embedded.js';
+import { rawAnswer } from '../support/raw.js';
+import { call, failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+
+/** The value of a metric without labels, or with exactly these. */
+function metric(text: string, name: string, labels = ''): number | undefined {
+  const line = text.split('\n').find((candidate) => candidate.startsWith(`${name}${labels} `));
+  return line === undefined ? undefined : Number(line.slice(line.lastIndexOf(' ')));
+}
+
+async function eventually(check: () => Promise<boolean>, withinMs: number): Promise<boolean> {
+  for (const end = Date.now() + withinMs; Date.now() < end; await sleep(50)) if (await check()) return true;
+  return check();
+}
+
+describe('a service with its database', () => {
+  let service: TestService;
+  let project: TestProject;
+  let admin: string;
+  beforeAll(async () => {
+    service = await startTestService();
+    project = await service.project();
+    admin = (await service.engine.tokens.create(null)).token;
+  });
+  afterAll(() => service.close());
+
+  it('is alive and ready, and says so to anybody', async () => {
+    for (const path of ['/healthz', '/readyz']) {
+      const answer = await service.call('GET', path);
+      expect(answer.status).toBe(200);
+      expect(answer.body).toMatchObject({ success: true });
+      expect((await service.call('HEAD', path)).status).toBe(200);
+    }
+  });
+
+  it('counts requests, their codes and inserted rows, without a name of the caller', async () => {
+    await project.table('counted_secretly', { a: 'TEXT' });
+    await project.call('POST', '/api/cdp/data/counted_secretly', { body: [{ a: 'x' }, {}] });
+    await project.call('POST', '/api/cdp/data/counted_secretly', { body: [{ unknown_secret: 'x' }] });
+    const { status, text, headers } = await service.call('GET', '/metrics');
+    expect(status).toBe(200);
+    expect(headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/);
+    const of = (more: string) => `{route="/api/cdp/data/:table_name",method="POST",${more}}`;
+    expect(metric(text, 'cdp_http_requests_total', of('status="201",code=""'))).toBe(1);
+    expect(metric(text, 'cdp_http_requests_total', of('status="400",code="unknown_column"'))).toBe(1);
+    expect(metric(text, 'cdp_inserted_rows_total')).toBe(2);
+    expect(metric(text, 'cdp_postgres_up')).toBe(1);
+    // The place of the last request is given back behind its answer.
+    const idle = async () => metric((await service.call('GET', '/metrics')).text, 'cdp_requests_running') === 0;
+    expect(await eventually(idle, 2_000)).toBe(true);
+    expect(metric(text, 'cdp_project_connections')).toBeGreaterThan(0);
+    expect(metric(text, 'process_cpu_seconds_total')).toBeGreaterThan(0);
+    expect(text).not.toMatch(/secret|customers/);
+    expect(text).not.toContain(project.name);
+    expect(text).not.toContain(project.id);
+    for (const line of text.split('\n').filter((candidate) => candidate !== '')) {
+      expect(line).toMatch(/^(?:# (?:HELP|TYPE) .+|[a-zA-Z_:][\w:]*(?:\{.*\})? (?:[-+.\deE]+|NaN|[+-]Inf))$/);
+    }
+  });
+
+  it('does not let paths of callers into its metrics', async () => {
+    for (let i = 0; i < 5; i++) await service.call('GET', `/api/cdp/leak-${i}`);
+    expect((await service.call('GET', '/metrics')).text).not.toContain('leak');
+  });
+
+  it.each<[string, Record<string, string>]>([
+    ['X-Forwarded-For', { 'x-forwarded-for': '203.0.113.7' }],
+    ['X-Forwarded-For of loopback', { 'x-forwarded-for': '127.0.0.1' }],
+    ['Forwarded', { forwarded: 'for=203.0.113.7' }],
+  ])('asks for the admin token behind a proxy that sends %s', async (_title, headers) => {
+    failure(await service.call('GET', '/metrics', { headers }), 401, 'unauthorized');
+    failure(await service.call('GET', '/metrics', { headers, token: project.token }), 403, 'insufficient_scope');
+    expect((await service.call('GET', '/metrics', { headers, token: admin })).status).toBe(200);
+  });
+
+  it('asks for the admin token from another machine', async () => {
+    const address = Object.values(networkInterfaces())
+      .flat()
+      .find((found) => found?.family === 'IPv4' && !found.internal)?.address;
+    // A machine without a network has nobody to protect the metrics from.
+    if (address === undefined) return;
+    const open = await startService({ ...service.config, host: '0.0.0.0' }, pino({ level: 'silent' }));
+    try {
+      const url = `http://${address}:${new URL(open.url).port}`;
+      expect((await call(url, 'GET', '/healthz')).status).toBe(200);
+      failure(await call(url, 'GET', '/metrics'), 401, 'unauthorized');
+      expect((await call(url, 'GET', '/metrics', { token: admin })).status).toBe(200);
+    } finally {
+      await open.close();
+    }
+  });
+
+  it('shows metrics on a listener of their own where that is set, and then not to loopback on the main one', async () => {
+    const port = 20_000 + (randomBytes(2).readUInt16BE() % 20_000);
+    const apart = await startService({ ...service.config, metricsPort: port }, pino({ level: 'silent' }));
+    try {
+      const answer = await call(`http://127.0.0.1:${port}`, 'GET', '/metrics');
+      expect(answer.status).toBe(200);
+      expect(metric(answer.text, 'cdp_postgres_up')).toBe(1);
+      failure(await call(apart.url, 'GET', '/metrics'), 401, 'unauthorized');
+      expect((await call(apart.url, 'GET', '/metrics', { token: admin })).status).toBe(200);
+    } finally {
+      await apart.close();
+    }
+  });
+});
+
+describe('the log', () => {
+  let service: TestService;
+  let lines: Record<string, unknown>[];
+  let text: string;
+  let requests: number;
+  let url: string;
+
+  /** All sorts of requests with things in them that must not be in the log. */
+  beforeAll(async () => {
+    service = await startTestService();
+    const project = await service.project('logged-project');
+    const written: string[] = [];
+    const logger = pino({ level: 'info', base: null }, { write: (line) => void written.push(line) });
+    const logged = await startService(service.config, logger);
+    url = logged.url;
+    const { token } = project;
+    requests = 0;
+    const send = async (method: string, path: string, body?: unknown, headers = {}): Promise<void> => {
+      requests++;
+      await call(url, method, path, { token, body, headers });
+    };
+    await send('POST', '/api/cdp/schema/table', {
+      table_name: 'hidden_table',
+      comment: 'hidden_comment',
+      columns: [{ name: 'hidden_column', type: 'TEXT' }],
+    });
+    await send('POST', '/api/cdp/data/hidden_table', [{ hidden_column: 'hidden_value' }], { 'x-request-id': 'my-id' });
+    await send('POST', '/api/cdp/data/hidden_table', [{ hidden_column: { hidden_value: 1 } }]);
+    await send('POST', '/api/cdp/data/hidden_table?hidden_query=1', [{}]);
+    await send('POST', '/api/cdp/sql', { sql: `SELECT 'hidden_value' FROM hidden_table`, params: [] });
+    await send('POST', '/api/cdp/sql', { sql: `SELECT 'hidden_value'::integer` });
+    await send('POST', '/api/cdp/sql', { sql: `SELECT 1 / 0 AS hidden_column` }, { accept: 'text/csv' });
+    await send('POST', '/api/cdp/sql', { sql: 'SELECT 1' }, { accept: 'application/x-ndjson' });
+    await send('GET', '/api/cdp/schema/table/hidden_table');
+    await send('GET', '/hidden_path');
+    await send('PATCH', '/api/cdp/sql', {});
+    await send('POST', '/api/cdp/sql', '{"hidden_value', { authorization: `Bearer ${token}hidden` });
+    await send('GET', '/healthz');
+    requests++;
+    await rawAnswer(url, 'GET /api/cdp/schema/table/%zzhidden HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n');
+    await logged.close();
+    text = written.join('');
+    lines = written.map((line) => JSON.parse(line) as Record<string, unknown>);
+  });
+  afterAll(() => service.close());
+
+  const requestLines = () => lines.filter(({ msg }) => msg === 'request');
+
+  it('has one JSON line a request', () => {
+    expect(requestLines()).toHaveLength(requests);
+    for (const line of requestLines()) {
+      expect(line).toMatchObject({
+        level: 30,
+        request_id: expect.any(String) as string,
+        method: expect.stringMatching(/^[A-Z]+$/) as string,
+        status: expect.any(Number) as number,
+        duration_ms: expect.any(Number) as number,
+      });
+    }
+    expect(requestLines().map(({ status }) => status)).toEqual([
+      201, 201, 400, 400, 200, 400, 400, 200, 200, 404, 405, 401, 200, 400,
+    ]);
+  });
+
+  it('tells what an operator needs: route, project, token id, code, rows, request id', () => {
+    expect(requestLines()[1]).toMatchObject({
+      request_id: 'my-id',
+      route: '/api/cdp/data/:table_name',
+      project: 'logged-project',
+      rows: 1,
+    });
+    expect(requestLines()[2]).toMatchObject({ error: 'invalid_value' });
+    expect(requestLines()[6]).toMatchObject({ error: 'sql_error' });
+  });
+
+  it('holds no value, no name of a table or column, no query, no path and no token', () => {
+    expect(text).not.toContain('hidden');
+    expect(text).not.toMatch(/cdp_[0-9A-Za-z]{20}/);
+    expect(text).not.toMatch(/bearer/i);
+    expect(text).not.toContain('SELECT');
+  });
+});
+
+describe('a service whose database goes away', () => {
+  it('stays alive, says that it is not ready, refuses with 503, and recovers by itself', async () => {
+    const folder = await mkdtemp('/tmp/cdp-test-');
+    // Passable, so that an unprivileged server reaches its folder in it.
+    await chmod(folder, 0o711);
+    const options = { dataDir: join(folder, 'd'), password: 'for-tests-only', log: () => undefined, durable: false };
+    let server = await startEmbedded(options);
+    try {
+      const service = await startTestService({}, { major: 18, connection: server.connection });
+      const project = await service.project();
+      await project.table('kept', { a: 'TEXT' });
+      const fresh = await project.tokenWith('schema:read', 'sql:read');
+      await server.stop();
+
+      expect((await service.call('GET', '/healthz')).status).toBe(200);
+      const away = await service.call('GET', '/readyz');
+      failure(away, 503, 'database_unavailable');
+      expect(Number(away.headers.get('retry-after'))).toBeGreaterThan(0);
+      const { text } = await service.call('GET', '/metrics');
+      expect(metric(text, 'cdp_postgres_up')).toBe(0);
+      for (const token of [project.token, fresh]) {
+        for (const path of ['/api/cdp/schema', '/api/cdp/schema/table/kept']) {
+          const answer = await project.call('GET', path, { token });
+          const error = failure(answer, 503, 'database_unavailable');
+          expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
+          expect(JSON.stringify(error)).not.toMatch(/ECONN|ENOENT|PGSQL|\/tmp/);
+        }
+      }
+      // A token that nobody could have is refused without the database.
+      failure(await project.call('GET', '/api/cdp/schema', { token: 'x' }), 401, 'unauthorized');
+
+      server = await startEmbedded(options);
+      const ready = async () => (await service.call('GET', '/readyz')).status === 200;
+      expect(await eventually(ready, 5_000)).toBe(true);
+      expect((await project.call('GET', '/api/cdp/schema/table/kept')).status).toBe(200);
+      await service.close();
+    } finally {
+      await server.stop();
+      await rm(folder, { recursive: true, force: true });
+    }
+  });
+});
