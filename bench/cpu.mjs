@@ -24,17 +24,25 @@ export function cpuOf(pid) {
   return fields === null ? 0 : (fields[11] + fields[12]) / TICKS;
 }
 
-/** CPU seconds of a postmaster and all its children, those that have ended too. */
+/**
+ * CPU seconds of a postmaster and all its children. Those of a child that has ended are the postmaster's once it has
+ * taken note of that; if this happens while the children are looked at, they are looked at again.
+ */
 export function cpuOfTree(pid) {
-  const own = stat(pid);
-  if (own === null) return 0;
-  let ticks = own[11] + own[12] + own[13] + own[14];
-  for (const name of readdirSync('/proc')) {
-    if (!/^\d+$/.test(name)) continue;
-    const fields = stat(name);
-    if (fields !== null && fields[1] === pid) ticks += fields[11] + fields[12];
+  for (;;) {
+    const own = stat(pid);
+    if (own === null) return 0;
+    const living = childrenOf(pid).reduce((sum, fields) => sum + fields[11] + fields[12], 0);
+    const later = stat(pid);
+    if (later === null) return 0;
+    const ended = own[13] + own[14];
+    if (later[13] + later[14] === ended) return (own[11] + own[12] + ended + living) / TICKS;
   }
-  return ticks / TICKS;
+}
+
+function childrenOf(pid) {
+  const all = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+  return all.map(stat).filter((fields) => fields !== null && fields[1] === pid);
 }
 
 /** CPU seconds that the whole machine was busy: everything of the first line of /proc/stat but idle and iowait. */

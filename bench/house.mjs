@@ -3,7 +3,6 @@ import { randomBytes } from 'node:crypto';
 import { chmod, mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { cpuOfMachine, cpuOfTree } from './cpu.mjs';
 import { Database } from './database.mjs';
 import { Generator } from './load/generator.mjs';
@@ -19,6 +18,7 @@ const WARM_UP_SECONDS = 1;
 export class House {
   /** @type {(() => unknown)[]} */
   #closers = [];
+  #closed = false;
   #measurements = 0;
 
   /** @param {ReturnType<import('./options.mjs').readOptions>} options */
@@ -33,13 +33,13 @@ export class House {
     const folder = await mkdtemp(join(tmpdir(), 'cdp-bench-'));
     await chmod(folder, 0o711); // Postgres may run as another user
     this.service = new Service(folder);
-    this.#closers.push(() => this.service.remove());
+    this.#later(() => this.service.remove());
     await this.service.start();
     this.postmaster = await this.service.postmaster();
 
     const superuser = await this.service.superuser();
     const http = new Generator('load.mjs');
-    this.#closers.push(() => http.stop());
+    this.#later(() => http.stop());
     const { rows } = await this.service.call('/sql', {
       sql: 'SELECT current_database() AS name, current_schema() AS schema',
     });
@@ -60,20 +60,26 @@ export class House {
       { ...superuser, user: RAW_ROLE, database: RAW_ROLE, password },
       await this.#database(superuser, RAW_ROLE, 'public'),
     );
-    this.#closers.push(() => raw.generator.stop());
+    this.#later(() => raw.generator.stop());
 
     const rest = await this.#database(superuser, AUTHENTICATOR, 'public');
     for (const statement of SETUP) await rest.client.query(statement);
     const server = new PostgRest(folder);
-    this.#closers.push(() => server.stop());
+    this.#later(() => server.stop());
     await server.start(superuser, password);
     this.targets = { raw, service, postgrest: new PostgRestTarget(server, rest, http) };
     this.httpGenerator = http;
   }
 
+  /** Closes it in the end, or now where the end has come while it was being opened. */
+  #later(close) {
+    if (this.#closed) void close();
+    else this.#closers.push(close);
+  }
+
   async #database(superuser, name, schema) {
     const database = await Database.open(superuser, name, schema);
-    this.#closers.push(() => database.close());
+    this.#later(() => database.close());
     return database;
   }
 
@@ -105,9 +111,9 @@ export class House {
     };
   }
 
+  /** The same, short and not measured. */
   async warmUp(target, order) {
-    await target.run({ ...order, seconds: Math.min(WARM_UP_SECONDS, this.options.seconds) });
-    await sleep(50); // for what the target does behind its last answer
+    return target.run({ ...order, seconds: Math.min(WARM_UP_SECONDS, this.options.seconds) });
   }
 
   #cpu(target) {
@@ -121,6 +127,7 @@ export class House {
   }
 
   async close() {
+    this.#closed = true;
     for (const close of this.#closers.splice(0).reverse()) {
       try {
         await close();

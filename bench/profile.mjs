@@ -7,6 +7,9 @@ import { fileURLToPath } from 'node:url';
 
 const LINES = 45;
 
+/** Waiting, and the profiler itself at its start and end. */
+const NOT_WORK = new Set(['(idle)', 'dispatch']);
+
 /** @returns {string} the functions with the most time of their own, as shares of the time that was not idle */
 export function summary(file) {
   const { nodes, samples, timeDeltas } = JSON.parse(readFileSync(file, 'utf8'));
@@ -15,7 +18,7 @@ export function summary(file) {
   let busy = 0;
   samples.forEach((id, i) => {
     const frame = byId.get(id);
-    if (frame.functionName === '(idle)') return;
+    if (NOT_WORK.has(nameOf(frame))) return;
     const place = nameOf(frame);
     own.set(place, (own.get(place) ?? 0) + timeDeltas[i]);
     busy += timeDeltas[i];

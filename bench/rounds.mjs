@@ -21,7 +21,7 @@ export async function interleave(house, targets, work) {
     const order = { ...(await work.prepare(target)), connections: work.connections };
     orders.set(target, order);
     await work.reset(target);
-    await house.warmUp(target, order);
+    await work.check(target, await house.warmUp(target, order));
   }
   const measured = Object.fromEntries(targets.map(({ name }) => [name, []]));
   for (let round = 0; round < house.options.rounds; round++) {

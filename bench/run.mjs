@@ -23,7 +23,7 @@ async function main() {
 
   const house = new House(options);
   const stopped = new Promise((_, reject) => {
-    for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => reject(new Error(`stopped by ${signal}`)));
+    for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => reject(new Error(`stopped by ${signal}`)));
   });
   try {
     await Promise.race([stopped, measure(house, works, options)]);

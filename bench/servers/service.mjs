@@ -28,6 +28,8 @@ const ENVIRONMENT = Object.fromEntries(
 );
 
 export class Service {
+  removed = false;
+
   /** @param {string} folder for its data and its log */
   constructor(folder) {
     this.dataDir = join(folder, 'data');
@@ -46,6 +48,7 @@ export class Service {
   /** Any command that becomes the service. @returns once it is ready */
   async launch(program, args, { ipc = false, cwd, env = ENVIRONMENT }) {
     this.port = await freePort();
+    if (this.removed) throw new Error('the benchmark is being stopped');
     const all = [...args, '--port', String(this.port), '--data-dir', this.dataDir];
     this.child = start(program, all, this.log, { env, cwd, ipc });
     this.url = `http://127.0.0.1:${this.port}`;
@@ -110,6 +113,7 @@ export class Service {
 
   /** Stops what a service that came to a bad end has left running, and removes everything. */
   async remove() {
+    this.removed = true;
     await this.stop();
     const postmaster = await this.postmaster().catch(() => undefined);
     if (postmaster !== undefined) {

@@ -189,7 +189,7 @@ const ScopeText = Type.Enum([...SCOPES]);
 
 export const CreateTokenBody = Type.Object(
   {
-    name: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+    name: Type.Optional(Type.String({ maxLength: 200, pattern: '^[^\\u0000]+$' })),
     scopes: Type.Optional(Type.Array(ScopeText, { minItems: 1, description: 'Default: all.' })),
     expires_at: Type.Optional(Type.String({ format: 'date-time' })),
   },

@@ -6,6 +6,7 @@ import { createRemoteJWKSet, errors, type JWTPayload, jwtVerify } from 'jose';
 import { EngineError } from '../contract/errors.js';
 import { SCOPES, type Scope } from '../contract/names.js';
 import type { ControlDatabase, ProjectRow } from '../postgres/control.js';
+import { isProjectName } from './projects.js';
 import type { Caller } from './tokens.js';
 
 export interface JwtSettings {
@@ -16,6 +17,16 @@ export interface JwtSettings {
 
 /** Signatures by the provider's private key only: a shared secret or no signature at all is never accepted. */
 const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'ES512', 'EdDSA'];
+
+/** A token with an unknown key asks the provider for new ones, at most this often. */
+const KEYS_FRESH_MS = 1_000;
+
+/** What is wrong with the provider's answer, and not with the token. */
+const PROVIDER_FAULTS: ReadonlySet<string> = new Set([
+  errors.JWKSTimeout.code,
+  errors.JWKSInvalid.code,
+  errors.JOSEError.code, // another status than 200, or no JSON
+]);
 
 /** How long a project's row may be used again: deactivation holds within one second. */
 const FRESH_MS = 750;
@@ -28,7 +39,7 @@ export class JwtVerifier {
     private readonly settings: JwtSettings,
     private readonly control: ControlDatabase,
   ) {
-    this.keys = createRemoteJWKSet(settings.jwksUrl);
+    this.keys = createRemoteJWKSet(settings.jwksUrl, { cooldownDuration: KEYS_FRESH_MS });
   }
 
   /** Three base64url parts: what a token of our own never looks like. */
@@ -41,7 +52,7 @@ export class JwtVerifier {
     const claims = await this.verify(token);
     const { project: name, scope, sub } = claims;
     if (typeof name !== 'string') throw new EngineError('unauthorized', 'The token has no claim "project"');
-    const project = await this.project(name);
+    const project = isProjectName(name) ? await this.project(name) : null;
     if (project === null) throw new EngineError('unauthorized', 'The token names no project of this service');
     return { id: `jwt:${sub ?? ''}`, scopes: new Set(scopesOf(scope)), project };
   }
@@ -54,7 +65,7 @@ export class JwtVerifier {
     } catch (cause) {
       if (cause instanceof errors.JWTExpired)
         throw new EngineError('token_expired', 'The token has expired', { cause });
-      if (cause instanceof errors.JOSEError && !(cause instanceof errors.JWKSTimeout)) {
+      if (cause instanceof errors.JOSEError && !PROVIDER_FAULTS.has(cause.code)) {
         throw new EngineError('unauthorized', 'The token is not valid', { cause });
       }
       throw new EngineError('database_unavailable', "The identity provider's keys cannot be had at the moment", {

@@ -13,6 +13,9 @@ const UNFINISHED: ReadonlySet<ProjectStatus> = new Set(['creating', 'deleting'])
 
 const NAME = new RegExp(PROJECT_NAME_PATTERN);
 
+/** False for what no project can be called; a name with U+0000 could not even be asked for. */
+export const isProjectName = (name: string): boolean => NAME.test(name);
+
 export class Projects {
   /** Upgrades of project databases under way or done in this process, by project. */
   private readonly upgrades = new Map<string, Promise<void>>();
@@ -24,7 +27,7 @@ export class Projects {
 
   /** @throws EngineError invalid_name, unique_violation */
   async create(name: string): Promise<ProjectRow> {
-    if (!NAME.test(name)) {
+    if (!isProjectName(name)) {
       throw new EngineError('invalid_name', `A project's name must match ${PROJECT_NAME_PATTERN}`);
     }
     await this.clearFailed(name);
@@ -59,7 +62,7 @@ export class Projects {
 
   /** @throws EngineError not_found */
   async get(name: string): Promise<ProjectRow> {
-    const project = await this.control.projectByName(name);
+    const project = isProjectName(name) ? await this.control.projectByName(name) : null;
     if (project === null || project.status === 'deleting') {
       throw new EngineError('not_found', `There is no project "${name.slice(0, 63)}"`);
     }

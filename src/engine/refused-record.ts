@@ -62,8 +62,9 @@ function recordErrorCode(sqlstate: string): ErrorCode {
 
 function translated(error: PostgresError, code: ErrorCode, message: string, places?: ErrorPlace[]): EngineError {
   const { hint } = error.fields;
-  // The position points into our statement, which the caller has not seen.
-  const { position: _ours, ...postgres } = error.details;
+  const postgres = error.details;
+  // It points into our statement, which the caller has not seen.
+  delete postgres.position;
   return new EngineError(code, message, {
     postgres,
     cause: error,

@@ -78,7 +78,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       answer: wire.ProjectAnswer,
       example: { success: true, message: 'project active', project: PROJECT_EXAMPLE },
     },
-    errors: [],
+    errors: ['not_found'],
     async handle(context) {
       const project = await context.engine.projects.setActive(projectInPath(context), true);
       return { status: 200, body: projectAnswer('project active', project) };
@@ -97,7 +97,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       answer: wire.ProjectAnswer,
       example: { success: true, message: 'project inactive', project: { ...PROJECT_EXAMPLE, status: 'inactive' } },
     },
-    errors: [],
+    errors: ['not_found'],
     async handle(context) {
       const project = await context.engine.projects.setActive(projectInPath(context), false);
       return { status: 200, body: projectAnswer('project inactive', project) };
@@ -118,7 +118,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       answer: wire.ProjectAnswer,
       example: { success: true, message: 'project deleted', project: { ...PROJECT_EXAMPLE, status: 'deleting' } },
     },
-    errors: [],
+    errors: ['not_found'],
     async handle(context) {
       const name = projectInPath(context);
       if ((context.request.query as wire.DeleteProjectQuery).confirm !== name) {
@@ -141,7 +141,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       answer: wire.TokensAnswer,
       example: { success: true, message: '1 token', tokens: [TOKEN_EXAMPLE] },
     },
-    errors: [],
+    errors: ['not_found'],
     async handle(context) {
       const project = await context.engine.projects.get(projectInPath(context));
       const tokens = await context.engine.tokens.list(project.id);
@@ -164,14 +164,14 @@ export const ADMIN_ROUTES: readonly Route[] = [
       answer: wire.CreateTokenAnswer,
       example: { success: true, message: 'token created', token: `cdp_${'0'.repeat(49)}`, details: TOKEN_EXAMPLE },
     },
-    errors: [],
+    errors: ['not_found'],
     async handle(context) {
       const { name, scopes, expires_at: expires } = context.request.body as wire.CreateTokenBody;
       const project = await context.engine.projects.get(projectInPath(context));
       const { token, details } = await context.engine.tokens.create(project.id, {
         ...(name === undefined ? {} : { name }),
         ...(scopes === undefined ? {} : { scopes }),
-        expiresAt: expires === undefined ? null : new Date(expires),
+        expiresAt: expires === undefined ? null : timeOf(expires),
       });
       return {
         status: 201,
@@ -192,7 +192,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       answer: wire.TokenAnswer,
       example: { success: true, message: 'token revoked', details: TOKEN_EXAMPLE },
     },
-    errors: [],
+    errors: ['not_found'],
     async handle(context) {
       const project = await context.engine.projects.get(projectInPath(context));
       const { token_id: id } = context.request.params as { token_id: string };
@@ -203,6 +203,13 @@ export const ADMIN_ROUTES: readonly Route[] = [
 ];
 
 const projectInPath = ({ request }: Context): string => (request.params as { project: string }).project;
+
+/** RFC 3339 allows leap seconds, which JavaScript and Postgres do not have. */
+function timeOf(text: string): Date {
+  const time = new Date(text);
+  if (Number.isNaN(time.getTime())) throw new EngineError('invalid_request', '"expires_at" is not a time that exists');
+  return time;
+}
 
 const projectAnswer = (message: string, project: ProjectRow): wire.ProjectAnswer => ({
   success: true,

@@ -20,6 +20,19 @@ import { sqlAnswer, streamAnswer, streamFormat } from './sql-answer.js';
 const TableInPath = Type.Object({ table_name: Type.String() });
 const ColumnInPath = Type.Object({ table_name: Type.String(), column_name: Type.String() });
 
+const TABLE_EXAMPLE = {
+  name: 'customers',
+  kind: 'table',
+  comment: 'People who bought something',
+  approximate_rows: 250,
+  columns: [
+    { name: 'id', type: 'uuid', comment: null },
+    { name: 'email', type: 'TEXT', comment: 'Primary address' },
+    { name: 'age', type: 'INTEGER', comment: null },
+    { name: 'signed_up', type: 'TIMESTAMP', comment: null },
+  ],
+};
+
 const SCHEMA_ERRORS = ['table_busy', 'outcome_unknown'] as const;
 
 export const ROUTES: readonly Route[] = [
@@ -120,6 +133,10 @@ export const ROUTES: readonly Route[] = [
       'not_convertible',
       'dependent_objects',
       'unique_violation',
+      // What the project's own indexes, checks and their functions say to the new values.
+      'constraint_violation',
+      'row_too_large',
+      'sql_error',
       ...SCHEMA_ERRORS,
     ],
     async handle(context) {
@@ -140,7 +157,7 @@ export const ROUTES: readonly Route[] = [
     success: {
       status: 200,
       answer: wire.SchemaAnswer,
-      example: { success: true, message: '1 table', tables: [] },
+      example: { success: true, message: '1 table', tables: [TABLE_EXAMPLE] },
     },
     errors: [],
     async handle(context) {
@@ -163,13 +180,7 @@ export const ROUTES: readonly Route[] = [
       example: {
         success: true,
         message: 'table found',
-        table: {
-          name: 'customers',
-          kind: 'table',
-          comment: null,
-          approximate_rows: 250,
-          columns: [{ name: 'id', type: 'uuid', comment: null }],
-        },
+        table: TABLE_EXAMPLE,
       },
     },
     errors: ['table_not_found'],

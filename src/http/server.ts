@@ -98,6 +98,8 @@ export async function httpServer(
 
   app.addHook('onRequest', async (request, reply) => {
     begin(request, reply);
+    // Unlike the hook for it, this also happens when the client has left before its answer.
+    reply.raw.once('close', () => logRequest(request, reply, metrics));
     if (request.headers.host === undefined && request.raw.httpVersion === '1.1') {
       throw new EngineError('invalid_request', 'The request has no Host header');
     }
@@ -115,6 +117,8 @@ export async function httpServer(
     done();
   });
   app.addHook('onSend', (request, reply, payload, done) => {
+    // Whoever takes nothing of the answer for so long loses the connection; until then the answer fills memory.
+    reply.raw.setTimeout(settings.streamStallMs);
     void reply.header('server-timing', serverTiming(request));
     done(null, payload);
   });
@@ -123,8 +127,7 @@ export async function httpServer(
     closing = true;
     done();
   });
-  app.addHook('onResponse', (request, reply, done) => {
-    logRequest(request, reply, metrics);
+  app.addHook('onResponse', (request, _reply, done) => {
     // The client would keep its connection, and the end of the service would wait for it.
     if (closing) request.raw.socket.destroySoon();
     done();

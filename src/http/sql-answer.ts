@@ -82,5 +82,6 @@ export async function streamAnswer(
     raw.write(line, () => raw.destroy());
   }
   // The request is over, for the log and the metrics, when its last byte has gone out or nobody takes it any more.
+  raw.setTimeout(settings.streamStallMs);
   await finished(raw).catch(() => {});
 }

@@ -87,7 +87,7 @@ let tables = 0;
 /** A new table with the columns c0, c1, … of these types, beside `n`, the position of the record. */
 async function newTable(columnTypes: readonly string[]): Promise<string> {
   const table = `t${++tables}`;
-  await project.table(table, Object.fromEntries([['n', 'INTEGER'], ...columnTypes.map((type, i) => [`c${i}`, type])]));
+  await project.table(table, { n: 'INTEGER', ...Object.fromEntries(columnTypes.map((type, i) => [`c${i}`, type])) });
   return table;
 }
 
@@ -127,8 +127,9 @@ it('what the contract takes is stored and reads back equal', async () => {
       const answer = await insert(table, `[${records.map((cells, n) => `{${members(cells, n)}}`).join()}]`, how);
       expect(answer.body).toMatchObject({ success: true, inserted_rows: records.length });
       const rows = await project.rows(`SELECT * FROM ${table} ORDER BY n`);
-      expect(rows.map(({ id: _id, ...row }) => row)).toEqual(
+      expect(rows).toEqual(
         records.map((cells, n) => ({
+          id: rows[n]?.id,
           n,
           ...Object.fromEntries(cells.map((cell, i) => [`c${i}`, cell === undefined ? null : cell.answered])),
         })),

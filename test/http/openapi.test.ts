@@ -1,0 +1,407 @@
+/** The OpenAPI document (contract section 9): valid, complete, and true: its examples run, its errors are all there. */
+import Schema from 'typebox/schema';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ERROR_CODES, type ErrorCode } from '../../src/contract/errors.js';
+import type { Route } from '../../src/http/route.js';
+import { ALL_ROUTES, pathOf, titled } from '../support/routes.js';
+import {
+  type Call,
+  startTestService,
+  type TestAnswer,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
+
+type Json = Record<string, unknown>;
+
+interface Media {
+  schema: Json;
+  example?: unknown;
+  examples?: Record<string, { value: unknown }>;
+}
+
+interface Operation {
+  operationId: string;
+  tags: string[];
+  summary: string;
+  description: string;
+  parameters?: { in: string; name: string; required: boolean; schema: Json }[];
+  requestBody?: { required: boolean; content: Record<string, Media> };
+  responses: Record<string, { description: string; headers?: Json; content: Record<string, Media> }>;
+}
+
+interface OpenApi {
+  openapi: string;
+  info: { title: string; version: string };
+  tags: { name: string }[];
+  security: Json[];
+  paths: Record<string, Record<string, Operation>>;
+  components: { securitySchemes: Record<string, Json>; schemas: Record<string, Json> };
+}
+
+let service: TestService;
+let project: TestProject;
+let admin: string;
+let document: OpenApi;
+beforeAll(async () => {
+  service = await startTestService();
+  project = await service.project();
+  admin = (await service.engine.tokens.create(null)).token;
+  document = (await service.call('GET', '/openapi.json')).body as unknown as OpenApi;
+});
+afterAll(() => service.close());
+
+const operationOf = ({ url, method }: Route): Operation => {
+  const operation = document.paths[url.replace(/:(\w+)/g, '{$1}')]?.[method.toLowerCase()];
+  if (operation === undefined) throw new Error(`${method} ${url} is not in the document`);
+  return operation;
+};
+
+/** Throws unless the value is as the schema of the document says. A reference leads into the components. */
+function fits(schema: Json, value: unknown): void {
+  const reference = schema.$ref as string | undefined;
+  if (reference !== undefined) {
+    const target = document.components.schemas[reference.replace('#/components/schemas/', '')];
+    if (target === undefined) throw new Error(`${reference} leads nowhere`);
+    return fits(target, value);
+  }
+  const [right, errors] = Schema.Compile(schema).Errors(value);
+  if (!right) throw new Error(`${JSON.stringify(value)?.slice(0, 500)}: ${JSON.stringify(errors)}`);
+}
+
+const codesOf = (operation: Operation): string[] =>
+  Object.values(operation.responses).flatMap(({ content }) => Object.keys(content['application/json']?.examples ?? {}));
+
+/** Every object in a value, for rules that hold anywhere in the document. */
+function* objectsIn(value: unknown): Generator<Json> {
+  if (typeof value !== 'object' || value === null) return;
+  if (!Array.isArray(value)) yield value as Json;
+  for (const child of Object.values(value)) yield* objectsIn(child);
+}
+
+describe('the document', () => {
+  it('is OpenAPI 3.1 with a title, a version and a bearer scheme that holds everywhere', () => {
+    expect(document.openapi).toMatch(/^3\.1\.\d+$/);
+    expect(document.info.title).toBeTruthy();
+    expect(document.info.version).toMatch(/^\d+\.\d+\.\d+/);
+    const [[name] = []] = document.security.map((requirement) => Object.keys(requirement));
+    expect(document.components.securitySchemes[name ?? '']).toMatchObject({ type: 'http', scheme: 'bearer' });
+  });
+
+  it('has exactly the routes of the tables', () => {
+    const listed = Object.entries(document.paths).flatMap(([path, operations]) =>
+      Object.keys(operations).map((method) => `${method.toUpperCase()} ${path}`),
+    );
+    expect(listed.sort()).toEqual(ALL_ROUTES.map((r) => `${r.method} ${r.url.replace(/:(\w+)/g, '{$1}')}`).sort());
+  });
+
+  it('has the paths and methods of the specification', () => {
+    for (const [method, path] of [
+      ['post', '/api/cdp/schema/table'],
+      ['post', '/api/cdp/schema/table/{table_name}/column'],
+      ['put', '/api/cdp/schema/table/{table_name}/column/{column_name}'],
+      ['post', '/api/cdp/data/{table_name}'],
+      ['post', '/api/cdp/sql'],
+    ] as const) {
+      expect(document.paths[path]).toHaveProperty(method);
+    }
+  });
+
+  it('names every operation once', () => {
+    const ids = ALL_ROUTES.map((route) => operationOf(route).operationId);
+    expect(new Set(ids).size).toBe(ids.length);
+    for (const id of ids) expect(id).toMatch(/^[a-z][A-Za-z]+$/);
+  });
+
+  it('holds nothing that OpenAPI 3.1 does not know, and no reference that leads nowhere', () => {
+    for (const object of objectsIn(document)) {
+      expect(Object.keys(object).filter((key) => key.startsWith('~') || key === 'nullable')).toEqual([]);
+      const { $ref } = object;
+      if (typeof $ref === 'string') expect(document.components.schemas).toHaveProperty($ref.split('/').at(-1) ?? '');
+    }
+  });
+
+  it('is what the documentation page shows too', async () => {
+    expect((await service.call('GET', '/docs/json')).body).toEqual(document);
+  });
+});
+
+describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
+  it('is described: summary, scope, parameters, tag', () => {
+    const operation = operationOf(route);
+    expect(operation.summary.length).toBeGreaterThan(5);
+    const access = route.access === 'admin' ? ['admin'] : route.access;
+    for (const scope of access) expect(operation.description).toContain(scope);
+    expect(document.tags.map(({ name }) => name)).toEqual(expect.arrayContaining(operation.tags));
+    const inPath = [...route.url.matchAll(/:(\w+)/g)].map(([, name]) => name);
+    const declared = (operation.parameters ?? []).filter((parameter) => parameter.in === 'path');
+    expect(declared.map(({ name }) => name)).toEqual(inPath);
+    for (const parameter of operation.parameters ?? []) {
+      expect(parameter.schema.type ?? parameter.schema.const).toBeTruthy();
+      if (parameter.in === 'path') expect(parameter.required).toBe(true);
+    }
+  });
+
+  it('has an example of its body and of its answer that fit their schemas', () => {
+    const { requestBody, responses } = operationOf(route);
+    expect(requestBody !== undefined).toBe(route.body !== undefined);
+    if (requestBody !== undefined) {
+      const media = requestBody.content['application/json'];
+      expect(media?.example).toBeDefined();
+      fits(media?.schema ?? {}, media?.example);
+    }
+    const success = responses[route.success.status];
+    const media = success?.content['application/json'];
+    expect(success?.headers).toHaveProperty('X-Request-Id');
+    expect(media?.example).toMatchObject({ success: true });
+    fits(media?.schema ?? {}, media?.example);
+  });
+
+  it('has its failures under their statuses, each with what it means and an example that fits', () => {
+    const { responses } = operationOf(route);
+    for (const [status, { description, content }] of Object.entries(responses)) {
+      if (Number(status) < 400) continue;
+      const { schema = {}, examples = {} } = content['application/json'] ?? {};
+      expect(Object.keys(examples).length).toBeGreaterThan(0);
+      for (const [code, { value }] of Object.entries(examples)) {
+        expect(ERROR_CODES[code as ErrorCode].status).toBe(Number(status));
+        expect(description).toContain(`\`${code}\``);
+        expect(value).toMatchObject({ success: false, error: code, status: Number(status) });
+        fits(schema, value);
+      }
+    }
+    expect(codesOf(operationOf(route))).toEqual(expect.arrayContaining(EVERYWHERE));
+    if (route.access !== 'admin') expect(codesOf(operationOf(route))).toEqual(expect.arrayContaining(IN_PROJECTS));
+    if (route.body !== undefined) expect(codesOf(operationOf(route))).toEqual(expect.arrayContaining(WITH_BODY));
+  });
+});
+
+const EVERYWHERE: ErrorCode[] = [
+  'invalid_request',
+  'unauthorized',
+  'token_expired',
+  'insufficient_scope',
+  'request_timeout',
+  'database_unavailable',
+  'internal',
+];
+const IN_PROJECTS: ErrorCode[] = ['cdp_inactive', 'overloaded', 'rate_limited', 'query_timeout'];
+const WITH_BODY: ErrorCode[] = ['invalid_json', 'payload_too_large', 'unsupported_media_type'];
+
+describe('the examples', () => {
+  /** Calls the route, as the document tells, and holds the answer against its schema. */
+  async function run(id: string, names: Record<string, string>, call: Call): Promise<TestAnswer> {
+    const route = ALL_ROUTES.find(({ operationId }) => operationId === id) as Route;
+    const { requestBody, responses } = operationOf(route);
+    const body = requestBody?.content['application/json']?.example;
+    const answer = await service.call(route.method, pathOf(route, names) + (names.query ?? ''), { body, ...call });
+    if (answer.status !== route.success.status) throw new Error(`${id}: ${answer.text}`);
+    fits(responses[answer.status]?.content['application/json']?.schema ?? {}, answer.body);
+    return answer;
+  }
+  const example = (id: string): unknown => {
+    const route = ALL_ROUTES.find(({ operationId }) => operationId === id) as Route;
+    return operationOf(route).responses[route.success.status]?.content['application/json']?.example;
+  };
+
+  it('run one after the other and are answered as they say', async () => {
+    const { token } = project;
+    for (const id of ['createTable', 'addColumn', 'insertRecords', 'runSql']) {
+      expect((await run(id, {}, { token })).body).toEqual(example(id));
+    }
+    const withIds = await run('insertRecords', { query: '?return=ids' }, { token });
+    expect(withIds.body.ids).toHaveLength(2);
+    expect((await run('alterColumn', {}, { token })).body).toEqual(example('alterColumn'));
+
+    const schema = await run('readSchema', {}, { token });
+    const table = await run('readTable', {}, { token });
+    expect((schema.body.tables as unknown[])[0]).toEqual(table.body.table);
+    for (const [answer, id] of [
+      [schema, 'readSchema'],
+      [table, 'readTable'],
+    ] as const) {
+      expect(answer.body.message).toBe((example(id) as Json).message);
+      expect(Object.keys(answer.body)).toEqual(Object.keys(example(id) as Json));
+    }
+    const shown = (example('readSchema') as { tables: unknown[]; message: string }).tables.length;
+    expect((example('readSchema') as Json).message).toBe(`${shown} ${shown === 1 ? 'table' : 'tables'}`);
+
+    await service.call('POST', '/api/cdp/schema/table/customers/column', {
+      token,
+      body: { name: 'country', type: 'TEXT' },
+    });
+    expect((await run('dropColumn', {}, { token })).body).toEqual(example('dropColumn'));
+    expect((await run('dropTable', {}, { token })).body).toEqual(example('dropTable'));
+  });
+
+  it('of the admin API run too', async () => {
+    const created = await run('createProject', {}, { token: admin });
+    const { name } = created.body.project as { name: string };
+    expect(Object.keys(created.body.project as Json)).toEqual(
+      Object.keys((example('createProject') as Json).project as Json),
+    );
+    const made = await run('createToken', { project: name }, { token: admin });
+    expect(Object.keys(made.body)).toEqual(Object.keys(example('createToken') as Json));
+    expect(Object.keys(made.body.details as Json)).toEqual(
+      Object.keys((example('createToken') as Json).details as Json),
+    );
+    await run('listProjects', {}, { token: admin });
+    await run('listTokens', { project: name }, { token: admin });
+    await run('revokeToken', { project: name, token_id: (made.body.details as { id: string }).id }, { token: admin });
+    await run('deactivateProject', { project: name }, { token: admin });
+    await run('activateProject', { project: name }, { token: admin });
+    await run('deleteProject', { project: name, query: `?confirm=${name}` }, { token: admin });
+  });
+
+  it('of statements and streams fit the schema in all their forms', async () => {
+    for (const body of [
+      { sql: 'CREATE TABLE forms (a integer); INSERT INTO forms VALUES (1), (2); SELECT * FROM forms' },
+      { sql: 'UPDATE forms SET a = 3 RETURNING a' },
+      { sql: 'DELETE FROM forms' },
+      { sql: 'SELECT 1 AS a, 2 AS a', row_mode: 'array', read_only: true, max_rows: 1, timeout_ms: 1_000 },
+      { sql: 'VACUUM forms' },
+    ]) {
+      await run('runSql', {}, { token: project.token, body });
+    }
+  });
+});
+
+describe('the failures', () => {
+  /** Statements that set the stage, the call, and what it is refused with. `{ sql: … }` is the body of free SQL. */
+  type Provocation = [operation: string, code: ErrorCode, call: [path: string, body?: unknown], stage?: string];
+  const TABLE = '/api/cdp/schema/table';
+  const table = { table_name: 'fresh', columns: [{ name: 'a', type: 'TEXT' }] };
+  const text = { name: 'b', type: 'TEXT' };
+  const t = 'CREATE TABLE t (id uuid PRIMARY KEY DEFAULT _cdp.uuid_v7(), a text, n jsonb);';
+  const trap = `CREATE FUNCTION trap() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trap'; END $$;
+    CREATE TRIGGER trap BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION trap();`;
+
+  const PROVOCATIONS: Provocation[] = [
+    ['createTable', 'invalid_name', [TABLE, { ...table, table_name: '1' }]],
+    ['createTable', 'reserved_name', [TABLE, { ...table, table_name: '_cdp_x' }]],
+    ['createTable', 'unknown_type', [TABLE, { ...table, columns: [{ name: 'a', type: 'X' }] }]],
+    ['createTable', 'table_exists', [TABLE, { ...table, table_name: 't' }], t],
+    ['addColumn', 'invalid_name', [`${TABLE}/t/column`, { ...text, name: '' }], t],
+    ['addColumn', 'reserved_name', [`${TABLE}/t/column`, { ...text, name: 'id' }], t],
+    ['addColumn', 'unknown_type', [`${TABLE}/t/column`, { ...text, type: 'X' }], t],
+    ['addColumn', 'table_not_found', [`${TABLE}/none/column`, text]],
+    ['addColumn', 'column_exists', [`${TABLE}/t/column`, { ...text, name: 'A' }], t],
+    ['alterColumn', 'invalid_name', [`${TABLE}/t/column/a`, { new_name: '' }], t],
+    ['alterColumn', 'reserved_name', [`${TABLE}/t/column/id`, { new_type: 'TEXT' }], t],
+    ['alterColumn', 'unknown_type', [`${TABLE}/t/column/a`, { new_type: 'X' }], t],
+    ['alterColumn', 'table_not_found', [`${TABLE}/none/column/a`, { comment: '' }]],
+    ['alterColumn', 'column_not_found', [`${TABLE}/t/column/none`, { comment: '' }], t],
+    ['alterColumn', 'column_exists', [`${TABLE}/t/column/a`, { new_name: 'n' }], t],
+    [
+      'alterColumn',
+      'not_convertible',
+      [`${TABLE}/t/column/a`, { new_type: 'FLOAT' }],
+      `${t} INSERT INTO t (a) VALUES ('x')`,
+    ],
+    [
+      'alterColumn',
+      'dependent_objects',
+      [`${TABLE}/t/column/a`, { new_type: 'FLOAT' }],
+      `${t} CREATE VIEW v AS SELECT a FROM t`,
+    ],
+    [
+      'alterColumn',
+      'unique_violation',
+      [`${TABLE}/t/column/a`, { new_type: 'FLOAT' }],
+      `${t} CREATE UNIQUE INDEX ON t (a); INSERT INTO t (a) VALUES ('1'), ('1.0')`,
+    ],
+    [
+      'alterColumn',
+      'constraint_violation',
+      [`${TABLE}/t/column/n`, { new_type: 'TEXT' }],
+      `${t} ALTER TABLE t ALTER n SET NOT NULL; INSERT INTO t (n) VALUES ('null')`,
+    ],
+    ['readTable', 'table_not_found', [`${TABLE}/none`]],
+    ['dropTable', 'table_not_found', [`${TABLE}/none`]],
+    ['dropTable', 'dependent_objects', [`${TABLE}/t`], `${t} CREATE VIEW v AS SELECT a FROM t`],
+    ['dropColumn', 'reserved_name', [`${TABLE}/t/column/id`], t],
+    ['dropColumn', 'table_not_found', [`${TABLE}/none/column/a`]],
+    ['dropColumn', 'column_not_found', [`${TABLE}/t/column/none`], t],
+    ['dropColumn', 'dependent_objects', [`${TABLE}/t/column/a`], `${t} CREATE VIEW v AS SELECT a FROM t`],
+    ['insertRecords', 'empty_batch', ['/api/cdp/data/t', []], t],
+    ['insertRecords', 'too_many_records', ['/api/cdp/data/t', Array.from({ length: 251 }, () => ({}))], t],
+    ['insertRecords', 'unknown_column', ['/api/cdp/data/t', [{ b: 1 }]], t],
+    ['insertRecords', 'invalid_value', ['/api/cdp/data/t', [{ id: 1 }]], t],
+    ['insertRecords', 'table_not_found', ['/api/cdp/data/none', [{}]]],
+    [
+      'insertRecords',
+      'constraint_violation',
+      ['/api/cdp/data/t', [{ a: '' }]],
+      `${t} ALTER TABLE t ADD CHECK (a <> '')`,
+    ],
+    [
+      'insertRecords',
+      'unique_violation',
+      ['/api/cdp/data/t', [{ a: 'x' }, { a: 'x' }]],
+      `${t} CREATE UNIQUE INDEX ON t (a)`,
+    ],
+    ['insertRecords', 'constraint_violation', ['/api/cdp/data/t', [{}]], `${t} ${trap}`],
+    ['insertRecords', 'permission_denied', ['/api/cdp/data/t', [{}]], `${t} REVOKE INSERT ON t FROM current_user`],
+    ['runSql', 'sql_error', ['/api/cdp/sql', { sql: 'SELEC 1' }]],
+    ['runSql', 'statement_not_allowed', ['/api/cdp/sql', { sql: 'BEGIN' }]],
+    ['runSql', 'constraint_violation', ['/api/cdp/sql', { sql: 'INSERT INTO t VALUES (NULL)' }], t],
+    [
+      'runSql',
+      'unique_violation',
+      ['/api/cdp/sql', { sql: 'CREATE UNIQUE INDEX ON t ((1))' }],
+      `${t} INSERT INTO t (a) VALUES ('x'), ('y')`,
+    ],
+    ['runSql', 'table_exists', ['/api/cdp/sql', { sql: 'CREATE TABLE t ()' }], t],
+    ['runSql', 'column_exists', ['/api/cdp/sql', { sql: 'ALTER TABLE t ADD a text' }], t],
+    ['runSql', 'dependent_objects', ['/api/cdp/sql', { sql: 'DROP TABLE t' }], `${t} CREATE VIEW v AS SELECT a FROM t`],
+    ['runSql', 'permission_denied', ['/api/cdp/sql', { sql: 'CREATE SCHEMA other' }]],
+    ['runSql', 'query_timeout', ['/api/cdp/sql', { sql: 'SELECT pg_sleep(5)', timeout_ms: 50 }]],
+    [
+      'runSql',
+      'row_too_large',
+      ['/api/cdp/sql', { sql: `INSERT INTO t (a) SELECT string_agg(md5(i::text), '') FROM generate_series(1, 1000) i` }],
+      `${t} CREATE INDEX ON t (a)`,
+    ],
+    ],
+    ['runSql', 'payload_too_large', ['/api/cdp/sql', { sql: `SELECT '${'x'.repeat(1024 * 1024)}'` }]],
+  ];
+
+  it.each(PROVOCATIONS)('of %s have %s', async (operationId, code, [path, body], stage) => {
+    const route = ALL_ROUTES.find((candidate) => candidate.operationId === operationId) as Route;
+    await project.rows('DROP TABLE IF EXISTS t CASCADE; DROP FUNCTION IF EXISTS trap CASCADE');
+    if (stage !== undefined) await project.rows(stage);
+    const answer = await project.call(route.method, path, { body });
+    expect(answer.body).toMatchObject({ error: code, status: answer.status });
+    expect(codesOf(operationOf(route))).toContain(code);
+    fits(document.components.schemas.Error ?? {}, answer.body);
+  });
+
+  it.each(ALL_ROUTES.filter(({ url }) => url.includes(':project')).map((route) => [route.operationId, route] as const))(
+    'of %s have not_found',
+    (_id, route) => {
+      expect(codesOf(operationOf(route))).toContain('not_found');
+    },
+  );
+
+  it.each(['createTable', 'addColumn', 'alterColumn', 'dropTable', 'dropColumn', 'insertRecords', 'runSql'])(
+    'of %s have table_busy and outcome_unknown',
+    (operationId) => {
+      const operation = operationOf(ALL_ROUTES.find((route) => route.operationId === operationId) as Route);
+      expect(codesOf(operation)).toEqual(expect.arrayContaining(['table_busy', 'outcome_unknown']));
+    },
+  );
+
+  it('of the batch insert have those of its Idempotency-Key, and the header is described', () => {
+    const operation = operationOf(ALL_ROUTES.find((route) => route.operationId === 'insertRecords') as Route);
+    expect(codesOf(operation)).toEqual(expect.arrayContaining(['idempotency_key_reused', 'request_in_flight']));
+    expect(operation.parameters).toContainEqual(
+      expect.objectContaining({ in: 'header', name: 'Idempotency-Key', required: false }),
+    );
+  });
+
+  it('are all of the table, but for those that belong to no operation', () => {
+    const documented = new Set(ALL_ROUTES.flatMap((route) => codesOf(operationOf(route))));
+    const missing = Object.keys(ERROR_CODES).filter((code) => !documented.has(code));
+    expect(missing.sort()).toEqual(['method_not_allowed', 'quota_exceeded']);
+  });
+});

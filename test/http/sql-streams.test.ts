@@ -1,0 +1,355 @@
+/** Streams of free SQL (contract section 7): NDJSON and CSV without a row cap, under back-pressure, broken off on errors. */
+import { once } from 'node:events';
+import { type ClientRequest, type IncomingMessage, request } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { failure, onServer, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+
+const NDJSON = 'application/x-ndjson';
+const CSV = 'text/csv';
+const STALL_MS = 1_000;
+
+let service: TestService;
+let project: TestProject;
+
+beforeAll(async () => {
+  service = await startTestService({ 'stream-stall-ms': String(STALL_MS), 'shutdown-ms': '500' });
+  project = await service.project();
+});
+afterAll(() => service.close());
+
+const stream = (sql: string, accept: string, rest: object = {}): Promise<TestAnswer> =>
+  project.call('POST', '/api/cdp/sql', { body: { sql, ...rest }, headers: { accept } });
+
+const lines = ({ text }: TestAnswer): unknown[] =>
+  text
+    .split('\n')
+    .slice(0, -1)
+    .map((line) => JSON.parse(line) as unknown);
+
+interface OpenStream {
+  sent: ClientRequest;
+  response: IncomingMessage;
+  /** Everything up to the end; `whole` is false where the chunked encoding was broken off. */
+  rest(): Promise<{ text: string; whole: boolean }>;
+}
+
+/** A client that reads only when told to. */
+async function open(sql: string, accept: string, rest: object = {}): Promise<OpenStream> {
+  const sent = request(`${service.url}/api/cdp/sql`, {
+    method: 'POST',
+    agent: false,
+    headers: { authorization: `Bearer ${project.token}`, 'content-type': 'application/json', accept },
+  });
+  sent.end(JSON.stringify({ sql, ...rest }));
+  sent.on('error', () => {});
+  const [response] = (await once(sent, 'response')) as [IncomingMessage];
+  response.pause();
+  response.on('error', () => {});
+  return {
+    sent,
+    response,
+    rest: async () => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.resume();
+      await new Promise((resolve) => response.once('close', resolve));
+      return { text: Buffer.concat(chunks).toString(), whole: response.complete };
+    },
+  };
+}
+
+/** What pg_stat_activity says of statements with this text. */
+async function activity(mark: string): Promise<{ pid: number; wait: string | null }[]> {
+  return onServer(service.server, async (client) => {
+    const { rows } = await client.query<{ pid: number; wait: string | null }>(
+      `SELECT pid, wait_event AS wait FROM pg_stat_activity
+       WHERE state <> 'idle' AND query LIKE $1 AND pid <> pg_backend_pid()`,
+      [`%${mark}%`],
+    );
+    return rows;
+  });
+}
+
+async function until(what: () => Promise<boolean> | boolean, ms: number): Promise<void> {
+  const end = performance.now() + ms;
+  while (!(await what())) {
+    if (performance.now() > end) throw new Error(`Not within ${ms} ms: ${what.toString()}`);
+    await sleep(20);
+  }
+}
+
+const isFree = () => service.engine.admission.load.running === 0;
+
+describe('NDJSON', () => {
+  it('is a line for each row and one at the end, with the headers of every answer', async () => {
+    const answer = await stream(`SELECT g AS n, 'é' AS s, NULL AS nothing FROM generate_series(1, 3) g`, NDJSON);
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get('content-type')).toBe(NDJSON);
+    expect(answer.headers.get('x-request-id')).toBeTruthy();
+    expect(answer.headers.get('cache-control')).toBe('no-store');
+    expect(answer.headers.get('server-timing')).toBeTruthy();
+    expect(answer.text).toBe(
+      '{"n":1,"s":"é","nothing":null}\n{"n":2,"s":"é","nothing":null}\n{"n":3,"s":"é","nothing":null}\n{"done":true,"row_count":3}\n',
+    );
+  });
+
+  it('has rows as arrays where they are asked for', async () => {
+    expect(lines(await stream('SELECT 1 AS a, 2 AS a', NDJSON, { row_mode: 'array' }))).toEqual([
+      [1, 2],
+      { done: true, row_count: 1 },
+    ]);
+  });
+
+  it('keeps a row on one line, whatever is in it', async () => {
+    const answer = await stream(`SELECT E'a\\nb\\r\\u2028' AS s, E'{"a":\\n1}'::json AS j, 'x' AS "k\ney"`, NDJSON);
+    expect(lines(answer)).toEqual([
+      { s: 'a\nb\r\u2028', j: { a: 1 }, 'k\ney': 'x' },
+      { done: true, row_count: 1 },
+    ]);
+  });
+
+  it('shows the last of several statements, and rows affected where none come back', async () => {
+    await project.rows('CREATE TABLE streamed (n int)');
+    expect(lines(await stream('INSERT INTO streamed SELECT generate_series(1, 5)', NDJSON))).toEqual([
+      { done: true, row_count: 5 },
+    ]);
+    expect(lines(await stream('SELECT 1; DELETE FROM streamed WHERE n > 3 RETURNING n; SELECT 7 AS n', NDJSON))).toEqual([
+      { n: 7 },
+      { done: true, row_count: 1 },
+    ]);
+    expect(lines(await stream('SELECT 1 AS n; DELETE FROM streamed', NDJSON))).toEqual([{ done: true, row_count: 3 }]);
+    expect(lines(await stream('VACUUM streamed', NDJSON))).toEqual([{ done: true, row_count: 0 }]);
+  });
+
+  it('has no row cap: 300,000 rows arrive, each once and in order', async () => {
+    const answer = await stream('SELECT generate_series(1, 300000) AS g', NDJSON, { max_rows: 5 });
+    const found = lines(answer) as { g: number }[];
+    expect(found.length).toBe(300_001);
+    expect(found.findIndex(({ g }, i) => g !== i + 1)).toBe(300_000);
+    expect(found.at(-1)).toEqual({ done: true, row_count: 300_000 });
+  });
+});
+
+describe('CSV', () => {
+  it('is a header and records, without a final line', async () => {
+    const answer = await stream('SELECT g AS id, g * 2 AS id FROM generate_series(1, 2) g', CSV);
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get('content-type')).toMatch(/^text\/csv/);
+    expect(answer.text).toBe('id,id_2\n1,2\n2,4\n');
+  });
+
+  it('is its header alone where there are no rows, and nothing where there are no columns', async () => {
+    expect((await stream('SELECT 1 AS a WHERE false', CSV)).text).toBe('a\n');
+    expect((await stream('CREATE TABLE nothing_to_show ()', CSV)).text).toBe('');
+  });
+
+  it('tells NULL from the empty string and quotes as COPY does, so that COPY reads it back', async () => {
+    const values = [null, '', ' ', 'a,b', 'say "hi"', 'two\nlines', 'cr\rlf', '\\.', 'NULL', "it's", 'é€😀', '"', ',', ' x '];
+    await project.rows('CREATE TABLE cells (i int, a text, b text)');
+    for (const [i, value] of values.entries()) await project.rows('INSERT INTO cells VALUES ($1, $2, $2)', [i, value]);
+    const select = 'SELECT a, b FROM cells ORDER BY i';
+    const { text } = await stream(select, CSV);
+    expect(text.split('\n').slice(0, 4)).toEqual(['a,b', ',', '"",""', ' , ']);
+
+    const placement = (await service.engine.projects.get(project.name)).placement;
+    const copied = await onServer(
+      service.server,
+      async (client) => {
+        await client.query('CREATE TEMP TABLE expected (line text)');
+        // The same rows by Postgres's own COPY, read as one text.
+        const folder = (await client.query<{ data_directory: string }>('SHOW data_directory')).rows[0]?.data_directory;
+        await client.query(`COPY (SELECT a, b FROM data.cells ORDER BY i) TO '${folder}/cells.csv' (FORMAT csv, HEADER)`);
+        const { rows } = await client.query<{ text: string }>(`SELECT pg_read_file('${folder}/cells.csv') AS text`);
+        return rows[0]?.text;
+      },
+      placement.database,
+    );
+    expect(text).toBe(copied);
+  });
+
+  it('has the values as text: numbers with all digits, JSON quoted, times in UTC', async () => {
+    const { text } = await stream(
+      `SELECT 9007199254740993::bigint AS a, 1.50::numeric AS b, '{"x": "y"}'::jsonb AS c, true AS d,
+         '2024-01-02 03:04:05+01'::timestamptz AS e, '{1,2}'::int[] AS f, '\\x00ff'::bytea AS g, 'NaN'::float8 AS h`,
+      CSV,
+    );
+    expect(text).toBe(
+      'a,b,c,d,e,f,g,h\n9007199254740993,1.50,"{""x"": ""y""}",true,2024-01-02T02:04:05Z,"[1,2]",\\x00ff,NaN\n',
+    );
+  });
+});
+
+describe('what is asked for', () => {
+  it('decides the form', async () => {
+    for (const [accept, type] of [
+      ['application/json', 'application/json'],
+      ['*/*', 'application/json'],
+      ['text/html, */*', 'application/json'],
+      ['application/json, text/csv', 'application/json'],
+      ['TEXT/CSV; header=present', CSV],
+      ['text/csv, application/json', CSV],
+      ['application/x-ndjson, application/json;q=0.5', NDJSON],
+    ]) {
+      const answer = await stream('SELECT 1 AS n', accept ?? '');
+      expect({ accept, type: answer.headers.get('content-type')?.split(';')[0] }).toEqual({ accept, type });
+    }
+  });
+});
+
+describe('errors', () => {
+  it('before the first bytes are ordinary answers', async () => {
+    for (const accept of [NDJSON, CSV]) {
+      const answer = await stream('SELECT 1 / (3 - g) FROM generate_series(1, 5) g', accept);
+      expect(failure(answer, 400, 'sql_error').postgres?.sqlstate).toBe('22012');
+      expect(answer.headers.get('content-type')).toMatch(/^application\/json/);
+      failure(await stream('SELEC 1', accept), 400, 'sql_error');
+      failure(await stream('SELECT pg_sleep(9)', accept, { timeout_ms: 100 }), 504, 'query_timeout');
+      failure(await stream('COMMIT', accept), 400, 'statement_not_allowed');
+    }
+  });
+
+  const LATE = 'SELECT 1 / (10000 - g) AS n, $$some text to fill it$$ AS s FROM generate_series(1, 20000) g';
+
+  it('after them end NDJSON with an error line and break the encoding off', async () => {
+    const answer = await open(LATE, NDJSON);
+    expect(answer.response.statusCode).toBe(200);
+    const { text, whole } = await answer.rest();
+    expect(whole).toBe(false);
+    const last = JSON.parse(text.trimEnd().split('\n').at(-1) ?? '') as { error: Record<string, unknown> };
+    expect(last.error).toMatchObject({ error: 'sql_error', status: 400, success: false, postgres: { sqlstate: '22012' } });
+    expect(text).not.toContain('"done"');
+    await expect(stream(LATE, NDJSON)).rejects.toThrow();
+  });
+
+  it('after them break CSV off', async () => {
+    const { whole } = await (await open(LATE, CSV)).rest();
+    expect(whole).toBe(false);
+    await expect(stream(LATE, CSV)).rejects.toThrow();
+  });
+
+  it('undo what the statements did', async () => {
+    await project.rows('CREATE TABLE undone (n int)');
+    await expect(stream(`INSERT INTO undone VALUES (1); ${LATE}`, NDJSON)).rejects.toThrow();
+    expect(await project.rows('SELECT * FROM undone')).toEqual([]);
+  });
+
+  it('by rows that another client encoding would garble', async () => {
+    const flip = `SELECT set_config('client_encoding', CASE WHEN g = 1 THEN 'LATIN1' ELSE 'UTF8' END, false), 'é' AS s
+      FROM generate_series(1, 2) g`;
+    failure(await stream(flip, NDJSON), 400, 'statement_not_allowed');
+  });
+
+  it('by one row that is too large', async () => {
+    failure(await stream(`SELECT repeat('x', 17 * 1024 * 1024)`, NDJSON), 400, 'result_too_large');
+  });
+
+  it('by the time limit, in the middle', async () => {
+    const slow = await open('SELECT g, repeat($$x$$, 1000), pg_sleep(0.001) FROM generate_series(1, 100000) g', NDJSON, {
+      timeout_ms: 500,
+    });
+    const { text, whole } = await slow.rest();
+    expect(whole).toBe(false);
+    expect(text.trimEnd().split('\n').at(-1)).toContain('query_timeout');
+  });
+});
+
+describe('a client', () => {
+  const WIDE = (mark: string) => `SELECT g, repeat('x', 10000) AS s, '${mark}' AS mark FROM generate_series(1, 1000000) g`;
+
+  /** Requests that are over, for the metrics and so for the log. */
+  async function overForTheService(): Promise<number> {
+    const { text } = await service.call('GET', '/metrics');
+    const rows = text.matchAll(/^cdp_http_requests_total\{route="\/api\/cdp\/sql".*\} (\d+)$/gm);
+    return [...rows].reduce((sum, [, count]) => sum + Number(count), 0);
+  }
+
+  it('that stops reading holds Postgres back, and is given up after the time for that', async () => {
+    const before = await overForTheService();
+    const answer = await open(WIDE('mark_stalled'), NDJSON);
+    await sleep(STALL_MS / 2);
+    const [held] = await activity('mark_stalled');
+    expect(held?.wait).toBe('ClientWrite');
+    await until(async () => (await activity('mark_stalled')).length === 0, 2 * STALL_MS + 1_000);
+    await until(isFree, 1_000);
+    // Its request is over for the service as well, although it has not taken a byte more.
+    await until(async () => (await overForTheService()) === before + 1, 2 * STALL_MS + 3_000);
+    const { whole } = await answer.rest();
+    expect(whole).toBe(false);
+  });
+
+  it('that takes nothing of an answer that is ready is given up too', async () => {
+    for (const [accept, bytes] of [
+      ['application/json', 15_000_000],
+      [CSV, 15_000_000],
+    ] as const) {
+      const before = await overForTheService();
+      const answer = await open(`SELECT repeat('x', ${bytes / 10}) FROM generate_series(1, 10)`, accept);
+      await until(async () => (await overForTheService()) === before + 1, 2 * STALL_MS + 3_000);
+      expect((await answer.rest()).whole).toBe(false);
+    }
+  });
+
+  it('that reads slowly but steadily gets everything, and its time stands still meanwhile', async () => {
+    const rows = 3_000;
+    const answer = await open(`SELECT g, repeat('x', 10000) AS s FROM generate_series(1, ${rows}) g`, CSV, {
+      timeout_ms: 1_000,
+    });
+    let bytes = 0;
+    const started = performance.now();
+    for await (const chunk of answer.response as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      await sleep(2);
+    }
+    expect(answer.response.complete).toBe(true);
+    expect(bytes).toBeGreaterThan(rows * 10_000);
+    expect(performance.now() - started).toBeGreaterThan(900);
+  });
+
+  it('that leaves has its statement cancelled within a second, and its place given back', async () => {
+    for (const accept of [NDJSON, CSV]) {
+      const answer = await open(WIDE('mark_left'), accept);
+      expect((await activity('mark_left')).length).toBe(1);
+      answer.sent.destroy();
+      await until(async () => (await activity('mark_left')).length === 0, 1_000);
+      await until(isFree, 500);
+    }
+  });
+
+  it('that leaves before anything was answered too, whatever it accepts', async () => {
+    for (const accept of [NDJSON, 'application/json']) {
+      const gone = new AbortController();
+      const call = project.call('POST', '/api/cdp/sql', {
+        body: { sql: `SELECT pg_sleep(20), 'mark_waiting'` },
+        headers: { accept },
+        signal: gone.signal,
+      });
+      await until(async () => (await activity('mark_waiting')).length === 1, 5_000);
+      gone.abort();
+      await expect(call).rejects.toThrow();
+      await until(async () => (await activity('mark_waiting')).length === 0, 1_000);
+      await until(isFree, 500);
+    }
+  });
+
+  it('that leaves while its statement catches the cancellation has the backend ended', async () => {
+    const gone = new AbortController();
+    const call = project.call('POST', '/api/cdp/sql', {
+      body: {
+        sql: `DO $$ BEGIN LOOP BEGIN PERFORM pg_sleep(20), 'mark_stubborn';
+          EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$`,
+      },
+      signal: gone.signal,
+    });
+    await until(async () => (await activity('mark_stubborn')).length === 1, 5_000);
+    gone.abort();
+    await expect(call).rejects.toThrow();
+    await until(async () => (await activity('mark_stubborn')).length === 0, 1_500);
+    await until(isFree, 500);
+  });
+
+  it('that leaves undoes nothing of others: the next request is served', async () => {
+    expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
+    expect(service.engine.admission.load).toEqual({ running: 0, waiting: 0 });
+  });
+});
