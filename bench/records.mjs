@@ -92,14 +92,37 @@ export const DOCUMENT = {
     doc: {
       order: n,
       customer: { name: 'Anna van der Merwe', city: pick(CITIES, n) },
-      lines: Array.from({ length: 40 }, (_, i) => ({
-        sku: `SKU-${scatter(n * 40 + i, 100_000)}`,
+      lines: Array.from({ length: 50 }, (_, i) => ({
+        sku: `SKU-${scatter(n * 50 + i, 100_000)}`,
         quantity: scatter(n + i, 20),
-        price: scatter(n * 41 + i, 100_000) / 100,
+        price: scatter(n * 51 + i, 100_000) / 100,
         at: time(n + i),
       })),
     },
   }),
+};
+
+const NOTES = [
+  'He said "no", twice,\nand left.\tThat was all.',
+  'Path C:\\temp\\new; price 3€; 😀',
+  'A line\r\nanother line\r\nand a last one, which is longer than the others were and has nothing in it',
+];
+
+/** What people write: escapes in strings, keys in any order, keys that are missing, nulls. @type {Shape} */
+export const MIXED = {
+  columns: columns('n:INTEGER subject:TEXT note:TEXT amount:FLOAT paid:BOOLEAN paid_at:TIMESTAMP extra:JSONB'),
+  record(n) {
+    const cells = [
+      ['subject', `Order ${n} — "${pick(CITIES, n)}"`],
+      ['note', n % 5 === 0 ? null : pick(NOTES, n)],
+      ['amount', scatter(n, 1_000_000) / 1000],
+      ['paid', n % 2 === 0],
+      ...(n % 2 === 0 ? [['paid_at', time(n)]] : []),
+      ...(n % 4 === 0 ? [['extra', { note: pick(NOTES, n), at: [n, n / 8, null] }]] : []),
+    ];
+    const first = n % 3;
+    return Object.fromEntries([...cells.slice(first), ['n', n], ...cells.slice(0, first)]);
+  },
 };
 
 /** What is read: 8 columns. @type {Shape} */

@@ -30,7 +30,10 @@ function copyBinary({ columns }, records) {
   return Buffer.concat([SIGNATURE, ...rows.flat(), TRAILER]);
 }
 
+const NULL_FIELD = Buffer.from([0xff, 0xff, 0xff, 0xff]);
+
 function field(type, value) {
+  if (value === null || value === undefined) return [NULL_FIELD];
   const bytes = BINARY[type](value);
   const length = Buffer.alloc(4);
   length.writeInt32BE(bytes.length);

@@ -1,5 +1,5 @@
 /** W1 and W2: batches of 250 records, and single ones, into one table. */
-import { COMMON, DOCUMENT, NARROW, recordsOf, WIDE } from '../records.mjs';
+import { COMMON, DOCUMENT, MIXED, NARROW, recordsOf, WIDE } from '../records.mjs';
 import { interleave } from '../rounds.mjs';
 
 /** Different batches that are sent in turn. */
@@ -44,6 +44,7 @@ export const INSERTS = [
   insert('W1-narrow', 'W1: 3 columns, 8 connections', NARROW, 250, 8, { raw: 0.75 }),
   insert('W1-wide', 'W1: 60 columns, 8 connections', WIDE, 250, 8, { raw: 0.75 }),
   insert('W1-docs', 'W1: JSONB of 4 KB, 8 connections', DOCUMENT, 250, 8, { raw: 0.75 }),
+  insert('W1-mixed', 'W1: escapes, nulls, missing keys, 8 connections', MIXED, 250, 8, { raw: 0.75 }),
   insert('W2-32', 'W2: 1 record, 32 connections', COMMON, 1, 32, { raw: 1 }),
   insert('W2-1', 'W2: 1 record, 1 connection', COMMON, 1, 1, { raw: 0.65 }),
 ];

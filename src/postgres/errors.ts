@@ -99,8 +99,8 @@ const BY_SQLSTATE: Readonly<Record<string, ErrorCode>> = {
   '55P03': 'table_busy', // lock_timeout or NOWAIT
   '57014': 'query_timeout',
   '58P01': 'sql_error', // a file that a statement named does not exist
-  XX001: 'internal',
-  XX002: 'internal',
+  XX001: 'database_unavailable', // corrupted data; project code may also raise it
+  XX002: 'database_unavailable',
 };
 
 export function errorCode(sqlstate: string): ErrorCode {

@@ -359,9 +359,11 @@ describe('the failures', () => {
     [
       'runSql',
       'row_too_large',
-      ['/api/cdp/sql', { sql: `INSERT INTO t (a) SELECT string_agg(md5(i::text), '') FROM generate_series(1, 1000) i` }],
+      [
+        '/api/cdp/sql',
+        { sql: `INSERT INTO t (a) SELECT string_agg(md5(i::text), '') FROM generate_series(1, 1000) i` },
+      ],
       `${t} CREATE INDEX ON t (a)`,
-    ],
     ],
     ['runSql', 'payload_too_large', ['/api/cdp/sql', { sql: `SELECT '${'x'.repeat(1024 * 1024)}'` }]],
   ];

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { endEverything, startServe } from '../support/program.js';
 import { failure, onServer, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
 
 const NDJSON = 'application/x-ndjson';
@@ -16,7 +17,10 @@ beforeAll(async () => {
   service = await startTestService({ 'stream-stall-ms': String(STALL_MS), 'shutdown-ms': '500' });
   project = await service.project();
 });
-afterAll(() => service.close());
+afterAll(async () => {
+  await endEverything();
+  await service.close();
+});
 
 const stream = (sql: string, accept: string, rest: object = {}): Promise<TestAnswer> =>
   project.call('POST', '/api/cdp/sql', { body: { sql, ...rest }, headers: { accept } });
@@ -351,5 +355,42 @@ describe('a client', () => {
   it('that leaves undoes nothing of others: the next request is served', async () => {
     expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
     expect(service.engine.admission.load).toEqual({ running: 0, waiting: 0 });
+  });
+});
+
+describe('memory', () => {
+  it('of the process does not grow with the result', async () => {
+    const { databaseUrl, secret } = service.config;
+    const child = await startServe(['--log-level', 'info'], {
+      env: { DATABASE_URL: databaseUrl ?? '', CDP_SECRET: secret ?? '' },
+    });
+    const residentMiB = async (): Promise<number> => {
+      const metrics = await (await fetch(`${child.url}/metrics`)).text();
+      return Number(/^process_resident_memory_bytes (\S+)$/m.exec(metrics)?.[1]) / 1024 / 1024;
+    };
+    const read = async (rows: number, accept: string, pauseMs: number): Promise<number> => {
+      const response = await fetch(`${child.url}/api/cdp/sql`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${project.token}`, 'content-type': 'application/json', accept },
+        body: JSON.stringify({ sql: `SELECT g, repeat('x', 1000) AS s FROM generate_series(1, ${rows}) g` }),
+      });
+      let bytes = 0;
+      let most = 0;
+      let chunks = 0;
+      for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+        bytes += chunk.length;
+        if (++chunks % 500 === 0) most = Math.max(most, await residentMiB());
+        if (pauseMs > 0 && chunks % 100 === 0) await sleep(pauseMs);
+      }
+      expect(bytes).toBeGreaterThan(rows * 1_000);
+      return most;
+    };
+    for (const accept of [NDJSON, CSV]) await read(20_000, accept, 0);
+    const before = await residentMiB();
+    // 300 MB each way, once as fast as it goes and once with a reader that dawdles.
+    for (const accept of [NDJSON, CSV]) {
+      expect((await read(300_000, accept, accept === CSV ? 5 : 0)) - before).toBeLessThan(64);
+    }
+    await child.end();
   });
 });
