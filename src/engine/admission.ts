@@ -39,7 +39,7 @@ export class Admission {
   /** Projects with something running or waiting. Its order is the order of turns. */
   private readonly projects = new Map<string, ProjectQueue>();
 
-  constructor(readonly limits: AdmissionLimits) {}
+  constructor(private readonly limits: AdmissionLimits) {}
 
   /** Requests running and waiting now, for the metrics. */
   get load(): { running: number; waiting: number } {

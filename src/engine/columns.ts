@@ -7,6 +7,7 @@ import { POSTGRES_TYPES, tableByName, type TableDescription, viewsOnColumn } fro
 import { conversion } from '../postgres/conversions.js';
 import { PostgresError, toEngineError } from '../postgres/errors.js';
 import { ident, sql, type Statement, statement, trusted } from '../postgres/sql.js';
+import type { Lease } from '../postgres/connections.js';
 import type { ColumnShape } from '../postgres/table-shape.js';
 import type { Session } from '../postgres/wire/session.js';
 import { cut } from './json.js';
@@ -40,8 +41,9 @@ export async function addColumn(
     ),
     ...(comment === null ? [] : [commentOn(project.schema, table, body.name, comment)]),
   ];
-  await schemaChange(project, limits, async (session, begin) => {
-    const shape = await lockTable(session, begin, project.schema, table);
+  await schemaChange(project, limits, async (lease, begin) => {
+    const { session } = lease;
+    const shape = await lockTable(lease, begin, project.schema, table);
     refuseTwin(shape, body.name);
     if (shape.columns.filter((column) => !column.isId).length >= LIMITS.columnsPerTable) {
       throw new EngineError(
@@ -76,8 +78,9 @@ export async function alterColumn(
   if (newName !== undefined) checkName(columnNameProblem(newName));
   const type = newType === undefined ? undefined : columnType(newType);
 
-  return schemaChange(project, limits, async (session, begin) => {
-    const shape = await lockTable(session, begin, project.schema, table);
+  return schemaChange(project, limits, async (lease, begin) => {
+    const { session } = lease;
+    const shape = await lockTable(lease, begin, project.schema, table);
     const current = existingColumn(shape, column);
     const changes: Statement[] = [];
     if (type !== undefined && type !== current.type) changes.push(await retype(session, shape, current, type));
@@ -104,8 +107,9 @@ export async function alterColumn(
 /** @throws EngineError reserved_name, table_not_found, column_not_found, dependent_objects, table_busy */
 export async function dropColumn(project: Project, table: string, column: string, limits: SchemaLimits): Promise<void> {
   if (column === 'id') throw new EngineError('reserved_name', 'The id column cannot be dropped');
-  await schemaChange(project, limits, async (session, begin) => {
-    existingColumn(await lockTable(session, begin, project.schema, table), column);
+  await schemaChange(project, limits, async (lease, begin) => {
+    const { session } = lease;
+    existingColumn(await lockTable(lease, begin, project.schema, table), column);
     const drop = statement(sql`ALTER TABLE ${ident(project.schema, table)} DROP COLUMN ${ident(column)}`);
     await commit(session, [drop]);
   });
@@ -113,11 +117,12 @@ export async function dropColumn(project: Project, table: string, column: string
 
 /** Begins the transaction, takes the table's lock and reads its shape as it then is. */
 async function lockTable(
-  session: Session,
+  lease: Lease,
   begin: readonly Statement[],
   schema: string,
   table: string,
 ): Promise<TableDescription> {
+  const { session } = lease;
   const found = await session.run([...begin, tableByName(schema, table)]);
   await existingTable(session, schema, table, found.at(-1)?.rows ?? []);
   // Read again under the lock: another connection's free SQL may have changed the table in between.
@@ -125,7 +130,10 @@ async function lockTable(
     statement(sql`LOCK TABLE ${ident(schema, table)} IN ACCESS EXCLUSIVE MODE`),
     tableByName(schema, table),
   ]);
-  return existingTable(session, schema, table, locked.at(-1)?.rows ?? []);
+  const shape = await existingTable(session, schema, table, locked.at(-1)?.rows ?? []);
+  // Rewriting or scanning a table runs its indexes, checks and generated columns.
+  if (shape.runsProjectCode) lease.soil();
+  return shape;
 }
 
 /** @throws EngineError column_not_found with a near name */
@@ -214,7 +222,8 @@ function notConvertible(
     column.type === null
       ? 'Change it to TEXT first.'
       : 'Add a column of the new type and fill it by free SQL, where you decide what becomes of each value.';
-  const message = `${column.displayType} never becomes ${to}: ${values} would be lost${rows}`;
+  const lost = count === 0 ? '' : `: ${values} would be lost${rows}`;
+  const message = `${column.displayType} never becomes ${to}${lost}`;
   return new EngineError('not_convertible', message, { hint });
 }
 

@@ -20,6 +20,9 @@ export interface Clock {
   resume(): void;
 }
 
+/** How long the end of a backend may take before its connection is given up from this side. */
+const TERMINATE_MS = 2_000;
+
 export const queryTimeout = (timeoutMs: number) => () =>
   new EngineError('query_timeout', `The statement ran longer than ${timeoutMs} ms and was cancelled`);
 
@@ -43,8 +46,10 @@ export async function withDeadline<T>(
     lease.spoil();
     clearTimeout(timer);
     timer = setTimeout(() => {
-      const lost = () => lease.session.destroy(reason);
-      watchdog.terminate(lease.backend).then(lost, lost);
+      const end = () => lease.session.destroy(reason);
+      // Where the server cannot be reached, waiting for it would be for ever.
+      timer = setTimeout(end, TERMINATE_MS);
+      watchdog.terminate(lease.backend).then(end, end);
     }, GRACE_MS);
     void watchdog.cancel(lease.backend);
   };

@@ -10,7 +10,8 @@ import { type ServerAddress, servicePool } from '../postgres/server.js';
 import { Watchdog } from '../postgres/watchdog.js';
 import { Admission } from './admission.js';
 import { type JwtSettings, JwtVerifier } from './jwt.js';
-import { Project } from './project.js';
+import { CopyInserts } from './insert-by-copy.js';
+import { Project, type ProjectAccess } from './project.js';
 import { Projects } from './projects.js';
 import { ShapeCache } from './shape-cache.js';
 import { type Caller, Tokens } from './tokens.js';
@@ -36,16 +37,12 @@ export interface EngineSettings {
 const SERVICE_CONNECTIONS = 6;
 
 export class Engine {
-  private readonly shapes = new ShapeCache();
-
   private constructor(
     readonly control: ControlDatabase,
     readonly projects: Projects,
     readonly tokens: Tokens,
-    readonly connections: Connections,
-    readonly admission: Admission,
-    private readonly watchdog: Watchdog,
     private readonly jwt: JwtVerifier | null,
+    private readonly access: ProjectAccess,
   ) {}
 
   /**
@@ -82,7 +79,14 @@ export class Engine {
         waitMs: settings.waitMs,
       });
       const jwt = settings.jwt === null ? null : new JwtVerifier(settings.jwt, control);
-      return new Engine(control, projects, new Tokens(control), connections, admission, watchdog, jwt);
+      return new Engine(control, projects, new Tokens(control), jwt, {
+        admission,
+        connections,
+        watchdog,
+        shapes: new ShapeCache(),
+        copies: new CopyInserts({ waiting: settings.projectWaiting, waitMs: settings.waitMs }),
+        upgraded: (project) => projects.upgraded(project),
+      });
     } catch (error) {
       await pool.end();
       throw error;
@@ -98,19 +102,24 @@ export class Engine {
 
   /** The project of a caller, ready for its operations. */
   project(row: ProjectRow): Project {
-    const { admission, connections, watchdog, shapes, projects } = this;
-    return new Project(row, { admission, connections, watchdog, shapes, upgraded: (of) => projects.upgraded(of) });
+    return new Project(row, this.access);
+  }
+
+  /** Requests running and waiting, and connections to projects' databases, now. */
+  get load(): { running: number; waiting: number; connections: number } {
+    const { admission, connections } = this.access;
+    return { ...admission.load, connections: connections.open };
   }
 
   /** Deletes a project and everything this instance holds of it. */
   async deleteProject(name: string): Promise<ProjectRow> {
     const project = await this.projects.delete(name);
-    this.connections.closeProject(project.id);
+    this.access.connections.closeProject(project.id);
     return project;
   }
 
   async close(): Promise<void> {
-    this.connections.close();
+    this.access.connections.close();
     await this.control.close();
   }
 }

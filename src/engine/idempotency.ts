@@ -3,9 +3,10 @@
  * repeat finds both or neither, whatever crashed in between.
  */
 import { createHash } from 'node:crypto';
+import { Check } from 'typebox/value';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
-import type { BatchAnswer } from '../contract/wire.js';
+import { BatchAnswer } from '../contract/wire.js';
 import { sql, type Statement, statement } from '../postgres/sql.js';
 import type { Session } from '../postgres/wire/session.js';
 
@@ -56,10 +57,21 @@ export async function claimKey(
   }
   const earlier = found?.rows[0];
   if (earlier === undefined) return null;
-  if (earlier[0] !== fingerprint) {
+  const answer = earlier[0] === fingerprint ? readAnswer(earlier[1] ?? '') : null;
+  if (answer === null) {
     throw new EngineError('idempotency_key_reused', 'This Idempotency-Key was used with another body or query');
   }
-  return JSON.parse(earlier[1] ?? '') as BatchAnswer;
+  return answer;
+}
+
+/** null for what this service has not written: free SQL can put anything into the table. */
+function readAnswer(text: string): BatchAnswer | null {
+  try {
+    const answer: unknown = JSON.parse(text);
+    return Check(BatchAnswer, answer) ? answer : null;
+  } catch {
+    return null;
+  }
 }
 
 /** Stores the answer under the key, and clears some expired keys away. Runs in the insert's transaction. */

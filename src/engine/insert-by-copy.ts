@@ -11,17 +11,31 @@ import type { Deadline } from './deadline.js';
 import type { Project } from './project.js';
 import { LIES_WITH_THE_SERVER } from './refused-record.js';
 import type { KnownShape } from './shape-cache.js';
-import { SharedCopy } from './shared-copy.js';
+import { type SendCopies, SharedCopy, type WaitLimits } from './shared-copy.js';
 import { outcomeUnknown } from './transaction.js';
-
-/** One for the process: it works through a body at a time, without waiting for anything in between. */
-const encoder = new CopyTextEncoder();
 
 /** Batches up to this size are worth sharing a COPY: its cost is then mostly that of the statement and the commit. */
 const SMALL_RECORDS = 25;
 
-/** Small batches under way, by the shape and the columns they are for. */
-const shared = new Map<string, SharedCopy>();
+/** What the fast inserts of a service share. */
+export class CopyInserts {
+  /** It works through a body at a time, without waiting for anything in between. */
+  readonly encoder = new CopyTextEncoder();
+  /** Small batches under way, by the shape and the columns they are for. */
+  private readonly shared = new Map<string, SharedCopy>();
+
+  constructor(private readonly limits: WaitLimits) {}
+
+  async storeShared(key: string, text: CopyText, signal: AbortSignal, send: SendCopies): Promise<boolean> {
+    const copies = this.shared.get(key) ?? new SharedCopy(this.limits);
+    this.shared.set(key, copies);
+    try {
+      return await copies.store(text, signal, send);
+    } finally {
+      if (copies.isIdle) this.shared.delete(key);
+    }
+  }
+}
 
 /**
  * @returns the number of records stored, or null where nothing was stored and the other way has to be gone
@@ -33,36 +47,24 @@ export async function insertByCopy(
   body: Uint8Array,
   deadline: Deadline,
 ): Promise<number | null> {
+  const { copies } = project;
   const known = project.knownShape(table);
-  const text = known === undefined ? null : encoder.encode(body, known.plan);
+  const text = known === undefined ? null : copies.encoder.encode(body, known.plan);
   if (known === undefined || text === null) return null;
+  const send: SendCopies = (texts, signal) => store(project, known, texts, { ...deadline, signal });
   try {
     const stored =
       text.records > SMALL_RECORDS
-        ? await store(project, known, [text], deadline)
-        : await storeShared(project, known, text, deadline);
+        ? await send([text], deadline.signal)
+        : await copies.storeShared(sharedKey(project, known, text), text, deadline.signal, send);
     return stored ? text.records : null;
   } finally {
-    encoder.release(text);
+    copies.encoder.release(text);
   }
 }
 
-async function storeShared(project: Project, known: KnownShape, text: CopyText, deadline: Deadline): Promise<boolean> {
-  const key = `${project.id} ${known.table.fingerprint} ${text.columns.join()}`;
-  let copies = shared.get(key);
-  if (copies === undefined) {
-    copies = new SharedCopy(
-      (texts, signal) => store(project, known, texts, { ...deadline, signal }),
-      project.waitLimits,
-    );
-    shared.set(key, copies);
-  }
-  try {
-    return await copies.store(text, deadline.signal);
-  } finally {
-    if (copies.isIdle) shared.delete(key);
-  }
-}
+const sharedKey = (project: Project, { table }: KnownShape, { columns }: CopyText): string =>
+  `${project.id} ${table.fingerprint} ${columns.join()}`;
 
 /** @param texts of the same columns */
 function store(project: Project, known: KnownShape, texts: readonly CopyText[], deadline: Deadline): Promise<boolean> {

@@ -48,10 +48,20 @@ export class JsonDocument {
   }
 }
 
-/** @throws EngineError `invalid_json`: not UTF-8, not JSON (with line and column), or nested too deeply. */
-export function readJson(body: Uint8Array): JsonDocument {
+/** Ends the reading early: an array at this depth (the document's own is at 1) with more items than these is refused. */
+export interface ArrayLimit {
+  readonly depth: number;
+  readonly items: number;
+  readonly exceeded: () => EngineError;
+}
+
+/**
+ * @throws EngineError `invalid_json`: not UTF-8, not JSON (with line and column), or nested too deeply; and what the
+ *   limit says.
+ */
+export function readJson(body: Uint8Array, limit?: ArrayLimit): JsonDocument {
   const text = decode(body);
-  return new JsonDocument(text, new Reader(text).document());
+  return new JsonDocument(text, new Reader(text, limit).document());
 }
 
 /**
@@ -113,7 +123,10 @@ function decode(body: Uint8Array): string {
 class Reader {
   private at = 0;
 
-  constructor(private readonly text: string) {}
+  constructor(
+    private readonly text: string,
+    private readonly limit?: ArrayLimit,
+  ) {}
 
   document(): JsonNode {
     if (this.text.startsWith('\uFEFF')) throw this.error('a byte order mark does not belong here');
@@ -162,8 +175,11 @@ class Reader {
     const start = this.open(depth);
     const items: JsonNode[] = [];
     if (!this.take(']')) {
-      do items.push(this.value(depth));
-      while (this.take(','));
+      const most = this.limit?.depth === depth ? this.limit.items : Infinity;
+      do {
+        if (items.length >= most) throw this.limit?.exceeded();
+        items.push(this.value(depth));
+      } while (this.take(','));
       if (!this.take(']')) throw this.error('a comma or a closing bracket is expected');
     }
     return { kind: 'array', items, text: this.text.slice(start, this.at) };

@@ -11,7 +11,7 @@ import type { Lane } from '../postgres/project-session.js';
 import type { Watchdog } from '../postgres/watchdog.js';
 import type { Admission } from './admission.js';
 import type { KnownShape, ShapeCache } from './shape-cache.js';
-import type { WaitLimits } from './shared-copy.js';
+import type { CopyInserts } from './insert-by-copy.js';
 import { type Clock, type Deadline, withDeadline } from './deadline.js';
 
 /** What all projects of a service share. */
@@ -20,6 +20,7 @@ export interface ProjectAccess {
   readonly connections: Connections;
   readonly watchdog: Watchdog;
   readonly shapes: ShapeCache;
+  readonly copies: CopyInserts;
   /** Brings the project's database up to date with this program before its first use. */
   upgraded(project: ProjectRow): Promise<void>;
 }
@@ -38,8 +39,8 @@ export class Project {
     return this.row.name;
   }
 
-  get waitLimits(): WaitLimits {
-    return this.access.admission.limits;
+  get copies(): CopyInserts {
+    return this.access.copies;
   }
 
   /** The shape that a table of this project had when it was last looked at, if it is remembered. */

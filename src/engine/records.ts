@@ -4,7 +4,7 @@
  */
 import { EngineError } from '../contract/errors.js';
 import type { BatchAnswer } from '../contract/wire.js';
-import { readTables, tableByName, type TableDescription } from '../postgres/catalog.js';
+import { readTables, tableToWrite, type TableDescription } from '../postgres/catalog.js';
 import type { Lease } from '../postgres/connections.js';
 import { PostgresError } from '../postgres/errors.js';
 import { ident, sql, type Statement, statement } from '../postgres/sql.js';
@@ -112,7 +112,7 @@ async function lockTable(
 ): Promise<TableDescription> {
   const lock = statement(sql`LOCK TABLE ${ident(schema, table)} IN ROW EXCLUSIVE MODE`);
   try {
-    const results = await session.run([...begin, lock, tableByName(schema, table)]);
+    const results = await session.run([...begin, lock, tableToWrite(schema, table)]);
     const [shape] = readTables(schema, results.at(-1)?.rows ?? []);
     return shape ?? (await tableNotFound(session, schema, table));
   } catch (error) {

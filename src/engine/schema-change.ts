@@ -1,5 +1,6 @@
 /** The frame of every schema call: one transaction, short waits for locks, and a bound on how long a table is held. */
 import { EngineError } from '../contract/errors.js';
+import type { Lease } from '../postgres/connections.js';
 import type { Statement } from '../postgres/sql.js';
 import type { Session } from '../postgres/wire/session.js';
 import type { Project } from './project.js';
@@ -14,14 +15,7 @@ export interface SchemaLimits {
 /** DDL waits this long for its lock (contract section 5). */
 const LOCK_TIMEOUT_MS = 2_000;
 
-/** One schema change of a project at a time: two names that differ by case alone must not slip past each other. */
-const SCHEMA_LOCK = 4_014_252_903;
-
-const BEGIN_CHANGE: readonly Statement[] = [
-  BEGIN,
-  fixed(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`),
-  fixed(`SELECT pg_catalog.pg_advisory_xact_lock(${SCHEMA_LOCK})`),
-];
+const BEGIN_CHANGE: readonly Statement[] = [BEGIN, fixed(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`)];
 
 /**
  * Runs a change; `work` sends `begin` with its first statements and ends in a commit.
@@ -30,15 +24,11 @@ const BEGIN_CHANGE: readonly Statement[] = [
 export function schemaChange<T>(
   project: Project,
   { holdMs, signal }: SchemaLimits,
-  work: (session: Session, begin: readonly Statement[]) => Promise<T>,
+  work: (lease: Lease, begin: readonly Statement[]) => Promise<T>,
 ): Promise<T> {
   const expired = () =>
     new EngineError('table_busy', `The change would have held the table for more than ${holdMs} ms and was undone`);
-  return project.use('typed', { timeoutMs: holdMs, signal, expired }, (lease) => {
-    // Indexes, checks and generated columns of the project may run its code.
-    lease.soil();
-    return work(lease.session, BEGIN_CHANGE);
-  });
+  return project.use('typed', { timeoutMs: holdMs, signal, expired }, (lease) => work(lease, BEGIN_CHANGE));
 }
 
 export function schemaRead<T>(

@@ -25,6 +25,7 @@ export interface WaitLimits {
 interface Member {
   readonly text: CopyText;
   readonly signal: AbortSignal;
+  readonly send: SendCopies;
   settle(stored: Promise<boolean>): void;
 }
 
@@ -32,10 +33,7 @@ export class SharedCopy {
   private underWay = 0;
   private waiting: Member[] = [];
 
-  constructor(
-    private readonly send: SendCopies,
-    private readonly limits: WaitLimits,
-  ) {}
+  constructor(private readonly limits: WaitLimits) {}
 
   /** True while nothing is under way: it may be forgotten. */
   get isIdle(): boolean {
@@ -43,11 +41,12 @@ export class SharedCopy {
   }
 
   /**
+   * @param send how this batch goes out, alone or with those that wait behind it
    * @returns false where Postgres refused this batch
    * @throws EngineError overloaded, and what `send` throws
    */
-  store(text: CopyText, signal: AbortSignal): Promise<boolean> {
-    if (this.underWay < UNDER_WAY) return this.sendTogether([text], signal);
+  store(text: CopyText, signal: AbortSignal, send: SendCopies): Promise<boolean> {
+    if (this.underWay < UNDER_WAY) return this.sendTogether([text], signal, send);
     if (this.waiting.length >= this.limits.waiting) throw overloaded();
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => leave(overloaded()), this.limits.waitMs);
@@ -59,6 +58,7 @@ export class SharedCopy {
       const member: Member = {
         text,
         signal,
+        send,
         settle: (stored) => {
           clearTimeout(timer);
           signal.removeEventListener('abort', onAbort);
@@ -70,10 +70,10 @@ export class SharedCopy {
     });
   }
 
-  private async sendTogether(texts: readonly CopyText[], signal: AbortSignal): Promise<boolean> {
+  private async sendTogether(texts: readonly CopyText[], signal: AbortSignal, send: SendCopies): Promise<boolean> {
     this.underWay++;
     try {
-      return await this.send(texts, signal);
+      return await send(texts, signal);
     } finally {
       this.underWay--;
       this.sendWaiting();
@@ -94,14 +94,12 @@ export class SharedCopy {
     const members = this.waiting.splice(0, count);
     const [only] = members;
     if (only === undefined) return;
-    if (members.length === 1) return only.settle(this.sendTogether([only.text], only.signal));
+    if (members.length === 1) return only.settle(this.sendTogether([only.text], only.signal, only.send));
     // Nobody's leaving undoes what others wait for.
-    const together = this.sendTogether(
-      members.map(({ text }) => text),
-      NEVER,
-    );
+    const texts = members.map(({ text }) => text);
+    const together = this.sendTogether(texts, NEVER, only.send);
     for (const member of members) {
-      member.settle(together.then((stored) => stored || this.sendTogether([member.text], member.signal)));
+      member.settle(together.then((stored) => stored || this.sendTogether([member.text], member.signal, member.send)));
     }
   }
 }

@@ -19,7 +19,10 @@ import { checkName, columnNameProblem, isName, tableNameProblem } from './names.
 import { nearName } from './near-name.js';
 import type { Project } from './project.js';
 import { schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
-import { commit, ROLLBACK } from './transaction.js';
+import { commit, fixed, ROLLBACK } from './transaction.js';
+
+/** Two new names that differ by case alone must not slip past each other. */
+const ONE_AT_A_TIME = fixed('SELECT pg_catalog.pg_advisory_xact_lock(4014252903)');
 
 /**
  * Creates a table with its `id`, columns and comments in one transaction.
@@ -38,8 +41,8 @@ export async function createTable(project: Project, body: CreateTableBody, limit
   const definitions = columns.map((column) => sql`${ident(column.name)} ${trusted(POSTGRES_TYPES[column.type])}`);
   const id = sql`id pg_catalog.uuid PRIMARY KEY DEFAULT _cdp.uuid_v7()`;
 
-  await schemaChange(project, limits, async (session, begin) => {
-    const results = await session.run([...begin, collidingNames(project.schema, name)]);
+  await schemaChange(project, limits, async ({ session }, begin) => {
+    const results = await session.run([...begin, ONE_AT_A_TIME, collidingNames(project.schema, name)]);
     const existing = results.at(-1)?.rows[0]?.[0];
     if (existing != null) throw tableExists(name, existing);
     await commit(session, [statement(sql`CREATE TABLE ${table} (${join([id, ...definitions])})`), ...comments]);
@@ -64,7 +67,7 @@ export async function readTable(project: Project, name: string, limits: SchemaLi
 
 /** @throws EngineError table_not_found, dependent_objects, table_busy */
 export async function dropTable(project: Project, name: string, limits: SchemaLimits): Promise<void> {
-  await schemaChange(project, limits, async (session, begin) => {
+  await schemaChange(project, limits, async ({ session }, begin) => {
     const results = await session.run([...begin, tableByName(project.schema, name)]);
     await existingTable(session, project.schema, name, results.at(-1)?.rows ?? []);
     await commit(session, [statement(sql`DROP TABLE ${ident(project.schema, name)}`)]);

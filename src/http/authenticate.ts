@@ -37,7 +37,10 @@ function bearerToken(request: FastifyRequest): string {
   const header = request.headers.authorization;
   const match = header === undefined ? null : /^bearer +([\w\-.~+/]+=*) *$/i.exec(header);
   if (match === null) {
-    throw new EngineError('unauthorized', 'The Authorization header must be "Bearer <token>"');
+    // Without a token there is nothing to call invalid (RFC 6750 section 3.1).
+    throw new EngineError('unauthorized', 'The Authorization header must be "Bearer <token>"', {
+      headers: { 'www-authenticate': 'Bearer realm="cdp"' },
+    });
   }
   return match[1] ?? '';
 }

@@ -29,12 +29,19 @@ export async function decodeBody(request: FastifyRequest): Promise<Buffer> {
   }
 }
 
+/** No route takes an array with more items; the most are the parameters of a statement, which Postgres counts in 16 bits. */
+const LONG_ARRAYS = {
+  depth: 2,
+  items: 65_535,
+  exceeded: () => new EngineError('invalid_request', 'The body holds an array of more than 65535 items'),
+};
+
 /**
  * The body as JSON, its value put in place of the bytes for the route's schema.
  * @throws EngineError invalid_json and those of {@link decodeBody}
  */
 export async function readJsonBody(request: FastifyRequest): Promise<JsonDocument> {
-  const document = readJson(await decodeBody(request));
+  const document = readJson(await decodeBody(request), LONG_ARRAYS);
   // Data nested in a body (the params of free SQL) may say what it likes; what the route reads may not.
   refuseDuplicateKeys(document.root, request.routeOptions.config.dataField === undefined);
   request.body = document.value;

@@ -63,10 +63,7 @@ export function errorBody(error: EngineError, requestId: string): ErrorBody {
 
 export function errorHeaders(error: EngineError): Record<string, string> {
   const headers = { ...error.headers };
-  if (error.status === 401) {
-    const reason = error.message.startsWith('The Authorization header') ? '' : ', error="invalid_token"';
-    headers['www-authenticate'] = `Bearer realm="cdp"${reason}`;
-  }
+  if (error.status === 401) headers['www-authenticate'] ??= 'Bearer realm="cdp", error="invalid_token"';
   if (error.code === 'insufficient_scope')
     headers['www-authenticate'] ??= 'Bearer realm="cdp", error="insufficient_scope"';
   if ((error.status === 429 || error.status === 503) && error.retryAfter !== null) {

@@ -44,9 +44,9 @@ export class Metrics {
           this.set(value());
         },
       });
-    gauge('cdp_requests_running', 'Requests that hold a place in Postgres.', () => engine.admission.load.running);
-    gauge('cdp_requests_waiting', 'Requests that wait for a place.', () => engine.admission.load.waiting);
-    gauge('cdp_project_connections', "Open connections to projects' databases.", () => engine.connections.open);
+    gauge('cdp_requests_running', 'Requests that hold a place in Postgres.', () => engine.load.running);
+    gauge('cdp_requests_waiting', 'Requests that wait for a place.', () => engine.load.waiting);
+    gauge('cdp_project_connections', "Open connections to projects' databases.", () => engine.load.connections);
     new Gauge({
       name: 'cdp_postgres_up',
       help: 'Whether the control database answers.',

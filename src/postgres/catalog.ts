@@ -1,8 +1,10 @@
 /**
- * What the system catalogs say of a project's tables. Everything is qualified with pg_catalog and asked inside the
- * transaction that uses it, so a change made in any way is seen by the next request.
+ * What the system catalogs say of a project's tables, asked inside the transaction that uses it, so that a change made in
+ * any way is seen by the next request. The project's schema is in the search path: names are qualified, and operators have
+ * operands of exactly the types that pg_catalog has an operator for, since a better match would be the project's own.
  */
 import type { ColumnType } from '../contract/column-types.js';
+import { LIMITS } from '../contract/limits.js';
 import { type Fragment, sql, type Statement, statement } from './sql.js';
 import type { ColumnShape, TableShape } from './table-shape.js';
 
@@ -51,6 +53,11 @@ const KINDS: Readonly<Record<string, TableKind>> = {
   f: 'foreign_table',
 };
 
+const schemaOid = (schema: string): Fragment => sql`${schema}::pg_catalog.regnamespace::pg_catalog.oid`;
+
+/** Comments are cut: free SQL can make one as large as memory, once for each column. */
+const shownComment = (comment: Fragment): Fragment => sql`pg_catalog.left(${comment}, ${LIMITS.commentCharacters})`;
+
 /**
  * Names the versions of the catalog rows that a shape was read from (transaction and place of each). Every change of a
  * column or a default writes a row of pg_attribute, of triggers, rules, checks and row security one of pg_class; an
@@ -69,12 +76,13 @@ const fingerprint = sql`pg_catalog.concat_ws(' ', c.oid, c.xmin, c.ctid,
  */
 export const shapeIsStill = ({ schema, name, fingerprint: expected }: TableDescription): Statement =>
   statement(sql`SELECT 1 / (SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
-    WHERE c.relnamespace = ${schema}::pg_catalog.regnamespace AND c.relname = ${name} AND ${fingerprint} = ${expected})`);
+    WHERE c.relnamespace = ${schemaOid(schema)} AND c.relname = ${name} AND ${fingerprint} = ${expected})`);
 
 /** One row per column, or one row without a column; tables by name, columns by position. */
-function describe(where: Fragment): Statement {
+function describe(where: Fragment, withComments: boolean): Statement {
+  const comment = (text: Fragment) => (withComments ? shownComment(text) : sql`NULL`);
   return statement(sql`
-    SELECT c.relname, c.relkind, pg_catalog.obj_description(c.oid, 'pg_class'),
+    SELECT c.relname, c.relkind, ${comment(sql`pg_catalog.obj_description(c.oid, 'pg_class')`)},
       CASE WHEN c.relkind IN ('v', 'f') THEN NULL
         ELSE GREATEST(pg_catalog.pg_stat_get_live_tuples(c.oid), c.reltuples::pg_catalog.int8, 0) END,
       c.relkind <> 'r' OR c.relhasrules OR c.relhastriggers OR c.relrowsecurity
@@ -82,7 +90,7 @@ function describe(where: Fragment): Statement {
         OR EXISTS (SELECT FROM pg_catalog.pg_index i
                    WHERE i.indrelid = c.oid AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL))
         OR EXISTS (SELECT FROM pg_catalog.pg_attribute x
-                   WHERE x.attrelid = c.oid AND x.attnum > 0 AND x.atttypid >= ${FIRST_NORMAL_OID})
+                   WHERE x.attrelid = c.oid AND x.attnum > 0 AND x.atttypid >= ${FIRST_NORMAL_OID}::pg_catalog.oid)
         OR EXISTS (SELECT FROM pg_catalog.pg_attrdef d
                    WHERE d.adrelid = c.oid AND NOT pg_catalog.starts_with(d.adbin::pg_catalog.text, ${ID_DEFAULT})),
       ${fingerprint},
@@ -90,13 +98,13 @@ function describe(where: Fragment): Statement {
       CASE WHEN a.atttypmod = -1 THEN a.atttypid END,
       pg_catalog.format_type(a.atttypid, -1),
       pg_catalog.format_type(a.atttypid, a.atttypmod),
-      COALESCE(NULLIF(t.typbasetype, 0), t.oid) IN (114, 3802),
+      COALESCE(NULLIF(t.typbasetype, 0::pg_catalog.oid), t.oid) IN (114::pg_catalog.oid, 3802::pg_catalog.oid),
       t.typcategory = 'A',
       a.atthasdef OR a.attidentity <> '' OR t.typdefault IS NOT NULL OR c.relkind = 'v',
-      a.attname = 'id' AND a.atttypid = 2950 AND EXISTS (
+      a.attname = 'id' AND a.atttypid = 2950::pg_catalog.oid AND EXISTS (
         SELECT FROM pg_catalog.pg_index i
         WHERE i.indrelid = c.oid AND i.indisprimary AND i.indnatts = 1 AND i.indkey[0] = a.attnum),
-      pg_catalog.col_description(c.oid, a.attnum)
+      ${comment(sql`pg_catalog.col_description(c.oid, a.attnum)`)}
     FROM pg_catalog.pg_class c
     LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     LEFT JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
@@ -105,22 +113,26 @@ function describe(where: Fragment): Statement {
 }
 
 /** The table of exactly this name, or nothing. */
-export const tableByName = (schema: string, name: string): Statement =>
-  describe(sql`c.relnamespace = ${schema}::pg_catalog.regnamespace AND c.relname = ${name}`);
+export const tableByName = (schema: string, name: string): Statement => describe(named(schema, name), true);
+
+/** The same for an insert, which needs no comments. */
+export const tableToWrite = (schema: string, name: string): Statement => describe(named(schema, name), false);
 
 /** All tables of the schema. */
-export const allTables = (schema: string): Statement =>
-  describe(sql`c.relnamespace = ${schema}::pg_catalog.regnamespace`);
+export const allTables = (schema: string): Statement => describe(sql`c.relnamespace = ${schemaOid(schema)}`, true);
 
-/** Names of relations and types that a new table of this name would collide with, also by case alone. */
+const named = (schema: string, name: string): Fragment =>
+  sql`c.relnamespace = ${schemaOid(schema)} AND c.relname = ${name}`;
+
+/** Names of relations that a new table of this name would collide with, also by case alone. */
 export const collidingNames = (schema: string, name: string): Statement =>
   statement(sql`SELECT relname FROM pg_catalog.pg_class
-    WHERE relnamespace = ${schema}::pg_catalog.regnamespace AND pg_catalog.lower(relname) = pg_catalog.lower(${name})`);
+    WHERE relnamespace = ${schemaOid(schema)} AND pg_catalog.lower(relname) = pg_catalog.lower(${name})`);
 
 /** Names of tables, for hints. */
 export const tableNames = (schema: string): Statement =>
   statement(sql`SELECT relname FROM pg_catalog.pg_class
-    WHERE relnamespace = ${schema}::pg_catalog.regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'f') LIMIT 10000`);
+    WHERE relnamespace = ${schemaOid(schema)} AND relkind IN ('r', 'p', 'v', 'm', 'f') LIMIT 10000`);
 
 /** Views that use a column. */
 export const viewsOnColumn = (schema: string, table: string, column: string): Statement =>
@@ -128,12 +140,12 @@ export const viewsOnColumn = (schema: string, table: string, column: string): St
     SELECT DISTINCT v.relname
     FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = ${column}
-    JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass
+    JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid
       AND d.refobjid = c.oid AND d.refobjsubid = a.attnum
-      AND d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass
+      AND d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass::pg_catalog.oid
     JOIN pg_catalog.pg_rewrite r ON r.oid = d.objid
     JOIN pg_catalog.pg_class v ON v.oid = r.ev_class AND v.oid <> c.oid
-    WHERE c.relnamespace = ${schema}::pg_catalog.regnamespace AND c.relname = ${table}
+    WHERE c.relnamespace = ${schemaOid(schema)} AND c.relname = ${table}
     ORDER BY 1`);
 
 type Row = readonly (string | null)[];

@@ -64,7 +64,7 @@ export class PostgresError extends Error {
   }
 }
 
-/** The connection went away, or was never there. `sentCommit`: a COMMIT may have reached the server. */
+/** The connection went away, or was never there. */
 export class ConnectionLost extends Error {
   constructor(message: string, options: { cause?: unknown } = {}) {
     super(message, options);

@@ -77,8 +77,7 @@ export class ProjectSessions {
    */
   async open(placement: Placement, lane: Lane): Promise<ProjectSession> {
     const role = lane === 'sql-read' ? placement.reader : placement.writer;
-    const session =
-      (await this.loginSound(placement, role, lane)) ?? (await this.loginMended(placement, role, lane));
+    const session = (await this.loginSound(placement, role, lane)) ?? (await this.loginMended(placement, role, lane));
     return this.identified(session, role);
   }
 

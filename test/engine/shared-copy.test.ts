@@ -21,8 +21,8 @@ const settled = () => new Promise((resolve) => setImmediate(resolve));
 describe('small batches', () => {
   it('go at once while few are under way, and share the next COPY when there are more', async () => {
     const { sent, send } = server();
-    const copies = new SharedCopy(send, { waiting: 64, waitMs: 1_000 });
-    const stored = [1, 2, 3, 4, 5].map(() => copies.store(text(), never));
+    const copies = new SharedCopy({ waiting: 64, waitMs: 1_000 });
+    const stored = [1, 2, 3, 4, 5].map(() => copies.store(text(), never, send));
     expect(sent.map(({ texts }) => texts.length)).toEqual([1, 1]);
     sent[0]?.answer(true);
     await settled();
@@ -35,8 +35,8 @@ describe('small batches', () => {
 
   it('are sent one by one when the shared COPY was refused, so that one bad batch fails alone', async () => {
     const { sent, send } = server();
-    const copies = new SharedCopy(send, { waiting: 64, waitMs: 1_000 });
-    const [first, second, good, bad] = [1, 2, 3, 4].map(() => copies.store(text(), never));
+    const copies = new SharedCopy({ waiting: 64, waitMs: 1_000 });
+    const [first, second, good, bad] = [1, 2, 3, 4].map(() => copies.store(text(), never, send));
     sent[0]?.answer(true);
     await settled();
     sent[2]?.answer(false);
@@ -50,8 +50,8 @@ describe('small batches', () => {
 
   it('all learn of a failure that is not about a batch', async () => {
     const { sent, send } = server();
-    const copies = new SharedCopy(send, { waiting: 64, waitMs: 1_000 });
-    const [first, , third, fourth] = [1, 2, 3, 4].map(() => copies.store(text(), never));
+    const copies = new SharedCopy({ waiting: 64, waitMs: 1_000 });
+    const [first, , third, fourth] = [1, 2, 3, 4].map(() => copies.store(text(), never, send));
     sent[0]?.answer(true);
     await first;
     await settled();
@@ -62,10 +62,10 @@ describe('small batches', () => {
 
   it('are cut into COPYs of at most 1,000 records', async () => {
     const { sent, send } = server();
-    const copies = new SharedCopy(send, { waiting: 64, waitMs: 1_000 });
-    void copies.store(text(), never);
-    void copies.store(text(), never);
-    for (let i = 0; i < 50; i++) void copies.store(text(25), never);
+    const copies = new SharedCopy({ waiting: 64, waitMs: 1_000 });
+    void copies.store(text(), never, send);
+    void copies.store(text(), never, send);
+    for (let i = 0; i < 50; i++) void copies.store(text(25), never, send);
     sent[0]?.answer(true);
     await settled();
     expect(sent[2]?.texts).toHaveLength(40);
@@ -73,13 +73,13 @@ describe('small batches', () => {
 
   it('are refused when too many wait, when they wait too long, and when their client leaves', async () => {
     const { send } = server();
-    const copies = new SharedCopy(send, { waiting: 2, waitMs: 50 });
-    void copies.store(text(), never);
-    void copies.store(text(), never);
+    const copies = new SharedCopy({ waiting: 2, waitMs: 50 });
+    void copies.store(text(), never, send);
+    void copies.store(text(), never, send);
     const leaving = new AbortController();
-    const late = copies.store(text(), never);
-    const left = copies.store(text(), leaving.signal);
-    const full = (async () => copies.store(text(), never))();
+    const late = copies.store(text(), never, send);
+    const left = copies.store(text(), leaving.signal, send);
+    const full = (async () => copies.store(text(), never, send))();
     await expect(full).rejects.toMatchObject({ code: 'overloaded' });
     leaving.abort();
     await expect(left).rejects.toMatchObject({ code: 'overloaded' });

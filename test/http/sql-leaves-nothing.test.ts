@@ -5,7 +5,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { embeddedServer, testServers } from '../support/postgres.js';
-import { failure, onServer, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import {
+  failure,
+  onServer,
+  startTestService,
+  type TestAnswer,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
 const IDLE_MS = 100;
 
@@ -123,26 +130,44 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   describe('what a project does to its own role and rights', () => {
     const DAMAGE: [what: string, text: string][] = [
       ['a search_path', "ALTER ROLE CURRENT_USER SET search_path = 'pg_temp'"],
-      ['a search_path in its database', 'DO $$ BEGIN EXECUTE format($f$ALTER ROLE %I IN DATABASE %I SET search_path = pg_temp$f$, current_user, current_database()); END $$'],
+      [
+        'a search_path in its database',
+        'DO $$ BEGIN EXECUTE format($f$ALTER ROLE %I IN DATABASE %I SET search_path = pg_temp$f$, current_user, current_database()); END $$',
+      ],
       ['a time limit', "ALTER ROLE CURRENT_USER SET statement_timeout = '1ms'"],
       ['read only transactions', 'ALTER ROLE CURRENT_USER SET default_transaction_read_only = on'],
       ['a library that does not exist', "ALTER ROLE CURRENT_USER SET local_preload_libraries = 'nonexistent'"],
       ['an amount of memory', "ALTER ROLE CURRENT_USER SET work_mem = '64kB'"],
       ['an encoding', "ALTER ROLE CURRENT_USER SET client_encoding = 'LATIN1'"],
-      ['another role', 'DO $$ BEGIN EXECUTE format($f$ALTER ROLE CURRENT_USER SET role = %L$f$, current_database()); END $$'],
+      [
+        'another role',
+        'DO $$ BEGIN EXECUTE format($f$ALTER ROLE CURRENT_USER SET role = %L$f$, current_database()); END $$',
+      ],
       ['an end at every error', 'ALTER ROLE CURRENT_USER SET exit_on_error = on'],
-      ['many settings', "ALTER ROLE CURRENT_USER SET lock_timeout = '1ms'; ALTER ROLE CURRENT_USER SET enable_seqscan = off; ALTER ROLE CURRENT_USER SET row_security = off"],
+      [
+        'many settings',
+        "ALTER ROLE CURRENT_USER SET lock_timeout = '1ms'; ALTER ROLE CURRENT_USER SET enable_seqscan = off; ALTER ROLE CURRENT_USER SET row_security = off",
+      ],
       ...(server.major >= 17
-        ? ([['a limit on transactions', "ALTER ROLE CURRENT_USER SET transaction_timeout = '1ms'"]] as [string, string][])
+        ? ([['a limit on transactions', "ALTER ROLE CURRENT_USER SET transaction_timeout = '1ms'"]] as [
+            string,
+            string,
+          ][])
         : []),
       ['a password', "ALTER ROLE CURRENT_USER PASSWORD 'x'"],
       ['no password', 'ALTER ROLE CURRENT_USER PASSWORD NULL'],
-      ['a password and settings', "ALTER ROLE CURRENT_USER PASSWORD 'x'; ALTER ROLE CURRENT_USER SET work_mem = '64kB'"],
+      [
+        'a password and settings',
+        "ALTER ROLE CURRENT_USER PASSWORD 'x'; ALTER ROLE CURRENT_USER SET work_mem = '64kB'",
+      ],
       ['no settings', 'ALTER ROLE CURRENT_USER RESET ALL'],
       ['nothing that it owns', 'DROP OWNED BY CURRENT_USER'],
       ['nothing of its group', 'DO $$ BEGIN EXECUTE format($f$DROP OWNED BY %I$f$, current_database()); END $$'],
       ['its rights revoked', 'REVOKE ALL ON SCHEMA data FROM CURRENT_USER'],
-      ['its rights in its database revoked', 'DO $$ BEGIN EXECUTE format($f$REVOKE ALL ON DATABASE %I FROM CURRENT_USER, %1$I$f$, current_database()); END $$'],
+      [
+        'its rights in its database revoked',
+        'DO $$ BEGIN EXECUTE format($f$REVOKE ALL ON DATABASE %I FROM CURRENT_USER, %1$I$f$, current_database()); END $$',
+      ],
       [
         'no reader',
         `DO $$ DECLARE r record; BEGIN
@@ -151,14 +176,17 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
              EXECUTE format('ALTER DEFAULT PRIVILEGES IN SCHEMA data REVOKE ALL ON SEQUENCES FROM %s', r.reader);
            END LOOP; END $$`,
       ],
-      ['another owner', 'DO $$ BEGIN EXECUTE format($f$REASSIGN OWNED BY CURRENT_USER TO %I$f$, current_database()); END $$'],
+      [
+        'another owner',
+        'DO $$ BEGIN EXECUTE format($f$REASSIGN OWNED BY CURRENT_USER TO %I$f$, current_database()); END $$',
+      ],
     ];
 
-    describe.each([
-      ['when its connections were closed', true],
-      // The same on every server: it is the service that holds on to them.
-      ...(server === embeddedServer() ? [['while its connections live', false] as const] : []),
-    ])('%s', (_when, closed) => {
+    const times: [when: string, closed: boolean][] = [['when its connections were closed', true]];
+    // The same on every server: it is the service that holds on to them.
+    if (server === embeddedServer()) times.push(['while its connections live', false]);
+
+    describe.each(times)('%s', (_when, closed) => {
       it.each(DAMAGE)('leaves it usable: %s', async (_what, text) => {
         const project = await (closed ? forgetful : service).project();
         await project.table('kept', { n: 'INTEGER' });
@@ -167,7 +195,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
         const readToken = await project.tokenWith('sql:read');
         const done = await sql(project, text);
         expect([200, 400, 403]).toContain(done.status);
-        while (closed && forgetful.engine.connections.open > 0) await sleep(10);
+        while (closed && forgetful.engine.load.connections > 0) await sleep(10);
 
         // Where connections live on, one request may be told what is wrong; the one after it works.
         const eventually = async (attempt: () => Promise<TestAnswer>, status: number): Promise<TestAnswer> => {
@@ -235,11 +263,13 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     it('is cleared away when the next connection opens', async () => {
       const project = await forgetful.project();
       await sql(project, "ALTER ROLE CURRENT_USER SET work_mem = '64kB'");
-      while (forgetful.engine.connections.open > 0) await sleep(10);
+      while (forgetful.engine.load.connections > 0) await sleep(10);
       await project.rows('SELECT 1');
       const { writer } = (await forgetful.engine.projects.get(project.name)).placement;
       const left = await onServer(server, (client) =>
-        client.query('SELECT 1 FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole WHERE rolname = $1', [writer]),
+        client.query('SELECT 1 FROM pg_db_role_setting s JOIN pg_roles r ON r.oid = s.setrole WHERE rolname = $1', [
+          writer,
+        ]),
       );
       expect(left.rows).toEqual([]);
     });

@@ -76,18 +76,25 @@ describe('works', () => {
 
   it('takes the types from the statement, in any order and as often as they are named', async () => {
     await project.table('people', { name: 'TEXT', age: 'INTEGER', at: 'TIMESTAMP', more: 'JSONB' });
-    const text = 'INSERT INTO people (name, age, at, more) VALUES ($2, $1, $3, $4) RETURNING name, age, at, more, $1 + 1 AS next';
+    const text =
+      'INSERT INTO people (name, age, at, more) VALUES ($2, $1, $3, $4) RETURNING name, age, at, more, $1 + 1 AS next';
     const answer = await sql(text, '[41, "Ada", "2024-01-01", {"k": [1.10]}]');
     expect(answer.text).toContain(
       '"rows":[{"name":"Ada","age":41,"at":"2024-01-01T00:00:00Z","more":{"k": [1.10]},"next":42}]',
     );
-    const among = await sql('SELECT count(*) AS n FROM people WHERE age = ANY ($1) AND name <> ALL ($2)', '[[41, 7], []]');
+    const among = await sql(
+      'SELECT count(*) AS n FROM people WHERE age = ANY ($1) AND name <> ALL ($2)',
+      '[[41, 7], []]',
+    );
     expect(among.body.rows).toEqual([{ n: 1 }]);
   });
 
   it('takes as many parameters as the protocol can carry', async () => {
     const list = (most: number) => Array.from({ length: most }, (_, i) => i + 1);
-    const text = (most: number) => `SELECT cardinality(ARRAY[${list(most).map((i) => `$${i}::int`).join()}]) AS n`;
+    const text = (most: number) =>
+      `SELECT cardinality(ARRAY[${list(most)
+        .map((i) => `$${i}::int`)
+        .join()}]) AS n`;
     const most = 65_535;
     expect((await sql(text(most), JSON.stringify(list(most)))).body.rows).toEqual([{ n: most }]);
     failure(await sql(text(most + 1), JSON.stringify(list(most + 1))), 400, 'invalid_request');

@@ -4,7 +4,14 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
-import { failure, onServer, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import {
+  failure,
+  onServer,
+  startTestService,
+  type TestAnswer,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
 describe.each(testServers().map((server) => ({ server, major: server.major })))('on Postgres $major', ({ server }) => {
   let service: TestService;
@@ -56,7 +63,9 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
           open: await rows('SELECT * FROM data.open ORDER BY n'),
           typed: await rows('SELECT * FROM data.typed'),
           sequence: await rows('SELECT last_value, is_called FROM data.seq'),
-          objects: await rows(`SELECT relname, relacl::text FROM pg_class WHERE relnamespace = 'data'::regnamespace ORDER BY 1`),
+          objects: await rows(
+            `SELECT relname, relacl::text FROM pg_class WHERE relnamespace = 'data'::regnamespace ORDER BY 1`,
+          ),
           functions: await rows(`SELECT proname FROM pg_proc WHERE pronamespace = 'data'::regnamespace ORDER BY 1`),
           largeObjects: await rows('SELECT oid, lo_get(oid) FROM pg_largeobject_metadata'),
           keys: await rows('SELECT count(*) FROM _cdp.idempotency_keys'),

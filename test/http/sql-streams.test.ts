@@ -4,7 +4,14 @@ import { type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { endEverything, startServe } from '../support/program.js';
-import { failure, onServer, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import {
+  failure,
+  onServer,
+  startTestService,
+  type TestAnswer,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
 const NDJSON = 'application/x-ndjson';
 const CSV = 'text/csv';
@@ -83,7 +90,7 @@ async function until(what: () => Promise<boolean> | boolean, ms: number): Promis
   }
 }
 
-const isFree = () => service.engine.admission.load.running === 0;
+const isFree = () => service.engine.load.running === 0;
 
 describe('NDJSON', () => {
   it('is a line for each row and one at the end, with the headers of every answer', async () => {
@@ -118,10 +125,9 @@ describe('NDJSON', () => {
     expect(lines(await stream('INSERT INTO streamed SELECT generate_series(1, 5)', NDJSON))).toEqual([
       { done: true, row_count: 5 },
     ]);
-    expect(lines(await stream('SELECT 1; DELETE FROM streamed WHERE n > 3 RETURNING n; SELECT 7 AS n', NDJSON))).toEqual([
-      { n: 7 },
-      { done: true, row_count: 1 },
-    ]);
+    expect(
+      lines(await stream('SELECT 1; DELETE FROM streamed WHERE n > 3 RETURNING n; SELECT 7 AS n', NDJSON)),
+    ).toEqual([{ n: 7 }, { done: true, row_count: 1 }]);
     expect(lines(await stream('SELECT 1 AS n; DELETE FROM streamed', NDJSON))).toEqual([{ done: true, row_count: 3 }]);
     expect(lines(await stream('VACUUM streamed', NDJSON))).toEqual([{ done: true, row_count: 0 }]);
   });
@@ -149,7 +155,22 @@ describe('CSV', () => {
   });
 
   it('tells NULL from the empty string and quotes as COPY does, so that COPY reads it back', async () => {
-    const values = [null, '', ' ', 'a,b', 'say "hi"', 'two\nlines', 'cr\rlf', '\\.', 'NULL', "it's", 'é€😀', '"', ',', ' x '];
+    const values = [
+      null,
+      '',
+      ' ',
+      'a,b',
+      'say "hi"',
+      'two\nlines',
+      'cr\rlf',
+      '\\.',
+      'NULL',
+      "it's",
+      'é€😀',
+      '"',
+      ',',
+      ' x ',
+    ];
     await project.rows('CREATE TABLE cells (i int, a text, b text)');
     for (const [i, value] of values.entries()) await project.rows('INSERT INTO cells VALUES ($1, $2, $2)', [i, value]);
     const select = 'SELECT a, b FROM cells ORDER BY i';
@@ -163,7 +184,9 @@ describe('CSV', () => {
         await client.query('CREATE TEMP TABLE expected (line text)');
         // The same rows by Postgres's own COPY, read as one text.
         const folder = (await client.query<{ data_directory: string }>('SHOW data_directory')).rows[0]?.data_directory;
-        await client.query(`COPY (SELECT a, b FROM data.cells ORDER BY i) TO '${folder}/cells.csv' (FORMAT csv, HEADER)`);
+        await client.query(
+          `COPY (SELECT a, b FROM data.cells ORDER BY i) TO '${folder}/cells.csv' (FORMAT csv, HEADER)`,
+        );
         const { rows } = await client.query<{ text: string }>(`SELECT pg_read_file('${folder}/cells.csv') AS text`);
         return rows[0]?.text;
       },
@@ -221,7 +244,12 @@ describe('errors', () => {
     const { text, whole } = await answer.rest();
     expect(whole).toBe(false);
     const last = JSON.parse(text.trimEnd().split('\n').at(-1) ?? '') as { error: Record<string, unknown> };
-    expect(last.error).toMatchObject({ error: 'sql_error', status: 400, success: false, postgres: { sqlstate: '22012' } });
+    expect(last.error).toMatchObject({
+      error: 'sql_error',
+      status: 400,
+      success: false,
+      postgres: { sqlstate: '22012' },
+    });
     expect(text).not.toContain('"done"');
     await expect(stream(LATE, NDJSON)).rejects.toThrow();
   });
@@ -249,9 +277,13 @@ describe('errors', () => {
   });
 
   it('by the time limit, in the middle', async () => {
-    const slow = await open('SELECT g, repeat($$x$$, 1000), pg_sleep(0.001) FROM generate_series(1, 100000) g', NDJSON, {
-      timeout_ms: 500,
-    });
+    const slow = await open(
+      'SELECT g, repeat($$x$$, 1000), pg_sleep(0.001) FROM generate_series(1, 100000) g',
+      NDJSON,
+      {
+        timeout_ms: 500,
+      },
+    );
     const { text, whole } = await slow.rest();
     expect(whole).toBe(false);
     expect(text.trimEnd().split('\n').at(-1)).toContain('query_timeout');
@@ -259,7 +291,8 @@ describe('errors', () => {
 });
 
 describe('a client', () => {
-  const WIDE = (mark: string) => `SELECT g, repeat('x', 10000) AS s, '${mark}' AS mark FROM generate_series(1, 1000000) g`;
+  const WIDE = (mark: string) =>
+    `SELECT g, repeat('x', 10000) AS s, '${mark}' AS mark FROM generate_series(1, 1000000) g`;
 
   /** Requests that are over, for the metrics and so for the log. */
   async function overForTheService(): Promise<number> {
@@ -354,7 +387,7 @@ describe('a client', () => {
 
   it('that leaves undoes nothing of others: the next request is served', async () => {
     expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
-    expect(service.engine.admission.load).toEqual({ running: 0, waiting: 0 });
+    expect(service.engine.load).toMatchObject({ running: 0, waiting: 0 });
   });
 });
 

@@ -56,8 +56,18 @@ describe('works', () => {
       ['UPDATE t SET s = $$y$$ WHERE n < 3 RETURNING *', 'UPDATE', 2, 2],
       ['DELETE FROM t WHERE n > 100', 'DELETE', 0, 0],
       ['DELETE FROM t WHERE n = 6 RETURNING n', 'DELETE', 1, 1],
-      ['MERGE INTO t USING (VALUES (5), (7)) v(n) ON t.n = v.n WHEN NOT MATCHED THEN INSERT VALUES (v.n)', 'MERGE', 1, 1],
-      ['MERGE INTO t USING (VALUES (8)) v(n) ON false WHEN NOT MATCHED THEN INSERT VALUES (v.n) RETURNING t.n', 'MERGE', 1, 1],
+      [
+        'MERGE INTO t USING (VALUES (5), (7)) v(n) ON t.n = v.n WHEN NOT MATCHED THEN INSERT VALUES (v.n)',
+        'MERGE',
+        1,
+        1,
+      ],
+      [
+        'MERGE INTO t USING (VALUES (8)) v(n) ON false WHEN NOT MATCHED THEN INSERT VALUES (v.n) RETURNING t.n',
+        'MERGE',
+        1,
+        1,
+      ],
       ['CREATE TABLE made AS SELECT generate_series(1, 4) AS g', 'SELECT', 4],
       ['SELECT g INTO made2 FROM made', 'SELECT', 4],
       ['EXPLAIN (COSTS off) SELECT 1', 'EXPLAIN', 1],
@@ -291,7 +301,11 @@ describe('refuses', () => {
 
   it('lone surrogates, written as escapes', async () => {
     for (const text of ['\\ud800', 'a\\udc00b', '\\udc00\\ud800']) {
-      failure(await project.call('POST', '/api/cdp/sql', { body: `{"sql":"SELECT '${text}'"}` }), 400, 'invalid_request');
+      failure(
+        await project.call('POST', '/api/cdp/sql', { body: `{"sql":"SELECT '${text}'"}` }),
+        400,
+        'invalid_request',
+      );
     }
     expect((await run(`SELECT '\u{1F600}' AS s`)).rows).toEqual([{ s: '\u{1F600}' }]);
   });
@@ -332,7 +346,11 @@ describe('protects', () => {
   it('undoes all where only the commit fails', async () => {
     await run('CREATE TABLE parent (n int PRIMARY KEY)');
     await run('CREATE TABLE child (n int REFERENCES parent DEFERRABLE INITIALLY DEFERRED)');
-    const body = failure(await sql("INSERT INTO t VALUES (1, 'x'); INSERT INTO child VALUES (7)"), 400, 'constraint_violation');
+    const body = failure(
+      await sql("INSERT INTO t VALUES (1, 'x'); INSERT INTO child VALUES (7)"),
+      400,
+      'constraint_violation',
+    );
     expect(body.postgres).toMatchObject({ sqlstate: '23503', table: 'child' });
     expect(await content()).toEqual([]);
     await run('INSERT INTO child VALUES (8); INSERT INTO parent VALUES (8)');

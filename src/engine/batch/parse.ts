@@ -11,20 +11,19 @@ export interface ParsedBatch {
 
 /** @throws EngineError `invalid_json`, `invalid_request`, `empty_batch`, `too_many_records` (contract section 6). */
 export function parseBatch(body: Uint8Array): ParsedBatch {
-  const { root } = readJson(body);
+  const { root } = readJson(body, { depth: 1, items: LIMITS.recordsPerBatch, exceeded: tooManyRecords });
   if (root.kind !== 'array') {
     throw new EngineError('invalid_request', `The body is ${KIND[root.kind]}, not an array of records`);
   }
-  const count = root.items.length;
-  if (count === 0) throw new EngineError('empty_batch', 'The batch holds no record');
-  if (count > LIMITS.recordsPerBatch) {
-    throw new EngineError(
-      'too_many_records',
-      `The batch holds ${count} records; one request takes at most ${LIMITS.recordsPerBatch}`,
-    );
-  }
+  if (root.items.length === 0) throw new EngineError('empty_batch', 'The batch holds no record');
   return { records: records(root.items) };
 }
+
+const tooManyRecords = () =>
+  new EngineError(
+    'too_many_records',
+    `The batch holds more than ${LIMITS.recordsPerBatch} records, which is the most one request takes`,
+  );
 
 function records(items: readonly JsonNode[]): JsonObject[] {
   const strangers = new Places();

@@ -2,14 +2,13 @@
  * Results of free SQL as one answer: rows become JSON bytes as they arrive, and what is past the caps is left in
  * Postgres (contract section 7).
  */
-import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { ByteWriter } from '../../postgres/results/byte-writer.js';
 import { outputNames, type ResultColumn, typeName } from '../../postgres/results/columns.js';
 import { jsonRowEncoder, type RowMode } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
 import { sql, statement } from '../../postgres/sql.js';
-import { type RowSink, RowTooLarge, type Session } from '../../postgres/wire/session.js';
+import { MessageTooLarge, type RowSink, type Session } from '../../postgres/wire/session.js';
 import type { Project } from '../project.js';
 import { mainKeyword } from './main-keyword.js';
 import { type PreparedStatement, refuseOtherEncoding, runStatements, type SqlRequest } from './statements.js';
@@ -59,15 +58,7 @@ async function collect(
 ): Promise<SqlResult> {
   const { session, columns } = prepared;
   const rows = new RowCollector(columns ?? [], rowMode, maxRows, maxBytes);
-  session.maxRowBytes = LIMITS.resultBytes;
-  let tag: string | null;
-  try {
-    tag = await fetch(prepared, rows, maxRows);
-  } catch (error) {
-    throw error instanceof RowTooLarge ? tooLarge() : error;
-  } finally {
-    session.maxRowBytes = Infinity;
-  }
+  const tag = await fetch(prepared, rows, maxRows);
   refuseOtherEncoding(rows.bytes());
   const { type, count } = readTag(tag ?? mainKeyword(prepared.text));
   return {
@@ -132,7 +123,7 @@ class RowCollector {
     this.encode(buffer, start, end, this.out);
     if (this.out.length > this.maxBytes) {
       // The session closes the connection when a sink throws.
-      if (this.out.length - before > LIMITS.resultBytes) throw tooLarge();
+      if (this.out.length - before > LIMITS.resultBytes) throw new MessageTooLarge();
       this.out.length = before;
       this.truncated = true;
     } else this.count++;
@@ -150,9 +141,6 @@ class RowCollector {
 }
 
 const COMMA = 0x2c;
-
-const tooLarge = () =>
-  new EngineError('result_too_large', `One row of the result is larger than ${LIMITS.resultBytes} bytes`);
 
 const MODIFYING = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE']);
 

@@ -25,14 +25,14 @@ export function leadingKeyword(text: string): string | null {
   return null;
 }
 
-function lineEnd(text: string, start: number): number {
+export function lineEnd(text: string, start: number): number {
   let at = start;
   while (at < text.length && text[at] !== '\n' && text[at] !== '\r') at++;
   return at;
 }
 
 /** Block comments nest (Postgres manual 4.1.5); `null` where the comment does not end. */
-function blockCommentEnd(text: string, start: number): number | null {
+export function blockCommentEnd(text: string, start: number): number | null {
   let depth = 0;
   for (let at = start; at < text.length; at++) {
     if (text[at] === '/' && text[at + 1] === '*') depth++;

@@ -2,14 +2,11 @@
  * The result of free SQL as a stream without a row cap (contract section 7): rows become NDJSON or CSV bytes as they
  * arrive, in constant memory. When the client reads slowly, Postgres is held back.
  */
-import { EngineError } from '../../contract/errors.js';
-import { LIMITS } from '../../contract/limits.js';
 import { ByteWriter } from '../../postgres/results/byte-writer.js';
 import type { ResultColumn } from '../../postgres/results/columns.js';
 import { csvRowEncoder, writeCsvHeader } from '../../postgres/results/csv.js';
 import { jsonRowEncoder, type RowEncoder, type RowMode } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
-import { RowTooLarge } from '../../postgres/wire/session.js';
 import type { Project } from '../project.js';
 import { type PreparedStatement, refuseOtherEncoding, runStatements, type SqlRequest } from './statements.js';
 
@@ -48,7 +45,6 @@ export async function streamSql(project: Project, request: StreamRequest, output
     const encode = columns === null ? null : rowEncoder(request, columns);
     if (prepared.isLast && columns !== null && request.format === 'csv') writeCsvHeader(columns, out);
     let count = 0;
-    session.maxRowBytes = LIMITS.resultBytes;
     try {
       const formats = (columns ?? []).map(({ typeOid }) => resultFormat(typeOid));
       const { tag } = await session.execute(prepared.params, formats, 0, (buffer, start, end) => {
@@ -61,11 +57,7 @@ export async function streamSql(project: Project, request: StreamRequest, output
       });
       refuseOtherEncoding(out.view());
       return columns === null ? affectedRows(tag) : count;
-    } catch (error) {
-      if (!(error instanceof RowTooLarge)) throw error;
-      throw new EngineError('result_too_large', `One row of the result is larger than ${LIMITS.resultBytes} bytes`);
     } finally {
-      session.maxRowBytes = Infinity;
       flow.end();
     }
   });

@@ -129,14 +129,18 @@ function cString(buffer: Buffer, start: number): [text: string, next: number] {
   return [buffer.toString('utf8', start, end), end + 1];
 }
 
-/** ErrorResponse fields by their one-letter code (Postgres manual 54.8). */
+/** Of each field of an error: a statement can make one of any length. */
+const FIELD_BYTES = 8 * 1024;
+
+/** ErrorResponse fields by their one-letter code (Postgres manual 54.8), the longest ones cut. */
 export function readErrorFields(buffer: Buffer, start: number, end: number): Map<string, string> {
   const fields = new Map<string, string>();
   for (let at = start; at < end && buffer[at] !== 0;) {
     const key = String.fromCharCode(buffer[at] as number);
-    const [value, next] = cString(buffer, at + 1);
-    fields.set(key, value);
-    at = next;
+    const stop = buffer.indexOf(0, at + 1);
+    const cut = stop - at - 1 > FIELD_BYTES;
+    fields.set(key, buffer.toString('utf8', at + 1, cut ? at + 1 + FIELD_BYTES : stop) + (cut ? '…' : ''));
+    at = stop + 1;
   }
   return fields;
 }

@@ -3,6 +3,8 @@
  * in one piece and ends in one Sync; rows reach the caller as the bytes of their DataRow message.
  */
 import type { Socket } from 'node:net';
+import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
 import { ConnectionLost, PostgresError } from '../errors.js';
 import type { Statement } from '../sql.js';
 import { Framing } from './framing.js';
@@ -68,6 +70,9 @@ export type TransactionStatus = 'I' | 'T' | 'E';
 /** Statements that one session keeps prepared. */
 const MOST_PREPARED = 100;
 
+/** Bytes of any message but a row: errors and notices, which statements write. */
+const LONGEST_MESSAGE = 8 * 1024 * 1024;
+
 const ignore = () => {};
 
 export class Session {
@@ -79,8 +84,6 @@ export class Session {
   answers = 0;
   /** Set by the server's reports; a statement may have changed it. */
   clientEncoding = 'UTF8';
-  /** A message longer than this closes the connection instead of filling memory. */
-  maxRowBytes = Infinity;
   private readonly socket: Socket;
   private readonly exchanges: Exchange[] = [];
   /** Names of prepared statements by their text, the oldest first. */
@@ -95,10 +98,17 @@ export class Session {
     this.secretKey = loggedIn.secretKey;
     const framing = new Framing(
       (type, buffer, start, end) => this.receive(type, buffer, start, end),
-      (type, length) => type !== BACKEND.dataRow || length <= this.maxRowBytes,
+      (type, length) => length <= (type === BACKEND.dataRow ? LIMITS.resultBytes : LONGEST_MESSAGE),
     );
     this.socket.on('data', (chunk: Buffer) => {
-      if (this.closedBy === null && !framing.feed(chunk)) this.destroy(new RowTooLarge());
+      if (this.closedBy !== null) return;
+      try {
+        if (!framing.feed(chunk)) this.destroy(new MessageTooLarge());
+      } catch (error) {
+        // Whoever takes the rows gave up, or there is a defect, which must not end the process: what is still coming
+        // cannot be read any more.
+        this.destroy(error as Error);
+      }
     });
     this.socket.on('error', (error) => this.lost(error));
     this.socket.on('close', () => this.lost(null));
@@ -173,7 +183,8 @@ export class Session {
   private async forget(...texts: readonly string[]): Promise<void> {
     const names = texts.map((text) => this.prepared.get(text)).filter((name) => name !== undefined);
     for (const text of texts) this.prepared.delete(text);
-    if (this.closedBy === null) await this.exchange([...names.map(closeStatement), SYNC], ignore);
+    // What went wrong before this is what the caller has to know.
+    if (this.closedBy === null) await this.exchange([...names.map(closeStatement), SYNC], ignore).catch(ignore);
   }
 
   /** Gives up the statement that was prepared first. */
@@ -208,7 +219,7 @@ export class Session {
 
   /**
    * Runs what {@link prepare} left, up to `maxRows` rows (0: all).
-   * @throws PostgresError, ConnectionLost, RowTooLarge
+   * @throws PostgresError, ConnectionLost, MessageTooLarge
    */
   execute(
     params: readonly (string | null)[],
@@ -293,12 +304,7 @@ export class Session {
       // In copy-in mode the server has thrown our Sync away (Postgres manual 54.2.6): send it again.
       this.socket.write(Buffer.concat([COPY_FAIL, SYNC]));
     } else {
-      try {
-        current.onMessage(type, buffer, start, end);
-      } catch (error) {
-        // Whoever takes the rows gave up; the rest of them is still coming, so the connection has to go.
-        this.destroy(error as Error);
-      }
+      current.onMessage(type, buffer, start, end);
     }
   }
 
@@ -314,10 +320,12 @@ export class Session {
   }
 }
 
-/** One row is longer than {@link Session.maxRowBytes}; its connection is closed because the rest of it is still coming. */
-export class RowTooLarge extends Error {
+/** A row or another message is longer than it may be; the connection is closed because the rest of it is still coming. */
+export class MessageTooLarge extends EngineError {
   constructor() {
-    super('One row of the result is larger than the answer may be');
-    this.name = 'RowTooLarge';
+    super(
+      'result_too_large',
+      `One row of the result, or a message of Postgres, is larger than ${LIMITS.resultBytes} bytes`,
+    );
   }
 }

@@ -1,0 +1,153 @@
+/** What creating, reading and dropping tables must never do: half of it, harm to others, or wait for long (contract section 5). */
+import { pino } from 'pino';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { startService } from '../../src/service.js';
+import { testServers } from '../support/postgres.js';
+import { columnTypes, snapshot, tableNames } from '../support/schema.js';
+import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { inDatabase, refuseComments, TABLE, Tables } from '../support/tables.js';
+
+const TEXT = [{ name: 'a', type: 'TEXT' }];
+
+describe.each(testServers())('a call on tables protects on Postgres $major', (server) => {
+  let service: TestService;
+  let project: TestProject;
+  let tables: Tables;
+  beforeAll(async () => {
+    service = await startTestService({}, server);
+    project = await service.project();
+    tables = new Tables(project);
+  });
+  afterAll(() => service.close());
+
+  it('the whole: a table whose comment fails does not come into being', async () => {
+    const other = await service.project();
+    const theirs = new Tables(other);
+    await refuseComments(service, other);
+    const columns = [{ name: 'a', type: 'TEXT', comment: 'x' }];
+    const answer = await theirs.create({ table_name: 'half', columns });
+    expect(answer.status).toBeGreaterThanOrEqual(400);
+    expect(await tableNames(other)).toEqual([]);
+    expect((await theirs.create({ table_name: 'half', columns: TEXT })).status).toBe(201);
+  });
+
+  it('one name: of many that create it at once, in two cases and on two instances, one succeeds', async () => {
+    const second = await startService(service.config, pino({ level: 'silent' }));
+    try {
+      const creating = Array.from({ length: 8 }, async (_, i) => {
+        const response = await fetch((i % 2 === 0 ? service.url : second.url) + TABLE, {
+          method: 'POST',
+          headers: { authorization: `Bearer ${project.token}`, 'content-type': 'application/json' },
+          body: JSON.stringify({ table_name: i < 4 ? 'race' : 'Race', columns: TEXT }),
+        });
+        return { status: response.status, body: (await response.json()) as { error?: string } };
+      });
+      const answers = await Promise.all(creating);
+      expect(answers.map(({ status }) => status).sort()).toEqual([201, 409, 409, 409, 409, 409, 409, 409]);
+      expect(new Set(answers.map(({ body }) => body.error))).toEqual(new Set([undefined, 'table_exists']));
+    } finally {
+      await second.close();
+    }
+    expect((await tableNames(project)).filter((name) => name.toLowerCase() === 'race')).toHaveLength(1);
+  });
+
+  it('the tables from SQL in names and comments', async () => {
+    const other = await service.project();
+    const theirs = new Tables(other);
+    await other.table('kept', { a: 'TEXT' });
+    await other.rows(`INSERT INTO kept (a) VALUES ('still here')`);
+    const before = await snapshot(other);
+    const attacks = [
+      `x"; DROP TABLE kept; --`,
+      `x'; DROP TABLE kept; --`,
+      `x\\'; DROP TABLE kept; --`,
+      `$$; DROP TABLE kept; --`,
+      `kept"; DELETE FROM "kept`,
+      `a') ; DROP TABLE data.kept; COMMIT; --`,
+      `\\`,
+      `E'\\'; DROP TABLE kept; --`,
+    ];
+    for (const attack of attacks) {
+      const path = encodeURIComponent(attack);
+      for (const answer of [
+        await theirs.create({ table_name: attack, columns: TEXT }),
+        await theirs.create({ table_name: 'fresh', columns: [{ name: attack, type: 'TEXT' }] }),
+        await theirs.create({ table_name: 'fresh', columns: [{ name: 'a', type: attack }] }),
+        await other.call('GET', `${TABLE}/${path}`),
+        await other.call('DELETE', `${TABLE}/${path}`),
+      ]) {
+        expect(answer.status).toBeGreaterThanOrEqual(400);
+        expect(answer.status).toBeLessThan(500);
+      }
+      expect(await snapshot(other)).toEqual(before);
+      const columns = [{ name: 'a', type: 'TEXT', comment: attack }];
+      expect((await theirs.create({ table_name: 'noted', comment: attack, columns })).status).toBe(201);
+      expect(await theirs.read('noted')).toMatchObject({
+        comment: attack,
+        columns: [{}, { comment: attack }],
+      });
+      expect((await other.call('DELETE', `${TABLE}/noted`)).status).toBe(200);
+      expect(await snapshot(other)).toEqual(before);
+    }
+  });
+
+  it('itself from functions, operators and types that a project puts in the way', async () => {
+    const other = await service.project();
+    const theirs = new Tables(other);
+    await other.rows(`
+      CREATE FUNCTION lower(text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trap'; END $$;
+      CREATE FUNCTION count(text) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trap'; END $$;
+      CREATE FUNCTION uuid_v7() RETURNS uuid LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trap'; END $$;
+      CREATE FUNCTION trap(name, text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trap'; END $$;
+      CREATE OPERATOR = (LEFTARG = name, RIGHTARG = text, FUNCTION = trap);
+      CREATE DOMAIN "text" AS integer;
+      CREATE DOMAIN "uuid" AS integer;
+      CREATE DOMAIN int8 AS boolean`);
+    expect(
+      (await theirs.create({ table_name: 'safe', columns: [...TEXT, { name: 'n', type: 'INTEGER' }] })).status,
+    ).toBe(201);
+    expect(await columnTypes(other, 'safe')).toEqual({ id: 'uuid', a: 'TEXT', n: 'INTEGER' });
+    expect((await other.call('POST', '/api/cdp/data/safe', { body: [{ a: 'x', n: 1 }] })).status).toBe(201);
+    expect((await other.call('DELETE', `${TABLE}/safe`)).status).toBe(200);
+  });
+
+  it('projects from each other: the same names side by side, and nothing of the other to be seen', async () => {
+    const [one, two] = [await service.project(), await service.project()];
+    await new Tables(one).create({ table_name: 'orders', comment: 'of one', columns: [{ name: 'a', type: 'TEXT' }] });
+    await new Tables(two).create({
+      table_name: 'orders',
+      comment: 'of two',
+      columns: [{ name: 'b', type: 'INTEGER' }],
+    });
+    await one.table('secret_plans', { a: 'TEXT' });
+    expect(await new Tables(one).read('orders')).toMatchObject({ comment: 'of one' });
+    expect(await new Tables(two).read('orders')).toMatchObject({ comment: 'of two' });
+    expect(await tableNames(two)).toEqual(['orders']);
+    const error = failure(await two.call('GET', `${TABLE}/secret_plan`), 404, 'table_not_found');
+    expect(JSON.stringify(error)).not.toContain('secret_plans');
+    expect((await two.call('DELETE', `${TABLE}/orders`)).status).toBe(200);
+    expect(await columnTypes(one, 'orders')).toEqual({ id: 'uuid', a: 'TEXT' });
+  });
+
+  it('the caller from waiting: a table that is locked is busy after 2 s, and reading the schema does not wait', async () => {
+    await project.table('locked', { a: 'TEXT' });
+    await inDatabase(service, project, async (client) => {
+      await client.query('BEGIN');
+      await client.query('LOCK TABLE data.locked IN ACCESS EXCLUSIVE MODE');
+      const started = performance.now();
+      expect((await project.call('GET', '/api/cdp/schema')).status).toBe(200);
+      expect((await project.call('GET', `${TABLE}/locked`)).status).toBe(200);
+      expect(performance.now() - started).toBeLessThan(1_000);
+
+      const dropping = performance.now();
+      const answer = await tables.drop('locked');
+      failure(answer, 503, 'table_busy');
+      expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
+      expect(performance.now() - dropping).toBeGreaterThan(1_500);
+      expect(performance.now() - dropping).toBeLessThan(3_500);
+      await client.query('ROLLBACK');
+    });
+    expect(await columnTypes(project, 'locked')).toEqual({ id: 'uuid', a: 'TEXT' });
+    expect((await tables.drop('locked')).status).toBe(200);
+  });
+});

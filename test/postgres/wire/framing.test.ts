@@ -1,0 +1,115 @@
+/** Cutting Postgres's byte stream into messages, wherever the network cuts it (Postgres manual 54.7). */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { Framing } from '../../../src/postgres/wire/framing.js';
+
+interface Message {
+  type: string;
+  body: string;
+}
+
+function encode({ type, body }: Message): Buffer {
+  const content = Buffer.from(body, 'latin1');
+  const bytes = Buffer.alloc(5 + content.length);
+  bytes.write(type, 'latin1');
+  bytes.writeInt32BE(4 + content.length, 1);
+  content.copy(bytes, 5);
+  return bytes;
+}
+
+const STREAM: Message[] = [
+  { type: '1', body: '' },
+  { type: 'D', body: 'a row' },
+  { type: 'D', body: '' },
+  { type: 'C', body: 'SELECT 2\0' },
+  { type: 'D', body: 'x'.repeat(40) },
+  { type: 'Z', body: 'I' },
+];
+const BYTES = Buffer.concat(STREAM.map(encode));
+
+/** Feeds the chunks and returns the messages, copied out while they are valid. */
+function cut(chunks: readonly Buffer[], accepts: (type: number, length: number) => boolean = () => true): Message[] {
+  const found: Message[] = [];
+  const framing = new Framing((type, buffer, start, end) => {
+    found.push({ type: String.fromCharCode(type), body: buffer.toString('latin1', start, end) });
+  }, accepts);
+  // A copy of each chunk that is overwritten afterwards: nothing may rely on it any longer.
+  for (const chunk of chunks) {
+    const copy = Buffer.from(chunk);
+    if (!framing.feed(copy)) return found;
+    copy.fill(0xff);
+  }
+  return found;
+}
+
+const at = (...offsets: number[]): Buffer[] =>
+  [0, ...offsets].map((from, i) => BYTES.subarray(from, offsets[i] ?? BYTES.length));
+
+describe('hands out the same messages', () => {
+  it('whole', () => {
+    expect(cut([BYTES])).toEqual(STREAM);
+  });
+
+  it('cut at every byte', () => {
+    for (let i = 0; i <= BYTES.length; i++) expect({ i, found: cut(at(i)) }).toEqual({ i, found: STREAM });
+  });
+
+  it('cut at every two bytes', () => {
+    for (let i = 0; i <= BYTES.length; i++) {
+      for (let j = i; j <= BYTES.length; j++) expect(cut(at(i, j))).toEqual(STREAM);
+    }
+  });
+
+  it('byte by byte', () => {
+    expect(cut(Array.from(BYTES, (byte) => Buffer.from([byte])))).toEqual(STREAM);
+  });
+
+  it('for any messages and any cuts', () => {
+    const message = fc.record({
+      type: fc.constantFrom('D', 'C', 'Z', 'T', '1'),
+      body: fc.uint8Array({ maxLength: 300 }).map((bytes) => Buffer.from(bytes).toString('latin1')),
+    });
+    const property = fc.property(
+      fc.array(message, { maxLength: 20 }),
+      fc.array(fc.nat(), { maxLength: 20 }),
+      (messages, cuts) => {
+        const bytes = Buffer.concat(messages.map(encode));
+        const offsets = cuts.map((n) => n % (bytes.length + 1)).sort((a, b) => a - b);
+        const chunks = [0, ...offsets].map((from, i) => bytes.subarray(from, offsets[i] ?? bytes.length));
+        expect(cut(chunks)).toEqual(messages);
+      },
+    );
+    fc.assert(property, { numRuns: 300 });
+  });
+
+  it('of one body of 5 MB that comes in many pieces', () => {
+    const big = { type: 'D', body: 'y'.repeat(5_000_000) };
+    const bytes = Buffer.concat([encode(big), BYTES]);
+    const chunks = Array.from({ length: Math.ceil(bytes.length / 65_536) }, (_, i) =>
+      bytes.subarray(i * 65_536, (i + 1) * 65_536),
+    );
+    expect(cut(chunks)).toEqual([big, ...STREAM]);
+  });
+});
+
+describe('gives a message up that is not accepted', () => {
+  const upTo20 = (type: number, length: number) => type !== 0x44 || length <= 20;
+  const kept = STREAM.slice(0, 4);
+
+  it('as soon as its header is there, whatever the cuts', () => {
+    const headerEnd = BYTES.indexOf('x'.repeat(40));
+    for (let i = 0; i <= BYTES.length; i++) expect(cut(at(i), upTo20)).toEqual(kept);
+    const framing = new Framing(() => {}, upTo20);
+    expect(framing.feed(BYTES.subarray(0, headerEnd - 1))).toBe(true);
+    expect(framing.feed(BYTES.subarray(headerEnd - 1, headerEnd + 1))).toBe(false);
+  });
+
+  it('and asks with the length of the body', () => {
+    const asked: [string, number][] = [];
+    cut([BYTES], (type, length) => {
+      asked.push([String.fromCharCode(type), length]);
+      return true;
+    });
+    expect(asked).toEqual(STREAM.map(({ type, body }) => [type, body.length]));
+  });
+});

@@ -1,0 +1,108 @@
+/** The messages of the extended query protocol, byte for byte (Postgres manual 54.7). */
+import { describe, expect, it } from 'vitest';
+import {
+  bind,
+  cancelRequest,
+  closeStatement,
+  COPY_DONE,
+  COPY_FAIL,
+  copyDataHeader,
+  DESCRIBE_STATEMENT,
+  execute,
+  parse,
+  readErrorFields,
+  readParameterOids,
+  readParameterStatus,
+  readRowDescription,
+  readTag,
+  readTextRow,
+  SYNC,
+  TERMINATE,
+} from '../../../src/postgres/wire/messages.js';
+
+const bytes = (...parts: (string | number[])[]): Buffer =>
+  Buffer.concat(parts.map((part) => (typeof part === 'string' ? Buffer.from(part) : Buffer.from(part))));
+const int16 = (n: number) => [(n >> 8) & 255, n & 255];
+const int32 = (n: number) => [(n >> 24) & 255, (n >> 16) & 255, (n >> 8) & 255, n & 255];
+
+describe('are written', () => {
+  it('as Parse, with the length in bytes of UTF-8', () => {
+    expect(parse('é')).toEqual(bytes('P', int32(4 + 1 + 2 + 1 + 2), '\0', 'é\0', int16(0)));
+    expect(parse('', 's1')).toEqual(bytes('P', int32(4 + 3 + 1 + 2), 's1\0', '\0', int16(0)));
+    expect(() => parse('a\0b')).toThrow('U+0000');
+  });
+
+  it('as Bind, with texts, NULLs and formats', () => {
+    expect(bind([])).toEqual(bytes('B', int32(4 + 2 + 2 + 2 + 2), '\0\0', int16(0), int16(0), int16(0)));
+    expect(bind(['é', null, ''], [0, 1], 'x')).toEqual(
+      bytes(
+        ...['B', int32(4 + 1 + 2 + 2 + 2 + 6 + 4 + 4 + 2 + 4), '\0', 'x\0', int16(0), int16(3)],
+        ...[int32(2), 'é', int32(-1), int32(0), int16(2), int16(0), int16(1)],
+      ),
+    );
+  });
+
+  it('as Bind with as many parameters as fit', () => {
+    const all = bind(Array.from({ length: 65_535 }, () => null));
+    expect(all.readUInt16BE(9)).toBe(65_535);
+    expect(all.length).toBe(5 + 2 + 2 + 2 + 65_535 * 4 + 2);
+  });
+
+  it('as Execute, Describe, Sync, Terminate, Close and those of COPY', () => {
+    expect(execute(7)).toEqual(bytes('E', int32(9), '\0', int32(7)));
+    expect(execute()).toEqual(bytes('E', int32(9), '\0', int32(0)));
+    expect(DESCRIBE_STATEMENT).toEqual(bytes('D', int32(6), 'S\0'));
+    expect(SYNC).toEqual(bytes('S', int32(4)));
+    expect(TERMINATE).toEqual(bytes('X', int32(4)));
+    expect(closeStatement('s1')).toEqual(bytes('C', int32(8), 'Ss1\0'));
+    expect(copyDataHeader(300)).toEqual(bytes('d', int32(304)));
+    expect(COPY_DONE).toEqual(bytes('c', int32(4)));
+    expect(COPY_FAIL.subarray(0, 1).toString()).toBe('f');
+    expect(COPY_FAIL.readInt32BE(1)).toBe(COPY_FAIL.length - 1);
+    expect(COPY_FAIL.at(-1)).toBe(0);
+  });
+
+  it('as CancelRequest, with numbers up to their ends', () => {
+    expect(cancelRequest(1, -2)).toEqual(bytes(int32(16), int16(1234), int16(5678), int32(1), int32(-2)));
+    expect(cancelRequest(2 ** 31 - 1, -(2 ** 31)).subarray(8)).toEqual(bytes([127, 255, 255, 255, 128, 0, 0, 0]));
+  });
+});
+
+describe('are read', () => {
+  it('as the fields of an error', () => {
+    const body = bytes('before', 'SERROR\0VERROR\0C22012\0Mdivision — by zero\0P8\0\0', 'after');
+    const fields = readErrorFields(body, 6, body.length - 5);
+    expect([...fields]).toEqual([
+      ['S', 'ERROR'],
+      ['V', 'ERROR'],
+      ['C', '22012'],
+      ['M', 'division — by zero'],
+      ['P', '8'],
+    ]);
+  });
+
+  it('as a description of columns', () => {
+    const field = (name: string, oid: number, modifier: number) =>
+      bytes(`${name}\0`, int32(9), int16(3), int32(oid), int16(-1), int32(modifier), int16(0));
+    const body = bytes('x', int16(2));
+    expect(readRowDescription(Buffer.concat([body, field('é', 25, -1), field('', 4_000_000_000, 24)]), 1)).toEqual([
+      { name: 'é', typeOid: 25, typeModifier: -1 },
+      { name: '', typeOid: 4_000_000_000, typeModifier: 24 },
+    ]);
+    expect(readRowDescription(bytes(int16(0)), 0)).toEqual([]);
+  });
+
+  it('as types of parameters', () => {
+    expect(readParameterOids(bytes('xx', int16(2), int32(23), int32(-1)), 2)).toEqual([23, 4_294_967_295]);
+  });
+
+  it('as a row of texts', () => {
+    expect(readTextRow(bytes('x', int16(3), int32(2), 'é', int32(-1), int32(0)), 1)).toEqual(['é', null, '']);
+    expect(readTextRow(bytes(int16(0)), 0)).toEqual([]);
+  });
+
+  it('as a command tag and a changed setting', () => {
+    expect(readTag(bytes('..INSERT 0 5\0..'), 2, 13)).toBe('INSERT 0 5');
+    expect(readParameterStatus(bytes('.client_encoding\0UTF8\0'), 1)).toEqual(['client_encoding', 'UTF8']);
+  });
+});

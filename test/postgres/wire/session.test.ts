@@ -1,0 +1,221 @@
+/** One connection in the extended query protocol, against real servers. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { ConnectionLost, PostgresError } from '../../../src/postgres/errors.js';
+import type { Statement } from '../../../src/postgres/sql.js';
+import { login } from '../../../src/postgres/wire/login.js';
+import { readTextRow } from '../../../src/postgres/wire/messages.js';
+import { MessageTooLarge, type RowSink, Session } from '../../../src/postgres/wire/session.js';
+import { createDatabase, type TestDatabase, testServers } from '../../support/postgres.js';
+
+const s = (text: string, ...params: (string | null)[]): Statement => ({ text, params });
+
+async function failureOf(promise: Promise<unknown>): Promise<unknown> {
+  return promise.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+}
+
+describe.each(testServers().map((server) => ({ server, major: server.major })))('on Postgres $major', ({ server }) => {
+  let database: TestDatabase;
+  let session: Session;
+  const opened: Session[] = [];
+
+  const open = async (): Promise<Session> => {
+    const made = new Session(await login({ ...database.connection, connectionTimeoutMillis: 5_000 }));
+    opened.push(made);
+    return made;
+  };
+  /** A sink that keeps the rows as texts. */
+  const collector = (): { rows: (string | null)[][]; sink: RowSink } => {
+    const rows: (string | null)[][] = [];
+    return { rows, sink: (buffer, start) => void rows.push(readTextRow(buffer, start)) };
+  };
+
+  beforeAll(async () => {
+    database = await createDatabase(server);
+  });
+  beforeEach(async () => {
+    session = await open();
+  });
+  afterAll(async () => {
+    for (const each of opened) each.close();
+    await database.drop();
+  });
+
+  it('runs several statements in one round trip and keeps their results apart', async () => {
+    const results = await session.run([
+      s('SELECT $1::text, $2::int', 'é', null),
+      s(''),
+      s('CREATE TABLE r1 (n int)'),
+      s('VALUES (1), (2)'),
+    ]);
+    expect(results).toEqual([
+      { tag: 'SELECT 1', rows: [['é', null]] },
+      { tag: '', rows: [] },
+      { tag: 'CREATE TABLE', rows: [] },
+      { tag: 'SELECT 2', rows: [['1'], ['2']] },
+    ]);
+    expect(session.transaction).toBe('I');
+  });
+
+  it('skips what follows an error, undoes what went before it, and goes on', async () => {
+    const error = await failureOf(
+      session.run([s('CREATE TABLE r2 (n int)'), s('SELECT 1 / 0'), s('SELECT pg_sleep(60)')]),
+    );
+    expect(error).toBeInstanceOf(PostgresError);
+    expect(error).toMatchObject({ sqlstate: '22012', severity: 'ERROR' });
+    expect(await session.query(s(`SELECT to_regclass('r2')`))).toEqual([[null]]);
+  });
+
+  it('knows the state of its transaction', async () => {
+    await session.run([s('BEGIN')]);
+    expect(session.transaction).toBe('T');
+    await failureOf(session.run([s('SELECT 1 / 0')]));
+    expect(session.transaction).toBe('E');
+    await session.run([s('ROLLBACK')]);
+    expect(session.transaction).toBe('I');
+  });
+
+  it('answers requests that were sent without waiting, each with its own', async () => {
+    const answers = await Promise.all([
+      session.query(s('SELECT 1')),
+      failureOf(session.query(s('SELECT 1 / 0'))),
+      session.query(s('SELECT 3')),
+    ]);
+    expect(answers).toMatchObject([[['1']], { sqlstate: '22012' }, [['3']]]);
+    expect(session.answers).toBe(3);
+  });
+
+  it('describes a statement before it runs, then fetches its rows in steps', async () => {
+    const described = await session.prepare('SELECT g, $1::text AS t FROM generate_series(1, 5) g', [s('BEGIN')]);
+    expect(described).toMatchObject({ parameterOids: [25], columns: [{ name: 'g' }, { name: 't', typeOid: 25 }] });
+    const { rows, sink } = collector();
+    expect(await session.execute(['x'], [0, 0], 2, sink)).toEqual({ tag: null });
+    expect(await session.resume(2, sink)).toEqual({ tag: null });
+    expect(rows.map(([g]) => g)).toEqual(['1', '2', '3', '4']);
+    expect(await session.resume(2, sink)).toEqual({ tag: 'SELECT 1' });
+    await session.run([s('COMMIT')]);
+    expect(await session.prepare('DROP TABLE IF EXISTS nothing')).toEqual({ parameterOids: [], columns: null });
+    expect((await session.prepare('SELECT')).columns).toEqual([]);
+  });
+
+  it('ends a COPY … FROM STDIN that nobody feeds with an error, and goes on', async () => {
+    await session.run([s('CREATE TEMP TABLE fed (n int)')]);
+    expect(await failureOf(session.run([s('COPY fed FROM STDIN')]))).toMatchObject({ sqlstate: '57014' });
+    expect(await session.query(s('SELECT count(*) FROM fed'))).toEqual([['0']]);
+    expect(await session.run([s('COPY fed TO STDOUT')])).toEqual([{ tag: 'COPY 0', rows: [] }]);
+  });
+
+  it('is lost to everybody who waits when the server ends it', async () => {
+    const other = await open();
+    const waiting = [failureOf(session.query(s('SELECT pg_sleep(60)'))), failureOf(session.query(s('SELECT 2')))];
+    let closed = 0;
+    session.onClose(() => closed++);
+    await sleep(50);
+    await other.query(s('SELECT pg_terminate_backend($1)', String(session.processId)));
+    expect(await Promise.all(waiting)).toMatchObject([{ sqlstate: '57P01' }, { sqlstate: '57P01' }]);
+    expect(session.closed).toBe(true);
+    expect(closed).toBe(1);
+    expect(await failureOf(session.query(s('SELECT 1')))).toMatchObject({ sqlstate: '57P01' });
+  });
+
+  it('is closed once, and refuses further work', async () => {
+    let closed = 0;
+    session.onClose(() => closed++);
+    session.close();
+    session.close();
+    session.destroy(new Error('late'));
+    expect(closed).toBe(1);
+    expect(await failureOf(session.query(s('SELECT 1')))).toBeInstanceOf(ConnectionLost);
+  });
+
+  it('gives up a row that is longer than allowed, without keeping it', async () => {
+    await session.prepare(`SELECT repeat('x', CASE g WHEN 3 THEN 500000000 ELSE 10 END) FROM generate_series(1, 3) g`);
+    const { rows, sink } = collector();
+    const before = process.memoryUsage().external;
+    expect(await failureOf(session.execute([], [], 0, sink))).toBeInstanceOf(MessageTooLarge);
+    expect(rows.length).toBe(2);
+    expect(session.closed).toBe(true);
+    expect(process.memoryUsage().external - before).toBeLessThan(50_000_000);
+  });
+
+  it('gives up an error message that would fill memory, and shortens a long one', async () => {
+    const raise = (bytes: number) => s(`DO $$ BEGIN RAISE EXCEPTION '%', repeat('x', ${bytes}); END $$`);
+    const long = (await failureOf(session.run([raise(1_000_000)]))) as PostgresError;
+    expect(long.sqlstate).toBe('P0001');
+    expect(long.message.length).toBeLessThan(10_000);
+    expect(await failureOf(session.run([raise(50_000_000)]))).toBeInstanceOf(MessageTooLarge);
+    expect(session.closed).toBe(true);
+  });
+
+  it('closes when the sink of its rows gives up, with that reason', async () => {
+    await session.prepare('SELECT generate_series(1, 1000000)');
+    const full = new Error('full');
+    let count = 0;
+    const error = await failureOf(
+      session.execute([], [], 0, () => {
+        if (++count === 10) throw full;
+      }),
+    );
+    expect(error).toBe(full);
+    expect(count).toBe(10);
+    expect(session.closed).toBe(true);
+  });
+
+  it('holds the server back while it is paused', async () => {
+    const other = await open();
+    await session.prepare(`SELECT repeat('x', 10000) FROM generate_series(1, 20000)`);
+    let count = 0;
+    const done = session.execute([], [], 0, () => {
+      if (++count === 1) session.pause();
+    });
+    let waits: unknown;
+    for (let i = 0; i < 100 && waits !== 'ClientWrite'; i++) {
+      await sleep(20);
+      const rows = await other.query(
+        s('SELECT wait_event FROM pg_stat_activity WHERE pid = $1', String(session.processId)),
+      );
+      waits = rows[0]?.[0];
+    }
+    expect(waits).toBe('ClientWrite');
+    expect(count).toBeLessThan(1_000);
+    session.unpause();
+    expect(await done).toEqual({ tag: 'SELECT 20000' });
+    expect(count).toBe(20_000);
+  });
+
+  it('notices that a statement changed the encoding, and that a reset sets it back', async () => {
+    await session.run([s(`SET client_encoding = 'LATIN1'`)]);
+    expect(session.clientEncoding).toBe('LATIN1');
+    await session.reset();
+    expect(session.clientEncoding).toBe('UTF8');
+  });
+
+  it('forgets on reset what statements left in it', async () => {
+    await session.run([
+      s(`SET work_mem = '1MB'`),
+      s('CREATE TEMP TABLE left_behind (n int)'),
+      s('PREPARE p AS SELECT 1'),
+    ]);
+    await session.run([s('SELECT pg_advisory_lock(1)')]);
+    await session.reset();
+    const rows = await session.query(
+      s(`SELECT current_setting('work_mem'), to_regclass('left_behind'), (SELECT count(*) FROM pg_prepared_statements),
+        (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())`),
+    );
+    expect(rows).toEqual([['4MB', null, '0', '0']]);
+  });
+});
+
+describe('a login', () => {
+  it('that is refused tells why', async () => {
+    const [server] = testServers();
+    const error = await failureOf(
+      login({ ...server!.connection, password: 'wrong', connectionTimeoutMillis: 5_000 } as never),
+    );
+    expect(error).toBeInstanceOf(PostgresError);
+    expect(error).toMatchObject({ sqlstate: '28P01' });
+  });
+});

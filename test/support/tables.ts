@@ -1,0 +1,75 @@
+/** The schema routes of one project, as tests call them. */
+import type { TestAnswer, TestProject, TestService } from './service.js';
+import { onServer } from './service.js';
+
+export const TABLE = '/api/cdp/schema/table';
+export const tablePath = (name: string): string => `${TABLE}/${encodeURIComponent(name)}`;
+export const columnPath = (table: string, name: string): string =>
+  `${tablePath(table)}/column/${encodeURIComponent(name)}`;
+
+export interface ShownTable {
+  name: string;
+  comment: string | null;
+  columns: { name: string; type: string; comment: string | null }[];
+}
+
+let counter = 0;
+
+/** A name for a table that no other has. */
+export const freshName = (): string => `t${++counter}`;
+
+export class Tables {
+  constructor(readonly project: TestProject) {}
+
+  create = (body: unknown): Promise<TestAnswer> => this.project.call('POST', TABLE, { body });
+  add = (table: string, body: unknown): Promise<TestAnswer> =>
+    this.project.call('POST', `${tablePath(table)}/column`, { body });
+  alter = (table: string, column: string, body: unknown): Promise<TestAnswer> =>
+    this.project.call('PUT', columnPath(table, column), { body });
+  drop = (table: string): Promise<TestAnswer> => this.project.call('DELETE', tablePath(table));
+  dropColumn = (table: string, column: string): Promise<TestAnswer> =>
+    this.project.call('DELETE', columnPath(table, column));
+
+  /** A new table; returns its name. */
+  async fresh(columns: Record<string, string>): Promise<string> {
+    const name = freshName();
+    await this.project.table(name, columns);
+    return name;
+  }
+
+  /** Inserts what must succeed; returns the ids. */
+  async insert(table: string, records: unknown): Promise<string[]> {
+    const answer = await this.project.call('POST', `/api/cdp/data/${table}?return=ids`, { body: records });
+    if (answer.status !== 201) throw new Error(answer.text);
+    return answer.body.ids as string[];
+  }
+
+  /** A table as the API shows it. */
+  async read(table: string): Promise<ShownTable> {
+    return (await this.project.call('GET', tablePath(table))).body.table as ShownTable;
+  }
+
+  async column(table: string, name: string): Promise<ShownTable['columns'][number] | undefined> {
+    return (await this.read(table)).columns.find((column) => column.name === name);
+  }
+}
+
+/** As the superuser in the project's own database, beside the service. */
+export async function inDatabase<T>(
+  { engine, server }: TestService,
+  { name }: TestProject,
+  work: Parameters<typeof onServer<T>>[1],
+): Promise<T> {
+  const project = await engine.control.projectByName(name);
+  return onServer(server, work, project?.placement.database);
+}
+
+/** From now on no COMMENT succeeds in the project's database: the last part of a change fails. */
+export async function refuseComments(service: TestService, project: TestProject): Promise<void> {
+  await inDatabase(service, project, async (client) => {
+    await client.query(`CREATE FUNCTION data.refuse() RETURNS event_trigger LANGUAGE plpgsql
+      AS $$ BEGIN RAISE EXCEPTION 'no comments today'; END $$`);
+    await client.query(`CREATE EVENT TRIGGER refuse ON ddl_command_end WHEN TAG IN ('COMMENT')
+      EXECUTE FUNCTION data.refuse()`);
+  });
+}
