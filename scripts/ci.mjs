@@ -1,6 +1,6 @@
 /** The checks of `.ci/run`: the tests, then types, lint, format and package. Closes with `N passed, N failed`. */
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { root } from './prepare.mjs';
@@ -21,9 +21,11 @@ function check(...command) {
 }
 
 /** Counts single tests; a run that fails beside them (a file that does not load, a setup) is one failure more. */
-function test() {
+function test(...options) {
   const report = join(folder, 'tests.json');
-  const good = run('npm', 'test', '--', '--reporter=default', '--reporter=json', `--outputFile.json=${report}`);
+  rmSync(report, { force: true });
+  const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
+  const good = run('npm', 'test', '--', ...options, ...reporters);
   let result = { numPassedTests: 0, numFailedTests: 0 };
   try {
     result = JSON.parse(readFileSync(report, 'utf8'));
@@ -35,8 +37,17 @@ function test() {
   if (result.numPassedTests === 0 || (!good && result.numFailedTests === 0)) count.failed++;
 }
 
+/** Debian's, where the machine has none. */
+function installBrowser() {
+  if (['/usr/bin/chromium', '/usr/bin/google-chrome', process.env.CHROME_PATH ?? ''].some(existsSync)) return;
+  run('apt-get', 'update', '-qq');
+  run('apt-get', 'install', '-y', '-qq', 'chromium');
+}
+
 try {
   test();
+  installBrowser();
+  test('--config', 'vitest.browser.config.ts');
   check('npm', 'run', 'types');
   check('npm', 'run', 'lint');
   check('npm', 'run', 'format');

@@ -184,7 +184,8 @@ export const ERROR_CODES = {
   },
   query_timeout: {
     status: 504,
-    meaning: 'The statement ran longer than its time and was cancelled. Nothing was changed.',
+    meaning:
+      'The statement ran longer than its time and was cancelled. Nothing was changed, except by a statement that runs outside a transaction (VACUUM, CREATE INDEX CONCURRENTLY).',
     action: 'Make it cheaper, or give it more time with `timeout_ms`.',
   },
   table_busy: {

@@ -11,6 +11,7 @@ import { type Clock, queryTimeout } from '../deadline.js';
 import type { JsonNode } from '../json.js';
 import type { Project } from '../project.js';
 import { BEGIN, commit, fixed, outcomeUnknown, ROLLBACK } from '../transaction.js';
+import { leadingKeyword } from './leading-keyword.js';
 import { encodeParameters } from './parameters.js';
 import { positionInText, type SplitStatement, splitStatements } from './split.js';
 
@@ -93,7 +94,7 @@ export async function runStatements<T>(
       }
     } catch (error) {
       const [only] = statements;
-      if (readOnly || statements.length > 1 || only === undefined || !refusedInTransaction(error)) throw error;
+      if (readOnly || statements.length > 1 || only === undefined || !refusedInTransaction(error, only)) throw error;
       await session.run([ROLLBACK]);
       try {
         return [await execute(only, [], true)];
@@ -107,8 +108,16 @@ export async function runStatements<T>(
   });
 }
 
-const refusedInTransaction = (error: unknown): boolean =>
-  error instanceof EngineError && error.postgres?.sqlstate === ACTIVE_TRANSACTION;
+/**
+ * The first words of the statements that Postgres runs outside a transaction alone. Code of a project may raise the same
+ * state, but not from one of these.
+ */
+const OUTSIDE_A_TRANSACTION = new Set(['ALTER', 'CLUSTER', 'CREATE', 'DISCARD', 'DROP', 'REINDEX', 'VACUUM']);
+
+const refusedInTransaction = (error: unknown, { text }: SplitStatement): boolean =>
+  error instanceof EngineError &&
+  error.postgres?.sqlstate === ACTIVE_TRANSACTION &&
+  OUTSIDE_A_TRANSACTION.has(leadingKeyword(text) ?? '');
 
 /**
  * A statement may have changed the encoding in which Postgres sends text. For the next statement it is set back; rows

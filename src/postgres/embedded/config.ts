@@ -34,6 +34,7 @@ export function serverConfig(home: Home, durable: boolean): string {
     max_wal_size: '2GB',
     wal_compression: 'pglz', // the only method this build has
     jit: 'off',
+    temp_file_limit: '4GB', // per session: one sort must not fill the disk that all projects write to
     client_connection_check_interval: '1s',
 
     datestyle: 'iso, mdy',
