@@ -7,6 +7,7 @@ import { readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import { pino, type Logger } from 'pino';
 import type { Config } from './config.js';
+import { EngineError } from './contract/errors.js';
 import { type Database, openDatabase } from './database.js';
 import { Engine, type EngineSettings } from './engine/engine.js';
 import { rawError } from './http/error-exit.js';
@@ -26,15 +27,22 @@ export interface Service {
 }
 
 /** The project that the first start on an embedded database makes. */
-export const FIRST_PROJECT = 'default';
+const FIRST_PROJECT = 'default';
 
 export const VERSION = (
   JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
 ).version;
 
+/** Lines wait so long for others to be written with them: a system call for each would cost every request. */
+const LOG_DELAY_MS = 100;
+const LOG_BYTES = 8 * 1024;
+
 /** One JSON line an event on standard output; secrets never get there. */
-export const createLogger = (config: Config): Logger =>
-  pino({ level: config.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime });
+function createLogger(config: Config): Logger {
+  const destination = pino.destination({ sync: false, minLength: LOG_BYTES });
+  setInterval(() => destination.flush(), LOG_DELAY_MS).unref();
+  return pino({ level: config.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime }, destination);
+}
 
 /** @throws Error that an operator can act on; whatever had been started is stopped again */
 export async function startService(config: Config, logger: Logger = createLogger(config)): Promise<Service> {
@@ -81,8 +89,10 @@ export function openEngine(config: Config, { address, secret }: Database, logger
     jwtIssuer === null || jwtAudience === null || jwtJwksUrl === null
       ? null
       : { issuer: jwtIssuer, audience: jwtAudience, jwksUrl: new URL(jwtJwksUrl) };
-  const onUnclearedProject: EngineSettings['onUnclearedProject'] = ({ name, status }, error) =>
-    logger.error({ project: name, status, error: String(error) }, 'a project is half done and cannot be cleared away');
+  const onUnclearedProject: EngineSettings['onUnclearedProject'] = ({ name, status }, error) => {
+    const cause = error instanceof EngineError ? error.cause : error;
+    logger.error({ project: name, status, error: String(cause) }, 'a project is half done and cannot be cleared away');
+  };
   return Engine.open({ ...config, address, secret, jwt, onUnclearedProject });
 }
 

@@ -42,5 +42,8 @@ function report(error: unknown): number {
 function messageOf(error: unknown): string {
   // What fails at each of a host's addresses comes as one error, which has nothing to say itself.
   if (error instanceof AggregateError) return error.errors.map(messageOf).join('; ');
+  // An operator may know what a caller over HTTP may not.
+  if (error instanceof EngineError && error.cause instanceof Error)
+    return `${error.message}: ${messageOf(error.cause)}`;
   return error instanceof Error ? error.message : String(error);
 }

@@ -57,7 +57,7 @@ export class Engine {
       const migrations = readMigrations('project');
       const provisioningOf = (instanceId: string) =>
         new Provisioning(address, credentials, `cdp_template_${instanceId}`, migrations);
-      const control = await ControlDatabase.open(pool, credentials, {
+      const control = await ControlDatabase.open(address, pool, credentials, {
         version: newestVersion(migrations),
         prepare: (instanceId) => provisioningOf(instanceId).ensureTemplate(),
       });
@@ -86,6 +86,7 @@ export class Engine {
         shapes: new ShapeCache(),
         copies: new CopyInserts({ waiting: settings.projectWaiting, waitMs: settings.waitMs }),
         upgraded: (project) => projects.upgraded(project),
+        requireActive: (project) => projects.requireActive(project),
       });
     } catch (error) {
       await pool.end();

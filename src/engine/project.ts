@@ -3,7 +3,7 @@
  * admission, a connection logged in as the project's role, and a deadline.
  */
 import { EngineError } from '../contract/errors.js';
-import { ConnectionLost, toEngineError } from '../postgres/errors.js';
+import { ConnectionLost, PostgresError, toEngineError } from '../postgres/errors.js';
 import type { TableDescription } from '../postgres/catalog.js';
 import type { Connections, Lease } from '../postgres/connections.js';
 import type { ProjectRow } from '../postgres/control.js';
@@ -23,6 +23,8 @@ export interface ProjectAccess {
   readonly copies: CopyInserts;
   /** Brings the project's database up to date with this program before its first use. */
   upgraded(project: ProjectRow): Promise<void>;
+  /** @throws EngineError unauthorized, cdp_inactive where the project was deleted or deactivated in the meantime */
+  requireActive(project: ProjectRow): Promise<void>;
 }
 
 export class Project {
@@ -65,13 +67,27 @@ export class Project {
     try {
       return await this.attempt(lane, deadline, work);
     } catch (error) {
-      if (!(error instanceof StaleConnection)) throw toEngineError(error);
+      if (!(error instanceof StaleConnection)) throw await this.explained(error);
     }
     try {
       return await this.attempt(lane, deadline, work);
     } catch (error) {
-      throw toEngineError(error);
+      throw await this.explained(error);
     }
+  }
+
+  /** The project may have changed what its roles may do: connections are looked at, and the rights mended, anew. */
+  distrust(lease: Lease): void {
+    lease.spoil();
+    this.access.connections.closeProject(this.row.id);
+  }
+
+  /** Where Postgres answers and yet gives no connection, or ended it, the project itself may have gone. */
+  private async explained(error: unknown): Promise<unknown> {
+    const answer = toEngineError(error);
+    const refused = answer instanceof EngineError && answer.code === 'database_unavailable';
+    if (refused && answer.cause instanceof PostgresError) await this.access.requireActive(this.row);
+    return answer;
   }
 
   private async attempt<T>(lane: Lane, deadline: Deadline, work: Work<T>): Promise<T> {

@@ -5,11 +5,19 @@
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../contract/errors.js';
 import { PROJECT_NAME_PATTERN } from '../contract/names.js';
-import type { ProjectStatus } from '../contract/projects.js';
+import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
 import type { ControlDatabase, ProjectRow } from '../postgres/control.js';
 import { newPlacement, type Provisioning } from '../postgres/provisioning.js';
+import { ownErrand } from '../postgres/server.js';
+import { Admission } from './admission.js';
 
 const UNFINISHED: ReadonlySet<ProjectStatus> = new Set(['creating', 'deleting']);
+
+/** Projects made or unmade at once: each takes connections of its own and makes Postgres copy or delete files. */
+const AT_ONCE = 4;
+
+/** How long to wait for a turn, or for another process that is making or unmaking the same project. */
+const WAIT_MS = 5_000;
 
 const NAME = new RegExp(PROJECT_NAME_PATTERN);
 
@@ -19,18 +27,31 @@ export const isProjectName = (name: string): boolean => NAME.test(name);
 export class Projects {
   /** Upgrades of project databases under way or done in this process, by project. */
   private readonly upgrades = new Map<string, Promise<void>>();
+  private readonly turns = new Admission({
+    total: AT_ONCE,
+    running: AT_ONCE,
+    reservedForTyped: 0,
+    waiting: Infinity,
+    waitMs: WAIT_MS,
+  });
 
   constructor(
     private readonly control: ControlDatabase,
     private readonly provisioning: Provisioning,
   ) {}
 
-  /** @throws EngineError invalid_name, unique_violation */
+  /** @throws EngineError invalid_name, unique_violation, overloaded, database_unavailable */
   async create(name: string): Promise<ProjectRow> {
     if (!isProjectName(name)) {
       throw new EngineError('invalid_name', `A project's name must match ${PROJECT_NAME_PATTERN}`);
     }
-    await this.clearFailed(name);
+    return this.inTurn(async () => {
+      await this.clearFailed(name);
+      return this.make(name);
+    });
+  }
+
+  private async make(name: string): Promise<ProjectRow> {
     const project = {
       id: randomUUID(),
       name,
@@ -43,16 +64,16 @@ export class Projects {
         throw new EngineError('unique_violation', `A project "${name}" exists already`);
       }
       try {
-        await this.provisioning.create(project.placement);
+        await ownErrand(() => this.provisioning.create(project.placement));
+        if (!(await this.control.setProjectStatus(project.id, ['creating'], 'active'))) throw deletedMeanwhile(name);
       } catch (error) {
         // What is there so far goes away now if it can, else at the next start.
         await this.unmake(project.id, project.placement).catch(() => {});
         throw error;
       }
-      await this.control.setProjectStatus(project.id, ['creating'], 'active');
       return this.control.projectByName(name);
     });
-    if (created === null) throw new Error(`Project "${name}" was deleted while it was being created`);
+    if (created === null) throw deletedMeanwhile(name);
     return created;
   }
 
@@ -63,10 +84,18 @@ export class Projects {
   /** @throws EngineError not_found */
   async get(name: string): Promise<ProjectRow> {
     const project = isProjectName(name) ? await this.control.projectByName(name) : null;
-    if (project === null || project.status === 'deleting') {
-      throw new EngineError('not_found', `There is no project "${name.slice(0, 63)}"`);
-    }
+    if (project === null || project.status === 'deleting') throw notFound(name);
     return project;
+  }
+
+  /**
+   * What a caller is told whose project went away, or was deactivated, after its token had been looked up.
+   * @throws EngineError unauthorized, cdp_inactive
+   */
+  async requireActive({ id, name }: ProjectRow): Promise<void> {
+    const project = await this.control.projectByName(name);
+    if (project?.id !== id) throw new EngineError('unauthorized', 'The project of the token was deleted');
+    if (project.status !== 'active') throw new EngineError('cdp_inactive', 'The CDP is inactive for this project');
   }
 
   /** @throws EngineError not_found */
@@ -80,18 +109,32 @@ export class Projects {
   }
 
   /**
-   * Takes a project away with everything in it. There is no way back.
-   * @throws EngineError not_found
+   * Takes a project away with everything in it. There is no way back. Waits for whoever is still making it; what a
+   * crash has left of one goes away too.
+   * @throws EngineError not_found, request_in_flight, overloaded, database_unavailable
    */
   async delete(name: string): Promise<ProjectRow> {
-    const project = await this.get(name);
-    await this.control.setProjectStatus(project.id, ['creating', 'active', 'inactive'], 'deleting');
-    const done = await this.control.withProjectLock(project.id, async () => {
-      await this.unmake(project.id, project.placement);
-      return true;
-    });
-    if (done === null) throw new EngineError('not_found', `Project "${name}" is being created or deleted by another`);
-    return project;
+    const project = isProjectName(name) ? await this.control.projectByName(name) : null;
+    if (project === null) throw notFound(name);
+    const { id, placement } = project;
+    const deleted = await this.inTurn(() =>
+      this.control.withProjectLock(
+        id,
+        async () => {
+          if (!(await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting'))) throw notFound(name);
+          await this.unmake(id, placement);
+          return project;
+        },
+        WAIT_MS,
+      ),
+    );
+    if (deleted === null) {
+      throw new EngineError(
+        'request_in_flight',
+        `Project "${name}" is still being created or deleted by another request`,
+      );
+    }
+    return deleted;
   }
 
   /**
@@ -111,9 +154,9 @@ export class Projects {
     if (project.schemaVersion >= schemaVersion) return;
     let upgrade = this.upgrades.get(project.id);
     if (upgrade === undefined) {
-      upgrade = this.provisioning
-        .upgrade(project.placement.database)
-        .then(() => this.control.setProjectVersion(project.id, schemaVersion));
+      upgrade = ownErrand(() => this.provisioning.upgrade(project.placement.database)).then(() =>
+        this.control.setProjectVersion(project.id, schemaVersion),
+      );
       this.upgrades.set(project.id, upgrade);
       upgrade.catch(() => this.upgrades.delete(project.id));
     }
@@ -135,7 +178,18 @@ export class Projects {
   }
 
   private async unmake(id: string, placement: ProjectRow['placement']): Promise<void> {
-    await this.provisioning.drop(placement);
+    await ownErrand(() => this.provisioning.drop(placement));
     await this.control.deleteProject(id);
   }
+
+  private async inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const leave = await this.turns.enter('', 'typed');
+    return work().finally(leave);
+  }
 }
+
+/** A path may hold anything in the place of a name. */
+const notFound = (name: string) => new EngineError('not_found', `There is no project "${name.slice(0, 63)}"`);
+
+const deletedMeanwhile = (name: string) =>
+  new EngineError('not_found', `Project "${name}" was deleted while it was being created`);

@@ -41,7 +41,10 @@ export class Tokens {
 
   constructor(private readonly control: ControlDatabase) {}
 
-  /** @param projectId null for an admin token, which has no scopes */
+  /**
+   * @param projectId null for an admin token, which has no scopes
+   * @throws EngineError not_found where the project was deleted in the meantime
+   */
   async create(
     projectId: string | null,
     options: { name?: string; scopes?: readonly Scope[]; expiresAt?: Date | null } = {},
@@ -57,7 +60,9 @@ export class Tokens {
       revokedAt: null,
       lastUsedAt: null,
     };
-    await this.control.insertToken({ ...details, sha256: Buffer.from(sha256(token), 'hex') });
+    if (!(await this.control.insertToken({ ...details, sha256: Buffer.from(sha256(token), 'hex') }))) {
+      throw new EngineError('not_found', 'The project of the token was deleted');
+    }
     return { token, details };
   }
 
@@ -72,7 +77,7 @@ export class Tokens {
     return revoked;
   }
 
-  /** @throws EngineError unauthorized, token_expired; a network error where the control database is away */
+  /** @throws EngineError unauthorized, token_expired, database_unavailable */
   async authenticate(token: string): Promise<Caller> {
     if (!hasChecksum(token)) throw unauthorized();
     const hash = sha256(token);
@@ -101,7 +106,7 @@ export class Tokens {
     this.known.set(hash, { caller, at });
     // Refusals are remembered too; a fault of the database is not an answer.
     caller.catch((error: unknown) => {
-      if (!(error instanceof EngineError)) this.known.delete(hash);
+      if (!(error instanceof EngineError && error.status === 401)) this.known.delete(hash);
     });
     if (this.known.size > REMEMBERED) for (const oldest of this.known.keys()) return void this.known.delete(oldest);
   }

@@ -59,7 +59,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       answer: wire.ProjectAnswer,
       example: { success: true, message: 'project created', project: PROJECT_EXAMPLE },
     },
-    errors: ['invalid_name', 'unique_violation'],
+    errors: ['invalid_name', 'unique_violation', 'not_found'],
     async handle({ engine, request }) {
       const { name } = request.body as wire.CreateProjectBody;
       return { status: 201, body: projectAnswer('project created', await engine.projects.create(name)) };
@@ -118,7 +118,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       answer: wire.ProjectAnswer,
       example: { success: true, message: 'project deleted', project: { ...PROJECT_EXAMPLE, status: 'deleting' } },
     },
-    errors: ['not_found'],
+    errors: ['not_found', 'request_in_flight'],
     async handle(context) {
       const name = projectInPath(context);
       if ((context.request.query as wire.DeleteProjectQuery).confirm !== name) {

@@ -145,6 +145,8 @@ export async function httpServer(
     done();
   });
 
+  closeUnusedConnections(app);
+
   const routes = [...ROUTES, ...ADMIN_ROUTES];
   const document = openApiDocument(routes, settings.version);
   await app.register(swagger, { mode: 'static', specification: { document: document as never } });
@@ -164,6 +166,20 @@ export async function httpServer(
   operatorRoutes(app, engine, metrics, { document, separateMetrics: settings.separateMetrics });
   refuseOtherMethods(app, [...allowed]);
   return { app, metrics };
+}
+
+/** A connection on which no request has begun yet does not hold a stop up; Node counts it among the busy ones. */
+function closeUnusedConnections(app: FastifyInstance): void {
+  const unused = new Set<Socket>();
+  app.server.on('connection', (socket: Socket) => {
+    unused.add(socket);
+    socket.once('close', () => unused.delete(socket));
+  });
+  app.server.on('request', ({ socket }: { socket: Socket }) => unused.delete(socket));
+  app.addHook('preClose', (done) => {
+    for (const socket of unused) socket.destroy();
+    done();
+  });
 }
 
 function addRoute(app: FastifyInstance, engine: Engine, settings: HttpSettings, route: Route): void {

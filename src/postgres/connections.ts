@@ -25,6 +25,8 @@ export interface Lease extends ProjectSession {
   spoil(): void;
   /** The request ran code of the project: reset the session before the next one. */
   soil(): void;
+  /** Sends the reset of a soiled session right behind what was sent, to save a round trip. Nothing may follow it. */
+  reset(): void;
 }
 
 interface Entry {
@@ -86,16 +88,22 @@ export class Connections {
     // Free SQL may do anything to its session; typed requests say when they ran the project's code.
     let soiled = lane !== 'typed';
     let spoiled = false;
+    let reset: Promise<void> | null = null;
     try {
       return await work({
         ...entry.opened,
         reused,
         soil: () => (soiled = true),
         spoil: () => (spoiled = true),
+        reset: () => {
+          reset = entry.opened.session.reset();
+          // Whether it failed is asked when the connection comes back.
+          reset.catch(() => {});
+        },
       });
     } finally {
       if (spoiled) this.discard(entry);
-      const cleaned = this.giveBack(entry, soiled).finally(done);
+      const cleaned = this.giveBack(entry, soiled, reset).finally(done);
       if (soiled) await cleaned;
     }
   }
@@ -138,12 +146,12 @@ export class Connections {
     }
   }
 
-  private async giveBack(entry: Entry, soiled: boolean): Promise<void> {
+  private async giveBack(entry: Entry, soiled: boolean, reset: Promise<void> | null): Promise<void> {
     const { session } = entry.opened;
     const timer = setTimeout(() => this.discard(entry), RESET_MS);
     try {
       if (!session.closed && session.transaction !== 'I') await session.run(ROLLBACK);
-      if (!session.closed && soiled) await session.reset();
+      if (!session.closed && soiled) await (reset ?? session.reset());
     } catch {
       // A connection that cannot be cleaned is not kept.
       this.discard(entry);

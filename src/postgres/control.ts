@@ -5,6 +5,7 @@ import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
 import type { Credentials } from './credentials.js';
 import { migrate, readMigrations } from './migrate.js';
 import type { Placement } from './placement.js';
+import { ownErrand, type ServerAddress, withServiceClient } from './server.js';
 
 export interface ProjectRow {
   id: string;
@@ -33,8 +34,12 @@ const TOKEN_COLUMNS = `id, project_id, name, scopes, created_at, expires_at, rev
 /** One instance at a time prepares the control database and the template. */
 const START_LOCK = 4_014_252_902;
 
+/** SQLSTATE of lock_timeout. */
+const LOCK_NOT_AVAILABLE = '55P03';
+
 export class ControlDatabase {
   private constructor(
+    private readonly address: ServerAddress,
     private readonly pool: pg.Pool,
     /** Random id of the installation. */
     readonly instanceId: string,
@@ -42,10 +47,12 @@ export class ControlDatabase {
 
   /**
    * Migrates the control schema and checks that this instance has the installation's secret.
+   * @param pool of the service's own role on the control database, which is that of `address`
    * @param template makes the template database, where it is older than `version`
    * @throws Error when the secret differs or the schema is newer than this program
    */
   static async open(
+    address: ServerAddress,
     pool: pg.Pool,
     credentials: Credentials,
     template: { version: number; prepare: (instanceId: string) => Promise<void> },
@@ -69,7 +76,7 @@ export class ControlDatabase {
         await template.prepare(instance.id);
         await client.query('UPDATE cdp.instance SET template_version = $1', [template.version]);
       }
-      return new ControlDatabase(pool, instance.id);
+      return new ControlDatabase(address, pool, instance.id);
     } finally {
       // Closing the connection gives the lock back, also after a failure in between.
       client.release(true);
@@ -78,16 +85,16 @@ export class ControlDatabase {
 
   /** Whether the operator has not yet been shown a first project. */
   async isUnwelcomed(): Promise<boolean> {
-    const { rowCount } = await this.pool.query('SELECT 1 FROM cdp.instance WHERE welcomed_at IS NULL');
+    const { rowCount } = await this.query('SELECT 1 FROM cdp.instance WHERE welcomed_at IS NULL');
     return rowCount === 1;
   }
 
   async setWelcomed(): Promise<void> {
-    await this.pool.query('UPDATE cdp.instance SET welcomed_at = now()');
+    await this.query('UPDATE cdp.instance SET welcomed_at = now()');
   }
 
   async ping(): Promise<void> {
-    await this.pool.query('SELECT 1 FROM cdp.instance');
+    await this.query('SELECT 1 FROM cdp.instance');
   }
 
   close(): Promise<void> {
@@ -97,22 +104,21 @@ export class ControlDatabase {
   // Projects
 
   async projects(): Promise<ProjectRow[]> {
-    const { rows } = await this.pool.query<ProjectRecord>(`SELECT ${PROJECT_COLUMNS} FROM cdp.projects ORDER BY name`);
+    const { rows } = await this.query<ProjectRecord>(`SELECT ${PROJECT_COLUMNS} FROM cdp.projects ORDER BY name`);
     return rows.map(projectRow);
   }
 
   async projectByName(name: string): Promise<ProjectRow | null> {
-    const { rows } = await this.pool.query<ProjectRecord>(
-      `SELECT ${PROJECT_COLUMNS} FROM cdp.projects WHERE name = $1`,
-      [name],
-    );
+    const { rows } = await this.query<ProjectRecord>(`SELECT ${PROJECT_COLUMNS} FROM cdp.projects WHERE name = $1`, [
+      name,
+    ]);
     return rows[0] ? projectRow(rows[0]) : null;
   }
 
   /** @returns false where a project of that name exists, in whatever status */
   async insertProject(project: Omit<ProjectRow, 'createdAt'>): Promise<boolean> {
     const { id, name, status, placement, schemaVersion } = project;
-    const { rowCount } = await this.pool.query(
+    const { rowCount } = await this.query(
       `INSERT INTO cdp.projects (id, name, status, database_name, schema_name, writer_role, reader_role, schema_version)
        VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name) DO NOTHING`,
       [id, name, status, placement.database, placement.schema, placement.writer, placement.reader, schemaVersion],
@@ -122,41 +128,46 @@ export class ControlDatabase {
 
   /** @returns false where the project is not in one of the statuses `from` any more */
   async setProjectStatus(id: string, from: readonly ProjectStatus[], to: ProjectStatus): Promise<boolean> {
-    const { rowCount } = await this.pool.query(
-      'UPDATE cdp.projects SET status = $3 WHERE id = $1 AND status = ANY ($2)',
-      [id, from, to],
-    );
+    const { rowCount } = await this.query('UPDATE cdp.projects SET status = $3 WHERE id = $1 AND status = ANY ($2)', [
+      id,
+      from,
+      to,
+    ]);
     return rowCount === 1;
   }
 
   async setProjectVersion(id: string, version: number): Promise<void> {
-    await this.pool.query('UPDATE cdp.projects SET schema_version = $2 WHERE id = $1', [id, version]);
+    await this.query('UPDATE cdp.projects SET schema_version = $2 WHERE id = $1', [id, version]);
   }
 
   async deleteProject(id: string): Promise<void> {
-    await this.pool.query('DELETE FROM cdp.projects WHERE id = $1', [id]);
+    await this.query('DELETE FROM cdp.projects WHERE id = $1', [id]);
   }
 
   /**
    * Runs `work` while holding the project's lock, which no other instance or command can hold at the same time and
-   * which ends with the process.
-   * @returns null where somebody else holds it
+   * which ends with the process. It is held by a connection of its own: `work` needs those of the pool.
+   * @param waitMs how long to wait for whoever holds it, at least 1
+   * @returns null where somebody else went on holding it
    */
-  async withProjectLock<T>(id: string, work: () => Promise<T>): Promise<T | null> {
-    const client = await this.pool.connect();
-    try {
-      const { rows } = await client.query<{ held: boolean }>(
-        `SELECT pg_try_advisory_lock(hashtextextended($1, 0)) AS held`,
-        [id],
-      );
-      return rows[0]?.held ? await work() : null;
-    } finally {
-      client.release(true);
-    }
+  withProjectLock<T>(id: string, work: () => Promise<T>, waitMs = 1): Promise<T | null> {
+    return ownErrand(() =>
+      withServiceClient(this.address, this.address.database, async (client) => {
+        await client.query(`SET lock_timeout = ${waitMs}`);
+        try {
+          await client.query('SELECT pg_advisory_lock(hashtextextended($1, 0))', [id]);
+        } catch (error) {
+          if (error instanceof pg.DatabaseError && error.code === LOCK_NOT_AVAILABLE) return null;
+          throw error;
+        }
+        return work();
+      }),
+    );
   }
 
   // Tokens
 
+  /** @returns false where its project is not there any more */
   async insertToken(token: {
     id: string;
     projectId: string | null;
@@ -164,16 +175,19 @@ export class ControlDatabase {
     scopes: readonly string[];
     sha256: Buffer;
     expiresAt: Date | null;
-  }): Promise<void> {
-    await this.pool.query(
-      `INSERT INTO cdp.tokens (id, project_id, name, scopes, sha256, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
+  }): Promise<boolean> {
+    const { rowCount } = await this.query(
+      `INSERT INTO cdp.tokens (id, project_id, name, scopes, sha256, expires_at)
+       SELECT $1, $2, $3, $4, $5, $6
+       WHERE $2::uuid IS NULL OR EXISTS (SELECT FROM cdp.projects WHERE id = $2 FOR KEY SHARE)`,
       [token.id, token.projectId, token.name, token.scopes, token.sha256, token.expiresAt],
     );
+    return rowCount === 1;
   }
 
   /** The token of that hash with its project, in one look. */
   async tokenByHash(sha256: Buffer): Promise<{ token: TokenRow; project: ProjectRow | null } | null> {
-    const { rows } = await this.pool.query<{ token: TokenRecord; project: ProjectRecord | null }>(
+    const { rows } = await this.query<{ token: TokenRecord; project: ProjectRecord | null }>(
       `SELECT to_jsonb(t) AS token, to_jsonb(p) AS project
        FROM (SELECT ${TOKEN_COLUMNS} FROM cdp.tokens WHERE sha256 = $1) AS t
        LEFT JOIN (SELECT ${PROJECT_COLUMNS} FROM cdp.projects) AS p ON p.id = t.project_id`,
@@ -185,7 +199,7 @@ export class ControlDatabase {
 
   /** Tokens of a project, or the admin tokens where `projectId` is null. */
   async tokens(projectId: string | null): Promise<TokenRow[]> {
-    const { rows } = await this.pool.query<TokenRecord>(
+    const { rows } = await this.query<TokenRecord>(
       `SELECT ${TOKEN_COLUMNS} FROM cdp.tokens WHERE project_id IS NOT DISTINCT FROM $1 ORDER BY created_at, id`,
       [projectId],
     );
@@ -194,7 +208,7 @@ export class ControlDatabase {
 
   /** @param projectId only a token of that project; undefined: any token. @returns the token, null where none is found */
   async revokeToken(id: string, projectId?: string | null): Promise<TokenRow | null> {
-    const { rows } = await this.pool.query<TokenRecord>(
+    const { rows } = await this.query<TokenRecord>(
       `UPDATE cdp.tokens SET revoked_at = coalesce(revoked_at, now())
        WHERE id = $1 AND ($3 OR project_id IS NOT DISTINCT FROM $2) RETURNING ${TOKEN_COLUMNS}`,
       [id, projectId ?? null, projectId === undefined],
@@ -203,7 +217,12 @@ export class ControlDatabase {
   }
 
   async touchTokens(ids: readonly string[]): Promise<void> {
-    await this.pool.query('UPDATE cdp.tokens SET last_used_at = now() WHERE id = ANY ($1)', [ids]);
+    await this.query('UPDATE cdp.tokens SET last_used_at = now() WHERE id = ANY ($1)', [ids]);
+  }
+
+  /** @throws EngineError database_unavailable */
+  private query<R extends pg.QueryResultRow>(text: string, values: unknown[] = []): Promise<pg.QueryResult<R>> {
+    return ownErrand(() => this.pool.query<R>(text, values));
   }
 }
 

@@ -3,11 +3,11 @@
  * `ALTER ROLE … SET`, lost grants) is noticed here and mended once, so that it cannot lock the service or itself out.
  */
 import type { Credentials } from './credentials.js';
-import { PostgresError } from './errors.js';
+import { ConnectionLost, PostgresError } from './errors.js';
 import type { Placement } from './placement.js';
 import type { Provisioning } from './provisioning.js';
-import { type LoginOptions, type ServerAddress, startupOptions } from './server.js';
-import { sql, statement } from './sql.js';
+import { type LoginOptions, ownErrand, type ServerAddress, startupOptions } from './server.js';
+import { sql, type Statement, statement } from './sql.js';
 import type { Backend, Watchdog } from './watchdog.js';
 import { login } from './wire/login.js';
 import { Session } from './wire/session.js';
@@ -58,12 +58,25 @@ const TYPED_LOCK_TIMEOUT_MS = 5_000;
  */
 const MENDABLE = new Set(['28P01', '42501', '25P04']);
 
+/** Opening a connection may take so long, mending included. */
+const OPEN_MS = 10_000;
+
+/** In front of a query of our own on a project's connection: nothing that the project made can stand in for a name. */
+const IN_PG_CATALOG: readonly Statement[] = ['BEGIN', 'SET LOCAL search_path = pg_catalog, pg_temp'].map((text) => ({
+  text,
+  params: [],
+}));
+const ROLLBACK: Statement = { text: 'ROLLBACK', params: [] };
+
 export interface ProjectSession {
   readonly session: Session;
   readonly backend: Backend;
 }
 
 export class ProjectSessions {
+  /** Mending under way in this process, by the project's database. */
+  private readonly mending = new Map<string, Promise<void>>();
+
   constructor(
     private readonly address: ServerAddress,
     private readonly credentials: Credentials,
@@ -73,19 +86,42 @@ export class ProjectSessions {
 
   /**
    * A new connection of a lane, clean and with its rights in place.
-   * @throws PostgresError, or a network error, where none can be had
+   * @throws EngineError database_unavailable where none can be had in time
    */
   async open(placement: Placement, lane: Lane): Promise<ProjectSession> {
+    const expiry = new AbortController();
+    const timer = setTimeout(() => expiry.abort(), OPEN_MS);
+    try {
+      return await ownErrand(() =>
+        Promise.race([this.openSound(placement, lane, expiry.signal), aborted(expiry.signal)]),
+      );
+    } catch (error) {
+      // Nothing that was opened on the way is left behind.
+      expiry.abort();
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** @param signal aborted: nobody waits for the connection any more */
+  private async openSound(placement: Placement, lane: Lane, signal: AbortSignal): Promise<ProjectSession> {
     const role = lane === 'sql-read' ? placement.reader : placement.writer;
-    const session = (await this.loginSound(placement, role, lane)) ?? (await this.loginMended(placement, role, lane));
+    const session =
+      (await this.loginSound(placement, role, lane, signal)) ?? (await this.loginMended(placement, role, lane, signal));
     return this.identified(session, role);
   }
 
   /** null where the project has done something to its roles that a fresh connection shows. */
-  private async loginSound(placement: Placement, role: string, lane: Lane): Promise<Session | null> {
+  private async loginSound(
+    placement: Placement,
+    role: string,
+    lane: Lane,
+    signal: AbortSignal,
+  ): Promise<Session | null> {
     let session: Session | null = null;
     try {
-      session = await this.login(placement, role, lane);
+      session = await this.login(placement, role, lane, signal);
       if (await this.isSound(session, placement, lane)) return session;
     } catch (error) {
       if (!(error instanceof PostgresError && MENDABLE.has(error.sqlstate))) throw error;
@@ -94,17 +130,18 @@ export class ProjectSessions {
     return null;
   }
 
-  private async loginMended(placement: Placement, role: string, lane: Lane): Promise<Session> {
-    // Both roles: the rights of the reader are given by a login as the writer.
-    for (const each of [placement.writer, placement.reader]) {
-      await this.provisioning.resetRole(each, placement.database);
+  private async loginMended(placement: Placement, role: string, lane: Lane, signal: AbortSignal): Promise<Session> {
+    const { database } = placement;
+    let mending = this.mending.get(database);
+    if (mending === undefined) {
+      mending = this.provisioning.mend(placement).finally(() => this.mending.delete(database));
+      this.mending.set(database, mending);
     }
-    await this.provisioning.grant(placement);
-    await this.provisioning.grantDefaults(placement);
-    return this.login(placement, role, lane);
+    await mending;
+    return this.login(placement, role, lane, signal);
   }
 
-  private async login(placement: Placement, role: string, lane: Lane): Promise<Session> {
+  private async login(placement: Placement, role: string, lane: Lane, signal: AbortSignal): Promise<Session> {
     const options: LoginOptions = {
       ...this.address,
       database: placement.database,
@@ -118,7 +155,11 @@ export class ProjectSessions {
         lock_timeout: lane === 'typed' ? String(TYPED_LOCK_TIMEOUT_MS) : '0',
       }),
     };
-    return new Session(await login(options));
+    const session = new Session(await login(options));
+    const destroy = () => session.destroy(tooSlow());
+    if (signal.aborted) destroy();
+    else signal.addEventListener('abort', destroy, { once: true });
+    return session;
   }
 
   /**
@@ -127,7 +168,8 @@ export class ProjectSessions {
    */
   private async isSound(session: Session, { schema, writer, reader }: Placement, lane: Lane): Promise<boolean> {
     const privilege = lane === 'sql-read' ? 'USAGE' : 'CREATE';
-    const rows = await session.query(
+    const results = await session.run([
+      ...IN_PG_CATALOG,
       statement(sql`SELECT pg_catalog.has_schema_privilege(${schema}, 'USAGE')
         AND pg_catalog.has_schema_privilege(${schema}, ${privilege})
         AND 2 = (SELECT pg_catalog.count(*) FROM pg_catalog.pg_default_acl d, pg_catalog.aclexplode(d.defaclacl) a
@@ -135,8 +177,9 @@ export class ProjectSessions {
             AND d.defaclrole = ${writer}::pg_catalog.regrole
             AND a.grantee = ${reader}::pg_catalog.regrole AND a.privilege_type = 'SELECT')
         AND NOT EXISTS (SELECT FROM pg_catalog.pg_settings WHERE source IN ('user', 'database user'))`),
-    );
-    return rows[0]?.[0] === 't';
+      ROLLBACK,
+    ]);
+    return results[IN_PG_CATALOG.length]?.rows[0]?.[0] === 't';
   }
 
   private async identified(session: Session, role: string): Promise<ProjectSession> {
@@ -145,3 +188,9 @@ export class ProjectSessions {
     return { session, backend: { processId, secretKey, role, startedAt } };
   }
 }
+
+const tooSlow = () => new ConnectionLost('A connection of the project could not be opened in time');
+
+/** Never comes to anything but its end. */
+const aborted = (signal: AbortSignal): Promise<never> =>
+  new Promise((_, reject) => signal.addEventListener('abort', () => reject(tooSlow()), { once: true }));

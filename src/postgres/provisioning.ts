@@ -20,6 +20,15 @@ const q = (name: string) => ident(name).text;
  */
 const CONNECTION_LIMIT = 64;
 
+/** One instance at a time mends a project: two that alter a role at once fail. The lock is in the project's database. */
+const MEND_LOCK = 4_014_252_907;
+
+/** A statement of the mending that takes longer waits for something that the project holds, and is given up. */
+const MEND_STATEMENT_MS = 5_000;
+
+/** How often the project may get in the way by altering its roles at the same moment. */
+const MEND_ATTEMPTS = 5;
+
 /** Fresh opaque names: whoever sees one of them learns nothing. */
 export function newPlacement(): Placement {
   const hex = () => randomBytes(10).toString('hex');
@@ -59,7 +68,7 @@ export class Provisioning {
 
   /** Makes everything of a placement. After a failure or a crash in between, {@link drop} clears what is there. */
   async create(placement: Placement): Promise<void> {
-    const { database, schema, writer, reader } = placement;
+    const { database, writer, reader } = placement;
     await this.asService(this.address.database, async (client) => {
       await client.query(`CREATE ROLE ${q(database)} NOLOGIN`);
       for (const role of [writer, reader]) {
@@ -73,18 +82,28 @@ export class Provisioning {
       await this.cloneTemplate(client, database);
       await client.query(`REVOKE ALL ON DATABASE ${q(database)} FROM PUBLIC`);
     });
-    await this.grant(placement);
-    await this.grantDefaults({ ...placement, schema });
+    await this.asService(database, (client) => grant(client, placement));
+    await this.grantDefaults(placement);
   }
 
-  /** The rights of the project's roles. Granting them anew mends what `DROP OWNED` and the like took away. */
-  async grant({ database, schema, writer, reader }: Placement): Promise<void> {
-    await this.asService(database, async (client) => {
-      await client.query(`GRANT CONNECT ON DATABASE ${q(database)} TO ${q(database)}`);
-      await client.query(`GRANT TEMPORARY ON DATABASE ${q(database)} TO ${q(writer)}`);
-      await client.query(`GRANT USAGE, CREATE ON SCHEMA ${q(schema)} TO ${q(writer)}`);
-      await client.query(`GRANT USAGE ON SCHEMA ${q(schema)} TO ${q(reader)}`);
-      await client.query(`GRANT SELECT, INSERT, UPDATE, DELETE ON _cdp.idempotency_keys TO ${q(writer)}`);
+  /**
+   * Undoes what a project did to its roles and their rights: passwords, `ALTER ROLE … SET`, `DROP OWNED` and the like.
+   * @throws pg.DatabaseError, also where the project goes on getting in the way
+   */
+  async mend(placement: Placement): Promise<void> {
+    await this.asService(placement.database, async (client) => {
+      await client.query(`SET statement_timeout = ${MEND_STATEMENT_MS}`);
+      await client.query('SELECT pg_advisory_lock($1)', [MEND_LOCK]);
+      for (let attempt = 1; ; attempt++) {
+        try {
+          await this.resetRoles(client, placement);
+          await grant(client, placement);
+          return await this.grantDefaults(placement);
+        } catch (error) {
+          if (!isConcurrentUpdate(error) || attempt === MEND_ATTEMPTS) throw error;
+          await sleep(50);
+        }
+      }
     });
   }
 
@@ -92,13 +111,13 @@ export class Provisioning {
    * Lets the reader see whatever the writer makes, at once. Only the writer itself (or a superuser) may set the default
    * privileges of its objects, so this logs in as the writer.
    */
-  async grantDefaults({ database, schema, writer, reader }: Placement): Promise<void> {
+  private async grantDefaults({ database, schema, writer, reader }: Placement): Promise<void> {
     const client = new pg.Client({
       ...this.address,
       database,
       user: writer,
       password: this.credentials.password(writer),
-      options: startupOptions({ search_path: 'pg_catalog' }),
+      options: startupOptions({ search_path: 'pg_catalog', statement_timeout: String(MEND_STATEMENT_MS) }),
     });
     client.on('error', () => {});
     await client.connect();
@@ -121,13 +140,12 @@ export class Provisioning {
     });
   }
 
-  /** Undoes what a role did to itself: its password and its `ALTER ROLE … SET`. */
-  async resetRole(role: string, database: string): Promise<void> {
-    await this.asService(this.address.database, async (client) => {
+  private async resetRoles(client: pg.Client, { database, writer, reader }: Placement): Promise<void> {
+    for (const role of [writer, reader]) {
       await client.query(`ALTER ROLE ${q(role)} PASSWORD ${this.verifier(role)}`);
       await client.query(`ALTER ROLE ${q(role)} RESET ALL`);
       await client.query(`ALTER ROLE ${q(role)} IN DATABASE ${q(database)} RESET ALL`);
-    });
+    }
   }
 
   private verifier(role: string): string {
@@ -151,6 +169,19 @@ export class Provisioning {
     return withServiceClient(this.address, database, work);
   }
 }
+
+/** The rights of the project's roles. Granting them anew mends what `DROP OWNED` and the like took away. */
+async function grant(client: pg.Client, { database, schema, writer, reader }: Placement): Promise<void> {
+  await client.query(`GRANT CONNECT ON DATABASE ${q(database)} TO ${q(database)}`);
+  await client.query(`GRANT TEMPORARY ON DATABASE ${q(database)} TO ${q(writer)}`);
+  await client.query(`GRANT USAGE, CREATE ON SCHEMA ${q(schema)} TO ${q(writer)}`);
+  await client.query(`GRANT USAGE ON SCHEMA ${q(schema)} TO ${q(reader)}`);
+  await client.query(`GRANT SELECT, INSERT, UPDATE, DELETE ON _cdp.idempotency_keys TO ${q(writer)}`);
+}
+
+/** "tuple concurrently updated": the project altered the same role or object. Postgres has no state of its own for it. */
+const isConcurrentUpdate = (error: unknown): boolean =>
+  error instanceof pg.DatabaseError && error.code === 'XX000' && error.message.startsWith('tuple concurrently');
 
 /** Said at the first start, not at the first project. */
 async function requireRights(client: pg.Client): Promise<void> {

@@ -1,10 +1,11 @@
 /**
- * A Postgres server as an address: where it is and how the service itself logs in. All connections of the project
- * start from the settings here.
+ * A Postgres server as an address: where it is, how the service itself logs in, and what becomes of its failures there.
  */
 import type { ConnectionOptions } from 'node:tls';
 import pg from 'pg';
 import { parse as parseConnectionString } from 'pg-connection-string';
+import { EngineError } from '../contract/errors.js';
+import { isUnreachable, PostgresError } from './errors.js';
 
 /** What the driver needs for one login. */
 export interface LoginOptions {
@@ -60,7 +61,7 @@ export function startupOptions(settings: Readonly<Record<string, string>>): stri
 }
 
 /**
- * Every connection of the service's own role: it resolves names in pg_catalog alone, so that nothing a project made
+ * Wherever the service's own role runs queries: it resolves names in pg_catalog alone, so that nothing a project made
  * can stand in for a function or an operator, and reports times in one form.
  */
 const SERVICE_SETTINGS = { search_path: 'pg_catalog', TimeZone: 'UTC', DateStyle: 'ISO,MDY', jit: 'off' };
@@ -91,18 +92,35 @@ export async function withServiceClient<T>(
   }
 }
 
-/** Makes the control database of an embedded server, closed to everybody but the service, where it is missing. */
+/** One starter at a time prepares an embedded server. */
+const CONTROL_DATABASE_LOCK = 4_014_252_906;
+
+/** Makes the control database of an embedded server where it is missing, and closes it to everybody but the service. */
 export async function ensureControlDatabase(address: ServerAddress): Promise<void> {
   const { database } = address;
   await withServiceClient(address, 'postgres', async (client) => {
+    await client.query('SELECT pg_advisory_lock($1)', [CONTROL_DATABASE_LOCK]);
     const { rowCount } = await client.query('SELECT 1 FROM pg_database WHERE datname = $1', [database]);
-    if (rowCount === 1) return;
-    await client.query(`CREATE DATABASE ${database}`).catch((error: unknown) => {
-      // Another starter was faster.
-      if (!(error instanceof pg.DatabaseError && (error.code === '42P04' || error.code === '23505'))) throw error;
-    });
+    if (rowCount === 0) await client.query(`CREATE DATABASE ${database}`);
+    // Every time: a start may have been killed between the two.
     await client.query(`REVOKE ALL ON DATABASE ${database}, postgres, template1 FROM PUBLIC`);
   });
+}
+
+/**
+ * What the service does for itself while it serves a request: its logins, the control database, the making and mending
+ * of projects. When Postgres fails it there, that is no error of the caller's SQL, and Postgres's words about it are not
+ * for the caller's eyes.
+ * @throws EngineError database_unavailable with Postgres's error as its cause; what else `work` throws
+ */
+export async function ownErrand<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    const cause = error instanceof pg.DatabaseError ? PostgresError.fromDriver(error) : error;
+    if (!(cause instanceof PostgresError || isUnreachable(cause))) throw error;
+    throw new EngineError('database_unavailable', 'The database is not available at the moment', { cause });
+  }
 }
 
 function serviceLogin(address: ServerAddress, database: string): LoginOptions {

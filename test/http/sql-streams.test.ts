@@ -1,9 +1,5 @@
-/** Streams of free SQL (contract section 7): NDJSON and CSV without a row cap, under back-pressure, broken off on errors. */
-import { once } from 'node:events';
-import { type ClientRequest, type IncomingMessage, request } from 'node:http';
-import { setTimeout as sleep } from 'node:timers/promises';
+/** Streams of free SQL (contract section 7): NDJSON and CSV without a row cap, broken off on errors. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { endEverything, startServe } from '../support/program.js';
 import {
   failure,
   onServer,
@@ -12,22 +8,16 @@ import {
   type TestProject,
   type TestService,
 } from '../support/service.js';
-
-const NDJSON = 'application/x-ndjson';
-const CSV = 'text/csv';
-const STALL_MS = 1_000;
+import { CSV, NDJSON, openStream } from '../support/stream.js';
 
 let service: TestService;
 let project: TestProject;
 
 beforeAll(async () => {
-  service = await startTestService({ 'stream-stall-ms': String(STALL_MS), 'shutdown-ms': '500' });
+  service = await startTestService();
   project = await service.project();
 });
-afterAll(async () => {
-  await endEverything();
-  await service.close();
-});
+afterAll(() => service.close());
 
 const stream = (sql: string, accept: string, rest: object = {}): Promise<TestAnswer> =>
   project.call('POST', '/api/cdp/sql', { body: { sql, ...rest }, headers: { accept } });
@@ -37,60 +27,6 @@ const lines = ({ text }: TestAnswer): unknown[] =>
     .split('\n')
     .slice(0, -1)
     .map((line) => JSON.parse(line) as unknown);
-
-interface OpenStream {
-  sent: ClientRequest;
-  response: IncomingMessage;
-  /** Everything up to the end; `whole` is false where the chunked encoding was broken off. */
-  rest(): Promise<{ text: string; whole: boolean }>;
-}
-
-/** A client that reads only when told to. */
-async function open(sql: string, accept: string, rest: object = {}): Promise<OpenStream> {
-  const sent = request(`${service.url}/api/cdp/sql`, {
-    method: 'POST',
-    agent: false,
-    headers: { authorization: `Bearer ${project.token}`, 'content-type': 'application/json', accept },
-  });
-  sent.end(JSON.stringify({ sql, ...rest }));
-  sent.on('error', () => {});
-  const [response] = (await once(sent, 'response')) as [IncomingMessage];
-  response.pause();
-  response.on('error', () => {});
-  return {
-    sent,
-    response,
-    rest: async () => {
-      const chunks: Buffer[] = [];
-      response.on('data', (chunk: Buffer) => chunks.push(chunk));
-      response.resume();
-      await new Promise((resolve) => response.once('close', resolve));
-      return { text: Buffer.concat(chunks).toString(), whole: response.complete };
-    },
-  };
-}
-
-/** What pg_stat_activity says of statements with this text. */
-async function activity(mark: string): Promise<{ pid: number; wait: string | null }[]> {
-  return onServer(service.server, async (client) => {
-    const { rows } = await client.query<{ pid: number; wait: string | null }>(
-      `SELECT pid, wait_event AS wait FROM pg_stat_activity
-       WHERE state <> 'idle' AND query LIKE $1 AND pid <> pg_backend_pid()`,
-      [`%${mark}%`],
-    );
-    return rows;
-  });
-}
-
-async function until(what: () => Promise<boolean> | boolean, ms: number): Promise<void> {
-  const end = performance.now() + ms;
-  while (!(await what())) {
-    if (performance.now() > end) throw new Error(`Not within ${ms} ms: ${what.toString()}`);
-    await sleep(20);
-  }
-}
-
-const isFree = () => service.engine.load.running === 0;
 
 describe('NDJSON', () => {
   it('is a line for each row and one at the end, with the headers of every answer', async () => {
@@ -239,7 +175,7 @@ describe('errors', () => {
   const LATE = 'SELECT 1 / (10000 - g) AS n, $$some text to fill it$$ AS s FROM generate_series(1, 20000) g';
 
   it('after them end NDJSON with an error line and break the encoding off', async () => {
-    const answer = await open(LATE, NDJSON);
+    const answer = await openStream(service, project, NDJSON, { sql: LATE });
     expect(answer.response.statusCode).toBe(200);
     const { text, whole } = await answer.rest();
     expect(whole).toBe(false);
@@ -255,7 +191,7 @@ describe('errors', () => {
   });
 
   it('after them break CSV off', async () => {
-    const { whole } = await (await open(LATE, CSV)).rest();
+    const { whole } = await (await openStream(service, project, CSV, { sql: LATE })).rest();
     expect(whole).toBe(false);
     await expect(stream(LATE, CSV)).rejects.toThrow();
   });
@@ -277,153 +213,10 @@ describe('errors', () => {
   });
 
   it('by the time limit, in the middle', async () => {
-    const slow = await open(
-      'SELECT g, repeat($$x$$, 1000), pg_sleep(0.001) FROM generate_series(1, 100000) g',
-      NDJSON,
-      {
-        timeout_ms: 500,
-      },
-    );
+    const sql = 'SELECT g, repeat($$x$$, 1000), pg_sleep(0.001) FROM generate_series(1, 100000) g';
+    const slow = await openStream(service, project, NDJSON, { sql, timeout_ms: 500 });
     const { text, whole } = await slow.rest();
     expect(whole).toBe(false);
     expect(text.trimEnd().split('\n').at(-1)).toContain('query_timeout');
-  });
-});
-
-describe('a client', () => {
-  const WIDE = (mark: string) =>
-    `SELECT g, repeat('x', 10000) AS s, '${mark}' AS mark FROM generate_series(1, 1000000) g`;
-
-  /** Requests that are over, for the metrics and so for the log. */
-  async function overForTheService(): Promise<number> {
-    const { text } = await service.call('GET', '/metrics');
-    const rows = text.matchAll(/^cdp_http_requests_total\{route="\/api\/cdp\/sql".*\} (\d+)$/gm);
-    return [...rows].reduce((sum, [, count]) => sum + Number(count), 0);
-  }
-
-  it('that stops reading holds Postgres back, and is given up after the time for that', async () => {
-    const before = await overForTheService();
-    const answer = await open(WIDE('mark_stalled'), NDJSON);
-    await sleep(STALL_MS / 2);
-    const [held] = await activity('mark_stalled');
-    expect(held?.wait).toBe('ClientWrite');
-    await until(async () => (await activity('mark_stalled')).length === 0, 2 * STALL_MS + 1_000);
-    await until(isFree, 1_000);
-    // Its request is over for the service as well, although it has not taken a byte more.
-    await until(async () => (await overForTheService()) === before + 1, 2 * STALL_MS + 3_000);
-    const { whole } = await answer.rest();
-    expect(whole).toBe(false);
-  });
-
-  it('that takes nothing of an answer that is ready is given up too', async () => {
-    for (const [accept, bytes] of [
-      ['application/json', 15_000_000],
-      [CSV, 15_000_000],
-    ] as const) {
-      const before = await overForTheService();
-      const answer = await open(`SELECT repeat('x', ${bytes / 10}) FROM generate_series(1, 10)`, accept);
-      await until(async () => (await overForTheService()) === before + 1, 2 * STALL_MS + 3_000);
-      expect((await answer.rest()).whole).toBe(false);
-    }
-  });
-
-  it('that reads slowly but steadily gets everything, and its time stands still meanwhile', async () => {
-    const rows = 3_000;
-    const answer = await open(`SELECT g, repeat('x', 10000) AS s FROM generate_series(1, ${rows}) g`, CSV, {
-      timeout_ms: 1_000,
-    });
-    let bytes = 0;
-    const started = performance.now();
-    for await (const chunk of answer.response as AsyncIterable<Buffer>) {
-      bytes += chunk.length;
-      await sleep(2);
-    }
-    expect(answer.response.complete).toBe(true);
-    expect(bytes).toBeGreaterThan(rows * 10_000);
-    expect(performance.now() - started).toBeGreaterThan(900);
-  });
-
-  it('that leaves has its statement cancelled within a second, and its place given back', async () => {
-    for (const accept of [NDJSON, CSV]) {
-      const answer = await open(WIDE('mark_left'), accept);
-      expect((await activity('mark_left')).length).toBe(1);
-      answer.sent.destroy();
-      await until(async () => (await activity('mark_left')).length === 0, 1_000);
-      await until(isFree, 500);
-    }
-  });
-
-  it('that leaves before anything was answered too, whatever it accepts', async () => {
-    for (const accept of [NDJSON, 'application/json']) {
-      const gone = new AbortController();
-      const call = project.call('POST', '/api/cdp/sql', {
-        body: { sql: `SELECT pg_sleep(20), 'mark_waiting'` },
-        headers: { accept },
-        signal: gone.signal,
-      });
-      await until(async () => (await activity('mark_waiting')).length === 1, 5_000);
-      gone.abort();
-      await expect(call).rejects.toThrow();
-      await until(async () => (await activity('mark_waiting')).length === 0, 1_000);
-      await until(isFree, 500);
-    }
-  });
-
-  it('that leaves while its statement catches the cancellation has the backend ended', async () => {
-    const gone = new AbortController();
-    const call = project.call('POST', '/api/cdp/sql', {
-      body: {
-        sql: `DO $$ BEGIN LOOP BEGIN PERFORM pg_sleep(20), 'mark_stubborn';
-          EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$`,
-      },
-      signal: gone.signal,
-    });
-    await until(async () => (await activity('mark_stubborn')).length === 1, 5_000);
-    gone.abort();
-    await expect(call).rejects.toThrow();
-    await until(async () => (await activity('mark_stubborn')).length === 0, 1_500);
-    await until(isFree, 500);
-  });
-
-  it('that leaves undoes nothing of others: the next request is served', async () => {
-    expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
-    expect(service.engine.load).toMatchObject({ running: 0, waiting: 0 });
-  });
-});
-
-describe('memory', () => {
-  it('of the process does not grow with the result', async () => {
-    const { databaseUrl, secret } = service.config;
-    const child = await startServe(['--log-level', 'info'], {
-      env: { DATABASE_URL: databaseUrl ?? '', CDP_SECRET: secret ?? '' },
-    });
-    const residentMiB = async (): Promise<number> => {
-      const metrics = await (await fetch(`${child.url}/metrics`)).text();
-      return Number(/^process_resident_memory_bytes (\S+)$/m.exec(metrics)?.[1]) / 1024 / 1024;
-    };
-    const read = async (rows: number, accept: string, pauseMs: number): Promise<number> => {
-      const response = await fetch(`${child.url}/api/cdp/sql`, {
-        method: 'POST',
-        headers: { authorization: `Bearer ${project.token}`, 'content-type': 'application/json', accept },
-        body: JSON.stringify({ sql: `SELECT g, repeat('x', 1000) AS s FROM generate_series(1, ${rows}) g` }),
-      });
-      let bytes = 0;
-      let most = 0;
-      let chunks = 0;
-      for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
-        bytes += chunk.length;
-        if (++chunks % 500 === 0) most = Math.max(most, await residentMiB());
-        if (pauseMs > 0 && chunks % 100 === 0) await sleep(pauseMs);
-      }
-      expect(bytes).toBeGreaterThan(rows * 1_000);
-      return most;
-    };
-    for (const accept of [NDJSON, CSV]) await read(20_000, accept, 0);
-    const before = await residentMiB();
-    // 300 MB each way, once as fast as it goes and once with a reader that dawdles.
-    for (const accept of [NDJSON, CSV]) {
-      expect((await read(300_000, accept, accept === CSV ? 5 : 0)) - before).toBeLessThan(64);
-    }
-    await child.end();
   });
 });

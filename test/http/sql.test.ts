@@ -1,6 +1,13 @@
 /** Free SQL over HTTP (specification 4.5, contract section 7): answers, tags, transactions, refusals. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import {
+  failure,
+  onServer,
+  startTestService,
+  type TestAnswer,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
 let service: TestService;
 let project: TestProject;
@@ -185,152 +192,6 @@ describe('works', () => {
   });
 });
 
-describe('answers do not depend on settings that a statement changed', () => {
-  const VALUES = `SELECT '2024-02-03 04:05:06.5+00'::timestamptz AS at, '2024-02-03'::date AS day,
-    0.1::float8 + 0.2::float8 AS f, '1 mon 2 days'::interval AS i, '\\x00ff'::bytea AS b, 'é€😀' AS s`;
-  const EXPECTED = {
-    at: '2024-02-03T04:05:06.5Z',
-    day: '2024-02-03',
-    f: 0.30000000000000004,
-    i: '1 mon 2 days',
-    b: '\\x00ff',
-    s: 'é€😀',
-  };
-  const SETTINGS: [name: string, value: string][] = [
-    ['DateStyle', 'German, DMY'],
-    ['TimeZone', 'Asia/Kolkata'],
-    ['extra_float_digits', '-10'],
-    ['IntervalStyle', 'iso_8601'],
-    ['bytea_output', 'escape'],
-    ['client_encoding', 'LATIN1'],
-    ['client_encoding', 'SQL_ASCII'],
-  ];
-
-  it('set by an earlier statement of the request', async () => {
-    for (const [name, value] of SETTINGS) {
-      const { rows } = await run(`SET ${name} = '${value}'; ${VALUES}`);
-      expect({ name, rows }).toEqual({ name, rows: [EXPECTED] });
-      const byFunction = await run(`DO $$ BEGIN PERFORM set_config('${name}', '${value}', false); END $$; ${VALUES}`);
-      expect(byFunction.rows).toEqual([EXPECTED]);
-    }
-  });
-
-  it('set while its own rows are made', async () => {
-    for (const [name, value] of SETTINGS.slice(0, 5)) {
-      const text = VALUES.replace('SELECT', `SELECT set_config('${name}', '${value}', false) IS NULL AS x,`);
-      expect((await run(text)).rows).toEqual([{ x: false, ...EXPECTED }]);
-    }
-  });
-
-  it('and rows of a statement that changes the client encoding are refused rather than garbled', async () => {
-    for (const text of [
-      `SELECT set_config('client_encoding', 'LATIN1', false), 'é' AS s`,
-      // Changed back before the end: the server never reports the change.
-      `SELECT set_config('client_encoding', CASE g WHEN 1 THEN 'LATIN1' ELSE 'UTF8' END, false), 'é' AS s
-       FROM generate_series(1, 2) g`,
-    ]) {
-      expect(failure(await sql(text), 400, 'statement_not_allowed').message).toContain('client_encoding');
-    }
-    expect((await run(`SELECT 'é' AS s`)).rows).toEqual([{ s: 'é' }]);
-  });
-
-  it('set in a request before', async () => {
-    await run(SETTINGS.map(([name, value]) => `SET SESSION ${name} = '${value}'`).join(';'));
-    for (let i = 0; i < 3; i++) expect((await run(VALUES)).rows).toEqual([EXPECTED]);
-  });
-});
-
-describe('refuses', () => {
-  const REFUSED: [text: string, code: string, status: number, sqlstate?: string][] = [
-    ['BEGIN', 'statement_not_allowed', 400],
-    ['START TRANSACTION READ WRITE', 'statement_not_allowed', 400],
-    ['COMMIT', 'statement_not_allowed', 400],
-    ['END', 'statement_not_allowed', 400],
-    ['/* c */ ROLLBACK', 'statement_not_allowed', 400],
-    ['ABORT', 'statement_not_allowed', 400],
-    ['SAVEPOINT a', 'statement_not_allowed', 400],
-    ['RELEASE a', 'statement_not_allowed', 400],
-    ["PREPARE TRANSACTION 'x'", 'statement_not_allowed', 400],
-    ["COMMIT PREPARED 'x'", 'statement_not_allowed', 400],
-    ['SELECT 1; COMMIT; SELECT 2', 'statement_not_allowed', 400],
-    ['LISTEN a', 'statement_not_allowed', 400],
-    ['UNLISTEN *', 'statement_not_allowed', 400],
-    ['COPY t FROM STDIN', 'statement_not_allowed', 400],
-    ['COPY t TO STDOUT', 'statement_not_allowed', 400],
-    ['COPY (SELECT 1) TO STDOUT', 'statement_not_allowed', 400],
-    ['DO $$ BEGIN COMMIT; END $$', 'statement_not_allowed', 400, '2D000'],
-    ["COPY t FROM '/etc/passwd'", 'permission_denied', 403, '42501'],
-    ["COPY t TO '/tmp/cdp-should-not-exist'", 'permission_denied', 403, '42501'],
-    ["COPY t TO PROGRAM 'true'", 'permission_denied', 403, '42501'],
-    ['INSERT INTO u VALUES (1)', 'unique_violation', 409, '23505'],
-    ['INSERT INTO u VALUES (NULL)', 'constraint_violation', 400, '23502'],
-    ['INSERT INTO u VALUES (-1)', 'constraint_violation', 400, '23514'],
-    ['CREATE TABLE u ()', 'table_exists', 409, '42P07'],
-    ['CREATE VIEW u AS SELECT 1', 'table_exists', 409, '42P07'],
-    ['ALTER TABLE u ADD COLUMN n int', 'column_exists', 409, '42701'],
-    ['ALTER TABLE u DROP COLUMN n', 'dependent_objects', 409, '2BP01'],
-    ['SELECT 1 / 0', 'sql_error', 400, '22012'],
-    ['SELECT * FROM nowhere', 'sql_error', 400, '42P01'],
-    ['SELECT nothing FROM u', 'sql_error', 400, '42703'],
-    ['SELEC 1', 'sql_error', 400, '42601'],
-    ["SELECT 'open", 'sql_error', 400, '42601'],
-    ["SELECT 'a'::int", 'sql_error', 400, '22P02'],
-    ['SELECT pg_catalog.pg_read_file($$/etc/passwd$$)', 'permission_denied', 403, '42501'],
-    ['DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = $q$P0001$q$; END $$', 'sql_error', 400, 'P0001'],
-    ['SELECT repeat($$x$$, 2000000000)', 'row_too_large', 400, '54000'],
-    ['', 'invalid_request', 400],
-    [' ;; -- nothing\n', 'invalid_request', 400],
-    ['SELECT 1 -- \0', 'invalid_request', 400],
-    [Array.from({ length: 101 }, () => 'SELECT 1').join(';'), 'invalid_request', 400],
-    ['x'.repeat(1024 * 1024 + 1), 'payload_too_large', 413],
-  ];
-
-  it('each with its code, status and SQLSTATE, and changes nothing', async () => {
-    await run(`DROP TABLE IF EXISTS u CASCADE; CREATE TABLE u (n int PRIMARY KEY CHECK (n > 0)); INSERT INTO u VALUES (1);
-      CREATE VIEW on_u AS SELECT n FROM u`);
-    for (const [text, code, status, sqlstate] of REFUSED) {
-      const body = failure(await sql(text), status, code);
-      expect({ text: text.slice(0, 80), sqlstate: body.postgres?.sqlstate }).toEqual({
-        text: text.slice(0, 80),
-        sqlstate,
-      });
-      expect(JSON.stringify(body)).not.toMatch(/routine|\.c:\d|node_modules|stack/);
-    }
-    expect(await project.rows('SELECT * FROM u')).toEqual([{ n: 1 }]);
-  });
-
-  it('lone surrogates, written as escapes', async () => {
-    for (const text of ['\\ud800', 'a\\udc00b', '\\udc00\\ud800']) {
-      failure(
-        await project.call('POST', '/api/cdp/sql', { body: `{"sql":"SELECT '${text}'"}` }),
-        400,
-        'invalid_request',
-      );
-    }
-    expect((await run(`SELECT '\u{1F600}' AS s`)).rows).toEqual([{ s: '\u{1F600}' }]);
-  });
-
-  it('fields of the body that are unknown, of a wrong type or out of bounds', async () => {
-    for (const rest of [
-      { sqls: 'x' },
-      { params: {} },
-      { params: 'a' },
-      { read_only: 'yes' },
-      { timeout_ms: 0 },
-      { timeout_ms: 60_001 },
-      { timeout_ms: 1.5 },
-      { max_rows: 0 },
-      { max_rows: 100_001 },
-      { row_mode: 'tuple' },
-    ]) {
-      failure(await sql('SELECT 1', rest), 400, 'invalid_request');
-    }
-    failure(await project.call('POST', '/api/cdp/sql', { body: { sql: 5 } }), 400, 'invalid_request');
-    failure(await project.call('POST', '/api/cdp/sql', { body: {} }), 400, 'invalid_request');
-    await run('SELECT 1', { timeout_ms: 60_000, max_rows: 100_000, row_mode: 'object', read_only: false, params: [] });
-  });
-});
-
 describe('protects', () => {
   it('undoes all statements when a later one fails, and says where in the whole text', async () => {
     await run("INSERT INTO t VALUES (0, 'before')");
@@ -354,6 +215,28 @@ describe('protects', () => {
     expect(body.postgres).toMatchObject({ sqlstate: '23503', table: 'child' });
     expect(await content()).toEqual([]);
     await run('INSERT INTO child VALUES (8); INSERT INTO parent VALUES (8)');
+  });
+
+  it('serves on when connections were ended behind its back, idle or at work', async () => {
+    await project.table('ended', { n: 'INTEGER' });
+    const endAll = (state: string) =>
+      onServer(service.server, (client) =>
+        client.query(
+          `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'cdp %' AND state = $1
+             AND application_name <> 'cdp service' AND datname = $2`,
+          [state, database],
+        ),
+      );
+    const database = (await project.rows('SELECT current_database() AS name'))[0]?.name;
+    for (let i = 0; i < 3; i++) {
+      await endAll('idle');
+      expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
+      expect((await project.call('POST', '/api/cdp/data/ended', { body: [{ n: i }] })).status).toBe(201);
+    }
+    const running = sql('INSERT INTO ended (n) SELECT 100 FROM pg_sleep(30)');
+    for (let ended = 0; ended === 0;) ended = (await endAll('active')).rowCount ?? 0;
+    failure(await running, 503, 'database_unavailable');
+    expect(await project.rows('SELECT count(*) AS n FROM ended')).toEqual([{ n: 3 }]);
   });
 
   it('answers other requests while a text that is hard to parse is split', async () => {

@@ -32,7 +32,7 @@ export function mainKeyword(text: string): string {
 const queryOr = (word: string): string => (['', 'VALUES', 'TABLE'].includes(word) ? 'SELECT' : word);
 
 /** Words in capitals, parentheses and commas outside comments, strings and quoted names. */
-function* visibleTokens(text: string): Generator<string> {
+export function* visibleTokens(text: string): Generator<string, undefined> {
   for (let at = 0; ;) {
     TOKEN.lastIndex = at;
     const [token] = TOKEN.exec(text) ?? [];

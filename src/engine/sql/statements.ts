@@ -13,6 +13,7 @@ import type { Project } from '../project.js';
 import { BEGIN, commit, fixed, outcomeUnknown, ROLLBACK } from '../transaction.js';
 import { leadingKeyword } from './leading-keyword.js';
 import { encodeParameters } from './parameters.js';
+import { mayChangeRights } from './rights.js';
 import { positionInText, type SplitStatement, splitStatements } from './split.js';
 
 export interface SqlRequest {
@@ -102,8 +103,10 @@ export async function runStatements<T>(
         throw session.closed ? outcomeUnknown(failure, false) : failure;
       }
     }
-    if (readOnly) await session.run([ROLLBACK]);
-    else await commit(session);
+    const ended = readOnly ? session.run([ROLLBACK]) : commit(session);
+    lease.reset();
+    await ended;
+    if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.distrust(lease);
     return results;
   });
 }

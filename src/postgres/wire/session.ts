@@ -70,6 +70,9 @@ export type TransactionStatus = 'I' | 'T' | 'E';
 /** Statements that one session keeps prepared. */
 const MOST_PREPARED = 100;
 
+/** Parts of a write below this length are joined. */
+const WORTH_COPYING = 16 * 1024;
+
 /** Bytes of any message but a row: errors and notices, which statements write. */
 const LONGEST_MESSAGE = 8 * 1024 * 1024;
 
@@ -273,9 +276,14 @@ export class Session {
     if (this.closedBy !== null) return Promise.reject(this.closedBy);
     return new Promise((resolve, reject) => {
       this.exchanges.push({ onMessage, resolve, reject, copies, error: null });
-      this.socket.cork();
-      for (const part of parts) this.socket.write(part);
-      this.socket.uncork();
+      // Small messages are cheaper to copy together than to write in pieces; data is not.
+      if (parts.every(({ length }) => length < WORTH_COPYING)) {
+        this.socket.write(Buffer.concat(parts));
+      } else {
+        this.socket.cork();
+        for (const part of parts) this.socket.write(part);
+        this.socket.uncork();
+      }
     });
   }
 

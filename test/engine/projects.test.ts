@@ -1,0 +1,197 @@
+/** The life of projects (contract section 2): made and unmade as a whole, whatever crashes in between. */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { ProjectStatus } from '../../src/contract/projects.js';
+import type { Placement } from '../../src/postgres/placement.js';
+import { newPlacement } from '../../src/postgres/provisioning.js';
+import { failure, onServer, startTestService, type TestService } from '../support/service.js';
+import { until } from '../support/stream.js';
+
+let service: TestService;
+beforeAll(async () => {
+  service = await startTestService();
+});
+afterAll(() => service.close());
+
+const projects = () => service.engine.projects;
+const reconcile = () =>
+  projects().reconcile((_project, error) => {
+    throw error;
+  });
+
+/** What there is of a placement on the server. */
+const remains = ({ database, writer, reader }: Placement): Promise<string[]> =>
+  onServer(service.server, async (client) => {
+    const { rows } = await client.query<{ name: string }>(
+      `SELECT 'database ' || datname AS name FROM pg_database WHERE datname = $1
+       UNION ALL SELECT 'role ' || rolname FROM pg_roles WHERE rolname = ANY ($2)`,
+      [database, [database, writer, reader]],
+    );
+    return rows.map(({ name }) => name);
+  });
+
+const rowOf = (name: string) => service.engine.control.projectByName(name);
+
+/** Leaves behind what a crash would: a row in a status, and as many steps of creation as were done. */
+async function leave(name: string, status: ProjectStatus, steps: number): Promise<Placement> {
+  const placement = newPlacement();
+  const { database, writer, reader } = placement;
+  await service.engine.control.insertProject({ id: randomUUID(), name, status, placement, schemaVersion: 1 });
+  const all = [
+    `CREATE ROLE ${database} NOLOGIN`,
+    `CREATE ROLE ${writer} LOGIN IN ROLE ${database}`,
+    `CREATE ROLE ${reader} LOGIN IN ROLE ${database}`,
+    `CREATE DATABASE ${database} TEMPLATE cdp_template_${service.engine.control.instanceId}`,
+    `REVOKE ALL ON DATABASE ${database} FROM PUBLIC`,
+    `GRANT CONNECT ON DATABASE ${database} TO ${database}`,
+  ];
+  await onServer(service.server, async (client) => {
+    for (const step of all.slice(0, steps)) await client.query(step);
+  });
+  if (steps === all.length) {
+    await onServer(
+      service.server,
+      (client) =>
+        client.query(`GRANT USAGE, CREATE ON SCHEMA data TO ${writer};
+          SET ROLE ${writer}; CREATE TABLE data.t (n int);
+          ALTER DEFAULT PRIVILEGES IN SCHEMA data GRANT SELECT ON TABLES TO ${reader}`),
+      database,
+    );
+  }
+  return placement;
+}
+const STEPS = 6;
+
+describe('a crash', () => {
+  it.each(Array.from({ length: STEPS + 1 }, (_, step) => step))(
+    'of a creation after step %i leaves nothing once the next start has looked',
+    async (step) => {
+      const placement = await leave(`creating-${step}`, 'creating', step);
+      await reconcile();
+      expect(await remains(placement)).toEqual([]);
+      expect(await rowOf(`creating-${step}`)).toBe(null);
+    },
+  );
+
+  it('of a deletion is carried to its end, however far it had come', async () => {
+    for (const steps of [STEPS, 3, 1, 0]) {
+      const placement = await leave(`deleting-${steps}`, 'deleting', steps);
+      await reconcile();
+      expect(await remains(placement)).toEqual([]);
+      expect(await rowOf(`deleting-${steps}`)).toBe(null);
+    }
+  });
+
+  it('blocks no name: the next creation clears its remains away', async () => {
+    const placement = await leave('again', 'creating', 4);
+    const project = await service.project('again');
+    expect(await remains(placement)).toEqual([]);
+    expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
+  });
+
+  it('is told from a creation or deletion that somebody is at work on', async () => {
+    const placement = await leave('busy', 'creating', 3);
+    const id = (await rowOf('busy'))?.id ?? '';
+    await service.engine.control.withProjectLock(id, async () => {
+      await reconcile();
+      expect((await remains(placement)).length).toBe(3);
+      await expect(projects().create('busy')).rejects.toMatchObject({ code: 'unique_violation' });
+    });
+    await reconcile();
+    expect(await remains(placement)).toEqual([]);
+  });
+
+  it('leaves projects that are whole alone', async () => {
+    const project = await service.project('whole');
+    await projects().setActive('whole', false);
+    await reconcile();
+    await projects().setActive('whole', true);
+    expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
+  });
+});
+
+describe('many at once', () => {
+  it('are created, each with a database of its own, and used', async () => {
+    const names = Array.from({ length: 8 }, (_, i) => `parallel-${i}`);
+    const made = await Promise.all(names.map((name) => service.project(name)));
+    const databases = await Promise.all(made.map((project) => project.rows('SELECT current_database() AS name')));
+    expect(new Set(databases.map(([row]) => row?.name)).size).toBe(8);
+    await Promise.all(names.map((name) => service.engine.deleteProject(name)));
+    const left = (await projects().list()).map(({ name }) => name);
+    expect(left.filter((name) => name.startsWith('parallel-'))).toEqual([]);
+  });
+
+  it('of one name become one project', async () => {
+    const attempts = await Promise.allSettled(Array.from({ length: 4 }, () => projects().create('same')));
+    expect(attempts.filter(({ status }) => status === 'fulfilled').length).toBe(1);
+    for (const attempt of attempts) {
+      if (attempt.status === 'rejected') expect(attempt.reason).toMatchObject({ code: 'unique_violation' });
+    }
+    expect((await projects().get('same')).status).toBe('active');
+  });
+
+  it('do not keep the tokens of others waiting', async () => {
+    const project = await service.project('calm');
+    const making = Promise.all(Array.from({ length: 6 }, (_, i) => projects().create(`noise-${i}`)));
+    let slowest = 0;
+    for (let i = 0; i < 10; i++) {
+      const started = performance.now();
+      expect((await project.call('GET', '/api/cdp/schema')).status).toBe(200);
+      slowest = Math.max(slowest, performance.now() - started);
+    }
+    await making;
+    expect(slowest).toBeLessThan(2_000);
+  });
+});
+
+describe('a deleted project', () => {
+  it('is gone with its database, roles and tokens, and its name is free', async () => {
+    const project = await service.project('short-lived');
+    await project.table('kept', { n: 'INTEGER' });
+    const placement = (await projects().get('short-lived')).placement;
+    expect((await remains(placement)).length).toBe(4);
+    await service.engine.deleteProject('short-lived');
+    expect(await remains(placement)).toEqual([]);
+    failure(await project.call('GET', '/api/cdp/schema'), 401, 'unauthorized');
+
+    const next = await service.project('short-lived');
+    expect((await next.call('GET', '/api/cdp/schema')).body.tables).toEqual([]);
+    failure(await project.call('GET', '/api/cdp/schema'), 401, 'unauthorized');
+    expect((await projects().get('short-lived')).placement.database).not.toBe(placement.database);
+  });
+
+  it('goes although statements run in it', async () => {
+    const project = await service.project('in-use');
+    const running = project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT pg_sleep(30)' } });
+    await until(() => service.engine.load.running > 0, 5_000);
+    await service.engine.deleteProject('in-use');
+    expect([401, 403]).toContain((await running).status);
+    expect(await rowOf('in-use')).toBe(null);
+  });
+
+  it('cannot be deleted twice, nor one that never was', async () => {
+    await service.project('once');
+    await service.engine.deleteProject('once');
+    await expect(service.engine.deleteProject('once')).rejects.toMatchObject({ code: 'not_found' });
+    await expect(service.engine.deleteProject('never')).rejects.toMatchObject({ code: 'not_found' });
+  });
+});
+
+describe('refuses', () => {
+  it('names outside the pattern', async () => {
+    for (const name of ['', 'A', '1a', 'a_b', 'a b', '-a', 'a'.repeat(64), 'é', 'a"; DROP DATABASE x']) {
+      await expect(projects().create(name)).rejects.toMatchObject({ code: 'invalid_name' });
+    }
+    expect((await projects().create('a'.repeat(63))).status).toBe('active');
+  });
+
+  it('every call while it is inactive', async () => {
+    const project = await service.project('paused');
+    await projects().setActive('paused', false);
+    failure(await project.call('GET', '/api/cdp/schema'), 403, 'cdp_inactive');
+    failure(await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1' } }), 403, 'cdp_inactive');
+    await projects().setActive('paused', true);
+    // What an instance knows of a token may be a second old.
+    await until(async () => (await project.call('GET', '/api/cdp/schema')).status === 200, 1_100);
+  });
+});

@@ -1,0 +1,171 @@
+/** Projects that are made, deleted and used at the same moment, and a control database that fails. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { QueryResult, QueryResultRow } from 'pg';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { embeddedServer } from '../support/postgres.js';
+import { failure, onServer, startTestService, type TestAnswer, type TestService } from '../support/service.js';
+
+const PROJECTS = '/api/cdp/admin/projects';
+
+let service: TestService;
+let admin: string;
+beforeAll(async () => {
+  service = await startTestService();
+  admin = (await service.engine.tokens.create(null)).token;
+});
+afterAll(() => service.close());
+
+const send = (method: string, path: string, body?: unknown): Promise<TestAnswer> =>
+  service.call(method, PROJECTS + path, { token: admin, body });
+
+const controlDatabase = (): string => /@\/([^?]+)\?/.exec(service.config.databaseUrl ?? '')?.[1] ?? '';
+
+const inControl = <Row extends QueryResultRow>(text: string): Promise<QueryResult<Row>> =>
+  onServer(embeddedServer(), (client) => client.query<Row>(text), controlDatabase());
+
+describe('eight projects at once', () => {
+  it('are all made, and a request with a token that nobody has looked up yet does not wait for them', async () => {
+    const project = await service.project();
+    const tokens = await Promise.all(Array.from({ length: 5 }, () => project.tokenWith('schema:read')));
+    const making = Promise.all(Array.from({ length: 8 }, (_, i) => send('POST', '', { name: `eight-${i}` })));
+    for (const token of tokens) {
+      const started = performance.now();
+      expect((await project.call('GET', '/api/cdp/schema', { token })).status).toBe(200);
+      expect(performance.now() - started).toBeLessThan(2_000);
+    }
+    expect((await making).map(({ status }) => status)).toEqual(Array.from({ length: 8 }, () => 201));
+  });
+});
+
+describe('a project that is deleted while it is made', () => {
+  it('is made, and then deleted: both say what is true', async () => {
+    for (let i = 0; i < 3; i++) {
+      const name = `brief-${i}`;
+      const creating = send('POST', '', { name });
+      let deleting: TestAnswer;
+      do deleting = await send('DELETE', `/${name}?confirm=${name}`);
+      while (deleting.status === 404);
+      const created = await creating;
+      expect(created.status).toBe(201);
+      expect(created.body).toMatchObject({ project: { name, status: 'active' } });
+      expect(deleting.status).toBe(200);
+      expect((await service.engine.projects.list()).map((project) => project.name)).not.toContain(name);
+    }
+  });
+
+  it('by hand in the control database is not said to be there, and nothing of it remains', async () => {
+    const creating = send('POST', '', { name: 'snatched' });
+    let database: string | undefined;
+    while (database === undefined) {
+      const { rows } = await inControl<{ database_name: string }>(
+        `UPDATE cdp.projects SET status = 'deleting' WHERE name = 'snatched' RETURNING database_name`,
+      );
+      database = rows[0]?.database_name;
+    }
+    failure(await creating, 404, 'not_found');
+    expect(await service.engine.control.projectByName('snatched')).toBe(null);
+    const remains = await inControl(
+      `SELECT FROM pg_database WHERE datname = '${database}' UNION ALL SELECT FROM pg_roles WHERE rolname = '${database}'`,
+    );
+    expect(remains.rowCount).toBe(0);
+  });
+
+  it('is refused with 409 where another process is at it for long, and stays', async () => {
+    const { id, name } = await service.project();
+    await service.engine.control.withProjectLock(id, async () => {
+      failure(await send('DELETE', `/${name}?confirm=${name}`), 409, 'request_in_flight');
+    });
+    expect((await service.engine.projects.get(name)).status).toBe('active');
+  });
+
+  it('goes away where the process that was deleting it died', async () => {
+    const { name } = await service.project();
+    await inControl(`UPDATE cdp.projects SET status = 'deleting' WHERE name = '${name}'`);
+    expect((await send('DELETE', `/${name}?confirm=${name}`)).status).toBe(200);
+    expect(await service.engine.control.projectByName(name)).toBe(null);
+  });
+
+  it('gets no token any more', async () => {
+    const { id, name } = await service.project();
+    await service.engine.deleteProject(name);
+    await expect(service.engine.tokens.create(id)).rejects.toMatchObject({ code: 'not_found' });
+  });
+});
+
+describe('a token that was looked up a moment ago', () => {
+  const REQUESTS: [string, string, string, unknown?][] = [
+    ['a schema call', 'GET', '/api/cdp/schema'],
+    ['free SQL', 'POST', '/api/cdp/sql', { sql: 'SELECT 1' }],
+    ['an insert', 'POST', '/api/cdp/data/t', [{ n: 1 }]],
+  ];
+
+  it.each(REQUESTS)('is 401 once its project was deleted: %s', async (_what, method, path, body) => {
+    const project = await service.project();
+    await project.table('t', { n: 'INTEGER' });
+    expect((await project.call(method, path, { body })).status).toBeLessThan(300);
+    const { placement } = await service.engine.projects.get(project.name);
+    await service.engine.deleteProject(project.name);
+    const answer = await project.call(method, path, { body });
+    failure(answer, 401, 'unauthorized');
+    for (const inner of Object.values(placement).filter((name) => name !== 'data'))
+      expect(answer.text).not.toContain(inner);
+  });
+
+  it('is 403 while its project is being deleted', async () => {
+    const project = await service.project();
+    expect((await project.call('GET', '/api/cdp/schema')).status).toBe(200);
+    const { placement } = await service.engine.projects.get(project.name);
+    await inControl(`UPDATE cdp.projects SET status = 'deleting' WHERE name = '${project.name}'`);
+    await onServer(embeddedServer(), (client) => client.query(`DROP DATABASE ${placement.database} WITH (FORCE)`));
+    const answers = await Promise.all(
+      Array.from({ length: 3 }, () => project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1' } })),
+    );
+    for (const answer of answers) failure(answer, 403, 'cdp_inactive');
+  });
+});
+
+describe('where the control database is broken', () => {
+  it("every answer is 503, and says nothing of the service's own tables", async () => {
+    const project = await service.project();
+    expect((await project.call('GET', '/api/cdp/schema')).status).toBe(200);
+    await inControl('ALTER TABLE cdp.tokens RENAME TO tokens_away; ALTER TABLE cdp.projects RENAME TO projects_away');
+    try {
+      await sleep(800);
+      for (const answer of [
+        await project.call('GET', '/api/cdp/schema'),
+        await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1' } }),
+        await send('GET', ''),
+        await send('POST', '', { name: 'unlucky' }),
+      ]) {
+        const body = failure(answer, 503, 'database_unavailable');
+        expect(body.postgres).toBe(undefined);
+        expect(answer.text).not.toMatch(/cdp\.|relation|tokens/);
+      }
+    } finally {
+      await inControl('ALTER TABLE cdp.tokens_away RENAME TO tokens; ALTER TABLE cdp.projects_away RENAME TO projects');
+    }
+    // It was no answer about the token, so it is not remembered.
+    expect((await project.call('GET', '/api/cdp/schema')).status).toBe(200);
+  });
+});
+
+describe('after a statement that takes rights away', () => {
+  it.each([
+    ['DROP OWNED', 'DROP OWNED BY CURRENT_USER'],
+    ['DROP OWNED behind a comment', '/* now */ drop /* all */ owned by CURRENT_USER'],
+    ['a block that hides it', `DO $$ BEGIN EXECUTE 'DROP OWNED BY CURRENT_USER'; END $$`],
+    ['a revoke', 'REVOKE ALL ON SCHEMA data FROM CURRENT_USER'],
+  ])('nobody is refused, on any lane: %s', async (_what, text) => {
+    const project = await service.project();
+    const reader = await project.tokenWith('sql:read');
+    await project.table('before', { n: 'INTEGER' });
+    const read = (sql: string) => project.call('POST', '/api/cdp/sql', { token: reader, body: { sql } });
+    expect((await read('SELECT 1')).status).toBe(200);
+    await Promise.all(Array.from({ length: 4 }, () => project.rows('SELECT pg_sleep(0.05)')));
+    await project.rows(text);
+    await project.rows('CREATE TABLE by_sql (n int)');
+    await project.table('by_call', { n: 'INTEGER' });
+    expect((await project.call('POST', '/api/cdp/data/by_call', { body: [{ n: 1 }] })).status).toBe(201);
+    expect(`${(await read('SELECT n FROM by_call UNION ALL SELECT n FROM by_sql')).status}`).toBe('200');
+  });
+});

@@ -1,0 +1,162 @@
+/** Clients of free SQL that read slowly, stop reading or leave (contract section 7): back-pressure, cancelling, memory. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { endEverything, startServe } from '../support/program.js';
+import { startTestService, type TestProject, type TestService } from '../support/service.js';
+import { CSV, NDJSON, openStream, statementsWith, until } from '../support/stream.js';
+
+const STALL_MS = 1_000;
+
+let service: TestService;
+let project: TestProject;
+
+beforeAll(async () => {
+  service = await startTestService({ 'stream-stall-ms': String(STALL_MS), 'shutdown-ms': '500' });
+  project = await service.project();
+});
+afterAll(async () => {
+  await endEverything();
+  await service.close();
+});
+
+const open = (sql: string, accept: string, rest: object = {}) => openStream(service, project, accept, { sql, ...rest });
+
+const isFree = () => service.engine.load.running === 0;
+
+describe('a client', () => {
+  const WIDE = (mark: string) =>
+    `SELECT g, repeat('x', 10000) AS s, '${mark}' AS mark FROM generate_series(1, 1000000) g`;
+
+  /** Requests that are over, for the metrics and so for the log. */
+  async function overForTheService(): Promise<number> {
+    const { text } = await service.call('GET', '/metrics');
+    const rows = text.matchAll(/^cdp_http_requests_total\{route="\/api\/cdp\/sql".*\} (\d+)$/gm);
+    return [...rows].reduce((sum, [, count]) => sum + Number(count), 0);
+  }
+
+  it('that stops reading holds Postgres back, and is given up after the time for that', async () => {
+    const before = await overForTheService();
+    const answer = await open(WIDE('mark_stalled'), NDJSON);
+    await sleep(STALL_MS / 2);
+    const [held] = await statementsWith(service, 'mark_stalled');
+    expect(held).toBe('ClientWrite');
+    await until(async () => (await statementsWith(service, 'mark_stalled')).length === 0, 2 * STALL_MS + 1_000);
+    await until(isFree, 1_000);
+    // Its request is over for the service as well, although it has not taken a byte more.
+    await until(async () => (await overForTheService()) === before + 1, 2 * STALL_MS + 3_000);
+    const { whole } = await answer.rest();
+    expect(whole).toBe(false);
+  });
+
+  it('that takes nothing of an answer that is ready is given up too', async () => {
+    for (const [accept, bytes] of [
+      ['application/json', 15_000_000],
+      [CSV, 15_000_000],
+    ] as const) {
+      const before = await overForTheService();
+      const answer = await open(`SELECT repeat('x', ${bytes / 10}) FROM generate_series(1, 10)`, accept);
+      await until(async () => (await overForTheService()) === before + 1, 2 * STALL_MS + 3_000);
+      expect((await answer.rest()).whole).toBe(false);
+    }
+  });
+
+  it('that reads slowly but steadily gets everything, and its time stands still meanwhile', async () => {
+    const rows = 3_000;
+    const answer = await open(`SELECT g, repeat('x', 10000) AS s FROM generate_series(1, ${rows}) g`, CSV, {
+      timeout_ms: 1_000,
+    });
+    let bytes = 0;
+    const started = performance.now();
+    for await (const chunk of answer.response as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      await sleep(2);
+    }
+    expect(answer.response.complete).toBe(true);
+    expect(bytes).toBeGreaterThan(rows * 10_000);
+    expect(performance.now() - started).toBeGreaterThan(900);
+  });
+
+  it('that leaves has its statement cancelled within a second, and its place given back', async () => {
+    for (const accept of [NDJSON, CSV]) {
+      const answer = await open(WIDE('mark_left'), accept);
+      expect((await statementsWith(service, 'mark_left')).length).toBe(1);
+      answer.sent.destroy();
+      await until(async () => (await statementsWith(service, 'mark_left')).length === 0, 1_000);
+      await until(isFree, 500);
+    }
+  });
+
+  it('that leaves before anything was answered too, whatever it accepts', async () => {
+    for (const accept of [NDJSON, 'application/json']) {
+      const gone = new AbortController();
+      const call = project.call('POST', '/api/cdp/sql', {
+        body: { sql: `SELECT pg_sleep(20), 'mark_waiting'` },
+        headers: { accept },
+        signal: gone.signal,
+      });
+      await until(async () => (await statementsWith(service, 'mark_waiting')).length === 1, 5_000);
+      gone.abort();
+      await expect(call).rejects.toThrow();
+      await until(async () => (await statementsWith(service, 'mark_waiting')).length === 0, 1_000);
+      await until(isFree, 500);
+    }
+  });
+
+  it('that leaves while its statement catches the cancellation has the backend ended', async () => {
+    const gone = new AbortController();
+    const call = project.call('POST', '/api/cdp/sql', {
+      body: {
+        sql: `DO $$ BEGIN LOOP BEGIN PERFORM pg_sleep(20), 'mark_stubborn';
+          EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$`,
+      },
+      signal: gone.signal,
+    });
+    await until(async () => (await statementsWith(service, 'mark_stubborn')).length === 1, 5_000);
+    gone.abort();
+    await expect(call).rejects.toThrow();
+    await until(async () => (await statementsWith(service, 'mark_stubborn')).length === 0, 1_500);
+    await until(isFree, 500);
+  });
+
+  it('that leaves undoes nothing of others: the next request is served', async () => {
+    expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
+    expect(service.engine.load).toMatchObject({ running: 0, waiting: 0 });
+  });
+});
+
+describe('memory', () => {
+  it('of the process does not grow with the result', async () => {
+    const { databaseUrl, secret } = service.config;
+    const child = await startServe(['--log-level', 'info'], {
+      env: { DATABASE_URL: databaseUrl ?? '', CDP_SECRET: secret ?? '' },
+    });
+    const residentMiB = async (): Promise<number> => {
+      const metrics = await (await fetch(`${child.url}/metrics`)).text();
+      return Number(/^process_resident_memory_bytes (\S+)$/m.exec(metrics)?.[1]) / 1024 / 1024;
+    };
+    const read = async (rows: number, accept: string, pauseMs: number): Promise<number> => {
+      const response = await fetch(`${child.url}/api/cdp/sql`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${project.token}`, 'content-type': 'application/json', accept },
+        body: JSON.stringify({ sql: `SELECT g, repeat('x', 1000) AS s FROM generate_series(1, ${rows}) g` }),
+      });
+      let bytes = 0;
+      let most = 0;
+      let chunks = 0;
+      for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+        bytes += chunk.length;
+        if (++chunks % 500 === 0) most = Math.max(most, await residentMiB());
+        if (pauseMs > 0 && chunks % 100 === 0) await sleep(pauseMs);
+      }
+      expect(bytes).toBeGreaterThan(rows * 1_000);
+      return most;
+    };
+    for (const accept of [NDJSON, CSV]) await read(20_000, accept, 0);
+    const before = await residentMiB();
+    // 300 MB each way, once as fast as it goes and once with a reader that dawdles.
+    for (const accept of [NDJSON, CSV]) {
+      expect((await read(300_000, accept, accept === CSV ? 5 : 0)) - before).toBeLessThan(64);
+    }
+    await child.end();
+  });
+});
