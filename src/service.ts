@@ -90,7 +90,7 @@ export function openEngine(config: Config, { address, secret }: Database, logger
       ? null
       : { issuer: jwtIssuer, audience: jwtAudience, jwksUrl: new URL(jwtJwksUrl) };
   const onUnclearedProject: EngineSettings['onUnclearedProject'] = ({ name, status }, error) => {
-    const cause = error instanceof EngineError ? error.cause : error;
+    const cause = error instanceof EngineError ? (error.cause ?? error) : error;
     logger.error({ project: name, status, error: String(cause) }, 'a project is half done and cannot be cleared away');
   };
   return Engine.open({ ...config, address, secret, jwt, onUnclearedProject });

@@ -143,7 +143,7 @@ export const ERROR_CODES = {
   },
   request_in_flight: {
     status: 409,
-    meaning: 'A request with the same Idempotency-Key is still running.',
+    meaning: 'A request with the same Idempotency-Key is still running, or the project is being created or deleted.',
     action: 'Repeat it a little later.',
   },
   payload_too_large: {

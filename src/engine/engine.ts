@@ -10,7 +10,7 @@ import { type ServerAddress, servicePool } from '../postgres/server.js';
 import { Watchdog } from '../postgres/watchdog.js';
 import { Admission } from './admission.js';
 import { type JwtSettings, JwtVerifier } from './jwt.js';
-import { CopyInserts } from './insert-by-copy.js';
+import { CopyInserts } from './copy-inserts.js';
 import { Project, type ProjectAccess } from './project.js';
 import { Projects } from './projects.js';
 import { ShapeCache } from './shape-cache.js';

@@ -5,37 +5,17 @@
  */
 import { shapeIsStill } from '../postgres/catalog.js';
 import { ConnectionLost, errorCode, PostgresError } from '../postgres/errors.js';
-import { type CopyText, CopyTextEncoder } from './batch/copy/copy-text.js';
+import type { CopyText } from './batch/copy/copy-text.js';
 import { copyStatement } from './batch/copy/plan.js';
 import type { Deadline } from './deadline.js';
 import type { Project } from './project.js';
 import { LIES_WITH_THE_SERVER } from './refused-record.js';
 import type { KnownShape } from './shape-cache.js';
-import { type SendCopies, SharedCopy, type WaitLimits } from './shared-copy.js';
+import type { SendCopies } from './shared-copy.js';
 import { outcomeUnknown } from './transaction.js';
 
 /** Batches up to this size are worth sharing a COPY: its cost is then mostly that of the statement and the commit. */
 const SMALL_RECORDS = 25;
-
-/** What the fast inserts of a service share. */
-export class CopyInserts {
-  /** It works through a body at a time, without waiting for anything in between. */
-  readonly encoder = new CopyTextEncoder();
-  /** Small batches under way, by the shape and the columns they are for. */
-  private readonly shared = new Map<string, SharedCopy>();
-
-  constructor(private readonly limits: WaitLimits) {}
-
-  async storeShared(key: string, text: CopyText, signal: AbortSignal, send: SendCopies): Promise<boolean> {
-    const copies = this.shared.get(key) ?? new SharedCopy(this.limits);
-    this.shared.set(key, copies);
-    try {
-      return await copies.store(text, signal, send);
-    } finally {
-      if (copies.isIdle) this.shared.delete(key);
-    }
-  }
-}
 
 /**
  * @returns the number of records stored, or null where nothing was stored and the other way has to be gone

@@ -175,9 +175,9 @@ class Reader {
     const start = this.open(depth);
     const items: JsonNode[] = [];
     if (!this.take(']')) {
-      const most = this.limit?.depth === depth ? this.limit.items : Infinity;
+      const limit = this.limit?.depth === depth ? this.limit : undefined;
       do {
-        if (items.length >= most) throw this.limit?.exceeded();
+        if (limit !== undefined && items.length >= limit.items) throw limit.exceeded();
         items.push(this.value(depth));
       } while (this.take(','));
       if (!this.take(']')) throw this.error('a comma or a closing bracket is expected');

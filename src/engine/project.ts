@@ -11,7 +11,7 @@ import type { Lane } from '../postgres/project-session.js';
 import type { Watchdog } from '../postgres/watchdog.js';
 import type { Admission } from './admission.js';
 import type { KnownShape, ShapeCache } from './shape-cache.js';
-import type { CopyInserts } from './insert-by-copy.js';
+import type { CopyInserts } from './copy-inserts.js';
 import { type Clock, type Deadline, withDeadline } from './deadline.js';
 
 /** What all projects of a service share. */

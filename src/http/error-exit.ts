@@ -77,6 +77,10 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
   const error = asEngineError(thrown);
   request.errorCode = error.code;
   if (error.code === 'internal') request.log.error({ cause: describe(error.cause) }, 'internal error');
+  // Without details of a statement it is the service's own errand that failed, which only the operator can mend.
+  else if (error.code === 'database_unavailable' && error.postgres === undefined) {
+    request.log.warn({ cause: describe(error.cause) }, 'database unavailable');
+  }
   void reply
     .status(error.status)
     .headers(errorHeaders(error))

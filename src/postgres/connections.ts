@@ -34,6 +34,8 @@ interface Entry {
   readonly lane: Lane;
   readonly opened: ProjectSession;
   idleSince: number;
+  /** To be closed instead of kept, once the request that has it is done. */
+  unwanted: boolean;
 }
 
 const ROLLBACK: readonly Statement[] = [{ text: 'ROLLBACK', params: [] }];
@@ -44,6 +46,7 @@ const RESET_MS = 5_000;
 export class Connections {
   /** Idle entries by project and lane, the most recently used last. */
   private readonly idle = new Map<string, Entry[]>();
+  private readonly lent = new Set<Entry>();
   /** Connections open or being opened, by project. */
   private readonly counts = new Map<string, number>();
   private total = 0;
@@ -66,7 +69,7 @@ export class Connections {
   /**
    * Lends a connection to `work`; `done` is called when it is free again or gone. What code of the project left in the
    * session (a lock, a LISTEN) goes away before the result is passed on; all other cleaning up follows behind it.
-   * @throws whatever `work` throws, PostgresError or a network error where no connection can be had
+   * @throws whatever `work` throws, EngineError where no connection can be had
    */
   async use<T>(
     project: string,
@@ -89,6 +92,7 @@ export class Connections {
     let soiled = lane !== 'typed';
     let spoiled = false;
     let reset: Promise<void> | null = null;
+    this.lent.add(entry);
     try {
       return await work({
         ...entry.opened,
@@ -108,8 +112,9 @@ export class Connections {
     }
   }
 
-  /** Closes what is idle of a project that was deactivated or deleted. */
+  /** Closes the connections of a project, those at work when their request is done. */
   closeProject(project: string): void {
+    for (const entry of this.lent) if (entry.project === project) entry.unwanted = true;
     for (const lane of LANES) for (const entry of this.idle.get(key(project, lane)) ?? []) this.discard(entry);
   }
 
@@ -132,7 +137,7 @@ export class Connections {
     this.count(project, 1);
     try {
       const opened = await this.sessions.open(placement, lane);
-      const entry: Entry = { project, lane, opened, idleSince: 0 };
+      const entry: Entry = { project, lane, opened, idleSince: 0, unwanted: false };
       opened.session.onClose(() => {
         this.count(project, -1);
         this.removeIdle(entry);
@@ -157,9 +162,10 @@ export class Connections {
       this.discard(entry);
     } finally {
       clearTimeout(timer);
+      this.lent.delete(entry);
     }
     if (session.closed) return;
-    if (this.closing) return this.discard(entry);
+    if (this.closing || entry.unwanted) return this.discard(entry);
     entry.idleSince = Date.now();
     const name = key(entry.project, entry.lane);
     const entries = this.idle.get(name);

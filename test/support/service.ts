@@ -77,14 +77,17 @@ export async function startTestService(
   const project = async (name = `project-${++counter}`): Promise<TestProject> => {
     const { id } = await engine.projects.create(name);
     const { token } = await engine.tokens.create(id);
-    const callIt = (method: string, path: string, given: Call = {}) => call(service.url, method, path, { token, ...given });
+    const callIt = (method: string, path: string, given: Call = {}) =>
+      call(service.url, method, path, { token, ...given });
     return {
       id,
       name,
       token,
       call: callIt,
       rows: async (sql, params) => {
-        const answer = await callIt('POST', '/api/cdp/sql', { body: { sql, ...(params === undefined ? {} : { params }) } });
+        const answer = await callIt('POST', '/api/cdp/sql', {
+          body: { sql, ...(params === undefined ? {} : { params }) },
+        });
         if (answer.status !== 200) throw new Error(`${sql}: ${answer.text}`);
         return answer.body.rows as Record<string, unknown>[];
       },
@@ -130,7 +133,9 @@ export async function call(url: string, method: string, path: string, given: Cal
       ...(token == null ? {} : { authorization: `Bearer ${token}` }),
       ...headers,
     },
-    ...(body === undefined ? {} : { body: (isBytes ? body : JSON.stringify(body)) as string | Uint8Array<ArrayBuffer> }),
+    ...(body === undefined
+      ? {}
+      : { body: (isBytes ? body : JSON.stringify(body)) as string | Uint8Array<ArrayBuffer> }),
     ...(signal === undefined ? {} : { signal }),
   });
   const text = await response.text();

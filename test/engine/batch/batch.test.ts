@@ -72,8 +72,16 @@ describe('a batch refuses', () => {
     ['null', 'invalid_request', 'The body is null, not an array of records'],
     ['"[]"', 'invalid_request', 'The body is a string, not an array of records'],
     ['[]', 'empty_batch', 'The batch holds no record'],
-    [repeated('{}', 251), 'too_many_records', 'The batch holds more than 250 records, which is the most one request takes'],
-    [repeated('1', 251), 'too_many_records', 'The batch holds more than 250 records, which is the most one request takes'],
+    [
+      repeated('{}', 251),
+      'too_many_records',
+      'The batch holds more than 250 records, which is the most one request takes',
+    ],
+    [
+      repeated('1', 251),
+      'too_many_records',
+      'The batch holds more than 250 records, which is the most one request takes',
+    ],
     ['[{]', 'invalid_json', 'The body is not valid JSON: line 1, column 3: a key in double quotes is expected'],
   ])('%.20s', (body, code, message) => {
     expect(refusalOf(() => parse(body))).toMatchObject({ code, message });
