@@ -2,7 +2,8 @@
  * The benchmark: the project beside raw wire and PostgREST on one Postgres, interleaved. Prints a table, and ends with
  * 1 where anything failed: a request, a check, a start. Missed goals are shown and do not fail.
  */
-import { readdirSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { build } from '../scripts/build.mjs';
 import { loadAverage, machine } from './cpu.mjs';
@@ -16,7 +17,8 @@ async function main() {
   const options = readOptions(process.argv.slice(2));
   if (options.help) return void process.stdout.write(HELP);
   build();
-  // What reads dist can be loaded only now.
+  install();
+  // What reads dist, or what was installed, can be loaded only now.
   const { House } = await import('./house.mjs');
   const { chosenWorks } = await import('./works/index.mjs');
   const works = chosenWorks(options.only);
@@ -30,6 +32,14 @@ async function main() {
   } finally {
     await house.close();
   }
+}
+
+/** PostgREST, which the project itself does not depend on. */
+function install() {
+  if (existsSync(join(import.meta.dirname, 'node_modules'))) return;
+  say('Installing PostgREST …');
+  const { status } = spawnSync('npm', ['ci', '--silent'], { cwd: import.meta.dirname, stdio: ['ignore', 2, 2] });
+  if (status !== 0) throw new Error('PostgREST could not be installed');
 }
 
 async function measure(house, works, { seconds, rounds }) {
