@@ -1,5 +1,5 @@
 /**
- * 200,000 flights, in 800 batches of which eight are on their way at any time: delay (minutes, early is negative),
+ * 231,083 flights, in 925 batches of which eight are on their way at any time: delay (minutes, early is negative),
  * distance (miles), time of departure (hours of the day as a fraction).
  * Shows: a load that may be repeated, exact sums over many rows, FLOAT to INTEGER without loss, a long NDJSON stream.
  *
