@@ -3,7 +3,6 @@
  * table. It either stores the batch or stores nothing; whatever it cannot do, or Postgres refuses, is for the INSERT of
  * `records.ts`, which finds out what is wrong and says so.
  */
-import { shapeIsStill } from '../postgres/catalog.js';
 import { ConnectionLost, errorCode, PostgresError } from '../postgres/errors.js';
 import type { CopyText } from './batch/copy/copy-text.js';
 import { copyStatement } from './batch/copy/plan.js';
@@ -54,7 +53,7 @@ function store(project: Project, known: KnownShape, texts: readonly CopyText[], 
       await session.copyIn(
         statement,
         texts.map(({ data }) => data),
-        shapeIsStill(known.table),
+        known.check,
       );
       return true;
     } catch (error) {

@@ -5,6 +5,7 @@
 import { EngineError } from '../contract/errors.js';
 import type { BatchAnswer } from '../contract/wire.js';
 import { readTables, tableToWrite, type TableDescription } from '../postgres/catalog.js';
+import { readCommandTag } from '../postgres/command-tag.js';
 import type { Lease } from '../postgres/connections.js';
 import { PostgresError } from '../postgres/errors.js';
 import { ident, sql, type Statement, statement } from '../postgres/sql.js';
@@ -157,7 +158,7 @@ function idsInOrder(inserts: readonly BatchInsert[], results: readonly TextResul
 
 /** By the command tags, such as `INSERT 0 250`. */
 const rowsStored = (results: readonly TextResult[]): number =>
-  results.reduce((sum, { tag }) => sum + Number(tag.split(' ').at(-1)), 0);
+  results.reduce((sum, { tag }) => sum + (readCommandTag(tag).count ?? 0), 0);
 
 function inserted(count: number, ids?: string[]): BatchAnswer {
   const message = `${count} ${count === 1 ? 'record' : 'records'} inserted`;

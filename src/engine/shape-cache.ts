@@ -2,12 +2,15 @@
  * Shapes of tables that were written to lately. One may serve an insert only when the insert's own transaction confirms
  * it (`shapeIsStill`), so that no change made in between, here or elsewhere, can be missed.
  */
-import type { TableDescription } from '../postgres/catalog.js';
+import { shapeIsStill, type TableDescription } from '../postgres/catalog.js';
+import type { Statement } from '../postgres/sql.js';
 import { type CopyPlan, copyPlan } from './batch/copy/plan.js';
 
 export interface KnownShape {
   readonly table: TableDescription;
   readonly plan: CopyPlan;
+  /** Run behind an insert, it confirms the shape. */
+  readonly check: Statement;
 }
 
 /** Shapes kept, over all projects; each costs a few KiB. */
@@ -31,7 +34,7 @@ export class ShapeCache {
     const name = key(project, table.name);
     this.shapes.delete(name);
     if (plan === null) return;
-    this.shapes.set(name, { table, plan });
+    this.shapes.set(name, { table, plan, check: shapeIsStill(table) });
     if (this.shapes.size > MOST) for (const oldest of this.shapes.keys()) return void this.shapes.delete(oldest);
   }
 

@@ -41,7 +41,8 @@ export function readTimestamp(node: JsonNode): Cell {
   return `${postgresYear}-${month}-${day} ${hour}:${minute}:${second}${digits}${sign}${offsetHour}:${offsetMinute}${era}`;
 }
 
-function isDate(year: number, month: number, day: number): boolean {
+/** Whether the calendar has the day. */
+export function isDate(year: number, month: number, day: number): boolean {
   const leap = month === 2 && year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
   return day >= 1 && day <= (DAYS[month - 1] ?? 0) + (leap ? 1 : 0);
 }

@@ -3,6 +3,7 @@
  * Postgres (contract section 7).
  */
 import { LIMITS } from '../../contract/limits.js';
+import { readCommandTag } from '../../postgres/command-tag.js';
 import { ByteWriter } from '../../postgres/results/byte-writer.js';
 import { outputNames, type ResultColumn, typeName } from '../../postgres/results/columns.js';
 import { jsonRowEncoder, type RowMode } from '../../postgres/results/rows.js';
@@ -60,7 +61,7 @@ async function collect(
   const rows = new RowCollector(columns ?? [], rowMode, maxRows, maxBytes);
   const tag = await fetch(prepared, rows, maxRows);
   refuseOtherEncoding(rows.bytes());
-  const { type, count } = readTag(tag ?? mainKeyword(prepared.text));
+  const { type, count } = readCommandTag(tag ?? mainKeyword(prepared.text));
   return {
     type,
     columns: columns === null ? [] : await describeColumns(session, columns),
@@ -143,13 +144,6 @@ class RowCollector {
 const COMMA = 0x2c;
 
 const MODIFYING = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE']);
-
-/** `INSERT 0 5` is INSERT and 5. */
-function readTag(tag: string): { type: string; count: number | undefined } {
-  const [type = '', ...counts] = tag.split(/ (?=\d)/);
-  const count = counts.at(-1);
-  return { type, count: count === undefined ? undefined : Number(count) };
-}
 
 /** Names as they stand in the rows, types as the API calls them; Postgres is asked only for types that are not built in. */
 async function describeColumns(session: Session, columns: readonly ResultColumn[]): Promise<SqlResult['columns']> {

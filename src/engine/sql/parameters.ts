@@ -1,5 +1,6 @@
 /** Values of `$1`, `$2`, … as text for Postgres, by the types that Postgres itself gave the parameters. */
 import { EngineError, type ErrorPlace } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
 import { readArray, readJsonText } from '../batch/nested.js';
 import { Refusal } from '../batch/refusal.js';
 import { refuseText } from '../batch/text.js';
@@ -30,7 +31,7 @@ export function encodeParameters(values: readonly JsonNode[], oids: readonly num
   const [first] = problems;
   if (first !== undefined)
     throw new EngineError('invalid_value', first.message, {
-      errors: problems.slice(0, 50),
+      errors: problems.slice(0, LIMITS.errorsListed),
       errorCount: problems.length,
     });
   return encoded;

@@ -4,6 +4,7 @@
  */
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
+import { refuseText } from '../batch/text.js';
 import { leadingKeyword } from './leading-keyword.js';
 import { ParserThreads } from './parser-threads.js';
 import type { RefusedKind } from './split-worker.js';
@@ -78,7 +79,7 @@ export async function closeSplitter(): Promise<void> {
 
 /** Postgres's text holds no U+0000, and a lone surrogate has no UTF-8. */
 function refuseUnstorable(text: string): void {
-  if (/[\0\p{Surrogate}]/u.test(text)) {
+  if (refuseText(text) !== undefined) {
     throw new EngineError(
       'invalid_request',
       '"sql" holds U+0000 or a lone surrogate, which Postgres text cannot hold.',

@@ -2,6 +2,7 @@
  * The result of free SQL as a stream without a row cap (contract section 7): rows become NDJSON or CSV bytes as they
  * arrive, in constant memory. When the client reads slowly, Postgres is held back.
  */
+import { readCommandTag } from '../../postgres/command-tag.js';
 import { ByteWriter } from '../../postgres/results/byte-writer.js';
 import type { ResultColumn } from '../../postgres/results/columns.js';
 import { csvRowEncoder, writeCsvHeader } from '../../postgres/results/csv.js';
@@ -56,7 +57,7 @@ export async function streamSql(project: Project, request: StreamRequest, output
         flow.write(out.take());
       });
       refuseOtherEncoding(out.view());
-      return columns === null ? affectedRows(tag) : count;
+      return columns === null ? (readCommandTag(tag ?? '').count ?? 0) : count;
     } finally {
       flow.end();
     }
@@ -75,8 +76,6 @@ function rowEncoder({ format, rowMode }: StreamRequest, columns: readonly Result
     out.byte(LINE_FEED);
   };
 }
-
-const affectedRows = (tag: string | null): number => Number(/ (\d+)$/.exec(tag ?? '')?.[1] ?? 0);
 
 /** Back-pressure: while the client does not take what was written, Postgres is not read and the time stands still. */
 class Flow {

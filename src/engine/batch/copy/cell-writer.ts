@@ -7,6 +7,7 @@ import type { ColumnShape } from '../../../postgres/table-shape.js';
 import { readJson } from '../../json.js';
 import { readCell } from '../cell.js';
 import { Refusal } from '../refusal.js';
+import { isDate } from '../timestamp.js';
 import {
   BACKSLASH,
   CARRIAGE_RETURN,
@@ -240,7 +241,7 @@ export class CellWriter {
     const month = two(bytes, start + 5);
     const day = two(bytes, start + 8);
     // Sums with -Infinity stay below every bound.
-    if (!(year >= 1 && month >= 1 && month <= 12 && day >= 1 && day <= daysIn(year, month))) return false;
+    if (!(year >= 1 && isDate(year, month, day))) return false;
     if (size === 10) {
       this.copy(start, end);
       return this.ascii(' 00:00:00+00');
@@ -288,11 +289,6 @@ function two(bytes: Uint8Array, at: number): number {
   const ones = bytes[at + 1];
   return isDigit(tens) && isDigit(ones) ? ((tens as number) - ZERO) * 10 + ((ones as number) - ZERO) : -Infinity;
 }
-
-const DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-
-const daysIn = (year: number, month: number): number =>
-  month === 2 && year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0) ? 29 : (DAYS[month - 1] as number);
 
 /** `±hh:mm` up to ±15:59. */
 function isOffset(bytes: Uint8Array, at: number, end: number): boolean {
