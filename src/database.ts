@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { Config } from './config.js';
+import type { Config } from './settings.js';
 import { instanceSecret } from './instance-secret.js';
 import { Credentials } from './postgres/credentials.js';
 import { type EmbeddedPostgres, startEmbedded } from './postgres/embedded.js';

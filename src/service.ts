@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import { pino, type Logger } from 'pino';
-import type { Config } from './config.js';
+import type { Config } from './settings.js';
 import { EngineError } from './contract/errors.js';
 import { type Database, openDatabase } from './database.js';
 import { Engine, type EngineSettings } from './engine/engine.js';

@@ -3,7 +3,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { tmpdir } from 'node:os';
 import { afterAll, describe, expect, it } from 'vitest';
-import { ConfigError, loadConfig, SETTINGS, type SettingName } from '../src/config.js';
+import { ConfigError, loadConfig } from '../src/config.js';
+import { SETTINGS, type SettingName } from '../src/settings.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'cdp-config-'));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -1,6 +1,6 @@
 /** `cdp config`: the settings in force and where each comes from. */
 import { Command } from 'commander';
-import { type SettingName, SETTINGS } from '../config.js';
+import { type SettingName, SETTINGS } from '../settings.js';
 import { aligned, print } from './management.js';
 import { addSettings, ALL_SETTINGS, readSettings } from './settings.js';
 

@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Command } from 'commander';
-import type { Config } from '../config.js';
+import type { Config } from '../settings.js';
 import { type Service, startService } from '../service.js';
 import { ALL_SETTINGS, addSettings, readConfig } from './settings.js';
 

@@ -1,6 +1,7 @@
 /** Settings as flags of a command, and their values out of flags, environment and file. */
 import { Option, type Command } from 'commander';
-import { type Config, CONFIG_FILE, loadConfig, type LoadedConfig, type SettingName, SETTINGS } from '../config.js';
+import { CONFIG_FILE, loadConfig, type LoadedConfig } from '../config.js';
+import { type Config, type SettingName, SETTINGS } from '../settings.js';
 
 /** The settings that a management command needs: where the database is. */
 export const DATABASE_SETTINGS: readonly SettingName[] = ['dataDir', 'databaseUrl', 'secret'];

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { projectCommand } from '../../src/cli/project.js';
 import { tokenCommand } from '../../src/cli/token.js';
-import { SETTINGS } from '../../src/config.js';
+import { SETTINGS } from '../../src/settings.js';
 import { VERSION } from '../../src/service.js';
 import { runProgram } from '../support/program.js';
 

@@ -9,7 +9,7 @@ import { configCommand } from '../../src/cli/config.js';
 import { projectCommand } from '../../src/cli/project.js';
 import { serveCommand } from '../../src/cli/serve.js';
 import { tokenCommand } from '../../src/cli/token.js';
-import { SETTINGS } from '../../src/config.js';
+import { SETTINGS } from '../../src/settings.js';
 import { startTestService, type TestService } from '../support/service.js';
 import { anchors, blocks, code, internalLinks, markdownFiles, read, root } from './markdown.js';
 

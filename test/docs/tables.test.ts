@@ -1,7 +1,7 @@
 /** The tables of the docs repeat the tables of the code, row by row: a change of one without the other fails here. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { SETTINGS } from '../../src/config.js';
+import { SETTINGS } from '../../src/settings.js';
 import { ERROR_CODES } from '../../src/contract/errors.js';
 
 /** The cells of the only table of a page, without its head. */

@@ -4,7 +4,8 @@
  */
 import pg from 'pg';
 import { pino } from 'pino';
-import { type Config, loadConfig } from '../../src/config.js';
+import { loadConfig } from '../../src/config.js';
+import type { Config } from '../../src/settings.js';
 import type { Scope } from '../../src/contract/names.js';
 import type { ErrorBody } from '../../src/contract/wire.js';
 import type { Engine } from '../../src/engine/engine.js';

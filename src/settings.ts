@@ -1,0 +1,233 @@
+/**
+ * Every setting, declared once: its name (the flag and the key in the file), its environment variable, default, parser
+ * and description. `--help`, `cdp config`, the docs test and the validation all derive from this table.
+ */
+import { resolve } from 'node:path';
+
+export interface Setting<T> {
+  /** `--data-dir` on the command line, `data-dir` in the file. */
+  readonly flag: string;
+  readonly env: string;
+  readonly default: T;
+  readonly describe: string;
+  /** Placeholder in `--help`. */
+  readonly value: string;
+  /** Never printed. */
+  readonly secret?: boolean;
+  /** @throws Error saying what is expected */
+  parse(text: string): T;
+}
+
+const text = (what: string) => (value: string) => {
+  if (value === '') throw new Error(`${what} must not be empty`);
+  return value;
+};
+
+const integer = (min: number, max: number) => (value: string) => {
+  const number = Number(value);
+  if (!/^\d+$/.test(value) || number < min || number > max) {
+    throw new Error(`must be a whole number from ${min} to ${max}`);
+  }
+  return number;
+};
+
+const oneOf =
+  (...allowed: string[]) =>
+  (value: string) => {
+    if (!allowed.includes(value)) throw new Error(`must be one of ${allowed.join(', ')}`);
+    return value;
+  };
+
+const url = (value: string) => {
+  if (!/^https?:\/\//.test(value) || !URL.canParse(value)) throw new Error('must be an http or https URL');
+  return value;
+};
+
+const databaseUrl = (value: string) => {
+  if (!/^postgres(ql)?:\/\//.test(value)) throw new Error('must be postgres://user:password@host:port/database');
+  return value;
+};
+
+const secret = (value: string) => {
+  if (value.length < 32) throw new Error('must have at least 32 characters');
+  return value;
+};
+
+const setting = <T>(row: Setting<T>): Setting<T> => row;
+
+export const SETTINGS = {
+  port: setting({
+    flag: 'port',
+    env: 'CDP_PORT',
+    default: 8080,
+    value: 'N',
+    describe: 'Port to listen on; 0 takes a free one.',
+    parse: integer(0, 65_535),
+  }),
+  host: setting({
+    flag: 'host',
+    env: 'CDP_HOST',
+    default: '127.0.0.1',
+    value: 'ADDRESS',
+    describe: 'Address to listen on.',
+    parse: text('host'),
+  }),
+  dataDir: setting({
+    flag: 'data-dir',
+    env: 'CDP_DATA_DIR',
+    default: '.cdp',
+    value: 'DIR',
+    describe: 'Folder of the embedded Postgres and its secret. Not used with a database URL.',
+    parse: (value: string) => resolve(text('data-dir')(value)),
+  }),
+  databaseUrl: setting<string | null>({
+    flag: 'database-url',
+    env: 'DATABASE_URL',
+    default: null,
+    value: 'URL',
+    describe: 'Postgres to use instead of the embedded one; its database becomes the control database.',
+    secret: true,
+    parse: databaseUrl,
+  }),
+  secret: setting<string | null>({
+    flag: 'secret',
+    env: 'CDP_SECRET',
+    default: null,
+    value: 'TEXT',
+    describe: 'Instance secret, at least 32 characters; required with a database URL, the same for all instances.',
+    secret: true,
+    parse: secret,
+  }),
+  logLevel: setting({
+    flag: 'log-level',
+    env: 'CDP_LOG_LEVEL',
+    default: 'info',
+    value: 'LEVEL',
+    describe: 'trace, debug, info, warn, error or silent.',
+    parse: oneOf('trace', 'debug', 'info', 'warn', 'error', 'silent'),
+  }),
+  maxConnections: setting({
+    flag: 'max-connections',
+    env: 'CDP_MAX_CONNECTIONS',
+    default: 80,
+    value: 'N',
+    describe: "Connections to projects' databases, over all projects.",
+    parse: integer(2, 10_000),
+  }),
+  idleConnectionMs: setting({
+    flag: 'idle-connection-ms',
+    env: 'CDP_IDLE_CONNECTION_MS',
+    default: 60_000,
+    value: 'MS',
+    describe: 'An unused connection is closed after this time.',
+    parse: integer(100, 86_400_000),
+  }),
+  projectRunning: setting({
+    flag: 'project-running',
+    env: 'CDP_PROJECT_RUNNING',
+    default: 8,
+    value: 'N',
+    describe: 'Requests of one project that may run in Postgres at once.',
+    parse: integer(2, 1_000),
+  }),
+  projectReserved: setting({
+    flag: 'project-reserved',
+    env: 'CDP_PROJECT_RESERVED',
+    default: 2,
+    value: 'N',
+    describe: 'Of those, kept for inserts and schema calls.',
+    parse: integer(0, 999),
+  }),
+  projectWaiting: setting({
+    flag: 'project-waiting',
+    env: 'CDP_PROJECT_WAITING',
+    default: 64,
+    value: 'N',
+    describe: 'Requests of one project that may wait; further ones are refused with 503.',
+    parse: integer(0, 100_000),
+  }),
+  waitMs: setting({
+    flag: 'wait-ms',
+    env: 'CDP_WAIT_MS',
+    default: 5_000,
+    value: 'MS',
+    describe: 'Longest wait of a request for its turn.',
+    parse: integer(1, 60_000),
+  }),
+  schemaHoldMs: setting({
+    flag: 'schema-hold-ms',
+    env: 'CDP_SCHEMA_HOLD_MS',
+    default: 30_000,
+    value: 'MS',
+    describe: 'A schema change that holds its table for longer is undone.',
+    parse: integer(100, 3_600_000),
+  }),
+  streamStallMs: setting({
+    flag: 'stream-stall-ms',
+    env: 'CDP_STREAM_STALL_MS',
+    default: 30_000,
+    value: 'MS',
+    describe: 'A client that takes nothing of a streamed result for this time is given up.',
+    parse: integer(100, 3_600_000),
+  }),
+  requestTimeoutMs: setting({
+    flag: 'request-timeout-ms',
+    env: 'CDP_REQUEST_TIMEOUT_MS',
+    default: 30_000,
+    value: 'MS',
+    describe: 'Time in which the headers and body of a request must have arrived.',
+    parse: integer(100, 3_600_000),
+  }),
+  shutdownMs: setting({
+    flag: 'shutdown-ms',
+    env: 'CDP_SHUTDOWN_MS',
+    default: 30_000,
+    value: 'MS',
+    describe: 'Time that running requests have to finish after SIGTERM.',
+    parse: integer(0, 3_600_000),
+  }),
+  metricsHost: setting({
+    flag: 'metrics-host',
+    env: 'CDP_METRICS_HOST',
+    default: '127.0.0.1',
+    value: 'ADDRESS',
+    describe: 'Address of the separate listener for /metrics.',
+    parse: text('metrics-host'),
+  }),
+  metricsPort: setting<number | null>({
+    flag: 'metrics-port',
+    env: 'CDP_METRICS_PORT',
+    default: null,
+    value: 'N',
+    describe: 'Port of a listener of its own for /metrics. Without it, /metrics answers loopback and the admin token.',
+    parse: integer(0, 65_535),
+  }),
+  jwtIssuer: setting<string | null>({
+    flag: 'jwt-issuer',
+    env: 'CDP_JWT_ISSUER',
+    default: null,
+    value: 'TEXT',
+    describe: 'Issuer of accepted JWTs; with jwt-jwks-url and jwt-audience.',
+    parse: text('jwt-issuer'),
+  }),
+  jwtAudience: setting<string | null>({
+    flag: 'jwt-audience',
+    env: 'CDP_JWT_AUDIENCE',
+    default: null,
+    value: 'TEXT',
+    describe: 'Audience that accepted JWTs must name.',
+    parse: text('jwt-audience'),
+  }),
+  jwtJwksUrl: setting<string | null>({
+    flag: 'jwt-jwks-url',
+    env: 'CDP_JWT_JWKS_URL',
+    default: null,
+    value: 'URL',
+    describe: "Where the identity provider's public keys are.",
+    parse: url,
+  }),
+};
+
+type Table = typeof SETTINGS;
+export type SettingName = keyof Table;
+export type Config = { [K in SettingName]: Table[K] extends Setting<infer T> ? T : never };
