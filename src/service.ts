@@ -93,7 +93,10 @@ export function openEngine(config: Config, { address, secret }: Database, logger
     const cause = error instanceof EngineError ? (error.cause ?? error) : error;
     logger.error({ project: name, status, error: String(cause) }, 'a project is half done and cannot be cleared away');
   };
-  return Engine.open({ ...config, address, secret, jwt, onUnclearedProject });
+  const onExposed: EngineSettings['onExposed'] = (objects) => {
+    logger.warn({ objects }, 'not hardened: every project can read the names of databases, roles and sessions here');
+  };
+  return Engine.open({ ...config, address, secret, jwt, onUnclearedProject, onExposed });
 }
 
 /** The first project and its token, once in the life of a data folder. */

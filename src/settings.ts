@@ -53,6 +53,17 @@ const secret = (value: string) => {
   return value;
 };
 
+const yesOrNo = (value: string) => oneOf('true', 'false')(value) === 'true';
+
+/** Extension names, which go into statements quoted and into an array's text as they are. */
+const extensionNames = (value: string) => {
+  const names = value.split(',').map((name) => name.trim());
+  if (!names.every((name) => /^[a-z][a-z0-9_-]{0,62}$/.test(name))) {
+    throw new Error('must be names of extensions, separated by commas');
+  }
+  return names;
+};
+
 const setting = <T>(row: Setting<T>): Setting<T> => row;
 
 export const SETTINGS = {
@@ -97,6 +108,22 @@ export const SETTINGS = {
     describe: 'Instance secret, at least 32 characters; required with a database URL, the same for all instances.',
     secret: true,
     parse: secret,
+  }),
+  allowUnhardened: setting({
+    flag: 'allow-unhardened',
+    env: 'CDP_ALLOW_UNHARDENED',
+    default: false,
+    value: 'true|false',
+    describe: 'Start although the role of the database URL may not close what Postgres shows to everybody.',
+    parse: yesOrNo,
+  }),
+  extensions: setting<readonly string[]>({
+    flag: 'extensions',
+    env: 'CDP_EXTENSIONS',
+    default: [],
+    value: 'NAMES',
+    describe: "Postgres extensions that the service installs into every project's database, separated by commas.",
+    parse: extensionNames,
   }),
   logLevel: setting({
     flag: 'log-level',

@@ -15,7 +15,7 @@ export function configCommand(): Command {
         const value = config[name];
         return { name: flag, env, value: secret && value !== null ? '(secret)' : value, source: sources[name] };
       });
-      const lines = rows.map(({ name, env, value, source }) => [name, env, String(value ?? '-'), source]);
+      const lines = rows.map(({ name, env, value, source }) => [name, env, String(value ?? '') || '-', source]);
       print(command, { settings: rows }, aligned([['SETTING', 'ENVIRONMENT', 'VALUE', 'FROM'], ...lines]));
     });
 }

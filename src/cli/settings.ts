@@ -4,7 +4,13 @@ import { CONFIG_FILE, loadConfig, type LoadedConfig } from '../config.js';
 import { type Config, type SettingName, SETTINGS } from '../settings.js';
 
 /** The settings that a management command needs: where the database is. */
-export const DATABASE_SETTINGS: readonly SettingName[] = ['dataDir', 'databaseUrl', 'secret'];
+export const DATABASE_SETTINGS: readonly SettingName[] = [
+  'dataDir',
+  'databaseUrl',
+  'secret',
+  'allowUnhardened',
+  'extensions',
+];
 
 export const ALL_SETTINGS = Object.keys(SETTINGS) as SettingName[];
 

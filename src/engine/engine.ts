@@ -29,6 +29,12 @@ export interface EngineSettings {
   projectWaiting: number;
   waitMs: number;
   jwt: JwtSettings | null;
+  /** Go on where the service's role may not close what Postgres shows to everybody. */
+  allowUnhardened: boolean;
+  /** Extensions that every project may use. */
+  extensions: readonly string[];
+  /** Told of what the server shows to every project, where `allowUnhardened` accepts it. */
+  onExposed: (objects: readonly string[]) => void;
   /** Told of a project that a crash left half made or half deleted, and that cannot be cleared away now. */
   onUnclearedProject: (project: ProjectRow, error: unknown) => void;
 }
@@ -55,11 +61,18 @@ export class Engine {
     const pool = servicePool(address, SERVICE_CONNECTIONS);
     try {
       const migrations = readMigrations('project');
+      const { allowUnhardened, extensions } = settings;
       const provisioningOf = (instanceId: string) =>
-        new Provisioning(address, credentials, `cdp_template_${instanceId}`, migrations);
+        new Provisioning(address, credentials, `cdp_template_${instanceId}`, migrations, {
+          allowUnhardened,
+          extensions,
+        });
       const control = await ControlDatabase.open(address, pool, credentials, {
         version: newestVersion(migrations),
-        prepare: (instanceId) => provisioningOf(instanceId).ensureTemplate(),
+        ensure: async (instanceId, version) => {
+          const exposed = await provisioningOf(instanceId).ensureTemplate(version);
+          if (exposed.length > 0) settings.onExposed(exposed);
+        },
       });
       const provisioning = provisioningOf(control.instanceId);
       const projects = new Projects(control, provisioning);

@@ -48,14 +48,14 @@ export class ControlDatabase {
   /**
    * Migrates the control schema and checks that this instance has the installation's secret.
    * @param pool of the service's own role on the control database, which is that of `address`
-   * @param template makes the template database, where it is older than `version`
+   * @param template makes the template database or looks that it is sound, given the version that it has
    * @throws Error when the secret differs or the schema is newer than this program
    */
   static async open(
     address: ServerAddress,
     pool: pg.Pool,
     credentials: Credentials,
-    template: { version: number; prepare: (instanceId: string) => Promise<void> },
+    template: { version: number; ensure: (instanceId: string, version: number) => Promise<void> },
   ): Promise<ControlDatabase> {
     const client = await pool.connect();
     try {
@@ -72,8 +72,8 @@ export class ControlDatabase {
       if (instance?.secret_fingerprint !== credentials.fingerprint()) {
         throw new Error('CDP_SECRET is not the secret that this control database was made with');
       }
+      await template.ensure(instance.id, instance.template_version);
       if (instance.template_version < template.version) {
-        await template.prepare(instance.id);
         await client.query('UPDATE cdp.instance SET template_version = $1', [template.version]);
       }
       return new ControlDatabase(address, pool, instance.id);

@@ -2,8 +2,10 @@
  * Opens connections that are logged in as a project's own role. Whatever a project did to its roles (password,
  * `ALTER ROLE … SET`, lost grants) is noticed here and mended once, so that it cannot lock the service or itself out.
  */
+import { EngineError } from '../contract/errors.js';
 import type { Credentials } from './credentials.js';
 import { ConnectionLost, PostgresError } from './errors.js';
+import { EXTENSIONS_SCHEMA, isPrepared, Unhardened } from './hardening/hardening.js';
 import type { Placement } from './placement.js';
 import type { Provisioning } from './provisioning.js';
 import { type LoginOptions, ownErrand, type ServerAddress, startupOptions } from './server.js';
@@ -84,6 +86,10 @@ export class ProjectSessions {
     private readonly watchdog: Watchdog,
   ) {}
 
+  private get extensionsSchema(): string[] {
+    return this.provisioning.preparation.extensions.length === 0 ? [] : [EXTENSIONS_SCHEMA];
+  }
+
   /**
    * A new connection of a lane, clean and with its rights in place.
    * @throws EngineError database_unavailable where none can be had in time
@@ -137,7 +143,7 @@ export class ProjectSessions {
       mending = this.provisioning.mend(placement).finally(() => this.mending.delete(database));
       this.mending.set(database, mending);
     }
-    await mending;
+    await mending.catch(notPrepared);
     return this.login(placement, role, lane, signal);
   }
 
@@ -150,7 +156,7 @@ export class ProjectSessions {
       application_name: `cdp ${lane}`,
       options: startupOptions({
         ...PINNED,
-        search_path: placement.schema,
+        search_path: [placement.schema, ...this.extensionsSchema].join(', '),
         default_transaction_read_only: lane === 'sql-read' ? 'on' : 'off',
         lock_timeout: lane === 'typed' ? String(TYPED_LOCK_TIMEOUT_MS) : '0',
       }),
@@ -163,7 +169,7 @@ export class ProjectSessions {
   }
 
   /**
-   * False where settings come from the role itself, its rights in the schema are gone, or the reader would not see what
+   * False where the database is not prepared, settings come from the role itself, its rights in the schema are gone, or the reader would not see what
    * the writer makes next.
    */
   private async isSound(session: Session, { schema, writer, reader }: Placement, lane: Lane): Promise<boolean> {
@@ -176,6 +182,7 @@ export class ProjectSessions {
           WHERE d.defaclobjtype IN ('r', 'S') AND d.defaclnamespace = ${schema}::pg_catalog.regnamespace
             AND d.defaclrole = ${writer}::pg_catalog.regrole
             AND a.grantee = ${reader}::pg_catalog.regrole AND a.privilege_type = 'SELECT')
+        AND ${isPrepared(this.provisioning.preparation)}
         AND NOT EXISTS (SELECT FROM pg_catalog.pg_settings WHERE source IN ('user', 'database user'))`),
       ROLLBACK,
     ]);
@@ -187,6 +194,12 @@ export class ProjectSessions {
     const startedAt = await this.watchdog.startOf(processId, role);
     return { session, backend: { processId, secretKey, role, startedAt } };
   }
+}
+
+/** The operator's to mend, and none of the caller's business. */
+function notPrepared(error: unknown): never {
+  if (!(error instanceof Unhardened)) throw error;
+  throw new EngineError('database_unavailable', 'The database is not available at the moment', { cause: error });
 }
 
 const tooSlow = () => new ConnectionLost('A connection of the project could not be opened in time');

@@ -7,6 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import type { Credentials } from './credentials.js';
+import { adoptPreparation, prepare, type Preparation } from './hardening/hardening.js';
 import { migrate, type Migration, newestVersion } from './migrate.js';
 import type { Placement } from './placement.js';
 import { type ServerAddress, startupOptions, withServiceClient } from './server.js';
@@ -42,14 +43,26 @@ export class Provisioning {
     /** The template's name. */
     private readonly template: string,
     private readonly migrations: readonly Migration[],
+    readonly preparation: Preparation,
   ) {}
 
   get schemaVersion(): number {
     return newestVersion(this.migrations);
   }
 
-  /** Makes the template where it is missing and brings it up to date. Callers hold the start lock. */
-  async ensureTemplate(): Promise<void> {
+  /**
+   * Makes the template where it is missing, brings it up to date, and looks that it is hardened. Callers hold the start
+   * lock.
+   * @param version of the template that the control database knows; 0 where there is none
+   * @returns what the template shows of the whole server, where the operator accepts that
+   * @throws Unhardened, and Error where the service's role lacks a right
+   */
+  async ensureTemplate(version: number): Promise<string[]> {
+    if (version < this.schemaVersion) await this.makeTemplate();
+    return this.upgrade(this.template);
+  }
+
+  private async makeTemplate(): Promise<void> {
     await this.asService(this.address.database, async (client) => {
       await requireRights(client);
       const found = await client.query('SELECT 1 FROM pg_database WHERE datname = $1', [this.template]);
@@ -58,12 +71,14 @@ export class Provisioning {
       }
       await client.query(`REVOKE ALL ON DATABASE ${q(this.template)} FROM PUBLIC`);
     });
-    await this.upgrade(this.template);
   }
 
-  /** Brings a project's database up to date with this program. */
-  async upgrade(database: string): Promise<void> {
-    await this.asService(database, (client) => migrate(client, '_cdp', this.migrations));
+  /** Brings the template or a project's database up to date with this program and this Postgres. */
+  async upgrade(database: string): Promise<string[]> {
+    return this.asService(database, async (client) => {
+      await migrate(client, '_cdp', this.migrations);
+      return prepare(client, this.preparation);
+    });
   }
 
   /** Makes everything of a placement. After a failure or a crash in between, {@link drop} clears what is there. */
@@ -82,13 +97,17 @@ export class Provisioning {
       await this.cloneTemplate(client, database);
       await client.query(`REVOKE ALL ON DATABASE ${q(database)} FROM PUBLIC`);
     });
-    await this.asService(database, (client) => grant(client, placement));
+    await this.asService(database, async (client) => {
+      await adoptPreparation(client);
+      await grant(client, placement);
+    });
     await this.grantDefaults(placement);
   }
 
   /**
    * Undoes what a project did to its roles and their rights: passwords, `ALTER ROLE … SET`, `DROP OWNED` and the like.
-   * @throws pg.DatabaseError, also where the project goes on getting in the way
+   * Prepares the database where that does not hold any more, as after an upgrade of Postgres.
+   * @throws Unhardened; pg.DatabaseError, also where the project goes on getting in the way
    */
   async mend(placement: Placement): Promise<void> {
     await this.asService(placement.database, async (client) => {
@@ -96,6 +115,7 @@ export class Provisioning {
       await client.query('SELECT pg_advisory_lock($1)', [MEND_LOCK]);
       for (let attempt = 1; ; attempt++) {
         try {
+          await prepare(client, this.preparation);
           await this.resetRoles(client, placement);
           await grant(client, placement);
           return await this.grantDefaults(placement);

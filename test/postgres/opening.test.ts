@@ -9,6 +9,8 @@ import { Watchdog } from '../../src/postgres/watchdog.js';
 import { testServers } from '../support/postgres.js';
 import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 
+const PREPARATION = { allowUnhardened: false, extensions: [] };
+
 /** Types that the service's own queries compare, and those that stand close to them. */
 const TYPES = [
   'oid',
@@ -57,7 +59,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     sessions = new ProjectSessions(
       address,
       credentials,
-      new Provisioning(address, credentials, '', []),
+      new Provisioning(address, credentials, '', [], PREPARATION),
       new Watchdog(address, pool),
     );
   });
@@ -129,7 +131,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     const placement = await placementOf(project);
     const credentials = new Credentials(service.config.secret ?? '');
     const address = { ...server.connection, database: placement.database, connectionTimeoutMillis: 5_000 };
-    const elsewhere = new Provisioning(address, credentials, '', []);
+    const elsewhere = new Provisioning(address, credentials, '', [], PREPARATION);
     for (let round = 0; round < 3; round++) {
       await asSuperuser(placement, `ALTER ROLE ${placement.writer} SET work_mem = '1MB'`);
       const answers = await Promise.allSettled([

@@ -34,7 +34,10 @@ beforeEach(() => {
     database: control,
     connectionTimeoutMillis: 5_000,
   };
-  provisioning = new Provisioning(address, credentials, template, readMigrations('project'));
+  provisioning = new Provisioning(address, credentials, template, readMigrations('project'), {
+    allowUnhardened: true,
+    extensions: [],
+  });
   placements = [];
 });
 
@@ -61,7 +64,7 @@ afterEach(() =>
 async function project(): Promise<Placement> {
   const placement = newPlacement();
   placements.push(placement);
-  await provisioning.ensureTemplate();
+  await provisioning.ensureTemplate(0);
   await provisioning.create(placement);
   return placement;
 }
@@ -111,5 +114,5 @@ it('sees and ends a backend of a project, with CREATEDB and CREATEROLE alone', a
 
 it.each(['CREATEDB', 'CREATEROLE', ''])('says at the first start that "%s" is not enough', async (attributes) => {
   await serviceRole(attributes);
-  await expect(provisioning.ensureTemplate()).rejects.toThrow(/ALTER ROLE … CREATEDB CREATEROLE/);
+  await expect(provisioning.ensureTemplate(0)).rejects.toThrow(/ALTER ROLE … CREATEDB CREATEROLE/);
 });

@@ -1,0 +1,124 @@
+/**
+ * Preparing a database for a project that is not trusted: what Postgres shows everybody of the whole server is closed
+ * or replaced by the project's own part, and the operator's extensions are installed. Done in the template, which
+ * every project is cloned from, and again in a project's database where its row in `_cdp.preparation` does not hold.
+ */
+import { readFileSync } from 'node:fs';
+import type pg from 'pg';
+import { type Fragment, ident, sql, statement } from '../sql.js';
+
+/** To be raised with every change of `exposed.sql` or `views.sql`: databases are then hardened anew at their next use. */
+const VERSION = 1;
+
+const read = (file: string) => readFileSync(new URL(file, import.meta.url), 'utf8');
+const EXPOSED = read('./exposed.sql');
+const VIEWS = read('./views.sql');
+
+/** What the operator wants of every project's database. */
+export interface Preparation {
+  /** Go on where the service's role may not harden. */
+  readonly allowUnhardened: boolean;
+  /** Names of extensions that projects may use; installed by the service. */
+  readonly extensions: readonly string[];
+}
+
+/** The schema of the operator's extensions, behind the project's own in the search path of free SQL. */
+export const EXTENSIONS_SCHEMA = 'extensions';
+
+/** What a database shows of others although it should not. */
+export class Unhardened extends Error {
+  constructor(readonly exposed: readonly string[]) {
+    super(
+      `The role of DATABASE_URL is no superuser and may not close what Postgres shows to everybody. Every project's SQL ` +
+        `can read the names of the server's databases and roles, their comments and settings, and who is connected, ` +
+        `from: ${exposed.join(', ')}. Tables, rows, queries and code of other projects stay closed. Give the role ` +
+        `SUPERUSER, or accept this by the setting allow-unhardened (CDP_ALLOW_UNHARDENED=true)`,
+    );
+  }
+}
+
+/**
+ * Whether the row in `_cdp.preparation` holds, as a condition for any role that is connected to the database, with
+ * `search_path` at pg_catalog. One fact is looked at beside the row: a dump that is restored brings the row, too.
+ */
+export function isPrepared({ allowUnhardened, extensions }: Preparation): Fragment {
+  return sql`EXISTS (SELECT FROM _cdp.preparation
+    WHERE server = current_setting('server_version_num')::integer / 10000
+      AND database = current_database()
+      AND extensions @> ${`{${extensions.join(',')}}`}::text[]
+      AND (${allowUnhardened}::boolean
+        OR hardening = ${VERSION}::integer AND NOT has_table_privilege('public', 'pg_database', 'SELECT')))`;
+}
+
+/**
+ * Prepares the connected database where that is not done yet.
+ * @param client of the service's own role
+ * @returns what goes on being visible, where the service's role may not harden and the operator accepts it
+ * @throws Unhardened where he does not; Error where an extension cannot be had
+ */
+export async function prepare(client: pg.ClientBase, wanted: Preparation): Promise<string[]> {
+  let exposed = await exposedObjects(client);
+  if (exposed.length === 0 && (await holds(client, wanted))) return [];
+  if (await isSuperuser(client)) {
+    await harden(client, exposed);
+    exposed = await exposedObjects(client);
+  }
+  if (exposed.length > 0 && !wanted.allowUnhardened) throw new Unhardened(exposed);
+  await installExtensions(client, wanted.extensions);
+  await client.query(
+    `INSERT INTO _cdp.preparation (hardening, server, database, extensions)
+     VALUES ($1, current_setting('server_version_num')::integer / 10000, current_database(), $2)
+     ON CONFLICT (only_row) DO UPDATE SET (hardening, server, database, extensions) =
+       (excluded.hardening, excluded.server, excluded.database, excluded.extensions)`,
+    [exposed.length === 0 ? VERSION : 0, wanted.extensions],
+  );
+  return exposed;
+}
+
+/** A database that was just cloned is as its template is; only its name differs. */
+export async function adoptPreparation(client: pg.ClientBase): Promise<void> {
+  await client.query('UPDATE _cdp.preparation SET database = current_database()');
+}
+
+async function holds(client: pg.ClientBase, wanted: Preparation): Promise<boolean> {
+  const { text, params } = statement(sql`SELECT ${isPrepared(wanted)} AS holds`);
+  const { rows } = await client.query<{ holds: boolean }>(text, [...params]);
+  return rows[0]?.holds === true;
+}
+
+async function exposedObjects(client: pg.ClientBase): Promise<string[]> {
+  const { rows } = await client.query<{ object: string }>(EXPOSED);
+  return rows.map(({ object }) => object);
+}
+
+async function isSuperuser(client: pg.ClientBase): Promise<boolean> {
+  const { rows } = await client.query<{ superuser: boolean }>(
+    'SELECT rolsuper AS superuser FROM pg_roles WHERE rolname = current_user',
+  );
+  return rows[0]?.superuser === true;
+}
+
+async function harden(client: pg.ClientBase, exposed: readonly string[]): Promise<void> {
+  await client.query('BEGIN');
+  try {
+    for (const object of exposed) await client.query(`REVOKE ALL ON ${object} FROM PUBLIC`);
+    await client.query('SET LOCAL allow_system_table_mods = on');
+    await client.query(VIEWS);
+    await client.query('COMMIT');
+  } catch (error) {
+    await client.query('ROLLBACK');
+    throw error;
+  }
+}
+
+async function installExtensions(client: pg.ClientBase, extensions: readonly string[]): Promise<void> {
+  if (extensions.length === 0) return;
+  const schema = ident(EXTENSIONS_SCHEMA).text;
+  await client.query(`CREATE SCHEMA IF NOT EXISTS ${schema}`);
+  await client.query(`GRANT USAGE ON SCHEMA ${schema} TO PUBLIC`);
+  for (const extension of extensions) {
+    const { rowCount } = await client.query('SELECT FROM pg_available_extensions WHERE name = $1', [extension]);
+    if (rowCount === 0) throw new Error(`This Postgres has no extension "${extension}" (setting extensions)`);
+    await client.query(`CREATE EXTENSION IF NOT EXISTS ${ident(extension).text} WITH SCHEMA ${schema} CASCADE`);
+  }
+}
