@@ -113,7 +113,7 @@ export const SETTINGS = {
     flag: 'allow-unhardened',
     env: 'CDP_ALLOW_UNHARDENED',
     default: false,
-    value: 'true|false',
+    value: 'BOOLEAN',
     describe: 'Start although the role of the database URL may not close what Postgres shows to everybody.',
     parse: yesOrNo,
   }),

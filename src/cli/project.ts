@@ -1,4 +1,4 @@
-/** `cdp project …`: create, list, activate, deactivate and delete projects. */
+/** `cdp project …`: create, list, activate, deactivate, repair and delete projects. */
 import { createInterface } from 'node:readline/promises';
 import { Command } from 'commander';
 import { shownProject } from '../http/admin-routes.js';
@@ -24,6 +24,7 @@ export function projectCommand(): Command {
         engine.projects.setActive(name, false),
       ),
     )
+    .addCommand(repair())
     .addCommand(
       onOne(
         'delete',
@@ -44,6 +45,17 @@ function onOne(verb: string, description: string, outcome: string, work: Work): 
   return managementOptions(command).action(async (name: string) => {
     const project = await withEngine(command, (engine) => work(engine, name));
     print(command, shownProject(project), [`Project ${project.name} ${outcome}`]);
+  });
+}
+
+function repair(): Command {
+  const command = new Command('repair')
+    .description('Put right what a project did to its own roles, rights and schema; its rows stay as they are')
+    .argument('<NAME>');
+  return managementOptions(command).action(async (name: string) => {
+    const { project, repaired } = await withEngine(command, (engine) => engine.projects.repair(name));
+    const lines = [`Project ${project.name} repaired`, ...repaired.map((what) => `- ${what}`)];
+    print(command, { ...shownProject(project), repaired }, lines);
   });
 }
 

@@ -17,7 +17,8 @@ export const ALL_SETTINGS = Object.keys(SETTINGS) as SettingName[];
 export function addSettings(command: Command, names: readonly SettingName[]): Command {
   for (const name of names) {
     const { flag, value, describe, env, default: preset } = SETTINGS[name];
-    const shown = preset === null ? `(env: ${env})` : `(env: ${env}, default: ${preset})`;
+    const shown =
+      preset === null || String(preset) === '' ? `(env: ${env})` : `(env: ${env}, default: ${String(preset)})`;
     command.addOption(new Option(`--${flag} <${value}>`, `${describe} ${shown}`));
   }
   return command.addOption(

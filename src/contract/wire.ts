@@ -176,6 +176,9 @@ export type Project = Static<typeof Project>;
 export const ProjectAnswer = Type.Object({ ...success, project: Project });
 export type ProjectAnswer = Static<typeof ProjectAnswer>;
 
+export const RepairAnswer = Type.Object({ ...success, project: Project, repaired: Type.Array(Type.String()) });
+export type RepairAnswer = Static<typeof RepairAnswer>;
+
 export const ProjectsAnswer = Type.Object({ ...success, projects: Type.Array(Project) });
 export type ProjectsAnswer = Static<typeof ProjectsAnswer>;
 

@@ -3,7 +3,7 @@
  * table. It either stores the batch or stores nothing; whatever it cannot do, or Postgres refuses, is for the INSERT of
  * `records.ts`, which finds out what is wrong and says so.
  */
-import { ConnectionLost, errorCode, PostgresError } from '../postgres/errors.js';
+import { ConnectionLost, errorCode, isShutdown, PostgresError } from '../postgres/errors.js';
 import type { CopyText } from './batch/copy/copy-text.js';
 import { copyStatement } from './batch/copy/plan.js';
 import type { Deadline } from './deadline.js';
@@ -49,6 +49,7 @@ const sharedKey = (project: Project, { table }: KnownShape, { columns }: CopyTex
 function store(project: Project, known: KnownShape, texts: readonly CopyText[], deadline: Deadline): Promise<boolean> {
   return project.use('typed', deadline, async ({ session }) => {
     const statement = copyStatement(known.plan, texts[0]?.columns ?? []);
+    const answersBefore = session.answers;
     try {
       await session.copyIn(
         statement,
@@ -57,6 +58,8 @@ function store(project: Project, known: KnownShape, texts: readonly CopyText[], 
       );
       return true;
     } catch (error) {
+      // Postgres was told to end the connection, and said so instead of doing anything.
+      if (isShutdown(error) && session.answers === answersBefore) throw error;
       // The commit was on its way with the rest.
       if (error instanceof ConnectionLost || session.closed) throw outcomeUnknown(error, false);
       if (!(error instanceof PostgresError) || LIES_WITH_THE_SERVER.has(errorCode(error.sqlstate))) throw error;

@@ -3,7 +3,7 @@
  * admission, a connection logged in as the project's role, and a deadline.
  */
 import { EngineError } from '../contract/errors.js';
-import { ConnectionLost, PostgresError, toEngineError } from '../postgres/errors.js';
+import { ConnectionLost, isShutdown, PostgresError, toEngineError } from '../postgres/errors.js';
 import type { TableDescription } from '../postgres/catalog.js';
 import type { Connections, Lease } from '../postgres/connections.js';
 import type { ProjectRow } from '../postgres/control.js';
@@ -108,7 +108,7 @@ export class Project {
         // The project may have given its own rights away: the next connection is looked at, and mended, when it opens.
         if (isDenied(error)) lease.spoil();
         const unanswered = lease.session.answers === answersBefore;
-        throw error instanceof ConnectionLost && lease.reused && unanswered ? new StaleConnection(error) : error;
+        throw isEnded(error) && lease.reused && unanswered ? new StaleConnection(error) : error;
       }
     });
   }
@@ -120,11 +120,15 @@ function isDenied(error: unknown): boolean {
   return translated instanceof EngineError && translated.postgres?.sqlstate === '42501';
 }
 
+/** The connection has broken, or Postgres said that it ends it. */
+const isEnded = (error: unknown): error is ConnectionLost | PostgresError =>
+  error instanceof ConnectionLost || isShutdown(error);
+
 type Work<T> = (lease: Lease, clock: Clock) => Promise<T>;
 
 /** The connection had died while it was idle; what was sent on it was the beginning of a transaction at most. */
 class StaleConnection extends ConnectionLost {
-  constructor(cause: ConnectionLost) {
+  constructor(cause: ConnectionLost | PostgresError) {
     super(cause.message, { cause });
   }
 }

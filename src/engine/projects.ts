@@ -109,6 +109,24 @@ export class Projects {
   }
 
   /**
+   * Puts right what a project, or a half restored backup, did to the project's roles, rights and schema.
+   * @returns what was wrong, in words
+   * @throws EngineError not_found, request_in_flight, database_unavailable
+   */
+  async repair(name: string): Promise<{ project: ProjectRow; repaired: string[] }> {
+    const project = await this.get(name);
+    const repaired = await this.inTurn(() =>
+      this.control.withProjectLock(
+        project.id,
+        () => ownErrand(() => this.provisioning.repair(project.placement)),
+        WAIT_MS,
+      ),
+    );
+    if (repaired === null) throw inOtherHands(name);
+    return { project, repaired };
+  }
+
+  /**
    * Takes a project away with everything in it. There is no way back. Waits for whoever is still making it; what a
    * crash has left of one goes away too.
    * @throws EngineError not_found, request_in_flight, overloaded, database_unavailable
@@ -128,12 +146,7 @@ export class Projects {
         WAIT_MS,
       ),
     );
-    if (deleted === null) {
-      throw new EngineError(
-        'request_in_flight',
-        `Project "${name}" is still being created or deleted by another request`,
-      );
-    }
+    if (deleted === null) throw inOtherHands(name);
     return deleted;
   }
 
@@ -190,6 +203,12 @@ export class Projects {
 
 /** A path may hold anything in the place of a name. */
 const notFound = (name: string) => new EngineError('not_found', `There is no project "${name.slice(0, 63)}"`);
+
+const inOtherHands = (name: string) =>
+  new EngineError(
+    'request_in_flight',
+    `Project "${name}" is still being created, repaired or deleted by another request`,
+  );
 
 const deletedMeanwhile = (name: string) =>
   new EngineError('not_found', `Project "${name}" was deleted while it was being created`);

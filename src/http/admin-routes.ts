@@ -104,6 +104,31 @@ export const ADMIN_ROUTES: readonly Route[] = [
     },
   },
   {
+    method: 'POST',
+    url: '/api/cdp/admin/projects/:project/repair',
+    access: 'admin',
+    operationId: 'repairProject',
+    summary: 'Put right what a project did to its own roles, rights and schema',
+    description: 'Its tables and rows stay as they are. `repaired` says what was wrong; passwords are always set anew.',
+    tag: 'admin',
+    params: ProjectInPath,
+    success: {
+      status: 200,
+      answer: wire.RepairAnswer,
+      example: {
+        success: true,
+        message: 'project repaired',
+        project: PROJECT_EXAMPLE,
+        repaired: ['its roles have settings of their own'],
+      },
+    },
+    errors: ['not_found', 'request_in_flight'],
+    async handle(context) {
+      const { project, repaired } = await context.engine.projects.repair(projectInPath(context));
+      return { status: 200, body: { ...projectAnswer('project repaired', project), repaired } };
+    },
+  },
+  {
     method: 'DELETE',
     url: '/api/cdp/admin/projects/:project',
     access: 'admin',

@@ -64,6 +64,10 @@ export class PostgresError extends Error {
   }
 }
 
+/** Postgres was told to end the connection (admin_shutdown), and what ran on it was rolled back. */
+export const isShutdown = (error: unknown): error is PostgresError =>
+  error instanceof PostgresError && error.sqlstate === '57P01';
+
 /** The connection went away, or was never there. */
 export class ConnectionLost extends Error {
   constructor(message: string, options: { cause?: unknown } = {}) {

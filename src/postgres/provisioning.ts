@@ -10,6 +10,15 @@ import type { Credentials } from './credentials.js';
 import { adoptPreparation, prepare, type Preparation } from './hardening/hardening.js';
 import { migrate, type Migration, newestVersion } from './migrate.js';
 import type { Placement } from './placement.js';
+import {
+  endIdleSessions,
+  ensureSchema,
+  giveBack,
+  grant,
+  grantDefaults,
+  grantOwn,
+  spoiltThings,
+} from './project-rights.js';
 import { type ServerAddress, startupOptions, withServiceClient } from './server.js';
 import { ident, literal } from './sql.js';
 
@@ -83,17 +92,9 @@ export class Provisioning {
 
   /** Makes everything of a placement. After a failure or a crash in between, {@link drop} clears what is there. */
   async create(placement: Placement): Promise<void> {
-    const { database, writer, reader } = placement;
+    const { database } = placement;
     await this.asService(this.address.database, async (client) => {
-      await client.query(`CREATE ROLE ${q(database)} NOLOGIN`);
-      for (const role of [writer, reader]) {
-        await client.query(
-          `CREATE ROLE ${q(role)} LOGIN CONNECTION LIMIT ${CONNECTION_LIMIT} IN ROLE ${q(database)}
-             PASSWORD ${this.verifier(role)}`,
-        );
-        // A member of a role may see and end its sessions, without being a superuser.
-        await client.query(`GRANT ${q(role)} TO CURRENT_USER`);
-      }
+      await this.ensureRoles(client, placement);
       await this.cloneTemplate(client, database);
       await client.query(`REVOKE ALL ON DATABASE ${q(database)} FROM PUBLIC`);
     });
@@ -101,7 +102,7 @@ export class Provisioning {
       await adoptPreparation(client);
       await grant(client, placement);
     });
-    await this.grantDefaults(placement);
+    await this.asWriter(placement, (client) => grantDefaults(client, placement));
   }
 
   /**
@@ -118,7 +119,7 @@ export class Provisioning {
           await prepare(client, this.preparation);
           await this.resetRoles(client, placement);
           await grant(client, placement);
-          return await this.grantDefaults(placement);
+          return await this.asWriter(placement, (writing) => grantDefaults(writing, placement));
         } catch (error) {
           if (!isConcurrentUpdate(error) || attempt === MEND_ATTEMPTS) throw error;
           await sleep(50);
@@ -128,28 +129,24 @@ export class Provisioning {
   }
 
   /**
-   * Lets the reader see whatever the writer makes, at once. Only the writer itself (or a superuser) may set the default
-   * privileges of its objects, so this logs in as the writer.
+   * Puts everything back that belongs to a placement, whatever the project or a half restored backup did to it: roles,
+   * schema, migrations, hardening, rights; and ends the project's idle sessions, so that the next ones see it. What is in
+   * the project's tables stays as it is.
+   * @returns what was wrong, in words
+   * @throws Error where the database itself is gone
    */
-  private async grantDefaults({ database, schema, writer, reader }: Placement): Promise<void> {
-    const client = new pg.Client({
-      ...this.address,
-      database,
-      user: writer,
-      password: this.credentials.password(writer),
-      options: startupOptions({ search_path: 'pg_catalog', statement_timeout: String(MEND_STATEMENT_MS) }),
+  async repair(placement: Placement): Promise<string[]> {
+    const missing = await this.asService(this.address.database, (client) => this.ensureRoles(client, placement));
+    const spoilt = await this.asService(placement.database, async (client) => {
+      await migrate(client, '_cdp', this.migrations);
+      const schema = await ensureSchema(client, placement.schema);
+      const spoilt = await spoiltThings(client, placement, this.preparation);
+      return [...schema, ...spoilt, ...(await giveBack(client, placement))];
     });
-    client.on('error', () => {});
-    await client.connect();
-    try {
-      const within = `IN SCHEMA ${q(schema)}`;
-      await client.query(`ALTER DEFAULT PRIVILEGES ${within} GRANT SELECT ON TABLES TO ${q(reader)}`);
-      await client.query(`ALTER DEFAULT PRIVILEGES ${within} GRANT SELECT ON SEQUENCES TO ${q(reader)}`);
-      await client.query(`GRANT SELECT ON ALL TABLES ${within} TO ${q(reader)}`);
-      await client.query(`GRANT SELECT ON ALL SEQUENCES ${within} TO ${q(reader)}`);
-    } finally {
-      await client.end();
-    }
+    await this.mend(placement);
+    await this.asWriter(placement, (client) => grantOwn(client, placement));
+    await this.asService(this.address.database, (client) => endIdleSessions(client, placement));
+    return [...missing.map((role) => `the role ${role} was missing`), ...spoilt];
   }
 
   /** Takes everything of a placement away. Every step may have been done before. */
@@ -160,9 +157,31 @@ export class Provisioning {
     });
   }
 
+  /** @returns those that were missing */
+  private async ensureRoles(client: pg.Client, { database, writer, reader }: Placement): Promise<string[]> {
+    const all = [database, writer, reader];
+    const { rows } = await client.query<{ rolname: string }>('SELECT rolname FROM pg_roles WHERE rolname = ANY ($1)', [
+      all,
+    ]);
+    const missing = all.filter((role) => !rows.some(({ rolname }) => rolname === role));
+    for (const role of missing) {
+      await client.query(
+        role === database
+          ? `CREATE ROLE ${q(role)} NOLOGIN`
+          : `CREATE ROLE ${q(role)} LOGIN CONNECTION LIMIT ${CONNECTION_LIMIT} PASSWORD ${this.verifier(role)}`,
+      );
+    }
+    await client.query(`GRANT ${q(database)} TO ${q(writer)}, ${q(reader)}`);
+    // A member of a role may see and end its sessions, without being a superuser.
+    await client.query(`GRANT ${q(writer)}, ${q(reader)} TO CURRENT_USER`);
+    return missing;
+  }
+
   private async resetRoles(client: pg.Client, { database, writer, reader }: Placement): Promise<void> {
     for (const role of [writer, reader]) {
-      await client.query(`ALTER ROLE ${q(role)} PASSWORD ${this.verifier(role)}`);
+      await client.query(
+        `ALTER ROLE ${q(role)} LOGIN CONNECTION LIMIT ${CONNECTION_LIMIT} PASSWORD ${this.verifier(role)}`,
+      );
       await client.query(`ALTER ROLE ${q(role)} RESET ALL`);
       await client.query(`ALTER ROLE ${q(role)} IN DATABASE ${q(database)} RESET ALL`);
     }
@@ -185,18 +204,27 @@ export class Provisioning {
     }
   }
 
+  /** Only the writer itself, or a superuser, may set the rights of its objects. */
+  private async asWriter<T>({ database, writer }: Placement, work: (client: pg.Client) => Promise<T>): Promise<T> {
+    const client = new pg.Client({
+      ...this.address,
+      database,
+      user: writer,
+      password: this.credentials.password(writer),
+      options: startupOptions({ search_path: 'pg_catalog', statement_timeout: String(MEND_STATEMENT_MS) }),
+    });
+    client.on('error', () => {});
+    await client.connect();
+    try {
+      return await work(client);
+    } finally {
+      await client.end();
+    }
+  }
+
   private asService<T>(database: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
     return withServiceClient(this.address, database, work);
   }
-}
-
-/** The rights of the project's roles. Granting them anew mends what `DROP OWNED` and the like took away. */
-async function grant(client: pg.Client, { database, schema, writer, reader }: Placement): Promise<void> {
-  await client.query(`GRANT CONNECT ON DATABASE ${q(database)} TO ${q(database)}`);
-  await client.query(`GRANT TEMPORARY ON DATABASE ${q(database)} TO ${q(writer)}`);
-  await client.query(`GRANT USAGE, CREATE ON SCHEMA ${q(schema)} TO ${q(writer)}`);
-  await client.query(`GRANT USAGE ON SCHEMA ${q(schema)} TO ${q(reader)}`);
-  await client.query(`GRANT SELECT, INSERT, UPDATE, DELETE ON _cdp.idempotency_keys TO ${q(writer)}`);
 }
 
 /** "tuple concurrently updated": the project altered the same role or object. Postgres has no state of its own for it. */

@@ -68,7 +68,7 @@ describe('help', () => {
       expect(code).toBe(0);
       const text = stdout.replace(/\s+/g, ' ');
       for (const { flag, value, env, describe: description, default: preset } of ROWS) {
-        const shown = preset === null ? `(env: ${env})` : `(env: ${env}, default: ${preset})`;
+        const shown = String(preset ?? '') === '' ? `(env: ${env})` : `(env: ${env}, default: ${String(preset)})`;
         expect(text).toContain(`--${flag} <${value}> ${description} ${shown}`);
       }
     },
@@ -82,7 +82,7 @@ describe('help', () => {
       }),
     );
     expect(verbs).toEqual([
-      ['project create', 'project list', 'project activate', 'project deactivate', 'project delete'],
+      ['project create', 'project list', 'project activate', 'project deactivate', 'project repair', 'project delete'],
       ['token create', 'token list', 'token revoke'],
     ]);
   });

@@ -63,6 +63,7 @@ describe.each(['without a running service', 'with a running service'])('%s', (si
     expect(await json('project', 'deactivate', name)).toEqual({ ...created, status: 'inactive' });
     expect((await lines('project', 'list')).join('\n')).toMatch(new RegExp(`^${name} +inactive +\\d{4}-`, 'm'));
     expect(await json('project', 'activate', name)).toEqual({ ...created, status: 'active' });
+    expect(await json('project', 'repair', name)).toEqual({ ...created, repaired: [] });
     expect(await json('project', 'delete', name)).toMatchObject({ id: created.id, name });
     expect(await json<unknown[]>('project', 'list')).not.toContainEqual(expect.objectContaining({ name }));
   });
@@ -71,6 +72,7 @@ describe.each(['without a running service', 'with a running service'])('%s', (si
     expect(await lines('project', 'create', `${name}-2`)).toEqual([`Project ${name}-2 created`]);
     expect(await lines('project', 'deactivate', `${name}-2`)).toEqual([`Project ${name}-2 inactive`]);
     expect(await lines('project', 'activate', `${name}-2`)).toEqual([`Project ${name}-2 active`]);
+    expect(await lines('project', 'repair', `${name}-2`)).toEqual([`Project ${name}-2 repaired`]);
     expect(await lines('token', 'create', '--project', `${name}-2`)).toEqual([expect.stringMatching(TOKEN)]);
     expect(await lines('project', 'delete', `${name}-2`)).toEqual([`Project ${name}-2 deleted`]);
   });

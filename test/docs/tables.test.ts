@@ -33,7 +33,7 @@ describe('docs/settings.md', () => {
     const rows = Object.values(SETTINGS).map(({ flag, value, env, default: preset, describe: description }) => [
       `\`--${flag} ${value}\``,
       `\`${env}\``,
-      preset === null ? 'none' : `\`${preset}\``,
+      String(preset ?? '') === '' ? 'none' : `\`${String(preset)}\``,
       description,
     ]);
     expect(tableOf('settings.md')).toEqual(rows);

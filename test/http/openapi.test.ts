@@ -250,6 +250,7 @@ describe('the examples', () => {
     await run('revokeToken', { project: name, token_id: (made.body.details as { id: string }).id }, { token: admin });
     await run('deactivateProject', { project: name }, { token: admin });
     await run('activateProject', { project: name }, { token: admin });
+    await run('repairProject', { project: name }, { token: admin });
     await run('deleteProject', { project: name, query: `?confirm=${name}` }, { token: admin });
   });
 

@@ -1,7 +1,7 @@
 /** What the service's own role needs on a server of the operator's: CREATEDB and CREATEROLE, and it says so. */
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Credentials } from '../../src/postgres/credentials.js';
 import { readMigrations } from '../../src/postgres/migrate.js';
 import type { Placement } from '../../src/postgres/placement.js';
@@ -115,4 +115,34 @@ it('sees and ends a backend of a project, with CREATEDB and CREATEROLE alone', a
 it.each(['CREATEDB', 'CREATEROLE', ''])('says at the first start that "%s" is not enough', async (attributes) => {
   await serviceRole(attributes);
   await expect(provisioning.ensureTemplate(0)).rejects.toThrow(/ALTER ROLE … CREATEDB CREATEROLE/);
+});
+
+describe('a role that may not harden', () => {
+  it('is refused, and told what stays visible and how to go on', async () => {
+    await serviceRole('CREATEDB CREATEROLE');
+    const strict = new Provisioning(address, credentials, template, readMigrations('project'), {
+      allowUnhardened: false,
+      extensions: [],
+    });
+    const refused = strict.ensureTemplate(0);
+    await expect(refused).rejects.toThrow(
+      /names of the server's databases and roles.* pg_database, .*CDP_ALLOW_UNHARDENED/,
+    );
+    await expect(refused).rejects.toMatchObject({
+      exposed: expect.arrayContaining(['FUNCTION pg_lock_status()']) as string[],
+    });
+  });
+
+  it('goes on where the operator accepts it, and is told the same again', async () => {
+    await serviceRole('CREATEDB CREATEROLE');
+    expect(await provisioning.ensureTemplate(0)).toContain('pg_database');
+    expect(await provisioning.ensureTemplate(provisioning.schemaVersion)).toContain('pg_database');
+  });
+
+  it('goes on without a word where a superuser has hardened for it', async () => {
+    await serviceRole('CREATEDB CREATEROLE SUPERUSER');
+    expect(await provisioning.ensureTemplate(0)).toEqual([]);
+    await onServer(server, (client) => client.query(`ALTER ROLE ${role} NOSUPERUSER`));
+    expect(await provisioning.ensureTemplate(provisioning.schemaVersion)).toEqual([]);
+  });
 });

@@ -83,7 +83,7 @@ export class Session {
   readonly secretKey: number;
   /** As of the last ReadyForQuery. */
   transaction: TransactionStatus = 'I';
-  /** Exchanges that the server has answered. */
+  /** Messages that the server has sent in answer to something, errors aside. */
   answers = 0;
   /** Set by the server's reports; a statement may have changed it. */
   clientEncoding = 'UTF8';
@@ -312,6 +312,7 @@ export class Session {
       // In copy-in mode the server has thrown our Sync away (Postgres manual 54.2.6): send it again.
       this.socket.write(Buffer.concat([COPY_FAIL, SYNC]));
     } else {
+      this.answers++;
       current.onMessage(type, buffer, start, end);
     }
   }

@@ -1,0 +1,111 @@
+/** `repair` of the admin API: what a project did to itself, or a half restored backup to it, is put right again. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Placement } from '../../src/postgres/placement.js';
+import { testServers } from '../support/postgres.js';
+import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+
+describe.each(testServers().map((server) => ({ server, major: server.major })))('on Postgres $major', ({ server }) => {
+  let service: TestService;
+  let admin: string;
+  beforeAll(async () => {
+    service = await startTestService({}, server);
+    admin = (await service.engine.tokens.create(null)).token;
+  });
+  afterAll(() => service.close());
+
+  const repair = (name: string) => service.call('POST', `/api/cdp/admin/projects/${name}/repair`, { token: admin });
+
+  const insert = (project: TestProject) =>
+    project.call('POST', '/api/cdp/data/customers', { body: [{ email: 'a@example.com' }] });
+
+  async function newProject(): Promise<{ project: TestProject; placement: Placement }> {
+    const project = await service.project();
+    await project.table('customers', { email: 'TEXT' });
+    return { project, placement: (await service.engine.projects.get(project.name)).placement };
+  }
+
+  const asSuperuser = (text: string, database?: string) => onServer(server, (client) => client.query(text), database);
+
+  /** Rows, rights and lanes: everything of the project works. */
+  async function expectWhole(project: TestProject, rows: number): Promise<void> {
+    expect((await insert(project)).text).toContain('"inserted_rows":1');
+    expect(await project.rows('SELECT count(*) AS n FROM customers')).toEqual([{ n: rows + 1 }]);
+    const reader = await project.tokenWith('sql:read');
+    const read = await project.call('POST', '/api/cdp/sql', {
+      token: reader,
+      body: { sql: 'SELECT * FROM customers' },
+    });
+    expect(read).toMatchObject({ status: 200, body: { row_count: rows + 1 } });
+    await project.table('orders', { total: 'FLOAT' });
+    const seen = await project.call('POST', '/api/cdp/sql', { token: reader, body: { sql: 'SELECT * FROM orders' } });
+    expect(seen).toMatchObject({ status: 200 });
+  }
+
+  it('finds nothing wrong with a sound project, and changes nothing', async () => {
+    const { project } = await newProject();
+    await insert(project);
+    expect(await repair(project.name)).toMatchObject({
+      status: 200,
+      body: {
+        success: true,
+        message: 'project repaired',
+        project: { id: project.id, name: project.name },
+        repaired: [],
+      },
+    });
+    await expectWhole(project, 1);
+  });
+
+  it.each<[string, (placement: Placement) => [text: string, database?: string][], RegExp]>([
+    ['a role that may not log in any more', ({ writer }) => [[`ALTER ROLE ${writer} NOLOGIN`]], /^$/],
+    [
+      'roles that a restored server does not have',
+      ({ database, writer, reader }) => [
+        [`REASSIGN OWNED BY ${writer} TO ${server.connection.user}`, database],
+        ...[writer, reader, database].map((role): [string, string] => [`DROP OWNED BY ${role}`, database]),
+        [`REVOKE ALL ON DATABASE ${database} FROM ${writer}, ${database}`],
+        [`DROP ROLE ${writer}, ${reader}, ${database}`],
+      ],
+      /^the role d_\w+ was missing,the role w_\w+ was missing,the role r_\w+ was missing,its roles lack rights,the reader does not see what the writer makes,1 tables and other/,
+    ],
+    [
+      'a schema of another owner',
+      ({ database, schema, writer }) => [[`ALTER SCHEMA ${schema} OWNER TO ${writer}`, database]],
+      /^the schema data belonged to w_\w+,its roles lack rights$/,
+    ],
+    [
+      'settings of a role, and rights that were taken away',
+      ({ database, schema, writer, reader }) => [
+        [`ALTER ROLE ${writer} SET default_transaction_read_only = on`],
+        [`REVOKE ALL ON SCHEMA ${schema} FROM ${writer}, ${reader}`, database],
+      ],
+      /^its roles have settings of their own,its roles lack rights$/,
+    ],
+    [
+      'a hardening that is gone',
+      ({ database }) => [['GRANT SELECT ON pg_database TO PUBLIC', database]],
+      /^the database is not prepared \(hardening, extensions\)$/,
+    ],
+  ])('mends %s', async (_what, spoil, repaired) => {
+    const { project, placement } = await newProject();
+    await insert(project);
+    for (const [text, database] of spoil(placement)) await asSuperuser(text, database);
+    const answer = await repair(project.name);
+    expect(answer.status).toBe(200);
+    expect((answer.body.repaired as string[]).join(',')).toMatch(repaired);
+    await expectWhole(project, 1);
+    expect((await repair(project.name)).body.repaired).toEqual([]);
+  });
+
+  it('gives back what the project took from itself by SQL', async () => {
+    const { project } = await newProject();
+    await project.rows('REVOKE ALL ON customers FROM CURRENT_USER');
+    failure(await insert(project), 403, 'permission_denied');
+    expect(await repair(project.name)).toMatchObject({ status: 200 });
+    await expectWhole(project, 0);
+  });
+
+  it('refuses a project that is not there', async () => {
+    failure(await repair('nobody'), 404, 'not_found');
+  });
+});

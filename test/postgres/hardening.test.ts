@@ -1,0 +1,132 @@
+/** Hardening: what a project sees of the server, when that is looked at and put right, and when the start refuses. */
+import { randomBytes } from 'node:crypto';
+import { pino } from 'pino';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Placement } from '../../src/postgres/placement.js';
+import { startService } from '../../src/service.js';
+import { testServers } from '../support/postgres.js';
+import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+
+const quiet = pino({ level: 'silent' });
+
+describe.each(testServers().map((server) => ({ server, major: server.major })))('on Postgres $major', ({ server }) => {
+  let service: TestService;
+  let project: TestProject;
+  let placement: Placement;
+  let neighbour: Placement;
+
+  const placementOf = async ({ name }: TestProject) => (await service.engine.projects.get(name)).placement;
+
+  beforeAll(async () => {
+    service = await startTestService({}, server);
+    project = await service.project();
+    placement = await placementOf(project);
+    const other = await service.project();
+    neighbour = await placementOf(other);
+    await other.rows('SELECT 1');
+  });
+  afterAll(() => service.close());
+
+  /** As the superuser in a database; default: the project's. */
+  const asSuperuser = (text: string, database = placement.database) =>
+    onServer(server, (client) => client.query<Record<string, unknown>>(text), database);
+
+  /** The project's connections are closed, so that the next request opens one. */
+  const reconnect = () =>
+    asSuperuser(
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '${placement.writer}'`,
+      'postgres',
+    );
+
+  const seesDatabases = async () =>
+    (await project.rows(`SELECT has_table_privilege('pg_database', 'SELECT') AS yes`))[0]?.yes;
+
+  const preparation = async () => (await asSuperuser('SELECT * FROM _cdp.preparation')).rows[0];
+
+  describe('works', () => {
+    it('shows a project its own roles, the owner, and those that every server has', async () => {
+      const rows = await project.rows('SELECT rolname, oid FROM pg_roles WHERE oid >= 16384');
+      const own = [placement.database, placement.writer, placement.reader];
+      expect(rows.map(({ rolname }) => rolname)).toEqual(expect.arrayContaining(own));
+      const users = await project.rows('SELECT usename FROM pg_user UNION SELECT groname FROM pg_group');
+      const all = JSON.stringify([rows, users]);
+      for (const name of Object.values(neighbour)) if (name !== 'data') expect(all).not.toContain(name);
+      expect(all).toContain(placement.writer);
+    });
+
+    it('shows a project what it runs and has locked, and nothing of anybody else', async () => {
+      const rows = await project.rows(
+        `SELECT a.usename, a.query, count(l.*) > 0 AS locks FROM pg_stat_activity a LEFT JOIN pg_locks l USING (pid)
+         WHERE a.pid = pg_backend_pid() GROUP BY a.usename, a.query`,
+      );
+      expect(rows).toEqual([
+        { usename: placement.writer, query: expect.stringContaining('pg_stat_activity') as string, locks: true },
+      ]);
+      const everybody = await project.rows('SELECT DISTINCT usename::text AS name FROM pg_stat_activity');
+      for (const { name } of everybody) expect([placement.writer, placement.reader]).toContain(name);
+    });
+  });
+
+  describe('is done again', () => {
+    it('at the next connection, when somebody opened the catalog again', async () => {
+      await asSuperuser('GRANT SELECT ON pg_database TO PUBLIC');
+      await reconnect();
+      expect(await seesDatabases()).toBe(false);
+    });
+
+    it.each([
+      ['an older program', 'hardening = 0'],
+      ['another major version of Postgres', 'server = 14'],
+      ['a database of another name, whose dump this one was restored from', `database = 'elsewhere'`],
+    ])('at the next connection, where the row was written by %s', async (_by, change) => {
+      const before = await preparation();
+      await asSuperuser(`UPDATE _cdp.preparation SET ${change}`);
+      expect(await preparation()).not.toEqual(before);
+      await reconnect();
+      expect(await seesDatabases()).toBe(false);
+      expect(await preparation()).toEqual(before);
+    });
+
+    it('in the template, at the next start', async () => {
+      const template = `cdp_template_${service.engine.control.instanceId}`;
+      await asSuperuser('GRANT SELECT ON pg_database TO PUBLIC', template);
+      await (await startService(service.config, quiet)).close();
+      const { rows } = await asSuperuser(
+        `SELECT has_table_privilege('public', 'pg_database', 'SELECT') AS yes`,
+        template,
+      );
+      expect(rows).toEqual([{ yes: false }]);
+    });
+  });
+
+  describe('extensions', () => {
+    it('of the list can be used in new projects and in those that were there before', async () => {
+      failure(
+        await project.call('POST', '/api/cdp/sql', { body: { sql: 'CREATE EXTENSION citext' } }),
+        403,
+        'permission_denied',
+      );
+      const second = await startService({ ...service.config, extensions: ['citext', 'pg_trgm'] }, quiet);
+      try {
+        const fresh = `fresh-${randomBytes(4).toString('hex')}`;
+        const { id } = await second.engine.projects.create(fresh);
+        for (const token of [project.token, (await second.engine.tokens.create(id)).token]) {
+          const answer = await fetch(`${second.url}/api/cdp/sql`, {
+            method: 'POST',
+            headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+            body: JSON.stringify({ sql: `SELECT 'A'::citext = 'a' AS same, similarity('one', 'one') AS close` }),
+          });
+          expect(await answer.json()).toMatchObject({ rows: [{ same: true, close: 1 }] });
+        }
+      } finally {
+        await second.close();
+      }
+    });
+
+    it('that the server does not have refuse the start', async () => {
+      await expect(startService({ ...service.config, extensions: ['no_such'] }, quiet)).rejects.toThrow(
+        'This Postgres has no extension "no_such" (setting extensions)',
+      );
+    });
+  });
+});
