@@ -73,7 +73,7 @@ describe('works', () => {
 
   it('accepts each default as a given value', () => {
     for (const [name, row] of Object.entries(SETTINGS)) {
-      if (row.default === null || name === 'dataDir') continue;
+      if (String(row.default ?? '') === '' || name === 'dataDir') continue;
       expect(value(name as SettingName, String(row.default)), name).toBe(row.default);
     }
   });
@@ -104,6 +104,8 @@ const TEXTS: Partial<Record<SettingName, { good: string[]; bad: string[] }>> = {
     bad: ['', 'mysql://u:p@h/d', 'host=h user=u', '/run/postgresql d'],
   },
   secret: { good: ['x'.repeat(32)], bad: ['', 'x'.repeat(31)] },
+  allowUnhardened: { good: ['true', 'false'], bad: ['', 'yes', 'TRUE', '1'] },
+  extensions: { good: ['citext', 'pg_trgm,uuid-ossp'], bad: ['', 'a,', 'A', 'a;b', 'a b', '"a"'] },
   logLevel: { good: ['trace', 'debug', 'info', 'warn', 'error', 'silent'], bad: ['', 'INFO', 'verbose'] },
   metricsHost: { good: ['127.0.0.1'], bad: [''] },
   jwtIssuer: { good: ['https://issuer.example.com/', 'issuer'], bad: [''] },
@@ -145,7 +147,7 @@ describe('refuses', () => {
   it.each(Object.entries(TEXTS) as [SettingName, { good: string[]; bad: string[] }][])(
     '%s that is none',
     (name, texts) => {
-      for (const good of texts.good) expect(value(name, good)).toBe(good);
+      for (const good of texts.good) expect(String(value(name, good))).toBe(good);
       for (const bad of texts.bad) expect(() => value(name, bad), JSON.stringify(bad)).toThrow(ConfigError);
     },
   );
