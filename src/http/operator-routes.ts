@@ -4,13 +4,16 @@ import type { Engine } from '../engine/engine.js';
 import { authenticate } from './authenticate.js';
 import type { Metrics } from './metrics.js';
 
+/** The process answers, whatever its database does. */
+export const alive = () => ({ success: true, message: 'alive' });
+
 export function operatorRoutes(
   app: FastifyInstance,
   engine: Engine,
   metrics: Metrics,
   { document, separateMetrics }: { document: object; separateMetrics: boolean },
 ): void {
-  app.get('/healthz', () => ({ success: true, message: 'alive' }));
+  app.get('/healthz', alive);
 
   app.get('/readyz', async () => {
     // The migrations ran before the server listened; what can be missing now is the database.
@@ -22,7 +25,7 @@ export function operatorRoutes(
 
   app.get('/metrics', async (request, reply) => {
     if (separateMetrics || !isLoopback(request)) await authenticate(engine, request, 'admin');
-    return reply.type(metrics.registry.contentType).send(await metrics.registry.metrics());
+    return metrics.send(reply);
   });
 }
 

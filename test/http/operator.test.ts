@@ -112,6 +112,30 @@ describe('a service with its database', () => {
       await apart.close();
     }
   });
+
+  it('has nothing else on that listener, and refuses as everywhere', async () => {
+    const port = 20_000 + (randomBytes(2).readUInt16BE() % 20_000);
+    const apart = await startService({ ...service.config, metricsPort: port }, pino({ level: 'silent' }));
+    const ask = (method: string, path: string) => call(`http://127.0.0.1:${port}`, method, path, { token: admin });
+    try {
+      for (const path of ['/metrics', '/healthz']) {
+        expect((await ask('HEAD', path)).status).toBe(200);
+        expect((await ask('GET', `${path}?a=b`)).status).toBe(200);
+        for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
+          const answer = await ask(method, path);
+          failure(answer, 405, 'method_not_allowed');
+          expect(answer.headers.get('allow')).toBe('GET, HEAD');
+        }
+      }
+      for (const path of ['/', '/api/cdp/schema', '/readyz', '/docs', '/metrics/', '/Metrics']) {
+        for (const method of ['GET', 'POST']) failure(await ask(method, path), 404, 'not_found');
+      }
+      const broken = await rawAnswer(`http://127.0.0.1:${port}`, 'nonsense\r\n\r\n');
+      failure(broken, 400, 'invalid_request');
+    } finally {
+      await apart.close();
+    }
+  });
 });
 
 describe('the log', () => {
