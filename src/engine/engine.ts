@@ -1,4 +1,5 @@
 /** Puts the engine together over one Postgres server, in order; closing it goes the other way. */
+import { EngineError } from '../contract/errors.js';
 import type { ProjectRow } from '../postgres/control.js';
 import { ControlDatabase } from '../postgres/control.js';
 import { Connections } from '../postgres/connections.js';
@@ -15,6 +16,7 @@ import { Project, type ProjectAccess } from './project.js';
 import { Projects } from './projects.js';
 import { ShapeCache } from './shape-cache.js';
 import { type Caller, Tokens } from './tokens.js';
+import { WrongTokens } from './wrong-tokens.js';
 
 export interface EngineSettings {
   address: ServerAddress;
@@ -28,6 +30,8 @@ export interface EngineSettings {
   projectReserved: number;
   projectWaiting: number;
   waitMs: number;
+  /** Wrong tokens from one address within a minute; 0: any number. */
+  wrongTokens: number;
   jwt: JwtSettings | null;
   /** Go on where the service's role may not close what Postgres shows to everybody. */
   allowUnhardened: boolean;
@@ -47,6 +51,7 @@ export class Engine {
     readonly control: ControlDatabase,
     readonly projects: Projects,
     readonly tokens: Tokens,
+    private readonly wrongTokens: WrongTokens,
     private readonly jwt: JwtVerifier | null,
     private readonly access: ProjectAccess,
   ) {}
@@ -92,7 +97,7 @@ export class Engine {
         waitMs: settings.waitMs,
       });
       const jwt = settings.jwt === null ? null : new JwtVerifier(settings.jwt, control);
-      return new Engine(control, projects, new Tokens(control), jwt, {
+      return new Engine(control, projects, new Tokens(control), new WrongTokens(settings.wrongTokens), jwt, {
         admission,
         connections,
         watchdog,
@@ -107,11 +112,19 @@ export class Engine {
     }
   }
 
-  /** @throws EngineError unauthorized, token_expired */
-  authenticate(token: string): Promise<Caller> {
-    return this.jwt !== null && JwtVerifier.accepts(token)
-      ? this.jwt.authenticate(token)
-      : this.tokens.authenticate(token);
+  /**
+   * @param address of the client, by which wrong tokens are counted
+   * @throws EngineError unauthorized, token_expired, rate_limited
+   */
+  async authenticate(token: string, address: string): Promise<Caller> {
+    try {
+      // A JWT is verified without a question to the database.
+      if (this.jwt !== null && JwtVerifier.accepts(token)) return await this.jwt.authenticate(token);
+      return await this.tokens.authenticate(token, () => this.wrongTokens.beforeQuestion(address));
+    } catch (error) {
+      if (error instanceof EngineError && error.code === 'unauthorized') throw this.wrongTokens.refused(address, error);
+      throw error;
+    }
   }
 
   /** The project of a caller, ready for its operations. */

@@ -17,6 +17,7 @@ import Fastify, {
 import type { Logger } from 'pino';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
+import { parseProxies } from './client-address.js';
 import { rawError, sendError } from './error-exit.js';
 import { SECURITY_HEADERS } from './security-headers.js';
 import { serverTiming } from './server-timing.js';
@@ -26,6 +27,8 @@ export interface AppSettings {
   requestTimeoutMs: number;
   /** Whoever takes nothing of an answer for so long loses the connection. */
   streamStallMs: number;
+  /** Proxies whose X-Forwarded-For is believed, as {@link parseProxies} reads them; null: none. */
+  trustProxy: string | null;
 }
 
 /** An id of the caller's own is passed on where it cannot do harm in a header or a log. */
@@ -50,6 +53,7 @@ export function createApp(
     keepAliveTimeout: 72_000,
     forceCloseConnections: 'idle',
     return503OnClosing: false,
+    trustProxy: settings.trustProxy === null ? false : parseProxies(settings.trustProxy),
     // Node bounds the whole head of a request; a long name in a path is a table that is not there.
     routerOptions: { maxParamLength: maxHeaderSize, ignoreTrailingSlash: false },
     genReqId: (raw) => {

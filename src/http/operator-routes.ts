@@ -1,7 +1,7 @@
 /** What operators and their tools ask (contract section 9): is it alive, is it ready, how is it doing, what is the API. */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Engine } from '../engine/engine.js';
-import { authenticate } from './authenticate.js';
+import { authorize, identify } from './authenticate.js';
 import type { Metrics } from './metrics.js';
 
 /** The process answers, whatever its database does. */
@@ -23,8 +23,9 @@ export function operatorRoutes(
 
   app.get('/openapi.json', () => document);
 
-  app.get('/metrics', async (request, reply) => {
-    if (separateMetrics || !isLoopback(request)) await authenticate(engine, request, 'admin');
+  // A page on another origin does not read what an operator's browser sees from loopback.
+  app.get('/metrics', { config: { cors: false } }, async (request, reply) => {
+    if (separateMetrics || !isLoopback(request)) authorize(await identify(engine, request), 'admin');
     return metrics.send(reply);
   });
 }

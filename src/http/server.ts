@@ -9,11 +9,14 @@ import type { Logger } from 'pino';
 import type { Engine } from '../engine/engine.js';
 import { ADMIN_ROUTES } from './admin-routes.js';
 import { type AppSettings, createApp, defineRoutes } from './app.js';
-import { authenticate } from './authenticate.js';
+import { authorize, identify } from './authenticate.js';
 import { readJsonBody } from './body.js';
+import { clientAddress } from './client-address.js';
+import { Cors, parseOrigins } from './cors.js';
 import { Metrics } from './metrics.js';
 import { openApiDocument } from './openapi.js';
 import { operatorRoutes } from './operator-routes.js';
+import { parseRate, RateLimit } from './rate-limit.js';
 import type { Route, RouteSettings } from './route.js';
 import { ROUTES } from './routes.js';
 import { DOCS_CONTENT_POLICY } from './security-headers.js';
@@ -21,6 +24,10 @@ import { DOCS_CONTENT_POLICY } from './security-headers.js';
 export interface HttpSettings extends AppSettings, RouteSettings {
   /** True where /metrics has a listener of its own. */
   separateMetrics: boolean;
+  /** Requests of one token within a time, as {@link parseRate} reads them; null: any number. */
+  rateLimit: string | null;
+  /** Origins whose pages may call, as {@link parseOrigins} reads them; null: none. */
+  corsOrigins: string | null;
   version: string;
 }
 
@@ -31,16 +38,25 @@ export async function httpServer(
   logger: Logger,
 ): Promise<{ app: FastifyInstance; metrics: Metrics }> {
   const metrics = new Metrics(engine);
+  const cors = settings.corsOrigins === null ? null : new Cors(parseOrigins(settings.corsOrigins));
+  const rateLimit = settings.rateLimit === null ? null : new RateLimit(parseRate(settings.rateLimit));
   const app = createApp(settings, logger, (request, reply) => {
     // Unlike the hook for it, this also happens when the client has left before its answer.
     reply.raw.once('close', () => logRequest(request, reply, metrics));
+    // A path that cannot be decoded passes no hook.
+    if (request.routeOptions.url === undefined) cors?.allow(request, reply);
   });
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
 
-  app.addHook('onRequest', async (request) => {
+  // Before authentication: a preflight has no token.
+  await cors?.register(app);
+  app.addHook('onRequest', async (request, reply) => {
     const { access } = request.routeOptions.config;
     if (access === undefined) return;
-    request.caller = await authenticate(engine, request, access);
+    request.caller = await identify(engine, request);
+    const oneTooMany = rateLimit?.count(request.caller, reply) ?? null;
+    authorize(request.caller, access);
+    if (oneTooMany !== null) throw oneTooMany;
     request.stages.authenticated = performance.now();
   });
   app.addHook('preValidation', async (request) => {
@@ -115,6 +131,7 @@ function logRequest(request: FastifyRequest, reply: FastifyReply, metrics: Metri
       method,
       route,
       status,
+      address: clientAddress(request),
       duration_ms: Math.round(seconds * 1e5) / 100,
       ...(errorCode === null ? {} : { error: errorCode }),
       ...(caller === null ? {} : { project: caller.project?.name, token: caller.id }),

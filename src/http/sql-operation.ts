@@ -62,7 +62,7 @@ export const RUN_SQL: Operation = {
       rowMode: body.row_mode ?? 'object',
       signal: context.signal,
     };
-    const format = streamFormat(request.headers.accept);
+    const format = streamFormat(request);
     if (format !== null) {
       await streamAnswer(context, project(context), { ...sqlRequest, format });
       return { status: 200, body: null };

@@ -194,6 +194,7 @@ describe('the log', () => {
         request_id: expect.any(String) as string,
         method: expect.stringMatching(/^[A-Z]+$/) as string,
         status: expect.any(Number) as number,
+        address: '127.0.0.1',
         duration_ms: expect.any(Number) as number,
       });
     }
@@ -211,6 +212,25 @@ describe('the log', () => {
     });
     expect(requestLines()[2]).toMatchObject({ error: 'invalid_value' });
     expect(requestLines()[6]).toMatchObject({ error: 'sql_error' });
+  });
+
+  it.each([
+    [null, '203.0.113.9', '127.0.0.1'],
+    ['loopback', '203.0.113.9', '203.0.113.9'],
+    ['loopback', '198.51.100.1, 203.0.113.9', '203.0.113.9'],
+    ['loopback', '"}injected{"', '127.0.0.1'],
+    ['192.0.2.1', '203.0.113.9', '127.0.0.1'],
+  ])('with the proxies %s takes X-Forwarded-For: %s for %s', async (trustProxy, forwarded, address) => {
+    const written: string[] = [];
+    const logger = pino({ level: 'info', base: null }, { write: (line) => void written.push(line) });
+    const logged = await startService({ ...service.config, trustProxy }, logger);
+    await call(logged.url, 'GET', '/healthz', { headers: { 'x-forwarded-for': forwarded } });
+    await logged.close();
+    const line = written
+      .map((text) => JSON.parse(text) as Record<string, unknown>)
+      .find(({ msg }) => msg === 'request');
+    expect(line).toMatchObject({ address });
+    expect(written.join('')).not.toContain('injected');
   });
 
   it('holds no value, no name of a table or column, no query, no path and no token', () => {
