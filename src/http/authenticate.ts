@@ -10,7 +10,7 @@ import { clientAddress } from './client-address.js';
 export type Access = readonly [Scope, ...Scope[]] | 'admin';
 
 /** @throws EngineError unauthorized, token_expired; rate_limited where too many wrong tokens have come from there */
-export async function identify(engine: Engine, request: FastifyRequest): Promise<Caller> {
+export function identify(engine: Engine, request: FastifyRequest): Promise<Caller> {
   return engine.authenticate(bearerToken(request), clientAddress(request));
 }
 
