@@ -1,0 +1,52 @@
+/** The two who ask: a project through the API, and the superuser in the neighbour's own database as the proof that the
+ * probes find what is there. */
+import pg from 'pg';
+import type { TestServer } from '../support/postgres.js';
+import type { TestProject } from '../support/service.js';
+
+/** Runs a statement and answers everything that comes back, rows or error, as one text. */
+export type Ask = (sql: string, params?: readonly unknown[]) => Promise<string>;
+
+/**
+ * As a project with one of its tokens. An answer that was cut off would prove nothing, so that is an error.
+ * @param accept a media type of free SQL; by default JSON
+ */
+export function asProject(project: TestProject, token: string, accept = 'application/json'): Ask {
+  return async (sql, params = []) => {
+    const answer = await project.call('POST', '/api/cdp/sql', {
+      token,
+      headers: { accept },
+      body: { sql, params, ...(accept === 'application/json' ? { max_rows: 100_000 } : {}) },
+    });
+    if (answer.status >= 500 || answer.body?.truncated === true) {
+      throw new Error(`${answer.status} ${answer.text.slice(0, 300)}, asked: ${sql.slice(0, 300)}`);
+    }
+    return `${[...answer.headers.values()].join('\n')}\n${answer.text}`;
+  };
+}
+
+/** As the superuser of the server, in a database; each question in a transaction that is rolled back. */
+export async function asSuperuser(
+  server: TestServer,
+  database: string,
+): Promise<{ ask: Ask; end: () => Promise<void> }> {
+  const client = new pg.Client({ ...server.connection, database });
+  await client.connect();
+  await client.query('SET search_path = data');
+  return {
+    ask: async (sql, params = []) => {
+      await client.query('BEGIN');
+      try {
+        const result = await client.query(sql, [...params]);
+        const results = (Array.isArray(result) ? result : [result]) as pg.QueryResult[];
+        return JSON.stringify(results.map(({ rows }) => rows as unknown[]));
+      } catch (error) {
+        const { message, detail, hint, where } = error as pg.DatabaseError;
+        return JSON.stringify({ message, detail, hint, where });
+      } finally {
+        await client.query('ROLLBACK');
+      }
+    },
+    end: () => client.end(),
+  };
+}

@@ -1,0 +1,145 @@
+/** A project full of marked strings, at work while another one is probing. */
+import { randomInt } from 'node:crypto';
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Placement } from '../../src/postgres/placement.js';
+import { onServer, type TestProject, type TestService } from '../support/service.js';
+import { Markers } from './markers.js';
+
+const text = (file: string): string => readFileSync(new URL(file, import.meta.url), 'utf8');
+const OWNED = text('neighbour.sql');
+const AT_WORK = text('neighbour-at-work.sql');
+
+export interface Neighbour {
+  readonly markers: Markers;
+  readonly project: TestProject;
+  readonly placement: Placement;
+  readonly token: string;
+  /** What a by-oid probe asks for: objects of its database, large objects, roles and databases of the whole server. */
+  readonly oids: readonly number[];
+  /** Its sessions. */
+  readonly pids: readonly number[];
+  /** Every kind of marker that exists. */
+  readonly kinds: ReadonlySet<string>;
+  /** Ends what is running. */
+  rest(): Promise<void>;
+}
+
+export async function makeNeighbour(service: TestService): Promise<Neighbour> {
+  const markers = new Markers();
+  const { stem } = markers;
+  const project = await service.project(`${stem}-project`);
+  const { placement } = await service.engine.projects.get(project.name);
+  const lock = randomInt(1_000_000_000, 2_000_000_000);
+  const { token } = await service.engine.tokens.create(project.id, { name: `${stem}_tokenname` });
+
+  await project.rows(markers.fill(OWNED));
+  const key = { headers: { 'Idempotency-Key': `${stem}_idempotencykey` } };
+  await project.table(`${stem}_api`, { n: 'INTEGER' });
+  await project.call('POST', `/api/cdp/data/${stem}_api`, { body: [{ n: 1 }], ...key });
+
+  const running = new AbortController();
+  const requests: Promise<unknown>[] = [];
+  for (const block of AT_WORK.split(/^-- request:.*$/m).slice(1)) {
+    const sql = markers.fill(block).replaceAll('{lock}', String(lock));
+    const body = { sql, timeout_ms: 60_000 };
+    requests.push(project.call('POST', '/api/cdp/sql', { body, token, signal: running.signal }).catch(() => null));
+    await untilRunning(service, placement, requests.length);
+  }
+  await project.rows(`SELECT pg_notify('${stem}_channel', '${stem}_payload')`);
+
+  // What an operator may have written beside it.
+  await onServer(service.server, async (client) => {
+    await client.query(`COMMENT ON DATABASE ${placement.database} IS '${stem}_databasecomment'`);
+    await client.query(`COMMENT ON ROLE ${placement.writer} IS '${stem}_rolecomment'`);
+    await client.query(`ALTER ROLE ${placement.writer} SET ${stem}_rolesetting.x = '${stem}_rolesettingvalue'`);
+    await client.query(`ALTER DATABASE ${placement.database} SET ${stem}_dbsetting.x = '${stem}_dbsettingvalue'`);
+  });
+
+  markers.add('role', placement.writer);
+  markers.add('role', placement.reader);
+  markers.add('database', placement.database);
+  markers.add('lock', String(lock));
+  markers.add('token', token);
+  markers.add('tokenhash', createHash('sha256').update(token).digest('hex'));
+  markers.add('controldatabase', controlDatabase(service));
+
+  return {
+    markers,
+    project,
+    placement,
+    token,
+    oids: await oidsOf(service, placement),
+    pids: await pidsOf(service, placement),
+    kinds: new Set([
+      ...markers.kindsOf(OWNED, AT_WORK, '{m}-project {m}_tokenname {m}_idempotencykey {m}_api {m}_channel {m}_payload'),
+      ...markers.kindsOf('{m}_databasecomment {m}_rolecomment {m}_rolesettingvalue {m}_dbsettingvalue'),
+      ...['role', 'database', 'lock', 'token', 'tokenhash', 'controldatabase'],
+    ]),
+    rest: async () => {
+      running.abort();
+      await Promise.all(requests);
+    },
+  };
+}
+
+export const controlDatabase = (service: TestService): string =>
+  /@\/(\w+)\?/.exec(service.config.databaseUrl ?? '')?.[1] ?? '';
+
+/** Waits until the neighbour has as many requests at the statement that they stay at. */
+async function untilRunning(service: TestService, { database }: Placement, count: number): Promise<void> {
+  for (let attempt = 0; attempt < 200; attempt++) {
+    const { rows } = await onServer(service.server, (client) =>
+      client.query<{ count: number }>(
+        `SELECT count(*)::integer AS count FROM pg_stat_activity
+         WHERE datname = $1 AND state = 'active' AND (wait_event = 'PgSleep' OR wait_event_type = 'Lock')`,
+        [database],
+      ),
+    );
+    if (rows[0]?.count === count) return;
+    await sleep(50);
+  }
+  throw new Error(`The neighbour does not keep ${count} requests running`);
+}
+
+async function pidsOf(service: TestService, { database }: Placement): Promise<number[]> {
+  const { rows } = await onServer(service.server, (client) =>
+    client.query<{ pid: number }>('SELECT pid FROM pg_stat_activity WHERE datname = $1', [database]),
+  );
+  return rows.map(({ pid }) => pid);
+}
+
+/** Everything of the neighbour's database that was not cloned from the template, and all that databases share. */
+async function oidsOf(service: TestService, { database, schema }: Placement): Promise<number[]> {
+  return onServer(
+    service.server,
+    async (client) => {
+      const { rows } = await client.query<{ oids: number[] }>(
+        `SELECT array_agg(DISTINCT o::bigint::float8) AS oids FROM (
+           SELECT oid FROM pg_class WHERE relnamespace = $1::regnamespace
+           UNION ALL SELECT oid FROM pg_type WHERE typnamespace = $1::regnamespace
+           UNION ALL SELECT oid FROM pg_proc WHERE pronamespace = $1::regnamespace
+           UNION ALL SELECT oid FROM pg_constraint WHERE connamespace = $1::regnamespace
+           UNION ALL SELECT oid FROM pg_operator WHERE oprnamespace = $1::regnamespace
+           UNION ALL SELECT oid FROM pg_collation WHERE collnamespace = $1::regnamespace
+           UNION ALL SELECT oid FROM pg_conversion WHERE connamespace = $1::regnamespace
+           UNION ALL SELECT oid FROM pg_ts_dict WHERE dictnamespace = $1::regnamespace
+           UNION ALL SELECT oid FROM pg_ts_config WHERE cfgnamespace = $1::regnamespace
+           UNION ALL SELECT oid FROM pg_statistic_ext WHERE stxnamespace = $1::regnamespace
+           UNION ALL SELECT d.oid FROM pg_attrdef d JOIN pg_class c ON c.oid = adrelid AND relnamespace = $1::regnamespace
+           UNION ALL SELECT t.oid FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid AND relnamespace = $1::regnamespace
+           UNION ALL SELECT oid FROM pg_rewrite WHERE oid >= 16384
+           UNION ALL SELECT oid FROM pg_policy
+           UNION ALL SELECT oid FROM pg_cast WHERE oid >= 16384
+           UNION ALL SELECT oid FROM pg_largeobject_metadata
+           UNION ALL SELECT oid FROM pg_authid WHERE oid >= 16384
+           UNION ALL SELECT oid FROM pg_database
+         ) AS known (o)`,
+        [schema],
+      );
+      return rows[0]?.oids ?? [];
+    },
+    database,
+  );
+}

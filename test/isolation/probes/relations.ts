@@ -1,0 +1,19 @@
+/** Every relation of pg_catalog and information_schema, read in several ways. */
+import type pg from 'pg';
+import type { Probe } from './probe.js';
+
+export async function relationProbes(superuser: pg.Client): Promise<Probe[]> {
+  const { rows } = await superuser.query<{ name: string }>(
+    `SELECT format('%I.%I', n.nspname, c.relname) AS name
+     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+     WHERE n.nspname IN ('pg_catalog', 'information_schema', 'pg_toast', '_cdp') AND c.relkind IN ('r', 'v', 'm', 't', 'S')
+     ORDER BY 1`,
+  );
+  return rows.flatMap(({ name }) => [
+    { name: `rows of ${name}`, sql: `SELECT t.*, t::text AS whole_row FROM ${name} AS t` },
+    { name: `plan of ${name}`, sql: `EXPLAIN (ANALYZE, VERBOSE, SETTINGS) SELECT * FROM ${name}` },
+    ...(name.startsWith('pg_toast')
+      ? []
+      : [{ name: `XML of ${name}`, sql: `SELECT query_to_xml('SELECT * FROM ${name} LIMIT 5000', true, true, '')` }]),
+  ]);
+}
