@@ -1,0 +1,77 @@
+/**
+ * A project inspects what is its own: every view of information_schema, and the questions that psql, ORMs and desktop
+ * tools ask. Each is answered, to the writer and to the reader, and shows the project's own objects.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Placement } from '../../src/postgres/placement.js';
+import { testServers } from '../support/postgres.js';
+import { onServer, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import { type Question, questions, statementsOf } from './introspection/questions.js';
+
+/** Views of information_schema that show something of any project with one table. */
+const WITH_TABLE = new Set([
+  ...['columns', 'tables', 'table_privileges', 'table_constraints', 'constraint_column_usage', 'key_column_usage'],
+  ...['column_privileges', 'role_table_grants', 'constraint_table_usage'],
+]);
+
+describe.each(testServers().map((server) => ({ server, major: server.major })))('on Postgres $major', ({ server }) => {
+  let service: TestService;
+  let project: TestProject;
+  let placement: Placement;
+  let readToken: string;
+
+  beforeAll(async () => {
+    service = await startTestService({}, server);
+    project = await service.project();
+    // Another one, whose objects nobody asks for.
+    await service.project();
+    placement = (await service.engine.projects.get(project.name)).placement;
+    await project.table('customers', { email: 'TEXT' });
+    await project.rows(statementsOf('own-objects.sql'));
+    readToken = await project.tokenWith('sql:read');
+  });
+  afterAll(() => service.close());
+
+  const ask = (sql: string, token: string): Promise<TestAnswer> =>
+    project.call('POST', '/api/cdp/sql', { token, body: { sql, max_rows: 100_000 } });
+
+  /** The strings of a question that its answer lacks; the whole answer where it is a refusal. */
+  async function lacks({ shows, sql }: Question, role: 'writer' | 'reader'): Promise<string[]> {
+    const answer = await ask(sql, role === 'reader' ? readToken : project.token);
+    if (answer.status !== 200) return [answer.text];
+    const { writer, reader, database } = placement;
+    const names: Record<string, string> = { writer, reader, database, role: placement[role] };
+    const own = (text: string): string => text.replace(/\{(\w+)\}/g, (_, name: string) => names[name] ?? name);
+    return shows.map(own).filter((text) => !answer.text.includes(text));
+  }
+
+  describe.each(['writer', 'reader'] as const)('the %s is answered', (role) => {
+    it.each(['psql.sql', 'orms.sql', 'tools.sql'])('each question of %s', async (file) => {
+      const lacking: Record<string, string[]> = {};
+      for (const question of questions(file)) {
+        const missing = await lacks(question, role);
+        if (missing.length > 0) lacking[question.ask] = missing;
+      }
+      expect(lacking).toEqual({});
+    });
+
+    it('each view of information_schema', async () => {
+      const { rows } = await onServer(
+        server,
+        (client) =>
+          client.query<{ name: string }>(
+            `SELECT table_name AS name FROM information_schema.views WHERE table_schema = 'information_schema' ORDER BY 1`,
+          ),
+        placement.database,
+      );
+      expect(rows.length).toBeGreaterThan(55);
+      const lacking: Record<string, string> = {};
+      for (const { name } of rows) {
+        const answer = await ask(`SELECT * FROM information_schema.${name}`, role === 'reader' ? readToken : project.token);
+        const found = answer.status === 200 && (!WITH_TABLE.has(name) || answer.text.includes('customers'));
+        if (!found) lacking[name] = answer.text.slice(0, 500);
+      }
+      expect(lacking).toEqual({});
+    });
+  });
+});
