@@ -7,12 +7,16 @@ import { readFileSync } from 'node:fs';
 import type pg from 'pg';
 import { type Fragment, ident, sql, statement } from '../sql.js';
 
-/** To be raised with every change of `exposed.sql` or `views.sql`: databases are then hardened anew at their next use. */
-const VERSION = 1;
+/** To be raised with every change of the files below: databases are then hardened anew at their next use. */
+const VERSION = 2;
 
 const read = (file: string) => readFileSync(new URL(file, import.meta.url), 'utf8');
 const EXPOSED = read('./exposed.sql');
-const VIEWS = read('./views.sql');
+const REPLACED = ['./moved.sql', './views.sql', './own-part.sql', './own-database.sql'].map(read);
+const OWN_DATABASE = read('./own-database.sql');
+
+/** The number of Postgres's own pg_database, whatever it is called here. */
+const PG_DATABASE = 1262;
 
 /** What the operator wants of every project's database. */
 export interface Preparation {
@@ -47,7 +51,7 @@ export function isPrepared({ allowUnhardened, extensions }: Preparation): Fragme
       AND database = current_database()
       AND extensions @> ${`{${extensions.join(',')}}`}::text[]
       AND (${allowUnhardened}::boolean
-        OR hardening = ${VERSION}::integer AND NOT has_table_privilege('public', 'pg_database', 'SELECT')))`;
+        OR hardening = ${VERSION}::integer AND NOT has_table_privilege('public', ${PG_DATABASE}::oid, 'SELECT')))`;
 }
 
 /**
@@ -75,9 +79,11 @@ export async function prepare(client: pg.ClientBase, wanted: Preparation): Promi
   return exposed;
 }
 
-/** A database that was just cloned is as its template is; only its name differs. */
+/** A database that was just cloned is as its template is; only its name differs, and what its pg_database says of itself. */
 export async function adoptPreparation(client: pg.ClientBase): Promise<void> {
   await client.query('UPDATE _cdp.preparation SET database = current_database()');
+  const { rowCount } = await client.query("SELECT WHERE to_regclass('pg_catalog._cdp_pg_database') IS NOT NULL");
+  if (rowCount === 1) await client.query(OWN_DATABASE);
 }
 
 async function holds(client: pg.ClientBase, wanted: Preparation): Promise<boolean> {
@@ -103,7 +109,8 @@ async function harden(client: pg.ClientBase, exposed: readonly string[]): Promis
   try {
     for (const object of exposed) await client.query(`REVOKE ALL ON ${object} FROM PUBLIC`);
     await client.query('SET LOCAL allow_system_table_mods = on');
-    await client.query(VIEWS);
+    await client.query('SET LOCAL search_path = pg_catalog');
+    for (const file of REPLACED) await client.query(file);
     await client.query('COMMIT');
   } catch (error) {
     await client.query('ROLLBACK');

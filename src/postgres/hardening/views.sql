@@ -11,8 +11,8 @@ CREATE OR REPLACE VIEW pg_catalog.pg_roles AS
   LEFT JOIN pg_catalog.pg_db_role_setting s ON s.setrole = r.oid AND s.setdatabase = 0::oid
   WHERE r.oid < 16384
     OR r.rolname = pg_catalog.current_database()
-    OR r.oid = (SELECT d.datdba FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
-    OR r.oid IN (SELECT m.member FROM pg_catalog.pg_auth_members m JOIN pg_catalog.pg_authid g ON g.oid = m.roleid
+    OR r.oid = (SELECT d.datdba FROM pg_catalog._cdp_pg_database d WHERE d.datname = pg_catalog.current_database())
+    OR r.oid IN (SELECT m.member FROM pg_catalog._cdp_pg_auth_members m JOIN pg_catalog.pg_authid g ON g.oid = m.roleid
                  WHERE g.rolname = pg_catalog.current_database());
 
 CREATE OR REPLACE VIEW pg_catalog.pg_user AS
@@ -23,7 +23,7 @@ CREATE OR REPLACE VIEW pg_catalog.pg_user AS
 
 CREATE OR REPLACE VIEW pg_catalog.pg_group AS
   SELECT g.rolname AS groname, g.oid AS grosysid,
-    ARRAY(SELECT m.member FROM pg_catalog.pg_auth_members m JOIN pg_catalog.pg_roles r ON r.oid = m.member
+    ARRAY(SELECT m.member FROM pg_catalog._cdp_pg_auth_members m JOIN pg_catalog.pg_roles r ON r.oid = m.member
           WHERE m.roleid = g.oid) AS grolist
   FROM pg_catalog.pg_authid g
   WHERE NOT g.rolcanlogin AND g.oid IN (SELECT r.oid FROM pg_catalog.pg_roles r);
@@ -33,31 +33,31 @@ GRANT SELECT ON pg_catalog.pg_roles, pg_catalog.pg_user, pg_catalog.pg_group TO 
 -- What runs, and what it has locked. The functions behind these views show the whole server and are closed to the
 -- project (exposed.sql), hence two that run as their owner. Only the project's own sessions: the service's, in the same
 -- database, may be setting a password.
-CREATE OR REPLACE FUNCTION _cdp.own_activity() RETURNS SETOF pg_catalog.pg_stat_activity
+CREATE OR REPLACE FUNCTION pg_catalog._cdp_own_activity() RETURNS SETOF pg_catalog.pg_stat_activity
   LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
   SELECT s.datid, d.datname, s.pid, s.leader_pid, s.usesysid, u.rolname, s.application_name, s.client_addr,
     s.client_hostname, s.client_port, s.backend_start, s.xact_start, s.query_start, s.state_change, s.wait_event_type,
     s.wait_event, s.state, s.backend_xid, s.backend_xmin, s.query_id, s.query, s.backend_type
   FROM pg_stat_get_activity(NULL) s
-  JOIN pg_database d ON d.oid = s.datid
+  JOIN _cdp_pg_database d ON d.oid = s.datid
   JOIN pg_authid u ON u.oid = s.usesysid
   WHERE d.datname = current_database()
-    AND s.usesysid IN (SELECT m.member FROM pg_auth_members m JOIN pg_authid g ON g.oid = m.roleid
+    AND s.usesysid IN (SELECT m.member FROM _cdp_pg_auth_members m JOIN pg_authid g ON g.oid = m.roleid
                        WHERE g.rolname = current_database())
     AND NOT u.rolsuper;
 END;
 
-CREATE OR REPLACE FUNCTION _cdp.own_locks() RETURNS SETOF pg_catalog.pg_locks
+CREATE OR REPLACE FUNCTION pg_catalog._cdp_own_locks() RETURNS SETOF pg_catalog.pg_locks
   LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
   SELECT l.*
   FROM pg_lock_status() l
-  WHERE l.pid IN (SELECT a.pid FROM _cdp.own_activity() a);
+  WHERE l.pid IN (SELECT a.pid FROM pg_catalog._cdp_own_activity() a);
 END;
 
-CREATE OR REPLACE VIEW pg_catalog.pg_stat_activity AS SELECT * FROM _cdp.own_activity();
-CREATE OR REPLACE VIEW pg_catalog.pg_locks AS SELECT * FROM _cdp.own_locks();
+CREATE OR REPLACE VIEW pg_catalog.pg_stat_activity AS SELECT * FROM pg_catalog._cdp_own_activity();
+CREATE OR REPLACE VIEW pg_catalog.pg_locks AS SELECT * FROM pg_catalog._cdp_own_locks();
 GRANT SELECT ON pg_catalog.pg_stat_activity, pg_catalog.pg_locks TO PUBLIC;
 
 -- It reads pg_database as its invoker; this equivalent does not, so information_schema.columns goes on working.
