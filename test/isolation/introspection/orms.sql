@@ -85,7 +85,7 @@ SELECT schemaname, matviewname, 'MATERIALIZED', 0, NULL FROM pg_matviews;
 
 -- ask: Drizzle-kit, columns
 -- shows: email
-SELECT a.attrelid::regclass::text, a.attname, is_nullable, a.attndims AS array_dimensions,
+SELECT a.attrelid::regclass::text, a.attname, c.is_nullable, a.attndims AS array_dimensions,
   CASE WHEN a.atttypid = ANY ('{int,int8,int2}'::regtype[]) AND EXISTS (
     SELECT FROM pg_attrdef ad WHERE ad.adrelid = a.attrelid AND ad.adnum = a.attnum
       AND pg_get_expr(ad.adbin, ad.adrelid) = 'nextval(''' || pg_get_serial_sequence(a.attrelid::regclass::text, a.attname)::regclass
@@ -127,7 +127,8 @@ WHERE table_schema NOT IN ('pg_catalog', 'information_schema', 'tiger', 'topolog
   AND table_name <> 'spatial_ref_sys';
 
 -- ask: Sequelize, describe a table
--- shows: email, where invoices go, PRIMARY KEY
+-- shows: email, where invoices go
+-- shows the owner: PRIMARY KEY
 SELECT pk.constraint_type AS "Constraint", c.column_name AS "Field", c.column_default AS "Default", c.is_nullable AS "Null",
   CASE WHEN c.udt_name = 'hstore' THEN c.udt_name ELSE c.data_type END AS "Type",
   (SELECT array_agg(e.enumlabel) FROM pg_catalog.pg_type t JOIN pg_catalog.pg_enum e ON t.oid = e.enumtypid
@@ -155,7 +156,7 @@ GROUP BY i.relname, ix.indexrelid, ix.indisprimary, ix.indisunique, ix.indkey
 ORDER BY i.relname;
 
 -- ask: Sequelize, foreign keys
--- shows: orders_customer, customers
+-- shows the owner: orders_customer, customers
 SELECT DISTINCT tc.constraint_name, tc.constraint_schema, tc.constraint_catalog, tc.table_name, kcu.column_name,
   ccu.table_schema AS referenced_schema, ccu.table_name AS referenced_table, ccu.column_name AS referenced_column
 FROM information_schema.table_constraints AS tc

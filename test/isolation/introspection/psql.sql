@@ -213,13 +213,6 @@ LEFT JOIN pg_catalog.pg_roles g ON pam.grantor = g.oid
 WHERE m.rolname !~ '^pg_'
 ORDER BY 1, 2, 4;
 
--- ask: \drds
-SELECT rolname AS "Role", datname AS "Database", pg_catalog.array_to_string(setconfig, E'\n') AS "Settings"
-FROM pg_catalog.pg_db_role_setting s
-LEFT JOIN pg_catalog.pg_database d ON d.oid = setdatabase
-LEFT JOIN pg_catalog.pg_roles r ON r.oid = setrole
-ORDER BY 1, 2;
-
 -- ask: \dp
 -- shows: customers, {reader}=r/{writer}, own_orders
 SELECT n.nspname AS "Schema", c.relname AS "Name", c.relkind AS "Type",

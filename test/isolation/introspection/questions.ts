@@ -6,10 +6,12 @@ export interface Question {
   readonly ask: string;
   /** Strings of the answer; `{writer}` and the like stand for the project's own names. */
   readonly shows: readonly string[];
+  /** Strings that only the owner of a table sees: information_schema shows constraints to nobody else (manual 37.54). */
+  readonly showsOwner: readonly string[];
   readonly sql: string;
 }
 
-/** @param file `psql.sql`, with `-- ask:` before each question and maybe `-- shows:` behind that */
+/** @param file `psql.sql`, with `-- ask:` before each question, and behind it maybe `-- shows:` and `-- shows the owner:` */
 export function questions(file: string): Question[] {
   const text = readFileSync(new URL(file, import.meta.url), 'utf8');
   return text
@@ -17,8 +19,11 @@ export function questions(file: string): Question[] {
     .slice(1)
     .map((block) => {
       const [ask = '', ...lines] = block.split('\n');
-      const shows = lines[0]?.startsWith('-- shows: ') === true ? (lines.shift() ?? '').slice('-- shows: '.length) : '';
-      return { ask, shows: shows === '' ? [] : shows.split(', '), sql: lines.join('\n') };
+      const list = (label: string): string[] => {
+        if (lines[0]?.startsWith(label) !== true) return [];
+        return (lines.shift() ?? '').slice(label.length).split(', ');
+      };
+      return { ask, shows: list('-- shows: '), showsOwner: list('-- shows the owner: '), sql: lines.join('\n') };
     });
 }
 

@@ -63,7 +63,7 @@ ORDER BY pkn.nspname, pkc.relname, con.conname, pos.n;
 SELECT tmp.table_name, tmp.index_name, trim(BOTH '"' FROM pg_catalog.pg_get_indexdef(tmp.ci_oid, tmp.ordinal_position, false)),
   tmp.pages, tmp.cardinality
 FROM (
-  SELECT ct.relname AS table_name, ci.relname AS index_name, ci.oid AS ci_oid, am.amcanorder, i.indisunique,
+  SELECT ct.relname AS table_name, ci.relname AS index_name, ci.oid AS ci_oid, am.amname, i.indisunique,
     (information_schema._pg_expandarray(i.indkey)).n AS ordinal_position, ci.reltuples AS cardinality, ci.relpages AS pages,
     pg_catalog.pg_get_expr(i.indpred, i.indrelid) AS filter_condition
   FROM pg_catalog.pg_class ct
@@ -260,13 +260,6 @@ WHERE c.oid = 'customers'::regclass;
 SELECT datname, numbackends, xact_commit, xact_rollback, tup_returned
 FROM pg_catalog.pg_stat_database
 WHERE datname = current_database();
-
--- ask: PostgREST, settings of the database
-WITH role_setting AS (
-  SELECT setdatabase AS database, unnest(setconfig) AS setting FROM pg_catalog.pg_db_role_setting
-  WHERE setrole = current_user::regrole::oid
-    AND setdatabase IN (0, (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_catalog)))
-SELECT database, substr(setting, 1, strpos(setting, '=') - 1) AS k, substr(setting, strpos(setting, '=') + 1) AS v FROM role_setting;
 
 -- ask: PostgREST, settings of roles
 WITH role_setting AS (
