@@ -26,27 +26,27 @@ export function asProject(project: TestProject, token: string, accept = 'applica
 }
 
 /** As the superuser of the server, in a database; each question in a transaction that is rolled back. */
-export async function asSuperuser(
-  server: TestServer,
-  database: string,
-): Promise<{ ask: Ask; end: () => Promise<void> }> {
-  const client = new pg.Client({ ...server.connection, database });
-  await client.connect();
-  await client.query('SET search_path = data');
-  return {
-    ask: async (sql, params = []) => {
-      await client.query('BEGIN');
-      try {
-        const result = await client.query(sql, [...params]);
-        const results = (Array.isArray(result) ? result : [result]) as pg.QueryResult[];
-        return JSON.stringify(results.map(({ rows }) => rows as unknown[]));
-      } catch (error) {
-        const { message, detail, hint, where } = error as pg.DatabaseError;
-        return JSON.stringify({ message, detail, hint, where });
-      } finally {
-        await client.query('ROLLBACK');
-      }
-    },
-    end: () => client.end(),
+export function asSuperuser(server: TestServer, database: string): { ask: Ask; end: () => Promise<void> } {
+  const pool = new pg.Pool({
+    ...server.connection,
+    database,
+    options: '-c search_path=data,pg_catalog -c lock_timeout=200',
+    // As text, just as Postgres writes it.
+    types: { getTypeParser: () => (text: string | Buffer) => text.toString() },
+  });
+  const ask: Ask = async (sql, params = []) => {
+    const client = await pool.connect();
+    await client.query('BEGIN');
+    try {
+      const { rows } = await client.query({ text: sql, values: [...params], rowMode: 'array' });
+      return JSON.stringify(rows);
+    } catch (error) {
+      const { message, detail, hint, where } = error as pg.DatabaseError;
+      return JSON.stringify({ message, detail, hint, where });
+    } finally {
+      await client.query('ROLLBACK');
+      client.release();
+    }
   };
+  return { ask, end: () => pool.end() };
 }

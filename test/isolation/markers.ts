@@ -23,17 +23,21 @@ export class Markers {
    */
   in(answer: string, asked = ''): string[] {
     const found = new Set<string>();
-    for (const [text, kind] of answer.matchAll(this.marked())) if (!asked.includes(text)) found.add(kind ?? 'stem');
+    for (const [text, kind] of this.marked(answer)) if (!asked.includes(text)) found.add(kind ?? 'stem');
     for (const [text, kind] of this.others) if (answer.includes(text) && !asked.includes(text)) found.add(kind);
     return [...found];
   }
 
-  /** Every kind that the given texts hold. */
+  /** Every kind that these texts hold, their comments left out. */
   kindsOf(...texts: string[]): Set<string> {
-    return new Set(texts.flatMap((text) => this.in(this.fill(text))));
+    return new Set(texts.flatMap((text) => this.in(this.fill(text.replaceAll(/^--.*$/gm, '')))));
   }
 
-  private marked(): RegExp {
-    return new RegExp(`${this.stem}(?:[_-]([a-z]+))?`, 'gi');
+  /** With its kind, each place where the stem stands: as it is, or in the hexadecimal digits of a bytea. */
+  private marked(answer: string): RegExpExecArray[] {
+    const plain = new RegExp(`${this.stem}(?:[_-]([a-z]+))?`, 'gi');
+    const bytes = [...answer.matchAll(new RegExp(`${Buffer.from(this.stem).toString('hex')}(?:[0-9a-f]{2})*`, 'g'))];
+    const decoded = bytes.map(([digits]) => Buffer.from(digits, 'hex').toString('latin1'));
+    return [answer, ...decoded].flatMap((text) => [...text.matchAll(plain)]);
   }
 }

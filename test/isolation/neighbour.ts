@@ -1,6 +1,5 @@
 /** A project full of marked strings, at work while another one is probing. */
-import { randomInt } from 'node:crypto';
-import { createHash } from 'node:crypto';
+import { createHash, randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Placement } from '../../src/postgres/placement.js';
@@ -15,14 +14,13 @@ export interface Neighbour {
   readonly markers: Markers;
   readonly project: TestProject;
   readonly placement: Placement;
-  readonly token: string;
   /** What a by-oid probe asks for: objects of its database, large objects, roles and databases of the whole server. */
   readonly oids: readonly number[];
-  /** Its sessions. */
-  readonly pids: readonly number[];
   /** Every kind of marker that exists. */
   readonly kinds: ReadonlySet<string>;
-  /** Ends what is running. */
+  /** Starts what runs, waits, holds and locks, for at most a minute. @returns the process ids of its sessions */
+  work(): Promise<number[]>;
+  /** Ends it. @throws Error where it had ended before, so that nothing of it could have been seen */
   rest(): Promise<void>;
 }
 
@@ -38,16 +36,6 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
   const key = { headers: { 'Idempotency-Key': `${stem}_idempotencykey` } };
   await project.table(`${stem}_api`, { n: 'INTEGER' });
   await project.call('POST', `/api/cdp/data/${stem}_api`, { body: [{ n: 1 }], ...key });
-
-  const running = new AbortController();
-  const requests: Promise<unknown>[] = [];
-  for (const block of AT_WORK.split(/^-- request:.*$/m).slice(1)) {
-    const sql = markers.fill(block).replaceAll('{lock}', String(lock));
-    const body = { sql, timeout_ms: 60_000 };
-    requests.push(project.call('POST', '/api/cdp/sql', { body, token, signal: running.signal }).catch(() => null));
-    await untilRunning(service, placement, requests.length);
-  }
-  await project.rows(`SELECT pg_notify('${stem}_channel', '${stem}_payload')`);
 
   // What an operator may have written beside it.
   await onServer(service.server, async (client) => {
@@ -65,21 +53,40 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
   markers.add('tokenhash', createHash('sha256').update(token).digest('hex'));
   markers.add('controldatabase', controlDatabase(service));
 
+  let running = new AbortController();
+  let requests: Promise<unknown>[] = [];
+  const waiting = (): Promise<number> => requestsThatStay(service, placement);
+
   return {
     markers,
     project,
     placement,
-    token,
     oids: await oidsOf(service, placement),
-    pids: await pidsOf(service, placement),
     kinds: new Set([
       ...markers.kindsOf(OWNED, AT_WORK, '{m}-project {m}_tokenname {m}_idempotencykey {m}_api {m}_channel {m}_payload'),
       ...markers.kindsOf('{m}_databasecomment {m}_rolecomment {m}_rolesettingvalue {m}_dbsettingvalue'),
       ...['role', 'database', 'lock', 'token', 'tokenhash', 'controldatabase'],
     ]),
+    work: async () => {
+      running = new AbortController();
+      requests = [];
+      for (const block of AT_WORK.split(/^-- request:.*$/m).slice(1)) {
+        const sql = markers.fill(block).replaceAll('{lock}', String(lock));
+        const call = { token, signal: running.signal, body: { sql, timeout_ms: 60_000 } };
+        requests.push(project.call('POST', '/api/cdp/sql', call).catch(() => null));
+        for (let attempt = 0; (await waiting()) < requests.length; attempt++) {
+          if (attempt === 200) throw new Error(`The neighbour does not keep ${requests.length} requests running`);
+          await sleep(50);
+        }
+      }
+      await project.rows(`SELECT pg_notify('${stem}_channel', '${stem}_payload')`);
+      return pidsOf(service, placement);
+    },
     rest: async () => {
+      const left = await waiting();
       running.abort();
       await Promise.all(requests);
+      if (left < requests.length) throw new Error('The neighbour had come to its end before the probes had');
     },
   };
 }
@@ -87,20 +94,16 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
 export const controlDatabase = (service: TestService): string =>
   /@\/(\w+)\?/.exec(service.config.databaseUrl ?? '')?.[1] ?? '';
 
-/** Waits until the neighbour has as many requests at the statement that they stay at. */
-async function untilRunning(service: TestService, { database }: Placement, count: number): Promise<void> {
-  for (let attempt = 0; attempt < 200; attempt++) {
-    const { rows } = await onServer(service.server, (client) =>
-      client.query<{ count: number }>(
-        `SELECT count(*)::integer AS count FROM pg_stat_activity
-         WHERE datname = $1 AND state = 'active' AND (wait_event = 'PgSleep' OR wait_event_type = 'Lock')`,
-        [database],
-      ),
-    );
-    if (rows[0]?.count === count) return;
-    await sleep(50);
-  }
-  throw new Error(`The neighbour does not keep ${count} requests running`);
+/** How many of its requests have come to the statement that they stay at. */
+async function requestsThatStay(service: TestService, { database }: Placement): Promise<number> {
+  const { rows } = await onServer(service.server, (client) =>
+    client.query<{ count: number }>(
+      `SELECT count(*)::integer AS count FROM pg_stat_activity
+       WHERE datname = $1 AND state = 'active' AND (wait_event = 'PgSleep' OR wait_event_type = 'Lock')`,
+      [database],
+    ),
+  );
+  return rows[0]?.count ?? 0;
 }
 
 async function pidsOf(service: TestService, { database }: Placement): Promise<number[]> {

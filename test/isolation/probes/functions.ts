@@ -1,7 +1,7 @@
 /** Every function that may look at something, with sensible arguments of each type. */
 import type pg from 'pg';
 
-/** One call, for {@link askCalls}: an expression of `x.x`, which goes through the rows of `source`. */
+/** One call: an expression of `x.x`, which goes through the rows of `source`. */
 export interface Call {
   readonly name: string;
   readonly question: string;
@@ -65,10 +65,9 @@ interface Candidate {
 
 /**
  * Functions that may see more than their arguments: those that are not IMMUTABLE, and those that take or give away the
- * number of an object. Left out: what waits, what ends the asking session.
- * @param harmless only those that change nothing outside the transaction, for a superuser to call
+ * number of an object. Left out: what waits, and what ends the asking session.
  */
-export async function functionCalls(superuser: pg.Client, harmless = false): Promise<Call[]> {
+export async function functionCalls(superuser: pg.Client): Promise<Call[]> {
   const { rows } = await superuser.query<Candidate>(
     `SELECT format('%I.%I', n.nspname, p.proname) AS name,
        ARRAY(SELECT format_type(a.type, NULL) FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY AS a (type, i) ORDER BY i)
@@ -81,10 +80,7 @@ export async function functionCalls(superuser: pg.Client, harmless = false): Pro
        AND p.prorettype <> ALL (ARRAY['internal', 'trigger', 'event_trigger', 'fdw_handler', 'index_am_handler',
          'table_am_handler', 'tsm_handler', 'language_handler']::regtype[])
        AND p.proname !~ '^pg_(sleep|advisory_|wal_replay_wait|terminate_backend)'
-       AND (NOT $1 OR p.provolatile <> 'v' OR p.proname ~ '^pg_(stat_get|lock_status|get_|show_|ls_)')
-       AND (NOT $1 OR p.proname !~ '_to_xml|^pg_log|_wal|^set_config|^pg_ls_')
      ORDER BY 1, 2`,
-    [harmless],
   );
   return rows.flatMap(callsOf);
 }

@@ -1,4 +1,4 @@
-/** Every relation of pg_catalog and information_schema, read in several ways. */
+/** Every relation that is not a project's own: its rows, and how Postgres would read them. */
 import type pg from 'pg';
 import type { Probe } from './probe.js';
 
@@ -10,10 +10,7 @@ export async function relationProbes(superuser: pg.Client): Promise<Probe[]> {
      ORDER BY 1`,
   );
   return rows.flatMap(({ name }) => [
-    { name: `rows of ${name}`, sql: `SELECT t.*, t::text AS whole_row FROM ${name} AS t` },
-    { name: `plan of ${name}`, sql: `EXPLAIN (ANALYZE, VERBOSE, SETTINGS) SELECT * FROM ${name}` },
-    ...(name.startsWith('pg_toast')
-      ? []
-      : [{ name: `XML of ${name}`, sql: `SELECT query_to_xml('SELECT * FROM ${name} LIMIT 5000', true, true, '')` }]),
+    { name: `rows of ${name}`, sql: `SELECT * FROM ${name}` },
+    { name: `plan of ${name}`, sql: `EXPLAIN (VERBOSE, SETTINGS) SELECT * FROM ${name}` },
   ]);
 }
