@@ -63,7 +63,11 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
     placement,
     oids: await oidsOf(service, placement),
     kinds: new Set([
-      ...markers.kindsOf(OWNED, AT_WORK, '{m}-project {m}_tokenname {m}_idempotencykey {m}_api {m}_channel {m}_payload'),
+      ...markers.kindsOf(
+        OWNED,
+        AT_WORK,
+        '{m}-project {m}_tokenname {m}_idempotencykey {m}_api {m}_channel {m}_payload',
+      ),
       ...markers.kindsOf('{m}_databasecomment {m}_rolecomment {m}_rolesettingvalue {m}_dbsettingvalue'),
       ...['role', 'database', 'lock', 'token', 'tokenhash', 'controldatabase'],
     ]),
@@ -74,10 +78,10 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
         const sql = markers.fill(block).replaceAll('{lock}', String(lock));
         const call = { token, signal: running.signal, body: { sql, timeout_ms: 60_000 } };
         requests.push(project.call('POST', '/api/cdp/sql', call).catch(() => null));
-        for (let attempt = 0; (await waiting()) < requests.length; attempt++) {
-          if (attempt === 200) throw new Error(`The neighbour does not keep ${requests.length} requests running`);
-          await sleep(50);
-        }
+        await until(
+          `${requests.length} requests of the neighbour run`,
+          async () => (await waiting()) === requests.length,
+        );
       }
       await project.rows(`SELECT pg_notify('${stem}_channel', '${stem}_payload')`);
       return pidsOf(service, placement);
@@ -86,6 +90,7 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
       const left = await waiting();
       running.abort();
       await Promise.all(requests);
+      await until('no request of the neighbour runs', async () => (await waiting()) === 0);
       if (left < requests.length) throw new Error('The neighbour had come to its end before the probes had');
     },
   };
@@ -93,6 +98,14 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
 
 export const controlDatabase = (service: TestService): string =>
   /@\/(\w+)\?/.exec(service.config.databaseUrl ?? '')?.[1] ?? '';
+
+/** Looks again and again, for 20 s at most. */
+async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
+  for (let attempt = 0; !(await holds()); attempt++) {
+    if (attempt === 400) throw new Error(`Not so in time: ${what}`);
+    await sleep(50);
+  }
+}
 
 /** How many of its requests have come to the statement that they stay at. */
 async function requestsThatStay(service: TestService, { database }: Placement): Promise<number> {

@@ -25,115 +25,129 @@ const CHOSEN = 4_000_000_000;
 /** What Postgres shows to nobody but the session that has it, not even to the superuser. */
 const OF_A_SESSION = [
   ...['guc', 'gucvalue', 'temporary', 'temporaryrow', 'prepared', 'preparedtext', 'cursor', 'cursortext'],
-  ...['uncommitted', 'unborn', 'channel', 'payload', 'token'],
+  ...['uncommitted', 'unborn', 'slowstatement', 'channel', 'payload', 'token'],
 ];
 
-describe.each(testServers().map((server) => ({ server, major: server.major })))('on Postgres $major', ({ server }) => {
-  let service: TestService;
-  let prober: TestProject;
-  /** Asks what names the neighbour: whatever it grants to that name, its own catalogs show afterwards. */
-  let namer: TestProject;
-  let neighbour: Neighbour;
-  let relations: Probe[];
-  let numbers: Probe[];
-  let calls: Call[];
+describe.each(testServers().map((server) => ({ server, major: server.major })))(
+  'on Postgres $major',
+  ({ server, major }) => {
+    let service: TestService;
+    let prober: TestProject;
+    /** Asks what names the neighbour: whatever it grants to that name, its own catalogs show afterwards. */
+    let namer: TestProject;
+    let neighbour: Neighbour;
+    let relations: Probe[];
+    let numbers: Probe[];
+    let calls: Call[];
 
-  beforeAll(async () => {
-    service = await startTestService({}, server);
-    prober = await service.project();
-    namer = await service.project();
-    neighbour = await makeNeighbour(service);
-    for (const project of [prober, namer]) await project.rows(TOOLS);
-    await prober.rows('INSERT INTO probe_oids SELECT unnest($1::bigint[])::oid', [neighbour.oids]);
-    const { placement } = await service.engine.projects.get(prober.name);
-    await onServer(
-      server,
-      async (client) => {
-        relations = await relationProbes(client);
-        calls = await functionCalls(client);
-      },
-      placement.database,
-    );
-    numbers = byOidProbes(Math.max(...neighbour.oids.filter((oid) => oid < CHOSEN)) + 1_000);
-  });
-  beforeEach(async () => {
-    const pids = await neighbour.work();
-    await prober.rows('DELETE FROM probe_numbers');
-    await prober.rows('INSERT INTO probe_numbers SELECT unnest($1::integer[]) UNION SELECT generate_series(0, 8)', [pids]);
-  });
-  afterEach(() => neighbour.rest());
-  afterAll(() => service.close());
-
-  /** The lines of statements.sql, with the neighbour's names in place. */
-  function statements(): Probe[] {
-    const { markers, placement } = neighbour;
-    const { writer, reader, database } = placement;
-    const names: Record<string, string> = { writer, reader, database, control: controlDatabase(service) };
-    return STATEMENTS.split('\n')
-      .filter((line) => line !== '' && !line.startsWith('--'))
-      .map((line) => ({
-        name: line,
-        sql: markers.fill(line).replace(/\{(writer|reader|database|control)\}/g, (_, name: string) => names[name] ?? ''),
-      }));
-  }
-
-  /** Asks all, and answers which questions showed what. */
-  async function shown(ask: Ask, probes: readonly Probe[]): Promise<Record<string, string[]>> {
-    const found: Record<string, string[]> = {};
-    await askEach(ask, probes, ({ name, sql }, answer) => {
-      const kinds = neighbour.markers.in(answer, sql);
-      if (kinds.length > 0) found[name] = kinds;
-    });
-    return found;
-  }
-
-  /** Calls all functions, many in one request, and answers which calls showed what. */
-  async function shownByCalls(ask: Ask): Promise<Record<string, string[]>> {
-    const found: Record<string, string[]> = {};
-    const isIn = (answer: string): boolean => neighbour.markers.in(answer).length > 0;
-    for (let at = 0; at < calls.length; at += BATCH) {
-      const batch = calls.slice(at, at + BATCH);
-      const answer = await ask(
-        'SELECT data.probe(question, source) FROM unnest($1::text[], $2::text[]) AS asked (question, source)',
-        [batch.map(({ question }) => question), batch.map(({ source }) => source)],
+    beforeAll(async () => {
+      service = await startTestService({}, server);
+      prober = await service.project();
+      namer = await service.project();
+      neighbour = await makeNeighbour(service);
+      for (const project of [prober, namer]) await project.rows(TOOLS);
+      await prober.rows('INSERT INTO probe_oids SELECT unnest($1::bigint[])::oid', [neighbour.oids]);
+      const { placement } = await service.engine.projects.get(prober.name);
+      await onServer(
+        server,
+        async (client) => {
+          relations = await relationProbes(client);
+          calls = await functionCalls(client);
+        },
+        placement.database,
       );
-      if (!isIn(answer)) continue;
-      for (const { question, source } of batch) {
-        const one = await ask('SELECT data.probe($1, $2)', [question, source]);
-        if (isIn(one)) found[question] = neighbour.markers.in(one);
-      }
+      numbers = byOidProbes(Math.max(...neighbour.oids.filter((oid) => oid < CHOSEN)) + 1_000);
+    });
+    beforeEach(async () => {
+      const pids = await neighbour.work();
+      await prober.rows('DELETE FROM probe_numbers');
+      await prober.rows('INSERT INTO probe_numbers SELECT unnest($1::integer[]) UNION SELECT generate_series(0, 8)', [
+        pids,
+      ]);
+    });
+    afterEach(() => neighbour.rest());
+    afterAll(() => service.close());
+
+    /** The lines of statements.sql, with the neighbour's names in place. */
+    function statements(): Probe[] {
+      const { markers, placement } = neighbour;
+      const { writer, reader, database } = placement;
+      const names: Record<string, string> = { writer, reader, database, control: controlDatabase(service) };
+      return STATEMENTS.split('\n')
+        .filter((line) => line !== '' && !line.startsWith('--'))
+        .map((line) => ({
+          name: line,
+          sql: markers
+            .fill(line)
+            .replace(/\{(writer|reader|database|control)\}/g, (_, name: string) => names[name] ?? ''),
+        }));
     }
-    return found;
-  }
 
-  it('would see the marks, if they were there', async () => {
-    const here = asSuperuser(server, neighbour.placement.database);
-    const control = asSuperuser(server, controlDatabase(service));
-    const answers = [
-      await shown(here.ask, [...relations.filter(({ name }) => name.startsWith('rows')), ...numbers]),
-      await shown(control.ask, ['projects', 'tokens'].map((name) => ({ name, sql: `SELECT * FROM cdp.${name}` }))),
-    ];
-    await Promise.all([here.end(), control.end()]);
-    const seen = new Set(answers.flatMap((found) => Object.values(found).flat()));
-    expect([...neighbour.kinds].filter((kind) => !seen.has(kind)).sort()).toEqual(OF_A_SESSION.sort());
-  });
+    /** Asks all, and answers which questions showed what. */
+    async function shown(ask: Ask, probes: readonly Probe[]): Promise<Record<string, string[]>> {
+      const found: Record<string, string[]> = {};
+      await askEach(ask, probes, ({ name, sql }, answer) => {
+        const kinds = neighbour.markers.in(answer, sql);
+        if (kinds.length > 0) found[name] = kinds;
+      });
+      return found;
+    }
 
-  it('asks more than 1,100 questions', () => {
-    expect(relations.length + numbers.length + calls.length + statements().length).toBeGreaterThan(1_100);
-  });
+    /** Calls all functions, many in one request, and answers which calls showed what. */
+    async function shownByCalls(ask: Ask): Promise<Record<string, string[]>> {
+      const found: Record<string, string[]> = {};
+      const isIn = (answer: string): boolean => neighbour.markers.in(answer).length > 0;
+      for (let at = 0; at < calls.length; at += BATCH) {
+        const batch = calls.slice(at, at + BATCH);
+        const answer = await ask(
+          'SELECT data.probe(question, source) FROM unnest($1::text[], $2::text[]) AS asked (question, source)',
+          [batch.map(({ question }) => question), batch.map(({ source }) => source)],
+        );
+        if (!isIn(answer)) continue;
+        for (const { question, source } of batch) {
+          const one = await ask('SELECT data.probe($1, $2)', [question, source]);
+          if (isIn(one)) found[question] = neighbour.markers.in(one);
+        }
+      }
+      return found;
+    }
 
-  it.each(['writer', 'reader'] as const)('shows the %s nothing', async (role) => {
-    const token = async (project: TestProject): Promise<string> =>
-      role === 'reader' ? project.tokenWith('sql:read') : project.token;
-    const ask = asProject(prober, await token(prober));
-    expect(await shown(ask, [...relations, ...numbers])).toEqual({});
-    expect(await shownByCalls(ask)).toEqual({});
-    expect(await shown(asProject(namer, await token(namer)), statements())).toEqual({});
-  });
+    it('would see the marks, if they were there', async () => {
+      const here = asSuperuser(server, neighbour.placement.database);
+      const control = asSuperuser(server, controlDatabase(service));
+      const answers = [
+        await shown(here.ask, [...relations.filter(({ name }) => name.startsWith('rows')), ...numbers]),
+        await shown(
+          control.ask,
+          ['projects', 'tokens'].map((name) => ({ name, sql: `SELECT * FROM cdp.${name}` })),
+        ),
+      ];
+      await Promise.all([here.end(), control.end()]);
+      const seen = new Set(answers.flatMap((found) => Object.values(found).flat()));
+      expect([...neighbour.kinds].filter((kind) => !seen.has(kind)).sort()).toEqual(OF_A_SESSION.sort());
+    });
 
-  it('shows nothing in streams', async () => {
-    const rows = relations.filter(({ name }) => name.startsWith('rows'));
-    expect(await shown(asProject(prober, prober.token, 'text/csv'), rows)).toEqual({});
-    expect(await shown(asProject(namer, namer.token, 'application/x-ndjson'), statements())).toEqual({});
-  });
-});
+    it('asks more than 1,100 questions', () => {
+      expect(relations.length + numbers.length + calls.length + statements().length).toBeGreaterThan(1_100);
+    });
+
+    // The reader may do no more than the writer, and is asked on one server, for the time it takes.
+    it.each(major === 18 ? (['writer', 'reader'] as const) : (['writer'] as const))(
+      'shows the %s nothing',
+      async (role) => {
+        const token = async (project: TestProject): Promise<string> =>
+          role === 'reader' ? project.tokenWith('sql:read') : project.token;
+        const ask = asProject(prober, await token(prober));
+        expect(await shown(ask, [...relations, ...numbers])).toEqual({});
+        expect(await shownByCalls(ask)).toEqual({});
+        expect(await shown(asProject(namer, await token(namer)), statements())).toEqual({});
+      },
+    );
+
+    it('shows nothing in streams', async () => {
+      const rows = relations.filter(({ name }) => name.startsWith('rows'));
+      expect(await shown(asProject(prober, prober.token, 'text/csv'), rows)).toEqual({});
+      expect(await shown(asProject(namer, namer.token, 'application/x-ndjson'), statements())).toEqual({});
+    });
+  },
+);

@@ -12,7 +12,13 @@ const CATALOGS = [
 ];
 
 const FUNCTIONS = [
-  ...['format_type(o, NULL)', 'format_type(o, 1)', 'pg_get_userbyid(o)::text', 'pg_get_viewdef(o)', 'pg_get_ruledef(o)'],
+  ...[
+    'format_type(o, NULL)',
+    'format_type(o, 1)',
+    'pg_get_userbyid(o)::text',
+    'pg_get_viewdef(o)',
+    'pg_get_ruledef(o)',
+  ],
   ...['pg_get_triggerdef(o)', 'pg_get_constraintdef(o)', 'pg_get_indexdef(o)', 'pg_get_indexdef(o, 1, true)'],
   ...['pg_get_function_arguments(o)', 'pg_get_function_identity_arguments(o)', 'pg_get_function_result(o)'],
   ...['pg_get_statisticsobjdef(o)', 'pg_get_partkeydef(o)', 'pg_get_partition_constraintdef(o)', 'obj_description(o)'],
@@ -26,6 +32,7 @@ const FUNCTIONS = [
   ...["has_table_privilege(o, 'SELECT')::text", "has_database_privilege(o, 'CONNECT')::text"],
   ...["has_schema_privilege(o, 'USAGE')::text", "has_function_privilege(o, 'EXECUTE')::text"],
   ...["pg_has_role(o, 'USAGE')::text", 'to_regrole(o::text)::text', 'to_regclass(o::text)::text'],
+  '(SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE oid = o)',
   ...CATALOGS.map((catalog) => `obj_description(o, '${catalog}')`),
   ...CATALOGS.map((catalog) => `shobj_description(o, '${catalog}')`),
 ];

@@ -89,7 +89,8 @@ function callsOf({ name, types }: Candidate): Call[] {
   const label = `${name}(${types.join(', ')})`;
   const kinds = name === 'pg_catalog.acldefault' ? ACL_KINDS : ['r'];
   return kinds.flatMap((kind) => {
-    const sample = (type: string): string => (type === '"char"' ? `'${kind}'::"char"` : (SAMPLES[type] ?? `NULL::${type}`));
+    const sample = (type: string): string =>
+      type === '"char"' ? `'${kind}'::"char"` : (SAMPLES[type] ?? `NULL::${type}`);
     const call = (at: number, source: string): Call => {
       const values = types.map((type, i) => (i === at ? `x.x::${type}` : sample(type)));
       return { name: label, question: `${name}(${values.join(', ')})`, source };

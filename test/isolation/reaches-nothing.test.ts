@@ -1,0 +1,177 @@
+/**
+ * A project that tries to reach beyond its database: files, programs, the network, other databases and roles, the server's
+ * configuration, the service's own bookkeeping. Each attempt is refused, and nothing has changed afterwards.
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Credentials } from '../../src/postgres/credentials.js';
+import type { Placement } from '../../src/postgres/placement.js';
+import { testServers } from '../support/postgres.js';
+import { onServer, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import { controlDatabase } from './neighbour.js';
+import { askEach } from './probes/probe.js';
+
+/** By theme, one attempt a line. */
+const ATTEMPTS = readFileSync(new URL('attempts.sql', import.meta.url), 'utf8')
+  .split(/^-- theme: /m)
+  .slice(1)
+  .map((block) => {
+    const [theme = '', ...lines] = block.split('\n');
+    return { theme, lines: lines.filter((line) => line !== '' && !line.startsWith('--')) };
+  });
+
+/** Nothing may write here. */
+const FORBIDDEN_FILE = '/tmp/cdp-attempt-should-not-exist';
+
+describe.each(testServers().map((server) => ({ server, major: server.major })))('on Postgres $major', ({ server }) => {
+  let service: TestService;
+  let project: TestProject;
+  let own: Placement;
+  let other: Placement;
+  let readToken: string;
+
+  beforeAll(async () => {
+    service = await startTestService({}, server);
+    project = await service.project();
+    const neighbour = await service.project();
+    own = (await service.engine.projects.get(project.name)).placement;
+    other = (await service.engine.projects.get(neighbour.name)).placement;
+    await project.table('mine', { n: 'TEXT' });
+    readToken = await project.tokenWith('sql:read');
+  });
+  afterAll(() => service.close());
+
+  const sql = (text: string, token = project.token): Promise<TestAnswer> =>
+    project.call('POST', '/api/cdp/sql', { token, body: { sql: text } });
+
+  const named = (text: string): string =>
+    text.replace(/\{(\w+)\}/g, (whole, name: string) => {
+      const names: Record<string, string> = {
+        ...{ writer: other.writer, reader: other.reader, database: other.database, own: own.database },
+        ...{ superuser: server.connection.user, control: controlDatabase(service), file: FORBIDDEN_FILE },
+        ...{ socket: server.connection.host, port: String(server.connection.port) },
+      };
+      return names[name] ?? whole;
+    });
+
+  /** Databases, roles and settings of the server, and what the project's database holds that is not the project's. */
+  async function surroundings(): Promise<unknown> {
+    const roles = [own.writer, own.reader, own.database, other.writer, other.reader, other.database];
+    const everywhere = [
+      'SELECT datname, datdba, datconnlimit, datacl::text FROM pg_database WHERE datname = ANY ($1) ORDER BY 1',
+      'SELECT * FROM pg_authid WHERE rolname = ANY ($1) ORDER BY rolname',
+      `SELECT r.rolname, m.roleid FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.member
+       WHERE r.rolname = ANY ($1) ORDER BY 1, 2`,
+      'SELECT setconfig FROM pg_db_role_setting JOIN pg_roles r ON r.oid = setrole WHERE r.rolname = ANY ($1)',
+      "SELECT name FROM pg_settings WHERE sourcefile LIKE '%auto.conf' AND $1::text[] IS NOT NULL",
+      'SELECT spcname FROM pg_tablespace WHERE $1::text[] IS NOT NULL ORDER BY 1',
+    ];
+    const within = [
+      "SELECT relname, relacl::text, relowner FROM pg_class WHERE relnamespace = '_cdp'::regnamespace ORDER BY 1",
+      `SELECT proname, prosrc, proowner, proacl::text FROM pg_proc WHERE pronamespace = '_cdp'::regnamespace ORDER BY 1, 2`,
+      "SELECT relname, relkind, relacl::text FROM pg_class WHERE relnamespace = 'pg_catalog'::regnamespace ORDER BY 1",
+      'SELECT * FROM _cdp.migrations ORDER BY 1',
+      'SELECT * FROM _cdp.preparation',
+      'SELECT extname FROM pg_extension ORDER BY 1',
+      "SELECT nspname, nspowner FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp' ORDER BY 1",
+    ];
+    const found: unknown[] = [];
+    await onServer(server, async (client) => {
+      for (const text of everywhere) found.push((await client.query(text, [roles])).rows);
+    });
+    await onServer(
+      server,
+      async (client) => {
+        for (const text of within) found.push((await client.query(text)).rows);
+      },
+      own.database,
+    );
+    return found;
+  }
+
+  describe('refuses', () => {
+    it.each(ATTEMPTS)('$theme', async ({ lines }) => {
+      const before = await surroundings();
+      const done: string[] = [];
+      const probes = lines.map((line) => ({ name: line, sql: named(line) }));
+      for (const token of [project.token, readToken]) {
+        const ask = async (text: string): Promise<string> => String((await sql(text, token)).status);
+        await askEach(ask, probes, ({ name }, status) => {
+          if (status !== '400' && status !== '403') done.push(`${status} ${name}`);
+        });
+      }
+      expect(done).toEqual([]);
+      expect(await surroundings()).toEqual(before);
+      expect(existsSync(FORBIDDEN_FILE)).toBe(false);
+    });
+  });
+
+  describe("the service's own bookkeeping", () => {
+    it('is closed, but for the keys of its own requests', async () => {
+      const { rows } = await onServer(
+        server,
+        (client) =>
+          client.query<{ name: string; may: string[] }>(
+            `SELECT c.relname AS name, ARRAY(
+               SELECT p FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) AS p
+               WHERE has_table_privilege($1, c.oid, p)) AS may
+             FROM pg_class c WHERE c.relnamespace = '_cdp'::regnamespace AND c.relkind IN ('r', 'v', 'S') ORDER BY 1`,
+            [own.writer],
+          ),
+        own.database,
+      );
+      const writable = rows.filter(({ may }) => may.some((right) => right !== 'SELECT'));
+      expect(writable).toEqual([{ name: 'idempotency_keys', may: ['SELECT', 'INSERT', 'UPDATE', 'DELETE'] }]);
+    });
+
+    it('lets a project forge and delete the keys of its own requests, and no others', async () => {
+      const post = (): Promise<TestAnswer> =>
+        project.call('POST', '/api/cdp/data/mine', { body: [{ n: 'once' }], headers: { 'Idempotency-Key': 'k' } });
+      expect((await post()).status).toBe(201);
+      expect((await post()).headers.get('idempotency-replayed')).toBe('true');
+      await project.rows('DELETE FROM _cdp.idempotency_keys');
+      expect((await post()).headers.get('idempotency-replayed')).toBeNull();
+      expect((await sql('DELETE FROM _cdp.idempotency_keys', readToken)).status).toBe(403);
+    });
+  });
+
+  describe('the server', () => {
+    /** What a login comes to, past the service. */
+    async function login(user: string, database: string, password?: string): Promise<string> {
+      const client = new pg.Client({ ...server.connection, user, database, password });
+      client.on('error', () => {});
+      try {
+        await client.connect();
+        return 'in';
+      } catch (error) {
+        return (error as pg.DatabaseError).code ?? (error as Error).message;
+      } finally {
+        await client.end().catch(() => undefined);
+      }
+    }
+
+    it('lets a role with its password into its own database alone', async () => {
+      const credentials = new Credentials(service.config.secret ?? '');
+      for (const role of [own.writer, own.reader]) {
+        const password = credentials.password(role);
+        expect(await login(role, own.database, password)).toBe('in');
+        for (const database of [other.database, controlDatabase(service), 'postgres', 'template1']) {
+          expect({ database, code: await login(role, database, password) }).toEqual({
+            database,
+            code: expect.stringMatching(/^(28000|42501)$/) as string,
+          });
+        }
+      }
+    });
+
+    it('lets nobody in without a password, or with a wrong one', async () => {
+      for (const role of [own.writer, own.reader, server.connection.user]) {
+        expect(await login(role, own.database, '')).not.toBe('in');
+        expect(await login(role, own.database, 'wrong')).toBe('28P01');
+      }
+      // A role that may not log in at all.
+      expect(await login(own.database, own.database, 'any')).not.toBe('in');
+    });
+  });
+});
