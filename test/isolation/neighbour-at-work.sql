@@ -10,11 +10,11 @@ DECLARE {m}_cursor CURSOR FOR SELECT '{m}_cursortext';
 SELECT pg_advisory_xact_lock({lock});
 INSERT INTO {m}_table ({m}_column) VALUES ('{m}_uncommitted');
 CREATE TABLE {m}_unborn ();
-LOCK TABLE {m}_child;
+LOCK TABLE {m}_locked;
 SELECT pg_sleep(59) /* {m}_statement */;
 
 -- request: waits for a lock of the first
-LOCK TABLE {m}_child /* {m}_waiting */;
+LOCK TABLE {m}_locked /* {m}_waiting */;
 
 -- request: reports its progress, under an application name that it has set
 SET application_name = '{m}_progressing';

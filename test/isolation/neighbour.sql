@@ -14,6 +14,7 @@ CREATE TABLE {m}_child (n integer CONSTRAINT {m}_reference REFERENCES {m}_table,
 CREATE TABLE {m}_partitioned (t text) PARTITION BY LIST (t);
 CREATE TABLE {m}_partition PARTITION OF {m}_partitioned FOR VALUES IN ('{m}_bound');
 CREATE UNIQUE INDEX {m}_index ON {m}_table (lower({m}_column), n) WHERE {m}_column <> '{m}_predicate';
+CREATE TABLE {m}_locked ();
 CREATE SEQUENCE {m}_sequence;
 SELECT nextval('{m}_sequence');
 CREATE VIEW {m}_view AS SELECT '{m}_viewbody'::text AS {m}_viewcolumn;
