@@ -83,7 +83,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     ],
     [
       'a hardening that is gone',
-      ({ database }) => [['GRANT SELECT ON pg_database TO PUBLIC', database]],
+      ({ database }) => [['GRANT SELECT ON _cdp_pg_database TO PUBLIC', database]],
       /^the database is not prepared \(hardening, extensions\)$/,
     ],
   ])('mends %s', async (_what, spoil, repaired) => {

@@ -39,7 +39,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     );
 
   const seesDatabases = async () =>
-    (await project.rows(`SELECT has_table_privilege('pg_database', 'SELECT') AS yes`))[0]?.yes;
+    (await project.rows(`SELECT has_table_privilege('_cdp_pg_database', 'SELECT') AS yes`))[0]?.yes;
 
   const preparation = async () => (await asSuperuser('SELECT * FROM _cdp.preparation')).rows[0];
 
@@ -69,7 +69,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
 
   describe('is done again', () => {
     it('at the next connection, when somebody opened the catalog again', async () => {
-      await asSuperuser('GRANT SELECT ON pg_database TO PUBLIC');
+      await asSuperuser('GRANT SELECT ON _cdp_pg_database TO PUBLIC');
       await reconnect();
       expect(await seesDatabases()).toBe(false);
     });
@@ -89,10 +89,10 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
 
     it('in the template, at the next start', async () => {
       const template = `cdp_template_${service.engine.control.instanceId}`;
-      await asSuperuser('GRANT SELECT ON pg_database TO PUBLIC', template);
+      await asSuperuser('GRANT SELECT ON _cdp_pg_database TO PUBLIC', template);
       await (await startService(service.config, quiet)).close();
       const { rows } = await asSuperuser(
-        `SELECT has_table_privilege('public', 'pg_database', 'SELECT') AS yes`,
+        `SELECT has_table_privilege('public', '_cdp_pg_database', 'SELECT') AS yes`,
         template,
       );
       expect(rows).toEqual([{ yes: false }]);

@@ -12,8 +12,9 @@ WHERE c.relnamespace = 'pg_catalog'::regnamespace AND c.relkind IN ('r', 'v')
     'pg_stat_database_conflicts', 'pg_stat_io', 'pg_stat_recovery_prefetch', 'pg_stat_replication',
     'pg_stat_replication_slots', 'pg_stat_slru', 'pg_stat_subscription', 'pg_stat_subscription_stats', 'pg_stat_wal',
     'pg_stat_wal_receiver', 'pg_subscription')
-    -- Those of Postgres itself; a stand-in of the same name has a higher number.
-    OR c.oid < 16384 AND c.relname IN ('pg_auth_members', 'pg_database', 'pg_shdepend', 'pg_shdescription'))
+    -- Those of Postgres itself, moved or not; a stand-in has a higher number.
+    OR c.oid < 16384
+      AND replace(c.relname, '_cdp_', '') IN ('pg_auth_members', 'pg_database', 'pg_shdepend', 'pg_shdescription'))
 UNION ALL
 SELECT 'FUNCTION ' || p.oid::regprocedure
 FROM pg_proc p
@@ -26,5 +27,6 @@ WHERE p.pronamespace = 'pg_catalog'::regnamespace AND has_function_privilege('pu
       'pg_notification_queue_usage', 'pg_prepared_xact', 'pg_safe_snapshot_blocking_pids',
       'pg_show_replication_origin_status', 'pg_stat_have_stats', 'pg_tablespace_databases', 'pg_tablespace_size',
       'pg_terminate_backend', 'regroleout')
-    OR p.oid < 16384 AND p.proname IN ('acldefault', 'pg_database_size', 'pg_get_userbyid', 'pg_tablespace_location'))
+    OR p.oid < 16384 AND replace(p.proname, '_cdp_', '') IN (
+      'acldefault', 'pg_database_size', 'pg_get_userbyid', 'pg_tablespace_location'))
 ORDER BY object
