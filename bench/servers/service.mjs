@@ -30,6 +30,9 @@ const ENVIRONMENT = Object.fromEntries(
 export class Service {
   removed = false;
 
+  /** Flags beside the defaults, for a benchmark of a setting. @type {string[]} */
+  settings = [];
+
   /** @param {string} folder for its data and its log */
   constructor(folder) {
     this.dataDir = join(folder, 'data');
@@ -49,7 +52,7 @@ export class Service {
   async launch(program, args, { ipc = false, cwd, env = ENVIRONMENT }) {
     this.port = await freePort();
     if (this.removed) throw new Error('the benchmark is being stopped');
-    const all = [...args, '--port', String(this.port), '--data-dir', this.dataDir];
+    const all = [...args, '--port', String(this.port), '--data-dir', this.dataDir, ...this.settings];
     this.child = start(program, all, this.log, { env, cwd, ipc });
     this.url = `http://127.0.0.1:${this.port}`;
     await ready(this.child, this.log, () => call(`${this.url}/readyz`, { method: 'GET' }), 5);
