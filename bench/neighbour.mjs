@@ -42,14 +42,32 @@ const say = (text) => process.stderr.write(`${text}\n`);
 
 /** The neighbour: four connections, a fixed rate each. */
 const KINDS = [
-  { name: '250 records', perSecond: 5, path: '/api/cdp/data/customers', bodies: [JSON.stringify(recordsOf(COMMON, 0, 250))] },
+  {
+    name: '250 records',
+    perSecond: 5,
+    path: '/api/cdp/data/customers',
+    bodies: [JSON.stringify(recordsOf(COMMON, 0, 250))],
+  },
   { name: '1 record', perSecond: 20, path: '/api/cdp/data/customers', bodies: [JSON.stringify([COMMON.record(1)])] },
-  { name: 'SELECT', perSecond: 20, path: '/api/cdp/sql', bodies: [JSON.stringify({ sql: 'SELECT n, email FROM places WHERE n = 42' })] },
+  {
+    name: 'SELECT',
+    perSecond: 20,
+    path: '/api/cdp/sql',
+    bodies: [JSON.stringify({ sql: 'SELECT n, email FROM places WHERE n = 42' })],
+  },
   {
     name: 'create table',
     perSecond: 1,
     path: '/api/cdp/schema/table',
-    bodies: [JSON.stringify({ table_name: 't_#N', columns: [{ name: 'a', type: 'TEXT' }, { name: 'b', type: 'INTEGER' }] })],
+    bodies: [
+      JSON.stringify({
+        table_name: 't_#N',
+        columns: [
+          { name: 'a', type: 'TEXT' },
+          { name: 'b', type: 'INTEGER' },
+        ],
+      }),
+    ],
   },
 ];
 
@@ -95,7 +113,10 @@ class Hostile {
     const { token } = await this.manage(`/${name}/tokens`, { body: { name: 'hostile' } });
     for (const { before = [] } of attacks) for (const sql of before) await this.service.call('/sql', { sql }, token);
     const request = (path, body, options = {}) => this.service.request(path, body, { ...options, token });
-    this.child = fork(new URL('./neighbour/attacker.mjs', import.meta.url), { serialization: 'advanced', detached: true });
+    this.child = fork(new URL('./neighbour/attacker.mjs', import.meta.url), {
+      serialization: 'advanced',
+      detached: true,
+    });
     const share = attacks.length === 1 ? 1 : 0.25;
     this.child.send({
       port: this.service.port,
@@ -135,13 +156,21 @@ const figures = (measurements) =>
 function failuresOf(measurements) {
   const all = {};
   for (const { kinds } of measurements) {
-    for (const { failures } of Object.values(kinds)) for (const [what, n] of Object.entries(failures)) all[what] = (all[what] ?? 0) + n;
+    for (const { failures } of Object.values(kinds))
+      for (const [what, n] of Object.entries(failures)) all[what] = (all[what] ?? 0) + n;
   }
-  return Object.entries(all).map(([what, n]) => `${n} × ${what}`).join(', ') || '0';
+  return (
+    Object.entries(all)
+      .map(([what, n]) => `${n} × ${what}`)
+      .join(', ') || '0'
+  );
 }
 
 const ms = (value) => (value < 10 ? value.toFixed(1) : Math.round(value).toString());
 const ratio = (of, to) => (of / to).toFixed(1);
+
+/** Ends the measuring, so that everything that was started is stopped. */
+let stop = (_error) => {};
 
 async function main() {
   build();
@@ -151,61 +180,81 @@ async function main() {
   const service = new Service(folder);
   service.settings = values.set.flatMap((pair) => [`--${pair.split('=')[0]}`, pair.split('=')[1]]);
   const load = loadAverage();
-  let neighbour;
+  const stopped = new Promise((_, reject) => (stop = reject));
+  const children = [];
   try {
-    await service.start();
-    const postmaster = await service.postmaster();
-    const admin = await service.command('token', 'create', '--admin');
-    neighbour = new Neighbour(service, service.token);
-    await neighbour.prepare();
-    await neighbour.measure();
-    const rows = [];
-    const wanted = values.only.split(',').filter(Boolean);
-    const chosen = ATTACKS.filter(({ name }) => wanted.length === 0 || wanted.some((part) => name.includes(part)));
-    const runs = chosen.map((attack) => [attack.name, [attack]]);
-    if (values.together || wanted.length === 0) runs.push(['all at once', chosen]);
-    let counter = 0;
-    for (const [name, attacks] of runs) {
-      say(`${name} …`);
-      const quiet = [];
-      const under = [];
-      let counts;
-      for (let round = 0; round < rounds; round++) {
-        quiet.push(await neighbour.measure());
-        const hostile = new Hostile(service, admin);
-        await hostile.begin(`hostile-${++counter}`, attacks);
-        await sleep(SETTLE_MS);
-        under.push(await neighbour.measure());
-        counts = await hostile.end();
-        await sleep(SETTLE_MS);
-      }
-      quiet.push(await neighbour.measure());
-      const before = figures(quiet);
-      const after = figures(under);
-      rows.push([
-        name,
-        ...KINDS.flatMap(({ name: kind }) => [
-          `${ms(before[kind].p50)} → ${ms(after[kind].p50)}`,
-          `${ms(before[kind].p99)} → ${ms(after[kind].p99)}`,
-          ratio(after[kind].p99, before[kind].p99),
-        ]),
-        ms(Math.max(...KINDS.map(({ name: kind }) => after[kind].max))),
-        failuresOf(under),
-        ms(Math.max(...under.map(({ loop }) => loop.max))),
-        ms(Math.max(...under.map(({ memory }) => memory))),
-      ]);
-      say(`  ${rows.at(-1).slice(1).join(' | ')}\n  attacker: ${JSON.stringify(counts)}`);
-      if ((await service.postmaster()) !== postmaster) throw new Error(`${name}: Postgres was started anew`);
-    }
-    const head = ['attack', ...KINDS.flatMap(({ name }) => [`${name}: p50 ms`, 'p99 ms', '×']), 'max ms', 'failures', 'loop max ms', 'MiB'];
-    process.stdout.write(`\n${machine()}; ${rounds} rounds of ${seconds} s; load average before ${load}, after ${loadAverage()}\n\n${table(head, rows)}\n`);
-    const factors = rows.map((row) => Number(row[6]));
-    process.stdout.write(`\nmedian factor of the p99 of single inserts: ${median(factors).toFixed(1)}, largest ${Math.max(...factors).toFixed(1)}\n`);
+    await Promise.race([stopped, measure(service, children, load)]);
   } finally {
-    neighbour?.child.kill('SIGKILL');
+    for (const child of children) child.kill('SIGKILL');
     await service.remove();
   }
 }
+
+async function measure(service, children, load) {
+  await service.start();
+  const postmaster = await service.postmaster();
+  const admin = await service.command('token', 'create', '--admin');
+  const neighbour = new Neighbour(service, service.token);
+  children.push(neighbour.child);
+  await neighbour.prepare();
+  await neighbour.measure();
+  const rows = [];
+  const wanted = values.only.split(',').filter(Boolean);
+  const chosen = ATTACKS.filter(({ name }) => wanted.length === 0 || wanted.some((part) => name.includes(part)));
+  const runs = chosen.map((attack) => [attack.name, [attack]]);
+  if (values.together || wanted.length === 0) runs.push(['all at once', chosen]);
+  let counter = 0;
+  for (const [name, attacks] of runs) {
+    say(`${name} …`);
+    const quiet = [];
+    const under = [];
+    let counts;
+    for (let round = 0; round < rounds; round++) {
+      quiet.push(await neighbour.measure());
+      const hostile = new Hostile(service, admin);
+      await hostile.begin(`hostile-${++counter}`, attacks);
+      children.push(hostile.child);
+      await sleep(SETTLE_MS);
+      under.push(await neighbour.measure());
+      counts = await hostile.end();
+      await sleep(SETTLE_MS);
+    }
+    quiet.push(await neighbour.measure());
+    const before = figures(quiet);
+    const after = figures(under);
+    rows.push([
+      name,
+      ...KINDS.flatMap(({ name: kind }) => [
+        `${ms(before[kind].p50)} → ${ms(after[kind].p50)}`,
+        `${ms(before[kind].p99)} → ${ms(after[kind].p99)}`,
+        ratio(after[kind].p99, before[kind].p99),
+      ]),
+      ms(Math.max(...KINDS.map(({ name: kind }) => after[kind].max))),
+      failuresOf(under),
+      ms(Math.max(...under.map(({ loop }) => loop.max))),
+      ms(Math.max(...under.map(({ memory }) => memory))),
+    ]);
+    say(`  ${rows.at(-1).slice(1).join(' | ')}\n  attacker: ${JSON.stringify(counts)}`);
+    if ((await service.postmaster()) !== postmaster) throw new Error(`${name}: Postgres was started anew`);
+  }
+  const head = [
+    'attack',
+    ...KINDS.flatMap(({ name }) => [`${name}: p50 ms`, 'p99 ms', '×']),
+    'max ms',
+    'failures',
+    'loop max ms',
+    'MiB',
+  ];
+  process.stdout.write(
+    `\n${machine()}; ${rounds} rounds of ${seconds} s; load average before ${load}, after ${loadAverage()}\n\n${table(head, rows)}\n`,
+  );
+  const factors = rows.map((row) => Number(row[6]));
+  process.stdout.write(
+    `\nmedian factor of the p99 of single inserts: ${median(factors).toFixed(1)}, largest ${Math.max(...factors).toFixed(1)}\n`,
+  );
+}
+
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => stop(new Error(`stopped by ${signal}`)));
 
 main().catch((error) => {
   process.stderr.write(`bench: ${error?.stack ?? error}\n`);

@@ -81,7 +81,7 @@ export async function startService(config: Config, logger: Logger = createLogger
 }
 
 /** The engine over an open database, as the service and the management commands use it. */
-export function openEngine(config: Config, { address, secret }: Database, logger: Logger): Promise<Engine> {
+export function openEngine(config: Config, { address, secret, postmaster }: Database, logger: Logger): Promise<Engine> {
   const { jwtIssuer, jwtAudience, jwtJwksUrl } = config;
   const jwt =
     jwtIssuer === null || jwtAudience === null || jwtJwksUrl === null
@@ -94,7 +94,7 @@ export function openEngine(config: Config, { address, secret }: Database, logger
   const onExposed: EngineSettings['onExposed'] = (objects) => {
     logger.warn({ objects }, 'not hardened: every project can read the names of databases, roles and sessions here');
   };
-  return Engine.open({ ...config, address, secret, jwt, onUnclearedProject, onExposed });
+  return Engine.open({ ...config, address, secret, postmaster, jwt, onUnclearedProject, onExposed });
 }
 
 /** The first project and its token, once in the life of a data folder. */

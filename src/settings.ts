@@ -150,6 +150,14 @@ export const SETTINGS = {
     describe: "Connections to projects' databases, over all projects.",
     parse: integer(2, 10_000),
   }),
+  backendMemoryMib: setting<number | null>({
+    flag: 'backend-memory-mib',
+    env: 'CDP_BACKEND_MEMORY_MIB',
+    default: null,
+    value: 'MIB',
+    describe: "Memory of one process of the embedded Postgres. Without it, a sixteenth of the machine's.",
+    parse: integer(64, 1_048_576),
+  }),
   idleConnectionMs: setting({
     flag: 'idle-connection-ms',
     env: 'CDP_IDLE_CONNECTION_MS',

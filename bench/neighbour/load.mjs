@@ -59,7 +59,9 @@ function send(agent, port, token, path, body) {
     const request = httpRequest({ agent, port, host: '127.0.0.1', method: 'POST', path, headers }, (answer) => {
       let text = '';
       answer.setEncoding('utf8').on('data', (part) => (text += part));
-      answer.on('end', () => resolve(answer.statusCode < 300 ? null : `${answer.statusCode} ${JSON.parse(text).error}`));
+      answer.on('end', () =>
+        resolve(answer.statusCode < 300 ? null : `${answer.statusCode} ${JSON.parse(text).error}`),
+      );
       answer.on('error', (error) => resolve(String(error.code ?? error)));
     });
     request.on('error', (error) => resolve(String(error.code ?? error)));

@@ -5,13 +5,17 @@ import { ControlDatabase } from '../postgres/control.js';
 import { Connections } from '../postgres/connections.js';
 import { Credentials } from '../postgres/credentials.js';
 import { newestVersion, readMigrations } from '../postgres/migrate.js';
+import { BackendPriority } from '../postgres/embedded/priority.js';
+import { CpuWatch } from '../postgres/embedded/cpu-watch.js';
+import { LockHolders } from '../postgres/lock-holders.js';
 import { ProjectSessions } from '../postgres/project-session.js';
 import { Provisioning } from '../postgres/provisioning.js';
 import { type ServerAddress, servicePool } from '../postgres/server.js';
-import { Watchdog } from '../postgres/watchdog.js';
+import { type Processors, Watchdog } from '../postgres/watchdog.js';
 import { Admission } from './admission.js';
 import { type JwtSettings, JwtVerifier } from './jwt.js';
 import { CopyInserts } from './copy-inserts.js';
+import { LockGuard } from './lock-guard.js';
 import { Project, type ProjectAccess } from './project.js';
 import { Projects } from './projects.js';
 import { ShapeCache } from './shape-cache.js';
@@ -20,6 +24,8 @@ import { WrongTokens } from './wrong-tokens.js';
 
 export interface EngineSettings {
   address: ServerAddress;
+  /** The process id of our own server's postmaster now; null where the server is the operator's. */
+  postmaster: (() => number) | null;
   /** The instance secret that role passwords are derived from. */
   secret: string;
   /** Connections to projects' databases, all together. */
@@ -64,6 +70,7 @@ export class Engine {
     const { address, maxConnections } = settings;
     const credentials = new Credentials(settings.secret);
     const pool = servicePool(address, SERVICE_CONNECTIONS);
+    const holders = new LockHolders(address);
     try {
       const migrations = readMigrations('project');
       const { allowUnhardened, extensions } = settings;
@@ -82,7 +89,7 @@ export class Engine {
       const provisioning = provisioningOf(control.instanceId);
       const projects = new Projects(control, provisioning);
       await projects.reconcile(settings.onUnclearedProject);
-      const watchdog = new Watchdog(address, pool);
+      const watchdog = new Watchdog(address, pool, processorsOf(settings.postmaster));
       const sessions = new ProjectSessions(address, credentials, provisioning, watchdog);
       const connections = new Connections(sessions, {
         total: maxConnections,
@@ -97,17 +104,20 @@ export class Engine {
         waitMs: settings.waitMs,
       });
       const jwt = settings.jwt === null ? null : new JwtVerifier(settings.jwt, control);
+      const locks = new LockGuard(holders, await holders.open());
       return new Engine(control, projects, new Tokens(control), new WrongTokens(settings.wrongTokens), jwt, {
         admission,
         connections,
         watchdog,
+        locks,
         shapes: new ShapeCache(),
-        copies: new CopyInserts({ waiting: settings.projectWaiting, waitMs: settings.waitMs }),
+        copies: new CopyInserts({ waiting: settings.projectWaiting }),
+        waitMs: settings.waitMs,
         upgraded: (project) => projects.upgraded(project),
         requireActive: (project) => projects.requireActive(project),
       });
     } catch (error) {
-      await pool.end();
+      await Promise.all([pool.end(), holders.close()]);
       throw error;
     }
   }
@@ -147,6 +157,13 @@ export class Engine {
 
   async close(): Promise<void> {
     this.access.connections.close();
+    await this.access.locks.close();
     await this.control.close();
   }
+}
+
+function processorsOf(postmaster: (() => number) | null): Processors | null {
+  if (postmaster === null) return null;
+  const priority = new BackendPriority(postmaster);
+  return { priority, watch: new CpuWatch(priority) };
 }

@@ -35,7 +35,7 @@ export async function insertByCopy(
     const stored =
       text.records > SMALL_RECORDS
         ? await send([text], deadline.signal)
-        : await copies.storeShared(sharedKey(project, known, text), text, deadline.signal, send);
+        : await copies.storeShared(sharedKey(project, known, text), text, deadline.signal, project.patience, send);
     return stored ? text.records : null;
   } finally {
     copies.encoder.release(text, known.plan);

@@ -3,15 +3,17 @@
  * admission, a connection logged in as the project's role, and a deadline.
  */
 import { EngineError } from '../contract/errors.js';
-import { ConnectionLost, isShutdown, PostgresError, toEngineError } from '../postgres/errors.js';
+import { ConnectionLost, isOutOfSharedMemory, isShutdown, PostgresError, toEngineError } from '../postgres/errors.js';
 import type { TableDescription } from '../postgres/catalog.js';
 import type { Connections, Lease } from '../postgres/connections.js';
 import type { ProjectRow } from '../postgres/control.js';
 import type { Lane } from '../postgres/project-session.js';
 import type { Watchdog } from '../postgres/watchdog.js';
 import type { Admission } from './admission.js';
+import type { LockGuard } from './lock-guard.js';
 import type { KnownShape, ShapeCache } from './shape-cache.js';
 import type { CopyInserts } from './copy-inserts.js';
+import { Patience } from './patience.js';
 import { type Clock, type Deadline, withDeadline } from './deadline.js';
 
 /** What all projects of a service share. */
@@ -19,8 +21,11 @@ export interface ProjectAccess {
   readonly admission: Admission;
   readonly connections: Connections;
   readonly watchdog: Watchdog;
+  readonly locks: LockGuard;
   readonly shapes: ShapeCache;
   readonly copies: CopyInserts;
+  /** Longest wait of one request, in milliseconds. */
+  readonly waitMs: number;
   /** Brings the project's database up to date with this program before its first use. */
   upgraded(project: ProjectRow): Promise<void>;
   /** @throws EngineError unauthorized, cdp_inactive where the project was deleted or deactivated in the meantime */
@@ -28,10 +33,15 @@ export interface ProjectAccess {
 }
 
 export class Project {
+  /** How long this request may still wait, wherever that is. */
+  readonly patience: Patience;
+
   constructor(
     private readonly row: ProjectRow,
     private readonly access: ProjectAccess,
-  ) {}
+  ) {
+    this.patience = new Patience(access.waitMs);
+  }
 
   get id(): string {
     return this.row.id;
@@ -59,15 +69,16 @@ export class Project {
   }
 
   /**
-   * Runs `work` on a connection of a lane. A connection that had died while it was idle is replaced once, as long as
-   * nothing was answered on it: then nothing was done either.
+   * Runs `work` on a connection of a lane. It is run again, once, where nothing was done: on a connection that had died
+   * while it was idle and answered nothing, and where the server's lock table was full and room could be made.
    * @throws EngineError overloaded, database_unavailable, the deadline's own, and what `work` throws
    */
   async use<T>(lane: Lane, deadline: Deadline, work: Work<T>): Promise<T> {
     try {
       return await this.attempt(lane, deadline, work);
     } catch (error) {
-      if (!(error instanceof StaleConnection)) throw await this.explained(error);
+      if (!(error instanceof StaleConnection || (await this.hasRoomAgain(lane, error))))
+        throw await this.explained(error);
     }
     try {
       return await this.attempt(lane, deadline, work);
@@ -82,6 +93,15 @@ export class Project {
     this.access.connections.closeProject(this.row.id);
   }
 
+  /** Free SQL may have sent rows before it failed, and is run again only where it could not even log in. */
+  private async hasRoomAgain(lane: Lane, error: unknown): Promise<boolean> {
+    if (!isOutOfSharedMemory(error)) return false;
+    // The server may be out of reach by now: then the error is what there is to say.
+    const hasRoom = await this.access.locks.relieve().catch(() => false);
+    const isLogin = error instanceof EngineError && error.code === 'database_unavailable';
+    return hasRoom && (lane === 'typed' || isLogin);
+  }
+
   /** Where Postgres answers and yet gives no connection, or ended it, the project itself may have gone. */
   private async explained(error: unknown): Promise<unknown> {
     const answer = toEngineError(error);
@@ -91,9 +111,9 @@ export class Project {
   }
 
   private async attempt<T>(lane: Lane, deadline: Deadline, work: Work<T>): Promise<T> {
-    const { admission, connections, watchdog } = this.access;
+    const { admission, connections, watchdog, locks } = this.access;
     const { id, placement } = this.row;
-    const leave = await admission.enter(id, lane === 'typed' ? 'typed' : 'sql', deadline.signal);
+    const leave = await admission.enter(id, lane === 'typed' ? 'typed' : 'sql', deadline.signal, this.patience);
     try {
       await this.access.upgraded(this.row);
     } catch (error) {
@@ -103,7 +123,7 @@ export class Project {
     return connections.use(id, placement, lane, leave, async (lease) => {
       const answersBefore = lease.session.answers;
       try {
-        return await withDeadline(lease, watchdog, deadline, (clock) => work(lease, clock));
+        return await withDeadline(lease, { project: id, watchdog, locks }, deadline, (clock) => work(lease, clock));
       } catch (error) {
         // The project may have given its own rights away: the next connection is looked at, and mended, when it opens.
         if (isDenied(error)) lease.spoil();

@@ -115,7 +115,9 @@ export class ProjectSessions {
     const role = lane === 'sql-read' ? placement.reader : placement.writer;
     const session =
       (await this.loginSound(placement, role, lane, signal)) ?? (await this.loginMended(placement, role, lane, signal));
-    return this.identified(session, role);
+    const opened = await this.identified(session, role);
+    if (lane !== 'typed') this.watchdog.expectFreeSql(opened.backend);
+    return opened;
   }
 
   /** null where the project has done something to its roles that a fresh connection shows. */

@@ -4,6 +4,8 @@
  */
 import { connect } from 'node:net';
 import type pg from 'pg';
+import type { CpuWatch } from './embedded/cpu-watch.js';
+import type { BackendPriority } from './embedded/priority.js';
 import type { ServerAddress } from './server.js';
 import { cancelRequest } from './wire/messages.js';
 
@@ -19,11 +21,35 @@ export interface Backend {
 /** How long a cancelled statement may take to end before its backend is terminated (contract section 7). */
 export const GRACE_MS = 500;
 
+/** Where the server is our own and on this machine, its processes can be told to give way. */
+export interface Processors {
+  readonly priority: BackendPriority;
+  readonly watch: CpuWatch;
+}
+
+/** Backends of inserts and schema calls have 0, and so get some nine times as much of a busy processor (sched(7)). */
+const FREE_SQL_NICENESS = 10;
+
 export class Watchdog {
   constructor(
     private readonly address: ServerAddress,
     private readonly pool: pg.Pool,
+    private readonly processors: Processors | null = null,
   ) {}
+
+  /** What runs free SQL gives way a little from its beginning, since most of it waits for nobody. */
+  expectFreeSql({ processId }: Backend): void {
+    void this.processors?.priority.lower(processId, FREE_SQL_NICENESS).catch(() => {});
+  }
+
+  /**
+   * Lets the backend of a request give way to all others once it has taken much processor time.
+   * @param onLowered the connection should not be kept
+   * @returns ends the watch
+   */
+  watchProcessors({ processId }: Backend, onLowered: () => void): () => void {
+    return this.processors?.watch.start(processId, onLowered) ?? (() => {});
+  }
 
   async startOf(processId: number, role: string): Promise<string | null> {
     const { rows } = await this.pool.query<{ started: string | null }>(
@@ -50,10 +76,12 @@ export class Watchdog {
     });
   }
 
-  /** Ends the backend, also when its statement catches its cancellation. */
+  /**
+   * Ends the backend, also when its statement catches its cancellation, and waits a second at most until it is gone.
+   */
   async terminate({ processId, role, startedAt }: Backend): Promise<void> {
     await this.pool.query(
-      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+      `SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity
        WHERE pid = $1 AND usename = $2 AND ($3::text IS NULL OR backend_start::text = $3)`,
       [processId, role, startedAt],
     );

@@ -6,7 +6,7 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { refuseText } from '../batch/text.js';
 import { leadingKeyword } from './leading-keyword.js';
-import { ParserThreads } from './parser-threads.js';
+import { type Asker, ParserThreads } from './parser-threads.js';
 import type { RefusedKind } from './split-worker.js';
 
 export interface SplitStatement {
@@ -36,19 +36,19 @@ const threads = new ParserThreads();
 /**
  * The statements of `text` in order, at least one and at most `LIMITS.statementsPerRequest`; empty ones are dropped. A
  * lone statement is the whole text, untouched. So is a text that the grammar refuses: Postgres itself then tells the
- * error. `project` is whose turn it is when parsing has to wait.
+ * error.
  *
  * Fails with `invalid_request` (no statement, too many, U+0000 or lone surrogates, a text on which the parser gives way),
  * `statement_not_allowed`, or `overloaded`.
  */
-export async function splitStatements(text: string, project: string): Promise<SplitStatement[]> {
+export async function splitStatements(text: string, asker: Asker): Promise<SplitStatement[]> {
   refuseUnstorable(text);
   const whole = [{ text, offset: 0 }];
   const keyword = leadingKeyword(text);
   if (keyword === null) throw noStatement();
   if (!mayHoldSeveral(text) && !MAY_BE_REFUSED.has(keyword)) return whole;
 
-  const parsed = await threads.parse(text, project);
+  const parsed = await threads.parse(text, asker);
   if (parsed.outcome !== 'statements') return whole;
   const { statements, count } = parsed;
   if (count === 0) throw noStatement();

@@ -58,7 +58,11 @@ export async function runStatements<T>(
   run: (statement: PreparedStatement) => Promise<T>,
 ): Promise<T[]> {
   const { readOnly, timeoutMs, signal, params } = request;
-  const statements = await splitStatements(request.sql, project.name);
+  const statements = await splitStatements(request.sql, {
+    project: project.name,
+    patience: project.patience,
+    signal,
+  });
   if (params.length > 0 && statements.length > 1) {
     throw new EngineError('invalid_request', '"params" go with one statement only');
   }

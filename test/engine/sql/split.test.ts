@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { afterAll, describe, expect, it } from 'vitest';
 import { EngineError } from '../../../src/contract/errors.js';
+import { Patience } from '../../../src/engine/patience.js';
 import { closeSplitter, positionInText, splitStatements } from '../../../src/engine/sql/split.js';
 
 const execute = promisify(execFile);
@@ -13,7 +14,12 @@ const MIB = 1024 * 1024;
 /** Unclosed comments take the grammar's scanner time in the square of their number: minutes for these. */
 const HOPELESS = `SELECT 1; ${'/*'.repeat(500_000)}`;
 
-const split = (text: string, project = 'alpha') => splitStatements(text, project);
+const asker = (project = 'alpha', waitMs = 5_000, signal = new AbortController().signal) => ({
+  project,
+  patience: new Patience(waitMs),
+  signal,
+});
+const split = (text: string, project = 'alpha') => splitStatements(text, asker(project));
 const texts = async (text: string) => (await split(text)).map((statement) => statement.text.trim());
 
 async function refusal(promise: Promise<unknown>): Promise<EngineError> {
@@ -287,7 +293,7 @@ describe('protects', () => {
   it('runs as it is built, and an idle thread does not keep the process alive', async () => {
     const program = `
       const { splitStatements } = await import(${JSON.stringify(BUILT)});
-      console.log((await splitStatements('SELECT 1; SELECT 2', 'alpha')).length);`;
+      console.log((await splitStatements('SELECT 1; SELECT 2', { project: 'alpha', patience: { wait: () => () => {}, ms: 5000 }, signal: new AbortController().signal })).length);`;
     const { stdout } = await execute(process.execPath, ['--input-type=module', '--eval', program], { timeout: 20_000 });
     expect(stdout).toBe('2\n');
   });
