@@ -11,11 +11,12 @@ import { LockHolders } from '../postgres/lock-holders.js';
 import { ProjectSessions } from '../postgres/project-session.js';
 import { Provisioning } from '../postgres/provisioning.js';
 import { type ServerAddress, servicePool } from '../postgres/server.js';
-import { type Processors, Watchdog } from '../postgres/watchdog.js';
+import { Watchdog } from '../postgres/watchdog.js';
 import { Admission } from './admission.js';
 import { type JwtSettings, JwtVerifier } from './jwt.js';
 import { CopyInserts } from './copy-inserts.js';
 import { LockGuard } from './lock-guard.js';
+import { Pace } from './pace.js';
 import { Project, type ProjectAccess } from './project.js';
 import { Projects } from './projects.js';
 import { ShapeCache } from './shape-cache.js';
@@ -89,7 +90,9 @@ export class Engine {
       const provisioning = provisioningOf(control.instanceId);
       const projects = new Projects(control, provisioning);
       await projects.reconcile(settings.onUnclearedProject);
-      const watchdog = new Watchdog(address, pool, processorsOf(settings.postmaster));
+      const { postmaster } = settings;
+      const cpu = postmaster === null ? null : new CpuWatch(new BackendPriority(postmaster));
+      const watchdog = new Watchdog(address, pool, cpu);
       const sessions = new ProjectSessions(address, credentials, provisioning, watchdog);
       const connections = new Connections(sessions, {
         total: maxConnections,
@@ -112,6 +115,7 @@ export class Engine {
         locks,
         shapes: new ShapeCache(),
         copies: new CopyInserts({ waiting: settings.projectWaiting }),
+        pace: new Pace(),
         waitMs: settings.waitMs,
         upgraded: (project) => projects.upgraded(project),
         requireActive: (project) => projects.requireActive(project),
@@ -137,8 +141,9 @@ export class Engine {
     }
   }
 
-  /** The project of a caller, ready for its operations. */
+  /** The project of a caller, ready for the operations of one request. */
   project(row: ProjectRow): Project {
+    this.access.pace.saw(row.id);
     return new Project(row, this.access);
   }
 
@@ -160,10 +165,4 @@ export class Engine {
     await this.access.locks.close();
     await this.control.close();
   }
-}
-
-function processorsOf(postmaster: (() => number) | null): Processors | null {
-  if (postmaster === null) return null;
-  const priority = new BackendPriority(postmaster);
-  return { priority, watch: new CpuWatch(priority) };
 }

@@ -46,8 +46,8 @@ const sharedKey = (project: Project, { table }: KnownShape, { columns }: CopyDat
   `${project.id} ${table.fingerprint} ${columns.join()}`;
 
 /** Postgres calls binary data for a type that the column does not have any more a protocol violation. */
-const liesWithTheServer = ({ sqlstate }: PostgresError): boolean =>
-  sqlstate !== '08P01' && LIES_WITH_THE_SERVER.has(errorCode(sqlstate));
+const liesWithTheServer = (error: PostgresError): boolean =>
+  error.sqlstate !== '08P01' && LIES_WITH_THE_SERVER.has(errorCode(error));
 
 /** @param texts of the same columns */
 function store(project: Project, known: KnownShape, texts: readonly CopyData[], deadline: Deadline): Promise<boolean> {

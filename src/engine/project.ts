@@ -13,6 +13,7 @@ import type { Admission } from './admission.js';
 import type { LockGuard } from './lock-guard.js';
 import type { KnownShape, ShapeCache } from './shape-cache.js';
 import type { CopyInserts } from './copy-inserts.js';
+import type { Pace } from './pace.js';
 import { Patience } from './patience.js';
 import { type Clock, type Deadline, withDeadline } from './deadline.js';
 
@@ -24,6 +25,7 @@ export interface ProjectAccess {
   readonly locks: LockGuard;
   readonly shapes: ShapeCache;
   readonly copies: CopyInserts;
+  readonly pace: Pace;
   /** Longest wait of one request, in milliseconds. */
   readonly waitMs: number;
   /** Brings the project's database up to date with this program before its first use. */
@@ -53,6 +55,14 @@ export class Project {
 
   get copies(): CopyInserts {
     return this.access.copies;
+  }
+
+  /**
+   * For so many bytes of this project that keep the event loop from others.
+   * @returns resolves when it may go on; undefined where it may at once
+   */
+  pace(bytes: number): Promise<void> | undefined {
+    return this.access.pace.wait(this.row.id, bytes);
   }
 
   /** The shape that a table of this project had when it was last looked at, if it is remembered. */

@@ -86,6 +86,9 @@ export function createApp(
   });
   app.removeAllContentTypeParsers();
   app.decorateRequest('caller', null);
+  app.decorateRequest('project', null);
+  app.decorateRequest('place', null);
+  app.decorateRequest('gone');
   app.decorateRequest('document', null);
   app.decorateRequest('errorCode', null);
   app.decorateRequest('rows', null);

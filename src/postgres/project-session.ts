@@ -115,9 +115,7 @@ export class ProjectSessions {
     const role = lane === 'sql-read' ? placement.reader : placement.writer;
     const session =
       (await this.loginSound(placement, role, lane, signal)) ?? (await this.loginMended(placement, role, lane, signal));
-    const opened = await this.identified(session, role);
-    if (lane !== 'typed') this.watchdog.expectFreeSql(opened.backend);
-    return opened;
+    return this.identified(session, role);
   }
 
   /** null where the project has done something to its roles that a fresh connection shows. */

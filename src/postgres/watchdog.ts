@@ -5,7 +5,6 @@
 import { connect } from 'node:net';
 import type pg from 'pg';
 import type { CpuWatch } from './embedded/cpu-watch.js';
-import type { BackendPriority } from './embedded/priority.js';
 import type { ServerAddress } from './server.js';
 import { cancelRequest } from './wire/messages.js';
 
@@ -21,26 +20,13 @@ export interface Backend {
 /** How long a cancelled statement may take to end before its backend is terminated (contract section 7). */
 export const GRACE_MS = 500;
 
-/** Where the server is our own and on this machine, its processes can be told to give way. */
-export interface Processors {
-  readonly priority: BackendPriority;
-  readonly watch: CpuWatch;
-}
-
-/** Backends of inserts and schema calls have 0, and so get some nine times as much of a busy processor (sched(7)). */
-const FREE_SQL_NICENESS = 10;
-
 export class Watchdog {
   constructor(
     private readonly address: ServerAddress,
     private readonly pool: pg.Pool,
-    private readonly processors: Processors | null = null,
+    /** null where the server is not our own, or not on this machine. */
+    private readonly cpu: CpuWatch | null = null,
   ) {}
-
-  /** What runs free SQL gives way a little from its beginning, since most of it waits for nobody. */
-  expectFreeSql({ processId }: Backend): void {
-    void this.processors?.priority.lower(processId, FREE_SQL_NICENESS).catch(() => {});
-  }
 
   /**
    * Lets the backend of a request give way to all others once it has taken much processor time.
@@ -48,7 +34,7 @@ export class Watchdog {
    * @returns ends the watch
    */
   watchProcessors({ processId }: Backend, onLowered: () => void): () => void {
-    return this.processors?.watch.start(processId, onLowered) ?? (() => {});
+    return this.cpu?.start(processId, onLowered) ?? (() => {});
   }
 
   async startOf(processId: number, role: string): Promise<string | null> {
