@@ -202,11 +202,11 @@ export const ATTACKS = [
     raw: (request) => [
       request(
         '/data/wide',
-        `[${Array.from({ length: 250 }, (_, i) => `{"n":${i},"doc":[${Array.from({ length: 9_000 }, () => '1,{}').join(',')}]}`).join(',')}]`,
+        `[${Array.from({ length: 250 }, (_, i) => `{"n":${i},"doc":[${Array.from({ length: 8_000 }, () => '1,{}').join(',')}]}`).join(',')}]`,
       ),
       request(
         '/data/wide',
-        `[${Array.from({ length: 250 }, (_, i) => `{"n":${i},"email":"${'\\u00e9'.repeat(6_500)}"}`).join(',')}]`,
+        `[${Array.from({ length: 250 }, (_, i) => `{"n":${i},"email":"${'\\u00e9'.repeat(6_000)}"}`).join(',')}]`,
       ),
       request('/data/wide', `[{"n":1,"doc":[${tenMiB('{"a":[]}')}]}]`),
     ],

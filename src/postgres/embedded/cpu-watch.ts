@@ -1,6 +1,6 @@
 /** How much of the processors a backend of the embedded server takes while it runs one request. */
 import { readFile } from 'node:fs/promises';
-import { type BackendPriority, LAST_IN_LINE } from './priority.js';
+import { type BackendPriority, GIVES_WAY } from './priority.js';
 
 /** Between two looks at a request that runs. One that is over before the second look costs nothing. */
 const LOOK_MS = 100;
@@ -28,7 +28,7 @@ export class CpuWatch {
       if (used - first < GREEDY_MS) return;
       stop();
       onLowered();
-      await this.priority.lower(pid, LAST_IN_LINE);
+      await this.priority.lower(pid, GIVES_WAY);
     };
     // A process that is gone, or may not be touched, is left alone: the statement runs as it did before.
     const timer = setInterval(() => void look().catch(stop), LOOK_MS);

@@ -6,8 +6,8 @@ import { totalmem } from 'node:os';
 
 const MIB = 1024 * 1024;
 
-/** Shared memory (`shared_buffers` and the lock table are most of it), code and stack, which count as well. */
-const SHARED_MIB = 640;
+/** Shared memory (`shared_buffers` and the lock table are most of it) and code count as well: an idle backend has 412. */
+const SHARED_MIB = 440;
 
 /** One project runs at most 8 statements at once (contract section 8); together they may take half of the memory. */
 const SHARE = 1 / 16;

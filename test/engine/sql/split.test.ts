@@ -268,6 +268,19 @@ describe('protects', () => {
     expect((await second).code).toMatch(/overloaded|invalid_request/);
   });
 
+  it('lets a text wait no longer than its request has patience, nor when its client has left', async () => {
+    const running = refusal(split(HOPELESS, 'gamma'));
+    const impatient = refusal(splitStatements('SELECT 1; SELECT 2', asker('gamma', 50)));
+    const leaving = new AbortController();
+    const left = refusal(splitStatements('SELECT 1; SELECT 2', asker('gamma', 5_000, leaving.signal)));
+    const started = performance.now();
+    leaving.abort();
+    expect((await left).code).toBe('overloaded');
+    expect((await impatient).code).toBe('overloaded');
+    expect(performance.now() - started).toBeLessThan(3_000);
+    await running;
+  });
+
   it('gives the projects their turns, however much one of them has waiting', async () => {
     const order: string[] = [];
     const run = async (project: string) => {
