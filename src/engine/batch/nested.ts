@@ -47,15 +47,21 @@ function refuseInside(node: JsonNode, type: 'json' | 'jsonb'): Refusal | undefin
   let refusal: Refusal | undefined;
   const walk = new JsonWalk(node.text, 0, unchecked, {
     // What was sent unescaped is a text that Postgres takes: the body is UTF-8, and U+0000 must be escaped.
-    escaped: (text) => (refusal ??= text.includes('\\u') ? refuseText(JSON.parse(text) as string) : undefined),
+    escaped: (text) => (refusal ??= MAY_BE_REFUSED.test(text) ? refuseText(JSON.parse(text) as string) : undefined),
     number: (text) => (refusal ??= refuseNumber(text, type)),
   });
   walk.value(0);
   return refusal;
 }
 
+/** An escape of U+0000 or of half a surrogate pair; a text of escapes is long, and most hold neither. */
+const MAY_BE_REFUSED = /\\u(?:0000|[dD][89a-fA-F])/;
+
+/** Within what a jsonb holds, whatever the digits are. */
+const SHORT_NUMBER = /^[^eE]{1,1000}(?:[eE][+-]?[0-9]{1,4})?$/;
+
 function refuseNumber(text: string, type: 'json' | 'jsonb'): Refusal | undefined {
-  if (type === 'json' || fitsNumeric(text)) return undefined;
+  if (type === 'json' || SHORT_NUMBER.test(text) || fitsNumeric(text)) return undefined;
   return new Refusal(`the number ${shown({ kind: 'number', text })} is beyond what JSONB can hold`);
 }
 
