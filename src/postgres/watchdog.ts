@@ -30,11 +30,11 @@ export class Watchdog {
 
   /**
    * Lets the backend of a request give way to all others once it has taken much processor time.
-   * @param onLowered the connection should not be kept
+   * @param onTired the connection should not be kept
    * @returns ends the watch
    */
-  watchProcessors({ processId }: Backend, onLowered: () => void): () => void {
-    return this.cpu?.start(processId, onLowered) ?? (() => {});
+  watchProcessors(backend: Backend, onTired: () => void): () => void {
+    return this.cpu?.start(backend, onTired) ?? (() => {});
   }
 
   async startOf(processId: number, role: string): Promise<string | null> {

@@ -116,6 +116,18 @@ describe.runIf(onLinux)('processors', () => {
     expect((await insert).status).toBe(201);
   });
 
+  it('are left to others by what follows a greedy statement, and no longer than for some seconds', async () => {
+    await sql('hostile', `SELECT count(*), 'greedy' FROM generate_series(1, 4000000)`);
+    const pidNow = async () =>
+      ((await sql('hostile', 'SELECT pg_backend_pid() AS pid')).body.rows as { pid: number }[])[0]?.pid;
+    const lowered = await pidNow();
+    expect(getPriority(lowered)).toBe(GIVES_WAY);
+    expect(await pidNow()).toBe(lowered);
+    await sleep(5_100);
+    expect(await pidNow()).toBe(lowered);
+    expect(getPriority(await pidNow())).toBe(0);
+  });
+
   it('are not taken from a statement that only waits', async () => {
     const waiting = sql('neighbour', `SELECT pg_sleep(1), 'mark_waiting'`);
     const pid = await backendOf('mark_waiting');

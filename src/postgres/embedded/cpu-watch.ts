@@ -8,27 +8,48 @@ const LOOK_MS = 100;
 /** Processor time after the first look beyond which a backend gives way to all others. */
 const GREEDY_MS = 100;
 
+/**
+ * Requests that follow at once give way from their beginning: whoever repeats a greedy statement does not begin anew each
+ * time. Only root could raise the priority again, so after this time the connection is replaced.
+ */
+const KEPT_MS = 5_000;
+
 /** USER_HZ, 100 wherever Linux runs on x86 and ARM (time(7)). */
 const TICK_MS = 10;
 
+/** What is known of a connection's process. */
+interface Process {
+  readonly processId: number;
+}
+
 export class CpuWatch {
+  /** When the processes that give way began to. */
+  private readonly lowered = new WeakMap<Process, number>();
+
   constructor(private readonly priority: BackendPriority) {}
 
   /**
    * Lets a backend give way to all others once it has taken much processor time, for as long as its connection lives.
-   * @param onLowered the connection should not be kept: the next request would be slow from its beginning
+   * @param backend the same object for the same connection
+   * @param onTired the connection has given way for a while, and should be replaced by a fresh one behind this request
    * @returns ends the watch
    */
-  start(pid: number, onLowered: () => void): () => void {
+  start(backend: Process, onTired: () => void): () => void {
+    const since = this.lowered.get(backend);
+    if (since !== undefined) {
+      if (performance.now() - since > KEPT_MS) onTired();
+      return () => {};
+    }
+    const { processId } = backend;
     let first: number | null = null;
     const look = async (): Promise<void> => {
-      const used = await cpuMs(pid);
+      const used = await cpuMs(processId);
       if (used === null) return stop();
       first ??= used;
       if (used - first < GREEDY_MS) return;
       stop();
-      onLowered();
-      await this.priority.lower(pid, GIVES_WAY);
+      this.lowered.set(backend, performance.now());
+      await this.priority.lower(processId, GIVES_WAY);
     };
     // A process that is gone, or may not be touched, is left alone: the statement runs as it did before.
     const timer = setInterval(() => void look().catch(stop), LOOK_MS);
