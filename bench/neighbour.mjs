@@ -117,6 +117,7 @@ class Hostile {
       serialization: 'advanced',
       detached: true,
     });
+    const begun = once(this.child, 'message');
     const share = attacks.length === 1 ? 1 : 0.25;
     this.child.send({
       port: this.service.port,
@@ -126,6 +127,7 @@ class Hostile {
         requests: [...requests.map((body) => request('/sql', body)), ...raw(request)],
       })),
     });
+    await begun;
   }
 
   /** @returns what the attacker got to see */

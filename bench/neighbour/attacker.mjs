@@ -36,7 +36,7 @@ function open(port, attack) {
     socket.write(attack.manner === 'unfinished' ? request.subarray(0, request.length - 1) : request);
   };
   socket.on('connect', () => {
-    counts.connections++;
+    if (counts.connections++ === 0) process.send('begun');
     if (attack.manner === 'unread') socket.pause();
     send();
   });

@@ -45,7 +45,11 @@ export class Service {
     await this.launch(process.execPath, args, { ipc: true, cwd: this.folder });
     // The first start writes it just after it has begun to listen.
     const file = join(this.dataDir, 'first-token');
-    this.token ??= await ready(this.child, this.log, async () => (await readFile(file, 'utf8')).trim());
+    this.token ??= await ready(this.child, this.log, async () => {
+      const token = (await readFile(file, 'utf8')).trim();
+      if (token === '') throw new Error('the token is still being written');
+      return token;
+    });
   }
 
   /** Any command that becomes the service. @returns once it is ready */
