@@ -3,6 +3,7 @@
  * and description. `--help`, `cdp config`, the docs test and the validation all derive from this table.
  */
 import { resolve } from 'node:path';
+import { parseQuota } from './contract/disk-size.js';
 
 export interface Setting<T> {
   /** `--data-dir` on the command line, `data-dir` in the file. */
@@ -180,6 +181,14 @@ export const SETTINGS = {
     value: 'MS',
     describe: 'Longest wait of a request for its turn.',
     parse: integer(1, 60_000),
+  }),
+  projectQuota: setting<number | null>({
+    flag: 'project-quota',
+    env: 'CDP_PROJECT_QUOTA',
+    default: null,
+    value: 'SIZE',
+    describe: 'Disk that the database of a project may take, such as 500MB or 10GB; off for no quota.',
+    parse: (value: string) => (value === 'off' ? null : parseQuota(value)),
   }),
   schemaHoldMs: setting({
     flag: 'schema-hold-ms',

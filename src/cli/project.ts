@@ -1,7 +1,8 @@
-/** `cdp project …`: create, list, activate, deactivate, repair and delete projects. */
+/** `cdp project …`: create, list, activate, deactivate, repair, set the quota of and delete projects. */
 import { createInterface } from 'node:readline/promises';
 import { Command } from 'commander';
-import { shownProject } from '../http/admin-routes.js';
+import { roundedSize } from '../contract/disk-size.js';
+import { quotaBytes, shownProject } from '../http/admin-routes.js';
 import type { ProjectRow } from '../postgres/control.js';
 import { aligned, managementOptions, print, withEngine } from './management.js';
 
@@ -25,6 +26,7 @@ export function projectCommand(): Command {
       ),
     )
     .addCommand(repair())
+    .addCommand(quota())
     .addCommand(
       onOne(
         'delete',
@@ -62,9 +64,27 @@ function repair(): Command {
 function list(): Command {
   const command = new Command('list').description('List all projects');
   return managementOptions(command).action(async () => {
-    const projects = (await withEngine(command, (engine) => engine.projects.list())).map(shownProject);
-    const rows = projects.map(({ name, status, created_at: created }) => [name, status, created]);
-    print(command, projects, aligned([['NAME', 'STATUS', 'CREATED'], ...rows]));
+    const projects = await withEngine(command, async (engine) => {
+      const rows = await engine.projects.list();
+      const sizes = await engine.sizesOf(rows);
+      return rows.map((project) => shownProject(project, sizes.get(project.id)));
+    });
+    const rows = projects.map(({ name, status, size_bytes: size, quota: allowed, created_at: created }) => {
+      return [name, status, size === undefined ? '-' : roundedSize(size), allowed, created];
+    });
+    print(command, projects, aligned([['NAME', 'STATUS', 'SIZE', 'QUOTA', 'CREATED'], ...rows]));
+  });
+}
+
+function quota(): Command {
+  const command = new Command('quota')
+    .description('Set the disk quota of a project: a size such as 10GB, "default" or "none"')
+    .argument('<NAME>')
+    .argument('<SIZE>');
+  return managementOptions(command).action(async (name: string, size: string) => {
+    const bytes = quotaBytes(size);
+    const project = shownProject(await withEngine(command, (engine) => engine.projects.setQuota(name, bytes)));
+    print(command, project, [`Project ${project.name} has the quota ${project.quota}`]);
   });
 }
 

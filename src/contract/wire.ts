@@ -169,6 +169,11 @@ export const Project = Type.Object({
   id: Type.String({ format: 'uuid' }),
   name: Type.String(),
   status: Type.String({ examples: ['active', 'inactive'] }),
+  quota: Type.String({
+    description: 'Disk quota: a size, `default` (what the service is set to) or `none`.',
+    examples: ['10GB'],
+  }),
+  size_bytes: Type.Optional(Type.Integer({ description: 'Bytes on disk; in the list of all projects.' })),
   created_at: Type.String({ format: 'date-time' }),
 });
 export type Project = Static<typeof Project>;
@@ -181,6 +186,12 @@ export type RepairAnswer = Static<typeof RepairAnswer>;
 
 export const ProjectsAnswer = Type.Object({ ...success, projects: Type.Array(Project) });
 export type ProjectsAnswer = Static<typeof ProjectsAnswer>;
+
+export const ProjectQuotaBody = Type.Object(
+  { quota: Type.String({ description: 'A size such as `500MB` or `10GB`, `default` or `none`.', examples: ['10GB'] }) },
+  strict,
+);
+export type ProjectQuotaBody = Static<typeof ProjectQuotaBody>;
 
 export const DeleteProjectQuery = Type.Object(
   { confirm: Type.String({ description: 'The name of the project again. Deletion cannot be undone.' }) },

@@ -3,6 +3,7 @@ import type { ProjectRow } from '../postgres/control.js';
 import { ControlDatabase } from '../postgres/control.js';
 import { Connections } from '../postgres/connections.js';
 import { Credentials } from '../postgres/credentials.js';
+import { DatabaseSizes } from '../postgres/database-size.js';
 import { newestVersion, readMigrations } from '../postgres/migrate.js';
 import { ProjectSessions } from '../postgres/project-session.js';
 import { Provisioning } from '../postgres/provisioning.js';
@@ -13,6 +14,7 @@ import { type JwtSettings, JwtVerifier } from './jwt.js';
 import { CopyInserts } from './copy-inserts.js';
 import { Project, type ProjectAccess } from './project.js';
 import { Projects } from './projects.js';
+import { Quotas } from './quota.js';
 import { ShapeCache } from './shape-cache.js';
 import { type Caller, Tokens } from './tokens.js';
 
@@ -28,6 +30,8 @@ export interface EngineSettings {
   projectReserved: number;
   projectWaiting: number;
   waitMs: number;
+  /** Bytes on disk of a project without a quota of its own; null: as many as there are. */
+  projectQuota: number | null;
   jwt: JwtSettings | null;
   /** Go on where the service's role may not close what Postgres shows to everybody. */
   allowUnhardened: boolean;
@@ -49,6 +53,7 @@ export class Engine {
     readonly tokens: Tokens,
     private readonly jwt: JwtVerifier | null,
     private readonly access: ProjectAccess,
+    private readonly sizes: DatabaseSizes,
   ) {}
 
   /**
@@ -92,15 +97,18 @@ export class Engine {
         waitMs: settings.waitMs,
       });
       const jwt = settings.jwt === null ? null : new JwtVerifier(settings.jwt, control);
-      return new Engine(control, projects, new Tokens(control), jwt, {
+      const sizes = new DatabaseSizes(pool);
+      const access: ProjectAccess = {
         admission,
         connections,
         watchdog,
         shapes: new ShapeCache(),
         copies: new CopyInserts({ waiting: settings.projectWaiting, waitMs: settings.waitMs }),
         upgraded: (project) => projects.upgraded(project),
+        quotas: new Quotas((database) => sizes.of(database), settings.projectQuota),
         requireActive: (project) => projects.requireActive(project),
-      });
+      };
+      return new Engine(control, projects, new Tokens(control), jwt, access, sizes);
     } catch (error) {
       await pool.end();
       throw error;
@@ -119,21 +127,33 @@ export class Engine {
     return new Project(row, this.access);
   }
 
-  /** Requests running and waiting, and connections to projects' databases, now. */
-  get load(): { running: number; waiting: number; connections: number } {
-    const { admission, connections } = this.access;
-    return { ...admission.load, connections: connections.open };
+  /** Requests running and waiting, connections to projects' databases and projects over their disk quota, now. */
+  get load(): { running: number; waiting: number; connections: number; overQuota: number } {
+    const { admission, connections, quotas } = this.access;
+    return { ...admission.load, connections: connections.open, overQuota: quotas.projectsOver };
+  }
+
+  /** Bytes on disk by project; one whose database is not there is left out. @throws EngineError database_unavailable */
+  async sizesOf(projects: readonly ProjectRow[]): Promise<Map<string, number>> {
+    const sizes = new Map<string, number>();
+    for (const { id, placement } of projects) {
+      const bytes = await this.sizes.of(placement.database);
+      if (bytes !== null) sizes.set(id, bytes);
+    }
+    return sizes;
   }
 
   /** Deletes a project and everything this instance holds of it. */
   async deleteProject(name: string): Promise<ProjectRow> {
     const project = await this.projects.delete(name);
     this.access.connections.closeProject(project.id);
+    this.access.quotas.forget(project.id);
     return project;
   }
 
   async close(): Promise<void> {
     this.access.connections.close();
+    this.access.quotas.close();
     await this.control.close();
   }
 }

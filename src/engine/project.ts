@@ -13,6 +13,7 @@ import type { Admission } from './admission.js';
 import type { KnownShape, ShapeCache } from './shape-cache.js';
 import type { CopyInserts } from './copy-inserts.js';
 import { type Clock, type Deadline, withDeadline } from './deadline.js';
+import type { Excess, Growth, Quotas } from './quota.js';
 
 /** What all projects of a service share. */
 export interface ProjectAccess {
@@ -21,6 +22,7 @@ export interface ProjectAccess {
   readonly watchdog: Watchdog;
   readonly shapes: ShapeCache;
   readonly copies: CopyInserts;
+  readonly quotas: Quotas;
   /** Brings the project's database up to date with this program before its first use. */
   upgraded(project: ProjectRow): Promise<void>;
   /** @throws EngineError unauthorized, cdp_inactive where the project was deleted or deactivated in the meantime */
@@ -54,6 +56,16 @@ export class Project {
     this.access.shapes.remember(this.row.id, table);
   }
 
+  /** To be called before whatever makes the project larger. @throws EngineError quota_exceeded, database_unavailable */
+  requireRoom(): Promise<void> {
+    return this.access.quotas.requireRoom(this.row);
+  }
+
+  /** Whether, and how, the project is over its disk quota. @throws EngineError database_unavailable */
+  excess(): Promise<Excess | null> {
+    return this.access.quotas.excess(this.row);
+  }
+
   get schema(): string {
     return this.row.placement.schema;
   }
@@ -61,16 +73,22 @@ export class Project {
   /**
    * Runs `work` on a connection of a lane. A connection that had died while it was idle is replaced once, as long as
    * nothing was answered on it: then nothing was done either.
-   * @throws EngineError overloaded, database_unavailable, the deadline's own, and what `work` throws
+   * @param growth what the work may do to the size of the project before it is ended
+   * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's own, and what `work` throws
    */
-  async use<T>(lane: Lane, deadline: Deadline, work: Work<T>): Promise<T> {
+  async use<T>(lane: Lane, deadline: Deadline, work: Work<T>, growth: Growth = 'writes'): Promise<T> {
+    const watched: Work<T> = async (lease, clock) => {
+      if (lane === 'sql-read') return work(lease, clock);
+      const unwatch = this.access.quotas.watch(this.row, growth, (reason) => clock.stop(reason));
+      return work(lease, clock).finally(unwatch);
+    };
     try {
-      return await this.attempt(lane, deadline, work);
+      return await this.attempt(lane, deadline, watched);
     } catch (error) {
       if (!(error instanceof StaleConnection)) throw await this.explained(error);
     }
     try {
-      return await this.attempt(lane, deadline, work);
+      return await this.attempt(lane, deadline, watched);
     } catch (error) {
       throw await this.explained(error);
     }

@@ -127,6 +127,17 @@ export class Projects {
   }
 
   /**
+   * @param bytes its own disk quota; 0: none; null: what the setting says
+   * @throws EngineError not_found
+   */
+  async setQuota(name: string, bytes: number | null): Promise<ProjectRow> {
+    const { id } = await this.get(name);
+    const project = await this.control.setProjectQuota(id, bytes);
+    if (project === null) throw new EngineError('not_found', `Project "${name}" is not ready`);
+    return project;
+  }
+
+  /**
    * Takes a project away with everything in it. There is no way back. Waits for whoever is still making it; what a
    * crash has left of one goes away too.
    * @throws EngineError not_found, request_in_flight, overloaded, database_unavailable

@@ -1,5 +1,6 @@
 /** Projects and tokens over HTTP (contract section 2), for an admin token. */
 import Type from 'typebox';
+import { parseQuota, quotaText } from '../contract/disk-size.js';
 import { EngineError } from '../contract/errors.js';
 import * as wire from '../contract/wire.js';
 import type { ProjectRow, TokenRow } from '../postgres/control.js';
@@ -12,6 +13,7 @@ const PROJECT_EXAMPLE = {
   id: '0b0f8a9c-7d0e-4a5f-9d6e-2f6f0c1c2d3e',
   name: 'shop',
   status: 'active',
+  quota: 'default',
   created_at: '2026-01-31T09:30:00.000Z',
 };
 
@@ -36,13 +38,15 @@ export const ADMIN_ROUTES: readonly Route[] = [
     success: {
       status: 200,
       answer: wire.ProjectsAnswer,
-      example: { success: true, message: '1 project', projects: [PROJECT_EXAMPLE] },
+      example: { success: true, message: '1 project', projects: [{ ...PROJECT_EXAMPLE, size_bytes: 8_388_608 }] },
     },
     errors: [],
     async handle({ engine }) {
       const projects = await engine.projects.list();
+      const sizes = await engine.sizesOf(projects);
       const message = `${projects.length} ${projects.length === 1 ? 'project' : 'projects'}`;
-      return { status: 200, body: { success: true, message, projects: projects.map(shownProject) } };
+      const shown = projects.map((project) => shownProject(project, sizes.get(project.id)));
+      return { status: 200, body: { success: true, message, projects: shown } };
     },
   },
   {
@@ -126,6 +130,29 @@ export const ADMIN_ROUTES: readonly Route[] = [
     async handle(context) {
       const { project, repaired } = await context.engine.projects.repair(projectInPath(context));
       return { status: 200, body: { ...projectAnswer('project repaired', project), repaired } };
+    },
+  },
+  {
+    method: 'PUT',
+    url: '/api/cdp/admin/projects/:project/quota',
+    access: 'admin',
+    operationId: 'setProjectQuota',
+    summary: 'Give a project a disk quota of its own',
+    description: 'A size, `default` for what the service is set to, or `none`. It holds within a second.',
+    tag: 'admin',
+    params: ProjectInPath,
+    body: wire.ProjectQuotaBody,
+    example: { quota: '10GB' },
+    success: {
+      status: 200,
+      answer: wire.ProjectAnswer,
+      example: { success: true, message: 'quota set', project: { ...PROJECT_EXAMPLE, quota: '10GB' } },
+    },
+    errors: ['not_found'],
+    async handle(context) {
+      const { quota } = context.request.body as wire.ProjectQuotaBody;
+      const project = await context.engine.projects.setQuota(projectInPath(context), quotaBytes(quota));
+      return { status: 200, body: projectAnswer('quota set', project) };
     },
   },
   {
@@ -242,11 +269,33 @@ const projectAnswer = (message: string, project: ProjectRow): wire.ProjectAnswer
   project: shownProject(project),
 });
 
-/** Names of databases and roles stay inside. */
-export const shownProject = ({ id, name, status, createdAt }: ProjectRow): wire.Project => ({
+/**
+ * Bytes of a quota as it is written here and on the command line: null for `default`, 0 for `none`.
+ * @throws EngineError invalid_request
+ */
+export function quotaBytes(text: string): number | null {
+  if (text === 'default') return null;
+  if (text === 'none') return 0;
+  try {
+    return parseQuota(text);
+  } catch (error) {
+    throw new EngineError('invalid_request', `"quota" is "default", "none" or a size: ${(error as Error).message}`);
+  }
+}
+
+const shownQuota = (bytes: number | null): string =>
+  bytes === null ? 'default' : bytes === 0 ? 'none' : quotaText(bytes);
+
+/** Names of databases and roles stay inside. @param size bytes on disk, where they were looked at */
+export const shownProject = (
+  { id, name, status, quotaBytes: quota, createdAt }: ProjectRow,
+  size?: number,
+): wire.Project => ({
   id,
   name,
   status,
+  quota: shownQuota(quota),
+  ...(size === undefined ? {} : { size_bytes: size }),
   created_at: createdAt.toISOString(),
 });
 

@@ -47,6 +47,11 @@ export class Metrics {
     gauge('cdp_requests_running', 'Requests that hold a place in Postgres.', () => engine.load.running);
     gauge('cdp_requests_waiting', 'Requests that wait for a place.', () => engine.load.waiting);
     gauge('cdp_project_connections', "Open connections to projects' databases.", () => engine.load.connections);
+    gauge(
+      'cdp_projects_over_quota',
+      'Projects over their disk quota when this instance last looked.',
+      () => engine.load.overQuota,
+    );
     new Gauge({
       name: 'cdp_postgres_up',
       help: 'Whether the control database answers.',

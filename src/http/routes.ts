@@ -64,7 +64,7 @@ export const ROUTES: readonly Route[] = [
         columns: ['id', 'email', 'age', 'signed_up'],
       },
     },
-    errors: ['invalid_name', 'reserved_name', 'unknown_type', 'table_exists', ...SCHEMA_ERRORS],
+    errors: ['invalid_name', 'reserved_name', 'unknown_type', 'table_exists', 'quota_exceeded', ...SCHEMA_ERRORS],
     async handle(context) {
       const body = context.request.body as wire.CreateTableBody;
       refuseUnstorable(body.comment, ...body.columns.map(({ comment }) => comment));
@@ -92,7 +92,15 @@ export const ROUTES: readonly Route[] = [
         column: { name: 'country', type: 'TEXT', comment: 'ISO 3166-1 alpha-2' },
       },
     },
-    errors: ['invalid_name', 'reserved_name', 'unknown_type', 'table_not_found', 'column_exists', ...SCHEMA_ERRORS],
+    errors: [
+      'invalid_name',
+      'reserved_name',
+      'unknown_type',
+      'table_not_found',
+      'column_exists',
+      'quota_exceeded',
+      ...SCHEMA_ERRORS,
+    ],
     async handle(context) {
       const body = context.request.body as wire.AddColumnBody;
       refuseUnstorable(body.comment);
@@ -137,6 +145,7 @@ export const ROUTES: readonly Route[] = [
       'constraint_violation',
       'row_too_large',
       'sql_error',
+      'quota_exceeded',
       ...SCHEMA_ERRORS,
     ],
     async handle(context) {
@@ -264,6 +273,7 @@ export const ROUTES: readonly Route[] = [
       'unique_violation',
       'request_in_flight',
       'idempotency_key_reused',
+      'quota_exceeded',
       'permission_denied',
       'table_busy',
       'query_timeout',
@@ -320,6 +330,7 @@ export const ROUTES: readonly Route[] = [
       'table_exists',
       'column_exists',
       'dependent_objects',
+      'quota_exceeded',
       'permission_denied',
       'table_busy',
       'query_timeout',

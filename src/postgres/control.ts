@@ -13,6 +13,8 @@ export interface ProjectRow {
   status: ProjectStatus;
   placement: Placement;
   schemaVersion: number;
+  /** The project's own disk quota; null: what the setting says, 0: none. */
+  quotaBytes: number | null;
   createdAt: Date;
 }
 
@@ -28,7 +30,7 @@ export interface TokenRow {
   lastUsedAt: Date | null;
 }
 
-const PROJECT_COLUMNS = `id, name, status, database_name, schema_name, writer_role, reader_role, schema_version, created_at`;
+const PROJECT_COLUMNS = `id, name, status, database_name, schema_name, writer_role, reader_role, schema_version, quota_bytes, created_at`;
 const TOKEN_COLUMNS = `id, project_id, name, scopes, created_at, expires_at, revoked_at, last_used_at`;
 
 /** One instance at a time prepares the control database and the template. */
@@ -116,7 +118,7 @@ export class ControlDatabase {
   }
 
   /** @returns false where a project of that name exists, in whatever status */
-  async insertProject(project: Omit<ProjectRow, 'createdAt'>): Promise<boolean> {
+  async insertProject(project: Omit<ProjectRow, 'quotaBytes' | 'createdAt'>): Promise<boolean> {
     const { id, name, status, placement, schemaVersion } = project;
     const { rowCount } = await this.query(
       `INSERT INTO cdp.projects (id, name, status, database_name, schema_name, writer_role, reader_role, schema_version)
@@ -138,6 +140,16 @@ export class ControlDatabase {
 
   async setProjectVersion(id: string, version: number): Promise<void> {
     await this.query('UPDATE cdp.projects SET schema_version = $2 WHERE id = $1', [id, version]);
+  }
+
+  /** @returns the project as it now is; null where it is not ready, or not there any more */
+  async setProjectQuota(id: string, quotaBytes: number | null): Promise<ProjectRow | null> {
+    const { rows } = await this.query<ProjectRecord>(
+      `UPDATE cdp.projects SET quota_bytes = $2 WHERE id = $1 AND status IN ('active', 'inactive')
+       RETURNING ${PROJECT_COLUMNS}`,
+      [id, quotaBytes],
+    );
+    return rows[0] ? projectRow(rows[0]) : null;
   }
 
   async deleteProject(id: string): Promise<void> {
@@ -235,6 +247,8 @@ interface ProjectRecord {
   writer_role: string;
   reader_role: string;
   schema_version: number;
+  /** The driver gives a bigint as text, to_jsonb as a number. */
+  quota_bytes: string | number | null;
   created_at: string | Date;
 }
 
@@ -265,6 +279,7 @@ function projectRow(record: ProjectRecord): ProjectRow {
       reader: record.reader_role,
     },
     schemaVersion: record.schema_version,
+    quotaBytes: record.quota_bytes === null ? null : Number(record.quota_bytes),
     createdAt: new Date(record.created_at),
   };
 }
