@@ -247,6 +247,6 @@ const ended = ({ bytes, quota }: Usage): EngineError =>
     `The statement was ended and undone: with it, the project took ${roundedSize(bytes)} on disk; ` +
       `its quota is ${quotaText(quota)}`,
     {
-      hint: 'What it had written is free again after a VACUUM of the table, which Postgres does by itself before long.',
+      hint: 'The dead rows it left go with VACUUM FULL; those at the end of a table, Postgres clears away by itself.',
     },
   );

@@ -88,9 +88,10 @@ describe('projects', () => {
       id: expect.stringMatching(UUID) as string,
       name: 'shop',
       status: 'active',
+      quota: 'default',
       created_at: expect.stringMatching(ISO) as string,
     });
-    expect(await list()).toContainEqual(project);
+    expect(await list()).toContainEqual({ ...project, size_bytes: expect.any(Number) as number });
 
     for (const [action, status] of [
       ['deactivate', 'inactive'],

@@ -11,7 +11,7 @@ import {
   type TestService,
 } from '../support/service.js';
 import { testServers } from '../support/postgres.js';
-import { NDJSON, openStream, until } from '../support/stream.js';
+import { NDJSON, until } from '../support/stream.js';
 
 /** The least there is; an empty project takes about half of it. */
 const QUOTA = 16 * 1024 * 1024;
@@ -60,7 +60,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
   /** What refused statements must not have changed. */
   const state = () =>
     project.rows(`SELECT (SELECT count(*) FROM notes) AS notes, (SELECT count(*) FROM ballast) AS ballast,
-      (SELECT string_agg(relname || relnatts::text || relkind, ',' ORDER BY relname) FROM pg_class
+      (SELECT string_agg(relname || relnatts::text, ',' ORDER BY relname) FROM pg_class
        WHERE relnamespace = 'data'::regnamespace) AS relations,
       (SELECT count(*) FROM pg_largeobject_metadata) AS large_objects, (SELECT last_value FROM numbers) AS number`);
 
@@ -103,10 +103,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
     it.each([
       ['TRUNCATE', 'TRUNCATE ballast'],
       ['DROP TABLE', 'DROP TABLE ballast'],
-      [
-        'a drop between reads',
-        'SELECT 1; DROP TABLE ballast; SELECT writes IS NULL FROM (SELECT NULL::text AS writes)',
-      ],
+      ['a drop between reads', 'SELECT 1; DROP TABLE ballast; SELECT 2'],
     ])('%s, and writes at once after it', async (_title, text) => {
       failure(await insert(project), 403, 'quota_exceeded');
       expect((await sql(project, text)).status).toBe(200);
@@ -277,11 +274,20 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
     });
 
     it.each([
-      ['a statement', "INSERT INTO notes (text) SELECT repeat('x', 1000) FROM generate_series(1, 1000000000)"],
+      [
+        'a statement',
+        "INSERT INTO notes (text) SELECT repeat('x', 1000) FROM (SELECT generate_series(1, 1000000000)) AS g",
+      ],
       ['a function', 'SELECT fill() FROM generate_series(1, 1000000)'],
       ['one that catches its end', 'SELECT stubborn()'],
-      ['CREATE TABLE AS', "CREATE TABLE copy AS SELECT repeat('x', 1000) AS x FROM generate_series(1, 1000000000)"],
-      ['a temporary table', "CREATE TEMP TABLE copy AS SELECT repeat('x', 1000) FROM generate_series(1, 1000000000)"],
+      [
+        'CREATE TABLE AS',
+        "CREATE TABLE copy AS SELECT repeat('x', 1000) AS x FROM (SELECT generate_series(1, 1000000000)) AS g",
+      ],
+      [
+        'a temporary table',
+        "CREATE TEMP TABLE copy AS SELECT repeat('x', 1000) FROM (SELECT generate_series(1, 1000000000)) AS g",
+      ],
     ])('the disk from %s without an end', async (_title, text) => {
       await project.rows(`
         CREATE FUNCTION fill() RETURNS void LANGUAGE sql AS
@@ -293,8 +299,8 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
       expect(body.message).toMatch(/ended and undone: with it, the project took .* its quota is 16MB$/);
       expect(await project.rows('SELECT count(*) AS n FROM notes')).toEqual([{ n: 1 }]);
       expect(await project.rows("SELECT to_regclass('copy') AS copy")).toEqual([{ copy: null }]);
-      // What was rolled back is dead space in the table, if that was there before.
-      expect((await sql(project, 'VACUUM notes')).status).toBe(200);
+      // What was rolled back is dead space, in a table that was there before.
+      expect((await sql(project, 'VACUUM FULL notes')).status).toBe(200);
       expect(await sizeOnDisk()).toBeLessThan(QUOTA);
       expect((await insert(project)).status).toBe(201);
     });
@@ -302,7 +308,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
     it('the disk from a trigger that a batch sets off', async () => {
       await project.rows(`
         CREATE FUNCTION floods() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-          INSERT INTO ballast (text) SELECT repeat('x', 1000) FROM generate_series(1, 1000000000); RETURN NEW; END $$;
+          INSERT INTO ballast (text) SELECT repeat('x', 1000) FROM (SELECT generate_series(1, 1000000000)) AS g; RETURN NEW; END $$;
         CREATE TRIGGER flood BEFORE INSERT ON notes FOR EACH ROW EXECUTE FUNCTION floods()`);
       failure(await insert(project), 403, 'quota_exceeded');
       expect(
@@ -311,11 +317,13 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
     });
 
     it('the disk from a stream of new rows', async () => {
-      const endless = `INSERT INTO notes (text) SELECT repeat('x', 1000) FROM generate_series(1, 1000000000) RETURNING 1`;
-      const { rest } = await openStream(service, project, NDJSON, { sql: endless });
-      const { text, whole } = await rest();
-      expect(whole).toBe(false);
-      expect(text.trimEnd().split('\n').at(-1)).toContain('"error":"quota_exceeded"');
+      const endless = `INSERT INTO notes (text) SELECT repeat('x', 1000) FROM (SELECT generate_series(1, 1000000000)) AS g RETURNING 1`;
+      const answer = await project.call('POST', '/api/cdp/sql', {
+        body: { sql: endless },
+        headers: { accept: NDJSON },
+      });
+      // Postgres gives the rows of an INSERT … RETURNING out when all are there, so that none had gone out.
+      failure(answer, 403, 'quota_exceeded');
       expect(await project.rows('SELECT count(*) AS n FROM notes')).toEqual([{ n: 1 }]);
     });
 
