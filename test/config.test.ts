@@ -114,9 +114,23 @@ const TEXTS: Partial<Record<SettingName, { good: string[]; bad: string[] }>> = {
   },
 };
 
+const SIZES: Partial<Record<SettingName, { good: [string, number | null][]; bad: string[] }>> = {
+  projectQuota: {
+    good: [
+      ['off', null],
+      ['16MB', 16 * 1024 ** 2],
+      ['10gb', 10 * 1024 ** 3],
+      ['1024TB', 1024 ** 5],
+    ],
+    bad: ['', '0', '15MB', '1025TB', '10', '10 GB', '1.5GB', '-1GB', '10GiB', 'none', '9'.repeat(400)],
+  },
+};
+
 describe('refuses', () => {
   it('knows the bounds of every setting in this test', () => {
-    expect([...Object.keys(BOUNDS), ...Object.keys(TEXTS)].sort()).toEqual(Object.keys(SETTINGS).sort());
+    expect([...Object.keys(BOUNDS), ...Object.keys(TEXTS), ...Object.keys(SIZES)].sort()).toEqual(
+      Object.keys(SETTINGS).sort(),
+    );
   });
 
   it.each(Object.entries(BOUNDS) as [SettingName, [number, number]][])(
@@ -147,6 +161,14 @@ describe('refuses', () => {
     (name, texts) => {
       for (const good of texts.good) expect(value(name, good)).toBe(good);
       for (const bad of texts.bad) expect(() => value(name, bad), JSON.stringify(bad)).toThrow(ConfigError);
+    },
+  );
+
+  it.each(Object.entries(SIZES) as [SettingName, { good: [string, number | null][]; bad: string[] }][])(
+    '%s that is no size',
+    (name, { good, bad }) => {
+      for (const [given, bytes] of good) expect(value(name, given)).toBe(bytes);
+      for (const given of bad) expect(() => value(name, given), JSON.stringify(given)).toThrow(ConfigError);
     },
   );
 

@@ -33,6 +33,22 @@ const filled = (head: string, unit: string, length = MIB) =>
 afterAll(closeSplitter);
 
 describe('works', () => {
+  it('tells which statements give room back, where it is asked', async () => {
+    const removal = async (text: string) => (await splitStatements(text, 'alpha', true)).map((found) => found.removal);
+    expect(await removal('DELETE FROM a; TRUNCATE a; WITH d AS (DELETE FROM a RETURNING b) SELECT b FROM d')).toEqual(
+      Array(3).fill('delete'),
+    );
+    expect(await removal('DROP VIEW a; DROP INDEX CONCURRENTLY a; ALTER TABLE a DROP b, DROP CONSTRAINT c')).toEqual(
+      Array(3).fill('drop'),
+    );
+    expect(await removal('VACUUM (FULL) a; REINDEX TABLE a; CLUSTER a USING b')).toEqual(Array(3).fill('rewrite'));
+    expect(
+      await removal('SELECT 1; WITH d AS (INSERT INTO a VALUES (1)) DELETE FROM a; ALTER TABLE a ADD b int'),
+    ).toEqual(Array(3).fill(null));
+    expect(await removal('not SQL')).toEqual([null]);
+    expect(await removal('DELETE FROM a')).toEqual(['delete']);
+  });
+
   it('leaves a lone statement untouched, whatever stands around it', async () => {
     for (const text of [
       'SELECT 1',
