@@ -34,6 +34,7 @@ const TABLE_EXAMPLE = {
 };
 
 const SCHEMA_ERRORS = ['table_busy', 'outcome_unknown'] as const;
+const GROWING_ERRORS = ['quota_exceeded', ...SCHEMA_ERRORS] as const;
 
 export const ROUTES: readonly Route[] = [
   {
@@ -64,7 +65,7 @@ export const ROUTES: readonly Route[] = [
         columns: ['id', 'email', 'age', 'signed_up'],
       },
     },
-    errors: ['invalid_name', 'reserved_name', 'unknown_type', 'table_exists', 'quota_exceeded', ...SCHEMA_ERRORS],
+    errors: ['invalid_name', 'reserved_name', 'unknown_type', 'table_exists', ...GROWING_ERRORS],
     async handle(context) {
       const body = context.request.body as wire.CreateTableBody;
       refuseUnstorable(body.comment, ...body.columns.map(({ comment }) => comment));
@@ -92,15 +93,7 @@ export const ROUTES: readonly Route[] = [
         column: { name: 'country', type: 'TEXT', comment: 'ISO 3166-1 alpha-2' },
       },
     },
-    errors: [
-      'invalid_name',
-      'reserved_name',
-      'unknown_type',
-      'table_not_found',
-      'column_exists',
-      'quota_exceeded',
-      ...SCHEMA_ERRORS,
-    ],
+    errors: ['invalid_name', 'reserved_name', 'unknown_type', 'table_not_found', 'column_exists', ...GROWING_ERRORS],
     async handle(context) {
       const body = context.request.body as wire.AddColumnBody;
       refuseUnstorable(body.comment);
@@ -145,8 +138,7 @@ export const ROUTES: readonly Route[] = [
       'constraint_violation',
       'row_too_large',
       'sql_error',
-      'quota_exceeded',
-      ...SCHEMA_ERRORS,
+      ...GROWING_ERRORS,
     ],
     async handle(context) {
       const body = context.request.body as wire.AlterColumnBody;

@@ -61,7 +61,7 @@ describe('works', () => {
       ';;SELECT 1',
       '/*/ */SELECT 1',
     ]) {
-      expect(await split(text)).toEqual([{ text, offset: 0 }]);
+      expect(await split(text)).toEqual([{ text, offset: 0, removal: null }]);
     }
   });
 
@@ -103,9 +103,9 @@ describe('works', () => {
     const text = "SELECT 'é漢🦆'; /* 🦆 */ SELECT '🦆', wrong;\nSELECT 3";
     const statements = await split(text);
     expect(statements).toEqual([
-      { text: "SELECT 'é漢🦆'", offset: 0 },
-      { text: "SELECT '🦆', wrong", offset: 22 },
-      { text: 'SELECT 3', offset: 41 },
+      { text: "SELECT 'é漢🦆'", offset: 0, removal: null },
+      { text: "SELECT '🦆', wrong", offset: 22, removal: null },
+      { text: 'SELECT 3', offset: 41, removal: null },
     ]);
     for (const statement of statements) {
       expect([...text].slice(statement.offset).join('').startsWith(statement.text)).toBe(true);
@@ -129,7 +129,7 @@ describe('works', () => {
       'COMMIT nonsense; SELECT 1',
       `SELECT ${'('.repeat(20_000)}; SELECT 1`,
     ]) {
-      expect(await split(text)).toEqual([{ text, offset: 0 }]);
+      expect(await split(text)).toEqual([{ text, offset: 0, removal: null }]);
     }
   });
 
@@ -147,7 +147,7 @@ describe('works', () => {
       'EXPLAIN SELECT 1',
       '(SELECT 1)',
     ];
-    for (const piece of pieces) expect(await split(piece)).toEqual([{ text: piece, offset: 0 }]);
+    for (const piece of pieces) expect(await split(piece)).toEqual([{ text: piece, offset: 0, removal: null }]);
     expect(await texts(pieces.join(';'))).toEqual(pieces);
   });
 
