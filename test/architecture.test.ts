@@ -73,10 +73,7 @@ describe('imports', () => {
     const paths = new Set(sources.map(({ path }) => path));
     const imported = new Set(sources.flatMap(({ imports }) => imports.filter(isOurs)));
     expect([...imported].filter((path) => !paths.has(path))).toEqual([]);
-    expect([...paths].filter((path) => !imported.has(path))).toEqual([
-      'cli/bin.ts',
-      'client/index.ts',
-    ]);
+    expect([...paths].filter((path) => !imported.has(path))).toEqual(['cli/bin.ts', 'client/index.ts']);
   });
 
   it(`run one way: ${LAYERS.join(' -> ')}`, () => {
@@ -88,7 +85,9 @@ describe('imports', () => {
 
   it('of the client are its own files and contract/, and nothing else, no package either', () => {
     const wrong = sources.flatMap(({ path, imports }) =>
-      path.startsWith(CLIENT) ? imports.filter((name) => !name.startsWith(CLIENT) && !name.startsWith('contract/')) : [],
+      path.startsWith(CLIENT)
+        ? imports.filter((name) => !name.startsWith(CLIENT) && !name.startsWith('contract/'))
+        : [],
     );
     expect(wrong).toEqual([]);
   });
