@@ -63,15 +63,26 @@ describe('in a page', () => {
     const seen = await page.evaluate(async (token) => {
       const api = new cdp.CdpClient({ url: location.origin, token });
       const error = await api.insert('clicks', [{ n: 1 }, { m: 2 }]).catch((thrown: unknown) => thrown);
-      for await (const _ of api.sqlStream('SELECT n FROM generate_series(1, 10000000) AS n')) break;
+      let first: unknown;
+      for await (const row of api.sqlStream('SELECT n FROM generate_series(1, 10000000) AS n')) {
+        first = row;
+        break;
+      }
       const abort = new AbortController();
       setTimeout(() => abort.abort(), 100);
       const late = await api
         .query('SELECT pg_sleep(30)', [], { signal: abort.signal })
         .catch((thrown: unknown) => (thrown as client.CdpError).code);
       const { code, status, errors } = error as client.CdpError;
-      return { isOurs: error instanceof cdp.CdpError, code, status, record: errors[0]?.record, late };
+      return { first, isOurs: error instanceof cdp.CdpError, code, status, record: errors[0]?.record, late };
     }, project.token);
-    expect(seen).toEqual({ isOurs: true, code: 'unknown_column', status: 400, record: 1, late: 'aborted' });
+    expect(seen).toEqual({
+      first: { n: 1 },
+      isOurs: true,
+      code: 'unknown_column',
+      status: 400,
+      record: 1,
+      late: 'aborted',
+    });
   });
 });

@@ -168,7 +168,8 @@ describe('a stream', () => {
     const rows = cdp.sqlStream(`SELECT n, repeat('x', 5000) AS x FROM generate_series(1, 100000) AS n`);
     const before = process.memoryUsage().rss;
     let taken = 0;
-    for await (const _ of rows) {
+    for await (const row of rows) {
+      expect(row).toHaveProperty('n');
       await new Promise((resolve) => setTimeout(resolve, 50));
       if (++taken === 10) break;
     }
@@ -195,7 +196,7 @@ describe('a stream', () => {
     const abort = new AbortController();
     const stream = cdp.sqlStream('SELECT n FROM generate_series(1, 10000000) AS n', [], { signal: abort.signal });
     const work = async () => {
-      for await (const _ of stream) abort.abort();
+      for await (const row of stream) abort.abort(row);
     };
     expect(await caught(work())).toMatchObject({ code: 'aborted' });
   });

@@ -22,8 +22,8 @@ const customers = {} as ReturnType<typeof cdp.table<Customer>>;
 
 describe('the types', () => {
   it('of records are the caller’s, and hold for sources of every kind', () => {
-    expectTypeOf(customers.insert).returns.resolves.toEqualTypeOf<InsertResult>();
-    expectTypeOf(customers.insert).parameter(0).toEqualTypeOf<Iterable<Customer> | AsyncIterable<Customer>>();
+    expectTypeOf<typeof customers.insert>().returns.resolves.toEqualTypeOf<InsertResult>();
+    expectTypeOf<typeof customers.insert>().parameter(0).toEqualTypeOf<Iterable<Customer> | AsyncIterable<Customer>>();
     type Refused = Parameters<NonNullable<NonNullable<Parameters<typeof customers.insert>[1]>['onRefused']>>[0];
     expectTypeOf<Refused>().toEqualTypeOf<RefusedRecord<Customer>>();
   });
@@ -63,6 +63,7 @@ describe('the types', () => {
       n: number;
     }
     const query = () => cdp.sql<Row>`SELECT 1 AS n`;
+    void query;
     expectTypeOf<Awaited<ReturnType<typeof query>>>().toEqualTypeOf<QueryResult<Row>>();
     const text = () => cdp.query<Row>('SELECT 1 AS n');
     expectTypeOf(text).returns.resolves.toHaveProperty('rows').toEqualTypeOf<Row[]>();
@@ -73,7 +74,7 @@ describe('the types', () => {
   });
 
   it('of the schema are those of the wire', () => {
-    expectTypeOf(cdp.tables).returns.resolves.toEqualTypeOf<Table[]>();
+    expectTypeOf<CdpClient['tables']>().returns.resolves.toEqualTypeOf<Table[]>();
     expectTypeOf<Table['kind']>().toEqualTypeOf<'table' | 'view' | 'materialized_view' | 'foreign_table'>();
   });
 
