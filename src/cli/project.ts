@@ -3,25 +3,25 @@ import { createInterface } from 'node:readline/promises';
 import { Command } from 'commander';
 import { shownProject } from '../http/admin-routes.js';
 import type { ProjectRow } from '../postgres/control.js';
-import { aligned, managementOptions, print, withEngine } from './management.js';
+import { aligned, commandLine, managementOptions, print, withEngine } from './management.js';
 
 export function projectCommand(): Command {
   return new Command('project')
     .description('Manage projects')
     .addCommand(
       onOne('create', 'Create a project with a database of its own', 'created', (engine, name) =>
-        engine.projects.create(name),
+        engine.projects.create(name, commandLine()),
       ),
     )
     .addCommand(list())
     .addCommand(
       onOne('activate', 'Let a project be used again', 'active', (engine, name) =>
-        engine.projects.setActive(name, true),
+        engine.projects.setActive(name, true, commandLine()),
       ),
     )
     .addCommand(
       onOne('deactivate', 'Answer every call of a project with 403', 'inactive', (engine, name) =>
-        engine.projects.setActive(name, false),
+        engine.projects.setActive(name, false, commandLine()),
       ),
     )
     .addCommand(repair())
@@ -32,7 +32,7 @@ export function projectCommand(): Command {
         'deleted',
         async (engine, name) => {
           await confirm(name);
-          return engine.deleteProject(name);
+          return engine.deleteProject(name, commandLine());
         },
       ),
     );

@@ -1,4 +1,5 @@
 /** Puts the engine together over one Postgres server, in order; closing it goes the other way. */
+import { AuditLog } from '../postgres/audit-log.js';
 import type { ProjectRow } from '../postgres/control.js';
 import { ControlDatabase } from '../postgres/control.js';
 import { Connections } from '../postgres/connections.js';
@@ -9,6 +10,7 @@ import { Provisioning } from '../postgres/provisioning.js';
 import { type ServerAddress, servicePool } from '../postgres/server.js';
 import { Watchdog } from '../postgres/watchdog.js';
 import { Admission } from './admission.js';
+import { Audit, type AuditSettings, type Origin } from './audit.js';
 import { type JwtSettings, JwtVerifier } from './jwt.js';
 import { CopyInserts } from './copy-inserts.js';
 import { Project, type ProjectAccess } from './project.js';
@@ -16,7 +18,7 @@ import { Projects } from './projects.js';
 import { ShapeCache } from './shape-cache.js';
 import { type Caller, Tokens } from './tokens.js';
 
-export interface EngineSettings {
+export interface EngineSettings extends AuditSettings {
   address: ServerAddress;
   /** The instance secret that role passwords are derived from. */
   secret: string;
@@ -47,6 +49,7 @@ export class Engine {
     readonly control: ControlDatabase,
     readonly projects: Projects,
     readonly tokens: Tokens,
+    readonly audit: Audit,
     private readonly jwt: JwtVerifier | null,
     private readonly access: ProjectAccess,
   ) {}
@@ -75,7 +78,8 @@ export class Engine {
         },
       });
       const provisioning = provisioningOf(control.instanceId);
-      const projects = new Projects(control, provisioning);
+      const audit = new Audit(new AuditLog(pool), settings);
+      const projects = new Projects(control, provisioning, audit);
       await projects.reconcile(settings.onUnclearedProject);
       const watchdog = new Watchdog(address, pool);
       const sessions = new ProjectSessions(address, credentials, provisioning, watchdog);
@@ -92,7 +96,7 @@ export class Engine {
         waitMs: settings.waitMs,
       });
       const jwt = settings.jwt === null ? null : new JwtVerifier(settings.jwt, control);
-      return new Engine(control, projects, new Tokens(control), jwt, {
+      return new Engine(control, projects, new Tokens(control, audit), audit, jwt, {
         admission,
         connections,
         watchdog,
@@ -126,14 +130,15 @@ export class Engine {
   }
 
   /** Deletes a project and everything this instance holds of it. */
-  async deleteProject(name: string): Promise<ProjectRow> {
-    const project = await this.projects.delete(name);
+  async deleteProject(name: string, by?: Origin): Promise<ProjectRow> {
+    const project = await this.projects.delete(name, by);
     this.access.connections.closeProject(project.id);
     return project;
   }
 
   async close(): Promise<void> {
     this.access.connections.close();
+    await this.audit.close();
     await this.control.close();
   }
 }

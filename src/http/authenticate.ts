@@ -13,6 +13,8 @@ export type Access = readonly [Scope, ...Scope[]] | 'admin';
  */
 export async function authenticate(engine: Engine, request: FastifyRequest, access: Access): Promise<Caller> {
   const caller = await engine.authenticate(bearerToken(request));
+  // Who was refused is for the logs as well.
+  request.caller = caller;
   if (access === 'admin') {
     if (caller.project !== null) throw insufficient('This operation needs an admin token');
     return caller;
@@ -29,6 +31,10 @@ export async function authenticate(engine: Engine, request: FastifyRequest, acce
 export function requireScope(caller: Caller, scope: Scope): void {
   if (!caller.scopes.has(scope)) throw insufficient(`The token lacks the scope ${scope}`);
 }
+
+/** Free SQL runs as the reader where the body asks for it, or where the caller may do nothing else. */
+export const runsAsReader = ({ scopes }: Caller, readOnly: boolean | undefined): boolean =>
+  readOnly ?? !scopes.has('sql:write');
 
 const insufficient = (message: string) => new EngineError('insufficient_scope', message);
 

@@ -20,7 +20,7 @@ export function operatorRoutes(
 
   app.get('/openapi.json', () => document);
 
-  app.get('/metrics', async (request, reply) => {
+  app.get('/metrics', { config: { audit: 'metrics' } }, async (request, reply) => {
     if (separateMetrics || !isLoopback(request)) await authenticate(engine, request, 'admin');
     return reply.type(metrics.registry.contentType).send(await metrics.registry.metrics());
   });

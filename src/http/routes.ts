@@ -12,7 +12,7 @@ import { insertRecords } from '../engine/records.js';
 import { collectSql } from '../engine/sql/collect.js';
 import { checkTableInPath, createTable, dropTable, readSchema, readTable } from '../engine/tables.js';
 import type { TableDescription } from '../postgres/catalog.js';
-import { requireScope } from './authenticate.js';
+import { requireScope, runsAsReader } from './authenticate.js';
 import { decodeBody } from './body.js';
 import type { Context, Route } from './route.js';
 import { sqlAnswer, streamAnswer, streamFormat } from './sql-answer.js';
@@ -331,7 +331,7 @@ export const ROUTES: readonly Route[] = [
       if (Buffer.byteLength(body.sql) > LIMITS.sqlBytes) {
         throw new EngineError('payload_too_large', `"sql" is larger than ${LIMITS.sqlBytes} bytes`);
       }
-      const readOnly = body.read_only ?? !caller.scopes.has('sql:write');
+      const readOnly = runsAsReader(caller, body.read_only);
       requireScope(caller, readOnly ? 'sql:read' : 'sql:write');
       const sqlRequest = {
         sql: body.sql,

@@ -20,6 +20,7 @@ import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import type { Engine } from '../engine/engine.js';
 import { ADMIN_ROUTES } from './admin-routes.js';
+import { auditOperation, newTrail, requestSettled, responseClosed } from './audit.js';
 import { authenticate } from './authenticate.js';
 import { readJsonBody } from './body.js';
 import { rawError, sendError } from './error-exit.js';
@@ -95,7 +96,10 @@ export async function httpServer(
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
   // Answers are made as they are sent; the schemas describe them and do not rewrite them.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data));
-  app.setErrorHandler(sendError);
+  app.setErrorHandler((error, request, reply) => {
+    sendError(error, request, reply);
+    requestSettled(engine.audit, request, reply);
+  });
   app.setNotFoundHandler((request) => {
     throw new EngineError('not_found', `There is no ${request.method} ${request.url.split('?')[0]?.slice(0, 200)}`);
   });
@@ -107,11 +111,15 @@ export async function httpServer(
   app.decorateRequest('errorCode', null);
   app.decorateRequest('rows', null);
   app.decorateRequest('stages');
+  app.decorateRequest('trail');
 
   app.addHook('onRequest', async (request, reply) => {
     begin(request, reply);
     // Unlike the hook for it, this also happens when the client has left before its answer.
-    reply.raw.once('close', () => logRequest(request, reply, metrics));
+    reply.raw.once('close', () => {
+      logRequest(request, reply, metrics);
+      responseClosed(engine.audit, request, reply);
+    });
     if (request.headers.host === undefined && request.raw.httpVersion === '1.1') {
       throw new EngineError('invalid_request', 'The request has no Host header');
     }
@@ -186,7 +194,13 @@ function addRoute(app: FastifyInstance, engine: Engine, settings: HttpSettings, 
   app.route({
     method: route.method,
     url: route.url,
-    config: { access: route.access, dataField: route.dataField, rawBody: route.rawBody },
+    config: {
+      access: route.access,
+      dataField: route.dataField,
+      rawBody: route.rawBody,
+      audit: auditOperation(route.operationId),
+      successStatus: route.success.status,
+    },
     schema: {
       ...(route.body === undefined || route.rawBody ? {} : { body: route.body }),
       ...(route.query === undefined ? {} : { querystring: route.query }),
@@ -196,6 +210,7 @@ function addRoute(app: FastifyInstance, engine: Engine, settings: HttpSettings, 
       if (caller === null) throw new Error('A route with access was reached without a caller');
       const signal = clientGone(request, reply);
       const answer = await route.handle({ engine, settings, caller, request, reply, signal });
+      requestSettled(engine.audit, request, reply);
       if (answer.body === null) return reply;
       return reply
         .status(answer.status)
@@ -238,6 +253,7 @@ function refuseOtherMethods(app: FastifyInstance, paths: readonly [url: string, 
 function begin(request: FastifyRequest, reply: FastifyReply): void {
   const started = performance.now();
   request.stages = { started, authenticated: started, parsed: started };
+  request.trail = newTrail(request);
   void reply.header('x-request-id', request.id);
   if (request.url.startsWith('/api/cdp')) void reply.header('cache-control', 'no-store');
 }
