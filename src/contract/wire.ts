@@ -229,7 +229,7 @@ export type TokenAnswer = Static<typeof TokenAnswer>;
 
 // The audit log
 
-const AuditId = { pattern: '^[0-9]{1,15}-[0-9]{1,15}$', examples: ['1769851800000-1'] };
+const AuditId = { pattern: '^[0-9]{1,15}-[0-9]{1,16}$', examples: ['1769851800000-1'] };
 
 export const AuditQuery = Type.Object(
   {

@@ -65,7 +65,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
     errors: ['invalid_name', 'unique_violation', 'not_found'],
     async handle(context) {
       const { name } = context.request.body as wire.CreateProjectBody;
-      const project = await context.engine.projects.create(name, originOf(context));
+      const project = await context.engine.projects.create(name, originOf(context.request));
       return { status: 201, body: projectAnswer('project created', project) };
     },
   },
@@ -84,7 +84,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
     },
     errors: ['not_found'],
     async handle(context) {
-      const project = await context.engine.projects.setActive(projectInPath(context), true, originOf(context));
+      const project = await context.engine.projects.setActive(projectInPath(context), true, originOf(context.request));
       return { status: 200, body: projectAnswer('project active', project) };
     },
   },
@@ -103,7 +103,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
     },
     errors: ['not_found'],
     async handle(context) {
-      const project = await context.engine.projects.setActive(projectInPath(context), false, originOf(context));
+      const project = await context.engine.projects.setActive(projectInPath(context), false, originOf(context.request));
       return { status: 200, body: projectAnswer('project inactive', project) };
     },
   },
@@ -153,7 +153,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       if ((context.request.query as wire.DeleteProjectQuery).confirm !== name) {
         throw new EngineError('invalid_request', '"confirm" must be the name of the project');
       }
-      const project = await context.engine.deleteProject(name, originOf(context));
+      const project = await context.engine.deleteProject(name, originOf(context.request));
       return { status: 200, body: projectAnswer('project deleted', { ...project, status: 'deleting' }) };
     },
   },
@@ -202,7 +202,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
         ...(scopes === undefined ? {} : { scopes }),
         expiresAt: expires === undefined ? null : timeOf('expires_at', expires),
       };
-      const { token, details } = await context.engine.tokens.create(project.id, options, originOf(context));
+      const { token, details } = await context.engine.tokens.create(project.id, options, originOf(context.request));
       return {
         status: 201,
         body: { success: true, message: 'token created', token, details: shownToken(details) },
@@ -226,7 +226,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
     async handle(context) {
       const project = await context.engine.projects.get(projectInPath(context));
       const { token_id: id } = context.request.params as { token_id: string };
-      const details = await context.engine.tokens.revoke(id, project.id, originOf(context));
+      const details = await context.engine.tokens.revoke(id, project.id, originOf(context.request));
       return { status: 200, body: { success: true, message: 'token revoked', details: shownToken(details) } };
     },
   },

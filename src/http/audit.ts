@@ -3,7 +3,6 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AuditOperation } from '../contract/audit.js';
 import type { Audit, Origin } from '../engine/audit.js';
 import { runsAsReader } from './authenticate.js';
-import type { Context } from './route.js';
 
 /** Each route's word in the log, by its operationId; free SQL as the reader is `sql_read`. */
 const OPERATIONS: Readonly<Record<string, AuditOperation>> = {
@@ -80,9 +79,8 @@ export function requestSettled(audit: Audit, request: FastifyRequest, reply: Fas
 }
 
 /** Who asks, for a change that writes its own entry. */
-export function originOf({ request }: Context): Origin {
-  return origin(request, request.routeOptions.config.successStatus ?? null);
-}
+export const originOf = (request: FastifyRequest): Origin =>
+  origin(request, request.routeOptions.config.successStatus ?? null);
 
 function record(audit: Audit, request: FastifyRequest, reply: FastifyReply): void {
   const operation = audit.isOff ? undefined : operationOf(request);
