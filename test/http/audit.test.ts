@@ -171,8 +171,7 @@ describe('works:', () => {
     const undone = await send(`INSERT INTO slow (a) VALUES ('x'); SELECT pg_sleep(30)`, 300);
     expect(undone).toMatchObject([{ operation: 'sql', outcome: 'client_gone', status: null, project: 'shop' }]);
     expect(await project.rows('SELECT a FROM slow')).toEqual([]);
-    // Inside a function that catches its cancellation the statement goes on, is done, and its transaction committed or
-    // terminated: either way one entry says which.
+    // A batch that waits for its table: whether it was cancelled in time or not, the one entry says what happened.
     const id = randomUUID();
     const leaving = new AbortController();
     const lock = await service.engine.control.projectByName('shop');
@@ -199,6 +198,19 @@ describe('works:', () => {
     expect(more).toEqual([]);
     const stored = (await project.rows('SELECT a FROM slow')).length;
     expect([entry?.outcome, entry?.status, stored]).toEqual(stored === 1 ? ['ok', null, 1] : ['client_gone', null, 0]);
+  });
+
+  it('a client that leaves while the answer comes: what was done is ok, and no status was answered', async () => {
+    const [id, leaving] = [randomUUID(), new AbortController()];
+    const answer = await fetch(`${service.url}/api/cdp/sql`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${project.token}`, 'content-type': 'application/json', 'x-request-id': id },
+      body: JSON.stringify({ sql: `SELECT repeat('x', 1000000) FROM generate_series(1, 15)` }),
+      signal: leaving.signal,
+    });
+    expect(answer.status).toBe(200);
+    leaving.abort();
+    expect(await entriesOf(service, id)).toMatchObject([{ operation: 'sql', outcome: 'ok', rows: '15', status: null }]);
   });
 
   it('several instances write into one log', async () => {
@@ -239,7 +251,7 @@ describe('failures', () => {
         ['drop_table', 'insufficient_scope', 403, 'failing'],
       ],
     ] as const) {
-      const { answer, entries } = await audited(method, path, given as Call);
+      const { answer, entries } = await audited(method, path, given);
       const [operation, outcome, status, object] = expected;
       failure(answer, status, outcome);
       expect(entries).toMatchObject([
