@@ -234,7 +234,7 @@ const AuditId = { pattern: '^[0-9]{1,15}-[0-9]{1,16}$', examples: ['176985180000
 export const AuditQuery = Type.Object(
   {
     project: Type.Optional(Type.String({ pattern: PROJECT_NAME_PATTERN })),
-    operation: Type.Optional(Type.Enum([...AUDIT_OPERATIONS])),
+    operation: Type.Optional(Type.Enum([...AUDIT_OPERATIONS], { type: 'string' })),
     outcome: Type.Optional(
       Type.String({ pattern: '^[a-z_]{1,40}$', description: '`ok`, a code of an error, or `failed`: all but `ok`.' }),
     ),

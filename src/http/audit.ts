@@ -94,12 +94,18 @@ function record(audit: Audit, request: FastifyRequest, reply: FastifyReply): voi
   audit.record(origin(request, status), { operation, outcome, project, object, statement, rows });
 }
 
-function origin(request: FastifyRequest, status: number | null): Origin {
-  const { caller, trail, stages, id } = request;
-  const shared = { requestId: id, address: trail.address, status, startedAt: stages.started };
-  if (caller === null) return { ...shared, actor: 'unknown', actorId: null, actorName: null };
-  const actor = caller.project === null ? 'admin' : caller.name === null ? 'jwt' : 'token';
-  return { ...shared, actor, actorId: caller.id, actorName: caller.name };
+function origin({ caller, trail, stages, id }: FastifyRequest, status: number | null): Origin {
+  const known = caller !== null;
+  const actor = !known ? 'unknown' : caller.project === null ? 'admin' : caller.name === null ? 'jwt' : 'token';
+  return {
+    actor,
+    actorId: known ? caller.id : null,
+    actorName: known ? caller.name : null,
+    requestId: id,
+    address: trail.address,
+    status,
+    startedAt: stages.started,
+  };
 }
 
 /** undefined: nothing that the log is about. */
