@@ -93,6 +93,7 @@ const BOUNDS: Partial<Record<SettingName, [number, number]>> = {
   requestTimeoutMs: [100, 3_600_000],
   shutdownMs: [0, 3_600_000],
   metricsPort: [0, 65_535],
+  auditDays: [1, 36_500],
 };
 
 /** Good and bad values of the others. */
@@ -107,6 +108,8 @@ const TEXTS: Partial<Record<SettingName, { good: string[]; bad: string[] }>> = {
   allowUnhardened: { good: ['true', 'false'], bad: ['', 'yes', 'TRUE', '1'] },
   extensions: { good: ['citext', 'pg_trgm,uuid-ossp'], bad: ['', 'a,', 'A', 'a;b', 'a b', '"a"'] },
   logLevel: { good: ['trace', 'debug', 'info', 'warn', 'error', 'silent'], bad: ['', 'INFO', 'verbose'] },
+  audit: { good: ['all', 'changes', 'off'], bad: ['', 'ALL', 'none', 'true'] },
+  auditStatements: { good: ['hash', 'text'], bad: ['', 'sha256', 'TEXT'] },
   metricsHost: { good: ['127.0.0.1'], bad: [''] },
   jwtIssuer: { good: ['https://issuer.example.com/', 'issuer'], bad: [''] },
   jwtAudience: { good: ['cdp'], bad: [''] },

@@ -8,7 +8,8 @@ import { hash, randomInt } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AuditActor, AuditMode, AuditOperation, AuditStatements } from '../contract/audit.js';
 import { LIMITS } from '../contract/limits.js';
-import { type AuditEntry, type AuditFilter, type AuditLog, isRefusedEntry } from '../postgres/audit-log.js';
+import type { AuditEntry, AuditFilter, AuditLog } from '../postgres/audit-log.js';
+import { AuditWriter, type OnAuditTrouble } from './audit-writer.js';
 import { RefusalCounter } from './refusal-counter.js';
 
 export interface AuditSettings {
@@ -16,8 +17,7 @@ export interface AuditSettings {
   auditStatements: AuditStatements;
   /** Entries are kept for so many days. */
   auditDays: number;
-  /** Told when entries cannot be written or removed, when that is over, and of entries that were lost. */
-  onAuditTrouble: (message: string, details: Record<string, unknown>) => void;
+  onAuditTrouble: OnAuditTrouble;
 }
 
 /** Who asked for something, and by what request. */
@@ -58,22 +58,8 @@ export interface Event {
   count?: number;
 }
 
-/** How long an entry waits for others. */
-const DELAY_MS = 250;
-
-/** Entries, and bytes of their statements, in one INSERT. */
-const GROUP = 2_000;
-const GROUP_BYTES = 4 * 1024 * 1024;
-
-/** What waits in memory at most, at 10,000 entries a second some eight seconds. An entry counts as so many bytes. */
-const WAITING_BYTES = 32 * 1024 * 1024;
-const ENTRY_BYTES = 400;
-
-const RETRY_MS = 1_000;
-
-/** A stop waits so long for requests whose clients have left, and for the last entries to be written. */
+/** A stop waits so long for requests whose clients have left: their connections to Postgres have just been closed. */
 const SETTLE_MS = 50;
-const CLOSE_MS = 5_000;
 
 const REFUSALS_EVERY_MS = 60_000;
 const REMOVE_EVERY_MS = 3_600_000;
@@ -104,15 +90,7 @@ const NOT_CHANGES: ReadonlySet<AuditOperation> = new Set([
 const TEXT_CHARACTERS = 200;
 
 export class Audit {
-  /** Entries that nobody will ever read, since the start. */
-  lost = 0;
-  private waiting: AuditEntry[] = [];
-  private waitingBytes = 0;
-  private unnotedLosses = 0;
-  private failing = false;
-  private closed = false;
-  private writing: Promise<void> | null = null;
-  private timer: NodeJS.Timeout | undefined;
+  private readonly writer: AuditWriter;
   private refusalTimer: NodeJS.Timeout | undefined;
   private removalTimer: NodeJS.Timeout | undefined;
   /** Strangers cannot crowd out those who have a token. */
@@ -124,7 +102,11 @@ export class Audit {
   constructor(
     private readonly log: AuditLog,
     private readonly settings: AuditSettings,
-  ) {}
+  ) {
+    this.writer = new AuditWriter(log, settings.onAuditTrouble, (count) =>
+      this.entry(BY_ITSELF, { operation: 'audit.lost', outcome: 'internal', count }),
+    );
+  }
 
   get isOff(): boolean {
     return this.settings.audit === 'off';
@@ -132,7 +114,12 @@ export class Audit {
 
   /** Entries that are not written yet. */
   get backlog(): number {
-    return this.waiting.length;
+    return this.writer.backlog;
+  }
+
+  /** Entries that nobody will ever read, since the start. */
+  get lost(): number {
+    return this.writer.lost;
   }
 
   /** Of a request that is over. Returns at once. */
@@ -142,7 +129,7 @@ export class Audit {
     if (audit === 'off' || (audit === 'changes' && NOT_CHANGES.has(event.operation) && !cheap)) return;
     const entry = this.entry(origin, event);
     if (cheap && !this.isFirstRefusal(entry)) return;
-    this.add(entry);
+    this.writer.add(entry);
   }
 
   /**
@@ -174,24 +161,16 @@ export class Audit {
   }
 
   /** Writes what waits, as far as the database lets it. */
-  async flush(): Promise<void> {
-    await this.writing;
-    await this.write();
+  flush(): Promise<void> {
+    return this.writer.flush();
   }
 
-  /** Writes what waits and takes nothing more. What cannot be written by now is lost, and said to be. */
+  /** Writes what waits and takes nothing more. */
   async close(): Promise<void> {
     clearInterval(this.removalTimer);
     await sleep(SETTLE_MS);
     this.takeRefusals();
-    const end = new AbortController();
-    const inTime = sleep(CLOSE_MS, undefined, { signal: end.signal }).catch(() => {});
-    await Promise.race([this.flush(), inTime]);
-    end.abort();
-    this.closed = true;
-    clearTimeout(this.timer);
-    if (this.waiting.length > 0) this.lose(this.waiting.length);
-    this.waiting = [];
+    await this.writer.close();
   }
 
   /** Field by field: spread objects have no fixed shape, which costs several times the rest. */
@@ -229,88 +208,9 @@ export class Audit {
     clearTimeout(this.refusalTimer);
     this.refusalTimer = undefined;
     for (const entry of [...this.strangers.take(), ...this.callers.take()]) {
-      this.add({ ...entry, at: Date.now(), id: this.nextId++ });
+      this.writer.add({ ...entry, at: Date.now(), id: this.nextId++ });
     }
   }
-
-  private add(entry: AuditEntry): void {
-    const bytes = weight(entry);
-    if (this.closed || this.waitingBytes + bytes > WAITING_BYTES) return this.lose(1);
-    this.waiting.push(entry);
-    this.waitingBytes += bytes;
-    if (this.waiting.length >= GROUP && !this.failing) void this.write();
-    else this.timer ??= setTimeout(() => void this.write(), DELAY_MS).unref();
-  }
-
-  private lose(count: number): void {
-    this.lost += count;
-    const { onAuditTrouble } = this.settings;
-    if (this.unnotedLosses === 0 || this.closed) onAuditTrouble('audit entries are lost', { lost: count });
-    this.unnotedLosses += count;
-  }
-
-  /** One writer at a time: the entries stay in order, and a slow database is not asked twice. */
-  private write(): Promise<void> {
-    clearTimeout(this.timer);
-    this.timer = undefined;
-    this.writing ??= this.writeGroups().finally(() => (this.writing = null));
-    return this.writing;
-  }
-
-  private async writeGroups(): Promise<void> {
-    while (this.waiting.length > 0 && !this.closed) {
-      const group = this.waiting.slice(0, groupSize(this.waiting));
-      try {
-        await this.writeGroup(group);
-      } catch (error) {
-        if (!this.failing) this.settings.onAuditTrouble('audit entries cannot be written', { error: String(error) });
-        this.failing = true;
-        if (!this.closed) this.timer = setTimeout(() => void this.write(), RETRY_MS).unref();
-        return;
-      }
-      if (this.closed) return;
-      this.waiting = this.waiting.slice(group.length);
-      for (const entry of group) this.waitingBytes -= weight(entry);
-      this.recovered();
-    }
-  }
-
-  /** An entry that Postgres will never take must not hold the others up. */
-  private async writeGroup(group: readonly AuditEntry[]): Promise<void> {
-    try {
-      await this.log.write(group);
-    } catch (error) {
-      if (!isRefusedEntry(error)) throw error;
-      if (group.length === 1) return this.lose(1);
-      const middle = group.length >> 1;
-      await this.writeGroup(group.slice(0, middle));
-      await this.writeGroup(group.slice(middle));
-    }
-  }
-
-  /** The gap is in the log itself, where it will be missed. */
-  private recovered(): void {
-    const count = this.unnotedLosses;
-    this.unnotedLosses = 0;
-    if (count > 0) this.add(this.entry(BY_ITSELF, { operation: 'audit.lost', outcome: 'internal', count }));
-    if (this.failing || count > 0) {
-      this.settings.onAuditTrouble('audit entries are written again', { lost: count });
-    }
-    this.failing = false;
-  }
-}
-
-const weight = ({ statement }: AuditEntry): number => ENTRY_BYTES + 2 * (statement?.length ?? 0);
-
-function groupSize(entries: readonly AuditEntry[]): number {
-  let bytes = 0;
-  let size = 0;
-  for (const entry of entries) {
-    bytes += weight(entry);
-    if (size === GROUP || (size > 0 && bytes > GROUP_BYTES)) break;
-    size++;
-  }
-  return size;
 }
 
 /** Postgres text holds no U+0000, and a lone surrogate has no UTF-8. */

@@ -16,10 +16,6 @@ export class RefusalCounter {
   /** @param kinds how many kinds are told apart in an interval; the others share an entry for operation and outcome */
   constructor(private readonly kinds: number) {}
 
-  get isEmpty(): boolean {
-    return this.groups.size === 0;
-  }
-
   /** @returns true where it is the first of its kind and is to be written now; else it was counted */
   isFirst(entry: AuditEntry): boolean {
     const what = `${entry.operation} ${entry.outcome}`;

@@ -7,8 +7,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { AUDIT_OPERATIONS } from '../../src/contract/audit.js';
 import { Credentials } from '../../src/postgres/credentials.js';
 import { auditOperation } from '../../src/http/audit.js';
+import { newPlacement } from '../../src/postgres/provisioning.js';
 import { startService } from '../../src/service.js';
 import { type AuditRow, auditRows, controlDatabase, entriesOf, inControl } from '../support/audit.js';
+import { testServers } from '../support/postgres.js';
 import { ALL_ROUTES } from '../support/routes.js';
 import {
   call,
@@ -119,6 +121,18 @@ describe('works:', () => {
       ['project.create', id, 'service'],
       ['project.delete', id, 'service'],
     ]);
+  });
+
+  it('what a crash left half made is cleared away with an entry', async () => {
+    const placement = newPlacement();
+    const id = randomUUID();
+    const control = service.engine.control;
+    await control.insertProject({ id, name: 'half-made', status: 'creating', placement, schemaVersion: 1 });
+    await service.engine.projects.reconcile((_project, error) => {
+      throw error;
+    });
+    const rows = (await auditRows(service)).filter((row) => row.project_id === id);
+    expect(rows).toMatchObject([{ operation: 'repair', project: 'half-made', actor: 'service', outcome: 'ok' }]);
   });
 
   it('free SQL as the reader is told from free SQL that could change something', async () => {
@@ -504,6 +518,36 @@ describe('protects:', () => {
     expect((await auditRows(service)).map((row) => row.request_id)).not.toContain(id);
   });
 
+  it('a change of a project or token that cannot have its entry does not happen', async () => {
+    const own = await startTestService({}, service.server);
+    try {
+      const mine = await own.project();
+      const { token: adminToken } = await own.engine.tokens.create(null);
+      const [token] = await inControl<{ id: string }>(own, 'SELECT id FROM cdp.tokens WHERE project_id = $1', [
+        mine.id,
+      ]);
+      await inControl(own, `ALTER TABLE cdp.audit ADD CHECK (operation NOT LIKE '%.%') NOT VALID`);
+      const send = (method: string, path: string, body?: unknown) =>
+        own.call(method, `/api/cdp/admin/projects${path}`, { token: adminToken, body });
+      for (const answer of [
+        await send('POST', `/${mine.name}/deactivate`),
+        await send('DELETE', `/${mine.name}?confirm=${mine.name}`),
+        await send('POST', `/${mine.name}/tokens`, {}),
+        await send('DELETE', `/${mine.name}/tokens/${token?.id}`),
+        await send('POST', '', { name: 'never-made' }),
+      ]) {
+        failure(answer, 503, 'database_unavailable');
+      }
+      expect((await own.engine.projects.list()).map(({ name, status }) => [name, status])).toEqual([
+        [mine.name, 'active'],
+      ]);
+      expect((await own.engine.tokens.list(mine.id)).map(({ revokedAt }) => revokedAt)).toEqual([null]);
+      expect((await mine.call('GET', '/api/cdp/schema')).status).toBe(200);
+    } finally {
+      await own.close();
+    }
+  });
+
   it('an entry can be neither changed nor deleted, not even by the server’s superuser', async () => {
     const before = await auditRows(service);
     for (const text of [
@@ -561,6 +605,33 @@ describe('protects:', () => {
       await expect(client.connect()).rejects.toThrow(
         /permission denied for database|not permitted|no pg_hba.conf entry/,
       );
+    }
+  });
+});
+
+describe.each(testServers().map((server) => ({ server, major: server.major })))('on Postgres $major', ({ server }) => {
+  it('entries are written, read, kept from change and removed when they are old', async () => {
+    const own = await startTestService({ 'audit-days': '1' }, server);
+    try {
+      const mine = await own.project();
+      await mine.table('t', { a: 'TEXT' });
+      await own.engine.projects.setActive(mine.name, false);
+      const rows = await auditRows(own);
+      expect(rows.map(({ operation }) => operation)).toEqual([
+        'project.create',
+        'token.create',
+        'create_table',
+        'project.deactivate',
+      ]);
+      await expect(inControl(own, 'DELETE FROM cdp.audit')).rejects.toThrow('cdp.audit is append-only');
+      await inControl(
+        own,
+        `INSERT INTO cdp.audit (at, id, actor, operation, outcome) VALUES (now() - interval '2 days', 1, 'service', 'repair', 'ok')`,
+      );
+      expect(await own.engine.audit.removeOld()).toBe(1);
+      expect(await own.engine.audit.read({ limit: 10 })).toHaveLength(4);
+    } finally {
+      await own.close();
     }
   });
 });
