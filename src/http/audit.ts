@@ -47,6 +47,8 @@ const WRITTEN_WITH_THE_CHANGE: ReadonlySet<AuditOperation> = new Set([
 export interface Trail {
   /** Of the client's end of the connection, which cannot be asked when it has gone. */
   readonly address: string;
+  /** The whole answer was handed to the system. Node's own `writableFinished` also says so of a socket that broke. */
+  sent: boolean;
   /** The connection took the answer, or broke. */
   closed: boolean;
   /** The handler has come to its end, or the error exit has answered. */
@@ -57,6 +59,7 @@ export interface Trail {
 
 export const newTrail = ({ ip }: FastifyRequest): Trail => ({
   address: ip,
+  sent: false,
   closed: false,
   settled: false,
   clientGone: false,
@@ -66,7 +69,7 @@ export const newTrail = ({ ip }: FastifyRequest): Trail => ({
 export function responseClosed(audit: Audit, request: FastifyRequest, reply: FastifyReply): void {
   const { trail } = request;
   trail.closed = true;
-  trail.clientGone = !reply.raw.writableFinished && request.errorCode === null;
+  trail.clientGone = !trail.sent && request.errorCode === null;
   if (trail.settled) record(audit, request, reply);
 }
 

@@ -148,6 +148,7 @@ export async function httpServer(
     done();
   });
   app.addHook('onResponse', (request, _reply, done) => {
+    request.trail.sent = true;
     // The client would keep its connection, and the end of the service would wait for it.
     if (closing) request.raw.socket.destroySoon();
     done();

@@ -12,6 +12,7 @@ import { startService } from '../../src/service.js';
 import { type AuditRow, auditRows, controlDatabase, entriesOf, inControl } from '../support/audit.js';
 import { testServers } from '../support/postgres.js';
 import { ALL_ROUTES } from '../support/routes.js';
+import { openStream } from '../support/stream.js';
 import {
   call,
   type Call,
@@ -215,15 +216,10 @@ describe('works:', () => {
   });
 
   it('a client that leaves while the answer comes: what was done is ok, and no status was answered', async () => {
-    const [id, leaving] = [randomUUID(), new AbortController()];
-    const answer = await fetch(`${service.url}/api/cdp/sql`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${project.token}`, 'content-type': 'application/json', 'x-request-id': id },
-      body: JSON.stringify({ sql: `SELECT repeat('x', 1000000) FROM generate_series(1, 15)` }),
-      signal: leaving.signal,
-    });
-    expect(answer.status).toBe(200);
-    leaving.abort();
+    const body = { sql: `SELECT repeat('x', 1000000) FROM generate_series(1, 15)` };
+    const { response } = await openStream(service, project, 'application/json', body);
+    const id = String(response.headers['x-request-id']);
+    response.destroy();
     expect(await entriesOf(service, id)).toMatchObject([{ operation: 'sql', outcome: 'ok', rows: '15', status: null }]);
   });
 
