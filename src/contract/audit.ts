@@ -18,6 +18,7 @@ export const AUDIT_OPERATIONS = [
   'project.activate',
   'project.deactivate',
   'project.delete',
+  'project.repair',
   'project.list',
   'token.create',
   'token.revoke',

@@ -19,6 +19,7 @@ const OPERATIONS: Readonly<Record<string, AuditOperation>> = {
   activateProject: 'project.activate',
   deactivateProject: 'project.deactivate',
   deleteProject: 'project.delete',
+  repairProject: 'project.repair',
   listProjects: 'project.list',
   createToken: 'token.create',
   revokeToken: 'token.revoke',

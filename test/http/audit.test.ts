@@ -76,6 +76,7 @@ describe('works:', () => {
       ['createProject', 'POST', projects, names, null, null],
       ['deactivateProject', 'POST', `${projects}/sweep/deactivate`, undefined, null, null],
       ['activateProject', 'POST', `${projects}/sweep/activate`, undefined, null, null],
+      ['repairProject', 'POST', `${projects}/sweep/repair`, undefined, null, null],
       ['createToken', 'POST', `${projects}/sweep/tokens`, { name: 'importer' }, 'TOKEN', null],
       ['listTokens', 'GET', `${projects}/sweep/tokens`, undefined, null, null],
       ['revokeToken', 'DELETE', `${projects}/sweep/tokens/TOKEN`, undefined, 'TOKEN', null],
