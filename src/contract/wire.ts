@@ -266,7 +266,7 @@ export const AuditEntry = Type.Object({
   statement: Nullable(Type.String({ description: 'Only with the setting `audit-statements` at `text`.' })),
   rows: Nullable(Type.Integer()),
   outcome: Type.String({ description: '`ok`, a code of an error, or `client_gone`.' }),
-  status: Nullable(Type.Integer({ description: 'null where no answer was sent.' })),
+  status: Nullable(Type.Integer({ description: 'null where no answer was begun.' })),
   duration_ms: Nullable(Type.Number()),
   count: Type.Integer({ description: 'More than 1 where an entry stands for several like it.' }),
 });

@@ -48,54 +48,55 @@ const WRITTEN_WITH_THE_CHANGE: ReadonlySet<AuditOperation> = new Set([
 export interface Trail {
   /** Of the client's end of the connection, which cannot be asked when it has gone. */
   readonly address: string;
-  /** The whole answer was handed to the system. Node's own `writableFinished` also says so of a socket that broke. */
-  sent: boolean;
   /** The connection took the answer, or broke. */
   closed: boolean;
   /** The handler has come to its end, or the error exit has answered. */
   settled: boolean;
-  /** The client left before the answer. */
+  /** The client left before its request was settled. */
   clientGone: boolean;
+  /** Of the answer, once it is over; null where none was begun. */
+  status: number | null;
 }
 
 export const newTrail = ({ ip }: FastifyRequest): Trail => ({
   address: ip,
-  sent: false,
   closed: false,
   settled: false,
   clientGone: false,
+  status: null,
 });
 
 /** The answer is out, or the client has left: then what becomes of its request is still to be seen. */
 export function responseClosed(audit: Audit, request: FastifyRequest, reply: FastifyReply): void {
   const { trail } = request;
   trail.closed = true;
-  trail.clientGone = !trail.sent && request.errorCode === null;
-  if (trail.settled) record(audit, request, reply);
+  // Whether a broken connection took the last bytes, Node does not say; that an answer was begun, it does.
+  trail.clientGone = !trail.settled && request.errorCode === null;
+  trail.status = reply.raw.headersSent ? reply.raw.statusCode : null;
+  if (trail.settled) record(audit, request);
 }
 
 /** The handler has ended, or the error exit has answered in its place. */
-export function requestSettled(audit: Audit, request: FastifyRequest, reply: FastifyReply): void {
+export function requestSettled(audit: Audit, request: FastifyRequest): void {
   const { trail } = request;
   if (trail.settled) return;
   trail.settled = true;
-  if (trail.closed) record(audit, request, reply);
+  if (trail.closed) record(audit, request);
 }
 
 /** Who asks, for a change that writes its own entry. */
 export const originOf = (request: FastifyRequest): Origin =>
   origin(request, request.routeOptions.config.successStatus ?? null);
 
-function record(audit: Audit, request: FastifyRequest, reply: FastifyReply): void {
+function record(audit: Audit, request: FastifyRequest): void {
   const operation = audit.isOff ? undefined : operationOf(request);
   if (operation === undefined) return;
   const outcome = outcomeOf(request);
   if (outcome === 'ok' && WRITTEN_WITH_THE_CHANGE.has(operation)) return;
   const { rows, trail } = request;
-  const status = trail.clientGone ? null : reply.raw.statusCode;
   const statement = operation === 'sql' || operation === 'sql_read' ? textIn(request.body, 'sql') : null;
   const [project, object] = [projectOf(request), objectOf(request)];
-  audit.record(origin(request, status), { operation, outcome, project, object, statement, rows });
+  audit.record(origin(request, trail.status), { operation, outcome, project, object, statement, rows });
 }
 
 function origin({ caller, trail, stages, id }: FastifyRequest, status: number | null): Origin {

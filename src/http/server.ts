@@ -98,7 +98,7 @@ export async function httpServer(
   app.setSerializerCompiler(() => (data) => JSON.stringify(data));
   app.setErrorHandler((error, request, reply) => {
     sendError(error, request, reply);
-    requestSettled(engine.audit, request, reply);
+    requestSettled(engine.audit, request);
   });
   app.setNotFoundHandler((request) => {
     throw new EngineError('not_found', `There is no ${request.method} ${request.url.split('?')[0]?.slice(0, 200)}`);
@@ -148,7 +148,6 @@ export async function httpServer(
     done();
   });
   app.addHook('onResponse', (request, _reply, done) => {
-    request.trail.sent = true;
     // The client would keep its connection, and the end of the service would wait for it.
     if (closing) request.raw.socket.destroySoon();
     done();
@@ -211,7 +210,7 @@ function addRoute(app: FastifyInstance, engine: Engine, settings: HttpSettings, 
       if (caller === null) throw new Error('A route with access was reached without a caller');
       const signal = clientGone(request, reply);
       const answer = await route.handle({ engine, settings, caller, request, reply, signal });
-      requestSettled(engine.audit, request, reply);
+      requestSettled(engine.audit, request);
       if (answer.body === null) return reply;
       return reply
         .status(answer.status)

@@ -24,7 +24,7 @@ CREATE TABLE cdp.audit (
   rows bigint,
   -- `ok`, a code of the table of errors, or `client_gone`.
   outcome text NOT NULL,
-  -- NULL where no answer was sent.
+  -- NULL where no answer was begun.
   status smallint,
   duration_ms double precision,
   -- More than 1 where an entry stands for several like it.
