@@ -64,21 +64,6 @@ export const RUN_BY_INSERTS: readonly [what: string, text: string][] = [
 /** What stands in the way of nothing: afterwards everything works as before. */
 export const HARMLESS: readonly [what: string, text: string][] = [
   [
-    'operators of its own for every two types',
-    `DO $$ DECLARE l regtype; r regtype; o text;
-      kinds regtype[] := '{name,text,oid,"char",int2,int4,int8,bool,regclass,regnamespace,regproc,regrole,xid,tid,varchar,
-        timestamptz,interval,float8,numeric,jsonb,int2vector,oidvector,uuid,bytea}';
-      BEGIN
-        FOREACH l IN ARRAY kinds LOOP FOREACH r IN ARRAY kinds LOOP
-          EXECUTE format('CREATE FUNCTION shadow(%s, %s) RETURNS bool LANGUAGE plpgsql
-            AS ''BEGIN RAISE EXCEPTION ''''shadow''''; END''', l, r);
-          FOREACH o IN ARRAY ARRAY['=', '<>', '<', '>', '>=', '||', '-', '~'] LOOP
-            EXECUTE format('CREATE OPERATOR data.%s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = shadow)', o, l, r);
-          END LOOP;
-        END LOOP; END LOOP;
-      END $$`,
-  ],
-  [
     'functions of its own under the names of the catalog',
     `DO $$ DECLARE p record; BEGIN
         FOR p IN SELECT proname, pg_get_function_identity_arguments(oid) AS args FROM pg_proc
@@ -151,6 +136,22 @@ export const HARMLESS: readonly [what: string, text: string][] = [
   [
     'another owner',
     'DO $$ BEGIN EXECUTE format($f$REASSIGN OWNED BY CURRENT_USER TO %I$f$, current_database()); END $$',
+  ],
+  // Last: it stands in the way of the project's own SQL.
+  [
+    'operators of its own for every two types',
+    `DO $$ DECLARE l regtype; r regtype; o text;
+      kinds regtype[] := '{name,text,oid,"char",int2,int4,int8,bool,regclass,regnamespace,regproc,regrole,xid,tid,varchar,
+        timestamptz,interval,float8,numeric,jsonb,int2vector,oidvector,uuid,bytea}';
+      BEGIN
+        FOREACH l IN ARRAY kinds LOOP FOREACH r IN ARRAY kinds LOOP
+          EXECUTE format('CREATE FUNCTION shadow(%s, %s) RETURNS bool LANGUAGE plpgsql
+            AS ''BEGIN RAISE EXCEPTION ''''shadow''''; END''', l, r);
+          FOREACH o IN ARRAY ARRAY['=', '<>', '<', '>', '>=', '||', '-', '~'] LOOP
+            EXECUTE format('CREATE OPERATOR data.%s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = shadow)', o, l, r);
+          END LOOP;
+        END LOOP; END LOOP;
+      END $$`,
   ],
 ];
 
