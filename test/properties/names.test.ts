@@ -73,7 +73,7 @@ it('is the name that was given, or none', async () => {
             project.call('POST', `/api/cdp/data/${encodeURIComponent(table)}`, { body: `[${record}]` });
           for (const answer of [await insert(), await insert()])
             expect([answer.status, answer.text]).toEqual([201, answer.text]);
-          const [row] = await project.rows(`SELECT * FROM "${table}"`);
+          const [row] = await project.rows(`SELECT * FROM data."${table}"`);
           expect(Object.keys(row ?? {}).sort()).toEqual([...all].sort());
           const [first = ''] = columns;
           const renamed = await project.call('PUT', columnPath(table, first), { body: { new_name: added } });
