@@ -2,16 +2,13 @@
  * The running service: opens in order (database, engine, HTTP) and closes in reverse. The command line, the tests and
  * the benchmarks start exactly this.
  */
-import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
 import { pino, type Logger } from 'pino';
 import type { Config } from './settings.js';
 import { EngineError } from './contract/errors.js';
 import { type Database, openDatabase } from './database.js';
 import { Engine, type EngineSettings } from './engine/engine.js';
-import { rawError } from './http/error-exit.js';
-import type { Metrics } from './http/metrics.js';
+import { metricsListener } from './http/metrics-listener.js';
 import { httpServer } from './http/server.js';
 
 export interface Service {
@@ -62,8 +59,9 @@ export async function startService(config: Config, logger: Logger = createLogger
       logger,
     );
     if (config.metricsPort !== null) {
-      const server = await listenForMetrics(metrics, config.metricsHost, config.metricsPort);
-      opened.push(() => new Promise((resolve) => server.close(resolve)));
+      const listener = metricsListener(metrics, config, logger);
+      await listener.listen({ host: config.metricsHost, port: config.metricsPort });
+      opened.push(() => listener.close());
     }
     const url = await app.listen({ host: config.host, port: config.port });
     opened.push(async () => {
@@ -109,15 +107,4 @@ async function welcome(engine: Engine): Promise<string | null> {
   const { token } = await engine.tokens.create(project.id, { name: 'first start' });
   await engine.control.setWelcomed();
   return token;
-}
-
-async function listenForMetrics(metrics: Metrics, host: string, port: number): Promise<Server> {
-  const server = createServer((_request, response) => {
-    metrics.registry.metrics().then(
-      (text) => response.setHeader('content-type', metrics.registry.contentType).end(text),
-      (error: unknown) => response.socket?.end(rawError(error, randomUUID())),
-    );
-  });
-  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(port, host, resolve));
-  return server;
 }

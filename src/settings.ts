@@ -4,6 +4,9 @@
  */
 import { resolve } from 'node:path';
 import { AUDIT_MODES, AUDIT_STATEMENTS, type AuditMode, type AuditStatements } from './contract/audit.js';
+import { parseProxies } from './http/client-address.js';
+import { parseOrigins } from './http/cors.js';
+import { parseRate } from './http/rate-limit.js';
 
 export interface Setting<T> {
   /** `--data-dir` on the command line, `data-dir` in the file. */
@@ -64,6 +67,12 @@ const extensionNames = (value: string) => {
     throw new Error('must be names of extensions, separated by commas');
   }
   return names;
+};
+
+/** Kept as the operator wrote it, and read by whoever uses it. */
+const checkedBy = (read: (text: string) => unknown) => (value: string) => {
+  read(value);
+  return value;
 };
 
 const setting = <T>(row: Setting<T>): Setting<T> => row;
@@ -206,6 +215,38 @@ export const SETTINGS = {
     value: 'MS',
     describe: 'Time in which the headers and body of a request must have arrived.',
     parse: integer(100, 3_600_000),
+  }),
+  rateLimit: setting<string | null>({
+    flag: 'rate-limit',
+    env: 'CDP_RATE_LIMIT',
+    default: null,
+    value: 'N/TIME',
+    describe: 'Requests of one token within a time, such as 100/1s or 5000/1m; further ones are refused with 429.',
+    parse: checkedBy(parseRate),
+  }),
+  wrongTokens: setting({
+    flag: 'wrong-tokens',
+    env: 'CDP_WRONG_TOKENS',
+    default: 30,
+    value: 'N',
+    describe: 'Wrong tokens from one address within a minute; further unknown ones are refused with 429. 0: no limit.',
+    parse: integer(0, 1_000_000),
+  }),
+  trustProxy: setting<string | null>({
+    flag: 'trust-proxy',
+    env: 'CDP_TRUST_PROXY',
+    default: null,
+    value: 'LIST',
+    describe: 'Proxies whose X-Forwarded-For is believed: addresses, networks, or loopback, linklocal, uniquelocal.',
+    parse: checkedBy(parseProxies),
+  }),
+  corsOrigins: setting<string | null>({
+    flag: 'cors-origins',
+    env: 'CDP_CORS_ORIGINS',
+    default: null,
+    value: 'LIST',
+    describe: 'Origins whose pages may call from a browser, such as https://app.example.com, or *.',
+    parse: checkedBy(parseOrigins),
   }),
   shutdownMs: setting({
     flag: 'shutdown-ms',

@@ -1,4 +1,5 @@
 /** Puts the engine together over one Postgres server, in order; closing it goes the other way. */
+import { EngineError } from '../contract/errors.js';
 import { AuditLog } from '../postgres/audit-log.js';
 import type { ProjectRow } from '../postgres/control.js';
 import { ControlDatabase } from '../postgres/control.js';
@@ -17,6 +18,7 @@ import { Project, type ProjectAccess } from './project.js';
 import { Projects } from './projects.js';
 import { ShapeCache } from './shape-cache.js';
 import { type Caller, Tokens } from './tokens.js';
+import { WrongTokens } from './wrong-tokens.js';
 
 export interface EngineSettings extends AuditSettings {
   address: ServerAddress;
@@ -30,6 +32,8 @@ export interface EngineSettings extends AuditSettings {
   projectReserved: number;
   projectWaiting: number;
   waitMs: number;
+  /** Wrong tokens from one address within a minute; 0: any number. */
+  wrongTokens: number;
   jwt: JwtSettings | null;
   /** Go on where the service's role may not close what Postgres shows to everybody. */
   allowUnhardened: boolean;
@@ -49,6 +53,7 @@ export class Engine {
     readonly control: ControlDatabase,
     readonly projects: Projects,
     readonly tokens: Tokens,
+    private readonly wrongTokens: WrongTokens,
     readonly audit: Audit,
     private readonly jwt: JwtVerifier | null,
     private readonly access: ProjectAccess,
@@ -96,7 +101,8 @@ export class Engine {
         waitMs: settings.waitMs,
       });
       const jwt = settings.jwt === null ? null : new JwtVerifier(settings.jwt, control);
-      return new Engine(control, projects, new Tokens(control, audit), audit, jwt, {
+      const wrongTokens = new WrongTokens(settings.wrongTokens);
+      return new Engine(control, projects, new Tokens(control, audit), wrongTokens, audit, jwt, {
         admission,
         connections,
         watchdog,
@@ -111,11 +117,19 @@ export class Engine {
     }
   }
 
-  /** @throws EngineError unauthorized, token_expired */
-  authenticate(token: string): Promise<Caller> {
-    return this.jwt !== null && JwtVerifier.accepts(token)
-      ? this.jwt.authenticate(token)
-      : this.tokens.authenticate(token);
+  /**
+   * @param address of the client, by which wrong tokens are counted
+   * @throws EngineError unauthorized, token_expired, rate_limited
+   */
+  async authenticate(token: string, address: string): Promise<Caller> {
+    try {
+      // A JWT is verified without a question to the database.
+      if (this.jwt !== null && JwtVerifier.accepts(token)) return await this.jwt.authenticate(token);
+      return await this.tokens.authenticate(token, () => this.wrongTokens.beforeQuestion(address));
+    } catch (error) {
+      if (error instanceof EngineError && error.code === 'unauthorized') throw this.wrongTokens.refused(address, error);
+      throw error;
+    }
   }
 
   /** The project of a caller, ready for its operations. */

@@ -4,6 +4,7 @@
  */
 import { hash as digest, randomBytes, randomUUID } from 'node:crypto';
 import { crc32 } from 'node:zlib';
+import { LruMap } from 'toad-cache';
 import { EngineError } from '../contract/errors.js';
 import { SCOPES, type Scope } from '../contract/names.js';
 import type { ControlDatabase, ProjectRow, TokenRow } from '../postgres/control.js';
@@ -40,6 +41,8 @@ export interface NewToken {
 
 export class Tokens {
   private readonly known = new Map<string, { caller: Promise<Caller>; at: number }>();
+  /** Tokens that were good when they were last looked up; wrong ones do not push them out. */
+  private readonly good = new LruMap<true>(REMEMBERED);
   private readonly touched = new Map<string, number>();
 
   constructor(
@@ -86,14 +89,19 @@ export class Tokens {
     return revoked;
   }
 
-  /** @throws EngineError unauthorized, token_expired, database_unavailable */
-  async authenticate(token: string): Promise<Caller> {
+  /**
+   * @param beforeQuestion called before the database is asked for a token that was not good lately; it may refuse by
+   * throwing, and is told of the answer by a call of what it returns
+   * @throws EngineError unauthorized, token_expired, database_unavailable
+   */
+  async authenticate(token: string, beforeQuestion: () => () => void): Promise<Caller> {
     if (!hasChecksum(token)) throw unauthorized();
     const hash = sha256(token);
     const now = Date.now();
     const remembered = this.known.get(hash);
     if (remembered !== undefined && now - remembered.at < FRESH_MS) return remembered.caller;
-    const caller = this.lookUp(hash);
+    const answered = this.good.get(hash) === undefined ? beforeQuestion() : undefined;
+    const caller = this.lookUp(hash).finally(answered);
     this.remember(hash, caller, now);
     return caller;
   }
@@ -114,9 +122,13 @@ export class Tokens {
     this.known.delete(hash);
     this.known.set(hash, { caller, at });
     // Refusals are remembered too; a fault of the database is not an answer.
-    caller.catch((error: unknown) => {
-      if (!(error instanceof EngineError && error.status === 401)) this.known.delete(hash);
-    });
+    caller.then(
+      () => this.good.set(hash, true),
+      (error: unknown) => {
+        if (error instanceof EngineError && error.status === 401) this.good.delete(hash);
+        else this.known.delete(hash);
+      },
+    );
     if (this.known.size > REMEMBERED) for (const oldest of this.known.keys()) return void this.known.delete(oldest);
   }
 

@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AuditOperation } from '../contract/audit.js';
 import type { Audit, Origin } from '../engine/audit.js';
 import { runsAsReader } from './authenticate.js';
+import { clientAddress } from './client-address.js';
 
 /** Each route's word in the log, by its operationId; free SQL as the reader is `sql_read`. */
 const OPERATIONS: Readonly<Record<string, AuditOperation>> = {
@@ -58,8 +59,8 @@ export interface Trail {
   status: number | null;
 }
 
-export const newTrail = ({ ip }: FastifyRequest): Trail => ({
-  address: ip,
+export const newTrail = (request: FastifyRequest): Trail => ({
+  address: clientAddress(request),
   closed: false,
   settled: false,
   clientGone: false,
@@ -115,7 +116,8 @@ function origin({ caller, trail, stages, id }: FastifyRequest, status: number | 
 
 /** undefined: nothing that the log is about. */
 function operationOf(request: FastifyRequest): AuditOperation | undefined {
-  const { audit: word } = request.routeOptions.config;
+  // A path that cannot be decoded has no route.
+  const word = request.routeOptions.url === undefined ? undefined : request.routeOptions.config.audit;
   const { caller, errorCode } = request;
   if (word === undefined || (word === 'metrics' && errorCode === null)) return undefined;
   if (errorCode === 'unauthorized' || errorCode === 'token_expired') return 'authentication';

@@ -1,4 +1,5 @@
 /** Prometheus metrics (contract section 9). No label holds a project, a table or anything else of a caller. */
+import type { FastifyReply } from 'fastify';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { Engine } from '../engine/engine.js';
 
@@ -13,7 +14,7 @@ export interface RequestOutcome {
 }
 
 export class Metrics {
-  readonly registry = new Registry();
+  private readonly registry = new Registry();
   private readonly requests: Counter<'route' | 'method' | 'status' | 'code'>;
   private readonly durations: Histogram<'route' | 'method'>;
   private readonly rows: Counter;
@@ -70,6 +71,11 @@ export class Metrics {
         );
       },
     });
+  }
+
+  /** Answers with all of them, in Prometheus's text format. */
+  async send(reply: FastifyReply): Promise<FastifyReply> {
+    return reply.type(this.registry.contentType).send(await this.registry.metrics());
   }
 
   observe({ route, method, status, code, seconds, insertedRows }: RequestOutcome): void {

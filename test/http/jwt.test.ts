@@ -320,3 +320,41 @@ describe('the keys of the provider', () => {
     }
   });
 });
+
+describe('limits', () => {
+  const settings = () => ({
+    'jwt-issuer': ISSUER,
+    'jwt-audience': AUDIENCE,
+    'jwt-jwks-url': `http://127.0.0.1:${(provider.address() as AddressInfo).port}/jwks.json`,
+  });
+
+  it('hold for a subject in a project, whatever token it comes with', async () => {
+    const own = await startTestService({ ...settings(), 'rate-limit': '2/1h' });
+    try {
+      const { name } = await own.project();
+      const other = await own.project();
+      const token = (claims: JWTPayload) => sign({ project: name, jti: String(Math.random()), ...claims });
+      for (let i = 0; i < 2; i++) expect((await schema(await token({}), own)).status).toBe(200);
+      failure(await schema(await token({}), own), 429, 'rate_limited');
+      expect((await schema(await token({ sub: 'somebody else' }), own)).status).toBe(200);
+      expect((await schema(await token({ project: other.name }), own)).status).toBe(200);
+    } finally {
+      await own.close();
+    }
+  });
+
+  it('of wrong tokens count JWTs too, and let good ones through', async () => {
+    const own = await startTestService({ ...settings(), 'wrong-tokens': '3' });
+    try {
+      const { name } = await own.project();
+      const stranger = await generateKeyPair('RS256');
+      const forged = () => sign({ project: name, jti: String(Math.random()) }, { key: stranger.privateKey });
+      for (let i = 0; i < 3; i++) failure(await schema(await forged(), own), 401, 'unauthorized');
+      failure(await schema(await forged(), own), 429, 'rate_limited');
+      expect((await schema(await sign({ project: name }), own)).status).toBe(200);
+      failure(await schema(await sign({ project: name, exp: 1 }), own), 401, 'token_expired');
+    } finally {
+      await own.close();
+    }
+  });
+});
