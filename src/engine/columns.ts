@@ -15,7 +15,7 @@ import { checkName, columnNameProblem } from './names.js';
 import { nearName } from './near-name.js';
 import type { Project } from './project.js';
 import { schemaChange, type SchemaLimits } from './schema-change.js';
-import { columnType, commentOn, existingTable, notFound } from './tables.js';
+import { checkComment, columnType, commentOn, existingTable, notFound } from './tables.js';
 import { commit, fixed } from './transaction.js';
 
 /** A column as the answers of this file show it. */
@@ -33,6 +33,7 @@ export async function addColumn(
   limits: SchemaLimits,
 ): Promise<ColumnAnswer> {
   checkName(columnNameProblem(body.name));
+  checkComment(body.comment);
   const type = columnType(body.type);
   const comment = body.comment || null;
   const change = [
@@ -76,6 +77,7 @@ export async function alterColumn(
     throw new EngineError('reserved_name', 'The id column can be neither renamed nor retyped; its comment can be set');
   }
   if (newName !== undefined) checkName(columnNameProblem(newName));
+  checkComment(comment);
   const type = newType === undefined ? undefined : columnType(newType);
 
   return schemaChange(project, limits, async (lease, begin) => {

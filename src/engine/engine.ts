@@ -1,4 +1,6 @@
 /** Puts the engine together over one Postgres server, in order; closing it goes the other way. */
+import { EngineError } from '../contract/errors.js';
+import { AuditLog } from '../postgres/audit-log.js';
 import type { ProjectRow } from '../postgres/control.js';
 import { ControlDatabase } from '../postgres/control.js';
 import { Connections } from '../postgres/connections.js';
@@ -9,14 +11,16 @@ import { Provisioning } from '../postgres/provisioning.js';
 import { type ServerAddress, servicePool } from '../postgres/server.js';
 import { Watchdog } from '../postgres/watchdog.js';
 import { Admission } from './admission.js';
+import { Audit, type AuditSettings, type Origin } from './audit.js';
 import { type JwtSettings, JwtVerifier } from './jwt.js';
 import { CopyInserts } from './copy-inserts.js';
 import { Project, type ProjectAccess } from './project.js';
 import { Projects } from './projects.js';
 import { ShapeCache } from './shape-cache.js';
 import { type Caller, Tokens } from './tokens.js';
+import { WrongTokens } from './wrong-tokens.js';
 
-export interface EngineSettings {
+export interface EngineSettings extends AuditSettings {
   address: ServerAddress;
   /** The instance secret that role passwords are derived from. */
   secret: string;
@@ -28,6 +32,8 @@ export interface EngineSettings {
   projectReserved: number;
   projectWaiting: number;
   waitMs: number;
+  /** Wrong tokens from one address within a minute; 0: any number. */
+  wrongTokens: number;
   jwt: JwtSettings | null;
   /** Go on where the service's role may not close what Postgres shows to everybody. */
   allowUnhardened: boolean;
@@ -47,6 +53,8 @@ export class Engine {
     readonly control: ControlDatabase,
     readonly projects: Projects,
     readonly tokens: Tokens,
+    private readonly wrongTokens: WrongTokens,
+    readonly audit: Audit,
     private readonly jwt: JwtVerifier | null,
     private readonly access: ProjectAccess,
   ) {}
@@ -75,7 +83,8 @@ export class Engine {
         },
       });
       const provisioning = provisioningOf(control.instanceId);
-      const projects = new Projects(control, provisioning);
+      const audit = new Audit(new AuditLog(pool), settings);
+      const projects = new Projects(control, provisioning, audit);
       await projects.reconcile(settings.onUnclearedProject);
       const watchdog = new Watchdog(address, pool);
       const sessions = new ProjectSessions(address, credentials, provisioning, watchdog);
@@ -92,7 +101,8 @@ export class Engine {
         waitMs: settings.waitMs,
       });
       const jwt = settings.jwt === null ? null : new JwtVerifier(settings.jwt, control);
-      return new Engine(control, projects, new Tokens(control), jwt, {
+      const wrongTokens = new WrongTokens(settings.wrongTokens);
+      return new Engine(control, projects, new Tokens(control, audit), wrongTokens, audit, jwt, {
         admission,
         connections,
         watchdog,
@@ -107,11 +117,19 @@ export class Engine {
     }
   }
 
-  /** @throws EngineError unauthorized, token_expired */
-  authenticate(token: string): Promise<Caller> {
-    return this.jwt !== null && JwtVerifier.accepts(token)
-      ? this.jwt.authenticate(token)
-      : this.tokens.authenticate(token);
+  /**
+   * @param address of the client, by which wrong tokens are counted
+   * @throws EngineError unauthorized, token_expired, rate_limited
+   */
+  async authenticate(token: string, address: string): Promise<Caller> {
+    try {
+      // A JWT is verified without a question to the database.
+      if (this.jwt !== null && JwtVerifier.accepts(token)) return await this.jwt.authenticate(token);
+      return await this.tokens.authenticate(token, () => this.wrongTokens.beforeQuestion(address));
+    } catch (error) {
+      if (error instanceof EngineError && error.code === 'unauthorized') throw this.wrongTokens.refused(address, error);
+      throw error;
+    }
   }
 
   /** The project of a caller, ready for its operations. */
@@ -126,14 +144,15 @@ export class Engine {
   }
 
   /** Deletes a project and everything this instance holds of it. */
-  async deleteProject(name: string): Promise<ProjectRow> {
-    const project = await this.projects.delete(name);
+  async deleteProject(name: string, by?: Origin): Promise<ProjectRow> {
+    const project = await this.projects.delete(name, by);
     this.access.connections.closeProject(project.id);
     return project;
   }
 
   async close(): Promise<void> {
     this.access.connections.close();
+    await this.audit.close();
     await this.control.close();
   }
 }

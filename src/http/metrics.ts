@@ -1,4 +1,5 @@
 /** Prometheus metrics (contract section 9). No label holds a project, a table or anything else of a caller. */
+import type { FastifyReply } from 'fastify';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { Engine } from '../engine/engine.js';
 
@@ -13,7 +14,7 @@ export interface RequestOutcome {
 }
 
 export class Metrics {
-  readonly registry = new Registry();
+  private readonly registry = new Registry();
   private readonly requests: Counter<'route' | 'method' | 'status' | 'code'>;
   private readonly durations: Histogram<'route' | 'method'>;
   private readonly rows: Counter;
@@ -47,6 +48,16 @@ export class Metrics {
     gauge('cdp_requests_running', 'Requests that hold a place in Postgres.', () => engine.load.running);
     gauge('cdp_requests_waiting', 'Requests that wait for a place.', () => engine.load.waiting);
     gauge('cdp_project_connections', "Open connections to projects' databases.", () => engine.load.connections);
+    gauge('cdp_audit_waiting', 'Entries of the audit log that are not written yet.', () => engine.audit.backlog);
+    new Counter({
+      name: 'cdp_audit_lost_total',
+      help: 'Entries of the audit log that could not be written.',
+      registers,
+      collect() {
+        this.reset();
+        this.inc(engine.audit.lost);
+      },
+    });
     new Gauge({
       name: 'cdp_postgres_up',
       help: 'Whether the control database answers.',
@@ -60,6 +71,11 @@ export class Metrics {
         );
       },
     });
+  }
+
+  /** Answers with all of them, in Prometheus's text format. */
+  async send(reply: FastifyReply): Promise<FastifyReply> {
+    return reply.type(this.registry.contentType).send(await this.registry.metrics());
   }
 
   observe({ route, method, status, code, seconds, insertedRows }: RequestOutcome): void {
