@@ -37,6 +37,29 @@ function test(...options) {
   if (result.numPassedTests === 0 || (!good && result.numFailedTests === 0)) count.failed++;
 }
 
+/**
+ * Known defects of what is installed with the service. A registry that does not answer says nothing, good or bad: that is
+ * told, and not counted.
+ */
+function audit() {
+  console.log('\n> npm audit --omit dev');
+  const { stdout, status } = spawnSync('npm', ['audit', '--omit', 'dev', '--json'], { cwd: root, encoding: 'utf8' });
+  let report = {};
+  try {
+    report = JSON.parse(stdout);
+  } catch {
+    // What npm prints where it could not ask is not always JSON.
+  }
+  if (report.vulnerabilities === undefined) {
+    console.log('NOT CHECKED: the registry did not answer the audit');
+    return;
+  }
+  count[status === 0 ? 'passed' : 'failed']++;
+  for (const { name, severity, range } of Object.values(report.vulnerabilities)) {
+    console.log(`FAILED: ${name} ${range}: ${severity}`);
+  }
+}
+
 /** Debian's, where the machine has none. */
 function installBrowser() {
   if (['/usr/bin/chromium', '/usr/bin/google-chrome', process.env.CHROME_PATH ?? ''].some(existsSync)) return;
@@ -53,6 +76,7 @@ try {
   check('npm', 'run', 'format');
   check('npm', 'pack', '--dry-run', '--loglevel=error');
   check('npx', '--no-install', 'publint', '--strict');
+  audit();
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }

@@ -2,16 +2,13 @@
  * The running service: opens in order (database, engine, HTTP) and closes in reverse. The command line, the tests and
  * the benchmarks start exactly this.
  */
-import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
 import { pino, type Logger } from 'pino';
 import type { Config } from './settings.js';
 import { EngineError } from './contract/errors.js';
 import { type Database, openDatabase } from './database.js';
 import { Engine, type EngineSettings } from './engine/engine.js';
-import { rawError } from './http/error-exit.js';
-import type { Metrics } from './http/metrics.js';
+import { metricsListener } from './http/metrics-listener.js';
 import { httpServer } from './http/server.js';
 
 export interface Service {
@@ -55,14 +52,16 @@ export async function startService(config: Config, logger: Logger = createLogger
     opened.push(() => database.close());
     const engine = await openEngine(config, database, logger);
     opened.push(() => engine.close());
+    engine.audit.keepRemovingOld();
     const { app, metrics } = await httpServer(
       engine,
       { ...config, separateMetrics: config.metricsPort !== null, version: VERSION },
       logger,
     );
     if (config.metricsPort !== null) {
-      const server = await listenForMetrics(metrics, config.metricsHost, config.metricsPort);
-      opened.push(() => new Promise((resolve) => server.close(resolve)));
+      const listener = metricsListener(metrics, config, logger);
+      await listener.listen({ host: config.metricsHost, port: config.metricsPort });
+      opened.push(() => listener.close());
     }
     const url = await app.listen({ host: config.host, port: config.port });
     opened.push(async () => {
@@ -96,7 +95,8 @@ export function openEngine(config: Config, { address, secret }: Database, logger
   const onExposed: EngineSettings['onExposed'] = (objects) => {
     logger.warn({ objects }, 'not hardened: every project can read the names of databases, roles and sessions here');
   };
-  return Engine.open({ ...config, address, secret, jwt, onUnclearedProject, onExposed });
+  const onAuditTrouble: EngineSettings['onAuditTrouble'] = (message, details) => logger.error(details, message);
+  return Engine.open({ ...config, address, secret, jwt, onUnclearedProject, onExposed, onAuditTrouble });
 }
 
 /** The first project and its token, once in the life of a data folder. */
@@ -107,15 +107,4 @@ async function welcome(engine: Engine): Promise<string | null> {
   const { token } = await engine.tokens.create(project.id, { name: 'first start' });
   await engine.control.setWelcomed();
   return token;
-}
-
-async function listenForMetrics(metrics: Metrics, host: string, port: number): Promise<Server> {
-  const server = createServer((_request, response) => {
-    metrics.registry.metrics().then(
-      (text) => response.setHeader('content-type', metrics.registry.contentType).end(text),
-      (error: unknown) => response.socket?.end(rawError(error, randomUUID())),
-    );
-  });
-  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(port, host, resolve));
-  return server;
 }

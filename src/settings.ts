@@ -4,6 +4,10 @@
  */
 import { resolve } from 'node:path';
 import { parseQuota } from './contract/disk-size.js';
+import { AUDIT_MODES, AUDIT_STATEMENTS, type AuditMode, type AuditStatements } from './contract/audit.js';
+import { parseProxies } from './http/client-address.js';
+import { parseOrigins } from './http/cors.js';
+import { parseRate } from './http/rate-limit.js';
 
 export interface Setting<T> {
   /** `--data-dir` on the command line, `data-dir` in the file. */
@@ -33,10 +37,11 @@ const integer = (min: number, max: number) => (value: string) => {
 };
 
 const oneOf =
-  (...allowed: string[]) =>
+  <T extends string>(...allowed: readonly T[]) =>
   (value: string) => {
-    if (!allowed.includes(value)) throw new Error(`must be one of ${allowed.join(', ')}`);
-    return value;
+    const found = allowed.find((word) => word === value);
+    if (found === undefined) throw new Error(`must be one of ${allowed.join(', ')}`);
+    return found;
   };
 
 const url = (value: string) => {
@@ -63,6 +68,12 @@ const extensionNames = (value: string) => {
     throw new Error('must be names of extensions, separated by commas');
   }
   return names;
+};
+
+/** Kept as the operator wrote it, and read by whoever uses it. */
+const checkedBy = (read: (text: string) => unknown) => (value: string) => {
+  read(value);
+  return value;
 };
 
 const setting = <T>(row: Setting<T>): Setting<T> => row;
@@ -126,7 +137,7 @@ export const SETTINGS = {
     describe: "Postgres extensions that the service installs into every project's database, separated by commas.",
     parse: extensionNames,
   }),
-  logLevel: setting({
+  logLevel: setting<string>({
     flag: 'log-level',
     env: 'CDP_LOG_LEVEL',
     default: 'info',
@@ -214,6 +225,38 @@ export const SETTINGS = {
     describe: 'Time in which the headers and body of a request must have arrived.',
     parse: integer(100, 3_600_000),
   }),
+  rateLimit: setting<string | null>({
+    flag: 'rate-limit',
+    env: 'CDP_RATE_LIMIT',
+    default: null,
+    value: 'N/TIME',
+    describe: 'Requests of one token within a time, such as 100/1s or 5000/1m; further ones are refused with 429.',
+    parse: checkedBy(parseRate),
+  }),
+  wrongTokens: setting({
+    flag: 'wrong-tokens',
+    env: 'CDP_WRONG_TOKENS',
+    default: 30,
+    value: 'N',
+    describe: 'Wrong tokens from one address within a minute; further unknown ones are refused with 429. 0: no limit.',
+    parse: integer(0, 1_000_000),
+  }),
+  trustProxy: setting<string | null>({
+    flag: 'trust-proxy',
+    env: 'CDP_TRUST_PROXY',
+    default: null,
+    value: 'LIST',
+    describe: 'Proxies whose X-Forwarded-For is believed: addresses, networks, or loopback, linklocal, uniquelocal.',
+    parse: checkedBy(parseProxies),
+  }),
+  corsOrigins: setting<string | null>({
+    flag: 'cors-origins',
+    env: 'CDP_CORS_ORIGINS',
+    default: null,
+    value: 'LIST',
+    describe: 'Origins whose pages may call from a browser, such as https://app.example.com, or *.',
+    parse: checkedBy(parseOrigins),
+  }),
   shutdownMs: setting({
     flag: 'shutdown-ms',
     env: 'CDP_SHUTDOWN_MS',
@@ -237,6 +280,30 @@ export const SETTINGS = {
     value: 'N',
     describe: 'Port of a listener of its own for /metrics. Without it, /metrics answers loopback and the admin token.',
     parse: integer(0, 65_535),
+  }),
+  audit: setting<AuditMode>({
+    flag: 'audit',
+    env: 'CDP_AUDIT',
+    default: 'all',
+    value: 'WHAT',
+    describe: 'What the audit log records: all, changes (no inserts, no reads) or off.',
+    parse: oneOf(...AUDIT_MODES),
+  }),
+  auditStatements: setting<AuditStatements>({
+    flag: 'audit-statements',
+    env: 'CDP_AUDIT_STATEMENTS',
+    default: 'hash',
+    value: 'WHAT',
+    describe: 'What it keeps of free SQL: hash (SHA-256 alone) or text (the whole text too, with the values in it).',
+    parse: oneOf(...AUDIT_STATEMENTS),
+  }),
+  auditDays: setting({
+    flag: 'audit-days',
+    env: 'CDP_AUDIT_DAYS',
+    default: 90,
+    value: 'N',
+    describe: 'Entries of the audit log are kept for so many days.',
+    parse: integer(1, 36_500),
   }),
   jwtIssuer: setting<string | null>({
     flag: 'jwt-issuer',

@@ -73,7 +73,7 @@ describe('works', () => {
 
   it('accepts each default as a given value', () => {
     for (const [name, row] of Object.entries(SETTINGS)) {
-      if (row.default === null || name === 'dataDir') continue;
+      if (String(row.default ?? '') === '' || name === 'dataDir') continue;
       expect(value(name as SettingName, String(row.default)), name).toBe(row.default);
     }
   });
@@ -91,8 +91,10 @@ const BOUNDS: Partial<Record<SettingName, [number, number]>> = {
   schemaHoldMs: [100, 3_600_000],
   streamStallMs: [100, 3_600_000],
   requestTimeoutMs: [100, 3_600_000],
+  wrongTokens: [0, 1_000_000],
   shutdownMs: [0, 3_600_000],
   metricsPort: [0, 65_535],
+  auditDays: [1, 36_500],
 };
 
 /** Good and bad values of the others. */
@@ -104,7 +106,61 @@ const TEXTS: Partial<Record<SettingName, { good: string[]; bad: string[] }>> = {
     bad: ['', 'mysql://u:p@h/d', 'host=h user=u', '/run/postgresql d'],
   },
   secret: { good: ['x'.repeat(32)], bad: ['', 'x'.repeat(31)] },
+  allowUnhardened: { good: ['true', 'false'], bad: ['', 'yes', 'TRUE', '1'] },
+  extensions: { good: ['citext', 'pg_trgm,uuid-ossp'], bad: ['', 'a,', 'A', 'a;b', 'a b', '"a"'] },
   logLevel: { good: ['trace', 'debug', 'info', 'warn', 'error', 'silent'], bad: ['', 'INFO', 'verbose'] },
+  audit: { good: ['all', 'changes', 'off'], bad: ['', 'ALL', 'none', 'true'] },
+  auditStatements: { good: ['hash', 'text'], bad: ['', 'sha256', 'TEXT'] },
+  rateLimit: {
+    good: ['1/1s', '100/10s', '5000/1m', '999999999/24h', '1/86400s'],
+    bad: [
+      '',
+      '100',
+      '0/1s',
+      '-1/1s',
+      '100/0s',
+      '100/1',
+      '100/1d',
+      '100/25h',
+      '1.5/1s',
+      '1/1.5s',
+      ' 1/1s',
+      '1/ 1s',
+      '1e3/1s',
+    ],
+  },
+  trustProxy: {
+    good: ['127.0.0.1', '10.0.0.0/8', 'loopback', '::1', 'fd00::/8', 'loopback, uniquelocal,192.0.2.0/24'],
+    bad: [
+      '',
+      'true',
+      '*',
+      '1',
+      '10.0.0.0/33',
+      '::/129',
+      '10.0.0.0/',
+      '10.0.0.0/8/8',
+      '10.0.0',
+      'proxy.example.com',
+      '127.0.0.1,',
+    ],
+  },
+  corsOrigins: {
+    good: ['*', 'https://app.example.com', 'http://localhost:3000', 'https://a.example, https://b.example:8443'],
+    bad: [
+      '',
+      'app.example.com',
+      'https://a.example/',
+      'https://a.example/x',
+      'https://A.example',
+      '*,https://a.example',
+      'https://*.example',
+      'null',
+      'https://a.example,',
+      'file:///x',
+      'https://a.example:443',
+    ],
+  },
   metricsHost: { good: ['127.0.0.1'], bad: [''] },
   jwtIssuer: { good: ['https://issuer.example.com/', 'issuer'], bad: [''] },
   jwtAudience: { good: ['cdp'], bad: [''] },
@@ -159,7 +215,7 @@ describe('refuses', () => {
   it.each(Object.entries(TEXTS) as [SettingName, { good: string[]; bad: string[] }][])(
     '%s that is none',
     (name, texts) => {
-      for (const good of texts.good) expect(value(name, good)).toBe(good);
+      for (const good of texts.good) expect(String(value(name, good))).toBe(good);
       for (const bad of texts.bad) expect(() => value(name, bad), JSON.stringify(bad)).toThrow(ConfigError);
     },
   );

@@ -4,25 +4,25 @@ import { Command } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
 import { quotaBytes, shownProject } from '../http/admin-routes.js';
 import type { ProjectRow } from '../postgres/control.js';
-import { aligned, managementOptions, print, withEngine } from './management.js';
+import { aligned, commandLine, managementOptions, print, withEngine } from './management.js';
 
 export function projectCommand(): Command {
   return new Command('project')
     .description('Manage projects')
     .addCommand(
       onOne('create', 'Create a project with a database of its own', 'created', (engine, name) =>
-        engine.projects.create(name),
+        engine.projects.create(name, commandLine()),
       ),
     )
     .addCommand(list())
     .addCommand(
       onOne('activate', 'Let a project be used again', 'active', (engine, name) =>
-        engine.projects.setActive(name, true),
+        engine.projects.setActive(name, true, commandLine()),
       ),
     )
     .addCommand(
       onOne('deactivate', 'Answer every call of a project with 403', 'inactive', (engine, name) =>
-        engine.projects.setActive(name, false),
+        engine.projects.setActive(name, false, commandLine()),
       ),
     )
     .addCommand(repair())
@@ -34,7 +34,7 @@ export function projectCommand(): Command {
         'deleted',
         async (engine, name) => {
           await confirm(name);
-          return engine.deleteProject(name);
+          return engine.deleteProject(name, commandLine());
         },
       ),
     );
@@ -55,7 +55,13 @@ function repair(): Command {
     .description('Put right what a project did to its own roles, rights and schema; its rows stay as they are')
     .argument('<NAME>');
   return managementOptions(command).action(async (name: string) => {
-    const { project, repaired } = await withEngine(command, (engine) => engine.projects.repair(name));
+    const { project, repaired } = await withEngine(command, async (engine) => {
+      const by = commandLine();
+      const done = await engine.projects.repair(name);
+      // What it puts right is in another database than the log; the engine writes the entry when it closes.
+      engine.audit.record(by, { operation: 'project.repair', outcome: 'ok', project: done.project });
+      return done;
+    });
     const lines = [`Project ${project.name} repaired`, ...repaired.map((what) => `- ${what}`)];
     print(command, { ...shownProject(project), repaired }, lines);
   });
@@ -83,7 +89,9 @@ function quota(): Command {
     .argument('<SIZE>');
   return managementOptions(command).action(async (name: string, size: string) => {
     const bytes = quotaBytes(size);
-    const project = shownProject(await withEngine(command, (engine) => engine.projects.setQuota(name, bytes)));
+    const project = shownProject(
+      await withEngine(command, (engine) => engine.projects.setQuota(name, bytes, commandLine())),
+    );
     print(command, project, [`Project ${project.name} has the quota ${project.quota}`]);
   });
 }

@@ -201,7 +201,7 @@ export const ERROR_CODES = {
   },
   rate_limited: {
     status: 429,
-    meaning: 'The token has sent too many requests.',
+    meaning: 'The token has sent too many requests, or too many wrong tokens have come from the address of the client.',
     action: 'Repeat after the time in `Retry-After`.',
   },
   overloaded: {

@@ -15,7 +15,7 @@ import { checkName, columnNameProblem } from './names.js';
 import { nearName } from './near-name.js';
 import type { Project } from './project.js';
 import { schemaChange, type SchemaLimits } from './schema-change.js';
-import { columnType, commentOn, existingTable, notFound } from './tables.js';
+import { checkComment, columnType, commentOn, existingTable, notFound } from './tables.js';
 import { commit, fixed } from './transaction.js';
 
 /** A column as the answers of this file show it. */
@@ -37,6 +37,7 @@ export async function addColumn(
 ): Promise<ColumnAnswer> {
   await project.requireRoom();
   checkName(columnNameProblem(body.name));
+  checkComment(body.comment);
   const type = columnType(body.type);
   const comment = body.comment || null;
   const change = [
@@ -81,6 +82,7 @@ export async function alterColumn(
   }
   if (newType !== undefined) await project.requireRoom();
   if (newName !== undefined) checkName(columnNameProblem(newName));
+  checkComment(comment);
   const type = newType === undefined ? undefined : columnType(newType);
 
   return schemaChange(project, limits, async (lease, begin) => {

@@ -1,16 +1,16 @@
 /** What the fast inserts of a service share: the encoder, and the small batches that are under way. */
-import { type CopyText, CopyTextEncoder } from './batch/copy/copy-text.js';
+import { type CopyData, CopyEncoder } from './batch/copy/copy-encoder.js';
 import { type SendCopies, SharedCopy, type WaitLimits } from './shared-copy.js';
 
 export class CopyInserts {
   /** It works through a body at a time, without waiting for anything in between. */
-  readonly encoder = new CopyTextEncoder();
+  readonly encoder = new CopyEncoder();
   /** Small batches under way, by the shape and the columns they are for. */
   private readonly shared = new Map<string, SharedCopy>();
 
   constructor(private readonly limits: WaitLimits) {}
 
-  async storeShared(key: string, text: CopyText, signal: AbortSignal, send: SendCopies): Promise<boolean> {
+  async storeShared(key: string, text: CopyData, signal: AbortSignal, send: SendCopies): Promise<boolean> {
     const copies = this.shared.get(key) ?? new SharedCopy(this.limits);
     this.shared.set(key, copies);
     try {

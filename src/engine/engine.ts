@@ -1,4 +1,6 @@
 /** Puts the engine together over one Postgres server, in order; closing it goes the other way. */
+import { EngineError } from '../contract/errors.js';
+import { AuditLog } from '../postgres/audit-log.js';
 import type { ProjectRow } from '../postgres/control.js';
 import { ControlDatabase } from '../postgres/control.js';
 import { Connections } from '../postgres/connections.js';
@@ -10,6 +12,7 @@ import { Provisioning } from '../postgres/provisioning.js';
 import { type ServerAddress, servicePool } from '../postgres/server.js';
 import { Watchdog } from '../postgres/watchdog.js';
 import { Admission } from './admission.js';
+import { Audit, type AuditSettings, type Origin } from './audit.js';
 import { type JwtSettings, JwtVerifier } from './jwt.js';
 import { CopyInserts } from './copy-inserts.js';
 import { Project, type ProjectAccess } from './project.js';
@@ -17,8 +20,9 @@ import { Projects } from './projects.js';
 import { Quotas } from './quota.js';
 import { ShapeCache } from './shape-cache.js';
 import { type Caller, Tokens } from './tokens.js';
+import { WrongTokens } from './wrong-tokens.js';
 
-export interface EngineSettings {
+export interface EngineSettings extends AuditSettings {
   address: ServerAddress;
   /** The instance secret that role passwords are derived from. */
   secret: string;
@@ -32,6 +36,8 @@ export interface EngineSettings {
   waitMs: number;
   /** Bytes on disk of a project without a quota of its own; null: as many as there are. */
   projectQuota: number | null;
+  /** Wrong tokens from one address within a minute; 0: any number. */
+  wrongTokens: number;
   jwt: JwtSettings | null;
   /** Go on where the service's role may not close what Postgres shows to everybody. */
   allowUnhardened: boolean;
@@ -51,6 +57,8 @@ export class Engine {
     readonly control: ControlDatabase,
     readonly projects: Projects,
     readonly tokens: Tokens,
+    private readonly wrongTokens: WrongTokens,
+    readonly audit: Audit,
     private readonly jwt: JwtVerifier | null,
     private readonly access: ProjectAccess,
     private readonly sizes: DatabaseSizes,
@@ -80,7 +88,8 @@ export class Engine {
         },
       });
       const provisioning = provisioningOf(control.instanceId);
-      const projects = new Projects(control, provisioning);
+      const audit = new Audit(new AuditLog(pool), settings);
+      const projects = new Projects(control, provisioning, audit);
       await projects.reconcile(settings.onUnclearedProject);
       const watchdog = new Watchdog(address, pool);
       const sessions = new ProjectSessions(address, credentials, provisioning, watchdog);
@@ -97,6 +106,7 @@ export class Engine {
         waitMs: settings.waitMs,
       });
       const jwt = settings.jwt === null ? null : new JwtVerifier(settings.jwt, control);
+      const wrongTokens = new WrongTokens(settings.wrongTokens);
       const sizes = new DatabaseSizes(pool);
       const access: ProjectAccess = {
         admission,
@@ -108,18 +118,26 @@ export class Engine {
         quotas: new Quotas((database) => sizes.of(database), settings.projectQuota),
         requireActive: (project) => projects.requireActive(project),
       };
-      return new Engine(control, projects, new Tokens(control), jwt, access, sizes);
+      return new Engine(control, projects, new Tokens(control, audit), wrongTokens, audit, jwt, access, sizes);
     } catch (error) {
       await pool.end();
       throw error;
     }
   }
 
-  /** @throws EngineError unauthorized, token_expired */
-  authenticate(token: string): Promise<Caller> {
-    return this.jwt !== null && JwtVerifier.accepts(token)
-      ? this.jwt.authenticate(token)
-      : this.tokens.authenticate(token);
+  /**
+   * @param address of the client, by which wrong tokens are counted
+   * @throws EngineError unauthorized, token_expired, rate_limited
+   */
+  async authenticate(token: string, address: string): Promise<Caller> {
+    try {
+      // A JWT is verified without a question to the database.
+      if (this.jwt !== null && JwtVerifier.accepts(token)) return await this.jwt.authenticate(token);
+      return await this.tokens.authenticate(token, () => this.wrongTokens.beforeQuestion(address));
+    } catch (error) {
+      if (error instanceof EngineError && error.code === 'unauthorized') throw this.wrongTokens.refused(address, error);
+      throw error;
+    }
   }
 
   /** The project of a caller, ready for its operations. */
@@ -144,8 +162,8 @@ export class Engine {
   }
 
   /** Deletes a project and everything this instance holds of it. */
-  async deleteProject(name: string): Promise<ProjectRow> {
-    const project = await this.projects.delete(name);
+  async deleteProject(name: string, by?: Origin): Promise<ProjectRow> {
+    const project = await this.projects.delete(name, by);
     this.access.connections.closeProject(project.id);
     this.access.quotas.forget(project.id);
     return project;
@@ -154,6 +172,7 @@ export class Engine {
   async close(): Promise<void> {
     this.access.connections.close();
     this.access.quotas.close();
+    await this.audit.close();
     await this.control.close();
   }
 }

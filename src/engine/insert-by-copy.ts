@@ -4,8 +4,8 @@
  * `records.ts`, which finds out what is wrong and says so.
  */
 import { ConnectionLost, errorCode, isShutdown, PostgresError } from '../postgres/errors.js';
-import type { CopyText } from './batch/copy/copy-text.js';
-import { copyStatement } from './batch/copy/plan.js';
+import type { CopyData } from './batch/copy/copy-encoder.js';
+import { copyData, copyStatement } from './batch/copy/plan.js';
 import type { Deadline } from './deadline.js';
 import type { Project } from './project.js';
 import { LIES_WITH_THE_SERVER } from './refused-record.js';
@@ -38,31 +38,34 @@ export async function insertByCopy(
         : await copies.storeShared(sharedKey(project, known, text), text, deadline.signal, send);
     return stored ? text.records : null;
   } finally {
-    copies.encoder.release(text);
+    copies.encoder.release(text, known.plan);
   }
 }
 
-const sharedKey = (project: Project, { table }: KnownShape, { columns }: CopyText): string =>
+const sharedKey = (project: Project, { table }: KnownShape, { columns }: CopyData): string =>
   `${project.id} ${table.fingerprint} ${columns.join()}`;
 
+/** Postgres calls binary data for a type that the column does not have any more a protocol violation. */
+const liesWithTheServer = ({ sqlstate }: PostgresError): boolean =>
+  sqlstate !== '08P01' && LIES_WITH_THE_SERVER.has(errorCode(sqlstate));
+
 /** @param texts of the same columns */
-function store(project: Project, known: KnownShape, texts: readonly CopyText[], deadline: Deadline): Promise<boolean> {
-  return project.use('typed', deadline, async ({ session }) => {
+function store(project: Project, known: KnownShape, texts: readonly CopyData[], deadline: Deadline): Promise<boolean> {
+  return project.use('typed', deadline, async (lease) => {
+    const { session } = lease;
     const statement = copyStatement(known.plan, texts[0]?.columns ?? []);
     const answersBefore = session.answers;
     try {
-      await session.copyIn(
-        statement,
-        texts.map(({ data }) => data),
-        known.check,
-      );
+      await session.copyIn(statement, copyData(known.plan, texts), known.check);
       return true;
     } catch (error) {
+      // The table may have got a trigger since it was looked at, and what that did to the session is not rolled back.
+      lease.soil();
       // Postgres was told to end the connection, and said so instead of doing anything.
       if (isShutdown(error) && session.answers === answersBefore) throw error;
       // The commit was on its way with the rest.
       if (error instanceof ConnectionLost || session.closed) throw outcomeUnknown(error, false);
-      if (!(error instanceof PostgresError) || LIES_WITH_THE_SERVER.has(errorCode(error.sqlstate))) throw error;
+      if (!(error instanceof PostgresError) || liesWithTheServer(error)) throw error;
       return false;
     }
   });

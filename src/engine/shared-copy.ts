@@ -4,7 +4,7 @@
  * its batches are sent one by one.
  */
 import { EngineError } from '../contract/errors.js';
-import type { CopyText } from './batch/copy/copy-text.js';
+import type { CopyData } from './batch/copy/copy-encoder.js';
 
 /** COPYs of one table under way before further small batches wait to share the next one. */
 const UNDER_WAY = 2;
@@ -14,7 +14,7 @@ const MOST_RECORDS = 1_000;
 const MOST_BYTES = 1024 * 1024;
 
 /** Sends batches in one COPY. @returns false where Postgres refused it and nothing was stored */
-export type SendCopies = (batches: readonly CopyText[], signal: AbortSignal) => Promise<boolean>;
+export type SendCopies = (batches: readonly CopyData[], signal: AbortSignal) => Promise<boolean>;
 
 export interface WaitLimits {
   /** Batches that may wait for one table. */
@@ -23,7 +23,7 @@ export interface WaitLimits {
 }
 
 interface Member {
-  readonly text: CopyText;
+  readonly text: CopyData;
   readonly signal: AbortSignal;
   readonly send: SendCopies;
   settle(stored: Promise<boolean>): void;
@@ -45,7 +45,7 @@ export class SharedCopy {
    * @returns false where Postgres refused this batch
    * @throws EngineError overloaded, and what `send` throws
    */
-  store(text: CopyText, signal: AbortSignal, send: SendCopies): Promise<boolean> {
+  store(text: CopyData, signal: AbortSignal, send: SendCopies): Promise<boolean> {
     if (this.underWay < UNDER_WAY) return this.sendTogether([text], signal, send);
     if (this.waiting.length >= this.limits.waiting) throw overloaded();
     return new Promise((resolve, reject) => {
@@ -70,7 +70,7 @@ export class SharedCopy {
     });
   }
 
-  private async sendTogether(texts: readonly CopyText[], signal: AbortSignal, send: SendCopies): Promise<boolean> {
+  private async sendTogether(texts: readonly CopyData[], signal: AbortSignal, send: SendCopies): Promise<boolean> {
     this.underWay++;
     try {
       return await send(texts, signal);

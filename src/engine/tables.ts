@@ -15,6 +15,7 @@ import {
 import { ident, join, literal, sql, type Statement, statement, trusted } from '../postgres/sql.js';
 import type { Lease } from '../postgres/connections.js';
 import type { Session } from '../postgres/wire/session.js';
+import { refuseText } from './batch/text.js';
 import { cut } from './json.js';
 import { checkName, columnNameProblem, isName, tableNameProblem } from './names.js';
 import { nearName } from './near-name.js';
@@ -113,6 +114,20 @@ export function notFound(code: 'table_not_found' | 'column_not_found', message: 
 export const commentOn = (schema: string, table: string, column: string, comment: string | null): Statement =>
   statement(sql`COMMENT ON COLUMN ${ident(schema, table, column)} IS ${comment ? literal(comment) : trusted('NULL')}`);
 
+/**
+ * Postgres text holds no U+0000, and a lone surrogate has no UTF-8.
+ * @throws EngineError invalid_request
+ */
+export function checkComment(comment: string | null | undefined): void {
+  const message = unstorableComment(comment);
+  if (message !== undefined) throw new EngineError('invalid_request', message);
+}
+
+function unstorableComment(comment: string | null | undefined): string | undefined {
+  const refusal = comment == null ? undefined : refuseText(comment);
+  return refusal && `comment: ${refusal.reason}`;
+}
+
 /** A path names a table that cannot exist: no connection is needed to say so. */
 export function checkTableInPath(name: string): void {
   if (!isName(name)) throw new EngineError('table_not_found', `There is no table ${JSON.stringify(cut(name))}.`);
@@ -144,6 +159,7 @@ interface CheckedColumn {
 /** Names every wrong place of the definition in one answer. */
 function checkDefinition(body: CreateTableBody): CheckedColumn[] {
   checkName(tableNameProblem(body.table_name));
+  checkComment(body.comment);
   const problems: ErrorPlace[] = [];
   const seen = new Map<string, string>();
   const columns: CheckedColumn[] = [];
@@ -157,6 +173,8 @@ function checkDefinition(body: CreateTableBody): CheckedColumn[] {
       problems.push({ column: cut(name), error: 'invalid_request', message });
     }
     seen.set(name.toLowerCase(), name);
+    const unstorable = unstorableComment(comment);
+    if (unstorable !== undefined) problems.push({ column: cut(name), error: 'invalid_request', message: unstorable });
     const known = findType(type);
     if (known === undefined) problems.push({ column: cut(name), error: 'unknown_type', message: unknownType(type) });
     else columns.push({ name, type: known, comment: comment ?? null });

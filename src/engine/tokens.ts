@@ -4,9 +4,11 @@
  */
 import { hash as digest, randomBytes, randomUUID } from 'node:crypto';
 import { crc32 } from 'node:zlib';
+import { LruMap } from 'toad-cache';
 import { EngineError } from '../contract/errors.js';
 import { SCOPES, type Scope } from '../contract/names.js';
 import type { ControlDatabase, ProjectRow, TokenRow } from '../postgres/control.js';
+import { type Audit, BY_ITSELF, type Origin } from './audit.js';
 
 /** How long an answer of the control database may be used again. Revocation holds within one second (contract 2). */
 const FRESH_MS = 750;
@@ -24,6 +26,8 @@ const FORMAT = /^cdp_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/;
 export interface Caller {
   /** Of the token, or the subject of a JWT; for logs. */
   readonly id: string;
+  /** What the token is called; null: a JWT. */
+  readonly name: string | null;
   readonly scopes: ReadonlySet<Scope>;
   /** null: an administrator, who manages projects and tokens and opens no project. */
   readonly project: ProjectRow | null;
@@ -37,9 +41,14 @@ export interface NewToken {
 
 export class Tokens {
   private readonly known = new Map<string, { caller: Promise<Caller>; at: number }>();
+  /** Tokens that were good when they were last looked up; wrong ones do not push them out. */
+  private readonly good = new LruMap<true>(REMEMBERED);
   private readonly touched = new Map<string, number>();
 
-  constructor(private readonly control: ControlDatabase) {}
+  constructor(
+    private readonly control: ControlDatabase,
+    private readonly audit: Audit,
+  ) {}
 
   /**
    * @param projectId null for an admin token, which has no scopes
@@ -48,6 +57,7 @@ export class Tokens {
   async create(
     projectId: string | null,
     options: { name?: string; scopes?: readonly Scope[]; expiresAt?: Date | null } = {},
+    by: Origin = BY_ITSELF,
   ): Promise<NewToken> {
     const token = generateToken();
     const details: TokenRow = {
@@ -60,7 +70,8 @@ export class Tokens {
       revokedAt: null,
       lastUsedAt: null,
     };
-    if (!(await this.control.insertToken({ ...details, sha256: Buffer.from(sha256(token), 'hex') }))) {
+    const entry = this.audit.entryOfChange(by, { operation: 'token.create', object: details.id });
+    if (!(await this.control.insertToken({ ...details, sha256: Buffer.from(sha256(token), 'hex') }, entry))) {
       throw new EngineError('not_found', 'The project of the token was deleted');
     }
     return { token, details };
@@ -71,20 +82,26 @@ export class Tokens {
   }
 
   /** @throws EngineError not_found */
-  async revoke(id: string, projectId?: string | null): Promise<TokenRow> {
-    const revoked = isUuid(id) ? await this.control.revokeToken(id, projectId) : null;
+  async revoke(id: string, projectId?: string | null, by: Origin = BY_ITSELF): Promise<TokenRow> {
+    const entry = this.audit.entryOfChange(by, { operation: 'token.revoke', object: id.toLowerCase() });
+    const revoked = isUuid(id) ? await this.control.revokeToken(id, projectId, entry) : null;
     if (revoked === null) throw new EngineError('not_found', 'There is no such token');
     return revoked;
   }
 
-  /** @throws EngineError unauthorized, token_expired, database_unavailable */
-  async authenticate(token: string): Promise<Caller> {
+  /**
+   * @param beforeQuestion called before the database is asked for a token that was not good lately; it may refuse by
+   * throwing, and is told of the answer by a call of what it returns
+   * @throws EngineError unauthorized, token_expired, database_unavailable
+   */
+  async authenticate(token: string, beforeQuestion: () => () => void): Promise<Caller> {
     if (!hasChecksum(token)) throw unauthorized();
     const hash = sha256(token);
     const now = Date.now();
     const remembered = this.known.get(hash);
     if (remembered !== undefined && now - remembered.at < FRESH_MS) return remembered.caller;
-    const caller = this.lookUp(hash);
+    const answered = this.good.get(hash) === undefined ? beforeQuestion() : undefined;
+    const caller = this.lookUp(hash).finally(answered);
     this.remember(hash, caller, now);
     return caller;
   }
@@ -98,16 +115,20 @@ export class Tokens {
     }
     this.touch(token.id);
     const scopes = SCOPES.filter((scope) => token.scopes.includes(scope));
-    return { id: token.id, scopes: new Set(scopes), project };
+    return { id: token.id, name: token.name, scopes: new Set(scopes), project };
   }
 
   private remember(hash: string, caller: Promise<Caller>, at: number): void {
     this.known.delete(hash);
     this.known.set(hash, { caller, at });
     // Refusals are remembered too; a fault of the database is not an answer.
-    caller.catch((error: unknown) => {
-      if (!(error instanceof EngineError && error.status === 401)) this.known.delete(hash);
-    });
+    caller.then(
+      () => this.good.set(hash, true),
+      (error: unknown) => {
+        if (error instanceof EngineError && error.status === 401) this.good.delete(hash);
+        else this.known.delete(hash);
+      },
+    );
     if (this.known.size > REMEMBERED) for (const oldest of this.known.keys()) return void this.known.delete(oldest);
   }
 

@@ -1,10 +1,13 @@
-/** Projects and tokens over HTTP (contract section 2), for an admin token. */
+/** What an admin token is for: projects and tokens over HTTP (contract section 2), and the audit log. */
 import Type from 'typebox';
 import { parseQuota, quotaText } from '../contract/disk-size.js';
 import { EngineError } from '../contract/errors.js';
 import * as wire from '../contract/wire.js';
 import type { ProjectRow, TokenRow } from '../postgres/control.js';
+import { originOf } from './audit.js';
+import { READ_AUDIT } from './audit-route.js';
 import type { Context, Route } from './route.js';
+import { timeOf } from './time.js';
 
 const ProjectInPath = Type.Object({ project: Type.String() });
 const TokenInPath = Type.Object({ project: Type.String(), token_id: Type.String() });
@@ -64,9 +67,10 @@ export const ADMIN_ROUTES: readonly Route[] = [
       example: { success: true, message: 'project created', project: PROJECT_EXAMPLE },
     },
     errors: ['invalid_name', 'unique_violation', 'not_found'],
-    async handle({ engine, request }) {
-      const { name } = request.body as wire.CreateProjectBody;
-      return { status: 201, body: projectAnswer('project created', await engine.projects.create(name)) };
+    async handle(context) {
+      const { name } = context.request.body as wire.CreateProjectBody;
+      const project = await context.engine.projects.create(name, originOf(context.request));
+      return { status: 201, body: projectAnswer('project created', project) };
     },
   },
   {
@@ -84,7 +88,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
     },
     errors: ['not_found'],
     async handle(context) {
-      const project = await context.engine.projects.setActive(projectInPath(context), true);
+      const project = await context.engine.projects.setActive(projectInPath(context), true, originOf(context.request));
       return { status: 200, body: projectAnswer('project active', project) };
     },
   },
@@ -103,7 +107,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
     },
     errors: ['not_found'],
     async handle(context) {
-      const project = await context.engine.projects.setActive(projectInPath(context), false);
+      const project = await context.engine.projects.setActive(projectInPath(context), false, originOf(context.request));
       return { status: 200, body: projectAnswer('project inactive', project) };
     },
   },
@@ -151,7 +155,11 @@ export const ADMIN_ROUTES: readonly Route[] = [
     errors: ['not_found'],
     async handle(context) {
       const { quota } = context.request.body as wire.ProjectQuotaBody;
-      const project = await context.engine.projects.setQuota(projectInPath(context), quotaBytes(quota));
+      const project = await context.engine.projects.setQuota(
+        projectInPath(context),
+        quotaBytes(quota),
+        originOf(context.request),
+      );
       return { status: 200, body: projectAnswer('quota set', project) };
     },
   },
@@ -176,7 +184,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       if ((context.request.query as wire.DeleteProjectQuery).confirm !== name) {
         throw new EngineError('invalid_request', '"confirm" must be the name of the project');
       }
-      const project = await context.engine.deleteProject(name);
+      const project = await context.engine.deleteProject(name, originOf(context.request));
       return { status: 200, body: projectAnswer('project deleted', { ...project, status: 'deleting' }) };
     },
   },
@@ -220,11 +228,12 @@ export const ADMIN_ROUTES: readonly Route[] = [
     async handle(context) {
       const { name, scopes, expires_at: expires } = context.request.body as wire.CreateTokenBody;
       const project = await context.engine.projects.get(projectInPath(context));
-      const { token, details } = await context.engine.tokens.create(project.id, {
+      const options = {
         ...(name === undefined ? {} : { name }),
         ...(scopes === undefined ? {} : { scopes }),
-        expiresAt: expires === undefined ? null : timeOf(expires),
-      });
+        expiresAt: expires === undefined ? null : timeOf('expires_at', expires),
+      };
+      const { token, details } = await context.engine.tokens.create(project.id, options, originOf(context.request));
       return {
         status: 201,
         body: { success: true, message: 'token created', token, details: shownToken(details) },
@@ -248,20 +257,14 @@ export const ADMIN_ROUTES: readonly Route[] = [
     async handle(context) {
       const project = await context.engine.projects.get(projectInPath(context));
       const { token_id: id } = context.request.params as { token_id: string };
-      const details = await context.engine.tokens.revoke(id, project.id);
+      const details = await context.engine.tokens.revoke(id, project.id, originOf(context.request));
       return { status: 200, body: { success: true, message: 'token revoked', details: shownToken(details) } };
     },
   },
+  READ_AUDIT,
 ];
 
 const projectInPath = ({ request }: Context): string => (request.params as { project: string }).project;
-
-/** RFC 3339 allows leap seconds, which JavaScript and Postgres do not have. */
-function timeOf(text: string): Date {
-  const time = new Date(text);
-  if (Number.isNaN(time.getTime())) throw new EngineError('invalid_request', '"expires_at" is not a time that exists');
-  return time;
-}
 
 const projectAnswer = (message: string, project: ProjectRow): wire.ProjectAnswer => ({
   success: true,

@@ -4,31 +4,37 @@ import { EngineError } from '../contract/errors.js';
 import type { Scope } from '../contract/names.js';
 import type { Engine } from '../engine/engine.js';
 import type { Caller } from '../engine/tokens.js';
+import { clientAddress } from './client-address.js';
 
 /** What a route asks of its caller: one of these scopes of the project's token, or an admin token. */
 export type Access = readonly [Scope, ...Scope[]] | 'admin';
 
-/**
- * @throws EngineError unauthorized, token_expired, cdp_inactive, insufficient_scope
- */
-export async function authenticate(engine: Engine, request: FastifyRequest, access: Access): Promise<Caller> {
-  const caller = await engine.authenticate(bearerToken(request));
+/** @throws EngineError unauthorized, token_expired; rate_limited where too many wrong tokens have come from there */
+export function identify(engine: Engine, request: FastifyRequest): Promise<Caller> {
+  return engine.authenticate(bearerToken(request), clientAddress(request));
+}
+
+/** @throws EngineError cdp_inactive, insufficient_scope */
+export function authorize(caller: Caller, access: Access): void {
   if (access === 'admin') {
     if (caller.project !== null) throw insufficient('This operation needs an admin token');
-    return caller;
+    return;
   }
   if (caller.project === null) throw insufficient('An admin token manages projects and tokens; it opens no project');
   if (caller.project.status !== 'active') {
     throw new EngineError('cdp_inactive', 'The CDP is inactive for this project');
   }
   if (!access.some((scope) => caller.scopes.has(scope))) requireScope(caller, access[0]);
-  return caller;
 }
 
 /** @throws EngineError insufficient_scope naming the scope */
 export function requireScope(caller: Caller, scope: Scope): void {
   if (!caller.scopes.has(scope)) throw insufficient(`The token lacks the scope ${scope}`);
 }
+
+/** Free SQL runs as the reader where the body asks for it, or where the caller may do nothing else. */
+export const runsAsReader = ({ scopes }: Caller, readOnly: boolean | undefined): boolean =>
+  readOnly ?? !scopes.has('sql:write');
 
 const insufficient = (message: string) => new EngineError('insufficient_scope', message);
 

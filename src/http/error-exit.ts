@@ -4,6 +4,7 @@ import { EngineError, type ErrorCode } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import type { ErrorBody } from '../contract/wire.js';
 import { toEngineError } from '../postgres/errors.js';
+import { SECURITY_HEADERS } from './security-headers.js';
 
 /** Seconds in `Retry-After` where the error does not say. */
 const RETRY_AFTER_S = 1;
@@ -93,6 +94,7 @@ export function rawError(thrown: unknown, requestId: string): string {
   const error = asEngineError(thrown);
   const body = JSON.stringify(errorBody(error, requestId));
   const headers = {
+    ...SECURITY_HEADERS,
     ...errorHeaders(error),
     'content-type': 'application/json',
     'x-request-id': requestId,

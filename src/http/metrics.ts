@@ -1,4 +1,5 @@
 /** Prometheus metrics (contract section 9). No label holds a project, a table or anything else of a caller. */
+import type { FastifyReply } from 'fastify';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { Engine } from '../engine/engine.js';
 
@@ -13,7 +14,7 @@ export interface RequestOutcome {
 }
 
 export class Metrics {
-  readonly registry = new Registry();
+  private readonly registry = new Registry();
   private readonly requests: Counter<'route' | 'method' | 'status' | 'code'>;
   private readonly durations: Histogram<'route' | 'method'>;
   private readonly rows: Counter;
@@ -52,6 +53,16 @@ export class Metrics {
       'Projects over their disk quota when this instance last looked.',
       () => engine.load.overQuota,
     );
+    gauge('cdp_audit_waiting', 'Entries of the audit log that are not written yet.', () => engine.audit.backlog);
+    new Counter({
+      name: 'cdp_audit_lost_total',
+      help: 'Entries of the audit log that could not be written.',
+      registers,
+      collect() {
+        this.reset();
+        this.inc(engine.audit.lost);
+      },
+    });
     new Gauge({
       name: 'cdp_postgres_up',
       help: 'Whether the control database answers.',
@@ -65,6 +76,11 @@ export class Metrics {
         );
       },
     });
+  }
+
+  /** Answers with all of them, in Prometheus's text format. */
+  async send(reply: FastifyReply): Promise<FastifyReply> {
+    return reply.type(this.registry.contentType).send(await this.registry.metrics());
   }
 
   observe({ route, method, status, code, seconds, insertedRows }: RequestOutcome): void {

@@ -1,8 +1,11 @@
 /** What operators and their tools ask (contract section 9): is it alive, is it ready, how is it doing, what is the API. */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Engine } from '../engine/engine.js';
-import { authenticate } from './authenticate.js';
+import { authorize, identify } from './authenticate.js';
 import type { Metrics } from './metrics.js';
+
+/** The process answers, whatever its database does. */
+export const alive = () => ({ success: true, message: 'alive' });
 
 export function operatorRoutes(
   app: FastifyInstance,
@@ -10,7 +13,7 @@ export function operatorRoutes(
   metrics: Metrics,
   { document, separateMetrics }: { document: object; separateMetrics: boolean },
 ): void {
-  app.get('/healthz', () => ({ success: true, message: 'alive' }));
+  app.get('/healthz', alive);
 
   app.get('/readyz', async () => {
     // The migrations ran before the server listened; what can be missing now is the database.
@@ -20,9 +23,10 @@ export function operatorRoutes(
 
   app.get('/openapi.json', () => document);
 
-  app.get('/metrics', async (request, reply) => {
-    if (separateMetrics || !isLoopback(request)) await authenticate(engine, request, 'admin');
-    return reply.type(metrics.registry.contentType).send(await metrics.registry.metrics());
+  // A page on another origin does not read what an operator's browser sees from loopback.
+  app.get('/metrics', { config: { cors: false, audit: 'metrics' } }, async (request, reply) => {
+    if (separateMetrics || !isLoopback(request)) authorize((request.caller = await identify(engine, request)), 'admin');
+    return metrics.send(reply);
   });
 }
 

@@ -1,10 +1,14 @@
 /** What a row of the route tables says. The tables are the API: validation, OpenAPI and dispatch read them. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { TSchema } from 'typebox';
+import Type, { type TSchema } from 'typebox';
+import type { AuditOperation } from '../contract/audit.js';
 import type { ErrorCode } from '../contract/errors.js';
 import type { Engine } from '../engine/engine.js';
 import type { JsonDocument } from '../engine/json.js';
+import type { Project } from '../engine/project.js';
+import { checkTableInPath } from '../engine/tables.js';
 import type { Caller } from '../engine/tokens.js';
+import type { Trail } from './audit.js';
 import type { Access } from './authenticate.js';
 
 /** What every handler gets. */
@@ -30,10 +34,8 @@ export interface Answer {
   headers?: Record<string, string>;
 }
 
-export interface Route {
-  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
-  readonly url: string;
-  readonly access: Access;
+/** What stands behind a method and a path. */
+export interface Operation {
   readonly operationId: string;
   readonly summary: string;
   readonly description?: string;
@@ -52,9 +54,39 @@ export interface Route {
   handle(context: Context): Promise<Answer>;
 }
 
+export interface Route extends Operation {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  readonly url: string;
+  readonly access: Access;
+}
+
+export const ok = (body: object): Answer => ({ status: 200, body });
+export const created = (body: object): Answer => ({ status: 201, body });
+
+/** The project of the caller; its route asks for a scope, which no admin token has. */
+export function project({ engine, caller }: Context): Project {
+  if (caller.project === null) throw new Error('The route needs a project and its access is admin');
+  return engine.project(caller.project);
+}
+
+export const TableInPath = Type.Object({ table_name: Type.String() });
+export const ColumnInPath = Type.Object({ table_name: Type.String(), column_name: Type.String() });
+
+/** @throws EngineError table_not_found where no table can have the name */
+export function tableInPath({ request }: Context): string {
+  const { table_name: name } = request.params as { table_name: string };
+  checkTableInPath(name);
+  return name;
+}
+
+export const columnInPath = ({ request }: Context): string => (request.params as { column_name: string }).column_name;
+
 declare module 'fastify' {
   interface FastifyContextConfig {
     access?: Access;
+    /** The route's word in the audit log; without one it leaves no entry. */
+    audit?: AuditOperation;
+    successStatus?: number;
     dataField?: string | undefined;
     rawBody?: boolean | undefined;
     route?: Route;
@@ -66,5 +98,6 @@ declare module 'fastify' {
     /** Milliseconds since some point in the past, at the end of each stage. */
     stages: { started: number; authenticated: number; parsed: number };
     rows: number | null;
+    trail: Trail;
   }
 }

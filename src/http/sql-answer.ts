@@ -1,5 +1,7 @@
 /** The answers of free SQL: one JSON object around rows that are JSON bytes already, or a stream of rows. */
 import { finished } from 'node:stream/promises';
+import type { FastifyRequest } from 'fastify';
+import Negotiator from 'negotiator';
 import type { Project } from '../engine/project.js';
 import type { SqlResult } from '../engine/sql/collect.js';
 import { type StreamFormat, type StreamRequest, streamSql } from '../engine/sql/stream.js';
@@ -7,15 +9,21 @@ import { asEngineError, errorBody } from './error-exit.js';
 import type { Context } from './route.js';
 import { serverTiming } from './server-timing.js';
 
-/** What the client asked for in `Accept`; null: one JSON object. */
-export function streamFormat(accept: string | undefined): StreamFormat | null {
-  const types = (accept ?? '').split(',').map((part) => part.split(';')[0]?.trim().toLowerCase());
-  for (const type of types) {
-    if (type === 'application/x-ndjson' || type === 'application/ndjson') return 'ndjson';
-    if (type === 'text/csv') return 'csv';
-    if (type === 'application/json' || type === '*/*') return null;
-  }
-  return null;
+/** With every parameter that a client may name; the first is what a client without a preference gets. */
+const MEDIA_TYPES: Readonly<Record<string, StreamFormat | null>> = {
+  'application/json; charset=utf-8': null,
+  'application/x-ndjson; charset=utf-8': 'ndjson',
+  'application/ndjson; charset=utf-8': 'ndjson',
+  'text/csv; charset=utf-8; header=present': 'csv',
+};
+
+/**
+ * What the client would rather have (RFC 9110 section 12.5.1, with weights and wildcards); null: one JSON object, which it
+ * also gets if it accepts none of them.
+ */
+export function streamFormat(request: FastifyRequest): StreamFormat | null {
+  const [preferred] = new Negotiator(request.raw).mediaTypes(Object.keys(MEDIA_TYPES));
+  return MEDIA_TYPES[preferred ?? ''] ?? null;
 }
 
 /** The top level speaks for the last statement; `results` holds all where there are several. */

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
+import { type AuditEntry, withEntry } from './audit-log.js';
 import type { Credentials } from './credentials.js';
 import { migrate, readMigrations } from './migrate.js';
 import type { Placement } from './placement.js';
@@ -129,12 +130,17 @@ export class ControlDatabase {
   }
 
   /** @returns false where the project is not in one of the statuses `from` any more */
-  async setProjectStatus(id: string, from: readonly ProjectStatus[], to: ProjectStatus): Promise<boolean> {
-    const { rowCount } = await this.query('UPDATE cdp.projects SET status = $3 WHERE id = $1 AND status = ANY ($2)', [
-      id,
-      from,
-      to,
-    ]);
+  async setProjectStatus(
+    id: string,
+    from: readonly ProjectStatus[],
+    to: ProjectStatus,
+    entry: AuditEntry | null,
+  ): Promise<boolean> {
+    const { rowCount } = await this.change(
+      'UPDATE cdp.projects SET status = $3 WHERE id = $1 AND status = ANY ($2) RETURNING id AS project_id',
+      [id, from, to],
+      entry,
+    );
     return rowCount === 1;
   }
 
@@ -143,17 +149,18 @@ export class ControlDatabase {
   }
 
   /** @returns the project as it now is; null where it is not ready, or not there any more */
-  async setProjectQuota(id: string, quotaBytes: number | null): Promise<ProjectRow | null> {
-    const { rows } = await this.query<ProjectRecord>(
+  async setProjectQuota(id: string, quotaBytes: number | null, entry: AuditEntry | null): Promise<ProjectRow | null> {
+    const { rows } = await this.change<ProjectRecord>(
       `UPDATE cdp.projects SET quota_bytes = $2 WHERE id = $1 AND status IN ('active', 'inactive')
-       RETURNING ${PROJECT_COLUMNS}`,
+       RETURNING ${PROJECT_COLUMNS}, id AS project_id`,
       [id, quotaBytes],
+      entry,
     );
     return rows[0] ? projectRow(rows[0]) : null;
   }
 
-  async deleteProject(id: string): Promise<void> {
-    await this.query('DELETE FROM cdp.projects WHERE id = $1', [id]);
+  async deleteProject(id: string, entry: AuditEntry | null): Promise<void> {
+    await this.change('DELETE FROM cdp.projects WHERE id = $1 RETURNING id AS project_id', [id], entry);
   }
 
   /**
@@ -180,19 +187,17 @@ export class ControlDatabase {
   // Tokens
 
   /** @returns false where its project is not there any more */
-  async insertToken(token: {
-    id: string;
-    projectId: string | null;
-    name: string;
-    scopes: readonly string[];
-    sha256: Buffer;
-    expiresAt: Date | null;
-  }): Promise<boolean> {
-    const { rowCount } = await this.query(
+  async insertToken(
+    token: Omit<TokenRow, 'createdAt' | 'revokedAt' | 'lastUsedAt'> & { sha256: Buffer },
+    entry: AuditEntry | null,
+  ): Promise<boolean> {
+    const { rowCount } = await this.change(
       `INSERT INTO cdp.tokens (id, project_id, name, scopes, sha256, expires_at)
        SELECT $1, $2, $3, $4, $5, $6
-       WHERE $2::uuid IS NULL OR EXISTS (SELECT FROM cdp.projects WHERE id = $2 FOR KEY SHARE)`,
+       WHERE $2::uuid IS NULL OR EXISTS (SELECT FROM cdp.projects WHERE id = $2 FOR KEY SHARE)
+       RETURNING project_id`,
       [token.id, token.projectId, token.name, token.scopes, token.sha256, token.expiresAt],
+      entry,
     );
     return rowCount === 1;
   }
@@ -219,17 +224,27 @@ export class ControlDatabase {
   }
 
   /** @param projectId only a token of that project; undefined: any token. @returns the token, null where none is found */
-  async revokeToken(id: string, projectId?: string | null): Promise<TokenRow | null> {
-    const { rows } = await this.query<TokenRecord>(
+  async revokeToken(
+    id: string,
+    projectId: string | null | undefined,
+    entry: AuditEntry | null,
+  ): Promise<TokenRow | null> {
+    const { rows } = await this.change<TokenRecord>(
       `UPDATE cdp.tokens SET revoked_at = coalesce(revoked_at, now())
        WHERE id = $1 AND ($3 OR project_id IS NOT DISTINCT FROM $2) RETURNING ${TOKEN_COLUMNS}`,
       [id, projectId ?? null, projectId === undefined],
+      entry,
     );
     return rows[0] ? tokenRow(rows[0]) : null;
   }
 
   async touchTokens(ids: readonly string[]): Promise<void> {
     await this.query('UPDATE cdp.tokens SET last_used_at = now() WHERE id = ANY ($1)', [ids]);
+  }
+
+  /** A change and its entry in the audit log, see {@link withEntry}. @throws EngineError database_unavailable */
+  private change<R extends pg.QueryResultRow>(text: string, values: unknown[], entry: AuditEntry | null) {
+    return entry === null ? this.query<R>(text, values) : this.query<R>(...withEntry(text, values, entry));
   }
 
   /** @throws EngineError database_unavailable */

@@ -1,15 +1,15 @@
 /** Small batches that share a COPY (engine/shared-copy.ts): who goes with whom, and what becomes of each. */
 import { describe, expect, it } from 'vitest';
-import type { CopyText } from '../../src/engine/batch/copy/copy-text.js';
+import type { CopyData } from '../../src/engine/batch/copy/copy-encoder.js';
 import { SharedCopy } from '../../src/engine/shared-copy.js';
 
-const text = (records = 1): CopyText => ({ records, columns: [0], data: new Uint8Array(records) });
+const text = (records = 1): CopyData => ({ records, columns: [0], data: new Uint8Array(records) });
 const never = new AbortController().signal;
 
 /** A way to the server whose answers the test gives. */
 function server() {
-  const sent: { texts: readonly CopyText[]; answer(stored: boolean): void; fail(error: Error): void }[] = [];
-  const send = (texts: readonly CopyText[]) =>
+  const sent: { texts: readonly CopyData[]; answer(stored: boolean): void; fail(error: Error): void }[] = [];
+  const send = (texts: readonly CopyData[]) =>
     new Promise<boolean>((resolve, reject) => {
       sent.push({ texts, answer: resolve, fail: reject });
     });

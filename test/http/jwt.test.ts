@@ -1,9 +1,11 @@
 /** JWTs of the operator's own identity provider (contract section 2), with a real JWKS server on loopback. */
+import { randomUUID } from 'node:crypto';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { exportJWK, exportSPKI, generateKeyPair, type JWTPayload, SignJWT, UnsecuredJWT } from 'jose';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { entriesOf } from '../support/audit.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 type KeyPair = Awaited<ReturnType<typeof generateKeyPair>>;
@@ -82,6 +84,19 @@ const schema = (token: string, by = service) => by.call('GET', '/api/cdp/schema'
 describe('a JWT is accepted', () => {
   it('with issuer, audience, expiry, project and scope', async () => {
     expect((await schema(await sign())).status).toBe(200);
+  });
+
+  it('and named by its subject in the audit log, without what a terminal would obey', async () => {
+    for (const [sub, kept] of [
+      ['somebody', 'jwt:somebody'],
+      ['\u001b[2J\u0000x', 'jwt:\uFFFD[2J\uFFFDx'],
+      ['y'.repeat(5_000), `jwt:${'y'.repeat(196)}`],
+    ] as const) {
+      const id = randomUUID();
+      const headers = { 'x-request-id': id };
+      expect((await service.call('GET', '/api/cdp/schema', { token: await sign({ sub }), headers })).status).toBe(200);
+      expect(await entriesOf(service, id)).toMatchObject([{ actor: 'jwt', actor_id: kept, actor_name: null }]);
+    }
   });
 
   it.each<[string, JWTPayload]>([
@@ -300,6 +315,44 @@ describe('the keys of the provider', () => {
     });
     try {
       failure(await schema(await sign(), own), 503, 'database_unavailable');
+    } finally {
+      await own.close();
+    }
+  });
+});
+
+describe('limits', () => {
+  const settings = () => ({
+    'jwt-issuer': ISSUER,
+    'jwt-audience': AUDIENCE,
+    'jwt-jwks-url': `http://127.0.0.1:${(provider.address() as AddressInfo).port}/jwks.json`,
+  });
+
+  it('hold for a subject in a project, whatever token it comes with', async () => {
+    const own = await startTestService({ ...settings(), 'rate-limit': '2/1h' });
+    try {
+      const { name } = await own.project();
+      const other = await own.project();
+      const token = (claims: JWTPayload) => sign({ project: name, jti: String(Math.random()), ...claims });
+      for (let i = 0; i < 2; i++) expect((await schema(await token({}), own)).status).toBe(200);
+      failure(await schema(await token({}), own), 429, 'rate_limited');
+      expect((await schema(await token({ sub: 'somebody else' }), own)).status).toBe(200);
+      expect((await schema(await token({ project: other.name }), own)).status).toBe(200);
+    } finally {
+      await own.close();
+    }
+  });
+
+  it('of wrong tokens count JWTs too, and let good ones through', async () => {
+    const own = await startTestService({ ...settings(), 'wrong-tokens': '3' });
+    try {
+      const { name } = await own.project();
+      const stranger = await generateKeyPair('RS256');
+      const forged = () => sign({ project: name, jti: String(Math.random()) }, { key: stranger.privateKey });
+      for (let i = 0; i < 3; i++) failure(await schema(await forged(), own), 401, 'unauthorized');
+      failure(await schema(await forged(), own), 429, 'rate_limited');
+      expect((await schema(await sign({ project: name }), own)).status).toBe(200);
+      failure(await schema(await sign({ project: name, exp: 1 }), own), 401, 'token_expired');
     } finally {
       await own.close();
     }

@@ -112,6 +112,30 @@ describe('a service with its database', () => {
       await apart.close();
     }
   });
+
+  it('has nothing else on that listener, and refuses as everywhere', async () => {
+    const port = 20_000 + (randomBytes(2).readUInt16BE() % 20_000);
+    const apart = await startService({ ...service.config, metricsPort: port }, pino({ level: 'silent' }));
+    const ask = (method: string, path: string) => call(`http://127.0.0.1:${port}`, method, path, { token: admin });
+    try {
+      for (const path of ['/metrics', '/healthz']) {
+        expect((await ask('HEAD', path)).status).toBe(200);
+        expect((await ask('GET', `${path}?a=b`)).status).toBe(200);
+        for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
+          const answer = await ask(method, path);
+          failure(answer, 405, 'method_not_allowed');
+          expect(answer.headers.get('allow')).toBe('GET, HEAD');
+        }
+      }
+      for (const path of ['/', '/api/cdp/schema', '/readyz', '/docs', '/metrics/', '/Metrics']) {
+        for (const method of ['GET', 'POST']) failure(await ask(method, path), 404, 'not_found');
+      }
+      const broken = await rawAnswer(`http://127.0.0.1:${port}`, 'nonsense\r\n\r\n');
+      failure(broken, 400, 'invalid_request');
+    } finally {
+      await apart.close();
+    }
+  });
 });
 
 describe('the log', () => {
@@ -170,6 +194,7 @@ describe('the log', () => {
         request_id: expect.any(String) as string,
         method: expect.stringMatching(/^[A-Z]+$/) as string,
         status: expect.any(Number) as number,
+        address: '127.0.0.1',
         duration_ms: expect.any(Number) as number,
       });
     }
@@ -187,6 +212,25 @@ describe('the log', () => {
     });
     expect(requestLines()[2]).toMatchObject({ error: 'invalid_value' });
     expect(requestLines()[6]).toMatchObject({ error: 'sql_error' });
+  });
+
+  it.each([
+    [null, '203.0.113.9', '127.0.0.1'],
+    ['loopback', '203.0.113.9', '203.0.113.9'],
+    ['loopback', '198.51.100.1, 203.0.113.9', '203.0.113.9'],
+    ['loopback', '"}injected{"', '127.0.0.1'],
+    ['192.0.2.1', '203.0.113.9', '127.0.0.1'],
+  ])('with the proxies %s takes X-Forwarded-For: %s for %s', async (trustProxy, forwarded, address) => {
+    const written: string[] = [];
+    const logger = pino({ level: 'info', base: null }, { write: (line) => void written.push(line) });
+    const logged = await startService({ ...service.config, trustProxy }, logger);
+    await call(logged.url, 'GET', '/healthz', { headers: { 'x-forwarded-for': forwarded } });
+    await logged.close();
+    const line = written
+      .map((text) => JSON.parse(text) as Record<string, unknown>)
+      .find(({ msg }) => msg === 'request');
+    expect(line).toMatchObject({ address });
+    expect(written.join('')).not.toContain('injected');
   });
 
   it('holds no value, no name of a table or column, no query, no path and no token', () => {

@@ -220,3 +220,31 @@ describe('errors', () => {
     expect(text.trimEnd().split('\n').at(-1)).toContain('query_timeout');
   });
 });
+
+describe('what is sent follows Accept, with its weights (RFC 9110 section 12.5.1)', () => {
+  it.each<[string, string]>([
+    ['', 'application/json'],
+    ['*/*', 'application/json'],
+    ['application/json, text/csv', 'application/json'],
+    ['text/csv, application/json', 'text/csv'],
+    ['text/csv;q=0, application/json', 'application/json'],
+    ['text/csv;q=0', 'application/json'],
+    ['text/csv;q=0, */*', 'application/json'],
+    ['text/csv;q=0.5, application/json;q=0.9', 'application/json'],
+    ['application/json;q=0.5, text/csv;q=0.9', 'text/csv'],
+    ['application/json;q=0, */*;q=0.1', 'application/x-ndjson'],
+    ['text/*', 'text/csv'],
+    ['application/x-ndjson, */*', 'application/x-ndjson'],
+    ['*/*;q=0.1, application/ndjson', 'application/x-ndjson'],
+    ['TEXT/CSV ; header=present', 'text/csv'],
+    ['application/json;charset=UTF-8', 'application/json'],
+    ['image/png', 'application/json'],
+    ['nonsense', 'application/json'],
+    [',;q=,text/csv;q=x"', 'application/json'],
+    [`${'a/b,'.repeat(2_000)}text/csv`, 'text/csv'],
+  ])('%j: %s', async (accept, type) => {
+    const answer = await stream('SELECT 1 AS one', accept);
+    expect(answer.status).toBe(200);
+    expect(answer.headers.get('content-type')?.split(';')[0]).toBe(type);
+  });
+});

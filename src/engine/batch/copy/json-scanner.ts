@@ -20,9 +20,11 @@ import {
   POINT,
   QUOTE,
   SHORT_ESCAPE,
+  SPACE,
   WHITE_SPACE,
   ZERO,
 } from './bytes.js';
+import { hex4, isAwkward } from './unescape.js';
 
 /** Kinds of a value, as told by its bytes. */
 export const NULL = 0;
@@ -36,10 +38,12 @@ export const WHOLE_NUMBER = 5;
 /** With a fraction, without an exponent. */
 export const DECIMAL_NUMBER = 6;
 export const EXPONENT_NUMBER = 7;
-/** An array or object that can be copied byte by byte: no escapes, no line breaks, no tabs, no huge numbers. */
+/** An array or object that is copied byte by byte in either format: no escapes, no line breaks, no tabs. */
 export const PLAIN_NESTED = 8;
-/** Any other array or object. */
-export const NESTED = 9;
+/** One that is copied byte by byte where COPY takes no byte for its own. */
+export const VERBATIM_NESTED = 9;
+/** Any other array or object: with exponents, huge numbers, or escapes that Postgres may not store. */
+export const NESTED = 10;
 
 /** Numbers up to this length, without an exponent, are within the range of every type that holds decimals. */
 export const SAFE_NUMBER_BYTES = 100;
@@ -51,8 +55,10 @@ export class JsonScanner {
   kind = NULL;
   private bytes: Uint8Array = new Uint8Array(0);
   private end = 0;
-  /** Whether all that was seen of the current nested value can be copied as it is. */
-  private plain = true;
+  /** What the current nested value is, by all that was seen of it. */
+  private nestedKind = PLAIN_NESTED;
+  /** Whether the string that was walked over last has an escape of U+0000 or of a surrogate. */
+  private isAwkward = false;
 
   begin(bytes: Uint8Array): void {
     this.bytes = bytes;
@@ -87,9 +93,9 @@ export class JsonScanner {
     if (byte === QUOTE) return this.string();
     if (isDigit(byte) || byte === MINUS) return this.number();
     if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
-      this.plain = true;
+      this.nestedKind = PLAIN_NESTED;
       if (!this.nested(depth)) return false;
-      this.kind = this.plain ? PLAIN_NESTED : NESTED;
+      this.kind = this.nestedKind;
       return true;
     }
     return this.word('null', NULL) || this.word('true', TRUE) || this.word('false', FALSE);
@@ -100,6 +106,7 @@ export class JsonScanner {
     const { bytes, end } = this;
     let at = this.at + 1;
     this.kind = PLAIN_STRING;
+    this.isAwkward = false;
     for (;;) {
       while (at < end && IN_STRING[bytes[at] as number] === 0) at++;
       const byte = bytes[at];
@@ -107,8 +114,10 @@ export class JsonScanner {
       if (byte !== BACKSLASH || at + 1 >= end) return false;
       this.kind = ESCAPED_STRING;
       if (SHORT_ESCAPE[bytes[at + 1] as number] === 1) at += 2;
-      else if (bytes[at + 1] === LOWER_U && isHex4(bytes, at + 2, end)) at += 6;
-      else return false;
+      else if (bytes[at + 1] === LOWER_U && isHex4(bytes, at + 2, end)) {
+        if (isAwkward(hex4(bytes, at + 2))) this.isAwkward = true;
+        at += 6;
+      } else return false;
     }
     this.at = at + 1;
     return true;
@@ -168,7 +177,7 @@ export class JsonScanner {
 
   private nestedKey(): boolean {
     if (this.bytes[this.at] !== QUOTE || !this.string()) return false;
-    if (this.kind !== PLAIN_STRING) this.plain = false;
+    if (this.kind !== PLAIN_STRING) this.atLeast(this.isAwkward ? NESTED : VERBATIM_NESTED);
     this.nestedSpace();
     if (this.bytes[this.at++] !== COLON) return false;
     this.nestedSpace();
@@ -180,18 +189,23 @@ export class JsonScanner {
     if (byte === OPEN_BRACE || byte === OPEN_BRACKET) return this.nested(depth);
     const start = this.at;
     if (!this.value(depth)) return false;
-    if (this.kind === ESCAPED_STRING || this.kind === EXPONENT_NUMBER) this.plain = false;
+    if (this.kind === ESCAPED_STRING) this.atLeast(this.isAwkward ? NESTED : VERBATIM_NESTED);
+    else if (this.kind === EXPONENT_NUMBER) this.atLeast(NESTED);
     else if (this.kind === WHOLE_NUMBER || this.kind === DECIMAL_NUMBER) {
-      if (this.at - start > SAFE_NUMBER_BYTES) this.plain = false;
+      if (this.at - start > SAFE_NUMBER_BYTES) this.atLeast(NESTED);
     }
     return true;
   }
 
-  /** White space inside a nested value is copied with it; COPY would take some of it for its own. */
+  private atLeast(kind: number): void {
+    if (kind > this.nestedKind) this.nestedKind = kind;
+  }
+
+  /** White space inside a nested value is copied with it; COPY's text format would take some of it for its own. */
   private nestedSpace(): void {
     const from = this.at;
     this.skipSpace();
-    for (let at = from; at < this.at; at++) if ((this.bytes[at] as number) < 0x20) this.plain = false;
+    for (let at = from; at < this.at; at++) if ((this.bytes[at] as number) < SPACE) this.atLeast(VERBATIM_NESTED);
   }
 
   private word(word: string, kind: number): boolean {

@@ -1,0 +1,44 @@
+/** Counts events by key in windows of fixed length, in memory, for a bounded number of keys. */
+import { LruMap } from 'toad-cache';
+
+export interface Window {
+  /** Events so far. */
+  count: number;
+  /** When it is over, on the clock of `performance.now()`. */
+  readonly endsAt: number;
+}
+
+export class WindowCounter {
+  private readonly windows: LruMap<Window>;
+
+  /** @param keys remembered at most; beyond them, the key that was silent for longest is forgotten and counts from 0 */
+  constructor(
+    private readonly windowMs: number,
+    keys: number,
+  ) {
+    this.windows = new LruMap(keys);
+  }
+
+  /** Counts one event; the key's first opens its window. */
+  add(key: string): Window {
+    const running = this.running(key);
+    const window = running ?? { count: 0, endsAt: performance.now() + this.windowMs };
+    window.count++;
+    if (running === undefined) this.windows.set(key, window);
+    return window;
+  }
+
+  /** The window that the key's events are counted in now, where there is one. */
+  running(key: string): Window | undefined {
+    const window = this.windows.get(key);
+    return window !== undefined && window.endsAt > performance.now() ? window : undefined;
+  }
+
+  /** How many keys are remembered. */
+  get size(): number {
+    return this.windows.size;
+  }
+}
+
+/** Whole seconds until it is over, at least 1: what `Retry-After` says. */
+export const secondsLeft = ({ endsAt }: Window): number => Math.max(1, Math.ceil((endsAt - performance.now()) / 1_000));

@@ -1,0 +1,69 @@
+/**
+ * Cross-origin requests from browsers (Fetch standard, "CORS protocol"), where the setting `cors-origins` allows any.
+ * Credentials that a browser sends by itself play no part: a caller is who has the token.
+ */
+import cors, { type FastifyCorsOptions } from '@fastify/cors';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+
+const OPTIONS: FastifyCorsOptions = {
+  methods: ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'],
+  allowedHeaders: ['Accept', 'Authorization', 'Content-Encoding', 'Content-Type', 'Idempotency-Key', 'X-Request-Id'],
+  exposedHeaders: [
+    'Allow',
+    'Idempotency-Replayed',
+    'RateLimit',
+    'RateLimit-Policy',
+    'Retry-After',
+    'Server-Timing',
+    'WWW-Authenticate',
+    'X-Request-Id',
+  ],
+  /** Seconds for which a browser need not ask again. */
+  maxAge: 3_600,
+  credentials: false,
+};
+
+/**
+ * `*`, or origins as browsers send them, separated by commas.
+ * @throws Error saying what is expected
+ */
+export function parseOrigins(text: string): string[] {
+  const list = text.split(',').map((part) => part.trim());
+  const isOrigin = (part: string) =>
+    /^https?:\/\/[^*]+$/.test(part) && URL.canParse(part) && new URL(part).origin === part;
+  if (text !== '*' && !list.every(isOrigin)) {
+    throw new Error('must be * or origins such as https://app.example.com, without a path, separated by commas');
+  }
+  return list;
+}
+
+export class Cors {
+  private readonly origins: ReadonlySet<string>;
+
+  constructor(origins: readonly string[]) {
+    this.origins = new Set(origins);
+  }
+
+  /** Adds the headers to every answer, and answers preflights before anybody asks for a token. */
+  async register(app: FastifyInstance): Promise<void> {
+    const origin = this.origins.has('*') ? '*' : [...this.origins];
+    const any = { ...OPTIONS, origin };
+    // What is no preflight is a request like any other: 405 or 404, in our shape.
+    const plain = { ...any, preflight: false };
+    await app.register(cors, {
+      delegator: (request: FastifyRequest, done: (error: Error | null, options: FastifyCorsOptions) => void) =>
+        done(null, isPreflight(request) ? any : plain),
+    });
+  }
+
+  /** The one header that lets a page read an answer, for a refusal that comes before all hooks. */
+  allow({ headers: { origin } }: FastifyRequest, reply: FastifyReply): void {
+    if (this.origins.has('*')) void reply.header('access-control-allow-origin', '*');
+    else if (origin !== undefined && this.origins.has(origin)) {
+      void reply.header('access-control-allow-origin', origin).header('vary', 'Origin');
+    }
+  }
+}
+
+const isPreflight = ({ method, headers }: FastifyRequest): boolean =>
+  method === 'OPTIONS' && headers.origin !== undefined && headers['access-control-request-method'] !== undefined;

@@ -1,0 +1,177 @@
+/** Cross-origin requests as a browser sends them: off by default, and for the origins of a setting on every route. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { rawAnswer } from '../support/raw.js';
+import { ALL_ROUTES, pathOf, titled } from '../support/routes.js';
+import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+
+const ORIGIN = 'https://app.example.com';
+const OTHER = 'https://evil.example';
+
+const ASKED = ['accept', 'authorization', 'content-encoding', 'content-type', 'idempotency-key', 'x-request-id'];
+const READ = [
+  'allow',
+  'idempotency-replayed',
+  'ratelimit',
+  'ratelimit-policy',
+  'retry-after',
+  'server-timing',
+  'www-authenticate',
+  'x-request-id',
+];
+
+let service: TestService;
+let project: TestProject;
+let anybody: TestService;
+let closed: TestService;
+beforeAll(async () => {
+  service = await startTestService({ 'cors-origins': `${ORIGIN}, http://localhost:3000` });
+  project = await service.project();
+  anybody = await startTestService({ 'cors-origins': '*', 'rate-limit': '1/1h' });
+  closed = await startTestService();
+});
+afterAll(async () => {
+  await service.close();
+  await anybody.close();
+  await closed.close();
+});
+
+const list = (answer: TestAnswer, name: string): string[] =>
+  (answer.headers.get(name) ?? '').toLowerCase().split(', ').filter(Boolean).sort();
+
+/** What a browser asks before it sends a request with a token. */
+const preflight = (method: string, path: string, origin = ORIGIN, by = service): Promise<TestAnswer> =>
+  by.call('OPTIONS', path, {
+    headers: {
+      origin,
+      'access-control-request-method': method,
+      'access-control-request-headers': ASKED.join(','),
+    },
+  });
+
+/** Whether a page of that origin may read the answer, and the headers it may see of it. */
+function readable(answer: TestAnswer, origin = ORIGIN): void {
+  expect(answer.headers.get('access-control-allow-origin')).toBe(origin);
+  expect(answer.headers.get('access-control-allow-credentials')).toBeNull();
+  expect(list(answer, 'access-control-expose-headers')).toEqual(READ);
+  if (origin !== '*') expect(list(answer, 'vary')).toContain('origin');
+}
+
+const unreadable = ({ headers }: TestAnswer) => expect(headers.get('access-control-allow-origin')).toBeNull();
+
+describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
+  it('is allowed by a preflight, without a token', async () => {
+    const answer = await preflight(route.method, pathOf(route));
+    expect([answer.status, answer.text]).toEqual([204, '']);
+    readable(answer);
+    expect(list(answer, 'access-control-allow-methods')).toContain(route.method.toLowerCase());
+    expect(list(answer, 'access-control-allow-headers')).toEqual(ASKED);
+    expect(Number(answer.headers.get('access-control-max-age'))).toBeGreaterThan(0);
+  });
+
+  it('is not allowed to other origins', async () => {
+    unreadable(await preflight(route.method, pathOf(route), OTHER));
+    unreadable(await service.call(route.method, pathOf(route), { headers: { origin: OTHER } }));
+  });
+
+  it('answers so that the page can read it, refusals too', async () => {
+    const headers = { origin: ORIGIN };
+    const body = route.body === undefined ? {} : { body: '{"' };
+    for (const token of [null, 'wrong', project.token]) {
+      readable(await service.call(route.method, pathOf(route), { ...body, headers, token }));
+    }
+  });
+
+  it('has none of it where the setting is not given', async () => {
+    const answer = await preflight(route.method, pathOf(route), ORIGIN, closed);
+    failure(answer, 405, 'method_not_allowed');
+    const refused = await closed.call(route.method, pathOf(route), { headers: { origin: ORIGIN } });
+    for (const { headers } of [answer, refused]) {
+      expect([...headers.keys()].filter((name) => name.startsWith('access-control') || name === 'vary')).toEqual([]);
+    }
+  });
+});
+
+describe('works', () => {
+  it('for answers of success, streams, and errors of every kind', async () => {
+    const headers = { origin: 'http://localhost:3000' };
+    const answers = [
+      await project.call('GET', '/api/cdp/schema', { headers }),
+      await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1' }, headers }),
+      await project.call('POST', '/api/cdp/sql', {
+        body: { sql: 'SELECT 1' },
+        headers: { ...headers, accept: 'text/csv' },
+      }),
+      await project.call('POST', '/api/cdp/sql', { body: { sql: 'nonsense' }, headers }),
+      await project.call('POST', '/api/cdp/sql', { body: 'x', headers: { ...headers, 'content-type': 'text/plain' } }),
+      await project.call('PATCH', '/api/cdp/sql', { headers }),
+      await project.call('GET', '/nowhere', { headers }),
+      await project.call('GET', '/healthz', { headers }),
+      await project.call('GET', '/openapi.json', { headers }),
+    ];
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 400, 415, 405, 404, 200, 200]);
+    for (const answer of answers) readable(answer, 'http://localhost:3000');
+  });
+
+  it('for a path that cannot be decoded', async () => {
+    const send = (by: TestService, origin: string) =>
+      rawAnswer(by.url, `GET /api/cdp/%zz HTTP/1.1\r\nHost: x\r\nOrigin: ${origin}\r\nConnection: close\r\n\r\n`);
+    const answer = await send(service, ORIGIN);
+    failure(answer, 400, 'invalid_request');
+    expect(answer.headers.get('access-control-allow-origin')).toBe(ORIGIN);
+    expect(answer.headers.get('vary')).toBe('Origin');
+    unreadable(await send(service, OTHER));
+    unreadable(await send(closed, ORIGIN));
+    expect((await send(anybody, OTHER)).headers.get('access-control-allow-origin')).toBe('*');
+  });
+
+  it('for every origin where the setting is *, and without what a browser sends by itself', async () => {
+    const { token } = await anybody.project();
+    readable(await preflight('GET', '/api/cdp/schema', OTHER, anybody), '*');
+    const call = { token, headers: { origin: OTHER } };
+    readable(await anybody.call('GET', '/api/cdp/schema', call), '*');
+    const refused = await anybody.call('GET', '/api/cdp/schema', call);
+    failure(refused, 429, 'rate_limited');
+    readable(refused, '*');
+    expect(refused.headers.get('retry-after')).toBeTruthy();
+  });
+
+  it('for preflights of paths that do not exist, whose request is then 404', async () => {
+    expect((await preflight('GET', '/nowhere')).status).toBe(204);
+    const answer = await service.call('GET', '/nowhere', { headers: { origin: ORIGIN } });
+    failure(answer, 404, 'not_found');
+    readable(answer);
+  });
+});
+
+describe('refuses', () => {
+  it('OPTIONS that is no preflight as it does without the setting', async () => {
+    for (const headers of [{}, { origin: ORIGIN }, { 'access-control-request-method': 'GET' }]) {
+      const answer = await service.call('OPTIONS', '/api/cdp/schema', { headers });
+      failure(answer, 405, 'method_not_allowed');
+      expect(answer.headers.get('allow')).toBe('GET, HEAD');
+      failure(await service.call('OPTIONS', '/nowhere', { headers }), 404, 'not_found');
+    }
+  });
+
+  it.each([
+    'null',
+    `${ORIGIN}.evil.example`,
+    'https://app.example.com:444',
+    'http://app.example.com',
+    'https://APP.example.com',
+    '',
+  ])('the origin "%s"', async (origin) => {
+    unreadable(await preflight('GET', '/api/cdp/schema', origin));
+    unreadable(await project.call('GET', '/api/cdp/schema', { headers: { origin } }));
+  });
+});
+
+describe('protects', () => {
+  it('metrics, which loopback sees without a token, from pages in a browser there', async () => {
+    for (const by of [service, anybody]) {
+      const answer = await by.call('GET', '/metrics', { headers: { origin: ORIGIN } });
+      expect(answer.status).toBe(200);
+      unreadable(answer);
+    }
+  });
+});

@@ -1,0 +1,140 @@
+/** Requests of one token within a time: off by default, told in every answer where it is on (contract section 8). */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ALL_ROUTES, checkAnswer, pathOf, titled } from '../support/routes.js';
+import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+
+const REQUESTS = 4;
+/** Longer than these tests take. */
+const WINDOW_S = 300;
+
+let service: TestService;
+let project: TestProject;
+beforeAll(async () => {
+  service = await startTestService({ 'rate-limit': `${REQUESTS}/${WINDOW_S}s` });
+  project = await service.project();
+});
+afterAll(() => service.close());
+
+const read = (token: string, by = service): Promise<TestAnswer> => by.call('GET', '/api/cdp/schema', { token });
+
+/** What the headers say, which must have exactly the form of the draft. */
+function told({ headers }: TestAnswer): { remaining: number; seconds: number } {
+  expect(headers.get('ratelimit-policy')).toBe(`"default";q=${REQUESTS};w=${WINDOW_S}`);
+  const [, remaining, seconds] = /^"default";r=(\d+);t=(\d+)$/.exec(headers.get('ratelimit') ?? '') ?? [];
+  return { remaining: Number(remaining), seconds: Number(seconds) };
+}
+
+describe('works', () => {
+  it('counts down to the limit, refuses one above, and says when to come again', async () => {
+    const token = await project.tokenWith('schema:read');
+    for (let left = REQUESTS - 1; left >= 0; left--) {
+      const answer = await read(token);
+      expect(answer.status).toBe(200);
+      expect(told(answer).remaining).toBe(left);
+    }
+    const answer = await read(token);
+    failure(answer, 429, 'rate_limited');
+    const { remaining, seconds } = told(answer);
+    expect(remaining).toBe(0);
+    expect(answer.headers.get('retry-after')).toBe(String(seconds));
+    expect(seconds).toBeGreaterThan(0);
+    expect(seconds).toBeLessThanOrEqual(WINDOW_S);
+  });
+
+  it('opens again after the time that it says', async () => {
+    const quick = await startTestService({ 'rate-limit': '1/1s' });
+    try {
+      const { token } = await quick.project();
+      let answer = await read(token, quick);
+      expect(answer.status).toBe(200);
+      while (answer.status === 200) answer = await read(token, quick);
+      failure(answer, 429, 'rate_limited');
+      expect(answer.headers.get('retry-after')).toBe('1');
+      await sleep(1_000);
+      expect((await read(token, quick)).status).toBe(200);
+    } finally {
+      await quick.close();
+    }
+  });
+
+  it('counts each token by itself', async () => {
+    const [one, other] = [await project.tokenWith('schema:read'), await project.tokenWith('schema:read')];
+    for (let i = 0; i <= REQUESTS; i++) await read(one);
+    failure(await read(one), 429, 'rate_limited');
+    expect(told(await read(other)).remaining).toBe(REQUESTS - 1);
+  });
+
+  it('tells refusals too, and streams', async () => {
+    const token = await project.tokenWith('sql:read');
+    const sql = (body: object, headers = {}) => service.call('POST', '/api/cdp/sql', { token, body, headers });
+    expect(told(await read(token))).toMatchObject({ remaining: 3 });
+    expect(told(await sql({ sql: 'nonsense' })).remaining).toBe(2);
+    const stream = await sql({ sql: 'SELECT 1 AS one' }, { accept: 'text/csv' });
+    expect([stream.status, stream.text]).toEqual([200, 'one\n1\n']);
+    expect(told(stream).remaining).toBe(1);
+    expect(told(await service.call('GET', '/api/cdp/schema/table/none', { token })).remaining).toBe(0);
+  });
+});
+
+describe('refuses', () => {
+  it.each(titled(ALL_ROUTES))('%s', async (_title, route) => {
+    const token =
+      route.access === 'admin'
+        ? (await service.engine.tokens.create(null)).token
+        : (await service.engine.tokens.create(project.id)).token;
+    const path = pathOf(route);
+    // Bodies that are wrong in themselves: nothing of the body is looked at.
+    const send = () => service.call(route.method, path, { token, ...(route.body === undefined ? {} : { body: '{"' }) });
+    for (let i = 0; i < REQUESTS; i++) expect((await send()).status).not.toBe(429);
+    const answer = await send();
+    failure(answer, 429, 'rate_limited');
+    checkAnswer(answer);
+    expect(told(answer).remaining).toBe(0);
+  });
+
+  it('without doing anything', async () => {
+    const token = await project.tokenWith('schema:read', 'schema:write');
+    for (let i = 0; i < REQUESTS; i++) await read(token);
+    const body = { table_name: 'too_late', columns: [{ name: 'a', type: 'TEXT' }] };
+    failure(await service.call('POST', '/api/cdp/schema/table', { token, body }), 429, 'rate_limited');
+    const { tables } = (await read(await project.tokenWith('schema:read'))).body;
+    expect(JSON.stringify(tables)).not.toContain('too_late');
+  });
+
+  it('after 401 and 403, so that neither is hidden', async () => {
+    const token = await project.tokenWith('data:write');
+    for (let i = 0; i < REQUESTS + 2; i++) failure(await read(token), 403, 'insufficient_scope');
+    expect(told(await read(token)).remaining).toBe(0);
+    failure(await read('wrong'), 401, 'unauthorized');
+  });
+});
+
+describe('protects', () => {
+  it('counts requests that come at the same time', async () => {
+    const token = await project.tokenWith('schema:read');
+    const answers = await Promise.all(Array.from({ length: 40 }, () => read(token)));
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(REQUESTS);
+    expect(answers.filter(({ status }) => status === 429)).toHaveLength(40 - REQUESTS);
+  });
+
+  it('has neither limit nor headers where the setting is not given', async () => {
+    const open = await startTestService();
+    try {
+      const own = await open.project();
+      const answers = [];
+      // As many at once as may run, so that none is refused for waiting.
+      while (answers.length < 200) {
+        answers.push(
+          ...(await Promise.all(Array.from({ length: 8 }, () => own.call('GET', '/api/cdp/schema/table/x')))),
+        );
+      }
+      for (const answer of answers) {
+        failure(answer, 404, 'table_not_found');
+        for (const name of ['ratelimit', 'ratelimit-policy']) expect(answer.headers.get(name)).toBeNull();
+      }
+    } finally {
+      await open.close();
+    }
+  });
+});

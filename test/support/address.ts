@@ -1,0 +1,30 @@
+/** Requests from an address of one's own: all of 127.0.0.0/8 is this machine. */
+import { request } from 'node:http';
+import type { TestAnswer } from './service.js';
+
+/** @param from such as 127.0.0.2 */
+export function callFrom(
+  from: string,
+  url: string,
+  headers: Record<string, string>,
+  path = '/api/cdp/schema',
+): Promise<TestAnswer> {
+  return new Promise((resolve, reject) => {
+    const call = request(url + path, { localAddress: from, headers, agent: false }, (answer) => {
+      const chunks: Buffer[] = [];
+      answer.on('data', (chunk: Buffer) => chunks.push(chunk));
+      answer.once('error', reject);
+      answer.once('end', () => {
+        const text = Buffer.concat(chunks).toString();
+        resolve({
+          status: answer.statusCode ?? 0,
+          headers: new Headers(answer.headers as Record<string, string>),
+          text,
+          body: JSON.parse(text) as Record<string, unknown>,
+        });
+      });
+    });
+    call.once('error', reject);
+    call.end();
+  });
+}
