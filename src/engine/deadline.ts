@@ -15,10 +15,12 @@ export interface Deadline {
   expired: () => EngineError;
 }
 
-/** Stops and restarts the time: it does not run while a slow reader holds a stream up. */
+/** Stops and restarts the time: it does not run while a slow reader holds a stream up. Or ends the work before it. */
 export interface Clock {
   pause(): void;
   resume(): void;
+  /** As if the time were up, with a reason of its own. */
+  stop(reason: EngineError): void;
 }
 
 /** How long the end of a backend may take before its connection is given up from this side. */
@@ -51,7 +53,7 @@ export async function withDeadline<T>(
   let timer: NodeJS.Timeout | undefined;
 
   const stop = (reason: EngineError) => {
-    if (stopped !== null) return;
+    if (stopped !== null || finished) return;
     stopped = reason;
     // The cancel request may arrive late, so this connection must not serve anybody else.
     lease.spoil();
@@ -81,6 +83,7 @@ export async function withDeadline<T>(
     resume: () => {
       if (stopped === null && !finished) start();
     },
+    stop,
   };
   const onAbort = () => stop(new EngineError('query_timeout', 'The client left; its statement was cancelled'));
 

@@ -1,9 +1,11 @@
 /** Puts the engine together over one Postgres server, in order; closing it goes the other way. */
 import { EngineError } from '../contract/errors.js';
+import { AuditLog } from '../postgres/audit-log.js';
 import type { ProjectRow } from '../postgres/control.js';
 import { ControlDatabase } from '../postgres/control.js';
 import { Connections } from '../postgres/connections.js';
 import { Credentials } from '../postgres/credentials.js';
+import { DatabaseSizes } from '../postgres/database-size.js';
 import { newestVersion, readMigrations } from '../postgres/migrate.js';
 import { BackendPriority } from '../postgres/embedded/priority.js';
 import { CpuWatch } from '../postgres/embedded/cpu-watch.js';
@@ -13,17 +15,19 @@ import { Provisioning } from '../postgres/provisioning.js';
 import { type ServerAddress, servicePool } from '../postgres/server.js';
 import { Watchdog } from '../postgres/watchdog.js';
 import { Admission } from './admission.js';
+import { Audit, type AuditSettings, type Origin } from './audit.js';
 import { type JwtSettings, JwtVerifier } from './jwt.js';
 import { CopyInserts } from './copy-inserts.js';
 import { LockGuard } from './lock-guard.js';
 import { Pace } from './pace.js';
 import { Project, type ProjectAccess } from './project.js';
 import { Projects } from './projects.js';
+import { Quotas } from './quota.js';
 import { ShapeCache } from './shape-cache.js';
 import { type Caller, Tokens } from './tokens.js';
 import { WrongTokens } from './wrong-tokens.js';
 
-export interface EngineSettings {
+export interface EngineSettings extends AuditSettings {
   address: ServerAddress;
   /** The process id of our own server's postmaster now; null where the server is the operator's. */
   postmaster: (() => number) | null;
@@ -37,6 +41,8 @@ export interface EngineSettings {
   projectReserved: number;
   projectWaiting: number;
   waitMs: number;
+  /** Bytes on disk of a project without a quota of its own; null: as many as there are. */
+  projectQuota: number | null;
   /** Wrong tokens from one address within a minute; 0: any number. */
   wrongTokens: number;
   jwt: JwtSettings | null;
@@ -59,8 +65,10 @@ export class Engine {
     readonly projects: Projects,
     readonly tokens: Tokens,
     private readonly wrongTokens: WrongTokens,
+    readonly audit: Audit,
     private readonly jwt: JwtVerifier | null,
     private readonly access: ProjectAccess,
+    private readonly sizes: DatabaseSizes,
   ) {}
 
   /**
@@ -88,7 +96,8 @@ export class Engine {
         },
       });
       const provisioning = provisioningOf(control.instanceId);
-      const projects = new Projects(control, provisioning);
+      const audit = new Audit(new AuditLog(pool), settings);
+      const projects = new Projects(control, provisioning, audit);
       await projects.reconcile(settings.onUnclearedProject);
       const { postmaster } = settings;
       const cpu = postmaster === null ? null : new CpuWatch(new BackendPriority(postmaster));
@@ -108,7 +117,9 @@ export class Engine {
       });
       const jwt = settings.jwt === null ? null : new JwtVerifier(settings.jwt, control);
       const locks = new LockGuard(holders, await holders.open());
-      return new Engine(control, projects, new Tokens(control), new WrongTokens(settings.wrongTokens), jwt, {
+      const wrongTokens = new WrongTokens(settings.wrongTokens);
+      const sizes = new DatabaseSizes(pool);
+      const access: ProjectAccess = {
         admission,
         connections,
         watchdog,
@@ -118,8 +129,10 @@ export class Engine {
         pace: new Pace(),
         waitMs: settings.waitMs,
         upgraded: (project) => projects.upgraded(project),
+        quotas: new Quotas((database) => sizes.of(database), settings.projectQuota),
         requireActive: (project) => projects.requireActive(project),
-      });
+      };
+      return new Engine(control, projects, new Tokens(control, audit), wrongTokens, audit, jwt, access, sizes);
     } catch (error) {
       await Promise.all([pool.end(), holders.close()]);
       throw error;
@@ -147,22 +160,35 @@ export class Engine {
     return new Project(row, this.access);
   }
 
-  /** Requests running and waiting, and connections to projects' databases, now. */
-  get load(): { running: number; waiting: number; connections: number } {
-    const { admission, connections } = this.access;
-    return { ...admission.load, connections: connections.open };
+  /** Requests running and waiting, connections to projects' databases and projects over their disk quota, now. */
+  get load(): { running: number; waiting: number; connections: number; overQuota: number } {
+    const { admission, connections, quotas } = this.access;
+    return { ...admission.load, connections: connections.open, overQuota: quotas.projectsOver };
+  }
+
+  /** Bytes on disk by project; one whose database is not there is left out. @throws EngineError database_unavailable */
+  async sizesOf(projects: readonly ProjectRow[]): Promise<Map<string, number>> {
+    const sizes = new Map<string, number>();
+    for (const { id, placement } of projects) {
+      const bytes = await this.sizes.of(placement.database);
+      if (bytes !== null) sizes.set(id, bytes);
+    }
+    return sizes;
   }
 
   /** Deletes a project and everything this instance holds of it. */
-  async deleteProject(name: string): Promise<ProjectRow> {
-    const project = await this.projects.delete(name);
+  async deleteProject(name: string, by?: Origin): Promise<ProjectRow> {
+    const project = await this.projects.delete(name, by);
     this.access.connections.closeProject(project.id);
+    this.access.quotas.forget(project.id);
     return project;
   }
 
   async close(): Promise<void> {
     this.access.connections.close();
     await this.access.locks.close();
+    this.access.quotas.close();
+    await this.audit.close();
     await this.control.close();
   }
 }

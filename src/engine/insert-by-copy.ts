@@ -51,13 +51,16 @@ const liesWithTheServer = (error: PostgresError): boolean =>
 
 /** @param texts of the same columns */
 function store(project: Project, known: KnownShape, texts: readonly CopyData[], deadline: Deadline): Promise<boolean> {
-  return project.use('typed', deadline, async ({ session }) => {
+  return project.use('typed', deadline, async (lease) => {
+    const { session } = lease;
     const statement = copyStatement(known.plan, texts[0]?.columns ?? []);
     const answersBefore = session.answers;
     try {
       await session.copyIn(statement, copyData(known.plan, texts), known.check);
       return true;
     } catch (error) {
+      // The table may have got a trigger since it was looked at, and what that did to the session is not rolled back.
+      lease.soil();
       // Postgres was told to end the connection, and said so instead of doing anything.
       if (isShutdown(error) && session.answers === answersBefore) throw error;
       // The commit was on its way with the rest.

@@ -16,6 +16,7 @@ import type { CopyInserts } from './copy-inserts.js';
 import type { Pace } from './pace.js';
 import { Patience } from './patience.js';
 import { type Clock, type Deadline, withDeadline } from './deadline.js';
+import type { Excess, Growth, Quotas } from './quota.js';
 
 /** What all projects of a service share. */
 export interface ProjectAccess {
@@ -28,6 +29,7 @@ export interface ProjectAccess {
   readonly pace: Pace;
   /** Longest wait of one request, in milliseconds. */
   readonly waitMs: number;
+  readonly quotas: Quotas;
   /** Brings the project's database up to date with this program before its first use. */
   upgraded(project: ProjectRow): Promise<void>;
   /** @throws EngineError unauthorized, cdp_inactive where the project was deleted or deactivated in the meantime */
@@ -74,6 +76,16 @@ export class Project {
     this.access.shapes.remember(this.row.id, table);
   }
 
+  /** To be called before whatever makes the project larger. @throws EngineError quota_exceeded, database_unavailable */
+  requireRoom(): Promise<void> {
+    return this.access.quotas.requireRoom(this.row);
+  }
+
+  /** Whether, and how, the project is over its disk quota. @throws EngineError database_unavailable */
+  excess(): Promise<Excess | null> {
+    return this.access.quotas.excess(this.row);
+  }
+
   get schema(): string {
     return this.row.placement.schema;
   }
@@ -81,17 +93,24 @@ export class Project {
   /**
    * Runs `work` on a connection of a lane. It is run again, once, where nothing was done: on a connection that had died
    * while it was idle and answered nothing, and where the server's lock table was full and room could be made.
-   * @throws EngineError overloaded, database_unavailable, the deadline's own, and what `work` throws
+   * @param growth what the work may do to the size of the project before it is ended
+   * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's own, and what `work` throws
    */
-  async use<T>(lane: Lane, deadline: Deadline, work: Work<T>): Promise<T> {
+  async use<T>(lane: Lane, deadline: Deadline, work: Work<T>, growth: Growth = 'writes'): Promise<T> {
+    const watched: Work<T> = async (lease, clock) => {
+      if (lane === 'sql-read') return work(lease, clock);
+      const unwatch = this.access.quotas.watch(this.row, growth, (reason) => clock.stop(reason));
+      return work(lease, clock).finally(unwatch);
+    };
     try {
-      return await this.attempt(lane, deadline, work);
+      return await this.attempt(lane, deadline, watched);
     } catch (error) {
-      if (!(error instanceof StaleConnection || (await this.hasRoomAgain(lane, error))))
-        throw await this.explained(error);
+      // Whatever ended that connection may have ended the other idle ones too.
+      if (error instanceof StaleConnection) this.access.connections.closeProject(this.row.id);
+      else if (!(await this.hasRoomAgain(lane, error))) throw await this.explained(error);
     }
     try {
-      return await this.attempt(lane, deadline, work);
+      return await this.attempt(lane, deadline, watched);
     } catch (error) {
       throw await this.explained(error);
     }

@@ -1,12 +1,14 @@
 /** What a row of the route tables says. The tables are the API: validation, OpenAPI and dispatch read them. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import Type, { type TSchema } from 'typebox';
+import type { AuditOperation } from '../contract/audit.js';
 import type { ErrorCode } from '../contract/errors.js';
 import type { Engine } from '../engine/engine.js';
 import type { JsonDocument } from '../engine/json.js';
 import type { Project } from '../engine/project.js';
 import { checkTableInPath } from '../engine/tables.js';
 import type { Caller } from '../engine/tokens.js';
+import type { Trail } from './audit.js';
 import type { Place } from './byte-room.js';
 import type { Access } from './authenticate.js';
 
@@ -83,6 +85,9 @@ export const columnInPath = ({ request }: Context): string => (request.params as
 declare module 'fastify' {
   interface FastifyContextConfig {
     access?: Access;
+    /** The route's word in the audit log; without one it leaves no entry. */
+    audit?: AuditOperation;
+    successStatus?: number;
     dataField?: string | undefined;
     rawBody?: boolean | undefined;
     route?: Route;
@@ -100,5 +105,6 @@ declare module 'fastify' {
     /** Milliseconds since some point in the past, at the end of each stage. */
     stages: { started: number; authenticated: number; parsed: number };
     rows: number | null;
+    trail: Trail;
   }
 }

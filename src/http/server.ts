@@ -10,6 +10,7 @@ import type { Engine } from '../engine/engine.js';
 import type { Project } from '../engine/project.js';
 import { ADMIN_ROUTES } from './admin-routes.js';
 import { type AppSettings, createApp, defineRoutes } from './app.js';
+import { auditOperation, newTrail, requestSettled, responseClosed } from './audit.js';
 import { authorize, identify } from './authenticate.js';
 import { readJsonBody } from './body.js';
 import { announcedBytes, ByteRoom } from './byte-room.js';
@@ -51,12 +52,20 @@ export async function httpServer(
   };
   const cors = settings.corsOrigins === null ? null : new Cors(parseOrigins(settings.corsOrigins));
   const rateLimit = settings.rateLimit === null ? null : new RateLimit(parseRate(settings.rateLimit));
-  const app = createApp(settings, logger, (request, reply) => {
-    // Unlike the hook for it, this also happens when the client has left before its answer.
-    reply.raw.once('close', () => logRequest(request, reply, metrics));
-    // A path that cannot be decoded passes no hook.
-    if (request.routeOptions.url === undefined) cors?.allow(request, reply);
+  const app = createApp(settings, logger, {
+    opened: (request, reply) => {
+      request.trail = newTrail(request);
+      // Unlike the hook for it, this also happens when the client has left before its answer.
+      reply.raw.once('close', () => {
+        logRequest(request, reply, metrics);
+        responseClosed(engine.audit, request, reply);
+      });
+      // A path that cannot be decoded passes no hook.
+      if (request.routeOptions.url === undefined) cors?.allow(request, reply);
+    },
+    refused: (request) => requestSettled(engine.audit, request),
   });
+  app.decorateRequest('trail');
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
 
   // Before authentication: a preflight has no token.
@@ -100,7 +109,13 @@ function addRoute(app: FastifyInstance, shared: Pick<Context, 'engine' | 'settin
   app.route({
     method: route.method,
     url: route.url,
-    config: { access: route.access, dataField: route.dataField, rawBody: route.rawBody },
+    config: {
+      access: route.access,
+      dataField: route.dataField,
+      rawBody: route.rawBody,
+      audit: auditOperation(route.operationId),
+      successStatus: route.success.status,
+    },
     schema: {
       ...(route.body === undefined || route.rawBody ? {} : { body: route.body }),
       ...(route.query === undefined ? {} : { querystring: route.query }),
@@ -109,6 +124,7 @@ function addRoute(app: FastifyInstance, shared: Pick<Context, 'engine' | 'settin
       const { caller } = request;
       if (caller === null) throw new Error('A route with access was reached without a caller');
       const answer = await route.handle({ ...shared, caller, request, reply, signal: request.gone });
+      requestSettled(shared.engine.audit, request);
       if (Buffer.isBuffer(answer.body)) request.place?.resize(answer.body.length);
       if (answer.body === null) return reply;
       return reply

@@ -39,6 +39,23 @@ const filled = (head: string, unit: string, length = MIB) =>
 afterAll(closeSplitter);
 
 describe('works', () => {
+  it('tells which statements give room back, where it is asked', async () => {
+    const removal = async (text: string) =>
+      (await splitStatements(text, asker('alpha'), true)).map((found) => found.removal);
+    expect(await removal('DELETE FROM a; TRUNCATE a; WITH d AS (DELETE FROM a RETURNING b) SELECT b FROM d')).toEqual(
+      Array(3).fill('delete'),
+    );
+    expect(await removal('DROP VIEW a; DROP INDEX CONCURRENTLY a; ALTER TABLE a DROP b, DROP CONSTRAINT c')).toEqual(
+      Array(3).fill('drop'),
+    );
+    expect(await removal('VACUUM (FULL) a; REINDEX TABLE a; CLUSTER a USING b')).toEqual(Array(3).fill('rewrite'));
+    expect(
+      await removal('SELECT 1; WITH d AS (INSERT INTO a VALUES (1)) DELETE FROM a; ALTER TABLE a ADD b int'),
+    ).toEqual(Array(3).fill(null));
+    expect(await removal('not SQL')).toEqual([null]);
+    expect(await removal('DELETE FROM a')).toEqual(['delete']);
+  });
+
   it('leaves a lone statement untouched, whatever stands around it', async () => {
     for (const text of [
       'SELECT 1',
@@ -51,7 +68,7 @@ describe('works', () => {
       ';;SELECT 1',
       '/*/ */SELECT 1',
     ]) {
-      expect(await split(text)).toEqual([{ text, offset: 0 }]);
+      expect(await split(text)).toEqual([{ text, offset: 0, removal: null }]);
     }
   });
 
@@ -93,9 +110,9 @@ describe('works', () => {
     const text = "SELECT 'é漢🦆'; /* 🦆 */ SELECT '🦆', wrong;\nSELECT 3";
     const statements = await split(text);
     expect(statements).toEqual([
-      { text: "SELECT 'é漢🦆'", offset: 0 },
-      { text: "SELECT '🦆', wrong", offset: 22 },
-      { text: 'SELECT 3', offset: 41 },
+      { text: "SELECT 'é漢🦆'", offset: 0, removal: null },
+      { text: "SELECT '🦆', wrong", offset: 22, removal: null },
+      { text: 'SELECT 3', offset: 41, removal: null },
     ]);
     for (const statement of statements) {
       expect([...text].slice(statement.offset).join('').startsWith(statement.text)).toBe(true);
@@ -119,7 +136,7 @@ describe('works', () => {
       'COMMIT nonsense; SELECT 1',
       `SELECT ${'('.repeat(20_000)}; SELECT 1`,
     ]) {
-      expect(await split(text)).toEqual([{ text, offset: 0 }]);
+      expect(await split(text)).toEqual([{ text, offset: 0, removal: null }]);
     }
   });
 
@@ -137,7 +154,7 @@ describe('works', () => {
       'EXPLAIN SELECT 1',
       '(SELECT 1)',
     ];
-    for (const piece of pieces) expect(await split(piece)).toEqual([{ text: piece, offset: 0 }]);
+    for (const piece of pieces) expect(await split(piece)).toEqual([{ text: piece, offset: 0, removal: null }]);
     expect(await texts(pieces.join(';'))).toEqual(pieces);
   });
 
