@@ -78,7 +78,7 @@ const thousands = (value) => Math.round(value).toLocaleString('en-US');
 
 const short = (value) => (value < 10 ? value.toFixed(1) : thousands(value));
 
-function table(head, rows) {
+export function table(head, rows) {
   const all = [head, ...rows];
   const widths = head.map((_, i) => Math.max(3, ...all.map((row) => row[i].length)));
   const line = (cells) => `| ${cells.map((cell, i) => cell.padEnd(widths[i])).join(' | ')} |`;

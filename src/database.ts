@@ -15,6 +15,8 @@ export interface Database {
   readonly address: ServerAddress;
   readonly secret: string;
   readonly embedded: boolean;
+  /** The process id of the embedded server's postmaster now; null with a server of the operator's. */
+  readonly postmaster: (() => number) | null;
   /** Gives the database back: an embedded server is stopped unless a service goes on using it. */
   close(): Promise<void>;
 }
@@ -35,17 +37,25 @@ export async function openDatabase(config: Config, role: 'service' | 'command', 
       address: addressOfUrl(config.databaseUrl),
       secret: config.secret ?? '',
       embedded: false,
+      postmaster: null,
       close: async () => {},
     };
   }
   const secret = config.secret ?? (await instanceSecret(config.dataDir));
   const password = new Credentials(secret).password('superuser');
   const log = (message: string, fields: object = {}) => logger.info(fields, message);
-  const open = () => openEmbedded(() => startEmbedded({ dataDir: config.dataDir, password, log }), role);
+  const open = () =>
+    openEmbedded(
+      () => startEmbedded({ dataDir: config.dataDir, password, log, backendMib: config.backendMemoryMib }),
+      role,
+    );
   const opened = await open();
   const { address } = opened;
-  const close = role === 'service' ? keepRunning(opened, open, logger) : () => leaveServer(opened);
-  return { address, secret, embedded: true, close };
+  if (role === 'command') {
+    const { pid } = opened.server;
+    return { address, secret, embedded: true, postmaster: () => pid, close: () => leaveServer(opened) };
+  }
+  return { address, secret, embedded: true, ...keepRunning(opened, open, logger) };
 }
 
 interface OpenServer {
@@ -73,9 +83,13 @@ async function openEmbedded(start: () => Promise<EmbeddedPostgres>, role: 'servi
 
 /**
  * Starts the server again whenever it ends by itself.
- * @returns the end of that: stops the server
+ * @returns which process it is now, and the end of that: `close` stops the server
  */
-function keepRunning(first: OpenServer, open: () => Promise<OpenServer>, logger: Logger): () => Promise<void> {
+function keepRunning(
+  first: OpenServer,
+  open: () => Promise<OpenServer>,
+  logger: Logger,
+): { postmaster: () => number; close: () => Promise<void> } {
   let current = first;
   let closing = false;
   let restarted = Promise.resolve();
@@ -93,12 +107,13 @@ function keepRunning(first: OpenServer, open: () => Promise<OpenServer>, logger:
     }
   };
   watch();
-  return async () => {
+  const close = async () => {
     closing = true;
     await restarted;
     await current.server.stop();
     await current.presence.end();
   };
+  return { postmaster: () => current.server.pid, close };
 }
 
 /** A command stops the server where nobody else is using it, whoever has started it. */

@@ -52,6 +52,7 @@ export async function startService(config: Config, logger: Logger = createLogger
     opened.push(() => database.close());
     const engine = await openEngine(config, database, logger);
     opened.push(() => engine.close());
+    engine.audit.keepRemovingOld();
     const { app, metrics } = await httpServer(
       engine,
       { ...config, separateMetrics: config.metricsPort !== null, version: VERSION },
@@ -81,7 +82,7 @@ export async function startService(config: Config, logger: Logger = createLogger
 }
 
 /** The engine over an open database, as the service and the management commands use it. */
-export function openEngine(config: Config, { address, secret }: Database, logger: Logger): Promise<Engine> {
+export function openEngine(config: Config, { address, secret, postmaster }: Database, logger: Logger): Promise<Engine> {
   const { jwtIssuer, jwtAudience, jwtJwksUrl } = config;
   const jwt =
     jwtIssuer === null || jwtAudience === null || jwtJwksUrl === null
@@ -94,7 +95,8 @@ export function openEngine(config: Config, { address, secret }: Database, logger
   const onExposed: EngineSettings['onExposed'] = (objects) => {
     logger.warn({ objects }, 'not hardened: every project can read the names of databases, roles and sessions here');
   };
-  return Engine.open({ ...config, address, secret, jwt, onUnclearedProject, onExposed });
+  const onAuditTrouble: EngineSettings['onAuditTrouble'] = (message, details) => logger.error(details, message);
+  return Engine.open({ ...config, address, secret, postmaster, jwt, onUnclearedProject, onExposed, onAuditTrouble });
 }
 
 /** The first project and its token, once in the life of a data folder. */

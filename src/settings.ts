@@ -3,6 +3,8 @@
  * and description. `--help`, `cdp config`, the docs test and the validation all derive from this table.
  */
 import { resolve } from 'node:path';
+import { parseQuota } from './contract/disk-size.js';
+import { AUDIT_MODES, AUDIT_STATEMENTS, type AuditMode, type AuditStatements } from './contract/audit.js';
 import { parseProxies } from './http/client-address.js';
 import { parseOrigins } from './http/cors.js';
 import { parseRate } from './http/rate-limit.js';
@@ -35,10 +37,11 @@ const integer = (min: number, max: number) => (value: string) => {
 };
 
 const oneOf =
-  (...allowed: string[]) =>
+  <T extends string>(...allowed: readonly T[]) =>
   (value: string) => {
-    if (!allowed.includes(value)) throw new Error(`must be one of ${allowed.join(', ')}`);
-    return value;
+    const found = allowed.find((word) => word === value);
+    if (found === undefined) throw new Error(`must be one of ${allowed.join(', ')}`);
+    return found;
   };
 
 const url = (value: string) => {
@@ -134,7 +137,7 @@ export const SETTINGS = {
     describe: "Postgres extensions that the service installs into every project's database, separated by commas.",
     parse: extensionNames,
   }),
-  logLevel: setting({
+  logLevel: setting<string>({
     flag: 'log-level',
     env: 'CDP_LOG_LEVEL',
     default: 'info',
@@ -149,6 +152,14 @@ export const SETTINGS = {
     value: 'N',
     describe: "Connections to projects' databases, over all projects.",
     parse: integer(2, 10_000),
+  }),
+  backendMemoryMib: setting<number | null>({
+    flag: 'backend-memory-mib',
+    env: 'CDP_BACKEND_MEMORY_MIB',
+    default: null,
+    value: 'MIB',
+    describe: "Memory of one process of the embedded Postgres. Without it, a sixteenth of the machine's.",
+    parse: integer(64, 1_048_576),
   }),
   idleConnectionMs: setting({
     flag: 'idle-connection-ms',
@@ -189,6 +200,14 @@ export const SETTINGS = {
     value: 'MS',
     describe: 'Longest wait of a request for its turn.',
     parse: integer(1, 60_000),
+  }),
+  projectQuota: setting<number | null>({
+    flag: 'project-quota',
+    env: 'CDP_PROJECT_QUOTA',
+    default: null,
+    value: 'SIZE',
+    describe: 'Disk that the database of a project may take, such as 500MB or 10GB; off for no quota.',
+    parse: (value: string) => (value === 'off' ? null : parseQuota(value)),
   }),
   schemaHoldMs: setting({
     flag: 'schema-hold-ms',
@@ -269,6 +288,30 @@ export const SETTINGS = {
     value: 'N',
     describe: 'Port of a listener of its own for /metrics. Without it, /metrics answers loopback and the admin token.',
     parse: integer(0, 65_535),
+  }),
+  audit: setting<AuditMode>({
+    flag: 'audit',
+    env: 'CDP_AUDIT',
+    default: 'all',
+    value: 'WHAT',
+    describe: 'What the audit log records: all, changes (no inserts, no reads) or off.',
+    parse: oneOf(...AUDIT_MODES),
+  }),
+  auditStatements: setting<AuditStatements>({
+    flag: 'audit-statements',
+    env: 'CDP_AUDIT_STATEMENTS',
+    default: 'hash',
+    value: 'WHAT',
+    describe: 'What it keeps of free SQL: hash (SHA-256 alone) or text (the whole text too, with the values in it).',
+    parse: oneOf(...AUDIT_STATEMENTS),
+  }),
+  auditDays: setting({
+    flag: 'audit-days',
+    env: 'CDP_AUDIT_DAYS',
+    default: 90,
+    value: 'N',
+    describe: 'Entries of the audit log are kept for so many days.',
+    parse: integer(1, 36_500),
   }),
   jwtIssuer: setting<string | null>({
     flag: 'jwt-issuer',

@@ -83,6 +83,7 @@ describe('works', () => {
 const BOUNDS: Partial<Record<SettingName, [number, number]>> = {
   port: [0, 65_535],
   maxConnections: [2, 10_000],
+  backendMemoryMib: [64, 1_048_576],
   idleConnectionMs: [100, 86_400_000],
   projectRunning: [2, 1_000],
   projectReserved: [0, 999],
@@ -94,6 +95,7 @@ const BOUNDS: Partial<Record<SettingName, [number, number]>> = {
   wrongTokens: [0, 1_000_000],
   shutdownMs: [0, 3_600_000],
   metricsPort: [0, 65_535],
+  auditDays: [1, 36_500],
 };
 
 /** Good and bad values of the others. */
@@ -108,6 +110,8 @@ const TEXTS: Partial<Record<SettingName, { good: string[]; bad: string[] }>> = {
   allowUnhardened: { good: ['true', 'false'], bad: ['', 'yes', 'TRUE', '1'] },
   extensions: { good: ['citext', 'pg_trgm,uuid-ossp'], bad: ['', 'a,', 'A', 'a;b', 'a b', '"a"'] },
   logLevel: { good: ['trace', 'debug', 'info', 'warn', 'error', 'silent'], bad: ['', 'INFO', 'verbose'] },
+  audit: { good: ['all', 'changes', 'off'], bad: ['', 'ALL', 'none', 'true'] },
+  auditStatements: { good: ['hash', 'text'], bad: ['', 'sha256', 'TEXT'] },
   rateLimit: {
     good: ['1/1s', '100/10s', '5000/1m', '999999999/24h', '1/86400s'],
     bad: [
@@ -167,9 +171,23 @@ const TEXTS: Partial<Record<SettingName, { good: string[]; bad: string[] }>> = {
   },
 };
 
+const SIZES: Partial<Record<SettingName, { good: [string, number | null][]; bad: string[] }>> = {
+  projectQuota: {
+    good: [
+      ['off', null],
+      ['16MB', 16 * 1024 ** 2],
+      ['10gb', 10 * 1024 ** 3],
+      ['1024TB', 1024 ** 5],
+    ],
+    bad: ['', '0', '15MB', '1025TB', '10', '10 GB', '1.5GB', '-1GB', '10GiB', 'none', '9'.repeat(400)],
+  },
+};
+
 describe('refuses', () => {
   it('knows the bounds of every setting in this test', () => {
-    expect([...Object.keys(BOUNDS), ...Object.keys(TEXTS)].sort()).toEqual(Object.keys(SETTINGS).sort());
+    expect([...Object.keys(BOUNDS), ...Object.keys(TEXTS), ...Object.keys(SIZES)].sort()).toEqual(
+      Object.keys(SETTINGS).sort(),
+    );
   });
 
   it.each(Object.entries(BOUNDS) as [SettingName, [number, number]][])(
@@ -200,6 +218,14 @@ describe('refuses', () => {
     (name, texts) => {
       for (const good of texts.good) expect(String(value(name, good))).toBe(good);
       for (const bad of texts.bad) expect(() => value(name, bad), JSON.stringify(bad)).toThrow(ConfigError);
+    },
+  );
+
+  it.each(Object.entries(SIZES) as [SettingName, { good: [string, number | null][]; bad: string[] }][])(
+    '%s that is no size',
+    (name, { good, bad }) => {
+      for (const [given, bytes] of good) expect(value(name, given)).toBe(bytes);
+      for (const given of bad) expect(() => value(name, given), JSON.stringify(given)).toThrow(ConfigError);
     },
   );
 

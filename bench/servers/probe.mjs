@@ -4,11 +4,23 @@
  */
 import { writeFileSync } from 'node:fs';
 import { Session } from 'node:inspector/promises';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { isMainThread } from 'node:worker_threads';
 
 const inspector = new Session();
 
+/** Milliseconds between looks at the event loop; every delay shorter than this is not seen. */
+const LOOP_RESOLUTION_MS = 5;
+const loop = monitorEventLoopDelay({ resolution: LOOP_RESOLUTION_MS });
+
 const ANSWERS = {
+  /** How late the event loop was since the last question, in milliseconds. */
+  loopDelay() {
+    const delay = { p99: loop.percentile(99) / 1e6 - LOOP_RESOLUTION_MS, max: loop.max / 1e6 - LOOP_RESOLUTION_MS };
+    loop.enable();
+    loop.reset();
+    return delay;
+  },
   /** Bytes that live objects take. */
   memory() {
     globalThis.gc();

@@ -30,6 +30,9 @@ const ENVIRONMENT = Object.fromEntries(
 export class Service {
   removed = false;
 
+  /** Flags beside the defaults, for a benchmark of a setting. @type {string[]} */
+  settings = [];
+
   /** @param {string} folder for its data and its log */
   constructor(folder) {
     this.dataDir = join(folder, 'data');
@@ -42,14 +45,18 @@ export class Service {
     await this.launch(process.execPath, args, { ipc: true, cwd: this.folder });
     // The first start writes it just after it has begun to listen.
     const file = join(this.dataDir, 'first-token');
-    this.token ??= await ready(this.child, this.log, async () => (await readFile(file, 'utf8')).trim());
+    this.token ??= await ready(this.child, this.log, async () => {
+      const token = (await readFile(file, 'utf8')).trim();
+      if (token === '') throw new Error('the token is still being written');
+      return token;
+    });
   }
 
   /** Any command that becomes the service. @returns once it is ready */
   async launch(program, args, { ipc = false, cwd, env = ENVIRONMENT }) {
     this.port = await freePort();
     if (this.removed) throw new Error('the benchmark is being stopped');
-    const all = [...args, '--port', String(this.port), '--data-dir', this.dataDir];
+    const all = [...args, '--port', String(this.port), '--data-dir', this.dataDir, ...this.settings];
     this.child = start(program, all, this.log, { env, cwd, ipc });
     this.url = `http://127.0.0.1:${this.port}`;
     await ready(this.child, this.log, () => call(`${this.url}/readyz`, { method: 'GET' }), 5);

@@ -3,6 +3,7 @@ import { Command, CommanderError } from 'commander';
 import { ConfigError } from '../config.js';
 import { EngineError } from '../contract/errors.js';
 import { VERSION } from '../service.js';
+import { auditCommand } from './audit.js';
 import { configCommand } from './config.js';
 import { projectCommand } from './project.js';
 import { serveCommand } from './serve.js';
@@ -19,7 +20,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     .version(VERSION)
     .exitOverride()
     .showHelpAfterError('(add --help for the options)');
-  for (const command of [serveCommand(), projectCommand(), tokenCommand(), configCommand()]) {
+  for (const command of [serveCommand(), projectCommand(), tokenCommand(), auditCommand(), configCommand()]) {
     program.addCommand(command.copyInheritedSettings(program));
   }
   program.commands.flatMap((command) => command.commands).forEach((command) => command.exitOverride());

@@ -1,7 +1,9 @@
-/** What the management commands share: an engine for the length of a command, and two ways of printing. */
+/** What the management commands share: an engine for the length of a command, its name in the audit log, ways of printing. */
+import { userInfo } from 'node:os';
 import type { Command } from 'commander';
 import { pino } from 'pino';
 import { openDatabase } from '../database.js';
+import { BY_ITSELF, type Origin } from '../engine/audit.js';
 import type { Engine } from '../engine/engine.js';
 import { openEngine } from '../service.js';
 import { addSettings, DATABASE_SETTINGS, readConfig } from './settings.js';
@@ -29,6 +31,17 @@ export async function withEngine<T>(command: Command, work: (engine: Engine) => 
   } finally {
     await database.close();
   }
+}
+
+/** Who runs this command, as the operating system calls the account; its number where it has no name. */
+export function commandLine(): Origin {
+  let actorId: string;
+  try {
+    actorId = userInfo().username;
+  } catch {
+    actorId = String(process.getuid?.() ?? '');
+  }
+  return { ...BY_ITSELF, actor: 'command_line', actorId, startedAt: performance.now() };
 }
 
 /** JSON for programs, lines for people. */

@@ -1,30 +1,32 @@
-/** `cdp project …`: create, list, activate, deactivate, repair and delete projects. */
+/** `cdp project …`: create, list, activate, deactivate, repair, set the quota of and delete projects. */
 import { createInterface } from 'node:readline/promises';
 import { Command } from 'commander';
-import { shownProject } from '../http/admin-routes.js';
+import { roundedSize } from '../contract/disk-size.js';
+import { quotaBytes, shownProject } from '../http/admin-routes.js';
 import type { ProjectRow } from '../postgres/control.js';
-import { aligned, managementOptions, print, withEngine } from './management.js';
+import { aligned, commandLine, managementOptions, print, withEngine } from './management.js';
 
 export function projectCommand(): Command {
   return new Command('project')
     .description('Manage projects')
     .addCommand(
       onOne('create', 'Create a project with a database of its own', 'created', (engine, name) =>
-        engine.projects.create(name),
+        engine.projects.create(name, commandLine()),
       ),
     )
     .addCommand(list())
     .addCommand(
       onOne('activate', 'Let a project be used again', 'active', (engine, name) =>
-        engine.projects.setActive(name, true),
+        engine.projects.setActive(name, true, commandLine()),
       ),
     )
     .addCommand(
       onOne('deactivate', 'Answer every call of a project with 403', 'inactive', (engine, name) =>
-        engine.projects.setActive(name, false),
+        engine.projects.setActive(name, false, commandLine()),
       ),
     )
     .addCommand(repair())
+    .addCommand(quota())
     .addCommand(
       onOne(
         'delete',
@@ -32,7 +34,7 @@ export function projectCommand(): Command {
         'deleted',
         async (engine, name) => {
           await confirm(name);
-          return engine.deleteProject(name);
+          return engine.deleteProject(name, commandLine());
         },
       ),
     );
@@ -53,7 +55,13 @@ function repair(): Command {
     .description('Put right what a project did to its own roles, rights and schema; its rows stay as they are')
     .argument('<NAME>');
   return managementOptions(command).action(async (name: string) => {
-    const { project, repaired } = await withEngine(command, (engine) => engine.projects.repair(name));
+    const { project, repaired } = await withEngine(command, async (engine) => {
+      const by = commandLine();
+      const done = await engine.projects.repair(name);
+      // What it puts right is in another database than the log; the engine writes the entry when it closes.
+      engine.audit.record(by, { operation: 'project.repair', outcome: 'ok', project: done.project });
+      return done;
+    });
     const lines = [`Project ${project.name} repaired`, ...repaired.map((what) => `- ${what}`)];
     print(command, { ...shownProject(project), repaired }, lines);
   });
@@ -62,9 +70,29 @@ function repair(): Command {
 function list(): Command {
   const command = new Command('list').description('List all projects');
   return managementOptions(command).action(async () => {
-    const projects = (await withEngine(command, (engine) => engine.projects.list())).map(shownProject);
-    const rows = projects.map(({ name, status, created_at: created }) => [name, status, created]);
-    print(command, projects, aligned([['NAME', 'STATUS', 'CREATED'], ...rows]));
+    const projects = await withEngine(command, async (engine) => {
+      const rows = await engine.projects.list();
+      const sizes = await engine.sizesOf(rows);
+      return rows.map((project) => shownProject(project, sizes.get(project.id)));
+    });
+    const rows = projects.map(({ name, status, size_bytes: size, quota: allowed, created_at: created }) => {
+      return [name, status, size === undefined ? '-' : roundedSize(size), allowed, created];
+    });
+    print(command, projects, aligned([['NAME', 'STATUS', 'SIZE', 'QUOTA', 'CREATED'], ...rows]));
+  });
+}
+
+function quota(): Command {
+  const command = new Command('quota')
+    .description('Set the disk quota of a project: a size such as 10GB, "default" or "none"')
+    .argument('<NAME>')
+    .argument('<SIZE>');
+  return managementOptions(command).action(async (name: string, size: string) => {
+    const bytes = quotaBytes(size);
+    const project = shownProject(
+      await withEngine(command, (engine) => engine.projects.setQuota(name, bytes, commandLine())),
+    );
+    print(command, project, [`Project ${project.name} has the quota ${project.quota}`]);
   });
 }
 

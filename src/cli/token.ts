@@ -5,7 +5,7 @@ import { SCOPES } from '../contract/names.js';
 import type { Engine } from '../engine/engine.js';
 import { parseScopes } from '../engine/tokens.js';
 import { shownToken } from '../http/admin-routes.js';
-import { aligned, managementOptions, print, withEngine } from './management.js';
+import { aligned, commandLine, managementOptions, print, withEngine } from './management.js';
 
 interface Whose {
   project?: string;
@@ -26,12 +26,13 @@ function create(): Command {
     const owner = ownerIn(options);
     const scopes = options.scopes === undefined ? undefined : parseScopes(options.scopes);
     const expiresAt = options.expires === undefined ? null : expiry(options.expires);
+    const wanted = {
+      ...(options.name === undefined ? {} : { name: options.name }),
+      ...(scopes === undefined ? {} : { scopes }),
+      expiresAt,
+    };
     const { token, details } = await withEngine(command, async (engine) =>
-      engine.tokens.create(await idOf(engine, owner), {
-        ...(options.name === undefined ? {} : { name: options.name }),
-        ...(scopes === undefined ? {} : { scopes }),
-        expiresAt,
-      }),
+      engine.tokens.create(await idOf(engine, owner), wanted, commandLine()),
     );
     print(command, { token, ...shownToken(details) }, [token]);
   });
@@ -60,7 +61,7 @@ function revoke(): Command {
     .description('Revoke a token; it stops working within a second')
     .argument('<ID>', 'As `cdp token list` shows it');
   return managementOptions(command).action(async (id: string) => {
-    const token = await withEngine(command, (engine) => engine.tokens.revoke(id));
+    const token = await withEngine(command, (engine) => engine.tokens.revoke(id, undefined, commandLine()));
     print(command, shownToken(token), [`Token ${token.id} revoked`]);
   });
 }

@@ -4,6 +4,7 @@
  * (names, column types, cells) are checked by the engine, so the schemas leave them open and say them in words.
  */
 import Type, { type Static } from 'typebox';
+import { AUDIT_ACTORS, AUDIT_OPERATIONS } from './audit.js';
 import { LIMITS } from './limits.js';
 import { NAME_PATTERN, PROJECT_NAME_PATTERN, SCOPES } from './names.js';
 
@@ -169,6 +170,11 @@ export const Project = Type.Object({
   id: Type.String({ format: 'uuid' }),
   name: Type.String(),
   status: Type.String({ examples: ['active', 'inactive'] }),
+  quota: Type.String({
+    description: 'Disk quota: a size, `default` (what the service is set to) or `none`.',
+    examples: ['10GB'],
+  }),
+  size_bytes: Type.Optional(Type.Integer({ description: 'Bytes on disk; in the list of all projects.' })),
   created_at: Type.String({ format: 'date-time' }),
 });
 export type Project = Static<typeof Project>;
@@ -181,6 +187,12 @@ export type RepairAnswer = Static<typeof RepairAnswer>;
 
 export const ProjectsAnswer = Type.Object({ ...success, projects: Type.Array(Project) });
 export type ProjectsAnswer = Static<typeof ProjectsAnswer>;
+
+export const ProjectQuotaBody = Type.Object(
+  { quota: Type.String({ description: 'A size such as `500MB` or `10GB`, `default` or `none`.', examples: ['10GB'] }) },
+  strict,
+);
+export type ProjectQuotaBody = Static<typeof ProjectQuotaBody>;
 
 export const DeleteProjectQuery = Type.Object(
   { confirm: Type.String({ description: 'The name of the project again. Deletion cannot be undone.' }) },
@@ -225,6 +237,58 @@ export type TokensAnswer = Static<typeof TokensAnswer>;
 
 export const TokenAnswer = Type.Object({ ...success, details: Token });
 export type TokenAnswer = Static<typeof TokenAnswer>;
+
+// The audit log
+
+const AuditId = { pattern: '^[0-9]{1,15}-[0-9]{1,16}$', examples: ['1769851800000-1'] };
+
+export const AuditQuery = Type.Object(
+  {
+    project: Type.Optional(Type.String({ pattern: PROJECT_NAME_PATTERN })),
+    operation: Type.Optional(Type.Enum([...AUDIT_OPERATIONS], { type: 'string' })),
+    outcome: Type.Optional(
+      Type.String({ pattern: '^[a-z_]{1,40}$', description: '`ok`, a code of an error, or `failed`: all but `ok`.' }),
+    ),
+    token: Type.Optional(
+      Type.String({ pattern: '^[^\\u0000]{1,200}$', description: 'Id of a token, or subject of a JWT.' }),
+    ),
+    since: Type.Optional(Type.String({ format: 'date-time' })),
+    until: Type.Optional(Type.String({ format: 'date-time' })),
+    before: Type.Optional(Type.String({ ...AuditId, description: 'Only what is older than the entry of this id.' })),
+    limit: Type.Optional(Type.String({ pattern: '^([1-9][0-9]{0,2}|1000)$', description: '1 to 1000; default 100.' })),
+  },
+  strict,
+);
+export type AuditQuery = Static<typeof AuditQuery>;
+
+export const AuditEntry = Type.Object({
+  id: Type.String({ ...AuditId, description: 'Its place in the log.' }),
+  time: Type.String({ format: 'date-time', description: 'When it was over.' }),
+  request_id: Nullable(Type.String()),
+  project: Nullable(Type.String({ description: 'As it was called then.' })),
+  project_id: Nullable(Type.String({ format: 'uuid' })),
+  actor: Type.Enum([...AUDIT_ACTORS]),
+  actor_id: Nullable(Type.String()),
+  actor_name: Nullable(Type.String()),
+  address: Nullable(Type.String()),
+  operation: Type.String(),
+  object: Nullable(Type.String({ description: 'A table, `table.column`, or the id of a token.' })),
+  statement_sha256: Nullable(Type.String()),
+  statement: Nullable(Type.String({ description: 'Only with the setting `audit-statements` at `text`.' })),
+  rows: Nullable(Type.Integer()),
+  outcome: Type.String({ description: '`ok`, a code of an error, or `client_gone`.' }),
+  status: Nullable(Type.Integer({ description: 'null where no answer was begun.' })),
+  duration_ms: Nullable(Type.Number()),
+  count: Type.Integer({ description: 'More than 1 where an entry stands for several like it.' }),
+});
+export type AuditEntry = Static<typeof AuditEntry>;
+
+export const AuditAnswer = Type.Object({
+  ...success,
+  entries: Type.Array(AuditEntry),
+  next: Nullable(Type.String({ description: '`before` of the next page.' })),
+});
+export type AuditAnswer = Static<typeof AuditAnswer>;
 
 // Failures (contract section 1)
 

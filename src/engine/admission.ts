@@ -3,6 +3,7 @@
  * over all projects; a freed place goes to the projects in turn, so that one with a long queue delays no other.
  */
 import { EngineError } from '../contract/errors.js';
+import { Patience } from './patience.js';
 
 /** Typed requests (inserts, schema calls) have places that free SQL cannot take. */
 export type WorkKind = 'typed' | 'sql';
@@ -51,10 +52,16 @@ export class Admission {
   /**
    * Waits for a place and takes it.
    * @param signal aborted when the client leaves: its waiting ends
+   * @param patience what the request has left of it
    * @returns gives the place back; call it exactly once
    * @throws EngineError overloaded
    */
-  async enter(project: string, kind: WorkKind, signal?: AbortSignal): Promise<() => void> {
+  async enter(
+    project: string,
+    kind: WorkKind,
+    signal?: AbortSignal,
+    patience = new Patience(this.limits.waitMs),
+  ): Promise<() => void> {
     const queue = this.queueOf(project);
     if (this.running < this.limits.total && this.hasRoom(queue, kind)) {
       this.take(queue, kind);
@@ -63,7 +70,8 @@ export class Admission {
         this.forget(project, queue);
         throw overloaded('Too many requests of this project are waiting');
       }
-      await this.wait(project, queue, kind, signal);
+      const waited = patience.wait();
+      await this.wait(project, queue, kind, patience.ms, signal).finally(waited);
     }
     let left = false;
     return () => {
@@ -73,7 +81,13 @@ export class Admission {
     };
   }
 
-  private wait(project: string, queue: ProjectQueue, kind: WorkKind, signal?: AbortSignal): Promise<void> {
+  private wait(
+    project: string,
+    queue: ProjectQueue,
+    kind: WorkKind,
+    waitMs: number,
+    signal?: AbortSignal,
+  ): Promise<void> {
     return new Promise((resolve, reject) => {
       const stop = (error: EngineError) => {
         queue.waiters.splice(queue.waiters.indexOf(waiter), 1);
@@ -82,7 +96,7 @@ export class Admission {
         reject(error);
       };
       const onAbort = () => stop(overloaded('The client left before its turn'));
-      const timer = setTimeout(() => stop(overloaded('No place became free in time')), this.limits.waitMs);
+      const timer = setTimeout(() => stop(overloaded('No place became free in time')), waitMs);
       const settle = () => {
         clearTimeout(timer);
         signal?.removeEventListener('abort', onAbort);

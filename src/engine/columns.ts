@@ -25,13 +25,17 @@ export interface ColumnAnswer {
   comment: string | null;
 }
 
-/** @throws EngineError invalid_name, reserved_name, unknown_type, table_not_found, column_exists, table_busy */
+/**
+ * @throws EngineError invalid_name, reserved_name, unknown_type, table_not_found, column_exists, table_busy,
+ * quota_exceeded
+ */
 export async function addColumn(
   project: Project,
   table: string,
   body: AddColumnBody,
   limits: SchemaLimits,
 ): Promise<ColumnAnswer> {
+  await project.requireRoom();
   checkName(columnNameProblem(body.name));
   checkComment(body.comment);
   const type = columnType(body.type);
@@ -60,7 +64,7 @@ export async function addColumn(
 /**
  * Renames, retypes and comments a column in one transaction; a type change keeps every value or changes nothing.
  * @throws EngineError invalid_name, reserved_name, unknown_type, table_not_found, column_not_found, column_exists,
- * not_convertible, dependent_objects, table_busy
+ * not_convertible, dependent_objects, table_busy; quota_exceeded for a new type, which may write the table anew
  */
 export async function alterColumn(
   project: Project,
@@ -76,6 +80,7 @@ export async function alterColumn(
   if (column === 'id' && (newName !== undefined || newType !== undefined)) {
     throw new EngineError('reserved_name', 'The id column can be neither renamed nor retyped; its comment can be set');
   }
+  if (newType !== undefined) await project.requireRoom();
   if (newName !== undefined) checkName(columnNameProblem(newName));
   checkComment(comment);
   const type = newType === undefined ? undefined : columnType(newType);
@@ -109,12 +114,13 @@ export async function alterColumn(
 /** @throws EngineError reserved_name, table_not_found, column_not_found, dependent_objects, table_busy */
 export async function dropColumn(project: Project, table: string, column: string, limits: SchemaLimits): Promise<void> {
   if (column === 'id') throw new EngineError('reserved_name', 'The id column cannot be dropped');
-  await schemaChange(project, limits, async (lease, begin) => {
-    const { session } = lease;
+  const drop = async (lease: Lease, begin: readonly Statement[]) => {
     existingColumn(await lockTable(lease, begin, project.schema, table), column);
-    const drop = statement(sql`ALTER TABLE ${ident(project.schema, table)} DROP COLUMN ${ident(column)}`);
-    await commit(session, [drop]);
-  });
+    await commit(lease.session, [
+      statement(sql`ALTER TABLE ${ident(project.schema, table)} DROP COLUMN ${ident(column)}`),
+    ]);
+  };
+  await schemaChange(project, limits, drop, 'none');
 }
 
 /** Begins the transaction, takes the table's lock and reads its shape as it then is. */

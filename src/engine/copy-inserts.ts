@@ -1,5 +1,6 @@
 /** What the fast inserts of a service share: the encoder, and the small batches that are under way. */
 import { type CopyData, CopyEncoder } from './batch/copy/copy-encoder.js';
+import type { Patience } from './patience.js';
 import { type SendCopies, SharedCopy, type WaitLimits } from './shared-copy.js';
 
 export class CopyInserts {
@@ -10,11 +11,17 @@ export class CopyInserts {
 
   constructor(private readonly limits: WaitLimits) {}
 
-  async storeShared(key: string, text: CopyData, signal: AbortSignal, send: SendCopies): Promise<boolean> {
+  async storeShared(
+    key: string,
+    text: CopyData,
+    signal: AbortSignal,
+    patience: Patience,
+    send: SendCopies,
+  ): Promise<boolean> {
     const copies = this.shared.get(key) ?? new SharedCopy(this.limits);
     this.shared.set(key, copies);
     try {
-      return await copies.store(text, signal, send);
+      return await copies.store(text, signal, patience, send);
     } finally {
       if (copies.isIdle) this.shared.delete(key);
     }

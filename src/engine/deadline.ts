@@ -5,6 +5,7 @@
 import { EngineError } from '../contract/errors.js';
 import type { Lease } from '../postgres/connections.js';
 import { GRACE_MS, type Watchdog } from '../postgres/watchdog.js';
+import type { LockGuard } from './lock-guard.js';
 
 export interface Deadline {
   timeoutMs: number;
@@ -14,10 +15,12 @@ export interface Deadline {
   expired: () => EngineError;
 }
 
-/** Stops and restarts the time: it does not run while a slow reader holds a stream up. */
+/** Stops and restarts the time: it does not run while a slow reader holds a stream up. Or ends the work before it. */
 export interface Clock {
   pause(): void;
   resume(): void;
+  /** As if the time were up, with a reason of its own. */
+  stop(reason: EngineError): void;
 }
 
 /** How long the end of a backend may take before its connection is given up from this side. */
@@ -26,10 +29,20 @@ const TERMINATE_MS = 2_000;
 export const queryTimeout = (timeoutMs: number) => () =>
   new EngineError('query_timeout', `The statement ran longer than ${timeoutMs} ms and was cancelled`);
 
-/** @throws what `work` throws; `deadline.expired()` where the time was up first. */
+/** What looks after a request from outside its connection. */
+export interface Supervision {
+  readonly project: string;
+  readonly watchdog: Watchdog;
+  readonly locks: LockGuard;
+}
+
+/**
+ * @throws what `work` throws; `deadline.expired()` where the time was up first, and the lock guard's reason where that
+ * ended it
+ */
 export async function withDeadline<T>(
   lease: Lease,
-  watchdog: Watchdog,
+  { project, watchdog, locks }: Supervision,
   deadline: Deadline,
   work: (clock: Clock) => Promise<T>,
 ): Promise<T> {
@@ -40,18 +53,22 @@ export async function withDeadline<T>(
   let timer: NodeJS.Timeout | undefined;
 
   const stop = (reason: EngineError) => {
-    if (stopped !== null) return;
+    if (stopped !== null || finished) return;
     stopped = reason;
     // The cancel request may arrive late, so this connection must not serve anybody else.
     lease.spoil();
     clearTimeout(timer);
-    timer = setTimeout(() => {
-      const end = () => lease.session.destroy(reason);
-      // Where the server cannot be reached, waiting for it would be for ever.
-      timer = setTimeout(end, TERMINATE_MS);
-      watchdog.terminate(lease.backend).then(end, end);
-    }, GRACE_MS);
+    timer = setTimeout(() => void end(reason), GRACE_MS);
     void watchdog.cancel(lease.backend);
+  };
+  const end = async (reason: EngineError) => {
+    stopped ??= reason;
+    lease.spoil();
+    clearTimeout(timer);
+    const giveUp = () => lease.session.destroy(reason);
+    // Where the server cannot be reached, waiting for it would be for ever.
+    timer = setTimeout(giveUp, TERMINATE_MS);
+    await watchdog.terminate(lease.backend).then(giveUp, giveUp);
   };
   const start = () => {
     startedAt = performance.now();
@@ -66,12 +83,15 @@ export async function withDeadline<T>(
     resume: () => {
       if (stopped === null && !finished) start();
     },
+    stop,
   };
   const onAbort = () => stop(new EngineError('query_timeout', 'The client left; its statement was cancelled'));
 
   if (deadline.signal.aborted) onAbort();
   deadline.signal.addEventListener('abort', onAbort, { once: true });
   if (stopped === null) start();
+  const endCpuWatch = watchdog.watchProcessors(lease.backend, () => lease.spoil());
+  const endLockWatch = locks.watch({ project, backend: lease.backend, since: startedAt, end });
   try {
     return await work(clock);
   } catch (error) {
@@ -81,6 +101,8 @@ export async function withDeadline<T>(
   } finally {
     finished = true;
     clearTimeout(timer);
+    endCpuWatch();
+    endLockWatch();
     deadline.signal.removeEventListener('abort', onAbort);
   }
 }

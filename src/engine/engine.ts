@@ -1,25 +1,36 @@
 /** Puts the engine together over one Postgres server, in order; closing it goes the other way. */
 import { EngineError } from '../contract/errors.js';
+import { AuditLog } from '../postgres/audit-log.js';
 import type { ProjectRow } from '../postgres/control.js';
 import { ControlDatabase } from '../postgres/control.js';
 import { Connections } from '../postgres/connections.js';
 import { Credentials } from '../postgres/credentials.js';
+import { DatabaseSizes } from '../postgres/database-size.js';
 import { newestVersion, readMigrations } from '../postgres/migrate.js';
+import { BackendPriority } from '../postgres/embedded/priority.js';
+import { CpuWatch } from '../postgres/embedded/cpu-watch.js';
+import { LockHolders } from '../postgres/lock-holders.js';
 import { ProjectSessions } from '../postgres/project-session.js';
 import { Provisioning } from '../postgres/provisioning.js';
 import { type ServerAddress, servicePool } from '../postgres/server.js';
 import { Watchdog } from '../postgres/watchdog.js';
 import { Admission } from './admission.js';
+import { Audit, type AuditSettings, type Origin } from './audit.js';
 import { type JwtSettings, JwtVerifier } from './jwt.js';
 import { CopyInserts } from './copy-inserts.js';
+import { LockGuard } from './lock-guard.js';
+import { Pace } from './pace.js';
 import { Project, type ProjectAccess } from './project.js';
 import { Projects } from './projects.js';
+import { Quotas } from './quota.js';
 import { ShapeCache } from './shape-cache.js';
 import { type Caller, Tokens } from './tokens.js';
 import { WrongTokens } from './wrong-tokens.js';
 
-export interface EngineSettings {
+export interface EngineSettings extends AuditSettings {
   address: ServerAddress;
+  /** The process id of our own server's postmaster now; null where the server is the operator's. */
+  postmaster: (() => number) | null;
   /** The instance secret that role passwords are derived from. */
   secret: string;
   /** Connections to projects' databases, all together. */
@@ -30,6 +41,8 @@ export interface EngineSettings {
   projectReserved: number;
   projectWaiting: number;
   waitMs: number;
+  /** Bytes on disk of a project without a quota of its own; null: as many as there are. */
+  projectQuota: number | null;
   /** Wrong tokens from one address within a minute; 0: any number. */
   wrongTokens: number;
   jwt: JwtSettings | null;
@@ -52,8 +65,10 @@ export class Engine {
     readonly projects: Projects,
     readonly tokens: Tokens,
     private readonly wrongTokens: WrongTokens,
+    readonly audit: Audit,
     private readonly jwt: JwtVerifier | null,
     private readonly access: ProjectAccess,
+    private readonly sizes: DatabaseSizes,
   ) {}
 
   /**
@@ -64,6 +79,7 @@ export class Engine {
     const { address, maxConnections } = settings;
     const credentials = new Credentials(settings.secret);
     const pool = servicePool(address, SERVICE_CONNECTIONS);
+    const holders = new LockHolders(address);
     try {
       const migrations = readMigrations('project');
       const { allowUnhardened, extensions } = settings;
@@ -80,9 +96,12 @@ export class Engine {
         },
       });
       const provisioning = provisioningOf(control.instanceId);
-      const projects = new Projects(control, provisioning);
+      const audit = new Audit(new AuditLog(pool), settings);
+      const projects = new Projects(control, provisioning, audit);
       await projects.reconcile(settings.onUnclearedProject);
-      const watchdog = new Watchdog(address, pool);
+      const { postmaster } = settings;
+      const cpu = postmaster === null ? null : new CpuWatch(new BackendPriority(postmaster));
+      const watchdog = new Watchdog(address, pool, cpu);
       const sessions = new ProjectSessions(address, credentials, provisioning, watchdog);
       const connections = new Connections(sessions, {
         total: maxConnections,
@@ -97,17 +116,25 @@ export class Engine {
         waitMs: settings.waitMs,
       });
       const jwt = settings.jwt === null ? null : new JwtVerifier(settings.jwt, control);
-      return new Engine(control, projects, new Tokens(control), new WrongTokens(settings.wrongTokens), jwt, {
+      const locks = new LockGuard(holders, await holders.open());
+      const wrongTokens = new WrongTokens(settings.wrongTokens);
+      const sizes = new DatabaseSizes(pool);
+      const access: ProjectAccess = {
         admission,
         connections,
         watchdog,
+        locks,
         shapes: new ShapeCache(),
-        copies: new CopyInserts({ waiting: settings.projectWaiting, waitMs: settings.waitMs }),
+        copies: new CopyInserts({ waiting: settings.projectWaiting }),
+        pace: new Pace(),
+        waitMs: settings.waitMs,
         upgraded: (project) => projects.upgraded(project),
+        quotas: new Quotas((database) => sizes.of(database), settings.projectQuota),
         requireActive: (project) => projects.requireActive(project),
-      });
+      };
+      return new Engine(control, projects, new Tokens(control, audit), wrongTokens, audit, jwt, access, sizes);
     } catch (error) {
-      await pool.end();
+      await Promise.all([pool.end(), holders.close()]);
       throw error;
     }
   }
@@ -127,26 +154,41 @@ export class Engine {
     }
   }
 
-  /** The project of a caller, ready for its operations. */
+  /** The project of a caller, ready for the operations of one request. */
   project(row: ProjectRow): Project {
+    this.access.pace.saw(row.id);
     return new Project(row, this.access);
   }
 
-  /** Requests running and waiting, and connections to projects' databases, now. */
-  get load(): { running: number; waiting: number; connections: number } {
-    const { admission, connections } = this.access;
-    return { ...admission.load, connections: connections.open };
+  /** Requests running and waiting, connections to projects' databases and projects over their disk quota, now. */
+  get load(): { running: number; waiting: number; connections: number; overQuota: number } {
+    const { admission, connections, quotas } = this.access;
+    return { ...admission.load, connections: connections.open, overQuota: quotas.projectsOver };
+  }
+
+  /** Bytes on disk by project; one whose database is not there is left out. @throws EngineError database_unavailable */
+  async sizesOf(projects: readonly ProjectRow[]): Promise<Map<string, number>> {
+    const sizes = new Map<string, number>();
+    for (const { id, placement } of projects) {
+      const bytes = await this.sizes.of(placement.database);
+      if (bytes !== null) sizes.set(id, bytes);
+    }
+    return sizes;
   }
 
   /** Deletes a project and everything this instance holds of it. */
-  async deleteProject(name: string): Promise<ProjectRow> {
-    const project = await this.projects.delete(name);
+  async deleteProject(name: string, by?: Origin): Promise<ProjectRow> {
+    const project = await this.projects.delete(name, by);
     this.access.connections.closeProject(project.id);
+    this.access.quotas.forget(project.id);
     return project;
   }
 
   async close(): Promise<void> {
     this.access.connections.close();
+    await this.access.locks.close();
+    this.access.quotas.close();
+    await this.audit.close();
     await this.control.close();
   }
 }

@@ -35,7 +35,7 @@ export async function insertByCopy(
     const stored =
       text.records > SMALL_RECORDS
         ? await send([text], deadline.signal)
-        : await copies.storeShared(sharedKey(project, known, text), text, deadline.signal, send);
+        : await copies.storeShared(sharedKey(project, known, text), text, deadline.signal, project.patience, send);
     return stored ? text.records : null;
   } finally {
     copies.encoder.release(text, known.plan);
@@ -46,18 +46,21 @@ const sharedKey = (project: Project, { table }: KnownShape, { columns }: CopyDat
   `${project.id} ${table.fingerprint} ${columns.join()}`;
 
 /** Postgres calls binary data for a type that the column does not have any more a protocol violation. */
-const liesWithTheServer = ({ sqlstate }: PostgresError): boolean =>
-  sqlstate !== '08P01' && LIES_WITH_THE_SERVER.has(errorCode(sqlstate));
+const liesWithTheServer = (error: PostgresError): boolean =>
+  error.sqlstate !== '08P01' && LIES_WITH_THE_SERVER.has(errorCode(error));
 
 /** @param texts of the same columns */
 function store(project: Project, known: KnownShape, texts: readonly CopyData[], deadline: Deadline): Promise<boolean> {
-  return project.use('typed', deadline, async ({ session }) => {
+  return project.use('typed', deadline, async (lease) => {
+    const { session } = lease;
     const statement = copyStatement(known.plan, texts[0]?.columns ?? []);
     const answersBefore = session.answers;
     try {
       await session.copyIn(statement, copyData(known.plan, texts), known.check);
       return true;
     } catch (error) {
+      // The table may have got a trigger since it was looked at, and what that did to the session is not rolled back.
+      lease.soil();
       // Postgres was told to end the connection, and said so instead of doing anything.
       if (isShutdown(error) && session.answers === answersBefore) throw error;
       // The commit was on its way with the rest.

@@ -4,6 +4,7 @@
  */
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
+import { ESCAPE, JsonWalk, NUMBER } from './json-walk.js';
 
 export interface JsonNull {
   readonly kind: 'null';
@@ -24,14 +25,18 @@ export interface JsonString {
 }
 export interface JsonArray {
   readonly kind: 'array';
+  /** Read from the text each time, where the document was not to be kept so deeply. */
   readonly items: readonly JsonNode[];
   readonly text: string;
+  /** Values in it, the nested ones too; only where `items` are not kept. */
+  readonly values?: number;
 }
-/** `members` in the order sent; a key given twice is there twice. */
+/** `members` in the order sent; a key given twice is there twice. They are read as the items of an array are. */
 export interface JsonObject {
   readonly kind: 'object';
   readonly members: readonly JsonMember[];
   readonly text: string;
+  readonly values?: number;
 }
 export type JsonMember = readonly [key: string, value: JsonNode];
 export type JsonNode = JsonNull | JsonBoolean | JsonNumber | JsonString | JsonArray | JsonObject;
@@ -42,9 +47,34 @@ export class JsonDocument {
     readonly root: JsonNode,
   ) {}
 
-  /** The plain value, for schemas of small requests. Numbers are doubles, of duplicate keys the last one stays. */
-  get value(): unknown {
-    return JSON.parse(this.text) as unknown;
+  /**
+   * The plain value, for the schemas of requests. Numbers are doubles, of duplicate keys the last one stays.
+   * @param dataField a member that is data: of an array only the length is kept
+   */
+  value(dataField?: string): unknown {
+    const { root } = this;
+    if (dataField === undefined || root.kind !== 'object') return JSON.parse(this.text) as unknown;
+    const plain = root.members.map(([key, node]) => {
+      const isData = key === dataField && node.kind === 'array';
+      return [key, isData ? node.items.map(() => null) : plainValue(node)] as const;
+    });
+    return Object.fromEntries(plain);
+  }
+}
+
+/** A field that is a scalar. Of an array or object it says no more than which of both it is. */
+function plainValue(node: JsonNode): unknown {
+  switch (node.kind) {
+    case 'null':
+      return null;
+    case 'number':
+      return Number(node.text);
+    case 'array':
+      return [];
+    case 'object':
+      return {};
+    default:
+      return node.value;
   }
 }
 
@@ -56,12 +86,14 @@ export interface ArrayLimit {
 }
 
 /**
+ * @param kept down to which depth nodes are kept (the document's own array or object is at 1); what is deeper is checked,
+ *   and read again when it is asked for
  * @throws EngineError `invalid_json`: not UTF-8, not JSON (with line and column), or nested too deeply; and what the
  *   limit says.
  */
-export function readJson(body: Uint8Array, limit?: ArrayLimit): JsonDocument {
+export function readJson(body: Uint8Array, limit?: ArrayLimit, kept = Infinity): JsonDocument {
   const text = decode(body);
-  return new JsonDocument(text, new Reader(text, limit).document());
+  return new JsonDocument(text, new Reader(text, limit, kept).document());
 }
 
 /**
@@ -104,9 +136,7 @@ export function cut(text: string, characters: number = 63): string {
 const NULL: JsonNull = { kind: 'null' };
 const TRUE: JsonBoolean = { kind: 'boolean', value: true };
 const FALSE: JsonBoolean = { kind: 'boolean', value: false };
-const WHITESPACE = ' \t\n\r';
-const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
-const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
+const isSpace = (unit: number): boolean => unit === 0x20 || unit === 0x0a || unit === 0x0d || unit === 0x09;
 const FIRST_PRINTABLE = 0x20;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -119,6 +149,9 @@ function decode(body: Uint8Array): string {
   }
 }
 
+/** The tree of a text that was checked. */
+const rootOf = (text: string): JsonNode => new Reader(text).document();
+
 /** Recursive descent. Every method skips the white space before what it reads and stops right behind it. */
 class Reader {
   private at = 0;
@@ -126,6 +159,7 @@ class Reader {
   constructor(
     private readonly text: string,
     private readonly limit?: ArrayLimit,
+    private readonly kept = Infinity,
   ) {}
 
   document(): JsonNode {
@@ -158,6 +192,16 @@ class Reader {
   }
 
   private object(depth: number): JsonObject {
+    if (depth > this.kept) {
+      const unread = this.unread(depth);
+      return {
+        kind: 'object',
+        ...unread,
+        get members() {
+          return (rootOf(unread.text) as JsonObject).members;
+        },
+      };
+    }
     const start = this.open(depth);
     const members: JsonMember[] = [];
     if (!this.take('}')) {
@@ -172,6 +216,16 @@ class Reader {
   }
 
   private array(depth: number): JsonArray {
+    if (depth > this.kept) {
+      const unread = this.unread(depth);
+      return {
+        kind: 'array',
+        ...unread,
+        get items() {
+          return (rootOf(unread.text) as JsonArray).items;
+        },
+      };
+    }
     const start = this.open(depth);
     const items: JsonNode[] = [];
     if (!this.take(']')) {
@@ -183,6 +237,18 @@ class Reader {
       if (!this.take(']')) throw this.error('a comma or a closing bracket is expected');
     }
     return { kind: 'array', items, text: this.text.slice(start, this.at) };
+  }
+
+  /** Checks the array or object that stands here. */
+  private unread(depth: number): { text: string; values: number } {
+    const start = this.at;
+    const walk = new JsonWalk(this.text, start, (at, complaint) => {
+      this.at = at;
+      throw this.error(complaint);
+    });
+    walk.value(depth - 1);
+    this.at = walk.at;
+    return { text: this.text.slice(start, this.at), values: walk.values - 1 };
   }
 
   /** Steps over the opening brace or bracket; returns where it stands. */
@@ -234,7 +300,7 @@ class Reader {
   }
 
   private skipSpace(): void {
-    while (this.at < this.text.length && WHITESPACE.includes(this.text[this.at] as string)) this.at += 1;
+    while (isSpace(this.text.charCodeAt(this.at))) this.at += 1;
   }
 
   /** Says where and what is expected there, never what stands there: that may be a value nobody should read. */

@@ -54,7 +54,7 @@ export class JwtVerifier {
     if (typeof name !== 'string') throw new EngineError('unauthorized', 'The token has no claim "project"');
     const project = isProjectName(name) ? await this.project(name) : null;
     if (project === null) throw new EngineError('unauthorized', 'The token names no project of this service');
-    return { id: `jwt:${sub ?? ''}`, scopes: new Set(scopesOf(scope)), project };
+    return { id: `jwt:${sub ?? ''}`, name: null, scopes: new Set(scopesOf(scope)), project };
   }
 
   private async verify(token: string): Promise<JWTPayload> {

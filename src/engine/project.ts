@@ -3,24 +3,33 @@
  * admission, a connection logged in as the project's role, and a deadline.
  */
 import { EngineError } from '../contract/errors.js';
-import { ConnectionLost, isShutdown, PostgresError, toEngineError } from '../postgres/errors.js';
+import { ConnectionLost, isOutOfSharedMemory, isShutdown, PostgresError, toEngineError } from '../postgres/errors.js';
 import type { TableDescription } from '../postgres/catalog.js';
 import type { Connections, Lease } from '../postgres/connections.js';
 import type { ProjectRow } from '../postgres/control.js';
 import type { Lane } from '../postgres/project-session.js';
 import type { Watchdog } from '../postgres/watchdog.js';
 import type { Admission } from './admission.js';
+import type { LockGuard } from './lock-guard.js';
 import type { KnownShape, ShapeCache } from './shape-cache.js';
 import type { CopyInserts } from './copy-inserts.js';
+import type { Pace } from './pace.js';
+import { Patience } from './patience.js';
 import { type Clock, type Deadline, withDeadline } from './deadline.js';
+import type { Excess, Growth, Quotas } from './quota.js';
 
 /** What all projects of a service share. */
 export interface ProjectAccess {
   readonly admission: Admission;
   readonly connections: Connections;
   readonly watchdog: Watchdog;
+  readonly locks: LockGuard;
   readonly shapes: ShapeCache;
   readonly copies: CopyInserts;
+  readonly pace: Pace;
+  /** Longest wait of one request, in milliseconds. */
+  readonly waitMs: number;
+  readonly quotas: Quotas;
   /** Brings the project's database up to date with this program before its first use. */
   upgraded(project: ProjectRow): Promise<void>;
   /** @throws EngineError unauthorized, cdp_inactive where the project was deleted or deactivated in the meantime */
@@ -28,10 +37,15 @@ export interface ProjectAccess {
 }
 
 export class Project {
+  /** How long this request may still wait, wherever that is. */
+  readonly patience: Patience;
+
   constructor(
     private readonly row: ProjectRow,
     private readonly access: ProjectAccess,
-  ) {}
+  ) {
+    this.patience = new Patience(access.waitMs);
+  }
 
   get id(): string {
     return this.row.id;
@@ -45,6 +59,14 @@ export class Project {
     return this.access.copies;
   }
 
+  /**
+   * For so many bytes of this project that keep the event loop from others.
+   * @returns resolves when it may go on; undefined where it may at once
+   */
+  pace(bytes: number): Promise<void> | undefined {
+    return this.access.pace.wait(this.row.id, bytes);
+  }
+
   /** The shape that a table of this project had when it was last looked at, if it is remembered. */
   knownShape(table: string): KnownShape | undefined {
     return this.access.shapes.get(this.row.id, table);
@@ -54,23 +76,41 @@ export class Project {
     this.access.shapes.remember(this.row.id, table);
   }
 
+  /** To be called before whatever makes the project larger. @throws EngineError quota_exceeded, database_unavailable */
+  requireRoom(): Promise<void> {
+    return this.access.quotas.requireRoom(this.row);
+  }
+
+  /** Whether, and how, the project is over its disk quota. @throws EngineError database_unavailable */
+  excess(): Promise<Excess | null> {
+    return this.access.quotas.excess(this.row);
+  }
+
   get schema(): string {
     return this.row.placement.schema;
   }
 
   /**
-   * Runs `work` on a connection of a lane. A connection that had died while it was idle is replaced once, as long as
-   * nothing was answered on it: then nothing was done either.
-   * @throws EngineError overloaded, database_unavailable, the deadline's own, and what `work` throws
+   * Runs `work` on a connection of a lane. It is run again, once, where nothing was done: on a connection that had died
+   * while it was idle and answered nothing, and where the server's lock table was full and room could be made.
+   * @param growth what the work may do to the size of the project before it is ended
+   * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's own, and what `work` throws
    */
-  async use<T>(lane: Lane, deadline: Deadline, work: Work<T>): Promise<T> {
+  async use<T>(lane: Lane, deadline: Deadline, work: Work<T>, growth: Growth = 'writes'): Promise<T> {
+    const watched: Work<T> = async (lease, clock) => {
+      if (lane === 'sql-read') return work(lease, clock);
+      const unwatch = this.access.quotas.watch(this.row, growth, (reason) => clock.stop(reason));
+      return work(lease, clock).finally(unwatch);
+    };
     try {
-      return await this.attempt(lane, deadline, work);
+      return await this.attempt(lane, deadline, watched);
     } catch (error) {
-      if (!(error instanceof StaleConnection)) throw await this.explained(error);
+      // Whatever ended that connection may have ended the other idle ones too.
+      if (error instanceof StaleConnection) this.access.connections.closeProject(this.row.id);
+      else if (!(await this.hasRoomAgain(lane, error))) throw await this.explained(error);
     }
     try {
-      return await this.attempt(lane, deadline, work);
+      return await this.attempt(lane, deadline, watched);
     } catch (error) {
       throw await this.explained(error);
     }
@@ -82,6 +122,15 @@ export class Project {
     this.access.connections.closeProject(this.row.id);
   }
 
+  /** Free SQL may have sent rows before it failed, and is run again only where it could not even log in. */
+  private async hasRoomAgain(lane: Lane, error: unknown): Promise<boolean> {
+    if (!isOutOfSharedMemory(error)) return false;
+    // The server may be out of reach by now: then the error is what there is to say.
+    const hasRoom = await this.access.locks.relieve().catch(() => false);
+    const isLogin = error instanceof EngineError && error.code === 'database_unavailable';
+    return hasRoom && (lane === 'typed' || isLogin);
+  }
+
   /** Where Postgres answers and yet gives no connection, or ended it, the project itself may have gone. */
   private async explained(error: unknown): Promise<unknown> {
     const answer = toEngineError(error);
@@ -91,9 +140,9 @@ export class Project {
   }
 
   private async attempt<T>(lane: Lane, deadline: Deadline, work: Work<T>): Promise<T> {
-    const { admission, connections, watchdog } = this.access;
+    const { admission, connections, watchdog, locks } = this.access;
     const { id, placement } = this.row;
-    const leave = await admission.enter(id, lane === 'typed' ? 'typed' : 'sql', deadline.signal);
+    const leave = await admission.enter(id, lane === 'typed' ? 'typed' : 'sql', deadline.signal, this.patience);
     try {
       await this.access.upgraded(this.row);
     } catch (error) {
@@ -103,7 +152,7 @@ export class Project {
     return connections.use(id, placement, lane, leave, async (lease) => {
       const answersBefore = lease.session.answers;
       try {
-        return await withDeadline(lease, watchdog, deadline, (clock) => work(lease, clock));
+        return await withDeadline(lease, { project: id, watchdog, locks }, deadline, (clock) => work(lease, clock));
       } catch (error) {
         // The project may have given its own rights away: the next connection is looked at, and mended, when it opens.
         if (isDenied(error)) lease.spoil();

@@ -6,10 +6,12 @@ import { randomUUID } from 'node:crypto';
 import { EngineError } from '../contract/errors.js';
 import { PROJECT_NAME_PATTERN } from '../contract/names.js';
 import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
+import type { AuditEntry } from '../postgres/audit-log.js';
 import type { ControlDatabase, ProjectRow } from '../postgres/control.js';
 import { newPlacement, type Provisioning } from '../postgres/provisioning.js';
 import { ownErrand } from '../postgres/server.js';
 import { Admission } from './admission.js';
+import { type Audit, BY_ITSELF, type Origin } from './audit.js';
 
 const UNFINISHED: ReadonlySet<ProjectStatus> = new Set(['creating', 'deleting']);
 
@@ -38,20 +40,21 @@ export class Projects {
   constructor(
     private readonly control: ControlDatabase,
     private readonly provisioning: Provisioning,
+    private readonly audit: Audit,
   ) {}
 
   /** @throws EngineError invalid_name, unique_violation, overloaded, database_unavailable */
-  async create(name: string): Promise<ProjectRow> {
+  async create(name: string, by: Origin = BY_ITSELF): Promise<ProjectRow> {
     if (!isProjectName(name)) {
       throw new EngineError('invalid_name', `A project's name must match ${PROJECT_NAME_PATTERN}`);
     }
     return this.inTurn(async () => {
       await this.clearFailed(name);
-      return this.make(name);
+      return this.make(name, by);
     });
   }
 
-  private async make(name: string): Promise<ProjectRow> {
+  private async make(name: string, by: Origin): Promise<ProjectRow> {
     const project = {
       id: randomUUID(),
       name,
@@ -65,10 +68,13 @@ export class Projects {
       }
       try {
         await ownErrand(() => this.provisioning.create(project.placement));
-        if (!(await this.control.setProjectStatus(project.id, ['creating'], 'active'))) throw deletedMeanwhile(name);
+        const entry = this.audit.entryOfChange(by, { operation: 'project.create' });
+        if (!(await this.control.setProjectStatus(project.id, ['creating'], 'active', entry))) {
+          throw deletedMeanwhile(name);
+        }
       } catch (error) {
         // What is there so far goes away now if it can, else at the next start.
-        await this.unmake(project.id, project.placement).catch(() => {});
+        await this.unmake(project.id, project.placement, null).catch(() => {});
         throw error;
       }
       return this.control.projectByName(name);
@@ -99,10 +105,12 @@ export class Projects {
   }
 
   /** @throws EngineError not_found */
-  async setActive(name: string, active: boolean): Promise<ProjectRow> {
+  async setActive(name: string, active: boolean, by: Origin = BY_ITSELF): Promise<ProjectRow> {
     const project = await this.get(name);
     const status = active ? 'active' : 'inactive';
-    if (!(await this.control.setProjectStatus(project.id, ['active', 'inactive'], status))) {
+    const operation = active ? 'project.activate' : 'project.deactivate';
+    const entry = this.audit.entryOfChange(by, { operation });
+    if (!(await this.control.setProjectStatus(project.id, ['active', 'inactive'], status, entry))) {
       throw new EngineError('not_found', `Project "${name}" is not ready`);
     }
     return { ...project, status };
@@ -127,11 +135,23 @@ export class Projects {
   }
 
   /**
+   * @param bytes its own disk quota; 0: none; null: what the setting says
+   * @throws EngineError not_found
+   */
+  async setQuota(name: string, bytes: number | null, by: Origin = BY_ITSELF): Promise<ProjectRow> {
+    const { id } = await this.get(name);
+    const entry = this.audit.entryOfChange(by, { operation: 'project.quota' });
+    const project = await this.control.setProjectQuota(id, bytes, entry);
+    if (project === null) throw new EngineError('not_found', `Project "${name}" is not ready`);
+    return project;
+  }
+
+  /**
    * Takes a project away with everything in it. There is no way back. Waits for whoever is still making it; what a
    * crash has left of one goes away too.
    * @throws EngineError not_found, request_in_flight, overloaded, database_unavailable
    */
-  async delete(name: string): Promise<ProjectRow> {
+  async delete(name: string, by: Origin = BY_ITSELF): Promise<ProjectRow> {
     const project = isProjectName(name) ? await this.control.projectByName(name) : null;
     if (project === null) throw notFound(name);
     const { id, placement } = project;
@@ -139,8 +159,10 @@ export class Projects {
       this.control.withProjectLock(
         id,
         async () => {
-          if (!(await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting'))) throw notFound(name);
-          await this.unmake(id, placement);
+          // From here on there is no way back: what a crash leaves is deleted by the next start.
+          const entry = this.audit.entryOfChange(by, { operation: 'project.delete' });
+          if (!(await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', entry))) throw notFound(name);
+          await this.unmake(id, placement, null);
           return project;
         },
         WAIT_MS,
@@ -186,13 +208,14 @@ export class Projects {
     await this.control.withProjectLock(id, async () => {
       const project = await this.control.projectByName(name);
       if (project?.id !== id || !UNFINISHED.has(project.status)) return;
-      await this.unmake(id, project.placement);
+      const entry = this.audit.entryOfChange(BY_ITSELF, { operation: 'repair' });
+      await this.unmake(id, project.placement, entry);
     });
   }
 
-  private async unmake(id: string, placement: ProjectRow['placement']): Promise<void> {
+  private async unmake(id: string, placement: ProjectRow['placement'], entry: AuditEntry | null): Promise<void> {
     await ownErrand(() => this.provisioning.drop(placement));
-    await this.control.deleteProject(id);
+    await this.control.deleteProject(id, entry);
   }
 
   private async inTurn<T>(work: () => Promise<T>): Promise<T> {

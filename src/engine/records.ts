@@ -48,6 +48,8 @@ export async function insertRecords(
   { returnIds, idempotency, signal }: InsertOptions,
 ): Promise<Inserted> {
   const deadline = { timeoutMs: TIMEOUT_MS, signal, expired: queryTimeout(TIMEOUT_MS) };
+  // A repeat under its key is answered even without room: it stores nothing.
+  if (idempotency === null) await project.requireRoom();
   if (idempotency === null && !returnIds) {
     const stored = await insertByCopy(project, table, body, deadline);
     if (stored !== null) return { answer: inserted(stored), replayed: false };
@@ -60,6 +62,7 @@ export async function insertRecords(
     try {
       const earlier = await claimKey(session, [BEGIN], idempotency);
       if (earlier !== null) return { answer: earlier, replayed: true };
+      await project.requireRoom();
       return await insertBatch(project, lease, table, batch, { returnIds, idempotency, begin: [] });
     } finally {
       // A repeat may come as soon as the answer is out: by then the key must be free.

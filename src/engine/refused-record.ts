@@ -15,6 +15,7 @@ import { BEGIN, fixed, ROLLBACK } from './transaction.js';
 export const LIES_WITH_THE_SERVER: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'query_timeout',
   'table_busy',
+  'overloaded',
   'database_unavailable',
   'internal',
 ]);
@@ -33,7 +34,7 @@ export async function attributeRefusal(
   table: TableShape,
   error: PostgresError,
 ): Promise<unknown> {
-  const code = recordErrorCode(error.sqlstate);
+  const code = recordErrorCode(error);
   if (LIES_WITH_THE_SERVER.has(code)) return toEngineError(error);
   const refused = await rerun(session, batch, table);
   const [first] = refused;
@@ -45,7 +46,7 @@ export async function attributeRefusal(
     return {
       record,
       ...(column === undefined ? {} : { column }),
-      error: recordErrorCode(error.sqlstate),
+      error: recordErrorCode(error),
       message: `Record ${record}${about === undefined ? '' : `, "${about}"`}: ${error.message}`,
     };
   });
@@ -54,8 +55,9 @@ export async function attributeRefusal(
 }
 
 /** In a batch, an error of the SQL we made is an error of the value we put in, or of the project's own check. */
-function recordErrorCode(sqlstate: string): ErrorCode {
-  const code = errorCode(sqlstate);
+function recordErrorCode(error: PostgresError): ErrorCode {
+  const code = errorCode(error);
+  const { sqlstate } = error;
   if (code !== 'sql_error') return code;
   return sqlstate.startsWith('22') || sqlstate === GENERATED_ALWAYS ? 'invalid_value' : 'constraint_violation';
 }
@@ -120,7 +122,7 @@ async function insertOneByOne(
       ]);
     } catch (error) {
       if (!(error instanceof PostgresError) || session.closed) throw error;
-      if (LIES_WITH_THE_SERVER.has(recordErrorCode(error.sqlstate))) throw error;
+      if (LIES_WITH_THE_SERVER.has(recordErrorCode(error))) throw error;
       refused.push({ record, error });
       await session.run([fixed('ROLLBACK TO SAVEPOINT _cdp_record')]);
     }

@@ -4,6 +4,7 @@ import type { Lease } from '../postgres/connections.js';
 import type { Statement } from '../postgres/sql.js';
 import type { Session } from '../postgres/wire/session.js';
 import type { Project } from './project.js';
+import type { Growth } from './quota.js';
 import { BEGIN, fixed } from './transaction.js';
 
 export interface SchemaLimits {
@@ -25,10 +26,11 @@ export function schemaChange<T>(
   project: Project,
   { holdMs, signal }: SchemaLimits,
   work: (lease: Lease, begin: readonly Statement[]) => Promise<T>,
+  growth: Growth = 'writes',
 ): Promise<T> {
   const expired = () =>
     new EngineError('table_busy', `The change would have held the table for more than ${holdMs} ms and was undone`);
-  return project.use('typed', { timeoutMs: holdMs, signal, expired }, (lease) => work(lease, BEGIN_CHANGE));
+  return project.use('typed', { timeoutMs: holdMs, signal, expired }, (lease) => work(lease, BEGIN_CHANGE), growth);
 }
 
 export function schemaRead<T>(
@@ -37,5 +39,5 @@ export function schemaRead<T>(
   work: (session: Session) => Promise<T>,
 ): Promise<T> {
   const expired = () => new EngineError('query_timeout', 'Reading the schema took too long');
-  return project.use('typed', { timeoutMs: holdMs, signal, expired }, (lease) => work(lease.session));
+  return project.use('typed', { timeoutMs: holdMs, signal, expired }, (lease) => work(lease.session), 'none');
 }

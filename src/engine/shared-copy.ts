@@ -5,6 +5,7 @@
  */
 import { EngineError } from '../contract/errors.js';
 import type { CopyData } from './batch/copy/copy-encoder.js';
+import type { Patience } from './patience.js';
 
 /** COPYs of one table under way before further small batches wait to share the next one. */
 const UNDER_WAY = 2;
@@ -19,7 +20,6 @@ export type SendCopies = (batches: readonly CopyData[], signal: AbortSignal) => 
 export interface WaitLimits {
   /** Batches that may wait for one table. */
   waiting: number;
-  waitMs: number;
 }
 
 interface Member {
@@ -41,15 +41,17 @@ export class SharedCopy {
   }
 
   /**
+   * @param patience what the request has left of it
    * @param send how this batch goes out, alone or with those that wait behind it
    * @returns false where Postgres refused this batch
    * @throws EngineError overloaded, and what `send` throws
    */
-  store(text: CopyData, signal: AbortSignal, send: SendCopies): Promise<boolean> {
+  store(text: CopyData, signal: AbortSignal, patience: Patience, send: SendCopies): Promise<boolean> {
     if (this.underWay < UNDER_WAY) return this.sendTogether([text], signal, send);
     if (this.waiting.length >= this.limits.waiting) throw overloaded();
+    const waited = patience.wait();
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => leave(overloaded()), this.limits.waitMs);
+      const timer = setTimeout(() => leave(overloaded()), patience.ms);
       const onAbort = () => leave(overloaded());
       const leave = (error: EngineError) => {
         this.waiting.splice(this.waiting.indexOf(member), 1);
@@ -61,6 +63,7 @@ export class SharedCopy {
         send,
         settle: (stored) => {
           clearTimeout(timer);
+          waited();
           signal.removeEventListener('abort', onAbort);
           stored.then(resolve, reject);
         },

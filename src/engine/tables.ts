@@ -13,6 +13,7 @@ import {
   type TableDescription,
 } from '../postgres/catalog.js';
 import { ident, join, literal, sql, type Statement, statement, trusted } from '../postgres/sql.js';
+import type { Lease } from '../postgres/connections.js';
 import type { Session } from '../postgres/wire/session.js';
 import { refuseText } from './batch/text.js';
 import { cut } from './json.js';
@@ -28,9 +29,11 @@ const ONE_AT_A_TIME = fixed('SELECT pg_catalog.pg_advisory_xact_lock(4014252903)
 /**
  * Creates a table with its `id`, columns and comments in one transaction.
  * @returns the names of its columns, `id` first
- * @throws EngineError invalid_name, reserved_name, unknown_type, invalid_request, table_exists, table_busy
+ * @throws EngineError invalid_name, reserved_name, unknown_type, invalid_request, table_exists, table_busy,
+ * quota_exceeded
  */
 export async function createTable(project: Project, body: CreateTableBody, limits: SchemaLimits): Promise<string[]> {
+  await project.requireRoom();
   const columns = checkDefinition(body);
   const { table_name: name, comment } = body;
   const table = ident(project.schema, name);
@@ -68,11 +71,12 @@ export async function readTable(project: Project, name: string, limits: SchemaLi
 
 /** @throws EngineError table_not_found, dependent_objects, table_busy */
 export async function dropTable(project: Project, name: string, limits: SchemaLimits): Promise<void> {
-  await schemaChange(project, limits, async ({ session }, begin) => {
+  const drop = async ({ session }: Lease, begin: readonly Statement[]) => {
     const results = await session.run([...begin, tableByName(project.schema, name)]);
     await existingTable(session, project.schema, name, results.at(-1)?.rows ?? []);
     await commit(session, [statement(sql`DROP TABLE ${ident(project.schema, name)}`)]);
-  });
+  };
+  await schemaChange(project, limits, drop, 'none');
 }
 
 /**

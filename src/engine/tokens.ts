@@ -8,6 +8,7 @@ import { LruMap } from 'toad-cache';
 import { EngineError } from '../contract/errors.js';
 import { SCOPES, type Scope } from '../contract/names.js';
 import type { ControlDatabase, ProjectRow, TokenRow } from '../postgres/control.js';
+import { type Audit, BY_ITSELF, type Origin } from './audit.js';
 
 /** How long an answer of the control database may be used again. Revocation holds within one second (contract 2). */
 const FRESH_MS = 750;
@@ -25,6 +26,8 @@ const FORMAT = /^cdp_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/;
 export interface Caller {
   /** Of the token, or the subject of a JWT; for logs. */
   readonly id: string;
+  /** What the token is called; null: a JWT. */
+  readonly name: string | null;
   readonly scopes: ReadonlySet<Scope>;
   /** null: an administrator, who manages projects and tokens and opens no project. */
   readonly project: ProjectRow | null;
@@ -42,7 +45,10 @@ export class Tokens {
   private readonly good = new LruMap<true>(REMEMBERED);
   private readonly touched = new Map<string, number>();
 
-  constructor(private readonly control: ControlDatabase) {}
+  constructor(
+    private readonly control: ControlDatabase,
+    private readonly audit: Audit,
+  ) {}
 
   /**
    * @param projectId null for an admin token, which has no scopes
@@ -51,6 +57,7 @@ export class Tokens {
   async create(
     projectId: string | null,
     options: { name?: string; scopes?: readonly Scope[]; expiresAt?: Date | null } = {},
+    by: Origin = BY_ITSELF,
   ): Promise<NewToken> {
     const token = generateToken();
     const details: TokenRow = {
@@ -63,7 +70,8 @@ export class Tokens {
       revokedAt: null,
       lastUsedAt: null,
     };
-    if (!(await this.control.insertToken({ ...details, sha256: Buffer.from(sha256(token), 'hex') }))) {
+    const entry = this.audit.entryOfChange(by, { operation: 'token.create', object: details.id });
+    if (!(await this.control.insertToken({ ...details, sha256: Buffer.from(sha256(token), 'hex') }, entry))) {
       throw new EngineError('not_found', 'The project of the token was deleted');
     }
     return { token, details };
@@ -74,8 +82,9 @@ export class Tokens {
   }
 
   /** @throws EngineError not_found */
-  async revoke(id: string, projectId?: string | null): Promise<TokenRow> {
-    const revoked = isUuid(id) ? await this.control.revokeToken(id, projectId) : null;
+  async revoke(id: string, projectId?: string | null, by: Origin = BY_ITSELF): Promise<TokenRow> {
+    const entry = this.audit.entryOfChange(by, { operation: 'token.revoke', object: id.toLowerCase() });
+    const revoked = isUuid(id) ? await this.control.revokeToken(id, projectId, entry) : null;
     if (revoked === null) throw new EngineError('not_found', 'There is no such token');
     return revoked;
   }
@@ -106,7 +115,7 @@ export class Tokens {
     }
     this.touch(token.id);
     const scopes = SCOPES.filter((scope) => token.scopes.includes(scope));
-    return { id: token.id, scopes: new Set(scopes), project };
+    return { id: token.id, name: token.name, scopes: new Set(scopes), project };
   }
 
   private remember(hash: string, caller: Promise<Caller>, at: number): void {

@@ -1,9 +1,13 @@
-/** Projects and tokens over HTTP (contract section 2), for an admin token. */
+/** What an admin token is for: projects and tokens over HTTP (contract section 2), and the audit log. */
 import Type from 'typebox';
+import { parseQuota, quotaText } from '../contract/disk-size.js';
 import { EngineError } from '../contract/errors.js';
 import * as wire from '../contract/wire.js';
 import type { ProjectRow, TokenRow } from '../postgres/control.js';
+import { originOf } from './audit.js';
+import { READ_AUDIT } from './audit-route.js';
 import type { Context, Route } from './route.js';
+import { timeOf } from './time.js';
 
 const ProjectInPath = Type.Object({ project: Type.String() });
 const TokenInPath = Type.Object({ project: Type.String(), token_id: Type.String() });
@@ -12,6 +16,7 @@ const PROJECT_EXAMPLE = {
   id: '0b0f8a9c-7d0e-4a5f-9d6e-2f6f0c1c2d3e',
   name: 'shop',
   status: 'active',
+  quota: 'default',
   created_at: '2026-01-31T09:30:00.000Z',
 };
 
@@ -36,13 +41,15 @@ export const ADMIN_ROUTES: readonly Route[] = [
     success: {
       status: 200,
       answer: wire.ProjectsAnswer,
-      example: { success: true, message: '1 project', projects: [PROJECT_EXAMPLE] },
+      example: { success: true, message: '1 project', projects: [{ ...PROJECT_EXAMPLE, size_bytes: 8_388_608 }] },
     },
     errors: [],
     async handle({ engine }) {
       const projects = await engine.projects.list();
+      const sizes = await engine.sizesOf(projects);
       const message = `${projects.length} ${projects.length === 1 ? 'project' : 'projects'}`;
-      return { status: 200, body: { success: true, message, projects: projects.map(shownProject) } };
+      const shown = projects.map((project) => shownProject(project, sizes.get(project.id)));
+      return { status: 200, body: { success: true, message, projects: shown } };
     },
   },
   {
@@ -60,9 +67,10 @@ export const ADMIN_ROUTES: readonly Route[] = [
       example: { success: true, message: 'project created', project: PROJECT_EXAMPLE },
     },
     errors: ['invalid_name', 'unique_violation', 'not_found'],
-    async handle({ engine, request }) {
-      const { name } = request.body as wire.CreateProjectBody;
-      return { status: 201, body: projectAnswer('project created', await engine.projects.create(name)) };
+    async handle(context) {
+      const { name } = context.request.body as wire.CreateProjectBody;
+      const project = await context.engine.projects.create(name, originOf(context.request));
+      return { status: 201, body: projectAnswer('project created', project) };
     },
   },
   {
@@ -80,7 +88,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
     },
     errors: ['not_found'],
     async handle(context) {
-      const project = await context.engine.projects.setActive(projectInPath(context), true);
+      const project = await context.engine.projects.setActive(projectInPath(context), true, originOf(context.request));
       return { status: 200, body: projectAnswer('project active', project) };
     },
   },
@@ -99,7 +107,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
     },
     errors: ['not_found'],
     async handle(context) {
-      const project = await context.engine.projects.setActive(projectInPath(context), false);
+      const project = await context.engine.projects.setActive(projectInPath(context), false, originOf(context.request));
       return { status: 200, body: projectAnswer('project inactive', project) };
     },
   },
@@ -129,6 +137,33 @@ export const ADMIN_ROUTES: readonly Route[] = [
     },
   },
   {
+    method: 'PUT',
+    url: '/api/cdp/admin/projects/:project/quota',
+    access: 'admin',
+    operationId: 'setProjectQuota',
+    summary: 'Give a project a disk quota of its own',
+    description: 'A size, `default` for what the service is set to, or `none`. It holds within a second.',
+    tag: 'admin',
+    params: ProjectInPath,
+    body: wire.ProjectQuotaBody,
+    example: { quota: '10GB' },
+    success: {
+      status: 200,
+      answer: wire.ProjectAnswer,
+      example: { success: true, message: 'quota set', project: { ...PROJECT_EXAMPLE, quota: '10GB' } },
+    },
+    errors: ['not_found'],
+    async handle(context) {
+      const { quota } = context.request.body as wire.ProjectQuotaBody;
+      const project = await context.engine.projects.setQuota(
+        projectInPath(context),
+        quotaBytes(quota),
+        originOf(context.request),
+      );
+      return { status: 200, body: projectAnswer('quota set', project) };
+    },
+  },
+  {
     method: 'DELETE',
     url: '/api/cdp/admin/projects/:project',
     access: 'admin',
@@ -149,7 +184,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       if ((context.request.query as wire.DeleteProjectQuery).confirm !== name) {
         throw new EngineError('invalid_request', '"confirm" must be the name of the project');
       }
-      const project = await context.engine.deleteProject(name);
+      const project = await context.engine.deleteProject(name, originOf(context.request));
       return { status: 200, body: projectAnswer('project deleted', { ...project, status: 'deleting' }) };
     },
   },
@@ -193,11 +228,12 @@ export const ADMIN_ROUTES: readonly Route[] = [
     async handle(context) {
       const { name, scopes, expires_at: expires } = context.request.body as wire.CreateTokenBody;
       const project = await context.engine.projects.get(projectInPath(context));
-      const { token, details } = await context.engine.tokens.create(project.id, {
+      const options = {
         ...(name === undefined ? {} : { name }),
         ...(scopes === undefined ? {} : { scopes }),
-        expiresAt: expires === undefined ? null : timeOf(expires),
-      });
+        expiresAt: expires === undefined ? null : timeOf('expires_at', expires),
+      };
+      const { token, details } = await context.engine.tokens.create(project.id, options, originOf(context.request));
       return {
         status: 201,
         body: { success: true, message: 'token created', token, details: shownToken(details) },
@@ -221,20 +257,14 @@ export const ADMIN_ROUTES: readonly Route[] = [
     async handle(context) {
       const project = await context.engine.projects.get(projectInPath(context));
       const { token_id: id } = context.request.params as { token_id: string };
-      const details = await context.engine.tokens.revoke(id, project.id);
+      const details = await context.engine.tokens.revoke(id, project.id, originOf(context.request));
       return { status: 200, body: { success: true, message: 'token revoked', details: shownToken(details) } };
     },
   },
+  READ_AUDIT,
 ];
 
 const projectInPath = ({ request }: Context): string => (request.params as { project: string }).project;
-
-/** RFC 3339 allows leap seconds, which JavaScript and Postgres do not have. */
-function timeOf(text: string): Date {
-  const time = new Date(text);
-  if (Number.isNaN(time.getTime())) throw new EngineError('invalid_request', '"expires_at" is not a time that exists');
-  return time;
-}
 
 const projectAnswer = (message: string, project: ProjectRow): wire.ProjectAnswer => ({
   success: true,
@@ -242,11 +272,33 @@ const projectAnswer = (message: string, project: ProjectRow): wire.ProjectAnswer
   project: shownProject(project),
 });
 
-/** Names of databases and roles stay inside. */
-export const shownProject = ({ id, name, status, createdAt }: ProjectRow): wire.Project => ({
+/**
+ * Bytes of a quota as it is written here and on the command line: null for `default`, 0 for `none`.
+ * @throws EngineError invalid_request
+ */
+export function quotaBytes(text: string): number | null {
+  if (text === 'default') return null;
+  if (text === 'none') return 0;
+  try {
+    return parseQuota(text);
+  } catch (error) {
+    throw new EngineError('invalid_request', `"quota" is "default", "none" or a size: ${(error as Error).message}`);
+  }
+}
+
+const shownQuota = (bytes: number | null): string =>
+  bytes === null ? 'default' : bytes === 0 ? 'none' : quotaText(bytes);
+
+/** Names of databases and roles stay inside. @param size bytes on disk, where they were looked at */
+export const shownProject = (
+  { id, name, status, quotaBytes: quota, createdAt }: ProjectRow,
+  size?: number,
+): wire.Project => ({
   id,
   name,
   status,
+  quota: shownQuota(quota),
+  ...(size === undefined ? {} : { size_bytes: size }),
   created_at: createdAt.toISOString(),
 });
 

@@ -19,6 +19,7 @@ import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import { parseProxies } from './client-address.js';
 import { rawError, sendError } from './error-exit.js';
+import { BrokenHttp, refusalOfHead } from './framing.js';
 import { SECURITY_HEADERS } from './security-headers.js';
 import { serverTiming } from './server-timing.js';
 
@@ -34,15 +35,19 @@ export interface AppSettings {
 /** An id of the caller's own is passed on where it cannot do harm in a header or a log. */
 const SANE_REQUEST_ID = /^[\w.:/+=-]{1,128}$/;
 
-/**
- * A server without routes, not yet listening.
- * @param opened told of every request, before anything else, and also of one that reaches no hook
- */
-export function createApp(
-  settings: AppSettings,
-  logger: Logger,
-  opened: (request: FastifyRequest, reply: FastifyReply) => void,
-): FastifyInstance {
+/** Told of what happens to requests. */
+export interface Watcher {
+  /** Of every request, before anything else, and also of one that reaches no hook. */
+  opened(request: FastifyRequest, reply: FastifyReply): void;
+  /** The error exit has answered. */
+  refused(request: FastifyRequest): void;
+}
+
+const NOBODY: Watcher = { opened: () => {}, refused: () => {} };
+
+/** A server without routes, not yet listening. */
+export function createApp(settings: AppSettings, logger: Logger, watcher: Watcher = NOBODY): FastifyInstance {
+  const broken = new BrokenHttp();
   const loggerInstance: FastifyBaseLogger = logger;
   const app: FastifyInstance = Fastify({
     loggerInstance,
@@ -64,10 +69,10 @@ export function createApp(
     // A path that cannot be decoded reaches no route and none of the hooks.
     frameworkErrors: (error, request, reply) => {
       begin(Object.assign(request, { caller: null, rows: null }), reply);
-      opened(request, reply);
+      watcher.opened(request, reply);
       sendError(error, request, reply.header('server-timing', serverTiming(request)));
     },
-    clientErrorHandler: refuseBrokenHttp,
+    clientErrorHandler: broken.refuse,
     http: {
       headersTimeout: settings.requestTimeoutMs,
       connectionsCheckingInterval: 1_000,
@@ -78,14 +83,23 @@ export function createApp(
   // For the same reason an expectation that nobody knows is not met, and not refused (RFC 9110 section 10.1.1).
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
   app.server.on('connect', refuseTunnel);
+  broken.watch(app.server);
+  // Their size is bounded. By their number Node would leave some of them out, and not say so.
+  app.server.maxHeadersCount = 0;
   // Answers are made as they are sent; the schemas describe them and do not rewrite them.
   app.setSerializerCompiler(() => (data) => JSON.stringify(data));
-  app.setErrorHandler(sendError);
+  app.setErrorHandler((error, request, reply) => {
+    sendError(error, request, reply);
+    watcher.refused(request);
+  });
   app.setNotFoundHandler((request) => {
     throw new EngineError('not_found', `There is no ${request.method} ${request.url.split('?')[0]?.slice(0, 200)}`);
   });
   app.removeAllContentTypeParsers();
   app.decorateRequest('caller', null);
+  app.decorateRequest('project', null);
+  app.decorateRequest('place', null);
+  app.decorateRequest('gone');
   app.decorateRequest('document', null);
   app.decorateRequest('errorCode', null);
   app.decorateRequest('rows', null);
@@ -93,8 +107,8 @@ export function createApp(
 
   app.addHook('onRequest', (request, reply, done) => {
     begin(request, reply);
-    opened(request, reply);
-    done(unfit(request.raw));
+    watcher.opened(request, reply);
+    done(refusalOfHead(request.raw));
   });
   app.addHook('onSend', (request, reply, payload, done) => {
     // Until then the answer fills memory.
@@ -112,19 +126,6 @@ function begin(request: FastifyRequest, reply: FastifyReply): void {
   request.stages = { started, authenticated: started, parsed: started };
   void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id);
   if (request.url.startsWith('/api/cdp')) void reply.header('cache-control', 'no-store');
-}
-
-/** What Node lets through and no route can mean. */
-function unfit({ headers, httpVersion }: IncomingMessage): EngineError | undefined {
-  if (headers.host === undefined && httpVersion === '1.1') {
-    return new EngineError('invalid_request', 'The request has no Host header');
-  }
-  const { upgrade, connection = '' } = headers;
-  // Clients that would rather speak HTTP/2 offer it with any request and go on in HTTP/1.1 (RFC 7540 section 3.2).
-  if (upgrade !== undefined && /\bupgrade\b/i.test(connection) && !/^h2c?\b/i.test(upgrade)) {
-    return new EngineError('invalid_request', 'The service speaks HTTP/1.1 alone; there is nothing to upgrade to');
-  }
-  return undefined;
 }
 
 /**
@@ -176,13 +177,6 @@ export function defineRoutes(app: FastifyInstance, define: () => void): void {
       handler: () => {},
     });
   }
-}
-
-/** What Node's parser refuses, or gives up waiting for, never becomes a request. */
-function refuseBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
-  if (error.code === 'ECONNRESET' || socket.destroyed) return void socket.destroy();
-  if (socket.writable) socket.end(rawError(error, randomUUID()));
-  else socket.destroy();
 }
 
 /** CONNECT asks a proxy for a tunnel (RFC 9110 section 9.3.6); Node would hang up without a word. */

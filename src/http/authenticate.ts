@@ -32,6 +32,10 @@ export function requireScope(caller: Caller, scope: Scope): void {
   if (!caller.scopes.has(scope)) throw insufficient(`The token lacks the scope ${scope}`);
 }
 
+/** Free SQL runs as the reader where the body asks for it, or where the caller may do nothing else. */
+export const runsAsReader = ({ scopes }: Caller, readOnly: boolean | undefined): boolean =>
+  readOnly ?? !scopes.has('sql:write');
+
 const insufficient = (message: string) => new EngineError('insufficient_scope', message);
 
 /** RFC 6750 section 2.1; the scheme's name in any case (RFC 9110 section 11.1). */

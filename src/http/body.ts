@@ -9,10 +9,17 @@ import { type JsonDocument, readJson, refuseDuplicateKeys } from '../engine/json
 const unpack = promisify(gunzip);
 
 /**
- * The body's bytes, unpacked.
+ * The body's bytes, unpacked, when it is their turn to be read.
  * @throws EngineError unsupported_media_type, invalid_request, payload_too_large
  */
 export async function decodeBody(request: FastifyRequest): Promise<Buffer> {
+  const bytes = await unpackedBody(request);
+  request.place?.resize(bytes.length);
+  await request.project?.pace(bytes.length);
+  return bytes;
+}
+
+async function unpackedBody(request: FastifyRequest): Promise<Buffer> {
   const bytes = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
   const encoding = (request.headers['content-encoding'] ?? 'identity').toLowerCase();
   if (encoding === 'identity') return bytes;
@@ -41,9 +48,10 @@ const LONG_ARRAYS = {
  * @throws EngineError invalid_json and those of {@link decodeBody}
  */
 export async function readJsonBody(request: FastifyRequest): Promise<JsonDocument> {
-  const document = readJson(await decodeBody(request), LONG_ARRAYS);
+  const { dataField } = request.routeOptions.config;
+  const document = readJson(await decodeBody(request), LONG_ARRAYS, LONG_ARRAYS.depth);
   // Data nested in a body (the params of free SQL) may say what it likes; what the route reads may not.
-  refuseDuplicateKeys(document.root, request.routeOptions.config.dataField === undefined);
-  request.body = document.value;
+  refuseDuplicateKeys(document.root, dataField === undefined);
+  request.body = document.value(dataField);
   return document;
 }

@@ -36,6 +36,7 @@ export const INSERT_RECORDS: Operation = {
     'unique_violation',
     'request_in_flight',
     'idempotency_key_reused',
+    'quota_exceeded',
     'permission_denied',
     'table_busy',
     'query_timeout',

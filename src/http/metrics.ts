@@ -48,6 +48,21 @@ export class Metrics {
     gauge('cdp_requests_running', 'Requests that hold a place in Postgres.', () => engine.load.running);
     gauge('cdp_requests_waiting', 'Requests that wait for a place.', () => engine.load.waiting);
     gauge('cdp_project_connections', "Open connections to projects' databases.", () => engine.load.connections);
+    gauge(
+      'cdp_projects_over_quota',
+      'Projects over their disk quota when this instance last looked.',
+      () => engine.load.overQuota,
+    );
+    gauge('cdp_audit_waiting', 'Entries of the audit log that are not written yet.', () => engine.audit.backlog);
+    new Counter({
+      name: 'cdp_audit_lost_total',
+      help: 'Entries of the audit log that could not be written.',
+      registers,
+      collect() {
+        this.reset();
+        this.inc(engine.audit.lost);
+      },
+    });
     new Gauge({
       name: 'cdp_postgres_up',
       help: 'Whether the control database answers.',

@@ -24,8 +24,8 @@ export function operatorRoutes(
   app.get('/openapi.json', () => document);
 
   // A page on another origin does not read what an operator's browser sees from loopback.
-  app.get('/metrics', { config: { cors: false } }, async (request, reply) => {
-    if (separateMetrics || !isLoopback(request)) authorize(await identify(engine, request), 'admin');
+  app.get('/metrics', { config: { cors: false, audit: 'metrics' } }, async (request, reply) => {
+    if (separateMetrics || !isLoopback(request)) authorize((request.caller = await identify(engine, request)), 'admin');
     return metrics.send(reply);
   });
 }

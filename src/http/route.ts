@@ -1,12 +1,15 @@
 /** What a row of the route tables says. The tables are the API: validation, OpenAPI and dispatch read them. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import Type, { type TSchema } from 'typebox';
+import type { AuditOperation } from '../contract/audit.js';
 import type { ErrorCode } from '../contract/errors.js';
 import type { Engine } from '../engine/engine.js';
 import type { JsonDocument } from '../engine/json.js';
 import type { Project } from '../engine/project.js';
 import { checkTableInPath } from '../engine/tables.js';
 import type { Caller } from '../engine/tokens.js';
+import type { Trail } from './audit.js';
+import type { Place } from './byte-room.js';
 import type { Access } from './authenticate.js';
 
 /** What every handler gets. */
@@ -62,9 +65,9 @@ export const ok = (body: object): Answer => ({ status: 200, body });
 export const created = (body: object): Answer => ({ status: 201, body });
 
 /** The project of the caller; its route asks for a scope, which no admin token has. */
-export function project({ engine, caller }: Context): Project {
-  if (caller.project === null) throw new Error('The route needs a project and its access is admin');
-  return engine.project(caller.project);
+export function project({ request }: Context): Project {
+  if (request.project === null) throw new Error('The route needs a project and its access is admin');
+  return request.project;
 }
 
 export const TableInPath = Type.Object({ table_name: Type.String() });
@@ -82,16 +85,26 @@ export const columnInPath = ({ request }: Context): string => (request.params as
 declare module 'fastify' {
   interface FastifyContextConfig {
     access?: Access;
+    /** The route's word in the audit log; without one it leaves no entry. */
+    audit?: AuditOperation;
+    successStatus?: number;
     dataField?: string | undefined;
     rawBody?: boolean | undefined;
     route?: Route;
   }
   interface FastifyRequest {
     caller: Caller | null;
+    /** The caller's project, the same for the whole request. */
+    project: Project | null;
+    /** The bytes of this request and its answer. */
+    place: Place | null;
+    /** Aborted when the connection ends before the answer is out. */
+    gone: AbortSignal;
     document: JsonDocument | null;
     errorCode: ErrorCode | null;
     /** Milliseconds since some point in the past, at the end of each stage. */
     stages: { started: number; authenticated: number; parsed: number };
     rows: number | null;
+    trail: Trail;
   }
 }

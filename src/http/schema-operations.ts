@@ -29,6 +29,7 @@ const TABLE_EXAMPLE = {
 };
 
 const SCHEMA_ERRORS = ['table_busy', 'outcome_unknown'] as const;
+const GROWING_ERRORS = ['quota_exceeded', ...SCHEMA_ERRORS] as const;
 
 export const CREATE_TABLE: Operation = {
   operationId: 'createTable',
@@ -55,7 +56,7 @@ export const CREATE_TABLE: Operation = {
       columns: ['id', 'email', 'age', 'signed_up'],
     },
   },
-  errors: ['invalid_name', 'reserved_name', 'unknown_type', 'table_exists', ...SCHEMA_ERRORS],
+  errors: ['invalid_name', 'reserved_name', 'unknown_type', 'table_exists', ...GROWING_ERRORS],
   async handle(context) {
     const body = context.request.body as wire.CreateTableBody;
     const columns = await createTable(project(context), body, limits(context));
@@ -80,7 +81,7 @@ export const ADD_COLUMN: Operation = {
       column: { name: 'country', type: 'TEXT', comment: 'ISO 3166-1 alpha-2' },
     },
   },
-  errors: ['invalid_name', 'reserved_name', 'unknown_type', 'table_not_found', 'column_exists', ...SCHEMA_ERRORS],
+  errors: ['invalid_name', 'reserved_name', 'unknown_type', 'table_not_found', 'column_exists', ...GROWING_ERRORS],
   async handle(context) {
     const body = context.request.body as wire.AddColumnBody;
     const table = tableInPath(context);
@@ -121,7 +122,7 @@ export const ALTER_COLUMN: Operation = {
     'constraint_violation',
     'row_too_large',
     'sql_error',
-    ...SCHEMA_ERRORS,
+    ...GROWING_ERRORS,
   ],
   async handle(context) {
     const body = context.request.body as wire.AlterColumnBody;

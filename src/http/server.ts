@@ -7,17 +7,20 @@ import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import type { Engine } from '../engine/engine.js';
+import type { Project } from '../engine/project.js';
 import { ADMIN_ROUTES } from './admin-routes.js';
 import { type AppSettings, createApp, defineRoutes } from './app.js';
+import { auditOperation, newTrail, requestSettled, responseClosed } from './audit.js';
 import { authorize, identify } from './authenticate.js';
 import { readJsonBody } from './body.js';
+import { announcedBytes, ByteRoom } from './byte-room.js';
 import { clientAddress } from './client-address.js';
 import { Cors, parseOrigins } from './cors.js';
 import { Metrics } from './metrics.js';
 import { openApiDocument } from './openapi.js';
 import { operatorRoutes } from './operator-routes.js';
 import { parseRate, RateLimit } from './rate-limit.js';
-import type { Route, RouteSettings } from './route.js';
+import type { Context, Route, RouteSettings } from './route.js';
 import { ROUTES } from './routes.js';
 import { DOCS_CONTENT_POLICY } from './security-headers.js';
 
@@ -38,14 +41,31 @@ export async function httpServer(
   logger: Logger,
 ): Promise<{ app: FastifyInstance; metrics: Metrics }> {
   const metrics = new Metrics(engine);
+  const room = new ByteRoom();
+  /** Before its body is read: while it waits, its bytes stay with the client. */
+  const takeRoom = async (project: Project, request: FastifyRequest, reply: FastifyReply) => {
+    request.project = project;
+    const place = await room.enter(project.id, announcedBytes(request), project.patience, request.gone);
+    request.place = place;
+    if (reply.raw.closed) place.leave();
+    else reply.raw.once('close', () => place.leave());
+  };
   const cors = settings.corsOrigins === null ? null : new Cors(parseOrigins(settings.corsOrigins));
   const rateLimit = settings.rateLimit === null ? null : new RateLimit(parseRate(settings.rateLimit));
-  const app = createApp(settings, logger, (request, reply) => {
-    // Unlike the hook for it, this also happens when the client has left before its answer.
-    reply.raw.once('close', () => logRequest(request, reply, metrics));
-    // A path that cannot be decoded passes no hook.
-    if (request.routeOptions.url === undefined) cors?.allow(request, reply);
+  const app = createApp(settings, logger, {
+    opened: (request, reply) => {
+      request.trail = newTrail(request);
+      // Unlike the hook for it, this also happens when the client has left before its answer.
+      reply.raw.once('close', () => {
+        logRequest(request, reply, metrics);
+        responseClosed(engine.audit, request, reply);
+      });
+      // A path that cannot be decoded passes no hook.
+      if (request.routeOptions.url === undefined) cors?.allow(request, reply);
+    },
+    refused: (request) => requestSettled(engine.audit, request),
   });
+  app.decorateRequest('trail');
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
 
   // Before authentication: a preflight has no token.
@@ -57,6 +77,8 @@ export async function httpServer(
     const oneTooMany = rateLimit?.count(request.caller, reply) ?? null;
     authorize(request.caller, access);
     if (oneTooMany !== null) throw oneTooMany;
+    request.gone = clientGone(request, reply);
+    if (request.caller.project !== null) await takeRoom(engine.project(request.caller.project), request, reply);
     request.stages.authenticated = performance.now();
   });
   app.addHook('preValidation', async (request) => {
@@ -77,17 +99,23 @@ export async function httpServer(
     logo: undefined as never,
   });
   defineRoutes(app, () => {
-    for (const route of routes) addRoute(app, engine, settings, route);
+    for (const route of routes) addRoute(app, { engine, settings }, route);
     operatorRoutes(app, engine, metrics, { document, separateMetrics: settings.separateMetrics });
   });
   return { app, metrics };
 }
 
-function addRoute(app: FastifyInstance, engine: Engine, settings: HttpSettings, route: Route): void {
+function addRoute(app: FastifyInstance, shared: Pick<Context, 'engine' | 'settings'>, route: Route): void {
   app.route({
     method: route.method,
     url: route.url,
-    config: { access: route.access, dataField: route.dataField, rawBody: route.rawBody },
+    config: {
+      access: route.access,
+      dataField: route.dataField,
+      rawBody: route.rawBody,
+      audit: auditOperation(route.operationId),
+      successStatus: route.success.status,
+    },
     schema: {
       ...(route.body === undefined || route.rawBody ? {} : { body: route.body }),
       ...(route.query === undefined ? {} : { querystring: route.query }),
@@ -95,8 +123,9 @@ function addRoute(app: FastifyInstance, engine: Engine, settings: HttpSettings, 
     handler: async (request, reply) => {
       const { caller } = request;
       if (caller === null) throw new Error('A route with access was reached without a caller');
-      const signal = clientGone(request, reply);
-      const answer = await route.handle({ engine, settings, caller, request, reply, signal });
+      const answer = await route.handle({ ...shared, caller, request, reply, signal: request.gone });
+      requestSettled(shared.engine.audit, request);
+      if (Buffer.isBuffer(answer.body)) request.place?.resize(answer.body.length);
       if (answer.body === null) return reply;
       return reply
         .status(answer.status)

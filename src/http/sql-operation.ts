@@ -4,7 +4,7 @@ import { LIMITS } from '../contract/limits.js';
 import * as wire from '../contract/wire.js';
 import type { JsonNode } from '../engine/json.js';
 import { collectSql } from '../engine/sql/collect.js';
-import { requireScope } from './authenticate.js';
+import { requireScope, runsAsReader } from './authenticate.js';
 import { type Context, type Operation, project } from './route.js';
 import { sqlAnswer, streamAnswer, streamFormat } from './sql-answer.js';
 
@@ -41,6 +41,7 @@ export const RUN_SQL: Operation = {
     'table_exists',
     'column_exists',
     'dependent_objects',
+    'quota_exceeded',
     'permission_denied',
     'table_busy',
     'query_timeout',
@@ -52,7 +53,7 @@ export const RUN_SQL: Operation = {
     if (Buffer.byteLength(body.sql) > LIMITS.sqlBytes) {
       throw new EngineError('payload_too_large', `"sql" is larger than ${LIMITS.sqlBytes} bytes`);
     }
-    const readOnly = body.read_only ?? !caller.scopes.has('sql:write');
+    const readOnly = runsAsReader(caller, body.read_only);
     requireScope(caller, readOnly ? 'sql:read' : 'sql:write');
     const sqlRequest = {
       sql: body.sql,

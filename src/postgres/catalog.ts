@@ -31,7 +31,7 @@ const TYPE_BY_OID: Readonly<Record<string, ColumnType>> = {
 const FIRST_NORMAL_OID = 16_384;
 
 /** The service's own default of `id`, as a stored expression. Not by pg_get_expr: that waits for locks on the table. */
-const ID_DEFAULT = sql`'{FUNCEXPR :funcid ' || '_cdp.uuid_v7'::pg_catalog.regproc::pg_catalog.oid || ' '`;
+const ID_DEFAULT = sql`pg_catalog.concat('{FUNCEXPR :funcid ', '_cdp.uuid_v7'::pg_catalog.regproc::pg_catalog.oid, ' ')`;
 
 export type TableKind = 'table' | 'view' | 'materialized_view' | 'foreign_table';
 
@@ -85,7 +85,7 @@ function describe(where: Fragment, withComments: boolean): Statement {
     SELECT c.relname, c.relkind, ${comment(sql`pg_catalog.obj_description(c.oid, 'pg_class')`)},
       CASE WHEN c.relkind IN ('v', 'f') THEN NULL
         ELSE GREATEST(pg_catalog.pg_stat_get_live_tuples(c.oid), c.reltuples::pg_catalog.int8, 0) END,
-      c.relkind <> 'r' OR c.relhasrules OR c.relhastriggers OR c.relrowsecurity
+      c.relkind <> 'r' OR c.relispartition OR c.relhasrules OR c.relhastriggers OR c.relrowsecurity
         OR EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype NOT IN ('p', 'u', 'n'))
         OR EXISTS (SELECT FROM pg_catalog.pg_index i
                    WHERE i.indrelid = c.oid AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL))

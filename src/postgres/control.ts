@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
+import { type AuditEntry, withEntry } from './audit-log.js';
 import type { Credentials } from './credentials.js';
 import { migrate, readMigrations } from './migrate.js';
 import type { Placement } from './placement.js';
@@ -13,6 +14,8 @@ export interface ProjectRow {
   status: ProjectStatus;
   placement: Placement;
   schemaVersion: number;
+  /** The project's own disk quota; null: what the setting says, 0: none. */
+  quotaBytes: number | null;
   createdAt: Date;
 }
 
@@ -28,7 +31,7 @@ export interface TokenRow {
   lastUsedAt: Date | null;
 }
 
-const PROJECT_COLUMNS = `id, name, status, database_name, schema_name, writer_role, reader_role, schema_version, created_at`;
+const PROJECT_COLUMNS = `id, name, status, database_name, schema_name, writer_role, reader_role, schema_version, quota_bytes, created_at`;
 const TOKEN_COLUMNS = `id, project_id, name, scopes, created_at, expires_at, revoked_at, last_used_at`;
 
 /** One instance at a time prepares the control database and the template. */
@@ -116,7 +119,7 @@ export class ControlDatabase {
   }
 
   /** @returns false where a project of that name exists, in whatever status */
-  async insertProject(project: Omit<ProjectRow, 'createdAt'>): Promise<boolean> {
+  async insertProject(project: Omit<ProjectRow, 'quotaBytes' | 'createdAt'>): Promise<boolean> {
     const { id, name, status, placement, schemaVersion } = project;
     const { rowCount } = await this.query(
       `INSERT INTO cdp.projects (id, name, status, database_name, schema_name, writer_role, reader_role, schema_version)
@@ -127,12 +130,17 @@ export class ControlDatabase {
   }
 
   /** @returns false where the project is not in one of the statuses `from` any more */
-  async setProjectStatus(id: string, from: readonly ProjectStatus[], to: ProjectStatus): Promise<boolean> {
-    const { rowCount } = await this.query('UPDATE cdp.projects SET status = $3 WHERE id = $1 AND status = ANY ($2)', [
-      id,
-      from,
-      to,
-    ]);
+  async setProjectStatus(
+    id: string,
+    from: readonly ProjectStatus[],
+    to: ProjectStatus,
+    entry: AuditEntry | null,
+  ): Promise<boolean> {
+    const { rowCount } = await this.change(
+      'UPDATE cdp.projects SET status = $3 WHERE id = $1 AND status = ANY ($2) RETURNING id AS project_id',
+      [id, from, to],
+      entry,
+    );
     return rowCount === 1;
   }
 
@@ -140,8 +148,19 @@ export class ControlDatabase {
     await this.query('UPDATE cdp.projects SET schema_version = $2 WHERE id = $1', [id, version]);
   }
 
-  async deleteProject(id: string): Promise<void> {
-    await this.query('DELETE FROM cdp.projects WHERE id = $1', [id]);
+  /** @returns the project as it now is; null where it is not ready, or not there any more */
+  async setProjectQuota(id: string, quotaBytes: number | null, entry: AuditEntry | null): Promise<ProjectRow | null> {
+    const { rows } = await this.change<ProjectRecord>(
+      `UPDATE cdp.projects SET quota_bytes = $2 WHERE id = $1 AND status IN ('active', 'inactive')
+       RETURNING ${PROJECT_COLUMNS}, id AS project_id`,
+      [id, quotaBytes],
+      entry,
+    );
+    return rows[0] ? projectRow(rows[0]) : null;
+  }
+
+  async deleteProject(id: string, entry: AuditEntry | null): Promise<void> {
+    await this.change('DELETE FROM cdp.projects WHERE id = $1 RETURNING id AS project_id', [id], entry);
   }
 
   /**
@@ -168,19 +187,17 @@ export class ControlDatabase {
   // Tokens
 
   /** @returns false where its project is not there any more */
-  async insertToken(token: {
-    id: string;
-    projectId: string | null;
-    name: string;
-    scopes: readonly string[];
-    sha256: Buffer;
-    expiresAt: Date | null;
-  }): Promise<boolean> {
-    const { rowCount } = await this.query(
+  async insertToken(
+    token: Omit<TokenRow, 'createdAt' | 'revokedAt' | 'lastUsedAt'> & { sha256: Buffer },
+    entry: AuditEntry | null,
+  ): Promise<boolean> {
+    const { rowCount } = await this.change(
       `INSERT INTO cdp.tokens (id, project_id, name, scopes, sha256, expires_at)
        SELECT $1, $2, $3, $4, $5, $6
-       WHERE $2::uuid IS NULL OR EXISTS (SELECT FROM cdp.projects WHERE id = $2 FOR KEY SHARE)`,
+       WHERE $2::uuid IS NULL OR EXISTS (SELECT FROM cdp.projects WHERE id = $2 FOR KEY SHARE)
+       RETURNING project_id`,
       [token.id, token.projectId, token.name, token.scopes, token.sha256, token.expiresAt],
+      entry,
     );
     return rowCount === 1;
   }
@@ -207,17 +224,27 @@ export class ControlDatabase {
   }
 
   /** @param projectId only a token of that project; undefined: any token. @returns the token, null where none is found */
-  async revokeToken(id: string, projectId?: string | null): Promise<TokenRow | null> {
-    const { rows } = await this.query<TokenRecord>(
+  async revokeToken(
+    id: string,
+    projectId: string | null | undefined,
+    entry: AuditEntry | null,
+  ): Promise<TokenRow | null> {
+    const { rows } = await this.change<TokenRecord>(
       `UPDATE cdp.tokens SET revoked_at = coalesce(revoked_at, now())
        WHERE id = $1 AND ($3 OR project_id IS NOT DISTINCT FROM $2) RETURNING ${TOKEN_COLUMNS}`,
       [id, projectId ?? null, projectId === undefined],
+      entry,
     );
     return rows[0] ? tokenRow(rows[0]) : null;
   }
 
   async touchTokens(ids: readonly string[]): Promise<void> {
     await this.query('UPDATE cdp.tokens SET last_used_at = now() WHERE id = ANY ($1)', [ids]);
+  }
+
+  /** A change and its entry in the audit log, see {@link withEntry}. @throws EngineError database_unavailable */
+  private change<R extends pg.QueryResultRow>(text: string, values: unknown[], entry: AuditEntry | null) {
+    return entry === null ? this.query<R>(text, values) : this.query<R>(...withEntry(text, values, entry));
   }
 
   /** @throws EngineError database_unavailable */
@@ -235,6 +262,8 @@ interface ProjectRecord {
   writer_role: string;
   reader_role: string;
   schema_version: number;
+  /** The driver gives a bigint as text, to_jsonb as a number. */
+  quota_bytes: string | number | null;
   created_at: string | Date;
 }
 
@@ -265,6 +294,7 @@ function projectRow(record: ProjectRecord): ProjectRow {
       reader: record.reader_role,
     },
     schemaVersion: record.schema_version,
+    quotaBytes: record.quota_bytes === null ? null : Number(record.quota_bytes),
     createdAt: new Date(record.created_at),
   };
 }

@@ -7,6 +7,7 @@
 import { findBinaries } from './embedded/binaries.js';
 import { ensureCluster } from './embedded/cluster.js';
 import { type Log, findHome } from './embedded/home.js';
+import { defaultBackendMemory } from './embedded/memory.js';
 import { type Server, runServer } from './embedded/server.js';
 
 export type EmbeddedPostgres = Server;
@@ -19,6 +20,8 @@ export interface EmbeddedOptions {
   readonly log: Log;
   /** False only in tests: no fsync, so a crash of the machine loses the cluster. */
   readonly durable?: boolean;
+  /** MiB that each Postgres process may take beside the shared memory; null: a share of the machine's. */
+  readonly backendMib?: number | null;
 }
 
 /**
@@ -30,5 +33,6 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedP
   const home = await findHome(options.dataDir, log);
   const binaries = await findBinaries(home);
   await ensureCluster(home, binaries, password, durable);
-  return runServer(home, binaries, { password, log, durable });
+  const backendMib = options.backendMib ?? defaultBackendMemory();
+  return runServer(home, binaries, { password, log, durable, backendMib });
 }

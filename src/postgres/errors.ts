@@ -98,6 +98,7 @@ const BY_SQLSTATE: Readonly<Record<string, ErrorCode>> = {
   '42701': 'column_exists',
   '42710': 'table_exists',
   '42P07': 'table_exists',
+  '53200': 'overloaded', // out of shared memory; out of a process's own, see below
   '53400': 'sql_error', // temp_file_limit: the statement is too greedy, not the server too small
   '54000': 'row_too_large',
   '55P03': 'table_busy', // lock_timeout or NOWAIT
@@ -107,28 +108,48 @@ const BY_SQLSTATE: Readonly<Record<string, ErrorCode>> = {
   XX002: 'database_unavailable',
 };
 
-export function errorCode(sqlstate: string): ErrorCode {
+export function errorCode(error: PostgresError): ErrorCode {
+  const { sqlstate } = error;
+  if (isOutOfOwnMemory(error)) return 'sql_error';
   return BY_SQLSTATE[sqlstate] ?? BY_CLASS[sqlstate.slice(0, 2)] ?? 'sql_error';
+}
+
+const OUT_OF_MEMORY = '53200';
+
+/** The statement was too greedy: its process may take no more memory. The same state stands for shared memory, too. */
+const isOutOfOwnMemory = ({ sqlstate, message }: PostgresError): boolean =>
+  sqlstate === OUT_OF_MEMORY && message === 'out of memory';
+
+/** The lock table, which all sessions of the server share, is full: whoever filled it, everybody meets it. */
+export function isOutOfSharedMemory(error: unknown): boolean {
+  if (error instanceof PostgresError) return error.sqlstate === OUT_OF_MEMORY && !isOutOfOwnMemory(error);
+  return error instanceof EngineError && isOutOfSharedMemory(error.cause);
 }
 
 /** Messages of our own where Postgres's would speak of settings that the caller does not know. */
 const OWN_MESSAGE: Partial<Record<ErrorCode, string>> = {
   query_timeout: 'The statement ran longer than its time and was cancelled',
   table_busy: 'The table is in use by another request; its lock could not be had in time',
+  overloaded: 'The database has no room for further locks at the moment. Nothing was done',
   database_unavailable: 'The database is not available at the moment',
   internal: 'Internal error',
 };
 
 /** What depends on a dropped object is named in the detail alone, which the contract wants in the message. */
-const messageOf = ({ sqlstate, message, fields: { detail } }: PostgresError): string =>
-  sqlstate === '2BP01' && detail !== undefined ? `${message}: ${detail.replaceAll('\n', ', ')}` : message;
+function messageOf(error: PostgresError): string {
+  const { sqlstate, message, fields } = error;
+  if (isOutOfOwnMemory(error)) return 'The statement needed more memory than one may take';
+  const { detail } = fields;
+  return sqlstate === '2BP01' && detail !== undefined ? `${message}: ${detail.replaceAll('\n', ', ')}` : message;
+}
 
 /** The answer for an error of Postgres, or of the way to it. Everything else passes unchanged. */
 export function toEngineError(error: unknown): unknown {
   if (error instanceof pg.DatabaseError) return toEngineError(PostgresError.fromDriver(error));
   if (error instanceof PostgresError) {
-    const code = errorCode(error.sqlstate);
-    const hint = error.fields.hint;
+    const code = errorCode(error);
+    // Postgres advises the operator to raise a setting.
+    const hint = error.sqlstate === OUT_OF_MEMORY ? undefined : error.fields.hint;
     return new EngineError(code, OWN_MESSAGE[code] ?? messageOf(error), {
       postgres: error.details,
       cause: error,

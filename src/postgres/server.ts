@@ -66,9 +66,12 @@ export function startupOptions(settings: Readonly<Record<string, string>>): stri
  */
 const SERVICE_SETTINGS = { search_path: 'pg_catalog', TimeZone: 'UTC', DateStyle: 'ISO,MDY', jit: 'off' };
 
-/** A pool of the service's own role on the control database. */
-export function servicePool(address: ServerAddress, max: number): pg.Pool {
-  const pool = new pg.Pool({ ...serviceLogin(address, address.database), max, idleTimeoutMillis: 30_000 });
+/**
+ * A pool of the service's own role on the control database.
+ * @param options.kept connections that stay open though nobody uses them
+ */
+export function servicePool(address: ServerAddress, max: number, { kept = 0 } = {}): pg.Pool {
+  const pool = new pg.Pool({ ...serviceLogin(address, address.database), max, min: kept, idleTimeoutMillis: 30_000 });
   // A connection that breaks while it is idle is replaced by the pool; one that breaks in somebody's hands fails the
   // next query there. In both cases the event alone must not end the process.
   pool.on('error', () => {});

@@ -4,6 +4,7 @@
  */
 import { connect } from 'node:net';
 import type pg from 'pg';
+import type { CpuWatch } from './embedded/cpu-watch.js';
 import type { ServerAddress } from './server.js';
 import { cancelRequest } from './wire/messages.js';
 
@@ -23,7 +24,18 @@ export class Watchdog {
   constructor(
     private readonly address: ServerAddress,
     private readonly pool: pg.Pool,
+    /** null where the server is not our own, or not on this machine. */
+    private readonly cpu: CpuWatch | null = null,
   ) {}
+
+  /**
+   * Lets the backend of a request give way to all others once it has taken much processor time.
+   * @param onTired the connection should not be kept
+   * @returns ends the watch
+   */
+  watchProcessors(backend: Backend, onTired: () => void): () => void {
+    return this.cpu?.start(backend, onTired) ?? (() => {});
+  }
 
   async startOf(processId: number, role: string): Promise<string | null> {
     const { rows } = await this.pool.query<{ started: string | null }>(
@@ -50,10 +62,12 @@ export class Watchdog {
     });
   }
 
-  /** Ends the backend, also when its statement catches its cancellation. */
+  /**
+   * Ends the backend, also when its statement catches its cancellation, and waits a second at most until it is gone.
+   */
   async terminate({ processId, role, startedAt }: Backend): Promise<void> {
     await this.pool.query(
-      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+      `SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity
        WHERE pid = $1 AND usename = $2 AND ($3::text IS NULL OR backend_start::text = $3)`,
       [processId, role, startedAt],
     );

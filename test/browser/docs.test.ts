@@ -1,24 +1,9 @@
 /** The documentation page in a real browser: it renders the whole API and asks no other host for anything. */
-import { existsSync } from 'node:fs';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { findBrowser } from '../support/browser.js';
 import { ALL_ROUTES } from '../support/routes.js';
 import { startTestService, type TestService } from '../support/service.js';
-
-const BROWSERS = [
-  '/usr/bin/chromium',
-  '/usr/bin/chromium-browser',
-  '/usr/bin/google-chrome',
-  '/usr/bin/google-chrome-stable',
-];
-
-function findBrowser(): string {
-  const found = [process.env.CHROME_PATH, ...BROWSERS].find((path) => path !== undefined && existsSync(path));
-  if (found === undefined) {
-    throw new Error('This test needs a Chromium: install one (apt-get install chromium), or name it in CHROME_PATH');
-  }
-  return found;
-}
 
 let service: TestService;
 let browser: Browser;

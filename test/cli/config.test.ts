@@ -82,7 +82,7 @@ describe('help', () => {
       }),
     );
     expect(verbs).toEqual([
-      ['project create', 'project list', 'project activate', 'project deactivate', 'project repair', 'project delete'],
+      ['project create', 'project list', 'project activate', 'project deactivate', 'project repair', 'project quota', 'project delete'],
       ['token create', 'token list', 'token revoke'],
     ]);
   });

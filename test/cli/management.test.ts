@@ -55,13 +55,17 @@ describe.each(['without a running service', 'with a running service'])('%s', (si
     const shown = {
       id: expect.stringMatching(UUID) as string,
       name,
+      quota: 'default',
       created_at: expect.stringMatching(TIME) as string,
     };
     const created = await json('project', 'create', name);
     expect(created).toEqual({ ...shown, status: 'active' });
-    expect(await json('project', 'list')).toContainEqual(created);
+    const size = { size_bytes: expect.any(Number) as number };
+    expect(await json('project', 'list')).toContainEqual({ ...created, ...size });
     expect(await json('project', 'deactivate', name)).toEqual({ ...created, status: 'inactive' });
-    expect((await lines('project', 'list')).join('\n')).toMatch(new RegExp(`^${name} +inactive +\\d{4}-`, 'm'));
+    expect((await lines('project', 'list')).join('\n')).toMatch(
+      new RegExp(`^${name} +inactive +\\d+\\.\\d MB +default +\\d{4}-`, 'm'),
+    );
     expect(await json('project', 'activate', name)).toEqual({ ...created, status: 'active' });
     expect(await json('project', 'repair', name)).toEqual({ ...created, repaired: [] });
     expect(await json('project', 'delete', name)).toMatchObject({ id: created.id, name });
@@ -73,6 +77,7 @@ describe.each(['without a running service', 'with a running service'])('%s', (si
     expect(await lines('project', 'deactivate', `${name}-2`)).toEqual([`Project ${name}-2 inactive`]);
     expect(await lines('project', 'activate', `${name}-2`)).toEqual([`Project ${name}-2 active`]);
     expect(await lines('project', 'repair', `${name}-2`)).toEqual([`Project ${name}-2 repaired`]);
+    expect(await lines('project', 'quota', `${name}-2`, '5gb')).toEqual([`Project ${name}-2 has the quota 5GB`]);
     expect(await lines('token', 'create', '--project', `${name}-2`)).toEqual([expect.stringMatching(TOKEN)]);
     expect(await lines('project', 'delete', `${name}-2`)).toEqual([`Project ${name}-2 deleted`]);
   });

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Command } from 'commander';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { auditCommand } from '../../src/cli/audit.js';
 import { configCommand } from '../../src/cli/config.js';
 import { projectCommand } from '../../src/cli/project.js';
 import { serveCommand } from '../../src/cli/serve.js';
@@ -37,7 +38,9 @@ const UUID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
 
 /** What differs from run to run: ids, tokens, times, statistics. */
 function comparable(key: string, value: unknown): unknown {
-  if (key === 'created_at') return '<time>';
+  if (key === 'created_at' || key === 'time') return '<time>';
+  if (key === 'duration_ms') return '<number>';
+  if (key === 'id' && /^\d+-\d+$/.test(String(value))) return '<place>';
   if (key === 'approximate_rows' && typeof value === 'number') return '<number>';
   return typeof value === 'string' ? value.replace(UUID, '<id>').replace(/\bcdp_\w{49}\b/g, '<token>') : value;
 }
@@ -121,7 +124,13 @@ describe.each(markdownFiles())('%s', (file) => {
   });
 });
 
-const COMMANDS: readonly Command[] = [serveCommand(), projectCommand(), tokenCommand(), configCommand()];
+const COMMANDS: readonly Command[] = [
+  serveCommand(),
+  projectCommand(),
+  tokenCommand(),
+  auditCommand(),
+  configCommand(),
+];
 
 /** Whether the words name a command, or a group of commands or one of it, with options that it takes. */
 function isCommand(line: string): boolean {

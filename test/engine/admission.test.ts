@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { EngineError } from '../../src/contract/errors.js';
+import { Patience } from '../../src/engine/patience.js';
 import { Admission, type AdmissionLimits, type WorkKind } from '../../src/engine/admission.js';
 
 const LIMITS: AdmissionLimits = { total: 100, running: 8, reservedForTyped: 2, waiting: 64, waitMs: 5_000 };
@@ -219,5 +220,20 @@ describe('protects', () => {
     leave();
     await gate.enter('a', 'typed');
     expect(gate.load).toEqual({ running: 1, waiting: 0 });
+  });
+});
+
+describe('patience', () => {
+  it('is one for all queues of a request: what it has waited before, it cannot wait again', async () => {
+    const gate = admission({ running: 1, reservedForTyped: 0, waitMs: 60_000 });
+    await enter(gate, 'a');
+    const patience = new Patience(80);
+    const elsewhere = patience.wait();
+    await sleep(50);
+    elsewhere();
+    expect(patience.ms).toBeLessThan(31);
+    const error = await refusalOf(gate.enter('a', 'typed', undefined, patience));
+    expect(error.code).toBe('overloaded');
+    expect(patience.ms).toBeLessThan(2);
   });
 });

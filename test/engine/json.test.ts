@@ -97,8 +97,51 @@ describe('reading JSON works', () => {
       '__proto__',
       'constructor',
     ]);
-    expect(Object.keys(document.value as object)).toEqual(['__proto__', 'constructor']);
+    expect(Object.keys(document.value() as object)).toEqual(['__proto__', 'constructor']);
     expect({}).not.toHaveProperty('polluted');
+  });
+
+  it('gives the same tree, and refuses with the same words, however deeply it keeps nodes', () => {
+    const outcome = (text: string, kept: number) => {
+      try {
+        const { root } = readJson(bytes(text), undefined, kept);
+        return plain(root);
+      } catch (error) {
+        return (error as EngineError).message;
+      }
+    };
+    const spoil = fc.record({
+      at: fc.nat(),
+      with: fc.constantFrom('', '"', ',', '}', ']', '1', '\\', '\n', '-0', '1e', 'nul'),
+    });
+    fc.assert(
+      fc.property(fc.json(), fc.option(spoil), fc.nat(3), (json, spoiled, kept) => {
+        const at = spoiled === null ? 0 : spoiled.at % (json.length + 1);
+        const text = spoiled === null ? json : json.slice(0, at) + spoiled.with + json.slice(at + 1);
+        expect(outcome(text, kept)).toEqual(outcome(text, Infinity));
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it('counts the values of what it does not keep, and reads numbers as they are written', () => {
+    const { root } = readJson(bytes('[[1, -0, 1.5e3, [true, {"a": null}], 0]]'), undefined, 1);
+    const [inner] = root.kind === 'array' ? root.items : [];
+    expect(inner).toMatchObject({ kind: 'array', values: 8, text: '[1, -0, 1.5e3, [true, {"a": null}], 0]' });
+    for (const wrong of ['[01]', '[-]', '[1.]', '[1e]', '[+1]', '[.5]', '[1', '[0x1]']) {
+      expect(() => readJson(bytes(wrong), undefined, 0)).toThrow(/not valid JSON/);
+    }
+  });
+
+  it('gives the fields of a request, and of its data no more than the length', () => {
+    const text = '{"sql":"x","params":[1,{"a":[2]},"z"],"max_rows":1.0,"read_only":true,"other":{"b":1}}';
+    expect(readJson(bytes(text), undefined, 2).value('params')).toEqual({
+      sql: 'x',
+      params: [null, null, null],
+      max_rows: 1,
+      read_only: true,
+      other: {},
+    });
   });
 
   it('gives the value that JSON.parse gives', () => {
@@ -106,7 +149,7 @@ describe('reading JSON works', () => {
       fc.property(fc.json(), fc.constantFrom('', ' ', '\n\t\r '), (text, space) => {
         const sent = space + text + space;
         expect(plain(read(sent).root)).toEqual(JSON.parse(sent));
-        expect(read(sent).value).toEqual(JSON.parse(sent));
+        expect(read(sent).value()).toEqual(JSON.parse(sent));
       }),
       { numRuns: 500 },
     );
@@ -167,7 +210,7 @@ describe('reading JSON works', () => {
 
   it('takes 100 levels of nesting, and brackets in strings do not count', () => {
     const levels = '{"a":['.repeat(50) + `"${'['.repeat(200)}"` + ']}'.repeat(50);
-    expect(read(levels).value).toEqual(JSON.parse(levels));
+    expect(read(levels).value()).toEqual(JSON.parse(levels));
   });
 
   it('takes a body of 10 MiB whatever it is made of', () => {

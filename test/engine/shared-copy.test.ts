@@ -1,10 +1,12 @@
 /** Small batches that share a COPY (engine/shared-copy.ts): who goes with whom, and what becomes of each. */
 import { describe, expect, it } from 'vitest';
 import type { CopyData } from '../../src/engine/batch/copy/copy-encoder.js';
+import { Patience } from '../../src/engine/patience.js';
 import { SharedCopy } from '../../src/engine/shared-copy.js';
 
 const text = (records = 1): CopyData => ({ records, columns: [0], data: new Uint8Array(records) });
 const never = new AbortController().signal;
+const patient = () => new Patience(5_000);
 
 /** A way to the server whose answers the test gives. */
 function server() {
@@ -21,8 +23,8 @@ const settled = () => new Promise((resolve) => setImmediate(resolve));
 describe('small batches', () => {
   it('go at once while few are under way, and share the next COPY when there are more', async () => {
     const { sent, send } = server();
-    const copies = new SharedCopy({ waiting: 64, waitMs: 1_000 });
-    const stored = [1, 2, 3, 4, 5].map(() => copies.store(text(), never, send));
+    const copies = new SharedCopy({ waiting: 64 });
+    const stored = [1, 2, 3, 4, 5].map(() => copies.store(text(), never, patient(), send));
     expect(sent.map(({ texts }) => texts.length)).toEqual([1, 1]);
     sent[0]?.answer(true);
     await settled();
@@ -35,8 +37,8 @@ describe('small batches', () => {
 
   it('are sent one by one when the shared COPY was refused, so that one bad batch fails alone', async () => {
     const { sent, send } = server();
-    const copies = new SharedCopy({ waiting: 64, waitMs: 1_000 });
-    const [first, second, good, bad] = [1, 2, 3, 4].map(() => copies.store(text(), never, send));
+    const copies = new SharedCopy({ waiting: 64 });
+    const [first, second, good, bad] = [1, 2, 3, 4].map(() => copies.store(text(), never, patient(), send));
     sent[0]?.answer(true);
     await settled();
     sent[2]?.answer(false);
@@ -50,8 +52,8 @@ describe('small batches', () => {
 
   it('all learn of a failure that is not about a batch', async () => {
     const { sent, send } = server();
-    const copies = new SharedCopy({ waiting: 64, waitMs: 1_000 });
-    const [first, , third, fourth] = [1, 2, 3, 4].map(() => copies.store(text(), never, send));
+    const copies = new SharedCopy({ waiting: 64 });
+    const [first, , third, fourth] = [1, 2, 3, 4].map(() => copies.store(text(), never, patient(), send));
     sent[0]?.answer(true);
     await first;
     await settled();
@@ -62,10 +64,10 @@ describe('small batches', () => {
 
   it('are cut into COPYs of at most 1,000 records', async () => {
     const { sent, send } = server();
-    const copies = new SharedCopy({ waiting: 64, waitMs: 1_000 });
-    void copies.store(text(), never, send);
-    void copies.store(text(), never, send);
-    for (let i = 0; i < 50; i++) void copies.store(text(25), never, send);
+    const copies = new SharedCopy({ waiting: 64 });
+    void copies.store(text(), never, patient(), send);
+    void copies.store(text(), never, patient(), send);
+    for (let i = 0; i < 50; i++) void copies.store(text(25), never, patient(), send);
     sent[0]?.answer(true);
     await settled();
     expect(sent[2]?.texts).toHaveLength(40);
@@ -73,13 +75,13 @@ describe('small batches', () => {
 
   it('are refused when too many wait, when they wait too long, and when their client leaves', async () => {
     const { send } = server();
-    const copies = new SharedCopy({ waiting: 2, waitMs: 50 });
-    void copies.store(text(), never, send);
-    void copies.store(text(), never, send);
+    const copies = new SharedCopy({ waiting: 2 });
+    void copies.store(text(), never, patient(), send);
+    void copies.store(text(), never, patient(), send);
     const leaving = new AbortController();
-    const late = copies.store(text(), never, send);
-    const left = copies.store(text(), leaving.signal, send);
-    const full = (async () => copies.store(text(), never, send))();
+    const late = copies.store(text(), never, new Patience(50), send);
+    const left = copies.store(text(), leaving.signal, patient(), send);
+    const full = (async () => copies.store(text(), never, patient(), send))();
     await expect(full).rejects.toMatchObject({ code: 'overloaded' });
     leaving.abort();
     await expect(left).rejects.toMatchObject({ code: 'overloaded' });

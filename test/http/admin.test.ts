@@ -88,9 +88,10 @@ describe('projects', () => {
       id: expect.stringMatching(UUID) as string,
       name: 'shop',
       status: 'active',
+      quota: 'default',
       created_at: expect.stringMatching(ISO) as string,
     });
-    expect(await list()).toContainEqual(project);
+    expect(await list()).toContainEqual({ ...project, size_bytes: expect.any(Number) as number });
 
     for (const [action, status] of [
       ['deactivate', 'inactive'],
@@ -101,7 +102,7 @@ describe('projects', () => {
       const answer = await send('POST', `/shop/${action}`);
       expect(answer.status).toBe(200);
       expect(answer.body.project).toEqual({ ...project, status });
-      expect(await list()).toContainEqual({ ...project, status });
+      expect(await list()).toContainEqual({ ...project, status, size_bytes: expect.any(Number) as number });
     }
 
     const deleted = await send('DELETE', '/shop?confirm=shop');

@@ -1,9 +1,11 @@
 /** JWTs of the operator's own identity provider (contract section 2), with a real JWKS server on loopback. */
+import { randomUUID } from 'node:crypto';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { exportJWK, exportSPKI, generateKeyPair, type JWTPayload, SignJWT, UnsecuredJWT } from 'jose';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { entriesOf } from '../support/audit.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 type KeyPair = Awaited<ReturnType<typeof generateKeyPair>>;
@@ -82,6 +84,19 @@ const schema = (token: string, by = service) => by.call('GET', '/api/cdp/schema'
 describe('a JWT is accepted', () => {
   it('with issuer, audience, expiry, project and scope', async () => {
     expect((await schema(await sign())).status).toBe(200);
+  });
+
+  it('and named by its subject in the audit log, without what a terminal would obey', async () => {
+    for (const [sub, kept] of [
+      ['somebody', 'jwt:somebody'],
+      ['\u001b[2J\u0000x', 'jwt:\uFFFD[2J\uFFFDx'],
+      ['y'.repeat(5_000), `jwt:${'y'.repeat(196)}`],
+    ] as const) {
+      const id = randomUUID();
+      const headers = { 'x-request-id': id };
+      expect((await service.call('GET', '/api/cdp/schema', { token: await sign({ sub }), headers })).status).toBe(200);
+      expect(await entriesOf(service, id)).toMatchObject([{ actor: 'jwt', actor_id: kept, actor_name: null }]);
+    }
   });
 
   it.each<[string, JWTPayload]>([

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Credentials } from '../../src/postgres/credentials.js';
+import { DatabaseSizes } from '../../src/postgres/database-size.js';
 import { readMigrations } from '../../src/postgres/migrate.js';
 import type { Placement } from '../../src/postgres/placement.js';
 import { newPlacement, Provisioning } from '../../src/postgres/provisioning.js';
@@ -110,6 +111,20 @@ it('sees and ends a backend of a project, with CREATEDB and CREATEROLE alone', a
     await pool.end();
   }
   expect(await ended).toBe('57P01');
+});
+
+it('sees the size of a project, with CREATEDB and CREATEROLE alone, and of none that is gone', async () => {
+  await serviceRole('CREATEDB CREATEROLE');
+  const placement = await project();
+  const pool = new pg.Pool({ ...address, max: 1 });
+  try {
+    const sizes = new DatabaseSizes(pool);
+    expect(await sizes.of(placement.database)).toBeGreaterThan(1024 * 1024);
+    await provisioning.drop(placement);
+    expect(await sizes.of(placement.database)).toBeNull();
+  } finally {
+    await pool.end();
+  }
 });
 
 it.each(['CREATEDB', 'CREATEROLE', ''])('says at the first start that "%s" is not enough', async (attributes) => {

@@ -1,5 +1,6 @@
 /** JSON values that stay whole: those of JSONB and json columns, and JSON arrays for columns of a Postgres array type. */
-import { children, type JsonArray, type JsonNode } from '../json.js';
+import type { JsonArray, JsonNode } from '../json.js';
+import { JsonWalk } from '../json-walk.js';
 import { arrayLiteral, quotedElement } from './array-literal.js';
 import { fitsNumeric } from './decimal.js';
 import { Refusal, shown, type Cell } from './refusal.js';
@@ -38,20 +39,32 @@ function jsonText(node: JsonNode): string | null {
   }
 }
 
+/** Walks over the text of what is nested: a tree of it would take many times its memory. */
 function refuseInside(node: JsonNode, type: 'json' | 'jsonb'): Refusal | undefined {
   if (node.kind === 'string') return refuseText(node.value);
-  if (node.kind === 'number' && type === 'jsonb' && !fitsNumeric(node.text)) {
-    return new Refusal(`the number ${shown(node)} is beyond what JSONB can hold`);
-  }
-  if (node.kind === 'object') {
-    for (const [key] of node.members) {
-      const refusal = refuseText(key);
-      if (refusal !== undefined) return refusal;
-    }
-  }
-  for (const child of children(node)) {
-    const refusal = refuseInside(child, type);
-    if (refusal !== undefined) return refusal;
-  }
-  return undefined;
+  if (node.kind === 'number') return refuseNumber(node.text, type);
+  if (node.kind !== 'array' && node.kind !== 'object') return undefined;
+  let refusal: Refusal | undefined;
+  const walk = new JsonWalk(node.text, 0, unchecked, {
+    // What was sent unescaped is a text that Postgres takes: the body is UTF-8, and U+0000 must be escaped.
+    escaped: (text) => (refusal ??= MAY_BE_REFUSED.test(text) ? refuseText(JSON.parse(text) as string) : undefined),
+    number: (text) => (refusal ??= refuseNumber(text, type)),
+  });
+  walk.value(0);
+  return refusal;
 }
+
+/** An escape of U+0000 or of half a surrogate pair; a text of escapes is long, and most hold neither. */
+const MAY_BE_REFUSED = /\\u(?:0000|[dD][89a-fA-F])/;
+
+/** Within what a jsonb holds, whatever the digits are. */
+const SHORT_NUMBER = /^[^eE]{1,1000}(?:[eE][+-]?[0-9]{1,4})?$/;
+
+function refuseNumber(text: string, type: 'json' | 'jsonb'): Refusal | undefined {
+  if (type === 'json' || SHORT_NUMBER.test(text) || fitsNumeric(text)) return undefined;
+  return new Refusal(`the number ${shown({ kind: 'number', text })} is beyond what JSONB can hold`);
+}
+
+const unchecked = (): never => {
+  throw new Error('Nested JSON was used that had not been checked');
+};

@@ -11,13 +11,16 @@ export interface ParsedBatch {
 
 /** @throws EngineError `invalid_json`, `invalid_request`, `empty_batch`, `too_many_records` (contract section 6). */
 export function parseBatch(body: Uint8Array): ParsedBatch {
-  const { root } = readJson(body, { depth: 1, items: LIMITS.recordsPerBatch, exceeded: tooManyRecords });
+  const { root } = readJson(body, { depth: 1, items: LIMITS.recordsPerBatch, exceeded: tooManyRecords }, CELLS);
   if (root.kind !== 'array') {
     throw new EngineError('invalid_request', `The body is ${KIND[root.kind]}, not an array of records`);
   }
   if (root.items.length === 0) throw new EngineError('empty_batch', 'The batch holds no record');
   return { records: records(root.items) };
 }
+
+/** Depth of the records: what is nested in a cell stays text. */
+const CELLS = 2;
 
 const tooManyRecords = () =>
   new EngineError(

@@ -46,20 +46,21 @@ const LONGEST_STEP = 2_000;
 export function collectSql(project: Project, request: CollectRequest): Promise<SqlResult[]> {
   let bytesLeft = LIMITS.resultBytes;
   return runStatements(project, request, async (prepared) => {
-    const result = await collect(prepared, request, bytesLeft);
+    const result = await collect(project, prepared, request, bytesLeft);
     bytesLeft -= result.rows.length;
     return result;
   });
 }
 
 async function collect(
+  project: Project,
   prepared: PreparedStatement,
   { maxRows, rowMode }: CollectRequest,
   maxBytes: number,
 ): Promise<SqlResult> {
   const { session, columns } = prepared;
   const rows = new RowCollector(columns ?? [], rowMode, maxRows, maxBytes);
-  const tag = await fetch(prepared, rows, maxRows);
+  const tag = await fetch(project, prepared, rows, maxRows);
   refuseOtherEncoding(rows.bytes());
   const { type, count } = readCommandTag(tag ?? mainKeyword(prepared.text));
   return {
@@ -74,13 +75,19 @@ async function collect(
 }
 
 /** @returns the command tag, or null where the rows were cut off before the statement ended */
-async function fetch(prepared: PreparedStatement, rows: RowCollector, maxRows: number): Promise<string | null> {
+async function fetch(
+  project: Project,
+  prepared: PreparedStatement,
+  rows: RowCollector,
+  maxRows: number,
+): Promise<string | null> {
   const { session, columns, params, inTransaction, text } = prepared;
   const formats = (columns ?? []).map(({ typeOid }) => resultFormat(typeOid));
   // Without a transaction around it the portal ends with its first step.
   const step = inTransaction && columns !== null ? Math.min(FIRST_STEP, maxRows) : 0;
   let { tag } = await session.execute(params, formats, step, rows.sink);
   while (tag === null && !rows.truncated) {
+    await project.pace(rows.newBytes());
     // A full answer is followed by one more row, which only tells whether there is one.
     ({ tag } = await session.resume(Math.max(1, rows.expectedRoom()), rows.sink));
   }
@@ -100,6 +107,7 @@ class RowCollector {
   /** All rows that came. */
   seen = 0;
   truncated = false;
+  private told = 0;
   private readonly out = new ByteWriter();
   private readonly encode: ReturnType<typeof jsonRowEncoder>;
 
@@ -129,6 +137,13 @@ class RowCollector {
       this.truncated = true;
     } else this.count++;
   };
+
+  /** Bytes since the last call. */
+  newBytes(): number {
+    const before = this.told;
+    this.told = this.out.length;
+    return this.told - before;
+  }
 
   /** How many more rows the caps leave room for, judged by those that came. */
   expectedRoom(): number {

@@ -9,6 +9,10 @@ import type { JsonNode } from '../json.js';
 /** Types for which a JSON array is JSON text: json, jsonb, text, varchar, char(n), unknown. For all others it is an array. */
 const TAKES_JSON_TEXT = new Set([114, 3802, 25, 1043, 1042, 705]);
 
+/** The making of a Postgres array holds everybody up; JSON text is passed on as it is. */
+const MOST_ELEMENTS = 100_000;
+const TOO_MANY_ELEMENTS = `an array holds at most ${MOST_ELEMENTS} values; send more as a parameter of type jsonb, or as records`;
+
 /**
  * Strings as they are, numbers with the digits that were sent, booleans, objects as JSON text, arrays as Postgres
  * arrays or JSON text by the parameter's type.
@@ -50,6 +54,7 @@ function encode(value: JsonNode, oid: number): string | null | Refusal {
     case 'object':
       return readJsonText(value);
     case 'array':
-      return TAKES_JSON_TEXT.has(oid) ? readJsonText(value) : readArray(value);
+      if (TAKES_JSON_TEXT.has(oid)) return readJsonText(value);
+      return (value.values ?? 0) > MOST_ELEMENTS ? new Refusal(TOO_MANY_ELEMENTS) : readArray(value);
   }
 }

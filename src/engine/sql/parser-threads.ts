@@ -5,6 +5,7 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { EngineError } from '../../contract/errors.js';
+import type { Patience } from '../patience.js';
 import type { Parsed, ParserReply } from './split-worker.js';
 
 /** The same file from `src/` (tests, which run after a build) and from `dist/`: a thread takes no TypeScript. */
@@ -15,13 +16,20 @@ const THREADS = 2;
 const LARGE_TEXT = 64 * 1024;
 /** The longest parse of an honest 1 MiB takes about half of it. */
 const PARSE_MS = 5_000;
-/** Contract section 8: a waiting request is answered within 5 s, one way or the other. */
-const WAIT_MS = 5_000;
 const IDLE_MS = 30_000;
 /** JavaScript heap of a thread; the worst 1 MiB found needs 300 MiB for its tree. */
 const HEAP_MB = 512;
 /** A thread starts with 128 MiB reserved, most of it untouched; one that has grown beyond is replaced. */
 const KEEP_BYTES = 192 * 1024 * 1024;
+
+/** For whom a text is parsed. */
+export interface Asker {
+  /** Whose turn it is when parsing has to wait. */
+  readonly project: string;
+  readonly patience: Patience;
+  /** Aborted when the client leaves: its waiting ends. */
+  readonly signal: AbortSignal;
+}
 
 /** A text that waits for its turn or has it. */
 interface Job {
@@ -44,8 +52,9 @@ export class ParserThreads {
    * Parses one text. Fails with `overloaded` where no thread comes free in time, and with `invalid_request` where the
    * parser does not come to an end.
    */
-  async parse(text: string, project: string): Promise<Parsed> {
-    await this.turn(text, project);
+  async parse(text: string, { project, patience, signal }: Asker): Promise<Parsed> {
+    const waited = patience.wait();
+    await this.turn(text, project, patience.ms, signal).finally(waited);
     try {
       return await this.run(text, this.closing.signal);
     } finally {
@@ -64,21 +73,26 @@ export class ParserThreads {
     await Promise.all([...this.threads].map((worker) => worker.terminate()));
   }
 
-  private turn(text: string, project: string): Promise<void> {
+  private turn(text: string, project: string, waitMs: number, signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
+      const settle = (): void => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', job.giveUp);
+      };
       const job: Job = {
         isLarge: text.length > LARGE_TEXT,
         start: () => {
-          clearTimeout(timer);
+          settle();
           resolve();
         },
         giveUp: () => {
-          clearTimeout(timer);
+          settle();
           this.leaveQueue(project, job);
           reject(busy());
         },
       };
-      const timer = setTimeout(job.giveUp, WAIT_MS);
+      const timer = setTimeout(job.giveUp, waitMs);
+      signal.addEventListener('abort', job.giveUp, { once: true });
       this.waiting.set(project, [...(this.waiting.get(project) ?? []), job]);
       this.startNext();
     });

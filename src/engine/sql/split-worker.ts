@@ -2,6 +2,7 @@
 import { hasSqlDetails, loadModule, parseSync, type Node, type RawStmt } from 'libpg-query';
 import { parentPort } from 'node:worker_threads';
 import { LIMITS } from '../../contract/limits.js';
+import { type Removal, removalOf } from './removal.js';
 
 /** Why a statement has no place in a request (contract section 7). */
 export type RefusedKind = 'transaction_control' | 'copy_in' | 'copy_out' | 'listen';
@@ -12,6 +13,8 @@ export interface ParsedStatement {
   /** Characters (code points, as Postgres counts positions) of the whole text before it. */
   readonly offset: number;
   readonly refused: RefusedKind | null;
+  /** Whether it gives room back, for a project over its disk quota. */
+  readonly removal: Removal | null;
 }
 
 /** `syntax_error`: the grammar refuses the text. `parser_failed`: the parser itself gave way, and its memory is unsound. */
@@ -48,9 +51,12 @@ function cut(text: string, found: readonly RawStmt[]): ParsedStatement[] {
     offset += codePoints(bytes.subarray(counted, start));
     counted = start;
     const end = length > 0 ? start + length : bytes.length;
-    return { text: bytes.toString('utf8', start, end), offset, refused: stmt === undefined ? null : refusedKind(stmt) };
+    const kinds = stmt === undefined ? NOTHING : { refused: refusedKind(stmt), removal: removalOf(stmt) };
+    return { text: bytes.toString('utf8', start, end), offset, ...kinds };
   });
 }
+
+const NOTHING = { refused: null, removal: null };
 
 /** Every byte of UTF-8 that is not a continuation starts a code point. */
 function codePoints(bytes: Uint8Array): number {

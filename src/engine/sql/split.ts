@@ -6,13 +6,16 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { refuseText } from '../batch/text.js';
 import { leadingKeyword } from './leading-keyword.js';
-import { ParserThreads } from './parser-threads.js';
+import { type Asker, ParserThreads } from './parser-threads.js';
+import type { Removal } from './removal.js';
 import type { RefusedKind } from './split-worker.js';
 
 export interface SplitStatement {
   readonly text: string;
   /** Characters (code points) of the caller's text before this statement. */
   readonly offset: number;
+  /** How it gives room back; null: it does not, or nobody asked. */
+  readonly removal: Removal | null;
 }
 
 /** Statements that start otherwise are never refused, so that alone they need no parser. */
@@ -36,20 +39,20 @@ const threads = new ParserThreads();
 /**
  * The statements of `text` in order, at least one and at most `LIMITS.statementsPerRequest`; empty ones are dropped. A
  * lone statement is the whole text, untouched. So is a text that the grammar refuses: Postgres itself then tells the
- * error. `project` is whose turn it is when parsing has to wait.
+ * error. `asker` is who waits when parsing has to; with `tellRemovals` even a lone statement is parsed, for its `removal`.
  *
  * Fails with `invalid_request` (no statement, too many, U+0000 or lone surrogates, a text on which the parser gives way),
  * `statement_not_allowed`, or `overloaded`.
  */
-export async function splitStatements(text: string, project: string): Promise<SplitStatement[]> {
+export async function splitStatements(text: string, asker: Asker, tellRemovals = false): Promise<SplitStatement[]> {
   refuseUnstorable(text);
-  const whole = [{ text, offset: 0 }];
+  const whole = { text, offset: 0, removal: null };
   const keyword = leadingKeyword(text);
   if (keyword === null) throw noStatement();
-  if (!mayHoldSeveral(text) && !MAY_BE_REFUSED.has(keyword)) return whole;
+  if (!tellRemovals && !mayHoldSeveral(text) && !MAY_BE_REFUSED.has(keyword)) return [whole];
 
-  const parsed = await threads.parse(text, project);
-  if (parsed.outcome !== 'statements') return whole;
+  const parsed = await threads.parse(text, asker);
+  if (parsed.outcome !== 'statements') return [whole];
   const { statements, count } = parsed;
   if (count === 0) throw noStatement();
   if (count > LIMITS.statementsPerRequest) {
@@ -64,7 +67,9 @@ export async function splitStatements(text: string, project: string): Promise<Sp
     const place = count > 1 ? `Statement ${i + 1} of ${count}: ` : '';
     throw new EngineError('statement_not_allowed', place + REFUSALS[refused]);
   });
-  return count === 1 ? whole : statements.map(({ text, offset }) => ({ text, offset }));
+  const [only] = statements;
+  if (count === 1 && only !== undefined) return [{ ...whole, removal: only.removal }];
+  return statements.map(({ text, offset, removal }) => ({ text, offset, removal }));
 }
 
 /** Postgres's 1-based error position within a statement, as a 1-based position in the caller's text, in code points. */

@@ -5,6 +5,7 @@
 import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
 import { PostgresError, toEngineError } from '../../postgres/errors.js';
+import type { Lease } from '../../postgres/connections.js';
 import { callerSql, type Statement } from '../../postgres/sql.js';
 import type { Described, Session } from '../../postgres/wire/session.js';
 import { type Clock, queryTimeout } from '../deadline.js';
@@ -12,6 +13,7 @@ import type { JsonNode } from '../json.js';
 import type { Project } from '../project.js';
 import { BEGIN, commit, fixed, outcomeUnknown, ROLLBACK } from '../transaction.js';
 import { leadingKeyword } from './leading-keyword.js';
+import { OverQuota } from './over-quota.js';
 import { encodeParameters } from './parameters.js';
 import { mayChangeRights } from './rights.js';
 import { positionInText, type SplitStatement, splitStatements } from './split.js';
@@ -50,7 +52,7 @@ const ACTIVE_TRANSACTION = '25001';
  * Runs the statements, each through `run`, and commits.
  * @returns what `run` returned for each
  * @throws EngineError sql_error and whatever else the table of SQLSTATEs says, statement_not_allowed, query_timeout,
- * overloaded, outcome_unknown
+ * overloaded, outcome_unknown, quota_exceeded
  */
 export async function runStatements<T>(
   project: Project,
@@ -58,13 +60,17 @@ export async function runStatements<T>(
   run: (statement: PreparedStatement) => Promise<T>,
 ): Promise<T[]> {
   const { readOnly, timeoutMs, signal, params } = request;
-  const statements = await splitStatements(request.sql, project.name);
+  const excess = readOnly ? null : await project.excess();
+  const asker = { project: project.name, patience: project.patience, signal };
+  const statements = await splitStatements(request.sql, asker, excess !== null);
   if (params.length > 0 && statements.length > 1) {
     throw new EngineError('invalid_request', '"params" go with one statement only');
   }
+  const overQuota = excess === null ? null : new OverQuota(excess, statements);
+  const growth = overQuota?.growth ?? (rewritesTables(statements) ? 'rewrites' : 'writes');
   const deadline = { timeoutMs, signal, expired: queryTimeout(timeoutMs) };
 
-  return project.use(readOnly ? 'sql-read' : 'sql-write', deadline, async (lease, clock) => {
+  const work = async (lease: Lease, clock: Clock): Promise<T[]> => {
     const { session } = lease;
     const execute = async (statement: SplitStatement, before: readonly Statement[], isLast: boolean) => {
       const inTransaction = before.length > 0 || session.transaction === 'T';
@@ -83,32 +89,40 @@ export async function runStatements<T>(
         await restoreEncoding(session, described);
         return result;
       } catch (error) {
-        throw located(error, statement);
+        const translated = located(error, statement);
+        throw overQuota === null ? translated : overQuota.explained(translated);
       }
     };
 
     const results: T[] = [];
     try {
       for (const [i, statement] of statements.entries()) {
-        const before = i > 0 ? [] : readOnly ? BEGIN_READ_ONLY : [BEGIN];
-        results.push(await execute(statement, before, i === statements.length - 1));
+        const begin = i > 0 ? [] : readOnly ? BEGIN_READ_ONLY : [BEGIN];
+        const fence = overQuota?.around(statement);
+        results.push(await execute(statement, [...begin, ...(fence?.before ?? [])], i === statements.length - 1));
+        if (fence !== undefined && fence.after.length > 0) await session.run(fence.after);
       }
     } catch (error) {
       const [only] = statements;
       if (readOnly || statements.length > 1 || only === undefined || !refusedInTransaction(error, only)) throw error;
-      await session.run([ROLLBACK]);
+      await session.run([ROLLBACK, ...(overQuota?.outside(only) ?? [])]);
       try {
         return [await execute(only, [], true)];
       } catch (failure) {
         throw session.closed ? outcomeUnknown(failure, false) : failure;
       }
     }
-    const ended = readOnly ? session.run([ROLLBACK]) : commit(session);
+    const ended = overQuota?.readsOnly
+      ? overQuota.endReads(session)
+      : readOnly
+        ? session.run([ROLLBACK])
+        : commit(session);
     lease.reset();
     await ended;
     if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.distrust(lease);
     return results;
-  });
+  };
+  return project.use(readOnly ? 'sql-read' : 'sql-write', deadline, work, growth);
 }
 
 /**
@@ -121,6 +135,12 @@ const refusedInTransaction = (error: unknown, { text }: SplitStatement): boolean
   error instanceof EngineError &&
   error.postgres?.sqlstate === ACTIVE_TRANSACTION &&
   OUTSIDE_A_TRANSACTION.has(leadingKeyword(text) ?? '');
+
+/** They write tables or indexes anew before the old files go away. */
+const REWRITING = new Set(['CLUSTER', 'REINDEX', 'VACUUM']);
+
+const rewritesTables = (statements: readonly SplitStatement[]): boolean =>
+  statements.every(({ text }) => REWRITING.has(leadingKeyword(text) ?? ''));
 
 /**
  * A statement may have changed the encoding in which Postgres sends text. For the next statement it is set back; rows

@@ -42,7 +42,7 @@ export async function streamSql(project: Project, request: StreamRequest, output
   const out = new ByteWriter();
   const counts = await runStatements(project, { ...request, signal }, async (prepared) => {
     const { session, columns } = prepared;
-    const flow = new Flow(prepared, output, request.stallMs, stalled);
+    const flow = new Flow(project, prepared, output, request.stallMs, stalled);
     const encode = columns === null ? null : rowEncoder(request, columns);
     if (prepared.isLast && columns !== null && request.format === 'csv') writeCsvHeader(columns, out);
     let count = 0;
@@ -77,12 +77,17 @@ function rowEncoder({ format, rowMode }: StreamRequest, columns: readonly Result
   };
 }
 
-/** Back-pressure: while the client does not take what was written, Postgres is not read and the time stands still. */
+/**
+ * Back-pressure: Postgres is not read while the client does not take what was written, and the time stands still; nor
+ * while it is the turn of other projects.
+ */
 class Flow {
   private stallTimer: NodeJS.Timeout | undefined;
-  private waiting = false;
+  private isFull = false;
+  private isResting = false;
 
   constructor(
+    private readonly project: Project,
     private readonly prepared: PreparedStatement,
     private readonly output: StreamOutput,
     private readonly stallMs: number,
@@ -90,25 +95,42 @@ class Flow {
   ) {}
 
   write(bytes: Buffer): void {
-    if (this.output.write(bytes) || this.waiting) return;
-    this.waiting = true;
-    this.prepared.session.pause();
-    this.prepared.clock.pause();
-    this.stallTimer = setTimeout(() => this.stalled.abort(), this.stallMs);
-    this.output.onDrain(() => {
-      if (this.waiting) this.goOn();
-    });
+    if (!this.output.write(bytes) && !this.isFull) this.waitForClient();
+    const turn = this.isResting ? undefined : this.project.pace(bytes.length);
+    if (turn !== undefined) void this.rest(turn);
   }
 
   /** The statement is over; what is still to be written waits in the output. */
   end(): void {
-    if (this.waiting) this.goOn();
+    if (this.isFull) this.drained();
+  }
+
+  private waitForClient(): void {
+    this.isFull = true;
+    this.prepared.session.pause();
+    this.prepared.clock.pause();
+    this.stallTimer = setTimeout(() => this.stalled.abort(), this.stallMs);
+    this.output.onDrain(() => {
+      if (this.isFull) this.drained();
+    });
+  }
+
+  private drained(): void {
+    clearTimeout(this.stallTimer);
+    this.isFull = false;
+    this.prepared.clock.resume();
+    this.goOn();
+  }
+
+  private async rest(turn: Promise<void>): Promise<void> {
+    this.isResting = true;
+    this.prepared.session.pause();
+    await turn;
+    this.isResting = false;
+    this.goOn();
   }
 
   private goOn(): void {
-    clearTimeout(this.stallTimer);
-    this.waiting = false;
-    this.prepared.session.unpause();
-    this.prepared.clock.resume();
+    if (!this.isFull && !this.isResting) this.prepared.session.unpause();
   }
 }

@@ -30,11 +30,17 @@ export function serverConfig(home: Home, durable: boolean): string {
     password_encryption: 'scram-sha-256',
 
     max_connections: '120',
+    // Locks of all sessions have one table. At 64 it holds some 8,000, which one statement takes; this costs 45 MB.
+    max_locks_per_transaction: '1024',
+    // No parallel workers: a statement has one process and one process's memory, and gives way as a whole.
+    max_worker_processes: '0',
+    max_logical_replication_workers: '0',
+    max_notify_queue_pages: '32768', // 256 MB of notifications that nobody fetches; beyond, NOTIFY fails
     shared_buffers: '256MB',
     max_wal_size: '2GB',
     wal_compression: 'pglz', // the only method this build has
     jit: 'off',
-    temp_file_limit: '4GB', // per session: one sort must not fill the disk that all projects write to
+    temp_file_limit: '2GB', // per session: one sort must not fill the disk that all projects write to
     client_connection_check_interval: '1s',
 
     datestyle: 'iso, mdy',

@@ -10,6 +10,7 @@ import { HBA, serverConfig } from './config.js';
 import { replaceFile } from './folders.js';
 import type { Home, Log } from './home.js';
 import { readLockFile } from './lock-file.js';
+import { limited } from './memory.js';
 import { postmasterArguments, serves, stopPostmaster } from './processes.js';
 
 export interface Postmaster {
@@ -25,14 +26,15 @@ const LOG_LIMIT_BYTES = 16 * 1024 * 1024;
 export async function startPostmaster(
   home: Home,
   binaries: Binaries,
-  durable: boolean,
+  options: { durable: boolean; backendMib: number },
 ): Promise<{ postmaster: Postmaster; failure: () => Promise<Error> }> {
-  await replaceFile(home.config, serverConfig(home, durable));
+  await replaceFile(home.config, serverConfig(home, options.durable));
   await replaceFile(home.hba, HBA);
   const log = await openLog(home);
   try {
     const logStart = (await log.stat()).size;
-    const child = spawn(join(binaries.bin, 'postgres'), postmasterArguments(home), {
+    const [program, args] = limited(join(binaries.bin, 'postgres'), postmasterArguments(home), options.backendMib);
+    const child = spawn(program, args, {
       ...home.account,
       cwd: '/',
       env: ENVIRONMENT,

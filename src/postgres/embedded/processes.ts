@@ -107,8 +107,8 @@ export async function processes(): Promise<Process[]> {
   return Promise.all(pids.map(async (pid) => ({ pid, parent: await parentOf(pid), command: await commandLine(pid) })));
 }
 
-/** Field 4 of /proc/pid/stat (proc(5)); the name before it stands in parentheses and may hold spaces. */
-async function parentOf(pid: number): Promise<number> {
+/** 0 for a process that is gone. Field 4 of /proc/pid/stat (proc(5)); the name before it stands in parentheses and may hold spaces. */
+export async function parentOf(pid: number): Promise<number> {
   const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
   return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1] ?? 0);
 }

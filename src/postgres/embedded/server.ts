@@ -20,6 +20,8 @@ export interface Connection {
 }
 
 export interface Server {
+  /** The process id of the postmaster. */
+  readonly pid: number;
   readonly connection: Connection;
   /** As the server reports it: `18.4`. */
   readonly version: string;
@@ -35,6 +37,8 @@ export interface RunOptions {
   readonly password: string;
   readonly log: Log;
   readonly durable: boolean;
+  /** MiB that each process may take beside the shared memory. An adopted server keeps what it was started with. */
+  readonly backendMib: number;
 }
 
 /** How often a start may lose against another starter whose server then ends again. */
@@ -42,7 +46,7 @@ const ATTEMPTS = 5;
 
 /** A server on the cluster: adopted where one runs, else started. The cluster exists. */
 export async function runServer(home: Home, binaries: Binaries, options: RunOptions): Promise<Server> {
-  const { password, log, durable } = options;
+  const { password, log } = options;
   const connection = { host: home.socketDir, port: PORT, user: SUPERUSER, password, database: 'postgres' } as const;
   const handle = (postmaster: Postmaster, version: string) => handleOf(home, connection, postmaster, version, log);
 
@@ -53,7 +57,7 @@ export async function runServer(home: Home, binaries: Binaries, options: RunOpti
       if (version !== undefined) return handle({ pid: running }, version);
       continue;
     }
-    const { postmaster, failure } = await startPostmaster(home, binaries, durable);
+    const { postmaster, failure } = await startPostmaster(home, binaries, options);
     if (await isReady(home, postmaster, log)) {
       try {
         return handle(postmaster, await greet(connection));
@@ -137,5 +141,5 @@ function handleOf(home: Home, connection: Connection, { pid, child }: Postmaster
     // In /tmp nothing is left behind; where another starter is using the folder already, it is not empty.
     if (!home.socketDir.startsWith(home.root)) await rmdir(home.socketDir).catch(() => undefined);
   };
-  return { connection, version, startedHere: child !== undefined, died, stop: () => (stopped ??= stop()) };
+  return { pid, connection, version, startedHere: child !== undefined, died, stop: () => (stopped ??= stop()) };
 }

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { afterAll, describe, expect, it } from 'vitest';
 import { EngineError } from '../../../src/contract/errors.js';
+import { Patience } from '../../../src/engine/patience.js';
 import { closeSplitter, positionInText, splitStatements } from '../../../src/engine/sql/split.js';
 
 const execute = promisify(execFile);
@@ -13,7 +14,12 @@ const MIB = 1024 * 1024;
 /** Unclosed comments take the grammar's scanner time in the square of their number: minutes for these. */
 const HOPELESS = `SELECT 1; ${'/*'.repeat(500_000)}`;
 
-const split = (text: string, project = 'alpha') => splitStatements(text, project);
+const asker = (project = 'alpha', waitMs = 5_000, signal = new AbortController().signal) => ({
+  project,
+  patience: new Patience(waitMs),
+  signal,
+});
+const split = (text: string, project = 'alpha') => splitStatements(text, asker(project));
 const texts = async (text: string) => (await split(text)).map((statement) => statement.text.trim());
 
 async function refusal(promise: Promise<unknown>): Promise<EngineError> {
@@ -33,6 +39,23 @@ const filled = (head: string, unit: string, length = MIB) =>
 afterAll(closeSplitter);
 
 describe('works', () => {
+  it('tells which statements give room back, where it is asked', async () => {
+    const removal = async (text: string) =>
+      (await splitStatements(text, asker('alpha'), true)).map((found) => found.removal);
+    expect(await removal('DELETE FROM a; TRUNCATE a; WITH d AS (DELETE FROM a RETURNING b) SELECT b FROM d')).toEqual(
+      Array(3).fill('delete'),
+    );
+    expect(await removal('DROP VIEW a; DROP INDEX CONCURRENTLY a; ALTER TABLE a DROP b, DROP CONSTRAINT c')).toEqual(
+      Array(3).fill('drop'),
+    );
+    expect(await removal('VACUUM (FULL) a; REINDEX TABLE a; CLUSTER a USING b')).toEqual(Array(3).fill('rewrite'));
+    expect(
+      await removal('SELECT 1; WITH d AS (INSERT INTO a VALUES (1)) DELETE FROM a; ALTER TABLE a ADD b int'),
+    ).toEqual(Array(3).fill(null));
+    expect(await removal('not SQL')).toEqual([null]);
+    expect(await removal('DELETE FROM a')).toEqual(['delete']);
+  });
+
   it('leaves a lone statement untouched, whatever stands around it', async () => {
     for (const text of [
       'SELECT 1',
@@ -45,7 +68,7 @@ describe('works', () => {
       ';;SELECT 1',
       '/*/ */SELECT 1',
     ]) {
-      expect(await split(text)).toEqual([{ text, offset: 0 }]);
+      expect(await split(text)).toEqual([{ text, offset: 0, removal: null }]);
     }
   });
 
@@ -87,9 +110,9 @@ describe('works', () => {
     const text = "SELECT 'é漢🦆'; /* 🦆 */ SELECT '🦆', wrong;\nSELECT 3";
     const statements = await split(text);
     expect(statements).toEqual([
-      { text: "SELECT 'é漢🦆'", offset: 0 },
-      { text: "SELECT '🦆', wrong", offset: 22 },
-      { text: 'SELECT 3', offset: 41 },
+      { text: "SELECT 'é漢🦆'", offset: 0, removal: null },
+      { text: "SELECT '🦆', wrong", offset: 22, removal: null },
+      { text: 'SELECT 3', offset: 41, removal: null },
     ]);
     for (const statement of statements) {
       expect([...text].slice(statement.offset).join('').startsWith(statement.text)).toBe(true);
@@ -113,7 +136,7 @@ describe('works', () => {
       'COMMIT nonsense; SELECT 1',
       `SELECT ${'('.repeat(20_000)}; SELECT 1`,
     ]) {
-      expect(await split(text)).toEqual([{ text, offset: 0 }]);
+      expect(await split(text)).toEqual([{ text, offset: 0, removal: null }]);
     }
   });
 
@@ -131,7 +154,7 @@ describe('works', () => {
       'EXPLAIN SELECT 1',
       '(SELECT 1)',
     ];
-    for (const piece of pieces) expect(await split(piece)).toEqual([{ text: piece, offset: 0 }]);
+    for (const piece of pieces) expect(await split(piece)).toEqual([{ text: piece, offset: 0, removal: null }]);
     expect(await texts(pieces.join(';'))).toEqual(pieces);
   });
 
@@ -262,6 +285,19 @@ describe('protects', () => {
     expect((await second).code).toMatch(/overloaded|invalid_request/);
   });
 
+  it('lets a text wait no longer than its request has patience, nor when its client has left', async () => {
+    const running = refusal(split(HOPELESS, 'gamma'));
+    const impatient = refusal(splitStatements('SELECT 1; SELECT 2', asker('gamma', 50)));
+    const leaving = new AbortController();
+    const left = refusal(splitStatements('SELECT 1; SELECT 2', asker('gamma', 5_000, leaving.signal)));
+    const started = performance.now();
+    leaving.abort();
+    expect((await left).code).toBe('overloaded');
+    expect((await impatient).code).toBe('overloaded');
+    expect(performance.now() - started).toBeLessThan(3_000);
+    await running;
+  });
+
   it('gives the projects their turns, however much one of them has waiting', async () => {
     const order: string[] = [];
     const run = async (project: string) => {
@@ -287,7 +323,7 @@ describe('protects', () => {
   it('runs as it is built, and an idle thread does not keep the process alive', async () => {
     const program = `
       const { splitStatements } = await import(${JSON.stringify(BUILT)});
-      console.log((await splitStatements('SELECT 1; SELECT 2', 'alpha')).length);`;
+      console.log((await splitStatements('SELECT 1; SELECT 2', { project: 'alpha', patience: { wait: () => () => {}, ms: 5000 }, signal: new AbortController().signal })).length);`;
     const { stdout } = await execute(process.execPath, ['--input-type=module', '--eval', program], { timeout: 20_000 });
     expect(stdout).toBe('2\n');
   });

@@ -115,7 +115,7 @@ export class BinaryCells extends CellWriter {
 
   /** From the reference's text of the cell. Times it spells for Postgres to parse; they are not written here. */
   private byReference(column: ColumnShape, start: number, end: number): boolean {
-    const cell = readCell(column, readJson(this.bytes.subarray(start, end)).root);
+    const cell = readCell(column, readJson(this.bytes.subarray(start, end), undefined, 0).root);
     if (cell instanceof Refusal || cell === null) return false;
     switch (column.type) {
       case 'INTEGER':

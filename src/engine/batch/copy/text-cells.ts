@@ -100,7 +100,7 @@ export class TextCells extends CellWriter {
   }
 
   private byReference(column: ColumnShape, start: number, end: number): boolean {
-    const cell = readCell(column, readJson(this.bytes.subarray(start, end)).root);
+    const cell = readCell(column, readJson(this.bytes.subarray(start, end), undefined, 0).root);
     if (cell instanceof Refusal) return false;
     if (cell === null) {
       this.nullField();

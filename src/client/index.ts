@@ -1,0 +1,23 @@
+/** The client for programs: `import { CdpClient } from 'cdp-data-engine/client'`. Needs `fetch` and nothing else. */
+export {
+  type AddColumn,
+  type AlterColumn,
+  type CallOptions,
+  CdpClient,
+  type CreateTable,
+  type TableHandle,
+} from './client.js';
+export { CdpError, type CdpErrorCode, type ClientErrorCode } from './error.js';
+export type { InsertOptions, InsertProgress, InsertResult, RecordSource, RefusedRecord } from './insert.js';
+export type { DefaultRow, QueryOptions, QueryResult, SqlFragment, SqlQuery, SqlTag, StreamOptions } from './sql.js';
+export type { ClientOptions } from './transport.js';
+export type { ColumnType } from '../contract/column-types.js';
+export type { ErrorCode, ErrorPlace, PostgresDetails } from '../contract/errors.js';
+export type {
+  Column,
+  ColumnAnswer,
+  CreateTableAnswer,
+  DropColumnAnswer,
+  DropTableAnswer,
+  Table,
+} from '../contract/wire.js';

@@ -1,0 +1,271 @@
+/**
+ * Any number of records: cut into batches as the caller's source yields them, a few in flight at a time, each with a
+ * key of its own so that a repeat stores nothing twice.
+ */
+import type { ErrorCode, ErrorPlace } from '../contract/errors.js';
+import { LIMITS } from '../contract/limits.js';
+import type { BatchAnswer } from '../contract/wire.js';
+import { aborted, CdpError, type CdpErrorCode } from './error.js';
+import { toJson } from './json.js';
+import type { Transport } from './transport.js';
+
+export interface InsertProgress {
+  /** Rows that the service has acknowledged. */
+  inserted: number;
+  /** Batches that it has acknowledged. */
+  batches: number;
+  /** Requests that had to be repeated. */
+  retries: number;
+  /** Records that were handed to `onRefused`. */
+  refused: number;
+}
+
+export interface RefusedRecord<Item> {
+  /** 0-based position in the caller's whole input. */
+  index: number;
+  record: Item;
+  /** What is wrong with it. */
+  errors: readonly ErrorPlace[];
+}
+
+export interface InsertOptions<Item> {
+  /** Batches in flight at a time. Default 4. */
+  concurrency?: number;
+  /** `'ids'`: the result holds the id of every record. */
+  return?: 'ids';
+  /** Called after each batch. */
+  onProgress?: (progress: Readonly<InsertProgress>) => void;
+  /**
+   * Called with each record that the service refuses; the others of its batch are sent again. Without it, the first
+   * refusal ends the insert.
+   */
+  onRefused?: (refused: RefusedRecord<Item>) => void | Promise<void>;
+  signal?: AbortSignal;
+}
+
+export interface InsertResult extends InsertProgress {
+  /** With `return: 'ids'`, by the position of the record in the input; null where it was refused. */
+  ids?: (string | null)[];
+}
+
+export type RecordSource<Item> = Iterable<Item> | AsyncIterable<Item>;
+
+/** A record on its way, with its place in the input. */
+interface Parcel<Item> {
+  index: number;
+  record: Item;
+  json: string;
+  /** In UTF-8, with the comma behind it. */
+  bytes: number;
+}
+
+/** Refusals that are about records even where none is named. */
+const ABOUT_RECORDS: readonly CdpErrorCode[] = [
+  'unique_violation',
+  'constraint_violation',
+  'row_too_large',
+  'sql_error',
+];
+
+/**
+ * Sends all records of the source to the table. The source is asked for more only when there is room for a batch.
+ * @throws CdpError with `inserted`, and `errors[].record` counted in the whole input. After a failure no new batch is
+ * begun, and those in flight are waited for; after an abort they are not, and may yet be stored.
+ */
+export async function insertAll<Item extends object>(
+  transport: Transport,
+  path: string,
+  source: RecordSource<Item>,
+  options: InsertOptions<Item>,
+): Promise<InsertResult> {
+  const { concurrency = 4, signal } = options;
+  const delivery = new Delivery(transport, path, options);
+  const halt = new AbortController();
+  const stop = () => halt.abort();
+  let failure: unknown;
+  if (signal?.aborted) throw aborted(signal);
+  signal?.addEventListener('abort', stop);
+
+  const batches = cut(source, (refused) => delivery.refuse(refused));
+  const worker = async (): Promise<void> => {
+    for (;;) {
+      const next = await unless(halt.signal, batches.next());
+      if (next === undefined || next.done) return;
+      await delivery.send(next.value);
+    }
+  };
+  const workers = Array.from({ length: concurrency }, () =>
+    worker().catch((error: unknown) => {
+      failure ??= error;
+      halt.abort();
+    }),
+  );
+  await Promise.all(workers);
+  signal?.removeEventListener('abort', stop);
+
+  if (failure === undefined && !signal?.aborted) return delivery.result;
+  // Closes the source, as soon as it yields: it may be waiting for something that never comes.
+  void batches.return().catch(() => {});
+  const { inserted } = delivery.result;
+  if (signal?.aborted) throw aborted(signal).with('The insert was aborted', { inserted });
+  if (failure instanceof CdpError) throw failure.with(failure.message, { inserted });
+  throw new CdpError('caller_error', `The source of records or a callback failed: ${String(failure)}`, {
+    inserted,
+    cause: failure,
+  });
+}
+
+/** The batches of one insert, and what has become of them. */
+class Delivery<Item extends object> {
+  readonly result: InsertResult = { inserted: 0, batches: 0, retries: 0, refused: 0 };
+  readonly #transport: Transport;
+  readonly #path: string;
+  readonly #options: InsertOptions<Item>;
+
+  constructor(transport: Transport, path: string, options: InsertOptions<Item>) {
+    this.#transport = transport;
+    this.#path = path;
+    this.#options = options;
+    if (options.return === 'ids') this.result.ids = [];
+  }
+
+  async send(batch: readonly Parcel<Item>[]): Promise<void> {
+    const { signal, onProgress } = this.#options;
+    try {
+      const answer = await this.#transport.json<BatchAnswer>({
+        method: 'POST',
+        path: this.#path + (this.result.ids === undefined ? '' : '?return=ids'),
+        body: `[${batch.map(({ json }) => json).join(',')}]`,
+        headers: { 'idempotency-key': newKey() },
+        repeatable: true,
+        signal,
+        onRetry: () => void this.result.retries++,
+      });
+      this.result.inserted += answer.inserted_rows;
+      this.result.batches++;
+      answer.ids?.forEach((id, i) => this.#keepId(batch[i], id));
+    } catch (error) {
+      if (!(error instanceof CdpError)) throw error;
+      await this.#handleRefusal(inInput(error, batch), batch);
+      return;
+    }
+    onProgress?.({ ...this.result });
+  }
+
+  /** @throws the error itself, where it is not for `onRefused` */
+  async #handleRefusal(error: CdpError, batch: readonly Parcel<Item>[]): Promise<void> {
+    if (this.#options.onRefused === undefined) throw error;
+    const named = new Set(error.errors.map(({ record }) => record));
+    const bad = batch.filter(({ index }) => named.has(index));
+    if (bad.length > 0) {
+      for (const { index, record } of bad) {
+        await this.refuse({ index, record, errors: error.errors.filter((place) => place.record === index) });
+      }
+      const good = batch.filter(({ index }) => !named.has(index));
+      if (good.length > 0) await this.send(good);
+      return;
+    }
+    const [first] = batch;
+    if (first === undefined || !ABOUT_RECORDS.includes(error.code)) throw error;
+    if (batch.length === 1) {
+      const { index, record } = first;
+      const place = { record: index, error: error.code as ErrorCode, message: error.message };
+      return this.refuse({ index, record, errors: [place] });
+    }
+    // Nobody says which record it is: by halves.
+    const middle = Math.ceil(batch.length / 2);
+    await this.send(batch.slice(0, middle));
+    await this.send(batch.slice(middle));
+  }
+
+  /** @throws CdpError where the caller wants none refused */
+  async refuse(refused: RefusedRecord<Item>): Promise<void> {
+    const { onRefused } = this.#options;
+    const [place] = refused.errors;
+    if (onRefused === undefined) {
+      throw new CdpError(place?.error ?? 'invalid_value', place?.message ?? '', { errors: refused.errors });
+    }
+    this.result.refused++;
+    if (this.result.ids !== undefined) this.result.ids[refused.index] = null;
+    await onRefused(refused);
+  }
+
+  #keepId(parcel: Parcel<Item> | undefined, id: string): void {
+    if (parcel !== undefined && this.result.ids !== undefined) this.result.ids[parcel.index] = id;
+  }
+}
+
+/** Cuts by number of records and by bytes of the body. What cannot be sent at all is refused here. */
+async function* cut<Item extends object>(
+  source: RecordSource<Item>,
+  refuse: (refused: RefusedRecord<Item>) => Promise<void>,
+): AsyncGenerator<Parcel<Item>[], void> {
+  let batch: Parcel<Item>[] = [];
+  let bytes = BRACKETS;
+  let index = 0;
+  for await (const record of source) {
+    const parcel = pack(index++, record);
+    if ('error' in parcel) {
+      await refuse({ index: index - 1, record, errors: [parcel] });
+      continue;
+    }
+    if (bytes + parcel.bytes > LIMITS.bodyBytes) {
+      yield batch;
+      [batch, bytes] = [[], BRACKETS];
+    }
+    batch.push(parcel);
+    bytes += parcel.bytes;
+    if (batch.length === LIMITS.recordsPerBatch) {
+      yield batch;
+      [batch, bytes] = [[], BRACKETS];
+    }
+  }
+  if (batch.length > 0) yield batch;
+}
+
+const BRACKETS = 2;
+const utf8 = new TextEncoder();
+
+function pack<Item extends object>(record: number, item: Item): Parcel<Item> | ErrorPlace {
+  let json: string;
+  try {
+    json = toJson(item);
+  } catch (error) {
+    return { record, error: 'invalid_value', message: `Record ${record}: ${(error as Error).message}` };
+  }
+  const bytes = utf8.encode(json).length + 1;
+  if (BRACKETS + bytes > LIMITS.bodyBytes) {
+    const message = `Record ${record} alone is larger than the ${LIMITS.bodyBytes} bytes of a batch`;
+    return { record, error: 'payload_too_large', message };
+  }
+  return { index: record, record: item, json, bytes };
+}
+
+/** The same error with records counted in the whole input, in its words too. */
+function inInput<Item>(error: CdpError, batch: readonly Parcel<Item>[]): CdpError {
+  const indexOf = (record: number) => batch[record]?.index ?? record;
+  const reworded = (message: string) =>
+    message.replace(/^Record (\d+)/, (_, record: string) => `Record ${indexOf(Number(record))}`);
+  const errors = error.errors.map((place) => ({
+    ...place,
+    message: reworded(place.message),
+    ...(place.record === undefined ? {} : { record: indexOf(place.record) }),
+  }));
+  return error.with(reworded(error.message), { errors, errorCount: error.errorCount });
+}
+
+/** 128 random bits. Not `randomUUID`, which browsers have on secure pages alone. */
+function newKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+/** What the promise becomes, or undefined as soon as the signal aborts. */
+function unless<Value>(signal: AbortSignal, promise: Promise<Value>): Promise<Value | undefined> {
+  return new Promise((resolve, reject) => {
+    const stop = () => resolve(undefined);
+    signal.addEventListener('abort', stop);
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop));
+    if (signal.aborted) stop();
+  });
+}

@@ -1,0 +1,42 @@
+/**
+ * Values to JSON without changing one on the way. `JSON.stringify` throws on a bigint and turns NaN, infinities and
+ * invalid dates into null, which the service would store as NULL.
+ */
+import { LIMITS } from '../contract/limits.js';
+
+/**
+ * A bigint becomes its digits, NaN and the infinities the strings that FLOAT takes, a Date its ISO text (by `toJSON`).
+ * As in `JSON.stringify`, a member that is undefined is left out.
+ * @throws TypeError for what JSON cannot say: undefined elsewhere, functions, symbols, invalid dates, nesting deeper
+ * than 100 levels (and so cycles)
+ */
+export function toJson(value: unknown, depth = 0): string {
+  switch (typeof value) {
+    case 'string':
+      return JSON.stringify(value);
+    case 'number':
+      if (!Number.isFinite(value)) return `"${value}"`;
+      return Object.is(value, -0) ? '-0' : String(value);
+    case 'bigint':
+    case 'boolean':
+      return String(value);
+    case 'object':
+      return value === null ? 'null' : objectToJson(value, depth);
+    case 'undefined':
+    case 'function':
+    case 'symbol':
+      throw new TypeError(`JSON has no ${typeof value}; null stands for no value`);
+  }
+}
+
+function objectToJson(value: object, depth: number): string {
+  if (depth > LIMITS.jsonDepth) throw new TypeError(`A value is nested deeper than ${LIMITS.jsonDepth} levels`);
+  if (value instanceof Date && Number.isNaN(value.getTime())) throw new TypeError('A Date is invalid');
+  if (hasToJson(value)) return toJson(value.toJSON(), depth + 1);
+  if (Array.isArray(value)) return `[${value.map((item) => toJson(item, depth + 1)).join(',')}]`;
+  const members = Object.entries(value).filter(([, member]) => member !== undefined);
+  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${toJson(member, depth + 1)}`).join(',')}}`;
+}
+
+const hasToJson = (value: object): value is { toJSON(): unknown } =>
+  'toJSON' in value && typeof value.toJSON === 'function';

@@ -1,0 +1,56 @@
+/** The words of the audit log: what was done, and by what kind of actor. */
+
+/** What an entry can be about. One list for the writer, the filters and the docs. */
+export const AUDIT_OPERATIONS = [
+  'create_table',
+  'add_column',
+  'alter_column',
+  'drop_table',
+  'drop_column',
+  'read_schema',
+  'read_table',
+  'insert',
+  /** Free SQL as the writer. */
+  'sql',
+  /** Free SQL as the reader, which can change nothing. */
+  'sql_read',
+  'project.create',
+  'project.activate',
+  'project.deactivate',
+  'project.delete',
+  'project.repair',
+  'project.quota',
+  'project.list',
+  'token.create',
+  'token.revoke',
+  'token.list',
+  'audit.read',
+  /** Refused looks at /metrics; those that are served leave no entry. */
+  'metrics',
+  /** A caller whom nobody knows: 401, whatever the route. */
+  'authentication',
+  /** The service cleared away a project that a crash had left half made or half deleted. */
+  'repair',
+  /** Entries that could not be written, with their number as `count`. */
+  'audit.lost',
+] as const;
+
+export type AuditOperation = (typeof AUDIT_OPERATIONS)[number];
+
+/**
+ * `token`: of a project; `jwt`: of the identity provider; `admin`: an admin token; `command_line`: the program `cdp`;
+ * `service`: the service by itself; `unknown`: whoever could not be authenticated.
+ */
+export const AUDIT_ACTORS = ['token', 'jwt', 'admin', 'command_line', 'service', 'unknown'] as const;
+
+export type AuditActor = (typeof AUDIT_ACTORS)[number];
+
+/** How much is recorded: everything, everything but inserts and reads, or nothing. */
+export const AUDIT_MODES = ['all', 'changes', 'off'] as const;
+
+export type AuditMode = (typeof AUDIT_MODES)[number];
+
+/** What is kept of a statement: its SHA-256 alone, or its text as well. */
+export const AUDIT_STATEMENTS = ['hash', 'text'] as const;
+
+export type AuditStatements = (typeof AUDIT_STATEMENTS)[number];

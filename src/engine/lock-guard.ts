@@ -1,0 +1,107 @@
+/**
+ * Keeps the one lock table that all projects of a server share from being filled by one of them: no setting of Postgres
+ * bounds what a session takes, and where the table is full nobody can write (docs/decisions/0016).
+ */
+import { EngineError } from '../contract/errors.js';
+import type { LockHolders } from '../postgres/lock-holders.js';
+import type { Backend } from '../postgres/watchdog.js';
+
+/** A request that is using a backend. */
+export interface RunningRequest {
+  readonly project: string;
+  readonly backend: Backend;
+  readonly since: number;
+  /** Ends its backend at once. @returns when it is gone */
+  end(reason: EngineError): Promise<void>;
+}
+
+/**
+ * The part of the table that the requests of one project may fill together. The embedded server has room for 122,880
+ * locks, so this is 20,480.
+ */
+const PART_OF_A_PROJECT = 1 / 6;
+
+/** Below this the table is not full, whatever a statement says: SQLSTATEs can be raised by hand. */
+const PART_WHEN_FULL = 1 / 2;
+
+/** A request that has run for so long is worth a look, and so often. */
+const LOOK_MS = 500;
+
+export class LockGuard {
+  private readonly running = new Set<RunningRequest>();
+  private looking: Promise<boolean> | null = null;
+  private readonly timer: NodeJS.Timeout;
+
+  /** @param capacity locks that the table is made for */
+  constructor(
+    private readonly holders: LockHolders,
+    private readonly capacity: number,
+  ) {
+    this.timer = setInterval(() => this.lookIfLong(), LOOK_MS);
+    this.timer.unref();
+  }
+
+  /** @returns ends the watch; call it when the request is over */
+  watch(request: RunningRequest): () => void {
+    this.running.add(request);
+    return () => void this.running.delete(request);
+  }
+
+  /**
+   * For a request that found the table full: ends the requests of the project that holds the most.
+   * @returns true where there is room now
+   */
+  relieve(): Promise<boolean> {
+    return this.look();
+  }
+
+  close(): Promise<void> {
+    clearInterval(this.timer);
+    return this.holders.close();
+  }
+
+  private lookIfLong(): void {
+    const before = performance.now() - LOOK_MS;
+    for (const { since } of this.running) {
+      // Where the server cannot be asked, the next look comes soon.
+      if (since < before) return void this.look().catch(() => {});
+    }
+  }
+
+  /** One look at a time; who comes meanwhile takes part in its result. */
+  private look(): Promise<boolean> {
+    this.looking ??= this.endGreatest().finally(() => (this.looking = null));
+    return this.looking;
+  }
+
+  /** @returns true where the table has room, by itself or now */
+  private async endGreatest(): Promise<boolean> {
+    const locks = await this.holders.byProcess();
+    const all = [...locks.values()].reduce((sum, held) => sum + held, 0);
+    const isFull = all > this.capacity * PART_WHEN_FULL;
+    const [greatest] = this.byProject(locks).sort((a, b) => b.sum - a.sum);
+    if (greatest === undefined) return !isFull;
+    const most = Math.floor(this.capacity * PART_OF_A_PROJECT);
+    if (greatest.sum <= most && !isFull) return true;
+    await Promise.all(greatest.requests.map((request) => request.end(tooManyLocks(greatest.sum, most))));
+    return true;
+  }
+
+  private byProject(locks: ReadonlyMap<number, number>): { sum: number; requests: RunningRequest[] }[] {
+    const projects = new Map<string, { sum: number; requests: RunningRequest[] }>();
+    for (const request of this.running) {
+      const held = locks.get(request.backend.processId);
+      if (held === undefined) continue;
+      const project = projects.get(request.project) ?? { sum: 0, requests: [] };
+      projects.set(request.project, project);
+      project.sum += held;
+      project.requests.push(request);
+    }
+    return [...projects.values()];
+  }
+}
+
+const tooManyLocks = (count: number, most: number) =>
+  new EngineError('sql_error', `The project held ${count} locks at once and its requests were ended`, {
+    hint: `Together its requests may hold ${most}. Lock, create or change fewer objects in one request.`,
+  });

@@ -1,0 +1,145 @@
+/**
+ * Bytes that a project may have in the service's memory: bodies that arrive, wait or are worked on, and answers that
+ * their clients have not taken yet. Whoever has no room is not read from, so that the bytes stay with the client.
+ */
+import type { FastifyRequest } from 'fastify';
+import { EngineError } from '../contract/errors.js';
+import { LIMITS } from '../contract/limits.js';
+import type { Patience } from '../engine/patience.js';
+
+export interface RoomLimits {
+  readonly perProject: number;
+  /** Over all projects; small requests do not depend on it. */
+  readonly total: number;
+}
+
+const MIB = 1024 * 1024;
+
+/** Six of the largest bodies, and all answers that may be under way, of one project; four such projects at once. */
+export const ROOM: RoomLimits = { perProject: 6 * LIMITS.bodyBytes + 4 * MIB, total: 256 * MIB };
+
+/** A request up to this size never waits because of other projects. */
+const SMALL_BYTES = 64 * 1024;
+
+/** The bytes of one request. */
+export interface Place {
+  /** What it turned out to be: a body that was unpacked, an answer. Never waits. */
+  resize(bytes: number): void;
+  /** Call it when the request is over; once is enough. */
+  leave(): void;
+}
+
+/** What a body may come to. One without a length, or a packed one, may be as long as any. */
+export function announcedBytes({ headers }: FastifyRequest): number {
+  if (headers['transfer-encoding'] !== undefined || headers['content-encoding'] !== undefined) return LIMITS.bodyBytes;
+  const length = Number(headers['content-length'] ?? 0);
+  return Number.isSafeInteger(length) ? Math.min(length, LIMITS.bodyBytes) : 0;
+}
+
+interface Waiter {
+  readonly bytes: number;
+  admit(): void;
+}
+
+interface Tenant {
+  bytes: number;
+  waiters: Waiter[];
+}
+
+export class ByteRoom {
+  private bytes = 0;
+  /** Projects with something in memory or waiting. Its order is the order of turns. */
+  private readonly tenants = new Map<string, Tenant>();
+
+  constructor(private readonly limits: RoomLimits = ROOM) {}
+
+  /**
+   * Waits for room and takes it. A request that is alone of its project always has some.
+   * @param signal aborted when the client leaves: its waiting ends
+   * @throws EngineError overloaded
+   */
+  async enter(project: string, bytes: number, patience: Patience, signal: AbortSignal): Promise<Place> {
+    const tenant = this.tenants.get(project) ?? { bytes: 0, waiters: [] };
+    this.tenants.set(project, tenant);
+    if (tenant.waiters.length > 0 || !this.hasRoom(tenant, bytes)) {
+      const waited = patience.wait();
+      await this.wait(project, tenant, bytes, patience.ms, signal).finally(waited);
+    } else this.take(tenant, bytes);
+    return this.placeOf(project, tenant, bytes);
+  }
+
+  private placeOf(project: string, tenant: Tenant, taken: number): Place {
+    let held = taken;
+    let left = false;
+    const resize = (bytes: number) => {
+      if (left) return;
+      this.take(tenant, bytes - held);
+      const isLess = bytes < held;
+      held = bytes;
+      if (isLess) this.admitNext();
+    };
+    const leave = () => {
+      resize(0);
+      left = true;
+      this.forget(project, tenant);
+    };
+    return { resize, leave };
+  }
+
+  private wait(project: string, tenant: Tenant, bytes: number, waitMs: number, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const settle = () => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', giveUp);
+      };
+      const giveUp = () => {
+        settle();
+        tenant.waiters = tenant.waiters.filter((other) => other !== waiter);
+        this.forget(project, tenant);
+        reject(overloaded());
+      };
+      const admit = () => {
+        settle();
+        resolve();
+      };
+      const waiter: Waiter = { bytes, admit };
+      const timer = setTimeout(giveUp, waitMs);
+      signal.addEventListener('abort', giveUp, { once: true });
+      tenant.waiters.push(waiter);
+      if (signal.aborted) giveUp();
+    });
+  }
+
+  /** One of each project in turn, as far as there is room. */
+  private admitNext(): void {
+    for (const [project, tenant] of this.tenants) {
+      const [next] = tenant.waiters;
+      if (next === undefined || !this.hasRoom(tenant, next.bytes)) continue;
+      tenant.waiters.shift();
+      this.take(tenant, next.bytes);
+      // To the end of the line; iteration comes back to it.
+      this.tenants.delete(project);
+      this.tenants.set(project, tenant);
+      next.admit();
+    }
+  }
+
+  private hasRoom(tenant: Tenant, bytes: number): boolean {
+    if (tenant.bytes === 0) return bytes <= SMALL_BYTES || this.bytes + bytes <= this.limits.total || this.bytes === 0;
+    if (tenant.bytes + bytes > this.limits.perProject) return false;
+    return bytes <= SMALL_BYTES || this.bytes + bytes <= this.limits.total;
+  }
+
+  private take(tenant: Tenant, bytes: number): void {
+    tenant.bytes += bytes;
+    this.bytes += bytes;
+  }
+
+  /** An idle project costs nothing. */
+  private forget(project: string, tenant: Tenant): void {
+    if (tenant.bytes === 0 && tenant.waiters.length === 0) this.tenants.delete(project);
+  }
+}
+
+const overloaded = () =>
+  new EngineError('overloaded', 'Too many large requests or answers of this project are under way', { retryAfter: 1 });

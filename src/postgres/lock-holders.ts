@@ -1,0 +1,40 @@
+/** Who holds how much of the server's lock table (Postgres manual 53.13, `pg_locks`). */
+import type pg from 'pg';
+import { type ServerAddress, servicePool } from './server.js';
+
+export class LockHolders {
+  /**
+   * A connection of its own that stays open: where the lock table is full nobody can log in. What it asks takes no place
+   * in the table (manual 13.3, fast-path locks).
+   */
+  private readonly pool: pg.Pool;
+
+  constructor(address: ServerAddress) {
+    this.pool = servicePool(address, 1, { kept: 1 });
+  }
+
+  /**
+   * Logs in, so that the connection is there when it is needed.
+   * @returns for how many locks the table is made (manual 19.12)
+   */
+  async open(): Promise<number> {
+    const { rows } = await this.pool.query<{ capacity: number }>(
+      `SELECT current_setting('max_locks_per_transaction')::integer
+         * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer)
+         AS capacity`,
+    );
+    return rows[0]?.capacity ?? 0;
+  }
+
+  /** Number of locks in the shared table, by process id. */
+  async byProcess(): Promise<Map<number, number>> {
+    const { rows } = await this.pool.query<{ pid: number; held: number }>(
+      'SELECT pid, count(*)::integer AS held FROM pg_locks WHERE NOT fastpath AND pid IS NOT NULL GROUP BY pid',
+    );
+    return new Map(rows.map(({ pid, held }) => [pid, held]));
+  }
+
+  close(): Promise<void> {
+    return this.pool.end();
+  }
+}

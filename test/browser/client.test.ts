@@ -1,0 +1,88 @@
+/** The client in a real browser: bundled, run in a page, speaking to the service that the page came from. */
+import { type Browser, chromium, type Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type * as client from '../../src/client/index.js';
+import { findBrowser } from '../support/browser.js';
+import { bundleClient } from '../support/client-bundle.js';
+import { startTestService, type TestProject, type TestService } from '../support/service.js';
+
+/** What the bundle leaves in the page. */
+declare const cdp: typeof client;
+/** Of the page, for a compiler that knows Node alone. */
+declare const location: { origin: string };
+declare const isSecureContext: boolean;
+
+let service: TestService;
+let project: TestProject;
+let browser: Browser;
+let page: Page;
+
+beforeAll(async () => {
+  service = await startTestService();
+  project = await service.project();
+  await project.table('clicks', { n: 'INTEGER', big: 'INTEGER' });
+  // Over plain HTTP and by a name, so not a secure context: no `crypto.randomUUID`, as on an intranet.
+  const args = ['--no-sandbox', '--host-resolver-rules=MAP cdp.example 127.0.0.1'];
+  browser = await chromium.launch({ executablePath: findBrowser(), args });
+  page = await browser.newPage();
+  await page.goto(`${service.url.replace('127.0.0.1', 'cdp.example')}/docs`);
+  const { code } = await bundleClient();
+  await page.evaluate(`${code}; globalThis.cdp = cdp`);
+});
+afterAll(async () => {
+  await browser.close();
+  await service.close();
+});
+
+describe('in a page', () => {
+  it('inserts in batches, asks, and streams', async () => {
+    const seen = await page.evaluate(async (token) => {
+      const api = new cdp.CdpClient({ url: location.origin, token });
+      const records = Array.from({ length: 1_000 }, (_, n) => ({ n, big: 9007199254740993n }));
+      const { inserted, batches } = await api.insert('clicks', records);
+      const { rows } = await api.sql<{ n: number }>`SELECT count(*) AS n FROM clicks WHERE n < ${500}`;
+      const exact = await api.query<{ big: bigint }>('SELECT big FROM clicks LIMIT 1', [], { integers: 'bigint' });
+      let streamed = 0;
+      for await (const row of api.sqlStream<{ n: number }>('SELECT n FROM clicks')) streamed += row.n;
+      return { isSecure: isSecureContext, inserted, batches, rows, big: String(exact.rows[0]?.big), streamed };
+    }, project.token);
+    expect(seen).toEqual({
+      isSecure: false,
+      inserted: 1_000,
+      batches: 4,
+      rows: [{ n: 500 }],
+      big: '9007199254740993',
+      streamed: 499_500,
+    });
+    expect(await project.rows('SELECT count(*) AS n, min(big)::text AS big FROM clicks')).toEqual([
+      { n: 1_000, big: '9007199254740993' },
+    ]);
+  });
+
+  it('throws the same errors, and ends a stream whose loop is left', async () => {
+    const seen = await page.evaluate(async (token) => {
+      const api = new cdp.CdpClient({ url: location.origin, token });
+      const error = await api.insert('clicks', [{ n: 1 }, { m: 2 }]).catch((thrown: unknown) => thrown);
+      let first: unknown;
+      for await (const row of api.sqlStream('SELECT n FROM generate_series(1, 10000000) AS n')) {
+        first = row;
+        break;
+      }
+      const abort = new AbortController();
+      setTimeout(() => abort.abort(), 100);
+      const late = await api
+        .query('SELECT pg_sleep(30)', [], { signal: abort.signal })
+        .catch((thrown: unknown) => (thrown as client.CdpError).code);
+      const { code, status, errors } = error as client.CdpError;
+      return { first, isOurs: error instanceof cdp.CdpError, code, status, record: errors[0]?.record, late };
+    }, project.token);
+    expect(seen).toEqual({
+      first: { n: 1 },
+      isOurs: true,
+      code: 'unknown_column',
+      status: 400,
+      record: 1,
+      late: 'aborted',
+    });
+  });
+});

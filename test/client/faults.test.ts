@@ -1,0 +1,211 @@
+/** The client on a bad network: what is repeated is stored once, and what could do harm is not repeated. */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { CdpClient, CdpError } from '../../src/client/index.js';
+import { type Fault, type FaultyProxy, startFaultyProxy } from '../support/faulty-proxy.js';
+import { onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+
+let service: TestService;
+let project: TestProject;
+let proxy: FaultyProxy;
+let counter = 0;
+
+beforeAll(async () => {
+  service = await startTestService();
+  project = await service.project();
+  proxy = await startFaultyProxy(service.url);
+});
+afterEach(() => {
+  proxy.plan = () => undefined;
+  proxy.seen.length = 0;
+});
+afterAll(async () => {
+  await proxy.close();
+  await service.close();
+});
+
+const LONG = { timeout: 10_000 };
+
+const client = (options: { maxRetries?: number; timeoutMs?: number } = {}) =>
+  new CdpClient({ url: proxy.url, token: project.token, ...options });
+
+async function table(): Promise<string> {
+  const name = `items_${++counter}`;
+  await project.table(name, { n: 'INTEGER' });
+  return name;
+}
+
+const items = (count: number) => Array.from({ length: count }, (_, n) => ({ n }));
+
+const counted = async (name: string): Promise<unknown> =>
+  (await project.rows(`SELECT count(*) AS rows, count(DISTINCT n) AS different FROM ${name}`))[0];
+
+/** Does the faults to the first requests, one each. */
+function first(...faults: Fault[]): void {
+  const left = [...faults];
+  proxy.plan = () => left.shift();
+}
+
+async function caught(work: Promise<unknown>): Promise<CdpError> {
+  const error = await work.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
+  if (!(error instanceof CdpError)) throw new Error(`Expected a CdpError, got ${String(error)}`, { cause: error });
+  return error;
+}
+
+describe('an insert', () => {
+  it.each<Fault>(['drop-before', 'drop-after', 'cut', 'bad-gateway', 'rate-limit'])(
+    'stores each record once after: %s',
+    async (fault) => {
+      const name = await table();
+      first(fault);
+      const result = await client().insert(name, items(10));
+      expect(result).toEqual({ inserted: 10, batches: 1, retries: 1, refused: 0 });
+      expect(await counted(name)).toEqual({ rows: 10, different: 10 });
+      const [one, two] = proxy.seen;
+      expect(one?.key).toMatch(/^[0-9a-f]{32}$/);
+      expect(two?.key).toBe(one?.key);
+    },
+  );
+
+  it('stores each of 10,000 records once where every second request meets a fault', async () => {
+    const name = await table();
+    const faults: Fault[] = ['drop-before', 'drop-after', 'cut', 'bad-gateway', 'drop-after'];
+    let request = 0;
+    proxy.plan = () => (request++ % 2 === 0 ? faults[(request >> 1) % faults.length] : undefined);
+    const result = await client({ maxRetries: 20 }).insert(name, items(10_000));
+    expect(result).toMatchObject({ inserted: 10_000, batches: 40 });
+    expect(result.retries).toBeGreaterThan(20);
+    expect(await counted(name)).toEqual({ rows: 10_000, different: 10_000 });
+    expect(new Set(proxy.seen.map(({ key }) => key)).size).toBe(40);
+  });
+
+  it('waits as long as Retry-After asks', async () => {
+    const name = await table();
+    first('rate-limit');
+    await client().insert(name, items(1));
+    const [one, two] = proxy.seen;
+    expect((two?.at ?? 0) - (one?.at ?? 0)).toBeGreaterThanOrEqual(1_000);
+  });
+
+  it('tries again where no answer comes in time', async () => {
+    const name = await table();
+    first('hang');
+    const result = await client({ timeoutMs: 1_000 }).insert(name, items(10));
+    expect(result).toMatchObject({ inserted: 10, retries: 1 });
+  });
+
+  it('gives up after as many repeats as it may, and says what was stored', async () => {
+    const name = await table();
+    let request = 0;
+    proxy.plan = () => (request++ < 2 ? undefined : 'drop-before');
+    const error = await caught(client({ maxRetries: 2 }).insert(name, items(1_000), { concurrency: 1 }));
+    expect(error).toMatchObject({ code: 'network_error', status: 0, inserted: 500 });
+    expect(proxy.seen).toHaveLength(5);
+    expect(await counted(name)).toEqual({ rows: 500, different: 500 });
+  });
+
+  it('is not sent again after a refusal', async () => {
+    const name = await table();
+    const error = await caught(client().insert(name, [{ m: 1 }]));
+    expect(error.code).toBe('unknown_column');
+    expect(proxy.seen).toHaveLength(1);
+  });
+
+  it('waits until a request with its key that still runs has ended', async () => {
+    const name = await table();
+    // The table is held, so that the first try is given up and the repeat finds it still running.
+    const held = project.rows(`LOCK ${name} IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(4)`);
+    const locks = `SELECT 1 FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted`;
+    const { server } = service;
+    await expect.poll(async () => (await onServer(server, (pg) => pg.query(locks))).rowCount, LONG).toBeGreaterThan(0);
+    const result = await client({ timeoutMs: 500 }).insert(name, items(5));
+    await held;
+    expect(result.inserted).toBe(5);
+    expect(result.retries).toBeGreaterThan(0);
+    expect(await counted(name)).toEqual({ rows: 5, different: 5 });
+  });
+
+  it('ends at once when it is aborted while it waits', async () => {
+    const name = await table();
+    proxy.plan = () => 'rate-limit';
+    const abort = new AbortController();
+    const work = caught(client().insert(name, items(1), { signal: abort.signal }));
+    await expect.poll(() => proxy.seen.length).toBeGreaterThan(0);
+    abort.abort();
+    expect(await work).toMatchObject({ code: 'aborted', inserted: 0 });
+  });
+});
+
+describe('other calls', () => {
+  it('that only read are repeated', async () => {
+    first('drop-after', 'cut', 'bad-gateway');
+    expect(await client().tables()).toBeInstanceOf(Array);
+    first('drop-after');
+    const { rows } = await client().query('SELECT 1 AS one', [], { read_only: true });
+    expect(rows).toEqual([{ one: 1 }]);
+  });
+
+  it('that write are not repeated where they may have been done', async () => {
+    const name = await table();
+    for (const fault of ['drop-before', 'drop-after', 'cut'] as const) {
+      proxy.seen.length = 0;
+      first(fault);
+      const error = await caught(client().query(`INSERT INTO ${name} (n) VALUES (1)`));
+      expect(error.code).toBe('network_error');
+      expect(proxy.seen).toHaveLength(1);
+    }
+    first('bad-gateway');
+    expect(await caught(client().dropTable(name))).toMatchObject({ code: 'unexpected_answer', status: 502 });
+    expect(await counted(name).catch(String)).toContain('does not exist');
+  });
+
+  it('that write are repeated where the service says that nothing was done', async () => {
+    const name = await table();
+    first('rate-limit');
+    await client().query(`INSERT INTO ${name} (n) VALUES (1)`);
+    expect(await counted(name)).toEqual({ rows: 1, different: 1 });
+  });
+});
+
+describe('a stream', () => {
+  it('that breaks off is an error, never an end', async () => {
+    first('cut');
+    const rows: unknown[] = [];
+    const error = await caught(
+      (async () => {
+        for await (const row of client().sqlStream('SELECT n FROM generate_series(1, 1000) AS n')) rows.push(row);
+      })(),
+    );
+    expect(error.code).toBe('network_error');
+    expect(rows.length).toBeLessThan(1_000);
+  });
+
+  it.each([
+    ['without its last line', '{"n":1}\n{"n":2}\n'],
+    ['within a line', '{"n":1}\n{"n":'],
+    ['behind a row that looks like its last line', '{"n":1}\n{"done":true,"row_count":7}\n'],
+    ['with nothing', ''],
+  ])('that ends cleanly %s is an error too', async (_, body) => {
+    const server = createServer((_request, response) => void response.end(body)).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    try {
+      const stream = new CdpClient({ url, token: 'any' }).sqlStream('SELECT 1');
+      expect((await caught(collect(stream))).code).toBe('network_error');
+    } finally {
+      server.closeAllConnections();
+      server.close();
+    }
+  });
+});
+
+async function collect<Row>(rows: AsyncIterable<Row>): Promise<Row[]> {
+  const all: Row[] = [];
+  for await (const row of rows) all.push(row);
+  return all;
+}

@@ -1,0 +1,147 @@
+/** The audit log while its database is away: entries wait, come late, and are counted where there are too many. */
+import { randomUUID } from 'node:crypto';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type pg from 'pg';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Audit, BY_ITSELF } from '../../src/engine/audit.js';
+import { AuditLog } from '../../src/postgres/audit-log.js';
+import { type EmbeddedPostgres, startEmbedded } from '../../src/postgres/embedded.js';
+import { migrate, readMigrations } from '../../src/postgres/migrate.js';
+import { servicePool } from '../../src/postgres/server.js';
+
+let folder: string;
+let server: EmbeddedPostgres;
+let pool: pg.Pool;
+let audit: Audit;
+let troubles: [string, Record<string, unknown>][];
+
+const start = () => startEmbedded({ dataDir: join(folder, 'data'), password: 'secret', log: () => {}, durable: false });
+
+beforeEach(async () => {
+  folder = await mkdtemp('/tmp/cdp-audit-');
+  await chmod(folder, 0o711);
+  server = await start();
+  pool = servicePool({ ...server.connection, connectionTimeoutMillis: 5_000 }, 2);
+  const client = await pool.connect();
+  await migrate(client, 'cdp', readMigrations('control'));
+  client.release();
+  troubles = [];
+  audit = new Audit(new AuditLog(pool), {
+    audit: 'all',
+    auditStatements: 'text',
+    auditDays: 90,
+    onAuditTrouble: (message, details) => troubles.push([message, details]),
+  });
+});
+
+afterEach(async () => {
+  await audit.close();
+  await pool.end();
+  await server.stop();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const record = (requestId: string, statement: string | null = null) =>
+  audit.record({ ...BY_ITSELF, requestId }, { operation: 'sql', outcome: 'ok', statement });
+
+const written = async () =>
+  (
+    await pool.query<{ request_id: string; operation: string; count: string }>(
+      'SELECT * FROM cdp.audit ORDER BY at, id',
+    )
+  ).rows;
+
+describe('entries that are made while Postgres is away', () => {
+  it('are written when it is back, in their order and once', async () => {
+    const ids = Array.from({ length: 5_000 }, (_, i) => `request-${i}`);
+    ids.slice(0, 10).forEach((id) => record(id));
+    await audit.flush();
+    await server.stop();
+    ids.slice(10).forEach((id) => record(id));
+    await audit.flush();
+    expect(audit.backlog).toBe(ids.length - 10);
+    server = await start();
+    await audit.flush();
+    expect((await written()).map((row) => row.request_id)).toEqual(ids);
+    expect([audit.backlog, audit.lost]).toEqual([0, 0]);
+    expect(troubles.map(([message]) => message)).toEqual([
+      'audit entries cannot be written',
+      'audit entries are written again',
+    ]);
+  });
+
+  it('are written by themselves: nobody has to ask for another try', async () => {
+    await server.stop();
+    record('late');
+    await audit.flush();
+    server = await start();
+    for (const until = Date.now() + 20_000; audit.backlog > 0 && Date.now() < until;)
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    expect((await written()).map((row) => row.request_id)).toEqual(['late']);
+  });
+
+  it('are counted where memory does not hold them, and the gap is an entry of its own', async () => {
+    await server.stop();
+    const text = `SELECT '${'x'.repeat(1_000_000)}'`;
+    for (let i = 0; i < 30; i++) record(`request-${i}`, text);
+    expect(audit.lost).toBeGreaterThan(0);
+    expect(audit.backlog).toBe(30 - audit.lost);
+    const { lost } = audit;
+    server = await start();
+    await audit.flush();
+    const rows = await written();
+    expect(rows.filter(({ operation }) => operation === 'sql')).toHaveLength(30 - lost);
+    expect(rows.at(-1)).toMatchObject({ operation: 'audit.lost', count: String(lost) });
+    expect(troubles).toContainEqual(['audit entries are lost', { lost: 1 }]);
+    expect(troubles.at(-1)).toEqual(['audit entries are written again', { lost }]);
+    expect(audit.lost).toBe(lost);
+  });
+
+  it('are lost with a stop that cannot write them, and it says how many', async () => {
+    await server.stop();
+    record('one');
+    record('two');
+    await audit.close();
+    expect(audit.lost).toBe(2);
+    expect(troubles.at(-1)).toEqual(['audit entries are lost', { lost: 2 }]);
+    record('after the end');
+    expect(audit.lost).toBe(3);
+    server = await start();
+    expect(await written()).toEqual([]);
+  });
+});
+
+describe('a group', () => {
+  it('that was written although nobody saw its commit is not written twice', async () => {
+    const log = new AuditLog(pool);
+    const entry = audit.entryOfChange(BY_ITSELF, { operation: 'repair' });
+    if (entry === null) throw new Error('The audit log is off');
+    await log.write([entry]);
+    await log.write([entry, { ...entry, id: entry.id + 1 }]);
+    expect(await written()).toHaveLength(2);
+  });
+
+  it('with an entry that Postgres refuses loses that one alone', async () => {
+    ['a', 'b'].forEach((id) => record(id));
+    audit.record(BY_ITSELF, { operation: 'sql', outcome: 'ok', project: { id: 'no uuid', name: 'x' } });
+    ['c', 'd'].forEach((id) => record(id));
+    await audit.flush();
+    expect((await written()).filter(({ operation }) => operation === 'sql').map((row) => row.request_id)).toEqual([
+      'a',
+      'b',
+      'c',
+      'd',
+    ]);
+    expect([audit.backlog, audit.lost]).toEqual([0, 1]);
+  });
+
+  it('waits for the next quarter of a second, and is written then', async () => {
+    const id = randomUUID();
+    record(id);
+    expect(await written()).toEqual([]);
+    for (const until = Date.now() + 20_000; audit.backlog > 0 && Date.now() < until;)
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    expect((await written()).map((row) => row.request_id)).toEqual([id]);
+  });
+});

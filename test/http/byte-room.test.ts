@@ -1,0 +1,82 @@
+/** Who has room in the service's memory, who waits for it (http/byte-room.ts). */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { Patience } from '../../src/engine/patience.js';
+import { ByteRoom } from '../../src/http/byte-room.js';
+
+const LARGE = 100_000;
+const never = new AbortController().signal;
+
+/** Room for two large requests of a project, and for three of all. */
+const newRoom = () => new ByteRoom({ perProject: 2 * LARGE, total: 3 * LARGE });
+const enter = (room: ByteRoom, project: string, bytes = LARGE, waitMs = 5_000, signal = never) =>
+  room.enter(project, bytes, new Patience(waitMs), signal);
+
+describe('works', () => {
+  it('lets as much in as there is room, and the next when one has left', async () => {
+    const room = newRoom();
+    const [first] = [await enter(room, 'a'), await enter(room, 'a')];
+    let isIn = false;
+    const third = enter(room, 'a').then(() => (isIn = true));
+    await sleep(5);
+    expect(isIn).toBe(false);
+    first?.leave();
+    await third;
+  });
+
+  it('gives the room that a body turned out not to need to who waits', async () => {
+    const room = newRoom();
+    const packed = await enter(room, 'a', 2 * LARGE);
+    const next = enter(room, 'a');
+    packed.resize(10);
+    (await next).leave();
+    packed.leave();
+    packed.leave();
+    await enter(room, 'a', 2 * LARGE);
+  });
+
+  it('counts an answer, which may be larger than the room, until it is taken', async () => {
+    const room = newRoom();
+    const place = await enter(room, 'a', 100);
+    place.resize(5 * LARGE);
+    await expect(enter(room, 'a', 100, 20)).rejects.toMatchObject({ code: 'overloaded' });
+    await enter(room, 'b', 100);
+    place.leave();
+    await enter(room, 'a', 100);
+  });
+});
+
+describe('protects', () => {
+  it('small requests from the large ones of other projects', async () => {
+    const room = newRoom();
+    for (const project of ['a', 'a', 'b']) await enter(room, project);
+    await enter(room, 'c', 1_000);
+    await expect(enter(room, 'c', LARGE, 20)).rejects.toMatchObject({ code: 'overloaded' });
+  });
+
+  it('gives free room to the projects in turn', async () => {
+    const room = newRoom();
+    const [first, second] = [await enter(room, 'a'), await enter(room, 'a'), await enter(room, 'c')];
+    const order: string[] = [];
+    const waiting = ['a', 'a', 'b'].map((project) => enter(room, project).then(() => order.push(project)));
+    first?.leave();
+    second?.leave();
+    await Promise.race([Promise.all(waiting), sleep(20)]);
+    expect(order.toSorted()).toEqual(['a', 'b']);
+  });
+});
+
+describe('refuses', () => {
+  it('who waits for too long, and who has left', async () => {
+    const room = newRoom();
+    const place = await enter(room, 'a', 2 * LARGE);
+    await expect(enter(room, 'a', LARGE, 20)).rejects.toMatchObject({ code: 'overloaded' });
+    const leaving = new AbortController();
+    const left = enter(room, 'a', LARGE, 5_000, leaving.signal);
+    leaving.abort();
+    await expect(left).rejects.toMatchObject({ code: 'overloaded' });
+    await expect(enter(room, 'a', LARGE, 5_000, leaving.signal)).rejects.toMatchObject({ code: 'overloaded' });
+    place.leave();
+    (await enter(room, 'a')).leave();
+  });
+});

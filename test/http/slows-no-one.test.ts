@@ -1,0 +1,281 @@
+/**
+ * What one project takes of what all share: processors, memory, the lock table, the service's own memory. On an embedded
+ * server of its own, since some of it is held by how that is started.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { getPriority } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import { pino } from 'pino';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { loadConfig } from '../../src/config.js';
+import { instanceSecret } from '../../src/instance-secret.js';
+import { Credentials } from '../../src/postgres/credentials.js';
+import { PORT, SUPERUSER } from '../../src/postgres/embedded/config.js';
+import { findHome } from '../../src/postgres/embedded/home.js';
+import { BackendPriority, GIVES_WAY } from '../../src/postgres/embedded/priority.js';
+import { type Service, startService } from '../../src/service.js';
+import { call, failure, type TestAnswer } from '../support/service.js';
+
+const onLinux = process.platform === 'linux';
+
+let folder: string;
+let service: Service;
+let superuser: pg.Client;
+let postmaster: number;
+const tokens: Record<string, string> = {};
+
+beforeAll(async () => {
+  folder = await mkdtemp('/tmp/cdp-slows-');
+  await chmod(folder, 0o711);
+  const dataDir = join(folder, 'data');
+  const { config } = loadConfig(
+    { port: '0', 'log-level': 'silent', 'data-dir': dataDir, 'backend-memory-mib': '300', 'wait-ms': '8000' },
+    {},
+    null,
+  );
+  service = await startService(config, pino({ level: 'silent' }));
+  const { socketDir, data } = await findHome(dataDir, () => {});
+  postmaster = Number.parseInt(readFileSync(join(data, 'postmaster.pid'), 'utf8'));
+  const password = new Credentials(await instanceSecret(dataDir)).password('superuser');
+  superuser = new pg.Client({ host: socketDir, port: PORT, user: SUPERUSER, password, database: 'postgres' });
+  await superuser.connect();
+  for (const name of ['hostile', 'neighbour']) {
+    const { id } = await service.engine.projects.create(name);
+    tokens[name] = (await service.engine.tokens.create(id)).token;
+  }
+});
+
+afterAll(async () => {
+  await superuser.end();
+  await service.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const post = (project: string, path: string, body: unknown): Promise<TestAnswer> =>
+  call(service.url, 'POST', `/api/cdp${path}`, { body, token: tokens[project] ?? null });
+
+const sql = (project: string, text: string, rest: object = {}): Promise<TestAnswer> =>
+  post(project, '/sql', { sql: text, ...rest });
+
+/** Of the statement with this mark, as soon as it runs. */
+async function backendOf(mark: string): Promise<number> {
+  for (let i = 0; i < 200; i++) {
+    const { rows } = await superuser.query<{ pid: number }>(
+      `SELECT pid FROM pg_stat_activity WHERE state = 'active' AND query LIKE $1 AND pid <> pg_backend_pid()`,
+      [`%${mark}%`],
+    );
+    if (rows[0] !== undefined) return rows[0].pid;
+    await sleep(20);
+  }
+  throw new Error(`No statement with ${mark} runs`);
+}
+
+async function until(what: () => boolean | Promise<boolean>): Promise<boolean> {
+  for (let i = 0; i < 250; i++) {
+    if (await what()) return true;
+    await sleep(20);
+  }
+  return false;
+}
+
+describe.runIf(onLinux)('processors', () => {
+  it('are left to others by a statement that has taken much of them, and its connection is not kept', async () => {
+    const before = (await sql('hostile', 'SELECT pg_backend_pid() AS pid')).body.rows as { pid: number }[];
+    const busy = sql('hostile', `SELECT count(*), 'mark_busy' FROM generate_series(1, 1000000000000)`, {
+      timeout_ms: 3_000,
+    });
+    const pid = await backendOf('mark_busy');
+    expect(pid).toBe(before[0]?.pid);
+    expect(await until(() => getPriority(pid) === GIVES_WAY)).toBe(true);
+    if (existsSync(`/proc/${pid}/autogroup`)) {
+      expect(await until(() => readFileSync(`/proc/${pid}/autogroup`, 'utf8').trim().endsWith('nice 10'))).toBe(true);
+    }
+    failure(await busy, 504, 'query_timeout');
+    const [next] = (await sql('hostile', 'SELECT pg_backend_pid() AS pid')).body.rows as { pid: number }[];
+    expect(next?.pid).not.toBe(pid);
+    expect(getPriority(next?.pid)).toBe(0);
+  });
+
+  it('are left to others by a trigger of an insert as well', async () => {
+    await sql(
+      'hostile',
+      `CREATE TABLE busy (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), n bigint);
+       CREATE FUNCTION spin() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+         PERFORM count(*), 'mark_trigger' FROM generate_series(1, 2000000); RETURN NEW; END $$;
+       CREATE TRIGGER spin BEFORE INSERT ON busy FOR EACH ROW EXECUTE FUNCTION spin()`,
+    );
+    const insert = post('hostile', '/data/busy', [{ n: 1 }]);
+    const pid = await backendOf('busy');
+    expect(await until(() => getPriority(pid) === GIVES_WAY)).toBe(true);
+    expect((await insert).status).toBe(201);
+  });
+
+  it('are left to others by what follows a greedy statement, and no longer than for some seconds', async () => {
+    await sql('hostile', `SELECT count(*), 'greedy' FROM generate_series(1, 4000000)`);
+    const pidNow = async () =>
+      ((await sql('hostile', 'SELECT pg_backend_pid() AS pid')).body.rows as { pid: number }[])[0]?.pid;
+    const lowered = await pidNow();
+    expect(getPriority(lowered)).toBe(GIVES_WAY);
+    expect(await pidNow()).toBe(lowered);
+    await sleep(5_100);
+    expect(await pidNow()).toBe(lowered);
+    expect(getPriority(await pidNow())).toBe(0);
+  });
+
+  it('are not taken from a statement that only waits', async () => {
+    const waiting = sql('neighbour', `SELECT pg_sleep(1), 'mark_waiting'`);
+    const pid = await backendOf('mark_waiting');
+    await sleep(600);
+    expect(getPriority(pid)).toBe(0);
+    expect((await waiting).status).toBe(200);
+  });
+
+  it('are not taken from a process that is none of our server', async () => {
+    const stranger = spawn('sleep', ['30']);
+    await once(stranger, 'spawn');
+    const pid = stranger.pid as number;
+    try {
+      expect(await new BackendPriority(() => postmaster).lower(pid, GIVES_WAY)).toBe(false);
+      expect(getPriority(pid)).toBe(getPriority());
+    } finally {
+      stranger.kill();
+    }
+  });
+
+  it('are one for a statement: it gets no parallel workers, whatever it sets', async () => {
+    await sql('hostile', 'CREATE TABLE many AS SELECT g FROM generate_series(1, 100000) g; ANALYZE many');
+    const answer = await sql(
+      'hostile',
+      `SET max_parallel_workers_per_gather = 8; SET max_parallel_workers = 8; SET parallel_setup_cost = 0;
+       SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0;
+       EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF) SELECT count(*) FROM many`,
+    );
+    expect(answer.text).toContain('Workers Launched: 0');
+  });
+});
+
+describe.runIf(onLinux)('memory', () => {
+  it.each([
+    [
+      'a sort',
+      `SELECT count(*) FROM (SELECT g || repeat('x', 500) FROM generate_series(1, 1500000) g ORDER BY 1 OFFSET 0) s`,
+    ],
+    ['a string', `SELECT length(repeat('x', 1000000000))`],
+  ])('is refused to %s beyond its bound, and nobody else notices', async (_what, text) => {
+    const started = await superuser.query('SELECT pg_postmaster_start_time(), pg_stat_get_db_sessions_killed(0)');
+    const answer = await sql('hostile', `SET work_mem = '100GB'; ${text}`);
+    const body = failure(answer, 400, 'sql_error');
+    expect(body.message).toBe('The statement needed more memory than one may take');
+    expect(body.postgres?.sqlstate).toBe('53200');
+    expect(body.hint).toBeUndefined();
+    const now = await superuser.query('SELECT pg_postmaster_start_time(), pg_stat_get_db_sessions_killed(0)');
+    expect(now.rows).toEqual(started.rows);
+    expect((await sql('hostile', 'SELECT 1 AS one')).body.rows).toEqual([{ one: 1 }]);
+  });
+
+  it('is enough for an answer of 16 MiB and an index over a large table', async () => {
+    const answer = await sql('neighbour', `SELECT repeat('x', 1000) AS a FROM generate_series(1, 20000)`, {
+      max_rows: 100_000,
+    });
+    expect(answer.status).toBe(200);
+    expect(answer.body.truncated).toBe(true);
+    const index = await sql(
+      'neighbour',
+      'CREATE TABLE large AS SELECT g, md5(g::text) AS h FROM generate_series(1, 200000) g; CREATE INDEX ON large (h)',
+    );
+    expect(index.status).toBe(200);
+  });
+});
+
+describe('the lock table', () => {
+  const HOLD = `DO $$ BEGIN PERFORM pg_advisory_lock(g) FROM generate_series(1, 10000000) g;
+    EXCEPTION WHEN OTHERS THEN NULL; END $$; SELECT pg_sleep(20), 'mark_hold'`;
+
+  it('is taken back from a project that fills it, which is told so, while its neighbour goes on', async () => {
+    await post('neighbour', '/schema/table', { table_name: 'calm', columns: [{ name: 'n', type: 'INTEGER' }] });
+    const holding = Promise.all(Array.from({ length: 6 }, () => sql('hostile', HOLD)));
+    let over = false;
+    void holding.then(() => (over = true));
+    const statuses: number[] = [];
+    let rows = 0;
+    for (let i = 0; !over; i++) {
+      const insert = await post('neighbour', '/data/calm', [{ n: i }]);
+      if (insert.status === 201) rows++;
+      const table = await post('neighbour', '/schema/table', {
+        table_name: `calm_${i}`,
+        columns: [{ name: 'n', type: 'INTEGER' }],
+      });
+      statuses.push(insert.status, table.status);
+      await sleep(20);
+    }
+    expect(new Set(statuses)).toEqual(new Set([201]));
+    const count = await sql('neighbour', 'SELECT count(*) AS n FROM calm');
+    expect(count.body.rows).toEqual([{ n: rows }]);
+    const ended = (await holding).filter(({ status }) => status === 400);
+    expect(ended.length).toBeGreaterThan(0);
+    for (const answer of ended) expect(failure(answer, 400, 'sql_error').hint).toMatch(/may hold 20480/);
+  });
+
+  it('takes 1,000 tables in one request', async () => {
+    const make = `DO $$ BEGIN FOR i IN 1..1000 LOOP EXECUTE format('CREATE TABLE made_%s (a int)', i); END LOOP; END $$`;
+    const made = await sql('neighbour', make);
+    expect(made.text).toContain('"success":true');
+    expect(
+      (await sql('neighbour', "SELECT count(*) AS n FROM pg_tables WHERE tablename LIKE 'made%'")).body.rows,
+    ).toEqual([{ n: 1_000 }]);
+  });
+
+  it('is not believed to be full because a project says so', async () => {
+    const some = sql(
+      'neighbour',
+      `SELECT count(pg_advisory_xact_lock(g)) FROM generate_series(1, 5000) g; SELECT pg_sleep(1.5), 'mark_some'`,
+    );
+    await backendOf('mark_some');
+    const lie = await sql('hostile', `DO $$ BEGIN RAISE 'out of shared memory' USING ERRCODE = '53200'; END $$`);
+    failure(lie, 503, 'overloaded');
+    expect((await some).status).toBe(200);
+  });
+});
+
+describe("the service's memory", () => {
+  it('is not filled by bodies of values: they are kept as the text they are', async () => {
+    const values = `[${Array.from({ length: 2_000_000 }, () => '[]').join(',')}]`;
+    const before = process.memoryUsage().heapUsed;
+    const answers = await Promise.all(
+      Array.from({ length: 6 }, () =>
+        post('hostile', '/sql', `{"sql":"SELECT pg_sleep(0.2), length($1::text) AS n","params":[${values}]}`),
+      ),
+    );
+    expect(process.memoryUsage().heapUsed - before).toBeLessThan(600 * 1024 * 1024);
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+  });
+
+  it('is bounded for a project that leaves its bodies half sent, which then waits for itself alone', async () => {
+    const { port } = new URL(service.url);
+    const sockets = Array.from({ length: 40 }, () => connect(Number(port), '127.0.0.1'));
+    for (const socket of sockets) {
+      socket.on('error', () => {});
+      socket.write(
+        `POST /api/cdp/sql HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${tokens.hostile}\r\n` +
+          'Content-Type: application/json\r\nContent-Length: 9000000\r\n\r\n',
+      );
+      socket.write(Buffer.alloc(1_000_000, ' '));
+    }
+    try {
+      await sleep(500);
+      expect((await sql('neighbour', 'SELECT 1 AS one')).status).toBe(200);
+      const large = JSON.stringify({ sql: 'SELECT length($1::text) AS n', params: ['x'.repeat(8_000_000)] });
+      expect((await post('neighbour', '/sql', large)).body.rows).toEqual([{ n: 8_000_000 }]);
+      failure(await post('hostile', '/sql', large), 503, 'overloaded');
+    } finally {
+      for (const socket of sockets) socket.destroy();
+    }
+    expect(await until(async () => (await sql('hostile', 'SELECT 1 AS one')).status === 200)).toBe(true);
+  });
+});

@@ -1,0 +1,174 @@
+/**
+ * A hostile project leaves nothing in its connections and cannot take the service out of order for itself: what comes
+ * after works as before, or is told clearly what the project did to itself; it is never a 500 (contract section 7). The
+ * single steps are in test/http/sql-leaves-nothing.test.ts; here are sweeps over all settings, over what may stand in
+ * for the catalog's names, over all code that an insert may run.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { embeddedServer, testServers } from '../support/postgres.js';
+import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { furnish, HARMLESS, honestRequests, RECORD, RUN_BY_INSERTS, TOLD } from './damage.js';
+
+let service: TestService;
+const start = (server = embeddedServer()) => {
+  beforeAll(async () => {
+    service = await startTestService({}, server);
+  });
+  afterAll(() => service.close());
+};
+
+async function newProject(): Promise<{ project: TestProject; readToken: string }> {
+  const project = await service.project();
+  await furnish(project);
+  return { project, readToken: await project.tokenWith('sql:read') };
+}
+
+/** Every request of an honest caller succeeds. */
+async function expectOrder(project: TestProject, readToken: string): Promise<void> {
+  const wrong: string[] = [];
+  for await (const [name, { status, text }] of honestRequests(project, readToken)) {
+    if (status >= 300) wrong.push(`${name}: ${status} ${text}`);
+  }
+  expect(wrong).toEqual([]);
+}
+
+const SESSION = `SELECT json_object_agg(name, setting ORDER BY name) AS settings, current_user = session_user AS own,
+  current_setting('my.trace', true) AS trace, pg_my_temp_schema()::text AS temp,
+  (SELECT count(*) FROM pg_prepared_statements) AS prepared FROM pg_settings`;
+
+/** They would end the very statement that sets them; test/http/sql-leaves-nothing.test.ts has them one by one. */
+const SELF_DEFEATING = `('exit_on_error', 'statement_timeout', 'transaction_timeout')`;
+
+/** Each setting that a role may set, to an end of its range; what Postgres refuses is left out. */
+const everySetting = (value: string, how: string) => `
+  DO $do$ DECLARE s record; BEGIN
+    FOR s IN SELECT name, ${value} AS value FROM pg_settings
+      WHERE context IN ('user', 'backend') AND name NOT IN ${SELF_DEFEATING} LOOP
+      BEGIN
+        ${how}
+      EXCEPTION WHEN OTHERS THEN NULL;
+      END;
+    END LOOP;
+  END $do$`;
+const LEAST = `CASE vartype WHEN 'bool' THEN 'off' WHEN 'enum' THEN enumvals[1] WHEN 'string' THEN '' ELSE min_val END`;
+const MOST = `CASE vartype WHEN 'bool' THEN 'on' WHEN 'enum' THEN enumvals[cardinality(enumvals)] WHEN 'string' THEN 'C' ELSE max_val END`;
+
+describe.each(testServers().map((server) => ({ server, major: server.major })))('on Postgres $major', ({ server }) => {
+  start(server);
+
+  it.each([
+    ['for the session, to its least', LEAST, 'PERFORM set_config(s.name, s.value, false);'],
+    ['for the session, to its most', MOST, 'PERFORM set_config(s.name, s.value, false);'],
+    ['for the role, to its least', LEAST, `EXECUTE format('ALTER ROLE CURRENT_USER SET %I = %L', s.name, s.value);`],
+    ['for the role, to its most', MOST, `EXECUTE format('ALTER ROLE CURRENT_USER SET %I = %L', s.name, s.value);`],
+    [
+      'for the role in the database, to its most',
+      MOST,
+      `EXECUTE format('ALTER ROLE %I IN DATABASE %I SET %I = %L', current_user, current_database(), s.name, s.value);`,
+    ],
+  ])('a project that sets every setting %s, works as before', async (_how, value, how) => {
+    const { project, readToken } = await newProject();
+    const clean = await project.rows(SESSION);
+    const done = await project.call('POST', '/api/cdp/sql', { body: { sql: everySetting(value, how) } });
+    expect(done.status, done.text).toBe(200);
+    expect(await project.rows(SESSION)).toEqual(clean);
+    await expectOrder(project, readToken);
+  });
+
+  it('a project that did everything harmless together works as before', async () => {
+    const { project, readToken } = await newProject();
+    for (const [what, text] of HARMLESS) {
+      const { status } = await project.call('POST', '/api/cdp/sql', { body: { sql: text } });
+      // What came before may stand in its way.
+      expect([200, 400, 403], what).toContain(status);
+    }
+    await expectOrder(project, readToken);
+    await expectOrder(project, readToken);
+  });
+});
+
+describe('code of the project that an insert runs', () => {
+  start();
+
+  it.each(RUN_BY_INSERTS)('leaves nothing in the connection: %s', async (_what, text) => {
+    const { project, readToken } = await newProject();
+    await project.rows(text);
+    const post = async (table: string, path = '', headers = {}) => {
+      const answer = await project.call('POST', `/api/cdp/data/${table}${path}`, {
+        body: [{ ...RECORD, id: undefined }],
+        headers,
+      });
+      return `${answer.status} ${answer.text}`;
+    };
+    // The first goes by the shape of the table as it was; and each way an insert may take, with an innocent one behind it.
+    for (const [path, headers] of [
+      ['', {}],
+      ['', {}],
+      ['?return=ids', {}],
+      ['', { 'idempotency-key': 'k' }],
+    ] as const) {
+      const answer = await post('kept', path, headers);
+      // A partition has no id of its own making, and the rows of a rule cannot be told.
+      expect(answer).toMatch(/^(201|400) /);
+      expect(await project.rows('SELECT pg_try_advisory_xact_lock(4711) AS free')).toEqual([{ free: true }]);
+      expect(await post('watched')).toMatch(/^201 /);
+    }
+    const later = await project.call('PUT', '/api/cdp/schema/table/kept/column/b', { body: { comment: 'c' } });
+    expect(later.status, later.text).toBe(200);
+    expect(await project.rows('SELECT pg_try_advisory_xact_lock(4711) AS free')).toEqual([{ free: true }]);
+    for await (const [name, answer] of honestRequests(project, readToken)) {
+      expect(`${name} ${answer.status} ${answer.text}`).toMatch(/^(insert|repeat)[a-z ]* 400 |^[a-z ]+ 20[01] /);
+    }
+  });
+
+  it('leaves nothing behind where it came since the last look at the table and ends in an error of the server', async () => {
+    const { project } = await newProject();
+    await project.rows(`CREATE FUNCTION evil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        PERFORM pg_advisory_lock(4711); RAISE EXCEPTION 'x' USING ERRCODE = '57P01'; END $$;
+      CREATE TRIGGER evil BEFORE INSERT ON kept FOR EACH ROW EXECUTE FUNCTION evil()`);
+    failure(await project.call('POST', '/api/cdp/data/kept', { body: [RECORD] }), 503, 'database_unavailable');
+    expect(await project.rows('SELECT pg_try_advisory_xact_lock(4711) AS free')).toEqual([{ free: true }]);
+    expect(await project.rows('SELECT count(*) AS n FROM kept')).toEqual([{ n: 2 }]);
+  });
+});
+
+describe('a project that spoilt a table', () => {
+  start();
+
+  it.each(TOLD)('is told so, and only there: %s', async (_what, text, status, code) => {
+    const { project, readToken } = await newProject();
+    await project.rows(text);
+    for (const path of ['', '', '?return=ids']) {
+      const answer = await project.call('POST', `/api/cdp/data/kept${path}`, { body: [RECORD] });
+      failure(answer, status, code);
+    }
+    const wrong: string[] = [];
+    for await (const [name, answer] of honestRequests(project, readToken)) {
+      const about = name.startsWith('insert') || name === 'repeat' || name === 'table';
+      if (answer.status === 500 || (answer.status >= 300 && (!about || name === 'insert into it'))) {
+        wrong.push(`${name}: ${answer.status} ${answer.text}`);
+      }
+    }
+    expect(wrong).toEqual([]);
+  });
+
+  it('by rights that new tables do not get for their own maker is told so until it gives them back', async () => {
+    const { project, readToken } = await newProject();
+    await project.rows('ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM CURRENT_USER');
+    await project.table('locked', { a: 'TEXT' });
+    failure(await project.call('POST', '/api/cdp/data/locked', { body: [{ a: 'x' }] }), 403, 'permission_denied');
+    await project.rows(
+      'ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO CURRENT_USER; GRANT ALL ON locked TO CURRENT_USER',
+    );
+    await expectOrder(project, readToken);
+  });
+
+  it('by a change that takes long at the commit is cut off in time', async () => {
+    const { project } = await newProject();
+    const answer = await project.call('POST', '/api/cdp/sql', {
+      body: { sql: 'DECLARE c CURSOR WITH HOLD FOR SELECT pg_sleep(30)', timeout_ms: 300 },
+    });
+    expect([503, 504], answer.text).toContain(answer.status);
+    expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
+  });
+});

@@ -1,0 +1,30 @@
+/**
+ * How long the properties of this folder run: a fixed seed and a bounded number of runs under `npm test`; under
+ * `npm run fuzz` (scripts/fuzz.mjs) a seed of that run and as many runs as its time has room for.
+ */
+import type fc from 'fast-check';
+import { expect, inject } from 'vitest';
+import { failure, type TestAnswer } from '../support/service.js';
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    /** Only under `npm run fuzz`. */
+    fuzz?: { seed: number; millisecondsEach: number };
+  }
+}
+
+const SEED = 20_261_121;
+
+/** @param numRuns under `npm test` */
+export function parameters<T>(numRuns: number): fc.Parameters<T> {
+  const fuzz = inject('fuzz');
+  if (fuzz === undefined) return { seed: SEED, numRuns };
+  return { seed: fuzz.seed, numRuns: 1_000_000_000, interruptAfterTimeLimit: fuzz.millisecondsEach };
+}
+
+/** A success, or a refusal in the contract's shape that is the caller's own doing: never a 500. */
+export function checkClear(answer: TestAnswer): void {
+  expect([answer.status === 500, answer.text]).toEqual([false, answer.text]);
+  if (answer.status >= 400) failure(answer, answer.status, String(answer.body?.error));
+  else expect([200, 201]).toContain(answer.status);
+}
