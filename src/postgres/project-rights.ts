@@ -50,6 +50,7 @@ export async function ensureSchema(client: pg.Client, schema: string): Promise<s
 
 /**
  * Everything in the project's schema is the writer's; a dump that was restored without owners leaves it to the service.
+ * Not the functions behind a range type: Postgres gives them to the superuser of initdb, which the service may be.
  * @returns what was wrong, in words
  */
 export async function giveBack(client: pg.Client, { schema, writer }: Placement): Promise<string[]> {
@@ -59,8 +60,9 @@ export async function giveBack(client: pg.Client, { schema, writer }: Placement)
       AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
       AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = c.oid
         AND refclassid = 'pg_class'::regclass AND deptype IN ('a', 'i'))
-    UNION ALL SELECT format('ROUTINE %s', oid::regprocedure) FROM pg_proc
+    UNION ALL SELECT format('ROUTINE %s', oid::regprocedure) FROM pg_proc p
     WHERE pronamespace = ${schema}::regnamespace AND proowner = current_user::regrole
+      AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'i')
     UNION ALL SELECT format('TYPE %s', oid::regtype) FROM pg_type
     WHERE typnamespace = ${schema}::regnamespace AND typowner = current_user::regrole AND typtype IN ('e', 'd', 'r')`);
   const { rows } = await client.query<{ object: string }>(text, [...params]);

@@ -44,6 +44,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   it('finds nothing wrong with a sound project, and changes nothing', async () => {
     const { project } = await newProject();
     await insert(project);
+    await project.rows('CREATE TYPE floats AS RANGE (subtype = float8)');
     expect(await repair(project.name)).toMatchObject({
       status: 200,
       body: {
