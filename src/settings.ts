@@ -137,6 +137,14 @@ export const SETTINGS = {
     describe: "Postgres extensions that the service installs into every project's database, separated by commas.",
     parse: extensionNames,
   }),
+  postgresBin: setting<string | null>({
+    flag: 'postgres-bin',
+    env: 'CDP_POSTGRES_BIN',
+    default: null,
+    value: 'DIR',
+    describe: 'Folder of pg_dump and pg_restore for backup and restore. Default: PATH and the usual places.',
+    parse: (value: string) => resolve(text('postgres-bin')(value)),
+  }),
   logLevel: setting<string>({
     flag: 'log-level',
     env: 'CDP_LOG_LEVEL',

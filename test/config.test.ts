@@ -109,6 +109,7 @@ const TEXTS: Partial<Record<SettingName, { good: string[]; bad: string[] }>> = {
   secret: { good: ['x'.repeat(32)], bad: ['', 'x'.repeat(31)] },
   allowUnhardened: { good: ['true', 'false'], bad: ['', 'yes', 'TRUE', '1'] },
   extensions: { good: ['citext', 'pg_trgm,uuid-ossp'], bad: ['', 'a,', 'A', 'a;b', 'a b', '"a"'] },
+  postgresBin: { good: ['/usr/lib/postgresql/18/bin'], bad: [''] },
   logLevel: { good: ['trace', 'debug', 'info', 'warn', 'error', 'silent'], bad: ['', 'INFO', 'verbose'] },
   audit: { good: ['all', 'changes', 'off'], bad: ['', 'ALL', 'none', 'true'] },
   auditStatements: { good: ['hash', 'text'], bad: ['', 'sha256', 'TEXT'] },

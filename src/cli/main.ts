@@ -4,14 +4,26 @@ import { ConfigError } from '../config.js';
 import { EngineError } from '../contract/errors.js';
 import { VERSION } from '../service.js';
 import { auditCommand } from './audit.js';
+import { backupCommand } from './backup.js';
 import { configCommand } from './config.js';
 import { projectCommand } from './project.js';
+import { restoreCommand } from './restore.js';
 import { serveCommand } from './serve.js';
 import { tokenCommand } from './token.js';
 
 /** Exit codes: 0 done, 1 failed, 2 wrong usage or settings. */
 const FAILED = 1;
 const WRONG_USAGE = 2;
+
+const COMMANDS = [
+  serveCommand,
+  projectCommand,
+  tokenCommand,
+  auditCommand,
+  backupCommand,
+  restoreCommand,
+  configCommand,
+];
 
 /** Runs one command; sets the exit code of the process and never throws. */
 export async function main(argv: readonly string[]): Promise<void> {
@@ -20,7 +32,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     .version(VERSION)
     .exitOverride()
     .showHelpAfterError('(add --help for the options)');
-  for (const command of [serveCommand(), projectCommand(), tokenCommand(), auditCommand(), configCommand()]) {
+  for (const command of COMMANDS.map((make) => make())) {
     program.addCommand(command.copyInheritedSettings(program));
   }
   program.commands.flatMap((command) => command.commands).forEach((command) => command.exitOverride());

@@ -13,8 +13,8 @@ export interface ManagementOptions {
 }
 
 /** Adds the settings of the database and `--json`. */
-export const managementOptions = (command: Command): Command =>
-  addSettings(command, DATABASE_SETTINGS).option('--json', 'Print JSON');
+export const managementOptions = (command: Command, settings = DATABASE_SETTINGS): Command =>
+  addSettings(command, settings).option('--json', 'Print JSON');
 
 /** Works with or without a running service; an embedded server that does not run is started for the command. */
 export async function withEngine<T>(command: Command, work: (engine: Engine) => Promise<T>): Promise<T> {

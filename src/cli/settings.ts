@@ -12,6 +12,9 @@ export const DATABASE_SETTINGS: readonly SettingName[] = [
   'extensions',
 ];
 
+/** Also needed to run Postgres's own programs. */
+export const PROGRAM_SETTINGS: readonly SettingName[] = [...DATABASE_SETTINGS, 'postgresBin'];
+
 export const ALL_SETTINGS = Object.keys(SETTINGS) as SettingName[];
 
 export function addSettings(command: Command, names: readonly SettingName[]): Command {

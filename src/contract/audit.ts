@@ -21,6 +21,8 @@ export const AUDIT_OPERATIONS = [
   'project.repair',
   'project.quota',
   'project.list',
+  'project.backup',
+  'project.restore',
   'token.create',
   'token.revoke',
   'token.list',

@@ -16,6 +16,7 @@ import { type ServerAddress, servicePool } from '../postgres/server.js';
 import { Watchdog } from '../postgres/watchdog.js';
 import { Admission } from './admission.js';
 import { Audit, type AuditSettings, type Origin } from './audit.js';
+import type { Installation } from './backup/backup.js';
 import { type JwtSettings, JwtVerifier } from './jwt.js';
 import { CopyInserts } from './copy-inserts.js';
 import { LockGuard } from './lock-guard.js';
@@ -69,6 +70,8 @@ export class Engine {
     private readonly jwt: JwtVerifier | null,
     private readonly access: ProjectAccess,
     private readonly sizes: DatabaseSizes,
+    /** What backups are made of. */
+    readonly installation: Installation,
   ) {}
 
   /**
@@ -117,7 +120,6 @@ export class Engine {
       });
       const jwt = settings.jwt === null ? null : new JwtVerifier(settings.jwt, control);
       const locks = new LockGuard(holders, await holders.open());
-      const wrongTokens = new WrongTokens(settings.wrongTokens);
       const sizes = new DatabaseSizes(pool);
       const access: ProjectAccess = {
         admission,
@@ -132,7 +134,10 @@ export class Engine {
         quotas: new Quotas((database) => sizes.of(database), settings.projectQuota),
         requireActive: (project) => projects.requireActive(project),
       };
-      return new Engine(control, projects, new Tokens(control, audit), wrongTokens, audit, jwt, access, sizes);
+      const wrongTokens = new WrongTokens(settings.wrongTokens);
+      const tokens = new Tokens(control, audit);
+      const installation = { control, projects, provisioning, audit, address, credentials };
+      return new Engine(control, projects, tokens, wrongTokens, audit, jwt, access, sizes, installation);
     } catch (error) {
       await Promise.all([pool.end(), holders.close()]);
       throw error;

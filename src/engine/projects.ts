@@ -4,6 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../contract/errors.js';
+import type { AuditOperation } from '../contract/audit.js';
 import { PROJECT_NAME_PATTERN } from '../contract/names.js';
 import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
 import type { AuditEntry } from '../postgres/audit-log.js';
@@ -26,6 +27,11 @@ const NAME = new RegExp(PROJECT_NAME_PATTERN);
 /** False for what no project can be called; a name with U+0000 could not even be asked for. */
 export const isProjectName = (name: string): boolean => NAME.test(name);
 
+/** A project that nobody can use yet. */
+export type NewProject = Pick<ProjectRow, 'id' | 'name' | 'placement'>;
+
+type Fill = (project: NewProject) => Promise<'active' | 'inactive'>;
+
 export class Projects {
   /** Upgrades of project databases under way or done in this process, by project. */
   private readonly upgrades = new Map<string, Promise<void>>();
@@ -45,16 +51,29 @@ export class Projects {
 
   /** @throws EngineError invalid_name, unique_violation, overloaded, database_unavailable */
   async create(name: string, by: Origin = BY_ITSELF): Promise<ProjectRow> {
+    return this.makeInTurn(name, by, 'project.create', () => Promise.resolve('active' as const));
+  }
+
+  /**
+   * Makes a project and has it filled before anybody can use it. Where that fails, nothing of it stays.
+   * @param fill its status is what it gives back
+   * @throws EngineError invalid_name, unique_violation, overloaded, database_unavailable; what `fill` throws
+   */
+  async createFilled(name: string, by: Origin, fill: Fill): Promise<ProjectRow> {
+    return this.makeInTurn(name, by, 'project.restore', fill);
+  }
+
+  private async makeInTurn(name: string, by: Origin, operation: AuditOperation, fill: Fill): Promise<ProjectRow> {
     if (!isProjectName(name)) {
       throw new EngineError('invalid_name', `A project's name must match ${PROJECT_NAME_PATTERN}`);
     }
     return this.inTurn(async () => {
       await this.clearFailed(name);
-      return this.make(name, by);
+      return this.make(name, by, operation, fill);
     });
   }
 
-  private async make(name: string, by: Origin): Promise<ProjectRow> {
+  private async make(name: string, by: Origin, operation: AuditOperation, fill: Fill): Promise<ProjectRow> {
     const project = {
       id: randomUUID(),
       name,
@@ -68,8 +87,9 @@ export class Projects {
       }
       try {
         await ownErrand(() => this.provisioning.create(project.placement));
-        const entry = this.audit.entryOfChange(by, { operation: 'project.create' });
-        if (!(await this.control.setProjectStatus(project.id, ['creating'], 'active', entry))) {
+        const status = await fill(project);
+        const entry = this.audit.entryOfChange(by, { operation });
+        if (!(await this.control.setProjectStatus(project.id, ['creating'], status, entry))) {
           throw deletedMeanwhile(name);
         }
       } catch (error) {

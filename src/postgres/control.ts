@@ -31,6 +31,11 @@ export interface TokenRow {
   lastUsedAt: Date | null;
 }
 
+/** A token as it is stored: only the hash of it. */
+export interface StoredToken extends TokenRow {
+  sha256: Buffer;
+}
+
 const PROJECT_COLUMNS = `id, name, status, database_name, schema_name, writer_role, reader_role, schema_version, quota_bytes, created_at`;
 const TOKEN_COLUMNS = `id, project_id, name, scopes, created_at, expires_at, revoked_at, last_used_at`;
 
@@ -236,6 +241,42 @@ export class ControlDatabase {
       entry,
     );
     return rows[0] ? tokenRow(rows[0]) : null;
+  }
+
+  /** Tokens of a project with their hashes, for a backup. */
+  async storedTokens(projectId: string): Promise<StoredToken[]> {
+    const { rows } = await this.query<TokenRecord & { sha256: Buffer }>(
+      `SELECT ${TOKEN_COLUMNS}, sha256 FROM cdp.tokens WHERE project_id = $1 ORDER BY created_at, id`,
+      [projectId],
+    );
+    return rows.map((row) => ({ ...tokenRow(row), sha256: row.sha256 }));
+  }
+
+  /** Of these tokens, the ids of those that are there already, by id or by hash. */
+  async knownTokens(tokens: readonly Pick<StoredToken, 'id' | 'sha256'>[]): Promise<string[]> {
+    const { rows } = await this.query<{ id: string }>(
+      'SELECT id FROM cdp.tokens WHERE id = ANY ($1) OR sha256 = ANY ($2)',
+      [tokens.map(({ id }) => id), tokens.map(({ sha256 }) => sha256)],
+    );
+    return rows.map(({ id }) => id);
+  }
+
+  /** What a project that is being restored was before: the time at which it was made, its quota, its tokens. */
+  async adoptHistory(
+    id: string,
+    { createdAt, quotaBytes }: Pick<ProjectRow, 'createdAt' | 'quotaBytes'>,
+    tokens: readonly StoredToken[],
+  ): Promise<void> {
+    const rows = tokens.map(({ sha256, ...token }) => ({ ...token, sha256: sha256.toString('hex') }));
+    await this.query(
+      `WITH project AS (UPDATE cdp.projects SET created_at = $2, quota_bytes = $4 WHERE id = $1 AND status = 'creating' RETURNING id)
+       INSERT INTO cdp.tokens (id, project_id, name, scopes, sha256, created_at, expires_at, revoked_at, last_used_at)
+       SELECT t.id, project.id, t.name, t.scopes, decode(t.sha256, 'hex'), t."createdAt", t."expiresAt",
+         t."revokedAt", t."lastUsedAt"
+       FROM project, jsonb_to_recordset($3) AS t (id uuid, name text, scopes text[], sha256 text,
+         "createdAt" timestamptz, "expiresAt" timestamptz, "revokedAt" timestamptz, "lastUsedAt" timestamptz)`,
+      [id, createdAt, JSON.stringify(rows), quotaBytes],
+    );
   }
 
   async touchTokens(ids: readonly string[]): Promise<void> {

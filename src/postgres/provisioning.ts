@@ -7,6 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import type { Credentials } from './credentials.js';
+import { dumpRole } from './dump-role.js';
 import { adoptPreparation, prepare, type Preparation } from './hardening/hardening.js';
 import { migrate, type Migration, newestVersion } from './migrate.js';
 import type { Placement } from './placement.js';
@@ -149,11 +150,23 @@ export class Provisioning {
     return [...missing.map((role) => `the role ${role} was missing`), ...spoilt];
   }
 
+  /** Names of the extensions in a project's database; without one, those that a new project will have. */
+  async extensions(database = this.template): Promise<string[]> {
+    return this.asService(database, async (client) => {
+      const { rows } = await client.query<{ name: string }>(
+        `SELECT extname AS name FROM pg_extension WHERE extname <> 'plpgsql' ORDER BY 1`,
+      );
+      return rows.map(({ name }) => name);
+    });
+  }
+
   /** Takes everything of a placement away. Every step may have been done before. */
-  async drop({ database, writer, reader }: Placement): Promise<void> {
+  async drop(placement: Placement): Promise<void> {
+    const { database, writer, reader } = placement;
     await this.asService(this.address.database, async (client) => {
       await client.query(`DROP DATABASE IF EXISTS ${q(database)} WITH (FORCE)`);
-      for (const role of [writer, reader, database]) await client.query(`DROP ROLE IF EXISTS ${q(role)}`);
+      for (const role of [dumpRole(placement), writer, reader, database])
+        await client.query(`DROP ROLE IF EXISTS ${q(role)}`);
     });
   }
 

@@ -95,6 +95,14 @@ export async function withServiceClient<T>(
   }
 }
 
+/** The server's major version: 18. */
+export async function serverMajor(address: ServerAddress): Promise<number> {
+  return withServiceClient(address, address.database, async (client) => {
+    const { rows } = await client.query<{ number: string }>(`SELECT current_setting('server_version_num') AS number`);
+    return Math.floor(Number(rows[0]?.number) / 10_000);
+  });
+}
+
 /** One starter at a time prepares an embedded server. */
 const CONTROL_DATABASE_LOCK = 4_014_252_906;
 

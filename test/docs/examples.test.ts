@@ -6,8 +6,10 @@ import { dirname, join } from 'node:path';
 import type { Command } from 'commander';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { auditCommand } from '../../src/cli/audit.js';
+import { backupCommand } from '../../src/cli/backup.js';
 import { configCommand } from '../../src/cli/config.js';
 import { projectCommand } from '../../src/cli/project.js';
+import { restoreCommand } from '../../src/cli/restore.js';
 import { serveCommand } from '../../src/cli/serve.js';
 import { tokenCommand } from '../../src/cli/token.js';
 import { SETTINGS } from '../../src/settings.js';
@@ -129,6 +131,8 @@ const COMMANDS: readonly Command[] = [
   projectCommand(),
   tokenCommand(),
   auditCommand(),
+  backupCommand(),
+  restoreCommand(),
   configCommand(),
 ];
 

@@ -1,0 +1,120 @@
+/** What is in a backup: the names of its members and the shape of those that are JSON. */
+import Type, { type Static, type TSchema } from 'typebox';
+import { Check } from 'typebox/value';
+import { PROJECT_NAME_PATTERN, SCOPES } from '../../contract/names.js';
+import { BadArchive } from './tar.js';
+
+/** Raised with every change that an older program cannot restore. */
+export const FORMAT_VERSION = 1;
+
+/** The last but one, because it says what became of each project. */
+export const MANIFEST = 'manifest.json';
+export const CONTROL = 'control.json';
+/** SHA-256 of every other member, as `sha256sum` writes and checks it. The last: without it a backup is none. */
+export const SUMS = 'SHA256SUMS';
+
+export const dumpOf = (project: string): string => `projects/${project}.dump`;
+/** What the dump holds, as `pg_restore --list` shows it. */
+export const listOfDump = (project: string): string => `projects/${project}.list`;
+
+const Time = Type.String({ pattern: '^\\d{4}-\\d\\d-\\d\\dT[0-9:.]+Z$' });
+const Optional = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
+const ProjectName = Type.String({ pattern: PROJECT_NAME_PATTERN });
+const RoleName = Type.String({ pattern: '^[a-z0-9_]{1,63}$' });
+
+export const Manifest = Type.Object({
+  format: Type.Literal('cdp-backup'),
+  format_version: Type.Literal(FORMAT_VERSION),
+  /** Of this package. */
+  program_version: Type.String(),
+  /** Version of the schema `_cdp` in projects' databases. */
+  schema_version: Type.Integer(),
+  created_at: Time,
+  /** Major version of the server, and of pg_dump. */
+  postgres: Type.Integer(),
+  pg_dump: Type.Integer(),
+  projects: Type.Array(
+    Type.Object({
+      name: ProjectName,
+      /** Of the dump. */
+      bytes: Type.Integer(),
+      /** Names that the dump may hold. The project has others where it is restored. */
+      database: RoleName,
+      writer: RoleName,
+      reader: RoleName,
+      extensions: Type.Array(Type.String()),
+      /** Exact numbers of rows, of the dump's own snapshot. */
+      tables: Type.Array(Type.Object({ name: Type.String(), rows: Type.Integer() })),
+    }),
+  ),
+  /** Projects that could not be dumped. */
+  left_out: Type.Array(Type.Object({ name: ProjectName, reason: Type.String() })),
+});
+export type Manifest = Static<typeof Manifest>;
+export type DumpedProject = Manifest['projects'][number];
+
+/** What the control database knows of the projects. No password is in it, nor anything that a password is made of. */
+export const Control = Type.Object({
+  projects: Type.Array(
+    Type.Object({
+      name: ProjectName,
+      status: Type.Union([Type.Literal('active'), Type.Literal('inactive')]),
+      created_at: Time,
+      /** null: what the setting says where it is restored. */
+      quota_bytes: Optional(Type.Integer({ minimum: 0 })),
+      tokens: Type.Array(
+        Type.Object({
+          id: Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' }),
+          name: Type.String(),
+          scopes: Type.Array(Type.Union(SCOPES.map((scope) => Type.Literal(scope)))),
+          sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
+          created_at: Time,
+          expires_at: Optional(Time),
+          revoked_at: Optional(Time),
+          last_used_at: Optional(Time),
+        }),
+      ),
+    }),
+  ),
+});
+export type Control = Static<typeof Control>;
+
+/** @throws BadArchive also for a newer format, saying so */
+export function parseManifest(bytes: Buffer): Manifest {
+  const value = parseJson(bytes);
+  const { format, format_version: version } = (value ?? {}) as Partial<Record<keyof Manifest, unknown>>;
+  if (format === 'cdp-backup' && typeof version === 'number' && version > FORMAT_VERSION) {
+    throw new BadArchive(`It has format ${version}, and this program knows ${FORMAT_VERSION}: use a newer program`);
+  }
+  if (!Check(Manifest, value)) throw new BadArchive(`Its ${MANIFEST} is not one`);
+  return value;
+}
+
+/** @throws BadArchive */
+export function parseControl(bytes: Buffer): Control {
+  const value = parseJson(bytes);
+  if (!Check(Control, value)) throw new BadArchive(`Its ${CONTROL} is not one`);
+  return value;
+}
+
+function parseJson(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(bytes.toString());
+  } catch {
+    return undefined;
+  }
+}
+
+export const formatSums = (sums: ReadonlyMap<string, string>): Buffer =>
+  Buffer.from([...sums].map(([name, sha256]) => `${sha256}  ${name}\n`).join(''));
+
+/** @throws BadArchive */
+export function parseSums(bytes: Buffer): Map<string, string> {
+  const sums = new Map<string, string>();
+  for (const line of bytes.toString().split('\n').slice(0, -1)) {
+    const [, sha256, name] = /^([0-9a-f]{64}) {2}(.+)$/.exec(line) ?? [];
+    if (sha256 === undefined || name === undefined) throw new BadArchive('It is damaged');
+    sums.set(name, sha256);
+  }
+  return sums;
+}
