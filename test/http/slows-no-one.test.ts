@@ -107,7 +107,7 @@ describe.runIf(onLinux)('processors', () => {
       'hostile',
       `CREATE TABLE busy (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), n bigint);
        CREATE FUNCTION spin() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-         PERFORM count(*), 'mark_trigger' FROM generate_series(1, 2000000); RETURN NEW; END $$;
+         PERFORM count(*), 'mark_trigger' FROM generate_series(1, 20000000); RETURN NEW; END $$;
        CREATE TRIGGER spin BEFORE INSERT ON busy FOR EACH ROW EXECUTE FUNCTION spin()`,
     );
     const insert = post('hostile', '/data/busy', [{ n: 1 }]);
@@ -117,7 +117,7 @@ describe.runIf(onLinux)('processors', () => {
   });
 
   it('are left to others by what follows a greedy statement, and no longer than for some seconds', async () => {
-    await sql('hostile', `SELECT count(*), 'greedy' FROM generate_series(1, 4000000)`);
+    await sql('hostile', `SELECT count(*), 'greedy' FROM generate_series(1, 20000000)`);
     const pidNow = async () =>
       ((await sql('hostile', 'SELECT pg_backend_pid() AS pid')).body.rows as { pid: number }[])[0]?.pid;
     const lowered = await pidNow();
