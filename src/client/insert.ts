@@ -69,7 +69,7 @@ const ABOUT_RECORDS: readonly CdpErrorCode[] = [
 
 /**
  * Sends all records of the source to the table. The source is asked for more only when there is room for a batch.
- * @throws CdpError with `inserted`, and `errors[].record` counted in the whole input. After a failure no new batch is
+ * @throws TypeError for a concurrency that is none; CdpError with `inserted`, and `errors[].record` counted in the whole input. After a failure no new batch is
  * begun, and those in flight are waited for; after an abort they are not, and may yet be stored.
  */
 export async function insertAll<Item extends object>(
@@ -79,6 +79,9 @@ export async function insertAll<Item extends object>(
   options: InsertOptions<Item>,
 ): Promise<InsertResult> {
   const { concurrency = 4, signal } = options;
+  if (!Number.isInteger(concurrency) || concurrency < 1) {
+    throw new TypeError('concurrency must be a whole number from 1');
+  }
   const delivery = new Delivery(transport, path, options);
   const halt = new AbortController();
   const stop = () => halt.abort();

@@ -35,10 +35,10 @@ export async function addColumn(
   body: AddColumnBody,
   limits: SchemaLimits,
 ): Promise<ColumnAnswer> {
-  await project.requireRoom();
   checkName(columnNameProblem(body.name));
   checkComment(body.comment);
   const type = columnType(body.type);
+  await project.requireRoom();
   const comment = body.comment || null;
   const change = [
     statement(
@@ -80,10 +80,10 @@ export async function alterColumn(
   if (column === 'id' && (newName !== undefined || newType !== undefined)) {
     throw new EngineError('reserved_name', 'The id column can be neither renamed nor retyped; its comment can be set');
   }
-  if (newType !== undefined) await project.requireRoom();
   if (newName !== undefined) checkName(columnNameProblem(newName));
   checkComment(comment);
   const type = newType === undefined ? undefined : columnType(newType);
+  if (type !== undefined) await project.requireRoom();
 
   return schemaChange(project, limits, async (lease, begin) => {
     const { session } = lease;

@@ -191,9 +191,9 @@ export class Engine {
 
   async close(): Promise<void> {
     this.access.connections.close();
-    await this.access.locks.close();
     this.access.quotas.close();
     await this.audit.close();
+    await this.access.locks.close();
     await this.control.close();
   }
 }

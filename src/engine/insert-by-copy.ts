@@ -54,15 +54,15 @@ function store(project: Project, known: KnownShape, texts: readonly CopyData[], 
   return project.use('typed', deadline, async (lease) => {
     const { session } = lease;
     const statement = copyStatement(known.plan, texts[0]?.columns ?? []);
-    const answersBefore = session.answers;
+    const completedBefore = session.completed;
     try {
       await session.copyIn(statement, copyData(known.plan, texts), known.check);
       return true;
     } catch (error) {
       // The table may have got a trigger since it was looked at, and what that did to the session is not rolled back.
       lease.soil();
-      // Postgres was told to end the connection, and said so instead of doing anything.
-      if (isShutdown(error) && session.answers === answersBefore) throw error;
+      // Postgres was told to end the connection and said so before the COPY had come to its end, so nothing was committed.
+      if (isShutdown(error) && session.completed === completedBefore) throw error;
       // The commit was on its way with the rest.
       if (error instanceof ConnectionLost || session.closed) throw outcomeUnknown(error, false);
       if (!(error instanceof PostgresError) || liesWithTheServer(error)) throw error;

@@ -21,6 +21,9 @@ export interface RunningRequest {
  */
 const PART_OF_A_PROJECT = 1 / 6;
 
+/** Where the table is full by others (another program, another instance), a project below this part is not the cause. */
+const PART_OF_A_CAUSE = 1 / 24;
+
 /** Below this the table is not full, whatever a statement says: SQLSTATEs can be raised by hand. */
 const PART_WHEN_FULL = 1 / 2;
 
@@ -81,8 +84,8 @@ export class LockGuard {
     const isFull = all > this.capacity * PART_WHEN_FULL;
     const [greatest] = this.byProject(locks).sort((a, b) => b.sum - a.sum);
     if (greatest === undefined) return !isFull;
-    const most = Math.floor(this.capacity * PART_OF_A_PROJECT);
-    if (greatest.sum <= most && !isFull) return true;
+    const most = Math.floor(this.capacity * (isFull ? PART_OF_A_CAUSE : PART_OF_A_PROJECT));
+    if (greatest.sum <= most) return !isFull;
     await Promise.all(greatest.requests.map((request) => request.end(tooManyLocks(greatest.sum, most))));
     return true;
   }
@@ -103,5 +106,5 @@ export class LockGuard {
 
 const tooManyLocks = (count: number, most: number) =>
   new EngineError('sql_error', `The project held ${count} locks at once and its requests were ended`, {
-    hint: `Together its requests may hold ${most}. Lock, create or change fewer objects in one request.`,
+    hint: `Together its requests may hold ${most} now. Lock, create or change fewer objects in one request.`,
   });

@@ -3,6 +3,7 @@
  * others. Where others are at work, such a project gets a third of it (docs/decisions/0015).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { LruMap } from 'toad-cache';
 
 /** Less than this is over in a few milliseconds; it is put together until it is more. */
 const LARGE_BYTES = 256 * 1024;
@@ -12,6 +13,9 @@ const NS_PER_BYTE = 20;
 
 /** What a project does is followed by so many times as long for the others, its own time included. */
 const SPREAD = 3;
+
+/** Projects whose bytes are counted; of more, those that sent none for longest begin anew. */
+const PROJECTS = 1_000;
 
 /** Another project is at work as long as its last request is not older. */
 const BUSY_MS = 250;
@@ -26,11 +30,10 @@ interface Account {
   bytes: number;
   /** Pieces of one project wait one behind the other. */
   queue: Promise<void>;
-  waiting: number;
 }
 
 export class Pace {
-  private readonly accounts = new Map<string, Account>();
+  private readonly accounts = new LruMap<Account>(PROJECTS);
 
   /** The project that sent the last request, and the last one of any other. */
   private last: Sighting | null = null;
@@ -48,17 +51,14 @@ export class Pace {
    */
   wait(project: string, bytes: number): Promise<void> | undefined {
     if (!this.othersAreBusy(project)) return undefined;
-    const account = this.accounts.get(project) ?? { bytes: 0, waiting: 0, queue: Promise.resolve() };
+    const account = this.accounts.get(project) ?? { bytes: 0, queue: Promise.resolve() };
     this.accounts.set(project, account);
     account.bytes += bytes;
     if (account.bytes < LARGE_BYTES) return undefined;
     const ms = (account.bytes * NS_PER_BYTE * SPREAD) / 1e6;
     account.bytes = 0;
-    account.waiting++;
     account.queue = account.queue.then(async () => {
       if (this.othersAreBusy(project)) await sleep(ms);
-      // An idle project costs nothing.
-      if (--account.waiting === 0) this.accounts.delete(project);
     });
     return account.queue;
   }

@@ -24,6 +24,9 @@ const LARGE_WORK_MS = 100;
 /** Looking takes longer the more tables there are; it may take this part of the time at most. */
 const LOOK_SHARE = 0.2;
 
+/** Nobody waits longer for a look to begin. */
+const MOST_WAIT_MS = 2_000;
+
 /** Work that takes longer is looked at again and again while it runs. */
 const LOOK_EVERY_MS = 1_000;
 
@@ -189,7 +192,7 @@ export class Quotas {
 
   private async takeLook(usage: Usage): Promise<void> {
     const early = usage.nextLookAt - performance.now();
-    if (early > 0) await sleep(early);
+    if (early > 0) await sleep(Math.min(early, MOST_WAIT_MS));
     usage.outdated = false;
     const startedAt = performance.now();
     // Where the database is gone, whatever comes next on it says so better.

@@ -33,8 +33,8 @@ const ONE_AT_A_TIME = fixed('SELECT pg_catalog.pg_advisory_xact_lock(4014252903)
  * quota_exceeded
  */
 export async function createTable(project: Project, body: CreateTableBody, limits: SchemaLimits): Promise<string[]> {
-  await project.requireRoom();
   const columns = checkDefinition(body);
+  await project.requireRoom();
   const { table_name: name, comment } = body;
   const table = ident(project.schema, name);
   const comments: Statement[] = [];

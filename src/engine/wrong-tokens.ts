@@ -38,7 +38,12 @@ export class WrongTokens {
     const network = networkOf(address);
     const asking = this.asking.get(network) ?? 0;
     const isOver = (this.wrong.running(network)?.count ?? 0) >= this.limit;
-    if (asking >= QUESTIONS_AT_ONCE || (isOver && this.questions.add(network).count > 1)) throw this.refusal(network);
+    if (asking >= QUESTIONS_AT_ONCE) {
+      throw new EngineError('rate_limited', 'Too many unknown tokens of this address are being looked up', {
+        retryAfter: 1,
+      });
+    }
+    if (isOver && this.questions.add(network).count > 1) throw this.refusal(network);
     this.asking.set(network, asking + 1);
     return () => {
       const others = (this.asking.get(network) ?? 1) - 1;

@@ -19,7 +19,7 @@ import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import { parseProxies } from './client-address.js';
 import { rawError, sendError } from './error-exit.js';
-import { BrokenHttp, refusalOfHead } from './framing.js';
+import { BrokenHttp, endSoon, refusalOfHead } from './framing.js';
 import { SECURITY_HEADERS } from './security-headers.js';
 import { serverTiming } from './server-timing.js';
 
@@ -184,5 +184,8 @@ function refuseTunnel(_request: IncomingMessage, socket: Duplex): void {
   const headers = { allow: 'DELETE, GET, HEAD, POST, PUT' };
   // The client may be gone already; there is nobody to tell then.
   socket.on('error', () => socket.destroy());
-  socket.end(rawError(new EngineError('method_not_allowed', 'The service is no proxy', { headers }), randomUUID()));
+  endSoon(
+    socket,
+    rawError(new EngineError('method_not_allowed', 'The service is no proxy', { headers }), randomUUID()),
+  );
 }

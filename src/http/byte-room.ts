@@ -9,7 +9,7 @@ import type { Patience } from '../engine/patience.js';
 
 export interface RoomLimits {
   readonly perProject: number;
-  /** Over all projects; small requests do not depend on it. */
+  /** Over all projects; small requests, and the first of a project, do not depend on it. */
   readonly total: number;
 }
 
@@ -61,7 +61,8 @@ export class ByteRoom {
   async enter(project: string, bytes: number, patience: Patience, signal: AbortSignal): Promise<Place> {
     const tenant = this.tenants.get(project) ?? { bytes: 0, waiters: [] };
     this.tenants.set(project, tenant);
-    if (tenant.waiters.length > 0 || !this.hasRoom(tenant, bytes)) {
+    const isBehind = bytes > SMALL_BYTES && tenant.waiters.length > 0;
+    if (isBehind || !this.hasRoom(tenant, bytes)) {
       const waited = patience.wait();
       await this.wait(project, tenant, bytes, patience.ms, signal).finally(waited);
     } else this.take(tenant, bytes);
@@ -97,6 +98,8 @@ export class ByteRoom {
         tenant.waiters = tenant.waiters.filter((other) => other !== waiter);
         this.forget(project, tenant);
         reject(overloaded());
+        // What stood behind it may be smaller.
+        this.admitNext();
       };
       const admit = () => {
         settle();
@@ -125,7 +128,8 @@ export class ByteRoom {
   }
 
   private hasRoom(tenant: Tenant, bytes: number): boolean {
-    if (tenant.bytes === 0) return bytes <= SMALL_BYTES || this.bytes + bytes <= this.limits.total || this.bytes === 0;
+    // Whatever others do: all of them together go beyond the total by one body for each project at most.
+    if (tenant.bytes === 0) return true;
     if (tenant.bytes + bytes > this.limits.perProject) return false;
     return bytes <= SMALL_BYTES || this.bytes + bytes <= this.limits.total;
   }

@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { EngineError } from '../contract/errors.js';
 import { rawError } from './error-exit.js';
 
@@ -41,6 +42,17 @@ export function refusalOfHead({ rawHeaders, headers, httpVersion }: IncomingMess
 
 const doubtful = (message: string) => new EngineError('invalid_request', message, { headers: { connection: 'close' } });
 
+/** How long the end of a connection may take from its client's side. */
+const LINGER_MS = 2_000;
+
+/** A last answer on a connection. It gets a moment to arrive; a client that does not close is not waited for. */
+export function endSoon(socket: Duplex, answer: string): void {
+  socket.end(answer);
+  socket.resume();
+  const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  socket.once('close', () => clearTimeout(timer));
+}
+
 /**
  * Answers for what never became a request. Requests that came before it on the same connection are answered first:
  * its refusal must not stand in the place of an answer to them.
@@ -76,6 +88,6 @@ export class BrokenHttp {
     const isAnswered = latest !== undefined && !latest.req.complete && latest.headersSent;
     if (!socket.writable) socket.destroy();
     else if (isAnswered) socket.destroySoon();
-    else socket.end(rawError(error, randomUUID()));
+    else endSoon(socket, rawError(error, randomUUID()));
   }
 }

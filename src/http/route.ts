@@ -90,7 +90,6 @@ declare module 'fastify' {
     successStatus?: number;
     dataField?: string | undefined;
     rawBody?: boolean | undefined;
-    route?: Route;
   }
   interface FastifyRequest {
     caller: Caller | null;

@@ -2,6 +2,14 @@
 import type pg from 'pg';
 import { type ServerAddress, servicePool } from './server.js';
 
+/** A look that takes longer is given up, so that nobody waits for it. */
+const LOOK_MS = 2_000;
+
+const LOOK = {
+  text: 'SELECT pid, count(*)::integer AS held FROM pg_locks WHERE NOT fastpath AND pid IS NOT NULL GROUP BY pid',
+  query_timeout: LOOK_MS,
+} as pg.QueryConfig;
+
 export class LockHolders {
   /**
    * A connection of its own that stays open: where the lock table is full nobody can log in. What it asks takes no place
@@ -28,9 +36,7 @@ export class LockHolders {
 
   /** Number of locks in the shared table, by process id. */
   async byProcess(): Promise<Map<number, number>> {
-    const { rows } = await this.pool.query<{ pid: number; held: number }>(
-      'SELECT pid, count(*)::integer AS held FROM pg_locks WHERE NOT fastpath AND pid IS NOT NULL GROUP BY pid',
-    );
+    const { rows } = await this.pool.query<{ pid: number; held: number }>(LOOK);
     return new Map(rows.map(({ pid, held }) => [pid, held]));
   }
 

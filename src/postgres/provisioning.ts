@@ -140,6 +140,7 @@ export class Provisioning {
     const missing = await this.asService(this.address.database, (client) => this.ensureRoles(client, placement));
     const spoilt = await this.asService(placement.database, async (client) => {
       await migrate(client, '_cdp', this.migrations);
+      await client.query(`SET statement_timeout = ${MEND_STATEMENT_MS}`);
       const schema = await ensureSchema(client, placement.schema);
       const spoilt = await spoiltThings(client, placement, this.preparation);
       return [...schema, ...spoilt, ...(await giveBack(client, placement))];

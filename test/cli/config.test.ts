@@ -82,7 +82,15 @@ describe('help', () => {
       }),
     );
     expect(verbs).toEqual([
-      ['project create', 'project list', 'project activate', 'project deactivate', 'project repair', 'project quota', 'project delete'],
+      [
+        'project create',
+        'project list',
+        'project activate',
+        'project deactivate',
+        'project repair',
+        'project quota',
+        'project delete',
+      ],
       ['token create', 'token list', 'token revoke'],
     ]);
   });

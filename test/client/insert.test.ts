@@ -136,6 +136,11 @@ describe('insert works', () => {
 });
 
 describe('insert refuses', () => {
+  it.each([0, -1, 0.5, NaN])('a concurrency of %s, with which nothing would be sent', async (concurrency) => {
+    const sent = cdp.table('people').insert([{ name: 'a' }], { concurrency });
+    await expect(sent).rejects.toThrow('concurrency must be a whole number from 1');
+  });
+
   it('with the place in the whole input, and says how much was stored', async () => {
     const name = await table();
     const records: object[] = [...items(1_000)];

@@ -54,9 +54,36 @@ describe('protects', () => {
     await expect(enter(room, 'c', LARGE, 20)).rejects.toMatchObject({ code: 'overloaded' });
   });
 
+  it('the only request of a project from all that others have', async () => {
+    const room = newRoom();
+    for (const project of ['a', 'a', 'b']) await enter(room, project);
+    const place = await enter(room, 'c', LARGE, 20);
+    await expect(enter(room, 'c', LARGE, 20)).rejects.toMatchObject({ code: 'overloaded' });
+    place.leave();
+  });
+
+  it('small requests from a large one of their own project that waits', async () => {
+    const room = newRoom();
+    await enter(room, 'a', LARGE + LARGE / 2);
+    const large = enter(room, 'a', LARGE, 200).catch(() => 'given up');
+    await enter(room, 'a', 0, 20);
+    await enter(room, 'a', 1_000, 20);
+    expect(await large).toBe('given up');
+  });
+
+  it('who waits behind a large request that gives up', async () => {
+    const room = newRoom();
+    await enter(room, 'a', LARGE + LARGE / 4);
+    const large = enter(room, 'a', LARGE, 50).catch(() => 'given up');
+    const medium = enter(room, 'a', (LARGE * 2) / 3, 5_000);
+    expect(await large).toBe('given up');
+    (await medium).leave();
+  });
+
   it('gives free room to the projects in turn', async () => {
     const room = newRoom();
-    const [first, second] = [await enter(room, 'a'), await enter(room, 'a'), await enter(room, 'c')];
+    const [first, second] = [await enter(room, 'a'), await enter(room, 'a'), await enter(room, 'c', LARGE - 100)];
+    await enter(room, 'b', 10);
     const order: string[] = [];
     const waiting = ['a', 'a', 'b'].map((project) => enter(room, project).then(() => order.push(project)));
     first?.leave();

@@ -2,6 +2,7 @@
  * Where one request ends and the next begins, when somebody lies about it: an answer to each request that was read,
  * in order, a refusal for the rest, and nothing of it left in the service (contract sections 1 and 8).
  */
+import { createConnection } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { answersIn, connect, exchange, type RawAnswer, received } from '../support/raw.js';
@@ -283,5 +284,26 @@ describe('a method', () => {
 
   it.each(['get', 'GETT', 'G\0T', ''])('that is none is 400: %j', async (method) => {
     expect(await statuses(`${method} /healthz HTTP/1.1${CRLF}Host: x${CRLF}${CRLF}`)).toEqual([400]);
+  });
+});
+
+describe('a client that never closes its side', () => {
+  it.each([
+    ['CONNECT', `CONNECT example.com:443 HTTP/1.1${CRLF}Host: x${CRLF}${CRLF}`],
+    ['bytes that are no HTTP', `\u0016\u0003\u0001 no HTTP${CRLF}${CRLF}`],
+  ])('does not keep its connection after the refusal of %s', async (_what, bytes) => {
+    const { hostname, port } = new URL(service.url);
+    const socket = createConnection({ host: hostname, port: Number(port), allowHalfOpen: true });
+    let text = '';
+    let isClosed = false;
+    socket.on('data', (chunk: Buffer) => void (text += chunk.toString('latin1')));
+    // The service has closed, and what still comes is answered with a reset.
+    socket.on('error', () => (isClosed = true));
+    socket.write(bytes);
+    const pushing = setInterval(() => socket.write('x'), 100);
+    await until(() => isClosed, 8_000);
+    clearInterval(pushing);
+    socket.destroy();
+    expect(text).toMatch(/^HTTP\/1\.1 40[05] /);
   });
 });

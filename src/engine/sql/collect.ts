@@ -81,13 +81,19 @@ async function fetch(
   rows: RowCollector,
   maxRows: number,
 ): Promise<string | null> {
-  const { session, columns, params, inTransaction, text } = prepared;
+  const { session, clock, columns, params, inTransaction, text } = prepared;
   const formats = (columns ?? []).map(({ typeOid }) => resultFormat(typeOid));
   // Without a transaction around it the portal ends with its first step.
   const step = inTransaction && columns !== null ? Math.min(FIRST_STEP, maxRows) : 0;
   let { tag } = await session.execute(params, formats, step, rows.sink);
   while (tag === null && !rows.truncated) {
-    await project.pace(rows.newBytes());
+    const turn = project.pace(rows.newBytes());
+    if (turn !== undefined) {
+      // The time of the statement is not spent on what others do.
+      clock.pause();
+      await turn;
+      clock.resume();
+    }
     // A full answer is followed by one more row, which only tells whether there is one.
     ({ tag } = await session.resume(Math.max(1, rows.expectedRoom()), rows.sink));
   }

@@ -83,8 +83,10 @@ export class Session {
   readonly secretKey: number;
   /** As of the last ReadyForQuery. */
   transaction: TransactionStatus = 'I';
-  /** Messages that the server has sent in answer to something, errors aside. */
+  /** Exchanges that the server has answered. */
   answers = 0;
+  /** Statements that have come to their end; what they did is not committed by that. */
+  completed = 0;
   /** Set by the server's reports; a statement may have changed it. */
   clientEncoding = 'UTF8';
   private readonly socket: Socket;
@@ -312,7 +314,7 @@ export class Session {
       // In copy-in mode the server has thrown our Sync away (Postgres manual 54.2.6): send it again.
       this.socket.write(Buffer.concat([COPY_FAIL, SYNC]));
     } else {
-      this.answers++;
+      if (type === BACKEND.commandComplete) this.completed++;
       current.onMessage(type, buffer, start, end);
     }
   }
