@@ -93,8 +93,8 @@ export class LockGuard {
   private byProject(locks: ReadonlyMap<number, number>): { sum: number; requests: RunningRequest[] }[] {
     const projects = new Map<string, { sum: number; requests: RunningRequest[] }>();
     for (const request of this.running) {
-      const held = locks.get(request.backend.processId);
-      if (held === undefined) continue;
+      // One that holds nothing yet may be about to do what the others did.
+      const held = locks.get(request.backend.processId) ?? 0;
       const project = projects.get(request.project) ?? { sum: 0, requests: [] };
       projects.set(request.project, project);
       project.sum += held;

@@ -36,6 +36,9 @@ export interface ProjectAccess {
   requireActive(project: ProjectRow): Promise<void>;
 }
 
+/** Whoever fills the lock table has more requests waiting than are ended at once. */
+const MOST_ATTEMPTS = 4;
+
 export class Project {
   /** How long this request may still wait, wherever that is. */
   readonly patience: Patience;
@@ -91,8 +94,8 @@ export class Project {
   }
 
   /**
-   * Runs `work` on a connection of a lane. It is run again, once, where nothing was done: on a connection that had died
-   * while it was idle and answered nothing, and where the server's lock table was full and room could be made.
+   * Runs `work` on a connection of a lane. It is run again where nothing was done: once on a connection that had died while
+   * it was idle and answered nothing, and where the server's lock table was full and room could be made.
    * @param growth what the work may do to the size of the project before it is ended
    * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's own, and what `work` throws
    */
@@ -102,17 +105,15 @@ export class Project {
       const unwatch = this.access.quotas.watch(this.row, growth, (reason) => clock.stop(reason));
       return work(lease, clock).finally(unwatch);
     };
-    try {
-      return await this.attempt(lane, deadline, watched);
-    } catch (error) {
-      // Whatever ended that connection may have ended the other idle ones too.
-      if (error instanceof StaleConnection) this.access.connections.closeProject(this.row.id);
-      else if (!(await this.hasRoomAgain(lane, error))) throw await this.explained(error);
-    }
-    try {
-      return await this.attempt(lane, deadline, watched);
-    } catch (error) {
-      throw await this.explained(error);
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.attempt(lane, deadline, watched);
+      } catch (error) {
+        if (attempt >= MOST_ATTEMPTS) throw await this.explained(error);
+        // Whatever ended that connection may have ended the other idle ones too.
+        if (error instanceof StaleConnection && attempt === 1) this.access.connections.closeProject(this.row.id);
+        else if (!(await this.hasRoomAgain(lane, error))) throw await this.explained(error);
+      }
     }
   }
 

@@ -146,4 +146,4 @@ export class ByteRoom {
 }
 
 const overloaded = () =>
-  new EngineError('overloaded', 'Too many large requests or answers of this project are under way', { retryAfter: 1 });
+  new EngineError('overloaded', 'Too many large requests or answers are under way', { retryAfter: 1 });

@@ -23,11 +23,13 @@ export class LockHolders {
 
   /**
    * Logs in, so that the connection is there when it is needed.
-   * @returns for how many locks the table is made (manual 19.12)
+   * @returns for how many locks the table is made (manual 19.12). Predicate locks of serializable transactions have a table
+   * of their own and are counted with the others: the smaller of the two tables counts.
    */
   async open(): Promise<number> {
     const { rows } = await this.pool.query<{ capacity: number }>(
-      `SELECT current_setting('max_locks_per_transaction')::integer
+      `SELECT least(current_setting('max_locks_per_transaction')::integer,
+           current_setting('max_pred_locks_per_transaction')::integer)
          * (current_setting('max_connections')::integer + current_setting('max_prepared_transactions')::integer)
          AS capacity`,
     );

@@ -32,6 +32,7 @@ export function serverConfig(home: Home, durable: boolean): string {
     max_connections: '120',
     // Locks of all sessions have one table. At 64 it holds some 8,000, which one statement takes; this costs 45 MB.
     max_locks_per_transaction: '1024',
+    max_pred_locks_per_transaction: '1024', // the table of serializable transactions, guarded with the other
     // No parallel workers: a statement has one process and one process's memory, and gives way as a whole.
     max_worker_processes: '0',
     max_logical_replication_workers: '0',
