@@ -4,14 +4,13 @@ import { EngineError } from '../contract/errors.js';
 import type { Scope } from '../contract/names.js';
 import type { Engine } from '../engine/engine.js';
 import type { Caller } from '../engine/tokens.js';
-import { clientAddress } from './client-address.js';
 
 /** What a route asks of its caller: one of these scopes of the project's token, or an admin token. */
 export type Access = readonly [Scope, ...Scope[]] | 'admin';
 
 /** @throws EngineError unauthorized, token_expired; rate_limited where too many wrong tokens have come from there */
 export function identify(engine: Engine, request: FastifyRequest): Promise<Caller> {
-  return engine.authenticate(bearerToken(request), clientAddress(request));
+  return engine.authenticate(bearerToken(request), request.trail.address);
 }
 
 /** @throws EngineError cdp_inactive, insufficient_scope */

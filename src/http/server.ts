@@ -14,7 +14,6 @@ import { auditOperation, newTrail, requestSettled, responseClosed } from './audi
 import { authorize, identify } from './authenticate.js';
 import { readJsonBody } from './body.js';
 import { announcedBytes, ByteRoom } from './byte-room.js';
-import { clientAddress } from './client-address.js';
 import { Cors, parseOrigins } from './cors.js';
 import { Metrics } from './metrics.js';
 import { openApiDocument } from './openapi.js';
@@ -160,7 +159,7 @@ function logRequest(request: FastifyRequest, reply: FastifyReply, metrics: Metri
       method,
       route,
       status,
-      address: clientAddress(request),
+      address: request.trail.address,
       duration_ms: Math.round(seconds * 1e5) / 100,
       ...(errorCode === null ? {} : { error: errorCode }),
       ...(caller === null ? {} : { project: caller.project?.name, token: caller.id }),

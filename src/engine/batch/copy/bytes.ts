@@ -25,10 +25,6 @@ IN_STRING.fill(1, 0, SPACE);
 IN_STRING[QUOTE] = 1;
 IN_STRING[BACKSLASH] = 1;
 
-/** The second byte of the two-byte escapes of JSON. */
-export const SHORT_ESCAPE = new Uint8Array(256);
-for (const character of '"\\/bfnrt') SHORT_ESCAPE[character.charCodeAt(0)] = 1;
-
 /** White space of JSON (RFC 8259 section 2). */
 export const WHITE_SPACE = new Uint8Array(256);
 for (const byte of [TAB, LINE_FEED, CARRIAGE_RETURN, SPACE]) WHITE_SPACE[byte] = 1;

@@ -19,12 +19,11 @@ import {
   PLUS,
   POINT,
   QUOTE,
-  SHORT_ESCAPE,
   SPACE,
   WHITE_SPACE,
   ZERO,
 } from './bytes.js';
-import { hex4, isAwkward } from './unescape.js';
+import { ESCAPED_BYTE, hex4, isAwkward } from './unescape.js';
 
 /** Kinds of a value, as told by its bytes. */
 export const NULL = 0;
@@ -113,7 +112,7 @@ export class JsonScanner {
       if (byte === QUOTE) break;
       if (byte !== BACKSLASH || at + 1 >= end) return false;
       this.kind = ESCAPED_STRING;
-      if (SHORT_ESCAPE[bytes[at + 1] as number] === 1) at += 2;
+      if (ESCAPED_BYTE[bytes[at + 1] as number] !== 0) at += 2;
       else if (bytes[at + 1] === LOWER_U && isHex4(bytes, at + 2, end)) {
         if (isAwkward(hex4(bytes, at + 2))) this.isAwkward = true;
         at += 6;
