@@ -3,6 +3,7 @@
  * over all projects; a freed place goes to the projects in turn, so that one with a long queue delays no other.
  */
 import { EngineError } from '../contract/errors.js';
+import type { Departure } from './departure.js';
 import { Patience } from './patience.js';
 
 /** Typed requests (inserts, schema calls) have places that free SQL cannot take. */
@@ -59,7 +60,7 @@ export class Admission {
   async enter(
     project: string,
     kind: WorkKind,
-    signal?: AbortSignal,
+    signal?: Departure,
     patience = new Patience(this.limits.waitMs),
   ): Promise<() => void> {
     const queue = this.queueOf(project);
@@ -86,7 +87,7 @@ export class Admission {
     queue: ProjectQueue,
     kind: WorkKind,
     waitMs: number,
-    signal?: AbortSignal,
+    signal?: Departure,
   ): Promise<void> {
     return new Promise((resolve, reject) => {
       const stop = (error: EngineError) => {

@@ -1,5 +1,6 @@
 /** What the fast inserts of a service share: the encoder, and the small batches that are under way. */
 import { type CopyData, CopyEncoder } from './batch/copy/copy-encoder.js';
+import type { Departure } from './departure.js';
 import type { Patience } from './patience.js';
 import { type SendCopies, SharedCopy, type WaitLimits } from './shared-copy.js';
 
@@ -14,7 +15,7 @@ export class CopyInserts {
   async storeShared(
     key: string,
     text: CopyData,
-    signal: AbortSignal,
+    signal: Departure,
     patience: Patience,
     send: SendCopies,
   ): Promise<boolean> {

@@ -5,12 +5,13 @@
 import { EngineError } from '../contract/errors.js';
 import type { Lease } from '../postgres/connections.js';
 import { GRACE_MS, type Watchdog } from '../postgres/watchdog.js';
+import type { Departure } from './departure.js';
 import type { LockGuard } from './lock-guard.js';
 
 export interface Deadline {
   timeoutMs: number;
   /** Aborted when the client leaves. */
-  signal: AbortSignal;
+  signal: Departure;
   /** What the caller is told when the time is up. */
   expired: () => EngineError;
 }

@@ -13,6 +13,7 @@ import type { Session, TextResult } from '../postgres/wire/session.js';
 import { type BatchInsert, encodeBatch } from './batch/encode.js';
 import { type ParsedBatch, parseBatch } from './batch/parse.js';
 import { queryTimeout } from './deadline.js';
+import type { Departure } from './departure.js';
 import { claimKey, type IdempotencyKey, rememberAnswer } from './idempotency.js';
 import { insertByCopy } from './insert-by-copy.js';
 import type { Project } from './project.js';
@@ -25,7 +26,7 @@ export interface InsertOptions {
   returnIds: boolean;
   idempotency: IdempotencyKey | null;
   /** Aborted when the client leaves. */
-  signal: AbortSignal;
+  signal: Departure;
 }
 
 export interface Inserted {

@@ -3,6 +3,7 @@ import { EngineError } from '../contract/errors.js';
 import type { Lease } from '../postgres/connections.js';
 import type { Statement } from '../postgres/sql.js';
 import type { Session } from '../postgres/wire/session.js';
+import type { Departure } from './departure.js';
 import type { Project } from './project.js';
 import type { Growth } from './quota.js';
 import { BEGIN, fixed } from './transaction.js';
@@ -10,7 +11,7 @@ import { BEGIN, fixed } from './transaction.js';
 export interface SchemaLimits {
   /** A change that scans or rewrites a table is undone after this time (contract section 5). */
   holdMs: number;
-  signal: AbortSignal;
+  signal: Departure;
 }
 
 /** DDL waits this long for its lock (contract section 5). */

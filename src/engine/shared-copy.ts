@@ -5,6 +5,7 @@
  */
 import { EngineError } from '../contract/errors.js';
 import type { CopyData } from './batch/copy/copy-encoder.js';
+import { ClientDeparture, type Departure } from './departure.js';
 import type { Patience } from './patience.js';
 
 /** COPYs of one table under way before further small batches wait to share the next one. */
@@ -15,7 +16,7 @@ const MOST_RECORDS = 1_000;
 const MOST_BYTES = 1024 * 1024;
 
 /** Sends batches in one COPY. @returns false where Postgres refused it and nothing was stored */
-export type SendCopies = (batches: readonly CopyData[], signal: AbortSignal) => Promise<boolean>;
+export type SendCopies = (batches: readonly CopyData[], signal: Departure) => Promise<boolean>;
 
 export interface WaitLimits {
   /** Batches that may wait for one table. */
@@ -24,7 +25,7 @@ export interface WaitLimits {
 
 interface Member {
   readonly text: CopyData;
-  readonly signal: AbortSignal;
+  readonly signal: Departure;
   readonly send: SendCopies;
   settle(stored: Promise<boolean>): void;
 }
@@ -46,7 +47,7 @@ export class SharedCopy {
    * @returns false where Postgres refused this batch
    * @throws EngineError overloaded, and what `send` throws
    */
-  store(text: CopyData, signal: AbortSignal, patience: Patience, send: SendCopies): Promise<boolean> {
+  store(text: CopyData, signal: Departure, patience: Patience, send: SendCopies): Promise<boolean> {
     if (this.underWay < UNDER_WAY) return this.sendTogether([text], signal, send);
     if (this.waiting.length >= this.limits.waiting) throw overloaded();
     const waited = patience.wait();
@@ -73,7 +74,7 @@ export class SharedCopy {
     });
   }
 
-  private async sendTogether(texts: readonly CopyData[], signal: AbortSignal, send: SendCopies): Promise<boolean> {
+  private async sendTogether(texts: readonly CopyData[], signal: Departure, send: SendCopies): Promise<boolean> {
     this.underWay++;
     try {
       return await send(texts, signal);
@@ -107,7 +108,7 @@ export class SharedCopy {
   }
 }
 
-const NEVER = new AbortController().signal;
+const NEVER: Departure = new ClientDeparture();
 
 const overloaded = () =>
   new EngineError('overloaded', 'Too many small batches to this table are waiting', { retryAfter: 1 });

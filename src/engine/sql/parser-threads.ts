@@ -5,6 +5,7 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { EngineError } from '../../contract/errors.js';
+import type { Departure } from '../departure.js';
 import type { Patience } from '../patience.js';
 import type { Parsed, ParserReply } from './split-worker.js';
 
@@ -28,7 +29,7 @@ export interface Asker {
   readonly project: string;
   readonly patience: Patience;
   /** Aborted when the client leaves: its waiting ends. */
-  readonly signal: AbortSignal;
+  readonly signal: Departure;
 }
 
 /** A text that waits for its turn or has it. */
@@ -73,7 +74,7 @@ export class ParserThreads {
     await Promise.all([...this.threads].map((worker) => worker.terminate()));
   }
 
-  private turn(text: string, project: string, waitMs: number, signal: AbortSignal): Promise<void> {
+  private turn(text: string, project: string, waitMs: number, signal: Departure): Promise<void> {
     return new Promise((resolve, reject) => {
       const settle = (): void => {
         clearTimeout(timer);

@@ -9,6 +9,7 @@ import type { Lease } from '../../postgres/connections.js';
 import { callerSql, type Statement } from '../../postgres/sql.js';
 import type { Described, Session } from '../../postgres/wire/session.js';
 import { type Clock, queryTimeout } from '../deadline.js';
+import type { Departure } from '../departure.js';
 import type { JsonNode } from '../json.js';
 import type { Project } from '../project.js';
 import { BEGIN, commit, fixed, outcomeUnknown, ROLLBACK } from '../transaction.js';
@@ -25,7 +26,7 @@ export interface SqlRequest {
   readOnly: boolean;
   timeoutMs: number;
   /** Aborted when the client leaves. */
-  signal: AbortSignal;
+  signal: Departure;
 }
 
 /** A statement that is parsed and waits to be executed. */

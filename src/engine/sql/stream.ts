@@ -8,6 +8,7 @@ import type { ResultColumn } from '../../postgres/results/columns.js';
 import { csvRowEncoder, writeCsvHeader } from '../../postgres/results/csv.js';
 import { jsonRowEncoder, type RowEncoder, type RowMode } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
+import { ClientDeparture } from '../departure.js';
 import type { Project } from '../project.js';
 import { type PreparedStatement, refuseOtherEncoding, runStatements, type SqlRequest } from './statements.js';
 
@@ -37,12 +38,14 @@ const CHUNK_BYTES = 64 * 1024;
  * @throws EngineError see {@link runStatements}; nothing was written to `output` where the error came early enough
  */
 export async function streamSql(project: Project, request: StreamRequest, output: StreamOutput): Promise<number> {
-  const stalled = new AbortController();
-  const signal = AbortSignal.any([request.signal, stalled.signal]);
+  // A client that takes nothing any more has as good as left.
+  const signal = new ClientDeparture();
+  request.signal.addEventListener('abort', () => signal.happen(), { once: true });
+  if (request.signal.aborted) signal.happen();
   const out = new ByteWriter();
   const counts = await runStatements(project, { ...request, signal }, async (prepared) => {
     const { session, columns } = prepared;
-    const flow = new Flow(project, prepared, output, request.stallMs, stalled);
+    const flow = new Flow(project, prepared, output, request.stallMs, signal);
     const encode = columns === null ? null : rowEncoder(request, columns);
     if (prepared.isLast && columns !== null && request.format === 'csv') writeCsvHeader(columns, out);
     let count = 0;
@@ -91,7 +94,7 @@ class Flow {
     private readonly prepared: PreparedStatement,
     private readonly output: StreamOutput,
     private readonly stallMs: number,
-    private readonly stalled: AbortController,
+    private readonly client: ClientDeparture,
   ) {}
 
   write(bytes: Buffer): void {
@@ -109,7 +112,7 @@ class Flow {
     this.isFull = true;
     this.prepared.session.pause();
     this.prepared.clock.pause();
-    this.stallTimer = setTimeout(() => this.stalled.abort(), this.stallMs);
+    this.stallTimer = setTimeout(() => this.client.happen(), this.stallMs);
     this.output.onDrain(() => {
       if (this.isFull) this.drained();
     });
