@@ -32,7 +32,7 @@ export const VERSION = (
 
 /** Lines wait so long for others to be written with them: a system call for each would cost every request. */
 const LOG_DELAY_MS = 100;
-const LOG_BYTES = 8 * 1024;
+const LOG_BYTES = 64 * 1024;
 
 /** One JSON line an event on standard output; secrets never get there. */
 function createLogger(config: Config): Logger {

@@ -39,8 +39,16 @@ export interface NewToken {
   details: TokenRow;
 }
 
+/** Of the control database. */
+interface Answer {
+  readonly caller: Promise<Caller>;
+  /** When it was asked for. */
+  readonly at: number;
+}
+
 export class Tokens {
-  private readonly known = new Map<string, { caller: Promise<Caller>; at: number }>();
+  private readonly known = new Map<string, Answer>();
+  private readonly fresh = new FreshCallers();
   /** Tokens that were good when they were last looked up; wrong ones do not push them out. */
   private readonly good = new LruMap<true>(REMEMBERED);
   private readonly touched = new Map<string, number>();
@@ -89,6 +97,11 @@ export class Tokens {
     return revoked;
   }
 
+  /** Whom a good token speaks for that came a moment ago; undefined: it has to be looked at. */
+  callerOf(token: string): Caller | undefined {
+    return this.fresh.get(token, Date.now());
+  }
+
   /**
    * @param beforeQuestion called before the database is asked for a token that was not good lately; it may refuse by
    * throwing, and is told of the answer by a call of what it returns
@@ -99,11 +112,17 @@ export class Tokens {
     const hash = sha256(token);
     const now = Date.now();
     const remembered = this.known.get(hash);
-    if (remembered !== undefined && now - remembered.at < FRESH_MS) return remembered.caller;
-    const answered = this.good.get(hash) === undefined ? beforeQuestion() : undefined;
-    const caller = this.lookUp(hash).finally(answered);
-    this.remember(hash, caller, now);
+    const isFresh = remembered !== undefined && now - remembered.at < FRESH_MS;
+    const { caller, at } = isFresh ? remembered : this.ask(hash, now, beforeQuestion);
+    this.fresh.add(token, await caller, at);
     return caller;
+  }
+
+  private ask(hash: string, at: number, beforeQuestion: () => () => void): Answer {
+    const answered = this.good.get(hash) === undefined ? beforeQuestion() : undefined;
+    const answer = { caller: this.lookUp(hash).finally(answered), at };
+    this.remember(hash, answer);
+    return answer;
   }
 
   private async lookUp(hash: string): Promise<Caller> {
@@ -118,11 +137,11 @@ export class Tokens {
     return { id: token.id, name: token.name, scopes: new Set(scopes), project };
   }
 
-  private remember(hash: string, caller: Promise<Caller>, at: number): void {
+  private remember(hash: string, answer: Answer): void {
     this.known.delete(hash);
-    this.known.set(hash, { caller, at });
+    this.known.set(hash, answer);
     // Refusals are remembered too; a fault of the database is not an answer.
-    caller.then(
+    answer.caller.then(
       () => this.good.set(hash, true),
       (error: unknown) => {
         if (error instanceof EngineError && error.status === 401) this.good.delete(hash);
@@ -138,6 +157,29 @@ export class Tokens {
     this.touched.set(id, now);
     // The last use is for the operator's eyes; failing to note it must not fail the request.
     this.control.touchTokens([id]).catch(() => this.touched.delete(id));
+  }
+}
+
+/**
+ * Good tokens of the last moment as they were sent, so that a busy one is not hashed for each request. Nothing is kept
+ * here for longer than an answer of the control database holds: then all are forgotten together.
+ */
+class FreshCallers {
+  private readonly callers = new Map<string, { readonly caller: Caller; readonly at: number }>();
+  private since = 0;
+
+  /** @param at when its answer was asked for */
+  add(token: string, caller: Caller, at: number): void {
+    if (this.callers.size < REMEMBERED) this.callers.set(token, { caller, at });
+  }
+
+  get(token: string, now: number): Caller | undefined {
+    if (now - this.since >= FRESH_MS) {
+      this.callers.clear();
+      this.since = now;
+    }
+    const known = this.callers.get(token);
+    return known !== undefined && now - known.at < FRESH_MS ? known.caller : undefined;
   }
 }
 

@@ -4,24 +4,16 @@
  */
 import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, maxHeaderSize, METHODS } from 'node:http';
-import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import Fastify, {
-  LogController,
-  type FastifyBaseLogger,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-  type HTTPMethods,
-} from 'fastify';
-import type { Logger } from 'pino';
+import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest, type HTTPMethods } from 'fastify';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
-import { parseProxies } from './client-address.js';
-import { rawError, sendError } from './error-exit.js';
-import { BrokenHttp, endSoon, refusalOfHead } from './framing.js';
-import { SECURITY_HEADERS } from './security-headers.js';
-import { serverTiming } from './server-timing.js';
+import { allHeadersOf, type Answers } from './answers.js';
+import { clientAddress, parseProxies } from './client-address.js';
+import { ClientConnections } from './client-connections.js';
+import { rawError } from './error-exit.js';
+import { Exchange } from './exchange.js';
+import { endSoon, refusalOfHead } from './framing.js';
 
 export interface AppSettings {
   /** Time in which headers and body must have arrived. */
@@ -39,19 +31,33 @@ const SANE_REQUEST_ID = /^[\w.:/+=-]{1,128}$/;
 export interface Watcher {
   /** Of every request, before anything else, and also of one that reaches no hook. */
   opened(request: FastifyRequest, reply: FastifyReply): void;
-  /** The error exit has answered. */
+  /** A failure has been answered. */
   refused(request: FastifyRequest): void;
+  /** The answer is out, or the connection broke. */
+  closed(request: FastifyRequest, reply: FastifyReply): void;
 }
 
-const NOBODY: Watcher = { opened: () => {}, refused: () => {} };
+const NOBODY: Watcher = { opened: () => {}, refused: () => {}, closed: () => {} };
 
 /** A server without routes, not yet listening. */
-export function createApp(settings: AppSettings, logger: Logger, watcher: Watcher = NOBODY): FastifyInstance {
-  const broken = new BrokenHttp();
-  const loggerInstance: FastifyBaseLogger = logger;
+export function createApp(settings: AppSettings, answers: Answers, watcher: Watcher = NOBODY): FastifyInstance {
+  const connections = new ClientConnections();
+  const believesProxies = settings.trustProxy !== null;
+  const begin = (request: FastifyRequest, reply: FastifyReply) => {
+    const { raw } = reply;
+    const address = connections.begin(raw);
+    const exchange = new Exchange(believesProxies ? clientAddress(request) : address);
+    request.exchange = exchange;
+    // Unlike the hook for it, this also happens when the client has left before its answer.
+    raw.on('close', () => {
+      connections.end(raw);
+      watcher.closed(request, reply);
+      if (!raw.writableFinished) exchange.departure.happen();
+    });
+    watcher.opened(request, reply);
+  };
+  // It gets no logger: for one, it makes a child and two listeners for each request.
   const app: FastifyInstance = Fastify({
-    loggerInstance,
-    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
     bodyLimit: LIMITS.bodyBytes,
     requestTimeout: settings.requestTimeoutMs,
     connectionTimeout: 0,
@@ -68,11 +74,10 @@ export function createApp(settings: AppSettings, logger: Logger, watcher: Watche
     ajv: { customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: false, allErrors: false } },
     // A path that cannot be decoded reaches no route and none of the hooks.
     frameworkErrors: (error, request, reply) => {
-      begin(Object.assign(request, { caller: null, rows: null }), reply);
-      watcher.opened(request, reply);
-      sendError(error, request, reply.header('server-timing', serverTiming(request)));
+      begin(Object.assign(request, { caller: null, place: null, rows: null }), reply);
+      answers.fail(error, request, reply);
     },
-    clientErrorHandler: broken.refuse,
+    clientErrorHandler: connections.refuse,
     http: {
       headersTimeout: settings.requestTimeoutMs,
       connectionsCheckingInterval: 1_000,
@@ -83,73 +88,40 @@ export function createApp(settings: AppSettings, logger: Logger, watcher: Watche
   // For the same reason an expectation that nobody knows is not met, and not refused (RFC 9110 section 10.1.1).
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
   app.server.on('connect', refuseTunnel);
-  broken.watch(app.server);
+  connections.watch(app.server);
   // Their size is bounded. By their number Node would leave some of them out, and not say so.
   app.server.maxHeadersCount = 0;
-  // Answers are made as they are sent; the schemas describe them and do not rewrite them.
-  app.setSerializerCompiler(() => (data) => JSON.stringify(data));
   app.setErrorHandler((error, request, reply) => {
-    sendError(error, request, reply);
+    answers.fail(error, request, reply);
     watcher.refused(request);
   });
   app.setNotFoundHandler((request) => {
     throw new EngineError('not_found', `There is no ${request.method} ${request.url.split('?')[0]?.slice(0, 200)}`);
   });
   app.removeAllContentTypeParsers();
+  app.decorateRequest('exchange');
   app.decorateRequest('caller', null);
   app.decorateRequest('project', null);
   app.decorateRequest('place', null);
-  app.decorateRequest('gone');
   app.decorateRequest('document', null);
   app.decorateRequest('errorCode', null);
   app.decorateRequest('rows', null);
-  app.decorateRequest('stages');
 
   app.addHook('onRequest', (request, reply, done) => {
     begin(request, reply);
-    watcher.opened(request, reply);
     done(refusalOfHead(request.raw));
   });
+  // What Fastify sends by itself. A page may have set some of them for itself.
   app.addHook('onSend', (request, reply, payload, done) => {
-    // Until then the answer fills memory.
+    void reply.headers(allHeadersOf(request, reply));
     reply.raw.setTimeout(settings.streamStallMs);
-    void reply.header('server-timing', serverTiming(request));
     done(null, payload);
   });
-  closeInTime(app);
-  return app;
-}
-
-/** What every answer needs, whatever becomes of the request. */
-function begin(request: FastifyRequest, reply: FastifyReply): void {
-  const started = performance.now();
-  request.stages = { started, authenticated: started, parsed: started };
-  void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id);
-  if (request.url.startsWith('/api/cdp')) void reply.header('cache-control', 'no-store');
-}
-
-/**
- * A connection on which no request has begun yet does not hold a stop up (Node counts it among the busy ones), and none is
- * kept after the answers that a stop waits for.
- */
-function closeInTime(app: FastifyInstance): void {
-  const unused = new Set<Socket>();
-  let closing = false;
-  app.server.on('connection', (socket: Socket) => {
-    unused.add(socket);
-    socket.once('close', () => unused.delete(socket));
-  });
-  app.server.on('request', ({ socket }: { socket: Socket }) => unused.delete(socket));
   app.addHook('preClose', (done) => {
-    closing = true;
-    for (const socket of unused) socket.destroy();
+    connections.stop();
     done();
   });
-  app.addHook('onResponse', (request, _reply, done) => {
-    // The client would keep its connection, and the end of the service would wait for it.
-    if (closing) request.raw.socket.destroySoon();
-    done();
-  });
+  return app;
 }
 
 /**

@@ -3,7 +3,6 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AuditOperation } from '../contract/audit.js';
 import type { Audit, Origin } from '../engine/audit.js';
 import { runsAsReader } from './authenticate.js';
-import { clientAddress } from './client-address.js';
 
 /** Each route's word in the log, by its operationId; free SQL as the reader is `sql_read`. */
 const OPERATIONS: Readonly<Record<string, AuditOperation>> = {
@@ -47,62 +46,40 @@ const WRITTEN_WITH_THE_CHANGE: ReadonlySet<AuditOperation> = new Set([
   'token.revoke',
 ]);
 
-/** What is kept of a request until it is over. */
-export interface Trail {
-  /** Of the client's end of the connection, which cannot be asked when it has gone. */
-  readonly address: string;
-  /** The connection took the answer, or broke. */
-  closed: boolean;
-  /** The handler has come to its end, or the error exit has answered. */
-  settled: boolean;
-  /** The client left before its request was settled. */
-  clientGone: boolean;
-  /** Of the answer, once it is over; null where none was begun. */
-  status: number | null;
-}
-
-export const newTrail = (request: FastifyRequest): Trail => ({
-  address: clientAddress(request),
-  closed: false,
-  settled: false,
-  clientGone: false,
-  status: null,
-});
-
 /** The answer is out, or the client has left: then what becomes of its request is still to be seen. */
 export function responseClosed(audit: Audit, request: FastifyRequest, reply: FastifyReply): void {
-  const { trail } = request;
-  trail.closed = true;
+  const { exchange } = request;
+  exchange.closed = true;
   // Whether a broken connection took the last bytes, Node does not say; that an answer was begun, it does.
-  trail.clientGone = !trail.settled && request.errorCode === null;
-  trail.status = reply.raw.headersSent ? reply.raw.statusCode : null;
-  if (trail.settled) record(audit, request);
+  exchange.clientGone = !exchange.settled && request.errorCode === null;
+  exchange.status = reply.raw.headersSent ? reply.raw.statusCode : null;
+  if (exchange.settled) record(audit, request);
 }
 
 /** The handler has ended, or the error exit has answered in its place. */
 export function requestSettled(audit: Audit, request: FastifyRequest): void {
-  const { trail } = request;
-  if (trail.settled) return;
-  trail.settled = true;
-  if (trail.closed) record(audit, request);
+  const { exchange } = request;
+  if (exchange.settled) return;
+  exchange.settled = true;
+  if (exchange.closed) record(audit, request);
 }
 
 /** Who asks, for a change that writes its own entry. */
 export const originOf = (request: FastifyRequest): Origin =>
-  origin(request, request.routeOptions.config.successStatus ?? null);
+  origin(request, request.exchange.route?.successStatus ?? null);
 
 function record(audit: Audit, request: FastifyRequest): void {
   const operation = audit.isOff ? undefined : operationOf(request);
   if (operation === undefined) return;
   const outcome = outcomeOf(request);
   if (outcome === 'ok' && WRITTEN_WITH_THE_CHANGE.has(operation)) return;
-  const { rows, trail } = request;
+  const { rows, exchange } = request;
   const statement = operation === 'sql' || operation === 'sql_read' ? textIn(request.body, 'sql') : null;
   const [project, object] = [projectOf(request), objectOf(request)];
-  audit.record(origin(request, trail.status), { operation, outcome, project, object, statement, rows });
+  audit.record(origin(request, exchange.status), { operation, outcome, project, object, statement, rows });
 }
 
-function origin({ caller, trail, stages, id }: FastifyRequest, status: number | null): Origin {
+function origin({ caller, exchange, id }: FastifyRequest, status: number | null): Origin {
   const known = caller !== null;
   const actor = !known ? 'unknown' : caller.project === null ? 'admin' : caller.name === null ? 'jwt' : 'token';
   return {
@@ -110,16 +87,15 @@ function origin({ caller, trail, stages, id }: FastifyRequest, status: number | 
     actorId: known ? caller.id : null,
     actorName: known ? caller.name : null,
     requestId: id,
-    address: trail.address,
+    address: exchange.address,
     status,
-    startedAt: stages.started,
+    startedAt: exchange.started,
   };
 }
 
 /** undefined: nothing that the log is about. */
 function operationOf(request: FastifyRequest): AuditOperation | undefined {
-  // A path that cannot be decoded has no route.
-  const word = request.routeOptions.url === undefined ? undefined : request.routeOptions.config.audit;
+  const word = request.exchange.route?.operation;
   const { caller, errorCode } = request;
   if (word === undefined || (word === 'metrics' && errorCode === null)) return undefined;
   if (errorCode === 'unauthorized' || errorCode === 'token_expired') return 'authentication';
@@ -129,9 +105,9 @@ function operationOf(request: FastifyRequest): AuditOperation | undefined {
 }
 
 /** What was done without a failure stays done, also where nobody waited for it. */
-function outcomeOf({ trail, errorCode }: FastifyRequest): string {
+function outcomeOf({ exchange, errorCode }: FastifyRequest): string {
   if (errorCode === null) return 'ok';
-  return trail.clientGone && errorCode !== 'outcome_unknown' ? 'client_gone' : errorCode;
+  return exchange.clientGone && errorCode !== 'outcome_unknown' ? 'client_gone' : errorCode;
 }
 
 function projectOf({ caller, params, body }: FastifyRequest): { id: string | null; name: string } | null {
@@ -142,13 +118,13 @@ function projectOf({ caller, params, body }: FastifyRequest): { id: string | nul
   return name === null ? null : { id: null, name: name.slice(0, 63) };
 }
 
-function objectOf({ params, body, routeOptions }: FastifyRequest): string | null {
+function objectOf({ params, body, exchange }: FastifyRequest): string | null {
   const token = textIn(params, 'token_id');
   if (token !== null) return token;
   const table = textIn(params, 'table_name');
-  if (table === null) return routeOptions.config.audit === 'create_table' ? textIn(body, 'table_name') : null;
+  if (table === null) return exchange.route?.operation === 'create_table' ? textIn(body, 'table_name') : null;
   const column =
-    textIn(params, 'column_name') ?? (routeOptions.config.audit === 'add_column' ? textIn(body, 'name') : null);
+    textIn(params, 'column_name') ?? (exchange.route?.operation === 'add_column' ? textIn(body, 'name') : null);
   return column === null ? table : `${table}.${column}`;
 }
 

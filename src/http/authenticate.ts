@@ -8,9 +8,12 @@ import type { Caller } from '../engine/tokens.js';
 /** What a route asks of its caller: one of these scopes of the project's token, or an admin token. */
 export type Access = readonly [Scope, ...Scope[]] | 'admin';
 
-/** @throws EngineError unauthorized, token_expired; rate_limited where too many wrong tokens have come from there */
-export function identify(engine: Engine, request: FastifyRequest): Promise<Caller> {
-  return engine.authenticate(bearerToken(request), request.trail.address);
+/**
+ * At once where the token is known.
+ * @throws EngineError unauthorized, token_expired; rate_limited where too many wrong tokens have come from there
+ */
+export function identify(engine: Engine, request: FastifyRequest): Caller | Promise<Caller> {
+  return engine.authenticate(bearerToken(request), request.exchange.address);
 }
 
 /** @throws EngineError cdp_inactive, insufficient_scope */

@@ -5,6 +5,7 @@
 import type { FastifyRequest } from 'fastify';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
+import type { Departure } from '../engine/departure.js';
 import type { Patience } from '../engine/patience.js';
 
 export interface RoomLimits {
@@ -54,19 +55,22 @@ export class ByteRoom {
   constructor(private readonly limits: RoomLimits = ROOM) {}
 
   /**
-   * Waits for room and takes it. A request that is alone of its project always has some.
+   * Takes room, at once where there is some, or waits for it. A request that is alone of its project always has some.
    * @param signal aborted when the client leaves: its waiting ends
    * @throws EngineError overloaded
    */
-  async enter(project: string, bytes: number, patience: Patience, signal: AbortSignal): Promise<Place> {
+  enter(project: string, bytes: number, patience: Patience, signal: Departure): Place | Promise<Place> {
     const tenant = this.tenants.get(project) ?? { bytes: 0, waiters: [] };
     this.tenants.set(project, tenant);
     const isBehind = bytes > SMALL_BYTES && tenant.waiters.length > 0;
-    if (isBehind || !this.hasRoom(tenant, bytes)) {
-      const waited = patience.wait();
-      await this.wait(project, tenant, bytes, patience.ms, signal).finally(waited);
-    } else this.take(tenant, bytes);
-    return this.placeOf(project, tenant, bytes);
+    if (!isBehind && this.hasRoom(tenant, bytes)) {
+      this.take(tenant, bytes);
+      return this.placeOf(project, tenant, bytes);
+    }
+    const waited = patience.wait();
+    return this.wait(project, tenant, bytes, patience.ms, signal)
+      .finally(waited)
+      .then(() => this.placeOf(project, tenant, bytes));
   }
 
   private placeOf(project: string, tenant: Tenant, taken: number): Place {
@@ -87,7 +91,7 @@ export class ByteRoom {
     return { resize, leave };
   }
 
-  private wait(project: string, tenant: Tenant, bytes: number, waitMs: number, signal: AbortSignal): Promise<void> {
+  private wait(project: string, tenant: Tenant, bytes: number, waitMs: number, signal: Departure): Promise<void> {
     return new Promise((resolve, reject) => {
       const settle = () => {
         clearTimeout(timer);

@@ -1,5 +1,5 @@
-/** The one place where a failure becomes an answer (contract section 1). Nothing else sends a status of 400 or more. */
-import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+/** From a failure to what is answered (contract section 1). Nothing else makes a status of 400 or more. */
+import type { FastifyError } from 'fastify';
 import { EngineError, type ErrorCode } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import type { ErrorBody } from '../contract/wire.js';
@@ -73,23 +73,7 @@ export function errorHeaders(error: EngineError): Record<string, string> {
   return headers;
 }
 
-/** Fastify's error handler. */
-export function sendError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): void {
-  const error = asEngineError(thrown);
-  request.errorCode = error.code;
-  if (error.code === 'internal') request.log.error({ cause: describe(error.cause) }, 'internal error');
-  // Without details of a statement it is the service's own errand that failed, which only the operator can mend.
-  else if (error.code === 'database_unavailable' && error.postgres === undefined) {
-    request.log.warn({ cause: describe(error.cause) }, 'database unavailable');
-  }
-  void reply
-    .status(error.status)
-    .headers(errorHeaders(error))
-    .type('application/json')
-    .send(errorBody(error, request.id));
-}
-
-/** The same for a request that never became one: the bytes of a whole HTTP answer. */
+/** For what never became a request: the bytes of a whole HTTP answer. */
 export function rawError(thrown: unknown, requestId: string): string {
   const error = asEngineError(thrown);
   const body = JSON.stringify(errorBody(error, requestId));
@@ -104,9 +88,4 @@ export function rawError(thrown: unknown, requestId: string): string {
   };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   return `HTTP/1.1 ${error.status} Error\r\n${lines.join('')}connection: close\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
-}
-
-/** What an operator needs to find a defect: never the fields of an error of Postgres, which quote values. */
-function describe(cause: unknown): string {
-  return cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
 }

@@ -1,13 +1,10 @@
 /**
- * What is wrong with a request before anybody looks at what it asks: what Node's parser refuses or gives up waiting for,
- * and heads that another reader on the way (a proxy) might understand differently.
+ * What is wrong with a request before anybody looks at what it asks: heads that another reader on the way (a proxy) might
+ * understand differently.
  */
-import { randomUUID } from 'node:crypto';
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
+import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { EngineError } from '../contract/errors.js';
-import { rawError } from './error-exit.js';
 
 /** Of these Node keeps the first and drops the others (manual of http, `message.headers`). */
 const GIVEN_ONCE: readonly string[] = ['host', 'authorization', 'content-type'];
@@ -51,43 +48,4 @@ export function endSoon(socket: Duplex, answer: string): void {
   socket.resume();
   const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref();
   socket.once('close', () => clearTimeout(timer));
-}
-
-/**
- * Answers for what never became a request. Requests that came before it on the same connection are answered first:
- * its refusal must not stand in the place of an answer to them.
- */
-export class BrokenHttp {
-  private readonly unanswered = new WeakMap<Socket, Set<ServerResponse>>();
-  private readonly latest = new WeakMap<Socket, ServerResponse>();
-  private readonly refused = new WeakSet<Socket>();
-
-  watch(server: Server): void {
-    server.on('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
-      const responses = this.unanswered.get(socket) ?? new Set();
-      this.unanswered.set(socket, responses.add(response));
-      this.latest.set(socket, response);
-      response.once('close', () => responses.delete(response));
-    });
-  }
-
-  /** For Node's event `clientError`. */
-  readonly refuse = (error: NodeJS.ErrnoException, socket: Socket): void => {
-    if (error.code === 'ECONNRESET' || socket.destroyed) return void socket.destroy();
-    // What comes after the first error is read from the wrong place.
-    if (this.refused.has(socket)) return;
-    this.refused.add(socket);
-    void this.refuseInTurn(error, socket);
-  };
-
-  private async refuseInTurn(error: Error, socket: Socket): Promise<void> {
-    const earlier = [...(this.unanswered.get(socket) ?? [])].filter(({ req }) => req.complete);
-    await Promise.all(earlier.map((response) => new Promise((resolve) => response.once('close', resolve))));
-    const latest = this.latest.get(socket);
-    // A request that was refused without its body has its answer.
-    const isAnswered = latest !== undefined && !latest.req.complete && latest.headersSent;
-    if (!socket.writable) socket.destroy();
-    else if (isAnswered) socket.destroySoon();
-    else endSoon(socket, rawError(error, randomUUID()));
-  }
 }

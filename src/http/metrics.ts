@@ -1,40 +1,35 @@
 /** Prometheus metrics (contract section 9). No label holds a project, a table or anything else of a caller. */
 import type { FastifyReply } from 'fastify';
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, collectDefaultMetrics, Gauge, type Histogram, Registry } from 'prom-client';
 import type { Engine } from '../engine/engine.js';
+import { RequestTally } from './request-tally.js';
 
-export interface RequestOutcome {
-  /** The route's pattern, never the path. */
-  route: string;
-  method: string;
-  status: number;
-  code: string;
-  seconds: number;
-  insertedRows: number;
-}
+/** Seconds. */
+const BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
 export class Metrics {
   private readonly registry = new Registry();
-  private readonly requests: Counter<'route' | 'method' | 'status' | 'code'>;
-  private readonly durations: Histogram<'route' | 'method'>;
+  private readonly tally = new RequestTally(BUCKETS);
   private readonly rows: Counter;
 
   constructor(engine: Engine) {
     const registers = [this.registry];
     collectDefaultMetrics({ register: this.registry });
-    this.requests = new Counter({
+    const { tally } = this;
+    new Counter({
       name: 'cdp_http_requests_total',
       help: 'Requests by route, method, status and error code ("" for a success).',
       labelNames: ['route', 'method', 'status', 'code'],
       registers,
+      collect() {
+        this.reset();
+        for (const { outcome, count } of tally.counts()) this.inc({ ...outcome }, count);
+      },
     });
-    this.durations = new Histogram({
-      name: 'cdp_http_request_duration_seconds',
-      help: 'Time from the request line to the last byte of the answer.',
-      labelNames: ['route', 'method'],
-      buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60],
-      registers,
-    });
+    const name = 'cdp_http_request_duration_seconds';
+    const help = 'Time from the request line to the last byte of the answer.';
+    const get = () => Promise.resolve({ name, help, type: 'histogram', values: tally.histogram(name) });
+    this.registry.registerMetric({ name, get } as unknown as Histogram);
     this.rows = new Counter({ name: 'cdp_inserted_rows_total', help: 'Records stored by batch inserts.', registers });
     const gauge = (name: string, help: string, value: () => number) =>
       new Gauge({
@@ -83,9 +78,12 @@ export class Metrics {
     return reply.type(this.registry.contentType).send(await this.registry.metrics());
   }
 
-  observe({ route, method, status, code, seconds, insertedRows }: RequestOutcome): void {
-    this.requests.inc({ route, method, status: String(status), code });
-    this.durations.observe({ route, method }, seconds);
-    if (insertedRows > 0) this.rows.inc(insertedRows);
+  /** @param route its pattern, never the path */
+  observe(route: string, method: string, status: number, code: string | null, seconds: number): void {
+    this.tally.add(route, method, status, code, seconds);
+  }
+
+  inserted(rows: number): void {
+    if (rows > 0) this.rows.inc(rows);
   }
 }

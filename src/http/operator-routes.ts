@@ -2,10 +2,13 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Engine } from '../engine/engine.js';
 import { authorize, identify } from './authenticate.js';
+import type { ServedRoute } from './exchange.js';
 import type { Metrics } from './metrics.js';
 
 /** The process answers, whatever its database does. */
 export const alive = () => ({ success: true, message: 'alive' });
+
+const METRICS: ServedRoute = { url: '/metrics', operation: 'metrics', successStatus: null };
 
 export function operatorRoutes(
   app: FastifyInstance,
@@ -24,7 +27,8 @@ export function operatorRoutes(
   app.get('/openapi.json', () => document);
 
   // A page on another origin does not read what an operator's browser sees from loopback.
-  app.get('/metrics', { config: { cors: false, audit: 'metrics' } }, async (request, reply) => {
+  app.get('/metrics', { config: { cors: false } }, async (request, reply) => {
+    request.exchange.route = METRICS;
     if (separateMetrics || !isLoopback(request)) authorize((request.caller = await identify(engine, request)), 'admin');
     return metrics.send(reply);
   });

@@ -1,16 +1,16 @@
 /** What a row of the route tables says. The tables are the API: validation, OpenAPI and dispatch read them. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import Type, { type TSchema } from 'typebox';
-import type { AuditOperation } from '../contract/audit.js';
 import type { ErrorCode } from '../contract/errors.js';
+import type { Departure } from '../engine/departure.js';
 import type { Engine } from '../engine/engine.js';
 import type { JsonDocument } from '../engine/json.js';
 import type { Project } from '../engine/project.js';
 import { checkTableInPath } from '../engine/tables.js';
 import type { Caller } from '../engine/tokens.js';
-import type { Trail } from './audit.js';
 import type { Place } from './byte-room.js';
 import type { Access } from './authenticate.js';
+import type { Exchange } from './exchange.js';
 
 /** What every handler gets. */
 export interface Context {
@@ -19,8 +19,8 @@ export interface Context {
   readonly caller: Caller;
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
-  /** Aborted when the client leaves. */
-  readonly signal: AbortSignal;
+  /** Of the client: `aborted` when it has left. */
+  readonly signal: Departure;
 }
 
 export interface RouteSettings {
@@ -84,26 +84,17 @@ export const columnInPath = ({ request }: Context): string => (request.params as
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    access?: Access;
-    /** The route's word in the audit log; without one it leaves no entry. */
-    audit?: AuditOperation;
-    successStatus?: number;
     dataField?: string | undefined;
-    rawBody?: boolean | undefined;
   }
   interface FastifyRequest {
+    exchange: Exchange;
     caller: Caller | null;
     /** The caller's project, the same for the whole request. */
     project: Project | null;
     /** The bytes of this request and its answer. */
     place: Place | null;
-    /** Aborted when the connection ends before the answer is out. */
-    gone: AbortSignal;
     document: JsonDocument | null;
     errorCode: ErrorCode | null;
-    /** Milliseconds since some point in the past, at the end of each stage. */
-    stages: { started: number; authenticated: number; parsed: number };
     rows: number | null;
-    trail: Trail;
   }
 }

@@ -5,9 +5,9 @@ import Negotiator from 'negotiator';
 import type { Project } from '../engine/project.js';
 import type { SqlResult } from '../engine/sql/collect.js';
 import { type StreamFormat, type StreamRequest, streamSql } from '../engine/sql/stream.js';
+import { allHeadersOf } from './answers.js';
 import { asEngineError, errorBody } from './error-exit.js';
 import type { Context } from './route.js';
-import { serverTiming } from './server-timing.js';
 
 /** With every parameter that a client may name; the first is what a client without a preference gets. */
 const MEDIA_TYPES: Readonly<Record<string, StreamFormat | null>> = {
@@ -67,8 +67,7 @@ export async function streamAnswer(
   const begin = () => {
     if (raw.headersSent) return;
     reply.hijack();
-    const headers = reply.getHeaders() as Record<string, string>;
-    raw.writeHead(200, { ...headers, 'server-timing': serverTiming(request), 'content-type': CONTENT_TYPE[format] });
+    raw.writeHead(200, { ...allHeadersOf(request, reply), 'content-type': CONTENT_TYPE[format] });
   };
   const output = {
     write: (bytes: Buffer) => {

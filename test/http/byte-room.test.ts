@@ -9,7 +9,7 @@ const never = new AbortController().signal;
 
 /** Room for two large requests of a project, and for three of all. */
 const newRoom = () => new ByteRoom({ perProject: 2 * LARGE, total: 3 * LARGE });
-const enter = (room: ByteRoom, project: string, bytes = LARGE, waitMs = 5_000, signal = never) =>
+const enter = async (room: ByteRoom, project: string, bytes = LARGE, waitMs = 5_000, signal = never) =>
   room.enter(project, bytes, new Patience(waitMs), signal);
 
 describe('works', () => {

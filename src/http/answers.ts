@@ -1,0 +1,85 @@
+/**
+ * The answers of the service's own routes, and all refusals: their headers, and their way out in one write where they are
+ * small. What plugins serve (the documentation's pages) goes out by Fastify, with the same headers.
+ */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Logger } from 'pino';
+import type { EngineError } from '../contract/errors.js';
+import { asEngineError, errorBody, errorHeaders } from './error-exit.js';
+import { SECURITY_HEADERS } from './security-headers.js';
+import { serverTiming } from './server-timing.js';
+
+export type Headers = Readonly<Record<string, string>>;
+
+const JSON_TYPE = 'application/json; charset=utf-8';
+
+/** A body up to this size is copied behind its head, which costs less than a write in two pieces. */
+const SMALL_BYTES = 16 * 1024;
+
+/** What every answer has, whatever becomes of the request. */
+export function headersOf(request: FastifyRequest): Record<string, string> {
+  const headers: Record<string, string> = {
+    ...SECURITY_HEADERS,
+    'x-request-id': request.id,
+    'server-timing': serverTiming(request),
+  };
+  if (request.url.startsWith('/api/cdp')) headers['cache-control'] = 'no-store';
+  return headers;
+}
+
+/** The same, with what was said along the way (limits, CORS). */
+export const allHeadersOf = (request: FastifyRequest, reply: FastifyReply): Record<string, string> =>
+  Object.assign(headersOf(request), reply.getHeaders());
+
+export class Answers {
+  /** @param stallMs whoever takes nothing of an answer for so long loses the connection */
+  constructor(
+    private readonly stallMs: number,
+    private readonly logger: Logger,
+  ) {}
+
+  /** @param body JSON */
+  send(request: FastifyRequest, reply: FastifyReply, status: number, body: string | Buffer, headers?: Headers): void {
+    const { raw } = reply;
+    const length = Buffer.byteLength(body);
+    const head = allHeadersOf(request, reply);
+    if (headers !== undefined) Object.assign(head, headers);
+    head['content-type'] = JSON_TYPE;
+    head['content-length'] = String(length);
+    raw.writeHead(status, head);
+    // Text goes out in one piece with the head. Latin-1 keeps every byte of a buffer, and of a text that is ASCII.
+    if (typeof body === 'string') raw.end(body, length === body.length ? 'latin1' : 'utf8');
+    else if (length <= SMALL_BYTES) raw.end(body.toString('latin1'), 'latin1');
+    else raw.end(body);
+    this.limitStall(raw);
+  }
+
+  /** Whatever was thrown, as the one shape of refusal. */
+  fail(thrown: unknown, request: FastifyRequest, reply: FastifyReply): void {
+    const error = asEngineError(thrown);
+    request.errorCode = error.code;
+    this.report(error, request.id);
+    if (reply.raw.headersSent) return void reply.raw.destroy();
+    this.send(request, reply, error.status, JSON.stringify(errorBody(error, request.id)), errorHeaders(error));
+  }
+
+  /** Once everything is written: until it is taken it fills memory. What went out at once needs no timer. */
+  limitStall(raw: FastifyReply['raw']): void {
+    // Behind an earlier answer on the same connection it has no socket yet.
+    if (raw.socket === null || raw.socket.writableLength > 0) raw.setTimeout(this.stallMs);
+  }
+
+  private report(error: EngineError, requestId: string): void {
+    const about = { request_id: requestId, cause: describe(error.cause) };
+    if (error.code === 'internal') this.logger.error(about, 'internal error');
+    // Without details of a statement it is the service's own errand that failed, which only the operator can mend.
+    else if (error.code === 'database_unavailable' && error.postgres === undefined) {
+      this.logger.warn(about, 'database unavailable');
+    }
+  }
+}
+
+/** What an operator needs to find a defect: never the fields of an error of Postgres, which quote values. */
+function describe(cause: unknown): string {
+  return cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
+}

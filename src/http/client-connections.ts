@@ -1,0 +1,90 @@
+/**
+ * The connections of clients while they are open: which of their requests have no answer yet, what is said to bytes that
+ * are no request, and how a stop ends them.
+ */
+import { randomUUID } from 'node:crypto';
+import type { Server, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import { rawError } from './error-exit.js';
+import { endSoon } from './framing.js';
+
+class ClientConnection {
+  /** In the order of their requests. */
+  readonly unanswered: ServerResponse[] = [];
+  /** To the request that was read last, unless that was read to its end and answered. */
+  latest: ServerResponse | null = null;
+  isUnused = true;
+  isRefused = false;
+
+  constructor(readonly address: string) {}
+}
+
+export class ClientConnections {
+  private readonly open = new Map<Socket, ClientConnection>();
+  private isStopping = false;
+
+  watch(server: Server): void {
+    server.on('connection', (socket: Socket) => {
+      this.open.set(socket, new ClientConnection(socket.remoteAddress ?? ''));
+      socket.once('close', () => this.open.delete(socket));
+    });
+  }
+
+  /** A request has begun. @returns the address at the other end */
+  begin(response: ServerResponse): string {
+    const connection = this.of(response.req.socket);
+    connection.isUnused = false;
+    connection.latest = response;
+    connection.unanswered.push(response);
+    return connection.address;
+  }
+
+  /** Its answer is out, or its connection broke. */
+  end(response: ServerResponse): void {
+    const { socket } = response.req;
+    const connection = this.of(socket);
+    const place = connection.unanswered.indexOf(response);
+    if (place >= 0) connection.unanswered.splice(place, 1);
+    if (connection.latest === response && response.req.complete) connection.latest = null;
+    // The client would keep its connection, and the end of the service would wait for it.
+    if (this.isStopping) socket.destroySoon();
+  }
+
+  /**
+   * A connection on which no request has begun yet does not hold a stop up (Node counts it among the busy ones), and none
+   * is kept after the answers that a stop waits for.
+   */
+  stop(): void {
+    this.isStopping = true;
+    for (const [socket, { isUnused }] of this.open) if (isUnused) socket.destroy();
+  }
+
+  /**
+   * For Node's event `clientError`: answers for what never became a request. Requests that came before it on the same
+   * connection are answered first: its refusal must not stand in the place of an answer to them.
+   */
+  readonly refuse = (error: NodeJS.ErrnoException, socket: Socket): void => {
+    if (error.code === 'ECONNRESET' || socket.destroyed) return void socket.destroy();
+    const connection = this.of(socket);
+    // What comes after the first error is read from the wrong place.
+    if (connection.isRefused) return;
+    connection.isRefused = true;
+    void this.refuseInTurn(error, socket, connection);
+  };
+
+  private async refuseInTurn(error: Error, socket: Socket, connection: ClientConnection): Promise<void> {
+    const earlier = connection.unanswered.filter(({ req }) => req.complete);
+    await Promise.all(earlier.map((response) => new Promise((resolve) => response.once('close', resolve))));
+    const { latest } = connection;
+    // A request that was refused without its body has its answer.
+    const isAnswered = latest !== null && !latest.req.complete && latest.headersSent;
+    if (!socket.writable) socket.destroy();
+    else if (isAnswered) socket.destroySoon();
+    else endSoon(socket, rawError(error, randomUUID()));
+  }
+
+  /** A request may still be begun on a connection that has just broken. */
+  private of(socket: Socket): ClientConnection {
+    return this.open.get(socket) ?? new ClientConnection(socket.remoteAddress ?? '');
+  }
+}

@@ -1,0 +1,55 @@
+/** Who calls, whether they may, and room for what they send: all before a byte of the body has been looked at. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Engine } from '../engine/engine.js';
+import type { Project } from '../engine/project.js';
+import type { Caller } from '../engine/tokens.js';
+import { type Access, authorize, identify } from './authenticate.js';
+import { announcedBytes, ByteRoom, type Place } from './byte-room.js';
+import type { RateLimit } from './rate-limit.js';
+
+export class Gate {
+  private readonly room = new ByteRoom();
+
+  constructor(
+    private readonly engine: Engine,
+    private readonly rateLimit: RateLimit | null,
+  ) {}
+
+  /**
+   * @returns undefined where the request passes at once, as most do: its token is known and there is room
+   * @throws EngineError unauthorized, token_expired, rate_limited, insufficient_scope, cdp_inactive, overloaded
+   */
+  pass(request: FastifyRequest, reply: FastifyReply, access: Access): Promise<void> | undefined {
+    const caller = identify(this.engine, request);
+    if (caller instanceof Promise) return caller.then((known) => this.admit(known, request, reply, access));
+    return this.admit(caller, request, reply, access);
+  }
+
+  private admit(
+    caller: Caller,
+    request: FastifyRequest,
+    reply: FastifyReply,
+    access: Access,
+  ): Promise<void> | undefined {
+    request.caller = caller;
+    const oneTooMany = this.rateLimit?.count(caller, reply) ?? null;
+    authorize(caller, access);
+    if (oneTooMany !== null) throw oneTooMany;
+    const place = caller.project === null ? null : this.enter(this.engine.project(caller.project), request);
+    if (place instanceof Promise) return place.then((entered) => settle(request, entered));
+    settle(request, place);
+    return undefined;
+  }
+
+  /** While the request waits, its bytes stay with the client. */
+  private enter(project: Project, request: FastifyRequest): Place | Promise<Place> {
+    request.project = project;
+    return this.room.enter(project.id, announcedBytes(request), project.patience, request.exchange.departure);
+  }
+}
+
+function settle(request: FastifyRequest, place: Place | null): void {
+  request.place = place;
+  if (request.exchange.closed) place?.leave();
+  request.exchange.authenticated = performance.now();
+}
