@@ -32,11 +32,11 @@ export const VERSION = (
 
 /** Lines wait so long for others to be written with them: a system call for each would cost every request. */
 const LOG_DELAY_MS = 100;
-const LOG_BYTES = 64 * 1024;
+const LOG_BYTES = 32 * 1024;
 
 /** One JSON line an event on standard output; secrets never get there. */
 function createLogger(config: Config): Logger {
-  const destination = pino.destination({ sync: false, minLength: LOG_BYTES });
+  const destination = pino.destination({ sync: false, minLength: LOG_BYTES, maxWrite: 2 * LOG_BYTES });
   setInterval(() => destination.flush(), LOG_DELAY_MS).unref();
   return pino({ level: config.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime }, destination);
 }
