@@ -19,6 +19,7 @@ import { Metrics } from './metrics.js';
 import { openApiDocument } from './openapi.js';
 import { operatorRoutes } from './operator-routes.js';
 import { parseRate, RateLimit } from './rate-limit.js';
+import { readBody } from './read-body.js';
 import type { Context, Route, RouteSettings } from './route.js';
 import { ROUTES } from './routes.js';
 import { DOCS_CONTENT_POLICY } from './security-headers.js';
@@ -65,7 +66,7 @@ export async function httpServer(
     refused: (request) => requestSettled(engine.audit, request),
   });
   app.decorateRequest('trail');
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
+  app.addContentTypeParser('application/json', readBody);
 
   // Before authentication: a preflight has no token.
   await cors?.register(app);

@@ -71,11 +71,13 @@ export class KeyTable {
   }
 }
 
-/** As it is, and, where it is not all ASCII, with escapes as writers of ASCII alone spell them. */
+/** As it is, and, where it is not all ASCII, with escapes as writers of ASCII alone spell them, in small or capital digits. */
 function spellingsOf(name: string): Buffer[] {
   const plain = JSON.stringify(name);
-  const ascii = plain.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
-  return [...new Set([plain, ascii])].map((text) => Buffer.from(text));
+  const escaped = (spell: (digits: string) => string) =>
+    plain.replace(/[^\0-\x7f]/g, (unit) => `\\u${spell(unit.charCodeAt(0).toString(16).padStart(4, '0'))}`);
+  const spellings = [plain, escaped((digits) => digits), escaped((digits) => digits.toUpperCase())];
+  return [...new Set(spellings)].map((text) => Buffer.from(text));
 }
 
 /**

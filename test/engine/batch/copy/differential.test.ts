@@ -317,6 +317,43 @@ describe.each([
     expect(agree(bytes(JSON.stringify([...records, {}])))).toBe(false);
   });
 
+  it.each([
+    ['integer', '7.0'],
+    ['integer', '"-42"'],
+    ['integer', '-0'],
+    ['integer', '9223372036854775807'],
+    ['integer', '-9223372036854775808'],
+    ['integer', '1234567890123456789'],
+    ['float', '0.30000000000000004'],
+    ['float', '-123456789.12345679'],
+    ['float', '6.02214076e+23'],
+    ['float', '4.9e-324'],
+    ['float', '"2.50"'],
+    ['timestamp', '"2024-02-29T12:34:56.1234567Z"'],
+    ['timestamp', '"2024-12-31T23:59:59.999999999-05:30"'],
+    ['timestamp', '"2024-02-29t12:34:56z"'],
+    ['timestamp', '"0001-01-01 00:00:00.5"'],
+    ['text', '"\\ud83d\\ude00 \\u00e9\\u0009"'],
+    ['jsonb', '"a \\"text\\""'],
+    ['jsonb', '[1e-9,{"\\ud83d\\ude00":"\\n"}]'],
+    ['jsonb', '-1.5e+300'],
+  ])('takes what people send: %s of %s', (name, value) => {
+    expect(agree(bytes(`[{"${name}":${value}}]`))).toBe(true);
+  });
+
+  it('takes keys as writers of ASCII spell them', () => {
+    expect(agree(bytes('[{"gr\\u00f6\\u00dfe":"a"},{"größe":"b"},{"gr\\u00F6\\u00DFe" :"c"}]'))).toBe(true);
+    expect(agree(bytes('[{"gr\\u00F6\\u00dfe":"a"}]'))).toBe(false);
+    expect(agree(bytes('[{"größe":"a","gr\\u00f6\\u00dfe":"b"}]'))).toBe(false);
+  });
+
+  it('finds the end of a text of any length at any place', () => {
+    const texts = Array.from({ length: 600 }, (_, i) => ({ text: 'ü'.repeat(i % 7) + 'x'.repeat(i) }));
+    for (let from = 0; from < texts.length; from += 100) {
+      expect(agree(bytes(JSON.stringify(texts.slice(from, from + 100))))).toBe(true);
+    }
+  });
+
   it('leaves records that differ in which columns with a default they give to the reference', () => {
     expect(agree(bytes('[{"id":"01a1fd34-6858-755e-983c-9a25762dff0b","text":"a"}]'))).toBe(true);
     expect(agree(bytes('[{"id":"01a1fd34-6858-755e-983c-9a25762dff0b"},{"text":"a"}]'))).toBe(false);
