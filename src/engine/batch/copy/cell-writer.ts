@@ -14,9 +14,8 @@ import { firstMarked, stringStops } from './words.js';
 /** Up to this length a loop copies faster than the call into native code does. */
 const SHORT = 256;
 
-/** Memory that is kept for the next batches: so many pieces, each no larger than this. */
-const KEPT_PIECES = 16;
-const KEPT_BYTES = 1024 * 1024;
+/** Memory that is kept for the next batches, in pieces of this size and of the sizes that batches made of them. */
+const KEPT_BYTES = 16 * 1024 * 1024;
 const PIECE_BYTES = 128 * 1024;
 
 /** What a word written at the very end may reach over. */
@@ -32,6 +31,7 @@ export abstract class CellWriter {
   length = 0;
   private reserved = 0;
   private readonly free: ArrayBuffer[] = [];
+  private freeBytes = 0;
 
   constructor(protected readonly json: JsonBytes) {}
 
@@ -130,6 +130,7 @@ export abstract class CellWriter {
   take(): Uint8Array<ArrayBuffer> {
     const written = this.out.subarray(0, this.length);
     const free = this.free.pop();
+    this.freeBytes -= free?.byteLength ?? 0;
     this.out = free === undefined ? Buffer.allocUnsafeSlow(PIECE_BYTES) : Buffer.from(free);
     this.view = viewOf(this.out);
     this.length = 0;
@@ -137,7 +138,9 @@ export abstract class CellWriter {
   }
 
   giveBack(memory: ArrayBuffer): void {
-    if (this.free.length < KEPT_PIECES && memory.byteLength <= KEPT_BYTES) this.free.push(memory);
+    if (this.freeBytes + memory.byteLength > KEPT_BYTES) return;
+    this.free.push(memory);
+    this.freeBytes += memory.byteLength;
   }
 
   /** At the opening quote: the string's content, in one walk that looks at four bytes and writes them. */

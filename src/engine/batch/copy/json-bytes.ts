@@ -33,8 +33,9 @@ import { firstMarked, stringStops } from './words.js';
 /** Zeros behind the body: they end every walk, so that none has to look for the end, and words may reach over it. */
 const PADDING = 16;
 
-/** Memory that is kept between bodies. */
-const KEPT_BYTES = 1024 * 1024;
+/** Memory for a body, at least and as it is kept for the next one at most. */
+const LEAST_BYTES = 64 * 1024;
+const KEPT_BYTES = 4 * 1024 * 1024;
 
 /** Numbers up to this length, with an exponent of up to four digits, are within the range of Postgres's numeric. */
 const SAFE_NUMBER_BYTES = 100;
@@ -47,7 +48,7 @@ const LOWER_E = 0x65;
 const UPPER_E = 0x45;
 
 export class JsonBytes {
-  bytes = new Uint8Array(64 * 1024);
+  bytes = new Uint8Array(LEAST_BYTES);
   view = new DataView(this.bytes.buffer);
   /** Where the body ends; the padding begins. */
   end = 0;
@@ -57,7 +58,7 @@ export class JsonBytes {
   load(body: Uint8Array): void {
     const needed = body.length + PADDING;
     if (needed > this.bytes.length || this.bytes.length > KEPT_BYTES) {
-      this.bytes = new Uint8Array(Math.max(needed, 64 * 1024));
+      this.bytes = new Uint8Array(Math.max(needed + (needed >> 2), LEAST_BYTES));
       this.view = new DataView(this.bytes.buffer);
     }
     this.bytes.set(body);
