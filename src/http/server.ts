@@ -19,6 +19,7 @@ import { Metrics } from './metrics.js';
 import { openApiDocument } from './openapi.js';
 import { operatorRoutes } from './operator-routes.js';
 import { parseRate, RateLimit } from './rate-limit.js';
+import { readBody } from './read-body.js';
 import { RequestLog } from './request-log.js';
 import type { Context, Route, RouteSettings } from './route.js';
 import { ROUTES } from './routes.js';
@@ -58,7 +59,8 @@ export async function httpServer(
       responseClosed(engine.audit, request, reply);
     },
   });
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
+  app.addContentTypeParser('application/json', readBody);
+
   // Before authentication: a preflight has no token.
   await cors?.register(app);
   const routes = [...ROUTES, ...ADMIN_ROUTES];

@@ -60,9 +60,14 @@ function expectedFloat(text: string, value: unknown): unknown {
   return !Number.isFinite(double) || (double === 0 && !isZero) ? REFUSED : double;
 }
 
+function roundedToEven(value: number): number {
+  const [below, above] = [Math.floor(value), Math.ceil(value)];
+  return value - below === above - value ? below + (below % 2) : Math.round(value);
+}
+
 function expectedTimestamp(value: unknown): unknown {
   if (typeof value !== 'string') return REFUSED;
-  const match = /^(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?([Zz]|[+-]\d\d:\d\d)?)?$/.exec(
+  const match = /^(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)?)?$/.exec(
     value,
   );
   if (match === null) return REFUSED;
@@ -75,9 +80,13 @@ function expectedTimestamp(value: unknown): unknown {
   const [, sign = '+', h = '0', m = '0'] = /^([+-])(\d\d):(\d\d)$/.exec(zone) ?? [];
   if (Number(h) > 15 || Number(m) > 59) return REFUSED;
   const offset = (sign === '-' ? -1 : 1) * (Number(h) * 60 + Number(m));
-  date.setUTCHours(Number(hour), Number(minute) - offset, Number(second));
+  // Postgres rounds to microseconds, which may make up the next second.
+  const rounded = roundedToEven(Number(`0.${fraction}0`) * 1e6);
+  date.setUTCHours(Number(hour), Number(minute) - offset, Number(second) + (rounded === 1e6 ? 1 : 0));
   const years = date.getUTCFullYear();
-  const micros = fraction.padEnd(6, '0').replace(/0+$/, '');
+  const micros = String(rounded % 1e6)
+    .padStart(6, '0')
+    .replace(/0+$/, '');
   const rest = date.toISOString().slice(-20, -5);
   const shown =
     years >= 0 && years <= 9999
@@ -134,7 +143,7 @@ const timeText = fc
     fc.stringMatching(/^(?:[0-9]{4})-(?:0[0-9]|1[0-3])-(?:[0-3][0-9])$/),
     fc.constantFrom('T', 't', ' ', '_', ''),
     fc.stringMatching(/^[0-2][0-9]:[0-6][0-9]:[0-5][0-9]$/),
-    fc.option(digits(6)),
+    fc.option(digits(9)),
     fc.oneof(
       fc.constantFrom('', 'Z', 'z', ' UTC', '+0100', '+16:00', '-15:59'),
       fc.stringMatching(/^[+-](?:0[0-9]|1[0-5]):[0-5][0-9]$/),

@@ -5,12 +5,13 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { LIMITS } from '../../../contract/limits.js';
+import type { ColumnShape, TableShape } from '../../../postgres/table-shape.js';
 import { BinaryCells } from './binary-cells.js';
-import { CLOSE_BRACE, CLOSE_BRACKET, COLON, COMMA, OPEN_BRACE, OPEN_BRACKET } from './bytes.js';
-import type { CellWriter } from './cell-writer.js';
-import { JsonScanner } from './json-scanner.js';
-import { KeyTable } from './key-table.js';
-import type { CopyColumn, CopyPlan } from './plan.js';
+import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, OPEN_BRACE, OPEN_BRACKET, QUOTE, SPACE } from './bytes.js';
+import { type CellWriter, LENGTH_BYTES } from './cell-writer.js';
+import { JsonBytes } from './json-bytes.js';
+import type { KeyTable } from './key-table.js';
+import type { CopyPlan } from './plan.js';
 import { TextCells } from './text-cells.js';
 
 export interface CopyData {
@@ -22,50 +23,45 @@ export interface CopyData {
   readonly data: Uint8Array;
 }
 
-/** Depth of a cell: the array of records and the record are open around it. */
-const CELL_DEPTH = 2;
-
-/** What a cell may grow by beyond twice its bytes: a date alone gets a time, a digit becomes eight bytes and a length. */
-const CELL_SLACK = 16;
+/**
+ * What cells may grow by: the shortest, `"a":1,`, becomes eight bytes and a length. A column that a record does not
+ * mention is a length alone.
+ */
+const GROWTH = 2;
 
 export class CopyEncoder {
-  private readonly scanner = new JsonScanner();
-  private readonly writers = { binary: new BinaryCells(), text: new TextCells() };
-  private writer: CellWriter = this.writers.binary;
-  private plan: CopyPlan | null = null;
-  private keys = new KeyTable([]);
-  private body: Uint8Array = new Uint8Array(0);
-  /** Where the cell of each column lies in the current record; `seen` tells which record it belongs to. */
+  private readonly json = new JsonBytes();
+  private readonly writers = { binary: new BinaryCells(this.json), text: new TextCells(this.json) };
+  /** Where the cell of each column begins, as it was written last; below the beginning of the row: not in this record. */
   private starts = new Int32Array(0);
-  private ends = new Int32Array(0);
-  private kinds = new Uint8Array(0);
-  private seen = new Int32Array(0);
-  /** The column whose key came behind that of a column, or first of all (at the end), the last time. */
-  private followers = new Int32Array(0);
+  /** Columns of the data in its order, and the place of each in it, -1 for one that is not part of it. */
+  private columns: readonly number[] = [];
+  private places = new Int16Array(0);
+  /** Columns with a default that each record must give. */
+  private defaults = 0;
 
   /** @returns null where the reference has to look at the batch */
   encode(body: Uint8Array, plan: CopyPlan): CopyData | null {
     if (!isUtf8(body)) return null;
-    this.begin(body, plan);
-    const { scanner, writer } = this;
-    if (!scanner.take(OPEN_BRACKET)) return null;
-    let columns: readonly number[] = [];
+    const { json } = this;
+    const writer = this.begin(body, plan);
+    let at = json.take(OPEN_BRACKET, 0);
+    if (at < 0) return null;
     let records = 0;
-    do {
+    for (;;) {
       if (++records > LIMITS.recordsPerBatch) return null;
-      const start = scanner.at;
-      const given = this.record(records, plan);
-      if (given < 0) return null;
-      if (records === 1) columns = this.columnsOfFirst(plan);
-      // A record of nothing has no line in COPY; one that leaves a default out, or adds one, needs an INSERT of its own.
-      if (columns.length === 0 || !this.hasDefaultsOf(columns, given, records, plan)) return null;
-      writer.beginRow(columns.length, 2 * (scanner.at - start) + CELL_SLACK * (columns.length + 1));
-      if (!this.row(columns, records, plan)) return null;
-    } while (scanner.take(COMMA));
-    if (!scanner.take(CLOSE_BRACKET)) return null;
-    scanner.skipSpace();
-    if (!scanner.isAtEnd) return null;
-    return { records, columns, data: writer.take() };
+      writer.reserve(GROWTH * (json.end - at) + LENGTH_BYTES * (plan.table.columns.length + 1));
+      at = json.take(OPEN_BRACE, at);
+      if (at < 0) return null;
+      at = this.record(at, writer, plan, records === 1);
+      if (at < 0) return null;
+      const behind = json.take(COMMA, at);
+      if (behind < 0) break;
+      at = behind;
+    }
+    at = json.take(CLOSE_BRACKET, at);
+    if (at < 0 || json.skipSpace(at) !== json.end) return null;
+    return { records, columns: this.columns, data: writer.take() };
   }
 
   /** Takes back the memory of a batch that is with the server, or was given up. */
@@ -73,86 +69,90 @@ export class CopyEncoder {
     this.writers[plan.format].giveBack(data.buffer as ArrayBuffer);
   }
 
-  private begin(body: Uint8Array, plan: CopyPlan): void {
-    this.body = body;
-    this.scanner.begin(body);
-    this.writer = this.writers[plan.format];
-    this.writer.begin(body);
-    this.keys = plan.keys;
-    const { length } = plan.columns;
-    if (this.seen.length < length) {
+  private begin(body: Uint8Array, plan: CopyPlan): CellWriter {
+    const writer = this.writers[plan.format];
+    this.json.load(body);
+    writer.length = 0;
+    const { length } = plan.table.columns;
+    if (this.starts.length < length) {
       this.starts = new Int32Array(length);
-      this.ends = new Int32Array(length);
-      this.kinds = new Uint8Array(length);
-      this.seen = new Int32Array(length);
+      this.places = new Int16Array(length);
     }
-    if (this.plan !== plan) this.followers = Int32Array.from({ length: length + 1 }, (_, i) => (i + 1) % (length + 1));
-    this.plan = plan;
-    this.seen.fill(0);
+    this.starts.fill(-1);
+    return writer;
   }
 
-  /** Notes where the cells of the next record lie. @returns how many columns with a default it gives, -1 to give up */
-  private record(number: number, plan: CopyPlan): number {
-    const { scanner, seen, starts, ends, kinds } = this;
-    if (!scanner.take(OPEN_BRACE)) return -1;
-    if (scanner.take(CLOSE_BRACE)) return 0;
+  /**
+   * Writes the record whose opening brace ends at `at`. Cells are written as they come; those that come in the order of
+   * the columns stay where they are.
+   * @returns where the record ends, or -1
+   */
+  private record(at: number, writer: CellWriter, { table, keys }: CopyPlan, isFirst: boolean): number {
+    const { json, starts, places } = this;
+    const { bytes } = json;
+    const start = writer.beginRow();
+    // Of the first record the columns are known only when it is over.
+    let inOrder = !isFirst;
+    let place = 0;
     let defaults = 0;
-    let column = plan.columns.length;
-    for (;;) {
-      scanner.skipSpace();
-      column = this.columnBehind(column);
-      if (column < 0 || seen[column] === number || !scanner.take(COLON)) return -1;
-      scanner.skipSpace();
-      seen[column] = number;
-      starts[column] = scanner.at;
-      if (!scanner.value(CELL_DEPTH)) return -1;
-      ends[column] = scanner.at;
-      kinds[column] = scanner.kind;
-      if (plan.columns[column]?.shape.hasDefault) defaults++;
-      if (scanner.take(COMMA)) continue;
-      return scanner.take(CLOSE_BRACE) ? defaults : -1;
+    let key = keys.none;
+    if ((bytes[at] as number) <= SPACE) at = json.skipSpace(at);
+    if (bytes[at] === CLOSE_BRACE) at++;
+    else {
+      for (;;) {
+        key = this.keyAt(at, keys, key);
+        if (key < 0) return -1;
+        at = json.behindColon(at + (keys.lengths[key] as number));
+        const column = keys.columns[key] as number;
+        if (at < 0 || (starts[column] as number) >= start) return -1;
+        const shape = table.columns[column] as ColumnShape;
+        if (shape.hasDefault) defaults++;
+        if (!isFirst) {
+          const own = places[column] as number;
+          if (own < 0) return -1;
+          if (own < place) inOrder = false;
+          else for (; place <= own; place++) if (place < own) writer.null();
+        }
+        starts[column] = writer.length;
+        at = writer.cell(shape, at);
+        if (at < 0) return -1;
+        if ((bytes[at] as number) <= SPACE) at = json.skipSpace(at);
+        const byte = bytes[at++];
+        if (byte === CLOSE_BRACE) break;
+        if (byte !== COMMA) return -1;
+        if (bytes[at] !== QUOTE) at = json.skipSpace(at);
+      }
     }
+    if (isFirst) this.columnsOfFirst(table, start, defaults);
+    // A record of nothing has no line in COPY; one that leaves a default out, or adds one, needs an INSERT of its own.
+    if (defaults !== this.defaults || this.columns.length === 0) return -1;
+    const written = writer.length;
+    if (inOrder) for (; place < this.columns.length; place++) writer.null();
+    else writer.arrange(start, this.columns, starts);
+    writer.endRow(start, this.columns.length);
+    // The next row begins where cells of this one were.
+    if (writer.length < written) starts.fill(-1);
+    return at;
   }
 
-  /** The column of the key at which the walk stands, and steps over the key; -1 where there is none. */
-  private columnBehind(last: number): number {
-    const { scanner, body, keys, followers } = this;
-    let column = followers[last] as number;
-    if (column === followers.length - 1 || !keys.standsAt(column, body, scanner.at)) {
-      column = keys.find(body, scanner.at);
-      if (column < 0) return -1;
-      followers[last] = column;
-    }
-    scanner.at += keys.lengthOf(column);
-    return column;
+  /** The spelling of a column's name that stands at `at`: mostly the one that came behind `previous` before. */
+  private keyAt(at: number, keys: KeyTable, previous: number): number {
+    const { view } = this.json;
+    const expected = keys.followers[previous] as number;
+    if (expected !== keys.none && keys.standsAt(expected, view, at)) return expected;
+    const found = keys.find(view, at);
+    if (found >= 0) keys.followers[previous] = found;
+    return found;
   }
 
   /** All columns without a default, and those with one that the first record gives. */
-  private columnsOfFirst({ columns }: CopyPlan): number[] {
-    return [...columns.keys()].filter((index) => !columns[index]?.shape.hasDefault || this.seen[index] === 1);
-  }
-
-  private hasDefaultsOf(columns: readonly number[], given: number, record: number, plan: CopyPlan): boolean {
-    const { seen } = this;
-    let expected = 0;
-    for (const index of columns) {
-      if (!plan.columns[index]?.shape.hasDefault) continue;
-      if (seen[index] !== record) return false;
-      expected++;
-    }
-    return expected === given;
-  }
-
-  private row(columns: readonly number[], record: number, plan: CopyPlan): boolean {
-    const { writer, seen, kinds, starts, ends } = this;
-    for (const index of columns) {
-      if (seen[index] !== record) writer.null();
-      else {
-        const { shape } = plan.columns[index] as CopyColumn;
-        if (!writer.cell(shape, kinds[index] as number, starts[index] as number, ends[index] as number)) return false;
-      }
-    }
-    writer.endRow();
-    return true;
+  private columnsOfFirst({ columns }: TableShape, start: number, defaults: number): void {
+    const { starts, places } = this;
+    this.columns = [...columns.keys()].filter(
+      (column) => !columns[column]?.hasDefault || (starts[column] as number) >= start,
+    );
+    this.defaults = defaults;
+    places.fill(-1);
+    this.columns.forEach((column, place) => (places[column] = place));
   }
 }

@@ -1,19 +1,12 @@
 /** What the fast path needs to know of a table, prepared once for each shape of it. */
-import type { ColumnShape, TableShape } from '../../../postgres/table-shape.js';
+import type { TableShape } from '../../../postgres/table-shape.js';
 import { ident, join, sql, statement, trusted } from '../../../postgres/sql.js';
 
 import { BINARY_HEADER, BINARY_TRAILER, hasBinaryForm } from './binary-cells.js';
 import { KeyTable } from './key-table.js';
 
-export interface CopyColumn {
-  readonly shape: ColumnShape;
-  /** The key in a record, quotes included. */
-  readonly key: Uint8Array;
-}
-
 export interface CopyPlan {
   readonly table: TableShape;
-  readonly columns: readonly CopyColumn[];
   readonly keys: KeyTable;
   /** Binary where every column has a binary form that is known here. */
   readonly format: 'binary' | 'text';
@@ -22,11 +15,11 @@ export interface CopyPlan {
 /** null where COPY cannot do what an INSERT does: project code, views, row level security (Postgres manual, COPY). */
 export function copyPlan(table: TableShape): CopyPlan | null {
   if (table.runsProjectCode) return null;
-  const columns = table.columns.map((shape) => ({ shape, key: Buffer.from(JSON.stringify(shape.name)) }));
-  // A name that JSON writes with an escape is found by its decoded form alone, which only the reference knows.
-  if (table.columns.some(({ name }) => JSON.stringify(name).includes('\\'))) return null;
+  const names = table.columns.map(({ name }) => name);
+  // A name that JSON cannot write without an escape is found by its decoded form alone, which only the reference knows.
+  if (names.some((name) => JSON.stringify(name).includes('\\'))) return null;
   const format = table.columns.every(hasBinaryForm) ? 'binary' : 'text';
-  return { table, columns, keys: new KeyTable(columns.map(({ key }) => key)), format };
+  return { table, keys: new KeyTable(names), format };
 }
 
 /** `COPY … FROM STDIN` for the columns of these indices, in their order. */

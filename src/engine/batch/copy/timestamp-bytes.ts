@@ -1,77 +1,103 @@
-/** Times of RFC 3339 in bytes, the usual forms of it; the rest is for the reference (`timestamp.ts`). */
+/** Times of RFC 3339 in bytes; the rest (leap seconds, the year 0000) is for the reference (`timestamp.ts`). */
 import { isDate } from '../timestamp.js';
-import { COLON, isDigit, MINUS, PLUS, POINT, SPACE, ZERO } from './bytes.js';
+import { COLON, isDigit, LOWER_T, MINUS, PLUS, POINT, SPACE, ZERO } from './bytes.js';
 
 const UPPER_T = 0x54;
 const UPPER_Z = 0x5a;
+const LOWER_Z = 0x7a;
 
-/** Digits of a fraction that TIMESTAMP keeps. */
-const MICROSECOND_DIGITS = 6;
+const DATE_BYTES = 10;
+const SECONDS_OF_A_DAY = 86_400;
+const MICROSECONDS = 1e6;
+
+/** The powers of ten that a fraction is divided by. */
+const POWERS = Float64Array.from({ length: 16 }, (_, i) => Number(`1e${i}`));
+const FRACTION_DIGITS = 15;
+
+/** The number of two digits, by their two bytes as a big-endian number; -1 for any others. */
+const TWO_DIGITS = new Int8Array(2 ** 16).fill(-1);
+for (let n = 0; n < 100; n++) TWO_DIGITS[((ZERO + Math.floor(n / 10)) << 8) | (ZERO + (n % 10))] = n;
 
 /** What {@link TimestampBytes.read} found, until the next call. */
 export class TimestampBytes {
-  year = 0;
-  month = 0;
-  day = 0;
-  /** Of the day, as written. */
-  second = 0;
-  microsecond = 0;
-  /** Seconds east of UTC. */
-  offset = 0;
+  /** Whole seconds since 2000-01-01 UTC, and microseconds behind them, 0 to 1,000,000. */
+  seconds = 0;
+  microseconds = 0;
   /** Where the offset begins, or the end. */
   offsetAt = 0;
 
   /**
-   * `YYYY-MM-DD`, or with `Thh:mm:ss`, up to six digits of a fraction, and `Z` or an offset.
-   * @returns false where it is another form, or no time that exists
+   * `YYYY-MM-DD`, or with `Thh:mm:ss`, a fraction, and `Z` or an offset.
+   * @returns where it ends; -1 where it is another form, or no time that exists
    */
-  read(bytes: Uint8Array, start: number, end: number): boolean {
-    const size = end - start;
-    if (size < 10 || bytes[start + 4] !== MINUS || bytes[start + 7] !== MINUS) return false;
-    this.year = two(bytes, start) * 100 + two(bytes, start + 2);
-    this.month = two(bytes, start + 5);
-    this.day = two(bytes, start + 8);
-    // Sums with -Infinity stay below every bound.
-    if (!(this.year >= 1 && isDate(this.year, this.month, this.day))) return false;
-    this.second = this.microsecond = this.offset = 0;
-    this.offsetAt = end;
-    return size === 10 || this.timeOfDay(bytes, start + 10, end);
+  read(bytes: Uint8Array, view: DataView, start: number): number {
+    const century = two(view, start);
+    const yearOfCentury = two(view, start + 2);
+    const month = two(view, start + 5);
+    const day = two(view, start + 8);
+    if ((century | yearOfCentury | month | day) < 0 || bytes[start + 4] !== MINUS || bytes[start + 7] !== MINUS)
+      return -1;
+    const year = century * 100 + yearOfCentury;
+    if (year === 0 || !isDate(year, month, day)) return -1;
+    this.seconds = daysSince2000(year, month, day) * SECONDS_OF_A_DAY;
+    this.microseconds = 0;
+    const at = start + DATE_BYTES;
+    const separator = bytes[at];
+    if (separator === UPPER_T || separator === SPACE || separator === LOWER_T)
+      return this.timeOfDay(bytes, view, at + 1);
+    this.offsetAt = at;
+    return at;
   }
 
-  private timeOfDay(bytes: Uint8Array, start: number, end: number): boolean {
-    if (end - start < 9 || (bytes[start] !== UPPER_T && bytes[start] !== SPACE)) return false;
-    if (bytes[start + 3] !== COLON || bytes[start + 6] !== COLON) return false;
-    const hour = two(bytes, start + 1);
-    const minute = two(bytes, start + 4);
-    const second = two(bytes, start + 7);
-    if (!(hour >= 0 && hour <= 23 && minute >= 0 && minute <= 59 && second >= 0 && second <= 59)) return false;
-    this.second = hour * 3600 + minute * 60 + second;
-    let at = start + 9;
-    if (bytes[at] === POINT && at < end) {
+  private timeOfDay(bytes: Uint8Array, view: DataView, start: number): number {
+    const hour = two(view, start);
+    const minute = two(view, start + 3);
+    const second = two(view, start + 6);
+    if (bytes[start + 2] !== COLON || bytes[start + 5] !== COLON || (hour | minute | second) < 0) return -1;
+    if (hour > 23 || minute > 59 || second > 59) return -1;
+    this.seconds += hour * 3600 + minute * 60 + second;
+    let at = start + 8;
+    if (bytes[at] === POINT) {
       const digits = ++at;
       let fraction = 0;
-      while (at < end && isDigit(bytes[at])) fraction = fraction * 10 + ((bytes[at++] as number) - ZERO);
-      if (at === digits || at - digits > MICROSECOND_DIGITS) return false;
-      for (let given = at - digits; given < MICROSECOND_DIGITS; given++) fraction *= 10;
-      this.microsecond = fraction;
+      for (let byte = bytes[at] as number; isDigit(byte); byte = bytes[++at] as number) {
+        fraction = fraction * 10 + (byte - ZERO);
+      }
+      if (at === digits || at - digits > FRACTION_DIGITS) return -1;
+      this.microseconds = roundedToEven((fraction / (POWERS[at - digits] as number)) * MICROSECONDS);
     }
     this.offsetAt = at;
-    return at === end || (bytes[at] === UPPER_Z && at + 1 === end) || this.readOffset(bytes, at, end);
+    const byte = bytes[at];
+    if (byte === UPPER_Z || byte === LOWER_Z) return at + 1;
+    return byte === PLUS || byte === MINUS ? this.offset(bytes, view, at) : at;
   }
 
   /** `±hh:mm` up to ±15:59. */
-  private readOffset(bytes: Uint8Array, at: number, end: number): boolean {
-    if (end - at !== 6 || (bytes[at] !== PLUS && bytes[at] !== MINUS) || bytes[at + 3] !== COLON) return false;
-    const hours = two(bytes, at + 1);
-    const minutes = two(bytes, at + 4);
-    this.offset = (bytes[at] === MINUS ? -60 : 60) * (hours * 60 + minutes);
-    return hours >= 0 && hours <= 15 && minutes >= 0 && minutes <= 59;
+  private offset(bytes: Uint8Array, view: DataView, at: number): number {
+    const hours = two(view, at + 1);
+    const minutes = two(view, at + 4);
+    if (bytes[at + 3] !== COLON || (hours | minutes) < 0 || hours > 15 || minutes > 59) return -1;
+    const seconds = hours * 3600 + minutes * 60;
+    this.seconds += bytes[at] === MINUS ? seconds : -seconds;
+    return at + 6;
   }
 }
 
-/** Two digits as a number; -Infinity where they are none. */
-function two(bytes: Uint8Array, at: number): number {
-  const tens = bytes[at];
-  const ones = bytes[at + 1];
-  return isDigit(tens) && isDigit(ones) ? ((tens as number) - ZERO) * 10 + ((ones as number) - ZERO) : -Infinity;
+const two = (view: DataView, at: number): number => TWO_DIGITS[view.getUint16(at)] as number;
+
+/** As C's `rint`, by which Postgres rounds what is behind the sixth digit (`ParseFractionalSecond` in datetime.c). */
+function roundedToEven(value: number): number {
+  const floor = Math.floor(value);
+  const rest = value - floor;
+  return rest > 0.5 || (rest === 0.5 && floor % 2 === 1) ? floor + 1 : floor;
 }
+
+/** Days of the proleptic Gregorian calendar, by years that begin in March, so that the leap day comes last. */
+function daysSince2000(year: number, month: number, day: number): number {
+  const y = month <= 2 ? year - 1 : year;
+  const dayOfYear = (((153 * (month + (month > 2 ? -3 : 9)) + 2) / 5) | 0) + day - 1;
+  return 365 * y + ((y / 4) | 0) - ((y / 100) | 0) + ((y / 400) | 0) + dayOfYear - DAYS_TO_2000;
+}
+
+/** From 0000-03-01 to 2000-01-01. */
+const DAYS_TO_2000 = 730_425;
