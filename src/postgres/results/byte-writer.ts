@@ -1,4 +1,5 @@
 /** A growing buffer that rows are written into, byte by byte, without a string or an object in between. */
+import { viewOf } from './words.js';
 
 const INITIAL_CAPACITY = 64 * 1024;
 
@@ -8,14 +9,17 @@ const SHORT = 40;
 export class ByteWriter {
   /** Everything before {@link length} is written. Callers that write into it directly call {@link ensure} first. */
   bytes: Buffer;
+  /** The same memory as {@link bytes}, for more than one byte at a time. */
+  words: DataView;
   /** Bytes written so far. Setting it back takes back what was written since, for instance a row past the limit. */
   length = 0;
 
   constructor(capacity = INITIAL_CAPACITY) {
     this.bytes = Buffer.allocUnsafeSlow(capacity);
+    this.words = viewOf(this.bytes);
   }
 
-  /** Makes room for at least `extra` more bytes. It may replace {@link bytes}. */
+  /** Makes room for at least `extra` more bytes. It may replace {@link bytes} and {@link words}. */
   ensure(extra: number): void {
     const needed = this.length + extra;
     if (needed > this.bytes.length) this.grow(needed);
@@ -59,6 +63,7 @@ export class ByteWriter {
   take(): Buffer {
     const written = this.view();
     this.bytes = Buffer.allocUnsafeSlow(INITIAL_CAPACITY);
+    this.words = viewOf(this.bytes);
     this.length = 0;
     return written;
   }
@@ -72,5 +77,6 @@ export class ByteWriter {
     const larger = Buffer.allocUnsafeSlow(Math.max(needed, this.bytes.length * 2));
     this.bytes.copy(larger, 0, 0, this.length);
     this.bytes = larger;
+    this.words = viewOf(larger);
   }
 }
