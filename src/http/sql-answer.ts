@@ -1,6 +1,6 @@
 /** The answers of free SQL: one JSON object around rows that are JSON bytes already, or a stream of rows. */
 import { finished } from 'node:stream/promises';
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import Negotiator from 'negotiator';
 import type { Project } from '../engine/project.js';
 import type { SqlResult } from '../engine/sql/collect.js';
@@ -30,22 +30,28 @@ export function streamFormat(request: FastifyRequest): StreamFormat | null {
 export function sqlAnswer(results: readonly SqlResult[]): Buffer {
   const last = results.at(-1);
   if (last === undefined) throw new Error('Free SQL has run no statement');
-  const parts = [Buffer.from('{"success":true,'), ...members(last)];
-  if (results.length > 1) {
-    parts.push(Buffer.from(',"results":['));
-    results.forEach((result, i) => parts.push(Buffer.from(i > 0 ? ',{' : '{'), ...members(result), Buffer.from('}')));
-    parts.push(Buffer.from(']'));
-  }
-  return Buffer.concat([...parts, Buffer.from('}')]);
+  const head = `{"success":true,${beforeRows(last)}`;
+  if (results.length === 1) return last.rows.between(head, `${behindRows(last)}}`);
+  const parts = [Buffer.from(head), last.rows.view(), Buffer.from(`${behindRows(last)},"results":[`)];
+  results.forEach((result, i) => {
+    const opened = `${i > 0 ? ',' : ''}{${beforeRows(result)}`;
+    parts.push(Buffer.from(opened), result.rows.view(), Buffer.from(`${behindRows(result)}}`));
+  });
+  return Buffer.concat([...parts, Buffer.from(']}')]);
 }
 
-function members({ type, rows, rowCount, columns, truncated, affectedRows }: SqlResult): Buffer[] {
+const beforeRows = ({ type }: SqlResult): string => `"type":${JSON.stringify(type)},"rows":[`;
+
+function behindRows({ rowCount, columns, truncated, affectedRows }: SqlResult): string {
   const rest = { row_count: rowCount, columns, truncated, affected_rows: affectedRows };
-  return [
-    Buffer.from(`"type":${JSON.stringify(type)},"rows":[`),
-    rows,
-    Buffer.from(`],${JSON.stringify(rest).slice(1, -1)}`),
-  ];
+  return `],${JSON.stringify(rest).slice(1, -1)}`;
+}
+
+/** The memory of the rows is for other answers as soon as this one has gone out. */
+export function freeWhenSent(results: readonly SqlResult[], { raw }: FastifyReply): void {
+  raw.once('finish', () => {
+    for (const { rows } of results) rows.free();
+  });
 }
 
 const CONTENT_TYPE: Readonly<Record<StreamFormat, string>> = {
@@ -70,9 +76,11 @@ export async function streamAnswer(
     raw.writeHead(200, { ...allHeadersOf(request, reply), 'content-type': CONTENT_TYPE[format] });
   };
   const output = {
-    write: (bytes: Buffer) => {
+    write: (bytes: Buffer, free: () => void) => {
       begin();
-      return raw.write(bytes);
+      return raw.write(bytes, (error) => {
+        if (!error) free();
+      });
     },
     onDrain: (listener: () => void) => void raw.once('drain', listener),
   };

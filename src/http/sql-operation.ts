@@ -6,7 +6,7 @@ import type { JsonNode } from '../engine/json.js';
 import { collectSql } from '../engine/sql/collect.js';
 import { requireScope, runsAsReader } from './authenticate.js';
 import { type Context, type Operation, project } from './route.js';
-import { sqlAnswer, streamAnswer, streamFormat } from './sql-answer.js';
+import { freeWhenSent, sqlAnswer, streamAnswer, streamFormat } from './sql-answer.js';
 
 export const RUN_SQL: Operation = {
   operationId: 'runSql',
@@ -71,6 +71,7 @@ export const RUN_SQL: Operation = {
     const maxRows = body.max_rows ?? LIMITS.maxRowsDefault;
     const results = await collectSql(project(context), { ...sqlRequest, maxRows });
     request.rows = results.at(-1)?.rowCount ?? 0;
+    freeWhenSent(results, context.reply);
     return { status: 200, body: sqlAnswer(results) };
   },
 };

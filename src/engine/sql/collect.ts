@@ -4,8 +4,8 @@
  */
 import { LIMITS } from '../../contract/limits.js';
 import { readCommandTag } from '../../postgres/command-tag.js';
-import { ByteWriter } from '../../postgres/results/byte-writer.js';
 import { outputNames, type ResultColumn, typeName } from '../../postgres/results/columns.js';
+import { RowBytes } from '../../postgres/results/row-bytes.js';
 import { jsonRowEncoder, type RowMode } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
 import { sql, statement } from '../../postgres/sql.js';
@@ -18,8 +18,8 @@ export interface SqlResult {
   /** Postgres's command tag without its counts. */
   type: string;
   columns: { name: string; type: string }[];
-  /** The rows as JSON, with commas between them. */
-  rows: Buffer;
+  /** The rows as JSON, with commas between them. Whoever has sent them frees them. */
+  rows: RowBytes;
   /** Rows here, or rows affected where none come back. */
   rowCount: number;
   /** For INSERT, UPDATE, DELETE and MERGE. */
@@ -61,12 +61,12 @@ async function collect(
   const { session, columns } = prepared;
   const rows = new RowCollector(columns ?? [], rowMode, maxRows, maxBytes);
   const tag = await fetch(project, prepared, rows, maxRows);
-  refuseOtherEncoding(rows.bytes());
+  refuseOtherEncoding(rows.bytes.view());
   const { type, count } = readCommandTag(tag ?? mainKeyword(prepared.text));
   return {
     type,
     columns: columns === null ? [] : await describeColumns(session, columns),
-    rows: rows.bytes(),
+    rows: rows.bytes,
     rowCount: columns === null ? (count ?? 0) : rows.count,
     // The tag counts the rows of the last step alone.
     affectedRows: MODIFYING.has(type) ? (columns === null ? count : rows.seen) : undefined,
@@ -113,8 +113,8 @@ class RowCollector {
   /** All rows that came. */
   seen = 0;
   truncated = false;
+  readonly bytes = new RowBytes();
   private told = 0;
-  private readonly out = new ByteWriter();
   private readonly encode: ReturnType<typeof jsonRowEncoder>;
 
   constructor(
@@ -133,13 +133,14 @@ class RowCollector {
       this.truncated = true;
       return;
     }
-    const before = this.out.length;
-    if (before > 0) this.out.byte(COMMA);
-    this.encode(buffer, start, end, this.out);
-    if (this.out.length > this.maxBytes) {
+    const { bytes } = this;
+    const before = bytes.length;
+    if (before > 0) bytes.writer.byte(COMMA);
+    this.encode(buffer, start, end, bytes.writer);
+    if (bytes.length > this.maxBytes) {
       // The session closes the connection when a sink throws.
-      if (this.out.length - before > LIMITS.resultBytes) throw new MessageTooLarge();
-      this.out.length = before;
+      if (bytes.length - before > LIMITS.resultBytes) throw new MessageTooLarge();
+      bytes.length = before;
       this.truncated = true;
     } else this.count++;
   };
@@ -147,18 +148,15 @@ class RowCollector {
   /** Bytes since the last call. */
   newBytes(): number {
     const before = this.told;
-    this.told = this.out.length;
+    this.told = this.bytes.length;
     return this.told - before;
   }
 
   /** How many more rows the caps leave room for, judged by those that came. */
   expectedRoom(): number {
-    const byBytes = this.count === 0 ? 1 : (this.maxBytes - this.out.length) / (this.out.length / this.count);
+    const { length } = this.bytes;
+    const byBytes = this.count === 0 ? 1 : (this.maxBytes - length) / (length / this.count);
     return Math.floor(Math.min(this.maxRows - this.count, byBytes, this.count * STEP_GROWTH, LONGEST_STEP));
-  }
-
-  bytes(): Buffer {
-    return this.out.view();
   }
 }
 

@@ -23,14 +23,20 @@ export interface StreamRequest extends SqlRequest {
 
 /** Where the bytes go. */
 export interface StreamOutput {
-  /** @returns false when `onDrain` should be waited for before more is written */
-  write(bytes: Buffer): boolean;
+  /**
+   * @param free called once the bytes have gone out; where they never do, it is not called
+   * @returns false when `onDrain` should be waited for before more is written
+   */
+  write(bytes: Buffer, free: () => void): boolean;
   /** Calls back once when there is room again. */
   onDrain(listener: () => void): void;
 }
 
 /** Bytes that are gathered before they are handed on. */
-const CHUNK_BYTES = 64 * 1024;
+const CHUNK_BYTES = 128 * 1024;
+
+/** With the row that goes beyond, so that a chunk does not have to grow for a row of common size. */
+const newChunk = () => new ByteWriter(2 * CHUNK_BYTES);
 
 /**
  * Streams the rows of the last statement; those of earlier ones are not shown.
@@ -42,7 +48,7 @@ export async function streamSql(project: Project, request: StreamRequest, output
   const signal = new ClientDeparture();
   request.signal.addEventListener('abort', () => signal.happen(), { once: true });
   if (request.signal.aborted) signal.happen();
-  const out = new ByteWriter();
+  let out = newChunk();
   const counts = await runStatements(project, { ...request, signal }, async (prepared) => {
     const { session, columns } = prepared;
     const flow = new Flow(project, prepared, output, request.stallMs, signal);
@@ -57,7 +63,8 @@ export async function streamSql(project: Project, request: StreamRequest, output
         encode(buffer, start, end, out);
         if (out.length < CHUNK_BYTES) return;
         refuseOtherEncoding(out.view());
-        flow.write(out.take());
+        flow.write(out);
+        out = newChunk();
       });
       refuseOtherEncoding(out.view());
       return columns === null ? (readCommandTag(tag ?? '').count ?? 0) : count;
@@ -65,7 +72,7 @@ export async function streamSql(project: Project, request: StreamRequest, output
       flow.end();
     }
   });
-  if (out.length > 0) output.write(out.take());
+  if (out.length > 0) output.write(out.view(), () => out.free());
   return counts.at(-1) ?? 0;
 }
 
@@ -97,9 +104,10 @@ class Flow {
     private readonly client: ClientDeparture,
   ) {}
 
-  write(bytes: Buffer): void {
-    if (!this.output.write(bytes) && !this.isFull) this.waitForClient();
-    const turn = this.isResting ? undefined : this.project.pace(bytes.length);
+  write(chunk: ByteWriter): void {
+    const { length } = chunk;
+    if (!this.output.write(chunk.view(), () => chunk.free()) && !this.isFull) this.waitForClient();
+    const turn = this.isResting ? undefined : this.project.pace(length);
     if (turn !== undefined) void this.rest(turn);
   }
 

@@ -1,6 +1,10 @@
 /** A growing buffer that rows are written into, byte by byte, without a string or an object in between. */
+import { giveBuffer, takeBuffer } from './spare-buffers.js';
+import { viewOf } from './words.js';
 
 const INITIAL_CAPACITY = 64 * 1024;
+
+const NOTHING: Buffer = Buffer.alloc(0);
 
 /** Up to this length a loop copies faster than the call into native code does (measured on Node 20). */
 const SHORT = 40;
@@ -8,14 +12,18 @@ const SHORT = 40;
 export class ByteWriter {
   /** Everything before {@link length} is written. Callers that write into it directly call {@link ensure} first. */
   bytes: Buffer;
+  /** The same memory as {@link bytes}, for more than one byte at a time. */
+  words: DataView;
   /** Bytes written so far. Setting it back takes back what was written since, for instance a row past the limit. */
   length = 0;
 
+  /** @param capacity bytes that it holds without growing */
   constructor(capacity = INITIAL_CAPACITY) {
-    this.bytes = Buffer.allocUnsafeSlow(capacity);
+    this.bytes = takeBuffer(capacity);
+    this.words = viewOf(this.bytes);
   }
 
-  /** Makes room for at least `extra` more bytes. It may replace {@link bytes}. */
+  /** Makes room for at least `extra` more bytes. It may replace {@link bytes} and {@link words}. */
   ensure(extra: number): void {
     const needed = this.length + extra;
     if (needed > this.bytes.length) this.grow(needed);
@@ -55,22 +63,24 @@ export class ByteWriter {
     return this.bytes.subarray(0, this.length);
   }
 
-  /** Hands over what was written, to keep or to send, and starts anew with a buffer of the initial size. */
-  take(): Buffer {
-    const written = this.view();
-    this.bytes = Buffer.allocUnsafeSlow(INITIAL_CAPACITY);
-    this.length = 0;
-    return written;
-  }
-
   /** Forgets what was written and keeps the memory. */
   clear(): void {
     this.length = 0;
   }
 
+  /** Gives the memory back, for other answers: nobody may read what was written any more. */
+  free(): void {
+    giveBuffer(this.bytes);
+    this.bytes = NOTHING;
+    this.words = viewOf(NOTHING);
+    this.length = 0;
+  }
+
   private grow(needed: number): void {
-    const larger = Buffer.allocUnsafeSlow(Math.max(needed, this.bytes.length * 2));
-    this.bytes.copy(larger, 0, 0, this.length);
-    this.bytes = larger;
+    const { bytes } = this;
+    this.bytes = takeBuffer(needed);
+    this.words = viewOf(this.bytes);
+    bytes.copy(this.bytes, 0, 0, this.length);
+    giveBuffer(bytes);
   }
 }

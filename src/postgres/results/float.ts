@@ -10,13 +10,13 @@ import type { ValueWriter } from './value.js';
 type FloatText = (input: Buffer, start: number) => string;
 
 /** double precision (8 bytes). */
-export const float8Text: FloatText = (input, start) => numberText(input.readDoubleBE(start));
+const float8Text: FloatText = (input, start) => numberText(input.readDoubleBE(start));
 
 /** real (4 bytes). */
-export const float4Text: FloatText = (input, start) => numberText(shortestFloat4(input.readFloatBE(start)));
+const float4Text: FloatText = (input, start) => numberText(shortestFloat4(input.readFloatBE(start)));
 
 /** A JSON number; NaN and the infinities are strings. */
-export function jsonFloat(textOf: FloatText): ValueWriter {
+function jsonFloat(textOf: FloatText): ValueWriter {
   return (input, start, _end, out) => {
     const text = textOf(input, start);
     const last = text.charCodeAt(text.length - 1);
@@ -26,9 +26,14 @@ export function jsonFloat(textOf: FloatText): ValueWriter {
 }
 
 /** The same without quotes. */
-export function plainFloat(textOf: FloatText): ValueWriter {
+function plainFloat(textOf: FloatText): ValueWriter {
   return (input, start, _end, out) => out.ascii(textOf(input, start));
 }
+
+export const writeJsonFloat4 = jsonFloat(float4Text);
+export const writeJsonFloat8 = jsonFloat(float8Text);
+export const writePlainFloat4 = plainFloat(float4Text);
+export const writePlainFloat8 = plainFloat(float8Text);
 
 /** `NaN` and `Infinity` end in a letter, numbers in a digit. */
 function isLetter(character: number): boolean {

@@ -5,18 +5,25 @@
 import type { ColumnType } from '../../contract/column-types.js';
 import { arrayOf } from './array.js';
 import { writeBytea, writeChar, writeJsonBytea } from './bytes.js';
-import { writeDate, writeInterval, writePostgresTimestampTz, writeTimestamp, writeTimestampTz } from './datetime.js';
-import { float4Text, float8Text, jsonFloat, plainFloat } from './float.js';
+import {
+  writeDate,
+  writeInterval,
+  writeJsonTimestampTz,
+  writePostgresTimestampTz,
+  writeTimestamp,
+  writeTimestampTz,
+} from './datetime.js';
+import { writeJsonFloat4, writeJsonFloat8, writePlainFloat4, writePlainFloat8 } from './float.js';
 import { writeBox, writeCircle, writeLine, writeLineSegment, writePath, writePoint, writePolygon } from './geometry.js';
 import { multirangeOf, rangeOf } from './range.js';
-import { writeBoolean, writeJsonNumber, writeJsonOnOneLine, writeJsonString, writeVerbatim } from './text.js';
+import { writeBoolean, writeJsonNumber, writeJsonOnOneLine, writeJsonString, writeQuoted, writeVerbatim } from './text.js';
 import { BINARY_FORMAT, escaped, quoted, TEXT_FORMAT, type ValueEncoder, type ValueWriter } from './value.js';
 
 const text: ValueEncoder = { format: TEXT_FORMAT, json: writeJsonString, plain: writeVerbatim };
 const boolean: ValueEncoder = { format: TEXT_FORMAT, json: writeBoolean, plain: writeBoolean };
 const smallNumber: ValueEncoder = { format: TEXT_FORMAT, json: writeVerbatim, plain: writeVerbatim };
 const number: ValueEncoder = { format: TEXT_FORMAT, json: writeJsonNumber, plain: writeVerbatim };
-const uuid: ValueEncoder = { format: TEXT_FORMAT, json: quoted(writeVerbatim), plain: writeVerbatim };
+const uuid: ValueEncoder = { format: TEXT_FORMAT, json: writeQuoted, plain: writeVerbatim };
 const json: ValueEncoder = { format: TEXT_FORMAT, json: writeJsonOnOneLine, plain: writeJsonOnOneLine };
 const jsonb: ValueEncoder = { format: TEXT_FORMAT, json: writeVerbatim, plain: writeVerbatim };
 const bytea: ValueEncoder = { format: BINARY_FORMAT, json: writeJsonBytea, plain: writeBytea };
@@ -25,11 +32,9 @@ const char: ValueEncoder = { format: BINARY_FORMAT, json: escaped(writeChar), pl
 /** Binary on the way in, and Postgres's text, free of quotes and backslashes, on the way out. */
 const binary = (plain: ValueWriter): ValueEncoder => ({ format: BINARY_FORMAT, json: quoted(plain), plain });
 
-const float = (textOf: typeof float8Text): ValueEncoder => ({
-  format: BINARY_FORMAT,
-  json: jsonFloat(textOf),
-  plain: plainFloat(textOf),
-});
+const float4: ValueEncoder = { format: BINARY_FORMAT, json: writeJsonFloat4, plain: writePlainFloat4 };
+const float8: ValueEncoder = { format: BINARY_FORMAT, json: writeJsonFloat8, plain: writePlainFloat8 };
+const timestampTz: ValueEncoder = { format: BINARY_FORMAT, json: writeJsonTimestampTz, plain: writeTimestampTz };
 
 const range = (writeBound: ValueWriter): ValueEncoder => {
   const plain = rangeOf(writeBound);
@@ -71,8 +76,8 @@ const TYPE_ROWS: readonly TypeRow[] = [
   [604, 1027, 'polygon', binary(writePolygon)],
   [628, 629, 'line', binary(writeLine)],
   [650, 651, 'cidr'],
-  [700, 1021, 'real', float(float4Text)],
-  [701, 1022, 'double precision', float(float8Text)],
+  [700, 1021, 'real', float4],
+  [701, 1022, 'double precision', float8],
   [718, 719, 'circle', binary(writeCircle)],
   [774, 775, 'macaddr8'],
   [790, 791, 'money'],
@@ -84,7 +89,7 @@ const TYPE_ROWS: readonly TypeRow[] = [
   [1082, 1182, 'date', binary(writeDate)],
   [1083, 1183, 'time without time zone'],
   [1114, 1115, 'timestamp without time zone', binary(writeTimestamp)],
-  [1184, 1185, 'timestamp with time zone', binary(writeTimestampTz)],
+  [1184, 1185, 'timestamp with time zone', timestampTz],
   [1186, 1187, 'interval', binary(writeInterval)],
   [1266, 1270, 'time with time zone'],
   [1560, 1561, '"bit"'],

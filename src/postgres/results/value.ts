@@ -1,7 +1,7 @@
 /** What the encoders of single values share: the shape of a value writer, and how to make one out of another. */
 import { QUOTE } from './ascii.js';
 import type { ByteWriter } from './byte-writer.js';
-import { escapeJson } from './text.js';
+import { escapeJson } from './escape.js';
 
 /** Writes one value that is not NULL; `input[start, end)` is the value as Postgres sent it. */
 export type ValueWriter = (input: Buffer, start: number, end: number, out: ByteWriter) => void;

@@ -7,10 +7,11 @@ export type MessageHandler = (type: number, buffer: Buffer, start: number, end: 
 export type SizeCheck = (type: number, length: number) => boolean;
 
 const HEADER = 5;
+const NOTHING: Buffer = Buffer.alloc(0);
 
 export class Framing {
   /** Bytes of a message that has not wholly arrived: `pending[0..filled)`. */
-  private pending: Buffer = Buffer.alloc(0);
+  private pending: Buffer = NOTHING;
   private filled = 0;
 
   constructor(
@@ -18,42 +19,28 @@ export class Framing {
     private readonly accepts: SizeCheck,
   ) {}
 
-  /** @returns false once the stream has been given up; nothing may be fed afterwards. */
-  feed(chunk: Buffer): boolean {
-    if (this.filled === 0) {
-      const rest = this.cut(chunk, chunk.length);
-      return rest < 0 ? false : this.keep(chunk, rest);
-    }
-    // Messages almost always arrive whole; what did not is completed in one buffer of just its size.
+  /**
+   * Takes `chunk[0, end)`, which may change as soon as the call returns.
+   * @returns false once the stream has been given up; nothing may be fed afterwards
+   */
+  feed(chunk: Buffer, end = chunk.length): boolean {
     let from = 0;
-    while (from < chunk.length) {
-      const wanted = this.filled < HEADER ? HEADER : 1 + this.pending.readInt32BE(1);
-      if (this.filled >= HEADER && !this.accepts(this.pending[0] as number, wanted - HEADER)) return false;
-      this.reserve(wanted);
-      const taken = Math.min(wanted - this.filled, chunk.length - from);
-      chunk.copy(this.pending, this.filled, from, from + taken);
-      this.filled += taken;
-      from += taken;
-      if (this.filled < HEADER) return true;
-      const size = 1 + this.pending.readInt32BE(1);
-      if (this.filled === size) {
-        const message = this.pending;
-        this.pending = Buffer.alloc(0);
-        this.filled = 0;
-        this.onMessage(message[0] as number, message, HEADER, size);
-        const rest = chunk.subarray(from);
-        return this.feed(rest);
-      }
+    if (this.filled > 0) {
+      from = this.complete(chunk, end);
+      if (from < 0) return false;
+      if (this.filled > 0) return true;
     }
+    from = this.cut(chunk, from, end);
+    if (from < 0) return false;
+    if (from < end) this.take(chunk, from, end, end - from);
     return true;
   }
 
-  /** Hands out every whole message of the chunk. @returns where the incomplete rest begins, -1 when given up. */
-  private cut(chunk: Buffer, end: number): number {
-    let at = 0;
+  /** Hands out every whole message of `chunk[at, end)`. @returns where the incomplete rest begins, -1 when given up */
+  private cut(chunk: Buffer, at: number, end: number): number {
     while (end - at >= HEADER) {
       const type = chunk[at] as number;
-      const size = 1 + chunk.readInt32BE(at + 1);
+      const size = sizeOf(chunk, at);
       if (!this.accepts(type, size - HEADER)) return -1;
       if (end - at < size) break;
       this.onMessage(type, chunk, at + HEADER, at + size);
@@ -62,18 +49,46 @@ export class Framing {
     return at;
   }
 
-  private keep(chunk: Buffer, from: number): boolean {
-    if (from < chunk.length) {
-      this.reserve(chunk.length - from);
-      this.filled = chunk.copy(this.pending, 0, from);
-    }
-    return true;
+  /**
+   * Messages almost always arrive whole; what did not is completed in one buffer of just its size.
+   * @returns how much of the chunk it has taken, -1 when given up
+   */
+  private complete(chunk: Buffer, end: number): number {
+    let from = this.take(chunk, 0, end, HEADER);
+    if (this.filled < HEADER) return from;
+    const type = this.pending[0] as number;
+    const size = sizeOf(this.pending, 0);
+    if (!this.accepts(type, size - HEADER)) return -1;
+    from = this.take(chunk, from, end, size);
+    if (this.filled < size) return from;
+    const message = this.pending;
+    this.pending = NOTHING;
+    this.filled = 0;
+    this.onMessage(type, message, HEADER, size);
+    return from;
   }
 
-  private reserve(size: number): void {
-    if (this.pending.length >= size) return;
-    const larger = Buffer.allocUnsafe(size);
-    this.pending.copy(larger, 0, 0, this.filled);
-    this.pending = larger;
+  /** Fills `pending` up to `wanted` bytes. @returns the position behind what it has taken */
+  private take(chunk: Buffer, from: number, end: number, wanted: number): number {
+    if (this.filled >= wanted) return from;
+    if (this.pending.length < wanted) {
+      const larger = Buffer.allocUnsafe(wanted);
+      this.pending.copy(larger, 0, 0, this.filled);
+      this.pending = larger;
+    }
+    const taken = Math.min(wanted - this.filled, end - from);
+    chunk.copy(this.pending, this.filled, from, from + taken);
+    this.filled += taken;
+    return from + taken;
   }
+}
+
+/** The size of the message at `at`, its type included. By hand, for a row after the other. */
+function sizeOf(bytes: Buffer, at: number): number {
+  const length =
+    ((bytes[at + 1] as number) << 24) |
+    ((bytes[at + 2] as number) << 16) |
+    ((bytes[at + 3] as number) << 8) |
+    (bytes[at + 4] as number);
+  return 1 + length;
 }

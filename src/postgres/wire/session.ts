@@ -105,10 +105,10 @@ export class Session {
       (type, buffer, start, end) => this.receive(type, buffer, start, end),
       (type, length) => length <= (type === BACKEND.dataRow ? LIMITS.resultBytes : LONGEST_MESSAGE),
     );
-    this.socket.on('data', (chunk: Buffer) => {
+    loggedIn.read((bytes, end) => {
       if (this.closedBy !== null) return;
       try {
-        if (!framing.feed(chunk)) this.destroy(new MessageTooLarge());
+        if (!framing.feed(bytes, end)) this.destroy(new MessageTooLarge());
       } catch (error) {
         // Whoever takes the rows gave up, or there is a defect, which must not end the process: what is still coming
         // cannot be read any more.
@@ -291,7 +291,8 @@ export class Session {
 
   private receive(type: number, buffer: Buffer, start: number, end: number): void {
     const current = this.exchanges[0];
-    if (type === BACKEND.parameterStatus) {
+    if (type === BACKEND.dataRow) current?.onMessage(type, buffer, start, end);
+    else if (type === BACKEND.parameterStatus) {
       const [name, value] = readParameterStatus(buffer, start);
       if (name === 'client_encoding') this.clientEncoding = value;
     } else if (type === BACKEND.notice) {

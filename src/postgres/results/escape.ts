@@ -1,0 +1,88 @@
+/** The escapes of JSON strings (RFC 8259 section 7): quote, backslash and U+0000 to U+001F. */
+import { BACKSLASH, LOWER_U, QUOTE } from './ascii.js';
+import type { ByteWriter } from './byte-writer.js';
+
+/** What stands behind the backslash for each byte: 0 if the byte needs none, `u` if four digits follow. */
+const ESCAPES = new Uint8Array(256);
+/** How many bytes more the escape of a byte has. */
+const EXTRA_BYTES = new Uint8Array(256);
+for (const byte of [...Array(0x20).keys(), QUOTE, BACKSLASH]) {
+  const escape = JSON.stringify(String.fromCharCode(byte)).slice(1, -1);
+  ESCAPES[byte] = escape.charCodeAt(1);
+  EXTRA_BYTES[byte] = escape.length - 1;
+}
+
+/** The most bytes that one byte of text becomes: `\u0000`. */
+export const LONGEST_ESCAPE = 6;
+
+const HEX_DIGITS = Buffer.from('0123456789abcdef', 'latin1');
+
+// Four bytes are looked at together: in the outcome the top bit of a byte is set where the byte is below 0x20, or is 0
+// once the byte that is looked for has been subtracted bit by bit.
+const TOP_BITS = 0x8080_8080;
+const ONES = 0x0101_0101;
+const SPACES = 0x2020_2020;
+const QUOTES = 0x2222_2222;
+const BACKSLASHES = 0x5c5c_5c5c;
+
+/** Whether one of four bytes needs an escape: 0 if none does. */
+function needsEscape(word: number): number {
+  const quote = word ^ QUOTES;
+  const backslash = word ^ BACKSLASHES;
+  return (((word - SPACES) & ~word) | ((quote - ONES) & ~quote) | ((backslash - ONES) & ~backslash)) & TOP_BITS;
+}
+
+/**
+ * Copies UTF-8 text from `start` to `at` with its escapes. There must be room for {@link LONGEST_ESCAPE} times its length.
+ * @returns the position behind it
+ */
+export function copyEscaped(from: DataView, start: number, length: number, to: DataView, at: number): number {
+  const end = start + length;
+  for (; start <= end - 4; start += 4) {
+    const word = from.getInt32(start, true);
+    if (needsEscape(word) === 0) {
+      to.setInt32(at, word, true);
+      at += 4;
+    } else at = escapeBytes(from, start, start + 4, to, at);
+  }
+  return escapeBytes(from, start, end, to, at);
+}
+
+function escapeBytes(from: DataView, start: number, end: number, to: DataView, at: number): number {
+  for (let i = start; i < end; i++) {
+    const byte = from.getUint8(i);
+    const escape = ESCAPES[byte] as number;
+    if (escape === 0) to.setUint8(at++, byte);
+    else {
+      to.setUint8(at, BACKSLASH);
+      to.setUint8(at + 1, escape);
+      at += 2;
+      if (escape === LOWER_U) {
+        to.setUint8(at, HEX_DIGITS[0] as number);
+        to.setUint8(at + 1, HEX_DIGITS[0] as number);
+        to.setUint8(at + 2, HEX_DIGITS[byte >> 4] as number);
+        to.setUint8(at + 3, HEX_DIGITS[byte & 15] as number);
+        at += 4;
+      }
+    }
+  }
+  return at;
+}
+
+/** Escapes in place what was written from `from` on, so that it can stand in a JSON string. */
+export function escapeJson(from: number, out: ByteWriter): void {
+  const { bytes, words, length } = out;
+  let clean = from;
+  while (clean <= length - 4 && needsEscape(words.getInt32(clean, true)) === 0) clean += 4;
+  let extra = 0;
+  for (let at = clean; at < length; at++) extra += EXTRA_BYTES[bytes[at] as number] as number;
+  if (extra > 0) insertEscapes(clean, extra, out);
+}
+
+/** Moves the bytes to the end of the room and from there each to its place, so that none is overwritten before it is read. */
+function insertEscapes(from: number, extra: number, out: ByteWriter): void {
+  const { length } = out;
+  out.ensure(extra);
+  out.bytes.copyWithin(from + extra, from, length);
+  out.length = escapeBytes(out.words, from + extra, length + extra, out.words, from);
+}

@@ -1,0 +1,46 @@
+/** The encoded rows of one result, with room in front, so that an answer is put around them where they lie. */
+import { ByteWriter } from './byte-writer.js';
+
+const HEAD_ROOM = 256;
+
+export class RowBytes {
+  private readonly out = new ByteWriter();
+
+  constructor() {
+    this.out.length = HEAD_ROOM;
+  }
+
+  /** What rows are written to. */
+  get writer(): ByteWriter {
+    return this.out;
+  }
+
+  /** Bytes of the rows. */
+  get length(): number {
+    return this.out.length - HEAD_ROOM;
+  }
+
+  /** Only ever set back: takes away what was written behind. */
+  set length(length: number) {
+    this.out.length = HEAD_ROOM + length;
+  }
+
+  /** The rows, valid until more is written. */
+  view(): Buffer {
+    return this.out.bytes.subarray(HEAD_ROOM, this.out.length);
+  }
+
+  /** The rows between two texts. It can be called once. */
+  between(head: string, tail: string): Buffer {
+    const before = Buffer.from(head);
+    this.out.append(Buffer.from(tail));
+    if (before.length > HEAD_ROOM) return Buffer.concat([before, this.view()]);
+    this.out.bytes.set(before, HEAD_ROOM - before.length);
+    return this.out.bytes.subarray(HEAD_ROOM - before.length, this.out.length);
+  }
+
+  /** Gives the memory back; nobody may read the rows, or what {@link between} made of them, any more. */
+  free(): void {
+    this.out.free();
+  }
+}

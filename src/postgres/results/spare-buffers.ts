@@ -1,0 +1,38 @@
+/**
+ * The buffers that answers are written into, used again. Memory that is fresh for every answer of a megabyte costs its
+ * page faults, and the garbage of it full collections.
+ */
+
+/** The least that is worth keeping; sizes are powers of two from here on. */
+const SMALLEST = 64 * 1024;
+
+/** Spare bytes that are kept: eight answers of two megabytes. */
+const MOST_SPARE = 16 * 1024 * 1024;
+
+/** By size, the last one given first. */
+const spare = new Map<number, Buffer[]>();
+let spareBytes = 0;
+
+/** @returns a buffer of `size` bytes or more, with whatever an earlier answer has left in it */
+export function takeBuffer(size: number): Buffer {
+  if (size < SMALLEST) return Buffer.allocUnsafeSlow(size);
+  let capacity = SMALLEST;
+  while (capacity < size) capacity *= 2;
+  const used = spare.get(capacity)?.pop();
+  if (used === undefined) return Buffer.allocUnsafeSlow(capacity);
+  spareBytes -= capacity;
+  return used;
+}
+
+/**
+ * Gives a buffer of {@link takeBuffer} back; nobody may read it any more. One that is never given back is garbage like
+ * any other object.
+ */
+export function giveBuffer(buffer: Buffer): void {
+  const { length } = buffer;
+  if (length < SMALLEST || spareBytes + length > MOST_SPARE) return;
+  spareBytes += length;
+  const list = spare.get(length);
+  if (list === undefined) spare.set(length, [buffer]);
+  else list.push(buffer);
+}
