@@ -3,7 +3,7 @@ import { finished } from 'node:stream/promises';
 import type { FastifyRequest } from 'fastify';
 import Negotiator from 'negotiator';
 import type { Project } from '../engine/project.js';
-import type { SqlResult } from '../engine/sql/collect.js';
+import type { SqlResult } from '../engine/sql/sql-result.js';
 import { type StreamFormat, type StreamRequest, streamSql } from '../engine/sql/stream.js';
 import { asEngineError, errorBody } from './error-exit.js';
 import type { Context } from './route.js';
@@ -22,6 +22,8 @@ const MEDIA_TYPES: Readonly<Record<string, StreamFormat | null>> = {
  * also gets if it accepts none of them.
  */
 export function streamFormat(request: FastifyRequest): StreamFormat | null {
+  const { accept } = request.headers;
+  if (accept === undefined || accept === '*/*' || accept === 'application/json') return null;
   const [preferred] = new Negotiator(request.raw).mediaTypes(Object.keys(MEDIA_TYPES));
   return MEDIA_TYPES[preferred ?? ''] ?? null;
 }
@@ -30,22 +32,29 @@ export function streamFormat(request: FastifyRequest): StreamFormat | null {
 export function sqlAnswer(results: readonly SqlResult[]): Buffer {
   const last = results.at(-1);
   if (last === undefined) throw new Error('Free SQL has run no statement');
-  const parts = [Buffer.from('{"success":true,'), ...members(last)];
+  const parts = ['{"success":true,', ...members(last)];
   if (results.length > 1) {
-    parts.push(Buffer.from(',"results":['));
-    results.forEach((result, i) => parts.push(Buffer.from(i > 0 ? ',{' : '{'), ...members(result), Buffer.from('}')));
-    parts.push(Buffer.from(']'));
+    results.forEach((result, i) => parts.push(i > 0 ? '},{' : ',"results":[{', ...members(result)));
+    parts.push('}]');
   }
-  return Buffer.concat([...parts, Buffer.from('}')]);
+  return joined([...parts, '}']);
 }
 
-function members({ type, rows, rowCount, columns, truncated, affectedRows }: SqlResult): Buffer[] {
-  const rest = { row_count: rowCount, columns, truncated, affected_rows: affectedRows };
+function members({ type, rows, rowCount, columnsJson, truncated, affectedRows }: SqlResult): (string | Buffer)[] {
+  const affected = affectedRows === undefined ? '' : `,"affected_rows":${affectedRows}`;
   return [
-    Buffer.from(`"type":${JSON.stringify(type)},"rows":[`),
+    `"type":${JSON.stringify(type)},"rows":[`,
     rows,
-    Buffer.from(`],${JSON.stringify(rest).slice(1, -1)}`),
+    `],"row_count":${rowCount},"columns":${columnsJson},"truncated":${truncated}${affected}`,
   ];
+}
+
+/** In one buffer, without one for each text. */
+function joined(parts: readonly (string | Buffer)[]): Buffer {
+  const bytes = Buffer.allocUnsafe(parts.reduce((sum, part) => sum + Buffer.byteLength(part), 0));
+  let at = 0;
+  for (const part of parts) at += typeof part === 'string' ? bytes.write(part, at) : part.copy(bytes, at);
+  return bytes;
 }
 
 const CONTENT_TYPE: Readonly<Record<StreamFormat, string>> = {
