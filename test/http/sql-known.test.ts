@@ -3,7 +3,8 @@
  * directly in the database, the answer is the one that a first run would have given (contract sections 5 and 7).
  */
 import pg from 'pg';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { ConnectionLost } from '../../src/postgres/errors.js';
 import { Session } from '../../src/postgres/wire/session.js';
 import { testServers } from '../support/postgres.js';
 import {
@@ -285,6 +286,41 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       }
       failure(await running, 503, 'database_unavailable');
       expect(await project.rows('SELECT count(*) AS n FROM t')).toEqual([{ n: 2 }]);
+    });
+  });
+
+  describe('a connection that is lost with the statement on it', () => {
+    /** The next request in one write loses its connection when all is sent. */
+    function loseNext(): void {
+      vi.spyOn(Session.prototype, 'sendWithReset').mockImplementationOnce(function (this: Session, bytes, onMessage) {
+        const sent = this.sendWithReset(bytes, onMessage);
+        this.destroy(new ConnectionLost('The connection to Postgres was lost'));
+        return sent;
+      });
+    }
+    afterEach(() => void vi.restoreAllMocks());
+
+    it.each(LANES)('is not noticed by who only reads, as %s', async (_lane, ask) => {
+      for (let i = 0; i < 2; i++) expect((await ask('SELECT 1 AS n')).body.rows).toEqual([{ n: 1 }]);
+      loseNext();
+      expect((await ask('SELECT 1 AS n')).body.rows).toEqual([{ n: 1 }]);
+    });
+
+    it('leaves open whether a statement that writes was carried out', async () => {
+      await project.rows('CREATE TABLE t (n int)');
+      await project.rows(`CREATE FUNCTION f() RETURNS int LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO t VALUES (1); RETURN 1; END $$`);
+      for (const [text, most] of [
+        ['SELECT f()', 3],
+        ['INSERT INTO t VALUES (2)', 6],
+      ] as const) {
+        for (let i = 0; i < 2; i++) expect((await sql(text)).status).toBe(200);
+        loseNext();
+        failure(await sql(text), 503, 'outcome_unknown');
+        const n = (await project.rows('SELECT count(*) AS n FROM t'))[0]?.n as number;
+        expect([most - 1, most]).toContain(n);
+        if (most === 3 && n === 2) await project.rows('INSERT INTO t VALUES (0)');
+      }
     });
   });
 

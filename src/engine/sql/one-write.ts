@@ -6,7 +6,7 @@ import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { Lease } from '../../postgres/connections.js';
-import { PostgresError } from '../../postgres/errors.js';
+import { ConnectionLost, PostgresError } from '../../postgres/errors.js';
 import type { ResultColumn } from '../../postgres/results/columns.js';
 import { jsonRowEncoder } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
@@ -44,7 +44,7 @@ export class Outgrown extends EngineError {
 }
 
 /**
- * @throws EngineError what Postgres says of the statement; outcome_unknown where the connection was lost, or the rows
+ * @throws ConnectionLost for a query; EngineError what Postgres says of the statement; outcome_unknown where the connection was lost, or the rows
  * of what was committed cannot be shown; {@link Outgrown} from the clock
  */
 export async function runInOneWrite(
@@ -77,6 +77,7 @@ export async function runInOneWrite(
     if (readOnly || (error instanceof PostgresError && !statementEnded)) throw error;
     // It is larger than what fits between here and there: Postgres has not come to the commit.
     if (error instanceof MessageTooLarge) throw error;
+    if (error instanceof ConnectionLost && known.columns !== null) throw error;
     throw outcomeUnknown(error, false);
   }
   const { collector, columns } = rows;

@@ -4,7 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
-import { PostgresError, toEngineError } from '../../postgres/errors.js';
+import { ConnectionLost, PostgresError, toEngineError } from '../../postgres/errors.js';
 import type { Lease } from '../../postgres/connections.js';
 import { callerSql, type Statement } from '../../postgres/sql.js';
 import type { Described, Session } from '../../postgres/wire/session.js';
@@ -51,6 +51,7 @@ const ACTIVE_TRANSACTION = '25001';
 /**
  * Runs a known statement in one round trip. `not run`: nothing was done. `not readable`: it was committed, but its rows
  * came in formats that do not fit the types that they have by now.
+ * @throws ConnectionLost for a query, which may be run again for its rows; and what {@link runStatements} throws
  */
 export type WholeRun<T> = (lease: Lease, clock: Clock) => Promise<T | 'not run' | 'not readable'>;
 
@@ -78,18 +79,29 @@ export async function runStatements<T>(
     throw new EngineError('invalid_request', '"params" go with one statement only');
   }
   const overQuota = excess === null ? null : new OverQuota(excess, statements);
-  const growth = overQuota?.growth ?? (statements.every(({ text }) => rewritesTables(text)) ? 'rewrites' : 'writes');
+  const rewrites = !isKnown && statements.every(({ text }) => rewritesTables(text));
+  const growth = overQuota?.growth ?? (rewrites ? 'rewrites' : 'writes');
   const deadline = { timeoutMs, signal, expired: queryTimeout(timeoutMs) };
+
+  /** The writer has sent a query with its COMMIT, and the connection was lost. */
+  let mayHaveRun = false;
+  const tryWhole = async (lease: Lease, clock: Clock): Promise<T | 'not run' | 'not readable'> => {
+    if (!isKnown) return 'not run';
+    // What may have run is run again for its rows alone, and must do nothing twice.
+    if (mayHaveRun) return 'not readable';
+    try {
+      return await whole(lease, clock);
+    } catch (error) {
+      mayHaveRun = !readOnly && error instanceof ConnectionLost;
+      throw error;
+    }
+  };
 
   const work = async (lease: Lease, clock: Clock): Promise<T[]> => {
     const { session } = lease;
-    let asReader = readOnly;
-    if (isKnown) {
-      const result = await whole(lease, clock);
-      if (result !== 'not run' && result !== 'not readable') return [result];
-      // It is run again for its rows alone, and must do nothing twice.
-      if (result === 'not readable') asReader = true;
-    }
+    const result = await tryWhole(lease, clock);
+    if (result !== 'not run' && result !== 'not readable') return [result];
+    const asReader = readOnly || result === 'not readable';
     const execute = async (statement: SplitStatement, before: readonly Statement[], isLast: boolean) => {
       const inTransaction = before.length > 0 || session.transaction === 'T';
       try {
@@ -122,7 +134,9 @@ export async function runStatements<T>(
       }
     } catch (error) {
       const [only] = statements;
-      if (asReader && !readOnly && isRefusedWrite(error)) throw notShown('the types of its columns have just changed');
+      if (asReader && !readOnly && isRefusedWrite(error)) {
+        throw mayHaveRun ? outcomeUnknown(error, false) : notShown('the types of its columns have just changed');
+      }
       if (asReader || statements.length > 1 || only === undefined || !refusedInTransaction(error, only)) throw error;
       await session.run([ROLLBACK, ...(overQuota?.outside(only) ?? [])]);
       try {
@@ -137,8 +151,15 @@ export async function runStatements<T>(
     if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.distrust(lease);
     return results;
   };
-  return project.use(readOnly ? 'sql-read' : 'sql-write', deadline, work, growth);
+  try {
+    return await project.use(readOnly ? 'sql-read' : 'sql-write', deadline, work, growth);
+  } catch (error) {
+    throw mayHaveRun && isUnavailable(error) ? outcomeUnknown(error, false) : error;
+  }
 }
+
+const isUnavailable = (error: unknown): boolean =>
+  error instanceof EngineError && error.code === 'database_unavailable';
 
 /**
  * The first words of the statements that Postgres runs outside a transaction alone. Code of a project may raise the same
