@@ -25,6 +25,7 @@ import { Project, type ProjectAccess } from './project.js';
 import { Projects } from './projects.js';
 import { Quotas } from './quota.js';
 import { ShapeCache } from './shape-cache.js';
+import { KnownStatements } from './sql/known-statements.js';
 import { type Caller, Tokens } from './tokens.js';
 import { WrongTokens } from './wrong-tokens.js';
 
@@ -127,6 +128,7 @@ export class Engine {
         watchdog,
         locks,
         shapes: new ShapeCache(),
+        statements: new KnownStatements(),
         copies: new CopyInserts({ waiting: settings.projectWaiting }),
         pace: new Pace(),
         waitMs: settings.waitMs,

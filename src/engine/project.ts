@@ -13,6 +13,7 @@ import type { Admission } from './admission.js';
 import type { LockGuard } from './lock-guard.js';
 import type { KnownShape, ShapeCache } from './shape-cache.js';
 import type { CopyInserts } from './copy-inserts.js';
+import type { KnownStatements, ProjectStatements } from './sql/known-statements.js';
 import type { Pace } from './pace.js';
 import { Patience } from './patience.js';
 import { type Clock, type Deadline, withDeadline } from './deadline.js';
@@ -25,6 +26,7 @@ export interface ProjectAccess {
   readonly watchdog: Watchdog;
   readonly locks: LockGuard;
   readonly shapes: ShapeCache;
+  readonly statements: KnownStatements;
   readonly copies: CopyInserts;
   readonly pace: Pace;
   /** Longest wait of one request, in milliseconds. */
@@ -77,6 +79,11 @@ export class Project {
 
   rememberShape(table: TableDescription): void {
     this.access.shapes.remember(this.row.id, table);
+  }
+
+  /** What is remembered of the statements of this project. */
+  get statements(): ProjectStatements {
+    return this.access.statements.of(this.row.id);
   }
 
   /** To be called before whatever makes the project larger. @throws EngineError quota_exceeded, database_unavailable */

@@ -15,13 +15,22 @@ export const ROLLBACK = fixed('ROLLBACK');
  * @param repeatable a repeat of the request cannot do the work twice (it has an Idempotency-Key)
  * @throws PostgresError where Postgres refused; EngineError outcome_unknown where the connection was lost on the way
  */
-export async function commit(
+export function commit(
   session: Session,
   statements: readonly Statement[] = [],
   repeatable = false,
 ): Promise<TextResult[]> {
+  return outcomeOf(session.run([...statements, COMMIT]), session, repeatable);
+}
+
+/** Runs COMMIT and a reset of the session in one round trip. @throws what {@link commit} throws */
+export async function commitAndReset(session: Session): Promise<void> {
+  await outcomeOf(session.runAndReset([COMMIT]), session, false);
+}
+
+async function outcomeOf<T>(committing: Promise<T>, session: Session, repeatable: boolean): Promise<T> {
   try {
-    return await session.run([...statements, COMMIT]);
+    return await committing;
   } catch (error) {
     if (error instanceof ConnectionLost || session.closed) throw outcomeUnknown(error, repeatable);
     throw error;
@@ -37,3 +46,10 @@ export function outcomeUnknown(cause: unknown, repeatable: boolean): EngineError
     retryAfter: repeatable ? 1 : null,
   });
 }
+
+/** A statement was committed, but what came back cannot be passed on. */
+export const notShown = (why: string): EngineError =>
+  new EngineError(
+    'outcome_unknown',
+    `The statement was carried out, but its rows cannot be shown: ${why}. Check what is there before you repeat it`,
+  );

@@ -3,7 +3,7 @@ import { finished } from 'node:stream/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import Negotiator from 'negotiator';
 import type { Project } from '../engine/project.js';
-import type { SqlResult } from '../engine/sql/collect.js';
+import type { SqlResult } from '../engine/sql/sql-result.js';
 import { type StreamFormat, type StreamRequest, streamSql } from '../engine/sql/stream.js';
 import { allHeadersOf } from './answers.js';
 import { asEngineError, errorBody } from './error-exit.js';
@@ -22,6 +22,8 @@ const MEDIA_TYPES: Readonly<Record<string, StreamFormat | null>> = {
  * also gets if it accepts none of them.
  */
 export function streamFormat(request: FastifyRequest): StreamFormat | null {
+  const { accept } = request.headers;
+  if (accept === undefined || accept === '*/*' || accept === 'application/json') return null;
   const [preferred] = new Negotiator(request.raw).mediaTypes(Object.keys(MEDIA_TYPES));
   return MEDIA_TYPES[preferred ?? ''] ?? null;
 }
@@ -31,27 +33,41 @@ export function sqlAnswer(results: readonly SqlResult[]): Buffer {
   const last = results.at(-1);
   if (last === undefined) throw new Error('Free SQL has run no statement');
   const head = `{"success":true,${beforeRows(last)}`;
-  if (results.length === 1) return last.rows.between(head, `${behindRows(last)}}`);
-  const parts = [Buffer.from(head), last.rows.view(), Buffer.from(`${behindRows(last)},"results":[`)];
-  results.forEach((result, i) => {
-    const opened = `${i > 0 ? ',' : ''}{${beforeRows(result)}`;
-    parts.push(Buffer.from(opened), result.rows.view(), Buffer.from(`${behindRows(result)}}`));
-  });
-  return Buffer.concat([...parts, Buffer.from(']}')]);
+  if (results.length === 1 && last.rows !== null) return last.rows.between(head, `${behindRows(last)}}`);
+  const parts = [head, ...rowsOf(last), behindRows(last)];
+  if (results.length > 1) {
+    results.forEach((result, i) => {
+      parts.push(`${i > 0 ? '},{' : ',"results":[{'}${beforeRows(result)}`, ...rowsOf(result), behindRows(result));
+    });
+    parts.push('}]');
+  }
+  return joined([...parts, '}']);
 }
 
 const beforeRows = ({ type }: SqlResult): string => `"type":${JSON.stringify(type)},"rows":[`;
 
-function behindRows({ rowCount, columns, truncated, affectedRows }: SqlResult): string {
-  const rest = { row_count: rowCount, columns, truncated, affected_rows: affectedRows };
-  return `],${JSON.stringify(rest).slice(1, -1)}`;
+const rowsOf = ({ rows }: SqlResult): (string | Buffer)[] => (rows === null ? [] : [rows.view()]);
+
+function behindRows({ rowCount, columnsJson, truncated, affectedRows }: SqlResult): string {
+  const affected = affectedRows === undefined ? '' : `,"affected_rows":${affectedRows}`;
+  return `],"row_count":${rowCount},"columns":${columnsJson},"truncated":${truncated}${affected}`;
 }
 
 /** The memory of the rows is for other answers as soon as this one has gone out. */
 export function freeWhenSent(results: readonly SqlResult[], { raw }: FastifyReply): void {
+  const large = results.flatMap(({ rows }) => (rows?.isLarge ? [rows] : []));
+  if (large.length === 0) return;
   raw.once('finish', () => {
-    for (const { rows } of results) rows.free();
+    for (const rows of large) rows.free();
   });
+}
+
+/** In one buffer, without one for each text. */
+function joined(parts: readonly (string | Buffer)[]): Buffer {
+  const bytes = Buffer.allocUnsafe(parts.reduce((sum, part) => sum + Buffer.byteLength(part), 0));
+  let at = 0;
+  for (const part of parts) at += typeof part === 'string' ? bytes.write(part, at) : part.copy(bytes, at);
+  return bytes;
 }
 
 const CONTENT_TYPE: Readonly<Record<StreamFormat, string>> = {

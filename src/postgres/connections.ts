@@ -25,8 +25,6 @@ export interface Lease extends ProjectSession {
   spoil(): void;
   /** The request ran code of the project: reset the session before the next one. */
   soil(): void;
-  /** Sends the reset of a soiled session right behind what was sent, to save a round trip. Nothing may follow it. */
-  reset(): void;
 }
 
 interface Entry {
@@ -91,7 +89,6 @@ export class Connections {
     // Free SQL may do anything to its session; typed requests say when they ran the project's code.
     let soiled = lane !== 'typed';
     let spoiled = false;
-    let reset: Promise<void> | null = null;
     this.lent.add(entry);
     try {
       return await work({
@@ -99,15 +96,10 @@ export class Connections {
         reused,
         soil: () => (soiled = true),
         spoil: () => (spoiled = true),
-        reset: () => {
-          reset = entry.opened.session.reset();
-          // Whether it failed is asked when the connection comes back.
-          reset.catch(() => {});
-        },
       });
     } finally {
       if (spoiled) this.discard(entry);
-      const cleaned = this.giveBack(entry, soiled, reset).finally(done);
+      const cleaned = this.giveBack(entry, soiled).finally(done);
       if (soiled) await cleaned;
     }
   }
@@ -151,12 +143,13 @@ export class Connections {
     }
   }
 
-  private async giveBack(entry: Entry, soiled: boolean, reset: Promise<void> | null): Promise<void> {
+  private async giveBack(entry: Entry, soiled: boolean): Promise<void> {
     const { session } = entry.opened;
     const timer = setTimeout(() => this.discard(entry), RESET_MS);
     try {
+      // Work that ended well has mostly sent the reset with its own last messages.
+      if (!session.closed && soiled && !session.isReset) await session.reset();
       if (!session.closed && session.transaction !== 'I') await session.run(ROLLBACK);
-      if (!session.closed && soiled) await (reset ?? session.reset());
     } catch {
       // A connection that cannot be cleaned is not kept.
       this.discard(entry);

@@ -2,7 +2,7 @@
  * How a request of free SQL runs while its project is over its disk quota: statements that give room back run as ever,
  * all others READ ONLY, so that no function called from them can write.
  */
-import { EngineError } from '../../contract/errors.js';
+import { EngineError, type PostgresDetails } from '../../contract/errors.js';
 import type { Statement } from '../../postgres/sql.js';
 import type { Session } from '../../postgres/wire/session.js';
 import type { Excess, Growth } from '../quota.js';
@@ -12,6 +12,9 @@ import type { SplitStatement } from './split.js';
 
 /** "cannot execute … in a read-only transaction" */
 const READ_ONLY_TRANSACTION = '25006';
+
+export const isRefusedWrite = (error: unknown): error is EngineError & { postgres: PostgresDetails } =>
+  error instanceof EngineError && error.postgres?.sqlstate === READ_ONLY_TRANSACTION;
 
 /**
  * A subtransaction that is READ ONLY cannot be made READ WRITE from inside (Postgres manual, SET TRANSACTION), and with
@@ -60,17 +63,17 @@ export class OverQuota {
   }
 
   /**
-   * Ends the transaction of a request that only read.
+   * Ends the transaction of a request that only read, and resets the session.
    * @throws EngineError quota_exceeded where it wrote all the same
    */
   async endReads(session: Session): Promise<void> {
-    const [written] = await session.run([HAS_WRITTEN, ROLLBACK]);
+    const [written] = await session.runAndReset([HAS_WRITTEN, ROLLBACK]);
     if (written?.rows[0]?.[0] === 't') throw this.excess.error;
   }
 
   /** Why the fence refused a statement. */
   explained(error: unknown): unknown {
-    if (!(error instanceof EngineError) || error.postgres?.sqlstate !== READ_ONLY_TRANSACTION) return error;
+    if (!isRefusedWrite(error)) return error;
     const { message, hint } = this.excess.error;
     return new EngineError('quota_exceeded', message, {
       postgres: error.postgres,

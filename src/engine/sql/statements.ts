@@ -4,7 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
-import { PostgresError, toEngineError } from '../../postgres/errors.js';
+import { ConnectionLost, PostgresError, toEngineError } from '../../postgres/errors.js';
 import type { Lease } from '../../postgres/connections.js';
 import { callerSql, type Statement } from '../../postgres/sql.js';
 import type { Described, Session } from '../../postgres/wire/session.js';
@@ -12,9 +12,9 @@ import { type Clock, queryTimeout } from '../deadline.js';
 import type { Departure } from '../departure.js';
 import type { JsonNode } from '../json.js';
 import type { Project } from '../project.js';
-import { BEGIN, commit, fixed, outcomeUnknown, ROLLBACK } from '../transaction.js';
+import { BEGIN, commitAndReset, fixed, notShown, outcomeUnknown, ROLLBACK } from '../transaction.js';
 import { leadingKeyword } from './leading-keyword.js';
-import { OverQuota } from './over-quota.js';
+import { isRefusedWrite, OverQuota } from './over-quota.js';
 import { encodeParameters } from './parameters.js';
 import { mayChangeRights } from './rights.js';
 import { positionInText, type SplitStatement, splitStatements } from './split.js';
@@ -44,13 +44,21 @@ export interface PreparedStatement extends Described {
  * The first query of a READ ONLY transaction is ours: after it, Postgres refuses SET TRANSACTION READ WRITE (Postgres
  * manual, SET TRANSACTION), so nothing the caller sends can open the fence.
  */
-const BEGIN_READ_ONLY: readonly Statement[] = [fixed('BEGIN READ ONLY'), fixed('SELECT 1')];
+export const BEGIN_READ_ONLY: readonly Statement[] = [fixed('BEGIN READ ONLY'), fixed('SELECT 1')];
 
 /** "… cannot run inside a transaction block" */
 const ACTIVE_TRANSACTION = '25001';
 
 /**
+ * Runs a known statement in one round trip. `not run`: nothing was done. `not readable`: it was committed, but its rows
+ * came in formats that do not fit the types that they have by now.
+ * @throws ConnectionLost for a query, which may be run again for its rows; and what {@link runStatements} throws
+ */
+export type WholeRun<T> = (lease: Lease, clock: Clock) => Promise<T | 'not run' | 'not readable'>;
+
+/**
  * Runs the statements, each through `run`, and commits.
+ * @param whole tried first where the text is known to be one statement
  * @returns what `run` returned for each
  * @throws EngineError sql_error and whatever else the table of SQLSTATEs says, statement_not_allowed, query_timeout,
  * overloaded, outcome_unknown, quota_exceeded
@@ -59,20 +67,42 @@ export async function runStatements<T>(
   project: Project,
   request: SqlRequest,
   run: (statement: PreparedStatement) => Promise<T>,
+  whole: WholeRun<T> | null = null,
 ): Promise<T[]> {
   const { readOnly, timeoutMs, signal, params } = request;
   const excess = readOnly ? null : await project.excess();
+  const isKnown = whole !== null && excess === null;
   const asker = { project: project.name, patience: project.patience, signal };
-  const statements = await splitStatements(request.sql, asker, excess !== null);
+  const statements = isKnown
+    ? [{ text: request.sql, offset: 0, removal: null }]
+    : await splitStatements(request.sql, asker, excess !== null);
   if (params.length > 0 && statements.length > 1) {
     throw new EngineError('invalid_request', '"params" go with one statement only');
   }
   const overQuota = excess === null ? null : new OverQuota(excess, statements);
-  const growth = overQuota?.growth ?? (rewritesTables(statements) ? 'rewrites' : 'writes');
+  const rewrites = !isKnown && statements.every(({ text }) => rewritesTables(text));
+  const growth = overQuota?.growth ?? (rewrites ? 'rewrites' : 'writes');
   const deadline = { timeoutMs, signal, expired: queryTimeout(timeoutMs) };
+
+  /** The writer has sent a query with its COMMIT, and the connection was lost. */
+  let mayHaveRun = false;
+  const tryWhole = async (lease: Lease, clock: Clock): Promise<T | 'not run' | 'not readable'> => {
+    if (!isKnown) return 'not run';
+    // What may have run is run again for its rows alone, and must do nothing twice.
+    if (mayHaveRun) return 'not readable';
+    try {
+      return await whole(lease, clock);
+    } catch (error) {
+      mayHaveRun = !readOnly && error instanceof ConnectionLost;
+      throw error;
+    }
+  };
 
   const work = async (lease: Lease, clock: Clock): Promise<T[]> => {
     const { session } = lease;
+    const result = await tryWhole(lease, clock);
+    if (result !== 'not run' && result !== 'not readable') return [result];
+    const asReader = readOnly || result === 'not readable';
     const execute = async (statement: SplitStatement, before: readonly Statement[], isLast: boolean) => {
       const inTransaction = before.length > 0 || session.transaction === 'T';
       try {
@@ -98,14 +128,17 @@ export async function runStatements<T>(
     const results: T[] = [];
     try {
       for (const [i, statement] of statements.entries()) {
-        const begin = i > 0 ? [] : readOnly ? BEGIN_READ_ONLY : [BEGIN];
+        const begin = i > 0 ? [] : asReader ? BEGIN_READ_ONLY : [BEGIN];
         const fence = overQuota?.around(statement);
         results.push(await execute(statement, [...begin, ...(fence?.before ?? [])], i === statements.length - 1));
         if (fence !== undefined && fence.after.length > 0) await session.run(fence.after);
       }
     } catch (error) {
       const [only] = statements;
-      if (readOnly || statements.length > 1 || only === undefined || !refusedInTransaction(error, only)) throw error;
+      if (asReader && !readOnly && isRefusedWrite(error)) {
+        throw mayHaveRun ? outcomeUnknown(error, false) : notShown('the types of its columns have just changed');
+      }
+      if (asReader || statements.length > 1 || only === undefined || !refusedInTransaction(error, only)) throw error;
       await session.run([ROLLBACK, ...(overQuota?.outside(only) ?? [])]);
       try {
         return [await execute(only, [], true)];
@@ -113,18 +146,21 @@ export async function runStatements<T>(
         throw session.closed ? outcomeUnknown(failure, false) : failure;
       }
     }
-    const ended = overQuota?.readsOnly
-      ? overQuota.endReads(session)
-      : readOnly
-        ? session.run([ROLLBACK])
-        : commit(session);
-    lease.reset();
-    await ended;
+    if (overQuota?.readsOnly) await overQuota.endReads(session);
+    else if (asReader) await session.runAndReset([ROLLBACK]);
+    else await commitAndReset(session);
     if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.distrust(lease);
     return results;
   };
-  return project.use(readOnly ? 'sql-read' : 'sql-write', deadline, work, growth);
+  try {
+    return await project.use(readOnly ? 'sql-read' : 'sql-write', deadline, work, growth);
+  } catch (error) {
+    throw mayHaveRun && isUnavailable(error) ? outcomeUnknown(error, false) : error;
+  }
 }
+
+const isUnavailable = (error: unknown): boolean =>
+  error instanceof EngineError && error.code === 'database_unavailable';
 
 /**
  * The first words of the statements that Postgres runs outside a transaction alone. Code of a project may raise the same
@@ -132,7 +168,7 @@ export async function runStatements<T>(
  */
 const OUTSIDE_A_TRANSACTION = new Set(['ALTER', 'CLUSTER', 'CREATE', 'DISCARD', 'DROP', 'REINDEX', 'VACUUM']);
 
-const refusedInTransaction = (error: unknown, { text }: SplitStatement): boolean =>
+export const refusedInTransaction = (error: unknown, { text }: SplitStatement): boolean =>
   error instanceof EngineError &&
   error.postgres?.sqlstate === ACTIVE_TRANSACTION &&
   OUTSIDE_A_TRANSACTION.has(leadingKeyword(text) ?? '');
@@ -140,8 +176,7 @@ const refusedInTransaction = (error: unknown, { text }: SplitStatement): boolean
 /** They write tables or indexes anew before the old files go away. */
 const REWRITING = new Set(['CLUSTER', 'REINDEX', 'VACUUM']);
 
-const rewritesTables = (statements: readonly SplitStatement[]): boolean =>
-  statements.every(({ text }) => REWRITING.has(leadingKeyword(text) ?? ''));
+export const rewritesTables = (text: string): boolean => REWRITING.has(leadingKeyword(text) ?? '');
 
 /**
  * A statement may have changed the encoding in which Postgres sends text. For the next statement it is set back; rows
@@ -168,7 +203,7 @@ const otherEncoding = () =>
   });
 
 /** Postgres's position within the statement as one within the caller's whole text. */
-function located(error: unknown, statement: SplitStatement): unknown {
+export function located(error: unknown, statement: SplitStatement): unknown {
   if (!(error instanceof PostgresError)) return error;
   const translated = toEngineError(error);
   if (translated instanceof EngineError && translated.postgres?.position !== undefined) {

@@ -1,18 +1,28 @@
 /** The encoded rows of one result, with room in front, so that an answer is put around them where they lie. */
 import { ByteWriter } from './byte-writer.js';
+import { SMALLEST } from './spare-buffers.js';
 
 const HEAD_ROOM = 256;
+/** What {@link RowBytes.between} mostly puts behind. */
+const TAIL_ROOM = 256;
 
 export class RowBytes {
-  private readonly out = new ByteWriter();
+  private readonly out: ByteWriter;
 
-  constructor() {
+  /** @param expected bytes of all rows, where somebody knows */
+  constructor(expected?: number) {
+    this.out = new ByteWriter(expected === undefined ? undefined : expected + HEAD_ROOM + TAIL_ROOM);
     this.out.length = HEAD_ROOM;
   }
 
   /** What rows are written to. */
   get writer(): ByteWriter {
     return this.out;
+  }
+
+  /** Whether it is worth giving back. */
+  get isLarge(): boolean {
+    return this.out.bytes.length >= SMALLEST;
   }
 
   /** Bytes of the rows. */

@@ -88,6 +88,7 @@ const constant = (type: string, content: Buffer = EMPTY): Buffer => {
 };
 
 export const DESCRIBE_STATEMENT = constant('D', Buffer.from('S\0'));
+export const DESCRIBE_PORTAL = constant('D', Buffer.from('P\0'));
 export const SYNC = constant('S');
 export const TERMINATE = constant('X');
 export const COPY_DONE = constant('c');

@@ -29,6 +29,7 @@ import {
   SYNC,
   TERMINATE,
 } from './messages.js';
+import { resetMessages } from './reset.js';
 
 /** What came back for one statement of {@link Session.run}. Values are Postgres's text. */
 export interface TextResult {
@@ -61,6 +62,8 @@ interface Exchange {
   reject(error: Error): void;
   /** A COPY … FROM STDIN is part of it. */
   copies: boolean;
+  /** Ends in a reset of the session. */
+  resets: boolean;
   error: PostgresError | null;
 }
 
@@ -89,6 +92,8 @@ export class Session {
   completed = 0;
   /** Set by the server's reports; a statement may have changed it. */
   clientEncoding = 'UTF8';
+  /** Nothing was sent since the last reset came to its end. */
+  isReset = false;
   private readonly socket: Socket;
   private readonly exchanges: Exchange[] = [];
   /** Names of prepared statements by their text, the oldest first. */
@@ -134,16 +139,28 @@ export class Session {
    */
   async run(statements: readonly Statement[]): Promise<TextResult[]> {
     const results: TextResult[] = [];
-    let rows: (string | null)[][] = [];
-    const bytes = statements.flatMap(({ text, params }) => [parse(text), bind(params), execute()]);
-    await this.exchange([...bytes, SYNC], (type, buffer, start, end) => {
-      if (type === BACKEND.dataRow) rows.push(readTextRow(buffer, start));
-      else if (type === BACKEND.commandComplete || type === BACKEND.emptyQuery) {
-        results.push({ tag: type === BACKEND.emptyQuery ? '' : readTag(buffer, start, end), rows });
-        rows = [];
-      }
-    });
+    await this.exchange([...messagesOf(statements), SYNC], textResults(results));
     return results;
+  }
+
+  /**
+   * The same with a reset of the session behind it. Whether that failed is for whoever uses the session next.
+   * @throws what {@link run} throws, where one of the statements was not answered
+   */
+  async runAndReset(statements: readonly Statement[]): Promise<TextResult[]> {
+    const results: TextResult[] = [];
+    try {
+      await this.sendWithReset(Buffer.concat([...messagesOf(statements), resetMessages(), SYNC]), textResults(results));
+    } catch (error) {
+      if (results.length < statements.length) throw error;
+    }
+    return results.slice(0, statements.length);
+  }
+
+  /** Messages up to a Sync, with those of a reset as the last before it. @throws PostgresError, ConnectionLost */
+  sendWithReset(bytes: Buffer, onMessage: Exchange['onMessage']): Promise<void> {
+    this.prepared.clear();
+    return this.exchange([bytes], onMessage, false, true);
   }
 
   /**
@@ -165,14 +182,10 @@ export class Session {
     }
   }
 
-  /** Everything that statements left behind in the session goes away, prepared statements too. */
+  /** Whatever statements left behind in the session goes away: an open transaction, and prepared statements too. */
   async reset(): Promise<void> {
-    this.prepared.clear();
-    // DISCARD ALL leaves the seed of random() as it is, and so the next request's random numbers to this one's choice.
-    await this.run([
-      { text: 'DISCARD ALL', params: [] },
-      { text: 'SELECT pg_catalog.setseed($1)', params: [String(Math.random())] },
-    ]);
+    const rollback = this.transaction === 'I' ? [] : messagesOf([{ text: 'ROLLBACK', params: [] }]);
+    await this.sendWithReset(Buffer.concat([...rollback, resetMessages(), SYNC]), ignore);
   }
 
   private bindPrepared(text: string, params: readonly (string | null)[]): Buffer[] {
@@ -213,8 +226,7 @@ export class Session {
    */
   async prepare(text: string, before: readonly Statement[] = []): Promise<Described> {
     let described: Described = { parameterOids: [], columns: null };
-    const first = before.flatMap((s) => [parse(s.text), bind(s.params), execute()]);
-    await this.exchange([...first, parse(text), DESCRIBE_STATEMENT, SYNC], (type, buffer, start) => {
+    await this.exchange([...messagesOf(before), parse(text), DESCRIBE_STATEMENT, SYNC], (type, buffer, start) => {
       if (type === BACKEND.parameterDescription) {
         described = { parameterOids: readParameterOids(buffer, start), columns: null };
       } else if (type === BACKEND.rowDescription) described.columns = readRowDescription(buffer, start);
@@ -274,12 +286,20 @@ export class Session {
   }
 
   /** Writes the parts in one go. @param copies whether a COPY … FROM STDIN is expected among them */
-  private exchange(parts: readonly Uint8Array[], onMessage: Exchange['onMessage'], copies = false): Promise<void> {
+  private exchange(
+    parts: readonly Uint8Array[],
+    onMessage: Exchange['onMessage'],
+    copies = false,
+    resets = false,
+  ): Promise<void> {
     if (this.closedBy !== null) return Promise.reject(this.closedBy);
+    this.isReset = false;
     return new Promise((resolve, reject) => {
-      this.exchanges.push({ onMessage, resolve, reject, copies, error: null });
+      this.exchanges.push({ onMessage, resolve, reject, copies, resets, error: null });
+      const [only] = parts;
       // Small messages are cheaper to copy together than to write in pieces; data is not.
-      if (parts.every(({ length }) => length < WORTH_COPYING)) {
+      if (parts.length === 1 && only !== undefined) this.socket.write(only);
+      else if (parts.every(({ length }) => length < WORTH_COPYING)) {
         this.socket.write(Buffer.concat(parts));
       } else {
         this.socket.cork();
@@ -307,6 +327,7 @@ export class Session {
     } else if (type === BACKEND.readyForQuery) {
       this.transaction = String.fromCharCode(buffer[start] as number) as TransactionStatus;
       this.answers++;
+      this.isReset = current.resets && current.error === null;
       this.exchanges.shift();
       if (current.error === null) current.resolve();
       else current.reject(current.error);
@@ -330,6 +351,21 @@ export class Session {
     for (const exchange of this.exchanges.splice(0)) exchange.reject(error);
     this.closeListener?.();
   }
+}
+
+const messagesOf = (statements: readonly Statement[]): Buffer[] =>
+  statements.flatMap(({ text, params }) => [parse(text), bind(params), execute()]);
+
+/** Gathers what comes back for statements, in their order. */
+function textResults(results: TextResult[]): Exchange['onMessage'] {
+  let rows: (string | null)[][] = [];
+  return (type, buffer, start, end) => {
+    if (type === BACKEND.dataRow) rows.push(readTextRow(buffer, start));
+    else if (type === BACKEND.commandComplete || type === BACKEND.emptyQuery) {
+      results.push({ tag: type === BACKEND.emptyQuery ? '' : readTag(buffer, start, end), rows });
+      rows = [];
+    }
+  };
 }
 
 /** A row or another message is longer than it may be; the connection is closed because the rest of it is still coming. */

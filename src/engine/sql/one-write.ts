@@ -1,0 +1,166 @@
+/**
+ * The fast way for a statement that is known: its whole transaction and the reset of the session in one round trip
+ * (docs/decisions/0023-one-write.md). Where what is remembered does not hold any more, the ordinary way is gone.
+ */
+import { isUtf8 } from 'node:buffer';
+import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import type { Lease } from '../../postgres/connections.js';
+import { ConnectionLost, PostgresError } from '../../postgres/errors.js';
+import type { ResultColumn } from '../../postgres/results/columns.js';
+import { jsonRowEncoder } from '../../postgres/results/rows.js';
+import { resultFormat } from '../../postgres/results/types.js';
+import { MessageTooLarge } from '../../postgres/wire/session.js';
+import { Frame, runWhole, type WholeSink } from '../../postgres/wire/whole-request.js';
+import type { Clock } from '../deadline.js';
+import type { Project } from '../project.js';
+import { BEGIN, COMMIT, notShown, outcomeUnknown, ROLLBACK } from '../transaction.js';
+import type { KnownStatement } from './known-statements.js';
+import { leadingKeyword } from './leading-keyword.js';
+import { visibleTokens } from './main-keyword.js';
+import { encodeParameters } from './parameters.js';
+import { mayChangeRights } from './rights.js';
+import { RowCollector } from './row-collector.js';
+import { type CollectRequest, describeColumns, MODIFYING, type SqlResult, sqlResult } from './sql-result.js';
+import { BEGIN_READ_ONLY, located, refusedInTransaction, rewritesTables } from './statements.js';
+
+const WRITER = new Frame([BEGIN], COMMIT);
+const READER = new Frame(BEGIN_READ_ONLY, ROLLBACK);
+
+/** Rows of an answer as JSON: a statement whose answers stay below is sent in one write. */
+const SMALL_ANSWER = 64 * 1024;
+
+/** Bytes of rows as they come: an answer that has become so large is stopped, and taken in steps. */
+const OUTGROWN_BYTES = 256 * 1024;
+
+/** "bind message has … result formats but query has … columns" */
+const PROTOCOL_VIOLATION = '08P01';
+
+/** The answer has become so large that Postgres was stopped. Whether nothing was done shows at how the statement ended. */
+export class Outgrown extends EngineError {
+  constructor() {
+    super('internal', 'The result of a statement has outgrown its one write');
+  }
+}
+
+/**
+ * @throws ConnectionLost for a query; EngineError what Postgres says of the statement; outcome_unknown where the connection was lost, or the rows
+ * of what was committed cannot be shown; {@link Outgrown} from the clock
+ */
+export async function runInOneWrite(
+  project: Project,
+  { session }: Lease,
+  clock: Clock,
+  known: KnownStatement,
+  request: CollectRequest,
+): Promise<SqlResult | 'not run' | 'not readable'> {
+  const { readOnly, sql: text, maxRows } = request;
+  const params = encodeParameters(request.params, known.parameterOids);
+  const rows = new WholeRows(known, request, clock);
+  const { tag, error, statementEnded } = await runWhole(
+    session,
+    readOnly ? READER : WRITER,
+    known.bound(params),
+    known.columns === null ? 0 : maxRows + 1,
+    rows,
+  );
+  if (error !== null) {
+    if (error instanceof PostgresError && !session.closed) {
+      const whole = { text, offset: 0, removal: null };
+      const translated = located(error, whole);
+      if (error.sqlstate !== PROTOCOL_VIOLATION && !refusedInTransaction(translated, whole)) throw translated;
+      project.statements.forget(readOnly, text);
+      await session.run([ROLLBACK]);
+      return 'not run';
+    }
+    // What Postgres still said of the statement it said before the commit.
+    if (readOnly || (error instanceof PostgresError && !statementEnded)) throw error;
+    // It is larger than what fits between here and there: Postgres has not come to the commit.
+    if (error instanceof MessageTooLarge) throw error;
+    if (error instanceof ConnectionLost && known.columns !== null) throw error;
+    throw outcomeUnknown(error, false);
+  }
+  const { collector, columns } = rows;
+  if (columns !== known.columns) project.statements.forget(readOnly, text);
+  if (!rows.areReadable) return readOnly ? 'not run' : 'not readable';
+  if (rows.tooLong !== null || (collector !== null && !isUtf8(collector.bytes.view()))) {
+    if (readOnly) return 'not run';
+    throw notShown('they are too long, or changed client_encoding');
+  }
+  const columnsJson = columns === known.columns ? known.columnsJson : await describeColumns(session, columns);
+  const result = sqlResult(text, tag, collector, columnsJson);
+  if (collector !== null) {
+    const { length } = collector.bytes;
+    known.answerBytes = length;
+    const turn = project.pace(length);
+    if (turn !== undefined) await turn;
+    if (length > SMALL_ANSWER) project.statements.markLarge(readOnly, text);
+  }
+  return result;
+}
+
+/** Takes the rows in the formats that were asked for, if these are right for the columns that there are now. */
+class WholeRows implements WholeSink {
+  /** null where no rows come back. */
+  columns: readonly ResultColumn[] | null = null;
+  collector: RowCollector | null = null;
+  areReadable = true;
+  tooLong: MessageTooLarge | null = null;
+  private received = 0;
+
+  constructor(
+    private readonly known: KnownStatement,
+    private readonly request: CollectRequest,
+    private readonly clock: Clock,
+  ) {}
+
+  describe(buffer: Buffer, start: number, end: number): void {
+    const { known } = this;
+    const { rowMode, maxRows } = this.request;
+    this.columns = known.columnsNow(buffer, start, end);
+    this.areReadable =
+      this.columns === known.columns ||
+      this.columns.every(({ typeOid }, i) => resultFormat(typeOid) === (known.formats[i] ?? 0));
+    const encode = this.columns === known.columns ? known.encoder(rowMode) : jsonRowEncoder(this.columns, rowMode);
+    this.collector = new RowCollector(encode, maxRows, LIMITS.resultBytes, FIRST_BYTES + 2 * known.answerBytes);
+  }
+
+  readonly row = (buffer: Buffer, start: number, end: number): void => {
+    const before = this.received;
+    this.received += end - start;
+    // It may all have come by the time that this takes effect; then it is an answer like any other.
+    if (this.received > OUTGROWN_BYTES && before <= OUTGROWN_BYTES) this.clock.stop(new Outgrown());
+    if (!this.areReadable || this.tooLong !== null) return;
+    try {
+      this.collector?.sink(buffer, start, end);
+    } catch (error) {
+      // Thrown on, it would end the connection with the commit on its way.
+      if (!(error instanceof MessageTooLarge)) throw error;
+      this.tooLong = error;
+    }
+  };
+}
+
+/** Room for rows beyond twice those of the last time. */
+const FIRST_BYTES = 256;
+
+/** Queries, by their first words. */
+const QUERIES = new Set(['', 'SELECT', 'TABLE', 'VALUES', 'WITH']);
+
+/** A statement that changes the encoding of its own rows would not be noticed (contract section 4). */
+const MAY_CHANGE_ENCODING = /set_config|encoding/i;
+
+/** The oids below are Postgres's own types, whose names are the same for good. */
+const FIRST_OWN_OID = 16_384;
+
+/**
+ * Whether a statement may go out in one write, its COMMIT included, the next time: nothing has to be asked after it, and
+ * where it returns rows, it does nothing that would have to be undone should these not be readable.
+ */
+export function fitsOneWrite(text: string, columns: readonly ResultColumn[] | null, answerBytes: number): boolean {
+  if (columns === null) return !mayChangeRights(text) && !rewritesTables(text);
+  if (answerBytes > SMALL_ANSWER || MAY_CHANGE_ENCODING.test(text)) return false;
+  if (!QUERIES.has(leadingKeyword(text) ?? '') || columns.some(({ typeOid }) => typeOid >= FIRST_OWN_OID)) return false;
+  for (const token of visibleTokens(text)) if (MODIFYING.has(token)) return false;
+  return true;
+}

@@ -1,0 +1,68 @@
+/** Rows become JSON bytes as they arrive, until a cap is reached (contract section 7). */
+import { LIMITS } from '../../contract/limits.js';
+import { RowBytes } from '../../postgres/results/row-bytes.js';
+import type { RowEncoder } from '../../postgres/results/rows.js';
+import { MessageTooLarge, type RowSink } from '../../postgres/wire/session.js';
+
+/**
+ * A step is at most this many times all rows before it, and at most so long. Rows may get longer on the way; then what a
+ * step has beyond the caps was fetched in vain.
+ */
+const STEP_GROWTH = 4;
+const LONGEST_STEP = 2_000;
+
+/** Encodes rows until a cap is reached, then only notes that there was more. */
+export class RowCollector {
+  /** Rows kept. */
+  count = 0;
+  /** All rows that came. */
+  seen = 0;
+  truncated = false;
+  private told = 0;
+  readonly bytes: RowBytes;
+
+  /** @param expectedBytes of all rows, where somebody knows */
+  constructor(
+    private readonly encode: RowEncoder,
+    private readonly maxRows: number,
+    private readonly maxBytes: number,
+    expectedBytes?: number,
+  ) {
+    this.bytes = new RowBytes(expectedBytes);
+  }
+
+  /** @throws MessageTooLarge for one row that is longer than any answer may be */
+  readonly sink: RowSink = (buffer, start, end) => {
+    this.seen++;
+    if (this.truncated) return;
+    if (this.count >= this.maxRows) {
+      this.truncated = true;
+      return;
+    }
+    const { bytes } = this;
+    const before = bytes.length;
+    if (before > 0) bytes.writer.byte(COMMA);
+    this.encode(buffer, start, end, bytes.writer);
+    if (bytes.length > this.maxBytes) {
+      if (bytes.length - before > LIMITS.resultBytes) throw new MessageTooLarge();
+      bytes.length = before;
+      this.truncated = true;
+    } else this.count++;
+  };
+
+  /** Bytes since the last call. */
+  newBytes(): number {
+    const before = this.told;
+    this.told = this.bytes.length;
+    return this.told - before;
+  }
+
+  /** How many more rows the caps leave room for, judged by those that came. */
+  expectedRoom(): number {
+    const { length } = this.bytes;
+    const byBytes = this.count === 0 ? 1 : (this.maxBytes - length) / (length / this.count);
+    return Math.floor(Math.min(this.maxRows - this.count, byBytes, this.count * STEP_GROWTH, LONGEST_STEP));
+  }
+}
+
+const COMMA = 0x2c;

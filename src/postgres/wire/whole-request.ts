@@ -1,0 +1,101 @@
+/**
+ * A request of one statement in one write: its transaction, the statement, the end of the transaction and the reset of
+ * the session, up to one Sync. Whoever sends one has to know the statement's columns, since the formats of the rows are
+ * asked for before Postgres has described them.
+ */
+import type { Statement } from '../sql.js';
+import { BACKEND, bind, DESCRIBE_PORTAL, execute, parse, readTag, SYNC } from './messages.js';
+import { RESET, writeSeed } from './reset.js';
+import type { RowSink, Session } from './session.js';
+
+/** What stands around the statement, as bytes that are built once. */
+export class Frame {
+  readonly head: Buffer;
+  /** Up to the Sync. */
+  readonly tail: Buffer;
+  /** Where the reset begins in the tail. */
+  readonly resetAt: number;
+  /** Statements before the caller's own. */
+  readonly before: number;
+
+  constructor(before: readonly Statement[], end: Statement) {
+    const ending = messages([end]);
+    this.head = messages(before);
+    this.tail = Buffer.concat([ending, RESET, SYNC]);
+    this.resetAt = ending.length;
+    this.before = before.length;
+  }
+}
+
+const messages = (statements: readonly Statement[]): Buffer =>
+  Buffer.concat(statements.flatMap(({ text, params }) => [parse(text), bind(params), execute()]));
+
+/**
+ * A statement with its values, ready to be executed.
+ * @param formats one for each column. Where that is not how many there are, Postgres refuses the statement before it
+ * runs (08P01)
+ */
+export const bound = (text: string, params: readonly (string | null)[], formats: readonly number[]): Buffer =>
+  Buffer.concat([parse(text), bind(params, formats), DESCRIBE_PORTAL]);
+
+export interface WholeSink {
+  /** Gets the body of RowDescription, before the first row; not called for a statement that returns no rows. */
+  describe(buffer: Buffer, start: number, end: number): void;
+  readonly row: RowSink;
+}
+
+/** How far it came. */
+export interface WholeOutcome {
+  /** Of the statement; null where the row limit ended it, or an error. */
+  readonly tag: string | null;
+  /** What ended it before the end of its transaction was seen. */
+  readonly error: Error | null;
+  /** The statement itself had come to its end. */
+  readonly statementEnded: boolean;
+}
+
+/** @param maxRows 0: all. What is past it is not fetched, and the transaction ends all the same */
+export async function runWhole(
+  session: Session,
+  frame: Frame,
+  statement: Buffer,
+  maxRows: number,
+  sink: WholeSink,
+): Promise<WholeOutcome> {
+  let ended = 0;
+  let tag: string | null = null;
+  try {
+    await session.sendWithReset(wholeBytes(frame, statement, maxRows), (type, buffer, start, end) => {
+      if (type === BACKEND.dataRow) {
+        if (ended === frame.before) sink.row(buffer, start, end);
+      } else if (type === BACKEND.commandComplete) {
+        if (ended === frame.before) tag = readTag(buffer, start, end);
+        ended++;
+      } else if (type === BACKEND.rowDescription) sink.describe(buffer, start, end);
+      else if (type === BACKEND.portalSuspended) ended++;
+      else if (type === BACKEND.emptyQuery) {
+        tag = '';
+        ended++;
+      }
+    });
+  } catch (error) {
+    // Behind the end of the transaction it is only the session that is not as it should be.
+    if (ended < frame.before + 2) return { tag, error: error as Error, statementEnded: ended > frame.before };
+  }
+  return { tag, error: null, statementEnded: true };
+}
+
+const EXECUTE = execute();
+
+function wholeBytes({ head, tail, resetAt }: Frame, statement: Buffer, maxRows: number): Buffer {
+  const executeAt = head.length + statement.length;
+  const tailAt = executeAt + EXECUTE.length;
+  const bytes = Buffer.allocUnsafe(tailAt + tail.length);
+  bytes.set(head, 0);
+  bytes.set(statement, head.length);
+  bytes.set(EXECUTE, executeAt);
+  bytes.writeInt32BE(maxRows, tailAt - 4);
+  bytes.set(tail, tailAt);
+  writeSeed(bytes, tailAt + resetAt);
+  return bytes;
+}
