@@ -12,7 +12,7 @@ import { ident, sql, type Statement, statement } from '../postgres/sql.js';
 import type { Session, TextResult } from '../postgres/wire/session.js';
 import { type BatchInsert, encodeBatch } from './batch/encode.js';
 import { type ParsedBatch, parseBatch } from './batch/parse.js';
-import { queryTimeout } from './deadline.js';
+import { type Gone, queryTimeout } from './deadline.js';
 import { claimKey, type IdempotencyKey, rememberAnswer } from './idempotency.js';
 import { insertByCopy } from './insert-by-copy.js';
 import type { Project } from './project.js';
@@ -25,7 +25,7 @@ export interface InsertOptions {
   returnIds: boolean;
   idempotency: IdempotencyKey | null;
   /** Aborted when the client leaves. */
-  signal: AbortSignal;
+  signal: Gone;
 }
 
 export interface Inserted {
@@ -35,6 +35,7 @@ export interface Inserted {
 }
 
 const TIMEOUT_MS = 30_000;
+const expired = queryTimeout(TIMEOUT_MS);
 
 /**
  * @param body the decoded body: a JSON array of records
@@ -47,7 +48,7 @@ export async function insertRecords(
   body: Buffer,
   { returnIds, idempotency, signal }: InsertOptions,
 ): Promise<Inserted> {
-  const deadline = { timeoutMs: TIMEOUT_MS, signal, expired: queryTimeout(TIMEOUT_MS) };
+  const deadline = { timeoutMs: TIMEOUT_MS, signal, expired };
   // A repeat under its key is answered even without room: it stores nothing.
   if (idempotency === null) await project.requireRoom();
   if (idempotency === null && !returnIds) {
