@@ -1,5 +1,6 @@
 /** What the fast inserts of a service share: the encoder, and the small batches that are under way. */
 import { type CopyData, CopyEncoder } from './batch/copy/copy-encoder.js';
+import type { Gone } from './deadline.js';
 import type { Patience } from './patience.js';
 import { type SendCopies, SharedCopy, type WaitLimits } from './shared-copy.js';
 
@@ -11,13 +12,7 @@ export class CopyInserts {
 
   constructor(private readonly limits: WaitLimits) {}
 
-  async storeShared(
-    key: string,
-    text: CopyData,
-    signal: AbortSignal,
-    patience: Patience,
-    send: SendCopies,
-  ): Promise<boolean> {
+  async storeShared(key: string, text: CopyData, signal: Gone, patience: Patience, send: SendCopies): Promise<boolean> {
     const copies = this.shared.get(key) ?? new SharedCopy(this.limits);
     this.shared.set(key, copies);
     try {
