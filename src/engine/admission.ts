@@ -3,8 +3,9 @@
  * over all projects; a freed place goes to the projects in turn, so that one with a long queue delays no other.
  */
 import { EngineError } from '../contract/errors.js';
-import type { Departure } from './departure.js';
+import { type Departure, STAYS } from './departure.js';
 import { Patience } from './patience.js';
+import { Rounds, type Watched } from './rounds.js';
 
 /** Typed requests (inserts, schema calls) have places that free SQL cannot take. */
 export type WorkKind = 'typed' | 'sql';
@@ -22,8 +23,8 @@ export interface AdmissionLimits {
   waitMs: number;
 }
 
-interface Waiter {
-  kind: WorkKind;
+interface Waiter extends Watched {
+  readonly kind: WorkKind;
   admit(): void;
 }
 
@@ -40,6 +41,7 @@ export class Admission {
   private running = 0;
   /** Projects with something running or waiting. Its order is the order of turns. */
   private readonly projects = new Map<string, ProjectQueue>();
+  private readonly waiting = new Rounds<Waiter>();
 
   constructor(private readonly limits: AdmissionLimits) {}
 
@@ -50,69 +52,74 @@ export class Admission {
     return { running: this.running, waiting };
   }
 
+  /** Takes a place where one is free. @returns gives it back; null where the request has to wait */
+  enterNow(project: string, kind: WorkKind): (() => void) | null {
+    const queue = this.queueOf(project);
+    if (this.running >= this.limits.total || !this.hasRoom(queue, kind)) {
+      this.forget(project, queue);
+      return null;
+    }
+    this.take(queue, kind);
+    return this.leaving(project, queue, kind);
+  }
+
   /**
    * Waits for a place and takes it.
    * @param signal aborted when the client leaves: its waiting ends
    * @param patience what the request has left of it
-   * @returns gives the place back; call it exactly once
+   * @returns gives the place back
    * @throws EngineError overloaded
    */
   async enter(
     project: string,
     kind: WorkKind,
-    signal?: Departure,
+    signal: Departure = STAYS,
     patience = new Patience(this.limits.waitMs),
   ): Promise<() => void> {
+    const leave = this.enterNow(project, kind);
+    if (leave !== null) return leave;
     const queue = this.queueOf(project);
-    if (this.running < this.limits.total && this.hasRoom(queue, kind)) {
-      this.take(queue, kind);
-    } else {
-      if (queue.waiters.length >= this.limits.waiting) {
-        this.forget(project, queue);
-        throw overloaded('Too many requests of this project are waiting');
-      }
-      const waited = patience.wait();
-      await this.wait(project, queue, kind, patience.ms, signal).finally(waited);
+    if (queue.waiters.length >= this.limits.waiting) {
+      this.forget(project, queue);
+      throw overloaded('Too many requests of this project are waiting');
     }
+    const waited = patience.wait();
+    await this.wait(project, queue, kind, patience.ms, signal).finally(waited);
+    return this.leaving(project, queue, kind);
+  }
+
+  private wait(project: string, queue: ProjectQueue, kind: WorkKind, waitMs: number, signal: Departure): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const due = performance.now() + waitMs;
+      const stop = (message: string) => {
+        queue.waiters.splice(queue.waiters.indexOf(waiter), 1);
+        this.forget(project, queue);
+        this.waiting.delete(waiter);
+        reject(overloaded(message));
+      };
+      const waiter: Waiter = {
+        kind,
+        admit: () => {
+          this.waiting.delete(waiter);
+          resolve();
+        },
+        look: (now) => {
+          if (signal.aborted) stop('The client left before its turn');
+          else if (now >= due) stop('No place became free in time');
+        },
+      };
+      queue.waiters.push(waiter);
+      this.waiting.add(waiter);
+    });
+  }
+
+  private leaving(project: string, queue: ProjectQueue, kind: WorkKind): () => void {
     let left = false;
     return () => {
       if (left) return;
       left = true;
       this.leave(project, queue, kind);
     };
-  }
-
-  private wait(
-    project: string,
-    queue: ProjectQueue,
-    kind: WorkKind,
-    waitMs: number,
-    signal?: Departure,
-  ): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const stop = (error: EngineError) => {
-        queue.waiters.splice(queue.waiters.indexOf(waiter), 1);
-        this.forget(project, queue);
-        settle();
-        reject(error);
-      };
-      const onAbort = () => stop(overloaded('The client left before its turn'));
-      const timer = setTimeout(() => stop(overloaded('No place became free in time')), waitMs);
-      const settle = () => {
-        clearTimeout(timer);
-        signal?.removeEventListener('abort', onAbort);
-      };
-      const waiter: Waiter = {
-        kind,
-        admit: () => {
-          settle();
-          resolve();
-        },
-      };
-      signal?.addEventListener('abort', onAbort, { once: true });
-      queue.waiters.push(waiter);
-      if (signal?.aborted) onAbort();
-    });
   }
 
   private leave(project: string, queue: ProjectQueue, kind: WorkKind): void {

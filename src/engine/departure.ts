@@ -29,3 +29,6 @@ export class ClientDeparture implements Departure {
     for (const listener of listeners) listener();
   }
 }
+
+/** Of work that nobody can leave. */
+export const STAYS: Departure = new ClientDeparture();

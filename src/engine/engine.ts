@@ -24,6 +24,8 @@ import { Pace } from './pace.js';
 import { Project, type ProjectAccess } from './project.js';
 import { Projects } from './projects.js';
 import { Quotas } from './quota.js';
+import { Rounds } from './rounds.js';
+import type { RunningRequest } from './running-request.js';
 import { ShapeCache } from './shape-cache.js';
 import { KnownStatements } from './sql/known-statements.js';
 import { type Caller, Tokens } from './tokens.js';
@@ -120,13 +122,15 @@ export class Engine {
         waitMs: settings.waitMs,
       });
       const jwt = settings.jwt === null ? null : new JwtVerifier(settings.jwt, control);
-      const locks = new LockGuard(holders, await holders.open());
+      const running = new Rounds<RunningRequest>();
+      const locks = new LockGuard(holders, await holders.open(), running);
       const sizes = new DatabaseSizes(pool);
       const access: ProjectAccess = {
         admission,
         connections,
         watchdog,
         locks,
+        running,
         shapes: new ShapeCache(),
         statements: new KnownStatements(),
         copies: new CopyInserts({ waiting: settings.projectWaiting }),

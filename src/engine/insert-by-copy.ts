@@ -28,35 +28,49 @@ export async function insertByCopy(
 ): Promise<number | null> {
   const { copies } = project;
   const known = project.knownShape(table);
-  const text = known === undefined ? null : copies.encoder.encode(body, known.plan);
-  if (known === undefined || text === null) return null;
-  const send: SendCopies = (texts, signal) => store(project, known, texts, { ...deadline, signal });
+  const batch = known === undefined ? null : copies.encoder.encode(body, known.plan);
+  if (known === undefined || batch === null) return null;
+  const stored =
+    batch.records > SMALL_RECORDS
+      ? await storeAlone(project, known, batch, deadline)
+      : await storeShared(project, known, batch, deadline);
+  return stored ? batch.records : null;
+}
+
+async function storeAlone(project: Project, known: KnownShape, batch: CopyData, deadline: Deadline): Promise<boolean> {
   try {
-    const stored =
-      text.records > SMALL_RECORDS
-        ? await send([text], deadline.signal)
-        : await copies.storeShared(sharedKey(project, known, text), text, deadline.signal, project.patience, send);
-    return stored ? text.records : null;
+    return await store(project, known, [batch], deadline);
   } finally {
-    copies.encoder.release(text, known.plan);
+    project.copies.encoder.release(batch, known.plan);
   }
 }
 
-const sharedKey = (project: Project, { table }: KnownShape, { columns }: CopyData): string =>
-  `${project.id} ${table.fingerprint} ${columns.join()}`;
+function storeShared(project: Project, known: KnownShape, batch: CopyData, deadline: Deadline): Promise<boolean> {
+  const { copies, patience } = project;
+  // While it waits, it has memory of its own: what is lent would be many times as large.
+  const own = { ...batch, data: batch.data.slice() };
+  copies.encoder.release(batch, known.plan);
+  const send: SendCopies = (batches, signal) => store(project, known, batches, { ...deadline, signal });
+  return copies.storeShared(`${known.number} ${batch.columns.join()}`, own, deadline.signal, patience, send);
+}
 
 /** Postgres calls binary data for a type that the column does not have any more a protocol violation. */
 const liesWithTheServer = (error: PostgresError): boolean =>
   error.sqlstate !== '08P01' && LIES_WITH_THE_SERVER.has(errorCode(error));
 
-/** @param texts of the same columns */
-function store(project: Project, known: KnownShape, texts: readonly CopyData[], deadline: Deadline): Promise<boolean> {
+/** @param batches of the same columns */
+function store(
+  project: Project,
+  known: KnownShape,
+  batches: readonly CopyData[],
+  deadline: Deadline,
+): Promise<boolean> {
   return project.use('typed', deadline, async (lease) => {
     const { session } = lease;
-    const statement = copyStatement(known.plan, texts[0]?.columns ?? []);
+    const statement = copyStatement(known.plan, batches[0]?.columns ?? []);
     const completedBefore = session.completed;
     try {
-      await session.copyIn(statement, copyData(known.plan, texts), known.check);
+      await session.copyIn(statement, copyData(known.plan, batches), known.check);
       return true;
     } catch (error) {
       // The table may have got a trigger since it was looked at, and what that did to the session is not rolled back.

@@ -4,16 +4,7 @@
  */
 import { EngineError } from '../contract/errors.js';
 import type { LockHolders } from '../postgres/lock-holders.js';
-import type { Backend } from '../postgres/watchdog.js';
-
-/** A request that is using a backend. */
-export interface RunningRequest {
-  readonly project: string;
-  readonly backend: Backend;
-  readonly since: number;
-  /** Ends its backend at once. @returns when it is gone */
-  end(reason: EngineError): Promise<void>;
-}
+import type { RunningRequest } from './running-request.js';
 
 /**
  * The part of the table that the requests of one project may fill together. The embedded server has room for 122,880
@@ -31,23 +22,20 @@ const PART_WHEN_FULL = 1 / 2;
 const LOOK_MS = 500;
 
 export class LockGuard {
-  private readonly running = new Set<RunningRequest>();
   private looking: Promise<boolean> | null = null;
   private readonly timer: NodeJS.Timeout;
 
-  /** @param capacity locks that the table is made for */
+  /**
+   * @param capacity locks that the table is made for
+   * @param running all requests that are using a backend now
+   */
   constructor(
     private readonly holders: LockHolders,
     private readonly capacity: number,
+    private readonly running: Iterable<RunningRequest>,
   ) {
     this.timer = setInterval(() => this.lookIfLong(), LOOK_MS);
     this.timer.unref();
-  }
-
-  /** @returns ends the watch; call it when the request is over */
-  watch(request: RunningRequest): () => void {
-    this.running.add(request);
-    return () => void this.running.delete(request);
   }
 
   /**
@@ -65,9 +53,9 @@ export class LockGuard {
 
   private lookIfLong(): void {
     const before = performance.now() - LOOK_MS;
-    for (const { since } of this.running) {
+    for (const { startedAt } of this.running) {
       // Where the server cannot be asked, the next look comes soon.
-      if (since < before) return void this.look().catch(() => {});
+      if (startedAt < before) return void this.look().catch(() => {});
     }
   }
 

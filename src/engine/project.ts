@@ -9,14 +9,16 @@ import type { Connections, Lease } from '../postgres/connections.js';
 import type { ProjectRow } from '../postgres/control.js';
 import type { Lane } from '../postgres/project-session.js';
 import type { Watchdog } from '../postgres/watchdog.js';
-import type { Admission } from './admission.js';
+import type { Admission, WorkKind } from './admission.js';
 import type { LockGuard } from './lock-guard.js';
+import type { Rounds } from './rounds.js';
+import { clientLeft, RunningRequest } from './running-request.js';
 import type { KnownShape, ShapeCache } from './shape-cache.js';
 import type { CopyInserts } from './copy-inserts.js';
 import type { KnownStatements, ProjectStatements } from './sql/known-statements.js';
 import type { Pace } from './pace.js';
 import { Patience } from './patience.js';
-import { type Clock, type Deadline, withDeadline } from './deadline.js';
+import type { Clock, Deadline } from './deadline.js';
 import type { Excess, Growth, Quotas } from './quota.js';
 
 /** What all projects of a service share. */
@@ -25,6 +27,8 @@ export interface ProjectAccess {
   readonly connections: Connections;
   readonly watchdog: Watchdog;
   readonly locks: LockGuard;
+  /** All requests that are using a backend now. */
+  readonly running: Rounds<RunningRequest>;
   readonly shapes: ShapeCache;
   readonly statements: KnownStatements;
   readonly copies: CopyInserts;
@@ -87,7 +91,7 @@ export class Project {
   }
 
   /** To be called before whatever makes the project larger. @throws EngineError quota_exceeded, database_unavailable */
-  requireRoom(): Promise<void> {
+  requireRoom(): Promise<void> | undefined {
     return this.access.quotas.requireRoom(this.row);
   }
 
@@ -107,14 +111,9 @@ export class Project {
    * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's own, and what `work` throws
    */
   async use<T>(lane: Lane, deadline: Deadline, work: Work<T>, growth: Growth = 'writes'): Promise<T> {
-    const watched: Work<T> = async (lease, clock) => {
-      if (lane === 'sql-read') return work(lease, clock);
-      const unwatch = this.access.quotas.watch(this.row, growth, (reason) => clock.stop(reason));
-      return work(lease, clock).finally(unwatch);
-    };
     for (let attempt = 1; ; attempt++) {
       try {
-        return await this.attempt(lane, deadline, watched);
+        return await this.attempt(lane, deadline, work, growth);
       } catch (error) {
         if (attempt >= MOST_ATTEMPTS) throw await this.explained(error);
         // Whatever ended that connection may have ended the other idle ones too.
@@ -147,27 +146,44 @@ export class Project {
     return answer;
   }
 
-  private async attempt<T>(lane: Lane, deadline: Deadline, work: Work<T>): Promise<T> {
-    const { admission, connections, watchdog, locks } = this.access;
+  private async attempt<T>(lane: Lane, deadline: Deadline, work: Work<T>, growth: Growth): Promise<T> {
+    const { connections, quotas, running, watchdog } = this.access;
     const { id, placement } = this.row;
-    const leave = await admission.enter(id, lane === 'typed' ? 'typed' : 'sql', deadline.signal, this.patience);
+    const leave = await this.enter(lane === 'typed' ? 'typed' : 'sql', deadline);
+    let lease: Lease;
     try {
       await this.access.upgraded(this.row);
+      lease = connections.lendIdle(id, lane) ?? (await connections.lendNew(id, placement, lane));
     } catch (error) {
       leave();
       throw error;
     }
-    return connections.use(id, placement, lane, leave, async (lease) => {
-      const answersBefore = lease.session.answers;
-      try {
-        return await withDeadline(lease, { project: id, watchdog, locks }, deadline, (clock) => work(lease, clock));
-      } catch (error) {
-        // The project may have given its own rights away: the next connection is looked at, and mended, when it opens.
-        if (isDenied(error)) lease.spoil();
-        const unanswered = lease.session.answers === answersBefore;
-        throw isEnded(error) && lease.reused && unanswered ? new StaleConnection(error) : error;
-      }
-    });
+    const { session } = lease;
+    const answersBefore = session.answers;
+    const request = new RunningRequest(id, lease, deadline, watchdog);
+    const unwatch = lane === 'sql-read' ? null : quotas.watch(this.row, growth, request);
+    running.add(request);
+    try {
+      if (deadline.signal.aborted) throw clientLeft();
+      return await work(lease, request);
+    } catch (cause) {
+      const error = request.reasonOf(cause);
+      // The project may have given its own rights away: the next connection is looked at, and mended, when it opens.
+      if (isDenied(error)) lease.spoil();
+      const unanswered = session.answers === answersBefore;
+      throw isEnded(error) && lease.reused && unanswered ? new StaleConnection(error) : error;
+    } finally {
+      running.delete(request);
+      request.finish();
+      unwatch?.();
+      const cleaned = connections.giveBack(lease, leave);
+      if (cleaned !== null) await cleaned;
+    }
+  }
+
+  private enter(kind: WorkKind, { signal }: Deadline): (() => void) | Promise<() => void> {
+    const { admission } = this.access;
+    return admission.enterNow(this.row.id, kind) ?? admission.enter(this.row.id, kind, signal, this.patience);
   }
 }
 

@@ -48,11 +48,15 @@ export interface Excess {
   readonly mayRunCode: boolean;
 }
 
+interface Stoppable {
+  stop(reason: EngineError): void;
+}
+
 interface Work {
   readonly since: number;
   /** Bytes of the whole database. */
   readonly limit: number;
-  stop(reason: EngineError): void;
+  readonly request: Stoppable;
 }
 
 /** What is known of one project. */
@@ -91,10 +95,14 @@ export class Quotas {
   }
 
   /**
-   * Costs a project without a quota nothing, one with room left a comparison.
+   * @returns undefined where there is nothing to wait for
    * @throws EngineError quota_exceeded; database_unavailable where its size has to be looked at and cannot
    */
-  async requireRoom(project: ProjectRow): Promise<void> {
+  requireRoom(project: ProjectRow): Promise<void> | undefined {
+    return this.usageOf(project) === null ? undefined : this.refuseExcess(project);
+  }
+
+  private async refuseExcess(project: ProjectRow): Promise<void> {
     const excess = await this.excess(project);
     if (excess !== null) throw excess.error;
   }
@@ -112,13 +120,14 @@ export class Quotas {
 
   /**
    * Keeps an eye on work that may write, until the function that it returns is called.
-   * @param stop ends the work; may come at any time
+   * @param request is stopped when it goes too far, which may be at any time
+   * @returns null where there is nothing to keep an eye on
    */
-  watch(project: ProjectRow, growth: Growth, stop: (reason: EngineError) => void): () => void {
+  watch(project: ProjectRow, growth: Growth, request: Stoppable): (() => void) | null {
     const usage = this.usageOf(project);
-    if (usage === null) return () => {};
+    if (usage === null) return null;
     const { works } = usage;
-    const work = { since: performance.now(), limit: limitOf(usage, growth), stop };
+    const work = { since: performance.now(), limit: limitOf(usage, growth), request };
     works.add(work);
     this.atWork.add(usage);
     this.timer ??= setInterval(() => this.lookAtWork(), LOOK_EVERY_MS).unref();
@@ -208,7 +217,7 @@ export class Quotas {
       if (usage.looking !== null || ![...usage.works].some(isLong)) continue;
       this.look(usage).then(
         () => {
-          for (const work of usage.works) if (isLong(work) && usage.bytes > work.limit) work.stop(ended(usage));
+          for (const work of usage.works) if (isLong(work) && usage.bytes > work.limit) work.request.stop(ended(usage));
         },
         // Without a look nothing is ended; the next one is a second away.
         () => {},

@@ -36,6 +36,7 @@ export interface Inserted {
 }
 
 const TIMEOUT_MS = 30_000;
+const expired = queryTimeout(TIMEOUT_MS);
 
 /**
  * @param body the decoded body: a JSON array of records
@@ -48,7 +49,7 @@ export async function insertRecords(
   body: Buffer,
   { returnIds, idempotency, signal }: InsertOptions,
 ): Promise<Inserted> {
-  const deadline = { timeoutMs: TIMEOUT_MS, signal, expired: queryTimeout(TIMEOUT_MS) };
+  const deadline = { timeoutMs: TIMEOUT_MS, signal, expired };
   // A repeat under its key is answered even without room: it stores nothing.
   if (idempotency === null) await project.requireRoom();
   if (idempotency === null && !returnIds) {

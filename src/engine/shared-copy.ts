@@ -1,15 +1,17 @@
 /**
- * Small batches to one table share a COPY while others are on their way (a request never waits for a timer, only for a
- * connection that is at work anyway). Each stays all or nothing: when a shared COPY fails, nothing of it was stored, and
- * its batches are sent one by one.
+ * Small batches to one table share a COPY: while one is on its way, those that come wait for its end and go together.
+ * Where it takes long (it waits for a lock, or the disk), they do not wait for it. Each stays all or nothing: when a
+ * shared COPY fails, nothing of it was stored, and its batches are sent one by one.
  */
 import { EngineError } from '../contract/errors.js';
 import type { CopyData } from './batch/copy/copy-encoder.js';
-import { ClientDeparture, type Departure } from './departure.js';
+import { type Departure, STAYS } from './departure.js';
 import type { Patience } from './patience.js';
+import { Rounds, type Watched } from './rounds.js';
 
-/** COPYs of one table under way before further small batches wait to share the next one. */
-const UNDER_WAY = 2;
+/** Behind a COPY that takes longer nobody waits any more, except where so many are under way. */
+const SLOW_MS = 20;
+const MOST_UNDER_WAY = 4;
 
 /** Records and bytes of one shared COPY. */
 const MOST_RECORDS = 1_000;
@@ -23,16 +25,20 @@ export interface WaitLimits {
   waiting: number;
 }
 
-interface Member {
+interface Member extends Watched {
   readonly text: CopyData;
   readonly signal: Departure;
   readonly send: SendCopies;
-  settle(stored: Promise<boolean>): void;
+  /** Its wait is over. */
+  leaves(): void;
+  resolve(stored: boolean | Promise<boolean>): void;
+  reject(error: unknown): void;
 }
 
 export class SharedCopy {
   private underWay = 0;
   private waiting: Member[] = [];
+  private readonly rounds = new Rounds<Member>();
 
   constructor(private readonly limits: WaitLimits) {}
 
@@ -48,33 +54,36 @@ export class SharedCopy {
    * @throws EngineError overloaded, and what `send` throws
    */
   store(text: CopyData, signal: Departure, patience: Patience, send: SendCopies): Promise<boolean> {
-    if (this.underWay < UNDER_WAY) return this.sendTogether([text], signal, send);
+    if (this.underWay === 0) return this.sendNow([text], signal, send);
     if (this.waiting.length >= this.limits.waiting) throw overloaded();
+    const since = performance.now();
+    const due = since + patience.ms;
     const waited = patience.wait();
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => leave(overloaded()), patience.ms);
-      const onAbort = () => leave(overloaded());
-      const leave = (error: EngineError) => {
-        this.waiting.splice(this.waiting.indexOf(member), 1);
-        member.settle(Promise.reject(error));
-      };
       const member: Member = {
         text,
         signal,
         send,
-        settle: (stored) => {
-          clearTimeout(timer);
+        resolve,
+        reject,
+        leaves: () => {
           waited();
-          signal.removeEventListener('abort', onAbort);
-          stored.then(resolve, reject);
+          this.rounds.delete(member);
+        },
+        look: (now) => {
+          if (signal.aborted || now >= due) {
+            this.waiting.splice(this.waiting.indexOf(member), 1);
+            member.leaves();
+            reject(overloaded());
+          } else if (now >= since + SLOW_MS && this.underWay < MOST_UNDER_WAY) this.sendWaiting();
         },
       };
-      signal.addEventListener('abort', onAbort, { once: true });
       this.waiting.push(member);
+      this.rounds.add(member);
     });
   }
 
-  private async sendTogether(texts: readonly CopyData[], signal: Departure, send: SendCopies): Promise<boolean> {
+  private async sendNow(texts: readonly CopyData[], signal: Departure, send: SendCopies): Promise<boolean> {
     this.underWay++;
     try {
       return await send(texts, signal);
@@ -95,20 +104,27 @@ export class SharedCopy {
       if (count > 0 && (records > MOST_RECORDS || bytes > MOST_BYTES)) break;
       count++;
     }
+    if (count === 0) return;
     const members = this.waiting.splice(0, count);
-    const [only] = members;
-    if (only === undefined) return;
-    if (members.length === 1) return only.settle(this.sendTogether([only.text], only.signal, only.send));
-    // Nobody's leaving undoes what others wait for.
-    const texts = members.map(({ text }) => text);
-    const together = this.sendTogether(texts, NEVER, only.send);
-    for (const member of members) {
-      member.settle(together.then((stored) => stored || this.sendTogether([member.text], member.signal, member.send)));
+    for (const member of members) member.leaves();
+    void this.sendTogether(members);
+  }
+
+  private async sendTogether(members: readonly Member[]): Promise<void> {
+    const [first] = members as [Member];
+    if (members.length === 1) return first.resolve(this.sendNow([first.text], first.signal, first.send));
+    try {
+      // Nobody's leaving undoes what others wait for.
+      const texts = members.map(({ text }) => text);
+      const stored = await this.sendNow(texts, STAYS, first.send);
+      for (const member of members) {
+        member.resolve(stored || this.sendNow([member.text], member.signal, member.send));
+      }
+    } catch (error) {
+      for (const member of members) member.reject(error);
     }
   }
 }
-
-const NEVER: Departure = new ClientDeparture();
 
 const overloaded = () =>
   new EngineError('overloaded', 'Too many small batches to this table are waiting', { retryAfter: 1 });

@@ -5,7 +5,7 @@
  */
 import type { ColumnType } from '../contract/column-types.js';
 import { LIMITS } from '../contract/limits.js';
-import { type Fragment, sql, type Statement, statement } from './sql.js';
+import { type Fragment, ident, literal, sql, type Statement, statement } from './sql.js';
 import type { ColumnShape, TableShape } from './table-shape.js';
 
 /** The six types as Postgres has them (contract section 4). */
@@ -41,8 +41,8 @@ export interface TableDescription extends TableShape {
   readonly comment: string | null;
   /** By Postgres's statistics; null where they know nothing (views). */
   readonly approximateRows: number | null;
-  /** Changes with every change of the shape; see {@link shapeIsStill}. */
-  readonly fingerprint: string;
+  /** Changes with every change of the shape; see {@link shapeIsStill}. Empty where it was not asked for. */
+  readonly version: string;
 }
 
 const KINDS: Readonly<Record<string, TableKind>> = {
@@ -59,28 +59,23 @@ const schemaOid = (schema: string): Fragment => sql`${schema}::pg_catalog.regnam
 const shownComment = (comment: Fragment): Fragment => sql`pg_catalog.left(${comment}, ${LIMITS.commentCharacters})`;
 
 /**
- * Names the versions of the catalog rows that a shape was read from (transaction and place of each). Every change of a
- * column or a default writes a row of pg_attribute, of triggers, rules, checks and row security one of pg_class; an
- * index is told by its oid. A version is never used again while the table exists, so equal fingerprints mean an equal
- * shape; maintenance that moves catalog rows costs a look at the table and no more.
+ * Fails with a division by zero unless the table has the shape that its version was read from. Run as a prepared
+ * statement in the transaction of an insert and after it: from then on the insert's lock keeps the shape as it is. It
+ * names the table in a constant, so Postgres plans it anew, and asks for the version, only when something about the table
+ * has changed; otherwise it costs no more than `SELECT 1`.
  */
-const fingerprint = sql`pg_catalog.concat_ws(' ', c.oid, c.xmin, c.ctid,
-  (SELECT pg_catalog.string_agg(pg_catalog.concat(f.xmin, f.ctid), '' ORDER BY f.attnum)
-   FROM pg_catalog.pg_attribute f WHERE f.attrelid = c.oid AND f.attnum > 0),
-  (SELECT pg_catalog.string_agg(i.indexrelid::pg_catalog.text, '' ORDER BY i.indexrelid)
-   FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid))`;
-
-/**
- * Fails with a division by zero unless the table has the shape that the fingerprint was taken from. Run in the
- * transaction of an insert and after it: from then on the insert's lock keeps the shape as it is.
- */
-export const shapeIsStill = ({ schema, name, fingerprint: expected }: TableDescription): Statement =>
-  statement(sql`SELECT 1 / (SELECT pg_catalog.count(*) FROM pg_catalog.pg_class c
-    WHERE c.relnamespace = ${schemaOid(schema)} AND c.relname = ${name} AND ${fingerprint} = ${expected})`);
+export function shapeIsStill({ schema, name, version }: TableDescription): string {
+  const table = literal(ident(schema, name).text);
+  return statement(
+    sql`SELECT 1 / (_cdp.table_version(${table}::pg_catalog.regclass) = ${literal(version)})::pg_catalog.int4`,
+  ).text;
+}
 
 /** One row per column, or one row without a column; tables by name, columns by position. */
-function describe(where: Fragment, withComments: boolean): Statement {
-  const comment = (text: Fragment) => (withComments ? shownComment(text) : sql`NULL`);
+function describe(where: Fragment, toWrite: boolean): Statement {
+  const comment = (text: Fragment) => (toWrite ? sql`NULL` : shownComment(text));
+  // Once for each table, not for each column.
+  const version = sql`(SELECT _cdp.table_version(c.oid::pg_catalog.regclass) AS version OFFSET 0)`;
   return statement(sql`
     SELECT c.relname, c.relkind, ${comment(sql`pg_catalog.obj_description(c.oid, 'pg_class')`)},
       CASE WHEN c.relkind IN ('v', 'f') THEN NULL
@@ -93,7 +88,7 @@ function describe(where: Fragment, withComments: boolean): Statement {
                    WHERE x.attrelid = c.oid AND x.attnum > 0 AND x.atttypid >= ${FIRST_NORMAL_OID}::pg_catalog.oid)
         OR EXISTS (SELECT FROM pg_catalog.pg_attrdef d
                    WHERE d.adrelid = c.oid AND NOT pg_catalog.starts_with(d.adbin::pg_catalog.text, ${ID_DEFAULT})),
-      ${fingerprint},
+      ${toWrite ? sql`v.version` : sql`NULL`},
       a.attname,
       CASE WHEN a.atttypmod = -1 THEN a.atttypid END,
       pg_catalog.format_type(a.atttypid, -1),
@@ -105,7 +100,7 @@ function describe(where: Fragment, withComments: boolean): Statement {
         SELECT FROM pg_catalog.pg_index i
         WHERE i.indrelid = c.oid AND i.indisprimary AND i.indnatts = 1 AND i.indkey[0] = a.attnum),
       ${comment(sql`pg_catalog.col_description(c.oid, a.attnum)`)}
-    FROM pg_catalog.pg_class c
+    FROM pg_catalog.pg_class c ${toWrite ? sql`CROSS JOIN LATERAL ${version} v` : sql``}
     LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     LEFT JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND ${where}
@@ -113,13 +108,13 @@ function describe(where: Fragment, withComments: boolean): Statement {
 }
 
 /** The table of exactly this name, or nothing. */
-export const tableByName = (schema: string, name: string): Statement => describe(named(schema, name), true);
+export const tableByName = (schema: string, name: string): Statement => describe(named(schema, name), false);
 
-/** The same for an insert, which needs no comments. */
-export const tableToWrite = (schema: string, name: string): Statement => describe(named(schema, name), false);
+/** The same for an insert, which needs the version and no comments. */
+export const tableToWrite = (schema: string, name: string): Statement => describe(named(schema, name), true);
 
 /** All tables of the schema. */
-export const allTables = (schema: string): Statement => describe(sql`c.relnamespace = ${schemaOid(schema)}`, true);
+export const allTables = (schema: string): Statement => describe(sql`c.relnamespace = ${schemaOid(schema)}`, false);
 
 const named = (schema: string, name: string): Fragment =>
   sql`c.relnamespace = ${schemaOid(schema)} AND c.relname = ${name}`;
@@ -162,7 +157,7 @@ export function readTables(schema: string, rows: readonly Row[]): TableDescripti
       comment: comment ?? null,
       approximateRows: approximateRows == null ? null : Number(approximateRows),
       runsProjectCode: runsProjectCode === 't',
-      fingerprint: version ?? '',
+      version: version ?? '',
       columns: [],
     };
     tables.set(name, table);

@@ -7,6 +7,8 @@ import { ConnectionLost } from './errors.js';
 import type { Placement } from './placement.js';
 import { LANES, type Lane, type ProjectSession, type ProjectSessions } from './project-session.js';
 import type { Statement } from './sql.js';
+import type { Backend } from './watchdog.js';
+import type { Session } from './wire/session.js';
 
 export interface ConnectionLimits {
   /** All connections to projects' databases. Whoever admits requests must not let more run at once. */
@@ -15,16 +17,6 @@ export interface ConnectionLimits {
   perProject: number;
   /** Milliseconds after which an idle connection is closed. */
   idleMs: number;
-}
-
-/** A connection in the hands of one request. */
-export interface Lease extends ProjectSession {
-  /** True on a connection that has served requests before: its server may have gone in the meantime. */
-  readonly reused: boolean;
-  /** The connection must not be used again (it was cancelled, or its state is in doubt). */
-  spoil(): void;
-  /** The request ran code of the project: reset the session before the next one. */
-  soil(): void;
 }
 
 interface Entry {
@@ -36,14 +28,47 @@ interface Entry {
   unwanted: boolean;
 }
 
+/** A connection in the hands of one request. */
+export class Lease implements ProjectSession {
+  readonly session: Session;
+  readonly backend: Backend;
+  /** What is to become of the connection. */
+  isSoiled: boolean;
+  isSpoiled = false;
+
+  /** @param reused the connection has served requests before: its server may have gone in the meantime */
+  constructor(
+    readonly entry: Entry,
+    readonly reused: boolean,
+  ) {
+    ({ session: this.session, backend: this.backend } = entry.opened);
+    // Free SQL may do anything to its session; typed requests say when they ran the project's code.
+    this.isSoiled = entry.lane !== 'typed';
+  }
+
+  /** The connection must not be used again (it was cancelled, or its state is in doubt). */
+  spoil(): void {
+    this.isSpoiled = true;
+  }
+
+  /** The request ran code of the project: reset the session before the next one. */
+  soil(): void {
+    this.isSoiled = true;
+  }
+}
+
 const ROLLBACK: readonly Statement[] = [{ text: 'ROLLBACK', params: [] }];
 
 /** A reset that takes longer has met something strange; the connection is closed instead. */
 const RESET_MS = 5_000;
 
 export class Connections {
-  /** Idle entries by project and lane, the most recently used last. */
-  private readonly idle = new Map<string, Entry[]>();
+  /** Idle entries of each lane by project, the most recently used last. */
+  private readonly idle: Readonly<Record<Lane, Map<string, Entry[]>>> = {
+    typed: new Map(),
+    'sql-write': new Map(),
+    'sql-read': new Map(),
+  };
   private readonly lent = new Set<Entry>();
   /** Connections open or being opened, by project. */
   private readonly counts = new Map<string, number>();
@@ -64,64 +89,54 @@ export class Connections {
     return this.total;
   }
 
-  /**
-   * Lends a connection to `work`; `done` is called when it is free again or gone. What code of the project left in the
-   * session (a lock, a LISTEN) goes away before the result is passed on; all other cleaning up follows behind it.
-   * @throws whatever `work` throws, EngineError where no connection can be had
-   */
-  async use<T>(
-    project: string,
-    placement: Placement,
-    lane: Lane,
-    done: () => void,
-    work: (lease: Lease) => Promise<T>,
-  ): Promise<T> {
-    let entry: Entry;
-    let reused = true;
-    try {
-      const waiting = this.takeIdle(project, lane);
-      reused = waiting !== undefined;
-      entry = waiting ?? (await this.openEntry(project, placement, lane));
-    } catch (error) {
-      done();
-      throw error;
-    }
-    // Free SQL may do anything to its session; typed requests say when they ran the project's code.
-    let soiled = lane !== 'typed';
-    let spoiled = false;
+  /** Lends a connection that has served the project before. */
+  lendIdle(project: string, lane: Lane): Lease | null {
+    const entries = this.idle[lane].get(project);
+    const entry = entries?.pop();
+    if (entries === undefined || entry === undefined) return null;
+    if (entries.length === 0) this.idle[lane].delete(project);
+    return this.lend(entry, true);
+  }
+
+  /** Lends a fresh connection. @throws EngineError where none can be had */
+  async lendNew(project: string, placement: Placement, lane: Lane): Promise<Lease> {
+    return this.lend(await this.openEntry(project, placement, lane), false);
+  }
+
+  private lend(entry: Entry, reused: boolean): Lease {
     this.lent.add(entry);
-    try {
-      return await work({
-        ...entry.opened,
-        reused,
-        soil: () => (soiled = true),
-        spoil: () => (spoiled = true),
-      });
-    } finally {
-      if (spoiled) this.discard(entry);
-      const cleaned = this.giveBack(entry, soiled).finally(done);
-      if (soiled) await cleaned;
+    return new Lease(entry, reused);
+  }
+
+  /**
+   * Takes a connection back; `done` is called when it is free again or gone.
+   * @returns null, or what has to be waited for before the result of the request is passed on: what code of the project
+   * left in the session (a lock, a LISTEN) goes away before that, all other cleaning up follows behind it
+   */
+  giveBack(lease: Lease, done: () => void): Promise<void> | null {
+    const { entry, session, isSoiled } = lease;
+    if (lease.isSpoiled) this.discard(entry);
+    // Work that ended well has mostly sent the reset with its own last messages.
+    if (session.closed || (session.transaction === 'I' && (!isSoiled || session.isReset))) {
+      this.keep(entry);
+      done();
+      return null;
     }
+    const cleaned = this.clean(lease).finally(done);
+    return isSoiled ? cleaned : null;
   }
 
   /** Closes the connections of a project, those at work when their request is done. */
   closeProject(project: string): void {
     for (const entry of this.lent) if (entry.project === project) entry.unwanted = true;
-    for (const lane of LANES) for (const entry of this.idle.get(key(project, lane)) ?? []) this.discard(entry);
+    for (const lane of LANES) for (const entry of this.idle[lane].get(project) ?? []) this.discard(entry);
   }
 
   /** Closes all idle connections and those that are still at work when they come back. */
   close(): void {
     this.closing = true;
     clearInterval(this.sweeper);
-    for (const entries of [...this.idle.values()]) for (const entry of [...entries]) this.discard(entry);
-  }
-
-  private takeIdle(project: string, lane: Lane): Entry | undefined {
-    const entries = this.idle.get(key(project, lane));
-    const entry = entries?.pop();
-    if (entries?.length === 0) this.idle.delete(key(project, lane));
-    return entry;
+    for (const entry of this.allIdle()) this.discard(entry);
   }
 
   private async openEntry(project: string, placement: Placement, lane: Lane): Promise<Entry> {
@@ -143,46 +158,45 @@ export class Connections {
     }
   }
 
-  private async giveBack(entry: Entry, soiled: boolean): Promise<void> {
-    const { session } = entry.opened;
+  private async clean({ entry, session, isSoiled }: Lease): Promise<void> {
     const timer = setTimeout(() => this.discard(entry), RESET_MS);
     try {
-      // Work that ended well has mostly sent the reset with its own last messages.
-      if (!session.closed && soiled && !session.isReset) await session.reset();
-      if (!session.closed && session.transaction !== 'I') await session.run(ROLLBACK);
+      await (isSoiled ? session.reset() : session.run(ROLLBACK));
     } catch {
       // A connection that cannot be cleaned is not kept.
       this.discard(entry);
     } finally {
       clearTimeout(timer);
-      this.lent.delete(entry);
+      this.keep(entry);
     }
-    if (session.closed) return;
+  }
+
+  private keep(entry: Entry): void {
+    this.lent.delete(entry);
+    if (entry.opened.session.closed) return;
     if (this.closing || entry.unwanted) return this.discard(entry);
     entry.idleSince = Date.now();
-    const name = key(entry.project, entry.lane);
-    const entries = this.idle.get(name);
-    if (entries === undefined) this.idle.set(name, [entry]);
+    const { project, lane } = entry;
+    const entries = this.idle[lane].get(project);
+    if (entries === undefined) this.idle[lane].set(project, [entry]);
     else entries.push(entry);
   }
 
   /** Gives up an idle connection of this project, or the least recently used one of all, where the share is full. */
   private makeRoom(project: string): void {
     if ((this.counts.get(project) ?? 0) >= this.limits.perProject) {
-      const own = LANES.flatMap((lane) => this.idle.get(key(project, lane)) ?? []);
+      const own = LANES.flatMap((lane) => this.idle[lane].get(project) ?? []);
       if (own.length > 0) this.discard(oldest(own));
     }
     if (this.total >= this.limits.total) {
-      const all = [...this.idle.values()].map(([first]) => first as Entry);
+      const all = this.allIdle();
       if (all.length > 0) this.discard(oldest(all));
     }
   }
 
   private closeIdle(): void {
     const before = Date.now() - this.limits.idleMs;
-    for (const entries of [...this.idle.values()]) {
-      for (const entry of entries.filter(({ idleSince }) => idleSince <= before)) this.discard(entry);
-    }
+    for (const entry of this.allIdle()) if (entry.idleSince <= before) this.discard(entry);
   }
 
   private discard(entry: Entry): void {
@@ -190,12 +204,15 @@ export class Connections {
     entry.opened.session.close();
   }
 
-  private removeIdle(entry: Entry): void {
-    const name = key(entry.project, entry.lane);
-    const entries = this.idle.get(name)?.filter((other) => other !== entry);
+  private removeIdle({ project, lane, opened }: Entry): void {
+    const entries = this.idle[lane].get(project)?.filter((other) => other.opened !== opened);
     if (entries === undefined) return;
-    if (entries.length === 0) this.idle.delete(name);
-    else this.idle.set(name, entries);
+    if (entries.length === 0) this.idle[lane].delete(project);
+    else this.idle[lane].set(project, entries);
+  }
+
+  private allIdle(): Entry[] {
+    return LANES.flatMap((lane) => [...this.idle[lane].values()].flat());
   }
 
   private count(project: string, change: number): void {
@@ -205,7 +222,5 @@ export class Connections {
     else this.counts.set(project, count);
   }
 }
-
-const key = (project: string, lane: Lane) => `${project} ${lane}`;
 
 const oldest = (entries: readonly Entry[]): Entry => entries.reduce((a, b) => (b.idleSince < a.idleSince ? b : a));

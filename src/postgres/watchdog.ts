@@ -24,18 +24,9 @@ export class Watchdog {
   constructor(
     private readonly address: ServerAddress,
     private readonly pool: pg.Pool,
-    /** null where the server is not our own, or not on this machine. */
-    private readonly cpu: CpuWatch | null = null,
+    /** Lets backends give way; null where the server is not our own, or not on this machine. */
+    readonly cpu: CpuWatch | null = null,
   ) {}
-
-  /**
-   * Lets the backend of a request give way to all others once it has taken much processor time.
-   * @param onTired the connection should not be kept
-   * @returns ends the watch
-   */
-  watchProcessors(backend: Backend, onTired: () => void): () => void {
-    return this.cpu?.start(backend, onTired) ?? (() => {});
-  }
 
   async startOf(processId: number, role: string): Promise<string | null> {
     const { rows } = await this.pool.query<{ started: string | null }>(

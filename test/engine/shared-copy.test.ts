@@ -1,4 +1,5 @@
 /** Small batches that share a COPY (engine/shared-copy.ts): who goes with whom, and what becomes of each. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { CopyData } from '../../src/engine/batch/copy/copy-encoder.js';
 import { Patience } from '../../src/engine/patience.js';
@@ -21,63 +22,79 @@ function server() {
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
 describe('small batches', () => {
-  it('go at once while few are under way, and share the next COPY when there are more', async () => {
+  it('go at once while none is under way, and share the next COPY when one is', async () => {
     const { sent, send } = server();
     const copies = new SharedCopy({ waiting: 64 });
     const stored = [1, 2, 3, 4, 5].map(() => copies.store(text(), never, patient(), send));
-    expect(sent.map(({ texts }) => texts.length)).toEqual([1, 1]);
+    expect(sent.map(({ texts }) => texts.length)).toEqual([1]);
     sent[0]?.answer(true);
     await settled();
-    expect(sent.map(({ texts }) => texts.length)).toEqual([1, 1, 3]);
+    expect(sent.map(({ texts }) => texts.length)).toEqual([1, 4]);
     sent[1]?.answer(true);
-    sent[2]?.answer(true);
     expect(await Promise.all(stored)).toEqual([true, true, true, true, true]);
+    expect(copies.isIdle).toBe(true);
+  });
+
+  it('do not wait for a COPY that takes long, unless many do', async () => {
+    const { sent, send } = server();
+    const copies = new SharedCopy({ waiting: 64 });
+    const stored: Promise<boolean>[] = [];
+    for (let underWay = 1; underWay <= 4; underWay++) {
+      stored.push(copies.store(text(), never, patient(), send), copies.store(text(), never, patient(), send));
+      await sleep(100);
+    }
+    expect(sent.map(({ texts }) => texts.length)).toEqual([1, 1, 2, 2]);
+    for (const copy of sent.slice()) copy.answer(true);
+    await settled();
+    sent[4]?.answer(true);
+    expect(await Promise.all(stored)).toEqual(stored.map(() => true));
+    expect(sent).toHaveLength(5);
     expect(copies.isIdle).toBe(true);
   });
 
   it('are sent one by one when the shared COPY was refused, so that one bad batch fails alone', async () => {
     const { sent, send } = server();
     const copies = new SharedCopy({ waiting: 64 });
-    const [first, second, good, bad] = [1, 2, 3, 4].map(() => copies.store(text(), never, patient(), send));
+    const [first, good, bad] = [1, 2, 3].map(() => copies.store(text(), never, patient(), send));
     sent[0]?.answer(true);
     await settled();
-    sent[2]?.answer(false);
+    sent[1]?.answer(false);
     await settled();
-    expect(sent.slice(3).map(({ texts }) => texts.length)).toEqual([1, 1]);
-    sent[3]?.answer(true);
-    sent[4]?.answer(false);
-    sent[1]?.answer(true);
-    expect(await Promise.all([first, second, good, bad])).toEqual([true, true, true, false]);
+    expect(sent.slice(2).map(({ texts }) => texts.length)).toEqual([1, 1]);
+    sent[2]?.answer(true);
+    sent[3]?.answer(false);
+    expect(await Promise.all([first, good, bad])).toEqual([true, true, false]);
   });
 
   it('all learn of a failure that is not about a batch', async () => {
     const { sent, send } = server();
     const copies = new SharedCopy({ waiting: 64 });
-    const [first, , third, fourth] = [1, 2, 3, 4].map(() => copies.store(text(), never, patient(), send));
+    const [first, second, third] = [1, 2, 3].map(() => copies.store(text(), never, patient(), send));
     sent[0]?.answer(true);
     await first;
     await settled();
-    sent[2]?.fail(new Error('gone'));
+    sent[1]?.fail(new Error('gone'));
+    await expect(second).rejects.toThrow('gone');
     await expect(third).rejects.toThrow('gone');
-    await expect(fourth).rejects.toThrow('gone');
   });
 
   it('are cut into COPYs of at most 1,000 records', async () => {
     const { sent, send } = server();
     const copies = new SharedCopy({ waiting: 64 });
     void copies.store(text(), never, patient(), send);
-    void copies.store(text(), never, patient(), send);
     for (let i = 0; i < 50; i++) void copies.store(text(25), never, patient(), send);
     sent[0]?.answer(true);
     await settled();
-    expect(sent[2]?.texts).toHaveLength(40);
+    expect(sent[1]?.texts).toHaveLength(40);
   });
 
   it('are refused when too many wait, when they wait too long, and when their client leaves', async () => {
     const { send } = server();
     const copies = new SharedCopy({ waiting: 2 });
-    void copies.store(text(), never, patient(), send);
-    void copies.store(text(), never, patient(), send);
+    for (let underWay = 1; underWay <= 4; underWay++) {
+      void copies.store(text(), never, patient(), send);
+      await sleep(100);
+    }
     const leaving = new AbortController();
     const late = copies.store(text(), never, new Patience(50), send);
     const left = copies.store(text(), leaving.signal, patient(), send);

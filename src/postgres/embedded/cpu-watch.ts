@@ -2,9 +2,6 @@
 import { readFile } from 'node:fs/promises';
 import { type BackendPriority, GIVES_WAY } from './priority.js';
 
-/** Between two looks at a request that runs. One that is over before the second look costs nothing. */
-const LOOK_MS = 100;
-
 /** Processor time after the first look beyond which a backend gives way to all others. */
 const GREEDY_MS = 100;
 
@@ -29,32 +26,29 @@ export class CpuWatch {
   constructor(private readonly priority: BackendPriority) {}
 
   /**
-   * Lets a backend give way to all others once it has taken much processor time, for as long as its connection lives.
    * @param backend the same object for the same connection
-   * @param onTired the connection has given way for a while, and should be replaced by a fresh one behind this request
-   * @returns ends the watch
+   * @returns true where the connection has given way for a while, and should be replaced by a fresh one
    */
-  start(backend: Process, onTired: () => void): () => void {
+  isTired(backend: Process): boolean {
     const since = this.lowered.get(backend);
-    if (since !== undefined) {
-      if (performance.now() - since > KEPT_MS) onTired();
-      return () => {};
-    }
-    const { processId } = backend;
-    let first: number | null = null;
-    const look = async (): Promise<void> => {
-      const used = await cpuMs(processId);
-      if (used === null) return stop();
-      first ??= used;
-      if (used - first < GREEDY_MS) return;
-      stop();
+    return since !== undefined && performance.now() - since > KEPT_MS;
+  }
+
+  /**
+   * Looks at the backend of a request that goes on and on. Once it has taken much processor time it gives way to all
+   * others, for as long as its connection lives.
+   * @param first what the looks at this request before returned; null: there was none
+   * @returns the processor time at the first look, in milliseconds
+   */
+  async look(backend: Process, first: number | null): Promise<number | null> {
+    if (this.lowered.has(backend)) return first;
+    const used = await cpuMs(backend.processId);
+    if (used === null || first === null) return used;
+    if (used - first >= GREEDY_MS) {
       this.lowered.set(backend, performance.now());
-      await this.priority.lower(processId, GIVES_WAY);
-    };
-    // A process that is gone, or may not be touched, is left alone: the statement runs as it did before.
-    const timer = setInterval(() => void look().catch(stop), LOOK_MS);
-    const stop = (): void => clearInterval(timer);
-    return stop;
+      await this.priority.lower(backend.processId, GIVES_WAY);
+    }
+    return first;
   }
 }
 

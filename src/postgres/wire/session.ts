@@ -67,14 +67,21 @@ interface Exchange {
   error: PostgresError | null;
 }
 
+/** A statement without parameters that the server has prepared. */
+interface Prepared {
+  readonly name: string;
+  /** The messages that run it. */
+  readonly run: Buffer;
+}
+
 /** Status byte of ReadyForQuery: idle, in a transaction, in a failed transaction. */
 export type TransactionStatus = 'I' | 'T' | 'E';
 
 /** Statements that one session keeps prepared. */
 const MOST_PREPARED = 100;
 
-/** Parts of a write below this length are joined. */
-const WORTH_COPYING = 16 * 1024;
+/** Parts of a write below this length are joined: to copy them costs less than to write a piece more. */
+const LARGE_PART = 16 * 1024;
 
 /** Bytes of any message but a row: errors and notices, which statements write. */
 const LONGEST_MESSAGE = 8 * 1024 * 1024;
@@ -96,8 +103,8 @@ export class Session {
   isReset = false;
   private readonly socket: Socket;
   private readonly exchanges: Exchange[] = [];
-  /** Names of prepared statements by their text, the oldest first. */
-  private readonly prepared = new Map<string, string>();
+  /** Prepared statements by their text, the oldest first. */
+  private readonly prepared = new Map<string, Prepared>();
   private preparedCount = 0;
   private closedBy: Error | null = null;
   private closeListener: (() => void) | null = null;
@@ -169,15 +176,14 @@ export class Session {
    * waiting for CopyInResponse; where the command fails, the server throws them away (Postgres manual 54.2.3).
    * @throws PostgresError, ConnectionLost
    */
-  async copyIn(copy: string, data: readonly Uint8Array[], after: Statement): Promise<void> {
+  async copyIn(copy: string, data: readonly Uint8Array[], after: string): Promise<void> {
     const length = data.reduce((sum, part) => sum + part.length, 0);
-    const head = Buffer.concat([...this.bindPrepared(copy, []), execute(), copyDataHeader(length)]);
-
-    const tail = Buffer.concat([COPY_DONE, ...this.bindPrepared(after.text, after.params), execute(), SYNC]);
+    const before = [...this.runPrepared(copy), copyDataHeader(length)];
+    const behind = [COPY_DONE, ...this.runPrepared(after), SYNC];
     try {
-      await this.exchange([head, ...data, tail], ignore, true);
+      await this.exchange([...before, ...data, ...behind], ignore, true);
     } catch (error) {
-      await this.forget(copy, after.text);
+      await this.forget(copy, after);
       throw error;
     }
   }
@@ -188,26 +194,30 @@ export class Session {
     await this.sendWithReset(Buffer.concat([...rollback, resetMessages(), SYNC]), ignore);
   }
 
-  private bindPrepared(text: string, params: readonly (string | null)[]): Buffer[] {
+  /** The messages that run a statement without parameters, and prepare it where that was not done before. */
+  private runPrepared(text: string): Buffer[] {
     const known = this.prepared.get(text);
-    if (known !== undefined) return [bind(params, [], known)];
+    if (known !== undefined) return [known.run];
     const forgotten = this.prepared.size >= MOST_PREPARED ? this.forgetPrepared() : [];
     const name = `s${++this.preparedCount}`;
-    this.prepared.set(text, name);
-    return [...forgotten, parse(text, name), bind(params, [], name)];
+    const run = Buffer.concat([bind([], [], name), execute()]);
+    this.prepared.set(text, { name, run });
+    return [...forgotten, parse(text, name), run];
   }
 
   /** After an error nobody knows which of the statements are prepared; closing one that is not does no harm. */
   private async forget(...texts: readonly string[]): Promise<void> {
-    const names = texts.map((text) => this.prepared.get(text)).filter((name) => name !== undefined);
+    const known = texts.map((text) => this.prepared.get(text)).filter((statement) => statement !== undefined);
     for (const text of texts) this.prepared.delete(text);
     // What went wrong before this is what the caller has to know.
-    if (this.closedBy === null) await this.exchange([...names.map(closeStatement), SYNC], ignore).catch(ignore);
+    if (this.closedBy === null) {
+      await this.exchange([...known.map(({ name }) => closeStatement(name)), SYNC], ignore).catch(ignore);
+    }
   }
 
   /** Gives up the statement that was prepared first. */
   private forgetPrepared(): Buffer[] {
-    for (const [text, name] of this.prepared) {
+    for (const [text, { name }] of this.prepared) {
       this.prepared.delete(text);
       return [closeStatement(name)];
     }
@@ -296,16 +306,10 @@ export class Session {
     this.isReset = false;
     return new Promise((resolve, reject) => {
       this.exchanges.push({ onMessage, resolve, reject, copies, resets, error: null });
-      const [only] = parts;
-      // Small messages are cheaper to copy together than to write in pieces; data is not.
-      if (parts.length === 1 && only !== undefined) this.socket.write(only);
-      else if (parts.every(({ length }) => length < WORTH_COPYING)) {
-        this.socket.write(Buffer.concat(parts));
-      } else {
-        this.socket.cork();
-        for (const part of parts) this.socket.write(part);
-        this.socket.uncork();
-      }
+      const pieces = joined(parts);
+      if (pieces.length > 1) this.socket.cork();
+      for (const piece of pieces) this.socket.write(piece);
+      if (pieces.length > 1) this.socket.uncork();
     });
   }
 
@@ -366,6 +370,20 @@ function textResults(results: TextResult[]): Exchange['onMessage'] {
       rows = [];
     }
   };
+}
+
+/** What lies between the large parts, in one piece each. */
+function joined(parts: readonly Uint8Array[]): Uint8Array[] {
+  const pieces: Uint8Array[] = [];
+  let from = 0;
+  for (let i = 0; i <= parts.length; i++) {
+    const large = i < parts.length && (parts[i] as Uint8Array).length >= LARGE_PART;
+    if (!large && i < parts.length) continue;
+    if (i > from) pieces.push(Buffer.concat(parts.slice(from, i)));
+    if (large) pieces.push(parts[i] as Uint8Array);
+    from = i + 1;
+  }
+  return pieces;
 }
 
 /** A row or another message is longer than it may be; the connection is closed because the rest of it is still coming. */
