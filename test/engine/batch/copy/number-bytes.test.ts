@@ -20,8 +20,8 @@ function sameDouble(text: string): void {
   const end = number.float(body, 0);
   const expected = Number(text);
   const isZero = !/[1-9]/.test(text.split('e')[0] ?? '');
-  if (!Number.isFinite(expected) || (expected === 0 && !isZero)) return expect([text, end]).toEqual([text, -1]);
-  expect([text, end, number.double]).toEqual([text, text.length, expected]);
+  if (!Number.isFinite(expected) || (expected === 0 && !isZero)) expect([text, end]).toEqual([text, -1]);
+  else expect([text, end, number.double]).toEqual([text, text.length, expected]);
 }
 
 it('rounds a float to the nearest double', () => {
@@ -55,9 +55,12 @@ it('makes an int64 of every integer that is one', () => {
       const text = String(value >> BigInt(shift));
       const end = number.integer(bytes(text), 0, true);
       const expected = BigInt(text);
-      if (expected <= -(2n ** 63n) || expected >= 2n ** 63n) return expect([text, end]).toEqual([text, -1]);
-      const { high, low } = number.int64;
-      expect([text, end, (BigInt(high | 0) << 32n) | BigInt(low >>> 0)]).toEqual([text, text.length, expected]);
+      // The smallest of all is left to the reference.
+      if (expected <= -(2n ** 63n) || expected >= 2n ** 63n) expect([text, end]).toEqual([text, -1]);
+      else {
+        const { high, low } = number.int64;
+        expect([text, end, (BigInt(high | 0) << 32n) | BigInt(low >>> 0)]).toEqual([text, text.length, expected]);
+      }
     }),
     { numRuns: 20_000 },
   );
