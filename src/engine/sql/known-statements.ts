@@ -12,25 +12,29 @@ import type { Described } from '../../postgres/wire/session.js';
 import { bound } from '../../postgres/wire/whole-request.js';
 import { callerSql } from '../../postgres/sql.js';
 
-/** Projects of which anything is kept. */
-const PROJECTS = 1_000;
+/**
+ * Estimated bytes that are kept: of all projects, the one that was idle for longest goes first; of one project, the
+ * statement; and of one statement.
+ */
+const ALL_BYTES = 16 * 1024 * 1024;
+const PROJECT_BYTES = 256 * 1024;
+const STATEMENT_BYTES = 16 * 1024;
 
-/** Estimated bytes that are kept of one project, and of one statement. */
-const PROJECT_BYTES = 16 * 1024;
-const STATEMENT_BYTES = 8 * 1024;
+/** Estimates: of an entry without text and columns, and of a column with its name and its type, each in several forms. */
+const ENTRY_BYTES = 700;
+const COLUMN_BYTES = 300;
 
-/** Estimates: of an entry without text and columns, and of a column with its name, its type and its encoder. */
-const ENTRY_BYTES = 400;
-const COLUMN_BYTES = 250;
+/** Encoders of the statements that ran last, over all projects: they take more memory than all else. */
+const encoders = new LruMap<Partial<Record<RowMode, RowEncoder>>>(200);
 
+/** Keeps its bytes as latin1: a small Buffer would keep the whole piece of memory that it was cut from. */
 export class KnownStatement {
   readonly formats: readonly number[];
   /** Rows as JSON that the last answer had, in bytes. */
   answerBytes = 0;
-  private withoutParams: Buffer | null = null;
-  private readonly encoders: Partial<Record<RowMode, RowEncoder>> = {};
+  private withoutParams: string | null = null;
   /** The body of the RowDescription that was last found to say the same. */
-  private confirmed: Buffer | null = null;
+  private confirmed: string | null = null;
 
   constructor(
     private readonly text: string,
@@ -43,25 +47,28 @@ export class KnownStatement {
     this.formats = (columns ?? []).map(({ typeOid }) => resultFormat(typeOid));
   }
 
-  /** The messages of the statement with these values. */
-  bound(params: readonly (string | null)[]): Buffer {
+  /** The messages of the statement with these values, as bytes or latin1. */
+  bound(params: readonly (string | null)[]): Buffer | string {
     const { text } = callerSql(this.text);
-    return params.length > 0
-      ? bound(text, params, this.formats)
-      : (this.withoutParams ??= bound(text, [], this.formats));
+    if (params.length > 0) return bound(text, params, this.formats);
+    return (this.withoutParams ??= bound(text, [], this.formats).toString('latin1'));
   }
 
   encoder(mode: RowMode): RowEncoder {
-    return (this.encoders[mode] ??= jsonRowEncoder(this.columns ?? [], mode));
+    const found = encoders.get(this);
+    const own = found ?? {};
+    if (found === undefined) encoders.set(this, own);
+    return (own[mode] ??= jsonRowEncoder(this.columns ?? [], mode));
   }
 
   /** @returns the columns that a RowDescription tells; the same object where they are those of before */
   columnsNow(buffer: Buffer, start: number, end: number): readonly ResultColumn[] {
-    const { confirmed, columns } = this;
-    if (columns !== null && confirmed?.compare(buffer, start, end) === 0) return columns;
+    const { columns } = this;
+    const description = buffer.toString('latin1', start, end);
+    if (columns !== null && description === this.confirmed) return columns;
     const found = readRowDescription(buffer, start);
     if (columns === null || !areEqual(found, columns)) return found;
-    this.confirmed = Buffer.from(buffer.subarray(start, end));
+    this.confirmed = description;
     return columns;
   }
 }
@@ -78,7 +85,15 @@ export class ProjectStatements {
   /** By lane and text, the least recently used first; null: its answers may be large. */
   private readonly writers = new Map<string, KnownStatement | null>();
   private readonly readers = new Map<string, KnownStatement | null>();
-  private bytes = 0;
+  private kept = 0;
+
+  /** @param onChange told of every change of {@link bytes} */
+  constructor(private readonly onChange: (bytes: number) => void) {}
+
+  /** Estimated. */
+  get bytes(): number {
+    return this.kept;
+  }
 
   /** @returns undefined where the statement is not known or should not go out in one write */
   get(readOnly: boolean, text: string): KnownStatement | undefined {
@@ -103,7 +118,7 @@ export class ProjectStatements {
     this.forget(readOnly, text);
     const known = new KnownStatement(text, parameterOids, columns, columnsJson);
     lane.set(text, known);
-    this.bytes += size;
+    this.count(size);
     this.makeRoom(lane);
     return known;
   }
@@ -112,7 +127,7 @@ export class ProjectStatements {
   markLarge(readOnly: boolean, text: string): void {
     this.forget(readOnly, text);
     this.lane(readOnly).set(text, null);
-    this.bytes += sizeOf(text, 0);
+    this.count(sizeOf(text, 0));
   }
 
   forget(readOnly: boolean, text: string): void {
@@ -120,7 +135,12 @@ export class ProjectStatements {
     const known = lane.get(text);
     if (known === undefined) return;
     lane.delete(text);
-    this.bytes -= sizeOf(text, known?.columns?.length ?? 0);
+    this.count(-sizeOf(text, known?.columns?.length ?? 0));
+  }
+
+  private count(change: number): void {
+    this.kept += change;
+    this.onChange(change);
   }
 
   private lane(readOnly: boolean): Map<string, KnownStatement | null> {
@@ -132,23 +152,33 @@ export class ProjectStatements {
     const isReader = grown === this.readers;
     for (const readOnly of [isReader, !isReader]) {
       for (const text of this.lane(readOnly).keys()) {
-        if (this.bytes <= PROJECT_BYTES) return;
+        if (this.kept <= PROJECT_BYTES) return;
         this.forget(readOnly, text);
       }
     }
   }
 }
 
-const sizeOf = (text: string, columns: number): number => ENTRY_BYTES + 2 * text.length + columns * COLUMN_BYTES;
+const sizeOf = (text: string, columns: number): number => ENTRY_BYTES + 3 * text.length + columns * COLUMN_BYTES;
 
 export class KnownStatements {
-  private readonly projects = new LruMap<ProjectStatements>(PROJECTS);
+  /** The least recently used first. */
+  private readonly projects = new Map<string, ProjectStatements>();
+  private bytes = 0;
 
   of(project: string): ProjectStatements {
-    const found = this.projects.get(project);
-    if (found !== undefined) return found;
-    const statements = new ProjectStatements();
+    const statements = this.projects.get(project) ?? new ProjectStatements((change) => this.count(change));
+    this.projects.delete(project);
     this.projects.set(project, statements);
     return statements;
+  }
+
+  private count(change: number): void {
+    this.bytes += change;
+    for (const [project, { bytes }] of this.projects) {
+      if (this.bytes <= ALL_BYTES) return;
+      this.projects.delete(project);
+      this.bytes -= bytes;
+    }
   }
 }

@@ -54,11 +54,14 @@ export interface WholeOutcome {
   readonly statementEnded: boolean;
 }
 
-/** @param maxRows 0: all. What is past it is not fetched, and the transaction ends all the same */
+/**
+ * @param statement of {@link bound}, as bytes or latin1
+ * @param maxRows 0: all. What is past it is not fetched, and the transaction ends all the same
+ */
 export async function runWhole(
   session: Session,
   frame: Frame,
-  statement: Buffer,
+  statement: Buffer | string,
   maxRows: number,
   sink: WholeSink,
 ): Promise<WholeOutcome> {
@@ -87,12 +90,13 @@ export async function runWhole(
 
 const EXECUTE = execute();
 
-function wholeBytes({ head, tail, resetAt }: Frame, statement: Buffer, maxRows: number): Buffer {
+function wholeBytes({ head, tail, resetAt }: Frame, statement: Buffer | string, maxRows: number): Buffer {
   const executeAt = head.length + statement.length;
   const tailAt = executeAt + EXECUTE.length;
   const bytes = Buffer.allocUnsafe(tailAt + tail.length);
   bytes.set(head, 0);
-  bytes.set(statement, head.length);
+  if (typeof statement === 'string') bytes.write(statement, head.length, 'latin1');
+  else bytes.set(statement, head.length);
   bytes.set(EXECUTE, executeAt);
   bytes.writeInt32BE(maxRows, tailAt - 4);
   bytes.set(tail, tailAt);

@@ -1,0 +1,60 @@
+/** What is remembered of statements is bounded, and the least recently used goes first. */
+import { describe, expect, it } from 'vitest';
+import { KnownStatements } from '../../../src/engine/sql/known-statements.js';
+
+const described = (columns: number) => ({
+  parameterOids: [],
+  columns: Array.from({ length: columns }, (_, i) => ({ name: `c${i}`, typeOid: 25, typeModifier: -1 })),
+});
+
+describe('known statements', () => {
+  it('are kept by project, lane and text', () => {
+    const known = new KnownStatements();
+    const kept = known.of('a').remember(false, 'SELECT 1', described(1), '[]');
+    expect(known.of('a').get(false, 'SELECT 1')).toBe(kept);
+    expect(known.of('a').get(true, 'SELECT 1')).toBeUndefined();
+    expect(known.of('a').get(false, 'SELECT 2')).toBeUndefined();
+    expect(known.of('b').get(false, 'SELECT 1')).toBeUndefined();
+    known.of('a').forget(false, 'SELECT 1');
+    expect(known.of('a').get(false, 'SELECT 1')).toBeUndefined();
+    expect(known.of('a').bytes).toBe(0);
+  });
+
+  it('are not kept where they are long or wide, or their answers were large', () => {
+    const statements = new KnownStatements().of('a');
+    expect(statements.remember(false, `SELECT '${'x'.repeat(6_000)}'`, described(1), '[]')).toBeUndefined();
+    expect(statements.remember(false, 'SELECT *', described(100), '[]')).toBeUndefined();
+    statements.markLarge(false, 'TABLE t');
+    expect(statements.remember(false, 'TABLE t', described(1), '[]')).toBeUndefined();
+    expect(statements.get(false, 'TABLE t')).toBeUndefined();
+  });
+
+  it('of one project go one by one, those that were used last', () => {
+    const statements = new KnownStatements().of('a');
+    statements.remember(true, 'reader', described(1), '[]');
+    for (let i = 0; i < 1_000; i++) {
+      statements.get(false, '0');
+      statements.remember(false, String(i), described(1), '[]');
+    }
+    expect(statements.bytes).toBeGreaterThan(200 * 1024);
+    expect(statements.bytes).toBeLessThanOrEqual(256 * 1024);
+    expect(statements.get(false, '0')).toBeDefined();
+    expect(statements.get(false, '1')).toBeUndefined();
+    expect(statements.get(false, '999')).toBeDefined();
+    expect(statements.get(true, 'reader')).toBeDefined();
+  });
+
+  it('of all projects are at most 16 MiB; those of the project go that was idle for longest', () => {
+    const known = new KnownStatements();
+    known.of('first').remember(false, 'SELECT 1', described(1), '[]');
+    known.of('second').remember(false, 'SELECT 1', described(1), '[]');
+    for (let p = 0; p < 100; p++) {
+      known.of('first');
+      for (let i = 0; i < 300; i++) known.of(`p${p}`).remember(false, String(i), described(1), '[]');
+    }
+    expect(known.of('first').get(false, 'SELECT 1')).toBeDefined();
+    expect(known.of('second').get(false, 'SELECT 1')).toBeUndefined();
+    expect(known.of('p0').get(false, '299')).toBeUndefined();
+    expect(known.of('p99').get(false, '299')).toBeDefined();
+  });
+});
