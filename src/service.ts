@@ -82,7 +82,8 @@ export async function startService(config: Config, logger: Logger = createLogger
 }
 
 /** The engine over an open database, as the service and the management commands use it. */
-export function openEngine(config: Config, { address, secret, postmaster }: Database, logger: Logger): Promise<Engine> {
+export function openEngine(config: Config, database: Database, logger: Logger): Promise<Engine> {
+  const { address, secret, postmaster, connections: maxConnections } = database;
   const { jwtIssuer, jwtAudience, jwtJwksUrl } = config;
   const jwt =
     jwtIssuer === null || jwtAudience === null || jwtJwksUrl === null
@@ -96,7 +97,8 @@ export function openEngine(config: Config, { address, secret, postmaster }: Data
     logger.warn({ objects }, 'not hardened: every project can read the names of databases, roles and sessions here');
   };
   const onAuditTrouble: EngineSettings['onAuditTrouble'] = (message, details) => logger.error(details, message);
-  return Engine.open({ ...config, address, secret, postmaster, jwt, onUnclearedProject, onExposed, onAuditTrouble });
+  const told = { onUnclearedProject, onExposed, onAuditTrouble };
+  return Engine.open({ ...config, maxConnections, address, secret, postmaster, jwt, ...told });
 }
 
 /** The first project and its token, once in the life of a data folder. */

@@ -1,7 +1,7 @@
 /**
- * The connections that are logged in as projects' roles: a few per project, closed when idle, the least recently used
- * ones given up first when the server's share is full. A connection only ever serves the project and the lane it was
- * opened for.
+ * The connections that are logged in as projects' roles: a few per project, closed when idle, the least useful ones
+ * given up first when the server's share is full. A connection only ever serves the project and the lane it was opened
+ * for.
  */
 import { ConnectionLost } from './errors.js';
 import type { Placement } from './placement.js';
@@ -34,6 +34,8 @@ interface Entry {
   readonly lane: Lane;
   readonly opened: ProjectSession;
   idleSince: number;
+  /** It has served more than the request that it was opened for. */
+  reused: boolean;
   /** To be closed instead of kept, once the request that has it is done. */
   unwanted: boolean;
 }
@@ -79,11 +81,8 @@ export class Connections {
     work: (lease: Lease) => Promise<T>,
   ): Promise<T> {
     let entry: Entry;
-    let reused = true;
     try {
-      const waiting = this.takeIdle(project, lane);
-      reused = waiting !== undefined;
-      entry = waiting ?? (await this.openEntry(project, placement, lane));
+      entry = this.takeIdle(project, lane) ?? (await this.openEntry(project, placement, lane));
     } catch (error) {
       done();
       throw error;
@@ -96,7 +95,7 @@ export class Connections {
     try {
       return await work({
         ...entry.opened,
-        reused,
+        reused: entry.reused,
         soil: () => (soiled = true),
         spoil: () => (spoiled = true),
         reset: () => {
@@ -129,6 +128,7 @@ export class Connections {
     const entries = this.idle.get(key(project, lane));
     const entry = entries?.pop();
     if (entries?.length === 0) this.idle.delete(key(project, lane));
+    if (entry !== undefined) entry.reused = true;
     return entry;
   }
 
@@ -137,7 +137,7 @@ export class Connections {
     this.count(project, 1);
     try {
       const opened = await this.sessions.open(placement, lane);
-      const entry: Entry = { project, lane, opened, idleSince: 0, unwanted: false };
+      const entry: Entry = { project, lane, opened, idleSince: 0, reused: false, unwanted: false };
       opened.session.onClose(() => {
         this.count(project, -1);
         this.removeIdle(entry);
@@ -173,15 +173,15 @@ export class Connections {
     else entries.push(entry);
   }
 
-  /** Gives up an idle connection of this project, or the least recently used one of all, where the share is full. */
+  /** Gives up an idle connection of this project, or of all, where the share is full. */
   private makeRoom(project: string): void {
     if ((this.counts.get(project) ?? 0) >= this.limits.perProject) {
       const own = LANES.flatMap((lane) => this.idle.get(key(project, lane)) ?? []);
       if (own.length > 0) this.discard(oldest(own));
     }
     if (this.total >= this.limits.total) {
-      const all = [...this.idle.values()].map(([first]) => first as Entry);
-      if (all.length > 0) this.discard(oldest(all));
+      const all = [...this.idle.values()].flat();
+      if (all.length > 0) this.discard(leastUseful(all, Date.now() - this.limits.idleMs / 2));
     }
   }
 
@@ -216,3 +216,15 @@ export class Connections {
 const key = (project: string, lane: Lane) => `${project} ${lane}`;
 
 const oldest = (entries: readonly Entry[]): Entry => entries.reduce((a, b) => (b.idleSince < a.idleSince ? b : a));
+
+/**
+ * One that nobody has used since `before`; else of those that were never used again the newest; else the oldest. Where
+ * more projects are written to in turn than there are connections, giving up the oldest would always hit the one that
+ * is needed next; like this, as many projects as have room keep theirs.
+ */
+function leastUseful(entries: readonly Entry[], before: number): Entry {
+  const eldest = oldest(entries);
+  if (eldest.idleSince < before) return eldest;
+  const unproven = entries.filter(({ reused }) => !reused);
+  return unproven.reduce((a, b) => (b.idleSince >= a.idleSince ? b : a), unproven[0] ?? eldest);
+}
