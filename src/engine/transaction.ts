@@ -1,6 +1,6 @@
 /** Ends of a transaction, and the truth about one whose end nobody saw. */
 import { EngineError } from '../contract/errors.js';
-import { ConnectionLost } from '../postgres/errors.js';
+import { ConnectionLost, isShutdown } from '../postgres/errors.js';
 import type { Statement } from '../postgres/sql.js';
 import type { Session, TextResult } from '../postgres/wire/session.js';
 
@@ -20,9 +20,12 @@ export async function commit(
   statements: readonly Statement[] = [],
   repeatable = false,
 ): Promise<TextResult[]> {
+  const completedBefore = session.completed;
   try {
     return await session.run([...statements, COMMIT]);
   } catch (error) {
+    // Postgres was told to end the connection, and said so before it had come to the COMMIT.
+    if (isShutdown(error) && session.completed - completedBefore < statements.length) throw error;
     if (error instanceof ConnectionLost || session.closed) throw outcomeUnknown(error, repeatable);
     throw error;
   }
