@@ -1,6 +1,7 @@
 /**
- * How much memory one process of the embedded server may take, and how many of them may wait for work. `work_mem` is the statement's own to set, so the bound
- * is the operating system's: beyond it Postgres reports 53200, and no other process has to make room.
+ * How much memory one process of the embedded server may take, and how many of them may wait for work. `work_mem` is
+ * the statement's own to set, so the bound is the operating system's: beyond it Postgres reports 53200, and no other
+ * process has to make room.
  */
 import { totalmem } from 'node:os';
 
@@ -21,7 +22,7 @@ const IDLE_MIB = 4;
 /** All connections to projects may take this share of the memory while they are idle … */
 const IDLE_SHARE = 1 / 8;
 
-/** … but as many requests as run at once by default have one each, and more processes than these are no use. */
+/** … but each request that may run at once needs one, and nobody should have to expect more processes than these. */
 const LEAST_CONNECTIONS = 80;
 const MOST_CONNECTIONS = 1_000;
 

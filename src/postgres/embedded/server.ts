@@ -46,6 +46,9 @@ export interface RunOptions {
   readonly connections: number;
 }
 
+/** An operator's `local.conf` may leave little room; the service then tries. */
+const LEAST_CONNECTIONS = 2;
+
 /** How often a start may lose against another starter whose server then ends again. */
 const ATTEMPTS = 5;
 
@@ -115,7 +118,7 @@ async function greet(connection: Connection): Promise<Greeting> {
         `SELECT current_setting('server_version') AS version, current_setting('max_connections')::integer AS most`,
       );
       const { version = '', most = 0 } = rows[0] ?? {};
-      return { version, connections: Math.max(0, most - OTHER_CONNECTIONS) };
+      return { version, connections: Math.max(LEAST_CONNECTIONS, most - OTHER_CONNECTIONS) };
     } catch (error) {
       if (hasCode(error, '28P01')) {
         throw new WrongPassword(
