@@ -7,8 +7,12 @@ import { totalmem } from 'node:os';
 
 const MIB = 1024 * 1024;
 
-/** Shared memory (`shared_buffers` and the lock table are most of it) and code count as well: an idle backend has 412. */
-const SHARED_MIB = 440;
+/**
+ * Shared memory (`shared_buffers` and the lock table are most of it) and code count as well: an idle backend has 412
+ * where there may be 120 connections, and 472 where there may be 793.
+ */
+const SHARED_MIB = 432;
+const SHARED_KIB_EACH = 92;
 
 /** One project runs at most 8 statements at once (contract section 8); together they may take half of the memory. */
 const SHARE = 1 / 16;
@@ -48,9 +52,15 @@ function memoryBytes(): number {
  * A command that runs the program under the limit, which all its children inherit (setrlimit(2), RLIMIT_AS). Only Linux
  * holds processes to it. Where a lower limit is in force already, that one stays.
  * @param backendMib memory that each process may take beside what all share
+ * @param connections to projects' databases that there may be
  */
-export function limited(program: string, args: string[], backendMib: number): [program: string, args: string[]] {
+export function limited(
+  program: string,
+  args: string[],
+  backendMib: number,
+  connections: number,
+): [program: string, args: string[]] {
   if (process.platform !== 'linux') return [program, args];
-  const kib = (SHARED_MIB + backendMib) * 1024;
+  const kib = (SHARED_MIB + backendMib) * 1024 + connections * SHARED_KIB_EACH;
   return ['/bin/sh', ['-c', 'ulimit -v "$1" 2>/dev/null; shift; exec "$@"', 'sh', String(kib), program, ...args]];
 }

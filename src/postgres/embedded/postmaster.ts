@@ -33,7 +33,9 @@ export async function startPostmaster(
   const log = await openLog(home);
   try {
     const logStart = (await log.stat()).size;
-    const [program, args] = limited(join(binaries.bin, 'postgres'), postmasterArguments(home), options.backendMib);
+    const { backendMib, connections } = options;
+    const postgres = join(binaries.bin, 'postgres');
+    const [program, args] = limited(postgres, postmasterArguments(home), backendMib, connections);
     const child = spawn(program, args, {
       ...home.account,
       cwd: '/',
