@@ -17,11 +17,16 @@ export interface Database {
   readonly embedded: boolean;
   /** The process id of the embedded server's postmaster now; null with a server of the operator's. */
   readonly postmaster: (() => number) | null;
+  /** Connections to projects' databases that this process may have. */
+  readonly connections: number;
   /** Gives the database back: an embedded server is stopped unless a service goes on using it. */
   close(): Promise<void>;
 }
 
 const CONTROL_DATABASE = 'cdp_control';
+
+/** A server of the operator's may have other users, and other instances of the service. */
+const CONNECTIONS_ELSEWHERE = 80;
 
 /** How often a start may meet somebody who is just stopping the server. */
 const ATTEMPTS = 5;
@@ -38,24 +43,25 @@ export async function openDatabase(config: Config, role: 'service' | 'command', 
       secret: config.secret ?? '',
       embedded: false,
       postmaster: null,
+      connections: config.maxConnections ?? CONNECTIONS_ELSEWHERE,
       close: async () => {},
     };
   }
   const secret = config.secret ?? (await instanceSecret(config.dataDir));
   const password = new Credentials(secret).password('superuser');
   const log = (message: string, fields: object = {}) => logger.info(fields, message);
+  const { dataDir, backendMemoryMib: backendMib, maxConnections } = config;
   const open = () =>
-    openEmbedded(
-      () => startEmbedded({ dataDir: config.dataDir, password, log, backendMib: config.backendMemoryMib }),
-      role,
-    );
+    openEmbedded(() => startEmbedded({ dataDir, password, log, backendMib, connections: maxConnections }), role);
   const opened = await open();
   const { address } = opened;
+  // A server that was there already may have been started with room for fewer.
+  const connections = Math.min(maxConnections ?? Infinity, opened.server.connections);
   if (role === 'command') {
     const { pid } = opened.server;
-    return { address, secret, embedded: true, postmaster: () => pid, close: () => leaveServer(opened) };
+    return { address, secret, embedded: true, postmaster: () => pid, connections, close: () => leaveServer(opened) };
   }
-  return { address, secret, embedded: true, ...keepRunning(opened, open, logger) };
+  return { address, secret, embedded: true, connections, ...keepRunning(opened, open, logger) };
 }
 
 interface OpenServer {

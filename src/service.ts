@@ -2,14 +2,12 @@
  * The running service: opens in order (database, engine, HTTP) and closes in reverse. The command line, the tests and
  * the benchmarks start exactly this.
  */
-import { readFileSync } from 'node:fs';
 import { pino, type Logger } from 'pino';
 import type { Config } from './settings.js';
 import { EngineError } from './contract/errors.js';
 import { type Database, openDatabase } from './database.js';
-import { Engine, type EngineSettings } from './engine/engine.js';
-import { metricsListener } from './http/metrics-listener.js';
-import { httpServer } from './http/server.js';
+import type { Engine, EngineSettings } from './engine/engine.js';
+import { VERSION } from './version.js';
 
 export interface Service {
   /** Where it listens, for instance `http://127.0.0.1:8080`. */
@@ -26,10 +24,6 @@ export interface Service {
 /** The project that the first start on an embedded database makes. */
 const FIRST_PROJECT = 'default';
 
-export const VERSION = (
-  JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
-).version;
-
 /** Lines wait so long for others to be written with them: a system call for each would cost every request. */
 const LOG_DELAY_MS = 100;
 const LOG_BYTES = 32 * 1024;
@@ -41,6 +35,10 @@ function createLogger(config: Config): Logger {
   return pino({ level: config.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime }, destination);
 }
 
+/** Reading the modules of a running service takes as long as Postgres takes to start, and happens meanwhile. */
+const loadModules = () =>
+  Promise.all([import('./http/server.js'), import('./http/metrics-listener.js'), import('./engine/engine.js')]);
+
 /** @throws Error that an operator can act on; whatever had been started is stopped again */
 export async function startService(config: Config, logger: Logger = createLogger(config)): Promise<Service> {
   const opened: (() => Promise<unknown>)[] = [];
@@ -48,11 +46,13 @@ export async function startService(config: Config, logger: Logger = createLogger
     for (const close of opened.splice(0).reverse()) await close();
   };
   try {
+    const loading = loadModules();
     const database = await openDatabase(config, 'service', logger);
     opened.push(() => database.close());
     const engine = await openEngine(config, database, logger);
     opened.push(() => engine.close());
     engine.audit.keepRemovingOld();
+    const [{ httpServer }, { metricsListener }] = await loading;
     const { app, metrics } = await httpServer(
       engine,
       { ...config, separateMetrics: config.metricsPort !== null, version: VERSION },
@@ -82,7 +82,9 @@ export async function startService(config: Config, logger: Logger = createLogger
 }
 
 /** The engine over an open database, as the service and the management commands use it. */
-export function openEngine(config: Config, { address, secret, postmaster }: Database, logger: Logger): Promise<Engine> {
+export async function openEngine(config: Config, database: Database, logger: Logger): Promise<Engine> {
+  const { Engine } = await import('./engine/engine.js');
+  const { address, secret, postmaster, connections: maxConnections } = database;
   const { jwtIssuer, jwtAudience, jwtJwksUrl } = config;
   const jwt =
     jwtIssuer === null || jwtAudience === null || jwtJwksUrl === null
@@ -96,7 +98,8 @@ export function openEngine(config: Config, { address, secret, postmaster }: Data
     logger.warn({ objects }, 'not hardened: every project can read the names of databases, roles and sessions here');
   };
   const onAuditTrouble: EngineSettings['onAuditTrouble'] = (message, details) => logger.error(details, message);
-  return Engine.open({ ...config, address, secret, postmaster, jwt, onUnclearedProject, onExposed, onAuditTrouble });
+  const told = { onUnclearedProject, onExposed, onAuditTrouble };
+  return Engine.open({ ...config, maxConnections, address, secret, postmaster, jwt, ...told });
 }
 
 /** The first project and its token, once in the life of a data folder. */

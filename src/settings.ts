@@ -153,12 +153,22 @@ export const SETTINGS = {
     describe: 'trace, debug, info, warn, error or silent.',
     parse: oneOf('trace', 'debug', 'info', 'warn', 'error', 'silent'),
   }),
-  maxConnections: setting({
+  maxConnections: setting<number | null>({
     flag: 'max-connections',
     env: 'CDP_MAX_CONNECTIONS',
+    default: null,
+    value: 'N',
+    describe:
+      "Connections to projects' databases, over all projects, the unused ones included. Without it, by the machine's " +
+      'memory (80 to 1000); with a database URL 80.',
+    parse: integer(2, 10_000),
+  }),
+  running: setting({
+    flag: 'running',
+    env: 'CDP_RUNNING',
     default: 80,
     value: 'N',
-    describe: "Connections to projects' databases, over all projects.",
+    describe: 'Requests that may run in Postgres at once, over all projects.',
     parse: integer(2, 10_000),
   }),
   backendMemoryMib: setting<number | null>({

@@ -83,6 +83,7 @@ describe('works', () => {
 const BOUNDS: Partial<Record<SettingName, [number, number]>> = {
   port: [0, 65_535],
   maxConnections: [2, 10_000],
+  running: [2, 10_000],
   backendMemoryMib: [64, 1_048_576],
   idleConnectionMs: [100, 86_400_000],
   projectRunning: [2, 1_000],

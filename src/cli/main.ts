@@ -2,28 +2,28 @@
 import { Command, CommanderError } from 'commander';
 import { ConfigError } from '../config.js';
 import { EngineError } from '../contract/errors.js';
-import { VERSION } from '../service.js';
-import { auditCommand } from './audit.js';
-import { backupCommand } from './backup.js';
-import { configCommand } from './config.js';
-import { projectCommand } from './project.js';
-import { restoreCommand } from './restore.js';
-import { serveCommand } from './serve.js';
-import { tokenCommand } from './token.js';
+import { VERSION } from '../version.js';
 
 /** Exit codes: 0 done, 1 failed, 2 wrong usage or settings. */
 const FAILED = 1;
 const WRONG_USAGE = 2;
 
-const COMMANDS = [
-  serveCommand,
-  projectCommand,
-  tokenCommand,
-  auditCommand,
-  backupCommand,
-  restoreCommand,
-  configCommand,
-];
+/** By name, and read only when they are needed: all of them take longer to read than Postgres takes to start. */
+const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
+  serve: async () => (await import('./serve.js')).serveCommand(),
+  project: async () => (await import('./project.js')).projectCommand(),
+  token: async () => (await import('./token.js')).tokenCommand(),
+  audit: async () => (await import('./audit.js')).auditCommand(),
+  backup: async () => (await import('./backup.js')).backupCommand(),
+  restore: async () => (await import('./restore.js')).restoreCommand(),
+  config: async () => (await import('./config.js')).configCommand(),
+};
+
+/** The command that is named, or all of them, for the help and for complaints. */
+function commandsFor([name = '']: readonly string[]): Promise<Command[]> {
+  const named = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+  return Promise.all((named === undefined ? Object.values(COMMANDS) : [named]).map((load) => load()));
+}
 
 /** Runs one command; sets the exit code of the process and never throws. */
 export async function main(argv: readonly string[]): Promise<void> {
@@ -32,7 +32,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     .version(VERSION)
     .exitOverride()
     .showHelpAfterError('(add --help for the options)');
-  for (const command of COMMANDS.map((make) => make())) {
+  for (const command of await commandsFor(argv)) {
     program.addCommand(command.copyInheritedSettings(program));
   }
   program.commands.flatMap((command) => command.commands).forEach((command) => command.exitOverride());

@@ -15,7 +15,7 @@ import { checkName, columnNameProblem } from './names.js';
 import { nearName } from './near-name.js';
 import type { Project } from './project.js';
 import { schemaChange, type SchemaLimits } from './schema-change.js';
-import { checkComment, columnType, commentOn, existingTable, notFound } from './tables.js';
+import { checkComment, columnType, commentOn, existingTable, explainNoTable, notFound } from './tables.js';
 import { commit, fixed } from './transaction.js';
 
 /** A column as the answers of this file show it. */
@@ -131,14 +131,12 @@ async function lockTable(
   table: string,
 ): Promise<TableDescription> {
   const { session } = lease;
-  const found = await session.run([...begin, tableByName(schema, table)]);
-  await existingTable(session, schema, table, found.at(-1)?.rows ?? []);
-  // Read again under the lock: another connection's free SQL may have changed the table in between.
-  const locked = await session.run([
-    statement(sql`LOCK TABLE ${ident(schema, table)} IN ACCESS EXCLUSIVE MODE`),
-    tableByName(schema, table),
-  ]);
-  const shape = await existingTable(session, schema, table, locked.at(-1)?.rows ?? []);
+  const lock = statement(sql`LOCK TABLE ${ident(schema, table)} IN ACCESS EXCLUSIVE MODE`);
+  const read = session.run([...begin, lock, tableByName(schema, table)]);
+  const results = await read.catch(async (error: unknown) => {
+    throw await explainNoTable(session, schema, table, error);
+  });
+  const shape = await existingTable(session, schema, table, results.at(-1)?.rows ?? []);
   // Rewriting or scanning a table runs its indexes, checks and generated columns.
   if (shape.runsProjectCode) lease.soil();
   return shape;

@@ -37,8 +37,10 @@ export interface EngineSettings extends AuditSettings {
   postmaster: (() => number) | null;
   /** The instance secret that role passwords are derived from. */
   secret: string;
-  /** Connections to projects' databases, all together. */
+  /** Connections to projects' databases, all together, the idle ones included. */
   maxConnections: number;
+  /** Running over all projects; no more than there may be connections. */
+  running: number;
   idleConnectionMs: number;
   /** Running per project; of those, kept for inserts and schema calls; waiting per project; longest wait. */
   projectRunning: number;
@@ -108,14 +110,14 @@ export class Engine {
       const { postmaster } = settings;
       const cpu = postmaster === null ? null : new CpuWatch(new BackendPriority(postmaster));
       const watchdog = new Watchdog(address, pool, cpu);
-      const sessions = new ProjectSessions(address, credentials, provisioning, watchdog);
+      const sessions = new ProjectSessions(address, credentials, provisioning);
       const connections = new Connections(sessions, {
         total: maxConnections,
         perProject: settings.projectRunning,
         idleMs: settings.idleConnectionMs,
       });
       const admission = new Admission({
-        total: maxConnections,
+        total: Math.min(settings.running, maxConnections),
         running: settings.projectRunning,
         reservedForTyped: settings.projectReserved,
         waiting: settings.projectWaiting,

@@ -6,6 +6,7 @@ import { LIMITS } from '../contract/limits.js';
 import {
   allTables,
   collidingNames,
+  nameIsFree,
   POSTGRES_TYPES,
   readTables,
   tableByName,
@@ -14,6 +15,7 @@ import {
 } from '../postgres/catalog.js';
 import { ident, join, literal, sql, type Statement, statement, trusted } from '../postgres/sql.js';
 import type { Lease } from '../postgres/connections.js';
+import { PostgresError } from '../postgres/errors.js';
 import type { Session } from '../postgres/wire/session.js';
 import { refuseText } from './batch/text.js';
 import { cut } from './json.js';
@@ -45,11 +47,15 @@ export async function createTable(project: Project, body: CreateTableBody, limit
   const definitions = columns.map((column) => sql`${ident(column.name)} ${trusted(POSTGRES_TYPES[column.type])}`);
   const id = sql`id pg_catalog.uuid PRIMARY KEY DEFAULT _cdp.uuid_v7()`;
 
+  const create = statement(sql`CREATE TABLE ${table} (${join([id, ...definitions])})`);
   await schemaChange(project, limits, async ({ session }, begin) => {
-    const results = await session.run([...begin, ONE_AT_A_TIME, collidingNames(project.schema, name)]);
-    const existing = results.at(-1)?.rows[0]?.[0];
-    if (existing != null) throw tableExists(name, existing);
-    await commit(session, [statement(sql`CREATE TABLE ${table} (${join([id, ...definitions])})`), ...comments]);
+    try {
+      await commit(session, [...begin, ONE_AT_A_TIME, nameIsFree(project.schema, name), create, ...comments]);
+    } catch (error) {
+      if (!isRefused(error, '22012')) throw error;
+      const [, found] = await session.run([ROLLBACK, collidingNames(project.schema, name)]);
+      throw tableExists(name, found?.rows[0]?.[0] ?? name);
+    }
   });
   return ['id', ...columns.map((column) => column.name)];
 }
@@ -72,11 +78,24 @@ export async function readTable(project: Project, name: string, limits: SchemaLi
 /** @throws EngineError table_not_found, dependent_objects, table_busy */
 export async function dropTable(project: Project, name: string, limits: SchemaLimits): Promise<void> {
   const drop = async ({ session }: Lease, begin: readonly Statement[]) => {
-    const results = await session.run([...begin, tableByName(project.schema, name)]);
-    await existingTable(session, project.schema, name, results.at(-1)?.rows ?? []);
-    await commit(session, [statement(sql`DROP TABLE ${ident(project.schema, name)}`)]);
+    try {
+      await commit(session, [...begin, statement(sql`DROP TABLE ${ident(project.schema, name)}`)]);
+    } catch (error) {
+      throw await explainNoTable(session, project.schema, name, error);
+    }
   };
   await schemaChange(project, limits, drop, 'none');
+}
+
+const isRefused = (error: unknown, ...sqlstates: string[]): boolean =>
+  error instanceof PostgresError && sqlstates.includes(error.sqlstate);
+
+/** Where Postgres says that there is no such table, or that it is none: why, with a near name; else what it said. */
+export async function explainNoTable(session: Session, schema: string, name: string, error: unknown): Promise<unknown> {
+  if (!isRefused(error, '42P01', '42809')) return error;
+  const [, found] = await session.run([ROLLBACK, tableByName(schema, name)]);
+  await existingTable(session, schema, name, found?.rows ?? []);
+  return error;
 }
 
 /**

@@ -10,7 +10,10 @@ import { SCOPES, type Scope } from '../contract/names.js';
 import type { ControlDatabase, ProjectRow, TokenRow } from '../postgres/control.js';
 import { type Audit, BY_ITSELF, type Origin } from './audit.js';
 
-/** How long an answer of the control database may be used again. Revocation holds within one second (contract 2). */
+/**
+ * How long an answer of the control database may be used again; then it is asked whether anything has changed, for all
+ * tokens together. Revocation holds within one second (contract 2).
+ */
 const FRESH_MS = 750;
 
 /** Tokens that were looked up lately, wrong ones too; a flood of wrong ones must not fill memory. */
@@ -39,16 +42,25 @@ export interface NewToken {
   details: TokenRow;
 }
 
-/** Of the control database. */
-interface Answer {
+/** What the control database said of a token. */
+interface Known {
   readonly caller: Promise<Caller>;
-  /** When it was asked for. */
+  /** When it was asked. */
+  readonly at: number;
+  /** Of a good token, once the answer is there. It holds as long as there are no more changes than before it. */
+  good: { readonly token: TokenRow; readonly changes: string } | null;
+}
+
+/** Whether anything has changed, and when that was asked for. */
+interface Changes {
+  readonly count: Promise<string>;
   readonly at: number;
 }
 
 export class Tokens {
-  private readonly known = new Map<string, Answer>();
+  private readonly known = new Map<string, Known>();
   private readonly fresh = new FreshCallers();
+  private changes: Changes | null = null;
   /** Tokens that were good when they were last looked up; wrong ones do not push them out. */
   private readonly good = new LruMap<true>(REMEMBERED);
   private readonly touched = new Map<string, number>();
@@ -109,39 +121,74 @@ export class Tokens {
    */
   async authenticate(token: string, beforeQuestion: () => () => void): Promise<Caller> {
     if (!hasChecksum(token)) throw unauthorized();
-    const hash = sha256(token);
-    const now = Date.now();
-    const remembered = this.known.get(hash);
-    const isFresh = remembered !== undefined && now - remembered.at < FRESH_MS;
-    const { caller, at } = isFresh ? remembered : this.ask(hash, now, beforeQuestion);
+    const { caller, at } = await this.answerOn(sha256(token), Date.now(), beforeQuestion);
     this.fresh.add(token, await caller, at);
     return caller;
   }
 
-  private ask(hash: string, at: number, beforeQuestion: () => () => void): Answer {
-    const answered = this.good.get(hash) === undefined ? beforeQuestion() : undefined;
-    const answer = { caller: this.lookUp(hash).finally(answered), at };
-    this.remember(hash, answer);
-    return answer;
+  /** An answer that was given, or was seen to hold still, within the last {@link FRESH_MS}: at the time `at`. */
+  private async answerOn(
+    hash: string,
+    now: number,
+    beforeQuestion: () => () => void,
+  ): Promise<Pick<Known, 'caller' | 'at'>> {
+    const remembered = this.known.get(hash);
+    if (remembered !== undefined && now - remembered.at < FRESH_MS) return remembered;
+    if (this.good.get(hash) === undefined) {
+      const answered = beforeQuestion();
+      const { caller, at } = this.ask(hash, now);
+      return { caller: caller.finally(answered), at };
+    }
+    if (remembered === undefined) return this.ask(hash, now);
+    const changes = this.changesUntil(now);
+    if (!(await this.stillHolds(remembered, changes))) return this.ask(hash, now);
+    return { caller: remembered.caller, at: changes.at };
   }
 
-  private async lookUp(hash: string): Promise<Caller> {
+  private async stillHolds({ good }: Known, { count }: Changes): Promise<boolean> {
+    if (good === null || isOver(good.token) || (await count) !== good.changes) return false;
+    this.touch(good.token.id);
+    return true;
+  }
+
+  /** The number of changes as it was at some moment of the last {@link FRESH_MS}. */
+  private changesUntil(now: number): Changes {
+    if (this.changes !== null && now - this.changes.at < FRESH_MS) return this.changes;
+    const changes = { count: this.control.changes(), at: now };
+    this.changes = changes;
+    // A fault of the database is not an answer.
+    changes.count.catch(() => {
+      if (this.changes === changes) this.changes = null;
+    });
+    return changes;
+  }
+
+  private ask(hash: string, at: number): Known {
+    const caller = this.changesUntil(at).count.then((changes) =>
+      this.lookUp(hash, (token) => (known.good = { token, changes })),
+    );
+    const known: Known = { caller, at, good: null };
+    this.remember(hash, known);
+    return known;
+  }
+
+  /** @param onGood told of the token, where it is good */
+  private async lookUp(hash: string, onGood: (token: TokenRow) => void): Promise<Caller> {
     const found = await this.control.tokenByHash(Buffer.from(hash, 'hex'));
     if (found === null || found.token.revokedAt !== null) throw unauthorized();
     const { token, project } = found;
-    if (token.expiresAt !== null && token.expiresAt.getTime() <= Date.now()) {
-      throw new EngineError('token_expired', `The token expired at ${token.expiresAt.toISOString()}`);
-    }
+    if (isOver(token)) throw new EngineError('token_expired', `The token expired at ${token.expiresAt?.toISOString()}`);
+    onGood(token);
     this.touch(token.id);
     const scopes = SCOPES.filter((scope) => token.scopes.includes(scope));
     return { id: token.id, name: token.name, scopes: new Set(scopes), project };
   }
 
-  private remember(hash: string, answer: Answer): void {
+  private remember(hash: string, known: Known): void {
     this.known.delete(hash);
-    this.known.set(hash, answer);
+    this.known.set(hash, known);
     // Refusals are remembered too; a fault of the database is not an answer.
-    answer.caller.then(
+    known.caller.then(
       () => this.good.set(hash, true),
       (error: unknown) => {
         if (error instanceof EngineError && error.status === 401) this.good.delete(hash);
@@ -214,6 +261,8 @@ function base62(value: bigint, length: number): string {
 }
 
 const sha256 = (token: string): string => digest('sha256', token, 'hex');
+
+const isOver = ({ expiresAt }: TokenRow): boolean => expiresAt !== null && expiresAt.getTime() <= Date.now();
 
 const unauthorized = () => new EngineError('unauthorized', 'The bearer token is not valid');
 

@@ -1,6 +1,6 @@
 /** Ends of a transaction, and the truth about one whose end nobody saw. */
 import { EngineError } from '../contract/errors.js';
-import { ConnectionLost } from '../postgres/errors.js';
+import { ConnectionLost, isShutdown } from '../postgres/errors.js';
 import type { Statement } from '../postgres/sql.js';
 import type { Session, TextResult } from '../postgres/wire/session.js';
 
@@ -20,18 +20,27 @@ export function commit(
   statements: readonly Statement[] = [],
   repeatable = false,
 ): Promise<TextResult[]> {
-  return outcomeOf(session.run([...statements, COMMIT]), session, repeatable);
+  return outcomeOf(session, statements.length, repeatable, () => session.run([...statements, COMMIT]));
 }
 
 /** Runs COMMIT and a reset of the session in one round trip. @throws what {@link commit} throws */
 export async function commitAndReset(session: Session): Promise<void> {
-  await outcomeOf(session.runAndReset([COMMIT]), session, false);
+  await outcomeOf(session, 0, false, () => session.runAndReset([COMMIT]));
 }
 
-async function outcomeOf<T>(committing: Promise<T>, session: Session, repeatable: boolean): Promise<T> {
+/** @param before how many statements stand before the COMMIT */
+async function outcomeOf<T>(
+  session: Session,
+  before: number,
+  repeatable: boolean,
+  committing: () => Promise<T>,
+): Promise<T> {
+  const completedBefore = session.completed;
   try {
-    return await committing;
+    return await committing();
   } catch (error) {
+    // Postgres was told to end the connection, and said so before it had come to the COMMIT.
+    if (isShutdown(error) && session.completed - completedBefore < before) throw error;
     if (error instanceof ConnectionLost || session.closed) throw outcomeUnknown(error, repeatable);
     throw error;
   }

@@ -122,7 +122,29 @@ const named = (schema: string, name: string): Fragment =>
 /** Names of relations that a new table of this name would collide with, also by case alone. */
 export const collidingNames = (schema: string, name: string): Statement =>
   statement(sql`SELECT relname FROM pg_catalog.pg_class
-    WHERE relnamespace = ${schemaOid(schema)} AND pg_catalog.lower(relname) = pg_catalog.lower(${name})`);
+    WHERE relnamespace = ${schemaOid(schema)} AND ${spelledLike(name)}`);
+
+/** Fails with a division by zero where there is such a relation. */
+export const nameIsFree = (schema: string, name: string): Statement =>
+  statement(sql`SELECT 1 / CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_class
+    WHERE relnamespace = ${schemaOid(schema)} AND ${spelledLike(name)}) THEN 0 ELSE 1 END`);
+
+/** A name of more letters has so many spellings that going through all tables is cheaper than looking each up. */
+const MOST_LETTERS = 8;
+
+/** @param name ASCII, as names of tables are */
+function spelledLike(name: string): Fragment {
+  const letters = name.replace(/[^a-z]/gi, '').length;
+  if (letters > MOST_LETTERS) return sql`pg_catalog.lower(relname) = pg_catalog.lower(${name})`;
+  const spellings = [...name].reduce(
+    (begun, character) => {
+      const cases = new Set([character.toLowerCase(), character.toUpperCase()]);
+      return [...cases].flatMap((one) => begun.map((beginning) => beginning + one));
+    },
+    [''],
+  );
+  return sql`relname = ANY (${`{${spellings.join(',')}}`}::pg_catalog.name[])`;
+}
 
 /** Names of tables, for hints. */
 export const tableNames = (schema: string): Statement =>

@@ -1,7 +1,7 @@
 /**
- * The connections that are logged in as projects' roles: a few per project, closed when idle, the least recently used
- * ones given up first when the server's share is full. A connection only ever serves the project and the lane it was
- * opened for.
+ * The connections that are logged in as projects' roles: a few per project, closed when idle, the least useful ones
+ * given up first when the server's share is full. A connection only ever serves the project and the lane it was opened
+ * for.
  */
 import { ConnectionLost } from './errors.js';
 import type { Placement } from './placement.js';
@@ -24,6 +24,8 @@ interface Entry {
   readonly lane: Lane;
   readonly opened: ProjectSession;
   idleSince: number;
+  /** It has served more than the request that it was opened for. */
+  reused: boolean;
   /** To be closed instead of kept, once the request that has it is done. */
   unwanted: boolean;
 }
@@ -36,14 +38,15 @@ export class Lease implements ProjectSession {
   isSoiled: boolean;
   isSpoiled = false;
 
-  /** @param reused the connection has served requests before: its server may have gone in the meantime */
-  constructor(
-    readonly entry: Entry,
-    readonly reused: boolean,
-  ) {
+  constructor(readonly entry: Entry) {
     ({ session: this.session, backend: this.backend } = entry.opened);
     // Free SQL may do anything to its session; typed requests say when they ran the project's code.
     this.isSoiled = entry.lane !== 'typed';
+  }
+
+  /** The connection has served requests before: its server may have gone in the meantime. */
+  get reused(): boolean {
+    return this.entry.reused;
   }
 
   /** The connection must not be used again (it was cancelled, or its state is in doubt). */
@@ -95,17 +98,18 @@ export class Connections {
     const entry = entries?.pop();
     if (entries === undefined || entry === undefined) return null;
     if (entries.length === 0) this.idle[lane].delete(project);
-    return this.lend(entry, true);
+    entry.reused = true;
+    return this.lend(entry);
   }
 
   /** Lends a fresh connection. @throws EngineError where none can be had */
   async lendNew(project: string, placement: Placement, lane: Lane): Promise<Lease> {
-    return this.lend(await this.openEntry(project, placement, lane), false);
+    return this.lend(await this.openEntry(project, placement, lane));
   }
 
-  private lend(entry: Entry, reused: boolean): Lease {
+  private lend(entry: Entry): Lease {
     this.lent.add(entry);
-    return new Lease(entry, reused);
+    return new Lease(entry);
   }
 
   /**
@@ -144,7 +148,7 @@ export class Connections {
     this.count(project, 1);
     try {
       const opened = await this.sessions.open(placement, lane);
-      const entry: Entry = { project, lane, opened, idleSince: 0, unwanted: false };
+      const entry: Entry = { project, lane, opened, idleSince: 0, reused: false, unwanted: false };
       opened.session.onClose(() => {
         this.count(project, -1);
         this.removeIdle(entry);
@@ -182,7 +186,7 @@ export class Connections {
     else entries.push(entry);
   }
 
-  /** Gives up an idle connection of this project, or the least recently used one of all, where the share is full. */
+  /** Gives up an idle connection of this project, or of all, where the share is full. */
   private makeRoom(project: string): void {
     if ((this.counts.get(project) ?? 0) >= this.limits.perProject) {
       const own = LANES.flatMap((lane) => this.idle[lane].get(project) ?? []);
@@ -190,7 +194,7 @@ export class Connections {
     }
     if (this.total >= this.limits.total) {
       const all = this.allIdle();
-      if (all.length > 0) this.discard(oldest(all));
+      if (all.length > 0) this.discard(leastUseful(all, Date.now() - this.limits.idleMs / 2));
     }
   }
 
@@ -224,3 +228,15 @@ export class Connections {
 }
 
 const oldest = (entries: readonly Entry[]): Entry => entries.reduce((a, b) => (b.idleSince < a.idleSince ? b : a));
+
+/**
+ * One that nobody has used since `before`; else of those that were never used again the newest; else the oldest. Where
+ * more projects are written to in turn than there are connections, giving up the oldest would always hit the one that
+ * is needed next; like this, as many projects as have room keep theirs.
+ */
+function leastUseful(entries: readonly Entry[], before: number): Entry {
+  const eldest = oldest(entries);
+  if (eldest.idleSince < before) return eldest;
+  const unproven = entries.filter(({ reused }) => !reused);
+  return unproven.reduce((a, b) => (b.idleSince >= a.idleSince ? b : a), unproven[0] ?? eldest);
+}

@@ -207,6 +207,12 @@ export class ControlDatabase {
     return rowCount === 1;
   }
 
+  /** Another number than before once the row of any project or token has changed, but for when a token was used. */
+  async changes(): Promise<string> {
+    const { rows } = await this.query<{ changes: string }>('SELECT changes FROM cdp.instance');
+    return rows[0]?.changes ?? '';
+  }
+
   /** The token of that hash with its project, in one look. */
   async tokenByHash(sha256: Buffer): Promise<{ token: TokenRow; project: ProjectRow | null } | null> {
     const { rows } = await this.query<{ token: TokenRecord; project: ProjectRecord | null }>(

@@ -7,7 +7,7 @@
 import { findBinaries } from './embedded/binaries.js';
 import { ensureCluster } from './embedded/cluster.js';
 import { type Log, findHome } from './embedded/home.js';
-import { defaultBackendMemory } from './embedded/memory.js';
+import { defaultBackendMemory, defaultConnections } from './embedded/memory.js';
 import { type Server, runServer } from './embedded/server.js';
 
 export type EmbeddedPostgres = Server;
@@ -22,6 +22,8 @@ export interface EmbeddedOptions {
   readonly durable?: boolean;
   /** MiB that each Postgres process may take beside the shared memory; null: a share of the machine's. */
   readonly backendMib?: number | null;
+  /** Connections to projects' databases; null: as many as fit a share of the machine's memory. */
+  readonly connections?: number | null;
 }
 
 /**
@@ -34,5 +36,6 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedP
   const binaries = await findBinaries(home);
   await ensureCluster(home, binaries, password, durable);
   const backendMib = options.backendMib ?? defaultBackendMemory();
-  return runServer(home, binaries, { password, log, durable, backendMib });
+  const connections = options.connections ?? defaultConnections();
+  return runServer(home, binaries, { password, log, durable, backendMib, connections });
 }

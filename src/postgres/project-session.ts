@@ -10,7 +10,7 @@ import type { Placement } from './placement.js';
 import type { Provisioning } from './provisioning.js';
 import { type LoginOptions, ownErrand, type ServerAddress, startupOptions } from './server.js';
 import { sql, type Statement, statement } from './sql.js';
-import type { Backend, Watchdog } from './watchdog.js';
+import type { Backend } from './watchdog.js';
 import { login } from './wire/login.js';
 import { Session } from './wire/session.js';
 
@@ -83,7 +83,6 @@ export class ProjectSessions {
     private readonly address: ServerAddress,
     private readonly credentials: Credentials,
     private readonly provisioning: Provisioning,
-    private readonly watchdog: Watchdog,
   ) {}
 
   private get extensionsSchema(): string[] {
@@ -113,9 +112,9 @@ export class ProjectSessions {
   /** @param signal aborted: nobody waits for the connection any more */
   private async openSound(placement: Placement, lane: Lane, signal: AbortSignal): Promise<ProjectSession> {
     const role = lane === 'sql-read' ? placement.reader : placement.writer;
-    const session =
-      (await this.loginSound(placement, role, lane, signal)) ?? (await this.loginMended(placement, role, lane, signal));
-    return this.identified(session, role);
+    return (
+      (await this.loginSound(placement, role, lane, signal)) ?? (await this.loginMended(placement, role, lane, signal))
+    );
   }
 
   /** null where the project has done something to its roles that a fresh connection shows. */
@@ -124,11 +123,12 @@ export class ProjectSessions {
     role: string,
     lane: Lane,
     signal: AbortSignal,
-  ): Promise<Session | null> {
+  ): Promise<ProjectSession | null> {
     let session: Session | null = null;
     try {
       session = await this.login(placement, role, lane, signal);
-      if (await this.isSound(session, placement, lane)) return session;
+      const { isSound, seenAt } = await this.look(session, placement, lane);
+      if (isSound) return identified(session, role, seenAt);
     } catch (error) {
       if (!(error instanceof PostgresError && MENDABLE.has(error.sqlstate))) throw error;
     }
@@ -136,7 +136,12 @@ export class ProjectSessions {
     return null;
   }
 
-  private async loginMended(placement: Placement, role: string, lane: Lane, signal: AbortSignal): Promise<Session> {
+  private async loginMended(
+    placement: Placement,
+    role: string,
+    lane: Lane,
+    signal: AbortSignal,
+  ): Promise<ProjectSession> {
     const { database } = placement;
     let mending = this.mending.get(database);
     if (mending === undefined) {
@@ -144,7 +149,9 @@ export class ProjectSessions {
       this.mending.set(database, mending);
     }
     await mending.catch(notPrepared);
-    return this.login(placement, role, lane, signal);
+    const session = await this.login(placement, role, lane, signal);
+    const { seenAt } = await this.look(session, placement, lane);
+    return identified(session, role, seenAt);
   }
 
   private async login(placement: Placement, role: string, lane: Lane, signal: AbortSignal): Promise<Session> {
@@ -169,32 +176,36 @@ export class ProjectSessions {
   }
 
   /**
-   * False where the database is not prepared, settings come from the role itself, its rights in the schema are gone, or the reader would not see what
-   * the writer makes next.
+   * What a fresh connection shows, in one query. It is not sound where the database is not prepared, settings come from
+   * the role itself, its rights in the schema are gone, or the reader would not see what the writer makes next.
    */
-  private async isSound(session: Session, { schema, writer, reader }: Placement, lane: Lane): Promise<boolean> {
+  private async look(
+    session: Session,
+    { schema, writer, reader }: Placement,
+    lane: Lane,
+  ): Promise<{ isSound: boolean; seenAt: string }> {
     const privilege = lane === 'sql-read' ? 'USAGE' : 'CREATE';
     const results = await session.run([
       ...IN_PG_CATALOG,
-      statement(sql`SELECT pg_catalog.has_schema_privilege(${schema}, 'USAGE')
+      statement(sql`SELECT pg_catalog.now(), pg_catalog.has_schema_privilege(${schema}, 'USAGE')
         AND pg_catalog.has_schema_privilege(${schema}, ${privilege})
         AND 2 = (SELECT pg_catalog.count(*) FROM pg_catalog.pg_default_acl d, pg_catalog.aclexplode(d.defaclacl) a
           WHERE d.defaclobjtype IN ('r', 'S') AND d.defaclnamespace = ${schema}::pg_catalog.regnamespace
             AND d.defaclrole = ${writer}::pg_catalog.regrole
             AND a.grantee = ${reader}::pg_catalog.regrole AND a.privilege_type = 'SELECT')
         AND ${isPrepared(this.provisioning.preparation)}
-        AND NOT EXISTS (SELECT FROM pg_catalog.pg_settings WHERE source IN ('user', 'database user'))`),
+        AND NOT EXISTS (SELECT FROM pg_catalog.pg_show_all_settings() s WHERE s.source IN ('user', 'database user'))`),
       ROLLBACK,
     ]);
-    return results[IN_PG_CATALOG.length]?.rows[0]?.[0] === 't';
-  }
-
-  private async identified(session: Session, role: string): Promise<ProjectSession> {
-    const { processId, secretKey } = session;
-    const startedAt = await this.watchdog.startOf(processId, role);
-    return { session, backend: { processId, secretKey, role, startedAt } };
+    const [seenAt, isSound] = results[IN_PG_CATALOG.length]?.rows[0] ?? [];
+    return { isSound: isSound === 't', seenAt: seenAt ?? '' };
   }
 }
+
+const identified = (session: Session, role: string, seenAt: string): ProjectSession => ({
+  session,
+  backend: { processId: session.processId, secretKey: session.secretKey, role, seenAt },
+});
 
 /** The operator's to mend, and none of the caller's business. */
 function notPrepared(error: unknown): never {

@@ -13,8 +13,8 @@ export interface Backend {
   processId: number;
   secretKey: number;
   role: string;
-  /** `pg_stat_activity.backend_start`; null where the service's role may not see it. */
-  startedAt: string | null;
+  /** A moment of its life, by the server's clock (timestamptz in ISO): who has its pid and began later is another. */
+  seenAt: string;
 }
 
 /** How long a cancelled statement may take to end before its backend is terminated (contract section 7). */
@@ -27,15 +27,6 @@ export class Watchdog {
     /** Lets backends give way; null where the server is not our own, or not on this machine. */
     readonly cpu: CpuWatch | null = null,
   ) {}
-
-  async startOf(processId: number, role: string): Promise<string | null> {
-    const { rows } = await this.pool.query<{ started: string | null }>(
-      'SELECT backend_start::text AS started FROM pg_stat_activity WHERE pid = $1 AND usename = $2',
-      [processId, role],
-    );
-    return rows[0]?.started ?? null;
-  }
-
   /**
    * Asks Postgres to cancel whatever the backend runs. Needs no right and no free connection slot (Postgres manual
    * 54.2.8). It may arrive after the statement has ended, so a connection that was cancelled is not used again.
@@ -56,11 +47,11 @@ export class Watchdog {
   /**
    * Ends the backend, also when its statement catches its cancellation, and waits a second at most until it is gone.
    */
-  async terminate({ processId, role, startedAt }: Backend): Promise<void> {
+  async terminate({ processId, role, seenAt }: Backend): Promise<void> {
     await this.pool.query(
       `SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity
-       WHERE pid = $1 AND usename = $2 AND ($3::text IS NULL OR backend_start::text = $3)`,
-      [processId, role, startedAt],
+       WHERE pid = $1 AND usename = $2 AND backend_start <= $3::timestamptz`,
+      [processId, role, seenAt],
     );
   }
 }

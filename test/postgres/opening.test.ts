@@ -48,6 +48,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   let service: TestService;
   let sessions: ProjectSessions;
   let pool: ReturnType<typeof servicePool>;
+  let watchdog: Watchdog;
   const opened: ProjectSession[] = [];
 
   beforeAll(async () => {
@@ -55,13 +56,10 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     const database = /@\/(\w+)\?/.exec(service.config.databaseUrl ?? '')?.[1] ?? '';
     const address = { ...server.connection, database, connectionTimeoutMillis: 5_000 };
     const credentials = new Credentials(service.config.secret ?? '');
-    pool = servicePool(address, 6);
-    sessions = new ProjectSessions(
-      address,
-      credentials,
-      new Provisioning(address, credentials, '', [], PREPARATION),
-      new Watchdog(address, pool),
-    );
+    pool = servicePool(address, 1);
+    watchdog = new Watchdog(address, pool);
+    const provisioning = new Provisioning(address, credentials, '', [], PREPARATION);
+    sessions = new ProjectSessions(address, credentials, provisioning);
   });
   afterAll(async () => {
     for (const { session } of opened) session.close();
@@ -91,10 +89,19 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     const placement = await placementOf(await service.project());
     await asSuperuser(placement, ...HOSTILE);
     const { session, backend } = await open(placement, lane);
-    expect(backend.startedAt).not.toBe(null);
+    expect(backend.seenAt).toMatch(/^\d{4}-/);
     // What follows is the project's own again.
     expect(session.transaction).toBe('I');
     expect((await session.run([{ text: 'SHOW search_path', params: [] }]))[0]?.rows).toEqual([[placement.schema]]);
+  });
+
+  it('ends the backend that it opened, and none that has its number but began later', async () => {
+    const placement = await placementOf(await service.project());
+    const { session, backend } = await open(placement, 'typed');
+    await watchdog.terminate({ ...backend, seenAt: '2000-01-01' });
+    expect((await session.run([{ text: 'SELECT 1', params: [] }]))[0]?.rows).toEqual([['1']]);
+    await watchdog.terminate(backend);
+    await expect(session.run([{ text: 'SELECT 1', params: [] }])).rejects.toThrow();
   });
 
   it('sees through what was planted to what was spoilt', async () => {

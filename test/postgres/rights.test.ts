@@ -8,7 +8,7 @@ import { readMigrations } from '../../src/postgres/migrate.js';
 import type { Placement } from '../../src/postgres/placement.js';
 import { newPlacement, Provisioning } from '../../src/postgres/provisioning.js';
 import type { ServerAddress } from '../../src/postgres/server.js';
-import { Watchdog } from '../../src/postgres/watchdog.js';
+import { type Backend, Watchdog } from '../../src/postgres/watchdog.js';
 import { embeddedServer } from '../support/postgres.js';
 import { onServer } from '../support/service.js';
 
@@ -71,16 +71,19 @@ async function project(): Promise<Placement> {
 }
 
 /** A connection of the project's writer, and the end of it. */
-async function busyWriter({ database, writer }: Placement): Promise<{ processId: number; ended: Promise<unknown> }> {
+async function busyWriter({ database, writer }: Placement): Promise<{ backend: Backend; ended: Promise<unknown> }> {
   const client = new pg.Client({ ...address, database, user: writer, password: credentials.password(writer) });
   client.on('error', () => {});
   await client.connect();
-  const { rows } = await client.query<{ pid: number }>('SELECT pg_catalog.pg_backend_pid() AS pid');
+  const { rows } = await client.query<{ pid: number; now: string }>(
+    'SELECT pg_catalog.pg_backend_pid() AS pid, pg_catalog.now()::text AS now',
+  );
   const ended = client.query('SELECT pg_catalog.pg_sleep(60)').then(
     () => 'ended by itself',
     (error: unknown) => (error as { code?: string }).code,
   );
-  return { processId: rows[0]?.pid ?? 0, ended };
+  const { pid = 0, now = '' } = rows[0] ?? {};
+  return { backend: { processId: pid, secretKey: 0, role: writer, seenAt: now }, ended };
 }
 
 it('drops a project that is at work, with CREATEDB and CREATEROLE alone', async () => {
@@ -100,13 +103,10 @@ it('drops a project that is at work, with CREATEDB and CREATEROLE alone', async 
 it('sees and ends a backend of a project, with CREATEDB and CREATEROLE alone', async () => {
   await serviceRole('CREATEDB CREATEROLE');
   const placement = await project();
-  const { processId, ended } = await busyWriter(placement);
+  const { backend, ended } = await busyWriter(placement);
   const pool = new pg.Pool({ ...address, max: 1 });
   try {
-    const watchdog = new Watchdog(address, pool);
-    const startedAt = await watchdog.startOf(processId, placement.writer);
-    expect(startedAt).toMatch(/^\d{4}-/);
-    await watchdog.terminate({ processId, secretKey: 0, role: placement.writer, startedAt });
+    await new Watchdog(address, pool).terminate(backend);
   } finally {
     await pool.end();
   }

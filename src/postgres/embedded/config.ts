@@ -4,6 +4,12 @@ import type { Home } from './home.js';
 export const SUPERUSER = 'cdp_service';
 export const PORT = 5432;
 
+/** Connections beside those to projects: the service's own, of commands and backups, a person's. */
+export const OTHER_CONNECTIONS = 40;
+
+/** Locks that the table of all sessions has room for. Postgres's default makes it 7,680, which one statement takes. */
+const LOCKS = 122_880;
+
 /**
  * Who may log in (Postgres manual 20.1): the service everywhere, a project's role only into the database whose name
  * is a role that it is a member of (`samerole`). No trust, no TCP, no replication.
@@ -17,9 +23,12 @@ local   samerole  all          scram-sha-256
 /**
  * `postgresql.conf`. Messages of sessions are not logged at all (see `cluster.ts`), those of the server itself without
  * details: a statement, a key value or a row in the log would be customer data.
+ * @param connections to projects' databases
  * @param durable false only for tests, which throw their clusters away.
  */
-export function serverConfig(home: Home, durable: boolean): string {
+export function serverConfig(home: Home, connections: number, durable: boolean): string {
+  const maxConnections = connections + OTHER_CONNECTIONS;
+  const locksEach = String(Math.ceil(LOCKS / maxConnections));
   const settings: Record<string, string> = {
     listen_addresses: '',
     port: String(PORT),
@@ -29,10 +38,9 @@ export function serverConfig(home: Home, durable: boolean): string {
     cluster_name: home.clusterName,
     password_encryption: 'scram-sha-256',
 
-    max_connections: '120',
-    // Locks of all sessions have one table. At 64 it holds some 8,000, which one statement takes; this costs 45 MB.
-    max_locks_per_transaction: '1024',
-    max_pred_locks_per_transaction: '1024', // the table of serializable transactions, guarded with the other
+    max_connections: String(maxConnections),
+    max_locks_per_transaction: locksEach, // 45 MB in all
+    max_pred_locks_per_transaction: locksEach, // the table of serializable transactions, guarded with the other
     // No parallel workers: a statement has one process and one process's memory, and gives way as a whole.
     max_worker_processes: '0',
     max_logical_replication_workers: '0',

@@ -26,14 +26,16 @@ const LOG_LIMIT_BYTES = 16 * 1024 * 1024;
 export async function startPostmaster(
   home: Home,
   binaries: Binaries,
-  options: { durable: boolean; backendMib: number },
+  options: { durable: boolean; backendMib: number; connections: number },
 ): Promise<{ postmaster: Postmaster; failure: () => Promise<Error> }> {
-  await replaceFile(home.config, serverConfig(home, options.durable));
+  await replaceFile(home.config, serverConfig(home, options.connections, options.durable));
   await replaceFile(home.hba, HBA);
   const log = await openLog(home);
   try {
     const logStart = (await log.stat()).size;
-    const [program, args] = limited(join(binaries.bin, 'postgres'), postmasterArguments(home), options.backendMib);
+    const { backendMib, connections } = options;
+    const postgres = join(binaries.bin, 'postgres');
+    const [program, args] = limited(postgres, postmasterArguments(home), backendMib, connections);
     const child = spawn(program, args, {
       ...home.account,
       cwd: '/',

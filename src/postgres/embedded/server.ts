@@ -3,7 +3,7 @@ import { rmdir } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import type { Binaries } from './binaries.js';
-import { PORT, SUPERUSER } from './config.js';
+import { OTHER_CONNECTIONS, PORT, SUPERUSER } from './config.js';
 import { hasCode } from './folders.js';
 import type { Home, Log } from './home.js';
 import { findPostmaster } from './lock-file.js';
@@ -25,6 +25,8 @@ export interface Server {
   readonly connection: Connection;
   /** As the server reports it: `18.4`. */
   readonly version: string;
+  /** Connections to projects' databases that it has room for. */
+  readonly connections: number;
   /** False where a server was running already, left by a service that was killed. */
   readonly startedHere: boolean;
   /** Resolves when the server ends without {@link stop} having been asked for; else never. */
@@ -37,9 +39,15 @@ export interface RunOptions {
   readonly password: string;
   readonly log: Log;
   readonly durable: boolean;
-  /** MiB that each process may take beside the shared memory. An adopted server keeps what it was started with. */
+  // What a server is started with; an adopted one keeps its own.
+  /** MiB that each process may take beside the shared memory. */
   readonly backendMib: number;
+  /** Connections to projects' databases that there is room for. */
+  readonly connections: number;
 }
+
+/** An operator's `local.conf` may leave little room; the service then tries. */
+const LEAST_CONNECTIONS = 2;
 
 /** How often a start may lose against another starter whose server then ends again. */
 const ATTEMPTS = 5;
@@ -48,13 +56,13 @@ const ATTEMPTS = 5;
 export async function runServer(home: Home, binaries: Binaries, options: RunOptions): Promise<Server> {
   const { password, log } = options;
   const connection = { host: home.socketDir, port: PORT, user: SUPERUSER, password, database: 'postgres' } as const;
-  const handle = (postmaster: Postmaster, version: string) => handleOf(home, connection, postmaster, version, log);
+  const handle = (postmaster: Postmaster, greeting: Greeting) => handleOf(home, connection, postmaster, greeting, log);
 
   for (let attempt = 1; ; attempt++) {
     const running = await findPostmaster(home);
     if (running !== undefined) {
-      const version = await isGood(home, running, connection, binaries, log);
-      if (version !== undefined) return handle({ pid: running }, version);
+      const greeting = await isGood(home, running, connection, binaries, log);
+      if (greeting !== undefined) return handle({ pid: running }, greeting);
       continue;
     }
     const { postmaster, failure } = await startPostmaster(home, binaries, options);
@@ -71,18 +79,22 @@ export async function runServer(home: Home, binaries: Binaries, options: RunOpti
   }
 }
 
-/** @returns the version of the running server, or undefined when it has ended or was no good and has been stopped. */
+/** What a server says of itself. */
+type Greeting = Pick<Server, 'version' | 'connections'>;
+
+/** @returns what the running server says, or undefined when it has ended or was no good and has been stopped. */
 async function isGood(
   home: Home,
   pid: number,
   connection: Connection,
   binaries: Binaries,
   log: Log,
-): Promise<string | undefined> {
+): Promise<Greeting | undefined> {
   if (!(await isReady(home, { pid }, log))) return undefined;
   try {
-    const version = await greet(connection);
-    if (version === binaries.version) return version;
+    const greeting = await greet(connection);
+    const { version } = greeting;
+    if (version === binaries.version) return greeting;
     log('a Postgres of another version is running and is replaced', { running: version, installed: binaries.version });
   } catch (error) {
     if (error instanceof WrongPassword) throw error;
@@ -94,16 +106,19 @@ async function isGood(
 
 class WrongPassword extends Error {}
 
-/** Logs in and asks for the version. Tries for 5 s, since a server that was left alone may be short of connections. */
-async function greet(connection: Connection): Promise<string> {
+/** Logs in and asks. Tries for 5 s, since a server that was left alone may be short of connections. */
+async function greet(connection: Connection): Promise<Greeting> {
   const deadline = Date.now() + 5_000;
   for (;;) {
     const client = new pg.Client({ ...connection, connectionTimeoutMillis: 5_000 });
     client.on('error', () => undefined); // the query below fails as well
     try {
       await client.connect();
-      const { rows } = await client.query<{ server_version: string }>('SHOW server_version');
-      return rows[0]?.server_version ?? '';
+      const { rows } = await client.query<{ version: string; most: number }>(
+        `SELECT current_setting('server_version') AS version, current_setting('max_connections')::integer AS most`,
+      );
+      const { version = '', most = 0 } = rows[0] ?? {};
+      return { version, connections: Math.max(LEAST_CONNECTIONS, most - OTHER_CONNECTIONS) };
     } catch (error) {
       if (hasCode(error, '28P01')) {
         throw new WrongPassword(
@@ -118,7 +133,13 @@ async function greet(connection: Connection): Promise<string> {
   }
 }
 
-function handleOf(home: Home, connection: Connection, { pid, child }: Postmaster, version: string, log: Log): Server {
+function handleOf(
+  home: Home,
+  connection: Connection,
+  { pid, child }: Postmaster,
+  greeting: Greeting,
+  log: Log,
+): Server {
   let stopped: Promise<void> | undefined;
   const timers: NodeJS.Timeout[] = [];
   const every = (ms: number, act: () => Promise<void>): void => {
@@ -141,5 +162,5 @@ function handleOf(home: Home, connection: Connection, { pid, child }: Postmaster
     // In /tmp nothing is left behind; where another starter is using the folder already, it is not empty.
     if (!home.socketDir.startsWith(home.root)) await rmdir(home.socketDir).catch(() => undefined);
   };
-  return { pid, connection, version, startedHere: child !== undefined, died, stop: () => (stopped ??= stop()) };
+  return { pid, connection, ...greeting, startedHere: child !== undefined, died, stop: () => (stopped ??= stop()) };
 }
