@@ -81,7 +81,7 @@ export async function httpServer(
 
 function addRoute(
   app: FastifyInstance,
-  shared: Pick<Context, 'engine' | 'settings'>,
+  { engine, settings }: Pick<Context, 'engine' | 'settings'>,
   gate: Gate,
   answers: Answers,
   route: Route,
@@ -114,8 +114,8 @@ function addRoute(
       const { caller, exchange } = request;
       if (caller === null) throw new Error('A route with access was reached without a caller');
       exchange.parsed = performance.now();
-      const answer = await route.handle({ ...shared, caller, request, reply, signal: exchange.departure });
-      requestSettled(shared.engine.audit, request);
+      const answer = await route.handle({ engine, settings, caller, request, reply, signal: exchange.departure });
+      requestSettled(engine.audit, request);
       if (answer.body === null) return;
       const text = Buffer.isBuffer(answer.body) ? answer.body : JSON.stringify(answer.body);
       if (typeof text !== 'string') request.place?.resize(text.length);

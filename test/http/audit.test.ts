@@ -340,6 +340,7 @@ describe('settings:', () => {
       const { token } = await own.project();
       for (const [sql, kept] of [
         [`SELECT 'ünï'\n`, `SELECT 'ünï'\n`],
+        [`SELECT '\\N', E'\\\\',\t1\r\n\\.\n`, `SELECT '\\N', E'\\\\',\t1\r\n\\.\n`],
         ['SELECT \0', 'SELECT \uFFFD'],
         ['SELECT \uD800', 'SELECT \uFFFD'],
       ] as const) {
