@@ -93,7 +93,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
             'ANALYZE data.T',
             'VACUUM data.T',
           ]) {
-            await onServer(server, (other) => other.query(work.replace('T', table)), database);
+            await onServer(server, (other) => other.query(work.replace('data.T', `data.${table}`)), database);
             expect(await check()).toBe('the same');
           }
         },
