@@ -16,7 +16,14 @@ import {
 import { writeJsonFloat4, writeJsonFloat8, writePlainFloat4, writePlainFloat8 } from './float.js';
 import { writeBox, writeCircle, writeLine, writeLineSegment, writePath, writePoint, writePolygon } from './geometry.js';
 import { multirangeOf, rangeOf } from './range.js';
-import { writeBoolean, writeJsonNumber, writeJsonOnOneLine, writeJsonString, writeQuoted, writeVerbatim } from './text.js';
+import {
+  writeBoolean,
+  writeJsonNumber,
+  writeJsonOnOneLine,
+  writeJsonString,
+  writeQuoted,
+  writeVerbatim,
+} from './text.js';
 import { BINARY_FORMAT, escaped, quoted, TEXT_FORMAT, type ValueEncoder, type ValueWriter } from './value.js';
 
 const text: ValueEncoder = { format: TEXT_FORMAT, json: writeJsonString, plain: writeVerbatim };
