@@ -248,3 +248,18 @@ describe('what is sent follows Accept, with its weights (RFC 9110 section 12.5.1
     expect(answer.headers.get('content-type')?.split(';')[0]).toBe(type);
   });
 });
+
+describe('protects', () => {
+  it('no answer holds what is for another, though all are written into the same memory', async () => {
+    const sizes = [10, 3_000, 9_000];
+    const many = Array.from({ length: 36 }, async (_, i) => {
+      const rows = sizes[i % sizes.length] ?? 0;
+      const mark = `answer ${i} `;
+      const sql = `SELECT repeat('${mark}', 30) AS mark FROM generate_series(1, ${rows})`;
+      const answer = await stream(sql, i % 2 === 0 ? NDJSON : 'application/json');
+      expect(answer.text.split(mark).length - 1).toBe(30 * rows);
+      expect(answer.text.match(/answer \d+ /g)?.every((found) => found === mark)).toBe(true);
+    });
+    await Promise.all(many);
+  });
+});

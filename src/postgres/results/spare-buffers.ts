@@ -3,11 +3,14 @@
  * page faults, and the garbage of it full collections.
  */
 
-/** The least that is worth keeping; sizes are powers of two from here on. */
+/** The least that is worth keeping. */
 export const SMALLEST = 64 * 1024;
 
-/** Spare bytes that are kept: eight answers of two megabytes. */
-const MOST_SPARE = 16 * 1024 * 1024;
+/** From one size to the next: an answer grows through few, and what it does not fill takes no memory of the machine. */
+const GROWTH = 8;
+
+/** Spare bytes that are kept: eight answers of up to four megabytes, with what they grew through. */
+const MOST_SPARE = 40 * 1024 * 1024;
 
 /** By size, the last one given first. */
 const spare = new Map<number, Buffer[]>();
@@ -18,7 +21,7 @@ export function takeBuffer(size: number): Buffer {
   // Small ones are cut from a slab of Node's.
   if (size < SMALLEST) return Buffer.allocUnsafe(size);
   let capacity = SMALLEST;
-  while (capacity < size) capacity *= 2;
+  while (capacity < size) capacity *= GROWTH;
   const used = spare.get(capacity)?.pop();
   if (used === undefined) return Buffer.allocUnsafeSlow(capacity);
   spareBytes -= capacity;

@@ -30,8 +30,7 @@ interface ClientInternals {
  * reached.
  */
 export async function login(options: LoginOptions): Promise<LoggedIn> {
-  // TLS reads into buffers of its own.
-  const shared = options.ssl ? null : sharedReading();
+  const shared = options.ssl || !READS_ONE_AT_A_TIME ? null : sharedReading();
   const client = new pg.Client({ ...options, ...(shared === null ? {} : { stream: () => shared.socket }) });
   // Once logged in, the session owns the socket; the driver must not throw when it closes.
   client.on('error', () => {});
@@ -47,6 +46,9 @@ export async function login(options: LoginOptions): Promise<LoggedIn> {
 }
 
 const READ_BYTES = 128 * 1024;
+
+/** On Windows a buffer is handed to the system before anything has arrived, and several connections would share one. */
+const READS_ONE_AT_A_TIME = process.platform !== 'win32';
 
 /**
  * What arrives on any connection lies here while its listener runs. Node makes a new buffer for every read otherwise, and

@@ -11,7 +11,7 @@ export function column(name: string, typeOid: number): ResultColumn {
 }
 
 /** The body of a DataRow message, between other bytes that no encoder may touch. */
-function dataRow(fields: readonly Field[]): { message: Buffer; start: number; end: number } {
+export function dataRow(fields: readonly Field[]): { message: Buffer; start: number; end: number } {
   const parts: Buffer[] = [Buffer.from('before'), int16(fields.length)];
   for (const field of fields) {
     const bytes = field === null ? Buffer.alloc(0) : Buffer.from(field as string);

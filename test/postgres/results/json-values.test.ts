@@ -202,6 +202,41 @@ describe('protects', () => {
     );
   });
 
+  test('a double is what JavaScript makes of it, few decimals or many', () => {
+    const decimals = fc
+      .tuple(fc.integer({ min: -(10 ** 15), max: 10 ** 15 }), fc.integer({ min: 0, max: 9 }))
+      .map(([digits, places]) => digits / 10 ** places);
+    const any = fc.double({ noNaN: true, noDefaultInfinity: true });
+    const edges = [0, 1e-6, 1e-7, 999_999_999.999999, 1e9, 1e9 - 2 ** -23, 2 ** 31, 0.1 + 0.2, 123.456_789_5, 1e15];
+    const bound = fc.constantFrom(...edges, ...edges.map((value) => -value));
+    fc.assert(
+      fc.property(fc.oneof(decimals, any, bound), (value) => {
+        expect(json(OID.float8, float8(value))).toBe(Object.is(value, -0) ? '-0' : String(value));
+      }),
+      { numRuns: 10_000 },
+    );
+  });
+
+  test('a timestamptz of our time reads as the Date does, around midnight too', () => {
+    const day = 86_400_000_000n;
+    const micros = fc
+      .tuple(
+        fc.bigInt({ min: -60_000n, max: 60_000n }),
+        fc.bigInt({ min: -3n, max: 3n }),
+        fc.bigInt({ min: 0n, max: day }),
+      )
+      .chain(([days, near, far]) => fc.constantFrom(days * day + near, days * day + far));
+    fc.assert(
+      fc.property(micros, (value) => {
+        const microsOfSecond = ((value % 1_000_000n) + 1_000_000n) % 1_000_000n;
+        const second = new Date(Number((value - microsOfSecond) / 1000n) + EPOCH_MS).toISOString().slice(0, 19);
+        const fraction = microsOfSecond === 0n ? '' : `.${String(microsOfSecond).padStart(6, '0').replace(/0+$/, '')}`;
+        expect(json(OID.timestamptz, int64(value))).toBe(`"${second}${fraction}Z"`);
+      }),
+      { numRuns: 5000 },
+    );
+  });
+
   test('a real has the fewest digits that read back as it', () => {
     fc.assert(
       fc.property(fc.float({ noNaN: true, noDefaultInfinity: true }), (value) => {

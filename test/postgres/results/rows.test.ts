@@ -1,10 +1,12 @@
 /** Whole rows as JSON and CSV, and the names of their columns. */
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ByteWriter } from '../../../src/postgres/results/byte-writer.js';
 import { outputNames, typeName } from '../../../src/postgres/results/columns.js';
 import { writeCsvHeader } from '../../../src/postgres/results/csv.js';
+import { jsonRowEncoder, type RowMode } from '../../../src/postgres/results/rows.js';
 import { resultFormat } from '../../../src/postgres/results/types.js';
-import { column, csv, csvRow, float8, int32, int64, jsonRow, OID } from './encoding.js';
+import { column, csv, csvRow, dataRow, float8, int32, int64, jsonRow, OID } from './encoding.js';
 
 const names = (...columns: string[]): string[] => outputNames(columns.map((name) => column(name, OID.text)));
 
@@ -113,6 +115,57 @@ describe('protects', () => {
     expect(out.view().length).toBe(0);
     out.ascii('next');
     expect(out.view().toString()).toBe('next');
+  });
+
+  test('any rows one behind the other are what JSON.stringify makes of them, whatever their lengths', () => {
+    // Around the lengths from which values are no longer copied in the loop, with what has to be escaped at any place.
+    const length = fc.oneof(fc.nat(12), fc.integer({ min: 500, max: 530 }), fc.constantFrom(70_000));
+    const unit = fc.constantFrom('a', 'b', ' ', '"', '\\', '\n', '\u0001', '\u001f', 'é', '€', '😀', '\u007f');
+    const text = fc
+      .tuple(length, fc.array(unit, { minLength: 1, maxLength: 9 }))
+      .map(([n, units]) => Array.from({ length: n }, (_, i) => units[i % units.length]).join(''));
+    const kinds = [
+      { oid: OID.text, value: text, bytes: Buffer.from, json: JSON.stringify },
+      { oid: OID.jsonb, value: text.map((t) => JSON.stringify(t)), bytes: Buffer.from, json: (v: string) => v },
+      { oid: OID.int8, value: fc.integer().map(String), bytes: Buffer.from, json: (v: string) => v },
+      { oid: OID.numeric, value: fc.constant('NaN'), bytes: Buffer.from, json: JSON.stringify },
+      { oid: OID.bool, value: fc.boolean(), bytes: (v: boolean) => Buffer.from(v ? 't' : 'f'), json: String },
+      { oid: OID.float8, value: fc.constantFrom(1.5, -0.001, 1e300), bytes: float8, json: String },
+      { oid: OID.uuid, value: fc.uuid(), bytes: Buffer.from, json: JSON.stringify },
+      { oid: OID.date, value: fc.constant(0), bytes: int32, json: () => '"2000-01-01"' },
+      { oid: OID.timestamptz, value: fc.constant(0n), bytes: int64, json: () => '"2000-01-01T00:00:00Z"' },
+      { oid: OID.ownEnum, value: text, bytes: Buffer.from, json: JSON.stringify },
+    ] as unknown as {
+      oid: number;
+      value: fc.Arbitrary<unknown>;
+      bytes(value: unknown): Buffer;
+      json(value: unknown): string;
+    }[];
+    const result = fc.array(fc.constantFrom(...kinds), { minLength: 1, maxLength: 12 }).chain((columns) => {
+      const row = fc.tuple(...columns.map(({ value }) => fc.option(value, { freq: 4 })));
+      return fc.record({ columns: fc.constant(columns), rows: fc.array(row, { minLength: 1, maxLength: 6 }) });
+    });
+    fc.assert(
+      fc.property(result, fc.constantFrom<RowMode>('object', 'array'), ({ columns, rows }, mode) => {
+        const encode = jsonRowEncoder(
+          columns.map(({ oid }, i) => column(`c"${i}`, oid)),
+          mode,
+        );
+        const out = new ByteWriter(1);
+        const expected = rows.map((row) => {
+          const fields = row.map((value, i) => (value === null ? null : (columns[i]?.bytes(value) ?? null)));
+          const { message, start, end } = dataRow(fields);
+          encode(message, start, end, out);
+          const cells = row.map((value, i) => {
+            const key = mode === 'object' ? `${JSON.stringify(`c"${i}`)}:` : '';
+            return `${key}${value === null ? 'null' : columns[i]?.json(value)}`;
+          });
+          return mode === 'object' ? `{${cells.join(',')}}` : `[${cells.join(',')}]`;
+        });
+        expect(out.view().equals(Buffer.from(expected.join('')))).toBe(true);
+      }),
+      { numRuns: 300 },
+    );
   });
 
   test('memory that was given back twice is lent once', () => {

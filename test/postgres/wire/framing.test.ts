@@ -33,11 +33,12 @@ function cut(chunks: readonly Buffer[], accepts: (type: number, length: number) 
   const framing = new Framing((type, buffer, start, end) => {
     found.push({ type: String.fromCharCode(type), body: buffer.toString('latin1', start, end) });
   }, accepts);
-  // A copy of each chunk that is overwritten afterwards: nothing may rely on it any longer.
+  // All chunks come in one buffer that is overwritten afterwards: nothing may rely on it any longer.
+  const shared = Buffer.alloc(Math.max(...chunks.map(({ length }) => length)) + 9, 0xff);
   for (const chunk of chunks) {
-    const copy = Buffer.from(chunk);
-    if (!framing.feed(copy)) return found;
-    copy.fill(0xff);
+    chunk.copy(shared);
+    if (!framing.feed(shared, chunk.length)) return found;
+    shared.fill(0xff);
   }
   return found;
 }
