@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, maxHeaderSize, METHODS } from 'node:http';
-import type { Socket } from 'node:net';
+import { Server as NetServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import Fastify, {
   LogController,
@@ -128,9 +128,14 @@ function begin(request: FastifyRequest, reply: FastifyReply): void {
   if (request.url.startsWith('/api/cdp')) void reply.header('cache-control', 'no-store');
 }
 
+/** How long a stop leaves kept connections open for the request that may be on its way there. */
+const DRAIN_MS = 500;
+
 /**
- * A connection on which no request has begun yet does not hold a stop up (Node counts it among the busy ones), and none is
- * kept after the answers that a stop waits for.
+ * At a stop nobody new comes in. What comes on a connection that is kept, at that moment or shortly after, is still
+ * answered, and told that it was the last: closing it at once would break off a request that the client has sent already,
+ * and which it may not repeat. A connection on which no request has begun by then does not hold the stop up (Node counts it
+ * among the busy ones), and none is kept after its answer.
  */
 function closeInTime(app: FastifyInstance): void {
   const unused = new Set<Socket>();
@@ -142,11 +147,23 @@ function closeInTime(app: FastifyInstance): void {
   app.server.on('request', ({ socket }: { socket: Socket }) => unused.delete(socket));
   app.addHook('preClose', (done) => {
     closing = true;
-    for (const socket of unused) socket.destroy();
-    done();
+    const drained = () => {
+      clearTimeout(timer);
+      app.server.off('close', drained);
+      for (const socket of unused) socket.destroy();
+      done();
+    };
+    const timer = setTimeout(drained, DRAIN_MS);
+    app.server.once('close', drained);
+    // Unlike that of HTTP, this leaves idle connections open; it ends with the last of them.
+    if (app.server.listening) NetServer.prototype.close.call(app.server);
+  });
+  app.addHook('onSend', (_request, reply, payload, done) => {
+    if (closing) void reply.header('connection', 'close');
+    done(null, payload);
   });
   app.addHook('onResponse', (request, _reply, done) => {
-    // The client would keep its connection, and the end of the service would wait for it.
+    // A stream may have begun before; the end of the service would wait for the connection that its client keeps.
     if (closing) request.raw.socket.destroySoon();
     done();
   });

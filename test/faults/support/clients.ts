@@ -1,7 +1,7 @@
 /** Many clients in a closed loop over real HTTP that write every answer down: some with keys, some without, batches of any size. */
 import { Agent, type IncomingMessage, request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Batch, bodyOf, type Ledger, type Reply } from './ledger.js';
+import { type Batch, type Ledger, type Reply, requestOf } from './ledger.js';
 
 export interface ClientOptions {
   /** Where to send the next request: services come and go. */
@@ -51,7 +51,7 @@ export function startClients(options: ClientOptions): Clients {
     for (let n = client; stopping === null; n++) {
       const key = keyed(n) ? `${name}${client}-${n}` : null;
       const size = SIZES[(n * 5 + client) % SIZES.length] as number;
-      await settle(ledger.add(`${name}${client}-${n}`, size, key, n % 7 === 0));
+      await settle(ledger.add(`${name}${client}-${n}`, size, key, wayOf(n, key)));
       if (pauseMs > 0) await sleep(pauseMs);
     }
   };
@@ -65,6 +65,11 @@ export function startClients(options: ClientOptions): Clients {
   };
 }
 
+const wayOf = (n: number, key: string | null): Batch['way'] => {
+  if (key === null && n % 9 === 1) return 'sql';
+  return n % 7 === 0 ? 'ids' : 'batch';
+};
+
 export interface SendOptions {
   readonly agent?: Agent;
   readonly patienceMs?: number | undefined;
@@ -72,8 +77,8 @@ export interface SendOptions {
 
 /** One attempt at a batch. */
 export async function sendBatch(url: string, token: string, batch: Batch, options: SendOptions = {}): Promise<Reply> {
-  const path = `/api/cdp/data/ledger${batch.returnsIds ? '?return=ids' : ''}`;
-  return send(url + path, token, bodyOf(batch), batch.key, options);
+  const { path, body } = requestOf(batch);
+  return send(url + path, token, body, batch.key, options);
 }
 
 /** A POST of JSON, and whatever becomes of it. */
@@ -125,10 +130,16 @@ function replyOf(response: IncomingMessage, text: string): Omit<Reply, 'ms' | 'a
     status,
     code: typeof body.error === 'string' ? body.error : String(status),
     retryAfter: response.headers['retry-after'] ?? null,
-    ...(body.inserted_rows === undefined ? {} : { rows: body.inserted_rows as number }),
+    ...rowsOf(body),
     ...(body.ids === undefined ? {} : { ids: body.ids as string[] }),
     replayed: response.headers['idempotency-replayed'] === 'true',
   };
+}
+
+/** `inserted_rows` of a batch, `row_count` of a statement. */
+function rowsOf({ inserted_rows: inserted, row_count: affected }: Record<string, unknown>): { rows?: number } {
+  const rows = inserted ?? affected;
+  return typeof rows === 'number' ? { rows } : {};
 }
 
 function parsed(text: string): Record<string, unknown> | null {

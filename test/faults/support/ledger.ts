@@ -35,16 +35,25 @@ export interface Batch {
   readonly name: string;
   readonly size: number;
   readonly key: string | null;
-  readonly returnsIds: boolean;
+  /** By the batch insert, by that with `return=ids`, or by a statement of free SQL. */
+  readonly way: 'batch' | 'ids' | 'sql';
   readonly replies: Reply[];
 }
 
 export const noteOf = (batch: string, place: number): string =>
   createHash('md5').update(`${batch}:${place}`).digest('hex');
 
-/** Records of a batch, as the body of its request. */
-export const bodyOf = ({ name, size }: Batch): string =>
-  JSON.stringify(Array.from({ length: size }, (_, place) => ({ batch: name, place, size, note: noteOf(name, place) })));
+const INSERT = `INSERT INTO ledger (batch, place, size, note)
+  SELECT batch, place, size, note FROM jsonb_to_recordset($1) AS r (batch text, place bigint, size bigint, note text)`;
+
+/** Path and body of a batch's request. */
+export function requestOf({ name, size, way }: Batch): { path: string; body: string } {
+  const records = Array.from({ length: size }, (_, place) => ({ batch: name, place, size, note: noteOf(name, place) }));
+  if (way === 'sql') return { path: '/api/cdp/sql', body: JSON.stringify({ sql: INSERT, params: [records] }) };
+  return { path: `/api/cdp/data/ledger${way === 'ids' ? '?return=ids' : ''}`, body: JSON.stringify(records) };
+}
+
+const isGood = ({ status }: Reply): boolean => status === 200 || status === 201;
 
 /** The answer leaves open whether the batch was stored. */
 export const isOpen = ({ status, code }: Reply): boolean => status === 0 || code === 'outcome_unknown';
@@ -59,7 +68,7 @@ interface Stored {
 
 /** What the comparison came to. `wrong` is empty where every answer was true. */
 export interface Verdict {
-  /** Batches with a 201, and rows in the table. */
+  /** Batches with a success, and rows in the table. */
   readonly acknowledged: number;
   readonly rows: number;
   /** Batches that were refused at every attempt; that got no answer or `outcome_unknown`, and of those how many are there. */
@@ -74,8 +83,8 @@ export interface Verdict {
 export class Ledger {
   readonly batches: Batch[] = [];
 
-  add(name: string, size: number, key: string | null, returnsIds: boolean): Batch {
-    const batch: Batch = { name, size, key, returnsIds, replies: [] };
+  add(name: string, size: number, key: string | null, way: Batch['way'] = 'batch'): Batch {
+    const batch: Batch = { name, size, key, way, replies: [] };
     this.batches.push(batch);
     return batch;
   }
@@ -108,7 +117,7 @@ export class Ledger {
       stored.delete(batch.name);
       const error = judge(batch, there);
       if (error !== null) wrong.push(`${batch.name} (${history(batch)}): ${error}`);
-      if (batch.replies.some(({ status }) => status === 201)) count.acknowledged++;
+      if (batch.replies.some(isGood)) count.acknowledged++;
       else if (batch.replies.some(isOpen)) {
         count.open++;
         if (there !== undefined) count.openAndStored++;
@@ -122,7 +131,7 @@ export class Ledger {
 
 /** @returns what is wrong with a batch; null where the table is as its answers say */
 function judge({ size, key, replies }: Batch, there: Stored | undefined): string | null {
-  const good = replies.filter(({ status }) => status === 201);
+  const good = replies.filter(isGood);
   if (there !== undefined && !(there.is_whole && there.places === size)) {
     return `${there.rows} rows of ${there.places} places are there, of ${size}`;
   }

@@ -3,7 +3,15 @@ import { mkdtemp, chmod, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import { type EmbeddedPostgres, startEmbedded } from '../../../src/postgres/embedded.js';
-import { firstToken, freePort, newDataDir, runProgram, type RunningService, startServe, superuserOf } from '../../support/program.js';
+import {
+  firstToken,
+  freePort,
+  newDataDir,
+  runProgram,
+  type RunningService,
+  startServe,
+  superuserOf,
+} from '../../support/program.js';
 import { call } from '../../support/service.js';
 import { Ledger, LEDGER_TABLE, type Verdict } from './ledger.js';
 
@@ -23,9 +31,7 @@ export interface EmbeddedStage extends Scene {
 }
 
 /** @returns the stage with its service running */
-export async function embeddedStage(
-  ...args: string[]
-): Promise<EmbeddedStage & { readonly first: RunningService }> {
+export async function embeddedStage(...args: string[]): Promise<EmbeddedStage & { readonly first: RunningService }> {
   const dataDir = await newDataDir();
   const port = String(await freePort());
   const start = async () => {
