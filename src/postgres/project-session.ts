@@ -9,6 +9,7 @@ import { EXTENSIONS_SCHEMA, isPrepared, Unhardened } from './hardening/hardening
 import type { Placement } from './placement.js';
 import type { Provisioning } from './provisioning.js';
 import { type LoginOptions, ownErrand, type ServerAddress, startupOptions } from './server.js';
+import type { SilenceWatch } from './silence-watch.js';
 import { sql, type Statement, statement } from './sql.js';
 import type { Backend, Watchdog } from './watchdog.js';
 import { login } from './wire/login.js';
@@ -92,6 +93,7 @@ export class ProjectSessions {
     private readonly credentials: Credentials,
     private readonly provisioning: Provisioning,
     private readonly watchdog: Watchdog,
+    private readonly silence: SilenceWatch,
   ) {}
 
   private get extensionsSchema(): string[] {
@@ -202,7 +204,9 @@ export class ProjectSessions {
   private async identified(session: Session, role: string): Promise<ProjectSession> {
     const { processId, secretKey } = session;
     const startedAt = await this.watchdog.startOf(processId, role);
-    return { session, backend: { processId, secretKey, role, startedAt } };
+    const backend = { processId, secretKey, role, startedAt };
+    this.silence.watch(session, backend);
+    return { session, backend };
   }
 }
 

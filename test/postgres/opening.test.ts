@@ -5,6 +5,7 @@ import type { Placement } from '../../src/postgres/placement.js';
 import { LANES, type ProjectSession, ProjectSessions } from '../../src/postgres/project-session.js';
 import { Provisioning } from '../../src/postgres/provisioning.js';
 import { servicePool } from '../../src/postgres/server.js';
+import { SilenceWatch } from '../../src/postgres/silence-watch.js';
 import { Watchdog } from '../../src/postgres/watchdog.js';
 import { testServers } from '../support/postgres.js';
 import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -61,6 +62,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       credentials,
       new Provisioning(address, credentials, '', [], PREPARATION),
       new Watchdog(address, pool),
+      new SilenceWatch(address),
     );
   });
   afterAll(async () => {
