@@ -33,7 +33,7 @@ const CONNECT_TIMEOUT_MS = 5_000;
  * A network that swallows what is sent breaks no connection: without a limit of its own a query would wait for ever. The
  * first is for short questions of the service, the second for errands such as the making of a database.
  */
-const QUESTION_MS = 5_000;
+const QUESTION_MS = 3_000;
 const ERRAND_MS = 120_000;
 
 /** Silence after which the system asks the other side whether it is still there. */

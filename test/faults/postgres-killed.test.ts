@@ -1,10 +1,11 @@
 /** kill -9 of Postgres under load, whole or a single backend: true answers, no hang, and it goes on without a restart. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import pg from 'pg';
+import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { endEverything, eventually, postmasterOf, type RunningService, superuserOf } from '../support/program.js';
 import { type Clients, send, startClients } from './support/clients.js';
-import { isOpen, Ledger } from './support/ledger.js';
+import type { Ledger } from './support/ledger.js';
+import { isOpen } from './support/ledger.js';
 import { createLedger, type EmbeddedStage, embeddedStage, onDatabase, serverStage } from './support/stage.js';
 
 /** What a client may be told while Postgres is away or on its way back. */
@@ -136,7 +137,7 @@ describe('kill -9 of Postgres under load', () => {
       }),
     );
     const locks = await asSuperuser(async (client) => {
-      const { rows } = await client.query(
+      const { rows } = await client.query<{ locktype: string; mode: string }>(
         `SELECT locktype, mode FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE application_name ~ '^cdp (typed|sql)'`,
       );
       return rows;

@@ -30,7 +30,9 @@ export async function startRouter(instances: readonly string[]): Promise<Router>
       try {
         const answer = await ask(url, request, body);
         const bytes = await buffer(answer);
-        const { connection: _connection, ...headers } = answer.headers;
+        const headers = { ...answer.headers };
+        // Of the way to the instance, not of that to the client (RFC 9110 section 7.6.1).
+        delete headers.connection;
         return void response.writeHead(answer.statusCode ?? 0, headers).end(bytes);
       } catch (error) {
         const { code = String(error) } = error as NodeJS.ErrnoException;
