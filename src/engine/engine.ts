@@ -85,7 +85,7 @@ export class Engine {
     const credentials = new Credentials(settings.secret);
     const pool = servicePool(address, SERVICE_CONNECTIONS);
     const holders = new LockHolders(address);
-    const silence = new SilenceWatch(address);
+    const silence = new SilenceWatch(address, pool);
     try {
       const migrations = readMigrations('project');
       const { allowUnhardened, extensions } = settings;
@@ -142,7 +142,8 @@ export class Engine {
       const installation = { control, projects, provisioning, audit, address, credentials };
       return new Engine(control, projects, tokens, wrongTokens, audit, jwt, access, silence, sizes, installation);
     } catch (error) {
-      await Promise.all([pool.end(), holders.close(), silence.close()]);
+      silence.close();
+      await Promise.all([pool.end(), holders.close()]);
       throw error;
     }
   }
@@ -197,7 +198,7 @@ export class Engine {
     this.access.quotas.close();
     await this.audit.close();
     await this.access.locks.close();
-    await this.silence.close();
+    this.silence.close();
     await this.control.close();
   }
 }

@@ -1,11 +1,11 @@
 /**
  * Finds connections that are dead and do not say so: a firewall has forgotten them, a host is gone, a packet was lost for
  * good. Nothing breaks then, and a request would wait for its whole time. The server knows better: a backend that is gone,
- * or that waits for us while we wait for it, will never answer (docs/decisions/0024).
+ * or that waits for us while we wait for it, will never answer (docs/decisions/0023).
  */
 import type pg from 'pg';
 import { ConnectionLost } from './errors.js';
-import { type ServerAddress, servicePool } from './server.js';
+import type { ServerAddress } from './server.js';
 import type { Backend } from './watchdog.js';
 import type { Session } from './wire/session.js';
 
@@ -30,13 +30,17 @@ interface Watched {
 
 export class SilenceWatch {
   private readonly watched = new Set<Watched>();
-  private readonly pool: pg.Pool;
   private readonly timer: NodeJS.Timeout | null;
   private asking = false;
 
-  /** @param address a server on this machine cannot become silent, and is not watched */
-  constructor(address: ServerAddress) {
-    this.pool = servicePool(address, 1);
+  /**
+   * @param address a server on this machine cannot become silent, and is not watched
+   * @param pool of the service's own role; where a question finds that silent too, it drops its idle connections
+   */
+  constructor(
+    address: ServerAddress,
+    private readonly pool: pg.Pool,
+  ) {
     this.timer = address.host.startsWith('/') ? null : setInterval(() => this.look(), LOOK_MS).unref();
   }
 
@@ -45,9 +49,8 @@ export class SilenceWatch {
     if (this.timer !== null) this.watched.add({ session, backend, bytes: 0, silent: 0 });
   }
 
-  async close(): Promise<void> {
+  close(): void {
     if (this.timer !== null) clearInterval(this.timer);
-    await this.pool.end();
   }
 
   private look(): void {

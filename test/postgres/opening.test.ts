@@ -62,7 +62,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       credentials,
       new Provisioning(address, credentials, '', [], PREPARATION),
       new Watchdog(address, pool),
-      new SilenceWatch(address),
+      new SilenceWatch(address, pool),
     );
   });
   afterAll(async () => {
