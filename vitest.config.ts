@@ -1,14 +1,37 @@
 import { defineConfig } from 'vitest/config';
 
+export const COMMON = {
+  globalSetup: ['test/support/global-setup.ts'],
+  // Real Postgres and real processes: a slow machine must not fail a right answer.
+  testTimeout: 60_000,
+  hookTimeout: 120_000,
+  maxWorkers: 2,
+};
+
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
-    // They need a browser, which `npm test` must not ask a bare machine for; CI installs one (vitest.browser.config.ts).
-    exclude: ['test/browser/**'],
-    globalSetup: ['test/support/global-setup.ts'],
-    // Real Postgres and real processes: a slow machine must not fail a right answer.
-    testTimeout: 60_000,
-    hookTimeout: 120_000,
-    maxWorkers: 2,
+    projects: [
+      {
+        test: {
+          ...COMMON,
+          name: 'main',
+          include: ['test/**/*.test.ts'],
+          // test/browser needs a browser, which `npm test` must not ask a bare machine for; CI installs one
+          // (vitest.browser.config.ts).
+          exclude: ['test/browser/**', 'test/faults/**'],
+          sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        test: {
+          ...COMMON,
+          name: 'faults',
+          include: ['test/faults/**/*.test.ts'],
+          // They measure how soon the service is back, and have the machine for themselves.
+          maxWorkers: 1,
+          sequence: { groupOrder: 2 },
+        },
+      },
+    ],
   },
 });

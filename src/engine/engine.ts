@@ -13,6 +13,7 @@ import { LockHolders } from '../postgres/lock-holders.js';
 import { ProjectSessions } from '../postgres/project-session.js';
 import { Provisioning } from '../postgres/provisioning.js';
 import { type ServerAddress, servicePool } from '../postgres/server.js';
+import { SilenceWatch } from '../postgres/silence-watch.js';
 import { Watchdog } from '../postgres/watchdog.js';
 import { Admission } from './admission.js';
 import { Audit, type AuditSettings, type Origin } from './audit.js';
@@ -74,6 +75,7 @@ export class Engine {
     readonly audit: Audit,
     private readonly jwt: JwtVerifier | null,
     private readonly access: ProjectAccess,
+    private readonly silence: SilenceWatch,
     private readonly sizes: DatabaseSizes,
     /** What backups are made of. */
     readonly installation: Installation,
@@ -88,6 +90,7 @@ export class Engine {
     const credentials = new Credentials(settings.secret);
     const pool = servicePool(address, SERVICE_CONNECTIONS);
     const holders = new LockHolders(address);
+    const silence = new SilenceWatch(address, pool);
     try {
       const migrations = readMigrations('project');
       const { allowUnhardened, extensions } = settings;
@@ -110,7 +113,7 @@ export class Engine {
       const { postmaster } = settings;
       const cpu = postmaster === null ? null : new CpuWatch(new BackendPriority(postmaster));
       const watchdog = new Watchdog(address, pool, cpu);
-      const sessions = new ProjectSessions(address, credentials, provisioning);
+      const sessions = new ProjectSessions(address, credentials, provisioning, silence);
       const connections = new Connections(sessions, {
         total: maxConnections,
         perProject: settings.projectRunning,
@@ -145,8 +148,9 @@ export class Engine {
       const wrongTokens = new WrongTokens(settings.wrongTokens);
       const tokens = new Tokens(control, audit);
       const installation = { control, projects, provisioning, audit, address, credentials };
-      return new Engine(control, projects, tokens, wrongTokens, audit, jwt, access, sizes, installation);
+      return new Engine(control, projects, tokens, wrongTokens, audit, jwt, access, silence, sizes, installation);
     } catch (error) {
+      silence.close();
       await Promise.all([pool.end(), holders.close()]);
       throw error;
     }
@@ -207,6 +211,7 @@ export class Engine {
     this.access.quotas.close();
     await this.audit.close();
     await this.access.locks.close();
+    this.silence.close();
     await this.control.close();
   }
 }

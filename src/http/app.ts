@@ -118,8 +118,7 @@ export function createApp(settings: AppSettings, answers: Answers, watcher: Watc
     done(null, payload);
   });
   app.addHook('preClose', (done) => {
-    connections.stop();
-    done();
+    void connections.stop(app.server).then(() => done());
   });
   return app;
 }

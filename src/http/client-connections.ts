@@ -4,9 +4,12 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Server, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
+import { Server as NetServer, type Socket } from 'node:net';
 import { rawError } from './error-exit.js';
 import { endSoon } from './framing.js';
+
+/** How long a stop leaves kept connections open for the request that may be on its way there. */
+const DRAIN_MS = 500;
 
 class ClientConnection {
   /** In the order of their requests. */
@@ -36,6 +39,7 @@ export class ClientConnections {
     connection.isUnused = false;
     connection.latest = response;
     connection.unanswered.push(response);
+    if (this.isStopping) response.shouldKeepAlive = false;
     return connection.address;
   }
 
@@ -46,17 +50,34 @@ export class ClientConnections {
     const place = connection.unanswered.indexOf(response);
     if (place >= 0) connection.unanswered.splice(place, 1);
     if (connection.latest === response && response.req.complete) connection.latest = null;
-    // The client would keep its connection, and the end of the service would wait for it.
-    if (this.isStopping) socket.destroySoon();
+    // A stream may have begun before; the end of the service would wait for the connection that its client keeps.
+    if (this.isStopping && connection.unanswered.length === 0) socket.destroySoon();
   }
 
   /**
-   * A connection on which no request has begun yet does not hold a stop up (Node counts it among the busy ones), and none
-   * is kept after the answers that a stop waits for.
+   * Nobody new comes in. What comes on a connection that is kept, at that moment or shortly after, is still answered, and
+   * told that it was the last: closing it at once would break off a request that the client has sent already, and which
+   * it may not repeat. A connection on which no request has begun by then does not hold the stop up (Node counts it among
+   * the busy ones), and none is kept after its answer.
    */
-  stop(): void {
+  stop(server: Server): Promise<void> {
     this.isStopping = true;
-    for (const [socket, { isUnused }] of this.open) if (isUnused) socket.destroy();
+    for (const { unanswered } of this.open.values()) {
+      const last = unanswered.at(-1);
+      if (last !== undefined && !last.headersSent) last.shouldKeepAlive = false;
+    }
+    return new Promise((resolve) => {
+      const drained = () => {
+        clearTimeout(timer);
+        server.off('close', drained);
+        for (const [socket, { isUnused }] of this.open) if (isUnused) socket.destroy();
+        resolve();
+      };
+      const timer = setTimeout(drained, DRAIN_MS);
+      server.once('close', drained);
+      // Unlike that of HTTP, this leaves idle connections open; it ends with the last of them.
+      if (server.listening) NetServer.prototype.close.call(server);
+    });
   }
 
   /**

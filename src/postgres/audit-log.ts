@@ -143,7 +143,8 @@ export class AuditLog {
       this.inTransaction(async (client) => {
         await client.query(`SET LOCAL statement_timeout = ${READ_MS}`);
         try {
-          const { rows } = await client.query<AuditRecord>(text, values);
+          const query = { text, values, query_timeout: READ_MS + WRITE_MS };
+          const { rows } = await client.query<AuditRecord>(query as pg.QueryConfig);
           return rows.map(entryOf);
         } catch (error) {
           if (!(error instanceof pg.DatabaseError && error.code === CANCELLED)) throw error;
@@ -160,11 +161,13 @@ export class AuditLog {
     for (let removed = 0; ;) {
       const { rowCount } = await this.inTransaction(async (client) => {
         await client.query(`SELECT set_config('cdp.audit_remove_before', $1, true)`, [time.toISOString()]);
-        return client.query(
-          `DELETE FROM cdp.audit WHERE ctid = ANY (ARRAY(
+        const query = {
+          text: `DELETE FROM cdp.audit WHERE ctid = ANY (ARRAY(
              SELECT ctid FROM cdp.audit WHERE at < $1 ORDER BY at, id LIMIT ${REMOVED_AT_ONCE} FOR UPDATE SKIP LOCKED))`,
-          [time],
-        );
+          values: [time],
+          query_timeout: READ_MS,
+        };
+        return client.query(query as pg.QueryConfig);
       });
       removed += rowCount ?? 0;
       if ((rowCount ?? 0) < REMOVED_AT_ONCE) return removed;

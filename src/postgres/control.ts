@@ -65,8 +65,8 @@ export class ControlDatabase {
     credentials: Credentials,
     template: { version: number; ensure: (instanceId: string, version: number) => Promise<void> },
   ): Promise<ControlDatabase> {
-    const client = await pool.connect();
-    try {
+    // Not of the pool: others may take their time with the template. The end of the connection gives the lock back.
+    return withServiceClient(address, address.database, async (client) => {
       await client.query('SELECT pg_advisory_lock($1)', [START_LOCK]);
       await migrate(client, 'cdp', readMigrations('control'));
       await client.query('INSERT INTO cdp.instance (id, secret_fingerprint) VALUES ($1, $2) ON CONFLICT DO NOTHING', [
@@ -85,10 +85,7 @@ export class ControlDatabase {
         await client.query('UPDATE cdp.instance SET template_version = $1', [template.version]);
       }
       return new ControlDatabase(address, pool, instance.id);
-    } finally {
-      // Closing the connection gives the lock back, also after a failure in between.
-      client.release(true);
-    }
+    });
   }
 
   /** Whether the operator has not yet been shown a first project. */

@@ -185,4 +185,8 @@ export function isUnreachable(error: unknown): boolean {
 
 /** What the driver says, without a code, where its connection could not be had, broke, or had broken before. */
 const DRIVER_MESSAGES =
-  /^(timeout expired|Connection terminated|timeout exceeded when trying to connect|Client has encountered a connection)/;
+  /^(timeout expired|Connection terminated|timeout exceeded when trying to connect|Client has encountered a connection|Query read timeout)/;
+
+/** A question of the service's own had no answer within its time. */
+export const isSilence = (error: unknown): error is Error =>
+  error instanceof Error && error.message === 'Query read timeout';

@@ -5,10 +5,15 @@ import { type ServerAddress, servicePool } from './server.js';
 /** A look that takes longer is given up, so that nobody waits for it. */
 const LOOK_MS = 2_000;
 
+/** How often the connection is tried, so that one that broke is there again before it is needed. */
+const TRY_MS = 5_000;
+
 const LOOK = {
   text: 'SELECT pid, count(*)::integer AS held FROM pg_locks WHERE NOT fastpath AND pid IS NOT NULL GROUP BY pid',
   query_timeout: LOOK_MS,
 } as pg.QueryConfig;
+
+const TRY = { text: 'SELECT 1', query_timeout: LOOK_MS } as pg.QueryConfig;
 
 export class LockHolders {
   /**
@@ -16,9 +21,15 @@ export class LockHolders {
    * in the table (manual 13.3, fast-path locks).
    */
   private readonly pool: pg.Pool;
+  private readonly trying: NodeJS.Timeout;
 
   constructor(address: ServerAddress) {
     this.pool = servicePool(address, 1, { kept: 1 });
+    this.trying = setInterval(() => {
+      // The next try comes soon.
+      this.pool.query(TRY).catch(() => {});
+    }, TRY_MS);
+    this.trying.unref();
   }
 
   /**
@@ -43,6 +54,7 @@ export class LockHolders {
   }
 
   close(): Promise<void> {
+    clearInterval(this.trying);
     return this.pool.end();
   }
 }

@@ -9,6 +9,7 @@ import { EXTENSIONS_SCHEMA, isPrepared, Unhardened } from './hardening/hardening
 import type { Placement } from './placement.js';
 import type { Provisioning } from './provisioning.js';
 import { type LoginOptions, ownErrand, type ServerAddress, startupOptions } from './server.js';
+import type { SilenceWatch } from './silence-watch.js';
 import { sql, type Statement, statement } from './sql.js';
 import type { Backend } from './watchdog.js';
 import { login } from './wire/login.js';
@@ -63,6 +64,12 @@ const MENDABLE = new Set(['28P01', '42501', '25P04']);
 /** Opening a connection may take so long, mending included. */
 const OPEN_MS = 10_000;
 
+/**
+ * Where Postgres takes no logins, nobody else tries for so long: a try by every request keeps a recovering server from
+ * getting up, for each of them costs it a process.
+ */
+const AWAY_MS = 100;
+
 /** In front of a query of our own on a project's connection: nothing that the project made can stand in for a name. */
 const IN_PG_CATALOG: readonly Statement[] = ['BEGIN', 'SET LOCAL search_path = pg_catalog, pg_temp'].map((text) => ({
   text,
@@ -78,11 +85,14 @@ export interface ProjectSession {
 export class ProjectSessions {
   /** Mending under way in this process, by the project's database. */
   private readonly mending = new Map<string, Promise<void>>();
+  /** What the last login was refused with that Postgres was not there for. */
+  private away: { readonly error: unknown; readonly until: number } | null = null;
 
   constructor(
     private readonly address: ServerAddress,
     private readonly credentials: Credentials,
     private readonly provisioning: Provisioning,
+    private readonly silence: SilenceWatch,
   ) {}
 
   private get extensionsSchema(): string[] {
@@ -94,6 +104,7 @@ export class ProjectSessions {
    * @throws EngineError database_unavailable where none can be had in time
    */
   async open(placement: Placement, lane: Lane): Promise<ProjectSession> {
+    if (this.away !== null && performance.now() < this.away.until) throw this.away.error;
     const expiry = new AbortController();
     const timer = setTimeout(() => expiry.abort(), OPEN_MS);
     try {
@@ -101,6 +112,7 @@ export class ProjectSessions {
         Promise.race([this.openSound(placement, lane, expiry.signal), aborted(expiry.signal)]),
       );
     } catch (error) {
+      if (isAway(error)) this.away = { error, until: performance.now() + AWAY_MS };
       // Nothing that was opened on the way is left behind.
       expiry.abort();
       throw error;
@@ -128,7 +140,7 @@ export class ProjectSessions {
     try {
       session = await this.login(placement, role, lane, signal);
       const { isSound, seenAt } = await this.look(session, placement, lane);
-      if (isSound) return identified(session, role, seenAt);
+      if (isSound) return this.identified(session, role, seenAt);
     } catch (error) {
       if (!(error instanceof PostgresError && MENDABLE.has(error.sqlstate))) throw error;
     }
@@ -151,7 +163,7 @@ export class ProjectSessions {
     await mending.catch(notPrepared);
     const session = await this.login(placement, role, lane, signal);
     const { seenAt } = await this.look(session, placement, lane);
-    return identified(session, role, seenAt);
+    return this.identified(session, role, seenAt);
   }
 
   private async login(placement: Placement, role: string, lane: Lane, signal: AbortSignal): Promise<Session> {
@@ -200,12 +212,20 @@ export class ProjectSessions {
     const [seenAt, isSound] = results[IN_PG_CATALOG.length]?.rows[0] ?? [];
     return { isSound: isSound === 't', seenAt: seenAt ?? '' };
   }
+
+  private identified(session: Session, role: string, seenAt: string): ProjectSession {
+    const backend = { processId: session.processId, secretKey: session.secretKey, role, seenAt };
+    this.silence.watch(session, backend);
+    return { session, backend };
+  }
 }
 
-const identified = (session: Session, role: string, seenAt: string): ProjectSession => ({
-  session,
-  backend: { processId: session.processId, secretKey: session.secretKey, role, seenAt },
-});
+/** Nobody listens, or Postgres starts, recovers or stops (cannot_connect_now). */
+function isAway(error: unknown): boolean {
+  const cause = error instanceof EngineError ? error.cause : error;
+  if (cause instanceof PostgresError) return cause.sqlstate === '57P03';
+  return cause instanceof Error && ['ECONNREFUSED', 'ENOENT'].includes((cause as NodeJS.ErrnoException).code ?? '');
+}
 
 /** The operator's to mend, and none of the caller's business. */
 function notPrepared(error: unknown): never {

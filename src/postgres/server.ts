@@ -1,11 +1,12 @@
 /**
  * A Postgres server as an address: where it is, how the service itself logs in, and what becomes of its failures there.
  */
+import type { Socket } from 'node:net';
 import type { ConnectionOptions } from 'node:tls';
 import pg from 'pg';
 import { parse as parseConnectionString } from 'pg-connection-string';
 import { EngineError } from '../contract/errors.js';
-import { isUnreachable, PostgresError } from './errors.js';
+import { isSilence, isUnreachable, PostgresError } from './errors.js';
 
 /** What the driver needs for one login. */
 export interface LoginOptions {
@@ -19,12 +20,24 @@ export interface LoginOptions {
   options?: string;
   application_name?: string;
   connectionTimeoutMillis: number;
+  keepAlive?: boolean;
+  keepAliveInitialDelayMillis?: number;
 }
 
 /** Where a server is, and the service's own role on it. `database` is the control database. */
 export type ServerAddress = Omit<LoginOptions, 'options' | 'application_name'>;
 
 const CONNECT_TIMEOUT_MS = 5_000;
+
+/**
+ * A network that swallows what is sent breaks no connection: without a limit of its own a query would wait for ever. The
+ * first is for short questions of the service, the second for errands such as the making of a database.
+ */
+const QUESTION_MS = 3_000;
+const ERRAND_MS = 120_000;
+
+/** Silence after which the system asks the other side whether it is still there. */
+const KEEP_ALIVE_MS = 10_000;
 
 /**
  * @param url `postgres://user:password@host:port/database?sslmode=…`
@@ -46,6 +59,8 @@ export function addressOfUrl(url: string): ServerAddress {
     password: password ?? '',
     database,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     ...(ssl === undefined ? {} : { ssl: ssl as boolean | ConnectionOptions }),
   };
 }
@@ -71,12 +86,32 @@ const SERVICE_SETTINGS = { search_path: 'pg_catalog', TimeZone: 'UTC', DateStyle
  * @param options.kept connections that stay open though nobody uses them
  */
 export function servicePool(address: ServerAddress, max: number, { kept = 0 } = {}): pg.Pool {
-  const pool = new pg.Pool({ ...serviceLogin(address, address.database), max, min: kept, idleTimeoutMillis: 30_000 });
+  const limits = { max, min: kept, idleTimeoutMillis: 30_000, query_timeout: QUESTION_MS };
+  const pool = new pg.Pool({ ...serviceLogin(address, address.database), ...limits });
   // A connection that breaks while it is idle is replaced by the pool; one that breaks in somebody's hands fails the
   // next query there. In both cases the event alone must not end the process.
   pool.on('error', () => {});
   pool.on('connect', (client) => client.on('error', () => {}));
+  dropTheSilent(pool);
   return pool;
+}
+
+/** Where one connection did not answer, the idle ones go the same way: each would cost a question its whole time. */
+function dropTheSilent(pool: pg.Pool): void {
+  const idle = new Set<pg.PoolClient>();
+  const taken = (client: pg.PoolClient) => void idle.delete(client);
+  pool.on('acquire', taken);
+  pool.on('remove', taken);
+  pool.on('release', (error: Error | boolean | undefined, client) => {
+    if (!error) idle.add(client);
+    else if (isSilence(error))
+      for (const { connection } of [...idle] as unknown as Wired[]) connection.stream.destroy(error);
+  });
+}
+
+/** What the driver's type declarations leave out. */
+interface Wired {
+  connection: { stream: Socket };
 }
 
 /** One short-lived connection of the service's own role to any database. */
@@ -85,7 +120,7 @@ export async function withServiceClient<T>(
   database: string,
   work: (client: pg.Client) => Promise<T>,
 ): Promise<T> {
-  const client = new pg.Client(serviceLogin(address, database));
+  const client = new pg.Client({ ...serviceLogin(address, database), query_timeout: ERRAND_MS });
   client.on('error', () => {});
   await client.connect();
   try {

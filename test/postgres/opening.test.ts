@@ -5,6 +5,7 @@ import type { Placement } from '../../src/postgres/placement.js';
 import { LANES, type ProjectSession, ProjectSessions } from '../../src/postgres/project-session.js';
 import { Provisioning } from '../../src/postgres/provisioning.js';
 import { servicePool } from '../../src/postgres/server.js';
+import { SilenceWatch } from '../../src/postgres/silence-watch.js';
 import { Watchdog } from '../../src/postgres/watchdog.js';
 import { testServers } from '../support/postgres.js';
 import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -56,10 +57,10 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     const database = /@\/(\w+)\?/.exec(service.config.databaseUrl ?? '')?.[1] ?? '';
     const address = { ...server.connection, database, connectionTimeoutMillis: 5_000 };
     const credentials = new Credentials(service.config.secret ?? '');
-    pool = servicePool(address, 1);
+    pool = servicePool(address, 6);
     watchdog = new Watchdog(address, pool);
     const provisioning = new Provisioning(address, credentials, '', [], PREPARATION);
-    sessions = new ProjectSessions(address, credentials, provisioning);
+    sessions = new ProjectSessions(address, credentials, provisioning, new SilenceWatch(address, pool));
   });
   afterAll(async () => {
     for (const { session } of opened) session.close();

@@ -135,6 +135,15 @@ export class Session {
     return this.closedBy !== null;
   }
 
+  /** The server owes an answer, and nobody holds it back. */
+  get isAwaiting(): boolean {
+    return this.closedBy === null && this.exchanges.length > 0 && !this.socket.isPaused();
+  }
+
+  get bytesRead(): number {
+    return this.socket.bytesRead;
+  }
+
   /** Called once when the connection ends, whoever ended it. */
   onClose(listener: () => void): void {
     this.closeListener = listener;

@@ -1,0 +1,166 @@
+/** A faulty network between the service and Postgres: time limits hold, no connection leaks, and it goes on within 5 s. */
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { endEverything, eventually, type RunningService } from '../support/program.js';
+import { call } from '../support/service.js';
+import { type Clients, send, startClients } from './support/clients.js';
+import { isOpen } from './support/ledger.js';
+import { type Network, startNetwork } from './support/network.js';
+import { createLedger, type ServerStage, serverStage } from './support/stage.js';
+
+/** From the end of the fault to a success of every kind of request. */
+const BACK_MS = 5_000;
+
+let stage: ServerStage;
+let network: Network;
+let service: RunningService;
+let admin: string;
+beforeAll(async () => {
+  stage = await serverStage();
+  const { host, port } = stage.server().connection;
+  network = await startNetwork(join(host, `.s.PGSQL.${port}`));
+  admin = await stage.cdp('token', 'create', '--admin');
+  service = await stage.start(network.address);
+  await createLedger(service.url, stage.token);
+});
+afterAll(async () => {
+  const { code } = await service.end();
+  await endEverything();
+  await network.close();
+  await stage.close();
+  expect(code).toBe(0);
+});
+
+let clients: Clients;
+let phase = 0;
+beforeEach(async () => {
+  const { token, ledger } = stage;
+  const answered = ledger.replies.length;
+  clients = startClients({
+    url: () => service.url,
+    token,
+    ledger,
+    count: 12,
+    name: `n${phase++}-`,
+    patienceMs: 40_000,
+  });
+  await eventually('requests are answered', () => Promise.resolve(ledger.replies.length > answered + 40));
+});
+afterEach(async () => {
+  network.set('clear');
+  await clients.stop();
+  // What `asks` has inserted is in nobody's ledger.
+  await stage.query('DELETE FROM data.ledger WHERE batch IS NULL', [], await projectDatabase());
+  const verdict = await stage.compare();
+  console.log('network:', verdict, stage.ledger.codes);
+  expect(verdict.wrong).toEqual([]);
+  expect(stage.ledger.codes.hung).toBeUndefined();
+});
+
+const insert = () => send(`${service.url}/api/cdp/data/ledger`, stage.token, '[{"batch":null}]', null);
+const select = () => send(`${service.url}/api/cdp/sql`, stage.token, '{"sql":"SELECT 1"}', null);
+
+/** The ways to Postgres: free SQL, insert, schema, control database by token and by readiness, and the metrics. */
+const asks: Record<string, () => Promise<number>> = {
+  sql: async () => (await select()).status,
+  insert: async () => (await insert()).status,
+  schema: async () => (await call(service.url, 'GET', '/api/cdp/schema', { token: stage.token })).status,
+  ready: async () => (await call(service.url, 'GET', '/readyz')).status,
+  admin: async () => (await call(service.url, 'GET', '/api/cdp/admin/projects', { token: admin })).status,
+};
+
+async function backWithin5s(): Promise<void> {
+  const before = performance.now();
+  await Promise.all(
+    Object.entries(asks).map(async ([what, ask]) => {
+      await eventually(`${what} succeeds`, async () => [200, 201].includes(await ask()));
+      expect(performance.now() - before, what).toBeLessThan(BACK_MS);
+    }),
+  );
+}
+
+const projectDatabase = async () =>
+  (await stage.query<{ name: string }>('SELECT database_name AS name FROM cdp.projects'))[0]?.name ?? '';
+
+/** Connections on both sides: those of the service, and those that Postgres knows. */
+async function noneLeaks(): Promise<void> {
+  await clients.stop();
+  await eventually('Postgres holds no more connections than the service', async () => {
+    const [row] = await stage.query<{ n: number }>(
+      `SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name LIKE 'cdp%'`,
+    );
+    return (row?.n ?? 0) <= network.open() && network.open() <= 24;
+  });
+  const [row] = await stage.query<{ n: number }>(
+    `SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name LIKE 'cdp%' AND state <> 'idle'`,
+  );
+  expect(row?.n).toBe(0);
+}
+
+describe('under load', () => {
+  it('a delay of 40 ms each way slows requests down and fails none', async () => {
+    const { ledger } = stage;
+    const before = ledger.replies.length;
+    network.set({ delayMs: 40 });
+    await sleep(2_000);
+    network.set('clear');
+    expect(ledger.replies.slice(before).filter(({ status }) => status >= 400)).toEqual([]);
+    await backWithin5s();
+    await noneLeaks();
+  });
+
+  it('cut: 503 at once while it lasts, and back after it', async () => {
+    network.set('cut');
+    await sleep(500);
+    const { status, code, retryAfter, ms } = await select();
+    expect([status, code, Number(retryAfter) > 0]).toEqual([503, 'database_unavailable', true]);
+    expect(ms).toBeLessThan(1_000);
+    await sleep(1_000);
+    network.set('clear');
+    await backWithin5s();
+    await noneLeaks();
+  });
+
+  it('a black hole for 8 s: what is asked has an answer within its limits, and /healthz at once', async () => {
+    network.set('black hole');
+    await sleep(1_000);
+    const timed = async (path: string, token?: string) => {
+      const before = performance.now();
+      const { status } = await call(service.url, 'GET', path, token === undefined ? {} : { token });
+      return { status, ms: performance.now() - before };
+    };
+    const [ready, healthy, metrics, projects] = await Promise.all([
+      timed('/readyz'),
+      timed('/healthz'),
+      timed('/metrics'),
+      timed('/api/cdp/admin/projects', admin),
+    ]);
+    expect([ready.status, healthy.status, metrics.status, projects.status]).toEqual([503, 200, 200, 503]);
+    expect(healthy.ms).toBeLessThan(1_000);
+    expect(Math.max(ready.ms, metrics.ms)).toBeLessThan(4_000);
+    // Its token is looked up first.
+    expect(projects.ms).toBeLessThan(7_000);
+    await sleep(3_000);
+    network.set('clear');
+    await backWithin5s();
+    await noneLeaks();
+  });
+
+  it('half-open connections, under work and idle, that nobody ever hears from again', async () => {
+    for (let round = 0; round < 2; round++) {
+      network.halfOpen();
+      await backWithin5s();
+      await sleep(500);
+    }
+    await noneLeaks();
+    // Idle ones as well: nothing is asked until they are all dead.
+    network.halfOpen();
+    await backWithin5s();
+  });
+});
+
+it('what a client without a key is told of an insert whose answer was swallowed is that nobody knows', () => {
+  const open = stage.ledger.replies.filter((reply) => reply.status > 0 && isOpen(reply));
+  expect(open.length).toBeGreaterThan(0);
+});

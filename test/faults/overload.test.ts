@@ -1,0 +1,74 @@
+/** Far more clients than there is room for: refusals are fast, memory is bounded, and afterwards all is as before. */
+import { readFile } from 'node:fs/promises';
+import { afterAll, expect, it } from 'vitest';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { endEverything } from '../support/program.js';
+import { startClients } from './support/clients.js';
+import type { Reply } from './support/ledger.js';
+import { embeddedStage } from './support/stage.js';
+
+afterAll(endEverything);
+
+const CONNECTIONS = 1_000;
+
+/** At the default settings 8 requests of a project run at once. */
+const CAPACITY = 8;
+
+/** MiB that the service may take at the most: some 130, and 256 for bodies and answers (docs/operations.md). */
+const MOST_MIB = 640;
+
+const quantile = (replies: readonly Reply[], part: number): number => {
+  const sorted = replies.map(({ ms }) => ms).sort((a, b) => a - b);
+  return Math.round(sorted[Math.floor(sorted.length * part)] ?? 0);
+};
+
+const isAccepted = ({ status }: Reply): boolean => status === 200 || status === 201;
+
+/** MiB; VmHWM is the peak since the start (proc(5)). */
+async function memory(pid: number, field: 'VmRSS' | 'VmHWM'): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8');
+  return Math.round(Number(new RegExp(`${field}:\\s+(\\d+) kB`).exec(status)?.[1]) / 1024);
+}
+
+it(`${CONNECTIONS} connections for 10 s: the accepted are served, the others refused at once, and nothing stays`, async () => {
+  const stage = await embeddedStage();
+  const { url, token, ledger } = stage;
+  const pid = stage.first.process.pid as number;
+  async function phase(name: string, count: number, ms: number) {
+    const before = new Set(ledger.batches);
+    const clients = startClients({ url: () => url, token, ledger, count, name, keyed: () => false });
+    await sleep(ms);
+    await clients.stop();
+    const replies = ledger.batches.filter((batch) => !before.has(batch)).flatMap((batch) => batch.replies);
+    const accepted = replies.filter(isAccepted);
+    const refused = replies.filter((reply) => !isAccepted(reply));
+    return {
+      accepted: accepted.length,
+      perSecond: Math.round((accepted.length * 1_000) / ms),
+      p99: quantile(accepted, 0.99),
+      refused: refused.length,
+      refusedP50: quantile(refused, 0.5),
+      refusedP99: quantile(refused, 0.99),
+      wrongly: refused.filter(({ code, retryAfter }) => code !== 'overloaded' || !(Number(retryAfter) > 0)),
+      rss: await memory(pid, 'VmRSS'),
+    };
+  }
+  await phase('warm', CAPACITY, 1_000);
+  const calm = await phase('calm', CAPACITY, 3_000);
+  const over = await phase('over', CONNECTIONS, 10_000);
+  await sleep(1_000);
+  const after = await phase('after', CAPACITY, 3_000);
+  const peak = await memory(pid, 'VmHWM');
+  console.log('overload:', { calm, over: { ...over, wrongly: over.wrongly.slice(0, 3) }, after, peak });
+
+  expect(over.wrongly).toEqual([]);
+  expect(over.refused).toBeGreaterThan(CONNECTIONS);
+  expect(over.refusedP99, 'a refusal does not wait longer than a place').toBeLessThan(6_000);
+  expect(over.perSecond, 'throughput does not collapse').toBeGreaterThan(calm.perSecond / 4);
+  expect(peak).toBeLessThan(MOST_MIB);
+  expect(after.wrongly).toEqual([]);
+  expect(after.perSecond, 'as before').toBeGreaterThan(calm.perSecond / 2);
+  const verdict = await stage.compare();
+  expect(verdict.wrong).toEqual([]);
+  expect((await stage.first.end()).code).toBe(0);
+});

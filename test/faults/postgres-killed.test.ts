@@ -1,0 +1,179 @@
+/** kill -9 of Postgres under load, whole or a single backend: true answers, no hang, and it goes on without a restart. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type pg from 'pg';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { endEverything, eventually, postmasterOf, type RunningService, superuserOf } from '../support/program.js';
+import { type Clients, send, startClients } from './support/clients.js';
+import type { Ledger } from './support/ledger.js';
+import { isOpen } from './support/ledger.js';
+import { createLedger, type EmbeddedStage, embeddedStage, onDatabase, serverStage } from './support/stage.js';
+
+/** What a client may be told while Postgres is away or on its way back. */
+const TRUE_ANSWERS = ['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
+
+/** From the kill to the next success. */
+const BACK_MS = 5_000;
+
+let stage: EmbeddedStage;
+let service: RunningService;
+beforeAll(async () => {
+  const opened = await embeddedStage();
+  stage = opened;
+  service = opened.first;
+});
+afterAll(async () => {
+  const { code } = await service.end();
+  await endEverything();
+  expect(code).toBe(0);
+});
+
+async function loaded(work: () => Promise<void>, ledger: Ledger, name: string): Promise<void> {
+  const clients: Clients = startClients({ url: () => stage.url, token: stage.token, ledger, count: 16, name });
+  try {
+    await eventually('inserts are answered', () => Promise.resolve((ledger.codes['201'] ?? 0) > 20));
+    await work();
+  } finally {
+    await clients.stop();
+  }
+}
+
+/** @returns ms until inserts succeed again that were sent after the fault */
+async function backAfter(): Promise<number> {
+  const before = performance.now();
+  await eventually('it serves again', async () => {
+    const { status } = await send(`${stage.url}/api/cdp/sql`, stage.token, '{"sql":"SELECT 1"}', null);
+    return status === 200;
+  });
+  return performance.now() - before;
+}
+
+const asSuperuser = <T>(work: (client: pg.Client) => Promise<T>): Promise<T> =>
+  superuserOf(stage.dataDir).then((settings) => onDatabase(settings, work));
+
+/** Process ids of the connections that are logged in as projects. */
+const backends = (client: pg.Client): Promise<number[]> =>
+  client
+    .query<{ pid: number }>(
+      `SELECT pid FROM pg_stat_activity WHERE application_name ~ '^cdp (typed|sql)' ORDER BY random()`,
+    )
+    .then(({ rows }) => rows.map(({ pid }) => pid));
+
+async function check(name: string, slowest: number): Promise<void> {
+  const { ledger } = stage;
+  const verdict = await stage.compare();
+  console.log(name, { ...verdict, slowestBackMs: Math.round(slowest) }, ledger.codes);
+  expect(verdict.wrong).toEqual([]);
+  expect(Object.keys(ledger.codes).filter((code) => !TRUE_ANSWERS.includes(code))).toEqual([]);
+  for (const batch of ledger.batches) {
+    for (const reply of batch.replies.filter(({ status }) => status === 503)) {
+      // A batch without a key whose outcome is open must not be repeated blindly.
+      const repeatable = !(isOpen(reply) && batch.key === null);
+      expect(Number(reply.retryAfter) > 0, `${reply.code} of ${batch.name}: Retry-After`).toBe(repeatable);
+    }
+  }
+  expect(slowest).toBeLessThan(BACK_MS);
+}
+
+describe('kill -9 of Postgres under load', () => {
+  it('6 times the whole server: it is started again by the service, and every answer was true', async () => {
+    let slowest = 0;
+    await loaded(
+      async () => {
+        for (let kill = 0; kill < 6; kill++) {
+          await sleep(Math.random() * 300);
+          process.kill((await postmasterOf(stage.dataDir)) as number, 'SIGKILL');
+          slowest = Math.max(slowest, await backAfter());
+        }
+      },
+      stage.ledger,
+      'whole',
+    );
+    await check('server killed', slowest);
+  });
+
+  it('6 times one backend, on which Postgres ends all connections and recovers by itself', async () => {
+    let slowest = 0;
+    const postmaster = await postmasterOf(stage.dataDir);
+    await loaded(
+      async () => {
+        for (let kill = 0; kill < 6; kill++) {
+          await sleep(Math.random() * 300);
+          const [pid] = await asSuperuser(backends);
+          if (pid !== undefined) process.kill(pid, 'SIGKILL');
+          slowest = Math.max(slowest, await backAfter());
+        }
+      },
+      stage.ledger,
+      'one',
+    );
+    await check('backend killed', slowest);
+    expect(await postmasterOf(stage.dataDir)).toBe(postmaster);
+  });
+
+  it('and 150 times the end of one connection by the administrator', async () => {
+    await loaded(
+      async () => {
+        await asSuperuser(async (client) => {
+          for (let kill = 0; kill < 150; kill++) {
+            const [pid] = await backends(client);
+            if (pid !== undefined) await client.query('SELECT pg_terminate_backend($1)', [pid]);
+            await sleep(10);
+          }
+        });
+      },
+      stage.ledger,
+      'ended',
+    );
+    await check('connections ended', await backAfter());
+  });
+
+  it('leaves the pools as they were: idle, clean, and not one connection too many', async () => {
+    await eventually('all connections are idle', () =>
+      asSuperuser(async (client) => {
+        const { rows } = await client.query<{ state: string }>(
+          `SELECT DISTINCT state FROM pg_stat_activity WHERE application_name LIKE 'cdp%' AND pid <> pg_backend_pid()`,
+        );
+        return rows.every(({ state }) => state === 'idle');
+      }),
+    );
+    const locks = await asSuperuser(async (client) => {
+      const { rows } = await client.query<{ locktype: string; mode: string }>(
+        `SELECT locktype, mode FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE application_name ~ '^cdp (typed|sql)'`,
+      );
+      return rows;
+    });
+    expect(locks).toEqual([]);
+  });
+});
+
+it('a server of the operator that is away for 3 s: refused at once, found again within 5 s of its return', async () => {
+  const own = await serverStage();
+  try {
+    const instance = await own.start();
+    await createLedger(instance.url, own.token);
+    const clients = startClients({ url: () => instance.url, token: own.token, ledger: own.ledger, count: 16 });
+    await eventually('inserts are answered', () => Promise.resolve((own.ledger.codes['201'] ?? 0) > 20));
+    process.kill(own.server().pid, 'SIGKILL');
+    await sleep(3_000);
+    const ready = await fetch(`${instance.url}/readyz`);
+    expect([ready.status, Number(ready.headers.get('retry-after')) > 0]).toEqual([503, true]);
+    expect((await fetch(`${instance.url}/healthz`)).status).toBe(200);
+    const restarting = own.restart();
+    await restarting;
+    const back = Date.now();
+    await eventually('inserts succeed', () =>
+      Promise.resolve(own.ledger.replies.some(({ status, at }) => status === 201 && at > back)),
+    );
+    expect(Date.now() - back).toBeLessThan(BACK_MS);
+    await clients.stop();
+    const verdict = await own.compare();
+    console.log('server away', verdict, own.ledger.codes);
+    expect(verdict.wrong).toEqual([]);
+    expect(Object.keys(own.ledger.codes).filter((code) => !TRUE_ANSWERS.includes(code))).toEqual([]);
+    const slowest = Math.max(...own.ledger.replies.map(({ ms }) => ms));
+    expect(slowest, 'the longest that anybody waited').toBeLessThan(6_000);
+    expect((await instance.end()).code).toBe(0);
+  } finally {
+    await own.close();
+  }
+});

@@ -1,0 +1,151 @@
+/** Many clients in a closed loop over real HTTP that write every answer down: some with keys, some without, batches of any size. */
+import { Agent, type IncomingMessage, request } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Batch, type Ledger, type Reply, requestOf } from './ledger.js';
+
+export interface ClientOptions {
+  /** Where to send the next request: services come and go. */
+  readonly url: () => string;
+  readonly token: string;
+  readonly ledger: Ledger;
+  readonly count: number;
+  /** Opens the names of their batches, so that several crowds can write into one table. */
+  readonly name?: string;
+  /** Which batches carry a key; default: every other. */
+  readonly keyed?: (n: number) => boolean;
+  /** An answer that takes longer is a hang; default 20 s. */
+  readonly patienceMs?: number;
+  /** Between two requests of one client; default: none. */
+  readonly pauseMs?: number;
+}
+
+export interface Clients {
+  /** Ends the loops; batches with a key are first repeated until they are settled, for 20 s at most. */
+  stop(): Promise<void>;
+}
+
+/** Answers after which a request with a key is to be repeated. */
+const REPEATABLE = new Set([0, 408, 409, 429, 503, 504]);
+
+/** Sizes in turn: some share a COPY, some have one of their own, some go past it because they want their ids. */
+const SIZES = [1, 3, 25, 26, 8, 250, 2, 60];
+
+const SETTLE_MS = 20_000;
+
+export function startClients(options: ClientOptions): Clients {
+  const { url, token, ledger, count, name = 'c', keyed = (n) => n % 2 === 0, patienceMs, pauseMs = 0 } = options;
+  const agent = new Agent({ keepAlive: true });
+  let stopping: number | null = null;
+
+  const settle = async (batch: Batch): Promise<void> => {
+    for (;;) {
+      const reply = await sendBatch(url(), token, batch, { agent, patienceMs });
+      batch.replies.push(reply);
+      // As a careful client would: not at once again where the service is away or has no room.
+      if (REPEATABLE.has(reply.status)) await sleep(20 + Math.random() * 60);
+      if (batch.key === null || !REPEATABLE.has(reply.status)) return;
+      if (stopping !== null && Date.now() - stopping > SETTLE_MS) return;
+    }
+  };
+  const loop = async (client: number): Promise<void> => {
+    for (let n = client; stopping === null; n++) {
+      const key = keyed(n) ? `${name}${client}-${n}` : null;
+      const size = SIZES[(n * 5 + client) % SIZES.length] as number;
+      await settle(ledger.add(`${name}${client}-${n}`, size, key, wayOf(n, key)));
+      if (pauseMs > 0) await sleep(pauseMs);
+    }
+  };
+  const loops = Array.from({ length: count }, (_, client) => loop(client));
+  return {
+    stop: async () => {
+      stopping ??= Date.now();
+      await Promise.all(loops);
+      agent.destroy();
+    },
+  };
+}
+
+const wayOf = (n: number, key: string | null): Batch['way'] => {
+  if (key === null && n % 9 === 1) return 'sql';
+  return n % 7 === 0 ? 'ids' : 'batch';
+};
+
+export interface SendOptions {
+  readonly agent?: Agent;
+  readonly patienceMs?: number | undefined;
+}
+
+/** One attempt at a batch. */
+export async function sendBatch(url: string, token: string, batch: Batch, options: SendOptions = {}): Promise<Reply> {
+  const { path, body } = requestOf(batch);
+  return send(url + path, token, body, batch.key, options);
+}
+
+/** A POST of JSON, and whatever becomes of it. */
+export function send(
+  url: string,
+  token: string,
+  body: string,
+  key: string | null,
+  { agent, patienceMs = 20_000 }: SendOptions = {},
+): Promise<Reply> {
+  const started = performance.now();
+  return new Promise((resolve) => {
+    const end = (reply: Omit<Reply, 'ms' | 'at'>): void => {
+      clearTimeout(timer);
+      resolve({ ...reply, ms: performance.now() - started, at: Date.now() });
+    };
+    const broke = (code: string): void => end({ status: 0, code, retryAfter: null });
+    const call = request(url, {
+      method: 'POST',
+      ...(agent === undefined ? {} : { agent }),
+      headers: {
+        authorization: `Bearer ${token}`,
+        'content-type': 'application/json',
+        'content-length': Buffer.byteLength(body),
+        ...(key === null ? {} : { 'idempotency-key': key }),
+      },
+    });
+    const timer = setTimeout(() => {
+      broke('hung');
+      call.destroy();
+    }, patienceMs);
+    call.on('error', (error: NodeJS.ErrnoException) => broke(error.code ?? error.message));
+    call.on('response', (response: IncomingMessage) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.on('error', (error: NodeJS.ErrnoException) => broke(error.code ?? error.message));
+      response.on('end', () => end(replyOf(response, Buffer.concat(chunks).toString())));
+    });
+    call.end(body);
+  });
+}
+
+function replyOf(response: IncomingMessage, text: string): Omit<Reply, 'ms' | 'at'> {
+  const status = response.statusCode ?? 0;
+  const body = parsed(text);
+  // An answer that is cut off says nothing.
+  if (body === null) return { status: 0, code: 'cut', retryAfter: null };
+  return {
+    status,
+    code: typeof body.error === 'string' ? body.error : String(status),
+    retryAfter: response.headers['retry-after'] ?? null,
+    ...rowsOf(body),
+    ...(body.ids === undefined ? {} : { ids: body.ids as string[] }),
+    replayed: response.headers['idempotency-replayed'] === 'true',
+  };
+}
+
+/** `inserted_rows` of a batch, `row_count` of a statement. */
+function rowsOf({ inserted_rows: inserted, row_count: affected }: Record<string, unknown>): { rows?: number } {
+  const rows = inserted ?? affected;
+  return typeof rows === 'number' ? { rows } : {};
+}
+
+function parsed(text: string): Record<string, unknown> | null {
+  try {
+    return JSON.parse(text) as Record<string, unknown>;
+  } catch {
+    return null;
+  }
+}
