@@ -48,7 +48,7 @@ async function storeAlone(project: Project, known: KnownShape, batch: CopyData, 
 function storeShared(project: Project, known: KnownShape, batch: CopyData, deadline: Deadline): Promise<boolean> {
   const { copies, patience } = project;
   // While it waits, it has memory of its own: what is lent would be many times as large.
-  const own = { ...batch, data: batch.data.slice() };
+  const own = { ...batch, data: Buffer.from(batch.data) };
   copies.encoder.release(batch, known.plan);
   const send: SendCopies = (batches, signal) => store(project, known, batches, { ...deadline, signal });
   return copies.storeShared(`${known.number} ${batch.columns.join()}`, own, deadline.signal, patience, send);
