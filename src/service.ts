@@ -2,7 +2,6 @@
  * The running service: opens in order (database, engine, HTTP) and closes in reverse. The command line, the tests and
  * the benchmarks start exactly this.
  */
-import { readFileSync } from 'node:fs';
 import { pino, type Logger } from 'pino';
 import type { Config } from './settings.js';
 import { EngineError } from './contract/errors.js';
@@ -10,6 +9,7 @@ import { type Database, openDatabase } from './database.js';
 import { Engine, type EngineSettings } from './engine/engine.js';
 import { metricsListener } from './http/metrics-listener.js';
 import { httpServer } from './http/server.js';
+import { VERSION } from './version.js';
 
 export interface Service {
   /** Where it listens, for instance `http://127.0.0.1:8080`. */
@@ -25,10 +25,6 @@ export interface Service {
 
 /** The project that the first start on an embedded database makes. */
 const FIRST_PROJECT = 'default';
-
-export const VERSION = (
-  JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
-).version;
 
 /** Lines wait so long for others to be written with them: a system call for each would cost every request. */
 const LOG_DELAY_MS = 100;

@@ -5,7 +5,7 @@ import { pipeline } from 'node:stream/promises';
 import { Command } from 'commander';
 import { backup, described } from '../engine/backup/backup.js';
 import { withPrivateFolder } from '../engine/backup/private-folder.js';
-import { VERSION } from '../service.js';
+import { VERSION } from '../version.js';
 import { commandLine, managementOptions, print, withEngine } from './management.js';
 import { PROGRAM_SETTINGS, readConfig } from './settings.js';
 import { abortedBySignals, programPlaces, progress } from './transfer.js';

@@ -2,28 +2,12 @@
 import { Command, CommanderError } from 'commander';
 import { ConfigError } from '../config.js';
 import { EngineError } from '../contract/errors.js';
-import { VERSION } from '../service.js';
-import { auditCommand } from './audit.js';
-import { backupCommand } from './backup.js';
-import { configCommand } from './config.js';
-import { projectCommand } from './project.js';
-import { restoreCommand } from './restore.js';
-import { serveCommand } from './serve.js';
-import { tokenCommand } from './token.js';
+import { VERSION } from '../version.js';
+import { commandsFor } from './commands.js';
 
-/** Exit codes: 0 done, 1 failed, 2 wrong usage or settings. */
+/** Exit codes: 0 done, 1 failed, 2 wrong usage or settings. `remote/outcome.ts` has more, for people with a token. */
 const FAILED = 1;
 const WRONG_USAGE = 2;
-
-const COMMANDS = [
-  serveCommand,
-  projectCommand,
-  tokenCommand,
-  auditCommand,
-  backupCommand,
-  restoreCommand,
-  configCommand,
-];
 
 /** Runs one command; sets the exit code of the process and never throws. */
 export async function main(argv: readonly string[]): Promise<void> {
@@ -32,7 +16,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     .version(VERSION)
     .exitOverride()
     .showHelpAfterError('(add --help for the options)');
-  for (const command of COMMANDS.map((make) => make())) {
+  for (const command of await commandsFor(argv)) {
     program.addCommand(command.copyInheritedSettings(program));
   }
   program.commands.flatMap((command) => command.commands).forEach((command) => command.exitOverride());

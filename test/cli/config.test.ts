@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { projectCommand } from '../../src/cli/project.js';
 import { tokenCommand } from '../../src/cli/token.js';
 import { SETTINGS } from '../../src/settings.js';
-import { VERSION } from '../../src/service.js';
+import { VERSION } from '../../src/version.js';
 import { runProgram } from '../support/program.js';
 
 let cwd: string;
