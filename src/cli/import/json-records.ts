@@ -32,7 +32,9 @@ const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
 const LF = 0x0a;
 
-const isOpen = (unit: number): boolean => unit === 0x7b || unit === 0x5b;
+const OPEN_BRACKET = 0x5b;
+
+const isOpen = (unit: number): boolean => unit === 0x7b || unit === OPEN_BRACKET;
 const isClose = (unit: number): boolean => unit === 0x7d || unit === 0x5d;
 
 /**
@@ -68,6 +70,7 @@ export async function* jsonArray(text: AsyncIterable<string>, path: string): Asy
       } else if (unit === QUOTE) {
         inString = true;
       } else if (isOpen(unit)) {
+        if (depth === 0 && unit !== OPEN_BRACKET) throw fail('a JSON array is expected');
         if (++depth === 1) from = at + 1;
         if (depth === 2) itemLine = line;
       } else if (isClose(unit)) {
