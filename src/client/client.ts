@@ -2,6 +2,7 @@
 import type { ColumnType } from '../contract/column-types.js';
 import { NAME_PATTERN } from '../contract/names.js';
 import type * as wire from '../contract/wire.js';
+import type { RecordSource } from './batches.js';
 import { CdpError } from './error.js';
 import {
   type BatchOptions,
@@ -10,7 +11,6 @@ import {
   insertBatch,
   type InsertOptions,
   type InsertResult,
-  type RecordSource,
 } from './insert.js';
 import { toJson } from './json.js';
 import {

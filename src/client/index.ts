@@ -7,6 +7,7 @@ export {
   type CreateTable,
   type TableHandle,
 } from './client.js';
+export type { RecordSource } from './batches.js';
 export { CdpError, type CdpErrorCode, type ClientErrorCode } from './error.js';
 export { type RawJson, rawJson } from './json.js';
 export type {
@@ -15,7 +16,6 @@ export type {
   InsertOptions,
   InsertProgress,
   InsertResult,
-  RecordSource,
   RefusedRecord,
 } from './insert.js';
 export type { DefaultRow, QueryOptions, QueryResult, SqlFragment, SqlQuery, SqlTag, StreamOptions } from './sql.js';

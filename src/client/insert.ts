@@ -3,8 +3,8 @@
  * key of its own so that a repeat stores nothing twice.
  */
 import type { ErrorPlace } from '../contract/errors.js';
-import { LIMITS } from '../contract/limits.js';
 import type { BatchAnswer } from '../contract/wire.js';
+import { cut, type Parcel, type RecordSource } from './batches.js';
 import { aborted, CdpError } from './error.js';
 import { toJson } from './json.js';
 import { verdictOn } from './refusal.js';
@@ -49,8 +49,6 @@ export interface InsertResult extends InsertProgress {
   ids?: (string | null)[];
 }
 
-export type RecordSource<Item> = Iterable<Item> | AsyncIterable<Item>;
-
 /** Of one batch, sent as it is. */
 export interface BatchOptions {
   /**
@@ -69,15 +67,6 @@ export interface BatchResult {
   inserted: number;
   /** With `return: 'ids'`, in the order of the records. */
   ids?: string[];
-}
-
-/** A record on its way, with its place in the input. */
-interface Parcel<Item> {
-  index: number;
-  record: Item;
-  json: string;
-  /** In UTF-8, with the comma behind it. */
-  bytes: number;
 }
 
 /**
@@ -223,52 +212,6 @@ class Delivery<Item extends object> {
   #keepId(parcel: Parcel<Item> | undefined, id: string): void {
     if (parcel !== undefined && this.result.ids !== undefined) this.result.ids[parcel.index] = id;
   }
-}
-
-/** Cuts by number of records and by bytes of the body. What cannot be sent at all is refused here. */
-async function* cut<Item extends object>(
-  source: RecordSource<Item>,
-  refuse: (refused: RefusedRecord<Item>) => Promise<void>,
-): AsyncGenerator<Parcel<Item>[], void> {
-  let batch: Parcel<Item>[] = [];
-  let bytes = BRACKETS;
-  let index = 0;
-  for await (const record of source) {
-    const parcel = pack(index++, record);
-    if ('error' in parcel) {
-      await refuse({ index: index - 1, record, errors: [parcel] });
-      continue;
-    }
-    if (bytes + parcel.bytes > LIMITS.bodyBytes) {
-      yield batch;
-      [batch, bytes] = [[], BRACKETS];
-    }
-    batch.push(parcel);
-    bytes += parcel.bytes;
-    if (batch.length === LIMITS.recordsPerBatch) {
-      yield batch;
-      [batch, bytes] = [[], BRACKETS];
-    }
-  }
-  if (batch.length > 0) yield batch;
-}
-
-const BRACKETS = 2;
-const utf8 = new TextEncoder();
-
-function pack<Item extends object>(record: number, item: Item): Parcel<Item> | ErrorPlace {
-  let json: string;
-  try {
-    json = toJson(item);
-  } catch (error) {
-    return { record, error: 'invalid_value', message: `Record ${record}: ${(error as Error).message}` };
-  }
-  const bytes = utf8.encode(json).length + 1;
-  if (BRACKETS + bytes > LIMITS.bodyBytes) {
-    const message = `Record ${record} alone is larger than the ${LIMITS.bodyBytes} bytes of a batch`;
-    return { record, error: 'payload_too_large', message };
-  }
-  return { index: record, record: item, json, bytes };
 }
 
 /** The same error with records counted in the whole input, in its words too. */

@@ -36,6 +36,7 @@ const UUID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
 /** What differs from run to run: ids, tokens, times, statistics. */
 function comparable(key: string, value: unknown): unknown {
   if (key === 'created_at' || key === 'time') return '<time>';
+  if (key === 'name' && /^project-\d+$/.test(String(value))) return '<project>';
   if (key === 'duration_ms') return '<number>';
   if (key === 'id' && /^\d+-\d+$/.test(String(value))) return '<place>';
   if (key === 'approximate_rows' && typeof value === 'number') return '<number>';

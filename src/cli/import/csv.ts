@@ -1,6 +1,6 @@
 /**
  * Records of delimited text (RFC 4180, with any delimiter and any line end). It tells an empty field from `""`, which
- * the parsers of the registry do slowly or not at all (docs/decisions/0023).
+ * the parsers of the registry do slowly or not at all (docs/decisions/0026).
  */
 import { UsageError } from '../remote/outcome.js';
 

@@ -1,6 +1,6 @@
 /**
  * What has become of each batch of an import, line by line in a file, so that a later process goes on exactly where
- * this one ended, however it ended (docs/decisions/0023). Lines are written before what follows from them is done.
+ * this one ended, however it ended (docs/decisions/0026). Lines are written before what follows from them is done.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { closeSync, fdatasync, fsyncSync, openSync, readFileSync, rmSync, truncateSync, writeSync } from 'node:fs';

@@ -1,7 +1,7 @@
 /** An import under way: reading, sending, progress, and an end that can be taken up again. */
 import type { CdpClient } from '../../client/client.js';
 import { Ending, EXIT, type ExitCode } from '../remote/outcome.js';
-import { grouped, ProgressLine } from '../remote/progress.js';
+import { counted, grouped, ProgressLine } from '../remote/progress.js';
 import { type Batch, cutBatches } from './batches.js';
 import { Delivery } from './delivery.js';
 import type { ImportOptions } from './import.js';
@@ -68,7 +68,7 @@ export async function runImport({ client, journal, sources, options, paths }: Ru
   process.stdout.write(
     options.json
       ? `${JSON.stringify({ table, inserted, refused: count, refused_file: refusedFile, seconds: Number(seconds.toFixed(3)), retries: delivery.retries })}\n`
-      : `${grouped(inserted)} rows stored in ${table}, ${grouped(count)} refused, ${seconds.toFixed(1)} s, ${grouped(rate)} rows/s\n`,
+      : `${counted(inserted)} stored in ${table}, ${grouped(count)} refused, ${seconds.toFixed(1)} s, ${grouped(rate)} rows/s\n`,
   );
   if (count > 0) process.stderr.write(`The refused records are in ${refusedFile}\n`);
   return count > 0 ? EXIT.someRefused : EXIT.done;

@@ -7,7 +7,7 @@ import { createGzip } from 'node:zlib';
 import { Command, Option } from 'commander';
 import { connect, remoteOptions } from './connection.js';
 import { EXIT, type ExitCode, ending, UsageError } from './outcome.js';
-import { grouped, ProgressLine } from './progress.js';
+import { counted, grouped, ProgressLine } from './progress.js';
 import { type Format, FORMATS, rowsAs } from './rows.js';
 import { RowCounter } from './row-counter.js';
 import { abortable, whole } from './sql.js';
@@ -89,7 +89,7 @@ async function exportRows(command: Command, sql: string, options: Options, signa
   process.stdout.write(
     json
       ? `${JSON.stringify({ file: output, rows: count, bytes, seconds: Number(seconds.toFixed(3)) })}\n`
-      : `${grouped(count)} rows in ${output}, ${seconds.toFixed(1)} s, ${grouped(count / seconds)} rows/s\n`,
+      : `${counted(count)} in ${output}, ${seconds.toFixed(1)} s, ${grouped(count / seconds)} rows/s\n`,
   );
   return EXIT.done;
 }

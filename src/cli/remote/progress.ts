@@ -71,6 +71,9 @@ const bar = (share: number): string => {
 /** `231,083` */
 export const grouped = (value: number): string => Math.round(value).toLocaleString('en');
 
+/** `1 row`, `231,083 rows` */
+export const counted = (rows: number): string => `${grouped(rows)} ${rows === 1 ? 'row' : 'rows'}`;
+
 const duration = (seconds: number): string => {
   const whole = Math.ceil(seconds);
   const [hours, minutes] = [Math.floor(whole / 3_600), Math.floor((whole % 3_600) / 60)];
