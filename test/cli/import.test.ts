@@ -26,12 +26,12 @@ afterAll(async () => {
 });
 
 const load = (file: string, table: string, ...more: string[]) => ada.run(['import', file, '--table', table, ...more]);
-const types = async (table: string) =>
+const types = async (table: string): Promise<object> =>
   Object.fromEntries(
     (
       await project.rows(`SELECT attname AS name, format_type(atttypid, NULL) AS type FROM pg_attribute
       WHERE attrelid = '${table}'::regclass AND attnum > 0`)
-    ).map(({ name, type }) => [name, type]),
+    ).map(({ name, type }) => [String(name), type]),
   );
 
 describe('an import works', () => {

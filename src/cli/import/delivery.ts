@@ -6,7 +6,7 @@ import { verdictOn } from '../../client/refusal.js';
 import { unless } from '../../client/insert.js';
 import type { Batch } from './batches.js';
 import type { Journal } from './journal.js';
-import { type Refusal, RefusedFile } from './refused-file.js';
+import type { Refusal, RefusedFile } from './refused-file.js';
 
 export interface DeliveryOptions {
   client: CdpClient;

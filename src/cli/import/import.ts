@@ -8,37 +8,13 @@ import { clientFor, findConnection, remoteOptions } from '../remote/connection.j
 import { ending, type ExitCode, UsageError } from '../remote/outcome.js';
 import { whole } from '../remote/sql.js';
 import { showDryRun, showPlan } from './choices.js';
-import { FORMATS, type FileFormat } from './format.js';
+import { FORMATS } from './format.js';
 import { STDIN } from './input.js';
 import { Journal } from './journal.js';
-import { parseTypes } from './plan.js';
+import { type ImportOptions, planIn, readingIn } from './options.js';
 import { type ImportPlan, identityOf, missingColumns, prepare, tableFor } from './prepare.js';
 import { runImport } from './run.js';
-import type { Source, SourceOptions } from './source.js';
-
-export interface ImportOptions {
-  table: string;
-  create?: boolean;
-  addColumns?: boolean;
-  types?: string;
-  skip?: string;
-  keepNames?: boolean;
-  format?: FileFormat;
-  delimiter?: string;
-  columns?: string;
-  encoding: string;
-  null?: string;
-  sample: number;
-  dryRun?: boolean;
-  resume?: boolean;
-  resumeLate?: boolean;
-  restart?: boolean;
-  refused?: string;
-  strict?: boolean;
-  concurrency: number;
-  json?: boolean;
-  profile?: string;
-}
+import type { Source } from './source.js';
 
 export function importCommand(): Command {
   const command = new Command('import')
@@ -119,26 +95,6 @@ async function importFiles(command: Command, paths: readonly string[], options: 
   const journal = await Journal.begin(target, plan, !isStdin);
   return runImport({ client, journal, sources, options, paths });
 }
-
-const listIn = (list: string | undefined): string[] =>
-  list === undefined ? [] : list.split(',').map((each) => each.trim());
-
-function readingIn({ format, delimiter: told, encoding, columns, null: mark, sample }: ImportOptions): SourceOptions {
-  return {
-    encoding,
-    sample,
-    ...(format === undefined ? {} : { format }),
-    ...(told === undefined ? {} : { delimiter: told }),
-    ...(columns === undefined ? {} : { columns: listIn(columns) }),
-    ...(mark === undefined ? {} : { null: mark }),
-  };
-}
-
-const planIn = ({ types, skip, keepNames = false }: ImportOptions) => ({
-  types: types === undefined ? new Map<string, never>() : parseTypes(types),
-  skip: new Set(listIn(skip)),
-  keepNames,
-});
 
 async function tableOrNone(client: CdpClient, name: string): Promise<Table | undefined> {
   try {

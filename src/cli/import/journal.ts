@@ -127,7 +127,7 @@ export class Journal<Plan> {
       );
     if (end < text.length) truncateSync(file, Buffer.byteLength(text.slice(0, end)));
     const fd = openSync(file, 'a', 0o600);
-    const journal = new Journal(header as Header<Plan>, file, fd);
+    const journal = new Journal(header, file, fd);
     for (const line of lines) journal.#replay(JSON.parse(line) as Line);
     return journal;
   }
@@ -209,7 +209,7 @@ export class Journal<Plan> {
   }
 
   #write(what: DistributiveOmit<Line, 't'>): void {
-    const line = { ...what, t: Date.now() } as Line;
+    const line = { ...what, t: Date.now() };
     if (this.#fd !== null) writeSync(this.#fd, `${JSON.stringify(line)}\n`);
     this.#isDirty = true;
     this.#replay(line);

@@ -67,9 +67,11 @@ export class RefusedFile {
 
 /** `record` is what was sent, so that it can be corrected and imported from here. */
 function lineOf(file: string, { record: { line, json }, errors }: Refusal): string {
-  const said = errors.map(({ record: _, message, ...place }) => ({
-    ...place,
+  const said = errors.map(({ column, error, message, hint }) => ({
+    column,
+    error,
     message: message.replace(/^Record \d+(?:: |, )/, ''),
+    hint,
   }));
   return `{"file":${JSON.stringify(file)},"line":${line},"record":${json},"errors":${JSON.stringify(said)}}\n`;
 }

@@ -4,7 +4,7 @@ import { Ending, EXIT, type ExitCode } from '../remote/outcome.js';
 import { counted, grouped, ProgressLine } from '../remote/progress.js';
 import { type Batch, cutBatches } from './batches.js';
 import { Delivery } from './delivery.js';
-import type { ImportOptions } from './import.js';
+import type { ImportOptions } from './options.js';
 import { STDIN } from './input.js';
 import type { Journal } from './journal.js';
 import { type Encoded, encoder } from './plan.js';
@@ -146,10 +146,7 @@ class Reading {
 }
 
 /** As it was read when the import was begun. */
-const readingOf = (
-  { format }: PlannedFile,
-  { format: _, delimiter: __, ...reading }: SourceOptions,
-): SourceOptions => ({
+const readingOf = ({ format }: PlannedFile, reading: SourceOptions): SourceOptions => ({
   ...reading,
   ...(format.kind === 'delimited' ? { format: 'csv', delimiter: format.delimiter } : { format: format.kind }),
   sample: 0,

@@ -75,9 +75,8 @@ async function* withoutMark(text: AsyncIterable<string>): AsyncGenerator<string,
 }
 
 async function* nulled(rows: AsyncIterable<FileRecord>, mark: string | undefined): AsyncGenerator<FileRecord, void> {
-  if (mark === undefined) return yield* rows;
   for await (const { line, cells = [] } of rows) {
-    yield { line, cells: cells.map((cell) => (cell === mark ? null : cell)) };
+    yield { line, cells: mark === undefined ? cells : cells.map((cell) => (cell === mark ? null : cell)) };
   }
 }
 

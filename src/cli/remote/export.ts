@@ -67,7 +67,7 @@ async function exportRows(command: Command, sql: string, options: Options, signa
   const counter = new RowCounter(format);
   const draft = `${output}.${randomBytes(4).toString('hex')}.part`;
   const progress = new ProgressLine(() => ({ rows: counter.rows, share: null, refused: 0 }));
-  const counted = async function* () {
+  const passing = async function* () {
     for (let next = first; !next.done; next = await rows.next()) {
       const bytes = typeof next.value === 'string' ? Buffer.from(next.value) : next.value;
       counter.add(bytes);
@@ -76,7 +76,7 @@ async function exportRows(command: Command, sql: string, options: Options, signa
   };
   try {
     const file = createWriteStream(draft, { flags: 'wx', flush: true });
-    await (/\.gz$/i.test(output) ? pipeline(counted, createGzip(), file) : pipeline(counted, file));
+    await (/\.gz$/i.test(output) ? pipeline(passing, createGzip(), file) : pipeline(passing, file));
     await rename(draft, output);
   } catch (error) {
     await rm(draft, { force: true });
