@@ -1,5 +1,6 @@
 /** `cdp import` and `cdp export` against the real service: values, names, refusals, interruptions, and all the way round. */
 import { readFileSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gunzipSync, gzipSync } from 'node:zlib';
@@ -236,6 +237,25 @@ describe('an interrupted import', () => {
     proxy.plan = () => undefined;
     expect(await load('stopped.csv', 'stopped', '--resume')).toMatchObject({ code: 4 });
     await check('stopped');
+  });
+
+  it('is not resumed when the service may have forgotten what was under way, unless one insists', async () => {
+    await prepare('late');
+    let seen = 0;
+    proxy.plan = (request) => (request.method === 'POST' && ++seen > 5 ? 'drop-after' : undefined);
+    const running = ada.start(['import', 'late.csv', '--table', 'late']);
+    await eventually('answers are lost', () => Promise.resolve(seen > 10));
+    await running.end('SIGKILL');
+    proxy.plan = () => undefined;
+    const aDayAgo = (_: string, at: string) => `"t":${Number(at) - 24 * 3_600_000}`;
+    for (const name of await readdir(join(ada.folder, 'state/cdp/imports'))) {
+      const file = join('state/cdp/imports', name);
+      await ada.write(file, (await ada.read(file)).replace(/"t":(\d+)/g, aDayAgo));
+    }
+    const late = await load('late.csv', 'late', '--resume');
+    expect([late.code, late.stderr]).toEqual([2, expect.stringContaining('--resume-late')]);
+    expect(await load('late.csv', 'late', '--resume-late')).toMatchObject({ code: 4 });
+    await check('late');
   });
 
   it('is not resumed with a file that has changed', async () => {

@@ -75,6 +75,7 @@ export class Delivery {
       if (unsendable.size > 0) await this.#split(batch, 0, unsendable, good.length === 0 ? [] : [good]);
     }
     while (!this.#journal.isDone(number)) {
+      this.#journal.sending(number);
       const { pieces } = this.#journal.stateOf(number);
       const piece = pieces?.[0] ?? { id: 0, places: records.map((_, place) => place) };
       await this.#sendPiece(batch, piece.id, piece.places, pieces === null);

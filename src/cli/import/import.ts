@@ -138,10 +138,11 @@ async function resume(
   if (journal === undefined)
     throw new UsageError(`No import of this into "${options.table}" was interrupted`, 'Import without --resume');
   try {
-    if (journal.isTooOld && !options.resumeLate) {
+    const lost = journal.beyondRecall;
+    if (lost > 0 && !options.resumeLate) {
       throw new UsageError(
-        `Nothing was sent for ${Math.floor(journal.age / 3_600_000)} hours, and the service keeps keys for 24: what was under way at the end could be stored twice`,
-        `Look whether it is there, and go on with --resume-late, or begin anew with --restart. At most ${options.concurrency * 250} rows are in doubt`,
+        `${lost} batches of up to 250 rows were sent more than 23 hours ago and not answered; the service keeps keys for 24, so they could be stored twice`,
+        'Look whether their rows are there, and go on with --resume-late, or begin anew with --restart',
       );
     }
     for (const { path, identity } of journal.header.plan.files) {
@@ -156,7 +157,6 @@ async function resume(
     await journal.close();
     throw error;
   }
-  journal.resume();
   process.stderr.write(`${journal.totals.inserted} rows are stored already\n`);
   const none: Source[] = [];
   return runImport({ client, journal, sources: none, options, paths });

@@ -58,8 +58,7 @@ type Line = { t: number } & (
   | { piece: number; of: number; rows: number }
   | { split: number; piece: number; refused: number; into: number[][]; bytes: number }
   | { refusedFile: string }
-  | { begun: true }
-  | { paused: true }
+  | { sent: number }
 );
 
 export class Journal<Plan> {
@@ -76,8 +75,8 @@ export class Journal<Plan> {
   #isDirty = false;
   #syncing: Promise<void> | null = null;
   readonly #timer: NodeJS.Timeout | undefined;
-  #isPaused = false;
-  #last = 0;
+  /** Batches that were sent and are not done, by the time when they first were. */
+  readonly #sent = new Map<number, number>();
 
   private constructor(
     readonly header: Header<Plan>,
@@ -101,9 +100,7 @@ export class Journal<Plan> {
     const fd = openSync(file, 'wx', 0o600);
     writeSync(fd, `${JSON.stringify({ cdp_import: FORMAT, ...header })}\n`);
     fsyncSync(fd);
-    const journal = new Journal(header, file, fd);
-    journal.#write({ begun: true });
-    return journal;
+    return new Journal(header, file, fd);
   }
 
   /** The one of an import that did not come to its end; undefined where there is none. @throws UsageError */
@@ -118,6 +115,11 @@ export class Journal<Plan> {
     }
     // A line that was being written when the process ended says nothing yet.
     const end = text.lastIndexOf('\n') + 1;
+    if (end === 0) {
+      // Not even its head was written, so nothing was sent.
+      rmSync(file);
+      return undefined;
+    }
     const [first, ...lines] = text.slice(0, end).trimEnd().split('\n');
     const { cdp_import: format, ...header } = JSON.parse(first || '{}') as Header<Plan> & { cdp_import?: number };
     if (format !== FORMAT)
@@ -132,14 +134,9 @@ export class Journal<Plan> {
     return journal;
   }
 
-  /** Milliseconds for which nothing was sent. */
-  get age(): number {
-    return Date.now() - this.#last;
-  }
-
-  /** Whether batches may have been stored of which nobody remembers that they were. */
-  get isTooOld(): boolean {
-    return !this.#isPaused && this.age > KEYS_HOLD_MS;
+  /** Batches that may be stored although the service may have forgotten their keys: sent a day ago, and never answered. */
+  get beyondRecall(): number {
+    return [...this.#sent.values()].filter((at) => Date.now() - at > KEYS_HOLD_MS).length;
   }
 
   isDone(batch: number): boolean {
@@ -155,14 +152,9 @@ export class Journal<Plan> {
     return `cdp-import-${this.header.id}-${batch}-${piece}`;
   }
 
-  /** A process is at work on it again. */
-  resume(): void {
-    this.#write({ begun: true });
-  }
-
-  /** Everything that was sent is answered. */
-  pause(): void {
-    this.#write({ paused: true });
+  /** A batch is about to be sent. */
+  sending(batch: number): void {
+    if (!this.#sent.has(batch)) this.#write({ sent: batch });
   }
 
   batchDone(batch: number, rows: number): void {
@@ -188,7 +180,7 @@ export class Journal<Plan> {
 
   /** What is written is on the disk. Several who wait wait for the same. */
   async sync(): Promise<void> {
-    if (this.#syncing !== null) await this.#syncing;
+    while (this.#syncing !== null) await this.#syncing;
     if (!this.#isDirty || this.#fd === null) return;
     this.#isDirty = false;
     this.#syncing = promisify(fdatasync)(this.#fd).finally(() => (this.#syncing = null));
@@ -216,9 +208,8 @@ export class Journal<Plan> {
   }
 
   #replay(line: Line): void {
-    this.#last = Math.max(this.#last, line.t);
-    if ('paused' in line || 'begun' in line) {
-      this.#isPaused = 'paused' in line;
+    if ('sent' in line) {
+      this.#sent.set(line.sent, line.t);
     } else if ('refusedFile' in line) {
       this.refusedFile = line.refusedFile;
     } else if ('done' in line) {
@@ -245,6 +236,7 @@ export class Journal<Plan> {
 
   #finish(batch: number): void {
     this.#open.delete(batch);
+    this.#sent.delete(batch);
     this.#done.add(batch);
     while (this.#done.delete(this.#below)) this.#below++;
   }

@@ -56,7 +56,6 @@ export async function runImport({ client, journal, sources, options, paths }: Ru
     reading.close();
   }
   if (!isWhole) {
-    journal.pause();
     await journal.close();
     throw new Ending(EXIT.interrupted, interruptedText(journal, paths, options));
   }
