@@ -96,7 +96,7 @@ async function run(client: CdpClient, sql: string, options: Options, signal: Abo
     const started = performance.now();
     const wanted = { ...settings, max_rows: options.maxRows, row_mode: 'array' as const };
     const result = await client.query<unknown[]>(sql, options.param, wanted);
-    for (const each of result.results ?? [result]) showTable(each as QueryResult<unknown[]>);
+    for (const each of result.results ?? [result]) showTable(each);
     process.stderr.write(`Time: ${(performance.now() - started).toFixed(0)} ms\n`);
     return EXIT.done;
   }
