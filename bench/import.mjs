@@ -54,11 +54,12 @@ try {
   const timer = setInterval(() => (most = Math.max(most, memoryOf(command.pid))), 100);
   const [code] = await once(command, 'close');
   clearInterval(timer);
-  const { inserted, seconds } = JSON.parse(output || '{}');
+  if (code !== 0) throw new Error(`cdp import ended with ${code}`);
+  const { inserted, seconds } = JSON.parse(output);
   const megabytes = ((await stat(file)).size / 1e6).toFixed(0);
   process.stdout.write(
     `${inserted} of ${rows} rows (${megabytes} MB) in ${seconds} s, ${Math.round(inserted / seconds)} rows/s, ` +
-      `at most ${(most / 1024).toFixed(0)} MiB, ended with ${code}\n`,
+      `at most ${(most / 1024).toFixed(0)} MiB\n`,
   );
   if (inserted !== rows) process.exitCode = 1;
 } finally {
