@@ -1,4 +1,4 @@
-/** The version of this program. */
+/** The version of this program, as its package says. */
 import { readFileSync } from 'node:fs';
 
 export const VERSION = (

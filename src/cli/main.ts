@@ -3,27 +3,11 @@ import { Command, CommanderError } from 'commander';
 import { ConfigError } from '../config.js';
 import { EngineError } from '../contract/errors.js';
 import { VERSION } from '../version.js';
+import { commandsFor } from './commands.js';
 
-/** Exit codes: 0 done, 1 failed, 2 wrong usage or settings. */
+/** Exit codes: 0 done, 1 failed, 2 wrong usage or settings. `remote/outcome.ts` has more, for people with a token. */
 const FAILED = 1;
 const WRONG_USAGE = 2;
-
-/** By name, and read only when they are needed: all of them take longer to read than Postgres takes to start. */
-const COMMANDS: Readonly<Record<string, () => Promise<Command>>> = {
-  serve: async () => (await import('./serve.js')).serveCommand(),
-  project: async () => (await import('./project.js')).projectCommand(),
-  token: async () => (await import('./token.js')).tokenCommand(),
-  audit: async () => (await import('./audit.js')).auditCommand(),
-  backup: async () => (await import('./backup.js')).backupCommand(),
-  restore: async () => (await import('./restore.js')).restoreCommand(),
-  config: async () => (await import('./config.js')).configCommand(),
-};
-
-/** The command that is named, or all of them, for the help and for complaints. */
-function commandsFor([name = '']: readonly string[]): Promise<Command[]> {
-  const named = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-  return Promise.all((named === undefined ? Object.values(COMMANDS) : [named]).map((load) => load()));
-}
 
 /** Runs one command; sets the exit code of the process and never throws. */
 export async function main(argv: readonly string[]): Promise<void> {

@@ -2,8 +2,16 @@
 import type { ColumnType } from '../contract/column-types.js';
 import { NAME_PATTERN } from '../contract/names.js';
 import type * as wire from '../contract/wire.js';
+import type { RecordSource } from './batches.js';
 import { CdpError } from './error.js';
-import { insertAll, type InsertOptions, type InsertResult, type RecordSource } from './insert.js';
+import {
+  type BatchOptions,
+  type BatchResult,
+  insertAll,
+  insertBatch,
+  type InsertOptions,
+  type InsertResult,
+} from './insert.js';
 import { toJson } from './json.js';
 import {
   type DefaultRow,
@@ -15,7 +23,7 @@ import {
   sqlTag,
   type StreamOptions,
 } from './sql.js';
-import { readRows } from './stream.js';
+import { readBytes, readLines, readRows } from './stream.js';
 import { type Call, type ClientOptions, Transport } from './transport.js';
 
 /** The wire takes types in any case; the compiler is told the six, so that an editor can list them. */
@@ -77,6 +85,11 @@ export class CdpClient {
     return (await this.#schema<wire.TableAnswer>('GET', ['table', table], undefined, options)).table;
   }
 
+  /** The project that the token opens, and its scopes. */
+  token({ signal }: CallOptions = {}): Promise<wire.OwnTokenAnswer> {
+    return this.#transport.json({ method: 'GET', path: '/api/cdp/token', repeatable: true, signal });
+  }
+
   table<Item extends object = DefaultRow>(name: string): TableHandle<Item> {
     return { insert: (records, options) => this.insert(name, records, options) };
   }
@@ -87,7 +100,16 @@ export class CdpClient {
     records: RecordSource<Item>,
     options: InsertOptions<Item> = {},
   ): Promise<InsertResult> {
-    return insertAll(this.#transport, `/api/cdp/data/${inPath(table)}`, records, options);
+    return insertAll(this.#transport, dataPath(table), records, options);
+  }
+
+  /** One request with 1 to 250 records, under a key of the caller's; see {@link insertBatch}. */
+  async insertBatch<Item extends object>(
+    table: string,
+    records: readonly Item[],
+    options: BatchOptions = {},
+  ): Promise<BatchResult> {
+    return insertBatch(this.#transport, dataPath(table), records, options);
   }
 
   /**
@@ -122,8 +144,34 @@ export class CdpClient {
     ...rest: QueryArguments<StreamOptions>
   ): AsyncGenerator<Row, void> {
     const { call } = sqlCall(query, rest);
-    const response = await this.#transport.open({ ...call, headers: { accept: 'application/x-ndjson' } });
-    yield* readRows<Row>(response, call.signal);
+    yield* readRows<Row>(await this.#open(call, 'application/x-ndjson'), call.signal);
+  }
+
+  /**
+   * The same, each row as its JSON text, in which numbers have all their digits; see {@link readLines}. The generator
+   * returns the number of rows, or of rows affected.
+   */
+  async *sqlLines(
+    text: string,
+    params: readonly unknown[] = [],
+    options: StreamOptions = {},
+  ): AsyncGenerator<string, number, void> {
+    const { call } = sqlCall(text, [params, options]);
+    return yield* readLines(await this.#open(call, 'application/x-ndjson'), call.signal);
+  }
+
+  /** The result as CSV with a head, in bytes: an empty field is NULL, `""` the empty string; see {@link readBytes}. */
+  async *sqlCsv(
+    text: string,
+    params: readonly unknown[] = [],
+    options: StreamOptions = {},
+  ): AsyncGenerator<Uint8Array, void, void> {
+    const { call } = sqlCall(text, [params, options]);
+    yield* readBytes(await this.#open(call, 'text/csv'), call.signal);
+  }
+
+  #open(call: Call, accept: string): Promise<Response> {
+    return this.#transport.open({ ...call, headers: { accept } });
   }
 
   async #schema<Answer>(
@@ -163,6 +211,8 @@ function sqlCall(
   };
   return { call, integers };
 }
+
+const dataPath = (table: string): string => `/api/cdp/data/${inPath(table)}`;
 
 const NAME = new RegExp(NAME_PATTERN);
 

@@ -7,8 +7,17 @@ export {
   type CreateTable,
   type TableHandle,
 } from './client.js';
+export type { RecordSource } from './batches.js';
 export { CdpError, type CdpErrorCode, type ClientErrorCode } from './error.js';
-export type { InsertOptions, InsertProgress, InsertResult, RecordSource, RefusedRecord } from './insert.js';
+export { type RawJson, rawJson } from './json.js';
+export type {
+  BatchOptions,
+  BatchResult,
+  InsertOptions,
+  InsertProgress,
+  InsertResult,
+  RefusedRecord,
+} from './insert.js';
 export type { DefaultRow, QueryOptions, QueryResult, SqlFragment, SqlQuery, SqlTag, StreamOptions } from './sql.js';
 export type { ClientOptions } from './transport.js';
 export type { ColumnType } from '../contract/column-types.js';
@@ -19,5 +28,6 @@ export type {
   CreateTableAnswer,
   DropColumnAnswer,
   DropTableAnswer,
+  OwnTokenAnswer,
   Table,
 } from '../contract/wire.js';

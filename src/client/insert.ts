@@ -2,11 +2,12 @@
  * Any number of records: cut into batches as the caller's source yields them, a few in flight at a time, each with a
  * key of its own so that a repeat stores nothing twice.
  */
-import type { ErrorCode, ErrorPlace } from '../contract/errors.js';
-import { LIMITS } from '../contract/limits.js';
+import type { ErrorPlace } from '../contract/errors.js';
 import type { BatchAnswer } from '../contract/wire.js';
-import { aborted, CdpError, type CdpErrorCode } from './error.js';
+import { cut, type Parcel, type RecordSource } from './batches.js';
+import { aborted, CdpError } from './error.js';
 import { toJson } from './json.js';
+import { verdictOn } from './refusal.js';
 import type { Transport } from './transport.js';
 
 export interface InsertProgress {
@@ -48,24 +49,55 @@ export interface InsertResult extends InsertProgress {
   ids?: (string | null)[];
 }
 
-export type RecordSource<Item> = Iterable<Item> | AsyncIterable<Item>;
-
-/** A record on its way, with its place in the input. */
-interface Parcel<Item> {
-  index: number;
-  record: Item;
-  json: string;
-  /** In UTF-8, with the comma behind it. */
-  bytes: number;
+/** Of one batch, sent as it is. */
+export interface BatchOptions {
+  /**
+   * 1 to 255 printable ASCII characters; default: one of its own. The same batch under the same key is stored once,
+   * for 24 hours, whichever process sends it.
+   */
+  idempotencyKey?: string;
+  /** `'ids'`: the result holds the id of every record. */
+  return?: 'ids';
+  signal?: AbortSignal;
+  /** Called before each repeat. */
+  onRetry?: () => void;
 }
 
-/** Refusals that are about records even where none is named. */
-const ABOUT_RECORDS: readonly CdpErrorCode[] = [
-  'unique_violation',
-  'constraint_violation',
-  'row_too_large',
-  'sql_error',
-];
+export interface BatchResult {
+  inserted: number;
+  /** With `return: 'ids'`, in the order of the records. */
+  ids?: string[];
+}
+
+/**
+ * Sends 1 to 250 records in one request, which are stored wholly or not at all.
+ * @throws TypeError for what JSON cannot say; CdpError, `errors[].record` counting in the batch
+ */
+export async function insertBatch<Item extends object>(
+  transport: Transport,
+  path: string,
+  records: readonly Item[],
+  options: BatchOptions,
+): Promise<BatchResult> {
+  const answer = await sendBatch(transport, path, `[${records.map((record) => toJson(record)).join(',')}]`, options);
+  return { inserted: answer.inserted_rows, ...(answer.ids === undefined ? {} : { ids: answer.ids }) };
+}
+
+const sendBatch = (
+  transport: Transport,
+  path: string,
+  body: string,
+  { idempotencyKey = newKey(), return: wanted, signal, onRetry }: BatchOptions,
+): Promise<BatchAnswer> =>
+  transport.json<BatchAnswer>({
+    method: 'POST',
+    path: path + (wanted === undefined ? '' : '?return=ids'),
+    body,
+    headers: { 'idempotency-key': idempotencyKey },
+    repeatable: true,
+    signal,
+    ...(onRetry === undefined ? {} : { onRetry }),
+  });
 
 /**
  * Sends all records of the source to the table. The source is asked for more only when there is room for a batch.
@@ -135,13 +167,9 @@ class Delivery<Item extends object> {
   async send(batch: readonly Parcel<Item>[]): Promise<void> {
     const { signal, onProgress } = this.#options;
     try {
-      const answer = await this.#transport.json<BatchAnswer>({
-        method: 'POST',
-        path: this.#path + (this.result.ids === undefined ? '' : '?return=ids'),
-        body: `[${batch.map(({ json }) => json).join(',')}]`,
-        headers: { 'idempotency-key': newKey() },
-        repeatable: true,
-        signal,
+      const answer = await sendBatch(this.#transport, this.#path, `[${batch.map(({ json }) => json).join(',')}]`, {
+        ...(this.result.ids === undefined ? {} : { return: 'ids' }),
+        ...(signal === undefined ? {} : { signal }),
         onRetry: () => void this.result.retries++,
       });
       this.result.inserted += answer.inserted_rows;
@@ -149,36 +177,24 @@ class Delivery<Item extends object> {
       answer.ids?.forEach((id, i) => this.#keepId(batch[i], id));
     } catch (error) {
       if (!(error instanceof CdpError)) throw error;
-      await this.#handleRefusal(inInput(error, batch), batch);
+      await this.#handleRefusal(error, batch);
       return;
     }
     onProgress?.({ ...this.result });
   }
 
   /** @throws the error itself, where it is not for `onRefused` */
-  async #handleRefusal(error: CdpError, batch: readonly Parcel<Item>[]): Promise<void> {
-    if (this.#options.onRefused === undefined) throw error;
-    const named = new Set(error.errors.map(({ record }) => record));
-    const bad = batch.filter(({ index }) => named.has(index));
-    if (bad.length > 0) {
-      for (const { index, record } of bad) {
-        await this.refuse({ index, record, errors: error.errors.filter((place) => place.record === index) });
-      }
-      const good = batch.filter(({ index }) => !named.has(index));
-      if (good.length > 0) await this.send(good);
-      return;
+  async #handleRefusal(refusal: CdpError, batch: readonly Parcel<Item>[]): Promise<void> {
+    const error = inInput(refusal, batch);
+    const verdict = this.#options.onRefused === undefined ? undefined : verdictOn(refusal, batch.length);
+    if (verdict === undefined) throw error;
+    for (const [place, found] of verdict.refused) {
+      const parcel = batch[place];
+      if (parcel === undefined) throw error;
+      const { index, record } = parcel;
+      await this.refuse({ index, record, errors: found.map((each) => placeInInput(each, index)) });
     }
-    const [first] = batch;
-    if (first === undefined || !ABOUT_RECORDS.includes(error.code)) throw error;
-    if (batch.length === 1) {
-      const { index, record } = first;
-      const place = { record: index, error: error.code as ErrorCode, message: error.message };
-      return this.refuse({ index, record, errors: [place] });
-    }
-    // Nobody says which record it is: by halves.
-    const middle = Math.ceil(batch.length / 2);
-    await this.send(batch.slice(0, middle));
-    await this.send(batch.slice(middle));
+    for (const places of verdict.again) await this.send(batch.filter((_, i) => places.includes(i)));
   }
 
   /** @throws CdpError where the caller wants none refused */
@@ -198,64 +214,23 @@ class Delivery<Item extends object> {
   }
 }
 
-/** Cuts by number of records and by bytes of the body. What cannot be sent at all is refused here. */
-async function* cut<Item extends object>(
-  source: RecordSource<Item>,
-  refuse: (refused: RefusedRecord<Item>) => Promise<void>,
-): AsyncGenerator<Parcel<Item>[], void> {
-  let batch: Parcel<Item>[] = [];
-  let bytes = BRACKETS;
-  let index = 0;
-  for await (const record of source) {
-    const parcel = pack(index++, record);
-    if ('error' in parcel) {
-      await refuse({ index: index - 1, record, errors: [parcel] });
-      continue;
-    }
-    if (bytes + parcel.bytes > LIMITS.bodyBytes) {
-      yield batch;
-      [batch, bytes] = [[], BRACKETS];
-    }
-    batch.push(parcel);
-    bytes += parcel.bytes;
-    if (batch.length === LIMITS.recordsPerBatch) {
-      yield batch;
-      [batch, bytes] = [[], BRACKETS];
-    }
-  }
-  if (batch.length > 0) yield batch;
-}
-
-const BRACKETS = 2;
-const utf8 = new TextEncoder();
-
-function pack<Item extends object>(record: number, item: Item): Parcel<Item> | ErrorPlace {
-  let json: string;
-  try {
-    json = toJson(item);
-  } catch (error) {
-    return { record, error: 'invalid_value', message: `Record ${record}: ${(error as Error).message}` };
-  }
-  const bytes = utf8.encode(json).length + 1;
-  if (BRACKETS + bytes > LIMITS.bodyBytes) {
-    const message = `Record ${record} alone is larger than the ${LIMITS.bodyBytes} bytes of a batch`;
-    return { record, error: 'payload_too_large', message };
-  }
-  return { index: record, record: item, json, bytes };
-}
-
 /** The same error with records counted in the whole input, in its words too. */
 function inInput<Item>(error: CdpError, batch: readonly Parcel<Item>[]): CdpError {
   const indexOf = (record: number) => batch[record]?.index ?? record;
-  const reworded = (message: string) =>
-    message.replace(/^Record (\d+)/, (_, record: string) => `Record ${indexOf(Number(record))}`);
-  const errors = error.errors.map((place) => ({
-    ...place,
-    message: reworded(place.message),
-    ...(place.record === undefined ? {} : { record: indexOf(place.record) }),
-  }));
-  return error.with(reworded(error.message), { errors, errorCount: error.errorCount });
+  const message = error.message.replace(RECORD, (_, record: string) => `Record ${indexOf(Number(record))}`);
+  const errors = error.errors.map((place) =>
+    place.record === undefined ? place : placeInInput(place, indexOf(place.record)),
+  );
+  return error.with(message, { errors, errorCount: error.errorCount });
 }
+
+const RECORD = /^Record (\d+)/;
+
+const placeInInput = (place: ErrorPlace, record: number): ErrorPlace => ({
+  ...place,
+  message: place.message.replace(RECORD, `Record ${record}`),
+  record,
+});
 
 /** 128 random bits. Not `randomUUID`, which browsers have on secure pages alone. */
 function newKey(): string {
@@ -264,7 +239,7 @@ function newKey(): string {
 }
 
 /** What the promise becomes, or undefined as soon as the signal aborts. */
-function unless<Value>(signal: AbortSignal, promise: Promise<Value>): Promise<Value | undefined> {
+export function unless<Value>(signal: AbortSignal, promise: Promise<Value>): Promise<Value | undefined> {
   return new Promise((resolve, reject) => {
     const stop = () => resolve(undefined);
     signal.addEventListener('abort', stop);

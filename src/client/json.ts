@@ -4,6 +4,14 @@
  */
 import { LIMITS } from '../contract/limits.js';
 
+/** JSON that is sent as it stands: a number with more digits than a double has, a record that was read as text. */
+export class RawJson {
+  constructor(readonly text: string) {}
+}
+
+/** Marks a text as JSON already; whether it is, the service will say. */
+export const rawJson = (text: string): RawJson => new RawJson(text);
+
 /**
  * A bigint becomes its digits, NaN and the infinities the strings that FLOAT takes, a Date its ISO text (by `toJSON`).
  * As in `JSON.stringify`, a member that is undefined is left out.
@@ -30,6 +38,7 @@ export function toJson(value: unknown, depth = 0): string {
 }
 
 function objectToJson(value: object, depth: number): string {
+  if (value instanceof RawJson) return value.text;
   if (depth > LIMITS.jsonDepth) throw new TypeError(`A value is nested deeper than ${LIMITS.jsonDepth} levels`);
   if (value instanceof Date && Number.isNaN(value.getTime())) throw new TypeError('A Date is invalid');
   if (hasToJson(value)) return toJson(value.toJSON(), depth + 1);

@@ -7,12 +7,15 @@ import { fromBody, networkError } from './transport.js';
 const PERHAPS_THE_END = /^\{"(?:done|error)":/;
 
 /**
- * The rows. Only a whole result ends without an error. Leaving the loop early ends the statement.
+ * The rows, each as its JSON text; at the end the number of rows, or of rows affected where none come back. Only a whole
+ * result ends without an error. Leaving the loop early ends the statement.
  * @throws CdpError the one that the service wrote into the stream; network_error where it broke off; aborted
  */
-export async function* readRows<Row>(response: Response, signal: AbortSignal | undefined): AsyncGenerator<Row, void> {
-  if (response.body === null) throw networkError('The answer has no body', undefined);
-  const reader = (response.body as ReadableStream<Uint8Array>).getReader();
+export async function* readLines(
+  response: Response,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<string, number, void> {
+  const reader = readerOf(response);
   const cancel = () => void reader.cancel().catch(() => {});
   signal?.addEventListener('abort', cancel);
   const decoder = new TextDecoder();
@@ -34,14 +37,14 @@ export async function* readRows<Row>(response: Response, signal: AbortSignal | u
         if (signal?.aborted) throw aborted(signal);
         if (end !== undefined) {
           count++;
-          yield JSON.parse(end) as Row;
+          yield end;
           end = undefined;
         }
         if (PERHAPS_THE_END.test(line)) {
           end = line;
         } else {
           count++;
-          yield JSON.parse(line) as Row;
+          yield line;
         }
       }
     }
@@ -56,4 +59,41 @@ export async function* readRows<Row>(response: Response, signal: AbortSignal | u
   // Without rows it is the number of rows affected.
   const isWhole = done === true && rest === '' && (count === 0 || row_count === count);
   if (!isWhole || cause !== undefined) throw networkError(`The stream broke off after ${count} rows`, cause);
+  return row_count ?? count;
+}
+
+/** The same as values. */
+export async function* readRows<Row>(response: Response, signal: AbortSignal | undefined): AsyncGenerator<Row, void> {
+  for await (const line of readLines(response, signal)) yield JSON.parse(line) as Row;
+}
+
+/**
+ * The bytes as they come. The service breaks the chunked encoding of what is not whole, so an end is an end.
+ * @throws CdpError network_error, aborted
+ */
+export async function* readBytes(
+  response: Response,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<Uint8Array, void, void> {
+  const reader = readerOf(response);
+  const cancel = () => void reader.cancel().catch(() => {});
+  signal?.addEventListener('abort', cancel);
+  try {
+    for (;;) {
+      const chunk = await reader.read().catch((error: unknown) => {
+        throw networkError('The stream broke off', error);
+      });
+      if (signal?.aborted) throw aborted(signal);
+      if (chunk.done) return;
+      yield chunk.value;
+    }
+  } finally {
+    signal?.removeEventListener('abort', cancel);
+    cancel();
+  }
+}
+
+function readerOf(response: Response): ReadableStreamDefaultReader<Uint8Array> {
+  if (response.body === null) throw networkError('The answer has no body', undefined);
+  return (response.body as ReadableStream<Uint8Array>).getReader();
 }

@@ -26,6 +26,8 @@ export const AUDIT_OPERATIONS = [
   'token.create',
   'token.revoke',
   'token.list',
+  /** A token asked what it is. */
+  'token.read',
   'audit.read',
   /** Refused looks at /metrics; those that are served leave no entry. */
   'metrics',

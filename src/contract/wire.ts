@@ -238,6 +238,18 @@ export type TokensAnswer = Static<typeof TokensAnswer>;
 export const TokenAnswer = Type.Object({ ...success, details: Token });
 export type TokenAnswer = Static<typeof TokenAnswer>;
 
+/** What a token may know of itself. */
+export const OwnTokenAnswer = Type.Object({
+  ...success,
+  project: Type.Object({ id: Type.String({ format: 'uuid' }), name: Type.String() }),
+  token: Type.Object({
+    id: Type.String({ description: 'Of a JWT its subject.' }),
+    name: Nullable(Type.String({ description: 'null for a JWT.' })),
+    scopes: Type.Array(Type.String()),
+  }),
+});
+export type OwnTokenAnswer = Static<typeof OwnTokenAnswer>;
+
 // The audit log
 
 const AuditId = { pattern: '^[0-9]{1,15}-[0-9]{1,16}$', examples: ['1769851800000-1'] };

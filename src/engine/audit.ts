@@ -78,6 +78,7 @@ const CHEAP_REFUSALS: ReadonlySet<string> = new Set([
 /** What `changes` leaves out, unless the caller was refused. */
 const NOT_CHANGES: ReadonlySet<AuditOperation> = new Set([
   'read_schema',
+  'token.read',
   'read_table',
   'insert',
   'sql_read',

@@ -26,6 +26,7 @@ const OPERATIONS: Readonly<Record<string, AuditOperation>> = {
   revokeToken: 'token.revoke',
   listTokens: 'token.list',
   readAudit: 'audit.read',
+  readToken: 'token.read',
 };
 
 /** @throws Error at the start of a service with a route that the audit log has no word for */

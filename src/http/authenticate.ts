@@ -5,8 +5,8 @@ import type { Scope } from '../contract/names.js';
 import type { Engine } from '../engine/engine.js';
 import type { Caller } from '../engine/tokens.js';
 
-/** What a route asks of its caller: one of these scopes of the project's token, or an admin token. */
-export type Access = readonly [Scope, ...Scope[]] | 'admin';
+/** What a route asks of its caller: one of these scopes of the project's token, any token of a project, or an admin token. */
+export type Access = readonly [Scope, ...Scope[]] | 'project' | 'admin';
 
 /**
  * At once where the token is known.
@@ -26,6 +26,7 @@ export function authorize(caller: Caller, access: Access): void {
   if (caller.project.status !== 'active') {
     throw new EngineError('cdp_inactive', 'The CDP is inactive for this project');
   }
+  if (access === 'project') return;
   if (!access.some((scope) => caller.scopes.has(scope))) requireScope(caller, access[0]);
 }
 

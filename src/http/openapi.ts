@@ -2,6 +2,7 @@
 import type { TSchema } from 'typebox';
 import { ERROR_CODES, type ErrorCode } from '../contract/errors.js';
 import { ErrorBody } from '../contract/wire.js';
+import type { Access } from './authenticate.js';
 import type { Route } from './route.js';
 
 /** What any authenticated route can answer. */
@@ -42,6 +43,7 @@ export function openApiDocument(routes: readonly Route[], version: string): Json
       { name: 'schema', description: 'Tables and columns' },
       { name: 'data', description: 'Records' },
       { name: 'sql', description: 'Free SQL' },
+      { name: 'token', description: 'What the token of a request is' },
       { name: 'admin', description: 'Projects and tokens, with an admin token' },
     ],
     paths,
@@ -52,9 +54,15 @@ export function openApiDocument(routes: readonly Route[], version: string): Json
   };
 }
 
+function needed(access: Access): string {
+  if (access === 'admin') return 'an admin token';
+  if (access === 'project') return 'a token of a project, whatever its scopes';
+  return access.map((scope) => `\`${scope}\``).join(' or ');
+}
+
 function operation(route: Route): Json {
   const { success, query, params, body } = route;
-  const scopes = route.access === 'admin' ? 'an admin token' : route.access.map((scope) => `\`${scope}\``).join(' or ');
+  const scopes = needed(route.access);
   const parameters = [...parametersIn('path', params), ...parametersIn('query', query)];
   if (route.operationId === 'insertRecords') {
     const schema = { type: 'string', minLength: 1, maxLength: 255 };

@@ -40,7 +40,7 @@ export interface Operation {
   readonly operationId: string;
   readonly summary: string;
   readonly description?: string;
-  readonly tag: 'schema' | 'data' | 'sql' | 'admin';
+  readonly tag: 'schema' | 'data' | 'sql' | 'token' | 'admin';
   readonly params?: TSchema;
   readonly query?: TSchema;
   readonly body?: TSchema;

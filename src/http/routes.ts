@@ -14,6 +14,7 @@ import {
   READ_TABLE,
 } from './schema-operations.js';
 import { RUN_SQL } from './sql-operation.js';
+import { READ_TOKEN } from './token-operation.js';
 
 // prettier-ignore
 export const ROUTES: readonly Route[] = [
@@ -27,4 +28,5 @@ export const ROUTES: readonly Route[] = [
   { method: 'POST', url: '/api/cdp/data/:table_name', access: ['data:write'], ...INSERT_RECORDS },
   // Which of the two the request needs shows only in its body.
   { method: 'POST', url: '/api/cdp/sql', access: ['sql:read', 'sql:write'], ...RUN_SQL },
+  { method: 'GET', url: '/api/cdp/token', access: 'project', ...READ_TOKEN },
 ];

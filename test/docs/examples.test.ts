@@ -5,13 +5,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Command } from 'commander';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { auditCommand } from '../../src/cli/audit.js';
-import { backupCommand } from '../../src/cli/backup.js';
-import { configCommand } from '../../src/cli/config.js';
-import { projectCommand } from '../../src/cli/project.js';
-import { restoreCommand } from '../../src/cli/restore.js';
-import { serveCommand } from '../../src/cli/serve.js';
-import { tokenCommand } from '../../src/cli/token.js';
+import { commandsFor } from '../../src/cli/commands.js';
+import { ENVIRONMENT } from '../../src/cli/remote/connection.js';
 import { SETTINGS } from '../../src/settings.js';
 import { startTestService, type TestService } from '../support/service.js';
 import { anchors, blocks, code, internalLinks, markdownFiles, read, root } from './markdown.js';
@@ -41,6 +36,7 @@ const UUID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
 /** What differs from run to run: ids, tokens, times, statistics. */
 function comparable(key: string, value: unknown): unknown {
   if (key === 'created_at' || key === 'time') return '<time>';
+  if (key === 'name' && /^project-\d+$/.test(String(value))) return '<project>';
   if (key === 'duration_ms') return '<number>';
   if (key === 'id' && /^\d+-\d+$/.test(String(value))) return '<place>';
   if (key === 'approximate_rows' && typeof value === 'number') return '<number>';
@@ -120,26 +116,18 @@ describe.each(markdownFiles())('%s', (file) => {
   });
 
   it('names only environment variables that are settings', () => {
-    const known = new Set<string>(Object.values(SETTINGS).map(({ env }) => env));
+    const known = new Set<string>([...Object.values(SETTINGS).map(({ env }) => env), ...Object.values(ENVIRONMENT)]);
     const named = [...markdown.matchAll(/\bCDP_[A-Z_]+\b/g)].map(([name]) => name);
     expect(named.filter((name) => !known.has(name))).toEqual([]);
   });
 });
 
-const COMMANDS: readonly Command[] = [
-  serveCommand(),
-  projectCommand(),
-  tokenCommand(),
-  auditCommand(),
-  backupCommand(),
-  restoreCommand(),
-  configCommand(),
-];
+const commands: readonly Command[] = await commandsFor([]);
 
 /** Whether the words name a command, or a group of commands or one of it, with options that it takes. */
 function isCommand(line: string): boolean {
   const [first = '', second] = line.split(' ');
-  const group = COMMANDS.find((command) => command.name() === first);
+  const group = commands.find((command) => command.name() === first);
   const isWhole = second === undefined || group?.commands.length === 0;
   const command = isWhole ? group : group?.commands.find((sub) => sub.name() === second);
   const options = [...line.matchAll(/--[a-z-]+/g)].map(([option]) => option);

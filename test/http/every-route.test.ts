@@ -110,6 +110,11 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
       refusal(route, await send(route, { ...garbage(route), token: project.token }), 403, 'insufficient_scope');
       return;
     }
+    if (access === 'project') {
+      expect((await send(route, { token: await project.tokenWith('sql:read') })).status).toBe(route.success.status);
+      refusal(route, await send(route, { ...garbage(route), token: admin }), 403, 'insufficient_scope');
+      return;
+    }
     const others = SCOPES.filter((scope) => !access.includes(scope));
     const answer = await send(route, { ...garbage(route), token: await project.tokenWith(...others) });
     const { message } = refusal(route, answer, 403, 'insufficient_scope');

@@ -25,6 +25,8 @@ export interface Surroundings {
   /** Node itself; default: the one that runs us. */
   node?: string;
   cwd?: string;
+  /** For its standard input, which then ends. */
+  input?: string;
 }
 
 export interface Ended {
@@ -55,18 +57,19 @@ const folders: string[] = [];
 const dataDirs: string[] = [];
 
 export function startProgram(args: readonly string[], surroundings: Surroundings = {}): RunningProgram {
-  const { env = {}, account, program = projectRoot, node = process.execPath, cwd = '/' } = surroundings;
+  const { env = {}, account, program = projectRoot, node = process.execPath, cwd = '/', input } = surroundings;
   const { PATH = '', HOME = '/' } = process.env;
   const child = spawn(node, [join(program, 'dist/cli/bin.js'), ...args], {
     ...account,
     cwd,
     env: { PATH, HOME, ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
   });
+  child.stdin?.on('error', () => {}).end(input);
   running.add(child);
   let [stdout, stderr] = ['', ''];
-  child.stdout.setEncoding('utf8').on('data', (text: string) => void (stdout += text));
-  child.stderr.setEncoding('utf8').on('data', (text: string) => void (stderr += text));
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => void (stdout += text));
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => void (stderr += text));
   const ended = once(child, 'close').then(([code, signal]) => {
     running.delete(child);
     return { code: code as number | null, signal: signal as NodeJS.Signals | null, stdout, stderr };

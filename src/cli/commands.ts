@@ -1,0 +1,28 @@
+/** The commands by name, each loaded when it is typed: `cdp sql` needs no server, `cdp serve` no reader of CSV. */
+import type { Command } from 'commander';
+
+type Load = () => Promise<Command>;
+
+export const COMMANDS: Readonly<Record<string, Load>> = {
+  serve: async () => (await import('./serve.js')).serveCommand(),
+  project: async () => (await import('./project.js')).projectCommand(),
+  token: async () => (await import('./token.js')).tokenCommand(),
+  audit: async () => (await import('./audit.js')).auditCommand(),
+  backup: async () => (await import('./backup.js')).backupCommand(),
+  restore: async () => (await import('./restore.js')).restoreCommand(),
+  config: async () => (await import('./config.js')).configCommand(),
+  login: async () => (await import('./remote/login.js')).loginCommand(),
+  logout: async () => (await import('./remote/login.js')).logoutCommand(),
+  tables: async () => (await import('./remote/schema.js')).tablesCommand(),
+  describe: async () => (await import('./remote/schema.js')).describeCommand(),
+  sql: async () => (await import('./remote/sql.js')).sqlCommand(),
+  import: async () => (await import('./import/import.js')).importCommand(),
+  export: async () => (await import('./remote/export.js')).exportCommand(),
+};
+
+/** The command that the arguments name, or all where they name none of them: for `--help`, and for what may have been meant. */
+export function commandsFor(argv: readonly string[]): Promise<Command[]> {
+  const [first = ''] = argv;
+  const named = Object.hasOwn(COMMANDS, first) ? COMMANDS[first] : undefined;
+  return Promise.all((named === undefined ? Object.values(COMMANDS) : [named]).map((load) => load()));
+}

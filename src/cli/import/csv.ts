@@ -1,0 +1,144 @@
+/**
+ * Records of delimited text (RFC 4180, with any delimiter and any line end). It tells an empty field from `""`, which
+ * the parsers of the registry do slowly or not at all (docs/decisions/0026).
+ */
+import { UsageError } from '../remote/outcome.js';
+
+/** null is an empty field, '' is `""`. */
+export type Cell = string | null;
+
+export interface CsvRecord {
+  /** 1-based line of the text where it begins. */
+  readonly line: number;
+  readonly cells: readonly Cell[];
+}
+
+/** A record this large is a quote or a bracket that nobody closed. */
+export const RECORD_CHARACTERS = 16 * 1024 * 1024;
+
+const QUOTE = 0x22;
+const LF = 0x0a;
+const CR = 0x0d;
+
+/**
+ * Blank lines are left out, but where the records have one field: there they are NULL.
+ * @throws UsageError naming the line where a quote is not closed, or something follows it
+ */
+export async function* csvRecords(
+  text: AsyncIterable<string> | Iterable<string>,
+  delimiter: string,
+  path: string,
+): AsyncGenerator<CsvRecord, void> {
+  let line = 1;
+  let rest = '';
+  /** A long record is not looked at anew with each piece that arrives. */
+  let enough = 0;
+  let fields = 0;
+  const take = function* (isLast: boolean): Generator<CsvRecord, void> {
+    const reader = new Reader(rest, delimiter, isLast, (complaint, at) => {
+      const before = line + countOf(rest, '\n', reader.start, at);
+      throw new UsageError(
+        `${path}, line ${before}: ${complaint}`,
+        'Is it CSV, with this delimiter? --format, --delimiter',
+      );
+    });
+    for (let cells = reader.next(); cells !== undefined; cells = reader.next()) {
+      fields ||= cells.length;
+      const isBlank = cells.length === 1 && cells[0] === null;
+      if (!isBlank || fields === 1) yield { line, cells };
+      line += reader.lines;
+    }
+    rest = rest.slice(reader.start);
+  };
+  for await (const piece of text) {
+    rest += piece;
+    if (rest.length < enough) continue;
+    yield* take(false);
+    if (rest.length > RECORD_CHARACTERS)
+      throw new UsageError(`${path}, line ${line}: a record does not end; a quote is not closed`);
+    enough = rest.length * 2;
+  }
+  yield* take(true);
+}
+
+type Complain = (complaint: string, at: number) => never;
+
+class Reader {
+  /** Where the next record begins. */
+  start = 0;
+  /** Of the last record. */
+  lines = 0;
+  readonly #delimiter: number;
+
+  constructor(
+    private readonly text: string,
+    delimiter: string,
+    private readonly isLast: boolean,
+    private readonly complain: Complain,
+  ) {
+    this.#delimiter = delimiter.charCodeAt(0);
+  }
+
+  /** Undefined where the text holds no whole record any more. */
+  next(): Cell[] | undefined {
+    const { text, isLast } = this;
+    const delimiter = this.#delimiter;
+    const { length } = text;
+    if (this.start >= length) return undefined;
+    const cells: Cell[] = [];
+    let lines = 1;
+    let at = this.start;
+    for (;;) {
+      if (text.charCodeAt(at) === QUOTE) {
+        const end = this.#closingQuote(at + 1);
+        if (end === -1) return undefined;
+        const value = text.slice(at + 1, end);
+        if (value.includes('\n')) lines += countOf(value, '\n');
+        cells.push(value.includes('"') ? value.replaceAll('""', '"') : value);
+        at = end + 1;
+      } else {
+        const from = at;
+        let unit = text.charCodeAt(at);
+        while (unit !== delimiter && unit !== LF && unit !== CR && at < length) unit = text.charCodeAt(++at);
+        cells.push(at === from ? null : text.slice(from, at));
+      }
+      if (at >= length) {
+        if (!isLast) return undefined;
+        break;
+      }
+      const unit = text.charCodeAt(at);
+      if (unit === delimiter) {
+        at++;
+      } else if (unit === LF) {
+        at++;
+        break;
+      } else if (unit === CR) {
+        if (at + 1 === length && !isLast) return undefined;
+        at += text.charCodeAt(at + 1) === LF ? 2 : 1;
+        break;
+      } else {
+        this.complain('something follows a closing quote', at);
+      }
+    }
+    this.start = at;
+    this.lines = lines;
+    return cells;
+  }
+
+  /** -1 where it has not arrived yet. */
+  #closingQuote(from: number): number {
+    const { text, isLast } = this;
+    for (let at = from; ; at += 2) {
+      at = text.indexOf('"', at);
+      if (at === -1) return isLast ? this.complain('a quote is not closed', from - 1) : -1;
+      if (at + 1 === text.length && !isLast) return -1;
+      if (text.charCodeAt(at + 1) !== QUOTE) return at;
+    }
+  }
+}
+
+function countOf(text: string, character: string, from = 0, to = text.length): number {
+  let count = 0;
+  for (let at = text.indexOf(character, from); at !== -1 && at < to; at = text.indexOf(character, at + 1)) count++;
+  return count;
+}

@@ -1,0 +1,163 @@
+/** `cdp import FILE… --table T`: files into a table, as fast as the service takes them, each record once. */
+import { resolve } from 'node:path';
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { CdpError } from '../../client/error.js';
+import type { CdpClient } from '../../client/client.js';
+import type { Table } from '../../contract/wire.js';
+import { clientFor, findConnection, remoteOptions } from '../remote/connection.js';
+import { ending, type ExitCode, UsageError } from '../remote/outcome.js';
+import { whole } from '../remote/sql.js';
+import { showDryRun, showPlan } from './choices.js';
+import { FORMATS } from './format.js';
+import { STDIN } from './input.js';
+import { Journal } from './journal.js';
+import { type ImportOptions, planIn, readingIn } from './options.js';
+import { type ImportPlan, identityOf, missingColumns, prepare, tableFor } from './prepare.js';
+import { runImport } from './run.js';
+import type { Source } from './source.js';
+
+export function importCommand(): Command {
+  const command = new Command('import')
+    .description('Import CSV, TSV, NDJSON or JSON, also gzipped, into a table')
+    .argument('<FILE...>', '- reads standard input')
+    .requiredOption('--table <NAME>', 'Into this table')
+    .option('--create', 'Make the table where it is not there')
+    .option('--add-columns', 'Add the columns that the table lacks')
+    .option('--types <LIST>', 'Types of columns: a=TEXT,b=INTEGER (default: guessed from a sample)')
+    .option('--skip <LIST>', 'Columns to leave out: a,b')
+    .option('--keep-names', 'Leave heads as they are, where a column can be called so')
+    .addOption(new Option('--format <NAME>', 'Default: by content and name').choices([...FORMATS]))
+    .option('--delimiter <CHARACTER>', 'Of fields (default: by content)', delimiter)
+    .option('--columns <LIST>', 'Names of the fields, where the file has no head: a,b,c')
+    .option('--encoding <NAME>', 'Of the text', 'utf-8')
+    .option('--null <TEXT>', 'Also means NULL, as the empty field does')
+    .option('--sample <N>', 'Records to guess types from', whole, 10_000)
+    .option('--dry-run', 'Show what would be sent, and send nothing')
+    .option('--resume', 'Go on with an import that was interrupted')
+    .option('--resume-late', 'Go on even where the keys may be forgotten that keep rows from being stored twice')
+    .option('--restart', 'Forget an interrupted import, and begin anew')
+    .option('--refused <FILE>', 'For the records that are refused (default: FILE.refused.ndjson)')
+    .option('--strict', 'End with the first record that is refused')
+    .option('--concurrency <N>', 'Batches under way at a time', whole, 4)
+    .option('--json', 'Print the result as JSON');
+  return remoteOptions(command).action((paths: string[]) =>
+    ending(() => importFiles(command, paths, command.opts<ImportOptions>())),
+  );
+}
+
+function delimiter(value: string): string {
+  const character = value === '\\t' ? '\t' : value;
+  if (character.length !== 1 || /["\r\n]/.test(character)) throw new InvalidArgumentError('It takes one character.');
+  return character;
+}
+
+async function importFiles(command: Command, paths: readonly string[], options: ImportOptions): Promise<ExitCode> {
+  const { table: name } = options;
+  const isStdin = paths.includes(STDIN);
+  if (isStdin && paths.length > 1) throw new UsageError('Standard input is imported alone');
+  const connection = await findConnection(command).catch((error: unknown) => {
+    // What a file is can be seen without any service.
+    if (options.dryRun && options.create) return undefined;
+    throw error;
+  });
+  if (connection === undefined) {
+    const { plan, sources } = await prepare(paths, readingIn(options), undefined, planIn(options));
+    return showDryRun(name, plan, sources, undefined);
+  }
+  const client = clientFor(connection);
+  const { project } = await client.token();
+  const target = {
+    url: new URL(connection.url).href,
+    project: project.id,
+    table: name,
+    files: paths.map((path) => resolve(path)),
+  };
+  const interrupted = isStdin ? undefined : Journal.find<ImportPlan>(target);
+  if (options.resume || options.resumeLate) {
+    if (isStdin) throw new UsageError('Standard input cannot be read again: there is nothing to resume');
+    return resume(client, interrupted, paths, options);
+  }
+  if (interrupted !== undefined && options.restart) {
+    await interrupted.remove();
+  } else if (interrupted !== undefined && !options.dryRun) {
+    await interrupted.close();
+    const { header, totals } = interrupted;
+    throw new UsageError(
+      `An import of this into "${name}" was begun at ${header.begun} and did not end; ${totals.inserted} rows are stored`,
+      'Go on with --resume, or begin anew with --restart, which leaves those rows where they are',
+    );
+  }
+  const table = await tableOrNone(client, name);
+  const { plan, sources } = await prepare(paths, readingIn(options), table, planIn(options));
+  if (options.dryRun) return showDryRun(name, plan, sources, table);
+  showPlan(plan);
+  await makeReady(client, table, plan, options);
+  const journal = await Journal.begin(target, plan, !isStdin);
+  return runImport({ client, journal, sources, options, paths });
+}
+
+async function tableOrNone(client: CdpClient, name: string): Promise<Table | undefined> {
+  try {
+    return await client.describe(name);
+  } catch (error) {
+    if (error instanceof CdpError && error.code === 'table_not_found') return undefined;
+    throw error;
+  }
+}
+
+/** Makes the table or its columns, as far as that was asked for. @throws UsageError where it was not */
+async function makeReady(
+  client: CdpClient,
+  table: Table | undefined,
+  plan: ImportPlan,
+  { table: name, create, addColumns }: ImportOptions,
+): Promise<void> {
+  if (table === undefined) {
+    if (!create)
+      throw new UsageError(`There is no table "${name}"`, 'Make it with --create; look at it before with --dry-run');
+    await client.createTable(tableFor(name, plan));
+    return;
+  }
+  const missing = missingColumns(plan, table);
+  if (missing.length > 0 && !addColumns) {
+    const names = missing.map(({ name: column }) => column).join(', ');
+    throw new UsageError(
+      `The table "${name}" has no column ${names}`,
+      `Add with --add-columns, or leave out: --skip ${names.replaceAll(', ', ',')}`,
+    );
+  }
+  for (const column of missing) await client.addColumn(name, column);
+}
+
+async function resume(
+  client: CdpClient,
+  journal: Journal<ImportPlan> | undefined,
+  paths: readonly string[],
+  options: ImportOptions,
+): Promise<ExitCode> {
+  if (journal === undefined)
+    throw new UsageError(`No import of this into "${options.table}" was interrupted`, 'Import without --resume');
+  try {
+    const lost = journal.beyondRecall;
+    if (lost > 0 && !options.resumeLate) {
+      throw new UsageError(
+        `${lost} batches of up to 250 rows were sent more than 23 hours ago and not answered; the service keeps keys for 24, so they could be stored twice`,
+        'Look whether their rows are there, and go on with --resume-late, or begin anew with --restart',
+      );
+    }
+    for (const { path, identity } of journal.header.plan.files) {
+      if ((await identityOf(path)) !== identity) {
+        throw new UsageError(
+          `${path} has changed since the import was begun`,
+          'Begin anew with --restart; rows that are stored stay',
+        );
+      }
+    }
+  } catch (error) {
+    await journal.close();
+    throw error;
+  }
+  process.stderr.write(`${journal.totals.inserted} rows are stored already\n`);
+  const none: Source[] = [];
+  return runImport({ client, journal, sources: none, options, paths });
+}

@@ -1,0 +1,96 @@
+/** Records of JSON, each as its text, so that no digit is lost: a line each, or the items of one array. */
+import { UsageError } from '../remote/outcome.js';
+import { RECORD_CHARACTERS } from './csv.js';
+
+export interface JsonRecord {
+  /** 1-based line of the text where it begins. */
+  readonly line: number;
+  readonly text: string;
+}
+
+export async function* jsonLines(text: AsyncIterable<string>, path: string): AsyncGenerator<JsonRecord, void> {
+  let line = 0;
+  let rest = '';
+  for await (const piece of text) {
+    if (!piece.includes('\n')) {
+      rest += piece;
+      if (rest.length > RECORD_CHARACTERS) throw new UsageError(`${path}, line ${line + 1}: it does not end`);
+      continue;
+    }
+    const lines = (rest + piece).split('\n');
+    rest = lines.pop() ?? '';
+    for (const each of lines) {
+      line++;
+      if (each.trim() !== '') yield { line, text: each };
+    }
+  }
+  if (rest.trim() !== '') yield { line: line + 1, text: rest };
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const LF = 0x0a;
+
+const OPEN_BRACKET = 0x5b;
+
+const isOpen = (unit: number): boolean => unit === 0x7b || unit === OPEN_BRACKET;
+const isClose = (unit: number): boolean => unit === 0x7d || unit === 0x5d;
+
+/**
+ * Only cuts between the items; what stands in one is looked at by whoever reads it.
+ * @throws UsageError where the text is no array
+ */
+export async function* jsonArray(text: AsyncIterable<string>, path: string): AsyncGenerator<JsonRecord, void> {
+  let line = 1;
+  let item = '';
+  let itemLine = 1;
+  let depth = 0;
+  let inString = false;
+  let isEscaped = false;
+  let hasEnded = false;
+  let count = 0;
+  const fail = (what: string) => new UsageError(`${path}, line ${line}: ${what}`, 'Is it a JSON array? --format');
+  for await (const piece of text) {
+    let from = 0;
+    const finished = (at: number): JsonRecord | undefined => {
+      const whole = (item + piece.slice(from, at)).trim();
+      [item, from] = ['', at + 1];
+      return whole === '' ? undefined : { line: itemLine, text: whole };
+    };
+    for (let at = 0; at < piece.length; at++) {
+      const unit = piece.charCodeAt(at);
+      if (unit === LF) line++;
+      if (inString) {
+        if (isEscaped) isEscaped = false;
+        else if (unit === BACKSLASH) isEscaped = true;
+        else if (unit === QUOTE) inString = false;
+      } else if (hasEnded) {
+        if (unit > 0x20) throw fail('something follows the array');
+      } else if (unit === QUOTE) {
+        inString = true;
+      } else if (isOpen(unit)) {
+        if (depth === 0 && unit !== OPEN_BRACKET) throw fail('a JSON array is expected');
+        if (++depth === 1) from = at + 1;
+        if (depth === 2) itemLine = line;
+      } else if (isClose(unit)) {
+        if (--depth > 0) continue;
+        const record = finished(at);
+        if (record === undefined && count > 0) throw fail('an item is expected');
+        if (record !== undefined) yield record;
+        hasEnded = true;
+      } else if (unit === COMMA && depth === 1) {
+        const record = finished(at);
+        if (record === undefined) throw fail('an item is expected');
+        itemLine = line;
+        count++;
+        yield record;
+      } else if (depth === 0 && unit > 0x20) {
+        throw fail('a JSON array is expected');
+      }
+    }
+    if (depth > 0) item += piece.slice(from);
+    if (item.length > RECORD_CHARACTERS) throw fail('an item does not end');
+  }
+  if (!hasEnded) throw fail('the array does not end');
+}

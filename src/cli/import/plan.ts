@@ -1,0 +1,175 @@
+/** Where each field of a file goes: the columns, what must be made before, and records as the JSON that is sent. */
+import type { ColumnType } from '../../contract/column-types.js';
+import { COLUMN_TYPES } from '../../contract/column-types.js';
+import type { ErrorPlace } from '../../contract/errors.js';
+import type { Table } from '../../contract/wire.js';
+import type { JsonNode } from '../../engine/json.js';
+import { UsageError } from '../remote/outcome.js';
+import { columnNames, matchingColumn } from './column-names.js';
+import { type FileRecord, type Field, membersOf } from './source.js';
+
+/** A field of the file and its column. */
+export interface Mapping {
+  readonly head: string;
+  /** null: left out. */
+  readonly column: string | null;
+  /** As the contract or Postgres calls it. */
+  readonly type: string;
+  /** Why this type. */
+  readonly reason?: string;
+}
+
+export interface PlanOptions {
+  /** By the head or the name of the column. */
+  types: ReadonlyMap<string, ColumnType>;
+  skip: ReadonlySet<string>;
+  keepNames: boolean;
+}
+
+/** The columns of a new table, or of one that is there (undefined: no such table). */
+export function planColumns(fields: readonly Field[], table: Table | undefined, options: PlanOptions): Mapping[] {
+  const existing = table?.columns.map(({ name }) => name) ?? [];
+  const hasIds = fields.some(({ head, guess }) => head.toLowerCase() === 'id' && guess.isUuid);
+  const matched = fields.map(({ head, guess }) => {
+    const column = matchingColumn(head, existing);
+    // Its values could be no ids of records.
+    return column === 'id' && !guess.isUuid ? undefined : column;
+  });
+  const names = columnNames(
+    fields.map(({ head }) => head),
+    { keep: options.keepNames, hasIds },
+  );
+  const used = new Set<string>();
+  return fields.map(({ head, guess }, i) => {
+    const match = matched[i];
+    const column = match !== undefined && !used.has(match) ? match : (names[i] ?? head);
+    used.add(column);
+    const isSkipped = options.skip.has(head) || options.skip.has(column);
+    const told = options.types.get(head) ?? options.types.get(column);
+    const actual = table?.columns.find(({ name }) => name === column)?.type;
+    const type = actual ?? (column === 'id' ? 'uuid' : (told ?? guess.type));
+    const reason = actual !== undefined || told !== undefined ? undefined : guess.reason;
+    return { head, column: isSkipped ? null : column, type, ...(reason === undefined ? {} : { reason }) };
+  });
+}
+
+/** @param list as `a=TEXT,b=INTEGER` @throws UsageError */
+export function parseTypes(list: string): Map<string, ColumnType> {
+  return new Map(
+    list.split(',').map((pair) => {
+      const at = pair.lastIndexOf('=');
+      const type = COLUMN_TYPES.find(
+        (known) =>
+          known ===
+          pair
+            .slice(at + 1)
+            .trim()
+            .toUpperCase(),
+      );
+      if (at < 1 || type === undefined) {
+        throw new UsageError(
+          `--types does not understand "${pair}"`,
+          `It takes a=TEXT,b=INTEGER; the types are ${COLUMN_TYPES.join(', ')}`,
+        );
+      }
+      return [pair.slice(0, at).trim(), type];
+    }),
+  );
+}
+
+/** A record as it is sent; or why it cannot be, with what is left of it for whoever corrects it. */
+export interface Encoded {
+  readonly line: number;
+  /** JSON. */
+  readonly json: string;
+  readonly problem?: ErrorPlace;
+}
+
+export type Encode = (record: FileRecord) => Encoded;
+
+const INTEGER = /^-?(?:0|[1-9]\d*)$/;
+const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+
+export function encoder(kind: 'delimited' | 'ndjson' | 'json', mappings: readonly Mapping[]): Encode {
+  return kind === 'delimited' ? delimitedEncoder(mappings) : jsonEncoder(mappings);
+}
+
+function delimitedEncoder(mappings: readonly Mapping[]): Encode {
+  const columns = mappings.map(({ column, type }) => ({ column, type, key: `${JSON.stringify(column)}:` }));
+  return ({ line, cells = [] }) => {
+    if (cells.length !== columns.length) {
+      const message = `The record has ${cells.length} fields, and the head ${columns.length}`;
+      return { line, json: JSON.stringify(cells), problem: { error: 'invalid_value', message } };
+    }
+    let json = '';
+    let problem: ErrorPlace | undefined;
+    for (let i = 0; i < columns.length; i++) {
+      const { column, type, key } = columns[i] as (typeof columns)[number];
+      const cell = cells[i] as string | null;
+      // NULL is no id: the service makes one.
+      if (column === null || (cell === null && column === 'id')) continue;
+      if (cell !== null && type === 'JSONB' && !isJson(cell)) {
+        problem ??= { column, error: 'invalid_value', message: `Column "${column}" takes JSON, and this is none` };
+      }
+      json += `${json === '' ? '{' : ','}${key}${cell === null ? 'null' : encodeCell(cell, type)}`;
+    }
+    const whole = json === '' ? '{}' : `${json}}`;
+    return problem === undefined ? { line, json: whole } : { line, json: whole, problem };
+  };
+}
+
+/** What does not fit is sent as the text that it is: the service says what is wrong with it. */
+function encodeCell(text: string, type: string): string {
+  switch (type) {
+    case 'INTEGER':
+      return INTEGER.test(text) ? text : JSON.stringify(text);
+    case 'FLOAT':
+      return DECIMAL.test(text) ? text : JSON.stringify(text);
+    case 'BOOLEAN':
+      return /^(?:true|false)$/i.test(text) ? text.toLowerCase() : JSON.stringify(text);
+    case 'JSONB':
+      return isJson(text) ? text : JSON.stringify(text);
+    default:
+      return JSON.stringify(text);
+  }
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function jsonEncoder(mappings: readonly Mapping[]): Encode {
+  const columns = new Map(mappings.map(({ head, column }) => [head, column]));
+  const isSame = mappings.every(({ head, column }) => head === column);
+  return ({ line, text = '' }) => {
+    const isObject = /^\s*\{/.test(text) && isJson(text);
+    if (!isObject) {
+      const message = isJson(text) ? 'A record is a JSON object' : 'This is not JSON';
+      return { line, json: JSON.stringify(text), problem: { error: 'invalid_value', message } };
+    }
+    if (isSame) return { line, json: text };
+    const members = (membersOf(text) ?? []).flatMap(([head, node]) => {
+      const column = columns.has(head) ? columns.get(head) : head;
+      return column === null ? [] : [`${JSON.stringify(column)}:${textOf(node)}`];
+    });
+    return { line, json: `{${members.join(',')}}` };
+  };
+}
+
+function textOf(node: JsonNode): string {
+  switch (node.kind) {
+    case 'null':
+      return 'null';
+    case 'string':
+      return JSON.stringify(node.value);
+    case 'boolean':
+      return String(node.value);
+    default:
+      return node.text;
+  }
+}

@@ -1,0 +1,77 @@
+/** The records that were not taken, a line each with what is wrong with it; made with the first of them. */
+import { closeSync, fsyncSync, ftruncateSync, fstatSync, openSync, writeSync } from 'node:fs';
+import { resolve } from 'node:path';
+import type { ErrorPlace } from '../../contract/errors.js';
+import type { Encoded } from './plan.js';
+
+export interface Refusal {
+  record: Encoded;
+  errors: readonly ErrorPlace[];
+}
+
+export class RefusedFile {
+  #fd: number | null = null;
+  #path: string;
+
+  /** @param path wanted; a file that is there already is not touched, and the next free name taken */
+  constructor(path: string) {
+    this.#path = resolve(path);
+  }
+
+  get path(): string {
+    return this.#path;
+  }
+
+  /** Of an import that goes on: without what was written after its journal was. @returns whether anything is missing */
+  reopen(bytes: number): boolean {
+    this.#fd = openSync(this.#path, 'r+');
+    const { size } = fstatSync(this.#fd);
+    if (size > bytes) ftruncateSync(this.#fd, bytes);
+    return size < bytes;
+  }
+
+  /** @returns true where this made the file */
+  ensure(): boolean {
+    if (this.#fd !== null) return false;
+    const wanted = this.#path;
+    for (let n = 1; ; n++) {
+      this.#path = n === 1 ? wanted : wanted.replace(/(\.[^./]*)?$/, (suffix) => `-${n}${suffix}`);
+      try {
+        this.#fd = openSync(this.#path, 'wx');
+        return true;
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+      }
+    }
+  }
+
+  /** @param at bytes of the file so far @returns bytes with these */
+  append(file: string, refusals: readonly Refusal[], at: number): number {
+    const text = refusals.map((refusal) => lineOf(file, refusal)).join('');
+    const bytes = Buffer.from(text);
+    let written = 0;
+    while (written < bytes.length)
+      written += writeSync(this.#fd as number, bytes, written, bytes.length - written, at + written);
+    return at + bytes.length;
+  }
+
+  sync(): void {
+    if (this.#fd !== null) fsyncSync(this.#fd);
+  }
+
+  close(): void {
+    if (this.#fd !== null) closeSync(this.#fd);
+    this.#fd = null;
+  }
+}
+
+/** `record` is what was sent, so that it can be corrected and imported from here. */
+function lineOf(file: string, { record: { line, json }, errors }: Refusal): string {
+  const said = errors.map(({ column, error, message, hint }) => ({
+    column,
+    error,
+    message: message.replace(/^Record \d+(?:: |, )/, ''),
+    hint,
+  }));
+  return `{"file":${JSON.stringify(file)},"line":${line},"record":${json},"errors":${JSON.stringify(said)}}\n`;
+}

@@ -1,0 +1,42 @@
+/** Which service a command speaks to, and as whom: a profile that is named, else the environment, else the default profile. */
+import type { Command } from 'commander';
+import { CdpClient } from '../../client/client.js';
+import { UsageError } from './outcome.js';
+import { DEFAULT_PROFILE, type Profile, readProfiles } from './profiles.js';
+
+export const ENVIRONMENT = { url: 'CDP_URL', token: 'CDP_TOKEN' } as const;
+
+export const remoteOptions = (command: Command): Command =>
+  command.option(
+    '--profile <NAME>',
+    `Of cdp login (default: ${ENVIRONMENT.url} and ${ENVIRONMENT.token}, else "default")`,
+  );
+
+/** @throws UsageError where there is none */
+export async function findConnection(command: Command): Promise<Profile> {
+  const { profile: name } = command.opts<{ profile?: string }>();
+  const [url, token] = [process.env[ENVIRONMENT.url] || undefined, process.env[ENVIRONMENT.token] || undefined];
+  if (name === undefined && (url !== undefined || token !== undefined)) {
+    // A profile's token must not go to an address that it was not given for.
+    if (url === undefined) throw new UsageError(`${ENVIRONMENT.token} is set and ${ENVIRONMENT.url} is not`);
+    if (token === undefined) throw new UsageError(`${ENVIRONMENT.url} is set and ${ENVIRONMENT.token} is not`);
+    return { url, token };
+  }
+  const profile = (await readProfiles())[name ?? DEFAULT_PROFILE];
+  if (profile !== undefined) return profile;
+  if (name !== undefined) throw new UsageError(`There is no profile "${name}"`, `Make it: cdp login --profile ${name}`);
+  throw new UsageError(
+    'Which service? No profile is there, and the environment names none',
+    `Log in with cdp login, or set ${ENVIRONMENT.url} and ${ENVIRONMENT.token}`,
+  );
+}
+
+export const connect = async (command: Command): Promise<CdpClient> => clientFor(await findConnection(command));
+
+/** @throws UsageError where the address is none */
+export function clientFor({ url, token }: Profile): CdpClient {
+  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
+    throw new UsageError(`"${url}" is no address`, 'An address looks like https://cdp.example');
+  }
+  return new CdpClient({ url, token });
+}

@@ -1,0 +1,82 @@
+/** How far something long has come: one line that changes on a terminal, a line now and then elsewhere. */
+
+export interface Progress {
+  rows: number;
+  /** From 0 to 1; null where nobody knows the end. */
+  share: number | null;
+  refused: number;
+}
+
+const ON_TERMINAL_MS = 100;
+const ELSEWHERE_MS = 10_000;
+const BAR = 24;
+/** Rates are those of the last seconds, not of all time. */
+const WINDOW_MS = 10_000;
+
+export class ProgressLine {
+  readonly #started = performance.now();
+  readonly #isTerminal = process.stderr.isTTY;
+  readonly #past: { at: number; rows: number; share: number | null }[] = [];
+  readonly #timer: NodeJS.Timeout;
+  readonly #current: () => Progress;
+
+  /** @param current asked whenever a line is written */
+  constructor(current: () => Progress) {
+    this.#current = current;
+    this.#timer = setInterval(() => this.#show(), this.#isTerminal ? ON_TERMINAL_MS : ELSEWHERE_MS);
+    this.#timer.unref();
+  }
+
+  get seconds(): number {
+    return (performance.now() - this.#started) / 1_000;
+  }
+
+  /** Leaves an empty line, where the next text belongs. */
+  end(): void {
+    clearInterval(this.#timer);
+    if (this.#isTerminal) process.stderr.write('\r\u001b[K');
+  }
+
+  #show(): void {
+    const progress = this.#current();
+    const now = performance.now();
+    this.#past.push({ at: now, rows: progress.rows, share: progress.share });
+    while ((this.#past[0]?.at ?? now) < now - WINDOW_MS) this.#past.shift();
+    const line = this.#line(progress);
+    process.stderr.write(
+      this.#isTerminal ? `\r${line.slice(0, (process.stderr.columns || 80) - 1)}\u001b[K` : `${line}\n`,
+    );
+  }
+
+  #line({ rows, share, refused }: Progress): string {
+    const [first, last] = [this.#past[0], this.#past.at(-1)];
+    const seconds = first === undefined || last === undefined ? 0 : (last.at - first.at) / 1_000;
+    const rate = seconds > 0 && first !== undefined ? (rows - first.rows) / seconds : rows / this.seconds;
+    const pace = seconds > 0 ? ((share ?? 0) - (first?.share ?? 0)) / seconds : 0;
+    return [
+      ...(share === null ? [] : [`${bar(share)} ${(share * 100).toFixed(0).padStart(3)}%`]),
+      `${grouped(rows)} rows`,
+      `${grouped(rate)} rows/s`,
+      ...(share === null || pace <= 0 ? [] : [`${duration((1 - share) / pace)} left`]),
+      ...(refused === 0 ? [] : [`${grouped(refused)} refused`]),
+    ].join('  ');
+  }
+}
+
+const bar = (share: number): string => {
+  const full = Math.round(Math.min(1, share) * BAR);
+  return `[${'='.repeat(full)}${' '.repeat(BAR - full)}]`;
+};
+
+/** `231,083` */
+export const grouped = (value: number): string => Math.round(value).toLocaleString('en');
+
+/** `1 row`, `231,083 rows` */
+export const counted = (rows: number): string => `${grouped(rows)} ${rows === 1 ? 'row' : 'rows'}`;
+
+const duration = (seconds: number): string => {
+  const whole = Math.ceil(seconds);
+  const [hours, minutes] = [Math.floor(whole / 3_600), Math.floor((whole % 3_600) / 60)];
+  const clock = `${String(minutes).padStart(hours > 0 ? 2 : 1, '0')}:${String(whole % 60).padStart(2, '0')}`;
+  return hours > 0 ? `${hours}:${clock}` : clock;
+};

@@ -1,0 +1,346 @@
+/** `cdp import` and `cdp export` against the real service: values, names, refusals, interruptions, and all the way round. */
+import { readFileSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { gunzipSync, gzipSync } from 'node:zlib';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { person, type Person } from '../support/cdp.js';
+import { type FaultyProxy, startFaultyProxy } from '../support/faulty-proxy.js';
+import { endEverything, eventually, projectRoot } from '../support/program.js';
+import { startTestService, type TestProject, type TestService } from '../support/service.js';
+
+let service: TestService;
+let project: TestProject;
+let proxy: FaultyProxy;
+let ada: Person;
+beforeAll(async () => {
+  service = await startTestService();
+  project = await service.project();
+  proxy = await startFaultyProxy(service.url);
+  ada = await person({ CDP_URL: proxy.url, CDP_TOKEN: project.token });
+});
+afterAll(async () => {
+  await endEverything();
+  await proxy.close();
+  await service.close();
+});
+
+const load = (file: string, table: string, ...more: string[]) => ada.run(['import', file, '--table', table, ...more]);
+const types = async (table: string): Promise<object> =>
+  Object.fromEntries(
+    (
+      await project.rows(`SELECT attname AS name, format_type(atttypid, NULL) AS type FROM pg_attribute
+      WHERE attrelid = '${table}'::regclass AND attnum > 0`)
+    ).map(({ name, type }) => [String(name), type]),
+  );
+
+describe('an import works', () => {
+  it('with CSV: names, types, NULL and "", quotes and line breaks', async () => {
+    await ada.write(
+      'people.csv',
+      '\uFEFFCustomer ID,Score (0-10),id,Größe,Since,Active,Big,Note,Note,2020\r\n' +
+        '007,9.5,a,1,2026-01-31,true,9223372036854775808,"say ""hi""\nthere",,\r\n' +
+        '008,8,b,2,2026-01-31T09:30:00.123456+02:00,FALSE,1,"",x,\r\n',
+    );
+    expect(await load('people.csv', 'people', '--create')).toMatchObject({ code: 0 });
+    expect(await types('people')).toEqual({
+      id: 'uuid',
+      customer_id: 'text',
+      score_0_10: 'double precision',
+      id_2: 'text',
+      grosse: 'bigint',
+      since: 'timestamp with time zone',
+      active: 'boolean',
+      big: 'text',
+      note: 'text',
+      note_2: 'text',
+      _2020: 'text',
+    });
+    const [first, second] = await project.rows('SELECT * FROM people ORDER BY customer_id');
+    expect(first).toMatchObject({
+      customer_id: '007',
+      note: 'say "hi"\nthere',
+      note_2: null,
+      big: '9223372036854775808',
+    });
+    expect(second).toMatchObject({
+      active: false,
+      note: '',
+      note_2: 'x',
+      since: '2026-01-31T07:30:00.123456Z',
+      _2020: null,
+    });
+  });
+
+  it('with NDJSON, a JSON array, TSV, gzip, standard input and another encoding', async () => {
+    const json = '{"User Name":"a","n":9007199254740993,"tags":["x"],"price":0.1}';
+    await ada.write('one.ndjson', `${json}\n\n${json}`);
+    await ada.write('two.json', ` [\n${json},\n${json.replace(',"price":0.1', ',"price":1')} ]\n`);
+    await ada.write('three.tsv.gz', gzipSync('user_name\tn\n"b"\t5\n'));
+    await ada.write('four.txt', Buffer.from('user_name;n\ncaf\u00e9;6\n', 'latin1'));
+    for (const [file, ...more] of [
+      ['one.ndjson', '--create'],
+      ['two.json'],
+      ['three.tsv.gz'],
+      ['four.txt', '--encoding', 'windows-1252'],
+    ] as const) {
+      expect(await load(file, 'mixed', ...more), file).toMatchObject({ code: 0 });
+    }
+    const piped = await ada.run(['import', '-', '--table', 'mixed', '--json'], 'user_name,n\nd,7\n');
+    expect(JSON.parse(piped.stdout)).toMatchObject({ table: 'mixed', inserted: 1, refused: 0, refused_file: null });
+    const rows = await project.rows(
+      'SELECT user_name, n::text AS n, tags, price FROM mixed ORDER BY user_name, n, price',
+    );
+    expect(rows).toEqual([
+      ...[0.1, 0.1, 0.1, 1].map((price) => ({ user_name: 'a', n: '9007199254740993', tags: ['x'], price })),
+      { user_name: 'b', n: '5', tags: null, price: null },
+      { user_name: 'café', n: '6', tags: null, price: null },
+      { user_name: 'd', n: '7', tags: null, price: null },
+    ]);
+    expect(await load('four.txt', 'mixed')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('--encoding') as string,
+    });
+  });
+
+  it('with 231,083 real flights, in parts of several files', { timeout: 120_000 }, async () => {
+    const file = join(projectRoot, 'node_modules/vega-datasets/data/flights-200k.json');
+    const flights = JSON.parse(readFileSync(file, 'utf8')) as { delay: number; distance: number; time: number }[];
+    const { code, stdout } = await load(file, 'flights', '--create', '--refused', join(ada.folder, 'flights.refused'));
+    expect([code, stdout]).toEqual([0, expect.stringContaining('231,083 rows stored in flights, 0 refused')]);
+    const [sums] = await project.rows(
+      'SELECT count(*) AS n, sum(delay) AS delay, sum(distance) AS distance FROM flights',
+    );
+    const sum = (key: 'delay' | 'distance') => flights.reduce((all, flight) => all + flight[key], 0);
+    expect(sums).toEqual({ n: flights.length, delay: sum('delay'), distance: sum('distance') });
+  });
+
+  it('with a dry run that sends nothing, and with columns added', async () => {
+    await ada.write('wide.csv', 'a,b,c\n1,2,3\n');
+    const dry = await load('wide.csv', 'wide', '--create', '--dry-run', '--types', 'a=TEXT', '--skip', 'b');
+    expect(dry).toMatchObject({ code: 0 });
+    expect(dry.stdout).toMatch(/POST .*schema\/table\n[^]*"name": "a",\s+"type": "TEXT"[^]*\{"a":"1","c":3\}/);
+    expect(await load('wide.csv', 'wide')).toMatchObject({ code: 2 });
+    await project.table('wide', { a: 'INTEGER' });
+    expect(await load('wide.csv', 'wide')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('b, c') as string,
+    });
+    expect(await load('wide.csv', 'wide', '--add-columns', '--skip', 'b')).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT a, c FROM wide')).toEqual([{ a: 1, c: 3 }]);
+  });
+});
+
+describe('an import with bad records', () => {
+  it('stores the good ones, writes the others down with their errors, and ends with 4', async () => {
+    await project.table('scores', { n: 'INTEGER', j: 'JSONB' });
+    const rows = Array.from({ length: 700 }, (_, n) => (n % 100 === 3 ? `x${n},` : `${n},`));
+    rows.push('1,2,3', '700,{broken', `701,"${'['.repeat(101)}${']'.repeat(101)}"`);
+    await ada.write('scores.csv', `n,j\n${rows.join('\n')}\n`);
+    expect(await load('scores.csv', 'scores')).toMatchObject({ code: 4 });
+    expect(await project.rows('SELECT count(*) AS n, count(DISTINCT n) AS d FROM scores')).toEqual([
+      { n: 693, d: 693 },
+    ]);
+    const refused = (await ada.read('scores.csv.refused.ndjson')).trimEnd().split('\n');
+    expect(refused).toHaveLength(10);
+    const lines = refused.map((line) => JSON.parse(line) as { line: number; errors: { column?: string }[] });
+    expect(lines.map(({ line }) => line).sort((a, b) => a - b)).toEqual([
+      ...[5, 105, 205, 305, 405, 505, 605],
+      ...[702, 703, 704],
+    ]);
+    expect(lines.find(({ line }) => line === 105)).toMatchObject({
+      file: 'scores.csv',
+      record: { n: 'x103', j: null },
+      errors: [{ column: 'n', error: 'invalid_value' }],
+    });
+    // A file of refused records is not written over.
+    expect(await load('scores.csv', 'scores')).toMatchObject({ code: 4 });
+    expect((await ada.read('scores.csv.refused-2.ndjson')).trimEnd().split('\n')).toHaveLength(10);
+  });
+
+  it('ends at the first with --strict', async () => {
+    await project.table('strict', { n: 'INTEGER' });
+    await ada.write('strict.csv', 'n\n1\nx\n');
+    const { code, stderr } = await load('strict.csv', 'strict', '--strict');
+    expect([code, stderr]).toEqual([1, expect.stringContaining('strict.csv, line 3')]);
+    expect(await project.rows('SELECT * FROM strict')).toEqual([]);
+  });
+
+  it('says where CSV is broken', async () => {
+    await ada.write('broken.csv', 'a,b\n1,"x"y\n');
+    expect(await load('broken.csv', 'scores')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('broken.csv, line 2') as string,
+    });
+  });
+});
+
+describe('an interrupted import', () => {
+  const ROWS = 30_000;
+  const BAD = (n: number) => n % 1_000 === 500;
+  /** Every record once, although a second one would be refused as a duplicate. */
+  async function check(table: string): Promise<void> {
+    const good = Array.from({ length: ROWS }, (_, n) => n).filter((n) => !BAD(n));
+    const rows = await project.rows(
+      `SELECT count(*) AS rows, count(DISTINCT n) AS different, sum(n) AS sum, bool_and(text = 'text ' || n) AS same FROM ${table}`,
+    );
+    expect(rows).toEqual([
+      { rows: good.length, different: good.length, sum: good.reduce((sum, n) => sum + n, 0), same: true },
+    ]);
+    const refused = (await ada.read(`${table}.csv.refused.ndjson`)).trimEnd().split('\n');
+    const lines = refused.map((line) => (JSON.parse(line) as { line: number }).line).sort((a, b) => a - b);
+    expect(lines).toEqual(
+      Array.from({ length: ROWS }, (_, n) => n)
+        .filter(BAD)
+        .map((n) => n + 2),
+    );
+  }
+  async function prepare(table: string): Promise<void> {
+    await project.table(table, { n: 'INTEGER', text: 'TEXT' });
+    await project.rows(`CREATE UNIQUE INDEX ON ${table} (n)`);
+    const rows = Array.from({ length: ROWS }, (_, n) => `${BAD(n) ? `bad ${n}` : n},text ${n}\n`);
+    await ada.write(`${table}.csv`, `n,text\n${rows.join('')}`);
+  }
+
+  it('is resumed after kill -9, with answers lost, and again, and stores every record once', async () => {
+    await prepare('killed');
+    let seen = 0;
+    // From some request on the service does what it is asked, and nobody hears of it.
+    const loseAfter = (count: number) => {
+      seen = 0;
+      proxy.plan = (request) => (request.method === 'POST' && ++seen > count ? 'drop-after' : undefined);
+    };
+    for (const [round, count] of [10, 25, 5, 40].entries()) {
+      loseAfter(count);
+      const running = ada.start(['import', 'killed.csv', '--table', 'killed', ...(round === 0 ? [] : ['--resume'])]);
+      await eventually('answers are lost', () => Promise.resolve(seen > count + 4));
+      await sleep(20 * round);
+      expect((await running.end('SIGKILL')).signal).toBe('SIGKILL');
+    }
+    proxy.plan = () => undefined;
+    const again = await load('killed.csv', 'killed');
+    expect(again).toMatchObject({ code: 2, stderr: expect.stringContaining('--resume') as string });
+    expect(await load('killed.csv', 'killed', '--resume')).toMatchObject({ code: 4 });
+    await check('killed');
+    expect(await load('killed.csv', 'killed', '--resume')).toMatchObject({ code: 2 });
+  });
+
+  it('stops on Ctrl-C when what is under way is stored, and says how to go on', async () => {
+    await prepare('stopped');
+    let seen = 0;
+    proxy.plan = (request) => void (request.method === 'POST' && seen++);
+    const running = ada.start(['import', 'stopped.csv', '--table', 'stopped']);
+    await eventually('some batches are sent', () => Promise.resolve(seen > 5));
+    const { code, stderr } = await running.end('SIGINT');
+    expect([code, stderr]).toEqual([130, expect.stringContaining('cdp import stopped.csv --table stopped --resume')]);
+    proxy.plan = () => undefined;
+    expect(await load('stopped.csv', 'stopped', '--resume')).toMatchObject({ code: 4 });
+    await check('stopped');
+  });
+
+  it('is not resumed when the service may have forgotten what was under way, unless one insists', async () => {
+    await prepare('late');
+    let seen = 0;
+    proxy.plan = (request) => (request.method === 'POST' && ++seen > 5 ? 'drop-after' : undefined);
+    const running = ada.start(['import', 'late.csv', '--table', 'late']);
+    await eventually('answers are lost', () => Promise.resolve(seen > 10));
+    await running.end('SIGKILL');
+    proxy.plan = () => undefined;
+    const aDayAgo = (_: string, at: string) => `"t":${Number(at) - 24 * 3_600_000}`;
+    for (const name of await readdir(join(ada.folder, 'state/cdp/imports'))) {
+      const file = join('state/cdp/imports', name);
+      await ada.write(file, (await ada.read(file)).replace(/"t":(\d+)/g, aDayAgo));
+    }
+    const late = await load('late.csv', 'late', '--resume');
+    expect([late.code, late.stderr]).toEqual([2, expect.stringContaining('--resume-late')]);
+    expect(await load('late.csv', 'late', '--resume-late')).toMatchObject({ code: 4 });
+    await check('late');
+  });
+
+  it('is not resumed with a file that has changed', async () => {
+    await prepare('changed');
+    let seen = 0;
+    proxy.plan = (request) => void (request.method === 'POST' && seen++);
+    const running = ada.start(['import', 'changed.csv', '--table', 'changed']);
+    await eventually('some batches are sent', () => Promise.resolve(seen > 5));
+    await running.end('SIGKILL');
+    proxy.plan = () => undefined;
+    await ada.write('changed.csv', 'n,text\n1,a\n');
+    expect(await load('changed.csv', 'changed', '--resume')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('has changed') as string,
+    });
+    expect((await load('changed.csv', 'changed', '--restart')).code).toBeTypeOf('number');
+  });
+});
+
+describe('an export', () => {
+  it('comes back as it went, in every format, ids and all', async () => {
+    await project.table('round', { t: 'TEXT', i: 'INTEGER', f: 'FLOAT', b: 'BOOLEAN', at: 'TIMESTAMP', j: 'JSONB' });
+    await project.rows(`INSERT INTO round (t, i, f, b, at, j) VALUES
+      ('', 9223372036854775807, 0.1, true, '2026-01-31T09:30:00.123456Z', '{"a": [1.50, null, "x"], "n": 12345678901234567890}'),
+      (NULL, -9007199254740993, 'NaN', NULL, NULL, NULL),
+      (E'"quotes", commas\\n and\\r\\nbreaks\\t', 0, 1e300, false, '0001-01-01T00:00:00Z', '"text"'),
+      ('日本語 😀 \u00ad', NULL, '-Infinity', NULL, NULL, NULL),
+      ('007', NULL, NULL, NULL, NULL, '[]'), ('null', NULL, NULL, NULL, NULL, '{}')`);
+    const all = (table: string) =>
+      project.rows(`SELECT id, t, i::text, f::text, b, at, j::text FROM ${table} ORDER BY id`);
+    for (const file of ['round.csv', 'round.ndjson', 'round.json', 'round.csv.gz', 'round.ndjson.gz']) {
+      const table = file.replaceAll('.', '_');
+      await ada.output('export', '--table', 'round', '-o', file);
+      await project.table(table, { t: 'TEXT', i: 'INTEGER', f: 'FLOAT', b: 'BOOLEAN', at: 'TIMESTAMP', j: 'JSONB' });
+      expect(await load(file, table), file).toMatchObject({ code: 0 });
+      expect(await all(table), file).toEqual(await all('round'));
+    }
+    expect(await ada.output('export', 'SELECT i FROM round WHERE false', '-o', 'none.json', '--json')).toContain(
+      '"rows":0',
+    );
+    expect(await ada.read('none.json')).toBe('[]');
+  });
+
+  it('of many rows is whole, and one that breaks leaves no file', async () => {
+    const query = "SELECT n, repeat('x', 100) AS x FROM generate_series(1, $1::int) AS n";
+    await ada.output('export', query, '--param', '100000', '-o', 'many.ndjson.gz');
+    const file = gunzipSync(readFileSync(join(ada.folder, 'many.ndjson.gz'))).toString();
+    expect(file.split('\n')).toHaveLength(100_001);
+    const broken = await ada.run([
+      'export',
+      `SELECT 1 / (50000 - n) AS x FROM generate_series(1, 100000) AS n`,
+      '-o',
+      'half.csv',
+    ]);
+    expect(broken.code).not.toBe(0);
+    expect(await ada.exists('half.csv')).toBe(false);
+    const refused = await ada.run(['export', 'SELECT nothing', '-o', 'half.csv']);
+    expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('sql_error')]);
+    expect((await ada.run(['export', 'SELECT 1', '-o', 'what.xlsx'])).code).toBe(2);
+  });
+});
+
+describe('memory', () => {
+  it('does not grow with the file: 200,000 rows', { timeout: 120_000 }, async () => {
+    const rows = Array.from({ length: 200_000 }, (_, n) => `${n},name ${n},${n / 100},2026-01-31T09:30:00Z\n`);
+    await ada.write('large.csv', `n,name,amount,at\n${rows.join('')}`);
+    const running = ada.start(['import', 'large.csv', '--table', 'large', '--create']);
+    let most = 0;
+    let hasEnded = false;
+    void running.ended.then(() => (hasEnded = true));
+    while (!hasEnded) {
+      const status = readStatus(running.process.pid);
+      most = Math.max(most, Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1] ?? 0));
+      await sleep(50);
+    }
+    expect((await running.ended).code).toBe(0);
+    expect(await project.rows('SELECT count(DISTINCT n) AS n FROM large')).toEqual([{ n: 200_000 }]);
+    if (process.platform === 'linux') expect(most).toBeLessThan(256 * 1024);
+  });
+});
+
+function readStatus(pid: number | undefined): string {
+  try {
+    return readFileSync(`/proc/${pid}/status`, 'utf8');
+  } catch {
+    return '';
+  }
+}

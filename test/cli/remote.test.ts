@@ -1,0 +1,136 @@
+/** Commands for people with a token: where they go, what they print, how they end. */
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { person, type Person } from '../support/cdp.js';
+import { endEverything, freePort } from '../support/program.js';
+import { startTestService, type TestProject, type TestService } from '../support/service.js';
+
+let service: TestService;
+let project: TestProject;
+let ada: Person;
+beforeAll(async () => {
+  service = await startTestService();
+  project = await service.project();
+  await project.table('people', { name: 'TEXT', age: 'INTEGER', notes: 'JSONB' });
+  await project.rows(`INSERT INTO people (name, age, notes) VALUES ('Ada', 36, '{"a": 1.50}'), ('', NULL, NULL)`);
+  ada = await person({ CDP_URL: service.url, CDP_TOKEN: project.token });
+});
+afterAll(async () => {
+  await endEverything();
+  await service.close();
+});
+
+describe('cdp login', () => {
+  it('keeps a token that works, for its owner alone, says whose it is, and forgets it', async () => {
+    const grace = await person();
+    const token = await project.tokenWith('schema:read', 'sql:read');
+    const login = await grace.run(['login', '--url', service.url], `${token}\n`);
+    expect(login).toMatchObject({ code: 0, stderr: '' });
+    expect(login.stdout).toContain(`the project ${project.name} at ${service.url}`);
+    expect(login.stdout).toContain('Scopes: schema:read, sql:read\n');
+    expect(login.stdout).not.toContain(token);
+    const file = join(grace.folder, 'config/cdp/profiles.json');
+    expect(((await stat(file)).mode & 0o777).toString(8)).toBe('600');
+    expect(((await stat(join(file, '..'))).mode & 0o777).toString(8)).toBe('700');
+    expect(await grace.output('tables')).toContain('people');
+
+    const other = await service.project();
+    await grace.run(['login', '--profile', 'other', '--url', service.url], other.token);
+    expect(await grace.output('tables', '--profile', 'other')).toBe('No tables yet\n');
+    expect(await grace.output('tables')).toContain('people');
+
+    expect((await grace.run(['logout'])).code).toBe(0);
+    expect(await grace.read('config/cdp/profiles.json')).not.toContain(token);
+    expect(await grace.run(['tables'])).toMatchObject({ code: 2, stdout: '' });
+    expect((await grace.run(['logout'])).code).toBe(2);
+  });
+
+  it('keeps nothing of a token that does not work', async () => {
+    const grace = await person();
+    const { code, stderr } = await grace.run(['login', '--url', service.url], 'cdp_wrong');
+    expect([code, stderr]).toEqual([1, expect.stringContaining('unauthorized')]);
+    expect(await grace.exists('config/cdp/profiles.json')).toBe(false);
+    expect((await grace.run(['login', '--url', 'nowhere'], 'x')).code).toBe(2);
+    expect((await grace.run(['login'], 'x')).stderr).toContain('--url');
+  });
+});
+
+describe('where to', () => {
+  it('never sends the token of a profile to an address from elsewhere', async () => {
+    const grace = await person({ CDP_URL: service.url });
+    expect(await grace.run(['tables'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('CDP_TOKEN is not') as string,
+    });
+  });
+
+  it('says with 3 that nothing answers', { timeout: 90_000 }, async () => {
+    const nowhere = await person({ CDP_URL: `http://127.0.0.1:${await freePort()}`, CDP_TOKEN: 'cdp_any' });
+    const { code, stderr } = await nowhere.run(['sql', 'SELECT 1']);
+    expect([code, stderr]).toEqual([3, expect.stringContaining('network_error')]);
+  });
+});
+
+describe('cdp tables and cdp describe', () => {
+  it('show what there is, for people and as JSON', async () => {
+    expect(await ada.output('tables')).toMatch(/^table +\| kind +\| columns[^]*^people \| table \| +4 \|/m);
+    expect(await ada.output('describe', 'people')).toMatch(/^column \| type[^]*^age +\| INTEGER/m);
+    const described = JSON.parse(await ada.output('describe', 'people', '--json')) as { columns: { name: string }[] };
+    expect(described.columns.map(({ name }) => name)).toEqual(['id', 'name', 'age', 'notes']);
+    const { code, stderr } = await ada.run(['describe', 'poeple']);
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/table_not_found[^]*people/)]);
+  });
+});
+
+describe('cdp sql', () => {
+  const query = 'SELECT name, age, notes FROM people ORDER BY age';
+
+  it('prints CSV, NDJSON and JSON with every digit, and a table', async () => {
+    expect(await ada.output('sql', query)).toBe('name,age,notes\nAda,36,"{""a"": 1.50}"\n"",,\n');
+    expect(await ada.output('sql', query, '--ndjson')).toBe(
+      '{"name":"Ada","age":36,"notes":{"a": 1.50}}\n{"name":"","age":null,"notes":null}\n',
+    );
+    expect(JSON.parse(await ada.output('sql', query, '--json'))).toHaveLength(2);
+    expect(await ada.output('sql', 'SELECT 1 WHERE false', '--json')).toBe('[]');
+    expect(await ada.output('sql', `SELECT 'a' AS t, 1 AS n, E'\\u001b[2J' AS bad, NULL AS x`, '--table')).toBe(
+      't | n | bad       | x\n--+---+-----------+-----\na | 1 | \\u{1b}[2J | NULL\n(1 row)\n',
+    );
+    expect(await ada.output('sql', 'CREATE TABLE made (n int)', '--table')).toBe('CREATE TABLE\n');
+  });
+
+  it('takes the statement from a file and from standard input, and parameters', async () => {
+    await ada.write('query.sql', 'SELECT $1::int + $2::int AS sum');
+    expect(await ada.output('sql', '-f', 'query.sql', '--param', '1', '--param', '2')).toBe('sum\n3\n');
+    expect((await ada.run(['sql', '--ndjson'], 'SELECT 1 AS one')).stdout).toBe('{"one":1}\n');
+    expect((await ada.run(['sql', '-f', 'query.sql', 'SELECT 1'])).code).toBe(2);
+    expect((await ada.run(['sql'], ' \n')).code).toBe(2);
+  });
+
+  it('shows code, message, hint and the place of an error, and ends with 1', async () => {
+    const { code, stderr, stdout } = await ada.run(['sql', 'SELECT name,\n  ages FROM people']);
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toBe(
+      [
+        'cdp: sql_error: column "ages" does not exist',
+        'LINE 2:   ages FROM people',
+        '          ^',
+        'Hint: Perhaps you meant to reference the column "people.age".',
+        '',
+      ].join('\n'),
+    );
+    expect((await ada.run(['sql', 'DELETE FROM people', '--read-only'])).code).toBe(1);
+  });
+
+  it('ends the statement on Ctrl-C, with 130', async () => {
+    const started = ada.start(['sql', 'SELECT pg_sleep(50)']);
+    await project.rows('SELECT 1');
+    const running = `SELECT count(*)::int AS n FROM pg_stat_activity WHERE query LIKE '%pg_sleep(50)%' AND state = 'active' AND pid <> pg_backend_pid()`;
+    const until = async (n: number) => {
+      while ((await project.rows(running))[0]?.n !== n) await new Promise((resolve) => setTimeout(resolve, 50));
+    };
+    await until(1);
+    expect((await started.end('SIGINT')).code).toBe(130);
+    await until(0);
+  });
+});
