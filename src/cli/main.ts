@@ -6,6 +6,8 @@ import { VERSION } from '../service.js';
 import { auditCommand } from './audit.js';
 import { backupCommand } from './backup.js';
 import { configCommand } from './config.js';
+import { doctorCommand } from './doctor.js';
+import { messageOf } from './management.js';
 import { projectCommand } from './project.js';
 import { restoreCommand } from './restore.js';
 import { serveCommand } from './serve.js';
@@ -22,6 +24,7 @@ const COMMANDS = [
   auditCommand,
   backupCommand,
   restoreCommand,
+  doctorCommand,
   configCommand,
 ];
 
@@ -50,13 +53,4 @@ function report(error: unknown): number {
   if (error instanceof EngineError && error.hint !== undefined) process.stderr.write(`${error.hint}\n`);
   const wrongUsage = error instanceof ConfigError || (error instanceof EngineError && error.status === 400);
   return wrongUsage ? WRONG_USAGE : FAILED;
-}
-
-function messageOf(error: unknown): string {
-  // What fails at each of a host's addresses comes as one error, which has nothing to say itself.
-  if (error instanceof AggregateError) return error.errors.map(messageOf).join('; ');
-  // An operator may know what a caller over HTTP may not.
-  if (error instanceof EngineError && error.cause instanceof Error)
-    return `${error.message}: ${messageOf(error.cause)}`;
-  return error instanceof Error ? error.message : String(error);
 }

@@ -3,6 +3,7 @@ import { userInfo } from 'node:os';
 import type { Command } from 'commander';
 import { pino } from 'pino';
 import { openDatabase } from '../database.js';
+import { EngineError } from '../contract/errors.js';
 import { BY_ITSELF, type Origin } from '../engine/audit.js';
 import type { Engine } from '../engine/engine.js';
 import { openEngine } from '../service.js';
@@ -59,4 +60,13 @@ export function aligned(rows: readonly (readonly string[])[]): string[] {
       .join('  ')
       .trimEnd(),
   );
+}
+
+/** What went wrong, in words for an operator, who may know what a caller over HTTP may not. */
+export function messageOf(error: unknown): string {
+  // What fails at each of a host's addresses comes as one error, which has nothing to say itself.
+  if (error instanceof AggregateError) return error.errors.map(messageOf).join('; ');
+  if (error instanceof EngineError && error.cause instanceof Error)
+    return `${error.message}: ${messageOf(error.cause)}`;
+  return error instanceof Error ? error.message : String(error);
 }
