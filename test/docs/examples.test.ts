@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { auditCommand } from '../../src/cli/audit.js';
 import { backupCommand } from '../../src/cli/backup.js';
 import { configCommand } from '../../src/cli/config.js';
+import { doctorCommand } from '../../src/cli/doctor.js';
 import { projectCommand } from '../../src/cli/project.js';
 import { restoreCommand } from '../../src/cli/restore.js';
 import { serveCommand } from '../../src/cli/serve.js';
@@ -133,6 +134,7 @@ const COMMANDS: readonly Command[] = [
   auditCommand(),
   backupCommand(),
   restoreCommand(),
+  doctorCommand(),
   configCommand(),
 ];
 
