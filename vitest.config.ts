@@ -16,9 +16,9 @@ export default defineConfig({
           ...COMMON,
           name: 'main',
           include: ['test/**/*.test.ts'],
-          // test/browser needs a browser, which `npm test` must not ask a bare machine for; CI installs one
-          // (vitest.browser.config.ts).
-          exclude: ['test/browser/**', 'test/faults/**'],
+          // test/tools needs programs that `npm test` must not ask a bare machine for; CI installs them
+          // (vitest.tools.config.ts).
+          exclude: ['test/tools/**', 'test/faults/**'],
           sequence: { groupOrder: 1 },
         },
       },

@@ -60,17 +60,20 @@ function audit() {
   }
 }
 
-/** Debian's, where the machine has none. */
-function installBrowser() {
-  if (['/usr/bin/chromium', '/usr/bin/google-chrome', process.env.CHROME_PATH ?? ''].some(existsSync)) return;
+/** A browser and Python: Debian's, where the machine has none. */
+function installTools() {
+  const hasBrowser = ['/usr/bin/chromium', '/usr/bin/google-chrome', process.env.CHROME_PATH ?? ''].some(existsSync);
+  const hasPython = spawnSync('python3', ['--version']).status === 0;
+  const missing = [...(hasBrowser ? [] : ['chromium']), ...(hasPython ? [] : ['python3'])];
+  if (missing.length === 0) return;
   run('apt-get', 'update', '-qq');
-  run('apt-get', 'install', '-y', '-qq', 'chromium');
+  run('apt-get', 'install', '-y', '-qq', ...missing);
 }
 
 try {
   test();
-  installBrowser();
-  test('--config', 'vitest.browser.config.ts');
+  installTools();
+  test('--config', 'vitest.tools.config.ts');
   check('npm', 'run', 'types');
   check('npm', 'run', 'lint');
   check('npm', 'run', 'format');

@@ -10,6 +10,7 @@ export const COMMANDS: Readonly<Record<string, Load>> = {
   audit: async () => (await import('./audit.js')).auditCommand(),
   backup: async () => (await import('./backup.js')).backupCommand(),
   restore: async () => (await import('./restore.js')).restoreCommand(),
+  doctor: async () => (await import('./doctor.js')).doctorCommand(),
   config: async () => (await import('./config.js')).configCommand(),
   login: async () => (await import('./remote/login.js')).loginCommand(),
   logout: async () => (await import('./remote/login.js')).logoutCommand(),

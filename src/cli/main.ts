@@ -4,6 +4,7 @@ import { ConfigError } from '../config.js';
 import { EngineError } from '../contract/errors.js';
 import { VERSION } from '../version.js';
 import { commandsFor } from './commands.js';
+import { messageOf } from './failure.js';
 
 /** Exit codes: 0 done, 1 failed, 2 wrong usage or settings. `remote/outcome.ts` has more, for people with a token. */
 const FAILED = 1;
@@ -34,13 +35,4 @@ function report(error: unknown): number {
   if (error instanceof EngineError && error.hint !== undefined) process.stderr.write(`${error.hint}\n`);
   const wrongUsage = error instanceof ConfigError || (error instanceof EngineError && error.status === 400);
   return wrongUsage ? WRONG_USAGE : FAILED;
-}
-
-function messageOf(error: unknown): string {
-  // What fails at each of a host's addresses comes as one error, which has nothing to say itself.
-  if (error instanceof AggregateError) return error.errors.map(messageOf).join('; ');
-  // An operator may know what a caller over HTTP may not.
-  if (error instanceof EngineError && error.cause instanceof Error)
-    return `${error.message}: ${messageOf(error.cause)}`;
-  return error instanceof Error ? error.message : String(error);
 }

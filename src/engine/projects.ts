@@ -154,6 +154,11 @@ export class Projects {
     return { project, repaired };
   }
 
+  /** What {@link repair} would put right, in words. @throws EngineError database_unavailable */
+  examine({ placement }: ProjectRow): Promise<string[]> {
+    return ownErrand(() => this.provisioning.examine(placement));
+  }
+
   /**
    * @param bytes its own disk quota; 0: none; null: what the setting says
    * @throws EngineError not_found

@@ -151,6 +151,11 @@ export class Provisioning {
     return [...missing.map((role) => `the role ${role} was missing`), ...spoilt];
   }
 
+  /** What mending would put right, in words. @throws pg.DatabaseError where the database or a role is gone */
+  examine(placement: Placement): Promise<string[]> {
+    return this.asService(placement.database, (client) => spoiltThings(client, placement, this.preparation));
+  }
+
   /** Names of the extensions in a project's database; without one, those that a new project will have. */
   async extensions(database = this.template): Promise<string[]> {
     return this.asService(database, async (client) => {

@@ -1,7 +1,7 @@
 /**
  * Finds connections that are dead and do not say so: a firewall has forgotten them, a host is gone, a packet was lost for
  * good. Nothing breaks then, and a request would wait for its whole time. The server knows better: a backend that is gone,
- * or that waits for us while we wait for it, will never answer (docs/decisions/0023).
+ * or that waits for us while we wait for it, will never answer (docs/decisions/0027).
  */
 import type pg from 'pg';
 import { ConnectionLost } from './errors.js';

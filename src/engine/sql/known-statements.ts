@@ -1,6 +1,6 @@
 /**
  * What is remembered of statements that came lately, so that they can go out in one write the next time
- * (docs/decisions/0023-one-write.md). Nothing here has to be true any more: whoever uses it looks at what Postgres says
+ * (docs/decisions/0024-one-write.md). Nothing here has to be true any more: whoever uses it looks at what Postgres says
  * this time. Bounded for each project, and over all.
  */
 import { LruMap } from 'toad-cache';

@@ -1,6 +1,6 @@
 /**
  * The fast way for a statement that is known: its whole transaction and the reset of the session in one round trip
- * (docs/decisions/0023-one-write.md). Where what is remembered does not hold any more, the ordinary way is gone.
+ * (docs/decisions/0024-one-write.md). Where what is remembered does not hold any more, the ordinary way is gone.
  */
 import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';

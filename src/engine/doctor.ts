@@ -1,0 +1,211 @@
+/** What `cdp doctor` looks at, and what an operator should do about it. Looking changes nothing, except for the trial. */
+import { randomBytes } from 'node:crypto';
+import { statfs } from 'node:fs/promises';
+import { roundedSize } from '../contract/disk-size.js';
+import { newestVersion, readMigrations } from '../postgres/migrate.js';
+import type { ServerFacts } from '../postgres/server-facts.js';
+import type { Origin } from './audit.js';
+import type { Engine } from './engine.js';
+import { insertRecords } from './records.js';
+import { collectSql } from './sql/collect.js';
+import { createTable } from './tables.js';
+
+/** `problem`: the service does not do what it promises. `warning`: it does, and something speaks against it lasting. */
+export type Health = 'ok' | 'warning' | 'problem';
+
+export interface Finding {
+  /** What was looked at: `Postgres`, `durability`, … */
+  readonly subject: string;
+  readonly health: Health;
+  /** What was found, in a sentence without its full stop. */
+  readonly found: string;
+  /** What to do about it; null where all is well. */
+  readonly advice: string | null;
+}
+
+const MAJORS = { oldest: 15, newest: 18 };
+
+/** Answers can wait for tokens whose times lie between two clocks. */
+const CLOCK_MS = 1_000;
+
+/** Below this share of the disk, or these bytes, one large import may fill it. */
+const DISK = { share: 0.1, bytes: 2 * 1024 ** 3, least: 256 * 1024 ** 2 };
+
+/** Connections of the service's own beside those of the projects. */
+const OWN_CONNECTIONS = 10;
+
+const TRIAL_MS = 30_000;
+
+const ok = (subject: string, found: string): Finding => ({ subject, health: 'ok', found, advice: null });
+const warning = (subject: string, found: string, advice: string): Finding => ({
+  subject,
+  health: 'warning',
+  found,
+  advice,
+});
+export const problem = (subject: string, found: string, advice: string): Finding => ({
+  subject,
+  health: 'problem',
+  found,
+  advice,
+});
+
+/** What can be told of the server before anything of ours is in it. */
+export function examineServer(facts: ServerFacts, maxConnections: number, isHardeningWaived: boolean): Finding[] {
+  return [
+    version(facts),
+    rights(facts, isHardeningWaived),
+    durability(facts),
+    connections(facts, maxConnections),
+    privacy(facts),
+    clock(facts),
+    controlSchema(facts),
+  ];
+}
+
+/** True where the control schema is the one of this program, so that it can be worked with as it stands. */
+export const isCurrent = ({ controlVersion }: ServerFacts): boolean =>
+  controlVersion === newestVersion(readMigrations('control'));
+
+function version({ major, version: text, isStandby }: ServerFacts): Finding {
+  const subject = 'Postgres';
+  if (isStandby) {
+    return problem(subject, `${text}, a standby, which takes no writes`, 'Point DATABASE_URL at the primary.');
+  }
+  const { oldest, newest } = MAJORS;
+  if (major < oldest) return problem(subject, text, `Upgrade the server to Postgres ${oldest} or later.`);
+  if (major > newest) return warning(subject, text, `The service is tested with Postgres ${oldest} to ${newest}.`);
+  return ok(subject, text);
+}
+
+function rights({ isSuperuser, canProvision }: ServerFacts, isHardeningWaived: boolean): Finding {
+  const subject = 'rights';
+  if (isSuperuser) return ok(subject, 'the role of the service is a superuser and can harden databases');
+  if (!canProvision) {
+    return problem(
+      subject,
+      'the role of the service may not make databases and roles',
+      'ALTER ROLE … CREATEDB CREATEROLE',
+    );
+  }
+  const found = 'the role of the service is no superuser: what the template lacks of its hardening stays open';
+  const advice = 'Give it SUPERUSER for one start of the service, or read docs/operations.md on what stays visible.';
+  return isHardeningWaived ? warning(subject, found, advice) : ok(subject, 'the role of the service can make projects');
+}
+
+/** Without these an acknowledged row can be gone after a power cut. */
+const DURABLE = ['fsync', 'full_page_writes', 'synchronous_commit'];
+
+function durability({ settings }: ServerFacts): Finding {
+  const off = [...DURABLE, 'autovacuum'].filter((name) => settings.get(name) === 'off');
+  if (off.some((name) => DURABLE.includes(name))) {
+    const names = off.join(', ');
+    return problem('durability', `off: ${names}; acknowledged rows can be lost`, `ALTER SYSTEM RESET for: ${names}`);
+  }
+  if (off.length > 0) {
+    return warning(
+      'durability',
+      'autovacuum is off; tables bloat, and the server stops at a wraparound',
+      'Turn it on.',
+    );
+  }
+  return ok('durability', `${DURABLE.join(', ')} are on`);
+}
+
+function connections(facts: ServerFacts, maxConnections: number): Finding {
+  const needed = maxConnections + OWN_CONNECTIONS;
+  const found = `${facts.connections} for ordinary roles; this instance takes ${needed} at most`;
+  if (facts.connections >= needed) return ok('connections', found);
+  return warning(
+    'connections',
+    found,
+    'Raise max_connections of Postgres, or lower the setting max-connections; several instances add up.',
+  );
+}
+
+function privacy({ isPrivate, settings }: ServerFacts): Finding {
+  const subject = 'passwords';
+  if (settings.get('password_encryption') !== 'scram-sha-256') {
+    return warning(subject, 'password_encryption is not scram-sha-256', 'Set it, for roles that others make.');
+  }
+  if (isPrivate) return ok(subject, 'scram-sha-256, on a connection that nobody else can read');
+  return warning(subject, 'the connection to Postgres is not encrypted', 'Add sslmode=verify-full to DATABASE_URL.');
+}
+
+function clock({ clockAheadMs }: ServerFacts): Finding {
+  const seconds = (Math.abs(clockAheadMs) / 1000).toFixed(1);
+  const found = `Postgres is ${seconds} s ${clockAheadMs < 0 ? 'behind' : 'ahead of'} this machine`;
+  if (Math.abs(clockAheadMs) < CLOCK_MS) return ok('clock', found);
+  return warning('clock', found, 'Keep both in time by NTP: tokens expire by one of them and keys by the other.');
+}
+
+function controlSchema({ controlVersion }: ServerFacts): Finding {
+  const subject = 'control schema';
+  const newest = newestVersion(readMigrations('control'));
+  if (controlVersion > newest) {
+    return problem(
+      subject,
+      `version ${controlVersion}, and this program knows ${newest}`,
+      'Run the newer program; there is no way back but a backup.',
+    );
+  }
+  if (controlVersion === newest) return ok(subject, `version ${controlVersion}, the one of this program`);
+  const found = controlVersion === 0 ? 'not there yet' : `version ${controlVersion} of ${newest}`;
+  return warning(subject, found, 'The next start of this program brings it up to date. Nothing else was looked at.');
+}
+
+/** @param folder of an embedded server */
+export async function examineDisk(folder: string): Promise<Finding> {
+  const { bavail, blocks, bsize } = await statfs(folder);
+  const [free, all] = [bavail * bsize, blocks * bsize];
+  const found = `${roundedSize(free)} of ${roundedSize(all)} free`;
+  const advice = 'Make room, or give projects a quota (cdp project quota, or the setting project-quota).';
+  if (free < DISK.least) return problem('disk', found, advice);
+  return free < DISK.bytes || free < all * DISK.share ? warning('disk', found, advice) : ok('disk', found);
+}
+
+/** Whether every project is as it should be. */
+export async function examineProjects(engine: Engine): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  const projects = await engine.projects.list();
+  for (const project of projects) {
+    const { name, status } = project;
+    const subject = `project ${name}`;
+    if (status === 'creating' || status === 'deleting') {
+      findings.push(
+        warning(subject, `half done: ${status}`, 'The next start of the service finishes it, or cdp project delete.'),
+      );
+      continue;
+    }
+    const spoilt = await engine.projects.examine(project).catch((error: unknown) => [String(error)]);
+    if (spoilt.length > 0) findings.push(problem(subject, spoilt.join('; '), `cdp project repair ${name}`));
+  }
+  if (findings.length > 0) return findings;
+  return [ok('projects', `${projects.length}, each with its roles, rights and hardening in place`)];
+}
+
+/**
+ * Makes a project, a table in it and a row in that, asks for the row, and takes everything away again.
+ * @throws EngineError whatever failed; the project is gone then, too
+ */
+export async function tryEverything(engine: Engine, by: Origin): Promise<Finding> {
+  const started = performance.now();
+  const name = `doctor-${randomBytes(4).toString('hex')}`;
+  const row = await engine.projects.create(name, by);
+  try {
+    const project = engine.project(row);
+    const signal = AbortSignal.timeout(TRIAL_MS);
+    const table = { table_name: 'trial', columns: [{ name: 'note', type: 'TEXT' as const }] };
+    await createTable(project, table, { holdMs: TRIAL_MS, signal });
+    const options = { returnIds: false, idempotency: null, signal };
+    await insertRecords(project, 'trial', Buffer.from('[{"note":"well"}]'), options);
+    const question = { sql: 'SELECT note FROM trial', params: [], readOnly: true, timeoutMs: TRIAL_MS, signal };
+    const [result] = await collectSql(project, { ...question, maxRows: 1, rowMode: 'array' });
+    const answer = result?.rows?.view().toString();
+    if (answer !== '["well"]') return problem('trial', `the answer was ${answer}`, 'Report this as a defect.');
+  } finally {
+    await engine.deleteProject(name, by);
+  }
+  const ms = Math.round(performance.now() - started);
+  return ok('trial', `a project, a table, a row, a question: answered and taken away again in ${ms} ms`);
+}

@@ -1,0 +1,107 @@
+/** `cdp doctor`: finds nothing where all is well, names what is not and what to do, and leaves nothing behind. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Finding } from '../../src/engine/doctor.js';
+import { endEverything, newDataDir, runProgram } from '../support/program.js';
+import { onServer, startTestService, type TestService } from '../support/service.js';
+
+interface Report {
+  problems: number;
+  warnings: number;
+  findings: Finding[];
+}
+
+describe('on an embedded Postgres', () => {
+  afterAll(endEverything);
+
+  it('before the first start says that there is nothing yet, and after it that all is well', async () => {
+    const dataDir = await newDataDir();
+    const doctor = (...args: string[]) => runProgram(['doctor', '--data-dir', dataDir, ...args]);
+    const empty = JSON.parse((await doctor('--json')).stdout) as Report;
+    expect(empty.findings).toContainEqual(
+      expect.objectContaining({ subject: 'control schema', health: 'warning', found: 'not there yet' }),
+    );
+    expect(empty.findings.map(({ subject }) => subject)).not.toContain('trial');
+
+    expect((await runProgram(['project', 'create', 'shop', '--data-dir', dataDir])).code).toBe(0);
+    const { code, stdout, stderr } = await doctor();
+    expect([code, stderr]).toEqual([0, '']);
+    for (const subject of ['Postgres', 'rights', 'durability', 'connections', 'passwords', 'clock', 'control schema']) {
+      expect(stdout).toMatch(new RegExp(`^ok +${subject} +\\S`, 'm'));
+    }
+    expect(stdout).toMatch(/^(ok|WARNING) +disk +.* free$/m);
+    expect(stdout).toMatch(/^ok +projects +1, each/m);
+    expect(stdout).toMatch(/^ok +trial +.*answered and taken away again in \d+ ms$/m);
+    expect(stdout).toMatch(/^0 problems, \d warnings$/m);
+    const { stdout: list } = await runProgram(['project', 'list', '--json', '--data-dir', dataDir]);
+    expect((JSON.parse(list) as { name: string }[]).map(({ name }) => name)).toEqual(['shop']);
+  });
+});
+
+describe('on the Postgres of a URL', () => {
+  let service: TestService;
+  beforeAll(async () => {
+    service = await startTestService();
+  });
+  afterAll(() => service.close());
+
+  const doctor = async (env: Record<string, string> = {}): Promise<Report & { code: number | null }> => {
+    const { databaseUrl, secret } = service.config;
+    const { code, stdout, stderr } = await runProgram(['doctor', '--json'], {
+      env: { DATABASE_URL: databaseUrl ?? '', CDP_SECRET: secret ?? '', ...env },
+    });
+    expect(stderr).toBe('');
+    return { code, ...(JSON.parse(stdout) as Report) };
+  };
+
+  it('names what makes acknowledged rows unsafe, beside a running service', async () => {
+    // The servers of the tests are thrown away, and run without fsync.
+    const { code, problems, findings } = await doctor();
+    expect([code, problems]).toEqual([1, 1]);
+    expect(findings.find(({ health }) => health === 'problem')).toEqual({
+      subject: 'durability',
+      health: 'problem',
+      found: 'off: fsync, full_page_writes, synchronous_commit; acknowledged rows can be lost',
+      advice: 'ALTER SYSTEM RESET for: fsync, full_page_writes, synchronous_commit',
+    });
+    expect(findings.at(-1)).toMatchObject({ subject: 'trial', health: 'ok' });
+  });
+
+  it('names what a project did to itself, and the command that mends it', async () => {
+    const project = await service.project();
+    await project.rows(`DO $$ BEGIN EXECUTE format('ALTER ROLE %I SET work_mem = ''64kB''', current_user); END $$`);
+    const { findings } = await doctor();
+    expect(findings).toContainEqual({
+      subject: `project ${project.name}`,
+      health: 'problem',
+      found: 'its roles have settings of their own',
+      advice: `cdp project repair ${project.name}`,
+    });
+    await service.engine.projects.repair(project.name);
+    expect((await doctor()).findings).toContainEqual(expect.objectContaining({ subject: 'projects', health: 'ok' }));
+  });
+
+  it('refuses to work with a schema of a newer program, and does not touch it', async () => {
+    const database = new URL((service.config.databaseUrl ?? '').replace('@/', '@h/')).pathname.slice(1);
+    const change = (text: string) => onServer(service.server, (client) => client.query(text), database);
+    await change(`INSERT INTO cdp.migrations (version, name) VALUES (999, 'of the future')`);
+    try {
+      const { code, findings } = await doctor();
+      expect(code).toBe(1);
+      expect(findings.at(-1)).toMatchObject({ subject: 'control schema', health: 'problem' });
+      expect(findings.at(-1)?.found).toMatch(/^version 999, and this program knows \d+$/);
+    } finally {
+      await change('DELETE FROM cdp.migrations WHERE version = 999');
+    }
+  });
+
+  it('says what else is amiss: too few connections, another secret, no server', async () => {
+    const found = async (env: Record<string, string>, subject: string) =>
+      (await doctor(env)).findings.find((finding) => finding.subject === subject && finding.health !== 'ok');
+    expect(await found({ CDP_MAX_CONNECTIONS: '5000' }, 'connections')).toMatchObject({ health: 'warning' });
+    const secret = 'another secret, of more than 32 characters';
+    expect((await found({ CDP_SECRET: secret }, 'trial'))?.found).toContain('not the secret');
+    const nowhere = await found({ DATABASE_URL: 'postgres://me:x@127.0.0.1:1/none' }, 'Postgres');
+    expect(nowhere).toMatchObject({ health: 'problem', found: expect.stringContaining('ECONNREFUSED') as string });
+    expect(nowhere?.advice).toContain('DATABASE_URL');
+  });
+});

@@ -1,0 +1,127 @@
+/**
+ * The files of `deploy/` as far as they can be held to the program without Docker, systemd, Prometheus or Grafana: every
+ * metric they ask for is there under load, every setting, command and path they name exists, and the image's steps build
+ * an installation that serves.
+ */
+import { execFile } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { SETTINGS } from '../src/settings.js';
+import { projectRoot } from './support/program.js';
+import { startTestService, type TestService } from './support/service.js';
+
+const read = (file: string) => readFileSync(`${projectRoot}/deploy/${file}`, 'utf8');
+const FILES = {
+  docker: read('Dockerfile'),
+  compose: read('compose.yaml'),
+  unit: read('cdp.service'),
+  alerts: read('prometheus/alerts.yaml'),
+  dashboard: read('grafana/dashboard.json'),
+};
+
+/** Metrics by name, with the values of each label that they were seen with. */
+type Exposed = Map<string, Map<string, Set<string>>>;
+
+describe('metrics that dashboards and alerts ask for', () => {
+  let service: TestService;
+  let exposed: Exposed;
+  beforeAll(async () => {
+    service = await startTestService();
+    const project = await service.project();
+    await project.table('notes', { note: 'TEXT' });
+    await project.call('POST', '/api/cdp/data/notes', { body: [{ note: 'a' }] });
+    await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT pg_sleep(9)', timeout_ms: 100 } });
+    exposed = metricsIn((await service.call('GET', '/metrics')).text);
+  });
+  afterAll(() => service.close());
+
+  const dashboard = JSON.parse(FILES.dashboard) as {
+    panels: { title: string; targets?: { expr: string; legendFormat?: string }[] }[];
+  };
+  const queries = dashboard.panels.flatMap(({ title, targets = [] }) =>
+    targets.map(({ expr, legendFormat = '' }) => ({ title, text: `${expr} ${legendFormat}` })),
+  );
+  const alerts = [...FILES.alerts.matchAll(/- alert: (\w+)\n\s+expr: ([^]*?)\n\s+(?:for|labels):/g)].map(
+    ([, title = '', text = '']) => ({ title, text }),
+  );
+
+  it('there are some', () => {
+    expect(queries.length).toBeGreaterThan(15);
+    expect(alerts.length).toBe(FILES.alerts.match(/- alert:/g)?.length);
+  });
+
+  it.each([...queries, ...alerts])('$title', ({ text }) => {
+    const names = text.match(/\b(cdp|process|nodejs)_\w+/g) ?? [];
+    // `up` is Prometheus's own.
+    if (!/\bup\{/.test(text)) expect(names).not.toEqual([]);
+    for (const name of names) expect([...exposed.keys()]).toContain(name);
+    for (const [, name = '', label = '', value = ''] of text.matchAll(/(cdp_\w+)\{[^}]*?\b(code|route)="([^"]*)"/g)) {
+      expect([...(exposed.get(name)?.keys() ?? [])]).toContain(label);
+      if (label === 'code')
+        expect(readFileSync(`${projectRoot}/src/contract/errors.ts`, 'utf8')).toContain(`${value}: {`);
+    }
+    for (const [, labels = ''] of text.matchAll(/\bby \(([^)]*)\)/g)) {
+      const known = new Set(names.flatMap((name) => [...(exposed.get(name)?.keys() ?? [])]));
+      for (const label of labels.split(/,\s*/)) if (label !== 'instance') expect([...known]).toContain(label);
+    }
+  });
+});
+
+describe('what the files say of the program', () => {
+  const environment = Object.values(SETTINGS).map(({ env }) => env);
+
+  it.each(Object.entries(FILES))('%s names no setting that there is not', (_, text) => {
+    const named = text.match(/\b(CDP_[A-Z_]+|DATABASE_URL)\b/g) ?? [];
+    expect(environment).toEqual(expect.arrayContaining([...new Set(named)]));
+  });
+
+  it('the image has the Node that the package asks for, and a health check on a path that answers', () => {
+    expect(FILES.docker).toMatch(/^FROM node:22-bookworm-slim$/m);
+    expect(FILES.docker).toContain('/healthz`');
+    expect(FILES.docker.match(/^USER node$/m)).not.toBeNull();
+  });
+
+  it('compose builds from files that are there, and both need their secrets', () => {
+    expect(existsSync(`${projectRoot}/${/dockerfile: (\S+)/.exec(FILES.compose)?.[1] ?? 'none'}`)).toBe(true);
+    expect(FILES.compose.match(/\?set it in \.env/g)).toHaveLength(3);
+  });
+
+  it('the unit gives requests longer to finish than the service takes', () => {
+    const seconds = Number(/^TimeoutStopSec=(\d+)$/m.exec(FILES.unit)?.[1]);
+    expect(seconds * 1000).toBeGreaterThan(SETTINGS.shutdownMs.default);
+    expect(Number(/stop_grace_period: (\d+)s/.exec(FILES.compose)?.[1]) * 1000).toBeGreaterThan(
+      SETTINGS.shutdownMs.default,
+    );
+  });
+
+  it('the health check of the image tells a service that answers from one that does not', async () => {
+    const service = await startTestService();
+    const [program, ...args] = JSON.parse(
+      /HEALTHCHECK[^\n]*\\\n\s+CMD (\[.*\])/.exec(FILES.docker)?.[1] ?? '',
+    ) as string[];
+    const check = (port: string) =>
+      promisify(execFile)(program ?? '', args, { env: { PATH: process.env.PATH, CDP_PORT: port } }).then(
+        () => 0,
+        ({ code }: { code: number }) => code,
+      );
+    expect(await check(new URL(service.url).port)).toBe(0);
+    await service.close();
+    expect(await check(new URL(service.url).port)).toBe(1);
+  });
+});
+
+/** From Prometheus's text format. */
+function metricsIn(text: string): Exposed {
+  const found: Exposed = new Map();
+  for (const line of text.split('\n')) {
+    const [, name, labels = ''] = /^([a-zA-Z_]\w*)(?:\{([^}]*)\})? /.exec(line) ?? [];
+    if (name === undefined) continue;
+    const known = found.get(name) ?? new Map<string, Set<string>>();
+    found.set(name, known);
+    for (const [, label = '', value = ''] of labels.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)) {
+      known.set(label, (known.get(label) ?? new Set()).add(value));
+    }
+  }
+  return found;
+}

@@ -1,0 +1,25 @@
+/** The recipes in curl and TypeScript print what docs/recipes.md shows; in Python: test/tools. */
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, it, onTestFinished } from 'vitest';
+import { compile } from '../support/compile.js';
+import { expectRecipes } from '../support/recipes.js';
+import { root } from './markdown.js';
+
+it('in curl', () => expectRecipes('sh', (program) => ['sh', '-euc', program]));
+
+it('in TypeScript', async () => {
+  // As `npm install` leaves it: the package under its name.
+  const folder = mkdtempSync(join(tmpdir(), 'cdp-recipes-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  mkdirSync(join(folder, 'node_modules'));
+  symlinkSync(root, join(folder, 'node_modules/cdp-data-engine'), 'dir');
+  writeFileSync(join(folder, 'package.json'), '{ "type": "module" }');
+  await expectRecipes('ts', (program) => {
+    const file = join(folder, 'recipes.ts');
+    writeFileSync(file, program);
+    expect(compile([file])).toEqual([]);
+    return [process.execPath, join(folder, 'recipes.js')];
+  });
+});
