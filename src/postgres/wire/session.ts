@@ -9,10 +9,10 @@ import { ConnectionLost, PostgresError } from '../errors.js';
 import type { Statement } from '../sql.js';
 import { Framing } from './framing.js';
 import type { LoggedIn } from './login.js';
+import { PreparedStatements } from './prepared-statements.js';
 import {
   BACKEND,
   bind,
-  closeStatement,
   COPY_DONE,
   copyDataHeader,
   COPY_FAIL,
@@ -67,18 +67,8 @@ interface Exchange {
   error: PostgresError | null;
 }
 
-/** A statement without parameters that the server has prepared. */
-interface Prepared {
-  readonly name: string;
-  /** The messages that run it. */
-  readonly run: Buffer;
-}
-
 /** Status byte of ReadyForQuery: idle, in a transaction, in a failed transaction. */
 export type TransactionStatus = 'I' | 'T' | 'E';
-
-/** Statements that one session keeps prepared. */
-const MOST_PREPARED = 100;
 
 /** Parts of a write below this length are joined: to copy them costs less than to write a piece more. */
 const LARGE_PART = 16 * 1024;
@@ -103,9 +93,7 @@ export class Session {
   isReset = false;
   private readonly socket: Socket;
   private readonly exchanges: Exchange[] = [];
-  /** Prepared statements by their text, the oldest first. */
-  private readonly prepared = new Map<string, Prepared>();
-  private preparedCount = 0;
+  private readonly prepared = new PreparedStatements();
   private closedBy: Error | null = null;
   private closeListener: (() => void) | null = null;
 
@@ -187,12 +175,14 @@ export class Session {
    */
   async copyIn(copy: string, data: readonly Uint8Array[], after: string): Promise<void> {
     const length = data.reduce((sum, part) => sum + part.length, 0);
-    const before = [...this.runPrepared(copy), copyDataHeader(length)];
-    const behind = [COPY_DONE, ...this.runPrepared(after), SYNC];
+    const before = [...this.prepared.run(copy), copyDataHeader(length)];
+    const behind = [COPY_DONE, ...this.prepared.run(after), SYNC];
     try {
       await this.exchange([...before, ...data, ...behind], ignore, true);
     } catch (error) {
-      await this.forget(copy, after);
+      const closing = this.prepared.forget(copy, after);
+      // What went wrong before this is what the caller has to know.
+      if (this.closedBy === null) await this.exchange([...closing, SYNC], ignore).catch(ignore);
       throw error;
     }
   }
@@ -201,36 +191,6 @@ export class Session {
   async reset(): Promise<void> {
     const rollback = this.transaction === 'I' ? [] : messagesOf([{ text: 'ROLLBACK', params: [] }]);
     await this.sendWithReset(Buffer.concat([...rollback, resetMessages(), SYNC]), ignore);
-  }
-
-  /** The messages that run a statement without parameters, and prepare it where that was not done before. */
-  private runPrepared(text: string): Buffer[] {
-    const known = this.prepared.get(text);
-    if (known !== undefined) return [known.run];
-    const forgotten = this.prepared.size >= MOST_PREPARED ? this.forgetPrepared() : [];
-    const name = `s${++this.preparedCount}`;
-    const run = Buffer.concat([bind([], [], name), execute()]);
-    this.prepared.set(text, { name, run });
-    return [...forgotten, parse(text, name), run];
-  }
-
-  /** After an error nobody knows which of the statements are prepared; closing one that is not does no harm. */
-  private async forget(...texts: readonly string[]): Promise<void> {
-    const known = texts.map((text) => this.prepared.get(text)).filter((statement) => statement !== undefined);
-    for (const text of texts) this.prepared.delete(text);
-    // What went wrong before this is what the caller has to know.
-    if (this.closedBy === null) {
-      await this.exchange([...known.map(({ name }) => closeStatement(name)), SYNC], ignore).catch(ignore);
-    }
-  }
-
-  /** Gives up the statement that was prepared first. */
-  private forgetPrepared(): Buffer[] {
-    for (const [text, { name }] of this.prepared) {
-      this.prepared.delete(text);
-      return [closeStatement(name)];
-    }
-    return [];
   }
 
   /** One statement, its rows. */
