@@ -9,8 +9,6 @@ import { asEngineError, errorBody, errorHeaders } from './error-exit.js';
 import { SECURITY_HEADERS } from './security-headers.js';
 import { serverTiming } from './server-timing.js';
 
-export type Headers = Readonly<Record<string, string>>;
-
 const JSON_TYPE = 'application/json; charset=utf-8';
 
 /** A body up to this size is copied behind its head, which costs less than a write in two pieces. */
@@ -39,7 +37,13 @@ export class Answers {
   ) {}
 
   /** @param body JSON */
-  send(request: FastifyRequest, reply: FastifyReply, status: number, body: string | Buffer, headers?: Headers): void {
+  send(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    status: number,
+    body: string | Buffer,
+    headers?: Record<string, string>,
+  ): void {
     const { raw } = reply;
     const length = Buffer.byteLength(body);
     const head = allHeadersOf(request, reply);
