@@ -15,7 +15,7 @@ const JSON_TYPE = 'application/json; charset=utf-8';
 const SMALL_BYTES = 16 * 1024;
 
 /** What every answer has, whatever becomes of the request. */
-export function headersOf(request: FastifyRequest): Record<string, string> {
+function headersOf(request: FastifyRequest): Record<string, string> {
   const headers: Record<string, string> = {
     ...SECURITY_HEADERS,
     'x-request-id': request.id,
