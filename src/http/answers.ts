@@ -9,15 +9,13 @@ import { asEngineError, errorBody, errorHeaders } from './error-exit.js';
 import { SECURITY_HEADERS } from './security-headers.js';
 import { serverTiming } from './server-timing.js';
 
-export type Headers = Readonly<Record<string, string>>;
-
 const JSON_TYPE = 'application/json; charset=utf-8';
 
 /** A body up to this size is copied behind its head, which costs less than a write in two pieces. */
 const SMALL_BYTES = 16 * 1024;
 
 /** What every answer has, whatever becomes of the request. */
-export function headersOf(request: FastifyRequest): Record<string, string> {
+function headersOf(request: FastifyRequest): Record<string, string> {
   const headers: Record<string, string> = {
     ...SECURITY_HEADERS,
     'x-request-id': request.id,
@@ -39,7 +37,13 @@ export class Answers {
   ) {}
 
   /** @param body JSON */
-  send(request: FastifyRequest, reply: FastifyReply, status: number, body: string | Buffer, headers?: Headers): void {
+  send(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    status: number,
+    body: string | Buffer,
+    headers?: Record<string, string>,
+  ): void {
     const { raw } = reply;
     const length = Buffer.byteLength(body);
     const head = allHeadersOf(request, reply);
