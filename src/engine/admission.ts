@@ -10,6 +10,12 @@ import { Rounds, type Watched } from './rounds.js';
 /** Typed requests (inserts, schema calls) have places that free SQL cannot take. */
 export type WorkKind = 'typed' | 'sql';
 
+/** Requests of a kind. */
+export interface Load {
+  running: number;
+  waiting: number;
+}
+
 export interface AdmissionLimits {
   /** Running at once, over all projects. */
   total: number;
@@ -46,10 +52,14 @@ export class Admission {
   constructor(private readonly limits: AdmissionLimits) {}
 
   /** Requests running and waiting now, for the metrics. */
-  get load(): { running: number; waiting: number } {
-    let waiting = 0;
-    for (const { waiters } of this.projects.values()) waiting += waiters.length;
-    return { running: this.running, waiting };
+  get load(): Record<WorkKind, Load> {
+    const load = { typed: { running: 0, waiting: 0 }, sql: { running: 0, waiting: 0 } };
+    for (const { running, runningSql, waiters } of this.projects.values()) {
+      load.typed.running += running - runningSql;
+      load.sql.running += runningSql;
+      for (const { kind } of waiters) load[kind].waiting++;
+    }
+    return load;
   }
 
   /** Takes a place where one is free. @returns gives it back; null where the request has to wait */

@@ -16,6 +16,7 @@ import { type ServerAddress, servicePool } from '../postgres/server.js';
 import { SilenceWatch } from '../postgres/silence-watch.js';
 import { Watchdog } from '../postgres/watchdog.js';
 import { Admission } from './admission.js';
+import type { StopReason } from './deadline.js';
 import { Audit, type AuditSettings, type Origin } from './audit.js';
 import type { Installation } from './backup/backup.js';
 import { type JwtSettings, JwtVerifier } from './jwt.js';
@@ -61,6 +62,13 @@ export interface EngineSettings extends AuditSettings {
   onExposed: (objects: readonly string[]) => void;
   /** Told of a project that a crash left half made or half deleted, and that cannot be cleared away now. */
   onUnclearedProject: (project: ProjectRow, error: unknown) => void;
+}
+
+export interface EngineLoad {
+  requests: Admission['load'];
+  connections: number;
+  overQuota: number;
+  stops: ReadonlyMap<StopReason, number>;
 }
 
 /** Connections of the service's own role: tokens, projects, watchdog. */
@@ -136,6 +144,7 @@ export class Engine {
         watchdog,
         locks,
         running,
+        stops: new Map(),
         shapes: new ShapeCache(),
         statements: new KnownStatements(),
         copies: new CopyInserts({ waiting: settings.projectWaiting }),
@@ -182,10 +191,13 @@ export class Engine {
     return new Project(row, this.access);
   }
 
-  /** Requests running and waiting, connections to projects' databases and projects over their disk quota, now. */
-  get load(): { running: number; waiting: number; connections: number; overQuota: number } {
-    const { admission, connections, quotas } = this.access;
-    return { ...admission.load, connections: connections.open, overQuota: quotas.projectsOver };
+  /**
+   * Requests by kind, connections to projects' databases and projects over their disk quota, now; how many requests were
+   * ended from outside since the start.
+   */
+  get load(): EngineLoad {
+    const { admission, connections, quotas, stops } = this.access;
+    return { requests: admission.load, connections: connections.open, overQuota: quotas.projectsOver, stops };
   }
 
   /** Bytes on disk by project; one whose database is not there is left out. @throws EngineError database_unavailable */

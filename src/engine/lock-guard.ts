@@ -74,7 +74,7 @@ export class LockGuard {
     if (greatest === undefined) return !isFull;
     const most = Math.floor(this.capacity * (isFull ? PART_OF_A_CAUSE : PART_OF_A_PROJECT));
     if (greatest.sum <= most) return !isFull;
-    await Promise.all(greatest.requests.map((request) => request.end(tooManyLocks(greatest.sum, most))));
+    await Promise.all(greatest.requests.map((request) => request.end(tooManyLocks(greatest.sum, most), 'locks')));
     return true;
   }
 

@@ -18,7 +18,7 @@ import type { CopyInserts } from './copy-inserts.js';
 import type { KnownStatements, ProjectStatements } from './sql/known-statements.js';
 import type { Pace } from './pace.js';
 import { Patience } from './patience.js';
-import type { Clock, Deadline } from './deadline.js';
+import type { Clock, Deadline, StopReason } from './deadline.js';
 import type { Excess, Growth, Quotas } from './quota.js';
 
 /** What all projects of a service share. */
@@ -29,6 +29,8 @@ export interface ProjectAccess {
   readonly locks: LockGuard;
   /** All requests that are using a backend now. */
   readonly running: Rounds<RunningRequest>;
+  /** How many were ended from outside, by reason. */
+  readonly stops: Map<StopReason, number>;
   readonly shapes: ShapeCache;
   readonly statements: KnownStatements;
   readonly copies: CopyInserts;
@@ -147,7 +149,7 @@ export class Project {
   }
 
   private async attempt<T>(lane: Lane, deadline: Deadline, work: Work<T>, growth: Growth): Promise<T> {
-    const { connections, quotas, running, watchdog } = this.access;
+    const { connections, quotas, running, stops, watchdog } = this.access;
     const { id, placement } = this.row;
     const leave = await this.enter(lane === 'typed' ? 'typed' : 'sql', deadline);
     let lease: Lease;
@@ -160,7 +162,7 @@ export class Project {
     }
     const { session } = lease;
     const answersBefore = session.answers;
-    const request = new RunningRequest(id, lease, deadline, watchdog);
+    const request = new RunningRequest(id, lease, deadline, watchdog, stops);
     const unwatch = lane === 'sql-read' ? null : quotas.watch(this.row, growth, request);
     running.add(request);
     try {

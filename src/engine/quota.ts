@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { quotaText, roundedSize } from '../contract/disk-size.js';
 import { EngineError } from '../contract/errors.js';
 import type { ProjectRow } from '../postgres/control.js';
+import type { Clock } from './deadline.js';
 
 /** Bytes of a database by its name; null where it is gone. */
 export type MeasureSize = (database: string) => Promise<number | null>;
@@ -48,9 +49,7 @@ export interface Excess {
   readonly mayRunCode: boolean;
 }
 
-interface Stoppable {
-  stop(reason: EngineError): void;
-}
+type Stoppable = Pick<Clock, 'stop'>;
 
 interface Work {
   readonly since: number;
@@ -217,7 +216,8 @@ export class Quotas {
       if (usage.looking !== null || ![...usage.works].some(isLong)) continue;
       this.look(usage).then(
         () => {
-          for (const work of usage.works) if (isLong(work) && usage.bytes > work.limit) work.request.stop(ended(usage));
+          for (const work of usage.works)
+            if (isLong(work) && usage.bytes > work.limit) work.request.stop(ended(usage), 'quota');
         },
         // Without a look nothing is ended; the next one is a second away.
         () => {},

@@ -6,7 +6,7 @@
 import { EngineError } from '../contract/errors.js';
 import type { Lease } from '../postgres/connections.js';
 import { type Backend, GRACE_MS, type Watchdog } from '../postgres/watchdog.js';
-import type { Clock, Deadline } from './deadline.js';
+import type { Clock, Deadline, StopReason } from './deadline.js';
 import type { Watched } from './rounds.js';
 
 /** How long the end of a backend may take before its connection is given up from this side. */
@@ -32,6 +32,8 @@ export class RunningRequest implements Clock, Watched {
     private readonly lease: Lease,
     private readonly deadline: Deadline,
     private readonly watchdog: Watchdog,
+    /** Counts by reason what is ended. */
+    private readonly stops: Map<StopReason, number>,
   ) {
     this.due = this.startedAt + deadline.timeoutMs;
     if (watchdog.cpu?.isTired(lease.backend)) lease.spoil();
@@ -43,8 +45,8 @@ export class RunningRequest implements Clock, Watched {
 
   look(now: number): void {
     if (this.stopped !== null) return;
-    if (this.deadline.signal.aborted) this.stop(clientLeft());
-    else if (this.left === null && now >= this.due) this.stop(this.deadline.expired());
+    if (this.deadline.signal.aborted) this.stop(clientLeft(), 'client_left');
+    else if (this.left === null && now >= this.due) this.stop(this.deadline.expired(), 'time_limit');
     else if (now >= this.nextProcessorLook) this.lookAtProcessors(now);
   }
 
@@ -59,17 +61,19 @@ export class RunningRequest implements Clock, Watched {
   }
 
   /** As if the time were up, with a reason of its own. */
-  stop(reason: EngineError): void {
+  stop(reason: EngineError, why: StopReason): void {
     if (this.stopped !== null || this.finished) return;
     this.stopped = reason;
+    this.count(why);
     // The cancel request may arrive late, so this connection must not serve anybody else.
     this.lease.spoil();
-    this.timer = setTimeout(() => void this.end(reason), GRACE_MS);
+    this.timer = setTimeout(() => void this.end(reason, why), GRACE_MS);
     void this.watchdog.cancel(this.backend);
   }
 
   /** Ends the backend at once. @returns when it is gone */
-  async end(reason: EngineError): Promise<void> {
+  async end(reason: EngineError, why: StopReason): Promise<void> {
+    if (this.stopped === null) this.count(why);
     this.stopped ??= reason;
     this.lease.spoil();
     clearTimeout(this.timer);
@@ -89,6 +93,10 @@ export class RunningRequest implements Clock, Watched {
     // A commit that was cut off may have happened: that the time was up is then not the whole truth.
     if (error instanceof EngineError && error.code === 'outcome_unknown') return error;
     return this.stopped ?? error;
+  }
+
+  private count(why: StopReason): void {
+    this.stops.set(why, (this.stops.get(why) ?? 0) + 1);
   }
 
   private lookAtProcessors(now: number): void {

@@ -1,6 +1,8 @@
 /** Prometheus metrics (contract section 9). No label holds a project, a table or anything else of a caller. */
 import type { FastifyReply } from 'fastify';
 import { Counter, collectDefaultMetrics, Gauge, type Histogram, Registry } from 'prom-client';
+import type { Load } from '../engine/admission.js';
+import { STOP_REASONS } from '../engine/deadline.js';
 import type { Engine } from '../engine/engine.js';
 import { RequestTally } from './request-tally.js';
 
@@ -40,8 +42,28 @@ export class Metrics {
           this.set(value());
         },
       });
-    gauge('cdp_requests_running', 'Requests that hold a place in Postgres.', () => engine.load.running);
-    gauge('cdp_requests_waiting', 'Requests that wait for a place.', () => engine.load.waiting);
+    const requests = (state: keyof Load, help: string) =>
+      new Gauge({
+        name: `cdp_requests_${state}`,
+        help,
+        labelNames: ['class'],
+        registers,
+        collect() {
+          for (const [kind, load] of Object.entries(engine.load.requests)) this.set({ class: kind }, load[state]);
+        },
+      });
+    requests('running', 'Requests that hold a place in Postgres: typed (inserts, schema calls) and sql.');
+    requests('waiting', 'Requests that wait for a place.');
+    new Counter({
+      name: 'cdp_statements_cancelled_total',
+      help: 'Requests that were ended from outside their statement, by reason.',
+      labelNames: ['reason'],
+      registers,
+      collect() {
+        this.reset();
+        for (const reason of STOP_REASONS) this.inc({ reason }, engine.load.stops.get(reason) ?? 0);
+      },
+    });
     gauge('cdp_project_connections', "Open connections to projects' databases.", () => engine.load.connections);
     gauge(
       'cdp_projects_over_quota',

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ProjectStatus } from '../../src/contract/projects.js';
 import type { Placement } from '../../src/postgres/placement.js';
 import { newPlacement } from '../../src/postgres/provisioning.js';
-import { failure, onServer, startTestService, type TestService } from '../support/service.js';
+import { failure, onServer, runningRequests, startTestService, type TestService } from '../support/service.js';
 import { until } from '../support/stream.js';
 
 let service: TestService;
@@ -163,7 +163,7 @@ describe('a deleted project', () => {
   it('goes although statements run in it', async () => {
     const project = await service.project('in-use');
     const running = project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT pg_sleep(30)' } });
-    await until(() => service.engine.load.running > 0, 5_000);
+    await until(() => runningRequests(service) > 0, 5_000);
     await service.engine.deleteProject('in-use');
     expect([401, 403]).toContain((await running).status);
     expect(await rowOf('in-use')).toBe(null);

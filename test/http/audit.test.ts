@@ -70,6 +70,7 @@ describe('works:', () => {
       ['insertRecords', 'POST', '/api/cdp/data/swept', [{ email: 'a' }, { email: 'b' }], 'swept', 2],
       ['runSql', 'POST', '/api/cdp/sql', { sql: 'SELECT * FROM swept' }, null, 2],
       ['readSchema', 'GET', '/api/cdp/schema', undefined, null, null],
+      ['readToken', 'GET', '/api/cdp/token', undefined, null, null],
       ['readTable', 'GET', `${schema}/swept`, undefined, 'swept', null],
       ['dropColumn', 'DELETE', `${schema}/swept/column/years`, undefined, 'swept.years', null],
       ['dropTable', 'DELETE', `${schema}/swept`, undefined, 'swept', null],

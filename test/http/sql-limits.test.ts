@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   failure,
   onServer,
+  runningRequests,
   startTestService,
   type TestAnswer,
   type TestProject,
@@ -260,7 +261,7 @@ describe('places', () => {
     await sleep(50);
     await release();
     expect((await next).body.rows).toEqual([{ n: 1 }]);
-    while (service.engine.load.running > 0) await sleep(10);
+    while (runningRequests(service) > 0) await sleep(10);
     expect(service.engine.load).toMatchObject({ running: 0, waiting: 0 });
   });
 

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { endEverything, startServe } from '../support/program.js';
-import { startTestService, type TestProject, type TestService } from '../support/service.js';
+import { runningRequests, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { CSV, NDJSON, openStream, statementsWith, until } from '../support/stream.js';
 
 const STALL_MS = 1_000;
@@ -21,7 +21,7 @@ afterAll(async () => {
 
 const open = (sql: string, accept: string, rest: object = {}) => openStream(service, project, accept, { sql, ...rest });
 
-const isFree = () => service.engine.load.running === 0;
+const isFree = () => runningRequests(service) === 0;
 
 describe('a client', () => {
   const WIDE = (mark: string) =>

@@ -169,6 +169,12 @@ export function failure(answer: TestAnswer, status: number, code: string): Error
   return body;
 }
 
+/** Requests that hold a place in Postgres. */
+export function runningRequests({ engine }: TestService): number {
+  const { typed, sql } = engine.load.requests;
+  return typed.running + sql.running;
+}
+
 /** As the server's superuser, beside the service. */
 export async function onServer<T>(
   server: TestServer,

@@ -129,7 +129,7 @@ class WholeRows implements WholeSink {
     const before = this.received;
     this.received += end - start;
     // It may all have come by the time that this takes effect; then it is an answer like any other.
-    if (this.received > OUTGROWN_BYTES && before <= OUTGROWN_BYTES) this.clock.stop(new Outgrown());
+    if (this.received > OUTGROWN_BYTES && before <= OUTGROWN_BYTES) this.clock.stop(new Outgrown(), 'outgrown');
     if (!this.areReadable || this.tooLong !== null) return;
     try {
       this.collector?.sink(buffer, start, end);
