@@ -117,7 +117,8 @@ describe.runIf(onLinux)('processors', () => {
   });
 
   it('are left to others by what follows a greedy statement, and no longer than for some seconds', async () => {
-    await sql('hostile', `SELECT count(*), 'greedy' FROM generate_series(1, 20000000)`);
+    // Over well before the seconds for which it counts, also on a machine with other work.
+    await sql('hostile', `SELECT count(*), 'greedy' FROM generate_series(1, 5000000)`);
     const pidNow = async () =>
       ((await sql('hostile', 'SELECT pg_backend_pid() AS pid')).body.rows as { pid: number }[])[0]?.pid;
     const lowered = await pidNow();
@@ -219,7 +220,11 @@ describe('the lock table', () => {
     expect(count.body.rows).toEqual([{ n: rows }]);
     const ended = (await holding).filter(({ status }) => status === 400);
     expect(ended.length).toBeGreaterThan(0);
-    for (const answer of ended) expect(failure(answer, 400, 'sql_error').hint).toMatch(/may hold (20480|5120) now/);
+    for (const answer of ended) {
+      const held = Number(/may hold (\d+) now/.exec(failure(answer, 400, 'sql_error').hint ?? '')?.[1]);
+      // A quarter of the table, or a sixteenth; its size is that of a whole number of locks for each connection.
+      expect([20_480, 5_120].some((share) => held >= share && held < share * 1.01)).toBe(true);
+    }
   });
 
   it('takes 1,000 tables in one request', async () => {
