@@ -111,8 +111,12 @@ const BY_SQLSTATE: Readonly<Record<string, ErrorCode>> = {
 export function errorCode(error: PostgresError): ErrorCode {
   const { sqlstate } = error;
   if (isOutOfOwnMemory(error)) return 'sql_error';
+  if (UNWRITABLE.test(error.message)) return 'database_unavailable';
   return BY_SQLSTATE[sqlstate] ?? BY_CLASS[sqlstate.slice(0, 2)] ?? 'sql_error';
 }
+
+/** Failing writes that Postgres knows no state for: it calls them XX000, or, of a read-only file system, 42501. */
+const UNWRITABLE = /^could not .+: (File too large|Disk quota exceeded|Read-only file system)$/;
 
 const OUT_OF_MEMORY = '53200';
 

@@ -156,16 +156,22 @@ export async function superuserOf(dataDir: string, database = 'cdp_control'): Pr
 
 /** For `afterAll`: kills what a failed test has left, service and Postgres, and removes the data folders. */
 export async function endEverything(): Promise<void> {
+  await killEverything();
+  dataDirs.length = 0;
+  for (const folder of folders.splice(0)) {
+    await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
+  }
+}
+
+/** The same, and leaves the folders for the test to look into. */
+export async function killEverything(): Promise<void> {
   for (const child of running) {
     child.kill('SIGKILL');
     await once(child, 'close');
   }
-  for (const dataDir of dataDirs.splice(0)) {
+  for (const dataDir of dataDirs) {
     const postmaster = await postmasterOf(dataDir);
     if (postmaster !== undefined) process.kill(postmaster, 'SIGKILL');
-  }
-  for (const folder of folders.splice(0)) {
-    await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
   }
 }
 

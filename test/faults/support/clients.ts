@@ -34,7 +34,8 @@ const SETTLE_MS = 20_000;
 
 export function startClients(options: ClientOptions): Clients {
   const { url, token, ledger, count, name = 'c', keyed = (n) => n % 2 === 0, patienceMs, pauseMs = 0 } = options;
-  const agent = new Agent({ keepAlive: true });
+  // Each keeps its connection: beyond 256 the agent would close them and open others.
+  const agent = new Agent({ keepAlive: true, maxFreeSockets: count });
   let stopping: number | null = null;
 
   const settle = async (batch: Batch): Promise<void> => {

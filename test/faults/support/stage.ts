@@ -31,8 +31,13 @@ export interface EmbeddedStage extends Scene {
 }
 
 /** @returns the stage with its service running */
-export async function embeddedStage(...args: string[]): Promise<EmbeddedStage & { readonly first: RunningService }> {
-  const dataDir = await newDataDir();
+export const embeddedStage = async (...args: string[]) => embeddedStageOn(await newDataDir(), ...args);
+
+/** The same on a data folder of the test's choice. */
+export async function embeddedStageOn(
+  dataDir: string,
+  ...args: string[]
+): Promise<EmbeddedStage & { readonly first: RunningService }> {
   const port = String(await freePort());
   const start = async () => {
     const before = performance.now();

@@ -1,0 +1,130 @@
+/** A disk without room: writes are refused clearly, reads go on, and with room again so do writes; every answer was true. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type pg from 'pg';
+import { afterAll, expect, it } from 'vitest';
+import { endEverything, eventually, killEverything, superuserOf } from '../support/program.js';
+import { send, startClients } from './support/clients.js';
+import { type Disk, limitedFiles, SEGMENT_BYTES, smallDisk } from './support/disk.js';
+import { isOpen, type Reply } from './support/ledger.js';
+import { databaseOf, type EmbeddedStage, embeddedStageOn, onDatabase } from './support/stage.js';
+
+afterAll(endEverything);
+
+/** What a client may be told while there is no room. */
+const TRUE_ANSWERS = ['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
+
+/** From the moment that there is room to the next success. */
+const BACK_MS = 5_000;
+
+const inserted = ({ status }: Reply): boolean => status === 201;
+
+/** Rows of the usual size, which leave no room in their pages, until the table can only grow past {@link SEGMENT_BYTES}. */
+const MAKE_BALLAST = `INSERT INTO data.ledger (batch, note)
+  SELECT 'ballast', repeat('x', 32) FROM generate_series(1, ${Math.ceil(SEGMENT_BYTES / 80)})`;
+const DROP_BALLAST = `DELETE FROM data.ledger WHERE batch = 'ballast'`;
+
+async function run({ dataDir }: EmbeddedStage, text: string): Promise<void> {
+  const settings = await superuserOf(dataDir);
+  const database = await onDatabase(settings, databaseOf('default'));
+  await onDatabase({ ...settings, database }, (client) => client.query(text));
+}
+
+/** Other writers of the server use up what is left of the write-ahead log. @returns how Postgres ended over it */
+async function exhaustLog({ dataDir }: EmbeddedStage): Promise<string> {
+  const write = async (client: pg.Client) => {
+    for (let n = 0; n < 40; n++) await client.query(`SELECT pg_logical_emit_message(false, '', repeat('x', 4000000))`);
+    return 'it goes on';
+  };
+  return onDatabase(await superuserOf(dataDir), write).catch((error: Error) => error.message);
+}
+
+async function fillAndBreak(name: string, disk: Disk): Promise<void> {
+  const stage = await embeddedStageOn(disk.dataDir);
+  await run(stage, MAKE_BALLAST);
+  const { url, token, ledger, first: service } = stage;
+  const pid = service.process.pid as number;
+  const clients = startClients({ url: () => url, token, ledger, count: 8, pauseMs: 10 });
+  const since = (at: number) => ledger.replies.filter((reply) => reply.at > at);
+  const served = (after: number) =>
+    eventually('inserts succeed', () => Promise.resolve(since(after).filter(inserted).length > 20));
+  /** @returns ms until the first insert is stored */
+  const backAfter = async () => {
+    const start = Date.now();
+    await disk.makeRoom(pid);
+    await served(start);
+    return (
+      Math.min(
+        ...since(start)
+          .filter(inserted)
+          .map(({ at }) => at),
+      ) - start
+    );
+  };
+  try {
+    await served(0);
+    await disk.fill(pid);
+    // What was on its way, and what fits where there is a little room left in a page.
+    await sleep(1_000);
+    const full = Date.now();
+    const reads: Reply[] = [];
+    for (let n = 0; n < 30; n++) {
+      const sql = `SELECT count(*) FROM ledger WHERE place = ${n}`;
+      reads.push(await send(`${url}/api/cdp/sql`, token, JSON.stringify({ sql }), null));
+      await sleep(50);
+    }
+    const writes = since(full);
+    const stored = writes.filter(inserted).length;
+    const afterFull = await backAfter();
+
+    await disk.break(pid);
+    const end = await exhaustLog(stage);
+    await sleep(2_000);
+    const [healthy, ready] = await Promise.all(['/healthz', '/readyz'].map((path) => fetch(url + path)));
+    const afterBreak = await backAfter();
+    console.log(`${name}:`, { reads: reads.length, writes: writes.length, stored, end, afterFull, afterBreak });
+
+    expect(reads.filter(({ status }) => status !== 200)).toEqual([]);
+    expect(writes.length).toBeGreaterThan(50);
+    expect(stored / writes.length, 'stored where there was no room').toBeLessThan(0.2);
+    expect(end).not.toBe('it goes on');
+    expect([healthy?.status, ready?.status]).toEqual([200, 503]);
+    expect(Math.max(afterFull, afterBreak)).toBeLessThan(BACK_MS);
+  } finally {
+    await clients.stop();
+  }
+  await run(stage, DROP_BALLAST);
+  const verdict = await stage.compare();
+  console.log(`${name}:`, verdict, ledger.codes);
+  expect(verdict.wrong).toEqual([]);
+  expect(Object.keys(ledger.codes).filter((code) => !TRUE_ANSWERS.includes(code))).toEqual([]);
+  for (const { key, replies } of ledger.batches) {
+    for (const reply of replies.filter(({ status }) => status === 503)) {
+      // A batch without a key whose outcome is open must not be repeated blindly.
+      expect(Number(reply.retryAfter) > 0, `${reply.code}: Retry-After`).toBe(!(isOpen(reply) && key === null));
+    }
+  }
+  expect(Math.max(...ledger.replies.map(({ ms }) => ms)), 'the longest that anybody waited').toBeLessThan(8_000);
+  const log = service.log().map(({ msg }) => msg);
+  expect(log).toContain('audit entries are written again');
+  expect(log).not.toContain('audit entries are lost');
+  expect((await service.end()).code).toBe(0);
+}
+
+async function onDisk(name: string, disk: Disk): Promise<void> {
+  try {
+    await fillAndBreak(name, disk);
+  } finally {
+    await killEverything();
+    await disk.close();
+  }
+}
+
+it('files that may not grow: 503, reads go on, and writes again when they may', async () => {
+  await onDisk('limited files', await limitedFiles());
+});
+
+it('a full disk: the same; where none can be mounted, files that may not grow have shown it', async () => {
+  const disk = await smallDisk();
+  if (disk === null) console.log('full disk: there is no right to mount one');
+  else await onDisk('full disk', disk);
+});
