@@ -86,7 +86,14 @@ const SERVICE_SETTINGS = { search_path: 'pg_catalog', TimeZone: 'UTC', DateStyle
  * @param options.kept connections that stay open though nobody uses them
  */
 export function servicePool(address: ServerAddress, max: number, { kept = 0 } = {}): pg.Pool {
-  const limits = { max, min: kept, idleTimeoutMillis: 30_000, query_timeout: QUESTION_MS };
+  // A question waits as long for a connection as for its answer.
+  const limits = {
+    max,
+    min: kept,
+    idleTimeoutMillis: 30_000,
+    connectionTimeoutMillis: QUESTION_MS,
+    query_timeout: QUESTION_MS,
+  };
   const pool = new pg.Pool({ ...serviceLogin(address, address.database), ...limits });
   // A connection that breaks while it is idle is replaced by the pool; one that breaks in somebody's hands fails the
   // next query there. In both cases the event alone must not end the process.
