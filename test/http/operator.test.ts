@@ -55,7 +55,8 @@ describe('a service with its database', () => {
     expect(metric(text, 'cdp_inserted_rows_total')).toBe(2);
     expect(metric(text, 'cdp_postgres_up')).toBe(1);
     // The place of the last request is given back behind its answer.
-    const idle = async () => metric((await service.call('GET', '/metrics')).text, 'cdp_requests_running{class="sql"}') === 0;
+    const idle = async () =>
+      metric((await service.call('GET', '/metrics')).text, 'cdp_requests_running{class="sql"}') === 0;
     expect(await eventually(idle, 2_000)).toBe(true);
     expect(metric(text, 'cdp_project_connections')).toBeGreaterThan(0);
     expect(metric(text, 'process_cpu_seconds_total')).toBeGreaterThan(0);
