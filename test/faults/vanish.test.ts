@@ -83,7 +83,10 @@ const active = async (): Promise<string[]> => {
 /** Requests that hold a place or wait for one, as the service counts them. */
 async function places(): Promise<number> {
   const { text } = await call(service.url, 'GET', '/metrics');
-  return [...text.matchAll(/^cdp_requests_(?:running|waiting) (\d+)$/gm)].reduce((sum, [, n]) => sum + Number(n), 0);
+  return [...text.matchAll(/^cdp_requests_(?:running|waiting)\{[^}]*\} (\d+)$/gm)].reduce(
+    (sum, [, n]) => sum + Number(n),
+    0,
+  );
 }
 
 describe.each(Object.entries(REQUESTS))('%s', (what, request) => {

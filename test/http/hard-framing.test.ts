@@ -7,7 +7,7 @@ import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { answersIn, connect, exchange, type RawAnswer, received } from '../support/raw.js';
 import { until } from '../support/stream.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { failure, isIdle, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { ALL_ROUTES, pathOf } from '../support/routes.js';
 
 const CRLF = '\r\n';
@@ -31,10 +31,7 @@ beforeEach(async () => {
 
 /** Whatever was sent, the service goes on: no place is taken for good, and only what was answered 201 is stored. */
 afterEach(async () => {
-  await until(async () => {
-    const { text } = await service.call('GET', '/metrics');
-    return /^cdp_requests_running 0$/m.test(text) && /^cdp_requests_waiting 0$/m.test(text);
-  }, 5_000);
+  await until(() => isIdle(service), 5_000);
   expect(await count()).toBe(stored);
 });
 

@@ -128,7 +128,9 @@ describe('where the control database is broken', () => {
   it("every answer is 503, and says nothing of the service's own tables", async () => {
     const project = await service.project();
     expect((await project.call('GET', '/api/cdp/schema')).status).toBe(200);
-    await inControl('ALTER TABLE cdp.tokens RENAME TO tokens_away; ALTER TABLE cdp.projects RENAME TO projects_away');
+    await inControl(
+      'ALTER TABLE cdp.tokens RENAME TO tokens_away; ALTER TABLE cdp.projects RENAME TO projects_away; ALTER TABLE cdp.instance RENAME TO instance_away',
+    );
     try {
       await sleep(800);
       for (const answer of [
@@ -142,7 +144,9 @@ describe('where the control database is broken', () => {
         expect(answer.text).not.toMatch(/cdp\.|relation|tokens/);
       }
     } finally {
-      await inControl('ALTER TABLE cdp.tokens_away RENAME TO tokens; ALTER TABLE cdp.projects_away RENAME TO projects');
+      await inControl(
+        'ALTER TABLE cdp.tokens_away RENAME TO tokens; ALTER TABLE cdp.projects_away RENAME TO projects; ALTER TABLE cdp.instance_away RENAME TO instance',
+      );
     }
     // It was no answer about the token, so it is not remembered.
     expect((await project.call('GET', '/api/cdp/schema')).status).toBe(200);

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   failure,
   onServer,
+  isIdle,
   runningRequests,
   startTestService,
   type TestAnswer,
@@ -262,7 +263,7 @@ describe('places', () => {
     await release();
     expect((await next).body.rows).toEqual([{ n: 1 }]);
     while (runningRequests(service) > 0) await sleep(10);
-    expect(service.engine.load).toMatchObject({ running: 0, waiting: 0 });
+    expect(isIdle(service)).toBe(true);
   });
 
   it('are kept for inserts and schema calls, and other projects are not delayed', async () => {

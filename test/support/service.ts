@@ -169,6 +169,10 @@ export function failure(answer: TestAnswer, status: number, code: string): Error
   return body;
 }
 
+/** True where no request holds a place in Postgres or waits for one. */
+export const isIdle = ({ engine }: TestService): boolean =>
+  Object.values(engine.load.requests).every(({ running, waiting }) => running + waiting === 0);
+
 /** Requests that hold a place in Postgres. */
 export function runningRequests({ engine }: TestService): number {
   const { typed, sql } = engine.load.requests;
