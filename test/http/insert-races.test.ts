@@ -38,6 +38,19 @@ describe.each(testServers())('on Postgres $major', (server) => {
       [database],
     );
 
+  it('many single records at once are stored each as it was sent', async () => {
+    await project.table('singles', { n: 'INTEGER', note: 'TEXT' });
+    // The first insert looks at the table; those behind it share their COPYs.
+    expect((await insert('singles', [{ n: -1, note: 'first' }])).status).toBe(201);
+    const records = Array.from({ length: 120 }, (_, n) => ({ n, note: `note ${n} `.repeat(1 + (n % 7)) }));
+    // No more at once than may run and wait.
+    for (let from = 0; from < records.length; from += 40) {
+      const answers = await Promise.all(records.slice(from, from + 40).map((record) => insert('singles', [record])));
+      expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 201));
+    }
+    expect(await project.rows('SELECT n, note FROM singles WHERE n >= 0 ORDER BY n')).toEqual(records);
+  });
+
   interface Sent {
     id: string;
     answer: TestAnswer;
