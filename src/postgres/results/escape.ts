@@ -1,5 +1,6 @@
 /** The escapes of JSON strings (RFC 8259 section 7): quote, backslash and U+0000 to U+001F. */
 import { BACKSLASH, LOWER_U, QUOTE } from './ascii.js';
+import { stringStops } from '../words.js';
 import type { ByteWriter } from './byte-writer.js';
 
 /** What stands behind the backslash for each byte: 0 if the byte needs none, `u` if four digits follow. */
@@ -17,21 +18,6 @@ export const LONGEST_ESCAPE = 6;
 
 const HEX_DIGITS = Buffer.from('0123456789abcdef', 'latin1');
 
-// Four bytes are looked at together: in the outcome the top bit of a byte is set where the byte is below 0x20, or is 0
-// once the byte that is looked for has been subtracted bit by bit.
-const TOP_BITS = 0x8080_8080;
-const ONES = 0x0101_0101;
-const SPACES = 0x2020_2020;
-const QUOTES = 0x2222_2222;
-const BACKSLASHES = 0x5c5c_5c5c;
-
-/** Whether one of four bytes needs an escape: 0 if none does. */
-function needsEscape(word: number): number {
-  const quote = word ^ QUOTES;
-  const backslash = word ^ BACKSLASHES;
-  return (((word - SPACES) & ~word) | ((quote - ONES) & ~quote) | ((backslash - ONES) & ~backslash)) & TOP_BITS;
-}
-
 /**
  * Copies UTF-8 text from `start` to `at` with its escapes. There must be room for {@link LONGEST_ESCAPE} times its length.
  * @returns the position behind it
@@ -40,7 +26,7 @@ export function copyEscaped(from: DataView, start: number, length: number, to: D
   const end = start + length;
   for (; start <= end - 4; start += 4) {
     const word = from.getInt32(start, true);
-    if (needsEscape(word) === 0) {
+    if (stringStops(word) === 0) {
       to.setInt32(at, word, true);
       at += 4;
     } else at = escapeBytes(from, start, start + 4, to, at);
@@ -73,7 +59,7 @@ function escapeBytes(from: DataView, start: number, end: number, to: DataView, a
 export function escapeJson(from: number, out: ByteWriter): void {
   const { bytes, words, length } = out;
   let clean = from;
-  while (clean <= length - 4 && needsEscape(words.getInt32(clean, true)) === 0) clean += 4;
+  while (clean <= length - 4 && stringStops(words.getInt32(clean, true)) === 0) clean += 4;
   let extra = 0;
   for (let at = clean; at < length; at++) extra += EXTRA_BYTES[bytes[at] as number] as number;
   if (extra > 0) insertEscapes(clean, extra, out);

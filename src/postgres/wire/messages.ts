@@ -3,6 +3,7 @@
  * because a whole transaction goes out in one socket write and result columns have a format code each, which the
  * driver's own builder cannot say.
  */
+import type { Statement } from '../sql.js';
 
 const EMPTY = Buffer.alloc(0);
 
@@ -60,6 +61,10 @@ export function execute(maxRows = 0): Buffer {
   bytes.writeInt32BE(maxRows, body + 1);
   return bytes;
 }
+
+/** Parse, Bind and Execute of statements in order, each unnamed, their rows as text. */
+export const runUnnamed = (statements: readonly Statement[]): Buffer[] =>
+  statements.flatMap(({ text, params }) => [parse(text), bind(params), execute()]);
 
 /** A name of our own, ASCII, with the NUL behind it. @returns the offset behind that */
 function writeCString(bytes: Buffer, name: string, at: number): number {

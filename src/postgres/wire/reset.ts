@@ -1,5 +1,5 @@
 /** The messages that clear a session of whatever statements have left in it. */
-import { bind, execute, parse } from './messages.js';
+import { runUnnamed } from './messages.js';
 
 /** DISCARD ALL leaves the seed of random() as it is, and so the next request's random numbers to this one's choice. */
 const SEED = 'SET seed = 0.';
@@ -7,7 +7,7 @@ const SEED_DIGITS = 15;
 
 /** With a seed of zeros; {@link writeSeed} puts another one into a copy. */
 export const RESET = Buffer.concat(
-  ['DISCARD ALL', SEED + '0'.repeat(SEED_DIGITS)].flatMap((text) => [parse(text), bind([]), execute()]),
+  runUnnamed(['DISCARD ALL', SEED + '0'.repeat(SEED_DIGITS)].map((text) => ({ text, params: [] }))),
 );
 const DIGITS_END = RESET.indexOf(SEED) + SEED.length + SEED_DIGITS;
 

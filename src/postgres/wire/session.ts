@@ -26,6 +26,7 @@ import {
   readRowDescription,
   readTag,
   readTextRow,
+  runUnnamed,
   SYNC,
   TERMINATE,
 } from './messages.js';
@@ -143,7 +144,7 @@ export class Session {
    */
   async run(statements: readonly Statement[]): Promise<TextResult[]> {
     const results: TextResult[] = [];
-    await this.exchange([...messagesOf(statements), SYNC], textResults(results));
+    await this.exchange([...runUnnamed(statements), SYNC], textResults(results));
     return results;
   }
 
@@ -154,7 +155,7 @@ export class Session {
   async runAndReset(statements: readonly Statement[]): Promise<TextResult[]> {
     const results: TextResult[] = [];
     try {
-      await this.sendWithReset(Buffer.concat([...messagesOf(statements), resetMessages(), SYNC]), textResults(results));
+      await this.sendWithReset(Buffer.concat([...runUnnamed(statements), resetMessages(), SYNC]), textResults(results));
     } catch (error) {
       if (results.length < statements.length) throw error;
     }
@@ -189,7 +190,7 @@ export class Session {
 
   /** Whatever statements left behind in the session goes away: an open transaction, and prepared statements too. */
   async reset(): Promise<void> {
-    const rollback = this.transaction === 'I' ? [] : messagesOf([{ text: 'ROLLBACK', params: [] }]);
+    const rollback = this.transaction === 'I' ? [] : runUnnamed([{ text: 'ROLLBACK', params: [] }]);
     await this.sendWithReset(Buffer.concat([...rollback, resetMessages(), SYNC]), ignore);
   }
 
@@ -205,7 +206,7 @@ export class Session {
    */
   async prepare(text: string, before: readonly Statement[] = []): Promise<Described> {
     let described: Described = { parameterOids: [], columns: null };
-    await this.exchange([...messagesOf(before), parse(text), DESCRIBE_STATEMENT, SYNC], (type, buffer, start) => {
+    await this.exchange([...runUnnamed(before), parse(text), DESCRIBE_STATEMENT, SYNC], (type, buffer, start) => {
       if (type === BACKEND.parameterDescription) {
         described = { parameterOids: readParameterOids(buffer, start), columns: null };
       } else if (type === BACKEND.rowDescription) described.columns = readRowDescription(buffer, start);
@@ -325,9 +326,6 @@ export class Session {
     this.closeListener?.();
   }
 }
-
-const messagesOf = (statements: readonly Statement[]): Buffer[] =>
-  statements.flatMap(({ text, params }) => [parse(text), bind(params), execute()]);
 
 /** Gathers what comes back for statements, in their order. */
 function textResults(results: TextResult[]): Exchange['onMessage'] {

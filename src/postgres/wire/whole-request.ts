@@ -4,7 +4,7 @@
  * asked for before Postgres has described them.
  */
 import type { Statement } from '../sql.js';
-import { BACKEND, bind, DESCRIBE_PORTAL, execute, parse, readTag, SYNC } from './messages.js';
+import { BACKEND, bind, DESCRIBE_PORTAL, execute, parse, readTag, runUnnamed, SYNC } from './messages.js';
 import { RESET, writeSeed } from './reset.js';
 import type { RowSink, Session } from './session.js';
 
@@ -19,16 +19,13 @@ export class Frame {
   readonly before: number;
 
   constructor(before: readonly Statement[], end: Statement) {
-    const ending = messages([end]);
-    this.head = messages(before);
+    const ending = Buffer.concat(runUnnamed([end]));
+    this.head = Buffer.concat(runUnnamed(before));
     this.tail = Buffer.concat([ending, RESET, SYNC]);
     this.resetAt = ending.length;
     this.before = before.length;
   }
 }
-
-const messages = (statements: readonly Statement[]): Buffer =>
-  Buffer.concat(statements.flatMap(({ text, params }) => [parse(text), bind(params), execute()]));
 
 /**
  * A statement with its values, ready to be executed.

@@ -9,7 +9,7 @@ import { Refusal } from '../refusal.js';
 import { BACKSLASH, NULL_WORD, QUOTE } from './bytes.js';
 import type { JsonBytes } from './json-bytes.js';
 import { escapedCodePoint, escapeLength } from './unescape.js';
-import { firstMarked, stringStops } from './words.js';
+import { firstMarked, stringStops, viewOf } from '../../../postgres/words.js';
 
 /** Up to this length a loop copies faster than the call into native code does. */
 const SHORT = 256;
@@ -214,5 +214,3 @@ export abstract class CellWriter {
     return end;
   }
 }
-
-const viewOf = (out: Buffer): DataView => new DataView(out.buffer, out.byteOffset, out.length);

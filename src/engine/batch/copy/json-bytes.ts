@@ -28,7 +28,7 @@ import {
   ZERO,
 } from './bytes.js';
 import { escapeLength } from './unescape.js';
-import { firstMarked, stringStops } from './words.js';
+import { firstMarked, stringStops } from '../../../postgres/words.js';
 
 /** Zeros behind the body: they end every walk, so that none has to look for the end, and words may reach over it. */
 const PADDING = 16;

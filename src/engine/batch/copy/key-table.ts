@@ -1,6 +1,6 @@
 /** Finds a record's key among a table's columns by its bytes, without making a string of it. */
 import { QUOTE } from './bytes.js';
-import { firstMarked, keyStops, lowBytes } from './words.js';
+import { firstMarked, keyStops, lowBytes } from '../../../postgres/words.js';
 
 export class KeyTable {
   /** The column of each spelling, and its bytes, quotes included. */

@@ -1,0 +1,57 @@
+/**
+ * Bytes read and written four at a time. Up to some hundred bytes that is cheaper than a call into native code, and one
+ * byte at a time takes three times as long (measured on Node 20).
+ *
+ * A word of 32 bits, read little-endian, holds its first byte lowest. The tests of words are those of Bit Twiddling Hacks
+ * ("Determine if a word has a zero byte", "… a byte less than n"): the lowest byte that they mark is right, those above
+ * it may be marked by mistake.
+ */
+
+const ONES = 0x01010101;
+const HIGH_BITS = 0x80808080 | 0;
+const QUOTES = 0x22222222;
+const BACKSLASHES = 0x5c5c5c5c;
+const SPACES = 0x20202020;
+
+/** The memory of a buffer, for numbers of any width at any place. */
+export const viewOf = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+
+/** Four characters as they lie in memory, read as a little-endian number. */
+export const wordOf = (text: string): number => Buffer.from(text, 'latin1').readInt32LE();
+
+/** Copies `length` bytes from `start` to `at`, where there is room for them. */
+export function copyWords(from: DataView, start: number, length: number, to: DataView, at: number): void {
+  if (length < 4) {
+    for (let i = 0; i < length; i++) to.setUint8(at + i, from.getUint8(start + i));
+    return;
+  }
+  // The last word may overlap with the one before.
+  const last = length - 4;
+  for (let i = 0; i < last; i += 4) to.setInt32(at + i, from.getInt32(start + i, true), true);
+  to.setInt32(at + last, from.getInt32(start + last, true), true);
+}
+
+/**
+ * Marks what ends the walk over a JSON string, and what has to be escaped in one: a quote, a backslash, a control
+ * character. 0: nothing does.
+ */
+export function stringStops(word: number): number {
+  const quote = word ^ QUOTES;
+  const backslash = word ^ BACKSLASHES;
+  return (
+    ((((quote - ONES) | 0) & ~quote) | (((backslash - ONES) | 0) & ~backslash) | (((word - SPACES) | 0) & ~word)) &
+    HIGH_BITS
+  );
+}
+
+/** Marks what ends the walk over a key as bytes: a quote, even an escaped one, or a control character. */
+export function keyStops(word: number): number {
+  const quote = word ^ QUOTES;
+  return ((((quote - ONES) | 0) & ~quote) | (((word - SPACES) | 0) & ~word)) & HIGH_BITS;
+}
+
+/** Index, 0 to 3, of the lowest byte that is marked. */
+export const firstMarked = (marks: number): number => (31 - Math.clz32(marks & -marks)) >> 3;
+
+/** The `count` lowest bytes of a word, 0 to 3 of them. */
+export const lowBytes = (word: number, count: number): number => word & ((1 << (count << 3)) - 1);
