@@ -3,6 +3,7 @@ import * as wire from '../contract/wire.js';
 import { idempotencyKey } from '../engine/idempotency.js';
 import { insertRecords } from '../engine/records.js';
 import { decodeBody } from './body.js';
+import { releaseBody } from './read-body.js';
 import { created, type Operation, project, TableInPath, tableInPath } from './route.js';
 
 export const INSERT_RECORDS: Operation = {
@@ -51,6 +52,7 @@ export const INSERT_RECORDS: Operation = {
     const idempotency =
       header === undefined ? null : idempotencyKey(String(header), table, returnIds ? 'return=ids' : '', body);
     const inserted = await insertRecords(project(context), table, body, { returnIds, idempotency, signal });
+    releaseBody(request);
     request.rows = inserted.replayed ? 0 : inserted.answer.inserted_rows;
     const headers = inserted.replayed ? { 'idempotency-replayed': 'true' } : {};
     return { ...created(inserted.answer), headers };

@@ -2,7 +2,7 @@
  * Inserts while others change the table, hold it, or kill the connection: no 500, no answer that lies, and nothing
  * stored that the contract refuses (contract sections 5 and 6).
  */
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -49,6 +49,27 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 201));
     }
     expect(await project.rows('SELECT n, note FROM singles WHERE n >= 0 ORDER BY n')).toEqual(records);
+  });
+
+  it('large bodies at once are stored each as it was sent, though they are read into the same memory', async () => {
+    await project.table('bodies', { n: 'INTEGER', note: 'TEXT' });
+    expect((await insert('bodies', [{ n: -1, note: 'first' }])).status).toBe(201);
+    // From a few KB to 600 KB, long and short ones in turn; every third goes by INSERT, under a key.
+    const notes = Array.from({ length: 36 }, (_, n) => `body ${n} `.repeat(1 + ((n * 7919) % 60_000)));
+    for (let from = 0; from < notes.length; from += 12) {
+      const answers = await Promise.all(
+        notes.slice(from, from + 12).map((note, i) =>
+          project.call('POST', '/api/cdp/data/bodies', {
+            body: [{ n: from + i, note }],
+            ...(i % 3 === 0 ? { headers: { 'Idempotency-Key': randomUUID() } } : {}),
+          }),
+        ),
+      );
+      expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 201));
+    }
+    expect(await project.rows('SELECT n, md5(note) AS note FROM bodies WHERE n >= 0 ORDER BY n')).toEqual(
+      notes.map((note, n) => ({ n, note: createHash('md5').update(note).digest('hex') })),
+    );
   });
 
   interface Sent {

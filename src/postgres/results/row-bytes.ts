@@ -1,6 +1,6 @@
 /** The encoded rows of one result, with room in front, so that an answer is put around them where they lie. */
 import { ByteWriter } from './byte-writer.js';
-import { SMALLEST } from './spare-buffers.js';
+import { SMALLEST } from '../spare-buffers.js';
 
 const HEAD_ROOM = 256;
 /** What {@link RowBytes.between} mostly puts behind. */
