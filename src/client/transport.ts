@@ -9,6 +9,8 @@ export interface ClientOptions {
   token: string;
   /** In place of the global one. */
   fetch?: typeof fetch;
+  /** Asked before each try for headers to send with it, such as a `traceparent`. */
+  headers?: () => Record<string, string>;
   /** Repeats of one request before it counts as failed. Default 8, some 20 seconds in all. */
   maxRetries?: number;
   /** Milliseconds for one try, of a stream for its beginning. Default 100,000: the service itself gives up before. */
@@ -45,15 +47,17 @@ export class Transport {
   readonly #base: string;
   readonly #token: string;
   readonly #fetch: typeof fetch;
+  readonly #headers: () => Record<string, string>;
   readonly #maxRetries: number;
   readonly #timeoutMs: number;
 
   /** @throws TypeError where the address is none */
-  constructor({ url, token, fetch, maxRetries = 8, timeoutMs = 100_000 }: ClientOptions) {
+  constructor({ url, token, fetch, headers, maxRetries = 8, timeoutMs = 100_000 }: ClientOptions) {
     this.#base = new URL(url).href.replace(/\/+$/, '');
     this.#token = token;
     // Browsers refuse a fetch that is called as the method of something else.
     this.#fetch = fetch ?? ((input, init) => globalThis.fetch(input, init));
+    this.#headers = headers ?? (() => ({}));
     this.#maxRetries = maxRetries;
     this.#timeoutMs = timeoutMs;
   }
@@ -104,6 +108,7 @@ export class Transport {
         ...(body === undefined ? {} : { body }),
         signal: controller.signal,
         headers: {
+          ...this.#headers(),
           authorization: `Bearer ${this.#token}`,
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
           ...headers,
