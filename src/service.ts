@@ -7,6 +7,7 @@ import type { Config } from './settings.js';
 import { EngineError } from './contract/errors.js';
 import { type Database, openDatabase } from './database.js';
 import type { Engine, EngineSettings } from './engine/engine.js';
+import type { TraceExport, Tracing } from './tracing.js';
 import { VERSION } from './version.js';
 
 export interface Service {
@@ -45,14 +46,23 @@ function createLogger(config: Config): Logger {
 const loadModules = () =>
   Promise.all([import('./http/server.js'), import('./http/metrics-listener.js'), import('./engine/engine.js')]);
 
-/** @throws Error that an operator can act on; whatever had been started is stopped again */
-export async function startService(config: Config, logger: Logger = createLogger(config)): Promise<Service> {
+/**
+ * @param traces where spans go; null: nowhere
+ * @throws Error that an operator can act on; whatever had been started is stopped again
+ */
+export async function startService(
+  config: Config,
+  logger: Logger = createLogger(config),
+  traces: TraceExport | null = null,
+): Promise<Service> {
   const opened: (() => Promise<unknown>)[] = [];
   const closeAll = async () => {
     for (const close of opened.splice(0).reverse()) await close();
   };
   try {
     const loading = loadModules();
+    const tracing = traces === null ? null : await openTracing(traces, config, logger);
+    if (tracing !== null) opened.push(() => tracing.close());
     const database = await openDatabase(config, 'service', logger);
     opened.push(() => database.close());
     const engine = await openEngine(config, database, logger);
@@ -63,6 +73,7 @@ export async function startService(config: Config, logger: Logger = createLogger
       engine,
       { ...config, separateMetrics: config.metricsPort !== null, version: VERSION },
       logger,
+      tracing?.spans,
     );
     if (config.metricsPort !== null) {
       const listener = metricsListener(metrics, config, logger);
@@ -85,6 +96,12 @@ export async function startService(config: Config, logger: Logger = createLogger
     await closeAll();
     throw error;
   }
+}
+
+/** Who does not trace does not pay for the SDK. */
+async function openTracing(traces: TraceExport, config: Config, logger: Logger): Promise<Tracing> {
+  const { Tracing } = await import('./tracing.js');
+  return Tracing.open(traces, config.traceDetail, logger);
 }
 
 /** The engine over an open database, as the service and the management commands use it. */

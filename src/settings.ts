@@ -8,6 +8,7 @@ import { AUDIT_MODES, AUDIT_STATEMENTS, type AuditMode, type AuditStatements } f
 import { parseProxies } from './http/client-address.js';
 import { parseOrigins } from './http/cors.js';
 import { parseRate } from './http/rate-limit.js';
+import { TRACE_DETAILS, type TraceDetail } from './http/tracing.js';
 
 export interface Setting<T> {
   /** `--data-dir` on the command line, `data-dir` in the file. */
@@ -306,6 +307,16 @@ export const SETTINGS = {
     value: 'N',
     describe: 'Port of a listener of its own for /metrics. Without it, /metrics answers loopback and the admin token.',
     parse: integer(0, 65_535),
+  }),
+  traceDetail: setting<TraceDetail>({
+    flag: 'trace-detail',
+    env: 'CDP_TRACE_DETAIL',
+    default: 'route',
+    value: 'WHAT',
+    describe:
+      'What spans say of a request: route (nothing of the caller), names (also project, table, path, address) or ' +
+      'statements (also the text of free SQL).',
+    parse: oneOf(...TRACE_DETAILS),
   }),
   audit: setting<AuditMode>({
     flag: 'audit',

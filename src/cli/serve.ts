@@ -5,6 +5,7 @@ import { Command } from 'commander';
 import type { Config } from '../settings.js';
 import { type Service, startService } from '../service.js';
 import { ALL_SETTINGS, addSettings, readConfig } from './settings.js';
+import { tracesFrom } from './traces.js';
 
 export function serveCommand(): Command {
   const command = new Command('serve').description('Run the service');
@@ -14,7 +15,7 @@ export function serveCommand(): Command {
 async function serve(config: Config): Promise<void> {
   let service: Service | null = null;
   const stopped = new Promise<void>((resolve) => onStopSignals(resolve, () => service?.breakOff()));
-  service = await startService(config);
+  service = await startService(config, undefined, tracesFrom(process.env));
   if (service.firstToken !== null) await showFirstToken(config, service.url, service.firstToken);
   await stopped;
   await service.close();

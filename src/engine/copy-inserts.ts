@@ -1,8 +1,8 @@
 /** What the fast inserts of a service share: the encoder, and the small batches that are under way. */
-import { type CopyData, CopyEncoder } from './batch/copy/copy-encoder.js';
+import { CopyEncoder } from './batch/copy/copy-encoder.js';
 import type { Departure } from './departure.js';
 import type { Patience } from './patience.js';
-import { type SendCopies, SharedCopy, type WaitLimits } from './shared-copy.js';
+import { type SendCopies, SharedCopy, type WaitingBatch, type WaitLimits } from './shared-copy.js';
 
 export class CopyInserts {
   /** It works through a body at a time, without waiting for anything in between. */
@@ -14,7 +14,7 @@ export class CopyInserts {
 
   async storeShared(
     key: string,
-    text: CopyData,
+    text: WaitingBatch,
     signal: Departure,
     patience: Patience,
     send: SendCopies,

@@ -31,6 +31,7 @@ import type { RunningRequest } from './running-request.js';
 import { ShapeCache } from './shape-cache.js';
 import { KnownStatements } from './sql/known-statements.js';
 import { type Caller, Tokens } from './tokens.js';
+import type { RequestTrace } from './trace.js';
 import { WrongTokens } from './wrong-tokens.js';
 
 export interface EngineSettings extends AuditSettings {
@@ -186,9 +187,9 @@ export class Engine {
   }
 
   /** The project of a caller, ready for the operations of one request. */
-  project(row: ProjectRow): Project {
+  project(row: ProjectRow, trace: RequestTrace | null = null): Project {
     this.access.pace.saw(row.id);
-    return new Project(row, this.access);
+    return new Project(row, this.access, trace);
   }
 
   /**

@@ -3,6 +3,7 @@
  * table. It either stores the batch or stores nothing; whatever it cannot do, or Postgres refuses, is for the INSERT of
  * `records.ts`, which finds out what is wrong and says so.
  */
+import type { Lease } from '../postgres/connections.js';
 import { ConnectionLost, errorCode, isShutdown, PostgresError } from '../postgres/errors.js';
 import type { CopyData } from './batch/copy/copy-encoder.js';
 import { copyData, copyStatement } from './batch/copy/plan.js';
@@ -10,7 +11,8 @@ import type { Deadline } from './deadline.js';
 import type { Project } from './project.js';
 import { LIES_WITH_THE_SERVER } from './refused-record.js';
 import type { KnownShape } from './shape-cache.js';
-import type { SendCopies } from './shared-copy.js';
+import type { SendCopies, WaitingBatch } from './shared-copy.js';
+import type { RequestTrace } from './trace.js';
 import { outcomeUnknown } from './transaction.js';
 
 /** Batches up to this size are worth sharing a COPY: its cost is then mostly that of the statement and the commit. */
@@ -39,7 +41,7 @@ export async function insertByCopy(
 
 async function storeAlone(project: Project, known: KnownShape, batch: CopyData, deadline: Deadline): Promise<boolean> {
   try {
-    return await store(project, known, [batch], deadline);
+    return await store(project, known, [batch], deadline, project.trace?.copying([]));
   } finally {
     project.copies.encoder.release(batch, known.plan);
   }
@@ -48,10 +50,17 @@ async function storeAlone(project: Project, known: KnownShape, batch: CopyData, 
 function storeShared(project: Project, known: KnownShape, batch: CopyData, deadline: Deadline): Promise<boolean> {
   const { copies, patience } = project;
   // While it waits, it has memory of its own: what is lent would be many times as large.
-  const own = { ...batch, data: Buffer.from(batch.data) };
+  const own = { ...batch, data: Buffer.from(batch.data), trace: project.trace };
   copies.encoder.release(batch, known.plan);
-  const send: SendCopies = (batches, signal) => store(project, known, batches, { ...deadline, signal });
+  const send: SendCopies = (batches, signal) =>
+    store(project, known, batches, { ...deadline, signal }, traceOfAll(batches));
   return copies.storeShared(`${known.number} ${batch.columns.join()}`, own, deadline.signal, patience, send);
+}
+
+/** The first request that is traced has the COPY in its trace, and those of the others are linked to it. */
+function traceOfAll(batches: readonly WaitingBatch[]): RequestTrace | undefined {
+  const [first, ...others] = batches.flatMap(({ trace }) => trace ?? []);
+  return first?.copying(others);
 }
 
 /** Postgres calls binary data for a type that the column does not have any more a protocol violation. */
@@ -64,8 +73,9 @@ function store(
   known: KnownShape,
   batches: readonly CopyData[],
   deadline: Deadline,
+  trace: RequestTrace | undefined,
 ): Promise<boolean> {
-  return project.use('typed', deadline, async (lease) => {
+  const work = async (lease: Lease) => {
     const { session } = lease;
     const statement = copyStatement(known.plan, batches[0]?.columns ?? []);
     const completedBefore = session.completed;
@@ -82,5 +92,6 @@ function store(
       if (!(error instanceof PostgresError) || liesWithTheServer(error)) throw error;
       return false;
     }
-  });
+  };
+  return project.use('typed', deadline, work, 'writes', trace ?? null);
 }

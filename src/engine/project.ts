@@ -20,6 +20,7 @@ import type { Pace } from './pace.js';
 import { Patience } from './patience.js';
 import type { Clock, Deadline, StopReason } from './deadline.js';
 import type { Excess, Growth, Quotas } from './quota.js';
+import type { RequestTrace } from './trace.js';
 
 /** What all projects of a service share. */
 export interface ProjectAccess {
@@ -54,6 +55,8 @@ export class Project {
   constructor(
     private readonly row: ProjectRow,
     private readonly access: ProjectAccess,
+    /** Of the request; null where it is not traced. */
+    readonly trace: RequestTrace | null,
   ) {
     this.patience = new Patience(access.waitMs);
   }
@@ -110,12 +113,19 @@ export class Project {
    * Runs `work` on a connection of a lane. It is run again where nothing was done: once on a connection that had died while
    * it was idle and answered nothing, and where the server's lock table was full and room could be made.
    * @param growth what the work may do to the size of the project before it is ended
+   * @param trace of the request that it is done for
    * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's own, and what `work` throws
    */
-  async use<T>(lane: Lane, deadline: Deadline, work: Work<T>, growth: Growth = 'writes'): Promise<T> {
+  async use<T>(
+    lane: Lane,
+    deadline: Deadline,
+    work: Work<T>,
+    growth: Growth = 'writes',
+    trace: RequestTrace | null = this.trace,
+  ): Promise<T> {
     for (let attempt = 1; ; attempt++) {
       try {
-        return await this.attempt(lane, deadline, work, growth);
+        return await this.attempt(lane, deadline, work, growth, trace);
       } catch (error) {
         if (attempt >= MOST_ATTEMPTS) throw await this.explained(error);
         // Whatever ended that connection may have ended the other idle ones too.
@@ -148,15 +158,23 @@ export class Project {
     return answer;
   }
 
-  private async attempt<T>(lane: Lane, deadline: Deadline, work: Work<T>, growth: Growth): Promise<T> {
+  private async attempt<T>(
+    lane: Lane,
+    deadline: Deadline,
+    work: Work<T>,
+    growth: Growth,
+    trace: RequestTrace | null,
+  ): Promise<T> {
     const { connections, quotas, running, stops, watchdog } = this.access;
     const { id, placement } = this.row;
-    const leave = await this.enter(lane === 'typed' ? 'typed' : 'sql', deadline);
+    const leave = await this.enter(lane === 'typed' ? 'typed' : 'sql', deadline, trace);
+    const call = trace?.calls();
     let lease: Lease;
     try {
       await this.access.upgraded(this.row);
       lease = connections.lendIdle(id, lane) ?? (await connections.lendNew(id, placement, lane));
     } catch (error) {
+      call?.end(error);
       leave();
       throw error;
     }
@@ -167,9 +185,12 @@ export class Project {
     running.add(request);
     try {
       if (deadline.signal.aborted) throw clientLeft();
-      return await work(lease, request);
+      const result = await work(lease, request);
+      call?.end();
+      return result;
     } catch (cause) {
       const error = request.reasonOf(cause);
+      call?.end(error);
       // The project may have given its own rights away: the next connection is looked at, and mended, when it opens.
       if (isDenied(error)) lease.spoil();
       const unanswered = session.answers === answersBefore;
@@ -183,9 +204,18 @@ export class Project {
     }
   }
 
-  private enter(kind: WorkKind, { signal }: Deadline): (() => void) | Promise<() => void> {
+  private enter(kind: WorkKind, { signal }: Deadline, trace: RequestTrace | null): (() => void) | Promise<() => void> {
     const { admission } = this.access;
-    return admission.enterNow(this.row.id, kind) ?? admission.enter(this.row.id, kind, signal, this.patience);
+    const leave = admission.enterNow(this.row.id, kind);
+    if (leave !== null) return leave;
+    const wait = trace?.waits();
+    const entering = admission.enter(this.row.id, kind, signal, this.patience);
+    if (wait !== undefined)
+      entering.then(
+        () => wait.end(),
+        (error: unknown) => wait.end(error),
+      );
+    return entering;
   }
 }
 

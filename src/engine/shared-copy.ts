@@ -8,6 +8,7 @@ import type { CopyData } from './batch/copy/copy-encoder.js';
 import { type Departure, STAYS } from './departure.js';
 import type { Patience } from './patience.js';
 import { Rounds, type Watched } from './rounds.js';
+import type { RequestTrace } from './trace.js';
 
 /** Behind a COPY that takes longer nobody waits any more, except where so many are under way. */
 const SLOW_MS = 20;
@@ -17,8 +18,13 @@ const MOST_UNDER_WAY = 4;
 const MOST_RECORDS = 1_000;
 const MOST_BYTES = 1024 * 1024;
 
+/** A batch with the trace of its request, if that is traced. */
+export interface WaitingBatch extends CopyData {
+  readonly trace: RequestTrace | null;
+}
+
 /** Sends batches in one COPY. @returns false where Postgres refused it and nothing was stored */
-export type SendCopies = (batches: readonly CopyData[], signal: Departure) => Promise<boolean>;
+export type SendCopies = (batches: readonly WaitingBatch[], signal: Departure) => Promise<boolean>;
 
 export interface WaitLimits {
   /** Batches that may wait for one table. */
@@ -26,7 +32,7 @@ export interface WaitLimits {
 }
 
 interface Member extends Watched {
-  readonly text: CopyData;
+  readonly text: WaitingBatch;
   readonly signal: Departure;
   readonly send: SendCopies;
   /** Its wait is over. */
@@ -53,12 +59,13 @@ export class SharedCopy {
    * @returns false where Postgres refused this batch
    * @throws EngineError overloaded, and what `send` throws
    */
-  store(text: CopyData, signal: Departure, patience: Patience, send: SendCopies): Promise<boolean> {
+  store(text: WaitingBatch, signal: Departure, patience: Patience, send: SendCopies): Promise<boolean> {
     if (this.underWay === 0) return this.sendNow([text], signal, send);
     if (this.waiting.length >= this.limits.waiting) throw overloaded();
     const since = performance.now();
     const due = since + patience.ms;
     const waited = patience.wait();
+    const wait = text.trace?.waits();
     return new Promise((resolve, reject) => {
       const member: Member = {
         text,
@@ -68,6 +75,7 @@ export class SharedCopy {
         reject,
         leaves: () => {
           waited();
+          wait?.end();
           this.rounds.delete(member);
         },
         look: (now) => {
@@ -83,7 +91,7 @@ export class SharedCopy {
     });
   }
 
-  private async sendNow(texts: readonly CopyData[], signal: Departure, send: SendCopies): Promise<boolean> {
+  private async sendNow(texts: readonly WaitingBatch[], signal: Departure, send: SendCopies): Promise<boolean> {
     this.underWay++;
     try {
       return await send(texts, signal);

@@ -8,6 +8,7 @@ import type { EngineError } from '../contract/errors.js';
 import { asEngineError, errorBody, errorHeaders } from './error-exit.js';
 import { SECURITY_HEADERS } from './security-headers.js';
 import { serverTiming } from './server-timing.js';
+import { traceContextOf } from './trace-context.js';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 
@@ -62,7 +63,7 @@ export class Answers {
   fail(thrown: unknown, request: FastifyRequest, reply: FastifyReply): void {
     const error = asEngineError(thrown);
     request.errorCode = error.code;
-    this.report(error, request.id);
+    this.report(error, request);
     if (reply.raw.headersSent) return void reply.raw.destroy();
     this.send(request, reply, error.status, JSON.stringify(errorBody(error, request.id)), errorHeaders(error));
   }
@@ -73,14 +74,19 @@ export class Answers {
     if (raw.socket === null || raw.socket.writableLength > 0) raw.setTimeout(this.stallMs);
   }
 
-  private report(error: EngineError, requestId: string): void {
-    const about = { request_id: requestId, cause: describe(error.cause) };
-    if (error.code === 'internal') this.logger.error(about, 'internal error');
+  private report(error: EngineError, request: FastifyRequest): void {
+    if (error.code === 'internal') this.logger.error(circumstances(error, request), 'internal error');
     // Without details of a statement it is the service's own errand that failed, which only the operator can mend.
     else if (error.code === 'database_unavailable' && error.postgres === undefined) {
-      this.logger.warn(about, 'database unavailable');
+      this.logger.warn(circumstances(error, request), 'database unavailable');
     }
   }
+}
+
+function circumstances(error: EngineError, request: FastifyRequest): object {
+  const context = traceContextOf(request);
+  const ids = context === null ? {} : { trace_id: context.traceId, span_id: context.spanId };
+  return { request_id: request.id, ...ids, cause: describe(error.cause) };
 }
 
 /** What an operator needs to find a defect: never the fields of an error of Postgres, which quote values. */

@@ -7,7 +7,16 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
 const OPTIONS: FastifyCorsOptions = {
   methods: ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'],
-  allowedHeaders: ['Accept', 'Authorization', 'Content-Encoding', 'Content-Type', 'Idempotency-Key', 'X-Request-Id'],
+  allowedHeaders: [
+    'Accept',
+    'Authorization',
+    'Content-Encoding',
+    'Content-Type',
+    'Idempotency-Key',
+    'Traceparent',
+    'Tracestate',
+    'X-Request-Id',
+  ],
   exposedHeaders: [
     'Allow',
     'Idempotency-Replayed',

@@ -1,6 +1,7 @@
 /** One request and its answer, from the head of the one to the last byte of the other: what the edge remembers of it. */
 import type { AuditOperation } from '../contract/audit.js';
 import { ClientDeparture } from '../engine/departure.js';
+import type { RequestSpan } from './tracing.js';
 
 /** What log, metrics and audit log say of a route. */
 export interface ServedRoute {
@@ -16,6 +17,8 @@ export class Exchange {
   readonly started = performance.now();
   authenticated = this.started;
   parsed = this.started;
+  /** null where the request is not traced. */
+  span: RequestSpan | null = null;
   /** null: one that leaves no entry in the audit log, or none. */
   route: ServedRoute | null = null;
   /** Happens when the connection ends before the answer is out. */

@@ -1,8 +1,8 @@
 /** Who calls, whether they may, and room for what they send: all before a byte of the body has been looked at. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Engine } from '../engine/engine.js';
-import type { Project } from '../engine/project.js';
 import type { Caller } from '../engine/tokens.js';
+import type { ProjectRow } from '../postgres/control.js';
 import { type Access, authorize, identify } from './authenticate.js';
 import { announcedBytes, ByteRoom, type Place } from './byte-room.js';
 import type { RateLimit } from './rate-limit.js';
@@ -35,16 +35,18 @@ export class Gate {
     const oneTooMany = this.rateLimit?.count(caller, reply) ?? null;
     authorize(caller, access);
     if (oneTooMany !== null) throw oneTooMany;
-    const place = caller.project === null ? null : this.enter(this.engine.project(caller.project), request);
+    const place = caller.project === null ? null : this.enter(caller.project, request);
     if (place instanceof Promise) return place.then((entered) => settle(request, entered));
     settle(request, place);
     return undefined;
   }
 
   /** While the request waits, its bytes stay with the client. */
-  private enter(project: Project, request: FastifyRequest): Place | Promise<Place> {
+  private enter(row: ProjectRow, request: FastifyRequest): Place | Promise<Place> {
+    const { exchange } = request;
+    const project = this.engine.project(row, exchange.span?.trace);
     request.project = project;
-    return this.room.enter(project.id, announcedBytes(request), project.patience, request.exchange.departure);
+    return this.room.enter(project.id, announcedBytes(request), project.patience, exchange.departure);
   }
 }
 

@@ -5,6 +5,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import { ms } from './server-timing.js';
+import { traceContextOf } from './trace-context.js';
 
 export class RequestLog {
   private readonly stream: DestinationStream;
@@ -31,6 +32,8 @@ export class RequestLog {
     }
     if (rows !== null) line += `,"rows":${rows}`;
     if (!raw.writableFinished) line += ',"aborted":true';
+    const context = traceContextOf(request);
+    if (context !== null) line += `,"trace_id":"${context.traceId}","span_id":"${context.spanId}"`;
     this.stream.write(`${line},"msg":"request"}\n`);
   }
 

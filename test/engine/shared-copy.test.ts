@@ -3,9 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { CopyData } from '../../src/engine/batch/copy/copy-encoder.js';
 import { Patience } from '../../src/engine/patience.js';
-import { SharedCopy } from '../../src/engine/shared-copy.js';
+import { SharedCopy, type WaitingBatch } from '../../src/engine/shared-copy.js';
 
-const text = (records = 1): CopyData => ({ records, columns: [0], data: new Uint8Array(records) });
+const text = (records = 1): WaitingBatch => ({ records, columns: [0], data: new Uint8Array(records), trace: null });
 const never = new AbortController().signal;
 const patient = () => new Patience(5_000);
 

@@ -1,0 +1,33 @@
+/**
+ * Whether there are to be traces, by the standard variables of OpenTelemetry (specification, "Environment Variable
+ * Specification"): those that choose. What they say of endpoint, headers, sampler, resource and limits the SDK reads.
+ */
+import type { TraceExport } from '../tracing.js';
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/**
+ * Traces are asked for by naming a collector, or the exporter `otlp`. A wrong value is said on standard error and there
+ * are no traces then: platforms set these variables for everything that they run, and a service must start all the same.
+ * @returns null where there are to be none
+ */
+export function tracesFrom(environment: Environment): TraceExport | null {
+  const read = (name: string): string | null => environment[`OTEL_${name}`]?.trim() || null;
+  if (read('SDK_DISABLED')?.toLowerCase() === 'true') return null;
+  const endpoint = read('EXPORTER_OTLP_TRACES_ENDPOINT') ?? read('EXPORTER_OTLP_ENDPOINT');
+  const exporter = read('TRACES_EXPORTER') ?? (endpoint === null ? 'none' : 'otlp');
+  if (exporter === 'none') return null;
+  if (exporter !== 'otlp') return refuse('TRACES_EXPORTER', exporter, 'otlp or none');
+  const protocol = read('EXPORTER_OTLP_TRACES_PROTOCOL') ?? read('EXPORTER_OTLP_PROTOCOL') ?? 'http/protobuf';
+  if (protocol !== 'http/protobuf' && protocol !== 'http/json') {
+    return refuse('EXPORTER_OTLP_PROTOCOL', protocol, 'http/protobuf or http/json, whose port is usually 4318');
+  }
+  const propagators = (read('PROPAGATORS') ?? 'tracecontext').split(',').map((name) => name.trim());
+  // Everything else has come to its end by then.
+  return { protocol, takesContext: propagators.includes('tracecontext'), onHeldUp: () => process.exit() };
+}
+
+function refuse(name: string, value: string, expected: string): null {
+  process.stderr.write(`cdp: no traces: OTEL_${name} must be ${expected}, and is ${JSON.stringify(value)}\n`);
+  return null;
+}

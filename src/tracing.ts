@@ -1,0 +1,120 @@
+/**
+ * OpenTelemetry: spans of requests on their way to a collector, by the SDK, which reads the standard variables by itself.
+ * This file is read in only where traces are asked for.
+ */
+import { randomUUID } from 'node:crypto';
+import { diag, DiagLogLevel } from '@opentelemetry/api';
+import { defaultResource, detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
+import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base';
+import type { Logger } from 'pino';
+import { RequestSpans } from './http/request-spans.js';
+import type { TraceDetail } from './http/tracing.js';
+import { VERSION } from './version.js';
+
+/** What the command line makes of the variables that the SDK leaves to it. */
+export interface TraceExport {
+  readonly protocol: 'http/protobuf' | 'http/json';
+  /** Whether a request may say which trace it belongs to. */
+  readonly takesContext: boolean;
+  /** A collector did not take the last spans in time; what is still under way to it holds the process up. */
+  onHeldUp(): void;
+}
+
+/** A stop waits so long for the collector to take the last spans. */
+const FLUSH_MS = 3_000;
+
+const NAME = 'cdp-data-engine';
+
+export class Tracing {
+  private constructor(
+    readonly spans: RequestSpans,
+    private readonly provider: BasicTracerProvider,
+    private readonly onHeldUp: () => void,
+  ) {}
+
+  static async open(settings: TraceExport, detail: TraceDetail, logger: Logger): Promise<Tracing> {
+    const { protocol, takesContext, onHeldUp } = settings;
+    let isOpen = false;
+    // What the variables say wrong. Afterwards there would be lines for each batch that cannot be sent.
+    const warn = (message: string) => logger[isOpen ? 'debug' : 'warn']({ cause: message }, 'tracing');
+    const silent = () => {};
+    const diagnostics = { error: warn, warn, info: silent, debug: silent, verbose: silent };
+    diag.setLogger(diagnostics, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true });
+    const exporter = new ReportingExporter(await otlpExporter(protocol), logger);
+    const provider = new BasicTracerProvider({
+      resource: defaultResource()
+        .merge(
+          resourceFromAttributes({
+            'service.name': NAME,
+            'service.version': VERSION,
+            'service.instance.id': randomUUID(),
+          }),
+        )
+        .merge(detectResources({ detectors: [envDetector] })),
+      spanProcessors: [new BatchSpanProcessor(exporter)],
+    });
+    const spans = new RequestSpans(provider.getTracer(NAME, VERSION), { detail, takesContext });
+    isOpen = true;
+    return new Tracing(spans, provider, onHeldUp);
+  }
+
+  /** Sends what is left, as far as the collector takes it within {@link FLUSH_MS}. */
+  async close(): Promise<void> {
+    let late: NodeJS.Timeout | undefined;
+    const isLate = new Promise<boolean>((resolve) => (late = setTimeout(() => resolve(true), FLUSH_MS)));
+    const sent = this.provider.shutdown().then(
+      () => false,
+      () => false,
+    );
+    if (await Promise.race([sent, isLate])) this.onHeldUp();
+    clearTimeout(late);
+  }
+}
+
+async function otlpExporter(protocol: TraceExport['protocol']): Promise<SpanExporter> {
+  const { OTLPTraceExporter } =
+    protocol === 'http/json'
+      ? await import('@opentelemetry/exporter-trace-otlp-http')
+      : await import('@opentelemetry/exporter-trace-otlp-proto');
+  return new OTLPTraceExporter();
+}
+
+type Done = Parameters<SpanExporter['export']>[1];
+
+/** Says once that spans do not arrive, and once that they do again. */
+class ReportingExporter implements SpanExporter {
+  private lost = 0;
+
+  constructor(
+    private readonly exporter: SpanExporter,
+    private readonly logger: Logger,
+  ) {}
+
+  export(spans: Parameters<SpanExporter['export']>[0], done: Done): void {
+    this.exporter.export(spans, (result) => {
+      // 0 is success.
+      if (result.code === 0) this.arrived();
+      else this.failed(spans.length, result.error);
+      done(result);
+    });
+  }
+
+  forceFlush(): Promise<void> {
+    return this.exporter.forceFlush?.() ?? Promise.resolve();
+  }
+
+  shutdown(): Promise<void> {
+    return this.exporter.shutdown();
+  }
+
+  private arrived(): void {
+    if (this.lost > 0) this.logger.info({ lost: this.lost }, 'spans arrive at the collector again');
+    this.lost = 0;
+  }
+
+  private failed(count: number, error: Error | undefined): void {
+    if (this.lost === 0)
+      this.logger.warn({ cause: error?.message }, 'spans do not arrive at the collector; they are lost');
+    this.lost += count;
+  }
+}
