@@ -33,7 +33,7 @@ export class Tracing {
   ) {}
 
   static async open(settings: TraceExport, detail: TraceDetail, logger: Logger): Promise<Tracing> {
-    const { protocol, takesContext, onHeldUp } = settings;
+    const { protocol, takesContext } = settings;
     let isOpen = false;
     // What the variables say wrong. Afterwards there would be lines for each batch that cannot be sent.
     const warn = (message: string) => logger[isOpen ? 'debug' : 'warn']({ cause: message }, 'tracing');
@@ -55,7 +55,7 @@ export class Tracing {
     });
     const spans = new RequestSpans(provider.getTracer(NAME, VERSION), { detail, takesContext });
     isOpen = true;
-    return new Tracing(spans, provider, onHeldUp);
+    return new Tracing(spans, provider, () => settings.onHeldUp());
   }
 
   /** Sends what is left, as far as the collector takes it within {@link FLUSH_MS}. */
@@ -79,9 +79,12 @@ async function otlpExporter(protocol: TraceExport['protocol']): Promise<SpanExpo
   return new OTLPTraceExporter();
 }
 
+/** `ExportResultCode.SUCCESS` of `@opentelemetry/core`, which we need nothing else of. */
+const SUCCESS: number = 0;
+
 type Done = Parameters<SpanExporter['export']>[1];
 
-/** Says once that spans do not arrive, and once that they do again. */
+/** Says once that spans do not arrive, and once that they do again, with the number of those that it could not send. */
 class ReportingExporter implements SpanExporter {
   private lost = 0;
 
@@ -92,8 +95,7 @@ class ReportingExporter implements SpanExporter {
 
   export(spans: Parameters<SpanExporter['export']>[0], done: Done): void {
     this.exporter.export(spans, (result) => {
-      // 0 is success.
-      if (result.code === 0) this.arrived();
+      if (result.code === SUCCESS) this.arrived();
       else this.failed(spans.length, result.error);
       done(result);
     });
@@ -113,8 +115,11 @@ class ReportingExporter implements SpanExporter {
   }
 
   private failed(count: number, error: Error | undefined): void {
-    if (this.lost === 0)
-      this.logger.warn({ cause: error?.message }, 'spans do not arrive at the collector; they are lost');
+    if (this.lost === 0) {
+      // Where a name has several addresses, the error of them all has no message.
+      const cause = error?.message || (error as NodeJS.ErrnoException | undefined)?.code;
+      this.logger.warn({ cause }, 'spans do not arrive at the collector; they are lost');
+    }
     this.lost += count;
   }
 }

@@ -21,7 +21,7 @@ import type { SqlBody } from '../contract/wire.js';
 import type { RequestTrace, Stage } from '../engine/trace.js';
 import { asEngineError } from './error-exit.js';
 import { readTraceparent, type TraceContext } from './trace-context.js';
-import type { RequestSpan, TraceDetail, Tracing } from './tracing.js';
+import type { RequestSpan, RequestTracer, TraceDetail } from './tracing.js';
 
 export interface SpanSettings {
   readonly detail: TraceDetail;
@@ -48,7 +48,7 @@ const COMMANDS: Readonly<Partial<Record<AuditOperation, string>>> = {
 /** So many spans wait in memory that a statement of 1 MiB in each would fill it. */
 const STATEMENT_CHARACTERS = 8 * 1024;
 
-export class RequestSpans implements Tracing {
+export class RequestSpans implements RequestTracer {
   /** `/data/:table_name` as the document of the API has it, `/data/{table_name}`. */
   private readonly templates = new Map<string, string>();
 

@@ -24,7 +24,7 @@ import { RequestLog } from './request-log.js';
 import type { Context, Route, RouteSettings } from './route.js';
 import { ROUTES } from './routes.js';
 import { DOCS_CONTENT_POLICY } from './security-headers.js';
-import type { Tracing } from './tracing.js';
+import type { RequestTracer } from './tracing.js';
 
 export interface HttpSettings extends AppSettings, RouteSettings {
   /** True where /metrics has a listener of its own. */
@@ -41,7 +41,7 @@ export async function httpServer(
   engine: Engine,
   settings: HttpSettings,
   logger: Logger,
-  tracing: Tracing | null = null,
+  tracer: RequestTracer | null = null,
 ): Promise<{ app: FastifyInstance; metrics: Metrics }> {
   const metrics = new Metrics(engine);
   const log = new RequestLog(logger);
@@ -51,7 +51,7 @@ export async function httpServer(
   const gate = new Gate(engine, rateLimit);
   const app = createApp(settings, answers, {
     opened: (request, reply) => {
-      if (tracing !== null) request.exchange.span = tracing.begin(request);
+      if (tracer !== null) request.exchange.span = tracer.begin(request);
       // A path that cannot be decoded passes no hook.
       if (cors !== null && request.routeOptions.url === undefined) cors.allow(request, reply);
     },

@@ -7,7 +7,7 @@ import type { TraceContext } from './trace-context.js';
 export const TRACE_DETAILS = ['route', 'names', 'statements'] as const;
 export type TraceDetail = (typeof TRACE_DETAILS)[number];
 
-export interface Tracing {
+export interface RequestTracer {
   /** The head of a request is there. @returns null for one that is no work of the API */
   begin(request: FastifyRequest): RequestSpan | null;
 }

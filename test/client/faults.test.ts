@@ -72,6 +72,26 @@ describe('an insert', () => {
     },
   );
 
+  it('asks for further headers before each try', async () => {
+    const seen: [unknown, unknown][] = [];
+    proxy.plan = ({ headers: { traceparent, authorization } }) => {
+      seen.push([traceparent, authorization]);
+      return seen.length === 1 ? 'drop-before' : undefined;
+    };
+    let tries = 0;
+    const traced = new CdpClient({
+      url: proxy.url,
+      token: project.token,
+      headers: () => ({ traceparent: `try ${++tries}` }),
+    });
+    await traced.insert(await table(), items(1));
+    const authorization = `Bearer ${project.token}`;
+    expect(seen).toEqual([
+      ['try 1', authorization],
+      ['try 2', authorization],
+    ]);
+  });
+
   it('stores each of 10,000 records once where every second request meets a fault', async () => {
     const name = await table();
     const faults: Fault[] = ['drop-before', 'drop-after', 'cut', 'bad-gateway', 'drop-after'];

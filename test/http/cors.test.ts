@@ -7,7 +7,16 @@ import { failure, startTestService, type TestAnswer, type TestProject, type Test
 const ORIGIN = 'https://app.example.com';
 const OTHER = 'https://evil.example';
 
-const ASKED = ['accept', 'authorization', 'content-encoding', 'content-type', 'idempotency-key', 'x-request-id'];
+const ASKED = [
+  'accept',
+  'authorization',
+  'content-encoding',
+  'content-type',
+  'idempotency-key',
+  'traceparent',
+  'tracestate',
+  'x-request-id',
+];
 const READ = [
   'allow',
   'idempotency-replayed',
