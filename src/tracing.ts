@@ -80,7 +80,7 @@ async function otlpExporter(protocol: TraceExport['protocol']): Promise<SpanExpo
 }
 
 /** `ExportResultCode.SUCCESS` of `@opentelemetry/core`, which we need nothing else of. */
-const SUCCESS: number = 0;
+const SUCCESS = 0;
 
 type Done = Parameters<SpanExporter['export']>[1];
 
@@ -95,7 +95,7 @@ class ReportingExporter implements SpanExporter {
 
   export(spans: Parameters<SpanExporter['export']>[0], done: Done): void {
     this.exporter.export(spans, (result) => {
-      if (result.code === SUCCESS) this.arrived();
+      if (Number(result.code) === SUCCESS) this.arrived();
       else this.failed(spans.length, result.error);
       done(result);
     });
