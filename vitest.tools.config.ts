@@ -1,4 +1,4 @@
-/** The tests that need a browser or Python; `.ci/run` installs both and runs them. */
+/** The tests that need a browser, Python or other shells; `.ci/run` installs them and runs them. */
 import { defineConfig } from 'vitest/config';
 import { COMMON } from './vitest.config.js';
 

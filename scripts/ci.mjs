@@ -60,11 +60,11 @@ function audit() {
   }
 }
 
-/** A browser and Python: Debian's, where the machine has none. */
+/** A browser, Python and the shells that `cdp completion` knows: Debian's, where the machine has none. */
 function installTools() {
   const hasBrowser = ['/usr/bin/chromium', '/usr/bin/google-chrome', process.env.CHROME_PATH ?? ''].some(existsSync);
-  const hasPython = spawnSync('python3', ['--version']).status === 0;
-  const missing = [...(hasBrowser ? [] : ['chromium']), ...(hasPython ? [] : ['python3'])];
+  const programs = ['python3', 'zsh', 'fish'].filter((name) => spawnSync(name, ['--version']).status !== 0);
+  const missing = [...(hasBrowser ? [] : ['chromium']), ...programs];
   if (missing.length === 0) return;
   run('apt-get', 'update', '-qq');
   run('apt-get', 'install', '-y', '-qq', ...missing);

@@ -19,6 +19,7 @@ export const COMMANDS: Readonly<Record<string, Load>> = {
   sql: async () => (await import('./remote/sql.js')).sqlCommand(),
   import: async () => (await import('./import/import.js')).importCommand(),
   export: async () => (await import('./remote/export.js')).exportCommand(),
+  completion: async () => (await import('./completion/completion.js')).completionCommand(COMMANDS),
 };
 
 /** The command that the arguments name, or all where they name none of them: for `--help`, and for what may have been meant. */

@@ -129,6 +129,11 @@ export class CdpClient {
     return answer;
   }
 
+  /** The answer of {@link query} as its JSON text, in which numbers have all their digits. */
+  async queryJson(text: string, params: readonly unknown[] = [], options: QueryOptions = {}): Promise<string> {
+    return this.#transport.text(sqlCall(text, [params, options]).call);
+  }
+
   /**
    * The rows of a query of any size, one after the other, as fast as they are taken; see {@link readRows}. Leaving the
    * loop ends the statement.

@@ -64,14 +64,15 @@ export class Transport {
 
   /** @throws CdpError */
   async json<Answer>(call: Call): Promise<Answer> {
-    return this.#repeat(call, async (response) => {
-      const text = await response.text();
-      try {
-        return JSON.parse(text) as Answer;
-      } catch {
-        throw unexpected(response);
-      }
-    });
+    return this.#repeat(call, async (response) => (await jsonOf(response)).value as Answer);
+  }
+
+  /**
+   * The same, as its text.
+   * @throws CdpError
+   */
+  async text(call: Call): Promise<string> {
+    return this.#repeat(call, async (response) => (await jsonOf(response)).text);
   }
 
   /**
@@ -128,8 +129,25 @@ export class Transport {
 }
 
 export function networkError(what: string, cause: unknown): CdpError {
-  const why = cause instanceof Error ? `: ${cause.message}` : '';
-  return new CdpError('network_error', what + why, { cause });
+  const why = reasonOf(cause);
+  return new CdpError('network_error', what + (why === '' ? '' : `: ${why}`), { cause });
+}
+
+/** "fetch failed" says nothing; what lies behind it in Node does: "connect ECONNREFUSED 127.0.0.1:8080". */
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return '';
+  // One error for each address of a host, without a message of its own.
+  const [first] = error instanceof AggregateError ? (error.errors as unknown[]) : [];
+  return reasonOf(error.cause) || reasonOf(first) || error.message.trim();
+}
+
+async function jsonOf(response: Response): Promise<{ value: unknown; text: string }> {
+  const text = await response.text();
+  try {
+    return { value: JSON.parse(text) as unknown, text };
+  } catch {
+    throw unexpected(response);
+  }
 }
 
 async function refusal(response: Response): Promise<CdpError> {

@@ -1,9 +1,11 @@
 /** Commands for people with a token: where they go, what they print, how they end. */
+import { execFile } from 'node:child_process';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { person, type Person } from '../support/cdp.js';
-import { endEverything, freePort } from '../support/program.js';
+import { endEverything, freePort, projectRoot } from '../support/program.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 
 let service: TestService;
@@ -97,6 +99,13 @@ describe('cdp sql', () => {
       't | n | bad       | x\n--+---+-----------+-----\na | 1 | \\u{1b}[2J | NULL\n(1 row)\n',
     );
     expect(await ada.output('sql', 'CREATE TABLE made (n int)', '--table')).toBe('CREATE TABLE\n');
+    const exact = `SELECT 1.50 AS a, '[9007199254740993.10, {"b": 1e400}]'::jsonb AS b, 12345678901234.123456789 AS c`;
+    expect(await ada.output('sql', exact, '--expanded')).toBe(
+      `-[ 1 ]\na | 1.50\nb | [9007199254740993.10,{"b":1${'0'.repeat(400)}}]\nc | 12345678901234.123456789\n(1 row)\n`,
+    );
+    expect(await ada.output('sql', 'SELECT generate_series(1, 3) AS n', '--table', '--max-rows', '2')).toBe(
+      'n\n-\n1\n2\n(the first 2 rows; more with --max-rows, all with --csv)\n',
+    );
   });
 
   it('takes the statement from a file and from standard input, and parameters', async () => {
@@ -120,6 +129,29 @@ describe('cdp sql', () => {
       ].join('\n'),
     );
     expect((await ada.run(['sql', 'DELETE FROM people', '--read-only'])).code).toBe(1);
+  });
+
+  it('ends quietly when nobody reads on, and says that a disk is full', async () => {
+    const large = `SELECT i, repeat('x', 500) FROM generate_series(1, 100000) i`;
+    for (const args of [['tables'], ['sql', query, '--table'], ['sql', large], ['sql', large, '--json']]) {
+      const started = ada.start(args);
+      started.process.stdout?.destroy();
+      expect(await started.ended).toMatchObject({ code: 0, stderr: expect.not.stringContaining('EPIPE') as string });
+    }
+    const { code, stderr } = await ada.run(['export', large, '-o', '/dev/full/x.csv']);
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/^cdp: E/)]);
+    const full = ['-c', '"$@" > /dev/full', 'sh', process.execPath, join(projectRoot, 'dist/cli/bin.js'), 'tables'];
+    const env = { ...process.env, CDP_URL: service.url, CDP_TOKEN: project.token };
+    await expect(promisify(execFile)('sh', full, { env })).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^cdp: Standard output: ENOSPC[^\n]*\n$/) as string,
+    });
+  });
+
+  it('says why a stream of CSV that broke off does not say why', async () => {
+    const query = `SELECT 1 / (i - 90000), repeat('x', 500) FROM generate_series(1, 100000) i`;
+    expect((await ada.run(['sql', query])).stderr).toContain('NDJSON does');
+    expect((await ada.run(['sql', query, '--ndjson'])).stderr).toContain('division by zero');
   });
 
   it('ends the statement on Ctrl-C, with 130', async () => {

@@ -2,6 +2,7 @@
 import type { Table } from '../../contract/wire.js';
 import { grid } from '../remote/grid.js';
 import { EXIT, type ExitCode } from '../remote/outcome.js';
+import { printable } from '../remote/terminal-text.js';
 import { encoder } from './plan.js';
 import { formatName, type ImportPlan, missingColumns, tableFor } from './prepare.js';
 import type { Source } from './source.js';
@@ -13,7 +14,7 @@ export function showPlan({ files }: ImportPlan): void {
   for (const { path, format, mappings } of files) {
     const rows = mappings.map(({ head, column, type, reason }) => [head, column ?? '(left out)', type, reason ?? '']);
     const heads = [{ name: 'field' }, { name: 'column' }, { name: 'type' }, { name: '' }];
-    process.stderr.write(lines([`${path}: ${formatName(format)}`, ...grid(heads, rows)]));
+    process.stderr.write(lines([printable(`${path}: ${formatName(format)}`), ...grid(heads, rows)]));
   }
 }
 

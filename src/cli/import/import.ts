@@ -64,8 +64,8 @@ async function importFiles(command: Command, paths: readonly string[], options: 
     const { plan, sources } = await prepare(paths, readingIn(options), undefined, planIn(options));
     return showDryRun(name, plan, sources, undefined);
   }
-  const client = clientFor(connection);
-  const { project } = await client.token();
+  const { project } = await clientFor(connection).token();
+  const client = clientFor(connection, RETRIES);
   const target = {
     url: new URL(connection.url).href,
     project: project.id,
@@ -95,6 +95,9 @@ async function importFiles(command: Command, paths: readonly string[], options: 
   const journal = await Journal.begin(target, plan, !isStdin);
   return runImport({ client, journal, sources, options, paths });
 }
+
+/** Of a batch, some 20 seconds in all: what runs for minutes should outlive a restart of the service. */
+const RETRIES = 8;
 
 async function tableOrNone(client: CdpClient, name: string): Promise<Table | undefined> {
   try {

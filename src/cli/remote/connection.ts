@@ -13,8 +13,14 @@ export const remoteOptions = (command: Command): Command =>
   );
 
 /** @throws UsageError where there is none */
-export async function findConnection(command: Command): Promise<Profile> {
-  const { profile: name } = command.opts<{ profile?: string }>();
+export const findConnection = (command: Command): Promise<Profile> =>
+  findProfile(command.opts<{ profile?: string }>().profile);
+
+/**
+ * @param name of a profile, where one is asked for
+ * @throws UsageError where there is none
+ */
+export async function findProfile(name: string | undefined): Promise<Profile> {
   const [url, token] = [process.env[ENVIRONMENT.url] || undefined, process.env[ENVIRONMENT.token] || undefined];
   if (name === undefined && (url !== undefined || token !== undefined)) {
     // A profile's token must not go to an address that it was not given for.
@@ -31,12 +37,18 @@ export async function findConnection(command: Command): Promise<Profile> {
   );
 }
 
+/** Some seconds at most: somebody waits, and would rather know that nothing is there. */
+const FEW_RETRIES = 3;
+
 export const connect = async (command: Command): Promise<CdpClient> => clientFor(await findConnection(command));
 
-/** @throws UsageError where the address is none */
-export function clientFor({ url, token }: Profile): CdpClient {
+/**
+ * @param maxRetries of one request
+ * @throws UsageError where the address is none
+ */
+export function clientFor({ url, token }: Profile, maxRetries = FEW_RETRIES): CdpClient {
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
     throw new UsageError(`"${url}" is no address`, 'An address looks like https://cdp.example');
   }
-  return new CdpClient({ url, token });
+  return new CdpClient({ url, token, maxRetries });
 }

@@ -1,31 +1,11 @@
-/** Rows as a table on a terminal: columns as wide as their widest cell, numbers to the right, nothing a terminal obeys. */
+/** Rows on a terminal: side by side in columns as wide as their widest cell, or each value on a line of its own. */
+import { printable, printableLines, widthOf } from './terminal-text.js';
 
 export interface GridColumn {
   name: string;
   /** Numbers stand at the right. */
   isNumber?: boolean;
 }
-
-const WIDE =
-  /\p{Script=Han}|\p{Script=Hiragana}|\p{Script=Katakana}|\p{Script=Hangul}|\p{Emoji_Presentation}|[\uff01-\uff60]/u;
-const graphemes = new Intl.Segmenter();
-
-/** Cells of the terminal that a text takes. */
-function widthOf(text: string): number {
-  if (/^[\x20-\x7e]*$/.test(text)) return text.length;
-  let width = 0;
-  for (const { segment } of graphemes.segment(text)) width += WIDE.test(segment) ? 2 : 1;
-  return width;
-}
-
-const ESCAPES: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' };
-
-/** Control and format characters could move the cursor, or show another text than is there. */
-export const printable = (text: string): string =>
-  text.replace(
-    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
-    (character) => ESCAPES[character] ?? `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`,
-  );
 
 /** The lines of the table: head, rule, rows. */
 export function grid(columns: readonly GridColumn[], rows: readonly (readonly string[])[]): string[] {
@@ -37,10 +17,29 @@ export function grid(columns: readonly GridColumn[], rows: readonly (readonly st
   const line = (row: readonly string[]): string =>
     row
       .map((cell, i) => {
-        const space = ' '.repeat((widths[i] ?? 0) - widthOf(cell));
+        const space = padding(cell, widths[i] ?? 0);
         return columns[i]?.isNumber ? space + cell : cell + space;
       })
       .join(' | ')
       .trimEnd();
   return [line(names), widths.map((width) => '-'.repeat(width)).join('-+-'), ...cells.map(line)];
 }
+
+/** A record after the other, a value a line, below its number; lines of a value stay lines. */
+export function records(columns: readonly GridColumn[], rows: readonly (readonly string[])[]): string[] {
+  const names = columns.map(({ name }) => printable(name));
+  const width = Math.max(0, ...names.map(widthOf));
+  return rows.flatMap((row, i) => [
+    `-[ ${i + 1} ]`.padEnd(width + 1, '-'),
+    ...names.flatMap((name, column) =>
+      printableLines(row[column] ?? '')
+        .split('\n')
+        .map((line, part) => {
+          const head = part === 0 ? name : '';
+          return `${head}${padding(head, width)} | ${line}`.trimEnd();
+        }),
+    ),
+  ]);
+}
+
+const padding = (text: string, width: number): string => ' '.repeat(Math.max(0, width - widthOf(text)));

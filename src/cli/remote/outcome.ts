@@ -1,5 +1,8 @@
 /** How a command for people with a token ends: its exit code, and what it says when something went wrong. */
 import { CdpError, type CdpErrorCode } from '../../client/error.js';
+import { errorPlace } from './error-place.js';
+import { heedOutput } from './output.js';
+import { printable, printableLines } from './terminal-text.js';
 
 export const EXIT = {
   done: 0,
@@ -51,6 +54,10 @@ const UNREACHABLE: readonly CdpErrorCode[] = [
  * @param sql what positions in an error count in
  */
 export async function ending(work: () => Promise<ExitCode | void>, sql?: () => string | undefined): Promise<void> {
+  heedOutput((error) => {
+    process.stderr.write(`cdp: Standard output: ${error.message}\n`);
+    process.exit(EXIT.refused);
+  });
   try {
     process.exitCode = (await work()) ?? EXIT.done;
   } catch (error) {
@@ -71,15 +78,15 @@ function exitCodeOf(error: unknown): ExitCode {
   return UNREACHABLE.includes(error.code) ? EXIT.unreachable : EXIT.refused;
 }
 
-/** What stands on standard error: code and message, hint, and the place in the SQL. */
+/** What stands on standard error: code and message, hint, and the place in the SQL. Nothing in it is obeyed by a terminal. */
 export function explain(error: unknown, sql?: string): string[] {
   if (error instanceof Ending) {
-    return [`cdp: ${error.message}`, ...(error.cause === undefined ? [] : explain(error.cause, sql))];
+    return [`cdp: ${printable(error.message)}`, ...(error.cause === undefined ? [] : explain(error.cause, sql))];
   }
   if (!(error instanceof CdpError)) {
     const hint = error instanceof UsageError ? error.hint : undefined;
     const message = error instanceof Error ? error.message : String(error);
-    return [`cdp: ${message}`, ...(hint === undefined ? [] : [hint])];
+    return [`cdp: ${printableLines(message)}`, ...(hint === undefined ? [] : [printableLines(hint)])];
   }
   const { code, message, hint, errors, errorCount, requestId, postgres } = error;
   const position = postgres?.position;
@@ -88,23 +95,10 @@ export function explain(error: unknown, sql?: string): string[] {
     `cdp: ${code}: ${message}`,
     ...(errorCount > 1 ? errors.map((place) => `  ${place.message}`) : []),
     ...(errorCount > 1 && unlisted > 0 ? [`  and ${unlisted} more`] : []),
-    ...(sql === undefined || position === undefined ? [] : caret(sql, position)),
+    ...(sql === undefined || position === undefined ? [] : errorPlace(sql, position, process.stderr.columns)),
     ...(postgres?.detail === undefined ? [] : [postgres.detail]),
     ...(hint === undefined ? [] : [`Hint: ${hint}`]),
+    ...(error.status === 401 ? ['Is it a token of this service? cdp login keeps another one'] : []),
     ...(code === 'internal' && requestId !== undefined ? [`Request: ${requestId}`] : []),
-  ];
-}
-
-/**
- * The line of the SQL with a caret below the place.
- * @param position counts characters from 1, as Postgres does
- */
-function caret(sql: string, position: number): string[] {
-  const characters = [...sql];
-  const before = characters.slice(0, position - 1).join('');
-  const start = before.lastIndexOf('\n') + 1;
-  const end = sql.indexOf('\n', before.length);
-  const label = `LINE ${before.split('\n').length}: `;
-  const line = sql.slice(start, end === -1 ? undefined : end).replaceAll('\t', ' ');
-  return [label + line.trimEnd(), ' '.repeat(label.length + [...before.slice(start)].length) + '^'];
+  ].map(printableLines);
 }

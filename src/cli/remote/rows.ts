@@ -1,5 +1,6 @@
 /** The rows of a query as the bytes of a file, as they come: every digit as the service sends it. */
 import type { CdpClient } from '../../client/client.js';
+import { CdpError } from '../../client/error.js';
 import type { StreamOptions } from '../../client/sql.js';
 
 export const FORMATS = ['csv', 'json', 'ndjson'] as const;
@@ -16,7 +17,7 @@ export async function* rowsAs(
   params: readonly unknown[],
   options: StreamOptions,
 ): AsyncGenerator<Uint8Array | string, void> {
-  if (format === 'csv') return yield* client.sqlCsv(sql, params, options);
+  if (format === 'csv') return yield* csv(client.sqlCsv(sql, params, options));
   const [open, between, close] = format === 'json' ? ['[', ',\n', ']\n'] : ['', '\n', '\n'];
   let piece = open;
   let isFirst = true;
@@ -29,4 +30,20 @@ export async function* rowsAs(
   }
   if (isFirst) yield format === 'json' ? '[]' : '';
   else yield piece + close;
+}
+
+/** @throws CdpError with a hint where it broke off: CSV has no place for what the service would have said */
+async function* csv(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void> {
+  let hasBegun = false;
+  try {
+    for await (const piece of pieces) {
+      hasBegun = true;
+      yield piece;
+    }
+  } catch (error) {
+    if (!hasBegun || !(error instanceof CdpError) || error.code !== 'network_error') throw error;
+    throw error.with(error.message, {
+      hint: 'If the statement failed on its way, CSV cannot say of what; NDJSON does',
+    });
+  }
 }

@@ -1,13 +1,16 @@
-/** `cdp sql`: runs SQL from an argument, a file or standard input; a table on a terminal, else rows for programs. */
+/**
+ * `cdp sql`: runs SQL from an argument, a file or standard input, a table on a terminal, else rows for programs; or opens
+ * the shell.
+ */
 import { readFile } from 'node:fs/promises';
-import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { CdpClient } from '../../client/client.js';
-import type { QueryResult } from '../../client/sql.js';
+import type { QueryOptions } from '../../client/sql.js';
 import { connect, remoteOptions } from './connection.js';
-import { grid } from './grid.js';
 import { EXIT, type ExitCode, ending, UsageError } from './outcome.js';
+import { printChunks, printLines } from './output.js';
+import { queryResults, resultLines } from './results.js';
 import { type Format, rowsAs } from './rows.js';
 
 interface Options {
@@ -17,6 +20,8 @@ interface Options {
   json?: boolean;
   ndjson?: boolean;
   table?: boolean;
+  expanded?: boolean;
+  history: boolean;
   readOnly?: boolean;
   timeout?: number;
   maxRows: number;
@@ -24,8 +29,8 @@ interface Options {
 
 export function sqlCommand(): Command {
   const command = new Command('sql')
-    .description('Run SQL; a table on a terminal, CSV into a file or pipe')
-    .argument('[SQL]', 'The statement (default: standard input)')
+    .description('Run SQL; a table on a terminal, CSV into a file or pipe. Without SQL, on a terminal, a shell')
+    .argument('[SQL]', 'The statement (default: standard input, on a terminal a shell)')
     .option('-f, --file <FILE>', 'Of the statement')
     .option('--param <VALUE>', 'Of $1, then $2, …; taken as text, as Postgres reads it', collect, [])
     .addOption(
@@ -38,14 +43,22 @@ export function sqlCommand(): Command {
     .addOption(new Option('--json', 'An array of objects').conflicts(['ndjson', 'table']))
     .addOption(new Option('--ndjson', 'An object a line').conflicts('table'))
     .addOption(new Option('--table', 'A table, as on a terminal'))
+    .addOption(
+      new Option(
+        '-x, --expanded',
+        'A table with a value a line (default: where the rows are wider than the terminal)',
+      ).conflicts(['csv', 'json', 'ndjson']),
+    )
     .option('--read-only', 'In a transaction that can change nothing')
     .option('--timeout <MS>', 'At most 60000 (default: 30000)', whole)
-    .option('--max-rows <N>', 'Of a table; the other forms have no limit', whole, 1_000);
+    .option('--max-rows <N>', 'Of a table; the other forms have no limit', whole, 1_000)
+    .option('--no-history', 'Of the shell: keep nothing of what is typed');
   return remoteOptions(command).action(async (argument: string | undefined) => {
     const options = command.opts<Options>();
     let sql: string | undefined;
     await ending(
       async () => {
+        if (isShell(argument, options)) return openShell(await connect(command), options);
         sql = await statement(argument, options);
         const client = await connect(command);
         return abortable((signal) => run(client, sql ?? '', options, signal));
@@ -61,6 +74,26 @@ export function whole(value: string): number {
   if (!/^[1-9]\d{0,8}$/.test(value)) throw new InvalidArgumentError('It takes a whole number from 1.');
   return Number(value);
 }
+
+const isShell = (argument: string | undefined, options: Options): boolean =>
+  argument === undefined &&
+  options.file === undefined &&
+  formatOf(options) === undefined &&
+  process.stdin.isTTY &&
+  process.stdout.isTTY;
+
+async function openShell(client: CdpClient, options: Options): Promise<void> {
+  if (options.param.length > 0)
+    throw new UsageError('The shell takes no --param', 'Write the values into the statement');
+  const { openShell: open } = await import('./shell/shell.js');
+  const { expanded = 'auto', history: keepsHistory, maxRows } = options;
+  await open(client, { query: { ...queryOptions(options), max_rows: maxRows }, expanded, keepsHistory });
+}
+
+const queryOptions = ({ readOnly, timeout }: Options): QueryOptions => ({
+  ...(readOnly === undefined ? {} : { read_only: readOnly }),
+  ...(timeout === undefined ? {} : { timeout_ms: timeout }),
+});
 
 async function statement(argument: string | undefined, { file }: Options): Promise<string> {
   if (argument !== undefined && file !== undefined) throw new UsageError('Give the SQL or a file, not both');
@@ -85,55 +118,21 @@ export async function abortable<T>(work: (signal: AbortSignal) => Promise<T>): P
 }
 
 async function run(client: CdpClient, sql: string, options: Options, signal: AbortSignal): Promise<ExitCode> {
-  const { readOnly, timeout } = options;
-  const settings = {
-    ...(readOnly === undefined ? {} : { read_only: readOnly }),
-    ...(timeout === undefined ? {} : { timeout_ms: timeout }),
-    signal,
-  };
-  const isTable = options.table ?? (process.stdout.isTTY && formatOf(options) === undefined);
-  if (isTable) {
-    const started = performance.now();
-    const wanted = { ...settings, max_rows: options.maxRows, row_mode: 'array' as const };
-    const result = await client.query<unknown[]>(sql, options.param, wanted);
-    for (const each of result.results ?? [result]) showTable(each);
-    process.stderr.write(`Time: ${(performance.now() - started).toFixed(0)} ms\n`);
+  const settings = { ...queryOptions(options), signal };
+  const isTable = options.table ?? options.expanded ?? (process.stdout.isTTY && formatOf(options) === undefined);
+  if (!isTable) {
+    await printChunks(rowsAs(formatOf(options) ?? 'csv', client, sql, options.param, settings));
     return EXIT.done;
   }
-  // Whoever reads may have had enough: `| head` is no failure.
-  let isClosed = false;
-  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
-    isClosed = true;
-  });
-  for await (const chunk of rowsAs(formatOf(options) ?? 'csv', client, sql, options.param, settings)) {
-    if (isClosed) break;
-    if (!process.stdout.write(chunk))
-      await Promise.race([once(process.stdout, 'drain'), once(process.stdout, 'close')]);
+  const started = performance.now();
+  const { expanded = 'auto', maxRows } = options;
+  const more = `more with --max-rows, all with --csv`;
+  for (const result of await queryResults(client, sql, options.param, { ...settings, max_rows: maxRows })) {
+    printLines(resultLines(result, { expanded, width: process.stdout.columns, more }));
   }
+  process.stderr.write(`Time: ${(performance.now() - started).toFixed(0)} ms\n`);
   return EXIT.done;
 }
 
 const formatOf = ({ csv, json, ndjson }: Options): Format | undefined =>
   csv ? 'csv' : json ? 'json' : ndjson ? 'ndjson' : undefined;
-
-const NUMBERS = /^(INTEGER|FLOAT|integer|smallint|real|numeric.*|oid)$/;
-
-function showTable({ type, rows, columns, row_count: count, truncated }: QueryResult<unknown[]>): void {
-  if (columns.length === 0) {
-    process.stdout.write(`${type}${/^(INSERT|UPDATE|DELETE|MERGE|COPY)$/.test(type) ? ` ${count}` : ''}\n`);
-    return;
-  }
-  const heads = columns.map(({ name, type: of }) => ({ name, isNumber: NUMBERS.test(of) }));
-  const lines = grid(
-    heads,
-    rows.map((row) => row.map(cell)),
-  );
-  process.stdout.write(lines.map((line) => `${line}\n`).join(''));
-  process.stdout.write(
-    `(${count} ${count === 1 ? 'row' : 'rows'}${truncated ? ', and more: --max-rows, or --csv for all' : ''})\n`,
-  );
-}
-
-const cell = (value: unknown): string =>
-  value === null ? 'NULL' : typeof value === 'string' ? value : JSON.stringify(value);

@@ -1,0 +1,68 @@
+/** The answer of free SQL for people: each value as the text that the service sent, with all its digits, and as lines. */
+import type { CdpClient } from '../../client/client.js';
+import type { QueryOptions, QueryResult } from '../../client/sql.js';
+import { grid, records } from './grid.js';
+import { counted } from './progress.js';
+import { widthOf } from './terminal-text.js';
+
+export interface Result extends Omit<QueryResult<never>, 'rows' | 'results'> {
+  /** null is NULL. */
+  rows: (string | null)[][];
+}
+
+export interface Layout {
+  /** A value a line; `auto`: where the rows are wider than the terminal. */
+  expanded: boolean | 'auto';
+  /** Cells of a line of the terminal; undefined where lines have no end. */
+  width: number | undefined;
+  /** How to get the rows that were not shown. */
+  more: string;
+}
+
+/** One for each statement. */
+export async function queryResults(
+  client: CdpClient,
+  sql: string,
+  params: readonly unknown[],
+  options: QueryOptions,
+): Promise<Result[]> {
+  const text = await client.queryJson(sql, params, { ...options, row_mode: 'array' });
+  const answer = parseExactly(text) as QueryResult<unknown[]>;
+  const all: readonly QueryResult<unknown[]>[] = answer.results ?? [answer];
+  return all.map(({ rows, ...result }) => ({ ...result, rows: rows.map((row) => row.map(cell)) }));
+}
+
+const STRING_OR_NUMBER = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+/** Begins a number that became a string. No text of Postgres holds it. */
+const MARK = '\0';
+
+/** Numbers that a double would spell otherwise (`1.50`) become strings behind a mark. */
+const parseExactly = (text: string): unknown =>
+  JSON.parse(
+    text.replace(STRING_OR_NUMBER, (token) =>
+      token.startsWith('"') || String(Number(token)) === token ? token : JSON.stringify(MARK + token),
+    ),
+  );
+
+function cell(value: unknown): string | null {
+  if (value === null) return null;
+  if (typeof value === 'string') return value.startsWith(MARK) ? value.slice(MARK.length) : value;
+  return JSON.stringify(value).replace(/"\\u0000([-+.\deE]+)"/g, '$1');
+}
+
+const NUMBERS = /^(INTEGER|FLOAT|integer|smallint|real|numeric.*|oid)$/;
+const WRITES = /^(INSERT|UPDATE|DELETE|MERGE|COPY)$/;
+
+/** As they stand on a terminal. */
+export function resultLines(
+  { type, rows, columns, row_count: count, truncated: isTruncated }: Result,
+  { expanded, width = Infinity, more }: Layout,
+): string[] {
+  if (columns.length === 0) return [WRITES.test(type) ? `${type} ${count}` : type];
+  const heads = columns.map(({ name, type: of }) => ({ name, isNumber: NUMBERS.test(of) }));
+  const cells = rows.map((row) => row.map((value) => value ?? 'NULL'));
+  const sideBySide = expanded === true ? [] : grid(heads, cells);
+  const isTooWide = sideBySide.some((line) => widthOf(line) > width);
+  const lines = expanded === true || (expanded === 'auto' && isTooWide) ? records(heads, cells) : sideBySide;
+  return [...lines, `(${isTruncated ? `the first ${counted(count)}; ${more}` : counted(count)})`];
+}

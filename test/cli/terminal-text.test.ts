@@ -1,0 +1,60 @@
+/** Text on a terminal: columns that stand straight, carets below their place, nothing that is obeyed. */
+import { describe, expect, it } from 'vitest';
+import { errorPlace } from '../../src/cli/remote/error-place.js';
+import { grid, records } from '../../src/cli/remote/grid.js';
+import { printable, printableLines, widthOf } from '../../src/cli/remote/terminal-text.js';
+
+it.each([
+  ['abc', 3],
+  ['日本、「語」', 12],
+  ['ｶﾅ', 2],
+  ['カナ', 4],
+  ['한국어', 6],
+  ['￥１', 4],
+  ['e\u0301te\u0301', 3],
+  ['👍🏽', 2],
+  ['größe', 5],
+])('%s takes %i cells', (text, width) => {
+  expect(widthOf(text)).toBe(width);
+});
+
+it('shows control and format characters as what they are', () => {
+  const bad = '\u001b[2J\u0007\u009b\u202e\u2066\u200b\u2028\ufeff\r';
+  expect(printable(`${bad}\n\t`)).toMatch(/^[\x20-\x7e]+$/);
+  expect(printableLines(`a\n\tb${bad}`)).toMatch(/^a\n\tb[\x20-\x7e]+$/);
+  expect(printable('größe 日本 👍')).toBe('größe 日本 👍');
+});
+
+it('puts values in columns, or one a line with their own lines', () => {
+  const rows = [
+    ['日本', '1'],
+    ['a', '22'],
+  ];
+  expect(grid([{ name: 't' }, { name: 'n', isNumber: true }], rows)).toEqual([
+    't    |  n',
+    '-----+---',
+    '日本 |  1',
+    'a    | 22',
+  ]);
+  expect(records([{ name: '名' }, { name: 'text' }], [['x', 'a\nb\u001b']])).toEqual([
+    '-[ 1 ]',
+    '名   | x',
+    'text | a',
+    '     | b\\u{1b}',
+  ]);
+});
+
+describe('the place of an error', () => {
+  it('is below its character, behind tabs and wide ones', () => {
+    expect(errorPlace(`SELECT\n\t'日本', x`, 15)).toEqual([`LINE 2:  '日本', x`, '                 ^']);
+    expect(errorPlace('SELECT 1 +', 11)).toEqual(['LINE 1: SELECT 1 +', '                  ^']);
+  });
+
+  it('is on the screen, however long the line', () => {
+    const sql = `SELECT ${'a, '.repeat(100)}HERE${', b'.repeat(100)}`;
+    const [line = '', caret = ''] = errorPlace(sql, sql.indexOf('HERE') + 1, 60);
+    expect(line.length).toBeLessThanOrEqual(60);
+    expect(line.slice(caret.length - 1)).toMatch(/^HERE.*\.\.\.$/);
+    expect(line).toMatch(/^LINE 1: \.\.\./);
+  });
+});
