@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import type { Config } from '../settings.js';
-import { type Service, startService } from '../service.js';
+import { type RunningService, startService } from '../service.js';
 import { ALL_SETTINGS, addSettings, readConfig } from './settings.js';
 
 export function serveCommand(): Command {
@@ -12,13 +12,16 @@ export function serveCommand(): Command {
 }
 
 async function serve(config: Config): Promise<void> {
-  let service: Service | null = null;
+  let service: RunningService | null = null;
   const stopped = new Promise<void>((resolve) => onStopSignals(resolve, () => service?.breakOff()));
-  service = await startService(config);
+  service = await (config.workers === 1 ? startService(config) : startWithWorkers(config));
   if (service.firstToken !== null) await showFirstToken(config, service.url, service.firstToken);
   await stopped;
   await service.close();
 }
+
+const startWithWorkers = async (config: Config): Promise<RunningService> =>
+  (await import('../workers/primary.js')).startWorkers(config);
 
 /** npm passes on a Ctrl-C that the terminal has sent to us as well: within this time it is the same one. */
 const ONE_KEYSTROKE_MS = 1_000;
