@@ -9,10 +9,8 @@ const TICKS = 100;
 function stat(pid) {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    return text
-      .slice(text.lastIndexOf(')') + 2)
-      .split(' ')
-      .map(Number);
+    const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
+    return Object.assign(fields.map(Number), { pid });
   } catch {
     return null; // it has ended
   }
@@ -22,6 +20,20 @@ function stat(pid) {
 export function cpuOf(pid) {
   const fields = stat(pid);
   return fields === null ? 0 : (fields[11] + fields[12]) / TICKS;
+}
+
+/** CPU seconds of a service with its workers, which are children of it, and without its Postgres, which is one too. */
+export function cpuOfService(pid) {
+  const workers = childrenOf(pid).filter((fields) => commandOf(fields.pid).includes('workers/worker.js'));
+  return workers.reduce((sum, fields) => sum + (fields[11] + fields[12]) / TICKS, cpuOf(pid));
+}
+
+function commandOf(pid) {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'latin1');
+  } catch {
+    return ''; // it has ended
+  }
 }
 
 /**

@@ -1,6 +1,6 @@
 /** Everything that runs during the benchmark: opened in order, closed in reverse, whatever happens in between. */
 import { randomBytes } from 'node:crypto';
-import { chmod, mkdtemp } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { cpuOfMachine, cpuOfTree } from './cpu.mjs';
@@ -32,19 +32,19 @@ export class House {
   async open() {
     const folder = await mkdtemp(join(tmpdir(), 'cdp-bench-'));
     await chmod(folder, 0o711); // Postgres may run as another user
-    this.service = new Service(folder);
-    this.#later(() => this.service.remove());
-    await this.service.start();
-    this.postmaster = await this.service.postmaster();
-
-    const superuser = await this.service.superuser();
     const http = new Generator('load.mjs');
     this.#later(() => http.stop());
-    const { rows } = await this.service.call('/sql', {
-      sql: 'SELECT current_database() AS name, current_schema() AS schema',
-    });
-    const project = await this.#database(superuser, rows[0].name, rows[0].schema);
-    const service = new ServiceTarget(this.service, project, http);
+    const [workers, ...others] = this.options.workers;
+    const service = await this.#serviceTarget(folder, 'service', workers, http);
+    this.service = service.service;
+    if (others.length > 0) {
+      this.targets = { [workers]: Object.assign(service, { name: workers }) };
+      for (const count of others) {
+        this.targets[count] = await this.#serviceTarget(join(folder, count), count, count, http);
+      }
+      return;
+    }
+    const superuser = await this.service.superuser();
     if (this.options.profile) {
       this.profiles = await mkdtemp(join(tmpdir(), 'cdp-profile-'));
       this.targets = { service };
@@ -69,6 +69,20 @@ export class House {
     await server.start(superuser, password);
     this.targets = { raw, service, postgrest: new PostgRestTarget(server, rest, http) };
     this.httpGenerator = http;
+  }
+
+  /** A service with an embedded Postgres of its own. @param {string} workers */
+  async #serviceTarget(folder, name, workers, http) {
+    await mkdir(folder, { recursive: true, mode: 0o711 });
+    const service = new Service(folder);
+    if (workers !== '1') service.settings.push('--workers', workers);
+    this.#later(() => service.remove());
+    await service.start();
+    const { rows } = await service.call('/sql', {
+      sql: 'SELECT current_database() AS name, current_schema() AS schema',
+    });
+    const project = await this.#database(await service.superuser(), rows[0].name, rows[0].schema);
+    return Object.assign(new ServiceTarget(service, project, http), { name, postmaster: await service.postmaster() });
   }
 
   /** Closes it in the end, or now where the end has come while it was being opened. */
@@ -119,7 +133,7 @@ export class House {
   #cpu(target) {
     const { user, system } = process.cpuUsage();
     return {
-      postgres: cpuOfTree(this.postmaster),
+      postgres: cpuOfTree(target.postmaster ?? this.targets.service.postmaster),
       server: target.serverCpu,
       own: (user + system) / 1e6 + target.generator.cpu,
       machine: cpuOfMachine(),

@@ -33,9 +33,15 @@ const ATTEMPTS = 5;
 
 /**
  * @param role a `service` owns the embedded server: a second one is refused. A `command` borrows it.
+ * @param onRestart told of the new postmaster where the embedded server ended by itself and was started again
  * @throws Error that an operator can act on
  */
-export async function openDatabase(config: Config, role: 'service' | 'command', logger: Logger): Promise<Database> {
+export async function openDatabase(
+  config: Config,
+  role: 'service' | 'command',
+  logger: Logger,
+  onRestart: (postmaster: number) => void = () => {},
+): Promise<Database> {
   if (config.databaseUrl !== null) {
     // loadConfig has seen to it that the secret is there.
     return {
@@ -61,7 +67,7 @@ export async function openDatabase(config: Config, role: 'service' | 'command', 
     const { pid } = opened.server;
     return { address, secret, embedded: true, postmaster: () => pid, connections, close: () => leaveServer(opened) };
   }
-  return { address, secret, embedded: true, connections, ...keepRunning(opened, open, logger) };
+  return { address, secret, embedded: true, connections, ...keepRunning(opened, open, logger, onRestart) };
 }
 
 interface OpenServer {
@@ -95,6 +101,7 @@ function keepRunning(
   first: OpenServer,
   open: () => Promise<OpenServer>,
   logger: Logger,
+  onRestart: (postmaster: number) => void,
 ): { postmaster: () => number; close: () => Promise<void> } {
   let current = first;
   let closing = false;
@@ -105,6 +112,7 @@ function keepRunning(
       logger.error('the embedded Postgres ended unexpectedly; it is started again');
       try {
         current = await open();
+        onRestart(current.server.pid);
         return watch();
       } catch (error) {
         logger.error({ error: String(error) }, 'the embedded Postgres could not be started');

@@ -2,24 +2,32 @@
  * The running service: opens in order (database, engine, HTTP) and closes in reverse. The command line, the tests and
  * the benchmarks start exactly this.
  */
+import type { FastifyInstance } from 'fastify';
 import { pino, type Logger } from 'pino';
 import type { Config } from './settings.js';
 import { EngineError } from './contract/errors.js';
 import { type Database, openDatabase } from './database.js';
 import type { Engine, EngineSettings } from './engine/engine.js';
-import type { TraceExport, Tracing } from './tracing.js';
+import type { RequestSpans } from './http/request-spans.js';
+import type { TraceExport } from './tracing.js';
+import type { Metrics } from './http/metrics.js';
+import type { Together } from './http/server.js';
 import { VERSION } from './version.js';
 
-export interface Service {
+/** A service that runs, in this process or in several. */
+export interface RunningService {
   /** Where it listens, for instance `http://127.0.0.1:8080`. */
   readonly url: string;
-  readonly engine: Engine;
   /** The token of the project that a first start on an embedded database makes; null at any later start. */
   readonly firstToken: string | null;
   /** Finishes running requests, then stops everything it started. Calling it again waits for the same end. */
   close(): Promise<void>;
   /** Breaks off the requests that are running; with it, a `close` that waits for them comes to its end. */
   breakOff(): void;
+}
+
+export interface Service extends RunningService {
+  readonly engine: Engine;
 }
 
 /** The project that the first start on an embedded database makes. */
@@ -29,22 +37,26 @@ const FIRST_PROJECT = 'default';
  * Connections that may wait to be taken (Linux: at most `net.core.somaxconn`, 4,096). Beyond it the system drops them, and
  * clients try again after 1, 3 and 7 s: Node's 511 were too few for 1,000 clients that come at once.
  */
-const BACKLOG = 4_096;
+export const BACKLOG = 4_096;
 
 /** Lines wait so long for others to be written with them: a system call for each would cost every request. */
 const LOG_DELAY_MS = 100;
 const LOG_BYTES = 32 * 1024;
 
-/** One JSON line an event on standard output; secrets never get there. */
-function createLogger(config: Config): Logger {
-  const destination = pino.destination({ sync: false, minLength: LOG_BYTES, maxWrite: 2 * LOG_BYTES });
-  setInterval(() => destination.flush(), LOG_DELAY_MS).unref();
-  return pino({ level: config.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime }, destination);
-}
-
 /** Reading the modules of a running service takes as long as Postgres takes to start, and happens meanwhile. */
 const loadModules = () =>
   Promise.all([import('./http/server.js'), import('./http/metrics-listener.js'), import('./engine/engine.js')]);
+
+/**
+ * One JSON line an event on standard output; secrets never get there.
+ * @param worker its number, in every line; null: there are none
+ */
+export function createLogger(config: Config, worker: number | null = null): Logger {
+  const destination = pino.destination({ sync: false, minLength: LOG_BYTES, maxWrite: 2 * LOG_BYTES });
+  setInterval(() => destination.flush(), LOG_DELAY_MS).unref();
+  const base = worker === null ? null : { worker };
+  return pino({ level: config.logLevel, base, timestamp: pino.stdTimeFunctions.isoTime }, destination);
+}
 
 /**
  * @param traces where spans go; null: nowhere
@@ -55,53 +67,108 @@ export async function startService(
   logger: Logger = createLogger(config),
   traces: TraceExport | null = null,
 ): Promise<Service> {
-  const opened: (() => Promise<unknown>)[] = [];
-  const closeAll = async () => {
-    for (const close of opened.splice(0).reverse()) await close();
-  };
+  const closing = new Closing();
   try {
-    const loading = loadModules();
-    const tracing = traces === null ? null : await openTracing(traces, config, logger);
-    if (tracing !== null) opened.push(() => tracing.close());
+    // Postgres takes as long to start as the modules to be read.
+    void loadModules();
+    const spans = await openTracing(traces, config, logger, closing);
     const database = await openDatabase(config, 'service', logger);
-    opened.push(() => database.close());
-    const engine = await openEngine(config, database, logger);
-    opened.push(() => engine.close());
-    engine.audit.keepRemovingOld();
-    const [{ httpServer }, { metricsListener }] = await loading;
-    const { app, metrics } = await httpServer(
-      engine,
-      { ...config, separateMetrics: config.metricsPort !== null, version: VERSION },
-      logger,
-      tracing?.spans,
-    );
-    if (config.metricsPort !== null) {
-      const listener = metricsListener(metrics, config, logger);
-      await listener.listen({ host: config.metricsHost, port: config.metricsPort });
-      opened.push(() => listener.close());
+    closing.add(() => database.close());
+    const { engine, app, metricsApp } = await assemble(config, database, logger, closing, { spans });
+    if (metricsApp !== null) {
+      await metricsApp.listen({ host: config.metricsHost, port: config.metricsPort ?? 0 });
+      closing.add(() => metricsApp.close());
     }
     const url = await app.listen({ host: config.host, port: config.port, backlog: BACKLOG });
-    opened.push(async () => {
-      const late = setTimeout(() => app.server.closeAllConnections(), config.shutdownMs);
-      await app.close();
-      clearTimeout(late);
-    });
+    closing.add(() => finish(app, config.shutdownMs, () => app.close()));
     // Only now: a token that is made by a start that fails would never be seen.
     const firstToken = database.embedded ? await welcome(engine) : null;
     logger.info({ url, embedded: database.embedded }, 'listening');
-    let closed: Promise<void> | null = null;
-    const close = () => (closed ??= closeAll());
-    return { url, engine, firstToken, close, breakOff: () => app.server.closeAllConnections() };
+    return { url, engine, firstToken, close: () => closing.run(), breakOff: () => app.server.closeAllConnections() };
   } catch (error) {
-    await closeAll();
+    await closing.run();
     throw error;
   }
 }
 
-/** Who does not trace does not pay for the SDK. */
-async function openTracing(traces: TraceExport, config: Config, logger: Logger): Promise<Tracing> {
+/** What is to be closed, the last first. */
+export class Closing {
+  private readonly steps: (() => Promise<unknown>)[] = [];
+  private running: Promise<void> | null = null;
+
+  add(step: () => Promise<unknown>): void {
+    this.steps.push(step);
+  }
+
+  /** Calling it again waits for the same end. */
+  run(): Promise<void> {
+    return (this.running ??= this.takeSteps());
+  }
+
+  private async takeSteps(): Promise<void> {
+    for (const step of this.steps.splice(0).reverse()) await step();
+  }
+}
+
+/** Who does not trace does not pay for the SDK. Spans are sent last of all: whatever is closed before may still make some. */
+export async function openTracing(
+  traces: TraceExport | null,
+  config: Config,
+  logger: Logger,
+  closing: Closing,
+): Promise<RequestSpans | undefined> {
+  if (traces === null) return undefined;
   const { Tracing } = await import('./tracing.js');
-  return Tracing.open(traces, config.traceDetail, logger);
+  const tracing = await Tracing.open(traces, config.traceDetail, logger);
+  closing.add(() => tracing.close());
+  return tracing.spans;
+}
+
+/** Lets running requests finish, and breaks them off where they take longer than `ms`. */
+export async function finish(app: FastifyInstance, ms: number, close: () => Promise<unknown>): Promise<void> {
+  const late = setTimeout(() => app.server.closeAllConnections(), ms);
+  await close();
+  clearTimeout(late);
+}
+
+/** An engine and what answers for it; nothing listens yet. */
+export interface Assembly {
+  readonly engine: Engine;
+  readonly app: FastifyInstance;
+  readonly metrics: Metrics;
+  /** The listener that metrics have to themselves, where that is set. */
+  readonly metricsApp: FastifyInstance | null;
+}
+
+/** What an assembly may have beside its parts. */
+export interface Extras {
+  /** Who makes the spans of requests; undefined: there are no traces. */
+  readonly spans?: RequestSpans | undefined;
+  /** What the process does together with the other workers; undefined: it is alone. */
+  readonly together?: Together;
+}
+
+export async function assemble(
+  config: Config,
+  database: Database,
+  logger: Logger,
+  closing: Closing,
+  { spans, together }: Extras,
+): Promise<Assembly> {
+  const loading = loadModules();
+  const engine = await openEngine(config, database, logger);
+  closing.add(() => engine.close());
+  engine.audit.keepRemovingOld();
+  const [{ httpServer }, { metricsListener }] = await loading;
+  const settings = {
+    ...config,
+    separateMetrics: config.metricsPort !== null,
+    version: VERSION,
+    together: together ?? null,
+  };
+  const { app, metrics } = await httpServer(engine, settings, logger, spans);
+  const metricsApp = config.metricsPort === null ? null : metricsListener(metrics, config, logger);
+  return { engine, app, metrics, metricsApp };
 }
 
 /** The engine over an open database, as the service and the management commands use it. */
@@ -126,7 +193,7 @@ export async function openEngine(config: Config, database: Database, logger: Log
 }
 
 /** The first project and its token, once in the life of a data folder. */
-async function welcome(engine: Engine): Promise<string | null> {
+export async function welcome(engine: Engine): Promise<string | null> {
   if (!(await engine.control.isUnwelcomed())) return null;
   const existing = await engine.control.projectByName(FIRST_PROJECT);
   const project = existing ?? (await engine.projects.create(FIRST_PROJECT));

@@ -16,8 +16,6 @@ export interface TraceExport {
   readonly protocol: 'http/protobuf' | 'http/json';
   /** Whether a request may say which trace it belongs to. */
   readonly takesContext: boolean;
-  /** A collector did not take the last spans in time; what is still under way to it holds the process up. */
-  onHeldUp(): void;
 }
 
 /** A stop waits so long for the collector to take the last spans. */
@@ -29,7 +27,6 @@ export class Tracing {
   private constructor(
     readonly spans: RequestSpans,
     private readonly provider: BasicTracerProvider,
-    private readonly onHeldUp: () => void,
   ) {}
 
   static async open(settings: TraceExport, detail: TraceDetail, logger: Logger): Promise<Tracing> {
@@ -55,18 +52,17 @@ export class Tracing {
     });
     const spans = new RequestSpans(provider.getTracer(NAME, VERSION), { detail, takesContext });
     isOpen = true;
-    return new Tracing(spans, provider, () => settings.onHeldUp());
+    return new Tracing(spans, provider);
   }
 
-  /** Sends what is left, as far as the collector takes it within {@link FLUSH_MS}. */
+  /**
+   * Sends what is left, as far as the collector takes it within {@link FLUSH_MS}. What is still under way to it then holds
+   * the process up.
+   */
   async close(): Promise<void> {
     let late: NodeJS.Timeout | undefined;
-    const isLate = new Promise<boolean>((resolve) => (late = setTimeout(() => resolve(true), FLUSH_MS)));
-    const sent = this.provider.shutdown().then(
-      () => false,
-      () => false,
-    );
-    if (await Promise.race([sent, isLate])) this.onHeldUp();
+    const isLate = new Promise<void>((resolve) => (late = setTimeout(resolve, FLUSH_MS)));
+    await Promise.race([this.provider.shutdown().catch(() => {}), isLate]);
     clearTimeout(late);
   }
 }

@@ -14,7 +14,7 @@ import { instanceSecret } from '../../dist/instance-secret.js';
 import { Credentials } from '../../dist/postgres/credentials.js';
 import { findHome } from '../../dist/postgres/embedded/home.js';
 import { PORT, SUPERUSER } from '../../dist/postgres/embedded/config.js';
-import { cpuOf } from '../cpu.mjs';
+import { cpuOfService } from '../cpu.mjs';
 import { call, httpRequest } from '../http.mjs';
 import { freePort, ready, start, stop } from './process.mjs';
 
@@ -67,7 +67,7 @@ export class Service {
   }
 
   get cpu() {
-    return cpuOf(this.pid);
+    return cpuOfService(this.pid);
   }
 
   headers(token = this.token) {

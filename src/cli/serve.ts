@@ -3,7 +3,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import type { Config } from '../settings.js';
-import { type Service, startService } from '../service.js';
+import { createLogger, type RunningService, startService } from '../service.js';
+import type { TraceExport } from '../tracing.js';
 import { ALL_SETTINGS, addSettings, readConfig } from './settings.js';
 import { tracesFrom } from './traces.js';
 
@@ -13,13 +14,21 @@ export function serveCommand(): Command {
 }
 
 async function serve(config: Config): Promise<void> {
-  let service: Service | null = null;
+  let service: RunningService | null = null;
   const stopped = new Promise<void>((resolve) => onStopSignals(resolve, () => service?.breakOff()));
-  service = await startService(config, undefined, tracesFrom(process.env));
+  const traces = tracesFrom(process.env);
+  service = await (config.workers === 1
+    ? startService(config, createLogger(config), traces)
+    : startWithWorkers(config, traces));
   if (service.firstToken !== null) await showFirstToken(config, service.url, service.firstToken);
   await stopped;
   await service.close();
+  // What is still under way to a collector that does not answer would hold the process up.
+  if (traces !== null) process.exit();
 }
+
+const startWithWorkers = async (config: Config, traces: TraceExport | null): Promise<RunningService> =>
+  (await import('../workers/primary.js')).startWorkers(config, createLogger(config), traces);
 
 /** npm passes on a Ctrl-C that the terminal has sent to us as well: within this time it is the same one. */
 const ONE_KEYSTROKE_MS = 1_000;

@@ -23,8 +23,7 @@ export function tracesFrom(environment: Environment): TraceExport | null {
     return refuse('EXPORTER_OTLP_PROTOCOL', protocol, 'http/protobuf or http/json, whose port is usually 4318');
   }
   const propagators = (read('PROPAGATORS') ?? 'tracecontext').split(',').map((name) => name.trim());
-  // Everything else has come to its end by then.
-  return { protocol, takesContext: propagators.includes('tracecontext'), onHeldUp: () => process.exit() };
+  return { protocol, takesContext: propagators.includes('tracecontext') };
 }
 
 function refuse(name: string, value: string, expected: string): null {

@@ -42,6 +42,8 @@ export interface EngineSettings extends AuditSettings {
   secret: string;
   /** Connections to projects' databases, all together, the idle ones included. */
   maxConnections: number;
+  /** Processes that share one service, and this is one of them. Its limits are its part of what is set already. */
+  workers: number;
   /** Running over all projects; no more than there may be connections. */
   running: number;
   idleConnectionMs: number;
@@ -137,7 +139,7 @@ export class Engine {
       });
       const jwt = settings.jwt === null ? null : new JwtVerifier(settings.jwt, control);
       const running = new Rounds<RunningRequest>();
-      const locks = new LockGuard(holders, await holders.open(), running);
+      const locks = new LockGuard(holders, await holders.open(), running, settings.workers);
       const sizes = new DatabaseSizes(pool);
       const access: ProjectAccess = {
         admission,

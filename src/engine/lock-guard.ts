@@ -28,11 +28,13 @@ export class LockGuard {
   /**
    * @param capacity locks that the table is made for
    * @param running all requests that are using a backend now
+   * @param workers that share the part of a project, since none of them sees the requests of the others
    */
   constructor(
     private readonly holders: LockHolders,
     private readonly capacity: number,
     private readonly running: Iterable<RunningRequest>,
+    private readonly workers: number,
   ) {
     this.timer = setInterval(() => this.lookIfLong(), LOOK_MS);
     this.timer.unref();
@@ -72,7 +74,8 @@ export class LockGuard {
     const isFull = all > this.capacity * PART_WHEN_FULL;
     const [greatest] = this.byProject(locks).sort((a, b) => b.sum - a.sum);
     if (greatest === undefined) return !isFull;
-    const most = Math.floor(this.capacity * (isFull ? PART_OF_A_CAUSE : PART_OF_A_PROJECT));
+    const part = (isFull ? PART_OF_A_CAUSE : PART_OF_A_PROJECT) / this.workers;
+    const most = Math.floor(this.capacity * part);
     if (greatest.sum <= most) return !isFull;
     await Promise.all(greatest.requests.map((request) => request.end(tooManyLocks(greatest.sum, most), 'locks')));
     return true;

@@ -77,6 +77,8 @@ export class ClientConnections {
       server.once('close', drained);
       // Unlike that of HTTP, this leaves idle connections open; it ends with the last of them.
       if (server.listening) NetServer.prototype.close.call(server);
+      // It takes connections from another process, which has closed the port.
+      else if (this.open.size === 0) drained();
     });
   }
 

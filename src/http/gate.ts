@@ -1,18 +1,18 @@
 /** Who calls, whether they may, and room for what they send: all before a byte of the body has been looked at. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { EngineError } from '../contract/errors.js';
 import type { Engine } from '../engine/engine.js';
 import type { Caller } from '../engine/tokens.js';
 import type { ProjectRow } from '../postgres/control.js';
 import { type Access, authorize, identify } from './authenticate.js';
-import { announcedBytes, ByteRoom, type Place } from './byte-room.js';
+import { announcedBytes, type ByteRoom, type Place } from './byte-room.js';
 import type { RateLimit } from './rate-limit.js';
 
 export class Gate {
-  private readonly room = new ByteRoom();
-
   constructor(
     private readonly engine: Engine,
     private readonly rateLimit: RateLimit | null,
+    private readonly room: ByteRoom,
   ) {}
 
   /**
@@ -32,7 +32,18 @@ export class Gate {
     access: Access,
   ): Promise<void> | undefined {
     request.caller = caller;
-    const oneTooMany = this.rateLimit?.count(caller, reply) ?? null;
+    const counted = this.rateLimit?.count(caller, reply) ?? null;
+    if (counted instanceof Promise)
+      return counted.then((tooMany) => this.admitCounted(tooMany, caller, request, access));
+    return this.admitCounted(counted, caller, request, access);
+  }
+
+  private admitCounted(
+    oneTooMany: EngineError | null,
+    caller: Caller,
+    request: FastifyRequest,
+    access: Access,
+  ): Promise<void> | undefined {
     authorize(caller, access);
     if (oneTooMany !== null) throw oneTooMany;
     const place = caller.project === null ? null : this.enter(caller.project, request);

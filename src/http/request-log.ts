@@ -10,6 +10,8 @@ import { traceContextOf } from './trace-context.js';
 export class RequestLog {
   private readonly stream: DestinationStream;
   private readonly isOn: boolean;
+  /** What every line of the logger has, behind the time. */
+  private readonly bindings: string;
   /** The time up to its seconds, and which second that is. */
   private second = -1;
   private upToSecond = '';
@@ -17,13 +19,15 @@ export class RequestLog {
   constructor(logger: Logger) {
     this.stream = (logger as unknown as Record<symbol, DestinationStream>)[pino.symbols.streamSym] as DestinationStream;
     this.isOn = logger.isLevelEnabled('info');
+    const bindings = JSON.stringify(logger.bindings()).slice(1, -1);
+    this.bindings = bindings === '' ? '' : `${bindings},`;
   }
 
   /** @param route its pattern; the rest of the line is as pino writes it */
   write(request: FastifyRequest, { raw }: FastifyReply, route: string, duration: number): void {
     if (!this.isOn) return;
     const { errorCode, caller, rows, method, id, exchange } = request;
-    let line = `{"level":30,"time":"${this.time()}","request_id":"${id}","method":"${method}","route":"${route}","status":${raw.statusCode},"address":"${exchange.address}","duration_ms":${ms(duration)}`;
+    let line = `{"level":30,"time":"${this.time()}",${this.bindings}"request_id":"${id}","method":"${method}","route":"${route}","status":${raw.statusCode},"address":"${exchange.address}","duration_ms":${ms(duration)}`;
     if (errorCode !== null) line += `,"error":"${errorCode}"`;
     if (caller !== null) {
       if (caller.project !== null) line += `,"project":"${caller.project.name}"`;

@@ -12,19 +12,27 @@ import { Answers } from './answers.js';
 import { type AppSettings, createApp, defineRoutes } from './app.js';
 import { auditOperation, requestSettled, responseClosed } from './audit.js';
 import { readJsonBody } from './body.js';
+import { ByteRoom, roomOfEach } from './byte-room.js';
 import { Cors, parseOrigins } from './cors.js';
 import type { ServedRoute } from './exchange.js';
 import { Gate } from './gate.js';
 import { Metrics } from './metrics.js';
 import { openApiDocument } from './openapi.js';
 import { operatorRoutes } from './operator-routes.js';
-import { parseRate, RateLimit } from './rate-limit.js';
+import { type CountRequest, parseRate, RateLimit } from './rate-limit.js';
 import { readBody } from './read-body.js';
 import { RequestLog } from './request-log.js';
 import type { Context, Route, RouteSettings } from './route.js';
 import { ROUTES } from './routes.js';
 import { DOCS_CONTENT_POLICY } from './security-headers.js';
 import type { RequestTracer } from './tracing.js';
+
+/** What the processes that share one service do together. */
+export interface Together {
+  countRequest: CountRequest;
+  /** The metrics of all, in Prometheus's text format. */
+  metrics(): Promise<string>;
+}
 
 export interface HttpSettings extends AppSettings, RouteSettings {
   /** True where /metrics has a listener of its own. */
@@ -34,6 +42,10 @@ export interface HttpSettings extends AppSettings, RouteSettings {
   /** Origins whose pages may call, as {@link parseOrigins} reads them; null: none. */
   corsOrigins: string | null;
   version: string;
+  /** Processes that share the service; each takes its part of the room for bodies and answers. */
+  workers: number;
+  /** null: the process is alone. */
+  together: Together | null;
 }
 
 /** The server, not yet listening, and the metrics it fills. */
@@ -43,12 +55,14 @@ export async function httpServer(
   logger: Logger,
   tracer: RequestTracer | null = null,
 ): Promise<{ app: FastifyInstance; metrics: Metrics }> {
-  const metrics = new Metrics(engine);
+  const { together } = settings;
+  const metrics = new Metrics(engine, together);
   const log = new RequestLog(logger);
   const answers = new Answers(settings.streamStallMs, logger);
   const cors = settings.corsOrigins === null ? null : new Cors(parseOrigins(settings.corsOrigins));
-  const rateLimit = settings.rateLimit === null ? null : new RateLimit(parseRate(settings.rateLimit));
-  const gate = new Gate(engine, rateLimit);
+  const rateLimit =
+    settings.rateLimit === null ? null : new RateLimit(parseRate(settings.rateLimit), together?.countRequest);
+  const gate = new Gate(engine, rateLimit, new ByteRoom(roomOfEach(settings.workers)));
   const app = createApp(settings, answers, {
     opened: (request, reply) => {
       if (tracer !== null) request.exchange.span = tracer.begin(request);

@@ -1,5 +1,5 @@
-/** What a command failed of. */
-import { EngineError } from '../contract/errors.js';
+/** What a start or a command failed of. */
+import { EngineError } from './contract/errors.js';
 
 /** What went wrong, in words for an operator, who may know what a caller over HTTP may not. */
 export function messageOf(error: unknown): string {
