@@ -27,6 +27,7 @@ const SAFE_DIGITS = 15;
 
 /** Whether the double has the same digits, which more than fifteen of them need not survive. */
 function isExactDouble(number: string): boolean {
+  if (number.length <= SAFE_DIGITS && !/[eE]/.test(number)) return true;
   const value = Number(number);
   if (!Number.isFinite(value)) return false;
   const [digits, power] = scientific(number);

@@ -47,10 +47,11 @@ export function isTimestamp(text: string): boolean {
   return year !== undefined && isDay(Number(year), Number(month), Number(day));
 }
 
+const DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+
 function isDay(year: number, month: number, day: number): boolean {
-  const date = new Date(Date.UTC(2000, 0, 1));
-  date.setUTCFullYear(year, month - 1, day);
-  return year > 0 && date.getUTCMonth() === month - 1 && date.getUTCDate() === day;
+  const isLeap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
+  return year > 0 && day > 0 && day <= (isLeap && month === 2 ? 29 : (DAYS[month - 1] ?? 0));
 }
 
 function written(groups: Readonly<Record<string, string | undefined>>): string | undefined {
