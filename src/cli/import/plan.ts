@@ -6,7 +6,7 @@ import type { Table } from '../../contract/wire.js';
 import type { JsonNode } from '../../engine/json.js';
 import { UsageError } from '../remote/outcome.js';
 import { cellWriter, isJson, type Notation } from './cell-values.js';
-import { columnNames, matchingColumn } from './column-names.js';
+import { columnNames, matchingColumn, needsQuotes } from './column-names.js';
 import type { FileRecord } from './source.js';
 import { type Field, membersOf } from './survey.js';
 import type { DateOrder } from './timestamps.js';
@@ -65,9 +65,7 @@ export function planColumns(
     const type = actual ?? (column === 'id' ? 'uuid' : (told ?? (guess.isEmpty ? null : guess.type)));
     const dates = guess.dates;
     const reason =
-      actual !== undefined || told !== undefined
-        ? undefined
-        : (guess.reason ?? (head.toLowerCase() === 'id' && column !== 'id' ? 'id is for UUIDs' : undefined));
+      actual === undefined ? whyNew(head, column, told === undefined ? guess.reason : undefined) : undefined;
     return {
       head,
       column,
@@ -76,6 +74,15 @@ export function planColumns(
       ...(reason === undefined ? {} : { reason }),
     };
   });
+}
+
+function whyNew(head: string, column: string, ofType: string | undefined): string | undefined {
+  const reasons = [
+    ...(ofType === undefined ? [] : [ofType]),
+    ...(head.toLowerCase() === 'id' && column !== 'id' ? ['id is for UUIDs'] : []),
+    ...(needsQuotes(column) ? [`in SQL: "${column}"`] : []),
+  ];
+  return reasons.length === 0 ? undefined : reasons.join('; ');
 }
 
 /** @param list as `a=TEXT,b=INTEGER` @throws UsageError */
