@@ -185,14 +185,20 @@ describe('an import works', () => {
   });
 
   it('of several files: a column gets a type for all of them, and an empty one has no say', async () => {
-    await ada.write('a.csv', 'n,m,t\n1,1,\n');
-    await ada.write('b.csv', 'N,m,t,only\n1.5,x,2,3\n');
+    await ada.write('a.csv', 'n,m,t,big\n1,1,,9007199254740993\n');
+    await ada.write('b.csv', 'N,m,t,only,big\n1.5,x,2,3,0.5\n');
     const loaded = await ada.run(['import', 'a.csv', 'b.csv', '--table', 'both', '--create']);
     expect([loaded.code, loaded.stderr]).toEqual([0, expect.stringContaining('in SQL: "only"')]);
-    expect(await types('both')).toMatchObject({ n: 'double precision', m: 'text', t: 'bigint', only: 'bigint' });
-    expect(await project.rows('SELECT n, m, t, "only" FROM both ORDER BY n')).toEqual([
-      { n: 1, m: '1', t: null, only: null },
-      { n: 1.5, m: 'x', t: 2, only: 3 },
+    expect(await types('both')).toMatchObject({
+      n: 'double precision',
+      m: 'text',
+      t: 'bigint',
+      only: 'bigint',
+      big: 'text',
+    });
+    expect(await project.rows('SELECT n, m, t, "only", big FROM both ORDER BY n')).toEqual([
+      { n: 1, m: '1', t: null, only: null, big: '9007199254740993' },
+      { n: 1.5, m: 'x', t: 2, only: 3, big: '0.5' },
     ]);
   });
 

@@ -15,7 +15,7 @@ it('holds the program, the types of the client, the pages and the files for oper
     /^dist\/.+\.(?:js|sql)$/,
     /^dist\/(?:client|contract)\/.+\.d\.ts$/,
     /^docs\/[a-z]+\.md$/,
-    /^deploy\//,
+    /^deploy\/(?:cdp\.service$|grafana\/|prometheus\/)/,
   ];
   expect(files.filter((file) => !known.some((pattern) => pattern.test(file)))).toEqual([]);
   const needed = ['dist/cli/bin.js', 'dist/client/index.js', 'dist/client/index.d.ts', 'docs/tutorial.md', 'LICENSE'];

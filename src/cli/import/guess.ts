@@ -165,6 +165,11 @@ export class ColumnGuess {
     return this.#hasDocuments ? 'JSONB' : (this.#best?.type ?? 'TEXT');
   }
 
+  /** Whether doubles, too, hold every value, with all digits. */
+  get isDouble(): boolean {
+    return this.#whole.some(({ type, option }) => type === 'FLOAT' && option === undefined);
+  }
+
   /** How its dates are read, where that must be said. */
   get dates(): DateOrder | undefined {
     return this.#best?.dates;

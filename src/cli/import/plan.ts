@@ -18,6 +18,8 @@ export interface Mapping {
   readonly column: string | null;
   /** As the contract or Postgres calls it; null where nothing tells it. */
   readonly type: string | null;
+  /** Whether FLOAT would hold its integers, too. */
+  readonly isDouble?: boolean;
   /** Of its dates, where they can be read in one way only. */
   readonly dates?: DateOrder;
   /** Why this column and type. */
@@ -70,6 +72,7 @@ export function planColumns(
       head,
       column,
       type,
+      isDouble: guess.isDouble,
       ...(dates === undefined ? {} : { dates }),
       ...(reason === undefined ? {} : { reason }),
     };

@@ -108,22 +108,27 @@ function isLikeARecord(fields: readonly Field[]): boolean {
 
 /** A column that several files have gets one type that holds all their values. */
 function widened(files: readonly PlannedFile[]): PlannedFile[] {
-  const types = new Map<string, string>();
   const isJson = files.every(({ format }) => format.kind !== 'delimited');
-  for (const { column, type } of files.flatMap(({ mappings }) => mappings)) {
-    if (column === null || type === null) continue;
-    const before = types.get(column) ?? type;
-    const all = [before, type];
-    if (before === type) types.set(column, type);
-    else if (all.every((each) => each === 'INTEGER' || each === 'FLOAT')) types.set(column, 'FLOAT');
-    else types.set(column, isJson && all.includes('JSONB') ? 'JSONB' : 'TEXT');
+  const byColumn = new Map<string, Mapping[]>();
+  for (const mapping of files.flatMap(({ mappings }) => mappings)) {
+    if (mapping.column === null || mapping.type === null) continue;
+    byColumn.set(mapping.column, [...(byColumn.get(mapping.column) ?? []), mapping]);
   }
+  const types = new Map([...byColumn].map(([column, mappings]) => [column, typeForAll(mappings, isJson)]));
   return files.map((file) => ({
     ...file,
     mappings: file.mappings.map((mapping) =>
       mapping.column === null ? mapping : { ...mapping, type: types.get(mapping.column) ?? 'TEXT' },
     ),
   }));
+}
+
+function typeForAll(mappings: readonly Mapping[], isJson: boolean): string {
+  const [first = 'TEXT', ...others] = new Set(mappings.map(({ type }) => type ?? 'TEXT'));
+  if (others.length === 0) return first;
+  const isNumber = mappings.every(({ type, isDouble }) => type === 'FLOAT' || (type === 'INTEGER' && isDouble));
+  if (isNumber) return 'FLOAT';
+  return isJson && [first, ...others].includes('JSONB') ? 'JSONB' : 'TEXT';
 }
 
 /** The columns that the files need and the table lacks, each once. */
