@@ -73,5 +73,10 @@ ${curl('/api/cdp/data/customers', '[{"email": "ada@example.com", "age": 36}, {"e
 Ask a question:
 
 ${curl('/api/cdp/sql', '{"sql": "SELECT email, age FROM customers ORDER BY age DESC"}')}
+Or bring a file, in another terminal:
+
+npx cdp login --url ${url}
+npx cdp import FILE.csv --table NAME --create
+npx cdp sql 'SELECT count(*) FROM NAME'
 `;
 }

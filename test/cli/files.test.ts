@@ -3,8 +3,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { columnNames } from '../../src/cli/import/column-names.js';
 import { csvRecords } from '../../src/cli/import/csv.js';
-import { ColumnGuess } from '../../src/cli/import/guess.js';
-import { jsonArray } from '../../src/cli/import/json-records.js';
+import { candidatesFor, ColumnGuess } from '../../src/cli/import/guess.js';
+import { cellWriter, type Notation } from '../../src/cli/import/cell-values.js';
+import { jsonItems } from '../../src/cli/import/json-records.js';
+import { timestampIn } from '../../src/cli/import/timestamps.js';
 
 async function collected<T>(source: AsyncIterable<T>): Promise<T[]> {
   const all: T[] = [];
@@ -21,6 +23,7 @@ function* pieces(text: string, lengths: readonly number[]): Generator<string> {
   }
 }
 
+const CSV = { delimiter: ',', hasQuotes: true, firstLine: 1 };
 const cell = fc.oneof(fc.constant(null), fc.constant(''), fc.string(), fc.stringMatching(/^[",;\n\r a]{0,5}$/));
 
 describe('CSV', () => {
@@ -36,7 +39,7 @@ describe('CSV', () => {
       async (rows, delimiter, end, lengths, isEnded) => {
         const written = (value: string | null) => (value === null ? '' : `"${value.replaceAll('"', '""')}"`);
         const text = rows.map((row) => row.map(written).join(delimiter)).join(end) + (isEnded ? end : '');
-        const read = await collected(csvRecords(pieces(text, lengths), delimiter, 'file'));
+        const read = await collected(csvRecords(pieces(text, lengths), { ...CSV, delimiter }, 'file'));
         expect(read.map(({ cells }) => cells)).toEqual(rows);
       },
     );
@@ -44,12 +47,12 @@ describe('CSV', () => {
   });
 
   it('counts lines as an editor does', async () => {
-    const read = await collected(csvRecords(['a,"x\ny"\r\n\r\nb,c\n'], ',', 'file'));
+    const read = await collected(csvRecords(['a,"x\ny"\r\n\r\nb,c\n'], CSV, 'file'));
     expect(read.map(({ line }) => line)).toEqual([1, 4]);
   });
 
   it('takes an empty line for NULL where there is one field, and for nothing where there are more', async () => {
-    const cells = async (text: string) => (await collected(csvRecords([text], ',', 'file'))).map((row) => row.cells);
+    const cells = async (text: string) => (await collected(csvRecords([text], CSV, 'file'))).map((row) => row.cells);
     expect(await cells('a\n\n1\n')).toEqual([['a'], [null], ['1']]);
     expect(await cells('a,b\n\n1,2\n')).toEqual([
       ['a', 'b'],
@@ -58,23 +61,38 @@ describe('CSV', () => {
   });
 });
 
-describe('a JSON array', () => {
+it('CSV without quotes has them as text', async () => {
+  const read = await collected(csvRecords(['a,5"\n"b,"c"\n'], { ...CSV, hasQuotes: false }, 'file'));
+  expect(read.map(({ cells }) => cells)).toEqual([
+    ['a', '5"'],
+    ['"b', '"c"'],
+  ]);
+});
+
+describe('JSON, as an array or as objects one after another,', () => {
   it('is cut between its items, wherever its text is cut', async () => {
     const property = fc.asyncProperty(
       fc.array(fc.dictionary(fc.string(), fc.jsonValue())),
       fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1 }),
       fc.constantFrom(undefined, 2),
-      async (items, lengths, space) => {
-        const read = await collected(jsonArray(fromSync(pieces(JSON.stringify(items, null, space), lengths)), 'file'));
+      fc.constantFrom('array', '', '\n', '\r\n\r\n'),
+      async (items, lengths, space, between) => {
+        const array = JSON.stringify(items, null, space);
+        const objects = items.map((item) => JSON.stringify(item, null, space)).join(between);
+        const text = between === 'array' || items.length === 0 ? array : objects;
+        const read = await collected(jsonItems(fromSync(pieces(text, lengths)), 'file'));
         expect(read.map(({ text }) => JSON.parse(text) as unknown)).toEqual(JSON.parse(JSON.stringify(items)));
       },
     );
     await fc.assert(property, { seed: 1, numRuns: 300 });
   });
 
-  it.each(['[1,]', '[1 2', '{"a":1}', '[1] 2', ''])('that is %s is refused', async (text) => {
-    await expect(collected(jsonArray(fromSync([text]), 'file'))).rejects.toThrow('file, line 1');
-  });
+  it.each(['[1,]', '[1 2', '{"a":1}, {"a":2}', '{"a":1', '{}[]', '[1] 2', ''])(
+    'that is %s is refused',
+    async (text) => {
+      await expect(collected(jsonItems(fromSync([text]), 'file'))).rejects.toThrow('file, line 1');
+    },
+  );
 });
 
 async function* fromSync(source: Iterable<string>): AsyncGenerator<string> {
@@ -108,30 +126,102 @@ describe('names of columns', () => {
   });
 });
 
+const PLAIN: Notation = { decimal: '.' };
+
 describe('types', () => {
-  const typeOf = (...values: string[]) => {
-    const guess = new ColumnGuess();
-    values.forEach((value) => guess.addText(value));
-    return guess.type;
+  const guessOf = (values: readonly string[], notation: Notation = PLAIN): ColumnGuess => {
+    const guess = new ColumnGuess(candidatesFor(notation));
+    values.forEach((value, i) => guess.addText(value, i + 2));
+    return guess;
   };
   it.each([
     ['INTEGER', ['1', '-9223372036854775808', '9223372036854775807', '0']],
+    ['INTEGER', [' 1', '2 ']],
     ['TEXT', ['9223372036854775808']],
     ['TEXT', ['1', '007']],
     ['TEXT', ['+49 30']],
-    ['FLOAT', ['1', '0.1', '-1.5e300', 'NaN']],
+    ['TEXT', ['+5']],
+    ['FLOAT', ['1', '0.1', '-1.5e300', 'NaN', '.5']],
     ['FLOAT', ['0.30000000000000004']],
     ['TEXT', ['3.14159265358979323846']],
     ['TEXT', ['1e400']],
     ['TEXT', ['0.5', '9007199254740993']],
+    ['TEXT', ['1,234']],
     ['BOOLEAN', ['true', 'False']],
     ['TEXT', ['true', '1']],
+    ['TEXT', ['yes', 'no']],
     ['TIMESTAMP', ['2026-01-31', '2026-01-31T09:30:00Z', '2026-01-31 09:30:00.5+02:00']],
+    ['TIMESTAMP', ['2026-01-31 09:30', '2026-01-31 09:30:00.5+00', '2026/1/31', '31-Jan-2026', 'Jan 31, 2026']],
+    ['TIMESTAMP', ['31.01.2026', '01.02.2026']],
+    ['TIMESTAMP', ['1/2/2026 3:04 PM', '1/31/2026 12:00 AM']],
+    ['TEXT', ['01.02.2026']],
+    ['TEXT', ['31.01.2026', '01.31.2026']],
     ['TEXT', ['2026-02-30']],
-    ['TEXT', ['31.01.2026']],
+    ['TEXT', ['12:30']],
     ['JSONB', ['{"a": 1}', '[]']],
     ['TEXT', ['{a}']],
     ['TEXT', []],
-    ['TEXT', [' 1']],
-  ] as [string, string[]][])('%s for %j', (type, values) => expect(typeOf(...values)).toBe(type));
+  ] as [string, string[]][])('%s for %j', (type, values) => expect(guessOf(values).type).toBe(type));
+
+  it.each([
+    ['no values', []],
+    ['digits of 007 would be lost', ['1', '007']],
+    ['digits of +4930123456 would be lost', ['+4930123456']],
+    [undefined, ['James', '007', 'Q']],
+    ['INTEGER but for "NA", "n/a": --null NA --null n/a', ['1', '2', 'NA', '3', 'n/a', 'NA', '4', '5']],
+    ['FLOAT but for "oops" (line 3)', ['1.5', 'oops', '2', '3']],
+    ['day or month first? --dates dmy or mdy', ['01/02/2026', '03/04/2026']],
+    ['INTEGER with --thousands ,', ['1,234,567', '12']],
+    ['INTEGER with --thousands , or FLOAT with --decimal ,', ['1,234']],
+    ['FLOAT with --decimal ,', ['1.234,5', '12', '0,25']],
+    ['BOOLEAN with --types', ['yes', 'no', 'Y']],
+  ] as [string | undefined, string[]][])('why: %s', (reason, values) => {
+    expect(guessOf(values)).toMatchObject({ type: 'TEXT', reason });
+  });
+
+  it('are those of the notation', () => {
+    expect(guessOf(['1.234,5', '12'], { decimal: ',', thousands: '.' }).type).toBe('FLOAT');
+    expect(guessOf(['1.234', '1234'], { decimal: ',', thousands: '.' }).type).toBe('INTEGER');
+    expect(guessOf(['12.34'], { decimal: ',', thousands: '.' }).type).toBe('TEXT');
+    expect(guessOf(['01/02/2026'], { decimal: '.', dates: 'mdy' })).toMatchObject({ type: 'TIMESTAMP', dates: 'mdy' });
+    expect(guessOf(['31/01/2026'], { decimal: '.', dates: 'mdy' }).type).toBe('TEXT');
+  });
+});
+
+describe('values', () => {
+  it.each([
+    ['INTEGER', PLAIN, ' 12 ', '12'],
+    ['INTEGER', PLAIN, '007', '"007"'],
+    ['INTEGER', { decimal: '.', thousands: ',' }, '-1,234,567', '-1234567'],
+    ['INTEGER', { decimal: '.', thousands: ',' }, '1,23', '"1,23"'],
+    ['INTEGER', { decimal: ',', thousands: ' ' }, '12 345', '12345'],
+    ['FLOAT', PLAIN, '-.5', '-0.5'],
+    ['FLOAT', { decimal: ',', thousands: '.' }, '1.234,50', '1234.50'],
+    ['FLOAT', { decimal: ',', thousands: '.' }, '1234,5e3', '1234.5e3'],
+    ['FLOAT', { decimal: ',' }, '1.5', '"1.5"'],
+    ['BOOLEAN', PLAIN, 'Yes', 'true'],
+    ['BOOLEAN', PLAIN, '0', 'false'],
+    ['BOOLEAN', PLAIN, '2', '"2"'],
+    ['TIMESTAMP', { decimal: '.', dates: 'dmy' }, '31/1/2026', '"2026-01-31"'],
+    ['TIMESTAMP', PLAIN, '31/1/2026', '"31/1/2026"'],
+    ['TEXT', { decimal: ',' }, ' 1,5 ', '" 1,5 "'],
+  ] as [string, Notation, string, string][])('%s, as %j, of %j is %s', (type, notation, text, json) => {
+    expect(cellWriter(type, notation)(text)).toBe(json);
+  });
+
+  it.each([
+    ['2026-01-31 09:30:00.123456+00', '2026-01-31T09:30:00.123456+00:00'],
+    ['2026-01-31 09:30:00 UTC', '2026-01-31T09:30:00Z'],
+    ['2026-01-31T09:30:00,5+0530', '2026-01-31T09:30:00.5+05:30'],
+    ['2026-01-31T09:30Z', '2026-01-31T09:30:00Z'],
+    ['12 June 1998', '1998-06-12'],
+    ['Jun 12 1998 1:05 am', '1998-06-12T01:05:00Z'],
+    ['29/02/2024', '2024-02-29'],
+    ['29/02/2023', undefined],
+    ['31/01/2026 24:00', undefined],
+    ['31/01/2026 13:00 PM', undefined],
+    ['31/01/26', undefined],
+    ['2026-01-31 Europe/Berlin', undefined],
+    ['31-Foo-2026', undefined],
+  ])('the time %s is %s', (text, time) => expect(timestampIn(text, 'dmy')).toBe(time));
 });

@@ -1,8 +1,10 @@
 /** `cdp import` and `cdp export` against the real service: values, names, refusals, interruptions, and all the way round. */
+import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { person, type Person } from '../support/cdp.js';
@@ -116,6 +118,90 @@ describe('an import works', () => {
     expect(sums).toEqual({ n: flights.length, delay: sum('delay'), distance: sum('distance') });
   });
 
+  it('that looks through the whole file: no value is refused that a type could have held, no key left out', async () => {
+    const rows = Array.from(
+      { length: 12_000 },
+      (_, n) => `${n},${n === 11_000 ? '01234' : 10_000 + n},${n}${n === 11_500 ? '.5' : ''},1\n`,
+    );
+    await ada.write('late.csv', `n,zip,size,word\n${rows.join('')}12000,5,1,oops\n`);
+    const late = await load('late.csv', 'late_csv', '--create');
+    expect([late.code, late.stderr]).toEqual([0, expect.stringContaining('INTEGER but for "oops" (line 12002)')]);
+    expect(await types('late_csv')).toMatchObject({ n: 'bigint', zip: 'text', size: 'double precision', word: 'text' });
+    expect(await project.rows('SELECT count(*) AS n FROM late_csv')).toEqual([{ n: 12_001 }]);
+
+    const lines = Array.from({ length: 11_000 }, (_, n) => JSON.stringify(n === 10_900 ? { n, surprise: 'x' } : { n }));
+    await ada.write('late.ndjson', lines.join('\n'));
+    expect(await load('late.ndjson', 'late_json', '--create')).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT n FROM late_json WHERE surprise = $1', ['x'])).toEqual([{ n: 10_900 }]);
+  });
+
+  it('with what people have: UTF-16, pretty-printed objects, dates, numbers and booleans in other notations', async () => {
+    const utf16 = Buffer.from('\uFEFFName,Born\r\nJos\u00e9,31/01/1990\r\n', 'utf16le');
+    await ada.write('utf16.csv', utf16);
+    expect(await load('utf16.csv', 'utf16', '--create')).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT name, born FROM utf16')).toEqual([
+      { name: 'Jos\u00e9', born: '1990-01-31T00:00:00Z' },
+    ]);
+
+    await ada.write('object.json', JSON.stringify({ a: 1, b: [1] }, null, 2));
+    expect(await load('object.json', 'object', '--create')).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT a, b FROM object')).toEqual([{ a: 1, b: [1] }]);
+
+    await ada.write(
+      'german.csv',
+      'sep=;\r\nBetrag;Stand;Aktiv;Tag;\r\n1.234,50;n/a;ja;1/2/2026;\r\n-2,5;1.000;nein;3/4/2026;\r\n;2;;;\r\n',
+    );
+    const german = ['--decimal', ',', '--thousands', '.', '--null', 'n/a', '--dates', 'dmy'];
+    expect(await load('german.csv', 'german', '--create', ...german)).toMatchObject({ code: 0 });
+    expect(await types('german')).toEqual({
+      id: 'uuid',
+      betrag: 'double precision',
+      stand: 'bigint',
+      aktiv: 'text',
+      tag: 'timestamp with time zone',
+    });
+    expect(await project.rows('SELECT betrag, stand, tag FROM german ORDER BY betrag')).toEqual([
+      { betrag: -2.5, stand: 1000, tag: '2026-04-03T00:00:00Z' },
+      { betrag: 1234.5, stand: null, tag: '2026-02-01T00:00:00Z' },
+      { betrag: null, stand: 2, tag: null },
+    ]);
+
+    await ada.write('preamble.tsv', 'A report\n\nname\tsize\tactive\n"x\t5\tt\n');
+    const preamble = ['--skip-lines', '2', '--no-quotes', '--types', 'active=BOOLEAN'];
+    expect(await load('preamble.tsv', 'preamble', '--create', ...preamble)).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT name, size, active FROM preamble')).toEqual([
+      { name: '"x', size: 5, active: true },
+    ]);
+  });
+
+  it('from a pipe that has a name, which cannot be resumed', async () => {
+    const pipe = join(ada.folder, 'pipe');
+    await promisify(execFile)('mkfifo', [pipe]);
+    const running = ada.start(['import', 'pipe', '--table', 'piped', '--create']);
+    await ada.write('pipe', 'a,b\n1,x\n');
+    expect(await running.ended).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT a, b FROM piped')).toEqual([{ a: 1, b: 'x' }]);
+    expect(await load('pipe', 'piped', '--resume')).toMatchObject({ code: 2 });
+  });
+
+  it('of several files: a column gets a type for all of them, and an empty one has no say', async () => {
+    await ada.write('a.csv', 'n,m,t,big\n1,1,,9007199254740993\n');
+    await ada.write('b.csv', 'N,m,t,only,big\n1.5,x,2,3,0.5\n');
+    const loaded = await ada.run(['import', 'a.csv', 'b.csv', '--table', 'both', '--create']);
+    expect([loaded.code, loaded.stderr]).toEqual([0, expect.stringContaining('in SQL: "only"')]);
+    expect(await types('both')).toMatchObject({
+      n: 'double precision',
+      m: 'text',
+      t: 'bigint',
+      only: 'bigint',
+      big: 'text',
+    });
+    expect(await project.rows('SELECT n, m, t, "only", big FROM both ORDER BY n')).toEqual([
+      { n: 1, m: '1', t: null, only: null, big: '9007199254740993' },
+      { n: 1.5, m: 'x', t: 2, only: 3, big: '0.5' },
+    ]);
+  });
+
   it('with a dry run that sends nothing, and with columns added', async () => {
     await ada.write('wide.csv', 'a,b,c\n1,2,3\n');
     const dry = await load('wide.csv', 'wide', '--create', '--dry-run', '--types', 'a=TEXT', '--skip', 'b');
@@ -165,6 +251,42 @@ describe('an import with bad records', () => {
     const { code, stderr } = await load('strict.csv', 'strict', '--strict');
     expect([code, stderr]).toEqual([1, expect.stringContaining('strict.csv, line 3')]);
     expect(await project.rows('SELECT * FROM strict')).toEqual([]);
+  });
+
+  it('says what a file is that it cannot read, and makes no table', async () => {
+    const wide = Array.from({ length: 501 }, (_, n) => `c${n}`).join(',');
+    for (const [name, content, said] of [
+      [
+        'latin1.csv',
+        Buffer.from('name\nAda\nJos\u00e9\n', 'latin1'),
+        /line 3: this is not UTF-8\n.*Jos\u00e9\n.*windows-1252/,
+      ],
+      ['utf16.csv', Buffer.from('name\nJos\n', 'utf16le'), /--encoding utf-16le/],
+      ['sheet.xlsx', Buffer.from('504b030414000600', 'hex'), /sheet\.xlsx is a ZIP archive or a spreadsheet/],
+      ['data.parquet', Buffer.from('PAR1'), /is Parquet/],
+      ['packed.csv.bz2', Buffer.from('BZh91AY'), /bzcat/],
+      ['empty.csv', '', /is empty/],
+      ['blank.csv', '\n\n', /is empty/],
+      ['names.csv', ',,\n1,2,3\n', /no names/],
+      ['scalars.json', '[1, 2]', /no record is a JSON object/],
+      ['open.json', '{"a":\n1', /line 2: an object does not end/],
+      ['wide.csv', `${wide}\n`, /501 columns, and 500 is the most/],
+      ['stray.csv', 'a,b\n1,"x\n', /line 2: a quote is not closed\n.*--no-quotes/],
+    ] as const) {
+      await ada.write(name, content);
+      const { code, stderr } = await load(name, 'unreadable', '--create');
+      expect([name, code, stderr]).toEqual([name, 2, expect.stringMatching(said)]);
+    }
+    const same = await load('empty.csv', 'unreadable', '--create', '--decimal', ',', '--thousands', ',');
+    expect(same).toMatchObject({ code: 2, stderr: expect.stringContaining('are both') as string });
+    expect(await project.rows("SELECT to_regclass('unreadable') AS found")).toEqual([{ found: null }]);
+  });
+
+  it('warns where the first line looks like a record', async () => {
+    await ada.write('bare.csv', '1,Ada\n2,Grace\n');
+    expect((await load('bare.csv', 'bare', '--create')).stderr).toContain('--columns');
+    await ada.write('years.csv', 'country,2020,2021\nNO,1,2\n');
+    expect((await load('years.csv', 'years', '--create')).stderr).not.toContain('--columns');
   });
 
   it('says where CSV is broken', async () => {

@@ -4,27 +4,26 @@ import { grid } from '../remote/grid.js';
 import { EXIT, type ExitCode } from '../remote/outcome.js';
 import { printable } from '../remote/terminal-text.js';
 import { encoder } from './plan.js';
-import { formatName, type ImportPlan, missingColumns, tableFor } from './prepare.js';
-import type { Source } from './source.js';
+import { formatName, missingColumns, type Prepared, tableFor } from './prepare.js';
 
 const lines = (text: readonly string[]): string => text.map((line) => `${line}\n`).join('');
 
 /** On standard error: standard output belongs to the result. */
-export function showPlan({ files }: ImportPlan): void {
+export function showPlan({ plan: { files }, warnings }: Prepared): void {
   for (const { path, format, mappings } of files) {
-    const rows = mappings.map(({ head, column, type, reason }) => [head, column ?? '(left out)', type, reason ?? '']);
-    const heads = [{ name: 'field' }, { name: 'column' }, { name: 'type' }, { name: '' }];
+    const hasReasons = mappings.some(({ reason }) => reason !== undefined);
+    const rows = mappings.map(({ head, column, type, reason }) => {
+      return [head, column ?? '(left out)', type ?? '', ...(hasReasons ? [reason ?? ''] : [])];
+    });
+    const heads = [{ name: 'field' }, { name: 'column' }, { name: 'type' }, ...(hasReasons ? [{ name: 'why' }] : [])];
     process.stderr.write(lines([printable(`${path}: ${formatName(format)}`), ...grid(heads, rows)]));
   }
+  process.stderr.write(lines(warnings));
 }
 
-export function showDryRun(
-  name: string,
-  plan: ImportPlan,
-  sources: readonly Source[],
-  table: Table | undefined,
-): ExitCode {
-  showPlan(plan);
+export function showDryRun(name: string, prepared: Prepared, table: Table | undefined): ExitCode {
+  showPlan(prepared);
+  const { plan, first, opened } = prepared;
   const calls: [string, string][] = [];
   if (table === undefined) calls.push(['POST /api/cdp/schema/table', JSON.stringify(tableFor(name, plan), null, 2)]);
   else {
@@ -32,15 +31,12 @@ export function showDryRun(
       calls.push([`POST /api/cdp/schema/table/${name}/column`, JSON.stringify(column)]);
     }
   }
-  sources.forEach(({ sample, format }, i) => {
-    const encode = encoder(format.kind, plan.files[i]?.mappings ?? []);
-    const records = sample.map((record) => `  ${encode(record).json}`);
+  plan.files.forEach(({ format, mappings }, i) => {
+    const encode = encoder(format.kind, mappings, plan.reading);
+    const records = (first[i] ?? []).map((record) => `  ${encode(record).json}`);
     calls.push([`POST /api/cdp/data/${name}`, `[\n${records.join(',\n')}\n]`]);
   });
   process.stdout.write(lines(calls.flatMap(([call, body]) => [call, body])));
-  for (const { input, records } of sources) {
-    void records.return().catch(() => {});
-    if (input.size === null) process.stdin.destroy();
-  }
+  for (const source of opened) source?.input.close();
   return EXIT.done;
 }

@@ -19,6 +19,22 @@ const LETTERS: Readonly<Record<string, string>> = {
   ð: 'd',
 };
 
+/** Postgres's words that are no name of a column without quotes; `user` alone is even another value (manual, appendix C). */
+const KEYWORDS = new Set(
+  (
+    'all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation column ' +
+    'concurrently constraint create cross current_catalog current_date current_role current_schema current_time ' +
+    'current_timestamp current_user default deferrable desc distinct do else end except false fetch for foreign freeze from ' +
+    'full grant group having ilike in initially inner intersect into is isnull join lateral leading left like limit localtime ' +
+    'localtimestamp natural not notnull null offset on only or order outer overlaps placing primary references returning ' +
+    'right select session_user similar some symmetric system_user table tablesample then to trailing true union unique user ' +
+    'using variadic verbose when where window with'
+  ).split(' '),
+);
+
+/** Whether it must stand in quotes in SQL. */
+export const needsQuotes = (name: string): boolean => KEYWORDS.has(name) || /[A-Z]/.test(name);
+
 /** A name as a person would write it in SQL; '' where nothing of the head can stand in one. */
 function simplified(head: string): string {
   const name = head

@@ -20,26 +20,36 @@ const QUOTE = 0x22;
 const LF = 0x0a;
 const CR = 0x0d;
 
+export interface CsvOptions {
+  /** One character. */
+  delimiter: string;
+  /** Whether a field that begins with a quote ends with one; false: quotes are text. */
+  hasQuotes: boolean;
+  /** Of the first record, in the file. */
+  firstLine: number;
+}
+
 /**
  * Blank lines are left out, but where the records have one field: there they are NULL.
  * @throws UsageError naming the line where a quote is not closed, or something follows it
  */
 export async function* csvRecords(
   text: AsyncIterable<string> | Iterable<string>,
-  delimiter: string,
+  { delimiter, hasQuotes, firstLine }: CsvOptions,
   path: string,
 ): AsyncGenerator<CsvRecord, void> {
-  let line = 1;
+  let line = firstLine;
   let rest = '';
   /** A long record is not looked at anew with each piece that arrives. */
   let enough = 0;
   let fields = 0;
   const take = function* (isLast: boolean): Generator<CsvRecord, void> {
-    const reader = new Reader(rest, delimiter, isLast, (complaint, at) => {
+    const quote = hasQuotes ? QUOTE : NaN;
+    const reader = new Reader(rest, delimiter.charCodeAt(0), quote, isLast, (complaint, at) => {
       const before = line + countOf(rest, '\n', reader.start, at);
       throw new UsageError(
         `${path}, line ${before}: ${complaint}`,
-        'Is it CSV, with this delimiter? --format, --delimiter',
+        'Are quotes text in this file? --no-quotes. Is the delimiter another one? --delimiter',
       );
     });
     for (let cells = reader.next(); cells !== undefined; cells = reader.next()) {
@@ -68,28 +78,26 @@ class Reader {
   start = 0;
   /** Of the last record. */
   lines = 0;
-  readonly #delimiter: number;
 
+  /** @param quote NaN, which no character is, where there are none */
   constructor(
     private readonly text: string,
-    delimiter: string,
+    private readonly delimiter: number,
+    private readonly quote: number,
     private readonly isLast: boolean,
     private readonly complain: Complain,
-  ) {
-    this.#delimiter = delimiter.charCodeAt(0);
-  }
+  ) {}
 
   /** Undefined where the text holds no whole record any more. */
   next(): Cell[] | undefined {
-    const { text, isLast } = this;
-    const delimiter = this.#delimiter;
+    const { text, isLast, delimiter, quote } = this;
     const { length } = text;
     if (this.start >= length) return undefined;
     const cells: Cell[] = [];
     let lines = 1;
     let at = this.start;
     for (;;) {
-      if (text.charCodeAt(at) === QUOTE) {
+      if (text.charCodeAt(at) === quote) {
         const end = this.#closingQuote(at + 1);
         if (end === -1) return undefined;
         const value = text.slice(at + 1, end);

@@ -1,15 +1,22 @@
 /** What kind of file it is: by its content as far as that tells, else by its name. */
-import type { Cell } from './csv.js';
-import { csvRecords } from './csv.js';
+import { isJson } from './cell-values.js';
+import { type Cell, csvRecords } from './csv.js';
 
 export const FORMATS = ['csv', 'tsv', 'ndjson', 'json'] as const;
 
 export type FileFormat = (typeof FORMATS)[number];
 
 export interface Format {
+  /** `json`: an array, or objects of any number of lines. */
   kind: 'delimited' | 'ndjson' | 'json';
   /** Of delimited text, one character. */
   delimiter: string;
+}
+
+export interface ToldFormat {
+  format?: FileFormat;
+  delimiter?: string;
+  hasQuotes: boolean;
 }
 
 const TAB = '\t';
@@ -17,30 +24,31 @@ const DELIMITERS = [',', ';', TAB, '|'];
 const LINES = 100;
 
 /** @param isAll whether the head is the whole file, so that its last line is a whole one */
-export async function detectFormat(
-  name: string,
-  head: string,
-  isAll: boolean,
-  told: { format?: FileFormat; delimiter?: string },
-): Promise<Format> {
+export async function detectFormat(name: string, head: string, isAll: boolean, told: ToldFormat): Promise<Format> {
   const kind = told.format ?? (told.delimiter === undefined ? kindOf(name, head) : 'csv');
   if (kind === 'ndjson' || kind === 'json') return { kind, delimiter: '' };
   if (told.delimiter !== undefined) return { kind: 'delimited', delimiter: told.delimiter };
   if (kind === 'tsv') return { kind: 'delimited', delimiter: TAB };
-  return { kind: 'delimited', delimiter: await likeliestDelimiter(head, isAll) };
+  return { kind: 'delimited', delimiter: await likeliestDelimiter(head, isAll, told.hasQuotes) };
 }
 
 function kindOf(name: string, head: string): FileFormat {
   if (/^\s*\[/.test(head) && !/\.[ct]sv$/i.test(name)) return 'json';
-  if (/^\s*\{/.test(head) && !/\.[ct]sv$/i.test(name)) return 'ndjson';
+  if (/^\s*\{/.test(head) && !/\.[ct]sv$/i.test(name)) return hasLineOfJson(head) ? 'ndjson' : 'json';
   return /\.(tsv|tab)$/i.test(name) ? 'tsv' : 'csv';
 }
 
+/** A first line that is longer than the head is not pretty-printed either. */
+function hasLineOfJson(head: string): boolean {
+  const [first = '', ...others] = head.trimStart().split('\n', 2);
+  return others.length === 0 || isJson(first);
+}
+
 /** The one that cuts the first lines into the most fields, all into the same number of them. */
-async function likeliestDelimiter(head: string, isAll: boolean): Promise<string> {
+async function likeliestDelimiter(head: string, isAll: boolean, hasQuotes: boolean): Promise<string> {
   let best = { delimiter: ',', score: 0 };
   for (const delimiter of DELIMITERS) {
-    const rows = await firstRows(head, delimiter);
+    const rows = await firstRows(head, delimiter, hasQuotes);
     if (!isAll && rows.length > 1) rows.pop();
     const fields = rows[0]?.length ?? 0;
     const alike = rows.filter((row) => row.length === fields).length / rows.length;
@@ -50,10 +58,10 @@ async function likeliestDelimiter(head: string, isAll: boolean): Promise<string>
   return best.delimiter;
 }
 
-async function firstRows(head: string, delimiter: string): Promise<(readonly Cell[])[]> {
+async function firstRows(head: string, delimiter: string, hasQuotes: boolean): Promise<(readonly Cell[])[]> {
   const rows: (readonly Cell[])[] = [];
   try {
-    for await (const { cells } of csvRecords([head], delimiter, '')) {
+    for await (const { cells } of csvRecords([head], { delimiter, hasQuotes, firstLine: 1 }, '')) {
       rows.push(cells);
       if (rows.length > LINES) break;
     }

@@ -6,15 +6,15 @@ import type { CdpClient } from '../../client/client.js';
 import type { Table } from '../../contract/wire.js';
 import { clientFor, findConnection, remoteOptions } from '../remote/connection.js';
 import { ending, type ExitCode, UsageError } from '../remote/outcome.js';
-import { whole } from '../remote/sql.js';
+import { collect, whole } from '../remote/sql.js';
 import { showDryRun, showPlan } from './choices.js';
 import { FORMATS } from './format.js';
-import { STDIN } from './input.js';
+import { sizeOf, STDIN } from './input.js';
 import { Journal } from './journal.js';
 import { type ImportOptions, planIn, readingIn } from './options.js';
-import { type ImportPlan, identityOf, missingColumns, prepare, tableFor } from './prepare.js';
+import { type ImportPlan, missingColumns, prepare, refuseChanged, tableFor } from './prepare.js';
 import { runImport } from './run.js';
-import type { Source } from './source.js';
+import { DATE_ORDERS } from './timestamps.js';
 
 export function importCommand(): Command {
   const command = new Command('import')
@@ -28,10 +28,17 @@ export function importCommand(): Command {
     .option('--keep-names', 'Leave heads as they are, where a column can be called so')
     .addOption(new Option('--format <NAME>', 'Default: by content and name').choices([...FORMATS]))
     .option('--delimiter <CHARACTER>', 'Of fields (default: by content)', delimiter)
+    .option('--no-quotes', 'Quotes are text like any other')
+    .option('--skip-lines <N>', 'Lines before the head', whole, 0)
     .option('--columns <LIST>', 'Names of the fields, where the file has no head: a,b,c')
-    .option('--encoding <NAME>', 'Of the text', 'utf-8')
-    .option('--null <TEXT>', 'Also means NULL, as the empty field does')
-    .option('--sample <N>', 'Records to guess types from', whole, 10_000)
+    .option('--encoding <NAME>', 'Of the text (default: utf-8, or utf-16 where the file says so)')
+    .option('--null <TEXT>', 'Also means NULL, as the empty field does; can be given several times', collect, [])
+    .addOption(new Option('--decimal <CHARACTER>', 'Between whole and fraction').choices(['.', ',']).default('.'))
+    .option('--thousands <CHARACTER>', 'Between thousands (default: none)', delimiter)
+    .addOption(
+      new Option('--dates <ORDER>', 'Of 1/2/2024 (default: as far as the file shows it)').choices([...DATE_ORDERS]),
+    )
+    .option('--sample <N>', 'Records to guess types from (default: all, 10000 of what can be read but once)', whole)
     .option('--dry-run', 'Show what would be sent, and send nothing')
     .option('--resume', 'Go on with an import that was interrupted')
     .option('--resume-late', 'Go on even where the keys may be forgotten that keep rows from being stored twice')
@@ -53,16 +60,17 @@ function delimiter(value: string): string {
 
 async function importFiles(command: Command, paths: readonly string[], options: ImportOptions): Promise<ExitCode> {
   const { table: name } = options;
-  const isStdin = paths.includes(STDIN);
-  if (isStdin && paths.length > 1) throw new UsageError('Standard input is imported alone');
+  if (paths.includes(STDIN) && paths.length > 1) throw new UsageError('Standard input is imported alone');
+  const sizes = await Promise.all(paths.map(sizeOf));
+  const isOnce = sizes.includes(null);
+  const planning = { ...planIn(options), addColumns: options.addColumns ?? false, sample: options.sample };
   const connection = await findConnection(command).catch((error: unknown) => {
     // What a file is can be seen without any service.
     if (options.dryRun && options.create) return undefined;
     throw error;
   });
   if (connection === undefined) {
-    const { plan, sources } = await prepare(paths, readingIn(options), undefined, planIn(options));
-    return showDryRun(name, plan, sources, undefined);
+    return showDryRun(name, await prepare(paths, readingIn(options), undefined, planning), undefined);
   }
   const { project } = await clientFor(connection).token();
   const client = clientFor(connection, RETRIES);
@@ -72,10 +80,10 @@ async function importFiles(command: Command, paths: readonly string[], options: 
     table: name,
     files: paths.map((path) => resolve(path)),
   };
-  const interrupted = isStdin ? undefined : Journal.find<ImportPlan>(target);
+  const interrupted = isOnce ? undefined : Journal.find<ImportPlan>(target);
   if (options.resume || options.resumeLate) {
-    if (isStdin) throw new UsageError('Standard input cannot be read again: there is nothing to resume');
-    return resume(client, interrupted, paths, options);
+    if (isOnce) throw new UsageError('What can be read but once cannot be resumed, as standard input');
+    return resume(client, interrupted, options);
   }
   if (interrupted !== undefined && options.restart) {
     await interrupted.remove();
@@ -88,12 +96,13 @@ async function importFiles(command: Command, paths: readonly string[], options: 
     );
   }
   const table = await tableOrNone(client, name);
-  const { plan, sources } = await prepare(paths, readingIn(options), table, planIn(options));
-  if (options.dryRun) return showDryRun(name, plan, sources, table);
-  showPlan(plan);
+  const prepared = await prepare(paths, readingIn(options), table, planning);
+  if (options.dryRun) return showDryRun(name, prepared, table);
+  showPlan(prepared);
+  const { plan, opened } = prepared;
   await makeReady(client, table, plan, options);
-  const journal = await Journal.begin(target, plan, !isStdin);
-  return runImport({ client, journal, sources, options, paths });
+  const journal = await Journal.begin(target, plan, !isOnce);
+  return runImport({ client, journal, opened, options });
 }
 
 /** Of a batch, some 20 seconds in all: what runs for minutes should outlive a restart of the service. */
@@ -135,7 +144,6 @@ async function makeReady(
 async function resume(
   client: CdpClient,
   journal: Journal<ImportPlan> | undefined,
-  paths: readonly string[],
   options: ImportOptions,
 ): Promise<ExitCode> {
   if (journal === undefined)
@@ -149,18 +157,12 @@ async function resume(
       );
     }
     for (const { path, identity } of journal.header.plan.files) {
-      if ((await identityOf(path)) !== identity) {
-        throw new UsageError(
-          `${path} has changed since the import was begun`,
-          'Begin anew with --restart; rows that are stored stay',
-        );
-      }
+      await refuseChanged(path, identity);
     }
   } catch (error) {
     await journal.close();
     throw error;
   }
   process.stderr.write(`${journal.totals.inserted} rows are stored already\n`);
-  const none: Source[] = [];
-  return runImport({ client, journal, sources: none, options, paths });
+  return runImport({ client, journal, opened: [], options });
 }

@@ -1,9 +1,10 @@
-/** The bytes of a file or of standard input, unpacked and decoded; what is not text is refused rather than changed. */
+/** The bytes of a file or of standard input, unpacked, as text. */
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { UsageError } from '../remote/outcome.js';
+import { decode, decoderFor } from './encoding.js';
 
 export const STDIN = '-';
 
@@ -12,18 +13,23 @@ export interface Input {
   readonly path: string;
   /** Without `.gz`; it may tell the format. */
   readonly name: string;
-  /** Bytes of the file as it is stored; null for standard input. */
+  /** Bytes of the file as it is stored; null where it can be read but once: standard input, a pipe. */
   readonly size: number | null;
   /** Of these so many have been read. */
   readonly read: () => number;
   readonly text: AsyncGenerator<string, void>;
+  /** Reads no more, even where it waits for somebody to type. */
+  readonly close: () => void;
 }
 
-/** @throws UsageError where there is no such file, or no such encoding */
-export async function openInput(path: string, encoding: string): Promise<Input> {
-  const decoder = decoderFor(encoding);
+/**
+ * @param encoding undefined: UTF-8, or UTF-16 where the file says so
+ * @throws UsageError where there is no such file, or no such encoding
+ */
+export async function openInput(path: string, encoding: string | undefined): Promise<Input> {
+  const told = encoding === undefined ? undefined : decoderFor(encoding);
   let read = 0;
-  const size = path === STDIN ? null : await sizeOf(path);
+  const size = await sizeOf(path);
   const source: Readable = path === STDIN ? process.stdin : createReadStream(path, { highWaterMark: 256 * 1024 });
   const counted = async function* (): AsyncGenerator<Buffer, void> {
     for await (const chunk of source as AsyncIterable<Buffer>) {
@@ -31,64 +37,55 @@ export async function openInput(path: string, encoding: string): Promise<Input> 
       yield chunk;
     }
   };
-  const text = decode(unpacked(counted()), decoder, path);
-  return { path, name: path.replace(/\.gz$/i, ''), size, read: () => read, text };
+  const text = decode(unpacked(counted()), told, path);
+  return { path, name: path.replace(/\.gz$/i, ''), size, read: () => read, text, close: () => source.destroy() };
 }
 
-async function sizeOf(path: string): Promise<number> {
+/** Bytes; null where it can be read but once. @throws UsageError where there is no such file */
+export async function sizeOf(path: string): Promise<number | null> {
+  if (path === STDIN) return null;
   try {
     const found = await stat(path);
     if (found.isDirectory()) throw new UsageError(`${path} is a folder`);
-    return found.size;
+    return found.isFile() ? found.size : null;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw new UsageError(`There is no file ${path}`);
     throw error;
   }
 }
 
-type Decoder = InstanceType<typeof TextDecoder>;
-
-function decoderFor(encoding: string): Decoder {
-  try {
-    return new TextDecoder(encoding, { fatal: true });
-  } catch {
-    throw new UsageError(`There is no encoding "${encoding}"`, 'For instance utf-8, utf-16le, windows-1252');
-  }
-}
+/** As many as tell what kind of file it is. */
+const FIRST_BYTES = 1024;
 
 /** Gzip says so itself, in its first two bytes (RFC 1952). */
 async function* unpacked(bytes: AsyncGenerator<Buffer, void>): AsyncGenerator<Buffer, void> {
   const first = await bytes.next();
   if (first.done) return;
-  const rest = async function* () {
-    yield first.value;
-    yield* bytes;
-  };
-  if (first.value[0] === 0x1f && first.value[1] === 0x8b) {
-    const packed = Readable.from(rest(), { objectMode: false });
+  const rest = gathered(first.value, bytes);
+  if (first.value[0] === 0x1f && (first.value[1] ?? 0x8b) === 0x8b) {
+    const packed = Readable.from(rest, { objectMode: false });
     const gunzip = packed.pipe(createGunzip());
     packed.once('error', (error) => gunzip.destroy(error));
-    yield* gunzip as AsyncIterable<Buffer>;
+    yield* gathered(Buffer.alloc(0), gunzip as AsyncIterable<Buffer>);
   } else {
-    yield* rest();
+    yield* rest;
   }
 }
 
-async function* decode(bytes: AsyncIterable<Buffer>, decoder: Decoder, path: string): AsyncGenerator<string, void> {
-  try {
-    for await (const chunk of bytes) yield decoder.decode(chunk, { stream: true });
-    yield decoder.decode();
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    if (code === 'ERR_ENCODING_INVALID_ENCODED_DATA') {
-      throw new UsageError(
-        `${path} is not ${decoder.encoding}`,
-        'Say what it is: --encoding windows-1252, for instance',
-      );
+/** The same bytes; the first piece has enough of them to tell what they are. */
+async function* gathered(first: Buffer, bytes: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void> {
+  let start: Buffer | undefined = first;
+  for await (const chunk of bytes) {
+    if (start === undefined) {
+      yield chunk;
+      continue;
     }
-    if (code?.startsWith('Z_')) throw new Error(`${path} cannot be unpacked: ${message}`);
-    throw error;
+    start = start.length === 0 ? chunk : Buffer.concat([start, chunk]);
+    if (start.length < FIRST_BYTES) continue;
+    yield start;
+    start = undefined;
   }
+  if (start !== undefined && start.length > 0) yield start;
 }
 
 /** The first characters, and a generator that begins with them. */

@@ -11,7 +11,7 @@ import { makePrivate, stateFolder } from '../remote/folders.js';
 import { UsageError } from '../remote/outcome.js';
 
 /** Changes whenever batches are cut, encoded or named in another way. */
-const FORMAT = 1;
+const FORMAT = 2;
 const DURABLE_EVERY_MS = 1_000;
 /** Less than a key is kept, by what clocks may differ and repeats may take. */
 const KEYS_HOLD_MS = (LIMITS.idempotencyHours - 1) * 3_600_000;

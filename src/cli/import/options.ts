@@ -1,7 +1,9 @@
 /** What a person asks of an import, and what of it concerns reading and planning. */
+import { UsageError } from '../remote/outcome.js';
 import type { FileFormat } from './format.js';
 import { parseTypes, type PlanOptions } from './plan.js';
 import type { SourceOptions } from './source.js';
+import type { DateOrder } from './timestamps.js';
 
 export interface ImportOptions {
   table: string;
@@ -12,10 +14,15 @@ export interface ImportOptions {
   keepNames?: boolean;
   format?: FileFormat;
   delimiter?: string;
+  quotes: boolean;
   columns?: string;
-  encoding: string;
-  null?: string;
-  sample: number;
+  skipLines: number;
+  encoding?: string;
+  null: readonly string[];
+  decimal: '.' | ',';
+  thousands?: string;
+  dates?: DateOrder;
+  sample?: number;
   dryRun?: boolean;
   resume?: boolean;
   resumeLate?: boolean;
@@ -30,21 +37,24 @@ export interface ImportOptions {
 const listIn = (list: string | undefined): string[] =>
   list === undefined ? [] : list.split(',').map((each) => each.trim());
 
-export function readingIn({
-  format,
-  delimiter: told,
-  encoding,
-  columns,
-  null: mark,
-  sample,
-}: ImportOptions): SourceOptions {
+/** @throws UsageError */
+export function readingIn(options: ImportOptions): SourceOptions {
+  const { format, delimiter, quotes: hasQuotes, columns, skipLines, encoding, null: nulls } = options;
+  const { decimal, thousands, dates } = options;
+  if (thousands === decimal) {
+    throw new UsageError(`--thousands and --decimal are both "${decimal}"`, 'As in 1.234,5: --decimal , --thousands .');
+  }
   return {
-    encoding,
-    sample,
+    hasQuotes,
+    skipLines,
+    nulls,
+    decimal,
+    ...(encoding === undefined ? {} : { encoding }),
     ...(format === undefined ? {} : { format }),
-    ...(told === undefined ? {} : { delimiter: told }),
+    ...(delimiter === undefined ? {} : { delimiter }),
     ...(columns === undefined ? {} : { columns: listIn(columns) }),
-    ...(mark === undefined ? {} : { null: mark }),
+    ...(thousands === undefined ? {} : { thousands }),
+    ...(dates === undefined ? {} : { dates }),
   };
 }
 

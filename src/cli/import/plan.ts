@@ -5,17 +5,24 @@ import type { ErrorPlace } from '../../contract/errors.js';
 import type { Table } from '../../contract/wire.js';
 import type { JsonNode } from '../../engine/json.js';
 import { UsageError } from '../remote/outcome.js';
-import { columnNames, matchingColumn } from './column-names.js';
-import { type FileRecord, type Field, membersOf } from './source.js';
+import { cellWriter, isJson, type Notation } from './cell-values.js';
+import { columnNames, matchingColumn, needsQuotes } from './column-names.js';
+import type { FileRecord } from './source.js';
+import { type Field, membersOf } from './survey.js';
+import type { DateOrder } from './timestamps.js';
 
 /** A field of the file and its column. */
 export interface Mapping {
   readonly head: string;
   /** null: left out. */
   readonly column: string | null;
-  /** As the contract or Postgres calls it. */
-  readonly type: string;
-  /** Why this type. */
+  /** As the contract or Postgres calls it; null where nothing tells it. */
+  readonly type: string | null;
+  /** Whether FLOAT would hold its integers, too. */
+  readonly isDouble?: boolean;
+  /** Of its dates, where they can be read in one way only. */
+  readonly dates?: DateOrder;
+  /** Why this column and type. */
   readonly reason?: string;
 }
 
@@ -26,8 +33,15 @@ export interface PlanOptions {
   keepNames: boolean;
 }
 
-/** The columns of a new table, or of one that is there (undefined: no such table). */
-export function planColumns(fields: readonly Field[], table: Table | undefined, options: PlanOptions): Mapping[] {
+/**
+ * The columns of a new table, or of one that is there (undefined: no such table).
+ * @param isWhole whether the guesses know every record
+ */
+export function planColumns(
+  { fields, isWhole }: { fields: readonly Field[]; isWhole: boolean },
+  table: Table | undefined,
+  options: PlanOptions,
+): Mapping[] {
   const existing = table?.columns.map(({ name }) => name) ?? [];
   const hasIds = fields.some(({ head, guess }) => head.toLowerCase() === 'id' && guess.isUuid);
   const matched = fields.map(({ head, guess }) => {
@@ -40,17 +54,38 @@ export function planColumns(fields: readonly Field[], table: Table | undefined, 
     { keep: options.keepNames, hasIds },
   );
   const used = new Set<string>();
-  return fields.map(({ head, guess }, i) => {
+  return fields.map(({ head, guess }, i): Mapping => {
     const match = matched[i];
     const column = match !== undefined && !used.has(match) ? match : (names[i] ?? head);
     used.add(column);
-    const isSkipped = options.skip.has(head) || options.skip.has(column);
+    // What a delimiter at the end of each line leaves.
+    if (head === '' && guess.isEmpty && isWhole)
+      return { head, column: null, type: null, reason: 'no name, no values' };
+    if (options.skip.has(head) || options.skip.has(column)) return { head, column: null, type: null };
     const told = options.types.get(head) ?? options.types.get(column);
     const actual = table?.columns.find(({ name }) => name === column)?.type;
-    const type = actual ?? (column === 'id' ? 'uuid' : (told ?? guess.type));
-    const reason = actual !== undefined || told !== undefined ? undefined : guess.reason;
-    return { head, column: isSkipped ? null : column, type, ...(reason === undefined ? {} : { reason }) };
+    const type = actual ?? (column === 'id' ? 'uuid' : (told ?? (guess.isEmpty ? null : guess.type)));
+    const dates = guess.dates;
+    const reason =
+      actual === undefined ? whyNew(head, column, told === undefined ? guess.reason : undefined) : undefined;
+    return {
+      head,
+      column,
+      type,
+      isDouble: guess.isDouble,
+      ...(dates === undefined ? {} : { dates }),
+      ...(reason === undefined ? {} : { reason }),
+    };
   });
+}
+
+function whyNew(head: string, column: string, ofType: string | undefined): string | undefined {
+  const reasons = [
+    ...(ofType === undefined ? [] : [ofType]),
+    ...(head.toLowerCase() === 'id' && column !== 'id' ? ['id is for UUIDs'] : []),
+    ...(needsQuotes(column) ? [`in SQL: "${column}"`] : []),
+  ];
+  return reasons.length === 0 ? undefined : reasons.join('; ');
 }
 
 /** @param list as `a=TEXT,b=INTEGER` @throws UsageError */
@@ -87,60 +122,42 @@ export interface Encoded {
 
 export type Encode = (record: FileRecord) => Encoded;
 
-const INTEGER = /^-?(?:0|[1-9]\d*)$/;
-const DECIMAL = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
-
-export function encoder(kind: 'delimited' | 'ndjson' | 'json', mappings: readonly Mapping[]): Encode {
-  return kind === 'delimited' ? delimitedEncoder(mappings) : jsonEncoder(mappings);
+export function encoder(
+  kind: 'delimited' | 'ndjson' | 'json',
+  mappings: readonly Mapping[],
+  notation: Notation,
+): Encode {
+  return kind === 'delimited' ? delimitedEncoder(mappings, notation) : jsonEncoder(mappings);
 }
 
-function delimitedEncoder(mappings: readonly Mapping[]): Encode {
-  const columns = mappings.map(({ column, type }) => ({ column, type, key: `${JSON.stringify(column)}:` }));
+function delimitedEncoder(mappings: readonly Mapping[], notation: Notation): Encode {
+  const columns = mappings.map(({ column, type, dates = notation.dates }) => ({
+    column,
+    isJsonb: type === 'JSONB',
+    key: `${JSON.stringify(column)}:`,
+    write: cellWriter(type ?? 'TEXT', { ...notation, ...(dates === undefined ? {} : { dates }) }),
+  }));
   return ({ line, cells = [] }) => {
-    if (cells.length !== columns.length) {
+    // A delimiter at the end of a line is no further value.
+    if (cells.length < columns.length || cells.slice(columns.length).some((cell) => cell !== null)) {
       const message = `The record has ${cells.length} fields, and the head ${columns.length}`;
       return { line, json: JSON.stringify(cells), problem: { error: 'invalid_value', message } };
     }
     let json = '';
     let problem: ErrorPlace | undefined;
     for (let i = 0; i < columns.length; i++) {
-      const { column, type, key } = columns[i] as (typeof columns)[number];
+      const { column, isJsonb, key, write } = columns[i] as (typeof columns)[number];
       const cell = cells[i] as string | null;
       // NULL is no id: the service makes one.
       if (column === null || (cell === null && column === 'id')) continue;
-      if (cell !== null && type === 'JSONB' && !isJson(cell)) {
+      if (cell !== null && isJsonb && !isJson(cell)) {
         problem ??= { column, error: 'invalid_value', message: `Column "${column}" takes JSON, and this is none` };
       }
-      json += `${json === '' ? '{' : ','}${key}${cell === null ? 'null' : encodeCell(cell, type)}`;
+      json += `${json === '' ? '{' : ','}${key}${cell === null ? 'null' : write(cell)}`;
     }
     const whole = json === '' ? '{}' : `${json}}`;
     return problem === undefined ? { line, json: whole } : { line, json: whole, problem };
   };
-}
-
-/** What does not fit is sent as the text that it is: the service says what is wrong with it. */
-function encodeCell(text: string, type: string): string {
-  switch (type) {
-    case 'INTEGER':
-      return INTEGER.test(text) ? text : JSON.stringify(text);
-    case 'FLOAT':
-      return DECIMAL.test(text) ? text : JSON.stringify(text);
-    case 'BOOLEAN':
-      return /^(?:true|false)$/i.test(text) ? text.toLowerCase() : JSON.stringify(text);
-    case 'JSONB':
-      return isJson(text) ? text : JSON.stringify(text);
-    default:
-      return JSON.stringify(text);
-  }
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 function jsonEncoder(mappings: readonly Mapping[]): Encode {

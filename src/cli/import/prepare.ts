@@ -3,17 +3,19 @@ import { createHash } from 'node:crypto';
 import { open, stat } from 'node:fs/promises';
 import type { CreateTable } from '../../client/client.js';
 import type { ColumnType } from '../../contract/column-types.js';
+import { LIMITS } from '../../contract/limits.js';
 import type { Table } from '../../contract/wire.js';
 import { UsageError } from '../remote/outcome.js';
 import type { Format } from './format.js';
-import { STDIN } from './input.js';
+import { sizeOf } from './input.js';
 import { type Mapping, planColumns, type PlanOptions } from './plan.js';
-import { openSource, type Source, type SourceOptions } from './source.js';
+import { type FileRecord, openSource, type Source, type SourceOptions } from './source.js';
+import { type Field, survey } from './survey.js';
 
 /** One file as it was when the import began. */
 export interface PlannedFile {
   path: string;
-  /** What its content is told by; null for standard input. */
+  /** What its content is told by; null for what can be read but once. */
   identity: string | null;
   format: Format;
   mappings: Mapping[];
@@ -24,9 +26,9 @@ export interface ImportPlan {
   reading: SourceOptions;
 }
 
-/** Size, time of the last change, and a hash of the beginning. */
+/** Size, time of the last change, and a hash of the beginning; null for what can be read but once. @throws UsageError */
 export async function identityOf(path: string): Promise<string | null> {
-  if (path === STDIN) return null;
+  if ((await sizeOf(path)) === null) return null;
   const { size, mtimeMs } = await stat(path);
   const handle = await open(path);
   try {
@@ -38,43 +40,95 @@ export async function identityOf(path: string): Promise<string | null> {
   }
 }
 
-/** @returns the sources too, of which standard input cannot be opened twice */
+/** @throws UsageError where the file is not what it was when the import was begun */
+export async function refuseChanged(path: string, identity: string | null): Promise<void> {
+  if ((await identityOf(path)) === identity) return;
+  throw new UsageError(
+    `${path} has changed since the import was begun`,
+    'Begin anew with --restart; rows that are stored stay',
+  );
+}
+
+export interface Prepared {
+  plan: ImportPlan;
+  /** Some records of each file. */
+  first: readonly (readonly FileRecord[])[];
+  /** Of each file that can be read but once, as it goes on; of others undefined. */
+  opened: readonly (Source | undefined)[];
+  /** What a person should look at. */
+  warnings: readonly string[];
+}
+
+/** Where all columns are there already: enough to see which ones the file means. */
+const SAMPLE = 10_000;
+
+/** @param sample records to look at; undefined: all, where columns are to be made from them */
 export async function prepare(
   paths: readonly string[],
   reading: SourceOptions,
   table: Table | undefined,
-  options: PlanOptions,
-): Promise<{ plan: ImportPlan; sources: Source[] }> {
-  const sources: Source[] = [];
+  options: PlanOptions & { addColumns: boolean; sample: number | undefined },
+): Promise<Prepared> {
   const files: PlannedFile[] = [];
+  const first: (readonly FileRecord[])[] = [];
+  const opened: (Source | undefined)[] = [];
+  const warnings: string[] = [];
+  const most = options.sample ?? (table === undefined || options.addColumns ? Infinity : SAMPLE);
   for (const path of paths) {
-    const identity = await identityOf(path).catch((error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT') throw new UsageError(`There is no file ${path}`);
-      throw error;
-    });
+    const identity = await identityOf(path);
     const source = await openSource(path, reading);
-    sources.push(source);
-    files.push({ path, identity, format: source.format, mappings: planColumns(source.fields, table, options) });
+    const found = await survey(source, reading, most);
+    if (found.fields.length === 0)
+      throw new UsageError(`${path}: no record is a JSON object`, 'A record looks like {"a": 1}');
+    if (source.heads !== undefined && reading.columns === undefined && isLikeARecord(found.fields)) {
+      warnings.push(
+        `${path}: the first line was taken for names, and looks like a record. If it is one: --columns a,b,c`,
+      );
+    }
+    files.push({ path, identity, format: source.format, mappings: planColumns(found, table, options) });
+    first.push(found.first);
+    opened.push(found.records === undefined ? undefined : { ...source, records: found.records });
   }
-  return { plan: { files: widened(files), reading }, sources };
+  const plan = { files: widened(files), reading };
+  const count = (table?.columns.length ?? 1) + missingColumns(plan, table).length - 1;
+  if (count > LIMITS.columnsPerTable) {
+    throw new UsageError(
+      `The table would have ${count} columns, and ${LIMITS.columnsPerTable} is the most`,
+      'Leave some out (--skip a,b), or keep what belongs together in one JSON value',
+    );
+  }
+  return { plan, first, opened, warnings };
+}
+
+/** Whether every value of the first line could stand below itself. Years are names, too. */
+function isLikeARecord(fields: readonly Field[]): boolean {
+  const typed = fields.filter(({ guess }) => !guess.isEmpty && guess.type !== 'TEXT');
+  return typed.length > 0 && typed.every(({ head, guess }) => guess.takes(head) && !/^(?:19|20)\d\d$/.test(head));
 }
 
 /** A column that several files have gets one type that holds all their values. */
 function widened(files: readonly PlannedFile[]): PlannedFile[] {
-  const types = new Map<string, string>();
-  for (const { column, type } of files.flatMap(({ mappings }) => mappings)) {
-    if (column === null) continue;
-    const before = types.get(column) ?? type;
-    const isNumber = [before, type].every((each) => each === 'INTEGER' || each === 'FLOAT');
-    types.set(column, before === type ? type : isNumber ? 'FLOAT' : 'TEXT');
+  const isJson = files.every(({ format }) => format.kind !== 'delimited');
+  const byColumn = new Map<string, Mapping[]>();
+  for (const mapping of files.flatMap(({ mappings }) => mappings)) {
+    if (mapping.column === null || mapping.type === null) continue;
+    byColumn.set(mapping.column, [...(byColumn.get(mapping.column) ?? []), mapping]);
   }
+  const types = new Map([...byColumn].map(([column, mappings]) => [column, typeForAll(mappings, isJson)]));
   return files.map((file) => ({
     ...file,
-    mappings: file.mappings.map((mapping) => ({
-      ...mapping,
-      type: mapping.column === null ? mapping.type : (types.get(mapping.column) ?? mapping.type),
-    })),
+    mappings: file.mappings.map((mapping) =>
+      mapping.column === null ? mapping : { ...mapping, type: types.get(mapping.column) ?? 'TEXT' },
+    ),
   }));
+}
+
+function typeForAll(mappings: readonly Mapping[], isJson: boolean): string {
+  const [first = 'TEXT', ...others] = new Set(mappings.map(({ type }) => type ?? 'TEXT'));
+  if (others.length === 0) return first;
+  const isNumber = mappings.every(({ type, isDouble }) => type === 'FLOAT' || (type === 'INTEGER' && isDouble));
+  if (isNumber) return 'FLOAT';
+  return isJson && [first, ...others].includes('JSONB') ? 'JSONB' : 'TEXT';
 }
 
 /** The columns that the files need and the table lacks, each once. */
@@ -102,6 +156,6 @@ const DELIMITER_NAMES: Readonly<Record<string, string>> = {
 
 export function formatName({ kind, delimiter }: Format): string {
   if (kind === 'ndjson') return 'NDJSON';
-  if (kind === 'json') return 'a JSON array';
+  if (kind === 'json') return 'JSON';
   return `text delimited by ${DELIMITER_NAMES[delimiter] ?? JSON.stringify(delimiter)}`;
 }

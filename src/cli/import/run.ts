@@ -7,26 +7,25 @@ import { Delivery } from './delivery.js';
 import type { ImportOptions } from './options.js';
 import { STDIN } from './input.js';
 import type { Journal } from './journal.js';
-import { type Encoded, encoder } from './plan.js';
-import type { ImportPlan, PlannedFile } from './prepare.js';
+import { type Encode, type Encoded, encoder } from './plan.js';
+import { type ImportPlan, type PlannedFile, refuseChanged } from './prepare.js';
 import { RefusedFile } from './refused-file.js';
 import { openSource, type Source, type SourceOptions } from './source.js';
 
 export interface Run {
   client: CdpClient;
   journal: Journal<ImportPlan>;
-  /** As far as they are open; others are opened in turn. */
-  sources: readonly Source[];
+  /** Of each file, where it is open already; others are opened in turn. */
+  opened: readonly (Source | undefined)[];
   options: ImportOptions;
-  paths: readonly string[];
 }
 
-export async function runImport({ client, journal, sources, options, paths }: Run): Promise<ExitCode> {
+export async function runImport({ client, journal, opened, options }: Run): Promise<ExitCode> {
   const { table, concurrency, strict: isStrict = false } = options;
   const { totals } = journal;
   const before = totals.inserted;
-  const reading = new Reading(journal.header.plan, sources);
-  const refused = new RefusedFile(journal.refusedFile ?? options.refused ?? refusedName(paths, table));
+  const reading = new Reading(journal.header.plan, opened);
+  const refused = new RefusedFile(journal.refusedFile ?? options.refused ?? refusedName(journal.header.plan, table));
   if (journal.refusedFile !== null && refused.reopen(journal.refusedBytes)) {
     process.stderr.write(`${refused.path} lacks records that were refused before\n`);
   }
@@ -46,8 +45,8 @@ export async function runImport({ client, journal, sources, options, paths }: Ru
   } catch (cause) {
     progress.end();
     await journal.close();
-    if (leave.signal.aborted) throw new Ending(EXIT.interrupted, interruptedText(journal, paths, options));
-    process.stderr.write(`${interruptedText(journal, paths, options)}\n`);
+    if (leave.signal.aborted) throw new Ending(EXIT.interrupted, interruptedText(journal, options));
+    process.stderr.write(`${interruptedText(journal, options)}\n`);
     throw cause;
   } finally {
     progress.end();
@@ -57,7 +56,7 @@ export async function runImport({ client, journal, sources, options, paths }: Ru
   }
   if (!isWhole) {
     await journal.close();
-    throw new Ending(EXIT.interrupted, interruptedText(journal, paths, options));
+    throw new Ending(EXIT.interrupted, interruptedText(journal, options));
   }
   await journal.remove();
   const { seconds } = progress;
@@ -73,19 +72,18 @@ export async function runImport({ client, journal, sources, options, paths }: Ru
   return count > 0 ? EXIT.someRefused : EXIT.done;
 }
 
-function refusedName([first = STDIN, ...others]: readonly string[], table: string): string {
-  if (others.length > 0) return `${table}.refused.ndjson`;
-  return `${first === STDIN ? 'stdin' : first}.refused.ndjson`;
+function refusedName({ files: [first, ...others] }: ImportPlan, table: string): string {
+  const { path, identity } = first ?? { path: STDIN, identity: null };
+  if (path === STDIN) return 'stdin.refused.ndjson';
+  return `${others.length > 0 || identity === null ? table : path}.refused.ndjson`;
 }
 
 /** What is stored, and the command to go on. */
-function interruptedText(
-  { totals }: Journal<unknown>,
-  paths: readonly string[],
-  { table, profile }: ImportOptions,
-): string {
+function interruptedText({ totals, header }: Journal<ImportPlan>, { table, profile }: ImportOptions): string {
   const stored = `${grouped(totals.inserted)} rows are stored, ${grouped(totals.refused)} refused`;
-  if (paths.includes(STDIN)) return `${stored}. Standard input cannot be resumed`;
+  const { files } = header.plan;
+  if (files.some(({ identity }) => identity === null)) return `${stored}. What can be read but once cannot be resumed`;
+  const paths = files.map(({ path }) => path);
   const words = ['cdp', 'import', ...paths, '--table', table, ...(profile === undefined ? [] : ['--profile', profile])];
   return `${stored}. Go on with:\n  ${[...words.map(quoted), '--resume'].join(' ')}`;
 }
@@ -107,11 +105,11 @@ function onSignals(first: () => void, second: () => void): { off: () => void } {
 /** All files in turn as batches, and how far it has come. */
 class Reading {
   readonly #plan: ImportPlan;
-  readonly #opened: readonly Source[];
+  readonly #opened: readonly (Source | undefined)[];
   #current: Source | undefined;
   #bytesBefore = 0;
 
-  constructor(plan: ImportPlan, opened: readonly Source[]) {
+  constructor(plan: ImportPlan, opened: readonly (Source | undefined)[]) {
     this.#plan = plan;
     this.#opened = opened;
   }
@@ -127,9 +125,10 @@ class Reading {
   async *batches(): AsyncGenerator<Batch, void> {
     let number = 0;
     for (const [i, file] of this.#plan.files.entries()) {
-      const source = this.#opened[i] ?? (await openSource(file.path, readingOf(file, this.#plan.reading)));
+      const source = this.#opened[i] ?? (await reopened(file, this.#plan.reading));
       this.#current = source;
-      for await (const batch of cutBatches(encoded(source, file), file.path, number)) {
+      const encode = encoder(file.format.kind, file.mappings, this.#plan.reading);
+      for await (const batch of cutBatches(encoded(source, encode), file.path, number)) {
         number = batch.number + 1;
         yield batch;
       }
@@ -139,19 +138,19 @@ class Reading {
   }
 
   close(): void {
-    // It may be waiting for somebody to type.
-    if (this.#current?.input.size === null) process.stdin.destroy();
+    this.#current?.input.close();
   }
 }
 
-/** As it was read when the import was begun. */
-const readingOf = ({ format }: PlannedFile, reading: SourceOptions): SourceOptions => ({
-  ...reading,
-  ...(format.kind === 'delimited' ? { format: 'csv', delimiter: format.delimiter } : { format: format.kind }),
-  sample: 0,
-});
+/** As it was read when the import was begun. @throws UsageError where it is another file by now */
+async function reopened({ path, format, identity }: PlannedFile, reading: SourceOptions): Promise<Source> {
+  await refuseChanged(path, identity);
+  return openSource(path, {
+    ...reading,
+    ...(format.kind === 'delimited' ? { format: 'csv', delimiter: format.delimiter } : { format: format.kind }),
+  });
+}
 
-async function* encoded(source: Source, { mappings, format }: PlannedFile): AsyncGenerator<Encoded, void> {
-  const encode = encoder(format.kind, mappings);
+async function* encoded(source: Source, encode: Encode): AsyncGenerator<Encoded, void> {
   for await (const record of source.records) yield encode(record);
 }

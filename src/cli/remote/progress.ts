@@ -20,8 +20,14 @@ export class ProgressLine {
   readonly #timer: NodeJS.Timeout;
   readonly #current: () => Progress;
 
-  /** @param current asked whenever a line is written */
-  constructor(current: () => Progress) {
+  /**
+   * @param current asked whenever a line is written
+   * @param what stands before it
+   */
+  constructor(
+    current: () => Progress,
+    private readonly what = '',
+  ) {
     this.#current = current;
     this.#timer = setInterval(() => this.#show(), this.#isTerminal ? ON_TERMINAL_MS : ELSEWHERE_MS);
     this.#timer.unref();
@@ -42,7 +48,7 @@ export class ProgressLine {
     const now = performance.now();
     this.#past.push({ at: now, rows: progress.rows, share: progress.share });
     while ((this.#past[0]?.at ?? now) < now - WINDOW_MS) this.#past.shift();
-    const line = this.#line(progress);
+    const line = this.what + this.#line(progress);
     process.stderr.write(
       this.#isTerminal ? `\r${line.slice(0, (process.stderr.columns || 80) - 1)}\u001b[K` : `${line}\n`,
     );

@@ -68,7 +68,7 @@ export function sqlCommand(): Command {
   });
 }
 
-const collect = (value: string, values: unknown[]): unknown[] => [...values, value];
+export const collect = (value: string, values: unknown[]): unknown[] => [...values, value];
 
 export function whole(value: string): number {
   if (!/^[1-9]\d{0,8}$/.test(value)) throw new InvalidArgumentError('It takes a whole number from 1.');

@@ -1,0 +1,45 @@
+/** What `npm pack` packs: what users need, and pages whose links lead somewhere. */
+import { basename, dirname, join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { installPackage } from '../support/package.js';
+import { endEverything } from '../support/program.js';
+import { internalLinks, read } from './markdown.js';
+
+let files: readonly string[];
+beforeAll(async () => ({ files } = await installPackage()));
+afterAll(endEverything);
+
+it('holds the program, the types of the client, the pages and the files for operators, and nothing else', () => {
+  const known = [
+    /^(?:package\.json|README\.md|LICENSE|CHANGELOG\.md)$/,
+    /^dist\/.+\.(?:js|sql)$/,
+    /^dist\/(?:client|contract)\/.+\.d\.ts$/,
+    /^docs\/[a-z]+\.md$/,
+    /^deploy\/(?:cdp\.service$|grafana\/|prometheus\/)/,
+  ];
+  expect(files.filter((file) => !known.some((pattern) => pattern.test(file)))).toEqual([]);
+  const needed = ['dist/cli/bin.js', 'dist/client/index.js', 'dist/client/index.d.ts', 'docs/tutorial.md', 'LICENSE'];
+  expect(files).toEqual(expect.arrayContaining(needed));
+});
+
+/** What only whoever works on the sources reads. */
+const SOURCES = /^(?:CONTRIBUTING\.md|docs\/architecture\.md|docs\/decisions|examples|bench)(?:\/|$)/;
+
+it('has pages that link to pages in it, or to the sources', () => {
+  const pages = files.filter((file) => file.endsWith('.md'));
+  const dead = pages.flatMap((page) =>
+    internalLinks(read(page))
+      .map((link) => join(dirname(page), link.split('#')[0] || basename(page)))
+      .filter(
+        (target) => !SOURCES.test(target) && !files.some((file) => file === target || file.startsWith(`${target}/`)),
+      )
+      .map((target) => `${page}: ${target}`),
+  );
+  expect(dead).toEqual([]);
+});
+
+it('is complete: every page of the docs is in the index of the README', () => {
+  const linked = internalLinks(read('README.md')).map((link) => link.split('#')[0]);
+  const pages = files.filter((file) => /^docs\/\w+\.md$/.test(file));
+  expect(pages.filter((page) => !linked.includes(page))).toEqual([]);
+});
