@@ -6,6 +6,7 @@ import { pino, type Logger } from 'pino';
 import type { Config } from './settings.js';
 import { EngineError } from './contract/errors.js';
 import { type Database, openDatabase } from './database.js';
+import { LogLines } from './log-lines.js';
 import type { Engine, EngineSettings } from './engine/engine.js';
 import { VERSION } from './version.js';
 
@@ -30,15 +31,9 @@ const FIRST_PROJECT = 'default';
  */
 const BACKLOG = 4_096;
 
-/** Lines wait so long for others to be written with them: a system call for each would cost every request. */
-const LOG_DELAY_MS = 100;
-const LOG_BYTES = 32 * 1024;
-
 /** One JSON line an event on standard output; secrets never get there. */
-function createLogger(config: Config): Logger {
-  const destination = pino.destination({ sync: false, minLength: LOG_BYTES, maxWrite: 2 * LOG_BYTES });
-  setInterval(() => destination.flush(), LOG_DELAY_MS).unref();
-  return pino({ level: config.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime }, destination);
+function createLogger({ logLevel }: Config): Logger {
+  return pino({ level: logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime }, new LogLines());
 }
 
 /** Reading the modules of a running service takes as long as Postgres takes to start, and happens meanwhile. */

@@ -51,7 +51,8 @@ export async function insertRecords(
   { returnIds, idempotency, signal }: InsertOptions,
 ): Promise<Inserted> {
   const deadline = { timeoutMs: TIMEOUT_MS, signal, expired };
-  if (idempotency === null) await project.requireRoom();
+  const room = idempotency === null ? project.requireRoom() : undefined;
+  if (room !== undefined) await room;
   // A repeat under its key is answered even without room: it stores nothing.
   const hasRoom = idempotency === null || (await project.excess()) === null;
   const answer = hasRoom ? await insertByCopy(project, table, body, deadline, { returnIds, idempotency }) : null;
