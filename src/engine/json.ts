@@ -54,10 +54,13 @@ export class JsonDocument {
   value(dataField?: string): unknown {
     const { root } = this;
     if (dataField === undefined || root.kind !== 'object') return JSON.parse(this.text) as unknown;
-    const plain: Record<string, unknown> = Object.create(null) as Record<string, unknown>;
+    const plain: Record<string, unknown> = {};
     for (const [key, node] of root.members) {
       const isData = key === dataField && node.kind === 'array';
-      plain[key] = isData ? node.items.map(() => null) : plainValue(node);
+      const value = isData ? node.items.map(() => null) : plainValue(node);
+      // Set like any other, it would become the object's prototype.
+      if (key === '__proto__') Object.defineProperty(plain, key, { value, enumerable: true });
+      else plain[key] = value;
     }
     return plain;
   }
