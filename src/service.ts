@@ -7,6 +7,7 @@ import { pino, type Logger } from 'pino';
 import type { Config } from './settings.js';
 import { EngineError } from './contract/errors.js';
 import { type Database, openDatabase } from './database.js';
+import { LogLines } from './log-lines.js';
 import type { Engine, EngineSettings } from './engine/engine.js';
 import type { RequestSpans } from './http/request-spans.js';
 import type { TraceExport } from './tracing.js';
@@ -39,10 +40,6 @@ const FIRST_PROJECT = 'default';
  */
 export const BACKLOG = 4_096;
 
-/** Lines wait so long for others to be written with them: a system call for each would cost every request. */
-const LOG_DELAY_MS = 100;
-const LOG_BYTES = 32 * 1024;
-
 /** Reading the modules of a running service takes as long as Postgres takes to start, and happens meanwhile. */
 const loadModules = () =>
   Promise.all([import('./http/server.js'), import('./http/metrics-listener.js'), import('./engine/engine.js')]);
@@ -52,10 +49,8 @@ const loadModules = () =>
  * @param worker its number, in every line; null: there are none
  */
 export function createLogger(config: Config, worker: number | null = null): Logger {
-  const destination = pino.destination({ sync: false, minLength: LOG_BYTES, maxWrite: 2 * LOG_BYTES });
-  setInterval(() => destination.flush(), LOG_DELAY_MS).unref();
   const base = worker === null ? null : { worker };
-  return pino({ level: config.logLevel, base, timestamp: pino.stdTimeFunctions.isoTime }, destination);
+  return pino({ level: config.logLevel, base, timestamp: pino.stdTimeFunctions.isoTime }, new LogLines());
 }
 
 /**

@@ -6,6 +6,7 @@
  */
 import { hash, randomInt } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { LruMap } from 'toad-cache';
 import type { AuditActor, AuditMode, AuditOperation, AuditStatements } from '../contract/audit.js';
 import { LIMITS } from '../contract/limits.js';
 import type { AuditEntry, AuditFilter, AuditLog } from '../postgres/audit-log.js';
@@ -87,6 +88,10 @@ const NOT_CHANGES: ReadonlySet<AuditOperation> = new Set([
   'audit.read',
 ]);
 
+/** Hashes of statements that are kept, and how long these may be: at most some 2 MiB. */
+const HASHES = 500;
+const SHORT_STATEMENT = 2_000;
+
 /** A name, an id, a subject: longer ones are hostile. */
 const TEXT_CHARACTERS = 200;
 
@@ -97,6 +102,8 @@ export class Audit {
   /** Strangers cannot crowd out those who have a token. */
   private readonly strangers = new RefusalCounter(100);
   private readonly callers = new RefusalCounter(1_000);
+  /** Of short statements that came lately, by their text. */
+  private readonly hashes = new LruMap<string>(HASHES);
   /** Two instances, or two runs, start so far apart that they do not meet. */
   private nextId = randomInt(2 ** 47) * 2 ** 5;
 
@@ -190,7 +197,7 @@ export class Audit {
       address: origin.address,
       operation: event.operation,
       object: object === null ? null : clean(object),
-      statementSha256: statement === null ? null : hash('sha256', statement, 'hex'),
+      statementSha256: statement === null ? null : this.hashOf(statement),
       statement: statement === null || this.settings.auditStatements === 'hash' ? null : storable(statement),
       rows: event.rows ?? null,
       outcome: event.outcome,
@@ -198,6 +205,16 @@ export class Audit {
       durationMs: startedAt === null ? null : Math.round((performance.now() - startedAt) * 100) / 100,
       count: event.count ?? 1,
     };
+  }
+
+  /** Most statements of a program come again. */
+  private hashOf(statement: string): string {
+    const known = this.hashes.get(statement);
+    if (known !== undefined) return known;
+    const found = hash('sha256', statement, 'hex');
+    // A copy: the text itself may be a part of a body that is many times as long, and keep that.
+    if (statement.length <= SHORT_STATEMENT) this.hashes.set(Buffer.from(statement).toString(), found);
+    return found;
   }
 
   private isFirstRefusal(entry: AuditEntry): boolean {

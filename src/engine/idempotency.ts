@@ -33,6 +33,26 @@ export function idempotencyKey(key: string, path: string, query: string, body: B
 /** Expired keys that one insert clears away. */
 const PURGED_AT_ONCE = 100;
 
+/** Whoever works under the key holds the advisory lock of this number. */
+function lockOf({ path, key }: IdempotencyKey): string {
+  return createHash('sha256').update(path).update('\0').update(key).digest().readBigInt64BE(0).toString();
+}
+
+/**
+ * Takes the key for the length of the transaction, where {@link claimKey} would say that this is the first request with
+ * it. Otherwise they fail with a division by zero.
+ */
+export function takeNewKey(idempotency: IdempotencyKey): Statement[] {
+  const { path, key } = idempotency;
+  return [
+    statement(
+      sql`SELECT 1 / pg_catalog.pg_try_advisory_xact_lock(${lockOf(idempotency)}::pg_catalog.int8)::pg_catalog.int4`,
+    ),
+    statement(sql`SELECT 1 / (NOT EXISTS (SELECT FROM _cdp.idempotency_keys
+      WHERE path = ${path} AND key = ${key} AND ${isKept}))::pg_catalog.int4`),
+  ];
+}
+
 /**
  * Begins the transaction and takes the key for its length.
  * @returns the answer of the request that used the key first, or null where this is the first
@@ -41,13 +61,13 @@ const PURGED_AT_ONCE = 100;
 export async function claimKey(
   session: Session,
   begin: readonly Statement[],
-  { key, path, fingerprint }: IdempotencyKey,
+  idempotency: IdempotencyKey,
 ): Promise<BatchAnswer | null> {
-  const lock = createHash('sha256').update(path).update('\0').update(key).digest().readBigInt64BE(0);
+  const { key, path, fingerprint } = idempotency;
   // The row is looked up by a statement after the lock's own, so that its snapshot sees what the last holder committed.
   const results = await session.run([
     ...begin,
-    statement(sql`SELECT pg_catalog.pg_try_advisory_xact_lock(${lock}::pg_catalog.int8)`),
+    statement(sql`SELECT pg_catalog.pg_try_advisory_xact_lock(${lockOf(idempotency)}::pg_catalog.int8)`),
     statement(sql`SELECT pg_catalog.encode(fingerprint, 'hex'), answer FROM _cdp.idempotency_keys
       WHERE path = ${path} AND key = ${key} AND ${isKept}`),
   ]);

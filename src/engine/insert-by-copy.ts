@@ -3,11 +3,15 @@
  * table. It either stores the batch or stores nothing; whatever it cannot do, or Postgres refuses, is for the INSERT of
  * `records.ts`, which finds out what is wrong and says so.
  */
-import type { Lease } from '../postgres/connections.js';
 import { ConnectionLost, errorCode, isShutdown, PostgresError } from '../postgres/errors.js';
+import type { BatchAnswer } from '../contract/wire.js';
+import type { Lease } from '../postgres/connections.js';
+import { inserted } from './batch-answer.js';
 import type { CopyData } from './batch/copy/copy-encoder.js';
 import { copyData, copyStatement } from './batch/copy/plan.js';
+import { withIds } from './copied-ids.js';
 import type { Deadline } from './deadline.js';
+import { type IdempotencyKey, rememberAnswer, takeNewKey } from './idempotency.js';
 import type { Project } from './project.js';
 import { LIES_WITH_THE_SERVER } from './refused-record.js';
 import type { KnownShape } from './shape-cache.js';
@@ -18,8 +22,14 @@ import { outcomeUnknown } from './transaction.js';
 /** Batches up to this size are worth sharing a COPY: its cost is then mostly that of the statement and the commit. */
 const SMALL_RECORDS = 25;
 
+export interface CopyOptions {
+  /** Answer the ids as well. */
+  returnIds: boolean;
+  idempotency: IdempotencyKey | null;
+}
+
 /**
- * @returns the number of records stored, or null where nothing was stored and the other way has to be gone
+ * @returns the answer, or null where nothing was stored and the other way has to be gone
  * @throws EngineError outcome_unknown, table_busy, query_timeout, overloaded, database_unavailable
  */
 export async function insertByCopy(
@@ -27,33 +37,41 @@ export async function insertByCopy(
   table: string,
   body: Uint8Array,
   deadline: Deadline,
-): Promise<number | null> {
-  const { copies } = project;
+  { returnIds, idempotency }: CopyOptions,
+): Promise<BatchAnswer | null> {
+  const { encoder } = project.copies;
   const known = project.knownShape(table);
-  const batch = known === undefined ? null : copies.encoder.encode(body, known.plan);
-  if (known === undefined || batch === null) return null;
-  const stored =
-    batch.records > SMALL_RECORDS
-      ? await storeAlone(project, known, batch, deadline)
-      : await storeShared(project, known, batch, deadline);
-  return stored ? batch.records : null;
-}
-
-async function storeAlone(project: Project, known: KnownShape, batch: CopyData, deadline: Deadline): Promise<boolean> {
+  const lent = known === undefined ? null : encoder.encode(body, known.plan);
+  if (known === undefined || lent === null) return null;
+  const isShared = idempotency === null && lent.records <= SMALL_RECORDS;
+  const identified = returnIds ? withIds(known.plan, lent) : null;
+  // While it waits for others, it has memory of its own: what is lent would be many times as large.
+  const batch = identified?.batch ?? (isShared ? { ...lent, data: Buffer.from(lent.data) } : lent);
+  if (batch !== lent) encoder.release(lent, known.plan);
   try {
-    return await store(project, known, [batch], deadline, project.trace?.copying([]));
+    if (returnIds && identified === null) return null;
+    const answer = inserted(batch.records, identified?.ids);
+    const stored = isShared
+      ? await storeShared(project, known, batch, deadline)
+      : await store(
+          project,
+          known,
+          [batch],
+          deadline,
+          idempotency === null ? null : { idempotency, answer },
+          project.trace?.copying([]),
+        );
+    return stored ? answer : null;
   } finally {
-    project.copies.encoder.release(batch, known.plan);
+    if (batch === lent) encoder.release(lent, known.plan);
   }
 }
 
 function storeShared(project: Project, known: KnownShape, batch: CopyData, deadline: Deadline): Promise<boolean> {
   const { copies, patience } = project;
-  // While it waits, it has memory of its own: what is lent would be many times as large.
-  const own = { ...batch, data: Buffer.from(batch.data), trace: project.trace };
-  copies.encoder.release(batch, known.plan);
+  const own = { ...batch, trace: project.trace };
   const send: SendCopies = (batches, signal) =>
-    store(project, known, batches, { ...deadline, signal }, traceOfAll(batches));
+    store(project, known, batches, { ...deadline, signal }, null, traceOfAll(batches));
   return copies.storeShared(`${known.number} ${batch.columns.join()}`, own, deadline.signal, patience, send);
 }
 
@@ -67,31 +85,57 @@ function traceOfAll(batches: readonly WaitingBatch[]): RequestTrace | undefined 
 const liesWithTheServer = (error: PostgresError): boolean =>
   error.sqlstate !== '08P01' && LIES_WITH_THE_SERVER.has(errorCode(error));
 
+/** An answer that is to be kept under a key. */
+interface Keyed {
+  readonly idempotency: IdempotencyKey;
+  readonly answer: BatchAnswer;
+}
+
 /** @param batches of the same columns */
-function store(
+async function store(
   project: Project,
   known: KnownShape,
   batches: readonly CopyData[],
   deadline: Deadline,
+  keyed: Keyed | null,
   trace: RequestTrace | undefined,
 ): Promise<boolean> {
-  const work = async (lease: Lease) => {
+  const check = { text: known.check, params: [] };
+  const transaction = {
+    before: keyed === null ? [] : takeNewKey(keyed.idempotency),
+    copy: copyStatement(known.plan, batches[0]?.columns ?? []),
+    data: copyData(known.plan, batches),
+    after: keyed === null ? [check] : [check, ...rememberAnswer(keyed.idempotency, keyed.answer)],
+  };
+  /** It has been sent, and the connection was lost. */
+  let mayHaveRun = false;
+  const work = async (lease: Lease): Promise<boolean> => {
     const { session } = lease;
-    const statement = copyStatement(known.plan, batches[0]?.columns ?? []);
     const completedBefore = session.completed;
     try {
-      await session.copyIn(statement, copyData(known.plan, batches), known.check);
+      await session.copyIn(transaction);
       return true;
     } catch (error) {
       // The table may have got a trigger since it was looked at, and what that did to the session is not rolled back.
       lease.soil();
       // Postgres was told to end the connection and said so before the COPY had come to its end, so nothing was committed.
-      if (isShutdown(error) && session.completed === completedBefore) throw error;
+      if (isShutdown(error) && session.completed - completedBefore <= transaction.before.length) throw error;
       // The commit was on its way with the rest.
-      if (error instanceof ConnectionLost || session.closed) throw outcomeUnknown(error, false);
+      if (error instanceof ConnectionLost || session.closed) {
+        // Under its key it cannot be done twice: on a connection that had died while it was idle, it is sent again.
+        if (keyed !== null && !mayHaveRun && error instanceof ConnectionLost) {
+          mayHaveRun = true;
+          throw error;
+        }
+        throw outcomeUnknown(error, keyed !== null);
+      }
       if (!(error instanceof PostgresError) || liesWithTheServer(error)) throw error;
       return false;
     }
   };
-  return project.use('typed', deadline, work, 'writes', trace ?? null);
+  try {
+    return await project.use('typed', deadline, work, 'writes', trace ?? null);
+  } catch (error) {
+    throw mayHaveRun ? outcomeUnknown(error, true) : error;
+  }
 }

@@ -54,11 +54,15 @@ export class JsonDocument {
   value(dataField?: string): unknown {
     const { root } = this;
     if (dataField === undefined || root.kind !== 'object') return JSON.parse(this.text) as unknown;
-    const plain = root.members.map(([key, node]) => {
+    const plain: Record<string, unknown> = {};
+    for (const [key, node] of root.members) {
       const isData = key === dataField && node.kind === 'array';
-      return [key, isData ? node.items.map(() => null) : plainValue(node)] as const;
-    });
-    return Object.fromEntries(plain);
+      const value = isData ? node.items.map(() => null) : plainValue(node);
+      // Set like any other, it would become the object's prototype.
+      if (key === '__proto__') Object.defineProperty(plain, key, { value, enumerable: true });
+      else plain[key] = value;
+    }
+    return plain;
   }
 }
 
@@ -103,10 +107,22 @@ export function readJson(body: Uint8Array, limit?: ArrayLimit, kept = Infinity):
  */
 export function refuseDuplicateKeys(node: JsonNode, deep = true): void {
   if (node.kind === 'object') {
-    const [key] = duplicateKeys(node);
+    const key = firstDuplicate(node);
     if (key !== undefined) throw new EngineError('invalid_json', `The key ${quoted(key)} is given twice`);
   }
   if (deep) for (const child of children(node)) refuseDuplicateKeys(child);
+}
+
+/** Objects of so many members are compared pair by pair, without a set. */
+const FEW = 8;
+
+function firstDuplicate(object: JsonObject): string | undefined {
+  const { members } = object;
+  if (members.length > FEW) return duplicateKeys(object).values().next().value;
+  for (let i = 1; i < members.length; i++) {
+    for (let k = 0; k < i; k++) if (members[k]?.[0] === members[i]?.[0]) return members[i]?.[0];
+  }
+  return undefined;
 }
 
 /** The keys that this object gives more than once, each named once. */
@@ -141,9 +157,11 @@ const FIRST_PRINTABLE = 0x20;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
+const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
 function decode(body: Uint8Array): string {
   try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body);
+    return UTF8.decode(body);
   } catch (cause) {
     throw new EngineError('invalid_json', 'The body is not valid UTF-8', { cause });
   }

@@ -39,8 +39,8 @@ export interface ProjectAccess {
   /** Longest wait of one request, in milliseconds. */
   readonly waitMs: number;
   readonly quotas: Quotas;
-  /** Brings the project's database up to date with this program before its first use. */
-  upgraded(project: ProjectRow): Promise<void>;
+  /** Brings the project's database up to date with this program before its first use; undefined where it is. */
+  upgraded(project: ProjectRow): Promise<void> | undefined;
   /** @throws EngineError unauthorized, cdp_inactive where the project was deleted or deactivated in the meantime */
   requireActive(project: ProjectRow): Promise<void>;
 }
@@ -100,8 +100,8 @@ export class Project {
     return this.access.quotas.requireRoom(this.row);
   }
 
-  /** Whether, and how, the project is over its disk quota. @throws EngineError database_unavailable */
-  excess(): Promise<Excess | null> {
+  /** Whether, and how, the project is over its disk quota; null at once where it has none. @throws EngineError database_unavailable */
+  excess(): Promise<Excess | null> | null {
     return this.access.quotas.excess(this.row);
   }
 
@@ -167,11 +167,13 @@ export class Project {
   ): Promise<T> {
     const { connections, quotas, running, stops, watchdog } = this.access;
     const { id, placement } = this.row;
-    const leave = await this.enter(lane === 'typed' ? 'typed' : 'sql', deadline, trace);
+    const place = this.enter(lane === 'typed' ? 'typed' : 'sql', deadline, trace);
+    const leave = place instanceof Promise ? await place : place;
     const call = trace?.calls();
     let lease: Lease;
     try {
-      await this.access.upgraded(this.row);
+      const upgrade = this.access.upgraded(this.row);
+      if (upgrade !== undefined) await upgrade;
       lease = connections.lendIdle(id, lane) ?? (await connections.lendNew(id, placement, lane));
     } catch (error) {
       call?.end(error);

@@ -208,10 +208,13 @@ export class Projects {
     }
   }
 
-  /** Brings a project's database up to date with this program, once per process. */
-  async upgraded(project: ProjectRow): Promise<void> {
+  /**
+   * Brings a project's database up to date with this program, once per process.
+   * @returns undefined where it is, as nearly always
+   */
+  upgraded(project: ProjectRow): Promise<void> | undefined {
     const { schemaVersion } = this.provisioning;
-    if (project.schemaVersion >= schemaVersion) return;
+    if (project.schemaVersion >= schemaVersion) return undefined;
     let upgrade = this.upgrades.get(project.id);
     if (upgrade === undefined) {
       upgrade = ownErrand(() => this.provisioning.upgrade(project.placement.database)).then(() =>
@@ -220,7 +223,7 @@ export class Projects {
       this.upgrades.set(project.id, upgrade);
       upgrade.catch(() => this.upgrades.delete(project.id));
     }
-    await upgrade;
+    return upgrade;
   }
 
   private async clearFailed(name: string): Promise<void> {

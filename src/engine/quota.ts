@@ -98,18 +98,22 @@ export class Quotas {
    * @throws EngineError quota_exceeded; database_unavailable where its size has to be looked at and cannot
    */
   requireRoom(project: ProjectRow): Promise<void> | undefined {
-    return this.usageOf(project) === null ? undefined : this.refuseExcess(project);
+    const usage = this.usageOf(project);
+    return usage === null ? undefined : this.refuseExcess(usage);
   }
 
-  private async refuseExcess(project: ProjectRow): Promise<void> {
-    const excess = await this.excess(project);
+  private async refuseExcess(usage: Usage): Promise<void> {
+    const excess = await this.excessOf(usage);
     if (excess !== null) throw excess.error;
   }
 
-  /** @throws EngineError database_unavailable */
-  async excess(project: ProjectRow): Promise<Excess | null> {
+  /** @returns null, at once, for a project without a quota. @throws EngineError database_unavailable */
+  excess(project: ProjectRow): Promise<Excess | null> | null {
     const usage = this.usageOf(project);
-    if (usage === null) return null;
+    return usage === null ? null : this.excessOf(usage);
+  }
+
+  private async excessOf(usage: Usage): Promise<Excess | null> {
     const age = performance.now() - usage.lookedAt;
     if (usage.least === null ? age > TRUST_MS : usage.outdated || age > RECHECK_MS) await this.lookAgain(usage);
     else if (age > RENEW_MS) this.renew(usage);

@@ -10,6 +10,7 @@ import type { Lease } from '../postgres/connections.js';
 import { PostgresError } from '../postgres/errors.js';
 import { ident, sql, type Statement, statement } from '../postgres/sql.js';
 import type { Session, TextResult } from '../postgres/wire/session.js';
+import { inserted } from './batch-answer.js';
 import { type BatchInsert, encodeBatch } from './batch/encode.js';
 import { type ParsedBatch, parseBatch } from './batch/parse.js';
 import { queryTimeout } from './deadline.js';
@@ -50,12 +51,12 @@ export async function insertRecords(
   { returnIds, idempotency, signal }: InsertOptions,
 ): Promise<Inserted> {
   const deadline = { timeoutMs: TIMEOUT_MS, signal, expired };
+  const room = idempotency === null ? project.requireRoom() : undefined;
+  if (room !== undefined) await room;
   // A repeat under its key is answered even without room: it stores nothing.
-  if (idempotency === null) await project.requireRoom();
-  if (idempotency === null && !returnIds) {
-    const stored = await insertByCopy(project, table, body, deadline);
-    if (stored !== null) return { answer: inserted(stored), replayed: false };
-  }
+  const hasRoom = idempotency === null || (await project.excess()) === null;
+  const answer = hasRoom ? await insertByCopy(project, table, body, deadline, { returnIds, idempotency }) : null;
+  if (answer !== null) return { answer, replayed: false };
   const batch = parseBatch(body);
   return project.use('typed', deadline, async (lease) => {
     const { session } = lease;
@@ -164,8 +165,3 @@ function idsInOrder(inserts: readonly BatchInsert[], results: readonly TextResul
 /** By the command tags, such as `INSERT 0 250`. */
 const rowsStored = (results: readonly TextResult[]): number =>
   results.reduce((sum, { tag }) => sum + (readCommandTag(tag).count ?? 0), 0);
-
-function inserted(count: number, ids?: string[]): BatchAnswer {
-  const message = `${count} ${count === 1 ? 'record' : 'records'} inserted`;
-  return { success: true, inserted_rows: count, message, ...(ids === undefined ? {} : { ids }) };
-}

@@ -4,30 +4,34 @@ import { gunzip } from 'node:zlib';
 import type { FastifyRequest } from 'fastify';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
-import { type JsonDocument, readJson, refuseDuplicateKeys } from '../engine/json.js';
+import { readJson, refuseDuplicateKeys } from '../engine/json.js';
 
 const unpack = promisify(gunzip);
 
 /**
- * The body's bytes, unpacked, when it is their turn to be read.
+ * The body's bytes, unpacked, when it is their turn to be read: at once where there is nothing to unpack or to wait for.
  * @throws EngineError unsupported_media_type, invalid_request, payload_too_large
  */
-export async function decodeBody(request: FastifyRequest): Promise<Buffer> {
-  const bytes = await unpackedBody(request);
-  request.place?.resize(bytes.length);
-  await request.project?.pace(bytes.length);
-  return bytes;
+export function decodeBody(request: FastifyRequest): Buffer | Promise<Buffer> {
+  const bytes = Buffer.isBuffer(request.body) ? request.body : NOTHING;
+  const encoding = (request.headers['content-encoding'] ?? 'identity').toLowerCase();
+  return encoding === 'identity' ? inTurn(request, bytes) : unpacked(request, bytes, encoding);
 }
 
-async function unpackedBody(request: FastifyRequest): Promise<Buffer> {
-  const bytes = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
-  const encoding = (request.headers['content-encoding'] ?? 'identity').toLowerCase();
-  if (encoding === 'identity') return bytes;
+const NOTHING = Buffer.alloc(0);
+
+function inTurn(request: FastifyRequest, bytes: Buffer): Buffer | Promise<Buffer> {
+  request.place?.resize(bytes.length);
+  const turn = request.project?.pace(bytes.length);
+  return turn === undefined ? bytes : turn.then(() => bytes);
+}
+
+async function unpacked(request: FastifyRequest, bytes: Buffer, encoding: string): Promise<Buffer> {
   if (encoding !== 'gzip') {
     throw new EngineError('unsupported_media_type', 'The Content-Encoding must be gzip or identity');
   }
   try {
-    return await unpack(bytes, { maxOutputLength: LIMITS.bodyBytes });
+    return await inTurn(request, await unpack(bytes, { maxOutputLength: LIMITS.bodyBytes }));
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE') throw error;
     throw new EngineError('invalid_request', 'The body is not gzip, although Content-Encoding says so', {
@@ -44,14 +48,21 @@ const LONG_ARRAYS = {
 };
 
 /**
- * The body as JSON, its value put in place of the bytes for the route's schema.
+ * The body as JSON, its value put in place of the bytes for the route's schema; at once, as {@link decodeBody}.
  * @throws EngineError invalid_json and those of {@link decodeBody}
  */
-export async function readJsonBody(request: FastifyRequest): Promise<JsonDocument> {
+export function readJsonBody(request: FastifyRequest): Promise<void> | undefined {
+  const bytes = decodeBody(request);
+  if (bytes instanceof Promise) return bytes.then((decoded) => read(request, decoded));
+  read(request, bytes);
+  return undefined;
+}
+
+function read(request: FastifyRequest, bytes: Buffer): void {
   const { dataField } = request.routeOptions.config;
-  const document = readJson(await decodeBody(request), LONG_ARRAYS, LONG_ARRAYS.depth);
+  const document = readJson(bytes, LONG_ARRAYS, LONG_ARRAYS.depth);
   // Data nested in a body (the params of free SQL) may say what it likes; what the route reads may not.
   refuseDuplicateKeys(document.root, dataField === undefined);
+  request.document = document;
   request.body = document.value(dataField);
-  return document;
 }

@@ -46,7 +46,8 @@ export const INSERT_RECORDS: Operation = {
   async handle(context) {
     const { request, signal } = context;
     const table = tableInPath(context);
-    const body = await decodeBody(request);
+    const decoded = decodeBody(request);
+    const body = decoded instanceof Promise ? await decoded : decoded;
     const returnIds = (request.query as wire.BatchQuery).return === 'ids';
     const { 'idempotency-key': header } = request.headers;
     const idempotency =
@@ -54,7 +55,8 @@ export const INSERT_RECORDS: Operation = {
     const inserted = await insertRecords(project(context), table, body, { returnIds, idempotency, signal });
     releaseBody(request);
     request.rows = inserted.replayed ? 0 : inserted.answer.inserted_rows;
-    const headers = inserted.replayed ? { 'idempotency-replayed': 'true' } : {};
-    return { ...created(inserted.answer), headers };
+    const answer = created(inserted.answer);
+    if (inserted.replayed) answer.headers = { 'idempotency-replayed': 'true' };
+    return answer;
   },
 };

@@ -4,7 +4,7 @@
  */
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify';
 import type { Logger } from 'pino';
 import type { Engine } from '../engine/engine.js';
 import { ADMIN_ROUTES } from './admin-routes.js';
@@ -120,25 +120,37 @@ function addRoute(
     onRequest: (request, reply, done) => {
       request.exchange.route = served;
       // A promise for each request would cost more than what is looked up.
-      const passing = gate.pass(request, reply, route.access);
-      if (passing === undefined) done();
-      else passing.then(() => done(), done);
+      whenDone(gate.pass(request, reply, route.access), done);
     },
     ...(body === undefined
       ? {}
-      : { preValidation: async (request) => void (request.document = await readJsonBody(request)) }),
-    handler: async (request, reply) => {
+      : { preValidation: (request, _reply, done: HookHandlerDoneFunction) => whenDone(readJsonBody(request), done) }),
+    handler: (request, reply) => {
       const { caller, exchange } = request;
       if (caller === null) throw new Error('A route with access was reached without a caller');
       exchange.parsed = performance.now();
-      const answer = await route.handle({ engine, settings, caller, request, reply, signal: exchange.departure });
-      requestSettled(engine.audit, request);
-      if (answer.body === null) return;
-      const text = Buffer.isBuffer(answer.body) ? answer.body : JSON.stringify(answer.body);
-      if (typeof text !== 'string') request.place?.resize(text.length);
-      answers.send(request, reply, answer.status, text, answer.headers);
+      // Fastify is told nothing of it: it would only wait for the end too.
+      route
+        .handle({ engine, settings, caller, request, reply, signal: exchange.departure })
+        .then((answer) => {
+          requestSettled(engine.audit, request);
+          if (answer.body === null) return;
+          const text = Buffer.isBuffer(answer.body) ? answer.body : JSON.stringify(answer.body);
+          if (typeof text !== 'string') request.place?.resize(text.length);
+          answers.send(request, reply, answer.status, text, answer.headers);
+        })
+        .catch((error: unknown) => {
+          answers.fail(error, request, reply);
+          requestSettled(engine.audit, request);
+        });
     },
   });
+}
+
+/** Ends a hook, at once where there is nothing to wait for. */
+function whenDone(work: Promise<void> | undefined, done: HookHandlerDoneFunction): void {
+  if (work === undefined) done();
+  else work.then(() => done(), done);
 }
 
 /** Of a request that is over: its line in the log, and its count. */

@@ -60,7 +60,8 @@ export const RUN_SQL: Operation = {
       params: paramsOf(context),
       readOnly,
       timeoutMs: body.timeout_ms ?? LIMITS.timeoutMsDefault,
-      rowMode: body.row_mode ?? 'object',
+      rowMode: body.row_mode ?? ('object' as const),
+      maxRows: body.max_rows ?? LIMITS.maxRowsDefault,
       signal: context.signal,
     };
     const format = streamFormat(request);
@@ -68,8 +69,7 @@ export const RUN_SQL: Operation = {
       await streamAnswer(context, project(context), { ...sqlRequest, format });
       return { status: 200, body: null };
     }
-    const maxRows = body.max_rows ?? LIMITS.maxRowsDefault;
-    const results = await collectSql(project(context), { ...sqlRequest, maxRows });
+    const results = await collectSql(project(context), sqlRequest);
     request.rows = results.at(-1)?.rowCount ?? 0;
     freeWhenSent(results, context.reply);
     return { status: 200, body: sqlAnswer(results) };

@@ -98,6 +98,9 @@ describe('reading JSON works', () => {
       'constructor',
     ]);
     expect(Object.keys(document.value() as object)).toEqual(['__proto__', 'constructor']);
+    const plain = document.value('params') as object;
+    expect(Object.keys(plain)).toEqual(['__proto__', 'constructor']);
+    expect(Object.getPrototypeOf(plain)).toBe(Object.prototype);
     expect({}).not.toHaveProperty('polluted');
   });
 

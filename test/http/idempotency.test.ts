@@ -235,13 +235,18 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await stored()).toBe(10);
     });
 
-    it('a backend killed while it waits: 503, and the repeat leaves exactly one batch', async () => {
+    it('a backend killed while it waits, and the next one too: 503, and the repeat leaves exactly one batch', async () => {
       const key = newKey();
+      await insert(newKey(), [{ n: 0 }]);
+      await project.rows('DELETE FROM events');
       await inDatabase(async (client) => {
         await client.query('BEGIN; LOCK TABLE data.events IN ACCESS EXCLUSIVE MODE');
         const killed = insert(key);
-        const [pid] = await untilWaiting(client);
-        await client.query('SELECT pg_terminate_backend($1)', [pid]);
+        // Where nothing was done, it is sent again on a fresh connection, once.
+        for (let backends = 0; backends < 2; backends++) {
+          const [pid] = await untilWaiting(client);
+          await client.query('SELECT pg_terminate_backend($1, 5000)', [pid]);
+        }
         const answer = await killed;
         failure(answer, 503, 'database_unavailable');
         expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
@@ -251,6 +256,22 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect((await insert(key)).status).toBe(201);
       expect((await insert(key)).headers.get('idempotency-replayed')).toBe('true');
       expect(await stored()).toBe(2);
+    });
+
+    it('a connection that has died while it was idle: the batch is stored once, on another one', async () => {
+      for (let round = 0; round < 3; round++) {
+        const key = newKey();
+        await inDatabase((client) =>
+          client.query(
+            `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+             WHERE datname = $1 AND application_name = 'cdp typed'`,
+            [database],
+          ),
+        );
+        expect((await insert(key)).status).toBe(201);
+        expect((await insert(key)).headers.get('idempotency-replayed')).toBe('true');
+      }
+      expect(await stored()).toBe(6);
     });
 
     it('a backend killed during its commit: the outcome is unknown, and the repeat settles it', async () => {

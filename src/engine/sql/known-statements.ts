@@ -164,12 +164,17 @@ const sizeOf = (text: string, columns: number): number => ENTRY_BYTES + 3 * text
 export class KnownStatements {
   /** The least recently used first. */
   private readonly projects = new Map<string, ProjectStatements>();
+  /** The last of them: one that is used again need not be put there again. */
+  private latest: { readonly project: string; readonly statements: ProjectStatements } | null = null;
   private bytes = 0;
 
   of(project: string): ProjectStatements {
+    const { latest } = this;
+    if (latest?.project === project) return latest.statements;
     const statements = this.projects.get(project) ?? new ProjectStatements((change) => this.count(change));
     this.projects.delete(project);
     this.projects.set(project, statements);
+    this.latest = { project, statements };
     return statements;
   }
 
@@ -178,6 +183,7 @@ export class KnownStatements {
     for (const [project, { bytes }] of this.projects) {
       if (this.bytes <= ALL_BYTES) return;
       this.projects.delete(project);
+      if (this.latest?.project === project) this.latest = null;
       this.bytes -= bytes;
     }
   }

@@ -70,7 +70,8 @@ export async function runStatements<T>(
   whole: WholeRun<T> | null = null,
 ): Promise<T[]> {
   const { readOnly, timeoutMs, signal, params } = request;
-  const excess = readOnly ? null : await project.excess();
+  const looked = readOnly ? null : project.excess();
+  const excess = looked === null ? null : await looked;
   const isKnown = whole !== null && excess === null;
   const asker = { project: project.name, patience: project.patience, signal };
   const statements = isKnown

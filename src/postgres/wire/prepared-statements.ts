@@ -1,4 +1,5 @@
-/** The statements without parameters that one session has prepared on its server, and the messages that run them. */
+/** The statements that one session has prepared on its server, and the messages that run them. */
+import type { Statement } from '../sql.js';
 import { bind, closeStatement, execute, parse } from './messages.js';
 
 /** So many are kept. */
@@ -6,9 +7,12 @@ const MOST = 100;
 
 interface Prepared {
   readonly name: string;
-  /** The messages that run it. */
-  readonly run: Buffer;
+  /** The messages that run it; null where they depend on its parameters. */
+  readonly run: Buffer | null;
 }
+
+const runNamed = (name: string, params: Statement['params']): Buffer =>
+  Buffer.concat([bind(params, [], name), execute()]);
 
 export class PreparedStatements {
   /** By their text, the oldest first. */
@@ -16,14 +20,14 @@ export class PreparedStatements {
   private count = 0;
 
   /** The messages that run a statement, and prepare it where that was not done before. */
-  run(text: string): Buffer[] {
+  run({ text, params }: Statement): Buffer[] {
     const known = this.known.get(text);
-    if (known !== undefined) return [known.run];
+    if (known !== undefined) return [known.run ?? runNamed(known.name, params)];
     const [oldest] = this.known.size >= MOST ? this.known.keys() : [];
     const closing = oldest === undefined ? [] : this.forget(oldest);
     const name = `s${++this.count}`;
-    const run = Buffer.concat([bind([], [], name), execute()]);
-    this.known.set(text, { name, run });
+    const run = runNamed(name, params);
+    this.known.set(text, { name, run: params.length === 0 ? run : null });
     return [...closing, parse(text, name), run];
   }
 

@@ -47,6 +47,14 @@ export interface Described {
   columns: FieldDescription[] | null;
 }
 
+/** A transaction around a COPY … FROM STDIN. */
+export interface CopyIn {
+  readonly before: readonly Statement[];
+  readonly copy: string;
+  readonly data: readonly Uint8Array[];
+  readonly after: readonly Statement[];
+}
+
 /** How one Execute ended. */
 export interface Executed {
   /** Command tag; null where the row limit ended it and the portal is suspended. */
@@ -169,19 +177,20 @@ export class Session {
   }
 
   /**
-   * COPY … FROM STDIN and a statement behind it, in one round trip and one implicit transaction: the Sync at the end
-   * commits both, or neither. Both statements are prepared once for each session. COPY's messages go out without
-   * waiting for CopyInResponse; where the command fails, the server throws them away (Postgres manual 54.2.3).
+   * COPY … FROM STDIN between other statements, in one round trip and one implicit transaction: the Sync at the end
+   * commits all, or nothing. The statements are prepared once for each session. COPY's messages go out without waiting
+   * for CopyInResponse; where the command or one before it fails, the server throws them away (Postgres manual 54.2.3).
    * @throws PostgresError, ConnectionLost
    */
-  async copyIn(copy: string, data: readonly Uint8Array[], after: string): Promise<void> {
+  async copyIn({ before, copy, data, after }: CopyIn): Promise<void> {
+    const upToCopy = [...before, { text: copy, params: [] }];
     const length = data.reduce((sum, part) => sum + part.length, 0);
-    const before = [...this.prepared.run(copy), copyDataHeader(length)];
-    const behind = [COPY_DONE, ...this.prepared.run(after), SYNC];
+    const head = upToCopy.flatMap((statement) => this.prepared.run(statement));
+    const tail = after.flatMap((statement) => this.prepared.run(statement));
     try {
-      await this.exchange([...before, ...data, ...behind], ignore, true);
+      await this.exchange([...head, copyDataHeader(length), ...data, COPY_DONE, ...tail, SYNC], ignore, true);
     } catch (error) {
-      const closing = this.prepared.forget(copy, after);
+      const closing = this.prepared.forget(...[...upToCopy, ...after].map(({ text }) => text));
       // What went wrong before this is what the caller has to know.
       if (this.closedBy === null) await this.exchange([...closing, SYNC], ignore).catch(ignore);
       throw error;
