@@ -43,7 +43,7 @@ async function storeAlone(project: Project, known: KnownShape, batch: CopyData, 
   try {
     return await store(project, known, [batch], deadline, project.trace?.copying([]));
   } finally {
-    project.copies.encoder.release(batch, known.plan);
+    project.copies.encoder.release(batch);
   }
 }
 
@@ -51,7 +51,7 @@ function storeShared(project: Project, known: KnownShape, batch: CopyData, deadl
   const { copies, patience } = project;
   // While it waits, it has memory of its own: what is lent would be many times as large.
   const own = { ...batch, data: Buffer.from(batch.data), trace: project.trace };
-  copies.encoder.release(batch, known.plan);
+  copies.encoder.release(batch);
   const send: SendCopies = (batches, signal) =>
     store(project, known, batches, { ...deadline, signal }, traceOfAll(batches));
   return copies.storeShared(`${known.number} ${batch.columns.join()}`, own, deadline.signal, patience, send);
