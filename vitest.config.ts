@@ -1,7 +1,7 @@
 import { defineConfig } from 'vitest/config';
 
 export const COMMON = {
-  globalSetup: ['test/support/global-setup.ts'],
+  globalSetup: ['scripts/assembly.mjs', 'test/support/global-setup.ts'],
   // Real Postgres and real processes: a slow machine must not fail a right answer.
   testTimeout: 60_000,
   hookTimeout: 120_000,

@@ -6,7 +6,6 @@
 import { parseArgs } from 'node:util';
 import { CopyEncoder } from '../dist/engine/batch/copy/copy-encoder.js';
 import { copyPlan } from '../dist/engine/batch/copy/plan.js';
-import { CellWriter } from '../dist/engine/batch/copy/cell-writer.js';
 import { SHAPES } from './encoder-shapes.mjs';
 
 const { values, positionals } = parseArgs({
@@ -16,10 +15,10 @@ const { values, positionals } = parseArgs({
 const names = positionals.length > 0 ? positionals : Object.keys(SHAPES);
 
 let left = 0;
-const { byReference } = CellWriter.prototype;
-CellWriter.prototype.byReference = function (...args) {
+const { readCell } = CopyEncoder.prototype;
+CopyEncoder.prototype.readCell = function (...args) {
   left++;
-  return byReference.apply(this, args);
+  return readCell.apply(this, args);
 };
 
 const encoder = new CopyEncoder();
@@ -58,7 +57,7 @@ function run({ plan, bodies }, milliseconds) {
     for (const body of bodies) {
       const data = encoder.encode(body, plan);
       if (data === null) refused++;
-      else encoder.release(data, plan);
+      else encoder.release(data);
       batches++;
     }
   } while (performance.now() < end);

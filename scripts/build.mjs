@@ -3,19 +3,20 @@
  * is then renamed into dist, so builds at the same time, or a service running from dist, never see half a file.
  */
 import { spawnSync } from 'node:child_process';
-import { createHash } from 'node:crypto';
 import fs from 'node:fs';
-import { dirname, extname, join, relative } from 'node:path';
+import { basename, dirname, extname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { setup as compileAssembly } from './assembly.mjs';
+import { cache, filesIn, hashOf, move } from './files.mjs';
 import { fail, prepare, root, say } from './prepare.mjs';
 
 const src = join(root, 'src');
 const dist = join(root, 'dist');
-const cache = join(root, 'node_modules', '.cache', 'cdp-data-engine');
 const stamp = join(cache, 'build');
 
 /** Brings dist up to date. Ends the process where the sources do not compile; dist then stays as it was. */
 export function build() {
+  compileAssembly();
   const sources = filesIn(src);
   const state = hashOf([
     ...sources,
@@ -30,7 +31,7 @@ export function build() {
   const draft = fs.mkdtempSync(join(cache, 'draft-'));
   try {
     compile(draft);
-    for (const file of sources.filter((path) => extname(path) === '.sql')) copy(file, join(draft, relative(src, file)));
+    for (const file of sources.filter(isCopied)) copy(file, join(draft, relative(src, file)));
     const program = join(draft, 'cli', 'bin.js');
     if (fs.existsSync(program)) fs.chmodSync(program, 0o755);
     publish(draft);
@@ -62,46 +63,17 @@ function publish(draft) {
   for (const file of filesIn(dist)) if (!made.includes(relative(dist, file))) fs.rmSync(file, { force: true });
 }
 
-/** A rename, so that a reader sees the whole file; a copy where node_modules is a volume of its own. */
-function move(from, to) {
-  try {
-    fs.renameSync(from, to);
-  } catch (error) {
-    if (error.code !== 'EXDEV') throw error;
-    fs.copyFileSync(from, to);
-  }
-}
-
 /** What a source becomes, relative to dist. */
 function outputsOf(source) {
   const path = relative(src, source);
-  if (path.endsWith('.d.ts')) return [];
+  if (isCopied(path)) return [path];
+  if (path.endsWith('.d.ts') || basename(dirname(path)) === 'assembly') return [];
   if (path.endsWith('.ts')) return [path.replace(/\.ts$/, '.js'), path.replace(/\.ts$/, '.d.ts')];
-  return path.endsWith('.sql') ? [path] : [];
+  return [];
 }
 
-function hashOf(files) {
-  const hash = createHash('sha256');
-  for (const file of files)
-    hash
-      .update(`${relative(root, file)}\0`)
-      .update(fs.readFileSync(file))
-      .update('\0');
-  return hash.digest('hex');
-}
-
-function filesIn(folder) {
-  if (!fs.existsSync(folder)) return [];
-  return fs
-    .readdirSync(folder, { withFileTypes: true })
-    .sort(byName)
-    .flatMap((entry) => {
-      const path = join(folder, entry.name);
-      return entry.isDirectory() ? filesIn(path) : [path];
-    });
-}
-
-const byName = (a, b) => (a.name < b.name ? -1 : 1);
+/** Statements, and what AssemblyScript was compiled to. */
+const isCopied = (path) => ['.sql', '.wasm'].includes(extname(path));
 
 function copy(from, to) {
   fs.mkdirSync(dirname(to), { recursive: true });

@@ -30,9 +30,9 @@ const sources: Source[] = readdirSync(src, { recursive: true, encoding: 'utf8' }
     return { path, text, imports: names.map((name) => resolved(path, name)) };
   });
 
-/** Of ours: the path in src. Of a package: as it is written. */
+/** Of ours: the path in src. Of a package: as it is written. AssemblyScript leaves the ending out. */
 function resolved(from: string, name: string): string {
-  return name.startsWith('.') ? normalize(join(dirname(from), name)).replace(/\.js$/, '.ts') : name;
+  return name.startsWith('.') ? `${normalize(join(dirname(from), name)).replace(/\.js$/, '')}.ts` : name;
 }
 
 const isOurs = (name: string): boolean => name.endsWith('.ts');
@@ -76,6 +76,7 @@ describe('imports', () => {
     expect([...paths].filter((path) => !imported.has(path))).toEqual([
       'cli/bin.ts',
       'client/index.ts',
+      'engine/batch/copy/assembly/walk.ts',
       'workers/worker.ts',
     ]);
   });

@@ -47,7 +47,7 @@ export async function insertByCopy(
   const identified = returnIds ? withIds(known.plan, lent) : null;
   // While it waits for others, it has memory of its own: what is lent would be many times as large.
   const batch = identified?.batch ?? (isShared ? { ...lent, data: Buffer.from(lent.data) } : lent);
-  if (batch !== lent) encoder.release(lent, known.plan);
+  if (batch !== lent) encoder.release(lent);
   try {
     if (returnIds && identified === null) return null;
     const answer = inserted(batch.records, identified?.ids);
@@ -63,7 +63,7 @@ export async function insertByCopy(
         );
     return stored ? answer : null;
   } finally {
-    if (batch === lent) encoder.release(lent, known.plan);
+    if (batch === lent) encoder.release(lent);
   }
 }
 

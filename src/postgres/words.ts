@@ -43,15 +43,3 @@ export function stringStops(word: number): number {
     HIGH_BITS
   );
 }
-
-/** Marks what ends the walk over a key as bytes: a quote, even an escaped one, or a control character. */
-export function keyStops(word: number): number {
-  const quote = word ^ QUOTES;
-  return ((((quote - ONES) | 0) & ~quote) | (((word - SPACES) | 0) & ~word)) & HIGH_BITS;
-}
-
-/** Index, 0 to 3, of the lowest byte that is marked. */
-export const firstMarked = (marks: number): number => (31 - Math.clz32(marks & -marks)) >> 3;
-
-/** The `count` lowest bytes of a word, 0 to 3 of them. */
-export const lowBytes = (word: number, count: number): number => word & ((1 << (count << 3)) - 1);

@@ -42,7 +42,7 @@ export function readTimestamp(node: JsonNode): Cell {
 }
 
 /** Whether the calendar has the day. */
-export function isDate(year: number, month: number, day: number): boolean {
+function isDate(year: number, month: number, day: number): boolean {
   const leap = month === 2 && year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
   return day >= 1 && day <= (DAYS[month - 1] ?? 0) + (leap ? 1 : 0);
 }

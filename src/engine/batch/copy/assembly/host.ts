@@ -1,0 +1,15 @@
+/** What the walk asks of `copy-encoder.ts`, which makes an instance of it. */
+
+/** The contract's limits. */
+export declare const recordsPerBatch: i32;
+export declare const jsonDepth: i32;
+
+/**
+ * A cell that is rare, or wrong: the JSON value of valid form from `start` to `end`, for the column of this index. Writes
+ * what the reference makes of it: in binary to `to`, in text to where `placeText` says.
+ * @returns the bytes written; -1 where the reference has to look at the batch
+ */
+export declare function readCell(column: i32, start: usize, end: usize, to: usize): i32;
+
+/** The double nearest to a JSON number. */
+export declare function readDouble(start: usize, end: usize): f64;

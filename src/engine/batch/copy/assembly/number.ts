@@ -1,0 +1,186 @@
+/** Numbers of JSON to the bits of int64 and of double; what is rare is for the reference (`numbers.ts`). */
+import { CASE, isDigit, LOWER_E, MINUS, PLUS, POINT, ZERO } from './bytes';
+import { readDouble } from './host';
+
+/** The powers of ten that a double holds exactly. */
+const LAST_POWER: i32 = 22;
+const POWERS = memory.data<f64>([
+  1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
+  1e21, 1e22,
+]);
+
+/** Decimal digits that 64 bits hold whatever they are. */
+const MOST_DIGITS: usize = 19;
+/** Doubles hold every integer below it. */
+const EXACT: u64 = 1 << 53;
+const INT64_MAX: u64 = 0x7fff_ffff_ffff_ffff;
+const SAFE_EXPONENT_DIGITS: usize = 8;
+
+/** What was read, until the next call. */
+export let int64: u64 = 0;
+export let double: f64 = 0;
+/** Where an integer ends without its fraction. */
+export let wholeEnd: usize = 0;
+
+/** The digits that were read, modulo 2⁶⁴. */
+let digits: u64 = 0;
+
+export function power(exponent: i32): f64 {
+  return load<f64>(POWERS + (usize(exponent) << 3));
+}
+
+/** A whole number within int64; with a fraction of zeros, where `fraction` says that it may have one. */
+export function integer(start: usize, fraction: bool): usize {
+  const negative = load<u8>(start) == MINUS;
+  const first = start + usize(negative);
+  digits = 0;
+  let at = readDigits(first);
+  if (!isWhole(first, at) || at - first > MOST_DIGITS || digits > INT64_MAX + u64(negative)) return 0;
+  int64 = negative ? 0 - digits : digits;
+  wholeEnd = at;
+  if (fraction && load<u8>(at) == POINT) {
+    const zeros = at + 1;
+    at = zeros;
+    while (load<u8>(at) == ZERO) at++;
+    if (at == zeros || isDigit(load<u8>(at))) return 0;
+  }
+  const byte: u32 = load<u8>(at);
+  return byte == POINT || (byte | CASE) == LOWER_E ? 0 : at;
+}
+
+/** A number of JSON, rounded to the nearest double; none that becomes infinite, or zero without being zero. */
+export function float(start: usize): usize {
+  const negative = load<u8>(start) == MINUS;
+  const first = start + usize(negative);
+  digits = 0;
+  let at = readDigits(first);
+  if (!isWhole(first, at)) return 0;
+  let significant = at - first;
+  let exponent: i32 = 0;
+  if (load<u8>(at) == POINT) {
+    const fraction = at + 1;
+    at = readDigits(fraction);
+    if (at == fraction) return 0;
+    exponent = i32(fraction - at);
+    significant += at - fraction;
+    if (significant > MOST_DIGITS) significant -= leadingZeros(first, fraction, at);
+  }
+  if ((load<u8>(at) | CASE) == LOWER_E) {
+    const sign: u32 = load<u8>(at + 1);
+    const from = at + (sign == PLUS || sign == MINUS ? 2 : 1);
+    const mantissa = digits;
+    digits = 0;
+    at = readDigits(from);
+    if (at == from || at - from > SAFE_EXPONENT_DIGITS) return 0;
+    exponent += sign == MINUS ? -i32(digits) : i32(digits);
+    digits = mantissa;
+  }
+  let value = significant > MOST_DIGITS ? NaN : nearestDouble(digits, exponent);
+  if (isNaN(value)) {
+    value = readDouble(first, at);
+    if (value == Infinity || (value == 0 && hasDigits(first, at))) return 0;
+  }
+  double = negative ? -value : value;
+  return at;
+}
+
+/** JSON has no 01 and no .5 */
+function isWhole(first: usize, end: usize): bool {
+  return end > first && (load<u8>(first) != ZERO || end == first + 1);
+}
+
+/** Of a number with a fraction: the zeros in front of the first digit that counts. */
+function leadingZeros(first: usize, fraction: usize, end: usize): usize {
+  if (load<u8>(first) != ZERO) return 0;
+  let at = fraction;
+  while (at < end && load<u8>(at) == ZERO) at++;
+  return at - fraction + 1;
+}
+
+/** Whether the number is not zero: its digits are more than 64 bits hold. */
+function hasDigits(first: usize, end: usize): bool {
+  for (let at = first; at < end && (load<u8>(at) | CASE) != LOWER_E; at++) {
+    if (load<u8>(at) > ZERO) return true;
+  }
+  return false;
+}
+
+/** Adds the digits that stand at `at` to those that were read. @returns where they end */
+function readDigits(at: usize): usize {
+  let value = digits;
+  for (let eight = load<u64>(at); areDigits(eight); eight = load<u64>(at)) {
+    value = value * 100_000_000 + ofDigits(eight);
+    at += 8;
+  }
+  for (let digit = load<u8>(at) - ZERO; digit < 10; digit = load<u8>(at) - ZERO) {
+    value = value * 10 + digit;
+    at++;
+  }
+  digits = value;
+  return at;
+}
+
+/** Whether eight bytes are digits: their upper halves are 3, also when 6 is added. */
+function areDigits(eight: u64): bool {
+  const upper: u64 = 0xf0f0_f0f0_f0f0_f0f0;
+  const threes: u64 = 0x3030_3030_3030_3030;
+  return (eight & upper) == threes && ((eight + 0x0606_0606_0606_0606) & upper) == threes;
+}
+
+/** The number of eight digits, the first one lowest: of pairs, of fours, of all. */
+function ofDigits(eight: u64): u64 {
+  eight = ((eight & 0x0f0f_0f0f_0f0f_0f0f) * 2561) >> 8;
+  eight = ((eight & 0x00ff_00ff_00ff_00ff) * 6_553_601) >> 16;
+  return ((eight & 0x0000_ffff_0000_ffff) * 42_949_672_960_001) >> 32;
+}
+
+/** `value` × 10^`exponent`; NaN where it cannot be told here. */
+function nearestDouble(value: u64, exponent: i32): f64 {
+  if (value == 0) return 0;
+  if (exponent < -LAST_POWER || exponent > LAST_POWER) return NaN;
+  const large = f64(value);
+  if (value < EXACT) {
+    // One rounding of two exact doubles is the nearest double (Clinger 1990).
+    return exponent < 0 ? large / power(-exponent) : large * power(exponent);
+  }
+  return nearestOfPair(large, f64(i64(value - u64(large))), exponent);
+}
+
+/**
+ * (`large` + `small`) × 10^`exponent`, of exact doubles, `small` less than half a last place of `large`, by twice the
+ * precision of a double (Dekker 1971). NaN where the result is so near the middle of two doubles that this does not tell
+ * them apart.
+ */
+function nearestOfPair(large: f64, small: f64, exponent: i32): f64 {
+  if (exponent >= 0) {
+    const factor = power(exponent);
+    const product = large * factor;
+    return rounded(product, productError(large, factor, product) + small * factor);
+  }
+  const divisor = power(-exponent);
+  const quotient = large / divisor;
+  const product = quotient * divisor;
+  return rounded(quotient, (large - product - productError(quotient, divisor, product) + small) / divisor);
+}
+
+/** `value` + `rest`, which may be wrong by far less than `value`'s last place; NaN where that decides. */
+function rounded(value: f64, rest: f64): f64 {
+  const doubt = value * 8.077935669463161e-28; // 2⁻⁹⁰
+  const result = value + (rest - doubt);
+  return result == value + (rest + doubt) ? result : NaN;
+}
+
+/** What is lost by rounding a product. */
+function productError(a: f64, b: f64, product: f64): f64 {
+  const aHigh = upperHalf(a);
+  const bHigh = upperHalf(b);
+  const aLow = a - aHigh;
+  const bLow = b - bHigh;
+  return aLow * bLow - (product - aHigh * bHigh - aLow * bHigh - aHigh * bLow);
+}
+
+/** The upper 26 bits of a double (Veltkamp 1968). */
+function upperHalf(value: f64): f64 {
+  const shifted = value * 134_217_729; // 2²⁷ + 1
+  return shifted - (shifted - value);
+}

@@ -1,0 +1,99 @@
+/** Bytes of the body that become bytes of a cell: texts, and JSON that stays whole. */
+import {
+  BACKSLASH,
+  CARRIAGE_RETURN,
+  copyStops,
+  LINE_FEED,
+  LOWER_N,
+  LOWER_R,
+  LOWER_T,
+  QUOTE,
+  stringStops,
+  TAB,
+} from './bytes';
+import { codePoint, escapeAt, escapeLength, writeCharacter } from './escape';
+import { copy, outAt, wrote } from './memory';
+
+/** The bytes from `start` to `end`, which may be 0 already. */
+export function copied(start: usize, end: usize): usize {
+  if (end == 0) return 0;
+  copy(start, outAt, end - start);
+  wrote(outAt + end - start);
+  return end;
+}
+
+/** At the opening quote: the string's content. @param forText escaped as COPY text is */
+export function string(at: usize, forText: bool): usize {
+  let to = outAt;
+  let escape: u32 = 0;
+  at++;
+  do {
+    let stops = stringStops(at);
+    v128.store(to, v128.load(at));
+    while (stops == 0) {
+      at += 16;
+      to += 16;
+      stops = stringStops(at);
+      v128.store(to, v128.load(at));
+    }
+    const plain = usize(ctz(stops));
+    at += plain;
+    to += plain;
+    const byte: u32 = load<u8>(at);
+    if (byte == QUOTE) {
+      wrote(to);
+      return at + 1;
+    }
+    escape = byte == BACKSLASH ? escapeAt(at) : 0;
+    at += escapeLength(escape);
+    to = forText ? writeEscaped(codePoint(escape), to) : writeCharacter(codePoint(escape), to);
+  } while (escape != 0);
+  return 0;
+}
+
+/** JSON that stays whole, with its white space and its own escapes, escaped as COPY text is. */
+export function copiedEscaped(at: usize, end: usize): usize {
+  if (end == 0) return 0;
+  let to = outAt;
+  while (at < end) {
+    v128.store(to, v128.load(at));
+    const stops = copyStops(at);
+    const plain = usize(stops == 0 ? 16 : ctz(stops));
+    if (at + plain >= end) {
+      to += end - at;
+      break;
+    }
+    at += plain;
+    to += plain;
+    if (stops == 0) continue;
+    to = writeEscaped(load<u8>(at), to);
+    at++;
+  }
+  wrote(to);
+  return end;
+}
+
+/** Writes a character as COPY text has it. @returns where it ends */
+function writeEscaped(code: u32, to: usize): usize {
+  const letter = copyLetter(code);
+  if (letter == 0) return writeCharacter(code, to);
+  store<u8>(to, BACKSLASH);
+  store<u8>(to + 1, letter);
+  return to + 2;
+}
+
+/** The letter by which COPY text escapes what it would take for its own; 0 for anything else. */
+function copyLetter(code: u32): u32 {
+  switch (code) {
+    case BACKSLASH:
+      return BACKSLASH;
+    case LINE_FEED:
+      return LOWER_N;
+    case CARRIAGE_RETURN:
+      return LOWER_R;
+    case TAB:
+      return LOWER_T;
+    default:
+      return 0;
+  }
+}

@@ -1,0 +1,185 @@
+/**
+ * The walk over a batch: from the bytes of its JSON straight to the rows of COPY. It only ever says yes: whatever it does
+ * not understand at once, wrong or merely rare, is for the reference.
+ *
+ * Written in AssemblyScript, which has the syntax of TypeScript and the types and loads of WebAssembly; `copy-encoder.ts`
+ * is its host.
+ */
+import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, LINE_FEED, OPEN_BRACE, OPEN_BRACKET } from './bytes';
+import { cell, writeNull } from './cells';
+import { recordsPerBatch } from './host';
+import { behindColon, skipSpace, take } from './json';
+import { aligned, body, bodyEnd, copy, outAt, placeBody, reach, reserve, reserveBeside, wrote } from './memory';
+import {
+  beginning,
+  cellEnd,
+  cellStart,
+  columnAt,
+  columnCount,
+  columnOf,
+  defaultCount,
+  hasDefault,
+  isIn,
+  isText,
+  keyAt,
+  lengthOf,
+  nextRecord,
+  placeColumns,
+  placeCount,
+  placeOfColumn,
+  setCell,
+  setTable,
+  tableEnd,
+} from './table';
+
+/**
+ * What cells may grow by: the shortest, `"a":1,`, becomes eight bytes and a length; a line in JSON becomes an escape. A
+ * column that a record does not mention becomes a length alone.
+ */
+const GROWTH: usize = 2;
+const NULL_BYTES: usize = 4;
+
+/** Records of the batch that was walked over, where its rows begin, and where they end. */
+export let records: i32 = 0;
+export let rows: usize = 0;
+export { placeText } from './cells';
+export { outAt as rowsEnd } from './memory';
+
+let planEnd: usize = 0;
+/** The first record gave other columns with a default than there are places for. */
+let otherDefaults: bool = false;
+
+/** @returns where a plan of so many bytes goes; 0: no memory */
+export function placePlan(length: usize): usize {
+  const plan = aligned(__heap_base);
+  planEnd = plan + length;
+  return reach(planEnd) ? plan : 0;
+}
+
+/** @returns whether there is memory for it */
+export function usePlan(): bool {
+  return setTable(aligned(__heap_base), planEnd);
+}
+
+/** @returns where a body of so many bytes goes; 0: no memory */
+export function placeBatch(length: usize): usize {
+  return placeBody(tableEnd, length);
+}
+
+/** Whether the rows that were written have this column. */
+export function hasColumn(index: i32): bool {
+  return placeOfColumn(columnAt(index)) >= 0;
+}
+
+/** @returns whether the rows of the whole batch were written */
+export function walk(): bool {
+  rows = outAt;
+  records = 0;
+  let at = take(OPEN_BRACKET, body);
+  if (at == 0) return false;
+  for (;;) {
+    if (++records > recordsPerBatch) return false;
+    if (!reserve(GROWTH * (bodyEnd - at) + NULL_BYTES * usize(columnCount + 1))) return false;
+    at = take(OPEN_BRACE, at);
+    if (at == 0) return false;
+    at = records == 1 ? firstRecord(at) : record(at);
+    if (at == 0) return false;
+    const behind = take(COMMA, at);
+    if (behind == 0) break;
+    at = behind;
+  }
+  at = take(CLOSE_BRACKET, at);
+  return at != 0 && skipSpace(at) == bodyEnd;
+}
+
+/** The first record decides which columns with a default the data has; mostly those of the batch before. */
+function firstRecord(at: usize): usize {
+  const end = record(at);
+  if (end != 0 || !otherDefaults) return end;
+  wrote(rows);
+  return record(at);
+}
+
+/**
+ * Writes the record whose opening brace ends at `at`. Cells are written as they come; those that come in the order of the
+ * columns stay where they are.
+ * @returns where it ends
+ */
+function record(at: usize): usize {
+  const number = nextRecord();
+  beginRow();
+  const cells = outAt;
+  let inOrder = true;
+  let place = 0;
+  let defaults = 0;
+  otherDefaults = false;
+  let key = beginning;
+  at = skipSpace(at);
+  if (load<u8>(at) == CLOSE_BRACE) at++;
+  else {
+    for (;;) {
+      key = keyAt(at, key);
+      if (key == 0) return 0;
+      const column = columnOf(key);
+      at = behindColon(at + lengthOf(key));
+      if (at == 0 || isIn(column, number)) return 0;
+      const own = placeOfColumn(column);
+      defaults += i32(hasDefault(column));
+      if (own < place) {
+        inOrder = false;
+        if (own < 0) otherDefaults = true;
+      } else {
+        for (; place < own; place++) writeNull();
+        place++;
+      }
+      const cellAt = outAt;
+      at = cell(column, at);
+      if (at == 0) return 0;
+      setCell(column, number, cellAt, outAt);
+      at = skipSpace(at);
+      const byte: u32 = load<u8>(at);
+      at++;
+      if (byte == CLOSE_BRACE) break;
+      if (byte != COMMA) return 0;
+      at = skipSpace(at);
+    }
+  }
+  // One that leaves a default out, or adds one, needs an INSERT of its own.
+  if (defaults != defaultCount) otherDefaults = true;
+  if (otherDefaults) {
+    if (records == 1) placeColumns(number);
+    return 0;
+  }
+  // A record of nothing has no line in COPY.
+  if (placeCount == 0) return 0;
+  if (inOrder) for (; place < placeCount; place++) writeNull();
+  else if (!arrange(cells, number)) return 0;
+  if (isText) store<u8>(outAt - 1, LINE_FEED);
+  return at;
+}
+
+/** In binary a row begins with the number of its cells; in text it ends with a line feed in place of the last tab. */
+function beginRow(): void {
+  if (isText) return;
+  store<u16>(outAt, bswap(u16(placeCount)));
+  wrote(outAt + 2);
+}
+
+/** Brings the cells that were written from `cells` on in the order of their columns, with a NULL for each that is missing. */
+function arrange(cells: usize, number: u64): bool {
+  const end = outAt;
+  if (!reserveBeside(end - cells + NULL_BYTES * usize(placeCount))) return false;
+  for (let i: i32 = 0; i < columnCount; i++) {
+    const column = columnAt(i);
+    if (placeOfColumn(column) < 0) continue;
+    if (isIn(column, number)) {
+      const size = cellEnd(column) - cellStart(column);
+      copy(cellStart(column), outAt, size);
+      wrote(outAt + size);
+    } else writeNull();
+  }
+  const size = outAt - end;
+  memory.copy(cells, end, size);
+  wrote(cells + size);
+  return true;
+}

@@ -1,0 +1,25 @@
+/** Columns and tables for the tests of the fast path. */
+import type { ColumnType } from '../../../../src/contract/column-types.js';
+import { type CopyPlan, copyPlan } from '../../../../src/engine/batch/copy/plan.js';
+import type { ColumnShape } from '../../../../src/postgres/table-shape.js';
+
+export const column = (name: string, type: ColumnType | null, more: Partial<ColumnShape> = {}): ColumnShape => ({
+  name,
+  type,
+  sqlType: 'pg_catalog.text',
+  displayType: type ?? 'uuid',
+  isJson: false,
+  isArray: false,
+  hasDefault: false,
+  isId: false,
+  comment: null,
+  ...more,
+});
+
+export function planOf(...columns: ColumnShape[]): CopyPlan {
+  const plan = copyPlan({ schema: 'data', name: 't', runsProjectCode: false, columns });
+  if (plan === null) throw new Error('The table of this test must have a plan');
+  return plan;
+}
+
+export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
