@@ -25,7 +25,7 @@ const PART_WHEN_FULL = 1 / 2;
 const LOOK_MS = 500;
 
 /** Where there is nobody to end, those that were ended may still be on their way out: so soon it is looked at again. */
-const AGAIN_MS = 50;
+const AGAIN_MS = 100;
 
 export class LockGuard {
   private looking: Promise<boolean> | null = null;
