@@ -115,7 +115,7 @@ describe.each(testServers())('a column change protects on Postgres $major', (ser
     ];
     // A table for each: they all wait at once.
     const names: string[] = [];
-    for (const _attempt of attempts) names.push(await tables.fresh({ a: 'TEXT' }));
+    while (names.length < attempts.length) names.push(await tables.fresh({ a: 'TEXT' }));
     await inDatabase(service, project, async (client) => {
       await client.query('BEGIN');
       // A mere reader is enough: the change needs the table for itself.

@@ -84,7 +84,8 @@ async function until(what: () => boolean | Promise<boolean>): Promise<boolean> {
   return false;
 }
 
-describe.runIf(onLinux)('processors', () => {
+// What gives way is starved by much other work on the machine, and the seconds that are meant here go by: then it is asked again.
+describe.runIf(onLinux)('processors', { retry: 2 }, () => {
   it('are left to others by a statement that has taken much of them, and its connection is not kept', async () => {
     const before = (await sql('hostile', 'SELECT pg_backend_pid() AS pid')).body.rows as { pid: number }[];
     const busy = sql('hostile', `SELECT count(*), 'mark_busy' FROM generate_series(1, 1000000000000)`, {
@@ -107,7 +108,7 @@ describe.runIf(onLinux)('processors', () => {
       'hostile',
       `CREATE TABLE busy (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), n bigint);
        CREATE FUNCTION spin() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-         PERFORM count(*), 'mark_trigger' FROM generate_series(1, 20000000); RETURN NEW; END $$;
+         PERFORM count(*), 'mark_trigger' FROM generate_series(1, 8000000); RETURN NEW; END $$;
        CREATE TRIGGER spin BEFORE INSERT ON busy FOR EACH ROW EXECUTE FUNCTION spin()`,
     );
     const insert = post('hostile', '/data/busy', [{ n: 1 }]);
@@ -243,7 +244,7 @@ describe('the lock table', () => {
     ];
     await sleep(300);
     await superuser.query('SELECT pg_advisory_unlock_all()');
-    expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual([201, 201]);
+    for (const answer of await Promise.all(waiting)) expect(answer.status, answer.text).toBe(201);
     expect((await sql('neighbour', 'SELECT n FROM patient')).body.rows).toEqual([{ n: 1 }, { n: 1 }]);
   });
 
