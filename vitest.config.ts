@@ -10,7 +10,8 @@ export const COMMON = {
   // Real Postgres and real processes: a slow machine must not fail a right answer.
   testTimeout: 180_000,
   hookTimeout: 120_000,
-  maxWorkers: 4,
+  // A file keeps two thirds of a processor busy: these are for two processors.
+  maxWorkers: 3,
 };
 
 export default defineConfig({
