@@ -1,8 +1,9 @@
 /** The checks of `.ci/run`: the tests, then types, lint, format and package. Closes with `N passed, N failed`. */
-import { spawnSync } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { root } from './prepare.mjs';
 
 const folder = mkdtempSync(join(tmpdir(), 'cdp-ci-'));
@@ -14,10 +15,26 @@ function run(command, ...args) {
   return spawnSync(command, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'] }).status === 0;
 }
 
-function check(...command) {
-  const good = run(...command);
+function note(good, command) {
   count[good ? 'passed' : 'failed']++;
   if (!good) console.log(`FAILED: ${command.join(' ')}`);
+}
+
+const check = (...command) => note(run(...command), command);
+
+/** Several that do not touch each other, at once; each is shown when it has ended. */
+async function checkAtOnce(...commands) {
+  const all = commands.map(async (command) => {
+    const [program, ...args] = command;
+    const ended = promisify(execFile)(program, args, { cwd: root, maxBuffer: 64 * 1024 * 1024 });
+    const { stdout, stderr, good } = await ended.then(
+      (output) => ({ ...output, good: true }),
+      (error) => ({ stdout: '', stderr: String(error), ...error, good: false }),
+    );
+    console.log(`\n> ${command.join(' ')}\n${stdout}${stderr}`);
+    note(good, command);
+  });
+  await Promise.all(all);
 }
 
 /** Counts single tests; a run that fails beside them (a file that does not load, a setup) is one failure more. */
@@ -74,9 +91,7 @@ try {
   test();
   installTools();
   test('--config', 'vitest.tools.config.ts');
-  check('npm', 'run', 'types');
-  check('npm', 'run', 'lint');
-  check('npm', 'run', 'format');
+  await checkAtOnce(['npm', 'run', 'types'], ['npm', 'run', 'lint'], ['npm', 'run', 'format']);
   check('npm', 'pack', '--dry-run', '--loglevel=error');
   check('npx', '--no-install', 'publint', '--strict');
   audit();

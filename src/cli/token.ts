@@ -4,7 +4,7 @@ import { EngineError } from '../contract/errors.js';
 import { SCOPES } from '../contract/names.js';
 import type { Engine } from '../engine/engine.js';
 import { parseScopes } from '../engine/tokens.js';
-import { shownToken } from '../http/admin-routes.js';
+import { shownToken } from '../http/admin-views.js';
 import { aligned, commandLine, managementOptions, print, withEngine } from './management.js';
 
 interface Whose {

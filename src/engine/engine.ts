@@ -6,6 +6,7 @@ import { ControlDatabase } from '../postgres/control.js';
 import { Connections } from '../postgres/connections.js';
 import { Credentials } from '../postgres/credentials.js';
 import { DatabaseSizes } from '../postgres/database-size.js';
+import { isOutOfSharedMemory } from '../postgres/errors.js';
 import { newestVersion, readMigrations } from '../postgres/migrate.js';
 import { BackendPriority } from '../postgres/embedded/priority.js';
 import { CpuWatch } from '../postgres/embedded/cpu-watch.js';
@@ -17,12 +18,14 @@ import { SilenceWatch } from '../postgres/silence-watch.js';
 import { Watchdog } from '../postgres/watchdog.js';
 import { Admission } from './admission.js';
 import type { StopReason } from './deadline.js';
+import { STAYS } from './departure.js';
 import { Audit, type AuditSettings, type Origin } from './audit.js';
 import type { Installation } from './backup/backup.js';
 import { type JwtSettings, JwtVerifier } from './jwt.js';
 import { CopyInserts } from './copy-inserts.js';
 import { LockGuard } from './lock-guard.js';
 import { Pace } from './pace.js';
+import { Patience } from './patience.js';
 import { Project, type ProjectAccess } from './project.js';
 import { Projects } from './projects.js';
 import { Quotas } from './quota.js';
@@ -177,15 +180,22 @@ export class Engine {
     return this.tokens.callerOf(token) ?? this.lookUp(token, address);
   }
 
-  private async lookUp(token: string, address: string): Promise<Caller> {
+  private async lookUp(token: string, address: string, isRepeat = false): Promise<Caller> {
     try {
       // A JWT is verified without a question to the database.
       if (this.jwt !== null && JwtVerifier.accepts(token)) return await this.jwt.authenticate(token);
       return await this.tokens.authenticate(token, () => this.wrongTokens.beforeQuestion(address));
     } catch (error) {
       if (error instanceof EngineError && error.code === 'unauthorized') throw this.wrongTokens.refused(address, error);
-      throw error;
+      if (isRepeat || !isOutOfSharedMemory(error) || !(await this.hasRoomAgain())) throw error;
+      return this.lookUp(token, address, true);
     }
+  }
+
+  /** Where the lock table is full, the service cannot log in to the control database either. */
+  private hasRoomAgain(): Promise<boolean> {
+    const { locks, waitMs } = this.access;
+    return locks.relieve(STAYS, new Patience(waitMs)).catch(() => false);
   }
 
   /** The project of a caller, ready for the operations of one request. */

@@ -2,8 +2,11 @@
  * Keeps the one lock table that all projects of a server share from being filled by one of them: no setting of Postgres
  * bounds what a session takes, and where the table is full nobody can write (docs/decisions/0016).
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.js';
 import type { LockHolders } from '../postgres/lock-holders.js';
+import type { Departure } from './departure.js';
+import type { Patience } from './patience.js';
 import type { RunningRequest } from './running-request.js';
 
 /**
@@ -20,6 +23,9 @@ const PART_WHEN_FULL = 1 / 2;
 
 /** A request that has run for so long is worth a look, and so often. */
 const LOOK_MS = 500;
+
+/** Where there is nobody to end, those that were ended may still be on their way out: so soon it is looked at again. */
+const AGAIN_MS = 100;
 
 export class LockGuard {
   private looking: Promise<boolean> | null = null;
@@ -41,11 +47,25 @@ export class LockGuard {
   }
 
   /**
-   * For a request that found the table full: ends the requests of the project that holds the most.
+   * For a request that found the table full: ends the requests of the project that holds the most, and waits for room.
+   * @param signal aborted when the client leaves: its waiting ends
+   * @param patience what the request has left of it
    * @returns true where there is room now
    */
-  relieve(): Promise<boolean> {
-    return this.look();
+  async relieve(signal: Departure, patience: Patience): Promise<boolean> {
+    const waited = patience.wait();
+    const end = performance.now() + patience.ms;
+    try {
+      for (;;) {
+        // On a busy machine a look at a full table takes long.
+        const left = Math.max(0, end - performance.now());
+        if (await Promise.race([this.look(), sleep(left, false, { ref: false })])) return true;
+        if (signal.aborted || performance.now() >= end) return false;
+        await sleep(AGAIN_MS);
+      }
+    } finally {
+      waited();
+    }
   }
 
   close(): Promise<void> {

@@ -130,7 +130,7 @@ export class Project {
         if (attempt >= MOST_ATTEMPTS) throw await this.explained(error);
         // Whatever ended that connection may have ended the other idle ones too.
         if (error instanceof StaleConnection && attempt === 1) this.access.connections.closeProject(this.row.id);
-        else if (!(await this.hasRoomAgain(lane, error))) throw await this.explained(error);
+        else if (!(await this.hasRoomAgain(lane, deadline, error))) throw await this.explained(error);
       }
     }
   }
@@ -142,12 +142,14 @@ export class Project {
   }
 
   /** Free SQL may have sent rows before it failed, and is run again only where it could not even log in. */
-  private async hasRoomAgain(lane: Lane, error: unknown): Promise<boolean> {
+  private async hasRoomAgain(lane: Lane, { signal }: Deadline, error: unknown): Promise<boolean> {
     if (!isOutOfSharedMemory(error)) return false;
-    // The server may be out of reach by now: then the error is what there is to say.
-    const hasRoom = await this.access.locks.relieve().catch(() => false);
     const isLogin = error instanceof EngineError && error.code === 'database_unavailable';
-    return hasRoom && (lane === 'typed' || isLogin);
+    const mayRepeat = lane === 'typed' || isLogin;
+    // The server may be out of reach by now: then the error is what there is to say.
+    const patience = mayRepeat ? this.patience : new Patience(0);
+    const hasRoom = await this.access.locks.relieve(signal, patience).catch(() => false);
+    return mayRepeat && hasRoom;
   }
 
   /** Where Postgres answers and yet gives no connection, or ended it, the project itself may have gone. */

@@ -1,11 +1,11 @@
 /** What an admin token is for: projects and tokens over HTTP (contract section 2), and the audit log. */
 import Type from 'typebox';
-import { parseQuota, quotaText } from '../contract/disk-size.js';
 import { EngineError } from '../contract/errors.js';
 import * as wire from '../contract/wire.js';
-import type { ProjectRow, TokenRow } from '../postgres/control.js';
+import type { ProjectRow } from '../postgres/control.js';
 import { originOf } from './audit.js';
 import { READ_AUDIT } from './audit-route.js';
+import { quotaBytes, shownProject, shownToken } from './admin-views.js';
 import type { Context, Route } from './route.js';
 import { timeOf } from './time.js';
 
@@ -270,44 +270,4 @@ const projectAnswer = (message: string, project: ProjectRow): wire.ProjectAnswer
   success: true,
   message,
   project: shownProject(project),
-});
-
-/**
- * Bytes of a quota as it is written here and on the command line: null for `default`, 0 for `none`.
- * @throws EngineError invalid_request
- */
-export function quotaBytes(text: string): number | null {
-  if (text === 'default') return null;
-  if (text === 'none') return 0;
-  try {
-    return parseQuota(text);
-  } catch (error) {
-    throw new EngineError('invalid_request', `"quota" is "default", "none" or a size: ${(error as Error).message}`);
-  }
-}
-
-const shownQuota = (bytes: number | null): string =>
-  bytes === null ? 'default' : bytes === 0 ? 'none' : quotaText(bytes);
-
-/** Names of databases and roles stay inside. @param size bytes on disk, where they were looked at */
-export const shownProject = (
-  { id, name, status, quotaBytes: quota, createdAt }: ProjectRow,
-  size?: number,
-): wire.Project => ({
-  id,
-  name,
-  status,
-  quota: shownQuota(quota),
-  ...(size === undefined ? {} : { size_bytes: size }),
-  created_at: createdAt.toISOString(),
-});
-
-export const shownToken = (token: TokenRow): wire.Token => ({
-  id: token.id,
-  name: token.name,
-  scopes: token.scopes,
-  created_at: token.createdAt.toISOString(),
-  expires_at: token.expiresAt?.toISOString() ?? null,
-  revoked_at: token.revokedAt?.toISOString() ?? null,
-  last_used_at: token.lastUsedAt?.toISOString() ?? null,
 });

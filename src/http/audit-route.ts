@@ -1,6 +1,6 @@
 /** Reading the audit log over HTTP, for an admin token. */
 import * as wire from '../contract/wire.js';
-import type { AuditEntry } from '../postgres/audit-log.js';
+import { shownEntry } from './admin-views.js';
 import type { Route } from './route.js';
 import { timeOf } from './time.js';
 
@@ -55,28 +55,6 @@ export const READ_AUDIT: Route = {
     return { status: 200, body: { success: true, message, entries: entries.map(shownEntry), next } };
   },
 };
-
-/** Its `id` is its place in the log, which `before` takes. */
-export const shownEntry = (entry: AuditEntry): wire.AuditEntry => ({
-  id: `${entry.at}-${entry.id}`,
-  time: new Date(entry.at).toISOString(),
-  request_id: entry.requestId,
-  project: entry.project,
-  project_id: entry.projectId,
-  actor: entry.actor,
-  actor_id: entry.actorId,
-  actor_name: entry.actorName,
-  address: entry.address,
-  operation: entry.operation,
-  object: entry.object,
-  statement_sha256: entry.statementSha256,
-  statement: entry.statement,
-  rows: entry.rows,
-  outcome: entry.outcome,
-  status: entry.status,
-  duration_ms: entry.durationMs,
-  count: entry.count,
-});
 
 function auditPlace(text: string): { at: number; id: number } {
   const [at = NaN, id = NaN] = text.split('-').map(Number);

@@ -2,18 +2,21 @@
 import type pg from 'pg';
 import { type ServerAddress, servicePool } from './server.js';
 
-/** A look that takes longer is given up, so that nobody waits for it. */
-const LOOK_MS = 2_000;
+/**
+ * An answer that takes longer will not come. A busy machine may take seconds for one, and to give the connection up
+ * would leave nobody who can look: where the lock table is full, no other can log in.
+ */
+const ANSWER_MS = 15_000;
 
 /** How often the connection is tried, so that one that broke is there again before it is needed. */
 const TRY_MS = 5_000;
 
 const LOOK = {
   text: 'SELECT pid, count(*)::integer AS held FROM pg_locks WHERE NOT fastpath AND pid IS NOT NULL GROUP BY pid',
-  query_timeout: LOOK_MS,
+  query_timeout: ANSWER_MS,
 } as pg.QueryConfig;
 
-const TRY = { text: 'SELECT 1', query_timeout: LOOK_MS } as pg.QueryConfig;
+const TRY = { text: 'SELECT 1', query_timeout: ANSWER_MS } as pg.QueryConfig;
 
 export class LockHolders {
   /**

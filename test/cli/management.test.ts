@@ -5,6 +5,7 @@ import {
   endEverything,
   newDataDir,
   postmasterOf,
+  preparedDataDir,
   runProgram,
   type RunningService,
   startServe,
@@ -18,7 +19,7 @@ const ALL_SCOPES = ['schema:read', 'schema:write', 'data:write', 'sql:read', 'sq
 
 let dataDir: string;
 beforeAll(async () => {
-  dataDir = await newDataDir();
+  dataDir = await preparedDataDir();
 });
 afterAll(endEverything);
 

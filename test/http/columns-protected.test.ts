@@ -107,28 +107,32 @@ describe.each(testServers())('a column change protects on Postgres $major', (ser
   });
 
   it('the caller from waiting: while another transaction uses the table, a change is refused after 2 s', async () => {
-    const name = await tables.fresh({ a: 'TEXT' });
+    const attempts = [
+      (name: string) => tables.add(name, { name: 'b', type: 'TEXT' }),
+      (name: string) => tables.alter(name, 'a', { new_name: 'b' }),
+      (name: string) => tables.alter(name, 'a', { new_type: 'JSONB' }),
+      (name: string) => tables.dropColumn(name, 'a'),
+    ];
+    // A table for each: they all wait at once.
+    const names: string[] = [];
+    while (names.length < attempts.length) names.push(await tables.fresh({ a: 'TEXT' }));
     await inDatabase(service, project, async (client) => {
       await client.query('BEGIN');
       // A mere reader is enough: the change needs the table for itself.
-      await client.query(`SELECT * FROM data.${name}`);
-      const attempts = [
-        () => tables.add(name, { name: 'b', type: 'TEXT' }),
-        () => tables.alter(name, 'a', { new_name: 'b' }),
-        () => tables.alter(name, 'a', { new_type: 'JSONB' }),
-        () => tables.dropColumn(name, 'a'),
-      ];
-      for (const attempt of attempts) {
-        const started = performance.now();
-        const answer = await attempt();
+      for (const name of names) await client.query(`SELECT * FROM data.${name}`);
+      const started = performance.now();
+      const answers = await Promise.all(attempts.map((attempt, i) => attempt(names[i] ?? '')));
+      expect(performance.now() - started).toBeLessThan(5_000);
+      for (const answer of answers) {
         failure(answer, 503, 'table_busy');
         expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
-        expect(performance.now() - started).toBeLessThan(3_500);
       }
       await client.query('ROLLBACK');
     });
-    expect(await columnTypes(project, name)).toEqual({ id: 'uuid', a: 'TEXT' });
-    expect((await tables.add(name, { name: 'b', type: 'TEXT' })).status).toBe(201);
+    for (const name of names) {
+      expect(await columnTypes(project, name)).toEqual({ id: 'uuid', a: 'TEXT' });
+      expect((await tables.add(name, { name: 'b', type: 'TEXT' })).status).toBe(201);
+    }
   });
 
   it('the table from a change that would hold it for long: it is undone, and the table is free', async () => {

@@ -65,7 +65,7 @@ const sql = (project: string, text: string, rest: object = {}): Promise<TestAnsw
 
 /** Of the statement with this mark, as soon as it runs. */
 async function backendOf(mark: string): Promise<number> {
-  for (let i = 0; i < 200; i++) {
+  for (let i = 0; i < 1_000; i++) {
     const { rows } = await superuser.query<{ pid: number }>(
       `SELECT pid FROM pg_stat_activity WHERE state = 'active' AND query LIKE $1 AND pid <> pg_backend_pid()`,
       [`%${mark}%`],
@@ -77,14 +77,15 @@ async function backendOf(mark: string): Promise<number> {
 }
 
 async function until(what: () => boolean | Promise<boolean>): Promise<boolean> {
-  for (let i = 0; i < 250; i++) {
+  for (let i = 0; i < 1_000; i++) {
     if (await what()) return true;
     await sleep(20);
   }
   return false;
 }
 
-describe.runIf(onLinux)('processors', () => {
+// What gives way is starved by much other work on the machine, and the seconds that are meant here go by: then it is asked again.
+describe.runIf(onLinux)('processors', { retry: 2 }, () => {
   it('are left to others by a statement that has taken much of them, and its connection is not kept', async () => {
     const before = (await sql('hostile', 'SELECT pg_backend_pid() AS pid')).body.rows as { pid: number }[];
     const busy = sql('hostile', `SELECT count(*), 'mark_busy' FROM generate_series(1, 1000000000000)`, {
@@ -107,7 +108,7 @@ describe.runIf(onLinux)('processors', () => {
       'hostile',
       `CREATE TABLE busy (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), n bigint);
        CREATE FUNCTION spin() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-         PERFORM count(*), 'mark_trigger' FROM generate_series(1, 20000000); RETURN NEW; END $$;
+         PERFORM count(*), 'mark_trigger' FROM generate_series(1, 8000000); RETURN NEW; END $$;
        CREATE TRIGGER spin BEFORE INSERT ON busy FOR EACH ROW EXECUTE FUNCTION spin()`,
     );
     const insert = post('hostile', '/data/busy', [{ n: 1 }]);
@@ -225,6 +226,26 @@ describe('the lock table', () => {
       // A quarter of the table, or a sixteenth; its size is that of a whole number of locks for each connection.
       expect([20_480, 5_120].some((share) => held >= share && held < share * 1.01)).toBe(true);
     }
+    const locks = async () =>
+      (await superuser.query<{ held: number }>('SELECT count(*)::integer AS held FROM pg_locks')).rows[0]?.held ?? 0;
+    expect(await until(async () => (await locks()) < 1_000)).toBe(true);
+  });
+
+  it('is waited for where there is nobody to end, by requests that may be repeated', async () => {
+    await post('neighbour', '/schema/table', { table_name: 'patient', columns: [{ name: 'n', type: 'INTEGER' }] });
+    const insert = () => post('neighbour', '/data/patient', [{ n: 1 }]);
+    expect((await insert()).status).toBe(201);
+    // More than there is room for: what was taken until then is kept.
+    const fill = superuser.query('SELECT count(pg_advisory_lock(g)) FROM generate_series(1, 1000000) g');
+    await expect(fill).rejects.toThrow('out of shared memory');
+    const waiting = [
+      insert(),
+      post('neighbour', '/schema/table', { table_name: 'patient_too', columns: [{ name: 'n', type: 'INTEGER' }] }),
+    ];
+    await sleep(300);
+    await superuser.query('SELECT pg_advisory_unlock_all()');
+    for (const answer of await Promise.all(waiting)) expect(answer.status, answer.text).toBe(201);
+    expect((await sql('neighbour', 'SELECT n FROM patient')).body.rows).toEqual([{ n: 1 }, { n: 1 }]);
   });
 
   it('takes 1,000 tables in one request', async () => {

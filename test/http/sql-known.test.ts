@@ -351,7 +351,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       // 10 GB, if it came.
       const { body } = await ask(text, [MIB, 10_000], { timeout_ms: 60_000 });
       expect(body).toMatchObject({ row_count: 15, truncated: true });
-      expect(performance.now() - startedAt).toBeLessThan(4_000);
+      expect(performance.now() - startedAt).toBeLessThan(8_000);
     });
 
     it('of one row that is too large is refused', async () => {

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { userInfo } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { endEverything, newDataDir, type RunningService, runProgram, startServe } from '../support/program.js';
+import { endEverything, preparedDataDir, type RunningService, runProgram, startServe } from '../support/program.js';
 import { call } from '../support/service.js';
 
 interface Entry {
@@ -21,7 +21,7 @@ interface Entry {
 
 let dataDir: string;
 beforeAll(async () => {
-  dataDir = await newDataDir();
+  dataDir = await preparedDataDir();
 });
 afterAll(endEverything);
 

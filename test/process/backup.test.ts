@@ -14,6 +14,7 @@ import {
   endEverything,
   eventually,
   newDataDir,
+  preparedDataDir,
   newFolder,
   projectRoot,
   runProgram,
@@ -270,7 +271,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
 
 describe('with the embedded Postgres and a folder without its programs', () => {
   it('backup and restore say what to install, and change nothing', async () => {
-    const dataDir = await newDataDir();
+    const dataDir = await preparedDataDir();
     const folder = await newFolder();
     const options = ['--data-dir', dataDir, '--postgres-bin', folder];
     const { code, stdout, stderr } = await runProgram(['backup', join(folder, 'file'), ...options]);

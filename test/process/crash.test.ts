@@ -5,7 +5,7 @@ import {
   endEverything,
   eventually,
   firstToken,
-  newDataDir,
+  preparedDataDir,
   postmasterOf,
   runProgram,
   type RunningService,
@@ -17,7 +17,7 @@ import { call, failure, type TestAnswer } from '../support/service.js';
 /** One folder for all tests: each starts a service on what the one before has left. */
 let dataDir: string;
 beforeAll(async () => {
-  dataDir = await newDataDir();
+  dataDir = await preparedDataDir();
 });
 afterAll(endEverything);
 

@@ -11,6 +11,7 @@ import {
   firstToken,
   newDataDir,
   postmasterOf,
+  preparedDataDir,
   startProgram,
   startServe,
   superuserOf,
@@ -20,7 +21,7 @@ import { call } from '../support/service.js';
 /** One folder for all tests, except where the start itself is what is tested. */
 let dataDir: string;
 beforeAll(async () => {
-  dataDir = await newDataDir();
+  dataDir = await preparedDataDir();
 });
 afterAll(endEverything);
 

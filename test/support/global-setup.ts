@@ -1,6 +1,6 @@
 /**
  * Starts the Postgres servers of a test run, once: the embedded 18, and each older major that the machine has. Tests
- * take them from `postgres.ts` and make databases of their own.
+ * take them from `postgres.ts` and make databases of their own. Beside them, a data folder for tests of the program to copy.
  */
 import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
@@ -10,6 +10,7 @@ import { startEmbedded } from '../../src/postgres/embedded.js';
 import { accountFor } from '../../src/postgres/embedded/account.js';
 import { debianMajors, startDebian, stopDebian } from './debian-postgres.js';
 import type { TestServer } from './postgres.js';
+import { copyDataDir, passwordOf, prepareDataDir } from './prepared-data-dir.js';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -18,7 +19,6 @@ declare module 'vitest' {
 }
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const password = 'for-tests-only';
   // A short path, so that the sockets fit; passable, so that an unprivileged server reaches its folder in it.
   const folder = await mkdtemp('/tmp/cdp-test-');
   await chmod(folder, 0o711);
@@ -35,14 +35,19 @@ export default async function setup(project: TestProject): Promise<() => Promise
   process.once('exit', leave);
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => process.exit(1));
 
+  const prepared = join(folder, 'prepared');
   const embedded = async (): Promise<TestServer> => {
-    const server = await startEmbedded({ dataDir: join(folder, '18'), password, log: () => undefined, durable: false });
+    const dataDir = join(folder, '18');
+    await prepareDataDir(prepared);
+    await copyDataDir(prepared, dataDir);
+    const password = await passwordOf(dataDir);
+    const server = await startEmbedded({ dataDir, password, log: () => undefined, durable: false });
     stops.push(() => server.stop());
     return { major: 18, connection: server.connection };
   };
   const debian = async (major: number): Promise<TestServer> => {
     const home = join(folder, String(major));
-    const server = await startDebian(major, home, account, password);
+    const server = await startDebian(major, home, account, 'for-tests-only');
     stops.push(() => stopDebian(major, home, account));
     return server;
   };
@@ -52,6 +57,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
     await teardown();
     throw failed.reason;
   }
+  project.provide('preparedDataDir', prepared);
   project.provide(
     'postgresServers',
     started.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : [])),

@@ -12,6 +12,7 @@ import { Credentials } from '../../src/postgres/credentials.js';
 import { type Account, canEnter, run } from '../../src/postgres/embedded/account.js';
 import { SUPERUSER } from '../../src/postgres/embedded/config.js';
 import { serves } from '../../src/postgres/embedded/processes.js';
+import { copyPreparedDataDir } from './prepared-data-dir.js';
 
 export const projectRoot = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -122,6 +123,13 @@ function jsonLines(text: string): Record<string, unknown>[] {
 export async function newDataDir(...below: string[]): Promise<string> {
   const dataDir = join(await newFolder(), ...below, 'data');
   dataDirs.push(dataDir);
+  return dataDir;
+}
+
+/** One in which initdb has been, for whatever is not about the first start itself. */
+export async function preparedDataDir(): Promise<string> {
+  const dataDir = await newDataDir();
+  await copyPreparedDataDir(dataDir);
   return dataDir;
 }
 

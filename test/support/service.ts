@@ -43,6 +43,8 @@ export interface TestProject {
   /** Creates a table that must succeed: `{ email: 'TEXT' }`. */
   table(name: string, columns: Record<string, string>): Promise<void>;
   tokenWith(...scopes: Scope[]): Promise<string>;
+  /** The same with a token that nobody knows yet: what was just changed about the project holds for it at once. */
+  seenAnew(): Promise<TestProject>;
 }
 
 export interface TestService {
@@ -80,8 +82,7 @@ export async function startTestService(
   const service = await startService(config, pino({ level: config.logLevel }));
   const { engine } = service;
 
-  const project = async (name = `project-${++counter}`): Promise<TestProject> => {
-    const { id } = await engine.projects.create(name);
+  const withToken = async (id: string, name: string): Promise<TestProject> => {
     const { token } = await engine.tokens.create(id);
     const callIt = (method: string, path: string, given: Call = {}) =>
       call(service.url, method, path, { token, ...given });
@@ -103,8 +104,11 @@ export async function startTestService(
         if (answer.status !== 201) throw new Error(`${table}: ${answer.text}`);
       },
       tokenWith: async (...scopes) => (await engine.tokens.create(id, { scopes })).token,
+      seenAnew: () => withToken(id, name),
     };
   };
+  const project = async (name = `project-${++counter}`): Promise<TestProject> =>
+    withToken((await engine.projects.create(name)).id, name);
 
   return {
     url: service.url,

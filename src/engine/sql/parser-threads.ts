@@ -7,6 +7,7 @@ import { Worker } from 'node:worker_threads';
 import { EngineError } from '../../contract/errors.js';
 import type { Departure } from '../departure.js';
 import type { Patience } from '../patience.js';
+import { limitProcessorTime } from './processor-time.js';
 import type { Parsed, ParserReply } from './split-worker.js';
 
 /** The same file from `src/` (tests, which run after a build) and from `dist/`: a thread takes no TypeScript. */
@@ -15,8 +16,10 @@ const WORKER_FILE = new URL('../../../dist/engine/sql/split-worker.js', import.m
 const THREADS = 2;
 /** Characters above which a text is large: one of these at a time, so that the other thread is left to the small ones. */
 const LARGE_TEXT = 64 * 1024;
-/** The longest parse of an honest 1 MiB takes about half of it. */
+/** Of the processors; the longest parse of an honest 1 MiB takes about half of it. */
 const PARSE_MS = 5_000;
+/** By the clock, where the machine has other work. */
+const MOST_PARSE_MS = 20_000;
 const IDLE_MS = 30_000;
 /** JavaScript heap of a thread; the worst 1 MiB found needs 300 MiB for its tree. */
 const HEAP_MB = 512;
@@ -120,19 +123,22 @@ export class ParserThreads {
 
   private async run(text: string, closing: AbortSignal): Promise<Parsed> {
     const worker = this.takeIdle() ?? this.startThread();
-    const tooSlow = AbortSignal.timeout(PARSE_MS);
+    const time = limitProcessorTime(PARSE_MS, MOST_PARSE_MS);
     let reusable = false;
     try {
       worker.postMessage(text);
-      const [reply] = (await once(worker, 'message', { signal: AbortSignal.any([tooSlow, closing]) })) as [ParserReply];
+      const [reply] = (await once(worker, 'message', { signal: AbortSignal.any([time.signal, closing]) })) as [
+        ParserReply,
+      ];
       if (reply.parsed.outcome === 'parser_failed') throw hopeless();
       reusable = reply.memoryBytes <= KEEP_BYTES && !closing.aborted;
       return reply.parsed;
     } catch (error) {
       if (closing.aborted) throw busy();
-      if (tooSlow.aborted || isOutOfMemory(error)) throw hopeless();
+      if (time.signal.aborted || isOutOfMemory(error)) throw hopeless();
       throw error;
     } finally {
+      time.clear();
       if (reusable) this.keep(worker);
       else await worker.terminate();
     }

@@ -19,7 +19,9 @@ const asker = (project = 'alpha', waitMs = 5_000, signal = new AbortController()
   patience: new Patience(waitMs),
   signal,
 });
-const split = (text: string, project = 'alpha') => splitStatements(text, asker(project));
+/** A machine with other work may take long for what waits before it. */
+const PATIENT_MS = 40_000;
+const split = (text: string, project = 'alpha') => splitStatements(text, asker(project, PATIENT_MS));
 const texts = async (text: string) => (await split(text)).map((statement) => statement.text.trim());
 
 async function refusal(promise: Promise<unknown>): Promise<EngineError> {
@@ -272,7 +274,7 @@ describe('protects', () => {
 
   it('stops a hopeless text after a while, and serves other projects meanwhile', async () => {
     const first = refusal(split(HOPELESS, 'alpha'));
-    const second = refusal(split(HOPELESS, 'alpha'));
+    const second = refusal(splitStatements(HOPELESS, asker('alpha')));
     let stopped = false;
     void first.then(() => (stopped = true));
     for (let i = 0; i < 20; i++) expect(await split(`SELECT ${i}; SELECT 2`, 'beta')).toHaveLength(2);
@@ -286,15 +288,15 @@ describe('protects', () => {
   });
 
   it('lets a text wait no longer than its request has patience, nor when its client has left', async () => {
-    const running = refusal(split(HOPELESS, 'gamma'));
+    let ended = false;
+    const running = refusal(split(HOPELESS, 'gamma')).finally(() => (ended = true));
     const impatient = refusal(splitStatements('SELECT 1; SELECT 2', asker('gamma', 50)));
     const leaving = new AbortController();
     const left = refusal(splitStatements('SELECT 1; SELECT 2', asker('gamma', 5_000, leaving.signal)));
-    const started = performance.now();
     leaving.abort();
     expect((await left).code).toBe('overloaded');
     expect((await impatient).code).toBe('overloaded');
-    expect(performance.now() - started).toBeLessThan(3_000);
+    expect(ended, 'what they would have waited for').toBe(false);
     await running;
   });
 

@@ -6,12 +6,13 @@ import { type EmbeddedPostgres, startEmbedded } from '../../../src/postgres/embe
 import {
   firstToken,
   freePort,
-  newDataDir,
+  preparedDataDir,
   runProgram,
   type RunningService,
   startServe,
   superuserOf,
 } from '../../support/program.js';
+import { copyPreparedDataDir, passwordOf } from '../../support/prepared-data-dir.js';
 import { call } from '../../support/service.js';
 import { Ledger, LEDGER_TABLE, type Verdict } from './ledger.js';
 
@@ -31,7 +32,7 @@ export interface EmbeddedStage extends Scene {
 }
 
 /** @returns the stage with its service running */
-export const embeddedStage = async (...args: string[]) => embeddedStageOn(await newDataDir(), ...args);
+export const embeddedStage = async (...args: string[]) => embeddedStageOn(await preparedDataDir(), ...args);
 
 /** The same on a data folder of the test's choice. */
 export async function embeddedStageOn(
@@ -74,8 +75,10 @@ const SECRET = 's'.repeat(32);
 export async function serverStage(): Promise<ServerStage> {
   const folder = await mkdtemp('/tmp/cdp-fault-');
   await chmod(folder, 0o711);
-  const launch = () =>
-    startEmbedded({ dataDir: join(folder, 'server'), password: 'of-the-test', log: () => undefined });
+  const dataDir = join(folder, 'server');
+  await copyPreparedDataDir(dataDir);
+  const password = await passwordOf(dataDir);
+  const launch = () => startEmbedded({ dataDir, password, log: () => undefined });
   let server = await launch();
   const at = (database: string) => ({ ...server.connection, database });
   const query = <Row extends pg.QueryResultRow>(text: string, values: unknown[] = [], database = 'cdp') =>
