@@ -125,7 +125,8 @@ export class Engine {
       const sessions = new ProjectSessions(address, credentials, provisioning, silence);
       const connections = new Connections(sessions, {
         total: maxConnections,
-        perProject: settings.projectRunning,
+        // As many of each kind as may run: else each change of what runs would close connections and log others in.
+        perProject: 2 * settings.projectRunning - settings.projectReserved,
         idleMs: settings.idleConnectionMs,
       });
       const admission = new Admission({

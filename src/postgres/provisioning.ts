@@ -26,12 +26,15 @@ import { ident, literal } from './sql.js';
 const q = (name: string) => ident(name).text;
 
 /**
- * Connections one role may hold, over all instances of the service together. An instance opens at most 8 for a project
- * (contract section 8), so this leaves room for eight of them.
+ * Connections one role may hold, over all instances of the service together. An instance opens at most 14 for a project (8
+ * for inserts and schema calls, 6 for free SQL), so this leaves room for nine of them.
  */
-const CONNECTION_LIMIT = 64;
+const CONNECTION_LIMIT = 128;
 
-/** One instance at a time mends a project: two that alter a role at once fail. The lock is in the project's database. */
+/**
+ * One instance at a time mends a project or brings it up to date: two that alter a role or harden at once fail. The lock is in
+ * the project's database.
+ */
 const MEND_LOCK = 4_014_252_907;
 
 /** A statement of the mending that takes longer waits for something that the project holds, and is given up. */
