@@ -14,7 +14,7 @@ import { auditOperation, requestSettled, responseClosed } from './audit.js';
 import { readJsonBody } from './body.js';
 import { Cors, parseOrigins } from './cors.js';
 import type { ServedRoute } from './exchange.js';
-import { Gate } from './gate.js';
+import { type Entry, Gate } from './gate.js';
 import { Metrics } from './metrics.js';
 import { openApiDocument } from './openapi.js';
 import { operatorRoutes } from './operator-routes.js';
@@ -82,6 +82,9 @@ export async function httpServer(
   return { app, metrics };
 }
 
+/** What the routes of a tag do in the project's database. */
+const WORK_OF = { schema: 'typed', data: 'typed', sql: 'sql', token: null, admin: null } as const;
+
 function addRoute(
   app: FastifyInstance,
   { engine, settings }: Pick<Context, 'engine' | 'settings'>,
@@ -94,6 +97,7 @@ function addRoute(
     operation: auditOperation(route.operationId),
     successStatus: route.success.status,
   };
+  const entry: Entry = { access: route.access, work: WORK_OF[route.tag] };
   const body = route.rawBody ? undefined : route.body;
   app.route({
     method: route.method,
@@ -106,7 +110,7 @@ function addRoute(
     onRequest: (request, reply, done) => {
       request.exchange.route = served;
       // A promise for each request would cost more than what is looked up.
-      const passing = gate.pass(request, reply, route.access);
+      const passing = gate.pass(request, reply, entry);
       if (passing === undefined) done();
       else passing.then(() => done(), done);
     },
