@@ -15,7 +15,7 @@ import { Provisioning } from '../postgres/provisioning.js';
 import { type ServerAddress, servicePool } from '../postgres/server.js';
 import { SilenceWatch } from '../postgres/silence-watch.js';
 import { Watchdog } from '../postgres/watchdog.js';
-import { Admission } from './admission.js';
+import { Admission, type WorkKind } from './admission.js';
 import type { StopReason } from './deadline.js';
 import { Audit, type AuditSettings, type Origin } from './audit.js';
 import type { Installation } from './backup/backup.js';
@@ -185,6 +185,11 @@ export class Engine {
       if (error instanceof EngineError && error.code === 'unauthorized') throw this.wrongTokens.refused(address, error);
       throw error;
     }
+  }
+
+  /** Whether a request of a kind that came now would be refused, so that nothing of it needs to be read. */
+  isFull({ id }: ProjectRow, kind: WorkKind): boolean {
+    return this.access.admission.isFull(id, kind);
   }
 
   /** The project of a caller, ready for the operations of one request. */

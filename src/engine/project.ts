@@ -73,11 +73,6 @@ export class Project {
     return this.access.copies;
   }
 
-  /** Whether a request of a kind that came now would be refused, so that nothing of it needs to be read. */
-  isFull(kind: WorkKind): boolean {
-    return this.access.admission.isFull(this.row.id, kind);
-  }
-
   /**
    * For so many bytes of this project that keep the event loop from others.
    * @returns resolves when it may go on; undefined where it may at once

@@ -42,14 +42,10 @@ export class Gate {
     const oneTooMany = this.rateLimit?.count(caller, reply) ?? null;
     authorize(caller, access);
     if (oneTooMany !== null) throw oneTooMany;
-<<<<<<< HEAD
-    const place = caller.project === null ? null : this.enter(caller.project, request);
-=======
-    const project = caller.project === null ? null : this.engine.project(caller.project);
+    const row = caller.project;
     // Nothing of its body is read then.
-    if (project !== null && work !== null && project.isFull(work)) throw TOO_MANY_WAIT;
-    const place = project === null ? null : this.enter(project, request);
->>>>>>> e0868fd (Refuse before reading, shorten the queue under lasting overload, and pace refusals)
+    if (row !== null && work !== null && this.engine.isFull(row, work)) throw TOO_MANY_WAIT;
+    const place = row === null ? null : this.enter(row, request);
     if (place instanceof Promise) return place.then((entered) => settle(request, entered));
     settle(request, place);
     return undefined;
