@@ -90,7 +90,9 @@ const WORKS = [
 
 async function measured() {
   const text = await (await fetch(`${url}/metrics`)).text();
-  const metric = (name) => Number(new RegExp(`^${name} (.+)$`, 'm').exec(text)?.[1] ?? NaN);
+  /** The sum over its labels. */
+  const metric = (name) =>
+    [...text.matchAll(new RegExp(`^${name}(?:\\{.*\\})? (.+)$`, 'gm'))].reduce((sum, [, n]) => sum + Number(n), 0);
   const status = readFileSync(`/proc/${service.pid}/status`, 'utf8');
   return {
     rssMib: Math.round(Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024),

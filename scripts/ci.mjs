@@ -77,19 +77,41 @@ function audit() {
   }
 }
 
-/** A browser, Python and the shells that `cdp completion` knows: Debian's, where the machine has none. */
-function installTools() {
-  const hasBrowser = ['/usr/bin/chromium', '/usr/bin/google-chrome', process.env.CHROME_PATH ?? ''].some(existsSync);
-  const programs = ['python3', 'zsh', 'fish'].filter((name) => spawnSync(name, ['--version']).status !== 0);
-  const missing = [...(hasBrowser ? [] : ['chromium']), ...programs];
+/** Debian's packages for what the machine lacks. What cannot be had leaves tests out, which is counted as a failure. */
+function install(tools) {
+  const missing = tools.filter(({ isThere }) => !isThere());
   if (missing.length === 0) return;
   run('apt-get', 'update', '-qq');
-  run('apt-get', 'install', '-y', '-qq', ...missing);
+  for (const { name, isThere } of missing) {
+    run('apt-get', 'install', '-y', '-qq', name);
+    if (isThere()) continue;
+    count.failed++;
+    console.log(`FAILED: ${name} cannot be installed, so that some tests are left out`);
+  }
 }
 
+/** Dumps of earlier versions are of Postgres 15, and backups want programs of their server's version. */
+const POSTGRES = [
+  {
+    name: 'postgresql-15',
+    isThere: () => ['pg_dump', 'initdb'].every((program) => existsSync(`/usr/lib/postgresql/15/bin/${program}`)),
+  },
+];
+
+const BROWSERS = ['/usr/bin/chromium', '/usr/bin/google-chrome', process.env.CHROME_PATH ?? ''];
+const TOOLS = [
+  { name: 'chromium', isThere: () => BROWSERS.some(existsSync) },
+  // The shells that `cdp completion` knows, beside bash.
+  ...['python3', 'zsh', 'fish'].map((name) => ({
+    name,
+    isThere: () => spawnSync(name, ['--version']).status === 0,
+  })),
+];
+
 try {
+  install(POSTGRES);
   test();
-  installTools();
+  install(TOOLS);
   test('--config', 'vitest.tools.config.ts');
   await checkAtOnce(['npm', 'run', 'types'], ['npm', 'run', 'lint'], ['npm', 'run', 'format']);
   check('npm', 'pack', '--dry-run', '--loglevel=error');

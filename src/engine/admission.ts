@@ -5,6 +5,7 @@
 import { EngineError } from '../contract/errors.js';
 import { type Departure, STAYS } from './departure.js';
 import { Patience } from './patience.js';
+import { QueueLength } from './queue-length.js';
 import { Rounds, type Watched } from './rounds.js';
 
 /** Typed requests (inserts, schema calls) have places that free SQL cannot take. */
@@ -23,7 +24,7 @@ export interface AdmissionLimits {
   running: number;
   /** Of those, kept for typed requests. */
   reservedForTyped: number;
-  /** Waiting, per project. */
+  /** Waiting, per project; fewer while more come than are served, see {@link QueueLength}. */
   waiting: number;
   /** Longest wait in milliseconds. */
   waitMs: number;
@@ -38,10 +39,15 @@ interface ProjectQueue {
   running: number;
   runningSql: number;
   waiters: Waiter[];
+  /** null: nobody had to wait yet. */
+  length: QueueLength | null;
 }
 
 /** Seconds after which a refused caller may try again. */
 const RETRY_AFTER_S = 1;
+
+/** A short queue holds so many for each place: there is always somebody to take one that becomes free. */
+const SHORT_PER_PLACE = 2;
 
 export class Admission {
   private running = 0;
@@ -62,10 +68,18 @@ export class Admission {
     return load;
   }
 
+  /** Whether a request that came now would be sent away: there is no place, and none to wait at. */
+  isFull(project: string, kind: WorkKind): boolean {
+    const queue = this.projects.get(project);
+    // Nobody of an idle project has to wait behind its own.
+    if (queue === undefined || this.isFree(queue, kind)) return false;
+    return !this.mayWait(queue);
+  }
+
   /** Takes a place where one is free. @returns gives it back; null where the request has to wait */
   enterNow(project: string, kind: WorkKind): (() => void) | null {
     const queue = this.queueOf(project);
-    if (this.running >= this.limits.total || !this.hasRoom(queue, kind)) {
+    if (!this.isFree(queue, kind)) {
       this.forget(project, queue);
       return null;
     }
@@ -89,9 +103,9 @@ export class Admission {
     const leave = this.enterNow(project, kind);
     if (leave !== null) return leave;
     const queue = this.queueOf(project);
-    if (queue.waiters.length >= this.limits.waiting) {
+    if (!this.mayWait(queue)) {
       this.forget(project, queue);
-      throw overloaded('Too many requests of this project are waiting');
+      throw TOO_MANY_WAIT;
     }
     const waited = patience.wait();
     await this.wait(project, queue, kind, patience.ms, signal).finally(waited);
@@ -155,6 +169,16 @@ export class Admission {
     }
   }
 
+  private mayWait(queue: ProjectQueue): boolean {
+    const { running, waiting } = this.limits;
+    queue.length ??= new QueueLength(waiting, Math.min(waiting, running * SHORT_PER_PLACE));
+    return queue.length.admits(queue.waiters.length);
+  }
+
+  private isFree(queue: ProjectQueue, kind: WorkKind): boolean {
+    return this.running < this.limits.total && this.hasRoom(queue, kind);
+  }
+
   private hasRoom(queue: ProjectQueue, kind: WorkKind): boolean {
     const { running, reservedForTyped } = this.limits;
     if (queue.running >= running) return false;
@@ -170,7 +194,7 @@ export class Admission {
   private queueOf(project: string): ProjectQueue {
     let queue = this.projects.get(project);
     if (queue === undefined) {
-      queue = { running: 0, runningSql: 0, waiters: [] };
+      queue = { running: 0, runningSql: 0, waiters: [], length: null };
       this.projects.set(project, queue);
     }
     return queue;
@@ -183,3 +207,6 @@ export class Admission {
 }
 
 const overloaded = (message: string) => new EngineError('overloaded', message, { retryAfter: RETRY_AFTER_S });
+
+/** One for all: there may be thousands a second, and the stack of each would cost more than the rest of it. */
+export const TOO_MANY_WAIT = overloaded('Too many requests of this project are waiting');

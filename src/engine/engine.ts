@@ -16,7 +16,7 @@ import { Provisioning } from '../postgres/provisioning.js';
 import { type ServerAddress, servicePool } from '../postgres/server.js';
 import { SilenceWatch } from '../postgres/silence-watch.js';
 import { Watchdog } from '../postgres/watchdog.js';
-import { Admission } from './admission.js';
+import { Admission, type WorkKind } from './admission.js';
 import type { StopReason } from './deadline.js';
 import { STAYS } from './departure.js';
 import { Audit, type AuditSettings, type Origin } from './audit.js';
@@ -130,7 +130,8 @@ export class Engine {
       const sessions = new ProjectSessions(address, credentials, provisioning, silence);
       const connections = new Connections(sessions, {
         total: maxConnections,
-        perProject: settings.projectRunning,
+        // As many of each kind as may run: else each change of what runs would close connections and log others in.
+        perProject: 2 * settings.projectRunning - settings.projectReserved,
         idleMs: settings.idleConnectionMs,
       });
       const admission = new Admission({
@@ -196,6 +197,11 @@ export class Engine {
   private hasRoomAgain(): Promise<boolean> {
     const { locks, waitMs } = this.access;
     return locks.relieve(STAYS, new Patience(waitMs)).catch(() => false);
+  }
+
+  /** Whether a request of a kind that came now would be refused, so that nothing of it needs to be read. */
+  isFull({ id }: ProjectRow, kind: WorkKind): boolean {
+    return this.access.admission.isFull(id, kind);
   }
 
   /** The project of a caller, ready for the operations of one request. */

@@ -61,7 +61,7 @@ export class SharedCopy {
    */
   store(text: WaitingBatch, signal: Departure, patience: Patience, send: SendCopies): Promise<boolean> {
     if (this.underWay === 0) return this.sendNow([text], signal, send);
-    if (this.waiting.length >= this.limits.waiting) throw overloaded();
+    if (this.waiting.length >= this.limits.waiting) throw TOO_MANY_WAIT;
     const since = performance.now();
     const due = since + patience.ms;
     const waited = patience.wait();
@@ -82,7 +82,7 @@ export class SharedCopy {
           if (signal.aborted || now >= due) {
             this.waiting.splice(this.waiting.indexOf(member), 1);
             member.leaves();
-            reject(overloaded());
+            reject(TOO_MANY_WAIT);
           } else if (now >= since + SLOW_MS && this.underWay < MOST_UNDER_WAY) this.sendWaiting();
         },
       };
@@ -134,5 +134,7 @@ export class SharedCopy {
   }
 }
 
-const overloaded = () =>
-  new EngineError('overloaded', 'Too many small batches to this table are waiting', { retryAfter: 1 });
+/** One for all: the stack of each would cost more than the rest of a refusal. */
+const TOO_MANY_WAIT = new EngineError('overloaded', 'Too many small batches to this table are waiting', {
+  retryAfter: 1,
+});

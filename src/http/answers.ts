@@ -6,6 +6,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import type { EngineError } from '../contract/errors.js';
 import { asEngineError, errorBody, errorHeaders } from './error-exit.js';
+import { Outage } from './outage.js';
 import { SECURITY_HEADERS } from './security-headers.js';
 import { serverTiming } from './server-timing.js';
 import { traceContextOf } from './trace-context.js';
@@ -40,11 +41,15 @@ function append(list: HeaderList, headers: Readonly<Record<string, unknown>>): v
 }
 
 export class Answers {
+  private readonly outage: Outage;
+
   /** @param stallMs whoever takes nothing of an answer for so long loses the connection */
   constructor(
     private readonly stallMs: number,
     private readonly logger: Logger,
-  ) {}
+  ) {
+    this.outage = new Outage(logger);
+  }
 
   /** @param body JSON */
   send(
@@ -87,7 +92,7 @@ export class Answers {
     if (error.code === 'internal') this.logger.error(circumstances(error, request), 'internal error');
     // Without details of a statement it is the service's own errand that failed, which only the operator can mend.
     else if (error.code === 'database_unavailable' && error.postgres === undefined) {
-      this.logger.warn(circumstances(error, request), 'database unavailable');
+      this.outage.refused(circumstances(error, request));
     }
   }
 }

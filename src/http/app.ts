@@ -14,6 +14,7 @@ import { ClientConnections } from './client-connections.js';
 import { rawError } from './error-exit.js';
 import { Exchange } from './exchange.js';
 import { endSoon, refusalOfHead } from './framing.js';
+import { RefusalPace } from './refusal-pace.js';
 
 export interface AppSettings {
   /** Time in which headers and body must have arrived. */
@@ -91,9 +92,16 @@ export function createApp(settings: AppSettings, answers: Answers, watcher: Watc
   connections.watch(app.server);
   // Their size is bounded. By their number Node would leave some of them out, and not say so.
   app.server.maxHeadersCount = 0;
+  const pace = new RefusalPace();
   app.setErrorHandler((error, request, reply) => {
-    answers.fail(error, request, reply);
-    watcher.refused(request);
+    const refuse = () => {
+      answers.fail(error, request, reply);
+      watcher.refused(request);
+    };
+    const isOverload = error instanceof EngineError && error.code === 'overloaded';
+    const turn = isOverload ? pace.wait(request.exchange.started) : undefined;
+    if (turn === undefined) refuse();
+    else void turn.then(refuse);
   });
   app.setNotFoundHandler((request) => {
     throw new EngineError('not_found', `There is no ${request.method} ${request.url.split('?')[0]?.slice(0, 200)}`);

@@ -1,12 +1,19 @@
 /** Who calls, whether they may, and room for what they send: all before a byte of the body has been looked at. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { EngineError } from '../contract/errors.js';
+import { TOO_MANY_WAIT, type WorkKind } from '../engine/admission.js';
 import type { Engine } from '../engine/engine.js';
 import type { Caller } from '../engine/tokens.js';
 import type { ProjectRow } from '../postgres/control.js';
 import { type Access, authorize, identify } from './authenticate.js';
 import { announcedBytes, type ByteRoom, type Place } from './byte-room.js';
 import type { RateLimit } from './rate-limit.js';
+
+/** What a route asks of whoever calls it: its rights, and what it does in Postgres; null: nothing. */
+export interface Entry {
+  readonly access: Access;
+  readonly work: WorkKind | null;
+}
 
 export class Gate {
   constructor(
@@ -19,34 +26,32 @@ export class Gate {
    * @returns undefined where the request passes at once, as most do: its token is known and there is room
    * @throws EngineError unauthorized, token_expired, rate_limited, insufficient_scope, cdp_inactive, overloaded
    */
-  pass(request: FastifyRequest, reply: FastifyReply, access: Access): Promise<void> | undefined {
+  pass(request: FastifyRequest, reply: FastifyReply, entry: Entry): Promise<void> | undefined {
     const caller = identify(this.engine, request);
-    if (caller instanceof Promise) return caller.then((known) => this.admit(known, request, reply, access));
-    return this.admit(caller, request, reply, access);
+    if (caller instanceof Promise) return caller.then((known) => this.admit(known, request, reply, entry));
+    return this.admit(caller, request, reply, entry);
   }
 
-  private admit(
-    caller: Caller,
-    request: FastifyRequest,
-    reply: FastifyReply,
-    access: Access,
-  ): Promise<void> | undefined {
+  private admit(caller: Caller, request: FastifyRequest, reply: FastifyReply, entry: Entry): Promise<void> | undefined {
     request.caller = caller;
     const counted = this.rateLimit?.count(caller, reply) ?? null;
     if (counted instanceof Promise)
-      return counted.then((tooMany) => this.admitCounted(tooMany, caller, request, access));
-    return this.admitCounted(counted, caller, request, access);
+      return counted.then((tooMany) => this.admitCounted(tooMany, caller, request, entry));
+    return this.admitCounted(counted, caller, request, entry);
   }
 
   private admitCounted(
     oneTooMany: EngineError | null,
     caller: Caller,
     request: FastifyRequest,
-    access: Access,
+    { access, work }: Entry,
   ): Promise<void> | undefined {
     authorize(caller, access);
     if (oneTooMany !== null) throw oneTooMany;
-    const place = caller.project === null ? null : this.enter(caller.project, request);
+    const row = caller.project;
+    // Nothing of its body is read then.
+    if (row !== null && work !== null && this.engine.isFull(row, work)) throw TOO_MANY_WAIT;
+    const place = row === null ? null : this.enter(row, request);
     if (place instanceof Promise) return place.then((entered) => settle(request, entered));
     settle(request, place);
     return undefined;

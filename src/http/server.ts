@@ -15,7 +15,7 @@ import { readJsonBody } from './body.js';
 import { ByteRoom, roomOfEach } from './byte-room.js';
 import { Cors, parseOrigins } from './cors.js';
 import type { ServedRoute } from './exchange.js';
-import { Gate } from './gate.js';
+import { type Entry, Gate } from './gate.js';
 import { Metrics } from './metrics.js';
 import { openApiDocument } from './openapi.js';
 import { operatorRoutes } from './operator-routes.js';
@@ -96,6 +96,9 @@ export async function httpServer(
   return { app, metrics };
 }
 
+/** What the routes of a tag do in the project's database. */
+const WORK_OF = { schema: 'typed', data: 'typed', sql: 'sql', token: null, admin: null } as const;
+
 function addRoute(
   app: FastifyInstance,
   { engine, settings }: Pick<Context, 'engine' | 'settings'>,
@@ -108,6 +111,7 @@ function addRoute(
     operation: auditOperation(route.operationId),
     successStatus: route.success.status,
   };
+  const entry: Entry = { access: route.access, work: WORK_OF[route.tag] };
   const body = route.rawBody ? undefined : route.body;
   app.route({
     method: route.method,
@@ -120,7 +124,7 @@ function addRoute(
     onRequest: (request, reply, done) => {
       request.exchange.route = served;
       // A promise for each request would cost more than what is looked up.
-      whenDone(gate.pass(request, reply, route.access), done);
+      whenDone(gate.pass(request, reply, entry), done);
     },
     ...(body === undefined
       ? {}

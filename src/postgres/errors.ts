@@ -5,7 +5,7 @@
 import pg from 'pg';
 import { EngineError, type ErrorCode, type PostgresDetails } from '../contract/errors.js';
 
-/** An ErrorResponse of the server. File, line and routine of Postgres's own source are dropped on arrival. */
+/** An ErrorResponse of the server. */
 export class PostgresError extends Error {
   constructor(
     message: string,
@@ -19,6 +19,8 @@ export class PostgresError extends Error {
       table?: string | undefined;
       column?: string | undefined;
       constraint?: string | undefined;
+      /** The file of Postgres's own source that it comes from: unlike the message, in no language, and not for callers. */
+      source?: string | undefined;
     } = {},
   ) {
     super(message);
@@ -36,6 +38,7 @@ export class PostgresError extends Error {
       table: fields.get('t'),
       column: fields.get('c'),
       constraint: fields.get('n'),
+      source: fields.get('F'),
     });
   }
 
@@ -48,6 +51,7 @@ export class PostgresError extends Error {
       table: error.table,
       column: error.column,
       constraint: error.constraint,
+      source: error.file,
     });
   }
 
@@ -111,18 +115,29 @@ const BY_SQLSTATE: Readonly<Record<string, ErrorCode>> = {
 export function errorCode(error: PostgresError): ErrorCode {
   const { sqlstate } = error;
   if (isOutOfOwnMemory(error)) return 'sql_error';
-  if (UNWRITABLE.test(error.message)) return 'database_unavailable';
+  if (isOfStorage(error)) return 'database_unavailable';
   return BY_SQLSTATE[sqlstate] ?? BY_CLASS[sqlstate.slice(0, 2)] ?? 'sql_error';
 }
 
-/** Failing writes that Postgres knows no state for: it calls them XX000, or, of a read-only file system, 42501. */
-const UNWRITABLE = /^could not .+: (File too large|Disk quota exceeded|Read-only file system)$/;
+/** Where Postgres reads and writes the files of its databases, and temporary ones. */
+const STORAGE = new Set(['md.c', 'smgr.c', 'fd.c', 'buffile.c', 'copydir.c', 'slru.c', 'storage.c']);
+
+/**
+ * Failing writes that Postgres knows no state for: it calls them XX000 (too large for the file system, a quota), or, of a
+ * read-only file system, 42501. What else comes from there has a state of its own (53100, 53400). The message would say it
+ * in the server's language.
+ */
+const isOfStorage = ({ sqlstate, fields: { source } }: PostgresError): boolean =>
+  (sqlstate === 'XX000' || sqlstate === '42501') && source !== undefined && STORAGE.has(source);
 
 const OUT_OF_MEMORY = '53200';
 
+/** Where Postgres shares out the memory that all sessions have in common, and where code of a project raises the state by hand. */
+const NOT_OWN_MEMORY = new Set(['lock.c', 'predicate.c', 'shmem.c', 'pl_exec.c']);
+
 /** The statement was too greedy: its process may take no more memory. The same state stands for shared memory, too. */
-const isOutOfOwnMemory = ({ sqlstate, message }: PostgresError): boolean =>
-  sqlstate === OUT_OF_MEMORY && message === 'out of memory';
+const isOutOfOwnMemory = ({ sqlstate, fields: { source } }: PostgresError): boolean =>
+  sqlstate === OUT_OF_MEMORY && !NOT_OWN_MEMORY.has(source ?? '');
 
 /** The lock table, which all sessions of the server share, is full: whoever filled it, everybody meets it. */
 export function isOutOfSharedMemory(error: unknown): boolean {

@@ -157,7 +157,12 @@ export class ProjectSessions {
     const { database } = placement;
     let mending = this.mending.get(database);
     if (mending === undefined) {
-      mending = this.provisioning.mend(placement).finally(() => this.mending.delete(database));
+      const isSound = async () => {
+        const found = await this.loginSound(placement, role, lane, signal);
+        found?.session.close();
+        return found !== null;
+      };
+      mending = this.provisioning.mend(placement, isSound).finally(() => this.mending.delete(database));
       this.mending.set(database, mending);
     }
     await mending.catch(notPrepared);

@@ -26,12 +26,15 @@ import { ident, literal } from './sql.js';
 const q = (name: string) => ident(name).text;
 
 /**
- * Connections one role may hold, over all instances of the service together. An instance opens at most 8 for a project
- * (contract section 8), so this leaves room for eight of them.
+ * Connections one role may hold, over all instances of the service together. An instance opens at most 14 for a project (8
+ * for inserts and schema calls, 6 for free SQL), so this leaves room for nine of them.
  */
-const CONNECTION_LIMIT = 64;
+const CONNECTION_LIMIT = 128;
 
-/** One instance at a time mends a project: two that alter a role at once fail. The lock is in the project's database. */
+/**
+ * One instance at a time mends a project or brings it up to date: two that alter a role or harden at once fail. The lock is in
+ * the project's database.
+ */
 const MEND_LOCK = 4_014_252_907;
 
 /** A statement of the mending that takes longer waits for something that the project holds, and is given up. */
@@ -86,6 +89,7 @@ export class Provisioning {
   /** Brings the template or a project's database up to date with this program and this Postgres. */
   async upgrade(database: string): Promise<string[]> {
     return this.asService(database, async (client) => {
+      await client.query('SELECT pg_advisory_lock($1)', [MEND_LOCK]);
       await migrate(client, '_cdp', this.migrations);
       return prepare(client, this.preparation);
     });
@@ -109,12 +113,14 @@ export class Provisioning {
   /**
    * Undoes what a project did to its roles and their rights: passwords, `ALTER ROLE … SET`, `DROP OWNED` and the like.
    * Prepares the database where that does not hold any more, as after an upgrade of Postgres.
+   * @param isSound looks again where another instance was at it, which has mostly put right all there was
    * @throws Unhardened; pg.DatabaseError, also where the project goes on getting in the way
    */
-  async mend(placement: Placement): Promise<void> {
+  async mend(placement: Placement, isSound = () => Promise.resolve(false)): Promise<void> {
     await this.asService(placement.database, async (client) => {
+      // Whoever stands behind others waits as long as its requests do, not as long as one statement may take.
+      if (!(await isFirst(client)) && (await isSound())) return;
       await client.query(`SET statement_timeout = ${MEND_STATEMENT_MS}`);
-      await client.query('SELECT pg_advisory_lock($1)', [MEND_LOCK]);
       for (let attempt = 1; ; attempt++) {
         try {
           await prepare(client, this.preparation);
@@ -244,6 +250,14 @@ export class Provisioning {
   private asService<T>(database: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
     return withServiceClient(this.address, database, work);
   }
+}
+
+/** Takes the lock. @returns false where it had to be waited for */
+async function isFirst(client: pg.Client): Promise<boolean> {
+  const { rows } = await client.query<{ taken: boolean }>('SELECT pg_try_advisory_lock($1) AS taken', [MEND_LOCK]);
+  if (rows[0]?.taken) return true;
+  await client.query('SELECT pg_advisory_lock($1)', [MEND_LOCK]);
+  return false;
 }
 
 /** "tuple concurrently updated": the project altered the same role or object. Postgres has no state of its own for it. */

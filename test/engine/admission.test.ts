@@ -117,6 +117,22 @@ describe('refuses', () => {
     expect(totalOf(gate)).toEqual({ running: 8, waiting: 64 });
   });
 
+  it('whoever asks beforehand, where there is neither a place nor one to wait at, and nobody else', async () => {
+    const gate = admission({ waiting: 3 });
+    expect(gate.isFull('a', 'typed')).toBe(false);
+    await Promise.all(times(6, () => gate.enter('a', 'sql')));
+    const waiting = times(3, () => gate.enter('a', 'sql'));
+    expect(gate.isFull('a', 'sql')).toBe(true);
+    // Places that free SQL cannot take.
+    expect(gate.isFull('a', 'typed')).toBe(false);
+    expect(gate.isFull('b', 'sql')).toBe(false);
+    (await gate.enter('a', 'typed'))();
+    await Promise.all(times(2, () => gate.enter('a', 'typed')));
+    expect(gate.isFull('a', 'typed')).toBe(true);
+    expect(totalOf(gate)).toEqual({ running: 8, waiting: 3 });
+    waiting.forEach((promise) => void promise.catch(() => {}));
+  });
+
   it('who has waited for its time, and takes nothing', async () => {
     const gate = admission({ running: 1, reservedForTyped: 0, waitMs: 60 });
     const leave = await gate.enter('a', 'typed');
