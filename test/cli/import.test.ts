@@ -196,7 +196,7 @@ describe('an import works', () => {
       only: 'bigint',
       big: 'text',
     });
-    expect(await project.rows('SELECT n, m, t, "only", big FROM both ORDER BY n')).toEqual([
+    expect(await project.rows('SELECT n, m, t, "only", big FROM "both" ORDER BY n')).toEqual([
       { n: 1, m: '1', t: null, only: null, big: '9007199254740993' },
       { n: 1.5, m: 'x', t: 2, only: 3, big: '0.5' },
     ]);

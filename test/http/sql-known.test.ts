@@ -7,6 +7,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import { ConnectionLost } from '../../src/postgres/errors.js';
 import { Session } from '../../src/postgres/wire/session.js';
 import { testServers } from '../support/postgres.js';
+import { until } from '../support/stream.js';
 import {
   failure,
   onServer,
@@ -290,13 +291,21 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   });
 
   describe('a connection that is lost with the statement on it', () => {
-    /** The next request in one write loses its connection when all is sent. */
-    function loseNext(): void {
+    /** The next request in one write loses its connection when all is sent. @returns what waits for the end of its backend */
+    function loseNext(): () => Promise<void> {
+      let pid = 0;
       vi.spyOn(Session.prototype, 'sendWithReset').mockImplementationOnce(function (this: Session, bytes, onMessage) {
+        pid = this.processId;
         const sent = this.sendWithReset(bytes, onMessage);
         this.destroy(new ConnectionLost('The connection to Postgres was lost'));
         return sent;
       });
+      const isThere = async () =>
+        onServer(server, async (client) => {
+          const found = await client.query('SELECT FROM pg_stat_activity WHERE pid = $1', [pid]);
+          return found.rowCount !== 0;
+        });
+      return () => until(async () => !(await isThere()), 10_000);
     }
     afterEach(() => void vi.restoreAllMocks());
 
@@ -315,8 +324,9 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
         ['INSERT INTO t VALUES (2)', 6],
       ] as const) {
         for (let i = 0; i < 2; i++) expect((await sql(text)).status).toBe(200);
-        loseNext();
+        const backendEnded = loseNext();
         failure(await sql(text), 503, 'outcome_unknown');
+        await backendEnded();
         const n = (await project.rows('SELECT count(*) AS n FROM t'))[0]?.n as number;
         expect([most - 1, most]).toContain(n);
         if (most === 3 && n === 2) await project.rows('INSERT INTO t VALUES (0)');
