@@ -12,13 +12,20 @@ afterAll(endEverything);
 it('holds the program, the types of the client, the pages and the files for operators, and nothing else', () => {
   const known = [
     /^(?:package\.json|README\.md|LICENSE|CHANGELOG\.md)$/,
-    /^dist\/.+\.(?:js|sql)$/,
+    /^dist\/.+\.(?:js|sql|wasm)$/,
     /^dist\/(?:client|contract)\/.+\.d\.ts$/,
     /^docs\/[a-z]+\.md$/,
     /^deploy\/(?:cdp\.service$|grafana\/|prometheus\/)/,
   ];
   expect(files.filter((file) => !known.some((pattern) => pattern.test(file)))).toEqual([]);
-  const needed = ['dist/cli/bin.js', 'dist/client/index.js', 'dist/client/index.d.ts', 'docs/tutorial.md', 'LICENSE'];
+  const needed = [
+    'dist/engine/batch/copy/walk.wasm',
+    'dist/cli/bin.js',
+    'dist/client/index.js',
+    'dist/client/index.d.ts',
+    'docs/tutorial.md',
+    'LICENSE',
+  ];
   expect(files).toEqual(expect.arrayContaining(needed));
 });
 
