@@ -5,11 +5,26 @@
 import { randomUUID } from 'node:crypto';
 import type { Server, ServerResponse } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
+import { setImmediate } from 'node:timers/promises';
 import { rawError } from './error-exit.js';
 import { endSoon } from './framing.js';
 
 /** How long a stop leaves kept connections open for the request that may be on its way there. */
 const DRAIN_MS = 500;
+
+/** What comes to the machine during a turn of the event loop is seen only in the next: in so short a turn hardly anything. */
+const SHORT_TURN_MS = 2;
+/** A loop that is busy throughout has no short ones. */
+const MOST_TURNS = 50;
+
+/** Resolves right behind a short turn of the event loop, when all that had come before it has been read. */
+async function shortTurn(): Promise<void> {
+  for (let turn = 0; turn < MOST_TURNS; turn++) {
+    const began = performance.now();
+    await setImmediate();
+    if (performance.now() - began < SHORT_TURN_MS) return;
+  }
+}
 
 class ClientConnection {
   /** In the order of their requests. */
@@ -60,25 +75,34 @@ export class ClientConnections {
    * it may not repeat. A connection on which no request has begun by then does not hold the stop up (Node counts it among
    * the busy ones), and none is kept after its answer.
    */
-  stop(server: Server): Promise<void> {
+  async stop(server: Server): Promise<void> {
     this.isStopping = true;
     for (const { unanswered } of this.open.values()) {
       const last = unanswered.at(-1);
       if (last !== undefined && !last.headersSent) last.shouldKeepAlive = false;
     }
+    // Connections that the system has taken for us, and we have not, would be reset.
+    await shortTurn();
+    await this.drained(server);
+    // A request that has come to a connection that is closed unread would be reset with it.
+    await shortTurn();
+    for (const [socket, { isUnused }] of this.open) if (isUnused) socket.destroy();
+  }
+
+  /** Resolves when the last connection is closed, or after {@link DRAIN_MS}. */
+  private drained(server: Server): Promise<void> {
     return new Promise((resolve) => {
-      const drained = () => {
+      const done = () => {
         clearTimeout(timer);
-        server.off('close', drained);
-        for (const [socket, { isUnused }] of this.open) if (isUnused) socket.destroy();
+        server.off('close', done);
         resolve();
       };
-      const timer = setTimeout(drained, DRAIN_MS);
-      server.once('close', drained);
+      const timer = setTimeout(done, DRAIN_MS);
+      server.once('close', done);
       // Unlike that of HTTP, this leaves idle connections open; it ends with the last of them.
       if (server.listening) NetServer.prototype.close.call(server);
       // It takes connections from another process, which has closed the port.
-      else if (this.open.size === 0) drained();
+      else if (this.open.size === 0) done();
     });
   }
 
