@@ -317,6 +317,14 @@ export const SETTINGS = {
     describe: 'Port of a listener of its own for /metrics. Without it, /metrics answers loopback and the admin token.',
     parse: integer(0, 65_535),
   }),
+  metricsByProject: setting({
+    flag: 'metrics-by-project',
+    env: 'CDP_METRICS_BY_PROJECT',
+    default: false,
+    value: 'BOOLEAN',
+    describe: 'Metrics of each project, too, with its name in their labels.',
+    parse: yesOrNo,
+  }),
   traceDetail: setting<TraceDetail>({
     flag: 'trace-detail',
     env: 'CDP_TRACE_DETAIL',

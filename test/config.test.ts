@@ -116,6 +116,7 @@ const TEXTS: Partial<Record<SettingName, { good: string[]; bad: string[] }>> = {
   logLevel: { good: ['trace', 'debug', 'info', 'warn', 'error', 'silent'], bad: ['', 'INFO', 'verbose'] },
   audit: { good: ['all', 'changes', 'off'], bad: ['', 'ALL', 'none', 'true'] },
   auditStatements: { good: ['hash', 'text'], bad: ['', 'sha256', 'TEXT'] },
+  metricsByProject: { good: ['true', 'false'], bad: ['', 'yes', '0'] },
   traceDetail: { good: ['route', 'names', 'statements'], bad: ['', 'NAMES', 'all'] },
   rateLimit: {
     good: ['1/1s', '100/10s', '5000/1m', '999999999/24h', '1/86400s'],

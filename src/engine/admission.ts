@@ -59,13 +59,13 @@ export class Admission {
 
   /** Requests running and waiting now, for the metrics. */
   get load(): Record<WorkKind, Load> {
-    const load = { typed: { running: 0, waiting: 0 }, sql: { running: 0, waiting: 0 } };
-    for (const { running, runningSql, waiters } of this.projects.values()) {
-      load.typed.running += running - runningSql;
-      load.sql.running += runningSql;
-      for (const { kind } of waiters) load[kind].waiting++;
-    }
-    return load;
+    return loadOf(this.projects.values());
+  }
+
+  /** The same of one project. */
+  loadOf(project: string): Record<WorkKind, Load> {
+    const queue = this.projects.get(project);
+    return loadOf(queue === undefined ? [] : [queue]);
   }
 
   /** Whether a request that came now would be sent away: there is no place, and none to wait at. */
@@ -204,6 +204,16 @@ export class Admission {
   private forget(project: string, queue: ProjectQueue): void {
     if (queue.running === 0 && queue.waiters.length === 0) this.projects.delete(project);
   }
+}
+
+function loadOf(queues: Iterable<ProjectQueue>): Record<WorkKind, Load> {
+  const load = { typed: { running: 0, waiting: 0 }, sql: { running: 0, waiting: 0 } };
+  for (const { running, runningSql, waiters } of queues) {
+    load.typed.running += running - runningSql;
+    load.sql.running += runningSql;
+    for (const { kind } of waiters) load[kind].waiting++;
+  }
+  return load;
 }
 
 const overloaded = (message: string) => new EngineError('overloaded', message, { retryAfter: RETRY_AFTER_S });

@@ -73,6 +73,8 @@ export interface EngineSettings extends AuditSettings {
 export interface EngineLoad {
   requests: Admission['load'];
   connections: number;
+  /** As many of them as there may be. */
+  maxConnections: number;
   overQuota: number;
   stops: ReadonlyMap<StopReason, number>;
 }
@@ -216,7 +218,18 @@ export class Engine {
    */
   get load(): EngineLoad {
     const { admission, connections, quotas, stops } = this.access;
-    return { requests: admission.load, connections: connections.open, overQuota: quotas.projectsOver, stops };
+    return {
+      requests: admission.load,
+      connections: connections.open,
+      maxConnections: connections.most,
+      overQuota: quotas.projectsOver,
+      stops,
+    };
+  }
+
+  /** Requests of one project by kind, now. */
+  loadOf(project: string): EngineLoad['requests'] {
+    return this.access.admission.loadOf(project);
   }
 
   /** Bytes on disk by project; one whose database is not there is left out. @throws EngineError database_unavailable */

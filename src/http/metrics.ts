@@ -1,4 +1,7 @@
-/** Prometheus metrics (contract section 9). No label holds a project, a table or anything else of a caller. */
+/**
+ * Prometheus metrics (contract section 9). No label holds a table or anything else of a caller; a project only where the
+ * operator asks for it.
+ */
 import type { FastifyReply } from 'fastify';
 import {
   type Aggregator,
@@ -13,6 +16,7 @@ import {
 import type { Load } from '../engine/admission.js';
 import { STOP_REASONS } from '../engine/deadline.js';
 import type { Engine } from '../engine/engine.js';
+import { ProjectMetrics } from './project-metrics.js';
 import { RequestTally } from './request-tally.js';
 
 /** Seconds. */
@@ -22,11 +26,17 @@ export class Metrics {
   private readonly registry = new Registry();
   private readonly tally = new RequestTally(BUCKETS);
   private readonly rows: Counter;
+  /** null: not asked for. */
+  readonly byProject: ProjectMetrics | null;
 
-  /** @param together how the metrics of all are had where several processes share the service; null: it is alone */
+  /**
+   * @param together how the metrics of all are had where several processes share the service; null: it is alone
+   * @param byProject whether there are metrics of each project, too
+   */
   constructor(
     engine: Engine,
     private readonly together: { metrics(): Promise<string> } | null,
+    byProject: boolean,
   ) {
     const registers = [this.registry];
     collectDefaultMetrics({ register: this.registry });
@@ -81,6 +91,11 @@ export class Metrics {
     });
     gauge('cdp_project_connections', "Open connections to projects' databases.", () => engine.load.connections);
     gauge(
+      'cdp_project_connections_max',
+      'As many of them as there may be, the unused ones included.',
+      () => engine.load.maxConnections,
+    );
+    gauge(
       'cdp_projects_over_quota',
       'Projects over their disk quota when this instance last looked.',
       () => engine.load.overQuota,
@@ -110,6 +125,7 @@ export class Metrics {
         );
       },
     });
+    this.byProject = byProject ? new ProjectMetrics(engine, registers) : null;
   }
 
   /** Answers with all of them, in Prometheus's text format. */

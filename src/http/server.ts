@@ -37,6 +37,8 @@ export interface Together {
 export interface HttpSettings extends AppSettings, RouteSettings {
   /** True where /metrics has a listener of its own. */
   separateMetrics: boolean;
+  /** Metrics of each project, too. */
+  metricsByProject: boolean;
   /** Requests of one token within a time, as {@link parseRate} reads them; null: any number. */
   rateLimit: string | null;
   /** Origins whose pages may call, as {@link parseOrigins} reads them; null: none. */
@@ -56,7 +58,7 @@ export async function httpServer(
   tracer: RequestTracer | null = null,
 ): Promise<{ app: FastifyInstance; metrics: Metrics }> {
   const { together } = settings;
-  const metrics = new Metrics(engine, together);
+  const metrics = new Metrics(engine, together, settings.metricsByProject);
   const log = new RequestLog(logger);
   const answers = new Answers(settings.streamStallMs, logger);
   const cors = settings.corsOrigins === null ? null : new Cors(parseOrigins(settings.corsOrigins));
@@ -159,11 +161,15 @@ function whenDone(work: Promise<void> | undefined, done: HookHandlerDoneFunction
 
 /** Of a request that is over: its line in the log, and its count. */
 function report(request: FastifyRequest, reply: FastifyReply, metrics: Metrics, log: RequestLog): void {
-  const { exchange, method, errorCode, rows } = request;
+  const { caller, exchange, method, errorCode } = request;
   const duration = performance.now() - exchange.started;
   const route = exchange.route?.url ?? request.routeOptions.url ?? 'unknown';
   metrics.observe(route, method, reply.raw.statusCode, errorCode, duration / 1_000);
-  if (exchange.route?.operation === 'insert' && errorCode === null) metrics.inserted(rows ?? 0);
+  const inserted = exchange.route?.operation === 'insert' && errorCode === null ? (request.rows ?? 0) : 0;
+  metrics.inserted(inserted);
+  if (metrics.byProject !== null && caller?.project != null) {
+    metrics.byProject.count(caller.project.id, errorCode, inserted);
+  }
   log.write(request, reply, route, duration);
   exchange.span?.end(request, reply);
 }

@@ -92,6 +92,11 @@ export class Connections {
     return this.total;
   }
 
+  /** Connections that may be open. */
+  get most(): number {
+    return this.limits.total;
+  }
+
   /** Lends a connection that has served the project before. */
   lendIdle(project: string, lane: Lane): Lease | null {
     const entries = this.idle[lane].get(project);

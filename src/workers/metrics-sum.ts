@@ -18,13 +18,25 @@ export class MetricsSum {
   /** @returns Prometheus's text format */
   async text(workers: readonly WorkerProcess[]): Promise<string> {
     const all = await Promise.all(workers.map((worker) => this.of(worker)));
-    return AggregatorRegistry.aggregate([...all, this.ofEnded]).metrics();
+    return AggregatorRegistry.aggregate([...all, this.ofEndedIn(all)]).metrics();
   }
 
   ended(worker: WorkerProcess): void {
     const counts = (this.last.get(worker) ?? []).filter(({ type }) => CUMULATIVE.has(String(type)));
     this.last.delete(worker);
     this.ofEnded = AggregatorRegistry.aggregate([this.ofEnded, counts]).getMetricsAsArray() as unknown as Metrics;
+  }
+
+  /**
+   * Without those of projects that no worker names any more: they are deleted. They are not thrown away, since a worker
+   * that has just started may not have heard of any, and a count that comes back smaller would be taken for a new one.
+   */
+  private ofEndedIn(living: readonly Metrics[]): Metrics {
+    const named = new Set(living.flat().flatMap(({ values }) => values.map(({ labels }) => labels.project)));
+    return this.ofEnded.map((metric) => ({
+      ...metric,
+      values: metric.values.filter(({ labels }) => labels.project === undefined || named.has(labels.project)),
+    }));
   }
 
   private async of(worker: WorkerProcess): Promise<Metrics> {

@@ -59,10 +59,12 @@ describe('a service with its database', () => {
       metric((await service.call('GET', '/metrics')).text, 'cdp_requests_running{class="sql"}') === 0;
     expect(await eventually(idle, 2_000)).toBe(true);
     expect(metric(text, 'cdp_project_connections')).toBeGreaterThan(0);
+    expect(metric(text, 'cdp_project_connections_max')).toBe(service.config.maxConnections);
     expect(metric(text, 'process_cpu_seconds_total')).toBeGreaterThan(0);
     expect(text).not.toMatch(/secret|customers/);
     expect(text).not.toContain(project.name);
     expect(text).not.toContain(project.id);
+    expect(text).not.toMatch(/cdp_project_(?:requests|inserted)/);
     for (const line of text.split('\n').filter((candidate) => candidate !== '')) {
       expect(line).toMatch(/^(?:# (?:HELP|TYPE) .+|[a-zA-Z_:][\w:]*(?:\{.*\})? (?:[-+.\deE]+|NaN|[+-]Inf))$/);
     }

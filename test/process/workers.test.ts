@@ -44,7 +44,7 @@ const agents: Agent[] = [];
 
 beforeAll(async () => {
   dataDir = await newDataDir();
-  const settings = ['--rate-limit', '400/1m', '--request-timeout-ms', '1500'];
+  const settings = ['--rate-limit', '400/1m', '--request-timeout-ms', '1500', '--metrics-by-project', 'true'];
   service = await startServe(['--data-dir', dataDir, '--workers', '2', ...settings], { env: { CDP_NPM_START: '1' } });
   token = /\bcdp_[0-9A-Za-z]{49}\b/.exec(service.output())?.[0] ?? '';
   // The first connections go to both in turn.
@@ -132,6 +132,19 @@ describe('works', () => {
     }
     expect(await metric('cdp_inserted_rows_total', one)).toBe(6);
     expect(await metric('cdp_inserted_rows_total', two)).toBe(6);
+    expect(await metric('cdp_project_inserted_rows_total{project="default"}')).toBe(6);
+    const { stdout } = await runProgram(['token', 'create', '--admin', '--data-dir', dataDir]);
+    const admin = stdout.trim();
+    const projects = '/api/cdp/admin/projects';
+    const made = await one.call('POST', projects, { token: admin, body: { name: 'passing' } });
+    expect(made.status, made.text).toBe(201);
+    const given = await one.call('POST', `${projects}/passing/tokens`, { token: admin, body: { name: 'its' } });
+    for (const from of [one, two]) {
+      const answer = await from.call('GET', '/api/cdp/schema', { token: String(given.body.token) });
+      expect(answer.status, answer.text).toBe(200);
+    }
+    const ofPassing = 'cdp_project_requests_total{project="passing",code=""}';
+    await eventually('both are counted', async () => (await metric(ofPassing)) === 2);
     expect(await metric('cdp_postgres_up', one)).toBe(1);
     expect(await metric('cdp_http_request_duration_seconds_count', one)).toBeGreaterThan(3);
     const before = await workersOf(service);
@@ -142,6 +155,10 @@ describe('works', () => {
     });
     await eventually('both can be asked', async () => (await metric('cdp_postgres_up')) === 1);
     expect(await metric('cdp_inserted_rows_total')).toBe(6);
+    expect(await metric(ofPassing)).toBe(2);
+    const deleted = await ask(false, 'DELETE', `${projects}/passing?confirm=passing`, { token: admin });
+    expect(deleted.status, deleted.text).toBe(200);
+    expect((await ask(false, 'GET', '/metrics', {})).text).not.toContain('passing');
     one = await client();
     two = await eventually('the new one serves', async () => {
       const next = await client();
