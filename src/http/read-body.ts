@@ -41,7 +41,7 @@ export function readBody(_request: FastifyRequest, payload: IncomingMessage, don
 export function releaseBody(request: FastifyRequest): void {
   const { body } = request;
   request.body = null;
-  if (Buffer.isBuffer(body)) giveBuffer(Buffer.from(body.buffer));
+  if (Buffer.isBuffer(body)) giveBuffer(body);
 }
 
 /** Of a body that did not say how long it will be. */

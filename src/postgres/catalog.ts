@@ -96,6 +96,7 @@ function describe(where: Fragment, toWrite: boolean): Statement {
       COALESCE(NULLIF(t.typbasetype, 0::pg_catalog.oid), t.oid) IN (114::pg_catalog.oid, 3802::pg_catalog.oid),
       t.typcategory = 'A',
       a.atthasdef OR a.attidentity <> '' OR t.typdefault IS NOT NULL OR c.relkind = 'v',
+      a.attidentity = 'a',
       a.attname = 'id' AND a.atttypid = 2950::pg_catalog.oid AND EXISTS (
         SELECT FROM pg_catalog.pg_index i
         WHERE i.indrelid = c.oid AND i.indisprimary AND i.indnatts = 1 AND i.indkey[0] = a.attnum),
@@ -196,6 +197,7 @@ function readColumn([
   isJson,
   isArray,
   hasDefault,
+  isGeneratedAlways,
   isId,
   comment,
 ]: Row): ColumnShape {
@@ -208,6 +210,7 @@ function readColumn([
     isJson: isJson === 't',
     isArray: isArray === 't',
     hasDefault: hasDefault === 't',
+    isGeneratedAlways: isGeneratedAlways === 't',
     isId: isId === 't',
     comment: comment ?? null,
   };

@@ -3,7 +3,7 @@
  * megabyte costs its page faults, and the garbage of it full collections.
  */
 
-/** The least that is worth keeping, and more than any slab of Node's. */
+/** The least that is worth keeping. */
 export const SMALLEST = 16 * 1024;
 
 /** From one size to the next: an answer grows through few, and what is not filled takes no memory of the machine. */
@@ -16,28 +16,36 @@ const MOST_SPARE = 40 * 1024 * 1024;
 const spare = new Map<number, Buffer[]>();
 let spareBytes = 0;
 
+/**
+ * The memory that is out. Only that is taken back, and once: what was given twice, or is a slab that Node cuts others'
+ * buffers from, would be written by two at a time.
+ */
+const lent = new WeakSet<ArrayBufferLike>();
+
 /** @returns a buffer of `size` bytes or more, with whatever was left in it before */
 export function takeBuffer(size: number): Buffer {
   // Small ones are cut from a slab of Node's.
   if (size < SMALLEST) return Buffer.allocUnsafe(size);
   const capacity = capacityFor(size);
   const used = spare.get(capacity)?.pop();
-  if (used === undefined) return Buffer.allocUnsafeSlow(capacity);
-  spareBytes -= capacity;
-  return used;
+  if (used !== undefined) spareBytes -= capacity;
+  const buffer = used ?? Buffer.allocUnsafeSlow(capacity);
+  lent.add(buffer.buffer);
+  return buffer;
 }
 
 /**
- * Gives a buffer of {@link takeBuffer} back; nobody may read it any more. One that is never given back is garbage like
- * any other object, and so is one that came from elsewhere.
+ * Gives the memory of a buffer of {@link takeBuffer}, or of a part of it, back; nobody may read it any more. One that is
+ * never given back is garbage like any other object, and so is one that came from elsewhere.
  */
-export function giveBuffer(buffer: Buffer): void {
-  const { length } = buffer;
-  if (length !== capacityFor(length) || spareBytes + length > MOST_SPARE) return;
+export function giveBuffer({ buffer }: Uint8Array): void {
+  const length = buffer.byteLength;
+  if (!lent.delete(buffer) || spareBytes + length > MOST_SPARE) return;
   spareBytes += length;
+  const whole = Buffer.from(buffer);
   const list = spare.get(length);
-  if (list === undefined) spare.set(length, [buffer]);
-  else list.push(buffer);
+  if (list === undefined) spare.set(length, [whole]);
+  else list.push(whole);
 }
 
 function capacityFor(size: number): number {

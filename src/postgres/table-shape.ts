@@ -24,6 +24,8 @@ export interface ColumnShape {
    * the column out.
    */
   readonly hasDefault: boolean;
+  /** `GENERATED ALWAYS AS IDENTITY`: an INSERT refuses a value of the caller's own, and COPY would store it. */
+  readonly isGeneratedAlways: boolean;
   /** True only for the service's own `id` column (uuid primary key): a record may carry a valid UUID, never null. */
   readonly isId: boolean;
   readonly comment: string | null;

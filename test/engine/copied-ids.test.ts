@@ -13,6 +13,7 @@ const column = (name: string, about: Partial<ColumnShape> = {}): ColumnShape => 
   displayType: 'TEXT',
   isJson: false,
   isArray: false,
+  isGeneratedAlways: false,
   hasDefault: false,
   isId: false,
   comment: null,

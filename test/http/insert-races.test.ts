@@ -54,7 +54,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
   it('large bodies at once are stored each as it was sent, though they are read into the same memory', async () => {
     await project.table('bodies', { n: 'INTEGER', note: 'TEXT' });
     expect((await insert('bodies', [{ n: -1, note: 'first' }])).status).toBe(201);
-    // From a few KB to 600 KB, long and short ones in turn; every third goes by INSERT, under a key.
+    // From a few KB to 600 KB, long and short ones in turn; every third under a key.
     const notes = Array.from({ length: 36 }, (_, n) => `body ${n} `.repeat(1 + ((n * 7919) % 60_000)));
     for (let from = 0; from < notes.length; from += 12) {
       const answers = await Promise.all(

@@ -63,6 +63,20 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await project.rows('SELECT * FROM made')).toEqual([{ n: 4, twice: 8, k: 1 }]);
     });
 
+    it('a column that is always an identity refuses values also of a batch that could go by COPY', async () => {
+      await project.rows('CREATE TABLE self_numbered (k bigint GENERATED ALWAYS AS IDENTITY, label text)');
+      // From the first batch on the table is known.
+      await inserted('self_numbered', [{ label: 'a' }]);
+      const body = failure(await insert('self_numbered', [{ k: 77, label: 'b' }]), 400, 'invalid_value');
+      expect(body.errors).toMatchObject([{ record: 0 }]);
+      await inserted('self_numbered', [{ label: 'c' }]);
+      const rows = await project.rows('SELECT label, k < 77 AS own FROM self_numbered ORDER BY label');
+      expect(rows).toEqual([
+        { label: 'a', own: true },
+        { label: 'c', own: true },
+      ]);
+    });
+
     it('a domain brings its default and its check', async () => {
       await project.rows(`CREATE DOMAIN grade AS int DEFAULT 3 CHECK (VALUE BETWEEN 1 AND 6);
         CREATE TABLE graded (label text, grade grade)`);

@@ -53,6 +53,14 @@ const SURVIVES: Record<ColumnType, readonly ColumnType[]> = {
   JSONB: ['JSONB', 'TEXT'],
 };
 
+/** Types that the contract's table never changes into one another, whatever a column holds. */
+const NEVER: Partial<Record<ColumnType, readonly ColumnType[]>> = {
+  INTEGER: ['TIMESTAMP'],
+  FLOAT: ['BOOLEAN', 'TIMESTAMP'],
+  BOOLEAN: ['TIMESTAMP'],
+  TIMESTAMP: ['INTEGER', 'FLOAT', 'BOOLEAN'],
+};
+
 /** A call with what the model says of it: the statuses it may have, and what it changes where it succeeds. */
 class Step implements fc.AsyncCommand<Model, TestProject> {
   constructor(
@@ -143,6 +151,7 @@ const alter = fc.tuple(name, name, fc.option(name, { nil: undefined }), fc.optio
         const from = found?.columns.get(column);
         if (found === undefined || from === undefined) return 404;
         const isTaken = to !== undefined && twin(found.columns.keys(), to, column);
+        if (of !== undefined && NEVER[from]?.includes(of)) return 409;
         if (of === undefined || of === from || !found.filled.has(column)) return isTaken ? 409 : 200;
         if (found.changed.has(column)) return isTaken ? 409 : [200, 409];
         return isTaken || !SURVIVES[from].includes(of) ? 409 : 200;

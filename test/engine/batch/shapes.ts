@@ -16,7 +16,7 @@ const SQL_TYPE: Record<ColumnType, string> = {
 
 export function column(name: string, type: ColumnType | null, more: Partial<ColumnShape> = {}): ColumnShape {
   const sqlType = more.sqlType ?? (type === null ? 'text' : SQL_TYPE[type]);
-  const flags = { isJson: false, isArray: false, hasDefault: false, isId: false };
+  const flags = { isJson: false, isArray: false, hasDefault: false, isGeneratedAlways: false, isId: false };
   return { name, type, sqlType, displayType: type ?? sqlType, comment: null, ...flags, ...more };
 }
 

@@ -56,7 +56,7 @@ export class CopyEncoder {
 
   /** Takes back the memory of a batch that is with the server, or was given up. */
   release({ data }: CopyData): void {
-    giveBuffer(Buffer.from(data.buffer));
+    giveBuffer(data);
   }
 
   private make(): Walk {

@@ -40,7 +40,10 @@ export function copyData({ format }: CopyPlan, batches: readonly { readonly data
 }
 
 function forWalk({ columns }: TableShape, format: CopyPlan['format']): Uint8Array {
-  const spellings = columns.flatMap(({ name }, column) => spellingsOf(name).map((bytes) => ({ column, bytes })));
+  const spellings = columns.flatMap(({ name, isGeneratedAlways }, column) =>
+    // A record that gives such a column is for the INSERT, which refuses it.
+    isGeneratedAlways ? [] : spellingsOf(name).map((bytes) => ({ column, bytes })),
+  );
   return Buffer.concat([
     words(Number(format === 'text'), columns.length, spellings.length),
     ...columns.map((column) => words(kindOf(column), Number(column.hasDefault))),

@@ -11,6 +11,7 @@ export const column = (name: string, type: ColumnType | null, more: Partial<Colu
   isJson: false,
   isArray: false,
   hasDefault: false,
+  isGeneratedAlways: false,
   isId: false,
   comment: null,
   ...more,
