@@ -115,16 +115,21 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     it('would see the marks, if they were there', async () => {
       const here = asSuperuser(server, neighbour.placement.database);
       const control = asSuperuser(server, controlDatabase(service));
-      const answers = [
-        await shown(here.ask, [...relations.filter(({ name }) => name.startsWith('rows')), ...numbers]),
-        await shown(
-          control.ask,
-          ['projects', 'tokens'].map((name) => ({ name, sql: `SELECT * FROM cdp.${name}` })),
-        ),
-      ];
+      const seen = new Set<string>();
+      const missing = () => [...neighbour.kinds].filter((kind) => !seen.has(kind)).sort();
+      // A question may meet the lock of another test, and is then asked once more.
+      for (let round = 0; round < 3 && missing().length > OF_A_SESSION.length; round++) {
+        const answers = [
+          await shown(here.ask, [...relations.filter(({ name }) => name.startsWith('rows')), ...numbers]),
+          await shown(
+            control.ask,
+            ['projects', 'tokens'].map((name) => ({ name, sql: `SELECT * FROM cdp.${name}` })),
+          ),
+        ];
+        for (const kind of answers.flatMap((found) => Object.values(found).flat())) seen.add(kind);
+      }
       await Promise.all([here.end(), control.end()]);
-      const seen = new Set(answers.flatMap((found) => Object.values(found).flat()));
-      expect([...neighbour.kinds].filter((kind) => !seen.has(kind)).sort()).toEqual(OF_A_SESSION.sort());
+      expect(missing()).toEqual(OF_A_SESSION.sort());
     });
 
     it('asks more than 1,100 questions', () => {
