@@ -53,8 +53,8 @@ export class House {
 
     const password = randomBytes(16).toString('hex');
     for (const role of [RAW_ROLE, AUTHENTICATOR]) {
-      await project.client.query(`CREATE ROLE ${role} LOGIN NOINHERIT PASSWORD '${password}'`);
-      await project.client.query(`CREATE DATABASE ${role} OWNER ${role}`);
+      await service.database.client.query(`CREATE ROLE ${role} LOGIN NOINHERIT PASSWORD '${password}'`);
+      await service.database.client.query(`CREATE DATABASE ${role} OWNER ${role}`);
     }
     const raw = new RawWire(
       { ...superuser, user: RAW_ROLE, database: RAW_ROLE, password },
