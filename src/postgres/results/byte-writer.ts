@@ -1,6 +1,6 @@
 /** A growing buffer that rows are written into, byte by byte, without a string or an object in between. */
 import { giveBuffer, takeBuffer } from '../spare-buffers.js';
-import { viewOf } from '../words.js';
+import { viewOf } from './words.js';
 
 const INITIAL_CAPACITY = 64 * 1024;
 

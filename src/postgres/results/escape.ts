@@ -1,6 +1,6 @@
 /** The escapes of JSON strings (RFC 8259 section 7): quote, backslash and U+0000 to U+001F. */
 import { BACKSLASH, LOWER_U, QUOTE } from './ascii.js';
-import { stringStops } from '../words.js';
+import { stringStops } from './words.js';
 import type { ByteWriter } from './byte-writer.js';
 
 /** What stands behind the backslash for each byte: 0 if the byte needs none, `u` if four digits follow. */

@@ -15,7 +15,7 @@ import { writeJsonFloat8 } from './float.js';
 import { SAFE_DIGITS, writeBoolean, writeJsonNumber, writeJsonString, writeQuoted, writeVerbatim } from './text.js';
 import { encoderOf } from './types.js';
 import type { ValueWriter } from './value.js';
-import { copyWords, viewOf, wordOf } from '../words.js';
+import { copyWords, viewOf, wordOf } from './words.js';
 
 /** Writes the row `message[start, end)`, the body of a DataRow, to the end of `out`. */
 export type RowEncoder = (message: Buffer, start: number, end: number, out: ByteWriter) => void;

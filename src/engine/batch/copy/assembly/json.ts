@@ -93,7 +93,7 @@ export function literalEnd(at: usize): usize {
 }
 
 /** At the opening quote. The string has no escape of U+0000 or of half a surrogate pair. */
-export function stringEnd(at: usize): usize {
+function stringEnd(at: usize): usize {
   let escape: u32 = 0;
   at++;
   do {
