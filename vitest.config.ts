@@ -14,14 +14,25 @@ export const COMMON = {
   maxWorkers: 3,
 };
 
+/**
+ * A test that failed runs once more, and `scripts/flaky-reporter.mjs` names it with its failure: one that races says little
+ * of a change, and must be mended all the same. Not for what looks for rare defects: a property with its random
+ * example, and the faults, where a row that was lost once is lost.
+ */
+export const ONCE_MORE = { count: 1, condition: /^(?!Property failed after)/ };
+
+export const REPORTERS = ['default', './scripts/flaky-reporter.mjs'];
+
 export default defineConfig({
   test: {
+    reporters: REPORTERS,
     globalSetup: GLOBAL_SETUP,
     projects: [
       {
         test: {
           ...COMMON,
           name: 'main',
+          retry: ONCE_MORE,
           include: ['test/**/*.test.ts'],
           // test/tools needs programs that `npm test` must not ask a bare machine for; CI installs them
           // (vitest.tools.config.ts).
@@ -44,6 +55,7 @@ export default defineConfig({
         test: {
           ...COMMON,
           name: 'alone',
+          retry: ONCE_MORE,
           include: ALONE,
           maxWorkers: 1,
           sequence: { groupOrder: 3 },

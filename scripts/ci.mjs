@@ -41,7 +41,10 @@ async function checkAtOnce(...commands) {
 function test(...options) {
   const report = join(folder, 'tests.json');
   rmSync(report, { force: true });
-  const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
+  const reporters = [
+    ...['default', './scripts/flaky-reporter.mjs', 'json'].map((name) => `--reporter=${name}`),
+    `--outputFile.json=${report}`,
+  ];
   const good = run('npm', 'test', '--', ...options, ...reporters);
   let result = { numPassedTests: 0, numFailedTests: 0 };
   try {
