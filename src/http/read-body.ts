@@ -1,13 +1,13 @@
 /**
  * Collects the bytes of a body, for Fastify as the parser of its content type. Where the length is announced, they go
- * into memory that is used again ({@link releaseBody}) as they arrive: Fastify's own way keeps all pieces and joins them
- * in the end. What is outside V8's heap and lives until the answer counts as old there, and a few hundred bodies bring
- * about a full collection.
+ * into memory that is used again ({@link releaseBody}) as they arrive, and the pieces that Node's parser has made of them
+ * are freed ({@link discard}): Fastify's own way keeps all pieces and joins them in the end.
  */
 import type { IncomingMessage } from 'node:http';
 import { errorCodes, type FastifyRequest } from 'fastify';
 import { LIMITS } from '../contract/limits.js';
 import { giveBuffer, takeBuffer } from '../postgres/spare-buffers.js';
+import { discard } from './discard.js';
 
 type Done = (error: Error | null, body?: Buffer) => void;
 
@@ -66,6 +66,7 @@ class Announced {
   add(piece: Buffer): void {
     this.bytes ??= takeBuffer(this.length);
     this.filled += piece.copy(this.bytes, this.filled);
+    discard(piece);
   }
 
   body(): Buffer {
