@@ -1,6 +1,6 @@
 /**
- * The fast way to insert a batch: COPY from the bytes of the request, in one round trip, on the remembered shape of the
- * table. It either stores the batch or stores nothing; whatever it cannot do, or Postgres refuses, is for the INSERT of
+ * The fast way to insert a batch: COPY from the bytes of the request, in one round trip, on a remembered shape of the
+ * table, which it makes forgotten where that is not the table's any more. It either stores the batch or stores nothing; whatever it cannot do, or Postgres refuses, is for the INSERT of
  * `records.ts`, which finds out what is wrong and says so.
  */
 import { ConnectionLost, errorCode, isShutdown, PostgresError } from '../postgres/errors.js';
@@ -34,15 +34,14 @@ export interface CopyOptions {
  */
 export async function insertByCopy(
   project: Project,
-  table: string,
+  known: KnownShape,
   body: Uint8Array,
   deadline: Deadline,
   { returnIds, idempotency }: CopyOptions,
 ): Promise<BatchAnswer | null> {
   const { encoder } = project.copies;
-  const known = project.knownShape(table);
-  const lent = known === undefined ? null : encoder.encode(body, known.plan);
-  if (known === undefined || lent === null) return null;
+  const lent = encoder.encode(body, known.plan);
+  if (lent === null) return null;
   const isShared = idempotency === null && lent.records <= SMALL_RECORDS;
   const identified = returnIds ? withIds(known.plan, lent) : null;
   // While it waits for others, it has memory of its own: what is lent would be many times as large.
@@ -130,6 +129,8 @@ async function store(
         throw outcomeUnknown(error, keyed !== null);
       }
       if (!(error instanceof PostgresError) || liesWithTheServer(error)) throw error;
+      // The check is what comes behind the COPY.
+      if (session.completed - completedBefore === transaction.before.length + 1) project.forgetShape(known);
       return false;
     }
   };

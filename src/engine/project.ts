@@ -81,13 +81,17 @@ export class Project {
     return this.access.pace.wait(this.row.id, bytes);
   }
 
-  /** The shape that a table of this project had when it was last looked at, if it is remembered. */
-  knownShape(table: string): KnownShape | undefined {
+  /** The shape that a table of this project had when it was last looked at; null and undefined as in {@link ShapeCache}. */
+  knownShape(table: string): KnownShape | null | undefined {
     return this.access.shapes.get(this.row.id, table);
   }
 
-  rememberShape(table: TableDescription): void {
-    this.access.shapes.remember(this.row.id, table);
+  rememberShape(table: TableDescription): KnownShape | null {
+    return this.access.shapes.remember(this.row.id, table);
+  }
+
+  forgetShape(known: KnownShape): void {
+    this.access.shapes.forget(this.row.id, known);
   }
 
   /** What is remembered of the statements of this project. */

@@ -16,7 +16,7 @@ import { type ParsedBatch, parseBatch } from './batch/parse.js';
 import { queryTimeout } from './deadline.js';
 import type { Departure } from './departure.js';
 import { claimKey, type IdempotencyKey, rememberAnswer } from './idempotency.js';
-import { insertByCopy } from './insert-by-copy.js';
+import { insertFast } from './insert-fast.js';
 import type { Project } from './project.js';
 import { attributeRefusal } from './refused-record.js';
 import { tableNotFound } from './tables.js';
@@ -55,7 +55,7 @@ export async function insertRecords(
   if (room !== undefined) await room;
   // A repeat under its key is answered even without room: it stores nothing.
   const hasRoom = idempotency === null || (await project.excess()) === null;
-  const answer = hasRoom ? await insertByCopy(project, table, body, deadline, { returnIds, idempotency }) : null;
+  const answer = hasRoom ? await insertFast(project, table, body, deadline, { returnIds, idempotency }) : null;
   if (answer !== null) return { answer, replayed: false };
   const batch = parseBatch(body);
   return project.use('typed', deadline, async (lease) => {

@@ -19,19 +19,30 @@ export interface KnownShape {
 const MOST = 2_000;
 
 export class ShapeCache {
-  private readonly shapes = new LruMap<KnownShape>(MOST);
+  private readonly shapes = new LruMap<KnownShape | null>(MOST);
   private count = 0;
 
-  get(project: string, table: string): KnownShape | undefined {
+  /** null: the fast path cannot write to the table; undefined: nobody has looked at it. */
+  get(project: string, table: string): KnownShape | null | undefined {
     return this.shapes.get(key(project, table));
   }
 
-  /** Remembers a shape, where the fast path can write to the table; else forgets it. */
-  remember(project: string, table: TableDescription): void {
-    const plan = copyPlan(table);
+  /** @returns what {@link get} does from now on */
+  remember(project: string, table: TableDescription): KnownShape | null {
     const name = key(project, table.name);
-    if (plan === null) this.shapes.delete(name);
-    else this.shapes.set(name, { number: ++this.count, table, plan, check: shapeIsStill(table) });
+    const before = this.shapes.get(name);
+    // Several requests that look at the same time go on with the same.
+    if (before?.table.version === table.version) return before;
+    const plan = copyPlan(table);
+    const known = plan === null ? null : { number: ++this.count, table, plan, check: shapeIsStill(table) };
+    this.shapes.set(name, known);
+    return known;
+  }
+
+  /** The table is not like this any more. What others have learnt of it since then is kept. */
+  forget(project: string, known: KnownShape): void {
+    const name = key(project, known.table.name);
+    if (this.shapes.get(name) === known) this.shapes.delete(name);
   }
 }
 

@@ -51,6 +51,31 @@ describe.each(testServers())('on Postgres $major', (server) => {
     expect(await project.rows('SELECT n, note FROM singles WHERE n >= 0 ORDER BY n')).toEqual(records);
   });
 
+  it('a batch goes by COPY when the table is new to the service, and when it has changed since the last one', async () => {
+    await project.table('changing', { n: 'INTEGER' });
+    const lastStatement = async () => {
+      const { rows } = await inDatabase((client) =>
+        client.query<{ query: string }>(
+          `SELECT query FROM pg_stat_activity WHERE datname = $1 AND application_name = 'cdp typed'
+           ORDER BY query_start DESC LIMIT 1`,
+          [database],
+        ),
+      );
+      return rows[0]?.query;
+    };
+    const records = Array.from({ length: 50 }, (_, n) => ({ n }));
+    for (const change of [null, 'TRUNCATE changing', 'ALTER TABLE changing ADD COLUMN more text']) {
+      if (change !== null) await project.rows(change);
+      expect((await insert('changing', records)).status).toBe(201);
+      // The last that a COPY is followed by; after an INSERT it is COMMIT.
+      expect(await lastStatement()).toContain('_cdp.table_version(');
+    }
+    expect((await insert('changing', [...records, { n: 50, more: 'text' }])).status).toBe(201);
+    expect(await project.rows('SELECT count(*) AS n, count(more) AS more FROM changing')).toEqual([
+      { n: 151, more: 1 },
+    ]);
+  });
+
   it('large bodies at once are stored each as it was sent, though they are read into the same memory', async () => {
     await project.table('bodies', { n: 'INTEGER', note: 'TEXT' });
     expect((await insert('bodies', [{ n: -1, note: 'first' }])).status).toBe(201);
