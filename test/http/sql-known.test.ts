@@ -302,12 +302,28 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
 
     it('as the reader cannot write', async () => {
       await project.rows('CREATE TABLE t (n int)');
-      await project.rows(`CREATE FUNCTION f(n int) RETURNS int LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
-        IF n = 0 THEN RETURN 0; END IF;
-        IF n = 1 THEN PERFORM set_config('transaction_read_only', 'off', false); END IF;
-        INSERT INTO data.t VALUES (n); RETURN n; END $$; GRANT EXECUTE ON FUNCTION f TO PUBLIC`);
-      expect((await read('SELECT f($1)', [0])).body.rows).toEqual([{ f: 0 }]);
-      for (const n of [1, 2]) expect([400, 403]).toContain((await read('SELECT f($1)', [n])).status);
+      await project.rows(`CREATE FUNCTION f(text) RETURNS int LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+        EXECUTE $1; RETURN 1; END $$; GRANT EXECUTE ON FUNCTION f TO PUBLIC`);
+      const call = 'SELECT f($1)';
+      const rows = [{ f: 1 }];
+      expect((await read(call, ['SELECT 1'])).body.rows).toEqual(rows);
+      for (const opening of [
+        '',
+        'SET transaction_read_only = off;',
+        'SET LOCAL transaction_read_only = off;',
+        `SELECT set_config('transaction_read_only', 'off', true);`,
+        'SET TRANSACTION READ WRITE;',
+        'SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE;',
+        'SET default_transaction_read_only = off;',
+      ]) {
+        const { answer, times } = await described(() => read(call, [`${opening} INSERT INTO data.t VALUES (1)`]));
+        expect({ opening, refused: [400, 403].includes(answer.status), times }).toEqual({
+          opening,
+          refused: true,
+          times: 0,
+        });
+        expect((await read(call, ['SELECT 1'])).body.rows).toEqual(rows);
+      }
       expect(await project.rows('SELECT n FROM t')).toEqual([]);
     });
 

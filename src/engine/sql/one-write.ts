@@ -27,8 +27,17 @@ import { BEGIN_READ_ONLY, located, refusedInTransaction, rewritesTables } from '
 const WRITER = new Frame([BEGIN], COMMIT);
 const READER = new Frame(BEGIN_READ_ONLY, ROLLBACK);
 
+/** A query is the first of its transaction itself: to analyse it takes a snapshot, behind which READ WRITE is refused. */
+const READER_QUERY = new Frame(BEGIN_READ_ONLY.slice(0, 1), ROLLBACK);
+
 /** A query that can do nothing needs no fence, and nothing is left to be cleared away behind it. */
 const ALONE = new Frame([], null);
+
+function frameOf({ isConstant, columns }: KnownStatement, readOnly: boolean): Frame {
+  if (isConstant) return ALONE;
+  if (!readOnly) return WRITER;
+  return columns === null ? READER : READER_QUERY;
+}
 
 /** Rows of an answer as JSON: a statement whose answers stay below is sent in one write. */
 const SMALL_ANSWER = 64 * 1024;
@@ -102,9 +111,14 @@ async function runInOneWrite(
   const { readOnly, sql: text, maxRows } = request;
   const params = encodeParameters(request.params, known.parameterOids);
   const rows = new WholeRows(known, request, clock);
-  const frame = known.isConstant ? ALONE : readOnly ? READER : WRITER;
   const rowLimit = known.columns === null ? 0 : maxRows + 1;
-  const { tag, error, statementEnded } = await runWhole(session, frame, known.bound(params), rowLimit, rows);
+  const { tag, error, statementEnded } = await runWhole(
+    session,
+    frameOf(known, readOnly),
+    known.bound(params),
+    rowLimit,
+    rows,
+  );
   if (error !== null) {
     if (error instanceof PostgresError && !session.closed) {
       const whole = { text, offset: 0, removal: null };
