@@ -6,11 +6,13 @@ import { LIMITS } from '../../contract/limits.js';
 import { jsonRowEncoder } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
 import type { Project } from '../project.js';
+import { notShown, outcomeUnknown } from '../transaction.js';
 import { mainKeyword } from './main-keyword.js';
-import { fitsOneWrite, Outgrown, runInOneWrite } from './one-write.js';
+import { fitsOneWrite, isUnavailable, type Repeat, runKnown } from './one-write.js';
+import { isRefusedWrite } from './over-quota.js';
 import { RowCollector } from './row-collector.js';
 import { type CollectRequest, describeColumns, MODIFYING, type SqlResult, sqlResult } from './sql-result.js';
-import { type PreparedStatement, refuseOtherEncoding, runStatements, type WholeRun } from './statements.js';
+import { type PreparedStatement, refuseOtherEncoding, runStatements } from './statements.js';
 
 /** Rows of the first step: enough to learn how long a row is. */
 const FIRST_STEP = 16;
@@ -18,28 +20,34 @@ const FIRST_STEP = 16;
 /** @throws EngineError see {@link runStatements}; result_too_large */
 export async function collectSql(project: Project, request: CollectRequest): Promise<SqlResult[]> {
   const known = takesNoArrays(request) ? project.statements.get(request.readOnly, request.sql) : undefined;
-  if (known === undefined) return collectInSteps(project, request, null);
+  if (known === undefined) return collectInSteps(project, request);
   const startedAt = performance.now();
+  const result = await runKnown(project, known, request);
+  if (typeof result === 'object') return [result];
+  const timeoutMs = Math.max(1, Math.ceil(request.timeoutMs - (performance.now() - startedAt)));
+  const rest = { ...request, timeoutMs };
+  return result === 'not run' ? collectInSteps(project, rest) : collectAgain(project, rest, result);
+}
+
+/**
+ * For the rows of a query that the writer has sent already, READ ONLY: it must do nothing twice.
+ * @throws EngineError outcome_unknown where it writes, or cannot be run now
+ */
+async function collectAgain(project: Project, request: CollectRequest, why: Repeat): Promise<SqlResult[]> {
   try {
-    return await collectInSteps(project, request, (lease, clock) =>
-      runInOneWrite(project, lease, clock, known, request),
-    );
+    return await collectInSteps(project, request, true);
   } catch (error) {
-    if (!(error instanceof Outgrown)) throw error;
-    project.statements.markLarge(request.readOnly, request.sql);
-    const timeoutMs = Math.max(1, Math.ceil(request.timeoutMs - (performance.now() - startedAt)));
-    return collectInSteps(project, { ...request, timeoutMs }, null);
+    if (!isRefusedWrite(error) && !isUnavailable(error)) throw error;
+    throw why === 'may have run'
+      ? outcomeUnknown(error, false)
+      : notShown('the types of its columns have just changed');
   }
 }
 
 /** What an array becomes depends on the type of its parameter, which may be another one by now. */
 const takesNoArrays = ({ params }: CollectRequest): boolean => params.every(({ kind }) => kind !== 'array');
 
-async function collectInSteps(
-  project: Project,
-  request: CollectRequest,
-  whole: WholeRun<SqlResult> | null,
-): Promise<SqlResult[]> {
+async function collectInSteps(project: Project, request: CollectRequest, again = false): Promise<SqlResult[]> {
   let bytesLeft = LIMITS.resultBytes;
   let last: PreparedStatement | null = null;
   const run = async (prepared: PreparedStatement) => {
@@ -48,7 +56,7 @@ async function collectInSteps(
     bytesLeft -= result.rows?.length ?? 0;
     return result;
   };
-  const results = await runStatements(project, request, run, whole);
+  const results = await runStatements(project, request, run, again);
   remember(project, request, results, last);
   return results;
 }

@@ -11,6 +11,7 @@ import { readRowDescription } from '../../postgres/wire/messages.js';
 import type { Described } from '../../postgres/wire/session.js';
 import { bound } from '../../postgres/wire/whole-request.js';
 import { callerSql } from '../../postgres/sql.js';
+import { isConstantQuery } from './constant-query.js';
 
 /**
  * Estimated bytes that are kept: of all projects, the one that was idle for longest goes first; of one project, the
@@ -30,6 +31,8 @@ const encoders = new LruMap<Partial<Record<RowMode, RowEncoder>>>(200);
 /** Keeps its bytes as latin1: a small Buffer would keep the whole piece of memory that it was cut from. */
 export class KnownStatement {
   readonly formats: readonly number[];
+  /** See {@link isConstantQuery}. */
+  readonly isConstant: boolean;
   /** Rows as JSON that the last answer had, in bytes. */
   answerBytes = 0;
   private withoutParams: string | null = null;
@@ -37,13 +40,14 @@ export class KnownStatement {
   private confirmed: string | null = null;
 
   constructor(
-    private readonly text: string,
+    readonly text: string,
     readonly parameterOids: readonly number[],
     /** null where the statement returns no rows. */
     readonly columns: readonly ResultColumn[] | null,
     /** Names and types, as they stand in the answer. */
     readonly columnsJson: string,
   ) {
+    this.isConstant = isConstantQuery(text);
     this.formats = (columns ?? []).map(({ typeOid }) => resultFormat(typeOid));
   }
 
@@ -86,6 +90,8 @@ export class ProjectStatements {
   private readonly writers = new Map<string, KnownStatement | null>();
   private readonly readers = new Map<string, KnownStatement | null>();
   private kept = 0;
+  /** The one that was used last: it need not be put there again. */
+  private latest: KnownStatement | null = null;
 
   /** @param onChange told of every change of {@link bytes} */
   constructor(private readonly onChange: (bytes: number) => void) {}
@@ -100,8 +106,11 @@ export class ProjectStatements {
     const lane = this.lane(readOnly);
     const known = lane.get(text);
     if (known === undefined || known === null) return undefined;
+    if (known === this.latest) return known;
+    this.latest = known;
     lane.delete(text);
-    lane.set(text, known);
+    // By the text that is kept: this one may be a part of a body that is many times as long.
+    lane.set(known.text, known);
     return known;
   }
 
@@ -116,8 +125,9 @@ export class ProjectStatements {
     const size = sizeOf(text, columns?.length ?? 0);
     if (size > STATEMENT_BYTES || lane.get(text) === null) return undefined;
     this.forget(readOnly, text);
-    const known = new KnownStatement(text, parameterOids, columns, columnsJson);
-    lane.set(text, known);
+    const known = new KnownStatement(copyOf(text), parameterOids, columns, columnsJson);
+    lane.set(known.text, known);
+    this.latest = known;
     this.count(size);
     this.makeRoom(lane);
     return known;
@@ -126,7 +136,7 @@ export class ProjectStatements {
   /** Answers of this statement have become large: it is not sent in one write any more. */
   markLarge(readOnly: boolean, text: string): void {
     this.forget(readOnly, text);
-    this.lane(readOnly).set(text, null);
+    this.lane(readOnly).set(copyOf(text), null);
     this.count(sizeOf(text, 0));
   }
 
@@ -158,6 +168,9 @@ export class ProjectStatements {
     }
   }
 }
+
+/** V8 keeps the whole of a string as long as a part of it lives. */
+const copyOf = (text: string): string => Buffer.from(text).toString();
 
 const sizeOf = (text: string, columns: number): number => ENTRY_BYTES + 3 * text.length + columns * COLUMN_BYTES;
 

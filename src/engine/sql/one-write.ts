@@ -12,7 +12,7 @@ import { jsonRowEncoder } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
 import { MessageTooLarge } from '../../postgres/wire/session.js';
 import { Frame, runWhole, type WholeSink } from '../../postgres/wire/whole-request.js';
-import type { Clock } from '../deadline.js';
+import { type Clock, queryTimeout } from '../deadline.js';
 import type { Project } from '../project.js';
 import { BEGIN, COMMIT, notShown, outcomeUnknown, ROLLBACK } from '../transaction.js';
 import type { KnownStatement } from './known-statements.js';
@@ -27,6 +27,18 @@ import { BEGIN_READ_ONLY, located, refusedInTransaction, rewritesTables } from '
 const WRITER = new Frame([BEGIN], COMMIT);
 const READER = new Frame(BEGIN_READ_ONLY, ROLLBACK);
 
+/** A query is the first of its transaction itself: to analyse it takes a snapshot, behind which READ WRITE is refused. */
+const READER_QUERY = new Frame(BEGIN_READ_ONLY.slice(0, 1), ROLLBACK);
+
+/** A query that can do nothing needs no fence, and nothing is left to be cleared away behind it. */
+const ALONE = new Frame([], null);
+
+function frameOf({ isConstant, columns }: KnownStatement, readOnly: boolean): Frame {
+  if (isConstant) return ALONE;
+  if (!readOnly) return WRITER;
+  return columns === null ? READER : READER_QUERY;
+}
+
 /** Rows of an answer as JSON: a statement whose answers stay below is sent in one write. */
 const SMALL_ANSWER = 64 * 1024;
 
@@ -37,17 +49,59 @@ const OUTGROWN_BYTES = 256 * 1024;
 const PROTOCOL_VIOLATION = '08P01';
 
 /** The answer has become so large that Postgres was stopped. Whether nothing was done shows at how the statement ended. */
-export class Outgrown extends EngineError {
+class Outgrown extends EngineError {
   constructor() {
     super('internal', 'The result of a statement has outgrown its one write');
   }
 }
 
 /**
- * @throws ConnectionLost for a query; EngineError what Postgres says of the statement; outcome_unknown where the connection was lost, or the rows
- * of what was committed cannot be shown; {@link Outgrown} from the clock
+ * The writer's query was committed, and its rows came in formats that do not fit their types any more; or the connection
+ * was lost with its COMMIT on the way.
  */
-export async function runInOneWrite(
+export type Repeat = 'not readable' | 'may have run';
+
+/**
+ * @returns `not run` where nothing was done, and the ordinary way is to be gone
+ * @throws EngineError what Postgres says of the statement; query_timeout, overloaded, database_unavailable; outcome_unknown
+ * where the connection was lost, or the rows of what was committed cannot be shown
+ */
+export async function runKnown(
+  project: Project,
+  known: KnownStatement,
+  request: CollectRequest,
+): Promise<SqlResult | 'not run' | Repeat> {
+  const { readOnly, timeoutMs, signal, sql } = request;
+  const looked = readOnly ? null : project.excess();
+  if (looked !== null && (await looked) !== null) return 'not run';
+  const deadline = { timeoutMs, signal, expired: queryTimeout(timeoutMs) };
+  /** The writer has sent a query with its COMMIT, and the connection was lost: it must do nothing twice. */
+  let mayHaveRun = false;
+  const work = async (lease: Lease, clock: Clock) => {
+    if (mayHaveRun) return 'may have run';
+    try {
+      return await runInOneWrite(project, lease, clock, known, request);
+    } catch (error) {
+      mayHaveRun = !readOnly && error instanceof ConnectionLost;
+      throw error;
+    }
+  };
+  try {
+    return await project.use(readOnly ? 'sql-read' : 'sql-write', deadline, work);
+  } catch (error) {
+    if (mayHaveRun && isUnavailable(error)) throw outcomeUnknown(error, false);
+    if (!(error instanceof Outgrown)) throw error;
+    project.statements.markLarge(readOnly, sql);
+    return 'not run';
+  }
+}
+
+/** Nothing was done, because there was no place or no connection for it. */
+export const isUnavailable = (error: unknown): boolean =>
+  error instanceof EngineError && (error.code === 'database_unavailable' || error.code === 'overloaded');
+
+/** @throws ConnectionLost for a query; {@link Outgrown} from the clock; and what {@link runKnown} throws */
+async function runInOneWrite(
   project: Project,
   { session }: Lease,
   clock: Clock,
@@ -57,11 +111,12 @@ export async function runInOneWrite(
   const { readOnly, sql: text, maxRows } = request;
   const params = encodeParameters(request.params, known.parameterOids);
   const rows = new WholeRows(known, request, clock);
+  const rowLimit = known.columns === null ? 0 : maxRows + 1;
   const { tag, error, statementEnded } = await runWhole(
     session,
-    readOnly ? READER : WRITER,
+    frameOf(known, readOnly),
     known.bound(params),
-    known.columns === null ? 0 : maxRows + 1,
+    rowLimit,
     rows,
   );
   if (error !== null) {
@@ -70,7 +125,6 @@ export async function runInOneWrite(
       const translated = located(error, whole);
       if (error.sqlstate !== PROTOCOL_VIOLATION && !refusedInTransaction(translated, whole)) throw translated;
       project.statements.forget(readOnly, text);
-      await session.run([ROLLBACK]);
       return 'not run';
     }
     // What Postgres still said of the statement it said before the commit.
@@ -125,7 +179,7 @@ class WholeRows implements WholeSink {
     this.collector = new RowCollector(encode, maxRows, LIMITS.resultBytes, FIRST_BYTES + 2 * known.answerBytes);
   }
 
-  readonly row = (buffer: Buffer, start: number, end: number): void => {
+  row(buffer: Buffer, start: number, end: number): void {
     const before = this.received;
     this.received += end - start;
     // It may all have come by the time that this takes effect; then it is an answer like any other.
@@ -138,7 +192,7 @@ class WholeRows implements WholeSink {
       if (!(error instanceof MessageTooLarge)) throw error;
       this.tooLong = error;
     }
-  };
+  }
 }
 
 /** Room for rows beyond twice those of the last time. */

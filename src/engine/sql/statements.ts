@@ -4,7 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
-import { ConnectionLost, PostgresError, toEngineError } from '../../postgres/errors.js';
+import { PostgresError, toEngineError } from '../../postgres/errors.js';
 import type { Lease } from '../../postgres/connections.js';
 import { callerSql, type Statement } from '../../postgres/sql.js';
 import type { Described, Session } from '../../postgres/wire/session.js';
@@ -12,9 +12,9 @@ import { type Clock, queryTimeout } from '../deadline.js';
 import type { Departure } from '../departure.js';
 import type { JsonNode } from '../json.js';
 import type { Project } from '../project.js';
-import { BEGIN, commitAndReset, fixed, notShown, outcomeUnknown, ROLLBACK } from '../transaction.js';
+import { BEGIN, commitAndReset, fixed, outcomeUnknown, ROLLBACK } from '../transaction.js';
 import { leadingKeyword } from './leading-keyword.js';
-import { isRefusedWrite, OverQuota } from './over-quota.js';
+import { OverQuota } from './over-quota.js';
 import { encodeParameters } from './parameters.js';
 import { mayChangeRights } from './rights.js';
 import { positionInText, type SplitStatement, splitStatements } from './split.js';
@@ -50,15 +50,8 @@ export const BEGIN_READ_ONLY: readonly Statement[] = [fixed('BEGIN READ ONLY'), 
 const ACTIVE_TRANSACTION = '25001';
 
 /**
- * Runs a known statement in one round trip. `not run`: nothing was done. `not readable`: it was committed, but its rows
- * came in formats that do not fit the types that they have by now.
- * @throws ConnectionLost for a query, which may be run again for its rows; and what {@link runStatements} throws
- */
-export type WholeRun<T> = (lease: Lease, clock: Clock) => Promise<T | 'not run' | 'not readable'>;
-
-/**
  * Runs the statements, each through `run`, and commits.
- * @param whole tried first where the text is known to be one statement
+ * @param again a query that the writer may have committed already: it is run READ ONLY, for its rows alone
  * @returns what `run` returned for each
  * @throws EngineError sql_error and whatever else the table of SQLSTATEs says, statement_not_allowed, query_timeout,
  * overloaded, outcome_unknown, quota_exceeded
@@ -67,43 +60,24 @@ export async function runStatements<T>(
   project: Project,
   request: SqlRequest,
   run: (statement: PreparedStatement) => Promise<T>,
-  whole: WholeRun<T> | null = null,
+  again = false,
 ): Promise<T[]> {
   const { readOnly, timeoutMs, signal, params } = request;
-  const looked = readOnly ? null : project.excess();
+  const asReader = readOnly || again;
+  const looked = asReader ? null : project.excess();
   const excess = looked === null ? null : await looked;
-  const isKnown = whole !== null && excess === null;
   const asker = { project: project.name, patience: project.patience, signal };
-  const statements = isKnown
-    ? [{ text: request.sql, offset: 0, removal: null }]
-    : await splitStatements(request.sql, asker, excess !== null);
+  const statements = await splitStatements(request.sql, asker, excess !== null);
   if (params.length > 0 && statements.length > 1) {
     throw new EngineError('invalid_request', '"params" go with one statement only');
   }
   const overQuota = excess === null ? null : new OverQuota(excess, statements);
-  const rewrites = !isKnown && statements.every(({ text }) => rewritesTables(text));
+  const rewrites = statements.every(({ text }) => rewritesTables(text));
   const growth = overQuota?.growth ?? (rewrites ? 'rewrites' : 'writes');
   const deadline = { timeoutMs, signal, expired: queryTimeout(timeoutMs) };
 
-  /** The writer has sent a query with its COMMIT, and the connection was lost. */
-  let mayHaveRun = false;
-  const tryWhole = async (lease: Lease, clock: Clock): Promise<T | 'not run' | 'not readable'> => {
-    if (!isKnown) return 'not run';
-    // What may have run is run again for its rows alone, and must do nothing twice.
-    if (mayHaveRun) return 'not readable';
-    try {
-      return await whole(lease, clock);
-    } catch (error) {
-      mayHaveRun = !readOnly && error instanceof ConnectionLost;
-      throw error;
-    }
-  };
-
   const work = async (lease: Lease, clock: Clock): Promise<T[]> => {
     const { session } = lease;
-    const result = await tryWhole(lease, clock);
-    if (result !== 'not run' && result !== 'not readable') return [result];
-    const asReader = readOnly || result === 'not readable';
     const execute = async (statement: SplitStatement, before: readonly Statement[], isLast: boolean) => {
       const inTransaction = before.length > 0 || session.transaction === 'T';
       try {
@@ -136,9 +110,6 @@ export async function runStatements<T>(
       }
     } catch (error) {
       const [only] = statements;
-      if (asReader && !readOnly && isRefusedWrite(error)) {
-        throw mayHaveRun ? outcomeUnknown(error, false) : notShown('the types of its columns have just changed');
-      }
       if (asReader || statements.length > 1 || only === undefined || !refusedInTransaction(error, only)) throw error;
       await session.run([ROLLBACK, ...(overQuota?.outside(only) ?? [])]);
       try {
@@ -153,15 +124,8 @@ export async function runStatements<T>(
     if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.distrust(lease);
     return results;
   };
-  try {
-    return await project.use(readOnly ? 'sql-read' : 'sql-write', deadline, work, growth);
-  } catch (error) {
-    throw mayHaveRun && isUnavailable(error) ? outcomeUnknown(error, false) : error;
-  }
+  return project.use(readOnly ? 'sql-read' : 'sql-write', deadline, work, growth);
 }
-
-const isUnavailable = (error: unknown): boolean =>
-  error instanceof EngineError && error.code === 'database_unavailable';
 
 /**
  * The first words of the statements that Postgres runs outside a transaction alone. Code of a project may raise the same

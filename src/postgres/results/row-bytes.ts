@@ -42,11 +42,13 @@ export class RowBytes {
 
   /** The rows between two texts. It can be called once. */
   between(head: string, tail: string): Buffer {
-    const before = Buffer.from(head);
-    this.out.append(Buffer.from(tail));
-    if (before.length > HEAD_ROOM) return Buffer.concat([before, this.view()]);
-    this.out.bytes.set(before, HEAD_ROOM - before.length);
-    return this.out.bytes.subarray(HEAD_ROOM - before.length, this.out.length);
+    const { out } = this;
+    out.ensure(3 * tail.length);
+    out.length += out.bytes.write(tail, out.length);
+    const start = HEAD_ROOM - Buffer.byteLength(head);
+    if (start < 0) return Buffer.concat([Buffer.from(head), this.view()]);
+    out.bytes.write(head, start);
+    return out.bytes.subarray(start, out.length);
   }
 
   /** Gives the memory back; nobody may read the rows, or what {@link between} made of them, any more. */

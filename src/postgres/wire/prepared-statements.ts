@@ -45,6 +45,7 @@ export class PreparedStatements {
 
   /** The server has forgotten all of them. */
   clear(): void {
-    this.known.clear();
+    // Clearing an empty map makes a new table for it.
+    if (this.known.size > 0) this.known.clear();
   }
 }

@@ -71,8 +71,8 @@ interface Exchange {
   reject(error: Error): void;
   /** A COPY … FROM STDIN is part of it. */
   copies: boolean;
-  /** Ends in a reset of the session. */
-  resets: boolean;
+  /** The session is clean behind it, where nothing goes wrong. */
+  cleans: boolean;
   error: PostgresError | null;
 }
 
@@ -98,7 +98,7 @@ export class Session {
   completed = 0;
   /** Set by the server's reports; a statement may have changed it. */
   clientEncoding = 'UTF8';
-  /** Nothing was sent since the last reset came to its end. */
+  /** Nothing that may have left something was sent since the last reset came to its end. */
   isReset = false;
   private readonly socket: Socket;
   private readonly exchanges: Exchange[] = [];
@@ -174,6 +174,11 @@ export class Session {
   sendWithReset(bytes: Buffer, onMessage: Exchange['onMessage']): Promise<void> {
     this.prepared.clear();
     return this.exchange([bytes], onMessage, false, true);
+  }
+
+  /** Messages up to a Sync that provably leave the session as it is. @throws PostgresError, ConnectionLost */
+  sendHarmless(bytes: Buffer, onMessage: Exchange['onMessage']): Promise<void> {
+    return this.exchange([bytes], onMessage, false, this.isReset);
   }
 
   /**
@@ -279,12 +284,12 @@ export class Session {
     parts: readonly Uint8Array[],
     onMessage: Exchange['onMessage'],
     copies = false,
-    resets = false,
+    cleans = false,
   ): Promise<void> {
     if (this.closedBy !== null) return Promise.reject(this.closedBy);
     this.isReset = false;
     return new Promise((resolve, reject) => {
-      this.exchanges.push({ onMessage, resolve, reject, copies, resets, error: null });
+      this.exchanges.push({ onMessage, resolve, reject, copies, cleans, error: null });
       const pieces = joined(parts);
       if (pieces.length > 1) this.socket.cork();
       for (const piece of pieces) this.socket.write(piece);
@@ -310,7 +315,7 @@ export class Session {
     } else if (type === BACKEND.readyForQuery) {
       this.transaction = String.fromCharCode(buffer[start] as number) as TransactionStatus;
       this.answers++;
-      this.isReset = current.resets && current.error === null;
+      this.isReset = current.cleans && current.error === null;
       this.exchanges.shift();
       if (current.error === null) current.resolve();
       else current.reject(current.error);

@@ -4,25 +4,27 @@
  * asked for before Postgres has described them.
  */
 import type { Statement } from '../sql.js';
+import type { MessageHandler } from './framing.js';
 import { BACKEND, bind, DESCRIBE_PORTAL, execute, parse, readTag, runUnnamed, SYNC } from './messages.js';
 import { RESET, writeSeed } from './reset.js';
-import type { RowSink, Session } from './session.js';
+import type { Session } from './session.js';
 
 /** What stands around the statement, as bytes that are built once. */
 export class Frame {
   readonly head: Buffer;
   /** Up to the Sync. */
   readonly tail: Buffer;
-  /** Where the reset begins in the tail. */
-  readonly resetAt: number;
+  /** Where the reset begins in the tail; null: there is none. */
+  readonly resetAt: number | null;
   /** Statements before the caller's own. */
   readonly before: number;
 
-  constructor(before: readonly Statement[], end: Statement) {
-    const ending = Buffer.concat(runUnnamed([end]));
+  /** @param end of the transaction; null: the statement provably leaves nothing in the session, and stands alone */
+  constructor(before: readonly Statement[], end: Statement | null) {
+    const ending = Buffer.concat(end === null ? [] : runUnnamed([end]));
     this.head = Buffer.concat(runUnnamed(before));
-    this.tail = Buffer.concat([ending, RESET, SYNC]);
-    this.resetAt = ending.length;
+    this.tail = Buffer.concat(end === null ? [SYNC] : [ending, RESET, SYNC]);
+    this.resetAt = end === null ? null : ending.length;
     this.before = before.length;
   }
 }
@@ -38,7 +40,7 @@ export const bound = (text: string, params: readonly (string | null)[], formats:
 export interface WholeSink {
   /** Gets the body of RowDescription, before the first row; not called for a statement that returns no rows. */
   describe(buffer: Buffer, start: number, end: number): void;
-  readonly row: RowSink;
+  row(buffer: Buffer, start: number, end: number): void;
 }
 
 /** How far it came. */
@@ -65,7 +67,7 @@ export async function runWhole(
   let ended = 0;
   let tag: string | null = null;
   try {
-    await session.sendWithReset(wholeBytes(frame, statement, maxRows), (type, buffer, start, end) => {
+    const onMessage: MessageHandler = (type, buffer, start, end) => {
       if (type === BACKEND.dataRow) {
         if (ended === frame.before) sink.row(buffer, start, end);
       } else if (type === BACKEND.commandComplete) {
@@ -77,7 +79,9 @@ export async function runWhole(
         tag = '';
         ended++;
       }
-    });
+    };
+    const bytes = wholeBytes(frame, statement, maxRows);
+    await (frame.resetAt === null ? session.sendHarmless(bytes, onMessage) : session.sendWithReset(bytes, onMessage));
   } catch (error) {
     // Behind the end of the transaction it is only the session that is not as it should be.
     if (ended < frame.before + 2) return { tag, error: error as Error, statementEnded: ended > frame.before };
@@ -97,6 +101,6 @@ function wholeBytes({ head, tail, resetAt }: Frame, statement: Buffer | string, 
   bytes.set(EXECUTE, executeAt);
   bytes.writeInt32BE(maxRows, tailAt - 4);
   bytes.set(tail, tailAt);
-  writeSeed(bytes, tailAt + resetAt);
+  if (resetAt !== null) writeSeed(bytes, tailAt + resetAt);
   return bytes;
 }

@@ -1,6 +1,17 @@
 /** What is remembered of statements is bounded, and the least recently used goes first. */
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import { KnownStatements } from '../../../src/engine/sql/known-statements.js';
+
+const MIB = 1024 * 1024;
+
+/** Bytes of living objects. */
+function heapUsed(): number {
+  setFlagsFromString('--expose-gc');
+  (runInNewContext('gc') as () => void)();
+  return process.memoryUsage().heapUsed;
+}
 
 const described = (columns: number) => ({
   parameterOids: [],
@@ -42,6 +53,19 @@ describe('known statements', () => {
     expect(statements.get(false, '1')).toBeUndefined();
     expect(statements.get(false, '999')).toBeDefined();
     expect(statements.get(true, 'reader')).toBeDefined();
+  });
+
+  it('do not keep the bodies that their texts were parts of', () => {
+    const partOfBody = (i: number) => `${'x'.repeat(4 * MIB)}SELECT ${i} AS number`.slice(4 * MIB);
+    const statements = new KnownStatements().of('a');
+    const before = heapUsed();
+    for (let i = 0; i < 20; i++) {
+      statements.remember(false, partOfBody(i), described(1), '[]');
+      statements.markLarge(true, partOfBody(i));
+    }
+    for (let i = 0; i < 20; i++) expect(statements.get(false, partOfBody(i))).toBeDefined();
+    expect(heapUsed() - before).toBeLessThan(16 * MIB);
+    expect(statements.get(false, 'SELECT 7 AS number')).toBeDefined();
   });
 
   it('of all projects are at most 16 MiB; those of the project go that was idle for longest', () => {
