@@ -10,9 +10,7 @@ import { Outage } from './outage.js';
 import { SECURITY_HEADERS } from './security-headers.js';
 import { serverTiming } from './server-timing.js';
 import { traceContextOf } from './trace-context.js';
-import type { WholeResponse } from './whole-response.js';
-
-const JSON_TYPE = 'application/json; charset=utf-8';
+import { JSON_TYPE, type WholeResponse } from './whole-response.js';
 
 /** A body up to this size goes out as text behind its head, which costs less than a write in two pieces. */
 const SMALL_BYTES = 16 * 1024;

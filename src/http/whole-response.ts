@@ -9,6 +9,17 @@ import { SECURITY_HEADERS } from './security-headers.js';
 /** A connection without a request is kept for so long. */
 export const KEPT_MS = 72_000;
 
+export const JSON_TYPE = 'application/json; charset=utf-8';
+
+const FIXED = Object.entries({
+  ...SECURITY_HEADERS,
+  'content-type': JSON_TYPE,
+  connection: 'keep-alive',
+  'keep-alive': `timeout=${KEPT_MS / 1_000}`,
+})
+  .map(([name, value]) => `${name}: ${value}\r\n`)
+  .join('');
+
 /** What `writeHead` would make of the answer's fixed part: as long as the second lasts, by status. */
 const heads = new Map<number, string>();
 let second = -1;
@@ -27,15 +38,6 @@ function headOf(status: number): string {
   return head;
 }
 
-const FIXED = Object.entries({
-  ...SECURITY_HEADERS,
-  'content-type': 'application/json; charset=utf-8',
-  connection: 'keep-alive',
-  'keep-alive': `timeout=${KEPT_MS / 1_000}`,
-})
-  .map(([name, value]) => `${name}: ${value}\r\n`)
-  .join('');
-
 export class WholeResponse<Request extends IncomingMessage = IncomingMessage> extends ServerResponse<Request> {
   /** The head as it goes out, which is what Node keeps here: with it, nothing looks at headers any more. */
   declare private _header: string | null;
@@ -48,7 +50,8 @@ export class WholeResponse<Request extends IncomingMessage = IncomingMessage> ex
    * @returns false where it is not begun: the connection does not stay, or there is no body
    */
   beginOrdinary(status: number, lines: string): boolean {
-    if (!this.shouldKeepAlive || this.req.method === 'HEAD' || this.headersSent) return false;
+    if (!this.shouldKeepAlive || this.hasHeader('connection')) return false;
+    if (this.req.method === 'HEAD' || this.headersSent) return false;
     this.statusCode = status;
     this._header = `${headOf(status)}${lines}\r\n`;
     return true;

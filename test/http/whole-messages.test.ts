@@ -5,12 +5,11 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SECURITY_HEADERS } from '../../src/http/security-headers.js';
 import { WholeRequest } from '../../src/http/whole-request.js';
-import { KEPT_MS, WholeResponse } from '../../src/http/whole-response.js';
+import { JSON_TYPE, KEPT_MS, WholeResponse } from '../../src/http/whole-response.js';
 import { connect, exchange } from '../support/raw.js';
 import { until } from '../support/stream.js';
 
 const BODY = '{"success":true}';
-const TYPE = 'application/json; charset=utf-8';
 
 type Handler = (request: WholeRequest, response: WholeResponse<IncomingMessage>) => void;
 
@@ -42,7 +41,7 @@ handlers.set('/short', (_request, response) => {
   response.endText(BODY);
 });
 handlers.set('/long', (_request, response) => {
-  const headers = { ...SECURITY_HEADERS, 'content-type': TYPE, 'x-mine': '1', 'content-length': BODY.length };
+  const headers = { ...SECURITY_HEADERS, 'content-type': JSON_TYPE, 'x-mine': '1', 'content-length': BODY.length };
   response.writeHead(201, headers).end(BODY);
 });
 
