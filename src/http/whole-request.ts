@@ -62,7 +62,7 @@ export class WholeRequest extends IncomingMessage {
     // By this Node knows that it need not keep the request for what may still come of it. TypeScript takes it for a field.
     Object.defineProperty(this.prototype, 'readableEnded', {
       get(this: WholeRequest): boolean {
-        return this.isTaken || (Reflect.get(IncomingMessage.prototype, 'readableEnded', this) as boolean);
+        return this.isTaken || Reflect.get(IncomingMessage.prototype, 'readableEnded', this);
       },
     });
   }

@@ -32,7 +32,8 @@ function headOf(status: number): string {
   }
   let head = heads.get(status);
   if (head === undefined) {
-    head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${FIXED}date: ${new Date(now * 1_000).toUTCString()}\r\n`;
+    const line = ['HTTP/1.1', status, STATUS_CODES[status]].join(' ');
+    head = `${line}\r\n${FIXED}date: ${new Date(now * 1_000).toUTCString()}\r\n`;
     heads.set(status, head);
   }
   return head;
@@ -45,7 +46,7 @@ export class WholeResponse<Request extends IncomingMessage = IncomingMessage> ex
   declare private _send: (text: string, encoding: BufferEncoding) => boolean;
 
   /**
-   * Begins an answer of JSON as `writeHead` would, where nothing is special about it.
+   * Begins a successful answer of JSON as `writeHead` would, where nothing is special about it.
    * @param lines further headers with their line ends, which hold nothing that a header may not hold
    * @returns false where it is not begun: the connection does not stay, or there is no body
    */
