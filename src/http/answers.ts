@@ -10,10 +10,9 @@ import { Outage } from './outage.js';
 import { SECURITY_HEADERS } from './security-headers.js';
 import { serverTiming } from './server-timing.js';
 import { traceContextOf } from './trace-context.js';
+import { JSON_TYPE, type WholeResponse } from './whole-response.js';
 
-const JSON_TYPE = 'application/json; charset=utf-8';
-
-/** A body up to this size is copied behind its head, which costs less than a write in two pieces. */
+/** A body up to this size goes out as text behind its head, which costs less than a write in two pieces. */
 const SMALL_BYTES = 16 * 1024;
 
 /** Names and values in turn, as `writeHead` takes them: it looks at an object's keys one by one. */
@@ -36,17 +35,31 @@ export function allHeadersOf(request: FastifyRequest, reply: FastifyReply): Reco
   return Object.assign(headers, reply.getHeaders());
 }
 
+/** What an answer has beside its fixed headers, where nothing is special about it. */
+function ordinaryLines(request: FastifyRequest, length: string): string {
+  const caching = request.url.startsWith('/api/cdp') ? 'cache-control: no-store\r\n' : '';
+  return `x-request-id: ${request.id}\r\nserver-timing: ${serverTiming(request)}\r\n${caching}content-length: ${length}\r\n`;
+}
+
 function append(list: HeaderList, headers: Readonly<Record<string, unknown>>): void {
   for (const name in headers) list.push(name, String(headers[name]));
 }
 
+const isAscii = (text: string): boolean => /^[\0-\x7f]*$/.test(text);
+
 export class Answers {
   private readonly outage: Outage;
+  /** Answers of this turn of the event loop, whose heads are written. They go out at its end. */
+  private readonly leaving: { raw: WholeResponse; body: string | Buffer }[] = [];
 
-  /** @param stallMs whoever takes nothing of an answer for so long loses the connection */
+  /**
+   * @param stallMs whoever takes nothing of an answer for so long loses the connection
+   * @param saysMore whether something is said along the way to each answer (limits, CORS)
+   */
   constructor(
     private readonly stallMs: number,
     private readonly logger: Logger,
+    private readonly saysMore: boolean,
   ) {
     this.outage = new Outage(logger);
   }
@@ -59,18 +72,28 @@ export class Answers {
     body: string | Buffer,
     headers?: Record<string, string>,
   ): void {
-    const { raw } = reply;
-    const length = Buffer.byteLength(body);
-    const head = headersOf(request);
-    append(head, reply.getHeaders());
-    if (headers !== undefined) append(head, headers);
-    head.push('content-type', JSON_TYPE, 'content-length', String(length));
-    raw.writeHead(status, head);
-    // Text goes out in one piece with the head. Latin-1 keeps every byte of a buffer, and of a text that is ASCII.
-    if (typeof body === 'string') raw.end(body, length === body.length ? 'latin1' : 'utf8');
-    else if (length <= SMALL_BYTES) raw.end(body.toString('latin1'), 'latin1');
-    else raw.end(body);
-    this.limitStall(raw);
+    const raw = reply.raw as WholeResponse;
+    const bytes = typeof body === 'string' && !isAscii(body) ? Buffer.from(body) : body;
+    // Latin-1 keeps every byte of a buffer.
+    const whole = typeof bytes !== 'string' && bytes.length <= SMALL_BYTES ? bytes.toString('latin1') : bytes;
+    const length = String(whole.length);
+    if (headers !== undefined || this.saysMore || !raw.beginOrdinary(status, ordinaryLines(request, length))) {
+      const head = headersOf(request);
+      append(head, reply.getHeaders());
+      if (headers !== undefined) append(head, headers);
+      raw.writeHead(status, head.concat('content-type', JSON_TYPE, 'content-length', length));
+    }
+    if (this.leaving.push({ raw, body: whole }) === 1) setImmediate(() => this.letGo());
+  }
+
+  /** Each write wakes its client, or finds it awake: together they cost a busy service a fourth less. */
+  private letGo(): void {
+    for (const { raw, body } of this.leaving.splice(0)) {
+      if (raw.destroyed) continue;
+      if (typeof body === 'string') raw.endText(body);
+      else raw.end(body);
+      this.limitStall(raw);
+    }
   }
 
   /** Whatever was thrown, as the one shape of refusal. */

@@ -15,6 +15,8 @@ import { rawError } from './error-exit.js';
 import { Exchange } from './exchange.js';
 import { endSoon, refusalOfHead } from './framing.js';
 import { RefusalPace } from './refusal-pace.js';
+import { WholeRequest } from './whole-request.js';
+import { KEPT_MS, WholeResponse } from './whole-response.js';
 
 export interface AppSettings {
   /** Time in which headers and body must have arrived. */
@@ -62,7 +64,7 @@ export function createApp(settings: AppSettings, answers: Answers, watcher: Watc
     bodyLimit: LIMITS.bodyBytes,
     requestTimeout: settings.requestTimeoutMs,
     connectionTimeout: 0,
-    keepAliveTimeout: 72_000,
+    keepAliveTimeout: KEPT_MS,
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     trustProxy: settings.trustProxy === null ? false : parseProxies(settings.trustProxy),
@@ -84,6 +86,8 @@ export function createApp(settings: AppSettings, answers: Answers, watcher: Watc
       connectionsCheckingInterval: 1_000,
       // Node would answer without a body; the first hook refuses it in our shape.
       requireHostHeader: false,
+      IncomingMessage: WholeRequest,
+      ServerResponse: WholeResponse,
     },
   });
   // For the same reason an expectation that nobody knows is not met, and not refused (RFC 9110 section 10.1.1).

@@ -120,6 +120,8 @@ export class ClientConnections {
   };
 
   private async refuseInTurn(error: Error, socket: Socket, connection: ClientConnection): Promise<void> {
+    // Answers go out at the end of a turn of the event loop.
+    await setImmediate();
     const earlier = connection.unanswered.filter(({ req }) => req.complete);
     await Promise.all(earlier.map((response) => new Promise((resolve) => response.once('close', resolve))));
     const { latest } = connection;

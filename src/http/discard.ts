@@ -10,7 +10,7 @@ const nowhere = new MessageChannel().port1;
 nowhere.close();
 
 /** Less than this is not worth the call. */
-const SMALLEST = 4 * 1024;
+export const SMALLEST = 4 * 1024;
 
 /** Whoever still holds the buffer finds it empty. One that is cut from memory of others is left alone. */
 export function discard({ length, buffer }: Buffer): void {

@@ -13,7 +13,6 @@ const RETRY_AFTER_S = 1;
 const HTTP_ERRORS: Readonly<Record<string, [ErrorCode, string]>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: ['payload_too_large', `The body is larger than ${LIMITS.bodyBytes} bytes`],
   FST_ERR_CTP_INVALID_MEDIA_TYPE: ['unsupported_media_type', 'The body must be application/json'],
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: ['invalid_request', 'The body is not as long as Content-Length says'],
   FST_ERR_BAD_URL: ['invalid_request', 'The path is not a valid URL'],
   FST_ERR_ASYNC_CONSTRAINT: ['invalid_request', 'The request cannot be routed'],
   ERR_BUFFER_TOO_LARGE: ['payload_too_large', `The unpacked body is larger than ${LIMITS.bodyBytes} bytes`],

@@ -8,7 +8,7 @@ import { alive } from './operator-routes.js';
 
 /** `/metrics` and `/healthz`, not yet listening; anything else is refused as everywhere. It logs no requests. */
 export function metricsListener(metrics: Metrics, settings: AppSettings, logger: Logger): FastifyInstance {
-  const app = createApp(settings, new Answers(settings.streamStallMs, logger));
+  const app = createApp(settings, new Answers(settings.streamStallMs, logger, false));
   defineRoutes(app, () => {
     app.get('/metrics', (_request, reply) => metrics.send(reply));
     app.get('/healthz', alive);

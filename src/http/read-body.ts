@@ -7,34 +7,18 @@ import type { IncomingMessage } from 'node:http';
 import { errorCodes, type FastifyRequest } from 'fastify';
 import { LIMITS } from '../contract/limits.js';
 import { giveBuffer, takeBuffer } from '../postgres/spare-buffers.js';
-import { discard } from './discard.js';
+import { discard, SMALLEST } from './discard.js';
+import type { BodySink, WholeRequest } from './whole-request.js';
 
 type Done = (error: Error | null, body?: Buffer) => void;
 
 /** The errors are those of Fastify's own parsers, for one error exit. */
 export function readBody(_request: FastifyRequest, payload: IncomingMessage, done: Done): void {
-  const announced = Number(payload.headers['content-length'] ?? NaN);
-  if (announced > LIMITS.bodyBytes) return done(new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE());
-  const collected = Number.isNaN(announced) ? new Pieces() : new Announced(announced);
-  let length = 0;
-  const onData = (piece: Buffer) => {
-    length += piece.length;
-    if (length > LIMITS.bodyBytes) settle(new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE());
-    else collected.add(piece);
-  };
-  const onEnd = () => {
-    if (length === announced || Number.isNaN(announced)) settle(null, collected.body());
-    else settle(new errorCodes.FST_ERR_CTP_INVALID_CONTENT_LENGTH());
-  };
-  const onError = (error: Error & { statusCode?: number }) => {
-    error.statusCode ??= 400;
-    settle(error);
-  };
-  const settle: Done = (error, body) => {
-    payload.off('data', onData).off('end', onEnd).off('error', onError);
-    done(error, body);
-  };
-  payload.on('data', onData).on('end', onEnd).on('error', onError).resume();
+  const request = payload as WholeRequest;
+  const announced = request.headers['content-length'];
+  if (announced === undefined) request.pour(new Pieces(request, done));
+  else if (Number(announced) > LIMITS.bodyBytes) done(new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE());
+  else request.pour(new Announced(request, done, Number(announced)));
 }
 
 /** Gives the memory of a body back. The caller has done with its bytes, and with whatever was cut from them. */
@@ -44,32 +28,72 @@ export function releaseBody(request: FastifyRequest): void {
   if (Buffer.isBuffer(body)) giveBuffer(body);
 }
 
+abstract class Collector implements BodySink {
+  protected filled = 0;
+
+  constructor(
+    private readonly request: WholeRequest,
+    private readonly done: Done,
+  ) {}
+
+  piece(bytes: Buffer): void {
+    const filled = this.filled + bytes.length;
+    if (filled > LIMITS.bodyBytes) this.fail(new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE());
+    else this.add(bytes);
+    this.filled = filled;
+  }
+
+  end(): void {
+    this.done(null, this.body());
+  }
+
+  fail(error: Error & { statusCode?: number }): void {
+    error.statusCode ??= 400;
+    this.request.stopPouring();
+    this.done(error);
+  }
+
+  protected abstract add(piece: Buffer): void;
+  protected abstract body(): Buffer;
+}
+
 /** Of a body that did not say how long it will be. */
-class Pieces {
+class Pieces extends Collector {
   private readonly pieces: Buffer[] = [];
 
-  add(piece: Buffer): void {
+  protected add(piece: Buffer): void {
     this.pieces.push(piece);
   }
 
-  body(): Buffer {
-    return Buffer.concat(this.pieces);
+  protected body(): Buffer {
+    const body = Buffer.concat(this.pieces);
+    this.pieces.forEach(discard);
+    return body;
   }
 }
 
-class Announced {
+/** Node's parser ends the request where its length says. */
+class Announced extends Collector {
   private bytes: Buffer | null = null;
-  private filled = 0;
 
-  constructor(private readonly length: number) {}
-
-  add(piece: Buffer): void {
-    this.bytes ??= takeBuffer(this.length);
-    this.filled += piece.copy(this.bytes, this.filled);
-    discard(piece);
+  constructor(
+    request: WholeRequest,
+    done: Done,
+    private readonly length: number,
+  ) {
+    super(request, done);
   }
 
-  body(): Buffer {
+  protected add(piece: Buffer): void {
+    // A small one that is there as a whole stays where it is.
+    if (piece.length === this.length && piece.length < SMALLEST) this.bytes = piece;
+    else {
+      piece.copy((this.bytes ??= takeBuffer(this.length)), this.filled);
+      discard(piece);
+    }
+  }
+
+  protected body(): Buffer {
     return this.bytes?.subarray(0, this.length) ?? Buffer.alloc(0);
   }
 }

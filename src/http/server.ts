@@ -60,10 +60,10 @@ export async function httpServer(
   const { together } = settings;
   const metrics = new Metrics(engine, together, settings.metricsByProject);
   const log = new RequestLog(logger);
-  const answers = new Answers(settings.streamStallMs, logger);
   const cors = settings.corsOrigins === null ? null : new Cors(parseOrigins(settings.corsOrigins));
   const rateLimit =
     settings.rateLimit === null ? null : new RateLimit(parseRate(settings.rateLimit), together?.countRequest);
+  const answers = new Answers(settings.streamStallMs, logger, cors !== null || rateLimit !== null);
   const gate = new Gate(engine, rateLimit, new ByteRoom(roomOfEach(settings.workers)));
   const app = createApp(settings, answers, {
     opened: (request, reply) => {

@@ -41,3 +41,16 @@ it('come in the order of their requests, where these come at once', async () => 
   const rows = answersIn(await text).map(({ body }) => (body.rows as { n: unknown }[])[0]?.n);
   expect(rows).toEqual(['', Buffer.from('ü').toString('latin1'), 3]);
 });
+
+it('say the same in their heads by the short way and by the long one, which HEAD takes', async () => {
+  const headersOf = async (method: string) => {
+    const authorization = `Bearer ${project.token}`;
+    const { headers } = await fetch(`${service.url}/api/cdp/token`, { method, headers: { authorization } });
+    for (const name of ['date', 'x-request-id', 'server-timing']) {
+      expect(headers.get(name)).not.toBeNull();
+      headers.delete(name);
+    }
+    return [...headers];
+  };
+  expect(await headersOf('GET')).toEqual(await headersOf('HEAD'));
+});
