@@ -6,6 +6,7 @@
  */
 import { findBinaries } from './embedded/binaries.js';
 import { ensureCluster } from './embedded/cluster.js';
+import { exists } from './embedded/folders.js';
 import { type Log, findHome } from './embedded/home.js';
 import { defaultBackendMemory, defaultConnections } from './embedded/memory.js';
 import { type Server, runServer } from './embedded/server.js';
@@ -36,6 +37,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedP
   const { password, log, durable = true, starting = () => {} } = options;
   const home = await findHome(options.dataDir, log);
   const binaries = await findBinaries(home);
+  if (!(await exists(home.data))) log('making the database, once: this takes some seconds');
   await ensureCluster(home, binaries, password, durable);
   const backendMib = options.backendMib ?? defaultBackendMemory();
   const connections = options.connections ?? defaultConnections();
