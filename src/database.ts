@@ -23,6 +23,14 @@ export interface Database {
   close(): Promise<void>;
 }
 
+/** What a process may want to know of an embedded server. */
+export interface DatabaseEvents {
+  /** It is on its way, and whoever waits for it has time for other work. */
+  readonly starting?: () => void;
+  /** It ended by itself and was started again, with this postmaster. */
+  readonly restarted?: (postmaster: number) => void;
+}
+
 const CONTROL_DATABASE = 'cdp_control';
 
 /** A server of the operator's may have other users, and other instances of the service. */
@@ -33,14 +41,13 @@ const ATTEMPTS = 5;
 
 /**
  * @param role a `service` owns the embedded server: a second one is refused. A `command` borrows it.
- * @param onRestart told of the new postmaster where the embedded server ended by itself and was started again
  * @throws Error that an operator can act on
  */
 export async function openDatabase(
   config: Config,
   role: 'service' | 'command',
   logger: Logger,
-  onRestart: (postmaster: number) => void = () => {},
+  { starting = () => {}, restarted = () => {} }: DatabaseEvents = {},
 ): Promise<Database> {
   if (config.databaseUrl !== null) {
     // loadConfig has seen to it that the secret is there.
@@ -58,7 +65,10 @@ export async function openDatabase(
   const log = (message: string, fields: object = {}) => logger.info(fields, message);
   const { dataDir, backendMemoryMib: backendMib, maxConnections } = config;
   const open = () =>
-    openEmbedded(() => startEmbedded({ dataDir, password, log, backendMib, connections: maxConnections }), role);
+    openEmbedded(
+      () => startEmbedded({ dataDir, password, log, backendMib, connections: maxConnections, starting }),
+      role,
+    );
   const opened = await open();
   const { address } = opened;
   // A server that was there already may have been started with room for fewer.
@@ -67,7 +77,7 @@ export async function openDatabase(
     const { pid } = opened.server;
     return { address, secret, embedded: true, postmaster: () => pid, connections, close: () => leaveServer(opened) };
   }
-  return { address, secret, embedded: true, connections, ...keepRunning(opened, open, logger, onRestart) };
+  return { address, secret, embedded: true, connections, ...keepRunning(opened, open, logger, restarted) };
 }
 
 interface OpenServer {
@@ -101,18 +111,18 @@ function keepRunning(
   first: OpenServer,
   open: () => Promise<OpenServer>,
   logger: Logger,
-  onRestart: (postmaster: number) => void,
+  restarted: (postmaster: number) => void,
 ): { postmaster: () => number; close: () => Promise<void> } {
   let current = first;
   let closing = false;
-  let restarted = Promise.resolve();
-  const watch = () => void current.server.died.then(() => (restarted = restart()));
+  let restarting = Promise.resolve();
+  const watch = () => void current.server.died.then(() => (restarting = restart()));
   const restart = async () => {
     while (!closing) {
       logger.error('the embedded Postgres ended unexpectedly; it is started again');
       try {
         current = await open();
-        onRestart(current.server.pid);
+        restarted(current.server.pid);
         return watch();
       } catch (error) {
         logger.error({ error: String(error) }, 'the embedded Postgres could not be started');
@@ -123,7 +133,7 @@ function keepRunning(
   watch();
   const close = async () => {
     closing = true;
-    await restarted;
+    await restarting;
     await current.server.stop();
     await current.presence.end();
   };

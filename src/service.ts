@@ -40,7 +40,7 @@ const FIRST_PROJECT = 'default';
  */
 export const BACKLOG = 4_096;
 
-/** Reading the modules of a running service takes as long as Postgres takes to start, and happens meanwhile. */
+/** Reading the modules of a running service takes longer than Postgres takes to start, and happens meanwhile. */
 const loadModules = () =>
   Promise.all([import('./http/server.js'), import('./http/metrics-listener.js'), import('./engine/engine.js')]);
 
@@ -64,10 +64,8 @@ export async function startService(
 ): Promise<Service> {
   const closing = new Closing();
   try {
-    // Postgres takes as long to start as the modules to be read.
-    void loadModules();
     const spans = await openTracing(traces, config, logger, closing);
-    const database = await openDatabase(config, 'service', logger);
+    const database = await openDatabase(config, 'service', logger, { starting: () => void loadModules() });
     closing.add(() => database.close());
     const { engine, app, metricsApp } = await assemble(config, database, logger, closing, { spans });
     if (metricsApp !== null) {

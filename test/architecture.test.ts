@@ -17,22 +17,39 @@ interface Source {
   readonly text: string;
   /** Of files of ours by their path, of packages as they are written. */
   readonly imports: readonly string[];
+  /** Those of them that are read in with the file. */
+  readonly eager: readonly string[];
 }
 
 const IMPORT = /^(?:import|export)\s[^;]*?from '([^']+)'|^import '([^']+)'|\bimport\('([^']+)'\)/gm;
+
+/** Neither types, which are gone at run time, nor what `import()` reads in when it is needed. */
+const isEager = (statement: string): boolean => /^(?:import|export)\s(?!type\s)/.test(statement);
 
 const sources: Source[] = readdirSync(src, { recursive: true, encoding: 'utf8' })
   .filter((path) => path.endsWith('.ts'))
   .sort()
   .map((path) => {
     const text = readFileSync(join(src, path), 'utf8');
-    const names = Array.from(text.matchAll(IMPORT), (match) => match.slice(1).find((name) => name !== undefined) ?? '');
-    return { path, text, imports: names.map((name) => resolved(path, name)) };
+    const found = Array.from(text.matchAll(IMPORT), (match) => ({
+      name: resolved(path, match.slice(1).find((name) => name !== undefined) ?? ''),
+      isEager: isEager(match[0]),
+    }));
+    const imports = found.map(({ name }) => name);
+    return { path, text, imports, eager: found.filter(({ isEager }) => isEager).map(({ name }) => name) };
   });
 
 /** Of ours: the path in src. Of a package: as it is written. AssemblyScript leaves the ending out. */
 function resolved(from: string, name: string): string {
   return name.startsWith('.') ? `${normalize(join(dirname(from), name)).replace(/\.js$/, '')}.ts` : name;
+}
+
+/** The packages that are read in with any of the files. */
+function packagesOf(...paths: string[]): string[] {
+  const eager = new Map(sources.map((source) => [source.path, source.eager]));
+  const seen = new Set(paths);
+  for (const path of seen) for (const next of eager.get(path) ?? []) seen.add(next);
+  return [...seen].filter((name) => !isOurs(name) && !name.startsWith('node:')).sort();
 }
 
 const isOurs = (name: string): boolean => name.endsWith('.ts');
@@ -99,6 +116,22 @@ describe('imports', () => {
 
   it('have no cycles', () => {
     expect(findCycle()).toBeUndefined();
+  });
+
+  it('of a start are few packages: what only some requests or settings need is read in then', () => {
+    expect(packagesOf('cli/main.ts', 'cli/serve.ts', 'http/server.ts', 'http/metrics-listener.ts')).toEqual([
+      '@fastify/cors',
+      'ajv',
+      'ajv-formats',
+      'commander',
+      'fastify',
+      'negotiator',
+      'pg',
+      'pg-connection-string',
+      'pino',
+      'prom-client',
+      'toad-cache',
+    ]);
   });
 
   it('of the driver are in postgres/ alone', () => {

@@ -126,7 +126,7 @@ export class CdpClient {
     const { call, integers } = sqlCall(query, rest);
     const answer = await this.#transport.json<wire.SqlAnswer>(call);
     if (integers === 'bigint') readIntegers(answer);
-    return answer;
+    return answer as QueryResult<Row>;
   }
 
   /** The answer of {@link query} as its JSON text, in which numbers have all their digits. */

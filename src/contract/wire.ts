@@ -3,14 +3,14 @@
  * OpenAPI document and give the static types; no type is written twice. Rules that have an error code of their own
  * (names, column types, cells) are checked by the engine, so the schemas leave them open and say them in words.
  */
-import Type, { type Static } from 'typebox';
 import { AUDIT_ACTORS, AUDIT_OPERATIONS } from './audit.js';
 import { LIMITS } from './limits.js';
 import { NAME_PATTERN, PROJECT_NAME_PATTERN, SCOPES } from './names.js';
+import { type Schema, type Static, Type } from './schema.js';
 
 const strict = { additionalProperties: false };
 
-const Nullable = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
+const Nullable = <S extends Schema>(schema: S) => Type.Union([schema, Type.Null()]);
 
 const Comment = Nullable(
   Type.String({ maxLength: LIMITS.commentCharacters, description: 'Description; "" or null for none.' }),
@@ -104,7 +104,7 @@ export type DropColumnAnswer = Static<typeof DropColumnAnswer>;
 // 4.4 Batch insert
 
 /** Read by the engine from the bytes as they came, so that no digit is lost; here for the document and the types. */
-export const BatchBody = Type.Array(Type.Record(Type.String(), Type.Any(), { description: 'Keys are column names.' }), {
+export const BatchBody = Type.Array(Type.Record(Type.Any(), { description: 'Keys are column names.' }), {
   minItems: 1,
   maxItems: LIMITS.recordsPerBatch,
 });

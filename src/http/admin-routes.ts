@@ -1,6 +1,6 @@
 /** What an admin token is for: projects and tokens over HTTP (contract section 2), and the audit log. */
-import Type from 'typebox';
 import { EngineError } from '../contract/errors.js';
+import { Type } from '../contract/schema.js';
 import * as wire from '../contract/wire.js';
 import type { ProjectRow } from '../postgres/control.js';
 import { originOf } from './audit.js';

@@ -11,6 +11,7 @@ import { LIMITS } from '../contract/limits.js';
 import { allHeadersOf, type Answers } from './answers.js';
 import { clientAddress, parseProxies } from './client-address.js';
 import { ClientConnections } from './client-connections.js';
+import { SCHEMA_CONTROLLER } from './compilers.js';
 import { rawError } from './error-exit.js';
 import { Exchange } from './exchange.js';
 import { endSoon, refusalOfHead } from './framing.js';
@@ -74,7 +75,7 @@ export function createApp(settings: AppSettings, answers: Answers, watcher: Watc
       const given = raw.headers['x-request-id'];
       return typeof given === 'string' && SANE_REQUEST_ID.test(given) ? given : randomUUID();
     },
-    ajv: { customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: false, allErrors: false } },
+    schemaController: SCHEMA_CONTROLLER,
     // A path that cannot be decoded reaches no route and none of the hooks.
     frameworkErrors: (error, request, reply) => {
       begin(Object.assign(request, { caller: null, place: null, rows: null }), reply);

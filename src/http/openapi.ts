@@ -1,6 +1,6 @@
 /** The OpenAPI 3.1 document, made from the route tables and the schemas that validate (contract section 9). */
-import type { TSchema } from 'typebox';
 import { ERROR_CODES, type ErrorCode } from '../contract/errors.js';
+import type { Schema } from '../contract/schema.js';
 import { ErrorBody } from '../contract/wire.js';
 import type { Access } from './authenticate.js';
 import type { Route } from './route.js';
@@ -98,7 +98,7 @@ function operation(route: Route): Json {
   };
 }
 
-function parametersIn(place: 'path' | 'query', schema: TSchema | undefined): Json[] {
+function parametersIn(place: 'path' | 'query', schema: Schema | undefined): Json[] {
   const { properties = {}, required = [] } = (schema ?? {}) as { properties?: Json; required?: string[] };
   return Object.entries(properties).map(([name, property]) => ({
     in: place,

@@ -1,7 +1,7 @@
 /** What a row of the route tables says. The tables are the API: validation, OpenAPI and dispatch read them. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import Type, { type TSchema } from 'typebox';
 import type { ErrorCode } from '../contract/errors.js';
+import { type Schema, Type } from '../contract/schema.js';
 import type { Departure } from '../engine/departure.js';
 import type { Engine } from '../engine/engine.js';
 import type { JsonDocument } from '../engine/json.js';
@@ -41,14 +41,14 @@ export interface Operation {
   readonly summary: string;
   readonly description?: string;
   readonly tag: 'schema' | 'data' | 'sql' | 'token' | 'admin';
-  readonly params?: TSchema;
-  readonly query?: TSchema;
-  readonly body?: TSchema;
+  readonly params?: Schema;
+  readonly query?: Schema;
+  readonly body?: Schema;
   /** The engine reads the body's bytes itself; the schema is for the document alone. */
   readonly rawBody?: true;
   /** A field of the body that is data, in which keys may repeat. */
   readonly dataField?: string;
-  readonly success: { readonly status: number; readonly answer: TSchema; readonly example: unknown };
+  readonly success: { readonly status: number; readonly answer: Schema; readonly example: unknown };
   readonly example?: unknown;
   /** Codes beyond those that every route can answer with. */
   readonly errors: readonly ErrorCode[];

@@ -2,8 +2,6 @@
  * The HTTP server: every request passes authentication, body, schema, handler and error exit, in this order, and leaves
  * one line in the log.
  */
-import swagger from '@fastify/swagger';
-import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyInstance, FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify';
 import type { Logger } from 'pino';
 import type { Engine } from '../engine/engine.js';
@@ -14,6 +12,7 @@ import { auditOperation, requestSettled, responseClosed } from './audit.js';
 import { readJsonBody } from './body.js';
 import { ByteRoom, roomOfEach } from './byte-room.js';
 import { Cors, parseOrigins } from './cors.js';
+import type { DocsPage } from './docs-page.js';
 import type { ServedRoute } from './exchange.js';
 import { type Entry, Gate } from './gate.js';
 import { Metrics } from './metrics.js';
@@ -24,7 +23,6 @@ import { readBody } from './read-body.js';
 import { RequestLog } from './request-log.js';
 import type { Context, Route, RouteSettings } from './route.js';
 import { ROUTES } from './routes.js';
-import { DOCS_CONTENT_POLICY } from './security-headers.js';
 import type { RequestTracer } from './tracing.js';
 
 /** What the processes that share one service do together. */
@@ -84,19 +82,22 @@ export async function httpServer(
   await cors?.register(app);
   const routes = [...ROUTES, ...ADMIN_ROUTES];
   const document = openApiDocument(routes, settings.version);
-  await app.register(swagger, { mode: 'static', specification: { document: document as never } });
-  await app.register(swaggerUi, {
-    routePrefix: '/docs',
-    uiConfig: { validatorUrl: null, supportedSubmitMethods: [] },
-    staticCSP: DOCS_CONTENT_POLICY,
-    logo: undefined as never,
-  });
+  let docs: Promise<DocsPage> | undefined;
+  for (const path of [DOCS, `${DOCS}/*`]) {
+    app.get(path, async (request, reply) => {
+      docs ??= import('./docs-page.js').then(({ docsPage }) => docsPage(document, DOCS));
+      return (await docs)(request, reply);
+    });
+  }
   defineRoutes(app, () => {
     for (const route of routes) addRoute(app, { engine, settings }, gate, answers, route);
     operatorRoutes(app, engine, metrics, { document, separateMetrics: settings.separateMetrics });
   });
   return { app, metrics };
 }
+
+/** Where the documentation has its page. */
+const DOCS = '/docs';
 
 /** What the routes of a tag do in the project's database. */
 const WORK_OF = { schema: 'typed', data: 'typed', sql: 'sql', token: null, admin: null } as const;

@@ -6,6 +6,7 @@
  */
 import { findBinaries } from './embedded/binaries.js';
 import { ensureCluster } from './embedded/cluster.js';
+import { exists } from './embedded/folders.js';
 import { type Log, findHome } from './embedded/home.js';
 import { defaultBackendMemory, defaultConnections } from './embedded/memory.js';
 import { type Server, runServer } from './embedded/server.js';
@@ -24,6 +25,8 @@ export interface EmbeddedOptions {
   readonly backendMib?: number | null;
   /** Connections to projects' databases; null: as many as fit a share of the machine's memory. */
   readonly connections?: number | null;
+  /** Called once the server is on its way: until it answers there is time for other work. */
+  readonly starting?: () => void;
 }
 
 /**
@@ -31,11 +34,12 @@ export interface EmbeddedOptions {
  * @throws a plain Error that an operator can act on, with the end of Postgres's own log where Postgres failed.
  */
 export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedPostgres> {
-  const { password, log, durable = true } = options;
+  const { password, log, durable = true, starting = () => {} } = options;
   const home = await findHome(options.dataDir, log);
   const binaries = await findBinaries(home);
+  if (!(await exists(home.data))) log('making the database, once: this takes some seconds');
   await ensureCluster(home, binaries, password, durable);
   const backendMib = options.backendMib ?? defaultBackendMemory();
   const connections = options.connections ?? defaultConnections();
-  return runServer(home, binaries, { password, log, durable, backendMib, connections });
+  return runServer(home, binaries, { password, log, durable, backendMib, connections, starting });
 }

@@ -28,9 +28,9 @@ export async function startWorkers(
   const metrics = new MetricsSum();
   const countRequest = config.rateLimit === null ? null : requestCounter(parseRate(config.rateLimit));
   try {
-    const database: Database = await openDatabase(config, 'service', logger, (pid) =>
-      crew.say({ say: 'postmaster', pid }),
-    );
+    const database: Database = await openDatabase(config, 'service', logger, {
+      restarted: (pid) => crew.say({ say: 'postmaster', pid }),
+    });
     closing.add(() => database.close());
     const door = new FrontDoor(() => crew.ready);
     const crew: Crew = new Crew(

@@ -28,7 +28,7 @@ export async function queryResults(
 ): Promise<Result[]> {
   const text = await client.queryJson(sql, params, { ...options, row_mode: 'array' });
   const answer = parseExactly(text) as QueryResult<unknown[]>;
-  const all: readonly QueryResult<unknown[]>[] = answer.results ?? [answer];
+  const all = (answer.results ?? [answer]) as readonly QueryResult<unknown[]>[];
   return all.map(({ rows, ...result }) => ({ ...result, rows: rows.map((row) => row.map(cell)) }));
 }
 

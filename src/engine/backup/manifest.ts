@@ -1,7 +1,7 @@
 /** What is in a backup: the names of its members and the shape of those that are JSON. */
-import Type, { type Static, type TSchema } from 'typebox';
-import { Check } from 'typebox/value';
 import { PROJECT_NAME_PATTERN, SCOPES } from '../../contract/names.js';
+import { type Schema, type Static, Type } from '../../contract/schema.js';
+import { describes } from '../validator.js';
 import { BadArchive } from './tar.js';
 
 /** Raised with every change that an older program cannot restore. */
@@ -18,7 +18,7 @@ export const dumpOf = (project: string): string => `projects/${project}.dump`;
 export const listOfDump = (project: string): string => `projects/${project}.list`;
 
 const Time = Type.String({ pattern: '^\\d{4}-\\d\\d-\\d\\dT[0-9:.]+Z$' });
-const Optional = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
+const Optional = <S extends Schema>(schema: S) => Type.Union([schema, Type.Null()]);
 const ProjectName = Type.String({ pattern: PROJECT_NAME_PATTERN });
 const RoleName = Type.String({ pattern: '^[a-z0-9_]{1,63}$' });
 
@@ -58,7 +58,7 @@ export const Control = Type.Object({
   projects: Type.Array(
     Type.Object({
       name: ProjectName,
-      status: Type.Union([Type.Literal('active'), Type.Literal('inactive')]),
+      status: Type.Enum(['active', 'inactive']),
       created_at: Time,
       /** null: what the setting says where it is restored. */
       quota_bytes: Optional(Type.Integer({ minimum: 0 })),
@@ -66,7 +66,7 @@ export const Control = Type.Object({
         Type.Object({
           id: Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' }),
           name: Type.String(),
-          scopes: Type.Array(Type.Union(SCOPES.map((scope) => Type.Literal(scope)))),
+          scopes: Type.Array(Type.Enum(SCOPES)),
           sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
           created_at: Time,
           expires_at: Optional(Time),
@@ -79,6 +79,9 @@ export const Control = Type.Object({
 });
 export type Control = Static<typeof Control>;
 
+const isManifest = describes(Manifest);
+const isControl = describes(Control);
+
 /** @throws BadArchive also for a newer format, saying so */
 export function parseManifest(bytes: Buffer): Manifest {
   const value = parseJson(bytes);
@@ -86,14 +89,14 @@ export function parseManifest(bytes: Buffer): Manifest {
   if (format === 'cdp-backup' && typeof version === 'number' && version > FORMAT_VERSION) {
     throw new BadArchive(`It has format ${version}, and this program knows ${FORMAT_VERSION}: use a newer program`);
   }
-  if (!Check(Manifest, value)) throw new BadArchive(`Its ${MANIFEST} is not one`);
+  if (!isManifest(value)) throw new BadArchive(`Its ${MANIFEST} is not one`);
   return value;
 }
 
 /** @throws BadArchive */
 export function parseControl(bytes: Buffer): Control {
   const value = parseJson(bytes);
-  if (!Check(Control, value)) throw new BadArchive(`Its ${CONTROL} is not one`);
+  if (!isControl(value)) throw new BadArchive(`Its ${CONTROL} is not one`);
   return value;
 }
 

@@ -44,6 +44,8 @@ export interface RunOptions {
   readonly backendMib: number;
   /** Connections to projects' databases that there is room for. */
   readonly connections: number;
+  /** Called once a server is on its way. */
+  readonly starting: () => void;
 }
 
 /** An operator's `local.conf` may leave little room; the service then tries. */
@@ -61,11 +63,13 @@ export async function runServer(home: Home, binaries: Binaries, options: RunOpti
   for (let attempt = 1; ; attempt++) {
     const running = await findPostmaster(home);
     if (running !== undefined) {
+      options.starting();
       const greeting = await isGood(home, running, connection, binaries, log);
       if (greeting !== undefined) return handle({ pid: running }, greeting);
       continue;
     }
     const { postmaster, failure } = await startPostmaster(home, binaries, options);
+    options.starting();
     if (await isReady(home, postmaster, log)) {
       try {
         return handle(postmaster, await greet(connection));

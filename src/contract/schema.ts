@@ -1,0 +1,73 @@
+/**
+ * JSON Schemas (draft 7) with the static type of what they describe, so that no type is written twice: the few keywords
+ * that the API needs. A library for all of them was most of the modules that a start had to read (decision 0034).
+ */
+
+/** Known to the compiler alone: the type of the values that a schema describes. */
+declare const DESCRIBED: unique symbol;
+/** Marks a property that may be missing. A symbol, so that neither a validator nor JSON sees it. */
+const OPTIONAL = Symbol('optional');
+
+export interface Schema<T = unknown> {
+  readonly [keyword: string]: unknown;
+  readonly [DESCRIBED]?: T;
+}
+
+interface OptionalSchema<T = unknown> extends Schema<T> {
+  readonly [OPTIONAL]: true;
+}
+
+/** The type of the values that a schema describes. */
+export type Static<S extends Schema> = S extends Schema<infer T> ? T : never;
+
+type Keywords = Readonly<Record<string, unknown>>;
+type Properties = Readonly<Record<string, Schema>>;
+type OptionalKey<P> = { [K in keyof P]: P[K] extends OptionalSchema ? K : never }[keyof P];
+type Described<P extends Properties> = Flat<
+  { [K in Exclude<keyof P, OptionalKey<P>>]: Static<P[K]> } & { [K in OptionalKey<P>]?: Static<P[K]> }
+>;
+/** One object type, as a person would write it. */
+type Flat<T> = { [K in keyof T]: T[K] };
+
+type Constant = string | number | boolean;
+
+/** Makers of schemas. Each takes further keywords of JSON Schema last. */
+export const Type = {
+  String: (keywords: Keywords = {}): Schema<string> => ({ type: 'string', ...keywords }),
+  Number: (keywords: Keywords = {}): Schema<number> => ({ type: 'number', ...keywords }),
+  Integer: (keywords: Keywords = {}): Schema<number> => ({ type: 'integer', ...keywords }),
+  Boolean: (keywords: Keywords = {}): Schema<boolean> => ({ type: 'boolean', ...keywords }),
+  Null: (): Schema<null> => ({ type: 'null' }),
+  /** Whatever JSON can say. */
+  Any: (keywords: Keywords = {}): Schema => ({ ...keywords }),
+  Literal: <const T extends Constant>(value: T, keywords: Keywords = {}): Schema<T> => ({
+    type: typeof value,
+    const: value,
+    ...keywords,
+  }),
+  Enum: <const T extends Constant>(values: readonly T[], keywords: Keywords = {}): Schema<T> => ({
+    enum: values,
+    ...keywords,
+  }),
+  Union: <S extends Schema>(schemas: readonly S[], keywords: Keywords = {}): Schema<Static<S>> => ({
+    anyOf: schemas,
+    ...keywords,
+  }),
+  Array: <S extends Schema>(items: S, keywords: Keywords = {}): Schema<Static<S>[]> => ({
+    type: 'array',
+    items,
+    ...keywords,
+  }),
+  /** An object of any keys, whose values the schema describes. */
+  Record: <S extends Schema>(values: S, keywords: Keywords = {}): Schema<Record<string, Static<S>>> => ({
+    type: 'object',
+    additionalProperties: values,
+    ...keywords,
+  }),
+  /** An object; every property is required but for those that are {@link Type.Optional}. */
+  Object: <P extends Properties>(properties: P, keywords: Keywords = {}): Schema<Described<P>> => {
+    const required = Object.keys(properties).filter((name) => !(OPTIONAL in (properties[name] ?? {})));
+    return { type: 'object', ...(required.length === 0 ? {} : { required }), properties, ...keywords };
+  },
+  Optional: <T>(schema: Schema<T>): OptionalSchema<T> => ({ ...schema, [OPTIONAL]: true }),
+} as const;
