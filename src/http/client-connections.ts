@@ -40,6 +40,8 @@ class ClientConnection {
 export class ClientConnections {
   private readonly open = new Map<Socket, ClientConnection>();
   private isStopping = false;
+  /** Nothing that a client has sent to a kept connection is on its way any more. */
+  private isDrained = false;
 
   watch(server: Server): void {
     server.on('connection', (socket: Socket) => {
@@ -65,8 +67,9 @@ export class ClientConnections {
     const place = connection.unanswered.indexOf(response);
     if (place >= 0) connection.unanswered.splice(place, 1);
     if (connection.latest === response && response.req.complete) connection.latest = null;
-    // A stream may have begun before; the end of the service would wait for the connection that its client keeps.
-    if (this.isStopping && connection.unanswered.length === 0) socket.destroySoon();
+    // A stream may have begun before; the end of the service would wait for the connection that its client keeps. Before
+    // that an answer that promised to keep it does, as all did that went out before the stop.
+    if (this.isDrained && connection.unanswered.length === 0) socket.destroySoon();
   }
 
   /**
@@ -86,6 +89,7 @@ export class ClientConnections {
     await this.drained(server);
     // A request that has come to a connection that is closed unread would be reset with it.
     await shortTurn();
+    this.isDrained = true;
     for (const [socket, { isUnused }] of this.open) if (isUnused) socket.destroy();
   }
 
