@@ -4,15 +4,14 @@
  */
 import { LruMap } from 'toad-cache';
 import { shapeIsStill, type TableDescription } from '../postgres/catalog.js';
+import type { Statement } from '../postgres/sql.js';
 import { type CopyPlan, copyPlan } from './batch/copy/plan.js';
 
 export interface KnownShape {
-  /** Of this shape alone, as long as the service runs. */
-  readonly number: number;
   readonly table: TableDescription;
   readonly plan: CopyPlan;
   /** Run behind an insert, it confirms the shape. */
-  readonly check: string;
+  readonly check: Statement;
 }
 
 /** Shapes kept, over all projects; each costs a few KiB. */
@@ -20,7 +19,6 @@ const MOST = 2_000;
 
 export class ShapeCache {
   private readonly shapes = new LruMap<KnownShape>(MOST);
-  private count = 0;
 
   get(project: string, table: string): KnownShape | undefined {
     return this.shapes.get(key(project, table));
@@ -31,7 +29,7 @@ export class ShapeCache {
     const plan = copyPlan(table);
     const name = key(project, table.name);
     if (plan === null) this.shapes.delete(name);
-    else this.shapes.set(name, { number: ++this.count, table, plan, check: shapeIsStill(table) });
+    else this.shapes.set(name, { table, plan, check: shapeIsStill(table) });
   }
 }
 

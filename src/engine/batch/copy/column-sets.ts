@@ -1,0 +1,55 @@
+/** The sets of columns that batches of one table give, each with the statements for its rows, which are built once. */
+import { ident, join, sql, statement, trusted } from '../../../postgres/sql.js';
+import type { TableShape } from '../../../postgres/table-shape.js';
+
+/** Two batches have the same columns where they have the same object. */
+export interface ColumnSet {
+  /** Indices of the table's columns, in the order of the cells of a row. */
+  readonly indices: readonly number[];
+  /** `COPY … FROM STDIN` in the format of the plan. */
+  readonly copy: string;
+  /** An INSERT of one row, with a parameter for each cell; null where there is none, or rows are lines of text. */
+  readonly insert: string | null;
+}
+
+/** Sets that are remembered: whoever gives other columns each time has the statements built each time. */
+const MOST = 64;
+
+export class ColumnSets {
+  private readonly known = new Map<string, ColumnSet>();
+  /** Mostly the next batch gives the same columns. */
+  private last: ColumnSet | null = null;
+
+  constructor(
+    private readonly table: TableShape,
+    private readonly format: 'binary' | 'text',
+  ) {}
+
+  of(indices: readonly number[]): ColumnSet {
+    if (this.last === null || !isSame(this.last.indices, indices)) this.last = this.find(indices);
+    return this.last;
+  }
+
+  private find(indices: readonly number[]): ColumnSet {
+    const key = indices.join();
+    const known = this.known.get(key);
+    if (known !== undefined) return known;
+    if (this.known.size >= MOST) this.known.clear();
+    const set = this.build(indices);
+    this.known.set(key, set);
+    return set;
+  }
+
+  private build(indices: readonly number[]): ColumnSet {
+    const { schema, name, columns } = this.table;
+    const names = join(indices.map((index) => ident(columns[index]?.name ?? '')));
+    const into = sql`${ident(schema, name)} (${names})`;
+    const copy = statement(sql`COPY ${into} FROM STDIN (FORMAT ${trusted(this.format)})`).text;
+    if (this.format === 'text' || indices.length === 0) return { indices, copy, insert: null };
+    const cells = join(indices.map((_, i) => trusted(`$${i + 1}`)));
+    return { indices, copy, insert: statement(sql`INSERT INTO ${into} VALUES (${cells})`).text };
+  }
+}
+
+const isSame = (a: readonly number[], b: readonly number[]): boolean =>
+  a.length === b.length && a.every((index, i) => index === b[i]);
