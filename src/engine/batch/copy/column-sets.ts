@@ -1,6 +1,7 @@
 /** The sets of columns that batches of one table give, each with the statements for its rows, which are built once. */
+import { POSTGRES_TYPES } from '../../../postgres/catalog.js';
 import { ident, join, sql, statement, trusted } from '../../../postgres/sql.js';
-import type { TableShape } from '../../../postgres/table-shape.js';
+import type { ColumnShape, TableShape } from '../../../postgres/table-shape.js';
 
 /** Two batches have the same columns where they have the same object. */
 export interface ColumnSet {
@@ -8,7 +9,10 @@ export interface ColumnSet {
   readonly indices: readonly number[];
   /** `COPY … FROM STDIN` in the format of the plan. */
   readonly copy: string;
-  /** An INSERT of one row, with a parameter for each cell; null where there is none, or rows are lines of text. */
+  /**
+   * An INSERT of one row, with a parameter for each cell; null where there is none, or rows are lines of text. It names
+   * the types: left to Postgres, they would stay what the columns had when a session prepared it.
+   */
   readonly insert: string | null;
 }
 
@@ -46,10 +50,14 @@ export class ColumnSets {
     const into = sql`${ident(schema, name)} (${names})`;
     const copy = statement(sql`COPY ${into} FROM STDIN (FORMAT ${trusted(this.format)})`).text;
     if (this.format === 'text' || indices.length === 0) return { indices, copy, insert: null };
-    const cells = join(indices.map((_, i) => trusted(`$${i + 1}`)));
+    const cells = join(indices.map((index, i) => trusted(`$${i + 1}::${typeOf(columns[index])}`)));
     return { indices, copy, insert: statement(sql`INSERT INTO ${into} VALUES (${cells})`).text };
   }
 }
+
+/** Of a cell in binary; what has none of the contract's types is an id there. */
+const typeOf = (column: ColumnShape | undefined): string =>
+  column?.type == null ? 'pg_catalog.uuid' : POSTGRES_TYPES[column.type];
 
 const isSame = (a: readonly number[], b: readonly number[]): boolean =>
   a.length === b.length && a.every((index, i) => index === b[i]);
