@@ -20,7 +20,9 @@ function server() {
   return { sent, send };
 }
 
-const settled = () => new Promise((resolve) => setImmediate(resolve));
+/** What waits is sent at the end of a turn of the event loop. */
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+const settled = () => turn().then(turn);
 
 describe('small batches', () => {
   it('go at once while none is under way, and share the next COPY when one is', async () => {
