@@ -10,17 +10,21 @@ export interface ColumnSet {
   /** `COPY … FROM STDIN` in the format of the plan. */
   readonly copy: string;
   /**
-   * An INSERT of one row, with a parameter for each cell; null where there is none, or rows are lines of text. It names
+   * An INSERT of one row, with a parameter for each cell; null where there are none or too many, or rows are lines of text. It names
    * the types: left to Postgres, they would stay what the columns had when a session prepared it.
    */
   readonly insert: string | null;
 }
 
-/** Sets that are remembered: whoever gives other columns each time has the statements built each time. */
-const MOST = 64;
+/** Of the statements that are remembered: whoever gives other columns each time has them built each time. */
+const MOST_CHARACTERS = 32 * 1024;
+
+/** A session keeps the plans of its INSERTs, some KiB for each cell in Postgres's memory; it has none for COPY. */
+const MOST_CELLS = 100;
 
 export class ColumnSets {
   private readonly known = new Map<string, ColumnSet>();
+  private characters = 0;
   /** Mostly the next batch gives the same columns. */
   private last: ColumnSet | null = null;
 
@@ -38,8 +42,13 @@ export class ColumnSets {
     const key = indices.join();
     const known = this.known.get(key);
     if (known !== undefined) return known;
-    if (this.known.size >= MOST) this.known.clear();
     const set = this.build(indices);
+    const characters = set.copy.length + (set.insert?.length ?? 0);
+    if (this.characters + characters > MOST_CHARACTERS) {
+      this.known.clear();
+      this.characters = 0;
+    }
+    this.characters += characters;
     this.known.set(key, set);
     return set;
   }
@@ -49,9 +58,10 @@ export class ColumnSets {
     const names = join(indices.map((index) => ident(columns[index]?.name ?? '')));
     const into = sql`${ident(schema, name)} (${names})`;
     const copy = statement(sql`COPY ${into} FROM STDIN (FORMAT ${trusted(this.format)})`).text;
-    if (this.format === 'text' || indices.length === 0) return { indices, copy, insert: null };
-    const cells = join(indices.map((index, i) => trusted(`$${i + 1}::${typeOf(columns[index])}`)));
-    return { indices, copy, insert: statement(sql`INSERT INTO ${into} VALUES (${cells})`).text };
+    const cells = indices.length;
+    if (this.format === 'text' || cells === 0 || cells > MOST_CELLS) return { indices, copy, insert: null };
+    const places = join(indices.map((index, i) => trusted(`$${i + 1}::${typeOf(columns[index])}`)));
+    return { indices, copy, insert: statement(sql`INSERT INTO ${into} VALUES (${places})`).text };
   }
 }
 
