@@ -15,25 +15,27 @@ export interface IdentifiedRows {
 }
 
 /** @returns null where the records bring ids, or the table has none that the service fills */
-export function withIds({ format, table }: CopyPlan, batch: CopyData): IdentifiedRows | null {
+export function withIds({ format, table, sets }: CopyPlan, batch: CopyData): IdentifiedRows | null {
   const column = table.columns.findIndex(({ isId, hasDefault }) => isId && hasDefault);
-  if (column < 0 || batch.columns.includes(column)) return null;
+  if (column < 0 || batch.columns.indices.includes(column)) return null;
   const bytes = newIds(batch.records);
   const ids = Array.from({ length: batch.records }, (_, i) => textOf(bytes, i * UUID_BYTES));
   const data = format === 'binary' ? intoBinary(batch, bytes) : intoText(batch, ids);
-  return { batch: { records: batch.records, columns: [column, ...batch.columns], data }, ids };
+  const columns = sets.of([column, ...batch.columns.indices]);
+  return { batch: { records: batch.records, columns, data }, ids };
 }
 
 /** A row is the number of its cells, and each cell its length before it; -1: NULL (Postgres manual, COPY). */
 function intoBinary({ data, columns, records }: CopyData, ids: Buffer): Buffer {
+  const cells = columns.indices.length;
   const rows = Buffer.from(data.buffer, data.byteOffset, data.length);
   const bytes = Buffer.allocUnsafe(rows.length + records * (4 + UUID_BYTES));
   let from = 0;
   let to = 0;
   for (let id = 0; id < ids.length; id += UUID_BYTES) {
     let end = from + 2;
-    for (let cell = 0; cell < columns.length; cell++) end += 4 + Math.max(0, rows.readInt32BE(end));
-    to = bytes.writeInt16BE(columns.length + 1, to);
+    for (let cell = 0; cell < cells; cell++) end += 4 + Math.max(0, rows.readInt32BE(end));
+    to = bytes.writeInt16BE(cells + 1, to);
     to = bytes.writeInt32BE(UUID_BYTES, to);
     to += ids.copy(bytes, to, id, id + UUID_BYTES);
     to += rows.copy(bytes, to, from + 2, end);

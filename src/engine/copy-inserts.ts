@@ -1,30 +1,22 @@
 /** What the fast inserts of a service share: the encoder, and the small batches that are under way. */
+import type { ColumnSet } from './batch/copy/column-sets.js';
 import { CopyEncoder } from './batch/copy/copy-encoder.js';
-import type { Departure } from './departure.js';
-import type { Patience } from './patience.js';
-import { type SendCopies, SharedCopy, type WaitingBatch, type WaitLimits } from './shared-copy.js';
+import { SharedCopy, type WaitLimits } from './shared-copy.js';
 
 export class CopyInserts {
   /** It works through a body at a time, without waiting for anything in between. */
   readonly encoder = new CopyEncoder();
-  /** Small batches under way, by the shape and the columns they are for. */
-  private readonly shared = new Map<string, SharedCopy>();
+  private readonly shared = new WeakMap<ColumnSet, SharedCopy>();
 
   constructor(private readonly limits: WaitLimits) {}
 
-  async storeShared(
-    key: string,
-    text: WaitingBatch,
-    signal: Departure,
-    patience: Patience,
-    send: SendCopies,
-  ): Promise<boolean> {
-    const copies = this.shared.get(key) ?? new SharedCopy(this.limits);
-    this.shared.set(key, copies);
-    try {
-      return await copies.store(text, signal, patience, send);
-    } finally {
-      if (copies.isIdle) this.shared.delete(key);
+  /** Where small batches of the same columns meet. */
+  sharedBy(columns: ColumnSet): SharedCopy {
+    let shared = this.shared.get(columns);
+    if (shared === undefined) {
+      shared = new SharedCopy(this.limits);
+      this.shared.set(columns, shared);
     }
+    return shared;
   }
 }

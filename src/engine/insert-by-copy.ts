@@ -1,21 +1,23 @@
 /**
  * The fast way to insert a batch: COPY from the bytes of the request, in one round trip, on a remembered shape of the
- * table, which it makes forgotten where that is not the table's any more. It either stores the batch or stores nothing; whatever it cannot do, or Postgres refuses, is for the INSERT of
- * `records.ts`, which finds out what is wrong and says so.
+ * table, which it makes forgotten where that is not the table's any more; a record that goes alone goes by a prepared
+ * INSERT, which costs Postgres less than a COPY of one row. It either stores the batch or stores nothing; whatever it
+ * cannot do, or Postgres refuses, is for the INSERT of `records.ts`, which finds out what is wrong and says so.
  */
 import { ConnectionLost, errorCode, isShutdown, PostgresError } from '../postgres/errors.js';
 import type { BatchAnswer } from '../contract/wire.js';
 import type { Lease } from '../postgres/connections.js';
+import { SMALLEST as LARGE_BYTES } from '../postgres/spare-buffers.js';
+import type { RowsIn } from '../postgres/wire/session.js';
 import { inserted } from './batch-answer.js';
-import type { CopyData } from './batch/copy/copy-encoder.js';
-import { copyData, copyStatement } from './batch/copy/plan.js';
+import { rowsIn } from './batch/copy/plan.js';
 import { withIds } from './copied-ids.js';
 import type { Deadline } from './deadline.js';
 import { type IdempotencyKey, rememberAnswer, takeNewKey } from './idempotency.js';
 import type { Project } from './project.js';
 import { LIES_WITH_THE_SERVER } from './refused-record.js';
 import type { KnownShape } from './shape-cache.js';
-import type { SendCopies, WaitingBatch } from './shared-copy.js';
+import type { SendBatches, WaitingBatch } from './shared-copy.js';
 import type { RequestTrace } from './trace.js';
 import { outcomeUnknown } from './transaction.js';
 
@@ -44,40 +46,32 @@ export async function insertByCopy(
   if (lent === null) return null;
   const isShared = idempotency === null && lent.records <= SMALL_RECORDS;
   const identified = returnIds ? withIds(known.plan, lent) : null;
-  // While it waits for others, it has memory of its own: what is lent would be many times as large.
-  const batch = identified?.batch ?? (isShared ? { ...lent, data: Buffer.from(lent.data) } : lent);
+  // While it waits for others, it has memory of its own: what is lent would be many times as large, unless it is small.
+  const needsOwn = isShared && lent.data.length >= LARGE_BYTES;
+  const batch = identified?.batch ?? (needsOwn ? { ...lent, data: Buffer.from(lent.data) } : lent);
   if (batch !== lent) encoder.release(lent);
   try {
     if (returnIds && identified === null) return null;
     const answer = inserted(batch.records, identified?.ids);
+    const { trace, patience, copies } = project;
+    const { records, columns, data } = batch;
+    const own = { records, columns, data, trace };
+    const keyed = idempotency === null ? null : { idempotency, answer };
+    const send: SendBatches = (batches, signal) => store(project, known, batches, { ...deadline, signal }, keyed);
     const stored = isShared
-      ? await storeShared(project, known, batch, deadline)
-      : await store(
-          project,
-          known,
-          [batch],
-          deadline,
-          idempotency === null ? null : { idempotency, answer },
-          project.trace?.copying([]),
-        );
-    return stored ? answer : null;
+      ? copies.sharedBy(columns).store(own, deadline.signal, patience, send)
+      : send([own], deadline.signal);
+    return (await stored) ? answer : null;
   } finally {
     if (batch === lent) encoder.release(lent);
   }
 }
 
-function storeShared(project: Project, known: KnownShape, batch: CopyData, deadline: Deadline): Promise<boolean> {
-  const { copies, patience } = project;
-  const own = { ...batch, trace: project.trace };
-  const send: SendCopies = (batches, signal) =>
-    store(project, known, batches, { ...deadline, signal }, null, traceOfAll(batches));
-  return copies.storeShared(`${known.number} ${batch.columns.join()}`, own, deadline.signal, patience, send);
-}
-
 /** The first request that is traced has the COPY in its trace, and those of the others are linked to it. */
-function traceOfAll(batches: readonly WaitingBatch[]): RequestTrace | undefined {
+function traceOf(rows: RowsIn, batches: readonly WaitingBatch[]): RequestTrace | null {
   const [first, ...others] = batches.flatMap(({ trace }) => trace ?? []);
-  return first?.copying(others);
+  if (first === undefined) return null;
+  return 'copy' in rows ? first.copying(others) : first;
 }
 
 /** Postgres calls binary data for a type that the column does not have any more a protocol violation. */
@@ -94,31 +88,27 @@ interface Keyed {
 async function store(
   project: Project,
   known: KnownShape,
-  batches: readonly CopyData[],
+  batches: readonly WaitingBatch[],
   deadline: Deadline,
   keyed: Keyed | null,
-  trace: RequestTrace | undefined,
 ): Promise<boolean> {
-  const check = { text: known.check, params: [] };
-  const transaction = {
-    before: keyed === null ? [] : takeNewKey(keyed.idempotency),
-    copy: copyStatement(known.plan, batches[0]?.columns ?? []),
-    data: copyData(known.plan, batches),
-    after: keyed === null ? [check] : [check, ...rememberAnswer(keyed.idempotency, keyed.answer)],
-  };
+  const { plan, check } = known;
+  const rows = rowsIn(plan, batches);
+  const before = keyed === null ? [] : takeNewKey(keyed.idempotency);
+  const after = keyed === null ? [check] : [check, ...rememberAnswer(keyed.idempotency, keyed.answer)];
   /** It has been sent, and the connection was lost. */
   let mayHaveRun = false;
   const work = async (lease: Lease): Promise<boolean> => {
     const { session } = lease;
     const completedBefore = session.completed;
     try {
-      await session.copyIn(transaction);
+      await session.store(rows, before, after);
       return true;
     } catch (error) {
       // The table may have got a trigger since it was looked at, and what that did to the session is not rolled back.
       lease.soil();
-      // Postgres was told to end the connection and said so before the COPY had come to its end, so nothing was committed.
-      if (isShutdown(error) && session.completed - completedBefore <= transaction.before.length) throw error;
+      // Postgres was told to end the connection and said so before the rows had come to their end, so nothing was committed.
+      if (isShutdown(error) && session.completed - completedBefore <= before.length) throw error;
       // The commit was on its way with the rest.
       if (error instanceof ConnectionLost || session.closed) {
         // Under its key it cannot be done twice: on a connection that had died while it was idle, it is sent again.
@@ -129,13 +119,13 @@ async function store(
         throw outcomeUnknown(error, keyed !== null);
       }
       if (!(error instanceof PostgresError) || liesWithTheServer(error)) throw error;
-      // The check is what comes behind the COPY.
-      if (session.completed - completedBefore === transaction.before.length + 1) project.forgetShape(known);
+      // The check is what comes behind the rows.
+      if (session.completed - completedBefore === before.length + 1) project.forgetShape(known);
       return false;
     }
   };
   try {
-    return await project.use('typed', deadline, work, 'writes', trace ?? null);
+    return await project.use('typed', deadline, work, 'writes', traceOf(rows, batches));
   } catch (error) {
     throw mayHaveRun ? outcomeUnknown(error, true) : error;
   }

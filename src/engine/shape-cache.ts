@@ -4,15 +4,14 @@
  */
 import { LruMap } from 'toad-cache';
 import { shapeIsStill, type TableDescription } from '../postgres/catalog.js';
+import type { Statement } from '../postgres/sql.js';
 import { type CopyPlan, copyPlan } from './batch/copy/plan.js';
 
 export interface KnownShape {
-  /** Of this shape alone, as long as the service runs. */
-  readonly number: number;
   readonly table: TableDescription;
   readonly plan: CopyPlan;
   /** Run behind an insert, it confirms the shape. */
-  readonly check: string;
+  readonly check: Statement;
 }
 
 /** Shapes kept, over all projects; each costs a few KiB. */
@@ -20,7 +19,6 @@ const MOST = 2_000;
 
 export class ShapeCache {
   private readonly shapes = new LruMap<KnownShape | null>(MOST);
-  private count = 0;
 
   /** null: the fast path cannot write to the table; undefined: nobody has looked at it. */
   get(project: string, table: string): KnownShape | null | undefined {
@@ -34,7 +32,7 @@ export class ShapeCache {
     // Several requests that look at the same time go on with the same.
     if (before?.table.version === table.version) return before;
     const plan = copyPlan(table);
-    const known = plan === null ? null : { number: ++this.count, table, plan, check: shapeIsStill(table) };
+    const known = plan === null ? null : { table, plan, check: shapeIsStill(table) };
     this.shapes.set(name, known);
     return known;
   }

@@ -23,8 +23,8 @@ export interface WaitingBatch extends CopyData {
   readonly trace: RequestTrace | null;
 }
 
-/** Sends batches in one COPY. @returns false where Postgres refused it and nothing was stored */
-export type SendCopies = (batches: readonly WaitingBatch[], signal: Departure) => Promise<boolean>;
+/** Sends batches in one transaction. @returns false where Postgres refused it and nothing was stored */
+export type SendBatches = (batches: readonly WaitingBatch[], signal: Departure) => Promise<boolean>;
 
 export interface WaitLimits {
   /** Batches that may wait for one table. */
@@ -34,7 +34,7 @@ export interface WaitLimits {
 interface Member extends Watched {
   readonly text: WaitingBatch;
   readonly signal: Departure;
-  readonly send: SendCopies;
+  readonly send: SendBatches;
   /** Its wait is over. */
   leaves(): void;
   resolve(stored: boolean | Promise<boolean>): void;
@@ -48,18 +48,13 @@ export class SharedCopy {
 
   constructor(private readonly limits: WaitLimits) {}
 
-  /** True while nothing is under way: it may be forgotten. */
-  get isIdle(): boolean {
-    return this.underWay === 0;
-  }
-
   /**
    * @param patience what the request has left of it
    * @param send how this batch goes out, alone or with those that wait behind it
    * @returns false where Postgres refused this batch
    * @throws EngineError overloaded, and what `send` throws
    */
-  store(text: WaitingBatch, signal: Departure, patience: Patience, send: SendCopies): Promise<boolean> {
+  store(text: WaitingBatch, signal: Departure, patience: Patience, send: SendBatches): Promise<boolean> {
     if (this.underWay === 0) return this.sendNow([text], signal, send);
     if (this.waiting.length >= this.limits.waiting) throw TOO_MANY_WAIT;
     const since = performance.now();
@@ -91,14 +86,20 @@ export class SharedCopy {
     });
   }
 
-  private async sendNow(texts: readonly WaitingBatch[], signal: Departure, send: SendCopies): Promise<boolean> {
+  private async sendNow(texts: readonly WaitingBatch[], signal: Departure, send: SendBatches): Promise<boolean> {
     this.underWay++;
     try {
       return await send(texts, signal);
     } finally {
-      this.underWay--;
-      this.sendWaiting();
+      // Whatever else this turn of the event loop reads goes with those that wait: fewer COPYs cost less.
+      if (this.waiting.length > 0) setImmediate(() => this.sendNext());
+      else this.underWay--;
     }
+  }
+
+  private sendNext(): void {
+    this.underWay--;
+    this.sendWaiting();
   }
 
   /** Takes what waits, as far as it fits into one COPY, and sends it. */

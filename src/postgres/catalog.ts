@@ -64,11 +64,11 @@ const shownComment = (comment: Fragment): Fragment => sql`pg_catalog.left(${comm
  * names the table in a constant, so Postgres plans it anew, and asks for the version, only when something about the table
  * has changed; otherwise it costs no more than `SELECT 1`.
  */
-export function shapeIsStill({ schema, name, version }: TableDescription): string {
+export function shapeIsStill({ schema, name, version }: TableDescription): Statement {
   const table = literal(ident(schema, name).text);
   return statement(
     sql`SELECT 1 / (_cdp.table_version(${table}::pg_catalog.regclass) = ${literal(version)})::pg_catalog.int4`,
-  ).text;
+  );
 }
 
 /** One row per column, or one row without a column; tables by name, columns by position. */

@@ -45,7 +45,7 @@ describe('works', () => {
     const records = format === 'binary' ? RECORDS : RECORDS.map(({ a }) => ({ a }));
     const batch = encode(plan, records);
     const found = withIds(plan, batch);
-    expect(found?.batch.columns).toEqual([0, ...batch.columns]);
+    expect(found?.batch.columns.indices).toEqual([0, ...batch.columns.indices]);
     expect(found?.batch.records).toBe(records.length);
 
     // What the encoder makes of the records with these very ids, which it puts in the same order.

@@ -154,6 +154,24 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await project.rows(`SELECT v FROM typed WHERE ${wrong}`)).toEqual([]);
     });
 
+    it('a type changes between single records on one connection, which has prepared their INSERT', async () => {
+      await project.table('retyped', { n: 'INTEGER', v: 'INTEGER' });
+      const values: [type: string, v: unknown][] = [
+        ['bigint', 7],
+        ['double precision', 1.5],
+        ['text', 'x'],
+        ['timestamptz', '2026-01-31T09:30:00Z'],
+        ['bigint', 8],
+      ];
+      for (const [type, v] of values) {
+        await project.rows(`DELETE FROM retyped; ALTER TABLE retyped ALTER v TYPE ${type} USING NULL`);
+        // The first is refused by the check, the second reads the shape for those behind it.
+        for (let n = 0; n < 4; n++) expect((await insert('retyped', [{ n, v }])).status).toBe(201);
+        const right = await project.rows(`SELECT n FROM retyped WHERE v = '${String(v)}' ORDER BY n`);
+        expect([type, right]).toEqual([type, [{ n: 0 }, { n: 1 }, { n: 2 }, { n: 3 }]]);
+      }
+    });
+
     it('columns trade their names: no value lands in a column that would refuse it', async () => {
       await project.table('traded', { a: 'INTEGER', b: 'TEXT', c: 'TIMESTAMP', d: 'JSONB' });
       // All of them are texts that Postgres itself would read as a number or a time.

@@ -51,6 +51,30 @@ describe('works', () => {
     for (const { id } of rows) expect(id).toMatch(UUID_V7);
   });
 
+  it('stores a record that comes alone as it stores it among others', async () => {
+    await project.table('each', { a: 'TEXT', b: 'INTEGER', c: 'FLOAT', d: 'BOOLEAN', e: 'TIMESTAMP', f: 'JSONB' });
+    const records = [
+      { a: 'x\ty\n"', b: -9223372036854775000, c: 1e300, d: true, e: '1969-07-20T20:17:40.5Z', f: { a: [1, null] } },
+      { a: null, b: null, c: null, d: null, e: null, f: null },
+      { f: 'é', e: '2026-01-31', c: -0.5 },
+      { a: '', d: false },
+    ];
+    const send = (body: unknown, query = '', headers = {}) =>
+      project.call('POST', `/api/cdp/data/each${query}`, { body, headers });
+    // The first of all tells the service what the table is like.
+    expect((await send(records)).status).toBe(201);
+    for (const [i, record] of records.entries()) {
+      expect((await send([record])).status).toBe(201);
+      const [id] = (await send([record], '?return=ids')).body.ids as string[];
+      expect(await project.rows(`SELECT id FROM each WHERE id = '${String(id)}'`)).toEqual([{ id }]);
+      const key = { 'Idempotency-Key': `alone ${i}` };
+      expect((await send([record], '', key)).status).toBe(201);
+      expect((await send([record], '', key)).headers.get('idempotency-replayed')).toBe('true');
+    }
+    const found = await project.rows('SELECT a, b, c, d, e, f, count(*) AS n FROM each GROUP BY a, b, c, d, e, f');
+    expect(found.map(({ n }) => n)).toEqual([4, 4, 4, 4]);
+  });
+
   it('{} is a row with only an id', async () => {
     expect((await insert([{}, {}])).body).toMatchObject({ inserted_rows: 2 });
     const rows = await project.rows('SELECT * FROM people');

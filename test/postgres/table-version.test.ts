@@ -71,7 +71,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     return async () => {
       await client.query(`BEGIN; LOCK TABLE data.${table} IN ROW EXCLUSIVE MODE`);
       try {
-        await client.query({ name: `check ${table}`, text: shapeIsStill(shape) });
+        await client.query({ name: `check ${table}`, text: shapeIsStill(shape).text });
         return 'the same';
       } catch (error) {
         return error instanceof pg.DatabaseError && error.code === '22012' ? 'another' : String(error);

@@ -109,8 +109,8 @@ describe('with a collector', () => {
       'cdp.rows': 1,
     });
     const database = await spanOf(caller.traceId, CLIENT);
-    expect(database).toMatchObject({ parentSpanId: server.spanId, name: 'COPY' });
-    expect(database.attributes).toEqual({ 'db.system.name': 'postgresql', 'db.operation.name': 'COPY' });
+    expect(database).toMatchObject({ parentSpanId: server.spanId, name: 'INSERT' });
+    expect(database.attributes).toEqual({ 'db.system.name': 'postgresql', 'db.operation.name': 'INSERT' });
   });
 
   it("the log's line has the ids of the span", async () => {
@@ -219,8 +219,8 @@ describe('what is chosen', () => {
       'client.address': '127.0.0.1',
       'cdp.project': 'default',
     });
-    const copy = await spanOf(insert.traceId, CLIENT);
-    expect([copy.name, copy.attributes['db.collection.name']]).toEqual([`COPY ${TABLE}`, TABLE]);
+    const call = await spanOf(insert.traceId, CLIENT);
+    expect([call.name, call.attributes['db.collection.name']]).toEqual([`INSERT ${TABLE}`, TABLE]);
     const text = `SELECT $1::text AS x FROM ${TABLE}`;
     await traced.post('/api/cdp/sql', { sql: text, params: [SECRET] }, { traceparent: traceparent(sql) });
     expect((await spanOf(sql.traceId, CLIENT)).attributes['db.query.text']).toBe(text);

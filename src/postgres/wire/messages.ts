@@ -54,6 +54,23 @@ export function bind(params: readonly (string | null)[], resultFormats: readonly
   return bytes;
 }
 
+/**
+ * Bind a prepared statement to the unnamed portal, its parameters being a row of COPY's binary format: the number of cells,
+ * and each with its length before it, as Bind has them too. The row and {@link BIND_ROW_END} follow these bytes.
+ */
+export function bindRowHead(name: string, rowLength: number): Buffer {
+  const bytes = Buffer.allocUnsafe(5 + 1 + name.length + 1 + 4);
+  bytes.write('B', 0, 'latin1');
+  bytes.writeInt32BE(bytes.length - 1 + rowLength + BIND_ROW_END.length, 1);
+  bytes[5] = 0; // the unnamed portal
+  const at = writeCString(bytes, name, 6);
+  bytes.writeInt32BE(0x0001_0001, at); // one format for all parameters: binary
+  return bytes;
+}
+
+/** No formats of result columns. */
+export const BIND_ROW_END = Buffer.alloc(2);
+
 /** Execute the unnamed portal; `maxRows` 0 means all. */
 export function execute(maxRows = 0): Buffer {
   const { bytes, body } = message('E', 1 + 4);

@@ -1,18 +1,20 @@
 /** The statements that one session has prepared on its server, and the messages that run them. */
 import type { Statement } from '../sql.js';
-import { bind, closeStatement, execute, parse } from './messages.js';
+import { bind, BIND_ROW_END, bindRowHead, closeStatement, execute, parse } from './messages.js';
 
 /** So many are kept. */
 const MOST = 100;
 
 interface Prepared {
   readonly name: string;
-  /** The messages that run it; null where they depend on its parameters. */
-  readonly run: Buffer | null;
+  /** The messages that run it without parameters, once they were needed. */
+  run: Buffer | null;
 }
 
+const EXECUTE = execute();
+
 const runNamed = (name: string, params: Statement['params']): Buffer =>
-  Buffer.concat([bind(params, [], name), execute()]);
+  Buffer.concat([bind(params, [], name), EXECUTE]);
 
 export class PreparedStatements {
   /** By their text, the oldest first. */
@@ -20,15 +22,32 @@ export class PreparedStatements {
   private count = 0;
 
   /** The messages that run a statement, and prepare it where that was not done before. */
-  run({ text, params }: Statement): Buffer[] {
+  run({ text, params }: Statement): Uint8Array[] {
+    const messages: Uint8Array[] = [];
+    const prepared = this.prepare(text, messages);
+    if (params.length === 0) messages.push((prepared.run ??= runNamed(prepared.name, params)));
+    else messages.push(runNamed(prepared.name, params));
+    return messages;
+  }
+
+  /** The same with a row of COPY's binary format as its parameters. */
+  runRow(text: string, row: Uint8Array): Uint8Array[] {
+    const messages: Uint8Array[] = [];
+    const { name } = this.prepare(text, messages);
+    messages.push(bindRowHead(name, row.length), row, BIND_ROW_END, EXECUTE);
+    return messages;
+  }
+
+  /** @param messages gets those that prepare the statement, where that was not done before */
+  private prepare(text: string, messages: Uint8Array[]): Prepared {
     const known = this.known.get(text);
-    if (known !== undefined) return [known.run ?? runNamed(known.name, params)];
+    if (known !== undefined) return known;
     const [oldest] = this.known.size >= MOST ? this.known.keys() : [];
-    const closing = oldest === undefined ? [] : this.forget(oldest);
-    const name = `s${++this.count}`;
-    const run = runNamed(name, params);
-    this.known.set(text, { name, run: params.length === 0 ? run : null });
-    return [...closing, parse(text, name), run];
+    if (oldest !== undefined) messages.push(...this.forget(oldest));
+    const prepared = { name: `s${++this.count}`, run: null };
+    this.known.set(text, prepared);
+    messages.push(parse(text, prepared.name));
+    return prepared;
   }
 
   /**

@@ -47,13 +47,10 @@ export interface Described {
   columns: FieldDescription[] | null;
 }
 
-/** A transaction around a COPY … FROM STDIN. */
-export interface CopyIn {
-  readonly before: readonly Statement[];
-  readonly copy: string;
-  readonly data: readonly Uint8Array[];
-  readonly after: readonly Statement[];
-}
+/** Rows for COPY … FROM STDIN; or one row in COPY's binary format, for an INSERT with a parameter for each of its cells. */
+export type RowsIn =
+  | { readonly copy: string; readonly data: readonly Uint8Array[] }
+  | { readonly insert: string; readonly row: Uint8Array };
 
 /** How one Execute ended. */
 export interface Executed {
@@ -182,20 +179,23 @@ export class Session {
   }
 
   /**
-   * COPY … FROM STDIN between other statements, in one round trip and one implicit transaction: the Sync at the end
-   * commits all, or nothing. The statements are prepared once for each session. COPY's messages go out without waiting
-   * for CopyInResponse; where the command or one before it fails, the server throws them away (Postgres manual 54.2.3).
+   * Rows between other statements, in one round trip and one implicit transaction: the Sync at the end commits all, or
+   * nothing. The statements are prepared once for each session. COPY's messages go out without waiting for
+   * CopyInResponse; where the command or one before it fails, the server throws them away (Postgres manual 54.2.3).
    * @throws PostgresError, ConnectionLost
    */
-  async copyIn({ before, copy, data, after }: CopyIn): Promise<void> {
-    const upToCopy = [...before, { text: copy, params: [] }];
-    const length = data.reduce((sum, part) => sum + part.length, 0);
-    const head = upToCopy.flatMap((statement) => this.prepared.run(statement));
-    const tail = after.flatMap((statement) => this.prepared.run(statement));
+  async store(rows: RowsIn, before: readonly Statement[], after: readonly Statement[]): Promise<void> {
+    const parts: Uint8Array[] = [];
+    for (const statement of before) parts.push(...this.prepared.run(statement));
+    if ('copy' in rows) parts.push(...this.prepared.run({ text: rows.copy, params: [] }), ...copyMessages(rows.data));
+    else parts.push(...this.prepared.runRow(rows.insert, rows.row));
+    for (const statement of after) parts.push(...this.prepared.run(statement));
+    parts.push(SYNC);
     try {
-      await this.exchange([...head, copyDataHeader(length), ...data, COPY_DONE, ...tail, SYNC], ignore, true);
+      await this.exchange(parts, ignore, 'copy' in rows);
     } catch (error) {
-      const closing = this.prepared.forget(...[...upToCopy, ...after].map(({ text }) => text));
+      const texts = [...before, ...after].map(({ text }) => text);
+      const closing = this.prepared.forget('copy' in rows ? rows.copy : rows.insert, ...texts);
       // What went wrong before this is what the caller has to know.
       if (this.closedBy === null) await this.exchange([...closing, SYNC], ignore).catch(ignore);
       throw error;
@@ -351,6 +351,11 @@ function textResults(results: TextResult[]): Exchange['onMessage'] {
       rows = [];
     }
   };
+}
+
+function copyMessages(data: readonly Uint8Array[]): Uint8Array[] {
+  const length = data.reduce((sum, part) => sum + part.length, 0);
+  return [copyDataHeader(length), ...data, COPY_DONE];
 }
 
 /** What lies between the large parts, in one piece each. */

@@ -2,6 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import {
   bind,
+  BIND_ROW_END,
+  bindRowHead,
   cancelRequest,
   closeStatement,
   COPY_DONE,
@@ -46,6 +48,13 @@ describe('are written', () => {
     const all = bind(Array.from({ length: 65_535 }, () => null));
     expect(all.readUInt16BE(9)).toBe(65_535);
     expect(all.length).toBe(5 + 2 + 2 + 2 + 65_535 * 4 + 2);
+  });
+
+  it('as Bind with a row of COPY in its binary format', () => {
+    const row = bytes(int16(2), int32(1), 'x', int32(-1));
+    expect(Buffer.concat([bindRowHead('s7', row.length), row, BIND_ROW_END])).toEqual(
+      bytes('B', int32(4 + 1 + 3 + 4 + row.length + 2), '\0', 's7\0', int16(1), int16(1), [...row], int16(0)),
+    );
   });
 
   it('as Execute, Describe, Sync, Terminate, Close and those of COPY', () => {

@@ -12,14 +12,15 @@ import type { ColumnShape } from '../../../postgres/table-shape.js';
 import { readJson } from '../../json.js';
 import { readCell } from '../cell.js';
 import { Refusal } from '../refusal.js';
+import type { ColumnSet } from './column-sets.js';
 import type { CopyPlan } from './plan.js';
 import { loadWalk, type Walk } from './walk.js';
 
 export interface CopyData {
   /** Number of records. */
   readonly records: number;
-  /** Indices of the plan's columns that the data has, in its order. */
-  readonly columns: readonly number[];
+  /** What of the plan's columns the data has, in its order. */
+  readonly columns: ColumnSet;
   /** Rows in the plan's format, in memory that is lent: give it back when it has been sent. */
   readonly data: Uint8Array;
 }
@@ -81,11 +82,11 @@ export class CopyEncoder {
     return address !== 0;
   }
 
-  private take(walk: Walk, { table }: CopyPlan, start: number, end: number): CopyData {
+  private take(walk: Walk, { table, sets }: CopyPlan, start: number, end: number): CopyData {
     const data = takeBuffer(end - start).subarray(0, end - start);
     this.bytes().copy(data, 0, start, end);
     const columns = [...table.columns.keys()].filter((index) => walk.hasColumn(index) !== 0);
-    return { records: walk.records.value, columns, data };
+    return { records: walk.records.value, columns: sets.of(columns), data };
   }
 
   /** The memory of the walk: whenever that grows, it is another object. */

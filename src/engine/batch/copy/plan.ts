@@ -1,12 +1,15 @@
 /** What the fast path needs to know of a table, prepared once for each shape of it. */
 import type { ColumnShape, TableShape } from '../../../postgres/table-shape.js';
-import { ident, join, sql, statement, trusted } from '../../../postgres/sql.js';
+import type { RowsIn } from '../../../postgres/wire/session.js';
 import * as kinds from './assembly/kinds.js';
+import { type ColumnSet, ColumnSets } from './column-sets.js';
 
 export interface CopyPlan {
   readonly table: TableShape;
   /** Binary where every column has a binary form that is known here. */
   readonly format: 'binary' | 'text';
+  /** What its batches give. */
+  readonly sets: ColumnSets;
   /** The table as the walk reads it (`assembly/table.ts`). */
   readonly forWalk: Uint8Array;
 }
@@ -23,20 +26,28 @@ export function copyPlan(table: TableShape): CopyPlan | null {
   // A name that JSON cannot write without an escape is found by its decoded form alone, which only the reference knows.
   if (names.some((name) => JSON.stringify(name).includes('\\'))) return null;
   const format = table.columns.every(({ type, isId }) => isId || type !== null) ? 'binary' : 'text';
-  return { table, format, forWalk: forWalk(table, format) };
+  return { table, format, sets: new ColumnSets(table, format), forWalk: forWalk(table, format) };
 }
 
-/** `COPY … FROM STDIN` for the columns of these indices, in their order. */
-export function copyStatement({ table, format }: CopyPlan, indices: readonly number[]): string {
-  const names = indices.map((index) => ident(table.columns[index]?.name ?? ''));
-  return statement(sql`COPY ${ident(table.schema, table.name)} (${join(names)}) FROM STDIN (FORMAT ${trusted(format)})`)
-    .text;
+/** Rows of a plan, as the walk writes them. */
+interface Rows {
+  readonly records: number;
+  readonly columns: ColumnSet;
+  readonly data: Uint8Array;
 }
 
-/** What {@link copyStatement} is sent: the rows of several batches, with what the format puts around them. */
-export function copyData({ format }: CopyPlan, batches: readonly { readonly data: Uint8Array }[]): Uint8Array[] {
-  const rows = batches.map(({ data }) => data);
-  return format === 'binary' ? [BINARY_HEADER, ...rows, BINARY_TRAILER] : rows;
+/**
+ * How rows go to Postgres: one alone by an INSERT, whose parameters are the cells as COPY has them; more by COPY, with
+ * what the format puts around them.
+ * @param batches of the same columns, one at least
+ */
+export function rowsIn({ format }: CopyPlan, batches: readonly Rows[]): RowsIn {
+  const [{ columns, records, data }] = batches as readonly [Rows];
+  if (batches.length === 1 && records === 1 && columns.insert !== null) {
+    return { insert: columns.insert, row: data };
+  }
+  const rows = batches.map((batch) => batch.data);
+  return { copy: columns.copy, data: format === 'binary' ? [BINARY_HEADER, ...rows, BINARY_TRAILER] : rows };
 }
 
 function forWalk({ columns }: TableShape, format: CopyPlan['format']): Uint8Array {

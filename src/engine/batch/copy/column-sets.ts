@@ -1,0 +1,73 @@
+/** The sets of columns that batches of one table give, each with the statements for its rows, which are built once. */
+import { POSTGRES_TYPES } from '../../../postgres/catalog.js';
+import { ident, join, sql, statement, trusted } from '../../../postgres/sql.js';
+import type { ColumnShape, TableShape } from '../../../postgres/table-shape.js';
+
+/** Two batches have the same columns where they have the same object. */
+export interface ColumnSet {
+  /** Indices of the table's columns, in the order of the cells of a row. */
+  readonly indices: readonly number[];
+  /** `COPY … FROM STDIN` in the format of the plan. */
+  readonly copy: string;
+  /**
+   * An INSERT of one row, with a parameter for each cell; null where there are none or too many, or rows are lines of text. It names
+   * the types: left to Postgres, they would stay what the columns had when a session prepared it.
+   */
+  readonly insert: string | null;
+}
+
+/** Of the statements that are remembered: whoever gives other columns each time has them built each time. */
+const MOST_CHARACTERS = 32 * 1024;
+
+/** A session keeps the plans of its INSERTs, some KiB for each cell in Postgres's memory; it has none for COPY. */
+const MOST_CELLS = 100;
+
+export class ColumnSets {
+  private readonly known = new Map<string, ColumnSet>();
+  private characters = 0;
+  /** Mostly the next batch gives the same columns. */
+  private last: ColumnSet | null = null;
+
+  constructor(
+    private readonly table: TableShape,
+    private readonly format: 'binary' | 'text',
+  ) {}
+
+  of(indices: readonly number[]): ColumnSet {
+    if (this.last === null || !isSame(this.last.indices, indices)) this.last = this.find(indices);
+    return this.last;
+  }
+
+  private find(indices: readonly number[]): ColumnSet {
+    const key = indices.join();
+    const known = this.known.get(key);
+    if (known !== undefined) return known;
+    const set = this.build(indices);
+    const characters = set.copy.length + (set.insert?.length ?? 0);
+    if (this.characters + characters > MOST_CHARACTERS) {
+      this.known.clear();
+      this.characters = 0;
+    }
+    this.characters += characters;
+    this.known.set(key, set);
+    return set;
+  }
+
+  private build(indices: readonly number[]): ColumnSet {
+    const { schema, name, columns } = this.table;
+    const names = join(indices.map((index) => ident(columns[index]?.name ?? '')));
+    const into = sql`${ident(schema, name)} (${names})`;
+    const copy = statement(sql`COPY ${into} FROM STDIN (FORMAT ${trusted(this.format)})`).text;
+    const cells = indices.length;
+    if (this.format === 'text' || cells === 0 || cells > MOST_CELLS) return { indices, copy, insert: null };
+    const places = join(indices.map((index, i) => trusted(`$${i + 1}::${typeOf(columns[index])}`)));
+    return { indices, copy, insert: statement(sql`INSERT INTO ${into} VALUES (${places})`).text };
+  }
+}
+
+/** Of a cell in binary; what has none of the contract's types is an id there. */
+const typeOf = (column: ColumnShape | undefined): string =>
+  column?.type == null ? 'pg_catalog.uuid' : POSTGRES_TYPES[column.type];
+
+const isSame = (a: readonly number[], b: readonly number[]): boolean =>
+  a.length === b.length && a.every((index, i) => index === b[i]);
