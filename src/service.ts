@@ -73,7 +73,7 @@ export async function startService(
       closing.add(() => metricsApp.close());
     }
     const url = await app.listen({ host: config.host, port: config.port, backlog: BACKLOG });
-    closing.add(() => finish(app, config.shutdownMs, () => app.close()));
+    closing.add(() => finish(app, config.shutdownMs, () => closeApp(app)));
     // Only now: a token that is made by a start that fails would never be seen.
     const firstToken = database.embedded ? await welcome(engine) : null;
     logger.info({ url, embedded: database.embedded }, 'listening');
@@ -115,6 +115,13 @@ export async function openTracing(
   const tracing = await Tracing.open(traces, config.traceDetail, logger);
   closing.add(() => tracing.close());
   return tracing.spans;
+}
+
+/** From its beginning Fastify's close tells clients that their connection ends, so that the port is closed before. */
+async function closeApp(app: FastifyInstance): Promise<void> {
+  const { closePort } = await import('./http/client-connections.js');
+  await closePort(app.server);
+  await app.close();
 }
 
 /** Lets running requests finish, and breaks them off where they take longer than `ms`. */

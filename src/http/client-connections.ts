@@ -19,11 +19,23 @@ const MOST_TURNS = 50;
 
 /** Resolves right behind a short turn of the event loop, when all that had come before it has been read. */
 async function shortTurn(): Promise<void> {
+  // What is left of this turn is not a whole one: nobody has looked for what came while its first half ran.
+  await setImmediate();
   for (let turn = 0; turn < MOST_TURNS; turn++) {
     const began = performance.now();
     await setImmediate();
     if (performance.now() - began < SHORT_TURN_MS) return;
   }
+}
+
+/**
+ * Takes no further connections. To be called before a stop tells clients that their connection ends: they come anew at
+ * once, and those that the system has taken for us, and we have not, are reset with the port.
+ */
+export async function closePort(server: Server): Promise<void> {
+  await shortTurn();
+  // Unlike that of HTTP, this leaves idle connections open; it ends with the last of them.
+  NetServer.prototype.close.call(server);
 }
 
 class ClientConnection {
@@ -84,8 +96,6 @@ export class ClientConnections {
       const last = unanswered.at(-1);
       if (last !== undefined && !last.headersSent) last.shouldKeepAlive = false;
     }
-    // Connections that the system has taken for us, and we have not, would be reset.
-    await shortTurn();
     await this.drained(server);
     // A request that has come to a connection that is closed unread would be reset with it.
     await shortTurn();
@@ -103,9 +113,8 @@ export class ClientConnections {
       };
       const timer = setTimeout(done, DRAIN_MS);
       server.once('close', done);
-      // Unlike that of HTTP, this leaves idle connections open; it ends with the last of them.
+      // Another process may have closed the port, and then nothing says that the last connection has ended.
       if (server.listening) NetServer.prototype.close.call(server);
-      // It takes connections from another process, which has closed the port.
       else if (this.open.size === 0) done();
     });
   }
