@@ -176,7 +176,7 @@ export class Provisioning {
   async drop(placement: Placement): Promise<void> {
     const { database, writer, reader } = placement;
     await this.asService(this.address.database, async (client) => {
-      await client.query(`DROP DATABASE IF EXISTS ${q(database)} WITH (FORCE)`);
+      await dropDatabase(client, database);
       for (const role of [dumpRole(placement), writer, reader, database])
         await client.query(`DROP ROLE IF EXISTS ${q(role)}`);
     });
@@ -271,4 +271,24 @@ async function requireRights(client: pg.Client): Promise<void> {
   );
   if (rows[0]?.enough) return;
   throw new Error('The role of DATABASE_URL may not make databases and roles: ALTER ROLE … CREATEDB CREATEROLE');
+}
+
+/** FORCE has found a process that this role may not end. */
+const INSUFFICIENT_PRIVILEGE = '42501';
+
+/**
+ * Drops a database and ends what uses it. Where autovacuum is at work there, which is the superuser's, Postgres refuses FORCE
+ * to anybody else. Without FORCE it ends autovacuum itself, and waits some seconds for sessions that end.
+ */
+async function dropDatabase(client: pg.Client, database: string): Promise<void> {
+  try {
+    await client.query(`DROP DATABASE IF EXISTS ${q(database)} WITH (FORCE)`);
+  } catch (error) {
+    if ((error as pg.DatabaseError).code !== INSUFFICIENT_PRIVILEGE) throw error;
+    await client.query(
+      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client backend'`,
+      [database],
+    );
+    await client.query(`DROP DATABASE IF EXISTS ${q(database)}`);
+  }
 }

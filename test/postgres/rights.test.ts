@@ -11,6 +11,7 @@ import type { ServerAddress } from '../../src/postgres/server.js';
 import { type Backend, Watchdog } from '../../src/postgres/watchdog.js';
 import { embeddedServer } from '../support/postgres.js';
 import { onServer } from '../support/service.js';
+import { until } from '../support/stream.js';
 
 const server = embeddedServer();
 const credentials = new Credentials('a secret for tests, of more than 32 characters');
@@ -98,6 +99,39 @@ it('drops a project that is at work, with CREATEDB and CREATEROLE alone', async 
     ]),
   );
   expect(left.rowCount).toBe(0);
+});
+
+it('drops a project where autovacuum is at work too, with CREATEDB and CREATEROLE alone', async () => {
+  await serviceRole('CREATEDB CREATEROLE');
+  const placement = await project();
+  const { ended } = await busyWriter(placement);
+  const isVacuumed = `SELECT FROM pg_stat_activity WHERE datname = '${placement.database}' AND backend_type = 'autovacuum worker'`;
+  // It is due at once there, and takes its time.
+  const settings = [
+    'autovacuum_vacuum_insert_threshold = 0',
+    'autovacuum_vacuum_insert_scale_factor = 0',
+    'autovacuum_vacuum_cost_delay = 100',
+    'autovacuum_vacuum_cost_limit = 1',
+  ];
+  await onServer(
+    server,
+    (client) =>
+      client.query(`CREATE TABLE data.worn (n integer) WITH (${settings.join()});
+        INSERT INTO data.worn SELECT generate_series(1, 1000000)`),
+    placement.database,
+  );
+  await onServer(server, async (client) => {
+    await client.query(`ALTER SYSTEM SET autovacuum_naptime = '1s'`);
+    try {
+      await client.query('SELECT pg_reload_conf()');
+      await until(async () => (await client.query(isVacuumed)).rowCount !== 0, 90_000);
+      await provisioning.drop(placement);
+    } finally {
+      await client.query('ALTER SYSTEM RESET autovacuum_naptime');
+      await client.query('SELECT pg_reload_conf()');
+    }
+  });
+  expect(await ended).toBe('57P01');
 });
 
 it('sees and ends a backend of a project, with CREATEDB and CREATEROLE alone', async () => {
