@@ -17,9 +17,12 @@ export const COMMON = {
 /**
  * A test that failed runs once more, and `scripts/flaky-reporter.mjs` names it with its failure: one that races says little
  * of a change, and must be mended all the same. Not for what looks for rare defects: a property with its random
- * example, and the faults, where a row that was lost once is lost.
+ * example.
  */
 export const ONCE_MORE = { count: 1, condition: /^(?!Property failed after)/ };
+
+/** Of faults only a bound of time is tried again, for the machine may be busy: a row that was lost once is lost. */
+const IN_TIME = { count: 1, condition: / to be less than / };
 
 export const REPORTERS = ['default', './scripts/flaky-reporter.mjs'];
 
@@ -44,6 +47,7 @@ export default defineConfig({
         test: {
           ...COMMON,
           name: 'faults',
+          retry: IN_TIME,
           include: ['test/faults/**/*.test.ts'],
           exclude: ALONE,
           // They measure how soon the service is back, and mostly wait.
