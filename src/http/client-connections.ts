@@ -5,12 +5,17 @@
 import { randomUUID } from 'node:crypto';
 import type { Server, ServerResponse } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
-import { setImmediate } from 'node:timers/promises';
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { rawError } from './error-exit.js';
 import { endSoon } from './framing.js';
 
 /** How long a stop leaves kept connections open for the request that may be on its way there. */
-const DRAIN_MS = 500;
+const DRAIN_MS = 1_000;
+/**
+ * It is counted in steps, so that a machine that stood still counts for one of them and not for all: its clients stood
+ * still as well, and send when they go on.
+ */
+const DRAIN_STEP_MS = 25;
 
 /** What comes to the machine during a turn of the event loop is seen only in the next: in so short a turn hardly anything. */
 const SHORT_TURN_MS = 2;
@@ -104,19 +109,9 @@ export class ClientConnections {
   }
 
   /** Resolves when the last connection is closed, or after {@link DRAIN_MS}. */
-  private drained(server: Server): Promise<void> {
-    return new Promise((resolve) => {
-      const done = () => {
-        clearTimeout(timer);
-        server.off('close', done);
-        resolve();
-      };
-      const timer = setTimeout(done, DRAIN_MS);
-      server.once('close', done);
-      // Another process may have closed the port, and then nothing says that the last connection has ended.
-      if (server.listening) NetServer.prototype.close.call(server);
-      else if (this.open.size === 0) done();
-    });
+  private async drained(server: Server): Promise<void> {
+    if (server.listening) NetServer.prototype.close.call(server);
+    for (let waited = 0; waited < DRAIN_MS && this.open.size > 0; waited += DRAIN_STEP_MS) await sleep(DRAIN_STEP_MS);
   }
 
   /**

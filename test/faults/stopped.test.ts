@@ -1,7 +1,9 @@
 /** SIGTERM under load: whoever was accepted is answered, and behind a round-robin nobody notices. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, expect, it } from 'vitest';
-import { endEverything, eventually, freePort, postmasterOf } from '../support/program.js';
+import { afterAll, describe, expect, it } from 'vitest';
+import { endEverything, eventually, freePort, postmasterOf, type RunningService } from '../support/program.js';
 import { startClients } from './support/clients.js';
 import type { Ledger } from './support/ledger.js';
 import { startRouter } from './support/router.js';
@@ -32,11 +34,22 @@ it('3 times on one instance: not one request that was accepted fails, and it end
   expect((await service.end()).code).toBe(0);
 });
 
-it('in turn on two instances behind a round-robin, 4 rolling restarts: no request is lost', async () => {
+describe('in turn on two instances behind a round-robin no request is lost', () => {
+  it('in 4 rolling restarts', () => rollingRestarts(4, () => Promise.resolve()));
+
+  it('in 4 in which the machine stands still, as a virtual one does that is moved', () =>
+    rollingRestarts(4, async ({ process: { pid } }) => {
+      await sleep(Math.random() * 50);
+      await standStill(1_500, [pid as number, process.pid]);
+    }));
+});
+
+/** @param during what happens while an instance stops */
+async function rollingRestarts(count: number, during: (stopping: RunningService) => Promise<void>): Promise<void> {
   const stage = await serverStage();
   const ports = await Promise.all([freePort(), freePort()]);
   const start = (i: number) => stage.start(undefined, '--port', String(ports[i]));
-  const services = await Promise.all([start(0), start(1)]);
+  const services: [RunningService, RunningService] = await Promise.all([start(0), start(1)]);
   await createLedger(services[0].url, stage.token);
   const router = await startRouter(ports.map((port) => `http://127.0.0.1:${port}`));
   try {
@@ -44,15 +57,16 @@ it('in turn on two instances behind a round-robin, 4 rolling restarts: no reques
     const clients = startClients({ url: () => router.url, token, ledger, count: 12, keyed: () => false });
     // A client that comes seldom finds connections that were idle for a while.
     const seldom = startClients({ url: () => router.url, token, ledger, count: 4, name: 'seldom', pauseMs: 150 });
-    for (let stop = 0; stop < 4; stop++) {
+    for (let stop = 0; stop < count; stop++) {
       await untilAnswered(ledger, ledger.replies.length + 100);
-      const i = stop % 2;
-      expect((await (services[i] as (typeof services)[0]).end()).code).toBe(0);
+      const i = (stop % 2) as 0 | 1;
+      const [{ code }] = await Promise.all([services[i].end(), during(services[i])]);
+      expect(code).toBe(0);
       services[i] = await start(i);
     }
     await Promise.all([clients.stop(), seldom.stop()]);
     const verdict = await stage.compare();
-    console.log('4 rolling restarts:', verdict, ledger.codes, router.broken);
+    console.log(`${count} rolling restarts:`, verdict, ledger.codes, router.broken);
     expect(router.broken).toEqual([]);
     expect(Object.keys(ledger.codes).filter((code) => !['200', '201'].includes(code))).toEqual([]);
     expect(verdict.wrong).toEqual([]);
@@ -61,4 +75,11 @@ it('in turn on two instances behind a round-robin, 4 rolling restarts: no reques
     await router.close();
     await stage.close();
   }
-});
+}
+
+/** Stops processes for a while, ourselves too: whoever sends the signals must be another one. */
+async function standStill(ms: number, pids: readonly number[]): Promise<void> {
+  const script = `kill -STOP ${pids.join(' ')}; sleep ${ms / 1_000}; kill -CONT ${pids.join(' ')}`;
+  const [code] = (await once(spawn('sh', ['-c', script]), 'close')) as [number];
+  expect(code).toBe(0);
+}

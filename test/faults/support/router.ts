@@ -20,7 +20,8 @@ export async function startRouter(instances: readonly string[]): Promise<Router>
     new Promise((resolve, reject) => {
       const { method = 'GET', headers } = request;
       const onward = send(url + (request.url ?? ''), { method, headers, agent });
-      onward.on('response', resolve).on('error', reject).end(body);
+      onward.on('response', resolve).end(body);
+      onward.on('error', (error) => reject(Object.assign(error, { wasKept: onward.reusedSocket })));
     });
   const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const body = await buffer(request);
@@ -35,9 +36,9 @@ export async function startRouter(instances: readonly string[]): Promise<Router>
         delete headers.connection;
         return void response.writeHead(answer.statusCode ?? 0, headers).end(bytes);
       } catch (error) {
-        const { code = String(error) } = error as NodeJS.ErrnoException;
+        const { code = String(error), wasKept } = error as NodeJS.ErrnoException & { wasKept: boolean };
         if (code !== 'ECONNREFUSED') {
-          broken.push(code);
+          broken.push(`${code} on a ${wasKept ? 'kept' : 'new'} connection`);
           break;
         }
       }
