@@ -5,7 +5,7 @@ import { afterAll, expect, it } from 'vitest';
 import { endEverything, eventually, killEverything, superuserOf } from '../support/program.js';
 import { send, startClients } from './support/clients.js';
 import { type Disk, limitedFiles, SEGMENT_BYTES, smallDisk } from './support/disk.js';
-import { isOpen, type Reply } from './support/ledger.js';
+import { isOpen, type Reply, UNTRUE } from './support/ledger.js';
 import { databaseOf, type EmbeddedStage, embeddedStageOn, onDatabase } from './support/stage.js';
 
 afterAll(endEverything);
@@ -95,7 +95,7 @@ async function fillAndBreak(name: string, disk: Disk): Promise<void> {
   await run(stage, DROP_BALLAST);
   const verdict = await stage.compare();
   console.log(`${name}:`, verdict, ledger.codes);
-  expect(verdict.wrong).toEqual([]);
+  expect(verdict.wrong, UNTRUE).toEqual([]);
   expect(Object.keys(ledger.codes).filter((code) => !TRUE_ANSWERS.includes(code))).toEqual([]);
   for (const { key, replies } of ledger.batches) {
     for (const reply of replies.filter(({ status }) => status === 503)) {

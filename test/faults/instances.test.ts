@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { endEverything, eventually, freePort, type RunningService } from '../support/program.js';
 import { call } from '../support/service.js';
+import { UNTRUE } from './support/ledger.js';
 import { sendBatch, send, startClients } from './support/clients.js';
 import { createLedger, type ServerStage, serverStage } from './support/stage.js';
 
@@ -107,7 +108,7 @@ describe('one key at both instances at once', () => {
       );
     }
     const verdict = await stage.compare();
-    expect(verdict.wrong).toEqual([]);
+    expect(verdict.wrong, UNTRUE).toEqual([]);
     expect(verdict.acknowledged).toBe(200);
     expect(replayed, 'all but the first of each').toBe(600);
   });
@@ -161,7 +162,7 @@ it('each killed 7 times in turn under load: the clients go to the other, and eve
   await clients.stop();
   const verdict = await stage.compare();
   console.log('14 kills of two instances:', verdict, stage.ledger.codes);
-  expect(verdict.wrong).toEqual([]);
+  expect(verdict.wrong, UNTRUE).toEqual([]);
   expect(verdict.repeated).toBeGreaterThan(0);
   expect((await Promise.all(instances.map(({ service }) => service.end()))).map(({ code }) => code)).toEqual([0, 0]);
 }, 120_000);

@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { endEverything, eventually, type RunningService } from '../support/program.js';
 import { call } from '../support/service.js';
 import { type Clients, send, startClients } from './support/clients.js';
-import { isOpen } from './support/ledger.js';
+import { isOpen, UNTRUE } from './support/ledger.js';
 import { type Network, startNetwork } from './support/network.js';
 import { createLedger, type ServerStage, serverStage } from './support/stage.js';
 
@@ -54,7 +54,7 @@ afterEach(async () => {
   await stage.query('DELETE FROM data.ledger WHERE batch IS NULL', [], await projectDatabase());
   const verdict = await stage.compare();
   console.log('network:', verdict, stage.ledger.codes);
-  expect(verdict.wrong).toEqual([]);
+  expect(verdict.wrong, UNTRUE).toEqual([]);
   expect(stage.ledger.codes.hung).toBeUndefined();
 });
 

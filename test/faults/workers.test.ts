@@ -3,7 +3,7 @@ import { afterAll, expect, it } from 'vitest';
 import { endEverything, eventually, postmasterOf } from '../support/program.js';
 import { stillThere, workersOf } from '../support/workers.js';
 import { startClients } from './support/clients.js';
-import type { Ledger } from './support/ledger.js';
+import { type Ledger, UNTRUE } from './support/ledger.js';
 import { embeddedStage } from './support/stage.js';
 
 afterAll(endEverything);
@@ -36,7 +36,7 @@ it('6 kills of a worker: the other goes on, a new one comes, and nothing that wa
   await clients.stop();
   const verdict = await stage.compare();
   console.log('6 kills of a worker:', verdict, ledger.codes);
-  expect(verdict.wrong).toEqual([]);
+  expect(verdict.wrong, UNTRUE).toEqual([]);
   // The port was open throughout, and nobody hung.
   expect(codesBut(ledger, '200', '201', 'ECONNRESET', 'EPIPE', 'cut', 'request_in_flight')).toEqual([]);
   expect(await postmasterOf(stage.dataDir), 'Postgres was not touched').toBe(postmaster);
@@ -57,7 +57,7 @@ it('3 stops: not one request that was accepted fails, and it ends with 0', async
   await clients.stop();
   const verdict = await stage.compare();
   console.log('3 stops of a service with workers:', verdict, ledger.codes);
-  expect(verdict.wrong).toEqual([]);
+  expect(verdict.wrong, UNTRUE).toEqual([]);
   expect(codesBut(ledger, '200', '201', 'ECONNREFUSED')).toEqual([]);
   expect((await service.end()).code).toBe(0);
 }, 120_000);
@@ -77,7 +77,7 @@ it('4 kills of the primary: its workers end with it, the next start works, and n
   await clients.stop();
   const verdict = await stage.compare();
   console.log('4 kills of the primary:', verdict, ledger.codes);
-  expect(verdict.wrong).toEqual([]);
+  expect(verdict.wrong, UNTRUE).toEqual([]);
   expect(ledger.codes.hung).toBeUndefined();
   expect(await service.end()).toMatchObject({ code: 0, signal: null });
 }, 120_000);

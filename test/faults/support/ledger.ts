@@ -66,6 +66,9 @@ interface Stored {
   ids: string[];
 }
 
+/** What a failed test says where rows are not as they were answered; by these words it is not tried again. */
+export const UNTRUE = 'answers that the tables contradict';
+
 /** What the comparison came to. `wrong` is empty where every answer was true. */
 export interface Verdict {
   /** Batches with a success, and rows in the table. */
