@@ -3,8 +3,8 @@
  * of refusal, also for what never becomes a request.
  */
 import { randomUUID } from 'node:crypto';
-import { type IncomingMessage, maxHeaderSize, METHODS } from 'node:http';
-import type { Duplex } from 'node:stream';
+import { maxHeaderSize, METHODS } from 'node:http';
+import type { Socket } from 'node:net';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest, type HTTPMethods } from 'fastify';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
@@ -12,9 +12,8 @@ import { allHeadersOf, type Answers } from './answers.js';
 import { clientAddress, parseProxies } from './client-address.js';
 import { ClientConnections } from './client-connections.js';
 import { SCHEMA_CONTROLLER } from './compilers.js';
-import { rawError } from './error-exit.js';
 import { Exchange } from './exchange.js';
-import { endSoon, refusalOfHead } from './framing.js';
+import { refusalOfHead } from './framing.js';
 import { RefusalPace } from './refusal-pace.js';
 import { WholeRequest } from './whole-request.js';
 import { KEPT_MS, WholeResponse } from './whole-response.js';
@@ -48,7 +47,7 @@ export function createApp(settings: AppSettings, answers: Answers, watcher: Watc
   const connections = new ClientConnections();
   const believesProxies = settings.trustProxy !== null;
   const begin = (request: FastifyRequest, reply: FastifyReply) => {
-    const { raw } = reply;
+    const raw = reply.raw as WholeResponse;
     const address = connections.begin(raw);
     const exchange = new Exchange(believesProxies ? clientAddress(request) : address);
     request.exchange = exchange;
@@ -93,7 +92,11 @@ export function createApp(settings: AppSettings, answers: Answers, watcher: Watc
   });
   // For the same reason an expectation that nobody knows is not met, and not refused (RFC 9110 section 10.1.1).
   app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
-  app.server.on('connect', refuseTunnel);
+  app.server.on('connect', (_request, socket) => {
+    // The client may be gone already; there is nobody to tell then.
+    socket.on('error', () => socket.destroy());
+    connections.refuse(noTunnel(), socket as Socket);
+  });
   connections.watch(app.server);
   // Their size is bounded. By their number Node would leave some of them out, and not say so.
   app.server.maxHeadersCount = 0;
@@ -164,12 +167,7 @@ export function defineRoutes(app: FastifyInstance, define: () => void): void {
 }
 
 /** CONNECT asks a proxy for a tunnel (RFC 9110 section 9.3.6); Node would hang up without a word. */
-function refuseTunnel(_request: IncomingMessage, socket: Duplex): void {
-  const headers = { allow: 'DELETE, GET, HEAD, POST, PUT' };
-  // The client may be gone already; there is nobody to tell then.
-  socket.on('error', () => socket.destroy());
-  endSoon(
-    socket,
-    rawError(new EngineError('method_not_allowed', 'The service is no proxy', { headers }), randomUUID()),
-  );
-}
+const noTunnel = () =>
+  new EngineError('method_not_allowed', 'The service is no proxy', {
+    headers: { allow: 'DELETE, GET, HEAD, POST, PUT' },
+  });

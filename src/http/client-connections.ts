@@ -3,11 +3,12 @@
  * are no request, and how a stop ends them.
  */
 import { randomUUID } from 'node:crypto';
-import type { Server, ServerResponse } from 'node:http';
+import type { Server } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { rawError } from './error-exit.js';
 import { endSoon } from './framing.js';
+import type { WholeResponse } from './whole-response.js';
 
 /** How long a stop leaves kept connections open for the request that may be on its way there. */
 const DRAIN_MS = 1_000;
@@ -43,11 +44,14 @@ export async function closePort(server: Server): Promise<void> {
   NetServer.prototype.close.call(server);
 }
 
+/** Node's parser, where a client ends its side within a request. */
+const LEFT = 'HPE_INVALID_EOF_STATE';
+
 class ClientConnection {
   /** In the order of their requests. */
-  readonly unanswered: ServerResponse[] = [];
+  readonly unanswered: WholeResponse[] = [];
   /** To the request that was read last, unless that was read to its end and answered. */
-  latest: ServerResponse | null = null;
+  latest: WholeResponse | null = null;
   isUnused = true;
   isRefused = false;
 
@@ -62,13 +66,17 @@ export class ClientConnections {
 
   watch(server: Server): void {
     server.on('connection', (socket: Socket) => {
-      this.open.set(socket, new ClientConnection(socket.remoteAddress ?? ''));
-      socket.once('close', () => this.open.delete(socket));
+      const connection = new ClientConnection(socket.remoteAddress ?? '');
+      this.open.set(socket, connection);
+      socket.once('close', () => {
+        this.open.delete(socket);
+        for (const response of [...connection.unanswered]) response.breakOff();
+      });
     });
   }
 
   /** A request has begun. @returns the address at the other end */
-  begin(response: ServerResponse): string {
+  begin(response: WholeResponse): string {
     const connection = this.of(response.req.socket);
     connection.isUnused = false;
     connection.latest = response;
@@ -78,7 +86,7 @@ export class ClientConnections {
   }
 
   /** Its answer is out, or its connection broke. */
-  end(response: ServerResponse): void {
+  end(response: WholeResponse): void {
     const { socket } = response.req;
     const connection = this.of(socket);
     const place = connection.unanswered.indexOf(response);
@@ -115,12 +123,14 @@ export class ClientConnections {
   }
 
   /**
-   * For Node's event `clientError`: answers for what never became a request. Requests that came before it on the same
-   * connection are answered first: its refusal must not stand in the place of an answer to them.
+   * For Node's events `clientError` and `connect`: answers for what never became a request. Requests that came before it
+   * on the same connection are answered first: its refusal must not stand in the place of an answer to them.
    */
   readonly refuse = (error: NodeJS.ErrnoException, socket: Socket): void => {
     if (error.code === 'ECONNRESET' || socket.destroyed) return void socket.destroy();
     const connection = this.of(socket);
+    // It left in the middle of a request. As elsewhere, nobody waits then for the answers to those before.
+    if (error.code === LEFT && connection.unanswered.some(({ req }) => req.complete)) return void socket.destroy();
     // What comes after the first error is read from the wrong place.
     if (connection.isRefused) return;
     connection.isRefused = true;

@@ -44,6 +44,8 @@ export class WholeResponse<Request extends IncomingMessage = IncomingMessage> ex
   declare private _header: string | null;
   /** Writes a text in one piece with the head. Behind earlier answers on the connection it waits for its turn. */
   declare private _send: (text: string, encoding: BufferEncoding) => boolean;
+  /** Node's note that the answer is over. */
+  declare private _closed: boolean;
 
   /**
    * Begins a successful answer of JSON as `writeHead` would, where nothing is special about it.
@@ -62,5 +64,13 @@ export class WholeResponse<Request extends IncomingMessage = IncomingMessage> ex
   endText(body: string): void {
     if (this.req.method !== 'HEAD') this._send(body, 'latin1');
     this.end();
+  }
+
+  /** Its connection has gone before its turn came, which Node says only of the answer whose turn it is. */
+  breakOff(): void {
+    if (this.socket !== null || this._closed) return;
+    this._closed = true;
+    this.destroy();
+    this.emit('close');
   }
 }
