@@ -62,12 +62,14 @@ const shownComment = (comment: Fragment): Fragment => sql`pg_catalog.left(${comm
  * Fails with a division by zero unless the table has the shape that its version was read from. Run as a prepared
  * statement in the transaction of an insert and after it: from then on the insert's lock keeps the shape as it is. It
  * names the table in a constant, so Postgres plans it anew, and asks for the version, only when something about the table
- * has changed; otherwise it costs no more than `SELECT 1`.
+ * has changed; otherwise it costs no more than `SELECT 1`. Even its operators are named in full: a trigger of the insert
+ * may have put the project's own in front of Postgres's.
  */
 export function shapeIsStill({ schema, name, version }: TableDescription): Statement {
   const table = literal(ident(schema, name).text);
   return statement(
-    sql`SELECT 1 / (_cdp.table_version(${table}::pg_catalog.regclass) = ${literal(version)})::pg_catalog.int4`,
+    sql`SELECT 1 OPERATOR(pg_catalog./) (_cdp.table_version(${table}::pg_catalog.regclass)
+      OPERATOR(pg_catalog.=) ${literal(version)}::pg_catalog.text)::pg_catalog.int4`,
   );
 }
 

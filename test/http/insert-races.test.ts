@@ -172,6 +172,29 @@ describe.each(testServers())('on Postgres $major', (server) => {
       }
     });
 
+    it('a trigger comes, and has operators of the project look at the shape', async () => {
+      await project.rows(`CREATE FUNCTION agree(text, text) RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true;
+        CREATE OPERATOR = (FUNCTION = agree, LEFTARG = text, RIGHTARG = text);
+        CREATE FUNCTION agree(integer, integer) RETURNS integer LANGUAGE sql IMMUTABLE RETURN 1;
+        CREATE OPERATOR / (FUNCTION = agree, LEFTARG = integer, RIGHTARG = integer);
+        CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS $$
+          BEGIN PERFORM set_config('search_path', 'data, pg_catalog', false); RETURN NULL; END $$;
+        CREATE TABLE witness (path text DEFAULT current_setting('search_path'))`);
+      await insert('witness', [{}]);
+      const ways: [table: string, records: object[]][] = [
+        ['swallows_one', [{ n: 1 }]],
+        ['swallows_many', Array.from({ length: 50 }, (_, n) => ({ n }))],
+      ];
+      for (const [table, records] of ways) {
+        await project.table(table, { n: 'INTEGER' });
+        expect((await insert(table, records)).status).toBe(201);
+        await project.rows(`CREATE TRIGGER swallow BEFORE INSERT ON ${table} FOR EACH ROW EXECUTE FUNCTION swallow()`);
+        expect([table, (await insert(table, records)).body]).toMatchObject([table, { inserted_rows: 0 }]);
+        await insert('witness', [{}]);
+      }
+      expect(await project.rows('SELECT count(DISTINCT path) AS paths FROM witness')).toEqual([{ paths: 1 }]);
+    });
+
     it('columns trade their names: no value lands in a column that would refuse it', async () => {
       await project.table('traded', { a: 'INTEGER', b: 'TEXT', c: 'TIMESTAMP', d: 'JSONB' });
       // All of them are texts that Postgres itself would read as a number or a time.
