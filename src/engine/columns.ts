@@ -90,7 +90,11 @@ export async function alterColumn(
     const shape = await lockTable(lease, begin, project.schema, table);
     const current = existingColumn(shape, column);
     const changes: Statement[] = [];
-    if (type !== undefined && type !== current.type) changes.push(await retype(session, shape, current, type));
+    if (type !== undefined && type !== current.type) {
+      // Tables that inherit from this one are written anew with it, which runs their checks and indexes.
+      lease.soil();
+      changes.push(await retype(session, shape, current, type));
+    }
     if (comment !== undefined) changes.push(commentOn(project.schema, table, column, comment));
     if (newName !== undefined && newName !== column) {
       refuseTwin(shape, newName, column);

@@ -125,6 +125,22 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
         expect(await project.rows('SELECT pg_try_advisory_xact_lock(79) AS free')).toEqual([{ free: true }]);
       }
     });
+
+    it('as an insert finds no trace of the checks that a change of type ran, of a table that inherits', async () => {
+      const project = await service.project();
+      await project.table('parent', { n: 'INTEGER' });
+      await project.rows(`CREATE FUNCTION dirty(bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+          PERFORM set_config('work_mem', '3MB', false), pg_advisory_lock(80); RETURN true;
+        END $$;
+        CREATE TABLE child (CHECK (dirty(n::bigint))) INHERITS (parent);
+        INSERT INTO child (id, n) VALUES (_cdp.uuid_v7(), 1);
+        CREATE TABLE witness (work_mem text DEFAULT current_setting('work_mem'))`);
+      const change = { body: { new_type: 'FLOAT' } };
+      expect((await project.call('PUT', '/api/cdp/schema/table/parent/column/n', change)).status).toBe(200);
+      expect((await project.call('POST', '/api/cdp/data/witness', { body: [{}] })).status).toBe(201);
+      expect(await project.rows("SELECT count(*) AS n FROM witness WHERE work_mem = '3MB'")).toEqual([{ n: 0 }]);
+      expect(await project.rows('SELECT pg_try_advisory_xact_lock(80) AS free')).toEqual([{ free: true }]);
+    });
   });
 
   describe('what a project does to its own role and rights', () => {
