@@ -112,11 +112,10 @@ async function fetch(
     // A full answer is followed by one more row, which only tells whether there is one.
     ({ tag } = await session.resume(Math.max(1, rows.expectedRoom()), rows.sink));
   }
+  if (tag !== null) return tag;
   // INSERT … RETURNING and the like have made all rows already, and EXECUTE may stand for one of them. What it was, and
   // how many rows there are, shows at the end.
   const keyword = mainKeyword(text);
-  if (tag === null && (MODIFYING.has(keyword) || keyword === 'EXECUTE')) {
-    ({ tag } = await session.resume(0, rows.sink));
-  }
+  if (MODIFYING.has(keyword) || keyword === 'EXECUTE') ({ tag } = await session.resume(0, rows.sink));
   return tag;
 }

@@ -19,7 +19,7 @@ const NAME = String.raw`(?:[a-z_][a-z0-9_]*|"[^"]+")`;
 const COLUMN = `${VALUE}(?:::${TYPE})?(?:${SPACE}+as${SPACE}+${NAME})?`;
 
 const CONSTANT_QUERY = new RegExp(
-  `^${SPACE}*select${SPACE}+${COLUMN}(?:${SPACE}*,${SPACE}*${COLUMN})*${SPACE}*;?${SPACE}*$`,
+  `^${SPACE}*select${SPACE}+${COLUMN}(?:${SPACE}*,${SPACE}*${COLUMN})*${SPACE}*(?:;${SPACE}*)?$`,
   'i',
 );
 

@@ -122,13 +122,12 @@ export class ProjectStatements {
     columnsJson: string,
   ): KnownStatement | undefined {
     const lane = this.lane(readOnly);
-    const size = sizeOf(text, columns?.length ?? 0);
-    if (size > STATEMENT_BYTES || lane.get(text) === null) return undefined;
+    if (!isKept(text, columns) || lane.get(text) === null) return undefined;
     this.forget(readOnly, text);
     const known = new KnownStatement(copyOf(text), parameterOids, columns, columnsJson);
     lane.set(known.text, known);
     this.latest = known;
-    this.count(size);
+    this.count(sizeOf(text, columns?.length ?? 0));
     this.makeRoom(lane);
     return known;
   }
@@ -173,6 +172,10 @@ export class ProjectStatements {
 const copyOf = (text: string): string => Buffer.from(text).toString();
 
 const sizeOf = (text: string, columns: number): number => ENTRY_BYTES + 3 * text.length + columns * COLUMN_BYTES;
+
+/** Whether a statement is short enough to be kept. */
+export const isKept = (text: string, columns: readonly unknown[] | null): boolean =>
+  sizeOf(text, columns?.length ?? 0) <= STATEMENT_BYTES;
 
 export class KnownStatements {
   /** The least recently used first. */

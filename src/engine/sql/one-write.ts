@@ -15,7 +15,7 @@ import { Frame, runWhole, type WholeSink } from '../../postgres/wire/whole-reque
 import { type Clock, queryTimeout } from '../deadline.js';
 import type { Project } from '../project.js';
 import { BEGIN, COMMIT, notShown, outcomeUnknown, ROLLBACK } from '../transaction.js';
-import type { KnownStatement } from './known-statements.js';
+import { isKept, type KnownStatement } from './known-statements.js';
 import { leadingKeyword } from './leading-keyword.js';
 import { visibleTokens } from './main-keyword.js';
 import { encodeParameters } from './parameters.js';
@@ -212,6 +212,8 @@ const FIRST_OWN_OID = 16_384;
  * where it returns rows, it does nothing that would have to be undone should these not be readable.
  */
 export function fitsOneWrite(text: string, columns: readonly ResultColumn[] | null, answerBytes: number): boolean {
+  // To go through the words of a long text would keep the event loop from others.
+  if (!isKept(text, columns)) return false;
   if (columns === null) return !mayChangeRights(text) && !rewritesTables(text);
   if (answerBytes > SMALL_ANSWER || MAY_CHANGE_ENCODING.test(text)) return false;
   if (!QUERIES.has(leadingKeyword(text) ?? '') || columns.some(({ typeOid }) => typeOid >= FIRST_OWN_OID)) return false;

@@ -67,7 +67,7 @@ describe('a query of constants', () => {
 
   it('is told in time that grows with the text', () => {
     const startedAt = performance.now();
-    expect(isConstantQuery(`SELECT 1${' '.repeat(5_000)}x`)).toBe(false);
+    expect(isConstantQuery(`SELECT 1${' '.repeat(200_000)}x`)).toBe(false);
     expect(isConstantQuery(`SELECT ${'1, '.repeat(2_000)}f()`)).toBe(false);
     expect(performance.now() - startedAt).toBeLessThan(2_000);
   });

@@ -3,6 +3,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import { KnownStatements } from '../../../src/engine/sql/known-statements.js';
+import { fitsOneWrite } from '../../../src/engine/sql/one-write.js';
 
 const MIB = 1024 * 1024;
 
@@ -35,6 +36,9 @@ describe('known statements', () => {
     const statements = new KnownStatements().of('a');
     expect(statements.remember(false, `SELECT '${'x'.repeat(6_000)}'`, described(1), '[]')).toBeUndefined();
     expect(statements.remember(false, 'SELECT *', described(100), '[]')).toBeUndefined();
+    // Nobody goes through its words to find out more.
+    expect(fitsOneWrite(`SELECT 1 IN (${'1, '.repeat(2_000)}1)`, described(1).columns, 10)).toBe(false);
+    expect(fitsOneWrite(`SELECT 1 IN (${'1, '.repeat(1_000)}1)`, described(1).columns, 10)).toBe(true);
     statements.markLarge(false, 'TABLE t');
     expect(statements.remember(false, 'TABLE t', described(1), '[]')).toBeUndefined();
     expect(statements.get(false, 'TABLE t')).toBeUndefined();
