@@ -14,11 +14,18 @@ export interface KnownShape {
   readonly check: Statement;
 }
 
-/** Shapes kept, over all projects; each costs a few KiB. */
-const MOST = 2_000;
+/** Estimated bytes that are kept, over all projects: those of some two thousand tables of a few columns. */
+const MOST_BYTES = 64 * 1024 * 1024;
+
+/** Estimates: of an entry, of the statements that a plan comes to have, and of a column beside its bytes in the plan. */
+const ENTRY_BYTES = 500;
+const PLAN_BYTES = 32 * 1024;
+const COLUMN_BYTES = 200;
 
 export class ShapeCache {
-  private readonly shapes = new LruMap<KnownShape | null>(MOST);
+  /** Its first item is the one that was used least recently. */
+  private readonly shapes = new LruMap<KnownShape | null>(0);
+  private bytes = 0;
 
   /** null: the fast path cannot write to the table; undefined: nobody has looked at it. */
   get(project: string, table: string): KnownShape | null | undefined {
@@ -33,15 +40,32 @@ export class ShapeCache {
     if (before?.table.version === table.version) return before;
     const plan = copyPlan(table);
     const known = plan === null ? null : { table, plan, check: shapeIsStill(table) };
+    this.delete(name);
     this.shapes.set(name, known);
+    this.bytes += sizeOf(known);
+    while (this.bytes > MOST_BYTES && this.shapes.size > 1) this.delete((this.shapes.first as { key: string }).key);
     return known;
   }
 
   /** The table is not like this any more. What others have learnt of it since then is kept. */
   forget(project: string, known: KnownShape): void {
     const name = key(project, known.table.name);
-    if (this.shapes.get(name) === known) this.shapes.delete(name);
+    if (this.shapes.get(name) === known) this.delete(name);
   }
+
+  private delete(name: string): void {
+    const shape = this.shapes.get(name);
+    if (shape === undefined) return;
+    this.shapes.delete(name);
+    this.bytes -= sizeOf(shape);
+  }
+}
+
+/** A project makes its tables as wide as Postgres lets it: then a shape takes a megabyte. */
+function sizeOf(shape: KnownShape | null): number {
+  if (shape === null) return ENTRY_BYTES;
+  const { table, plan } = shape;
+  return ENTRY_BYTES + PLAN_BYTES + 2 * plan.forWalk.length + COLUMN_BYTES * table.columns.length;
 }
 
 const key = (project: string, table: string) => `${project} ${table}`;
