@@ -2,8 +2,9 @@
 import type { Statement } from '../sql.js';
 import { bind, BIND_ROW_END, bindRowHead, closeStatement, execute, parse } from './messages.js';
 
-/** So many are kept. */
+/** So many are kept, and so much of their texts: one that names all columns of a table may be a hundred thousand long. */
 const MOST = 100;
+const MOST_CHARACTERS = 512 * 1024;
 
 interface Prepared {
   readonly name: string;
@@ -20,6 +21,8 @@ export class PreparedStatements {
   /** By their text, the oldest first. */
   private readonly known = new Map<string, Prepared>();
   private count = 0;
+  /** Of all texts. */
+  private characters = 0;
 
   /** The messages that run a statement, and prepare it where that was not done before. */
   run({ text, params }: Statement): Uint8Array[] {
@@ -42,10 +45,13 @@ export class PreparedStatements {
   private prepare(text: string, messages: Uint8Array[]): Prepared {
     const known = this.known.get(text);
     if (known !== undefined) return known;
-    const [oldest] = this.known.size >= MOST ? this.known.keys() : [];
-    if (oldest !== undefined) messages.push(...this.forget(oldest));
+    for (const oldest of this.known.keys()) {
+      if (this.known.size < MOST && this.characters + text.length <= MOST_CHARACTERS) break;
+      messages.push(...this.forget(oldest));
+    }
     const prepared = { name: `s${++this.count}`, run: null };
     this.known.set(text, prepared);
+    this.characters += text.length;
     messages.push(parse(text, prepared.name));
     return prepared;
   }
@@ -57,8 +63,10 @@ export class PreparedStatements {
   forget(...texts: readonly string[]): Buffer[] {
     return texts.flatMap((text) => {
       const known = this.known.get(text);
+      if (known === undefined) return [];
       this.known.delete(text);
-      return known === undefined ? [] : [closeStatement(known.name)];
+      this.characters -= text.length;
+      return [closeStatement(known.name)];
     });
   }
 
@@ -66,5 +74,6 @@ export class PreparedStatements {
   clear(): void {
     // Clearing an empty map makes a new table for it.
     if (this.known.size > 0) this.known.clear();
+    this.characters = 0;
   }
 }
