@@ -1,7 +1,7 @@
 /**
- * Collects the bytes of a body, for Fastify as the parser of its content type. Where the length is announced, they go
- * into memory that is used again ({@link releaseBody}) as they arrive, and the pieces that Node's parser has made of them
- * are freed ({@link discard}): Fastify's own way keeps all pieces and joins them in the end.
+ * Collects the bytes of a body, for Fastify as the parser of its content type. They go into memory that is used again
+ * ({@link releaseBody}) as they arrive, and the pieces that Node's parser has made of them are freed ({@link discard}):
+ * Fastify's own way keeps all pieces, however small, and joins them in the end.
  */
 import type { IncomingMessage } from 'node:http';
 import { errorCodes, type FastifyRequest } from 'fastify';
@@ -15,10 +15,10 @@ type Done = (error: Error | null, body?: Buffer) => void;
 /** The errors are those of Fastify's own parsers, for one error exit. */
 export function readBody(_request: FastifyRequest, payload: IncomingMessage, done: Done): void {
   const request = payload as WholeRequest;
-  const announced = request.headers['content-length'];
-  if (announced === undefined) request.pour(new Pieces(request, done));
-  else if (Number(announced) > LIMITS.bodyBytes) done(new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE());
-  else request.pour(new Announced(request, done, Number(announced)));
+  const header = request.headers['content-length'];
+  const announced = header === undefined ? null : Number(header);
+  if ((announced ?? 0) > LIMITS.bodyBytes) done(new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE());
+  else request.pour(new Collector(request, done, announced));
 }
 
 /** Gives the memory of a body back. The caller has done with its bytes, and with whatever was cut from them. */
@@ -28,23 +28,35 @@ export function releaseBody(request: FastifyRequest): void {
   if (Buffer.isBuffer(body)) giveBuffer(body);
 }
 
-abstract class Collector implements BodySink {
-  protected filled = 0;
+/** What a body without a length is given first. */
+const FIRST_BYTES = 16 * 1024;
 
+class Collector implements BodySink {
+  private bytes: Buffer = Buffer.alloc(0);
+  private filled = 0;
+
+  /** @param announced bytes, where Node's parser ends the request; null: nobody knows how many will come */
   constructor(
     private readonly request: WholeRequest,
     private readonly done: Done,
+    private readonly announced: number | null,
   ) {}
 
   piece(bytes: Buffer): void {
     const filled = this.filled + bytes.length;
     if (filled > LIMITS.bodyBytes) this.fail(new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE());
-    else this.add(bytes);
+    // A small one that is there as a whole stays where it is.
+    else if (bytes.length === this.announced && bytes.length < SMALLEST) this.bytes = bytes;
+    else {
+      if (filled > this.bytes.length) this.grow(this.announced ?? Math.max(filled, FIRST_BYTES));
+      bytes.copy(this.bytes, this.filled);
+      discard(bytes);
+    }
     this.filled = filled;
   }
 
   end(): void {
-    this.done(null, this.body());
+    this.done(null, this.bytes.subarray(0, this.filled));
   }
 
   fail(error: Error & { statusCode?: number }): void {
@@ -53,47 +65,10 @@ abstract class Collector implements BodySink {
     this.done(error);
   }
 
-  protected abstract add(piece: Buffer): void;
-  protected abstract body(): Buffer;
-}
-
-/** Of a body that did not say how long it will be. */
-class Pieces extends Collector {
-  private readonly pieces: Buffer[] = [];
-
-  protected add(piece: Buffer): void {
-    this.pieces.push(piece);
-  }
-
-  protected body(): Buffer {
-    const body = Buffer.concat(this.pieces);
-    this.pieces.forEach(discard);
-    return body;
-  }
-}
-
-/** Node's parser ends the request where its length says. */
-class Announced extends Collector {
-  private bytes: Buffer | null = null;
-
-  constructor(
-    request: WholeRequest,
-    done: Done,
-    private readonly length: number,
-  ) {
-    super(request, done);
-  }
-
-  protected add(piece: Buffer): void {
-    // A small one that is there as a whole stays where it is.
-    if (piece.length === this.length && piece.length < SMALLEST) this.bytes = piece;
-    else {
-      piece.copy((this.bytes ??= takeBuffer(this.length)), this.filled);
-      discard(piece);
-    }
-  }
-
-  protected body(): Buffer {
-    return this.bytes?.subarray(0, this.length) ?? Buffer.alloc(0);
+  private grow(size: number): void {
+    const { bytes } = this;
+    this.bytes = takeBuffer(size);
+    bytes.copy(this.bytes, 0, 0, this.filled);
+    giveBuffer(bytes);
   }
 }

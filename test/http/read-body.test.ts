@@ -1,0 +1,45 @@
+/** A body takes the memory of its bytes, in however many pieces it comes. */
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { answersIn, connect, received } from '../support/raw.js';
+import { startTestService, type TestProject, type TestService } from '../support/service.js';
+
+const MIB = 1024 * 1024;
+
+let service: TestService;
+let project: TestProject;
+beforeAll(async () => {
+  service = await startTestService();
+  project = await service.project();
+  await project.table('notes', { v: 'TEXT' });
+});
+afterAll(() => service.close());
+
+/** Bytes of living objects, and of memory outside the heap. */
+function used(): number {
+  setFlagsFromString('--expose-gc');
+  (runInNewContext('gc') as () => void)();
+  const { heapUsed, arrayBuffers } = process.memoryUsage();
+  return heapUsed + arrayBuffers;
+}
+
+it('chunks of a byte', async () => {
+  const socket = await connect(service.url);
+  const write = (bytes: string) => new Promise((resolve) => socket.write(bytes, resolve));
+  const before = used();
+  await write(
+    `POST /api/cdp/data/notes HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${project.token}\r\n` +
+      'Content-Type: application/json\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n',
+  );
+  for (let i = 0; i < 400; i++) await write('1\r\n \r\n'.repeat(1_000));
+  // A turn of the event loop reads some of it, and each request takes one at least.
+  for (let i = 0; i < 200; i++) expect((await service.call('GET', '/healthz')).status).toBe(200);
+  expect(used() - before).toBeLessThan(30 * MIB);
+  const text = received(socket, 10_000);
+  await write([...'[{"v":"é"}]'].map((character) => chunk(character)).join('') + '0\r\n\r\n');
+  expect(answersIn(await text).map(({ status }) => status)).toEqual([201]);
+  expect(await project.rows('SELECT v FROM notes')).toEqual([{ v: 'é' }]);
+});
+
+const chunk = (text: string) => `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`;
