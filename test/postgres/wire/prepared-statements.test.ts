@@ -7,7 +7,8 @@ function sent(prepared: PreparedStatements, texts: readonly string[]): string {
   const pieces = texts.flatMap((text) => prepared.run({ text, params: [] })).map((bytes) => Buffer.from(bytes));
   const bytes = Buffer.concat(pieces);
   let types = '';
-  for (let at = 0; at < bytes.length; at += 1 + bytes.readInt32BE(at + 1)) types += bytes.toString('latin1', at, at + 1);
+  for (let at = 0; at < bytes.length; at += 1 + bytes.readInt32BE(at + 1))
+    types += bytes.toString('latin1', at, at + 1);
   return types;
 }
 
