@@ -70,6 +70,8 @@ interface Exchange {
   copies: boolean;
   /** The session is clean behind it, where nothing goes wrong. */
   cleans: boolean;
+  /** The Parse message of the statement without a name that is there behind it, where that is known. */
+  parse: string | null;
   error: PostgresError | null;
 }
 
@@ -97,6 +99,8 @@ export class Session {
   clientEncoding = 'UTF8';
   /** Nothing that may have left something was sent since the last reset came to its end. */
   isReset = false;
+  /** Of the statement without a name, which Postgres keeps until the next Parse of one. */
+  private parsed: string | null = null;
   private readonly socket: Socket;
   private readonly exchanges: Exchange[] = [];
   private readonly prepared = new PreparedStatements();
@@ -173,9 +177,18 @@ export class Session {
     return this.exchange([bytes], onMessage, false, true);
   }
 
-  /** Messages up to a Sync that provably leave the session as it is. @throws PostgresError, ConnectionLost */
-  sendHarmless(bytes: Buffer, onMessage: Exchange['onMessage']): Promise<void> {
-    return this.exchange([bytes], onMessage, false, this.isReset);
+  /**
+   * Messages up to a Sync that provably leave the session as it is.
+   * @param parse the Parse message of their one statement, which they need not hold where {@link hasParsed} says so
+   * @throws PostgresError, ConnectionLost
+   */
+  sendHarmless(bytes: Buffer, onMessage: Exchange['onMessage'], parse: string | null = null): Promise<void> {
+    return this.exchange([bytes], onMessage, false, this.isReset, parse);
+  }
+
+  /** Whether this Parse message of {@link sendHarmless} was the last one of all. */
+  hasParsed(parse: string): boolean {
+    return this.parsed === parse;
   }
 
   /**
@@ -285,11 +298,13 @@ export class Session {
     onMessage: Exchange['onMessage'],
     copies = false,
     cleans = false,
+    parse: string | null = null,
   ): Promise<void> {
     if (this.closedBy !== null) return Promise.reject(this.closedBy);
     this.isReset = false;
+    this.parsed = null;
     return new Promise((resolve, reject) => {
-      this.exchanges.push({ onMessage, resolve, reject, copies, cleans, error: null });
+      this.exchanges.push({ onMessage, resolve, reject, copies, cleans, parse, error: null });
       const pieces = joined(parts);
       if (pieces.length > 1) this.socket.cork();
       for (const piece of pieces) this.socket.write(piece);
@@ -317,8 +332,10 @@ export class Session {
       this.answers++;
       this.isReset = current.cleans && current.error === null;
       this.exchanges.shift();
-      if (current.error === null) current.resolve();
-      else current.reject(current.error);
+      if (current.error === null) {
+        this.parsed = current.parse;
+        current.resolve();
+      } else current.reject(current.error);
     } else if (type === BACKEND.copyInResponse) {
       if (current.copies) return;
       // In copy-in mode the server has thrown our Sync away (Postgres manual 54.2.6): send it again.
