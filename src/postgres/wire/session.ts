@@ -382,7 +382,8 @@ function joined(parts: readonly Uint8Array[]): Uint8Array[] {
   for (let i = 0; i <= parts.length; i++) {
     const large = i < parts.length && (parts[i] as Uint8Array).length >= LARGE_PART;
     if (!large && i < parts.length) continue;
-    if (i > from) pieces.push(Buffer.concat(parts.slice(from, i)));
+    if (i === from + 1) pieces.push(parts[from] as Uint8Array);
+    else if (i > from) pieces.push(Buffer.concat(parts.slice(from, i)));
     if (large) pieces.push(parts[i] as Uint8Array);
     from = i + 1;
   }
