@@ -53,8 +53,8 @@ export class AuditWriter {
     if (this.closed || this.waitingBytes + bytes > WAITING_BYTES) return this.lose(1);
     this.waiting.push(entry);
     this.waitingBytes += bytes;
+    this.writeIn(DELAY_MS);
     if (this.isGroup && !this.failing) void this.write();
-    else this.writeIn(DELAY_MS);
   }
 
   /** Writes what waits, as far as the database lets it. */
@@ -107,13 +107,12 @@ export class AuditWriter {
   }
 
   /**
-   * One group, and more only where they are whole: what came meanwhile waits for others in turn. Written at once, it
-   * would be a transaction of a few entries behind the other for as long as there are requests.
+   * Goes on behind a group where there is another, or something has waited for its time. What came while the group was
+   * written waits for others: written at once, few entries would follow each other for as long as there are requests.
    */
   private async writeGroups(): Promise<void> {
-    this.stopTimer();
-    if (this.waiting.length === 0) return;
-    do {
+    while (this.waiting.length > 0 && !this.closed) {
+      this.stopTimer();
       const group = this.waiting.slice(0, groupSize(this.waiting));
       try {
         await this.writeGroup(group);
@@ -128,8 +127,8 @@ export class AuditWriter {
       this.waiting = this.waiting.slice(group.length);
       for (const entry of group) this.waitingBytes -= weight(entry);
       this.recovered();
-    } while (this.isGroup);
-    if (this.waiting.length > 0) this.writeIn(DELAY_MS);
+      if (this.timer !== undefined && !this.isGroup) return;
+    }
   }
 
   /** An entry that Postgres will never take must not hold the others up. */
