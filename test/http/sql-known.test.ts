@@ -397,7 +397,8 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     /** The next request in one write loses its connection when all is sent. @returns what waits for the end of its backend */
     function loseNext(way: 'sendWithReset' | 'sendHarmless' = 'sendWithReset'): () => Promise<void> {
       let pid = 0;
-      vi.spyOn(Session.prototype, way).mockImplementationOnce(function (this: Session, bytes, onMessage) {
+      type Sent = Parameters<Session['sendWithReset']>;
+      vi.spyOn(Session.prototype, way).mockImplementationOnce(function (this: Session, ...[bytes, onMessage]: Sent) {
         pid = this.processId;
         const sent = this[way](bytes, onMessage);
         this.destroy(new ConnectionLost('The connection to Postgres was lost'));
