@@ -9,6 +9,7 @@ import { ConnectionLost, PostgresError } from '../errors.js';
 import type { Statement } from '../sql.js';
 import { Framing } from './framing.js';
 import type { LoggedIn } from './login.js';
+import { joined } from './pieces.js';
 import { PreparedStatements } from './prepared-statements.js';
 import {
   BACKEND,
@@ -78,9 +79,6 @@ interface Exchange {
 /** Status byte of ReadyForQuery: idle, in a transaction, in a failed transaction. */
 export type TransactionStatus = 'I' | 'T' | 'E';
 
-/** Parts of a write below this length are joined: to copy them costs less than to write a piece more. */
-const LARGE_PART = 16 * 1024;
-
 /** Bytes of any message but a row: errors and notices, which statements write. */
 const LONGEST_MESSAGE = 8 * 1024 * 1024;
 
@@ -99,7 +97,7 @@ export class Session {
   clientEncoding = 'UTF8';
   /** Nothing that may have left something was sent since the last reset came to its end. */
   isReset = false;
-  /** Of the statement without a name, which Postgres keeps until the next Parse of one. */
+  /** The Parse message of the statement without a name, which Postgres keeps until the next one; null: not known. */
   private parsed: string | null = null;
   private readonly socket: Socket;
   private readonly exchanges: Exchange[] = [];
@@ -333,7 +331,8 @@ export class Session {
       this.isReset = current.cleans && current.error === null;
       this.exchanges.shift();
       if (current.error === null) {
-        this.parsed = current.parse;
+        // What was sent behind it has been parsed since.
+        if (this.exchanges.length === 0) this.parsed = current.parse;
         current.resolve();
       } else current.reject(current.error);
     } else if (type === BACKEND.copyInResponse) {
@@ -373,21 +372,6 @@ function textResults(results: TextResult[]): Exchange['onMessage'] {
 function copyMessages(data: readonly Uint8Array[]): Uint8Array[] {
   const length = data.reduce((sum, part) => sum + part.length, 0);
   return [copyDataHeader(length), ...data, COPY_DONE];
-}
-
-/** What lies between the large parts, in one piece each. */
-function joined(parts: readonly Uint8Array[]): Uint8Array[] {
-  const pieces: Uint8Array[] = [];
-  let from = 0;
-  for (let i = 0; i <= parts.length; i++) {
-    const large = i < parts.length && (parts[i] as Uint8Array).length >= LARGE_PART;
-    if (!large && i < parts.length) continue;
-    if (i === from + 1) pieces.push(parts[from] as Uint8Array);
-    else if (i > from) pieces.push(Buffer.concat(parts.slice(from, i)));
-    if (large) pieces.push(parts[i] as Uint8Array);
-    from = i + 1;
-  }
-  return pieces;
 }
 
 /** A row or another message is longer than it may be; the connection is closed because the rest of it is still coming. */
