@@ -53,14 +53,15 @@ export class AuditWriter {
     if (this.closed || this.waitingBytes + bytes > WAITING_BYTES) return this.lose(1);
     this.waiting.push(entry);
     this.waitingBytes += bytes;
-    if (this.waiting.length >= GROUP && !this.failing) void this.write();
-    else this.timer ??= setTimeout(() => void this.write(), DELAY_MS).unref();
+    this.writeIn(DELAY_MS);
+    if (this.isGroup && !this.failing) void this.write();
   }
 
   /** Writes what waits, as far as the database lets it. */
   async flush(): Promise<void> {
     await this.writing;
-    await this.write();
+    do await this.write();
+    while (this.waiting.length > 0 && !this.failing && !this.closed);
   }
 
   /** Writes what waits and takes nothing more. What cannot be written by now is lost, and said to be. */
@@ -70,7 +71,7 @@ export class AuditWriter {
     await Promise.race([this.flush(), inTime]);
     end.abort();
     this.closed = true;
-    clearTimeout(this.timer);
+    this.stopTimer();
     if (this.waiting.length > 0) this.lose(this.waiting.length);
     this.waiting = [];
   }
@@ -83,27 +84,50 @@ export class AuditWriter {
 
   /** One writer at a time: the entries stay in order, and a slow database is not asked twice. */
   private write(): Promise<void> {
-    clearTimeout(this.timer);
-    this.timer = undefined;
     this.writing ??= this.writeGroups().finally(() => (this.writing = null));
     return this.writing;
   }
 
+  /** Unless it is to be written sooner already. */
+  private writeIn(ms: number): void {
+    this.timer ??= setTimeout(() => {
+      this.timer = undefined;
+      void this.write();
+    }, ms).unref();
+  }
+
+  private stopTimer(): void {
+    clearTimeout(this.timer);
+    this.timer = undefined;
+  }
+
+  /** What waits need not wait for more to go with it. */
+  private get isGroup(): boolean {
+    return this.waiting.length >= GROUP || this.waitingBytes >= GROUP_BYTES;
+  }
+
+  /**
+   * Goes on behind a group where there is another, or something has waited for its time. What came while the group was
+   * written waits for others: written at once, few entries would follow each other for as long as there are requests.
+   */
   private async writeGroups(): Promise<void> {
     while (this.waiting.length > 0 && !this.closed) {
+      this.stopTimer();
       const group = this.waiting.slice(0, groupSize(this.waiting));
       try {
         await this.writeGroup(group);
       } catch (error) {
         if (!this.failing) this.onTrouble('audit entries cannot be written', { error: String(error) });
         this.failing = true;
-        if (!this.closed) this.timer = setTimeout(() => void this.write(), RETRY_MS).unref();
+        this.stopTimer();
+        if (!this.closed) this.writeIn(RETRY_MS);
         return;
       }
       if (this.closed) return;
       this.waiting = this.waiting.slice(group.length);
       for (const entry of group) this.waitingBytes -= weight(entry);
       this.recovered();
+      if (this.timer !== undefined && !this.isGroup) return;
     }
   }
 

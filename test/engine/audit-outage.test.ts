@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type pg from 'pg';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Audit, BY_ITSELF } from '../../src/engine/audit.js';
 import { AuditLog } from '../../src/postgres/audit-log.js';
 import { type EmbeddedPostgres, startEmbedded } from '../../src/postgres/embedded.js';
@@ -13,6 +13,7 @@ import { servicePool } from '../../src/postgres/server.js';
 let folder: string;
 let server: EmbeddedPostgres;
 let pool: pg.Pool;
+let log: AuditLog;
 let audit: Audit;
 let troubles: [string, Record<string, unknown>][];
 
@@ -27,7 +28,8 @@ beforeEach(async () => {
   await migrate(client, 'cdp', readMigrations('control'));
   client.release();
   troubles = [];
-  audit = new Audit(new AuditLog(pool), {
+  log = new AuditLog(pool);
+  audit = new Audit(log, {
     audit: 'all',
     auditStatements: 'text',
     auditDays: 90,
@@ -114,7 +116,6 @@ describe('entries that are made while Postgres is away', () => {
 
 describe('a group', () => {
   it('that was written although nobody saw its commit is not written twice', async () => {
-    const log = new AuditLog(pool);
     const entry = audit.entryOfChange(BY_ITSELF, { operation: 'repair' });
     if (entry === null) throw new Error('The audit log is off');
     await log.write([entry]);
@@ -134,6 +135,21 @@ describe('a group', () => {
       'd',
     ]);
     expect([audit.backlog, audit.lost]).toEqual([0, 1]);
+  });
+
+  it('is not written sooner because entries come while the one before it is', async () => {
+    const begun: number[] = [];
+    const write = log.write.bind(log);
+    vi.spyOn(log, 'write').mockImplementation((entries) => {
+      begun.push(performance.now());
+      if (begun.length < 4) record('meanwhile');
+      return write(entries);
+    });
+    record('first');
+    await vi.waitFor(() => expect(begun).toHaveLength(4), 20_000);
+    for (const [i, time] of begun.slice(1).entries()) expect(time - (begun[i] as number)).toBeGreaterThan(200);
+    await audit.flush();
+    expect(await written()).toHaveLength(4);
   });
 
   it('waits for the next quarter of a second, and is written then', async () => {

@@ -196,6 +196,41 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect(await project.rows(`SELECT pg_try_advisory_xact_lock(79) AS free`)).toEqual([{ free: true }]);
     });
 
+    it.each(LANES)('is parsed once, until something else is, by %s', async (_lane, ask) => {
+      const hasParsed = vi.spyOn(Session.prototype, 'hasParsed');
+      const wasParsed = () => hasParsed.mock.results.splice(0).map(({ value }): unknown => value);
+      const text = `SELECT $1::int AS n, 'é' AS s`;
+      try {
+        for (const [n, expected] of [
+          [1, []],
+          [2, [false]],
+          [3, [true]],
+          [4, [true]],
+        ] as const) {
+          expect((await ask(text, [n])).body.rows).toEqual([{ n, s: 'é' }]);
+          expect(wasParsed()).toEqual(expected);
+        }
+        for (const between of ['SELECT 5 AS n', 'SELECT 2 + 3 AS n']) {
+          for (let i = 0; i < 2; i++) expect((await ask(between)).body.rows).toEqual([{ n: 5 }]);
+          wasParsed();
+          for (const n of [6, 7]) expect((await ask(text, [n])).body.rows).toEqual([{ n, s: 'é' }]);
+          expect(wasParsed()).toEqual([false, true]);
+        }
+        failure(await ask(text, ['x']), 400, 'sql_error');
+        expect((await ask(text, [8])).body.rows).toEqual([{ n: 8, s: 'é' }]);
+        expect(wasParsed()).toEqual([true, false]);
+      } finally {
+        hasParsed.mockRestore();
+      }
+    });
+
+    it('reads the clock each time that it stands for a time', async () => {
+      const text = `SELECT 'now'::timestamptz AS at`;
+      const times = new Set<string>();
+      for (let i = 0; i < 4; i++) times.add(JSON.stringify((await sql(text)).body.rows));
+      expect(times.size).toBe(4);
+    });
+
     it.each(LANES)('that fails leaves nothing either, by %s', async (_lane, ask) => {
       const text = 'SELECT $1::int AS n';
       await ask(text, [1]);
@@ -362,7 +397,8 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     /** The next request in one write loses its connection when all is sent. @returns what waits for the end of its backend */
     function loseNext(way: 'sendWithReset' | 'sendHarmless' = 'sendWithReset'): () => Promise<void> {
       let pid = 0;
-      vi.spyOn(Session.prototype, way).mockImplementationOnce(function (this: Session, bytes, onMessage) {
+      type Sent = Parameters<Session['sendWithReset']>;
+      vi.spyOn(Session.prototype, way).mockImplementationOnce(function (this: Session, ...[bytes, onMessage]: Sent) {
         pid = this.processId;
         const sent = this[way](bytes, onMessage);
         this.destroy(new ConnectionLost('The connection to Postgres was lost'));

@@ -24,3 +24,9 @@ const CONSTANT_QUERY = new RegExp(
 );
 
 export const isConstantQuery = (text: string): boolean => CONSTANT_QUERY.test(text);
+
+/** Postgres reads a literal when it parses the statement: the time that 'now' or 'today' stands for stays in it. */
+const READS_THE_CLOCK = /::(?:date|timestamptz)/i;
+
+/** Whether a query of constants that was parsed once says the same whenever it is run again. */
+export const isTimeless = (text: string): boolean => !READS_THE_CLOCK.test(text);

@@ -7,11 +7,11 @@ import { LruMap } from 'toad-cache';
 import type { ResultColumn } from '../../postgres/results/columns.js';
 import { jsonRowEncoder, type RowEncoder, type RowMode } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
-import { readRowDescription } from '../../postgres/wire/messages.js';
+import { parse, readRowDescription } from '../../postgres/wire/messages.js';
 import type { Described } from '../../postgres/wire/session.js';
-import { bound } from '../../postgres/wire/whole-request.js';
+import { bound, type WholeStatement } from '../../postgres/wire/whole-request.js';
 import { callerSql } from '../../postgres/sql.js';
-import { isConstantQuery } from './constant-query.js';
+import { isConstantQuery, isTimeless } from './constant-query.js';
 
 /**
  * Estimated bytes that are kept: of all projects, the one that was idle for longest goes first; of one project, the
@@ -28,11 +28,13 @@ const COLUMN_BYTES = 300;
 /** Encoders of the statements that ran last, over all projects: they take more memory than all else. */
 const encoders = new LruMap<Partial<Record<RowMode, RowEncoder>>>(200);
 
-/** Keeps its bytes as latin1: a small Buffer would keep the whole piece of memory that it was cut from. */
-export class KnownStatement {
+/** Keeps its bytes as Latin-1: a small Buffer would keep the whole piece of memory that it was cut from. */
+export class KnownStatement implements WholeStatement {
+  readonly parse: string;
   readonly formats: readonly number[];
   /** See {@link isConstantQuery}. */
   readonly isConstant: boolean;
+  readonly staysParsed: boolean;
   /** Rows as JSON that the last answer had, in bytes. */
   answerBytes = 0;
   private withoutParams: string | null = null;
@@ -47,15 +49,16 @@ export class KnownStatement {
     /** Names and types, as they stand in the answer. */
     readonly columnsJson: string,
   ) {
+    this.parse = parse(callerSql(text).text).toString('latin1');
     this.isConstant = isConstantQuery(text);
+    this.staysParsed = this.isConstant && isTimeless(text);
     this.formats = (columns ?? []).map(({ typeOid }) => resultFormat(typeOid));
   }
 
-  /** The messages of the statement with these values, as bytes or latin1. */
+  /** The messages that go with these values, as bytes or Latin-1. */
   bound(params: readonly (string | null)[]): Buffer | string {
-    const { text } = callerSql(this.text);
-    if (params.length > 0) return bound(text, params, this.formats);
-    return (this.withoutParams ??= bound(text, [], this.formats).toString('latin1'));
+    if (params.length > 0) return bound(params, this.formats);
+    return (this.withoutParams ??= bound([], this.formats).toString('latin1'));
   }
 
   encoder(mode: RowMode): RowEncoder {

@@ -115,6 +115,7 @@ async function runInOneWrite(
   const { tag, error, statementEnded } = await runWhole(
     session,
     frameOf(known, readOnly),
+    known,
     known.bound(params),
     rowLimit,
     rows,

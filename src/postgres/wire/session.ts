@@ -9,6 +9,7 @@ import { ConnectionLost, PostgresError } from '../errors.js';
 import type { Statement } from '../sql.js';
 import { Framing } from './framing.js';
 import type { LoggedIn } from './login.js';
+import { joined } from './pieces.js';
 import { PreparedStatements } from './prepared-statements.js';
 import {
   BACKEND,
@@ -70,14 +71,13 @@ interface Exchange {
   copies: boolean;
   /** The session is clean behind it, where nothing goes wrong. */
   cleans: boolean;
+  /** The Parse message of the statement without a name that is there behind it, where that is known. */
+  parse: string | null;
   error: PostgresError | null;
 }
 
 /** Status byte of ReadyForQuery: idle, in a transaction, in a failed transaction. */
 export type TransactionStatus = 'I' | 'T' | 'E';
-
-/** Parts of a write below this length are joined: to copy them costs less than to write a piece more. */
-const LARGE_PART = 16 * 1024;
 
 /** Bytes of any message but a row: errors and notices, which statements write. */
 const LONGEST_MESSAGE = 8 * 1024 * 1024;
@@ -97,6 +97,8 @@ export class Session {
   clientEncoding = 'UTF8';
   /** Nothing that may have left something was sent since the last reset came to its end. */
   isReset = false;
+  /** The Parse message of the statement without a name, which Postgres keeps until the next one; null: not known. */
+  private parsed: string | null = null;
   private readonly socket: Socket;
   private readonly exchanges: Exchange[] = [];
   private readonly prepared = new PreparedStatements();
@@ -173,9 +175,18 @@ export class Session {
     return this.exchange([bytes], onMessage, false, true);
   }
 
-  /** Messages up to a Sync that provably leave the session as it is. @throws PostgresError, ConnectionLost */
-  sendHarmless(bytes: Buffer, onMessage: Exchange['onMessage']): Promise<void> {
-    return this.exchange([bytes], onMessage, false, this.isReset);
+  /**
+   * Messages up to a Sync that provably leave the session as it is.
+   * @param parse the Parse message of their one statement, which they need not hold where {@link hasParsed} says so
+   * @throws PostgresError, ConnectionLost
+   */
+  sendHarmless(bytes: Buffer, onMessage: Exchange['onMessage'], parse: string | null = null): Promise<void> {
+    return this.exchange([bytes], onMessage, false, this.isReset, parse);
+  }
+
+  /** Whether this Parse message of {@link sendHarmless} was the last one of all. */
+  hasParsed(parse: string): boolean {
+    return this.parsed === parse;
   }
 
   /**
@@ -285,11 +296,13 @@ export class Session {
     onMessage: Exchange['onMessage'],
     copies = false,
     cleans = false,
+    parse: string | null = null,
   ): Promise<void> {
     if (this.closedBy !== null) return Promise.reject(this.closedBy);
     this.isReset = false;
+    this.parsed = null;
     return new Promise((resolve, reject) => {
-      this.exchanges.push({ onMessage, resolve, reject, copies, cleans, error: null });
+      this.exchanges.push({ onMessage, resolve, reject, copies, cleans, parse, error: null });
       const pieces = joined(parts);
       if (pieces.length > 1) this.socket.cork();
       for (const piece of pieces) this.socket.write(piece);
@@ -317,8 +330,11 @@ export class Session {
       this.answers++;
       this.isReset = current.cleans && current.error === null;
       this.exchanges.shift();
-      if (current.error === null) current.resolve();
-      else current.reject(current.error);
+      if (current.error === null) {
+        // What was sent behind it has been parsed since.
+        if (this.exchanges.length === 0) this.parsed = current.parse;
+        current.resolve();
+      } else current.reject(current.error);
     } else if (type === BACKEND.copyInResponse) {
       if (current.copies) return;
       // In copy-in mode the server has thrown our Sync away (Postgres manual 54.2.6): send it again.
@@ -356,20 +372,6 @@ function textResults(results: TextResult[]): Exchange['onMessage'] {
 function copyMessages(data: readonly Uint8Array[]): Uint8Array[] {
   const length = data.reduce((sum, part) => sum + part.length, 0);
   return [copyDataHeader(length), ...data, COPY_DONE];
-}
-
-/** What lies between the large parts, in one piece each. */
-function joined(parts: readonly Uint8Array[]): Uint8Array[] {
-  const pieces: Uint8Array[] = [];
-  let from = 0;
-  for (let i = 0; i <= parts.length; i++) {
-    const large = i < parts.length && (parts[i] as Uint8Array).length >= LARGE_PART;
-    if (!large && i < parts.length) continue;
-    if (i > from) pieces.push(Buffer.concat(parts.slice(from, i)));
-    if (large) pieces.push(parts[i] as Uint8Array);
-    from = i + 1;
-  }
-  return pieces;
 }
 
 /** A row or another message is longer than it may be; the connection is closed because the rest of it is still coming. */

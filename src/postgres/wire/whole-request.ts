@@ -5,7 +5,7 @@
  */
 import type { Statement } from '../sql.js';
 import type { MessageHandler } from './framing.js';
-import { BACKEND, bind, DESCRIBE_PORTAL, execute, parse, readTag, runUnnamed, SYNC } from './messages.js';
+import { BACKEND, bind, DESCRIBE_PORTAL, execute, readTag, runUnnamed, SYNC } from './messages.js';
 import { RESET, writeSeed } from './reset.js';
 import type { Session } from './session.js';
 
@@ -29,13 +29,21 @@ export class Frame {
   }
 }
 
+/** A statement as messages, those without values as Latin-1. */
+export interface WholeStatement {
+  /** Its Parse message. */
+  readonly parse: string;
+  /** Where it stands alone: what Postgres makes of its text holds for as long as nothing else is parsed. */
+  readonly staysParsed: boolean;
+}
+
 /**
- * A statement with its values, ready to be executed.
+ * The values of a statement that has been parsed.
  * @param formats one for each column. Where that is not how many there are, Postgres refuses the statement before it
  * runs (08P01)
  */
-export const bound = (text: string, params: readonly (string | null)[], formats: readonly number[]): Buffer =>
-  Buffer.concat([parse(text), bind(params, formats), DESCRIBE_PORTAL]);
+export const bound = (params: readonly (string | null)[], formats: readonly number[]): Buffer =>
+  Buffer.concat([bind(params, formats), DESCRIBE_PORTAL]);
 
 export interface WholeSink {
   /** Gets the body of RowDescription, before the first row; not called for a statement that returns no rows. */
@@ -54,13 +62,14 @@ export interface WholeOutcome {
 }
 
 /**
- * @param statement of {@link bound}, as bytes or latin1
+ * @param values of {@link bound}, as bytes or Latin-1
  * @param maxRows 0: all. What is past it is not fetched, and the transaction ends all the same
  */
 export async function runWhole(
   session: Session,
   frame: Frame,
-  statement: Buffer | string,
+  { parse, staysParsed }: WholeStatement,
+  values: Buffer | string,
   maxRows: number,
   sink: WholeSink,
 ): Promise<WholeOutcome> {
@@ -80,8 +89,11 @@ export async function runWhole(
         ended++;
       }
     };
-    const bytes = wholeBytes(frame, statement, maxRows);
-    await (frame.resetAt === null ? session.sendHarmless(bytes, onMessage) : session.sendWithReset(bytes, onMessage));
+    const isParsed = staysParsed && session.hasParsed(parse);
+    const bytes = wholeBytes(frame, isParsed ? '' : parse, values, maxRows);
+    await (frame.resetAt === null
+      ? session.sendHarmless(bytes, onMessage, staysParsed ? parse : null)
+      : session.sendWithReset(bytes, onMessage));
   } catch (error) {
     // Behind the end of the transaction it is only the session that is not as it should be.
     if (ended < frame.before + 2) return { tag, error: error as Error, statementEnded: ended > frame.before };
@@ -91,13 +103,15 @@ export async function runWhole(
 
 const EXECUTE = execute();
 
-function wholeBytes({ head, tail, resetAt }: Frame, statement: Buffer | string, maxRows: number): Buffer {
-  const executeAt = head.length + statement.length;
+function wholeBytes({ head, tail, resetAt }: Frame, parse: string, values: Buffer | string, maxRows: number): Buffer {
+  const valuesAt = head.length + parse.length;
+  const executeAt = valuesAt + values.length;
   const tailAt = executeAt + EXECUTE.length;
   const bytes = Buffer.allocUnsafe(tailAt + tail.length);
   bytes.set(head, 0);
-  if (typeof statement === 'string') bytes.write(statement, head.length, 'latin1');
-  else bytes.set(statement, head.length);
+  bytes.write(parse, head.length, 'latin1');
+  if (typeof values === 'string') bytes.write(values, valuesAt, 'latin1');
+  else bytes.set(values, valuesAt);
   bytes.set(EXECUTE, executeAt);
   bytes.writeInt32BE(maxRows, tailAt - 4);
   bytes.set(tail, tailAt);

@@ -1,6 +1,6 @@
 /** What counts as a query of constants: nothing in it may lead to anything that a project can make. */
 import { describe, expect, it } from 'vitest';
-import { isConstantQuery } from '../../../src/engine/sql/constant-query.js';
+import { isConstantQuery, isTimeless } from '../../../src/engine/sql/constant-query.js';
 
 describe('a query of constants', () => {
   it.each([
@@ -63,6 +63,11 @@ describe('a query of constants', () => {
     'EXPLAIN SELECT 1',
   ])('is not %j', (text) => {
     expect(isConstantQuery(text)).toBe(false);
+  });
+
+  it('stands for the same whenever it runs, unless it holds a time', () => {
+    expect(isTimeless(`SELECT 1, 'now', $1::int, '2024-01-01'::text`)).toBe(true);
+    for (const text of [`SELECT 'now'::timestamptz`, `SELECT 1, 'today'::DATE AS d`]) expect(isTimeless(text)).toBe(false);
   });
 
   it('is told in time that grows with the text', () => {
