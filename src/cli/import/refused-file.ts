@@ -1,7 +1,11 @@
-/** The records that were not taken, a line each with what is wrong with it; made with the first of them. */
+/**
+ * The records that were not taken, a line each with what is wrong with it; made with the first of them. Such a file can be
+ * imported itself, when its records have been corrected.
+ */
 import { closeSync, fsyncSync, ftruncateSync, fstatSync, openSync, writeSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { ErrorPlace } from '../../contract/errors.js';
+import { membersOf, textOf } from './json-members.js';
 import type { Encoded } from './plan.js';
 
 export interface Refusal {
@@ -63,6 +67,17 @@ export class RefusedFile {
     if (this.#fd !== null) closeSync(this.#fd);
     this.#fd = null;
   }
+}
+
+const BEGINNING = /^\s*\{\s*"file"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*"line"\s*:\s*\d+\s*,\s*"record"\s*:/;
+
+/** @param head the first characters of a file @returns whether it is one of refused records */
+export const isOfRefused = (head: string): boolean => BEGINNING.test(head);
+
+/** The record in an object of such a file; of another object, which somebody added, all of it. */
+export function recordIn(text: string): string {
+  const record = membersOf(text)?.find(([name]) => name === 'record');
+  return record === undefined ? text : textOf(record[1]);
 }
 
 /** `record` is what was sent, so that it can be corrected and imported from here. */

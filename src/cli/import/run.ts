@@ -68,7 +68,12 @@ export async function runImport({ client, journal, opened, options }: Run): Prom
       ? `${JSON.stringify({ table, inserted, refused: count, refused_file: refusedFile, seconds: Number(seconds.toFixed(3)), retries: delivery.retries })}\n`
       : `${counted(inserted)} stored in ${table}, ${grouped(count)} refused, ${seconds.toFixed(1)} s, ${grouped(rate)} rows/s\n`,
   );
-  if (count > 0) process.stderr.write(`The refused records are in ${refusedFile}\n`);
+  if (refusedFile !== null) {
+    const command = commandFor([refusedFile], options);
+    process.stderr.write(
+      `The refused records are in ${refusedFile}\nCorrected there, they go in with:\n  ${command}\n`,
+    );
+  }
   return count > 0 ? EXIT.someRefused : EXIT.done;
 }
 
@@ -79,13 +84,17 @@ function refusedName({ files: [first, ...others] }: ImportPlan, table: string): 
 }
 
 /** What is stored, and the command to go on. */
-function interruptedText({ totals, header }: Journal<ImportPlan>, { table, profile }: ImportOptions): string {
+function interruptedText({ totals, header }: Journal<ImportPlan>, options: ImportOptions): string {
   const stored = `${grouped(totals.inserted)} rows are stored, ${grouped(totals.refused)} refused`;
   const { files } = header.plan;
   if (files.some(({ identity }) => identity === null)) return `${stored}. What can be read but once cannot be resumed`;
   const paths = files.map(({ path }) => path);
+  return `${stored}. Go on with:\n  ${commandFor(paths, options)} --resume`;
+}
+
+function commandFor(paths: readonly string[], { table, profile }: ImportOptions): string {
   const words = ['cdp', 'import', ...paths, '--table', table, ...(profile === undefined ? [] : ['--profile', profile])];
-  return `${stored}. Go on with:\n  ${[...words.map(quoted), '--resume'].join(' ')}`;
+  return words.map(quoted).join(' ');
 }
 
 /** For a POSIX shell. */

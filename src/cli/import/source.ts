@@ -4,7 +4,8 @@ import type { Notation } from './cell-values.js';
 import { type Cell, csvRecords } from './csv.js';
 import { detectFormat, type Format, type ToldFormat } from './format.js';
 import { type Input, openInput, peek } from './input.js';
-import { jsonItems, jsonLines } from './json-records.js';
+import { jsonItems, jsonLines, type JsonRecord } from './json-records.js';
+import { isOfRefused, recordIn } from './refused-file.js';
 
 /** Delimited text has cells in the order of the heads; JSON the text of an object. */
 export interface FileRecord {
@@ -59,7 +60,7 @@ async function sourceIn(input: Input, options: SourceOptions): Promise<Source> {
   });
   if (format.kind !== 'delimited') {
     const records = format.kind === 'json' ? jsonItems(whole, path) : jsonLines(whole, path);
-    return { input, format, heads: undefined, records };
+    return { input, format, heads: undefined, records: isOfRefused(head) ? corrected(records) : records };
   }
   const before = told === null ? 0 : 1;
   const csv = { delimiter: format.delimiter, hasQuotes, firstLine: skipLines + before + 1 };
@@ -89,6 +90,10 @@ async function* withoutLines(text: AsyncIterable<string>, count: number): AsyncG
     }
     if (piece !== '') yield piece;
   }
+}
+
+async function* corrected(records: AsyncIterable<JsonRecord>): AsyncGenerator<FileRecord, void> {
+  for await (const { line, text } of records) yield { line, text: recordIn(text) };
 }
 
 async function* nulled(rows: AsyncIterable<FileRecord>, marks: ReadonlySet<string>): AsyncGenerator<FileRecord, void> {
