@@ -203,7 +203,9 @@ function sqlCall(
 ): { call: Call; integers: QueryOptions['integers'] } {
   const isText = typeof query === 'string';
   if (!isText && !(query instanceof SqlFragment)) {
-    throw new TypeError('SQL is a text with its parameters, or what the tag has made: sqlStream(sql`…`), query(sql`…`)');
+    throw new TypeError(
+      'SQL is a text with its parameters, or what the tag has made: sqlStream(sql`…`), query(sql`…`)',
+    );
   }
   const { text: sql, params } = isText
     ? { text: query, params: (second as readonly unknown[] | undefined) ?? [] }

@@ -332,6 +332,20 @@ describe('an import with bad records', () => {
     expect((await load('years.csv', 'years', '--create')).stderr).not.toContain('--columns');
   });
 
+  it('sends nothing of a file that is broken far behind its beginning, unless only that is looked at', async () => {
+    await project.table('broken_late', { n: 'INTEGER' });
+    await ada.write('late.csv', `n,t\n${Array.from({ length: 12_000 }, (_, n) => `${n},\n`).join('')}1,"x"y\n`);
+    const whole = await load('late.csv', 'broken_late', '--skip', 't');
+    expect([whole.code, whole.stderr]).toEqual([2, expect.stringContaining('late.csv, line 12002')]);
+    expect(await project.rows('SELECT * FROM broken_late')).toEqual([]);
+    const part = await load('late.csv', 'broken_late', '--skip', 't', '--sample', '10');
+    expect([part.code, part.stderr]).toEqual([
+      1,
+      expect.stringMatching(/12,000 rows are stored, 0 refused\ncdp: .*12002/),
+    ]);
+    expect(part.stderr).not.toContain('--resume');
+  });
+
   it('says where CSV is broken', async () => {
     await ada.write('broken.csv', 'a,b\n1,"x"y\n');
     expect(await load('broken.csv', 'scores')).toMatchObject({
@@ -398,7 +412,10 @@ describe('an interrupted import', () => {
     const running = ada.start(['import', 'stopped.csv', '--table', 'stopped']);
     await eventually('some batches are sent', () => Promise.resolve(seen > 5));
     const { code, stderr } = await running.end('SIGINT');
-    expect([code, stderr]).toEqual([130, expect.stringContaining('Go on with:\n  cdp import stopped.csv --table stopped --resume')]);
+    expect([code, stderr]).toEqual([
+      130,
+      expect.stringContaining('Go on with:\n  cdp import stopped.csv --table stopped --resume'),
+    ]);
     proxy.plan = () => undefined;
     expect(await load('stopped.csv', 'stopped', '--resume')).toMatchObject({ code: 4 });
     await check('stopped');

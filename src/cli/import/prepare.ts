@@ -63,7 +63,7 @@ export interface Prepared {
 /** Where all columns are there already: enough to see which ones the file means. */
 const SAMPLE = 10_000;
 
-/** @param sample records to look at; undefined: all, where columns are to be made from them */
+/** @param sample records to look at; undefined: all, and types from all where columns are to be made from them */
 export async function prepare(
   paths: readonly string[],
   reading: SourceOptions,
@@ -79,7 +79,7 @@ export async function prepare(
     const identity = await identityOf(path);
     const source = await openSource(path, reading);
     const label = source.input.path;
-    const found = await survey(source, reading, most);
+    const found = await survey(source, reading, most, options.sample === undefined);
     if (found.fields.length === 0)
       throw new UsageError(`${label}: no record is a JSON object`, 'A record looks like {"a": 1}');
     refuseOtherHead(label, found);
@@ -91,7 +91,7 @@ export async function prepare(
     const around = source.heads === undefined ? memberWithRecords(found) : undefined;
     if (around !== undefined) {
       warnings.push(
-        `${label}: it is one record. If the records are those in ${JSON.stringify(around)}: jq -c '.[${JSON.stringify(around)}][]' ${path} | cdp import -`,
+        `${label}: it is one record. If the records are those in ${JSON.stringify(around)}: jq -c '.[${JSON.stringify(around)}][]' ${path} | cdp import - …`,
       );
     }
     files.push({ path, identity, format: source.format, mappings: planColumns(found, table, options) });

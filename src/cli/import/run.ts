@@ -1,6 +1,6 @@
 /** An import under way: reading, sending, progress, and an end that can be taken up again. */
 import type { CdpClient } from '../../client/client.js';
-import { Ending, EXIT, type ExitCode } from '../remote/outcome.js';
+import { Ending, EXIT, type ExitCode, UsageError } from '../remote/outcome.js';
 import { counted, grouped, ProgressLine } from '../remote/progress.js';
 import { type Batch, cutBatches } from './batches.js';
 import { Delivery } from './delivery.js';
@@ -46,6 +46,8 @@ export async function runImport({ client, journal, opened, options }: Run): Prom
     progress.end();
     await journal.close();
     if (leave.signal.aborted) throw new Ending(EXIT.interrupted, interruptedText(journal, options));
+    // What is mended is another file, with which nothing can go on.
+    if (cause instanceof UsageError && totals.inserted > 0) throw new Ending(EXIT.refused, storedText(journal), cause);
     process.stderr.write(`${interruptedText(journal, options)}\n`);
     throw cause;
   } finally {
@@ -83,10 +85,13 @@ function refusedName({ files: [first, ...others] }: ImportPlan, table: string): 
   return `${others.length > 0 || identity === null ? table : path}.refused.ndjson`;
 }
 
+const storedText = ({ totals }: Journal<ImportPlan>): string =>
+  `${grouped(totals.inserted)} rows are stored, ${grouped(totals.refused)} refused`;
+
 /** What is stored, and the command to go on. */
-function interruptedText({ totals, header }: Journal<ImportPlan>, options: ImportOptions): string {
-  const stored = `${grouped(totals.inserted)} rows are stored, ${grouped(totals.refused)} refused`;
-  const { files } = header.plan;
+function interruptedText(journal: Journal<ImportPlan>, options: ImportOptions): string {
+  const stored = storedText(journal);
+  const { files } = journal.header.plan;
   if (files.some(({ identity }) => identity === null)) return `${stored}. What can be read but once cannot be resumed`;
   const paths = files.map(({ path }) => path);
   return `${stored}. Go on with:\n  ${commandFor(paths, options)} --resume`;

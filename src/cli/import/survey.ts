@@ -1,4 +1,5 @@
 /** What the records of a file hold: its fields, and what their values could be; from all of it, or a sample. */
+import { basename } from 'node:path';
 import { UsageError } from '../remote/outcome.js';
 import { ProgressLine } from '../remote/progress.js';
 import type { Notation } from './cell-values.js';
@@ -38,8 +39,11 @@ const HELD = { records: 10_000, characters: 16 * 1024 * 1024 };
 const MOST_FIELDS = 10_000;
 const SHOWN = 3;
 
-/** @param most records to look at */
-export async function survey(source: Source, notation: Notation, most: number): Promise<Survey> {
+/**
+ * @param most records to guess from
+ * @param toTheEnd reads the others as well, so that a file that is broken there is refused before any of it is sent
+ */
+export async function survey(source: Source, notation: Notation, most: number, toTheEnd: boolean): Promise<Survey> {
   const { input, heads, records } = source;
   const isOnce = input.size === null;
   const limit = isOnce ? Math.min(most, HELD.records) : most;
@@ -47,15 +51,20 @@ export async function survey(source: Source, notation: Notation, most: number): 
   const held: FileRecord[] = [];
   let count = 0;
   let isWhole = false;
-  const progress = new ProgressLine(() => {
-    return { rows: count, share: input.size === null ? null : input.read() / input.size, refused: 0 };
-  }, `Looking through ${input.path}: `);
+  const progress = new ProgressLine(
+    () => {
+      return { rows: count, share: input.size === null ? null : input.read() / input.size, refused: 0 };
+    },
+    `Looking through ${basename(input.path)}: `,
+  );
   try {
-    for (let characters = 0; count < limit && (!isOnce || characters < HELD.characters); count++) {
+    const isEnough = (characters: number) =>
+      isOnce ? count >= limit || characters >= HELD.characters : count >= limit && !toTheEnd;
+    for (let characters = 0; !isEnough(characters); count++) {
       const { value, done } = await records.next();
-      isWhole = done === true;
+      isWhole = done === true && count <= limit;
       if (done) break;
-      seen.add(value);
+      if (count < limit) seen.add(value);
       if (isOnce || held.length < SHOWN) held.push(value);
       if (isOnce) characters += charactersOf(value);
     }
