@@ -53,7 +53,7 @@ export class Transport {
 
   /** @throws TypeError where the address is none, or the token is missing: an environment that lacks a variable */
   constructor({ url, token, fetch, headers, maxRetries = 8, timeoutMs = 100_000 }: ClientOptions) {
-    if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
+    if (!/^https?:\/\//i.test(url))
       throw new TypeError(`url: ${String(url)} is no address; one looks like http://127.0.0.1:8080`);
     if (typeof token !== 'string') throw new TypeError('token: there is none');
     this.#base = new URL(url).href.replace(/\/+$/, '');
