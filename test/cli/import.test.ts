@@ -90,6 +90,7 @@ describe('an import works', () => {
       expect(await load(file, 'mixed', ...more), file).toMatchObject({ code: 0 });
     }
     const piped = await ada.run(['import', '-', '--table', 'mixed', '--json'], 'user_name,n\nd,7\n');
+    expect(piped.stderr).toMatch(/^standard input: text/);
     expect(JSON.parse(piped.stdout)).toMatchObject({ table: 'mixed', inserted: 1, refused: 0, refused_file: null });
     const rows = await project.rows(
       'SELECT user_name, n::text AS n, tags, price FROM mixed ORDER BY user_name, n, price',
@@ -310,6 +311,15 @@ describe('an import with bad records', () => {
     await ada.write('spread.json', JSON.stringify(spread, null, 2));
     expect(await load('spread.json', 'mended')).toMatchObject({ code: 0 });
     expect(await project.rows('SELECT t FROM mended WHERE n = 4')).toEqual([{ t: 'd' }]);
+  });
+
+  it('says why a column is no date where --dates tells of another order, and shortens what is long', async () => {
+    const [long, number] = ['x'.repeat(60), `0.${'1234567890'.repeat(5)}`];
+    await ada.write('orders.csv', `at,${long},exact\n31/01/2026,1,${number}\n01/02/2026,2,1\n`);
+    const { stderr } = await load('orders.csv', 'orders', '--create', '--dry-run', '--dates', 'mdy');
+    expect(stderr).toMatch(/^at +\| at +\| TEXT +\| TIMESTAMP with --dates dmy$/m);
+    expect(stderr).toMatch(/^x{39}… \| x{60} \| INTEGER \|$/m);
+    expect(stderr).toMatch(/digits of 0\.[0-9]{38}… would be lost$/m);
   });
 
   it('says where records stand within another object', async () => {
