@@ -5,7 +5,6 @@
 import { closeSync, fsyncSync, ftruncateSync, fstatSync, openSync, writeSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { ErrorPlace } from '../../contract/errors.js';
-import { membersOf, textOf } from './json-members.js';
 import type { Encoded } from './plan.js';
 
 export interface Refusal {
@@ -69,18 +68,7 @@ export class RefusedFile {
   }
 }
 
-const BEGINNING = /^\s*\{\s*"file"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*"line"\s*:\s*\d+\s*,\s*"record"\s*:/;
-
-/** @param head the first characters of a file @returns whether it is one of refused records */
-export const isOfRefused = (head: string): boolean => BEGINNING.test(head);
-
-/** The record in an object of such a file; of another object, which somebody added, all of it. */
-export function recordIn(text: string): string {
-  const record = membersOf(text)?.find(([name]) => name === 'record');
-  return record === undefined ? text : textOf(record[1]);
-}
-
-/** `record` is what was sent, so that it can be corrected and imported from here. */
+/** `record` is what was sent, so that it can be corrected and imported from here (`corrected.ts`). */
 function lineOf(file: string, { record: { line, json }, errors }: Refusal): string {
   const said = errors.map(({ column, error, message, hint }) => ({
     column,

@@ -1,11 +1,11 @@
 /** A file as records of one kind, whatever its format. */
 import { UsageError } from '../remote/outcome.js';
 import type { Notation } from './cell-values.js';
+import { corrected, isOfRefused } from './corrected.js';
 import { type Cell, csvRecords } from './csv.js';
 import { detectFormat, type Format, type ToldFormat } from './format.js';
 import { type Input, openInput, peek } from './input.js';
-import { jsonItems, jsonLines, type JsonRecord } from './json-records.js';
-import { isOfRefused, recordIn } from './refused-file.js';
+import { jsonItems, jsonLines } from './json-records.js';
 
 /** Delimited text has cells in the order of the heads; JSON the text of an object. */
 export interface FileRecord {
@@ -90,10 +90,6 @@ async function* withoutLines(text: AsyncIterable<string>, count: number): AsyncG
     }
     if (piece !== '') yield piece;
   }
-}
-
-async function* corrected(records: AsyncIterable<JsonRecord>): AsyncGenerator<FileRecord, void> {
-  for await (const { line, text } of records) yield { line, text: recordIn(text) };
 }
 
 async function* nulled(rows: AsyncIterable<FileRecord>, marks: ReadonlySet<string>): AsyncGenerator<FileRecord, void> {
