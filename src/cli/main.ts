@@ -10,13 +10,21 @@ import { messageOf } from '../failure.js';
 const FAILED = 1;
 const WRONG_USAGE = 2;
 
+const FIRST_STEPS = `
+First steps:
+  cdp serve                                            a service with a Postgres of its own
+  cdp login --url http://127.0.0.1:8080                keep the token that it printed
+  cdp import customers.csv --table customers --create  a file into a table
+  cdp sql 'SELECT count(*) FROM customers'             a question; alone, a shell`;
+
 /** Runs one command; sets the exit code of the process and never throws. */
 export async function main(argv: readonly string[]): Promise<void> {
   const program = new Command('cdp')
     .description('CDP Data Engine: tables, records and SQL over HTTP, one isolated Postgres per project')
     .version(VERSION)
     .exitOverride()
-    .showHelpAfterError('(add --help for the options)');
+    .showHelpAfterError('(add --help for the options)')
+    .addHelpText('after', FIRST_STEPS);
   for (const command of await commandsFor(argv)) {
     program.addCommand(command.copyInheritedSettings(program));
   }

@@ -18,7 +18,7 @@ import {
   type QueryOptions,
   type QueryResult,
   readIntegers,
-  type SqlFragment,
+  SqlFragment,
   type SqlTag,
   sqlTag,
   type StreamOptions,
@@ -49,7 +49,7 @@ export class CdpClient {
   readonly sql: SqlTag = sqlTag((query) => this.query(query));
   readonly #transport: Transport;
 
-  /** @throws TypeError where the url is none */
+  /** @throws TypeError where the url is none, or there is no token */
   constructor(options: ClientOptions) {
     this.#transport = new Transport(options);
   }
@@ -202,6 +202,11 @@ function sqlCall(
   [second, third]: QueryArguments<QueryOptions>,
 ): { call: Call; integers: QueryOptions['integers'] } {
   const isText = typeof query === 'string';
+  if (!isText && !(query instanceof SqlFragment)) {
+    throw new TypeError(
+      'SQL is a text with its parameters, or what the tag has made: sqlStream(sql`…`), query(sql`…`)',
+    );
+  }
   const { text: sql, params } = isText
     ? { text: query, params: (second as readonly unknown[] | undefined) ?? [] }
     : query.compile();

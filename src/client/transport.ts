@@ -51,8 +51,11 @@ export class Transport {
   readonly #maxRetries: number;
   readonly #timeoutMs: number;
 
-  /** @throws TypeError where the address is none */
+  /** @throws TypeError where the address is none, or the token is missing: an environment that lacks a variable */
   constructor({ url, token, fetch, headers, maxRetries = 8, timeoutMs = 100_000 }: ClientOptions) {
+    if (!/^https?:\/\//i.test(url))
+      throw new TypeError(`url: ${String(url)} is no address; one looks like http://127.0.0.1:8080`);
+    if (typeof token !== 'string') throw new TypeError('token: there is none');
     this.#base = new URL(url).href.replace(/\/+$/, '');
     this.#token = token;
     // Browsers refuse a fetch that is called as the method of something else.

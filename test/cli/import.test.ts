@@ -90,6 +90,7 @@ describe('an import works', () => {
       expect(await load(file, 'mixed', ...more), file).toMatchObject({ code: 0 });
     }
     const piped = await ada.run(['import', '-', '--table', 'mixed', '--json'], 'user_name,n\nd,7\n');
+    expect(piped.stderr).toMatch(/^standard input: text/);
     expect(JSON.parse(piped.stdout)).toMatchObject({ table: 'mixed', inserted: 1, refused: 0, refused_file: null });
     const rows = await project.rows(
       'SELECT user_name, n::text AS n, tags, price FROM mixed ORDER BY user_name, n, price',
@@ -271,6 +272,13 @@ describe('an import with bad records', () => {
       ['scalars.json', '[1, 2]', /no record is a JSON object/],
       ['open.json', '{"a":\n1', /line 2: an object does not end/],
       ['wide.csv', `${wide}\n`, /501 columns, and 500 is the most/],
+      ['cp1252.csv', Buffer.from('a\n\x935\x80\x94\n', 'latin1'), /it is: \u201c5\u20ac\u201d\n/],
+      [
+        'title.csv',
+        'Report\nMade today\n\nn,size,c\n1,2,\n3,4,5\n',
+        /3 fields, as in line 4, .*head 1\n.*--skip-lines 3/,
+      ],
+      ['short.csv', 'a,b,c\n1,2\n3,4\n', /most records have 2 fields, as in line 2, and the head 3/],
       ['stray.csv', 'a,b\n1,"x\n', /line 2: a quote is not closed\n.*--no-quotes/],
     ] as const) {
       await ada.write(name, content);
@@ -282,11 +290,70 @@ describe('an import with bad records', () => {
     expect(await project.rows("SELECT to_regclass('unreadable') AS found")).toEqual([{ found: null }]);
   });
 
+  it('takes them from that file when they are corrected, whoever wrote it anew', async () => {
+    await project.table('mended', { n: 'INTEGER', big: 'INTEGER', t: 'TEXT' });
+    await ada.write('mended.csv', 'n,big,t\none,9007199254740993,"say ""a"""\n2,2,b\ntwo,3,c\n');
+    const first = await load('mended.csv', 'mended');
+    expect([first.code, first.stderr]).toEqual([
+      4,
+      expect.stringMatching(/go in with:\n {2}cdp import \S*mended\.csv\.refused\.ndjson --table mended\n/),
+    ]);
+    const refused = await ada.read('mended.csv.refused.ndjson');
+    await ada.write('mended.csv.refused.ndjson', refused.replace('"one"', '1').replace('"two"', '"3"'));
+    expect(await load('mended.csv.refused.ndjson', 'mended')).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT n, big::text AS big, t FROM mended ORDER BY n')).toEqual([
+      { n: 1, big: '9007199254740993', t: 'say "a"' },
+      { n: 2, big: '2', t: 'b' },
+      { n: 3, big: '3', t: 'c' },
+    ]);
+    // As editors and other programs write JSON.
+    const spread = { file: 'a"b.csv', line: 7, record: { n: 4, big: 4, t: 'd' } };
+    await ada.write('spread.json', JSON.stringify(spread, null, 2));
+    expect(await load('spread.json', 'mended')).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT t FROM mended WHERE n = 4')).toEqual([{ t: 'd' }]);
+  });
+
+  it('says why a column is no date where --dates tells of another order, and shortens what is long', async () => {
+    const [long, number] = ['x'.repeat(60), `0.${'1234567890'.repeat(5)}`];
+    await ada.write('orders.csv', `at,${long},exact\n31/01/2026,1,${number}\n01/02/2026,2,1\n`);
+    const { stderr } = await load('orders.csv', 'orders', '--create', '--dry-run', '--dates', 'mdy');
+    expect(stderr).toMatch(/^at +\| at +\| TEXT +\| TIMESTAMP with --dates dmy$/m);
+    expect(stderr).toMatch(/^x{39}… \| x{60} \| INTEGER \|$/m);
+    expect(stderr).toMatch(/digits of 0\.[0-9]{38}… would be lost$/m);
+  });
+
+  it('says where records stand within another object', async () => {
+    await ada.write('answer.json', '{"page":1,"data":[{"a":1},{"a":2}]}');
+    expect((await load('answer.json', 'answer', '--create')).stderr).toContain(`jq -c '.["data"][]' answer.json`);
+  });
+
+  it('refuses a name that no table can have, and a table that is not there, before it looks at the file', async () => {
+    await ada.write('any.csv', 'a\n1\n');
+    const named = await load('any.csv', 'My Table', '--create');
+    expect(named).toMatchObject({ code: 2, stderr: expect.stringContaining('--table my_table') as string });
+    const missing = await load('any.csv', 'nowhere');
+    expect([missing.code, missing.stderr]).toEqual([2, expect.stringMatching(/^cdp: There is no table "nowhere"/)]);
+  });
+
   it('warns where the first line looks like a record', async () => {
     await ada.write('bare.csv', '1,Ada\n2,Grace\n');
     expect((await load('bare.csv', 'bare', '--create')).stderr).toContain('--columns');
     await ada.write('years.csv', 'country,2020,2021\nNO,1,2\n');
     expect((await load('years.csv', 'years', '--create')).stderr).not.toContain('--columns');
+  });
+
+  it('sends nothing of a file that is broken far behind its beginning, unless only that is looked at', async () => {
+    await project.table('broken_late', { n: 'INTEGER' });
+    await ada.write('late.csv', `n,t\n${Array.from({ length: 12_000 }, (_, n) => `${n},\n`).join('')}1,"x"y\n`);
+    const whole = await load('late.csv', 'broken_late', '--skip', 't');
+    expect([whole.code, whole.stderr]).toEqual([2, expect.stringContaining('late.csv, line 12002')]);
+    expect(await project.rows('SELECT * FROM broken_late')).toEqual([]);
+    const part = await load('late.csv', 'broken_late', '--skip', 't', '--sample', '10');
+    expect([part.code, part.stderr]).toEqual([
+      1,
+      expect.stringMatching(/12,000 rows are stored, 0 refused\ncdp: .*12002/),
+    ]);
+    expect(part.stderr).not.toContain('--resume');
   });
 
   it('says where CSV is broken', async () => {
@@ -355,7 +422,10 @@ describe('an interrupted import', () => {
     const running = ada.start(['import', 'stopped.csv', '--table', 'stopped']);
     await eventually('some batches are sent', () => Promise.resolve(seen > 5));
     const { code, stderr } = await running.end('SIGINT');
-    expect([code, stderr]).toEqual([130, expect.stringContaining('cdp import stopped.csv --table stopped --resume')]);
+    expect([code, stderr]).toEqual([
+      130,
+      expect.stringContaining('Go on with:\n  cdp import stopped.csv --table stopped --resume'),
+    ]);
     proxy.plan = () => undefined;
     expect(await load('stopped.csv', 'stopped', '--resume')).toMatchObject({ code: 4 });
     await check('stopped');

@@ -118,6 +118,16 @@ describe('sql refuses', () => {
     expect(() => call('SELECT 1')).toThrow('query(text, params)');
     expect(() => cdp.sql.identifier('')).toThrow('not a name');
     expect(await caught(cdp.sql`SELECT ${undefined}`)).toBeInstanceOf(TypeError);
+    const stream = cdp.sqlStream.bind(cdp) as unknown as (texts: TemplateStringsArray) => AsyncIterable<unknown>;
+    await expect(collect(stream`SELECT 1`)).rejects.toThrow('sqlStream(sql`…`)');
+  });
+
+  it('an address that is none, and a token that is missing, before anything is asked', () => {
+    for (const url of ['localhost:8080', 'cdp.example', undefined as unknown as string]) {
+      expect(() => new CdpClient({ url, token: project.token })).toThrow(`url: ${url} is no address`);
+    }
+    const { token } = {} as { token: string };
+    expect(() => new CdpClient({ url: service.url, token })).toThrow('token: there is none');
   });
 
   it('with what Postgres says', async () => {

@@ -25,7 +25,7 @@ const comparable = (output: string): string =>
   output
     .replaceAll(service.url, 'http://127.0.0.1:8080')
     .replace(/\S*profiles\.json/, '<file>')
-    .replace(/\S*\/(?=\S*\.refused)/, '')
+    .replace(/\S*\/(?=\S*\.refused)/g, '')
     .replace(/\d+\.\d s, [\d,]+ rows\/s/g, '<time>')
     .trimEnd();
 

@@ -2,21 +2,30 @@
 import type { Table } from '../../contract/wire.js';
 import { grid } from '../remote/grid.js';
 import { EXIT, type ExitCode } from '../remote/outcome.js';
-import { printable } from '../remote/terminal-text.js';
+import { firstCells, printable, widthOf } from '../remote/terminal-text.js';
+import { labelOf } from './input.js';
 import { encoder } from './plan.js';
 import { formatName, missingColumns, type Prepared, tableFor } from './prepare.js';
 
 const lines = (text: readonly string[]): string => text.map((line) => `${line}\n`).join('');
+
+/** Some heads are whole sentences, and would leave no room for what was made of them. */
+const HEAD_CELLS = 40;
+
+function shortened(head: string): string {
+  const shown = printable(head);
+  return widthOf(shown) <= HEAD_CELLS ? shown : `${firstCells(shown, HEAD_CELLS - 1)}…`;
+}
 
 /** On standard error: standard output belongs to the result. */
 export function showPlan({ plan: { files }, warnings }: Prepared): void {
   for (const { path, format, mappings } of files) {
     const hasReasons = mappings.some(({ reason }) => reason !== undefined);
     const rows = mappings.map(({ head, column, type, reason }) => {
-      return [head, column ?? '(left out)', type ?? '', ...(hasReasons ? [reason ?? ''] : [])];
+      return [shortened(head), column ?? '(left out)', type ?? '', ...(hasReasons ? [reason ?? ''] : [])];
     });
     const heads = [{ name: 'field' }, { name: 'column' }, { name: 'type' }, ...(hasReasons ? [{ name: 'why' }] : [])];
-    process.stderr.write(lines([printable(`${path}: ${formatName(format)}`), ...grid(heads, rows)]));
+    process.stderr.write(lines([printable(`${labelOf(path)}: ${formatName(format)}`), ...grid(heads, rows)]));
   }
   process.stderr.write(lines(warnings));
 }

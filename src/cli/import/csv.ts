@@ -13,6 +13,10 @@ export interface CsvRecord {
   readonly cells: readonly Cell[];
 }
 
+/** Whether the record has a value for each of so many heads and none beyond: a delimiter at the end of a line is no value. */
+export const fitsHeads = (cells: readonly Cell[], heads: number): boolean =>
+  cells.length >= heads && (cells.length === heads || cells.slice(heads).every((cell) => cell === null));
+
 /** A record this large is a quote or a bracket that nobody closed. */
 export const RECORD_CHARACTERS = 16 * 1024 * 1024;
 

@@ -96,7 +96,10 @@ function badBytes(path: string, encoding: string, line: number, bytes: Buffer): 
     bad++;
   }
   const end = bytes.indexOf(LF, from);
-  const shown = new TextDecoder('windows-1252').decode(bytes.subarray(from, end === -1 ? undefined : end));
+  // As a stream, as a file is read: else Node 20 takes it for ISO 8859-1, without “quotes” and €.
+  const shown = new TextDecoder('windows-1252').decode(bytes.subarray(from, end === -1 ? undefined : end), {
+    stream: true,
+  });
   return new UsageError(
     `${path}, line ${bad}: this is not UTF-8`,
     `In windows-1252 it is: ${shown.trim().slice(0, 70)}\nIf that is right: --encoding windows-1252`,

@@ -2,7 +2,7 @@
 import type { ColumnType } from '../../contract/column-types.js';
 import type { JsonNode } from '../../engine/json.js';
 import { booleanIn, type Notation, numberReader } from './cell-values.js';
-import { type DateOrder, isTimestamp, timestampIn } from './timestamps.js';
+import { DATE_ORDERS, type DateOrder, isTimestamp, timestampIn } from './timestamps.js';
 
 const INTEGER = /^-?(?:0|[1-9]\d*)$/;
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
@@ -81,11 +81,16 @@ const numbers = (notation: Notation, option?: string): Candidate[] => {
   ];
 };
 
-const dates = (order: DateOrder): Candidate => ({
+const dates = (order: DateOrder, told: { option?: string } = {}): Candidate => ({
   type: 'TIMESTAMP',
   test: (text) => timestampIn(text, order) !== undefined,
   dates: order,
+  ...told,
 });
+
+/** What a column is where the file writes its dates in two orders. */
+const otherThan = (told: DateOrder): Candidate[] =>
+  DATE_ORDERS.filter((order) => order !== told).map((order) => dates(order, { option: `--dates ${order}` }));
 
 /** In the order in which they are preferred. */
 export function candidatesFor(notation: Notation): readonly Candidate[] {
@@ -94,10 +99,11 @@ export function candidatesFor(notation: Notation): readonly Candidate[] {
     ...numbers(notation),
     { type: 'BOOLEAN', test: (text) => BOOLEAN.test(text.trim()) },
     { type: 'TIMESTAMP', test: (text) => timestampIn(text) !== undefined },
-    ...(notation.dates === undefined ? (['dmy', 'mdy'] as const) : [notation.dates]).map(dates),
+    ...(notation.dates === undefined ? DATE_ORDERS : [notation.dates]).map((order) => dates(order)),
     { type: 'JSONB', test: isDocument },
     ...(isEnglish ? numbers({ decimal: '.', thousands: ',' }, '--thousands ,') : []),
     ...(isEnglish ? numbers({ decimal: ',', thousands: '.' }, '--decimal ,') : []),
+    ...(notation.dates === undefined ? [] : otherThan(notation.dates)),
     { type: 'BOOLEAN', test: (text) => booleanIn(text) !== undefined, option: '--types' },
   ];
 }
@@ -115,6 +121,7 @@ interface Standing {
 }
 
 const SHOWN = 40;
+const shortened = (text: string): string => (text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text);
 
 export class ColumnGuess {
   #count = 0;
@@ -191,7 +198,8 @@ export class ColumnGuess {
     if (this.type !== 'TEXT') return undefined;
     if (this.#isNumeric && this.#digits !== undefined) return `digits of ${this.#digits} would be lost`;
     const whole = this.#whole;
-    if (whole.some((candidate) => candidate.dates !== undefined)) return 'day or month first? --dates dmy or mdy';
+    if (whole.some(({ dates: order, option }) => order !== undefined && option === undefined))
+      return 'day or month first? --dates dmy or mdy';
     const options = new Map([...whole].reverse().map(({ option, type }) => [option, `${type} with ${option}`]));
     if (options.size > 0) return [...options.values()].reverse().join(' or ');
     const near = this.#left.find(({ candidate, count }) => candidate.option === undefined && count * 2 < this.#count);
@@ -216,7 +224,7 @@ export class ColumnGuess {
       if (fits(standing.candidate)) continue;
       standing.count++;
       const { misfits } = standing;
-      const value = shown.slice(0, SHOWN);
+      const value = shortened(shown);
       if (!misfits.has(value)) misfits.set(value, line);
       isOut ||= misfits.size > MOST_MISFITS;
     }
@@ -228,7 +236,7 @@ export class ColumnGuess {
     this.#isNumeric = DIGITS.test(text);
     if (!this.#isNumeric || this.#digits !== undefined) return;
     const isKept = NUMBER.test(text) && (isInteger(text) || isExactDouble(text));
-    if (!isKept) this.#digits = text.slice(0, SHOWN);
+    if (!isKept) this.#digits = shortened(text);
   }
 }
 

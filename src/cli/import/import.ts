@@ -3,11 +3,13 @@ import { resolve } from 'node:path';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { CdpError } from '../../client/error.js';
 import type { CdpClient } from '../../client/client.js';
+import { NAME_PATTERN } from '../../contract/names.js';
 import type { Table } from '../../contract/wire.js';
 import { clientFor, findConnection, remoteOptions } from '../remote/connection.js';
 import { ending, type ExitCode, UsageError } from '../remote/outcome.js';
 import { collect, whole } from '../remote/sql.js';
 import { showDryRun, showPlan } from './choices.js';
+import { columnNames } from './column-names.js';
 import { FORMATS } from './format.js';
 import { sizeOf, STDIN } from './input.js';
 import { Journal } from './journal.js';
@@ -23,7 +25,7 @@ export function importCommand(): Command {
     .requiredOption('--table <NAME>', 'Into this table')
     .option('--create', 'Make the table where it is not there')
     .option('--add-columns', 'Add the columns that the table lacks')
-    .option('--types <LIST>', 'Types of columns: a=TEXT,b=INTEGER (default: guessed from a sample)')
+    .option('--types <LIST>', 'Types of columns: a=TEXT,b=INTEGER (default: those that hold every value)')
     .option('--skip <LIST>', 'Columns to leave out: a,b')
     .option('--keep-names', 'Leave heads as they are, where a column can be called so')
     .addOption(new Option('--format <NAME>', 'Default: by content and name').choices([...FORMATS]))
@@ -32,7 +34,7 @@ export function importCommand(): Command {
     .option('--skip-lines <N>', 'Lines before the head', whole, 0)
     .option('--columns <LIST>', 'Names of the fields, where the file has no head: a,b,c')
     .option('--encoding <NAME>', 'Of the text (default: utf-8, or utf-16 where the file says so)')
-    .option('--null <TEXT>', 'Also means NULL, as the empty field does; can be given several times', collect, [])
+    .option('--null <TEXT>', 'Also means NULL, as the empty field does; can be given several times', collect)
     .addOption(new Option('--decimal <CHARACTER>', 'Between whole and fraction').choices(['.', ',']).default('.'))
     .option('--thousands <CHARACTER>', 'Between thousands (default: none)', delimiter)
     .addOption(
@@ -46,11 +48,22 @@ export function importCommand(): Command {
     .option('--refused <FILE>', 'For the records that are refused (default: FILE.refused.ndjson)')
     .option('--strict', 'End with the first record that is refused')
     .option('--concurrency <N>', 'Batches under way at a time', whole, 4)
-    .option('--json', 'Print the result as JSON');
+    .option('--json', 'Print the result as JSON')
+    .addHelpText('after', EXAMPLES);
   return remoteOptions(command).action((paths: string[]) =>
     ending(() => importFiles(command, paths, command.opts<ImportOptions>())),
   );
 }
+
+const EXAMPLES = `
+Examples:
+  cdp import customers.csv --table customers --create --dry-run
+  cdp import customers.csv --table customers --create
+  cdp import umsatz.csv --table sales --create --decimal , --thousands . --encoding windows-1252
+  cdp import part-*.csv.gz --table events --add-columns
+  cdp import customers.csv --table customers --resume
+
+All of it, with what becomes of names, types, dates and NULL: docs/cli.md of the package`;
 
 function delimiter(value: string): string {
   const character = value === '\\t' ? '\t' : value;
@@ -58,8 +71,16 @@ function delimiter(value: string): string {
   return character;
 }
 
+/** @throws UsageError with a name that can be one */
+function refuseName(table: string): void {
+  if (new RegExp(NAME_PATTERN).test(table)) return;
+  const [possible = ''] = columnNames([table], { keep: true, hasIds: false });
+  throw new UsageError(`A table cannot be called "${table}"`, `For instance --table ${possible}`);
+}
+
 async function importFiles(command: Command, paths: readonly string[], options: ImportOptions): Promise<ExitCode> {
   const { table: name } = options;
+  refuseName(name);
   if (paths.includes(STDIN) && paths.length > 1) throw new UsageError('Standard input is imported alone');
   const sizes = await Promise.all(paths.map(sizeOf));
   const isOnce = sizes.includes(null);
@@ -96,6 +117,10 @@ async function importFiles(command: Command, paths: readonly string[], options: 
     );
   }
   const table = await tableOrNone(client, name);
+  // Before a file is looked through, which can take a while.
+  if (table === undefined && !options.create && !options.dryRun) {
+    throw new UsageError(`There is no table "${name}"`, 'Make it with --create; look at it before with --dry-run');
+  }
   const prepared = await prepare(paths, readingIn(options), table, planning);
   if (options.dryRun) return showDryRun(name, prepared, table);
   showPlan(prepared);
@@ -122,11 +147,9 @@ async function makeReady(
   client: CdpClient,
   table: Table | undefined,
   plan: ImportPlan,
-  { table: name, create, addColumns }: ImportOptions,
+  { table: name, addColumns }: ImportOptions,
 ): Promise<void> {
   if (table === undefined) {
-    if (!create)
-      throw new UsageError(`There is no table "${name}"`, 'Make it with --create; look at it before with --dry-run');
     await client.createTable(tableFor(name, plan));
     return;
   }

@@ -8,8 +8,10 @@ import { decode, decoderFor } from './encoding.js';
 
 export const STDIN = '-';
 
+export const labelOf = (path: string): string => (path === STDIN ? 'standard input' : path);
+
 export interface Input {
-  /** `-` for standard input. */
+  /** As messages call it. */
   readonly path: string;
   /** Without `.gz`; it may tell the format. */
   readonly name: string;
@@ -37,8 +39,9 @@ export async function openInput(path: string, encoding: string | undefined): Pro
       yield chunk;
     }
   };
-  const text = decode(unpacked(counted()), told, path);
-  return { path, name: path.replace(/\.gz$/i, ''), size, read: () => read, text, close: () => source.destroy() };
+  const label = labelOf(path);
+  const text = decode(unpacked(counted()), told, label);
+  return { path: label, name: path.replace(/\.gz$/i, ''), size, read: () => read, text, close: () => source.destroy() };
 }
 
 /** Bytes; null where it can be read but once. @throws UsageError where there is no such file */

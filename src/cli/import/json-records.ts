@@ -8,13 +8,20 @@ export interface JsonRecord {
   readonly text: string;
 }
 
+/** What is larger than any record is most often one object around all of them. */
+const tooLarge = (path: string, line: number): UsageError =>
+  new UsageError(
+    `${path}, line ${line}: a record does not end within ${RECORD_CHARACTERS / 2 ** 20} MiB`,
+    `Do the records stand in an array within it? jq -c '.NAME[]' FILE | cdp import -`,
+  );
+
 export async function* jsonLines(text: AsyncIterable<string>, path: string): AsyncGenerator<JsonRecord, void> {
   let line = 0;
   let rest = '';
   for await (const piece of text) {
     if (!piece.includes('\n')) {
       rest += piece;
-      if (rest.length > RECORD_CHARACTERS) throw new UsageError(`${path}, line ${line + 1}: it does not end`);
+      if (rest.length > RECORD_CHARACTERS) throw tooLarge(path, line + 1);
       continue;
     }
     const lines = (rest + piece).split('\n');
@@ -97,7 +104,7 @@ export async function* jsonItems(text: AsyncIterable<string>, path: string): Asy
       }
     }
     if (depth > 0) item += piece.slice(from);
-    if (item.length > RECORD_CHARACTERS) throw fail('an item does not end');
+    if (item.length > RECORD_CHARACTERS) throw tooLarge(path, itemLine);
   }
   if (!hasEnded && (base !== 0 || depth > 0))
     throw fail(base === 0 ? 'an object does not end' : 'the array does not end');

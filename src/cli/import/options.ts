@@ -18,7 +18,7 @@ export interface ImportOptions {
   columns?: string;
   skipLines: number;
   encoding?: string;
-  null: readonly string[];
+  null?: readonly string[];
   decimal: '.' | ',';
   thousands?: string;
   dates?: DateOrder;
@@ -39,7 +39,7 @@ const listIn = (list: string | undefined): string[] =>
 
 /** @throws UsageError */
 export function readingIn(options: ImportOptions): SourceOptions {
-  const { format, delimiter, quotes: hasQuotes, columns, skipLines, encoding, null: nulls } = options;
+  const { format, delimiter, quotes: hasQuotes, columns, skipLines, encoding, null: nulls = [] } = options;
   const { decimal, thousands, dates } = options;
   if (thousands === decimal) {
     throw new UsageError(`--thousands and --decimal are both "${decimal}"`, 'As in 1.234,5: --decimal , --thousands .');

@@ -3,12 +3,13 @@ import type { ColumnType } from '../../contract/column-types.js';
 import { COLUMN_TYPES } from '../../contract/column-types.js';
 import type { ErrorPlace } from '../../contract/errors.js';
 import type { Table } from '../../contract/wire.js';
-import type { JsonNode } from '../../engine/json.js';
 import { UsageError } from '../remote/outcome.js';
 import { cellWriter, isJson, type Notation } from './cell-values.js';
 import { columnNames, matchingColumn, needsQuotes } from './column-names.js';
+import { fitsHeads } from './csv.js';
+import { membersOf, textOf } from './json-members.js';
 import type { FileRecord } from './source.js';
-import { type Field, membersOf } from './survey.js';
+import type { Field } from './survey.js';
 import type { DateOrder } from './timestamps.js';
 
 /** A field of the file and its column. */
@@ -138,8 +139,7 @@ function delimitedEncoder(mappings: readonly Mapping[], notation: Notation): Enc
     write: cellWriter(type ?? 'TEXT', { ...notation, ...(dates === undefined ? {} : { dates }) }),
   }));
   return ({ line, cells = [] }) => {
-    // A delimiter at the end of a line is no further value.
-    if (cells.length < columns.length || cells.slice(columns.length).some((cell) => cell !== null)) {
+    if (!fitsHeads(cells, columns.length)) {
       const message = `The record has ${cells.length} fields, and the head ${columns.length}`;
       return { line, json: JSON.stringify(cells), problem: { error: 'invalid_value', message } };
     }
@@ -176,17 +176,4 @@ function jsonEncoder(mappings: readonly Mapping[]): Encode {
     });
     return { line, json: `{${members.join(',')}}` };
   };
-}
-
-function textOf(node: JsonNode): string {
-  switch (node.kind) {
-    case 'null':
-      return 'null';
-    case 'string':
-      return JSON.stringify(node.value);
-    case 'boolean':
-      return String(node.value);
-    default:
-      return node.text;
-  }
 }

@@ -8,9 +8,10 @@ import type { Table } from '../../contract/wire.js';
 import { UsageError } from '../remote/outcome.js';
 import type { Format } from './format.js';
 import { sizeOf } from './input.js';
+import { membersOf, textOf } from './json-members.js';
 import { type Mapping, planColumns, type PlanOptions } from './plan.js';
 import { type FileRecord, openSource, type Source, type SourceOptions } from './source.js';
-import { type Field, survey } from './survey.js';
+import { type Field, survey, type Survey } from './survey.js';
 
 /** One file as it was when the import began. */
 export interface PlannedFile {
@@ -62,7 +63,7 @@ export interface Prepared {
 /** Where all columns are there already: enough to see which ones the file means. */
 const SAMPLE = 10_000;
 
-/** @param sample records to look at; undefined: all, where columns are to be made from them */
+/** @param sample records to look at; undefined: all, and types from all where columns are to be made from them */
 export async function prepare(
   paths: readonly string[],
   reading: SourceOptions,
@@ -77,12 +78,20 @@ export async function prepare(
   for (const path of paths) {
     const identity = await identityOf(path);
     const source = await openSource(path, reading);
-    const found = await survey(source, reading, most);
+    const label = source.input.path;
+    const found = await survey(source, reading, most, options.sample === undefined);
     if (found.fields.length === 0)
-      throw new UsageError(`${path}: no record is a JSON object`, 'A record looks like {"a": 1}');
+      throw new UsageError(`${label}: no record is a JSON object`, 'A record looks like {"a": 1}');
+    refuseOtherHead(label, found);
     if (source.heads !== undefined && reading.columns === undefined && isLikeARecord(found.fields)) {
       warnings.push(
-        `${path}: the first line was taken for names, and looks like a record. If it is one: --columns a,b,c`,
+        `${label}: the first line was taken for names, and looks like a record. If it is one: --columns a,b,c`,
+      );
+    }
+    const around = source.heads === undefined ? memberWithRecords(found) : undefined;
+    if (around !== undefined) {
+      warnings.push(
+        `${label}: it is one record. If the records are those in ${JSON.stringify(around)}: jq -c '.[${JSON.stringify(around)}][]' ${path} | cdp import - …`,
       );
     }
     files.push({ path, identity, format: source.format, mappings: planColumns(found, table, options) });
@@ -98,6 +107,21 @@ export async function prepare(
     );
   }
   return { plan, first, opened, warnings };
+}
+
+/** @throws UsageError where most records would be refused, since what was taken for the head is none of theirs */
+function refuseOtherHead(label: string, { fields, shape }: Survey): void {
+  if (shape === undefined) return;
+  throw new UsageError(
+    `${label}: most records have ${shape.fields} fields, as in line ${shape.line}, and the head ${fields.length}`,
+    `Is line ${shape.line} the head? --skip-lines ${shape.line - 1}. Is there none? --columns names the fields`,
+  );
+}
+
+/** The member that holds an array of objects, where the file is one object: many an API answers so. */
+function memberWithRecords({ first: [only, second], isWhole }: Survey): string | undefined {
+  if (only === undefined || second !== undefined || !isWhole) return undefined;
+  return membersOf(only.text ?? '')?.find(([, node]) => /^\[\s*\{/.test(textOf(node)))?.[0];
 }
 
 /** Whether every value of the first line could stand below itself. Years are names, too. */

@@ -1,4 +1,7 @@
-/** The records that were not taken, a line each with what is wrong with it; made with the first of them. */
+/**
+ * The records that were not taken, a line each with what is wrong with it; made with the first of them. Such a file can be
+ * imported itself, when its records have been corrected.
+ */
 import { closeSync, fsyncSync, ftruncateSync, fstatSync, openSync, writeSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { ErrorPlace } from '../../contract/errors.js';
@@ -65,7 +68,7 @@ export class RefusedFile {
   }
 }
 
-/** `record` is what was sent, so that it can be corrected and imported from here. */
+/** `record` is what was sent, so that it can be corrected and imported from here (`corrected.ts`). */
 function lineOf(file: string, { record: { line, json }, errors }: Refusal): string {
   const said = errors.map(({ column, error, message, hint }) => ({
     column,

@@ -1,6 +1,6 @@
 /** An import under way: reading, sending, progress, and an end that can be taken up again. */
 import type { CdpClient } from '../../client/client.js';
-import { Ending, EXIT, type ExitCode } from '../remote/outcome.js';
+import { Ending, EXIT, type ExitCode, UsageError } from '../remote/outcome.js';
 import { counted, grouped, ProgressLine } from '../remote/progress.js';
 import { type Batch, cutBatches } from './batches.js';
 import { Delivery } from './delivery.js';
@@ -46,6 +46,8 @@ export async function runImport({ client, journal, opened, options }: Run): Prom
     progress.end();
     await journal.close();
     if (leave.signal.aborted) throw new Ending(EXIT.interrupted, interruptedText(journal, options));
+    // What is mended is another file, with which nothing can go on.
+    if (cause instanceof UsageError && totals.inserted > 0) throw new Ending(EXIT.refused, storedText(journal), cause);
     process.stderr.write(`${interruptedText(journal, options)}\n`);
     throw cause;
   } finally {
@@ -68,7 +70,12 @@ export async function runImport({ client, journal, opened, options }: Run): Prom
       ? `${JSON.stringify({ table, inserted, refused: count, refused_file: refusedFile, seconds: Number(seconds.toFixed(3)), retries: delivery.retries })}\n`
       : `${counted(inserted)} stored in ${table}, ${grouped(count)} refused, ${seconds.toFixed(1)} s, ${grouped(rate)} rows/s\n`,
   );
-  if (count > 0) process.stderr.write(`The refused records are in ${refusedFile}\n`);
+  if (refusedFile !== null) {
+    const command = commandFor([refusedFile], options);
+    process.stderr.write(
+      `The refused records are in ${refusedFile}\nCorrected there, they go in with:\n  ${command}\n`,
+    );
+  }
   return count > 0 ? EXIT.someRefused : EXIT.done;
 }
 
@@ -78,14 +85,21 @@ function refusedName({ files: [first, ...others] }: ImportPlan, table: string): 
   return `${others.length > 0 || identity === null ? table : path}.refused.ndjson`;
 }
 
+const storedText = ({ totals }: Journal<ImportPlan>): string =>
+  `${grouped(totals.inserted)} rows are stored, ${grouped(totals.refused)} refused`;
+
 /** What is stored, and the command to go on. */
-function interruptedText({ totals, header }: Journal<ImportPlan>, { table, profile }: ImportOptions): string {
-  const stored = `${grouped(totals.inserted)} rows are stored, ${grouped(totals.refused)} refused`;
-  const { files } = header.plan;
+function interruptedText(journal: Journal<ImportPlan>, options: ImportOptions): string {
+  const stored = storedText(journal);
+  const { files } = journal.header.plan;
   if (files.some(({ identity }) => identity === null)) return `${stored}. What can be read but once cannot be resumed`;
   const paths = files.map(({ path }) => path);
+  return `${stored}. Go on with:\n  ${commandFor(paths, options)} --resume`;
+}
+
+function commandFor(paths: readonly string[], { table, profile }: ImportOptions): string {
   const words = ['cdp', 'import', ...paths, '--table', table, ...(profile === undefined ? [] : ['--profile', profile])];
-  return `${stored}. Go on with:\n  ${[...words.map(quoted), '--resume'].join(' ')}`;
+  return words.map(quoted).join(' ');
 }
 
 /** For a POSIX shell. */

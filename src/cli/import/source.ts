@@ -1,6 +1,7 @@
 /** A file as records of one kind, whatever its format. */
 import { UsageError } from '../remote/outcome.js';
 import type { Notation } from './cell-values.js';
+import { corrected, isOfRefused } from './corrected.js';
 import { type Cell, csvRecords } from './csv.js';
 import { detectFormat, type Format, type ToldFormat } from './format.js';
 import { type Input, openInput, peek } from './input.js';
@@ -59,7 +60,7 @@ async function sourceIn(input: Input, options: SourceOptions): Promise<Source> {
   });
   if (format.kind !== 'delimited') {
     const records = format.kind === 'json' ? jsonItems(whole, path) : jsonLines(whole, path);
-    return { input, format, heads: undefined, records };
+    return { input, format, heads: undefined, records: isOfRefused(head) ? corrected(records) : records };
   }
   const before = told === null ? 0 : 1;
   const csv = { delimiter: format.delimiter, hasQuotes, firstLine: skipLines + before + 1 };

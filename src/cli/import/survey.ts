@@ -1,9 +1,11 @@
 /** What the records of a file hold: its fields, and what their values could be; from all of it, or a sample. */
-import { readJson, type JsonMember } from '../../engine/json.js';
+import { basename } from 'node:path';
 import { UsageError } from '../remote/outcome.js';
 import { ProgressLine } from '../remote/progress.js';
 import type { Notation } from './cell-values.js';
+import { fitsHeads } from './csv.js';
 import { candidatesFor, ColumnGuess } from './guess.js';
+import { membersOf } from './json-members.js';
 import type { FileRecord, Source } from './source.js';
 
 export interface Field {
@@ -18,8 +20,17 @@ export interface Survey {
   readonly isWhole: boolean;
   /** Some of the first records, to show. */
   readonly first: readonly FileRecord[];
+  /** Of delimited text whose records have another number of fields than the heads, more than half of them the same one. */
+  readonly shape: Shape | undefined;
   /** All records, where the file can be read but once; else undefined, and the file is closed. */
   readonly records: AsyncGenerator<FileRecord, void> | undefined;
+}
+
+export interface Shape {
+  /** Of such a record. */
+  readonly fields: number;
+  /** Where the first of them stands. */
+  readonly line: number;
 }
 
 /** Of a file that can be read but once, which are held in memory. */
@@ -28,8 +39,11 @@ const HELD = { records: 10_000, characters: 16 * 1024 * 1024 };
 const MOST_FIELDS = 10_000;
 const SHOWN = 3;
 
-/** @param most records to look at */
-export async function survey(source: Source, notation: Notation, most: number): Promise<Survey> {
+/**
+ * @param most records to guess from
+ * @param toTheEnd reads the others as well, so that a file that is broken there is refused before any of it is sent
+ */
+export async function survey(source: Source, notation: Notation, most: number, toTheEnd: boolean): Promise<Survey> {
   const { input, heads, records } = source;
   const isOnce = input.size === null;
   const limit = isOnce ? Math.min(most, HELD.records) : most;
@@ -37,15 +51,20 @@ export async function survey(source: Source, notation: Notation, most: number): 
   const held: FileRecord[] = [];
   let count = 0;
   let isWhole = false;
-  const progress = new ProgressLine(() => {
-    return { rows: count, share: input.size === null ? null : input.read() / input.size, refused: 0 };
-  }, `Looking through ${input.path}: `);
+  const progress = new ProgressLine(
+    () => {
+      return { rows: count, share: input.size === null ? null : input.read() / input.size, refused: 0 };
+    },
+    `Looking through ${basename(input.path)}: `,
+  );
   try {
-    for (let characters = 0; count < limit && (!isOnce || characters < HELD.characters); count++) {
+    const isEnough = (characters: number) =>
+      isOnce ? count >= limit || characters >= HELD.characters : count >= limit && !toTheEnd;
+    for (let characters = 0; !isEnough(characters); count++) {
       const { value, done } = await records.next();
-      isWhole = done === true;
+      isWhole = done === true && count <= limit;
       if (done) break;
-      seen.add(value);
+      if (count < limit) seen.add(value);
       if (isOnce || held.length < SHOWN) held.push(value);
       if (isOnce) characters += charactersOf(value);
     }
@@ -54,7 +73,8 @@ export async function survey(source: Source, notation: Notation, most: number): 
     if (!isOnce) input.close();
   }
   const first = held.slice(0, SHOWN);
-  return { fields: seen.fields, isWhole, first, records: isOnce ? after(held, records) : undefined };
+  const { fields, shape } = seen;
+  return { fields, isWhole, first, shape, records: isOnce ? after(held, records) : undefined };
 }
 
 async function* after(held: FileRecord[], others: AsyncIterable<FileRecord>): AsyncGenerator<FileRecord, void> {
@@ -69,6 +89,9 @@ class Seen {
   readonly #candidates: ReturnType<typeof candidatesFor>;
   readonly #known: Field[] | undefined;
   readonly #found = new Map<string, Field>();
+  /** By the number of their fields, where that is not the one of the heads. */
+  readonly #misshapen = new Map<number, { count: number; line: number }>();
+  #count = 0;
 
   constructor(heads: readonly string[] | undefined, notation: Notation) {
     this.#candidates = candidatesFor(notation);
@@ -79,13 +102,26 @@ class Seen {
     return this.#known ?? [...this.#found.values()];
   }
 
+  get shape(): Shape | undefined {
+    for (const [fields, { count, line }] of this.#misshapen) if (count * 2 > this.#count) return { fields, line };
+    return undefined;
+  }
+
   add({ line, cells, text = '' }: FileRecord): void {
+    this.#count++;
     if (this.#known === undefined) return this.#addMembers(text, line);
     if (cells === undefined) return;
+    if (!fitsHeads(cells, this.#known.length)) this.#addMisshapen(cells.length, line);
     for (let i = 0; i < cells.length; i++) {
       const cell = cells[i];
       if (cell !== null && cell !== undefined) this.#known[i]?.guess.addText(cell, line);
     }
+  }
+
+  #addMisshapen(fields: number, line: number): void {
+    const alike = this.#misshapen.get(fields);
+    if (alike === undefined) this.#misshapen.set(fields, { count: 1, line });
+    else alike.count++;
   }
 
   #addMembers(text: string, line: number): void {
@@ -106,15 +142,5 @@ class Seen {
 
   #field(head: string): Field {
     return { head, guess: new ColumnGuess(this.#candidates) };
-  }
-}
-
-/** The members of an object, values with all their digits; undefined where the text is not a JSON object. */
-export function membersOf(text: string): readonly JsonMember[] | undefined {
-  try {
-    const { root } = readJson(Buffer.from(text));
-    return root.kind === 'object' ? root.members : undefined;
-  } catch {
-    return undefined;
   }
 }

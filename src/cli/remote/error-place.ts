@@ -1,5 +1,5 @@
 /** Where in the SQL an error is: the line, and a caret below the place. */
-import { printable, widthOf } from './terminal-text.js';
+import { firstCells, printable, widthOf } from './terminal-text.js';
 
 /** Of a line that is cut, on both sides. */
 const CUT = '...';
@@ -29,16 +29,6 @@ function aroundPlace(left: string, right: string, room: number): [string, string
   const cutLeft = widthOf(left) <= half ? left : CUT + lastCells(left, half - CUT.length);
   const rest = Math.max(CUT.length + 1, room - widthOf(cutLeft));
   return [cutLeft, widthOf(right) <= rest ? right : firstCells(right, rest - CUT.length) + CUT];
-}
-
-function firstCells(text: string, cells: number): string {
-  let [taken, width] = ['', 0];
-  for (const character of text) {
-    width += widthOf(character);
-    if (width > cells) break;
-    taken += character;
-  }
-  return taken;
 }
 
 const reversed = (text: string): string => [...text].reverse().join('');

@@ -10,14 +10,14 @@ import { EXIT, type ExitCode, ending, UsageError } from './outcome.js';
 import { counted, grouped, ProgressLine } from './progress.js';
 import { type Format, FORMATS, rowsAs } from './rows.js';
 import { RowCounter } from './row-counter.js';
-import { abortable, whole } from './sql.js';
+import { abortable, collect, whole } from './sql.js';
 
 interface Options {
   output: string;
   table?: string;
-  param: unknown[];
+  param?: unknown[];
   format?: Format;
-  timeout?: number;
+  timeout: number;
   json?: boolean;
 }
 
@@ -27,15 +27,11 @@ export function exportCommand(): Command {
     .argument('[SQL]', 'The query')
     .requiredOption('-o, --output <FILE>', 'As .csv, .ndjson, .jsonl or .json, with .gz packed')
     .option('--table <NAME>', 'All of a table, in place of a query')
-    .option(
-      '--param <VALUE>',
-      'Of $1, then $2, …; taken as text',
-      (value: string, all: unknown[]) => [...all, value],
-      [],
-    )
+    .option('--param <VALUE>', 'Of $1, then $2, …; taken as text', collect)
     .addOption(new Option('--format <NAME>', 'Default: by the name of the file').choices([...FORMATS]))
-    .option('--timeout <MS>', 'At most 60000 (default: 60000)', whole, 60_000)
-    .option('--json', 'Print the result as JSON');
+    .option('--timeout <MS>', 'At most 60000', whole, 60_000)
+    .option('--json', 'Print the result as JSON')
+    .addHelpText('after', EXAMPLES);
   return remoteOptions(command).action((sql: string | undefined) => {
     const options = command.opts<Options>();
     return ending(
@@ -44,6 +40,11 @@ export function exportCommand(): Command {
     );
   });
 }
+
+const EXAMPLES = `
+Examples:
+  cdp export --table customers -o customers.csv.gz
+  cdp export 'SELECT email FROM customers WHERE age > $1' --param 30 -o emails.ndjson`;
 
 function queryOf(sql: string | undefined, { table }: Options): string {
   if ((sql === undefined) === (table === undefined)) throw new UsageError('Give either a query or --table');
@@ -58,10 +59,10 @@ function formatOf({ format, output }: Options): Format {
 }
 
 async function exportRows(command: Command, sql: string, options: Options, signal: AbortSignal): Promise<ExitCode> {
-  const { output, param, timeout, json } = options;
+  const { output, param = [], timeout, json } = options;
   const format = formatOf(options);
   const client = await connect(command);
-  const rows = rowsAs(format, client, sql, param, { read_only: true, timeout_ms: timeout ?? 60_000, signal });
+  const rows = rowsAs(format, client, sql, param, { read_only: true, timeout_ms: timeout, signal });
   // The first piece comes before the file: a query that is refused leaves the folder as it was.
   const first = await rows.next();
   const counter = new RowCounter(format);

@@ -2,7 +2,7 @@
 import { CdpError, type CdpErrorCode } from '../../client/error.js';
 import { errorPlace } from './error-place.js';
 import { heedOutput } from './output.js';
-import { printable, printableLines } from './terminal-text.js';
+import { printableLines } from './terminal-text.js';
 
 export const EXIT = {
   done: 0,
@@ -81,7 +81,7 @@ function exitCodeOf(error: unknown): ExitCode {
 /** What stands on standard error: code and message, hint, and the place in the SQL. Nothing in it is obeyed by a terminal. */
 export function explain(error: unknown, sql?: string): string[] {
   if (error instanceof Ending) {
-    return [`cdp: ${printable(error.message)}`, ...(error.cause === undefined ? [] : explain(error.cause, sql))];
+    return [`cdp: ${printableLines(error.message)}`, ...(error.cause === undefined ? [] : explain(error.cause, sql))];
   }
   if (!(error instanceof CdpError)) {
     const hint = error instanceof UsageError ? error.hint : undefined;

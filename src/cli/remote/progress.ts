@@ -1,4 +1,5 @@
 /** How far something long has come: one line that changes on a terminal, a line now and then elsewhere. */
+import { firstCells, printable, widthOf } from './terminal-text.js';
 
 export interface Progress {
   rows: number;
@@ -48,19 +49,21 @@ export class ProgressLine {
     const now = performance.now();
     this.#past.push({ at: now, rows: progress.rows, share: progress.share });
     while ((this.#past[0]?.at ?? now) < now - WINDOW_MS) this.#past.shift();
-    const line = this.what + this.#line(progress);
-    process.stderr.write(
-      this.#isTerminal ? `\r${line.slice(0, (process.stderr.columns || 80) - 1)}\u001b[K` : `${line}\n`,
-    );
+    if (!this.#isTerminal) return void process.stderr.write(`${this.what}${this.#line(progress, true)}\n`);
+    const room = (process.stderr.columns || 80) - 1;
+    const line = this.what + this.#line(progress, true);
+    // The numbers say more than the bar.
+    const shown = widthOf(line) <= room ? line : this.what + this.#line(progress, false);
+    process.stderr.write(`\r${firstCells(printable(shown), room)}\u001b[K`);
   }
 
-  #line({ rows, share, refused }: Progress): string {
+  #line({ rows, share, refused }: Progress, hasBar: boolean): string {
     const [first, last] = [this.#past[0], this.#past.at(-1)];
     const seconds = first === undefined || last === undefined ? 0 : (last.at - first.at) / 1_000;
     const rate = seconds > 0 && first !== undefined ? (rows - first.rows) / seconds : rows / this.seconds;
     const pace = seconds > 0 ? ((share ?? 0) - (first?.share ?? 0)) / seconds : 0;
     return [
-      ...(share === null ? [] : [`${bar(share)} ${(share * 100).toFixed(0).padStart(3)}%`]),
+      ...(share === null ? [] : [`${hasBar ? `${bar(share)} ` : ''}${(share * 100).toFixed(0).padStart(3)}%`]),
       `${grouped(rows)} rows`,
       `${grouped(rate)} rows/s`,
       ...(share === null || pace <= 0 ? [] : [`${duration((1 - share) / pace)} left`]),

@@ -15,7 +15,7 @@ import { type Format, rowsAs } from './rows.js';
 
 interface Options {
   file?: string;
-  param: unknown[];
+  param?: unknown[];
   csv?: boolean;
   json?: boolean;
   ndjson?: boolean;
@@ -32,7 +32,7 @@ export function sqlCommand(): Command {
     .description('Run SQL; a table on a terminal, CSV into a file or pipe. Without SQL, on a terminal, a shell')
     .argument('[SQL]', 'The statement (default: standard input, on a terminal a shell)')
     .option('-f, --file <FILE>', 'Of the statement')
-    .option('--param <VALUE>', 'Of $1, then $2, …; taken as text, as Postgres reads it', collect, [])
+    .option('--param <VALUE>', 'Of $1, then $2, …; taken as text, as Postgres reads it', collect)
     .addOption(
       new Option('--csv', 'A head and rows; an empty field is NULL, "" the empty string').conflicts([
         'json',
@@ -52,7 +52,8 @@ export function sqlCommand(): Command {
     .option('--read-only', 'In a transaction that can change nothing')
     .option('--timeout <MS>', 'At most 60000 (default: 30000)', whole)
     .option('--max-rows <N>', 'Of a table; the other forms have no limit', whole, 1_000)
-    .option('--no-history', 'Of the shell: keep nothing of what is typed');
+    .option('--no-history', 'Of the shell: keep nothing of what is typed')
+    .addHelpText('after', EXAMPLES);
   return remoteOptions(command).action(async (argument: string | undefined) => {
     const options = command.opts<Options>();
     let sql: string | undefined;
@@ -68,7 +69,14 @@ export function sqlCommand(): Command {
   });
 }
 
-export const collect = (value: string, values: unknown[]): unknown[] => [...values, value];
+const EXAMPLES = `
+Examples:
+  cdp sql
+  cdp sql 'SELECT * FROM customers WHERE age > $1' --param 30
+  cdp sql -f report.sql > report.csv
+  echo 'SELECT 1 AS one' | cdp sql --json`;
+
+export const collect = (value: string, values: unknown[] = []): unknown[] => [...values, value];
 
 export function whole(value: string): number {
   if (!/^[1-9]\d{0,8}$/.test(value)) throw new InvalidArgumentError('It takes a whole number from 1.');
@@ -83,7 +91,7 @@ const isShell = (argument: string | undefined, options: Options): boolean =>
   process.stdout.isTTY;
 
 async function openShell(client: CdpClient, options: Options): Promise<void> {
-  if (options.param.length > 0)
+  if (options.param !== undefined)
     throw new UsageError('The shell takes no --param', 'Write the values into the statement');
   const { openShell: open } = await import('./shell/shell.js');
   const { expanded = 'auto', history: keepsHistory, maxRows } = options;
@@ -119,15 +127,16 @@ export async function abortable<T>(work: (signal: AbortSignal) => Promise<T>): P
 
 async function run(client: CdpClient, sql: string, options: Options, signal: AbortSignal): Promise<ExitCode> {
   const settings = { ...queryOptions(options), signal };
+  const { param: params = [] } = options;
   const isTable = options.table ?? options.expanded ?? (process.stdout.isTTY && formatOf(options) === undefined);
   if (!isTable) {
-    await printChunks(rowsAs(formatOf(options) ?? 'csv', client, sql, options.param, settings));
+    await printChunks(rowsAs(formatOf(options) ?? 'csv', client, sql, params, settings));
     return EXIT.done;
   }
   const started = performance.now();
   const { expanded = 'auto', maxRows } = options;
   const more = `more with --max-rows, all with --csv`;
-  for (const result of await queryResults(client, sql, options.param, { ...settings, max_rows: maxRows })) {
+  for (const result of await queryResults(client, sql, params, { ...settings, max_rows: maxRows })) {
     printLines(resultLines(result, { expanded, width: process.stdout.columns, more }));
   }
   process.stderr.write(`Time: ${(performance.now() - started).toFixed(0)} ms\n`);

@@ -13,6 +13,17 @@ export function widthOf(text: string): number {
   return width;
 }
 
+/** As much of its beginning as there is room for. */
+export function firstCells(text: string, cells: number): string {
+  let [taken, width] = ['', 0];
+  for (const character of text) {
+    width += widthOf(character);
+    if (width > cells) break;
+    taken += character;
+  }
+  return taken;
+}
+
 const ESCAPES: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' };
 const CONTROL = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
