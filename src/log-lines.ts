@@ -27,11 +27,12 @@ interface Output {
 export class LogLines implements DestinationStream {
   private gathered = '';
   private leftOut = 0;
-  private readonly output: Output = isRead(STDOUT) ? new Pipe() : new File();
+  private readonly output: Output = isRead(STDOUT) ? new PipeOutput() : new FileOutput();
 
   constructor() {
     setInterval(() => this.hand(), DELAY_MS).unref();
-    process.on('beforeExit', () => this.hand());
+    // Once: to try a full disk again would keep the process from its end.
+    process.once('beforeExit', () => this.hand());
     process.on('exit', () => {
       this.hand();
       this.output.end();
@@ -63,7 +64,7 @@ const tellOf = (lines: number): string =>
 const isRead = (fd: number): boolean => fstatSync(fd).isFIFO() || fstatSync(fd).isSocket();
 
 /** A write to a pipe as to a file would hold up a thread until somebody reads, and with it the end of the process. */
-class Pipe implements Output {
+class PipeOutput implements Output {
   constructor() {
     // Whose reader has gone.
     if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', () => {});
@@ -83,7 +84,7 @@ class Pipe implements Output {
 }
 
 /** A file, a terminal, a device. A disk may take its time, which is not the event loop's. */
-class File implements Output {
+class FileOutput implements Output {
   private bytes = Buffer.alloc(0);
   private isWriting = false;
 
