@@ -23,7 +23,14 @@ it('tells all who want a connection what the last login was told', async () => {
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
-  const address = { host: '127.0.0.1', port, user: 'cdp', password: '', database: 'cdp', connectionTimeoutMillis: 5_000 };
+  const address = {
+    host: '127.0.0.1',
+    port,
+    user: 'cdp',
+    password: '',
+    database: 'cdp',
+    connectionTimeoutMillis: 5_000,
+  };
   const pool = servicePool(address, 2);
   try {
     const before = performance.now();
