@@ -23,9 +23,14 @@ async function serve(config: Config): Promise<void> {
   if (service.firstToken !== null) await showFirstToken(config, service.url, service.firstToken);
   await stopped;
   await service.close();
-  // What is still under way to a collector that does not answer would hold the process up.
+  // What is still under way to a collector that does not answer would hold the process up,
   if (traces !== null) process.exit();
+  // and so would a log that nobody reads.
+  setTimeout(() => process.exit(), LOG_MS).unref();
 }
+
+/** What is left of the log when all is done has so long to be taken. */
+const LOG_MS = 1_000;
 
 const startWithWorkers = async (config: Config, traces: TraceExport | null): Promise<RunningService> =>
   (await import('../workers/primary.js')).startWorkers(config, createLogger(config), traces);

@@ -1,5 +1,6 @@
 /** Puts the engine together over one Postgres server, in order; closing it goes the other way. */
 import { EngineError } from '../contract/errors.js';
+import { Absence } from '../postgres/absence.js';
 import { AuditLog } from '../postgres/audit-log.js';
 import type { ProjectRow } from '../postgres/control.js';
 import { ControlDatabase } from '../postgres/control.js';
@@ -104,8 +105,9 @@ export class Engine {
   static async open(settings: EngineSettings): Promise<Engine> {
     const { address, maxConnections } = settings;
     const credentials = new Credentials(settings.secret);
-    const pool = servicePool(address, SERVICE_CONNECTIONS);
-    const holders = new LockHolders(address);
+    const absence = new Absence();
+    const pool = servicePool(address, SERVICE_CONNECTIONS, { absence });
+    const holders = new LockHolders(address, absence);
     const silence = new SilenceWatch(address, pool);
     try {
       const migrations = readMigrations('project');
@@ -129,7 +131,7 @@ export class Engine {
       const { postmaster } = settings;
       const cpu = postmaster === null ? null : new CpuWatch(new BackendPriority(postmaster));
       const watchdog = new Watchdog(address, pool, cpu);
-      const sessions = new ProjectSessions(address, credentials, provisioning, silence);
+      const sessions = new ProjectSessions(address, credentials, provisioning, silence, absence);
       const connections = new Connections(sessions, {
         total: maxConnections,
         // As many of each kind as may run: else each change of what runs would close connections and log others in.

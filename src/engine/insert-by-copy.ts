@@ -13,7 +13,7 @@ import { inserted } from './batch-answer.js';
 import { rowsIn } from './batch/copy/plan.js';
 import { withIds } from './copied-ids.js';
 import type { Deadline } from './deadline.js';
-import { type IdempotencyKey, rememberAnswer, takeNewKey } from './idempotency.js';
+import { claimKey, type IdempotencyKey, rememberAnswer, takeNewKey } from './idempotency.js';
 import type { Project } from './project.js';
 import { LIES_WITH_THE_SERVER } from './refused-record.js';
 import type { KnownShape } from './shape-cache.js';
@@ -119,6 +119,8 @@ async function store(
         throw outcomeUnknown(error, keyed !== null);
       }
       if (!(error instanceof PostgresError) || liesWithTheServer(error)) throw error;
+      // What refuses it now may be its own key.
+      if (mayHaveRun && keyed !== null && (await isStored(lease, keyed.idempotency))) return true;
       // The check is what comes behind the rows.
       if (session.completed - completedBefore === before.length + 1) project.forgetShape(known);
       return false;
@@ -128,5 +130,14 @@ async function store(
     return await project.use('typed', deadline, work, 'writes', traceOf(rows, batches));
   } catch (error) {
     throw mayHaveRun ? outcomeUnknown(error, true) : error;
+  }
+}
+
+/** Whether a try under the key has stored the batch, whose outcome nobody saw. @throws EngineError outcome_unknown */
+async function isStored({ session }: Lease, idempotency: IdempotencyKey): Promise<boolean> {
+  try {
+    return (await claimKey(session, [], idempotency)) !== null;
+  } catch (error) {
+    throw outcomeUnknown(error, true);
   }
 }

@@ -1,5 +1,6 @@
 /** Who holds how much of the server's lock table (Postgres manual 53.13, `pg_locks`). */
 import type pg from 'pg';
+import type { Absence } from './absence.js';
 import { type ServerAddress, servicePool } from './server.js';
 
 /**
@@ -26,8 +27,8 @@ export class LockHolders {
   private readonly pool: pg.Pool;
   private readonly trying: NodeJS.Timeout;
 
-  constructor(address: ServerAddress) {
-    this.pool = servicePool(address, 1, { kept: 1 });
+  constructor(address: ServerAddress, absence: Absence) {
+    this.pool = servicePool(address, 1, { kept: 1, absence });
     this.trying = setInterval(() => {
       // The next try comes soon.
       this.pool.query(TRY).catch(() => {});

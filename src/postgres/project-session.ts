@@ -3,6 +3,7 @@
  * `ALTER ROLE … SET`, lost grants) is noticed here and mended once, so that it cannot lock the service or itself out.
  */
 import { EngineError } from '../contract/errors.js';
+import type { Absence } from './absence.js';
 import type { Credentials } from './credentials.js';
 import { ConnectionLost, PostgresError } from './errors.js';
 import { EXTENSIONS_SCHEMA, isPrepared, Unhardened } from './hardening/hardening.js';
@@ -64,12 +65,6 @@ const MENDABLE = new Set(['28P01', '42501', '25P04']);
 /** Opening a connection may take so long, mending included. */
 const OPEN_MS = 10_000;
 
-/**
- * Where Postgres takes no logins, nobody else tries for so long: a try by every request keeps a recovering server from
- * getting up, for each of them costs it a process.
- */
-const AWAY_MS = 100;
-
 /** In front of a query of our own on a project's connection: nothing that the project made can stand in for a name. */
 const IN_PG_CATALOG: readonly Statement[] = ['BEGIN', 'SET LOCAL search_path = pg_catalog, pg_temp'].map((text) => ({
   text,
@@ -85,14 +80,13 @@ export interface ProjectSession {
 export class ProjectSessions {
   /** Mending under way in this process, by the project's database. */
   private readonly mending = new Map<string, Promise<void>>();
-  /** What the last login was refused with that Postgres was not there for. */
-  private away: { readonly error: unknown; readonly until: number } | null = null;
 
   constructor(
     private readonly address: ServerAddress,
     private readonly credentials: Credentials,
     private readonly provisioning: Provisioning,
     private readonly silence: SilenceWatch,
+    private readonly absence: Absence,
   ) {}
 
   private get extensionsSchema(): string[] {
@@ -104,7 +98,8 @@ export class ProjectSessions {
    * @throws EngineError database_unavailable where none can be had in time
    */
   async open(placement: Placement, lane: Lane): Promise<ProjectSession> {
-    if (this.away !== null && performance.now() < this.away.until) throw this.away.error;
+    const { refusal } = this.absence;
+    if (refusal !== null) return ownErrand(() => Promise.reject(refusal));
     const expiry = new AbortController();
     const timer = setTimeout(() => expiry.abort(), OPEN_MS);
     try {
@@ -112,7 +107,7 @@ export class ProjectSessions {
         Promise.race([this.openSound(placement, lane, expiry.signal), aborted(expiry.signal)]),
       );
     } catch (error) {
-      if (isAway(error)) this.away = { error, until: performance.now() + AWAY_MS };
+      this.absence.saw(error);
       // Nothing that was opened on the way is left behind.
       expiry.abort();
       throw error;
@@ -223,13 +218,6 @@ export class ProjectSessions {
     this.silence.watch(session, backend);
     return { session, backend };
   }
-}
-
-/** Nobody listens, or Postgres starts, recovers or stops (cannot_connect_now). */
-function isAway(error: unknown): boolean {
-  const cause = error instanceof EngineError ? error.cause : error;
-  if (cause instanceof PostgresError) return cause.sqlstate === '57P03';
-  return cause instanceof Error && ['ECONNREFUSED', 'ENOENT'].includes((cause as NodeJS.ErrnoException).code ?? '');
 }
 
 /** The operator's to mend, and none of the caller's business. */

@@ -6,6 +6,7 @@ import type { ConnectionOptions } from 'node:tls';
 import pg from 'pg';
 import { parse as parseConnectionString } from 'pg-connection-string';
 import { EngineError } from '../contract/errors.js';
+import { Absence } from './absence.js';
 import { isSilence, isUnreachable, PostgresError } from './errors.js';
 
 /** What the driver needs for one login. */
@@ -84,8 +85,13 @@ const SERVICE_SETTINGS = { search_path: 'pg_catalog', TimeZone: 'UTC', DateStyle
 /**
  * A pool of the service's own role on the control database.
  * @param options.kept connections that stay open though nobody uses them
+ * @param options.absence shared with whoever else logs in there
  */
-export function servicePool(address: ServerAddress, max: number, { kept = 0 } = {}): pg.Pool {
+export function servicePool(
+  address: ServerAddress,
+  max: number,
+  { kept = 0, absence = new Absence() }: { kept?: number; absence?: Absence } = {},
+): pg.Pool {
   // A question waits as long for a connection as for its answer.
   const limits = {
     max,
@@ -93,6 +99,7 @@ export function servicePool(address: ServerAddress, max: number, { kept = 0 } = 
     idleTimeoutMillis: 30_000,
     connectionTimeoutMillis: QUESTION_MS,
     query_timeout: QUESTION_MS,
+    Client: sparing(absence),
   };
   const pool = new pg.Pool({ ...serviceLogin(address, address.database), ...limits });
   // A connection that breaks while it is idle is replaced by the pool; one that breaks in somebody's hands fails the
@@ -102,6 +109,32 @@ export function servicePool(address: ServerAddress, max: number, { kept = 0 } = 
   dropTheSilent(pool);
   return pool;
 }
+
+type Connected = (error: Error | null) => void;
+
+/** The driver's client as the pool uses it, which does not even try while Postgres is known to be away. */
+const sparing = (absence: Absence) =>
+  class extends pg.Client {
+    override connect(): Promise<this>;
+    override connect(callback: Connected): void;
+    override connect(callback?: Connected): Promise<this> | undefined {
+      const { refusal } = absence;
+      const connecting = refusal === null ? this.tried() : Promise.reject<this>(refusal);
+      if (callback === undefined) return connecting;
+      connecting.then(() => callback(null), callback);
+      return undefined;
+    }
+
+    private async tried(): Promise<this> {
+      try {
+        await super.connect();
+        return this;
+      } catch (error) {
+        absence.saw(error);
+        throw error;
+      }
+    }
+  };
 
 /** Where one connection did not answer, the idle ones go the same way: each would cost a question its whole time. */
 function dropTheSilent(pool: pg.Pool): void {

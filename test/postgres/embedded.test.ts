@@ -227,6 +227,21 @@ describe('recovers', () => {
     expect(await busy).toBeInstanceOf(Error);
   });
 
+  test('from the death of a server that was up and had let nobody in yet', async () => {
+    await stoppedCluster();
+    const home = join(dataDir, 'postgres');
+    await writeFile(join(home, 'nobody.conf'), 'local all all reject\n');
+    await chmod(join(home, 'nobody.conf'), 0o644);
+    await writeFile(join(home, 'local.conf'), `hba_file = '${join(home, 'nobody.conf')}'\n`);
+    const starting = startHere();
+    while (!/^ready/m.test(await readFile(lockFile(), 'utf8').catch(() => ''))) await sleep(2);
+    await rm(join(home, 'local.conf'));
+    process.kill(await postmaster(), 'SIGKILL');
+    const server = await starting;
+    expect(await ask(server.connection, 'SELECT 1')).toEqual([[1]]);
+    await server.stop();
+  });
+
   test('from a starter that was killed in the middle of making the cluster', async () => {
     const starter = spawnStarter(app, dataDir);
     const staging = async (): Promise<string[]> =>

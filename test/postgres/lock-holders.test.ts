@@ -1,12 +1,13 @@
 /** What the lock guard is told: locks of both tables by process, and how many the smaller one takes. */
 import pg from 'pg';
 import { expect, it } from 'vitest';
+import { Absence } from '../../src/postgres/absence.js';
 import { LockHolders } from '../../src/postgres/lock-holders.js';
 import { withDatabase } from '../support/postgres.js';
 
 it('counts the predicate locks of a serializable transaction with the others', () =>
   withDatabase(async ({ connection }) => {
-    const holders = new LockHolders({ ...connection, connectionTimeoutMillis: 5_000 });
+    const holders = new LockHolders({ ...connection, connectionTimeoutMillis: 5_000 }, new Absence());
     const client = new pg.Client(connection);
     await client.connect();
     try {

@@ -1,5 +1,6 @@
 /** Opening a connection as a project's role: whatever the project has planted or spoilt, it works or ends in time. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Absence } from '../../src/postgres/absence.js';
 import { Credentials } from '../../src/postgres/credentials.js';
 import type { Placement } from '../../src/postgres/placement.js';
 import { LANES, type ProjectSession, ProjectSessions } from '../../src/postgres/project-session.js';
@@ -60,7 +61,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     pool = servicePool(address, 6);
     watchdog = new Watchdog(address, pool);
     const provisioning = new Provisioning(address, credentials, '', [], PREPARATION);
-    sessions = new ProjectSessions(address, credentials, provisioning, new SilenceWatch(address, pool));
+    sessions = new ProjectSessions(address, credentials, provisioning, new SilenceWatch(address, pool), new Absence());
   });
   afterAll(async () => {
     for (const { session } of opened) session.close();

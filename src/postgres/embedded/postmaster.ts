@@ -55,14 +55,19 @@ export function hasEnded(child: ChildProcess): boolean {
   return child.exitCode !== null || child.signalCode !== null;
 }
 
+/** Whether it serves the folder no more. */
+export const isGone = async (home: Home, { pid, child }: Postmaster): Promise<boolean> =>
+  child === undefined ? !(await serves(pid, home.data)) : hasEnded(child);
+
 /**
  * Waits while the postmaster starts, for as long as it takes: after a crash it first replays its log.
  * @returns false when it has ended instead.
  */
-export async function isReady(home: Home, { pid, child }: Postmaster, log: Log): Promise<boolean> {
+export async function isReady(home: Home, postmaster: Postmaster, log: Log): Promise<boolean> {
+  const { pid } = postmaster;
   const started = Date.now();
   for (let told = 0; ;) {
-    if (child === undefined ? !(await serves(pid, home.data)) : hasEnded(child)) return false;
+    if (await isGone(home, postmaster)) return false;
     const lock = await readLockFile(home);
     if (lock?.pid === pid && lock.status === 'ready') return true;
     // Whoever asked it to end may be gone and not see it through.

@@ -7,7 +7,7 @@ import { OTHER_CONNECTIONS, PORT, SUPERUSER } from './config.js';
 import { hasCode } from './folders.js';
 import type { Home, Log } from './home.js';
 import { findPostmaster } from './lock-file.js';
-import { type Postmaster, hasEnded, isReady, openLog, startPostmaster } from './postmaster.js';
+import { type Postmaster, hasEnded, isGone, isReady, openLog, startPostmaster } from './postmaster.js';
 import { serves, stopPostmaster } from './processes.js';
 
 /** How to reach the server as its superuser; `host` is the folder of its socket. */
@@ -51,7 +51,7 @@ export interface RunOptions {
 /** An operator's `local.conf` may leave little room; the service then tries. */
 const LEAST_CONNECTIONS = 2;
 
-/** How often a start may lose against another starter whose server then ends again. */
+/** How often a start may lose against another starter whose server then ends again, or its server be killed at once. */
 const ATTEMPTS = 5;
 
 /** A server on the cluster: adopted where one runs, else started. The cluster exists. */
@@ -72,8 +72,9 @@ export async function runServer(home: Home, binaries: Binaries, options: RunOpti
     options.starting();
     if (await isReady(home, postmaster, log)) {
       try {
-        return handle(postmaster, await greet(connection));
+        return handle(postmaster, await greet(home, postmaster, connection));
       } catch (error) {
+        if (attempt < ATTEMPTS && (await isGone(home, postmaster))) continue;
         await stopPostmaster(postmaster.pid, home.data); // nobody could stop it later
         throw error;
       }
@@ -96,7 +97,7 @@ async function isGood(
 ): Promise<Greeting | undefined> {
   if (!(await isReady(home, { pid }, log))) return undefined;
   try {
-    const greeting = await greet(connection);
+    const greeting = await greet(home, { pid }, connection);
     const { version } = greeting;
     if (version === binaries.version) return greeting;
     log('a Postgres of another version is running and is replaced', { running: version, installed: binaries.version });
@@ -110,8 +111,11 @@ async function isGood(
 
 class WrongPassword extends Error {}
 
-/** Logs in and asks. Tries for 5 s, since a server that was left alone may be short of connections. */
-async function greet(connection: Connection): Promise<Greeting> {
+/**
+ * Logs in and asks. Tries for 5 s, since a server that was left alone may be short of connections; one that was killed in
+ * the meantime will not answer any more.
+ */
+async function greet(home: Home, postmaster: Postmaster, connection: Connection): Promise<Greeting> {
   const deadline = Date.now() + 5_000;
   for (;;) {
     const client = new pg.Client({ ...connection, connectionTimeoutMillis: 5_000 });
@@ -129,7 +133,7 @@ async function greet(connection: Connection): Promise<Greeting> {
           `The database in the data folder was made with another instance secret: ${connection.user} cannot log in.`,
         );
       }
-      if (Date.now() > deadline) throw error;
+      if (Date.now() > deadline || (await isGone(home, postmaster))) throw error;
       await sleep(50);
     } finally {
       await client.end();

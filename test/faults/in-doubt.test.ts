@@ -1,0 +1,87 @@
+/** A batch under its key whose connection dies behind the commit: it is sent again, finds its own key, and says only what is known. */
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { endEverything, type RunningService } from '../support/program.js';
+import { send } from './support/clients.js';
+import { createLedger, databaseOf, onDatabase, type ServerStage, serverStage } from './support/stage.js';
+
+/** What becomes of the messages with the key, one after the other; the last holds for all that follow. */
+type Fate = 'pass' | 'answer is lost' | 'all is cut';
+
+let fates: Fate[] = [];
+let key = 'none yet';
+let isCut = false;
+const sockets = new Set<Socket>();
+
+let stage: ServerStage;
+let service: RunningService;
+const server = createServer((near) => {
+  near.on('error', () => {});
+  if (isCut) return void near.destroy();
+  const { host, port } = stage.server().connection;
+  const far = connect(join(host, `.s.PGSQL.${port}`));
+  far.on('error', () => {});
+  sockets.add(near);
+  let isLost = false;
+  near.on('data', (bytes) => {
+    const fate = bytes.includes(key) ? (fates.shift() ?? 'pass') : 'pass';
+    if (fate === 'all is cut') {
+      isCut = true;
+      for (const socket of sockets) socket.destroy();
+      return;
+    }
+    isLost ||= fate === 'answer is lost';
+    far.write(bytes);
+  });
+  far.on('data', (bytes) => void (isLost ? near.destroy() : near.write(bytes)));
+  near.on('close', () => {
+    sockets.delete(near);
+    far.end();
+  });
+  far.on('close', () => near.end());
+});
+beforeAll(async () => {
+  stage = await serverStage();
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  service = await stage.start(`127.0.0.1:${(server.address() as AddressInfo).port}`);
+  await createLedger(service.url, stage.token);
+});
+afterAll(async () => {
+  await service.end();
+  await endEverything();
+  server.close();
+  await stage.close();
+});
+
+const insert = (ofKey: string) =>
+  send(`${service.url}/api/cdp/data/ledger`, stage.token, JSON.stringify([{ batch: ofKey }]), ofKey);
+const stored = async (ofKey: string): Promise<number> => {
+  const at = (database: string) => ({ ...stage.server().connection, database });
+  const database = await onDatabase(at('cdp'), databaseOf('shop'));
+  const rows = await stage.query('SELECT FROM data.ledger WHERE batch = $1', [ofKey], database);
+  return rows.length;
+};
+
+it.each([
+  ['201 where the key can be asked for', ['answer is lost', 'pass', 'pass'], 201, '201'],
+  ['outcome_unknown where Postgres is gone by then', ['answer is lost', 'pass', 'all is cut'], 503, 'outcome_unknown'],
+] as const)('%s', async (_what, fated, status, code) => {
+  // The connection has to have served before.
+  for (const name of ['a', 'b']) expect(await insert(`${code}-${name}`)).toMatchObject({ status: 201 });
+  key = `key-of-${code}`;
+  fates = [...fated];
+  const reply = await insert(key);
+  expect(reply).toMatchObject({ status, code });
+  expect(fates).toEqual([]);
+  expect(await stored(key)).toBe(1);
+  isCut = false;
+  // Under its key it is settled.
+  if (status !== 201) {
+    expect(Number(reply.retryAfter)).toBeGreaterThan(0);
+    await expect.poll(async () => (await insert(key)).status).toBe(201);
+    expect(await stored(key)).toBe(1);
+  }
+});
