@@ -362,11 +362,11 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     /** The next request in one write loses its connection when all is sent. @returns what waits for the end of its backend */
     function loseNext(way: 'sendWithReset' | 'sendHarmless' = 'sendWithReset'): () => Promise<void> {
       let pid = 0;
-      vi.spyOn(Session.prototype, way).mockImplementationOnce(function (this: Session, bytes, onMessage) {
+      vi.spyOn(Session.prototype, way).mockImplementationOnce(function (this: Session, ...sent) {
         pid = this.processId;
-        const sent = this[way](bytes, onMessage);
+        const answered = this[way](...sent);
         this.destroy(new ConnectionLost('The connection to Postgres was lost'));
-        return sent;
+        return answered;
       });
       const isThere = async () =>
         onServer(server, async (client) => {

@@ -10,6 +10,7 @@ import { ConnectionLost, PostgresError } from '../../postgres/errors.js';
 import type { ResultColumn } from '../../postgres/results/columns.js';
 import { jsonRowEncoder } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
+import { messageSize, type RowTaker } from '../../postgres/wire/framing.js';
 import { MessageTooLarge } from '../../postgres/wire/session.js';
 import { Frame, runWhole, type WholeSink } from '../../postgres/wire/whole-request.js';
 import { type Clock, queryTimeout } from '../deadline.js';
@@ -175,23 +176,31 @@ class WholeRows implements WholeSink {
     this.areReadable =
       this.columns === known.columns ||
       this.columns.every(({ typeOid }, i) => resultFormat(typeOid) === (known.formats[i] ?? 0));
-    const encode = this.columns === known.columns ? known.encoder(rowMode) : jsonRowEncoder(this.columns, rowMode);
-    this.collector = new RowCollector(encode, maxRows, LIMITS.resultBytes, FIRST_BYTES + 2 * known.answerBytes);
+    const encoder =
+      this.columns === known.columns ? known.encoder(rowMode) : jsonRowEncoder(this.columns, rowMode, 'list');
+    this.collector = new RowCollector(encoder, maxRows, LIMITS.resultBytes, FIRST_BYTES + 2 * known.answerBytes);
   }
 
-  row(buffer: Buffer, start: number, end: number): void {
+  readonly takeRows: RowTaker = (buffer, start, end) => {
+    const behind = this.collect(buffer, start, end);
     const before = this.received;
-    this.received += end - start;
+    this.received += behind - start;
     // It may all have come by the time that this takes effect; then it is an answer like any other.
     if (this.received > OUTGROWN_BYTES && before <= OUTGROWN_BYTES) this.clock.stop(new Outgrown(), 'outgrown');
-    if (!this.areReadable || this.tooLong !== null) return;
-    try {
-      this.collector?.sink(buffer, start, end);
-    } catch (error) {
-      // Thrown on, it would end the connection with the commit on its way.
-      if (!(error instanceof MessageTooLarge)) throw error;
-      this.tooLong = error;
+    return behind;
+  };
+
+  private collect(buffer: Buffer, start: number, end: number): number {
+    if (this.areReadable && this.tooLong === null && this.collector !== null) {
+      try {
+        return this.collector.takeRows(buffer, start, end);
+      } catch (error) {
+        // Thrown on, it would end the connection with the commit on its way.
+        if (!(error instanceof MessageTooLarge)) throw error;
+        this.tooLong = error;
+      }
     }
+    return start + messageSize(buffer, start);
   }
 }
 

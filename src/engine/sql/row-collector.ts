@@ -1,8 +1,9 @@
 /** Rows become JSON bytes as they arrive, until a cap is reached (contract section 7). */
 import { LIMITS } from '../../contract/limits.js';
 import { RowBytes } from '../../postgres/results/row-bytes.js';
-import type { RowEncoder } from '../../postgres/results/rows.js';
-import { MessageTooLarge, type RowSink } from '../../postgres/wire/session.js';
+import type { RowEncoder } from '../../postgres/results/row-encoder.js';
+import { messageSize, type RowTaker } from '../../postgres/wire/framing.js';
+import { MessageTooLarge } from '../../postgres/wire/session.js';
 
 /**
  * A step is at most this many times all rows before it, and at most so long. Rows may get longer on the way; then what a
@@ -23,7 +24,7 @@ export class RowCollector {
 
   /** @param expectedBytes of all rows, where somebody knows */
   constructor(
-    private readonly encode: RowEncoder,
+    private readonly encoder: RowEncoder,
     private readonly maxRows: number,
     private readonly maxBytes: number,
     expectedBytes?: number,
@@ -32,22 +33,24 @@ export class RowCollector {
   }
 
   /** @throws MessageTooLarge for one row that is longer than any answer may be */
-  readonly sink: RowSink = (buffer, start, end) => {
-    this.seen++;
-    if (this.truncated) return;
-    if (this.count >= this.maxRows) {
-      this.truncated = true;
-      return;
+  readonly takeRows: RowTaker = (buffer, start, end) => {
+    if (this.count >= this.maxRows) this.truncated = true;
+    if (this.truncated) {
+      this.seen++;
+      return start + messageSize(buffer, start);
     }
-    const { bytes } = this;
+    const { bytes, encoder } = this;
     const before = bytes.length;
-    if (before > 0) bytes.writer.byte(COMMA);
-    this.encode(buffer, start, end, bytes.writer);
+    const most = this.maxRows - this.count;
+    const behind = encoder.take(buffer, start, end, most, this.maxBytes - before, bytes.writer);
+    this.seen += encoder.rows;
+    // Several together stay below: it is one.
     if (bytes.length > this.maxBytes) {
       if (bytes.length - before > LIMITS.resultBytes) throw new MessageTooLarge();
       bytes.length = before;
       this.truncated = true;
-    } else this.count++;
+    } else this.count += encoder.rows;
+    return behind;
   };
 
   /** Bytes since the last call. */
@@ -64,5 +67,3 @@ export class RowCollector {
     return Math.floor(Math.min(this.maxRows - this.count, byBytes, this.count * STEP_GROWTH, LONGEST_STEP));
   }
 }
-
-const COMMA = 0x2c;

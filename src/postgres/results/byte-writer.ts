@@ -17,9 +17,9 @@ export class ByteWriter {
   /** Bytes written so far. Setting it back takes back what was written since, for instance a row past the limit. */
   length = 0;
 
-  /** @param capacity bytes that it holds without growing */
-  constructor(capacity = INITIAL_CAPACITY) {
-    this.bytes = takeBuffer(capacity);
+  /** @param capacity bytes that it holds without growing, or memory to write into until it has to grow */
+  constructor(capacity: number | Buffer = INITIAL_CAPACITY) {
+    this.bytes = typeof capacity === 'number' ? takeBuffer(capacity) : capacity;
     this.words = viewOf(this.bytes);
   }
 
