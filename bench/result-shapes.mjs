@@ -62,13 +62,20 @@ export const VALUES = {
   'mostly NULL': { type: 'text', value: `CASE WHEN (n + c) % 10 = 0 THEN 'here' END` },
 };
 
+/** Columns of several kinds, like the table of W4b. */
+export const MIXED = 'mixed';
+const MIXTURE = [
+  ...['bigint', 'text of 12', 'text, unicode', 'double, 3 decimals', 'boolean', 'timestamptz', 'jsonb of 90', 'varchar'],
+];
+
+export const KINDS = [MIXED, ...Object.keys(VALUES)];
+
 /** `CREATE TABLE … AS` of so many columns and rows of one kind of value. */
 export function createTableAs(name, kind, columns, rows) {
-  const { type, value } = VALUES[kind];
-  const list = Array.from(
-    { length: columns },
-    (_, c) => `(${value.replaceAll(/\bc\b(?!')/g, String(c))})::${type} AS column_${c}`,
-  );
+  const list = Array.from({ length: columns }, (_, c) => {
+    const { type, value } = VALUES[kind === MIXED ? MIXTURE[c % MIXTURE.length] : kind];
+    return `(${value.replaceAll(/\bc\b(?!')/g, String(c))})::${type} AS column_${c}`;
+  });
   return `CREATE TABLE ${name} AS SELECT n, ${list.join(', ')} FROM generate_series(0, ${rows - 1}) n`;
 }
 

@@ -6,7 +6,7 @@ import { parseArgs } from 'node:util';
 import { build } from '../scripts/build.mjs';
 import { table } from './report.mjs';
 import { median } from './rounds.mjs';
-import { columnList, createTableAs, VALUES } from './result-shapes.mjs';
+import { columnList, createTableAs, KINDS } from './result-shapes.mjs';
 
 const { values: given } = parseArgs({
   options: {
@@ -99,7 +99,7 @@ async function measure(kind, columns, rows, format, connections, role) {
 try {
   await house.open();
   const only = list(given.only);
-  const kinds = Object.keys(VALUES).filter((kind) => only.length === 0 || only.includes(kind));
+  const kinds = KINDS.filter((kind) => only.length === 0 || only.includes(kind));
   for (const kind of kinds) {
     for (const columns of numbers(given.columns)) {
       for (const rows of numbers(given.rows)) {

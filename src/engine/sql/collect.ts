@@ -85,7 +85,7 @@ async function collect(
   const { session, columns, text } = prepared;
   const rows = new RowCollector(jsonRowEncoder(columns ?? [], rowMode, 'list'), maxRows, maxBytes);
   const tag = await fetch(project, prepared, rows, maxRows);
-  refuseOtherEncoding(rows.bytes.view());
+  for (const piece of rows.bytes.views()) refuseOtherEncoding(piece);
   return sqlResult(text, tag, columns === null ? null : rows, await describeColumns(session, columns));
 }
 
@@ -110,7 +110,7 @@ async function fetch(
       clock.resume();
     }
     // A full answer is followed by one more row, which only tells whether there is one.
-    ({ tag } = await session.resume(Math.max(1, rows.expectedRoom()), rows.takeRows));
+    ({ tag } = await session.resume(rows.nextStep(), rows.takeRows));
   }
   // INSERT … RETURNING and the like have made all rows already, and EXECUTE may stand for one of them. What it was, and
   // how many rows there are, shows at the end.

@@ -41,10 +41,10 @@ function frameOf({ isConstant, columns }: KnownStatement, readOnly: boolean): Fr
 }
 
 /** Rows of an answer as JSON: a statement whose answers stay below is sent in one write. */
-const SMALL_ANSWER = 64 * 1024;
+const SMALL_ANSWER = 256 * 1024;
 
 /** Bytes of rows as they come: an answer that has become so large is stopped, and taken in steps. */
-const OUTGROWN_BYTES = 256 * 1024;
+const OUTGROWN_BYTES = 1024 * 1024;
 
 /** "bind message has … result formats but query has … columns" */
 const PROTOCOL_VIOLATION = '08P01';
@@ -138,7 +138,7 @@ async function runInOneWrite(
   const { collector, columns } = rows;
   if (columns !== known.columns) project.statements.forget(readOnly, text);
   if (!rows.areReadable) return readOnly ? 'not run' : 'not readable';
-  if (rows.tooLong !== null || (collector !== null && !isUtf8(collector.bytes.view()))) {
+  if (rows.tooLong !== null || (collector !== null && !collector.bytes.views().every(isUtf8))) {
     if (readOnly) return 'not run';
     throw notShown('they are too long, or changed client_encoding');
   }

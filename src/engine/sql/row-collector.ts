@@ -6,11 +6,11 @@ import { messageSize, type RowTaker } from '../../postgres/wire/framing.js';
 import { MessageTooLarge } from '../../postgres/wire/session.js';
 
 /**
- * A step is at most this many times all rows before it, and at most so long. Rows may get longer on the way; then what a
- * step has beyond the caps was fetched in vain.
+ * A step is at most this many times all rows before it, and at most so many bytes, judged by them. Rows may get longer on
+ * the way; then what a step has beyond the caps was fetched in vain.
  */
-const STEP_GROWTH = 4;
-const LONGEST_STEP = 2_000;
+const STEP_GROWTH = 8;
+const STEP_BYTES = 1024 * 1024;
 
 /** Encodes rows until a cap is reached, then only notes that there was more. */
 export class RowCollector {
@@ -42,12 +42,12 @@ export class RowCollector {
     const { bytes, encoder } = this;
     const before = bytes.length;
     const most = this.maxRows - this.count;
-    const behind = encoder.take(buffer, start, end, most, this.maxBytes - before, bytes.writer);
+    const behind = encoder.take(buffer, start, end, most, this.maxBytes - before, bytes);
     this.seen += encoder.rows;
     // Several together stay below: it is one.
     if (bytes.length > this.maxBytes) {
       if (bytes.length - before > LIMITS.resultBytes) throw new MessageTooLarge();
-      bytes.length = before;
+      bytes.cut(before);
       this.truncated = true;
     } else this.count += encoder.rows;
     return behind;
@@ -60,10 +60,10 @@ export class RowCollector {
     return this.told - before;
   }
 
-  /** How many more rows the caps leave room for, judged by those that came. */
-  expectedRoom(): number {
+  /** How many rows the next step should have: no more than the caps leave room for, judged by those that came. */
+  nextStep(): number {
     const { length } = this.bytes;
-    const byBytes = this.count === 0 ? 1 : (this.maxBytes - length) / (length / this.count);
-    return Math.floor(Math.min(this.maxRows - this.count, byBytes, this.count * STEP_GROWTH, LONGEST_STEP));
+    const byBytes = this.count === 0 ? 1 : Math.min(this.maxBytes - length, STEP_BYTES) / (length / this.count);
+    return Math.max(1, Math.floor(Math.min(this.maxRows - this.count, byBytes, this.count * STEP_GROWTH)));
   }
 }

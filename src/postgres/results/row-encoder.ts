@@ -7,7 +7,7 @@
  * bytes. The fields must have been asked for in the formats of {@link resultFormat}.
  */
 import { messageSize } from '../wire/framing.js';
-import type { ByteWriter } from './byte-writer.js';
+import type { ByteWriter, RowOutput } from './byte-writer.js';
 import { rowsWalked, type WalkPlan, walkRows } from './row-walk.js';
 import type { ValueEncoder, ValueWriter } from './value.js';
 
@@ -46,13 +46,14 @@ export class RowEncoder {
    * @param mostBytes that several may take
    * @returns where the first message begins that was not taken
    */
-  take(buffer: Buffer, start: number, end: number, most: number, mostBytes: number, out: ByteWriter): number {
+  take(buffer: Buffer, start: number, end: number, most: number, mostBytes: number, out: RowOutput): number {
     const behind = walkRows(this.plan, buffer, start, end, most, mostBytes, out);
     this.rows = rowsWalked;
     if (this.rows > 0) return behind;
-    this.write(buffer, start + HEADER, out);
+    const size = messageSize(buffer, start);
+    this.write(buffer, start + HEADER, out.room(size));
     this.rows = 1;
-    return start + messageSize(buffer, start);
+    return start + size;
   }
 
   /** Writes one row, whose DataRow body is at `start`, to the end of `out`, without the walk. */

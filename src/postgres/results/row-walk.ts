@@ -3,7 +3,7 @@
  * instance serves all results; its memory never grows.
  */
 import { readFileSync } from 'node:fs';
-import { ByteWriter } from './byte-writer.js';
+import { ByteWriter, type RowOutput } from './byte-writer.js';
 import type { ValueWriter } from './value.js';
 
 /** As far as it is used here; the types of Node leave it to those of browsers. */
@@ -69,7 +69,7 @@ export function walkRows(
   end: number,
   most: number,
   mostBytes: number,
-  out: ByteWriter,
+  out: RowOutput,
 ): number {
   rowsWalked = 0;
   if (plan.bytes.length > mostPlan) return start;
@@ -82,9 +82,9 @@ export function walkRows(
   const written = walk.walk(messagesAt + size, most, mostBytes);
   rowsWalked = walk.count.value;
   if (written > 0) {
-    out.ensure(written);
-    memory.copy(out.bytes, out.length, rowsAt, rowsAt + written);
-    out.length += written;
+    const writer = out.room(written);
+    memory.copy(writer.bytes, writer.length, rowsAt, rowsAt + written);
+    writer.length += written;
   }
   return start + walk.read.value - messagesAt;
 }
