@@ -41,10 +41,10 @@ function frameOf({ isConstant, columns }: KnownStatement, readOnly: boolean): Fr
 }
 
 /** Rows of an answer as JSON: a statement whose answers stay below is sent in one write. */
-const SMALL_ANSWER = 256 * 1024;
+const SMALL_ANSWER = 4 * 1024 * 1024;
 
 /** Bytes of rows as they come: an answer that has become so large is stopped, and taken in steps. */
-const OUTGROWN_BYTES = 1024 * 1024;
+const OUTGROWN_BYTES = 2 * SMALL_ANSWER;
 
 /** "bind message has … result formats but query has … columns" */
 const PROTOCOL_VIOLATION = '08P01';
@@ -178,7 +178,7 @@ class WholeRows implements WholeSink {
       this.columns.every(({ typeOid }, i) => resultFormat(typeOid) === (known.formats[i] ?? 0));
     const encoder =
       this.columns === known.columns ? known.encoder(rowMode) : jsonRowEncoder(this.columns, rowMode, 'list');
-    this.collector = new RowCollector(encoder, maxRows, LIMITS.resultBytes, FIRST_BYTES + 2 * known.answerBytes);
+    this.collector = new RowCollector(encoder, maxRows, LIMITS.resultBytes, FIRST_BYTES + known.answerBytes);
   }
 
   readonly takeRows: RowTaker = (buffer, start, end) => {
@@ -204,8 +204,8 @@ class WholeRows implements WholeSink {
   }
 }
 
-/** Room for rows beyond twice those of the last time. */
-const FIRST_BYTES = 256;
+/** Room for rows beyond those of the last time. */
+const FIRST_BYTES = 1024;
 
 /** Queries, by their first words. */
 const QUERIES = new Set(['', 'SELECT', 'TABLE', 'VALUES', 'WITH']);

@@ -23,7 +23,8 @@ export class RowBytes implements RowOutput {
 
   /** @param expected bytes of all rows, where somebody knows */
   constructor(expected?: number) {
-    this.last = new ByteWriter(expected === undefined ? undefined : expected + HEAD_ROOM + TAIL_ROOM);
+    const bytes = expected === undefined ? undefined : Math.min(expected + HEAD_ROOM + TAIL_ROOM, PIECE_BYTES);
+    this.last = new ByteWriter(bytes);
     this.last.length = HEAD_ROOM;
     this.pieces = [this.last];
   }
