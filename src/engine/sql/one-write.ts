@@ -43,7 +43,7 @@ function frameOf({ isConstant, columns }: KnownStatement, readOnly: boolean): Fr
 /** Rows of an answer as JSON: a statement whose answers stay below is sent in one write. */
 const SMALL_ANSWER = 4 * 1024 * 1024;
 
-/** Bytes of rows as they come: an answer that has become so large is stopped, and taken in steps. */
+/** Bytes of rows as they come, or as JSON: an answer that has become so large is stopped, and taken in steps. */
 const OUTGROWN_BYTES = 2 * SMALL_ANSWER;
 
 /** "bind message has … result formats but query has … columns" */
@@ -148,7 +148,12 @@ async function runInOneWrite(
     const { length } = collector.bytes;
     known.answerBytes = length;
     const turn = project.pace(length);
-    if (turn !== undefined) await turn;
+    if (turn !== undefined) {
+      // It is committed: no time limit may say otherwise while others have their turn.
+      clock.pause();
+      await turn;
+      clock.resume();
+    }
     if (length > SMALL_ANSWER) project.statements.markLarge(readOnly, text);
   }
   return result;
@@ -162,6 +167,7 @@ class WholeRows implements WholeSink {
   areReadable = true;
   tooLong: MessageTooLarge | null = null;
   private received = 0;
+  private isOutgrown = false;
 
   constructor(
     private readonly known: KnownStatement,
@@ -183,10 +189,12 @@ class WholeRows implements WholeSink {
 
   readonly takeRows: RowTaker = (buffer, start, end) => {
     const behind = this.collect(buffer, start, end);
-    const before = this.received;
     this.received += behind - start;
     // It may all have come by the time that this takes effect; then it is an answer like any other.
-    if (this.received > OUTGROWN_BYTES && before <= OUTGROWN_BYTES) this.clock.stop(new Outgrown(), 'outgrown');
+    if (!this.isOutgrown && Math.max(this.received, this.collector?.bytes.length ?? 0) > OUTGROWN_BYTES) {
+      this.isOutgrown = true;
+      this.clock.stop(new Outgrown(), 'outgrown');
+    }
     return behind;
   };
 

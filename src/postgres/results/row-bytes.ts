@@ -30,11 +30,13 @@ export class RowBytes implements RowOutput {
   }
 
   room(bytes: number): ByteWriter {
-    if (this.last.length + bytes > this.last.bytes.length) {
-      this.filled += this.last.length;
-      this.last = new ByteWriter(Math.max(bytes, PIECE_BYTES));
-      this.pieces.push(this.last);
-    }
+    const { last } = this;
+    if (last.length + bytes <= last.bytes.length) return last;
+    // The room in front, and the first comma, are in one piece with the first row.
+    if (this.length === 0) return last.room(bytes);
+    this.filled += last.length;
+    this.last = new ByteWriter(Math.max(bytes, PIECE_BYTES));
+    this.pieces.push(this.last);
     return this.last;
   }
 

@@ -44,7 +44,7 @@ const binary = (plain: ValueWriter, kind: number = kinds.OTHER): ValueEncoder =>
   plain,
 });
 
-const float4: ValueEncoder = { kind: kinds.OTHER, format: BINARY_FORMAT, json: writeJsonFloat4, plain: writePlainFloat4 };
+const float4: ValueEncoder = { kind: kinds.FLOAT4, format: BINARY_FORMAT, json: writeJsonFloat4, plain: writePlainFloat4 };
 const float8: ValueEncoder = { kind: kinds.FLOAT8, format: BINARY_FORMAT, json: writeJsonFloat8, plain: writePlainFloat8 };
 const timestampTz = binary(writeTimestampTz, kinds.TIMESTAMPTZ);
 

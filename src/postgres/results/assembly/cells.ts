@@ -1,11 +1,12 @@
 /** Values of each kind, as JSON and as CSV (contract sections 4 and 7). */
-import { writeFewDecimals } from './decimals';
+import { writeFewDecimals, writeReal } from './decimals';
 import { writeValue } from './host';
 import {
   AS_JSON,
   BOOLEAN,
   BYTEA,
   DATE,
+  FLOAT4,
   FLOAT8,
   JSON_LINE,
   JSON_LINES,
@@ -34,6 +35,7 @@ const LOWER_E: u32 = 0x65;
 
 /** Those of 2^53 - 1: numbers of fewer before the point are numbers in JSON, those of more are strings. */
 const SAFE_DIGITS: usize = 16;
+const LARGEST_SAFE: u64 = 9_007_199_254_740_991;
 
 /** @returns the position behind the value; 0 where there is no room for it */
 export function writeCell(kind: u32, format: u32, column: u32, from: usize, end: usize, to: usize): usize {
@@ -52,8 +54,9 @@ export function writeCell(kind: u32, format: u32, column: u32, from: usize, end:
       writeOnOneLine(from, end, from);
       return writeField(from, end, format, to);
     case NUMBER: {
-      const digits = isJson ? integerDigits(from, end) : 1;
-      if (digits == 0 || digits == SAFE_DIGITS) break;
+      let digits = isJson ? integerDigits(from, end) : 1;
+      if (digits == SAFE_DIGITS) digits = safety(from);
+      if (digits == 0) break;
       return writePlain(from, size, digits > SAFE_DIGITS, to);
     }
     case PLAIN:
@@ -71,6 +74,11 @@ export function writeCell(kind: u32, format: u32, column: u32, from: usize, end:
       return writeBytea(from, end, isJson, to);
     case FLOAT8: {
       const behind = writeFewDecimals(reinterpret<f64>(bswap(load<u64>(from))), to);
+      if (behind != 0) return behind;
+      break;
+    }
+    case FLOAT4: {
+      const behind = writeReal(reinterpret<f32>(bswap(load<u32>(from))), to);
       if (behind != 0) return behind;
       break;
     }
@@ -116,6 +124,17 @@ function integerDigits(from: usize, end: usize): usize {
   let at = first;
   while (at < last && load<u8>(at) != POINT) at++;
   return at - first;
+}
+
+/**
+ * Of a number with as many digits before the point as 2^53 - 1.
+ * @returns as if it had fewer where it is smaller, more where it is larger; 0 where the digits behind the point decide
+ */
+function safety(from: usize): usize {
+  let at = load<u8>(from) == MINUS ? from + 1 : from;
+  let number: u64 = 0;
+  for (let i: usize = 0; i < SAFE_DIGITS; i++) number = number * 10 + load<u8>(at++) - ZERO;
+  return number < LARGEST_SAFE ? 1 : number > LARGEST_SAFE ? SAFE_DIGITS + 1 : 0;
 }
 
 function writePlain(from: usize, size: usize, isQuoted: bool, to: usize): usize {

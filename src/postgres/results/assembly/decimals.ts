@@ -61,3 +61,41 @@ export function writeFewDecimals(number: f64, to: usize): usize {
   const rest = u32(u64(millionths) - u64(whole) * 1_000_000);
   return rest == 0 ? end : writeMillionths(rest, end);
 }
+
+const SMALLEST_PLAIN: f64 = 0.001;
+const MOST_PLACES: u32 = 9;
+
+/**
+ * Writes a real between a thousandth and a million with the fewest decimals that read back as it. Of two reals next to each
+ * other, those of a power of two lie closer below than above, so that the nearest decimal need not be the shortest: it is left out.
+ * @returns the position behind it, or 0 where the number is another
+ */
+export function writeReal(number: f32, to: usize): usize {
+  const magnitude = f64(Math.abs(f64(number)));
+  const bits = reinterpret<u32>(number);
+  if (!(magnitude >= SMALLEST_PLAIN && magnitude < MILLION) || (bits & 0x7fffff) == 0) return 0;
+  let scale: f64 = 1;
+  for (let places: u32 = 0; places <= MOST_PLACES; places++) {
+    const scaled = nearest(magnitude * scale);
+    if (f32(scaled / scale) == f32(magnitude)) {
+      if (bits >> 31 != 0) store<u8>(to++, MINUS);
+      const whole = u64(scaled) / u64(scale);
+      const end = writeWhole(u32(whole), to);
+      return places == 0 ? end : writePlaces(u64(scaled) - whole * u64(scale), places, end);
+    }
+    scale *= 10;
+  }
+  return 0;
+}
+
+/** A point and a number with zeros before it, in so many places. @returns the position behind them */
+function writePlaces(number: u64, places: u32, to: usize): usize {
+  store<u8>(to, POINT);
+  const end = to + 1 + places;
+  for (let at = end - 1; at > to; at--) {
+    const rest = number / 10;
+    store<u8>(at, ZERO + u32(number - rest * 10));
+    number = rest;
+  }
+  return end;
+}

@@ -20,6 +20,7 @@ export const TIMESTAMPTZ = 9;
 export const TIMESTAMP = 10;
 export const DATE = 11;
 export const BYTEA = 12;
+export const FLOAT4 = 13;
 
 /** What rows become. */
 export const AS_JSON = 0;
