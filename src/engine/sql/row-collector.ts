@@ -9,7 +9,7 @@ import { MessageTooLarge } from '../../postgres/wire/session.js';
  * A step is at most this many times all rows before it, and at most so many bytes, judged by them. Rows may get longer on
  * the way; then what a step has beyond the caps was fetched in vain.
  */
-const STEP_GROWTH = 8;
+const STEP_GROWTH = 4;
 const STEP_BYTES = 1024 * 1024;
 
 /** Encodes rows until a cap is reached, then only notes that there was more. */

@@ -76,7 +76,8 @@ export function writeReal(number: f32, to: usize): usize {
   if (!(magnitude >= SMALLEST_PLAIN && magnitude < MILLION) || (bits & 0x7fffff) == 0) return 0;
   let scale: f64 = 1;
   for (let places: u32 = 0; places <= MOST_PLACES; places++) {
-    const scaled = nearest(magnitude * scale);
+    // Exact: 24 bits and the 21 of 5^9. Of two that are as near the larger is taken, as JavaScript does.
+    const scaled = Math.floor(magnitude * scale + 0.5);
     if (f32(scaled / scale) == f32(magnitude)) {
       if (bits >> 31 != 0) store<u8>(to++, MINUS);
       const whole = u64(scaled) / u64(scale);
