@@ -2,7 +2,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ByteWriter } from '../../../src/postgres/results/byte-writer.js';
-import { csvRowEncoder } from '../../../src/postgres/results/csv.js';
 import { RowBytes } from '../../../src/postgres/results/row-bytes.js';
 import type { RowEncoder } from '../../../src/postgres/results/row-encoder.js';
 import { jsonRowEncoder } from '../../../src/postgres/results/rows.js';
