@@ -47,7 +47,10 @@ export const VALUES = {
     value: `(SELECT jsonb_agg(jsonb_build_object('sku', 'SKU-' || n + i, 'quantity', i, 'price', i / 8.0))
       FROM generate_series(1, 25) i)`,
   },
-  'json, lines': { type: 'json', value: `('{' || chr(10) || '  "a": ' || n || ',' || chr(10) || '  "b": [1, 2]}')::json` },
+  'json, lines': {
+    type: 'json',
+    value: `('{' || chr(10) || '  "a": ' || n || ',' || chr(10) || '  "b": [1, 2]}')::json`,
+  },
   'text[]': { type: 'text[]', value: `ARRAY['red', 'green ' || n, 'a "word"']` },
   'integer[]': { type: 'integer[]', value: `ARRAY[n, c, 3, 4, 5]` },
   'double[]': { type: 'double precision[]', value: `ARRAY[n / 8.0, c, 0.1]::double precision[]` },
@@ -65,7 +68,16 @@ export const VALUES = {
 /** Columns of several kinds, like the table of W4b. */
 export const MIXED = 'mixed';
 const MIXTURE = [
-  ...['bigint', 'text of 12', 'text, unicode', 'double, 3 decimals', 'boolean', 'timestamptz', 'jsonb of 90', 'varchar'],
+  ...[
+    'bigint',
+    'text of 12',
+    'text, unicode',
+    'double, 3 decimals',
+    'boolean',
+    'timestamptz',
+    'jsonb of 90',
+    'varchar',
+  ],
 ];
 
 export const KINDS = [MIXED, ...Object.keys(VALUES)];

@@ -13,7 +13,11 @@ const MODULES = [
   // 64 MiB: a body of 10 MiB, its rows, and a row of it once more.
   { folder: join(root, 'src/engine/batch/copy'), name: 'walk', memory: ['--maximumMemory', '1024'] },
   // Just over 1.25 MiB, as `memory.ts` there divides it.
-  { folder: join(root, 'src/postgres/results'), name: 'rows', memory: ['--initialMemory', '21', '--maximumMemory', '21'] },
+  {
+    folder: join(root, 'src/postgres/results'),
+    name: 'rows',
+    memory: ['--initialMemory', '21', '--maximumMemory', '21'],
+  },
 ];
 
 const OPTIONS = [

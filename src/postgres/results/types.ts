@@ -6,13 +6,7 @@ import type { ColumnType } from '../../contract/column-types.js';
 import { arrayOf } from './array.js';
 import * as kinds from './assembly/kinds.js';
 import { writeBytea, writeChar, writeJsonBytea } from './bytes.js';
-import {
-  writeDate,
-  writeInterval,
-  writePostgresTimestampTz,
-  writeTimestamp,
-  writeTimestampTz,
-} from './datetime.js';
+import { writeDate, writeInterval, writePostgresTimestampTz, writeTimestamp, writeTimestampTz } from './datetime.js';
 import { writeJsonFloat4, writeJsonFloat8, writePlainFloat4, writePlainFloat8 } from './float.js';
 import { writeBox, writeCircle, writeLine, writeLineSegment, writePath, writePoint, writePolygon } from './geometry.js';
 import { multirangeOf, rangeOf } from './range.js';
@@ -28,10 +22,20 @@ import { BINARY_FORMAT, escaped, quoted, TEXT_FORMAT, type ValueEncoder, type Va
 
 const text: ValueEncoder = { kind: kinds.TEXT, format: TEXT_FORMAT, json: writeJsonString, plain: writeVerbatim };
 const boolean: ValueEncoder = { kind: kinds.BOOLEAN, format: TEXT_FORMAT, json: writeBoolean, plain: writeBoolean };
-const smallNumber: ValueEncoder = { kind: kinds.SMALL_NUMBER, format: TEXT_FORMAT, json: writeVerbatim, plain: writeVerbatim };
+const smallNumber: ValueEncoder = {
+  kind: kinds.SMALL_NUMBER,
+  format: TEXT_FORMAT,
+  json: writeVerbatim,
+  plain: writeVerbatim,
+};
 const number: ValueEncoder = { kind: kinds.NUMBER, format: TEXT_FORMAT, json: writeJsonNumber, plain: writeVerbatim };
 const uuid: ValueEncoder = { kind: kinds.PLAIN, format: TEXT_FORMAT, json: writeQuoted, plain: writeVerbatim };
-const json: ValueEncoder = { kind: kinds.JSON_LINES, format: TEXT_FORMAT, json: writeJsonOnOneLine, plain: writeJsonOnOneLine };
+const json: ValueEncoder = {
+  kind: kinds.JSON_LINES,
+  format: TEXT_FORMAT,
+  json: writeJsonOnOneLine,
+  plain: writeJsonOnOneLine,
+};
 const jsonb: ValueEncoder = { kind: kinds.JSON_LINE, format: TEXT_FORMAT, json: writeVerbatim, plain: writeVerbatim };
 const bytea: ValueEncoder = { kind: kinds.BYTEA, format: BINARY_FORMAT, json: writeJsonBytea, plain: writeBytea };
 const char: ValueEncoder = { kind: kinds.OTHER, format: BINARY_FORMAT, json: escaped(writeChar), plain: writeChar };
@@ -44,8 +48,18 @@ const binary = (plain: ValueWriter, kind: number = kinds.OTHER): ValueEncoder =>
   plain,
 });
 
-const float4: ValueEncoder = { kind: kinds.FLOAT4, format: BINARY_FORMAT, json: writeJsonFloat4, plain: writePlainFloat4 };
-const float8: ValueEncoder = { kind: kinds.FLOAT8, format: BINARY_FORMAT, json: writeJsonFloat8, plain: writePlainFloat8 };
+const float4: ValueEncoder = {
+  kind: kinds.FLOAT4,
+  format: BINARY_FORMAT,
+  json: writeJsonFloat4,
+  plain: writePlainFloat4,
+};
+const float8: ValueEncoder = {
+  kind: kinds.FLOAT8,
+  format: BINARY_FORMAT,
+  json: writeJsonFloat8,
+  plain: writePlainFloat8,
+};
 const timestampTz = binary(writeTimestampTz, kinds.TIMESTAMPTZ);
 
 const range = (writeBound: ValueWriter): ValueEncoder => {

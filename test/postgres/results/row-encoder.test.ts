@@ -104,7 +104,13 @@ describe('works', () => {
     for (const number of ['999999999999999', '9007199254740991', '-9007199254740991', '1234567890123456.0']) {
       expect(json(OID.numeric, number)).toBe(number);
     }
-    for (const number of ['9007199254740992', '-9007199254740992', '12345678901234567', '-12345678901234567.5', 'NaN']) {
+    for (const number of [
+      '9007199254740992',
+      '-9007199254740992',
+      '12345678901234567',
+      '-12345678901234567.5',
+      'NaN',
+    ]) {
       expect(json(OID.numeric, number)).toBe(`"${number}"`);
     }
   });
@@ -116,7 +122,8 @@ describe('protects', () => {
     const real = (bits: number): void => {
       bytes.writeUInt32BE(bits >>> 0);
       const text = json(OID.float4, bytes);
-      if (Number.isFinite(bytes.readFloatBE())) expect(Math.fround(JSON.parse(text) as number)).toBe(bytes.readFloatBE());
+      if (Number.isFinite(bytes.readFloatBE()))
+        expect(Math.fround(JSON.parse(text) as number)).toBe(bytes.readFloatBE());
     };
     fc.assert(fc.property(fc.integer({ min: 0, max: 2 ** 32 - 1 }), real), { numRuns: 3_000 });
     const plain = fc.float({ min: Math.fround(0.0005), max: 2_000_000, noNaN: true });
@@ -124,7 +131,10 @@ describe('protects', () => {
       bytes.writeFloatBE(value);
       return bytes.readUInt32BE();
     };
-    fc.assert(fc.property(plain, (value) => real(bitsOf(value))), { numRuns: 3_000 });
+    fc.assert(
+      fc.property(plain, (value) => real(bitsOf(value))),
+      { numRuns: 3_000 },
+    );
     for (let power = -12; power < 24; power++) {
       for (const near of [-2, -1, 0, 1, 2]) real(bitsOf(2 ** power) + near);
       for (const near of [-2, -1, 0, 1, 2]) real(bitsOf(10 ** power) + near);
