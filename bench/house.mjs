@@ -45,6 +45,11 @@ export class House {
       return;
     }
     const superuser = await this.service.superuser();
+    // The `dist` of another state of the project, on a Postgres of its own.
+    const before =
+      this.options.before === undefined
+        ? {}
+        : { before: await this.#serviceTarget(join(folder, 'before'), 'before', workers, http, this.options.before) };
     if (this.options.profile) {
       this.profiles = await mkdtemp(join(tmpdir(), 'cdp-profile-'));
       this.targets = { service };
@@ -62,6 +67,10 @@ export class House {
     );
     this.#later(() => raw.generator.stop());
 
+    if (this.options.postgrest === false) {
+      this.targets = { raw, service, ...before };
+      return;
+    }
     const rest = await this.#database(superuser, AUTHENTICATOR, 'public');
     for (const statement of SETUP) await rest.client.query(statement);
     const server = new PostgRest(folder);
@@ -72,9 +81,10 @@ export class House {
   }
 
   /** A service with an embedded Postgres of its own. @param {string} workers */
-  async #serviceTarget(folder, name, workers, http) {
+  async #serviceTarget(folder, name, workers, http, dist) {
     await mkdir(folder, { recursive: true, mode: 0o711 });
     const service = new Service(folder);
+    if (dist !== undefined) service.program = join(dist, 'cli/bin.js');
     if (workers !== '1') service.settings.push('--workers', workers);
     this.#later(() => service.remove());
     await service.start();

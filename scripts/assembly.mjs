@@ -1,6 +1,6 @@
 /**
- * Compiles the AssemblyScript of src/engine/batch/copy/assembly to walk.wasm beside it, once for each state of it. From
- * there the tests take it, which run from the sources, and the build copies it into dist.
+ * Compiles AssemblyScript, each folder `assembly` of the sources to a file beside it, once for each state of it. From there
+ * the tests take it, which run from the sources, and the build copies it into dist.
  */
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
@@ -8,23 +8,33 @@ import { join } from 'node:path';
 import { cache, filesIn, hashOf, move } from './files.mjs';
 import { fail, root, say } from './prepare.mjs';
 
-const folder = join(root, 'src', 'engine', 'batch', 'copy');
-const sources = join(folder, 'assembly');
-const target = join(folder, 'walk.wasm');
-const stamp = join(cache, 'assembly');
-
-/** 64 MiB: a body of 10 MiB, its rows, and a row of it once more. */
-const MOST_PAGES = 1024;
+/** The file in `assembly` that each begins with, which also gives it its name, and how much memory it may take. */
+const MODULES = [
+  // 64 MiB: a body of 10 MiB, its rows, and a row of it once more.
+  { folder: join(root, 'src/engine/batch/copy'), name: 'walk', memory: ['--maximumMemory', '1024'] },
+  // Just over 1.25 MiB, as `memory.ts` there divides it.
+  {
+    folder: join(root, 'src/postgres/results'),
+    name: 'rows',
+    memory: ['--initialMemory', '21', '--maximumMemory', '21'],
+  },
+];
 
 const OPTIONS = [
   ...['--optimizeLevel', '3', '--converge', '--noAssert', '--enable', 'simd'],
   // It makes no objects, so it needs nothing that would free them, and nothing to end with.
   ...['--runtime', 'stub', '--use', 'abort='],
-  ...['--maximumMemory', String(MOST_PAGES)],
 ];
 
 /** For the build; for vitest (`globalSetup`) too, so that no test runs what the sources do not say. */
 export function setup() {
+  for (const module of MODULES) compile(module);
+}
+
+function compile({ folder, name, memory }) {
+  const sources = join(folder, 'assembly');
+  const target = join(folder, `${name}.wasm`);
+  const stamp = join(cache, `assembly.${name}`);
   const files = [...filesIn(sources), join(root, 'package-lock.json'), import.meta.filename];
   const state = hashOf(files);
   if (fs.existsSync(target) && fs.existsSync(stamp) && fs.readFileSync(stamp, 'utf8') === state) return;
@@ -32,8 +42,8 @@ export function setup() {
   say('Compiling AssemblyScript …');
   fs.mkdirSync(cache, { recursive: true });
   const compiler = join(root, 'node_modules', 'assemblyscript', 'bin', 'asc.js');
-  const draft = join(cache, `walk.${process.pid}.wasm`);
-  const args = [join(sources, 'walk.ts'), '--outFile', draft, ...OPTIONS];
+  const draft = join(cache, `${name}.${process.pid}.wasm`);
+  const args = [join(sources, `${name}.ts`), '--outFile', draft, ...OPTIONS, ...memory];
   const { status } = spawnSync(process.execPath, [compiler, ...args], { cwd: root, stdio: ['ignore', 2, 2] });
   if (status !== 0) fail('The AssemblyScript does not compile.');
   move(draft, target);

@@ -94,6 +94,7 @@ describe('imports', () => {
       'cli/bin.ts',
       'client/index.ts',
       'engine/batch/copy/assembly/walk.ts',
+      'postgres/results/assembly/rows.ts',
       'workers/worker.ts',
     ]);
   });

@@ -33,6 +33,9 @@ export class Service {
   /** Flags beside the defaults, for a benchmark of a setting. @type {string[]} */
   settings = [];
 
+  /** Another state of the project may be measured beside this one. */
+  program = PROGRAM;
+
   /** @param {string} folder for its data and its log */
   constructor(folder) {
     this.dataDir = join(folder, 'data');
@@ -41,7 +44,7 @@ export class Service {
   }
 
   async start() {
-    const args = ['--expose-gc', '--import', PROBE, PROGRAM, 'serve'];
+    const args = ['--expose-gc', '--import', PROBE, this.program, 'serve'];
     await this.launch(process.execPath, args, { ipc: true, cwd: this.folder });
     // The first start writes it just after it has begun to listen.
     const file = join(this.dataDir, 'first-token');

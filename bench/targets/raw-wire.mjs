@@ -47,8 +47,12 @@ export class RawWire {
 
   selects(table, { columns }, rows) {
     const names = columns.map(({ name }) => name).join(', ');
-    const sql = `SELECT ${names} FROM ${this.database.table(table)}`;
-    return { prepare: prepare(sql), tag: `SELECT ${rows}`, requests: [runPrepared([])] };
+    return this.query(`SELECT ${names} FROM ${this.database.table(table)}`, [], rows);
+  }
+
+  /** A query prepared before, its rows as text. */
+  query(sql, params, rows) {
+    return { prepare: prepare(sql), tag: `SELECT ${rows}`, requests: [runPrepared(params)] };
   }
 
   createsTables(names, columns) {

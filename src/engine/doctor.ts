@@ -201,7 +201,7 @@ export async function tryEverything(engine: Engine, by: Origin): Promise<Finding
     await insertRecords(project, 'trial', Buffer.from('[{"note":"well"}]'), options);
     const question = { sql: 'SELECT note FROM trial', params: [], readOnly: true, timeoutMs: TRIAL_MS, signal };
     const [result] = await collectSql(project, { ...question, maxRows: 1, rowMode: 'array' });
-    const answer = result?.rows?.view().toString();
+    const answer = Buffer.concat(result?.rows?.views() ?? []).toString();
     if (answer !== '["well"]') return problem('trial', `the answer was ${answer}`, 'Report this as a defect.');
   } finally {
     await engine.deleteProject(name, by);

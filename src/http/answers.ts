@@ -7,6 +7,7 @@ import type { Logger } from 'pino';
 import type { EngineError } from '../contract/errors.js';
 import { asEngineError, errorBody, errorHeaders } from './error-exit.js';
 import { Outage } from './outage.js';
+import { Pieces } from './pieces.js';
 import { SECURITY_HEADERS } from './security-headers.js';
 import { serverTiming } from './server-timing.js';
 import { traceContextOf } from './trace-context.js';
@@ -50,7 +51,7 @@ const isAscii = (text: string): boolean => /^[\0-\x7f]*$/.test(text);
 export class Answers {
   private readonly outage: Outage;
   /** Answers of this turn of the event loop, whose heads are written. They go out at its end. */
-  private readonly leaving: { raw: WholeResponse; body: string | Buffer }[] = [];
+  private readonly leaving: { raw: WholeResponse; body: string | Buffer | Pieces }[] = [];
 
   /**
    * @param stallMs whoever takes nothing of an answer for so long loses the connection
@@ -69,13 +70,13 @@ export class Answers {
     request: FastifyRequest,
     reply: FastifyReply,
     status: number,
-    body: string | Buffer,
+    body: string | Buffer | Pieces,
     headers?: Record<string, string>,
   ): void {
     const raw = reply.raw as WholeResponse;
     const bytes = typeof body === 'string' && !isAscii(body) ? Buffer.from(body) : body;
     // Latin-1 keeps every byte of a buffer.
-    const whole = typeof bytes !== 'string' && bytes.length <= SMALL_BYTES ? bytes.toString('latin1') : bytes;
+    const whole = Buffer.isBuffer(bytes) && bytes.length <= SMALL_BYTES ? bytes.toString('latin1') : bytes;
     const length = String(whole.length);
     if (headers !== undefined || this.saysMore || !raw.beginOrdinary(status, ordinaryLines(request, length))) {
       const head = headersOf(request);
@@ -91,7 +92,10 @@ export class Answers {
     for (const { raw, body } of this.leaving.splice(0)) {
       if (raw.destroyed) continue;
       if (typeof body === 'string') raw.endText(body);
-      else raw.end(body);
+      else if (body instanceof Pieces) {
+        for (const part of body.parts) raw.write(part);
+        raw.end();
+      } else raw.end(body);
       this.limitStall(raw);
     }
   }

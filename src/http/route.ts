@@ -11,6 +11,7 @@ import type { Caller } from '../engine/tokens.js';
 import type { Place } from './byte-room.js';
 import type { Access } from './authenticate.js';
 import type { Exchange } from './exchange.js';
+import type { Pieces } from './pieces.js';
 
 /** What every handler gets. */
 export interface Context {
@@ -30,8 +31,8 @@ export interface RouteSettings {
 
 export interface Answer {
   status: number;
-  /** An object, JSON in bytes, or null where the handler has answered by itself. */
-  body: object | Buffer | null;
+  /** An object, JSON in bytes (as a whole or in pieces), or null where the handler has answered by itself. */
+  body: object | Buffer | Pieces | null;
   headers?: Record<string, string>;
 }
 

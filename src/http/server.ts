@@ -18,6 +18,7 @@ import { type Entry, Gate } from './gate.js';
 import { Metrics } from './metrics.js';
 import { openApiDocument } from './openapi.js';
 import { operatorRoutes } from './operator-routes.js';
+import { Pieces } from './pieces.js';
 import { type CountRequest, parseRate, RateLimit } from './rate-limit.js';
 import { readBody } from './read-body.js';
 import { RequestLog } from './request-log.js';
@@ -142,9 +143,10 @@ function addRoute(
         .then((answer) => {
           requestSettled(engine.audit, request);
           if (answer.body === null) return;
-          const text = Buffer.isBuffer(answer.body) ? answer.body : JSON.stringify(answer.body);
-          if (typeof text !== 'string') request.place?.resize(text.length);
-          answers.send(request, reply, answer.status, text, answer.headers);
+          const { body } = answer;
+          const isBytes = Buffer.isBuffer(body) || body instanceof Pieces;
+          if (isBytes) request.place?.resize(body.length);
+          answers.send(request, reply, answer.status, isBytes ? body : JSON.stringify(body), answer.headers);
         })
         .catch((error: unknown) => {
           answers.fail(error, request, reply);

@@ -6,6 +6,7 @@ import type { Project } from '../engine/project.js';
 import type { SqlResult } from '../engine/sql/sql-result.js';
 import { type StreamFormat, type StreamRequest, streamSql } from '../engine/sql/stream.js';
 import { allHeadersOf } from './answers.js';
+import { inPieces, type Pieces } from './pieces.js';
 import { asEngineError, errorBody } from './error-exit.js';
 import type { Context } from './route.js';
 
@@ -29,11 +30,11 @@ export function streamFormat(request: FastifyRequest): StreamFormat | null {
 }
 
 /** The top level speaks for the last statement; `results` holds all where there are several. */
-export function sqlAnswer(results: readonly SqlResult[]): Buffer {
+export function sqlAnswer(results: readonly SqlResult[]): Buffer | Pieces {
   const last = results.at(-1);
   if (last === undefined) throw new Error('Free SQL has run no statement');
   const head = `{"success":true,${beforeRows(last)}`;
-  if (results.length === 1 && last.rows !== null) return last.rows.between(head, `${behindRows(last)}}`);
+  if (results.length === 1 && last.rows !== null) return inPieces(last.rows.between(head, `${behindRows(last)}}`));
   const parts = [head, ...rowsOf(last), behindRows(last)];
   if (results.length > 1) {
     results.forEach((result, i) => {
@@ -46,7 +47,7 @@ export function sqlAnswer(results: readonly SqlResult[]): Buffer {
 
 const beforeRows = ({ type }: SqlResult): string => `"type":${JSON.stringify(type)},"rows":[`;
 
-const rowsOf = ({ rows }: SqlResult): (string | Buffer)[] => (rows === null ? [] : [rows.view()]);
+const rowsOf = ({ rows }: SqlResult): (string | Buffer)[] => rows?.views() ?? [];
 
 function behindRows({ rowCount, columnsJson, truncated, affectedRows }: SqlResult): string {
   const affected = affectedRows === undefined ? '' : `,"affected_rows":${affectedRows}`;

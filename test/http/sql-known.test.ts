@@ -398,11 +398,11 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     function loseNext(way: 'sendWithReset' | 'sendHarmless' = 'sendWithReset'): () => Promise<void> {
       let pid = 0;
       type Sent = Parameters<Session['sendWithReset']>;
-      vi.spyOn(Session.prototype, way).mockImplementationOnce(function (this: Session, ...[bytes, onMessage]: Sent) {
+      vi.spyOn(Session.prototype, way).mockImplementationOnce(function (this: Session, ...sent: Sent) {
         pid = this.processId;
-        const sent = this[way](bytes, onMessage);
+        const answered = this[way](...sent);
         this.destroy(new ConnectionLost('The connection to Postgres was lost'));
-        return sent;
+        return answered;
       });
       const isThere = async () =>
         onServer(server, async (client) => {

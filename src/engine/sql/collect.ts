@@ -83,9 +83,9 @@ async function collect(
   maxBytes: number,
 ): Promise<SqlResult> {
   const { session, columns, text } = prepared;
-  const rows = new RowCollector(jsonRowEncoder(columns ?? [], rowMode), maxRows, maxBytes);
+  const rows = new RowCollector(jsonRowEncoder(columns ?? [], rowMode, 'list'), maxRows, maxBytes);
   const tag = await fetch(project, prepared, rows, maxRows);
-  refuseOtherEncoding(rows.bytes.view());
+  for (const piece of rows.bytes.views()) refuseOtherEncoding(piece);
   return sqlResult(text, tag, columns === null ? null : rows, await describeColumns(session, columns));
 }
 
@@ -100,7 +100,7 @@ async function fetch(
   const formats = (columns ?? []).map(({ typeOid }) => resultFormat(typeOid));
   // Without a transaction around it the portal ends with its first step.
   const step = inTransaction && columns !== null ? Math.min(FIRST_STEP, maxRows) : 0;
-  let { tag } = await session.execute(params, formats, step, rows.sink);
+  let { tag } = await session.execute(params, formats, step, rows.takeRows);
   while (tag === null && !rows.truncated) {
     const turn = project.pace(rows.newBytes());
     if (turn !== undefined) {
@@ -110,12 +110,12 @@ async function fetch(
       clock.resume();
     }
     // A full answer is followed by one more row, which only tells whether there is one.
-    ({ tag } = await session.resume(Math.max(1, rows.expectedRoom()), rows.sink));
+    ({ tag } = await session.resume(rows.nextStep(), rows.takeRows));
   }
   if (tag !== null) return tag;
   // INSERT … RETURNING and the like have made all rows already, and EXECUTE may stand for one of them. What it was, and
   // how many rows there are, shows at the end.
   const keyword = mainKeyword(text);
-  if (MODIFYING.has(keyword) || keyword === 'EXECUTE') ({ tag } = await session.resume(0, rows.sink));
+  if (MODIFYING.has(keyword) || keyword === 'EXECUTE') ({ tag } = await session.resume(0, rows.takeRows));
   return tag;
 }

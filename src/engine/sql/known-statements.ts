@@ -5,7 +5,8 @@
  */
 import { LruMap } from 'toad-cache';
 import type { ResultColumn } from '../../postgres/results/columns.js';
-import { jsonRowEncoder, type RowEncoder, type RowMode } from '../../postgres/results/rows.js';
+import type { RowEncoder } from '../../postgres/results/row-encoder.js';
+import { jsonRowEncoder, type RowMode } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
 import { parse, readRowDescription } from '../../postgres/wire/messages.js';
 import type { Described } from '../../postgres/wire/session.js';
@@ -65,7 +66,7 @@ export class KnownStatement implements WholeStatement {
     const found = encoders.get(this);
     const own = found ?? {};
     if (found === undefined) encoders.set(this, own);
-    return (own[mode] ??= jsonRowEncoder(this.columns ?? [], mode));
+    return (own[mode] ??= jsonRowEncoder(this.columns ?? [], mode, 'list'));
   }
 
   /** @returns the columns that a RowDescription tells; the same object where they are those of before */

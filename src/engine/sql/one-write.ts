@@ -10,6 +10,7 @@ import { ConnectionLost, PostgresError } from '../../postgres/errors.js';
 import type { ResultColumn } from '../../postgres/results/columns.js';
 import { jsonRowEncoder } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
+import { messageSize, type RowTaker } from '../../postgres/wire/framing.js';
 import { MessageTooLarge } from '../../postgres/wire/session.js';
 import { Frame, runWhole, type WholeSink } from '../../postgres/wire/whole-request.js';
 import { type Clock, queryTimeout } from '../deadline.js';
@@ -40,10 +41,10 @@ function frameOf({ isConstant, columns }: KnownStatement, readOnly: boolean): Fr
 }
 
 /** Rows of an answer as JSON: a statement whose answers stay below is sent in one write. */
-const SMALL_ANSWER = 64 * 1024;
+const SMALL_ANSWER = 4 * 1024 * 1024;
 
-/** Bytes of rows as they come: an answer that has become so large is stopped, and taken in steps. */
-const OUTGROWN_BYTES = 256 * 1024;
+/** Bytes of rows as they come, or as JSON: an answer that has become so large is stopped, and taken in steps. */
+const OUTGROWN_BYTES = 2 * SMALL_ANSWER;
 
 /** "bind message has … result formats but query has … columns" */
 const PROTOCOL_VIOLATION = '08P01';
@@ -138,7 +139,7 @@ async function runInOneWrite(
   const { collector, columns } = rows;
   if (columns !== known.columns) project.statements.forget(readOnly, text);
   if (!rows.areReadable) return readOnly ? 'not run' : 'not readable';
-  if (rows.tooLong !== null || (collector !== null && !isUtf8(collector.bytes.view()))) {
+  if (rows.tooLong !== null || (collector !== null && !collector.bytes.views().every(isUtf8))) {
     if (readOnly) return 'not run';
     throw notShown('they are too long, or changed client_encoding');
   }
@@ -148,7 +149,12 @@ async function runInOneWrite(
     const { length } = collector.bytes;
     known.answerBytes = length;
     const turn = project.pace(length);
-    if (turn !== undefined) await turn;
+    if (turn !== undefined) {
+      // It is committed: no time limit may say otherwise while others have their turn.
+      clock.pause();
+      await turn;
+      clock.resume();
+    }
     if (length > SMALL_ANSWER) project.statements.markLarge(readOnly, text);
   }
   return result;
@@ -162,6 +168,7 @@ class WholeRows implements WholeSink {
   areReadable = true;
   tooLong: MessageTooLarge | null = null;
   private received = 0;
+  private isOutgrown = false;
 
   constructor(
     private readonly known: KnownStatement,
@@ -176,28 +183,38 @@ class WholeRows implements WholeSink {
     this.areReadable =
       this.columns === known.columns ||
       this.columns.every(({ typeOid }, i) => resultFormat(typeOid) === (known.formats[i] ?? 0));
-    const encode = this.columns === known.columns ? known.encoder(rowMode) : jsonRowEncoder(this.columns, rowMode);
-    this.collector = new RowCollector(encode, maxRows, LIMITS.resultBytes, FIRST_BYTES + 2 * known.answerBytes);
+    const encoder =
+      this.columns === known.columns ? known.encoder(rowMode) : jsonRowEncoder(this.columns, rowMode, 'list');
+    this.collector = new RowCollector(encoder, maxRows, LIMITS.resultBytes, FIRST_BYTES + known.answerBytes);
   }
 
-  row(buffer: Buffer, start: number, end: number): void {
-    const before = this.received;
-    this.received += end - start;
+  readonly takeRows: RowTaker = (buffer, start, end) => {
+    const behind = this.collect(buffer, start, end);
+    this.received += behind - start;
     // It may all have come by the time that this takes effect; then it is an answer like any other.
-    if (this.received > OUTGROWN_BYTES && before <= OUTGROWN_BYTES) this.clock.stop(new Outgrown(), 'outgrown');
-    if (!this.areReadable || this.tooLong !== null) return;
-    try {
-      this.collector?.sink(buffer, start, end);
-    } catch (error) {
-      // Thrown on, it would end the connection with the commit on its way.
-      if (!(error instanceof MessageTooLarge)) throw error;
-      this.tooLong = error;
+    if (!this.isOutgrown && Math.max(this.received, this.collector?.bytes.length ?? 0) > OUTGROWN_BYTES) {
+      this.isOutgrown = true;
+      this.clock.stop(new Outgrown(), 'outgrown');
     }
+    return behind;
+  };
+
+  private collect(buffer: Buffer, start: number, end: number): number {
+    if (this.areReadable && this.tooLong === null && this.collector !== null) {
+      try {
+        return this.collector.takeRows(buffer, start, end);
+      } catch (error) {
+        // Thrown on, it would end the connection with the commit on its way.
+        if (!(error instanceof MessageTooLarge)) throw error;
+        this.tooLong = error;
+      }
+    }
+    return start + messageSize(buffer, start);
   }
 }
 
-/** Room for rows beyond twice those of the last time. */
-const FIRST_BYTES = 256;
+/** Room for rows beyond those of the last time. */
+const FIRST_BYTES = 1024;
 
 /** Queries, by their first words. */
 const QUERIES = new Set(['', 'SELECT', 'TABLE', 'VALUES', 'WITH']);

@@ -6,8 +6,10 @@ import { readCommandTag } from '../../postgres/command-tag.js';
 import { ByteWriter } from '../../postgres/results/byte-writer.js';
 import type { ResultColumn } from '../../postgres/results/columns.js';
 import { csvRowEncoder, writeCsvHeader } from '../../postgres/results/csv.js';
-import { jsonRowEncoder, type RowEncoder, type RowMode } from '../../postgres/results/rows.js';
+import type { RowEncoder } from '../../postgres/results/row-encoder.js';
+import { jsonRowEncoder, type RowMode } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
+import { messageSize } from '../../postgres/wire/framing.js';
 import { ClientDeparture } from '../departure.js';
 import type { Project } from '../project.js';
 import { type PreparedStatement, refuseOtherEncoding, runStatements, type SqlRequest } from './statements.js';
@@ -35,8 +37,12 @@ export interface StreamOutput {
 /** Bytes that are gathered before they are handed on. */
 const CHUNK_BYTES = 128 * 1024;
 
-/** With the row that goes beyond, so that a chunk does not have to grow for a row of common size. */
-const newChunk = () => new ByteWriter(2 * CHUNK_BYTES);
+/** With the rows that go beyond, so that a chunk does not have to grow for rows of common size. */
+const ROOM_BYTES = 2 * CHUNK_BYTES;
+const newChunk = () => new ByteWriter(ROOM_BYTES);
+
+/** More rows than are ever there at once. */
+const MANY = 1_000_000;
 
 /**
  * Streams the rows of the last statement; those of earlier ones are not shown.
@@ -52,19 +58,24 @@ export async function streamSql(project: Project, request: StreamRequest, output
   const counts = await runStatements(project, { ...request, signal }, async (prepared) => {
     const { session, columns } = prepared;
     const flow = new Flow(project, prepared, output, request.stallMs, signal);
-    const encode = columns === null ? null : rowEncoder(request, columns);
+    const encoder = columns === null || !prepared.isLast ? null : rowEncoder(request, columns);
     if (prepared.isLast && columns !== null && request.format === 'csv') writeCsvHeader(columns, out);
     let count = 0;
     try {
       const formats = (columns ?? []).map(({ typeOid }) => resultFormat(typeOid));
       const { tag } = await session.execute(prepared.params, formats, 0, (buffer, start, end) => {
-        count++;
-        if (!prepared.isLast || encode === null) return;
-        encode(buffer, start, end, out);
-        if (out.length < CHUNK_BYTES) return;
-        refuseOtherEncoding(out.view());
-        flow.write(out);
-        out = newChunk();
+        if (encoder === null) {
+          count++;
+          return start + messageSize(buffer, start);
+        }
+        const behind = encoder.take(buffer, start, end, MANY, ROOM_BYTES - out.length, out);
+        count += encoder.rows;
+        if (out.length >= CHUNK_BYTES) {
+          refuseOtherEncoding(out.view());
+          flow.write(out);
+          out = newChunk();
+        }
+        return behind;
       });
       refuseOtherEncoding(out.view());
       return columns === null ? (readCommandTag(tag ?? '').count ?? 0) : count;
@@ -76,16 +87,8 @@ export async function streamSql(project: Project, request: StreamRequest, output
   return counts.at(-1) ?? 0;
 }
 
-const LINE_FEED = 0x0a;
-
-function rowEncoder({ format, rowMode }: StreamRequest, columns: readonly ResultColumn[]): RowEncoder {
-  if (format === 'csv') return csvRowEncoder(columns);
-  const encode = jsonRowEncoder(columns, rowMode);
-  return (buffer, start, end, out) => {
-    encode(buffer, start, end, out);
-    out.byte(LINE_FEED);
-  };
-}
+const rowEncoder = ({ format, rowMode }: StreamRequest, columns: readonly ResultColumn[]): RowEncoder =>
+  format === 'csv' ? csvRowEncoder(columns) : jsonRowEncoder(columns, rowMode, 'line');
 
 /**
  * Back-pressure: Postgres is not read while the client does not take what was written, and the time stands still; nor

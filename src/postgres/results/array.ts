@@ -1,12 +1,13 @@
 /** Postgres arrays as JSON arrays, one level for each dimension. Lower bounds other than 1 are not shown. */
 import { BACKSLASH, CLOSE_BRACE, CLOSE_BRACKET, COMMA, EQUALS, OPEN_BRACE, OPEN_BRACKET, QUOTE } from './ascii.js';
+import { OTHER } from './assembly/kinds.js';
 import { ByteWriter } from './byte-writer.js';
 import { BINARY_FORMAT, type ValueEncoder, type ValueWriter, writeField } from './value.js';
 
 /** An array comes in the format of its elements; in CSV it is the JSON text too. */
 export function arrayOf(element: ValueEncoder): ValueEncoder {
   const json = element.format === BINARY_FORMAT ? binaryArray(element.json) : textArray(element.json);
-  return { format: element.format, json, plain: json };
+  return { kind: OTHER, format: element.format, json, plain: json };
 }
 
 /**

@@ -9,7 +9,13 @@ const NOTHING: Buffer = Buffer.alloc(0);
 /** Up to this length a loop copies faster than the call into native code does (measured on Node 20). */
 const SHORT = 40;
 
-export class ByteWriter {
+/** Where rows are written. */
+export interface RowOutput {
+  /** @returns what to write so many more bytes to, which then lie together */
+  room(bytes: number): ByteWriter;
+}
+
+export class ByteWriter implements RowOutput {
   /** Everything before {@link length} is written. Callers that write into it directly call {@link ensure} first. */
   bytes: Buffer;
   /** The same memory as {@link bytes}, for more than one byte at a time. */
@@ -17,9 +23,9 @@ export class ByteWriter {
   /** Bytes written so far. Setting it back takes back what was written since, for instance a row past the limit. */
   length = 0;
 
-  /** @param capacity bytes that it holds without growing */
-  constructor(capacity = INITIAL_CAPACITY) {
-    this.bytes = takeBuffer(capacity);
+  /** @param capacity bytes that it holds without growing, or memory to write into until it has to grow */
+  constructor(capacity: number | Buffer = INITIAL_CAPACITY) {
+    this.bytes = typeof capacity === 'number' ? takeBuffer(capacity) : capacity;
     this.words = viewOf(this.bytes);
   }
 
@@ -27,6 +33,11 @@ export class ByteWriter {
   ensure(extra: number): void {
     const needed = this.length + extra;
     if (needed > this.bytes.length) this.grow(needed);
+  }
+
+  room(bytes: number): this {
+    this.ensure(bytes);
+    return this;
   }
 
   byte(value: number): void {

@@ -3,10 +3,11 @@
  * Format"). Records end in a line feed, a field is quoted only where it must be, an empty field is NULL and `""` the
  * empty string.
  */
+import { AS_CSV, AS_CSV_ALONE } from './assembly/kinds.js';
 import { BACKSLASH, CARRIAGE_RETURN, COMMA, LINE_FEED, POINT, QUOTE } from './ascii.js';
 import type { ByteWriter } from './byte-writer.js';
 import { outputNames, type ResultColumn } from './columns.js';
-import type { RowEncoder } from './rows.js';
+import { RowEncoder } from './row-encoder.js';
 import { encoderOf } from './types.js';
 
 /** The first record: the names of the columns. */
@@ -22,23 +23,25 @@ export function writeCsvHeader(columns: readonly ResultColumn[], out: ByteWriter
 
 /** Rows as CSV records with their line end. */
 export function csvRowEncoder(columns: readonly ResultColumn[]): RowEncoder {
-  const writers = columns.map((column) => encoderOf(column.typeOid).plain);
-  const isOnlyField = writers.length === 1;
-
-  return (message, start, _end, out) => {
-    let at = start + 2;
-    for (let i = 0; i < writers.length; i++) {
-      if (i > 0) out.byte(COMMA);
-      const length = message.readInt32BE(at);
-      at += 4;
-      if (length < 0) continue;
-      const from = out.length;
-      writers[i]?.(message, at, at + length, out);
-      quoteWhereNeeded(from, isOnlyField, out);
-      at += length;
-    }
-    out.byte(LINE_FEED);
-  };
+  const isOnlyField = columns.length === 1;
+  return new RowEncoder(
+    columns.map(({ typeOid }) => encoderOf(typeOid)),
+    {
+      format: isOnlyField ? AS_CSV_ALONE : AS_CSV,
+      keys: columns.map((_, i) => Buffer.from(i === 0 ? '' : ',')),
+      ending: Buffer.from('\n'),
+      writerOf: ({ plain }) => plain,
+      writeField(input, at, write, out) {
+        const length = input.readInt32BE(at);
+        const start = at + 4;
+        if (length < 0) return start;
+        const from = out.length;
+        write(input, start, start + length, out);
+        quoteWhereNeeded(from, isOnlyField, out);
+        return start + length;
+      },
+    },
+  );
 }
 
 /** 1 for each byte that would end or open something if its field were not quoted. */

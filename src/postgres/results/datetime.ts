@@ -2,10 +2,9 @@
  * Dates, times and intervals from Postgres's binary format, by integer arithmetic on doubles: no Date object, no
  * BigInt, exact over the whole of int64. Binary, because their text depends on DateStyle, TimeZone and IntervalStyle.
  */
-import { COLON, MINUS, QUOTE, SPACE } from './ascii.js';
-import { ByteWriter } from './byte-writer.js';
+import { COLON, MINUS, SPACE } from './ascii.js';
+import type { ByteWriter } from './byte-writer.js';
 import { quotient, writeMillionths, writePair } from './digits.js';
-import { quoted } from './value.js';
 
 const INT32_MIN = -0x8000_0000;
 const INT32_MAX = 0x7fff_ffff;
@@ -35,63 +34,6 @@ export function writeTimestampTz(input: Buffer, start: number, _end: number, out
   out.ascii('T');
   writeTime(seconds - days * SECONDS_PER_DAY, microsOfSecond(input, start), out);
   out.ascii('Z');
-}
-
-export const writeJsonTimestampTz = quoted(writeTimestampTz);
-
-// The times that nearly all data has, 1858 to 2142: their microseconds are exact in a double, and many are of few days.
-const RECENT_HIGH = 2 ** 20;
-const MICROS_PER_DAY = SECONDS_PER_DAY * MILLION;
-
-/** The last day of each remainder of {@link REMEMBERED_DAYS}: its number, then `"2024-02-29T` in three words. */
-const REMEMBERED_DAYS = 1024;
-const rememberedDays = new Int32Array(4 * REMEMBERED_DAYS).fill(INT32_MAX);
-const dayText = new ByteWriter(16);
-
-/** The most bytes that {@link writeRecentTimestampTz} writes. */
-export const RECENT_BYTES = '"2024-02-29T12:34:56.123456Z"'.length;
-
-/**
- * What {@link writeJsonTimestampTz} writes, where the time is a common one and there is room.
- * @returns the position behind it, or 0 for another time
- */
-export function writeRecentTimestampTz(from: DataView, start: number, to: DataView, at: number): number {
-  const high = from.getInt32(start);
-  if (high < -RECENT_HIGH || high >= RECENT_HIGH) return 0;
-  const micros = high * 2 ** 32 + from.getUint32(start + 4);
-  const day = Math.floor(micros / MICROS_PER_DAY);
-  const microsOfDay = micros - day * MICROS_PER_DAY;
-  const second = Math.floor(microsOfDay / MILLION) | 0;
-  const fraction = (microsOfDay - second * MILLION) | 0;
-  const hour = quotient(second, 3600);
-  const secondOfHour = second - hour * 3600;
-  const minute = quotient(secondOfHour, 60);
-
-  const place = 4 * (day & (REMEMBERED_DAYS - 1));
-  if (rememberedDays[place] !== day) rememberDay(day, place);
-  to.setInt32(at, rememberedDays[place + 1] as number, true);
-  to.setInt32(at + 4, rememberedDays[place + 2] as number, true);
-  to.setInt32(at + 8, rememberedDays[place + 3] as number, true);
-  writePair(hour, to, at + 12);
-  to.setUint8(at + 14, COLON);
-  writePair(minute, to, at + 15);
-  to.setUint8(at + 17, COLON);
-  writePair(secondOfHour - minute * 60, to, at + 18);
-  const behind = fraction === 0 ? at + 20 : writeMillionths(fraction, to, at + 20);
-  to.setUint16(behind, Z_QUOTE);
-  return behind + 2;
-}
-
-/** `Z"` as a big-endian number. */
-const Z_QUOTE = 0x5a22;
-
-function rememberDay(day: number, place: number): void {
-  dayText.clear();
-  dayText.byte(QUOTE);
-  writeDays(day, 'iso', dayText);
-  dayText.ascii('T');
-  rememberedDays[place] = day;
-  for (let i = 0; i < 3; i++) rememberedDays[place + 1 + i] = dayText.words.getInt32(4 * i, true);
 }
 
 /** A timestamp without time zone as Postgres writes it with DateStyle ISO: `2024-02-29 12:00:00.5`, `… BC`. */

@@ -13,26 +13,7 @@ for (const byte of [...Array(0x20).keys(), QUOTE, BACKSLASH]) {
   EXTRA_BYTES[byte] = escape.length - 1;
 }
 
-/** The most bytes that one byte of text becomes: `\u0000`. */
-export const LONGEST_ESCAPE = 6;
-
 const HEX_DIGITS = Buffer.from('0123456789abcdef', 'latin1');
-
-/**
- * Copies UTF-8 text from `start` to `at` with its escapes. There must be room for {@link LONGEST_ESCAPE} times its length.
- * @returns the position behind it
- */
-export function copyEscaped(from: DataView, start: number, length: number, to: DataView, at: number): number {
-  const end = start + length;
-  for (; start <= end - 4; start += 4) {
-    const word = from.getInt32(start, true);
-    if (stringStops(word) === 0) {
-      to.setInt32(at, word, true);
-      at += 4;
-    } else at = escapeBytes(from, start, start + 4, to, at);
-  }
-  return escapeBytes(from, start, end, to, at);
-}
 
 function escapeBytes(from: DataView, start: number, end: number, to: DataView, at: number): number {
   for (let i = start; i < end; i++) {

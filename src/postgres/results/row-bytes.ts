@@ -1,58 +1,81 @@
-/** The encoded rows of one result, with room in front, so that an answer is put around them where they lie. */
-import { ByteWriter } from './byte-writer.js';
+/**
+ * The encoded rows of one result, each behind a comma, in pieces. A piece never grows: what is there stays where it is, and an
+ * answer of any length is made of memory that other answers had before. There is room in front, so that an answer is put
+ * around the rows where they lie.
+ */
 import { SMALLEST } from '../spare-buffers.js';
+import { ByteWriter, type RowOutput } from './byte-writer.js';
 
 const HEAD_ROOM = 256;
+/** Behind the comma of the first row, which nothing is before. */
+const ROWS = HEAD_ROOM + 1;
 /** What {@link RowBytes.between} mostly puts behind. */
 const TAIL_ROOM = 256;
 
-export class RowBytes {
-  private readonly out: ByteWriter;
+/** Of every piece but the first, unless a row is longer. */
+const PIECE_BYTES = 1024 * 1024;
+
+export class RowBytes implements RowOutput {
+  private readonly pieces: ByteWriter[];
+  private last: ByteWriter;
+  /** Bytes of all pieces but the last. */
+  private filled = 0;
 
   /** @param expected bytes of all rows, where somebody knows */
   constructor(expected?: number) {
-    this.out = new ByteWriter(expected === undefined ? undefined : expected + HEAD_ROOM + TAIL_ROOM);
-    this.out.length = HEAD_ROOM;
+    const bytes = expected === undefined ? undefined : Math.min(expected + HEAD_ROOM + TAIL_ROOM, PIECE_BYTES);
+    this.last = new ByteWriter(bytes);
+    this.last.length = HEAD_ROOM;
+    this.pieces = [this.last];
   }
 
-  /** What rows are written to. */
-  get writer(): ByteWriter {
-    return this.out;
-  }
-
-  /** Whether it is worth giving back. */
-  get isLarge(): boolean {
-    return this.out.bytes.length >= SMALLEST;
+  room(bytes: number): ByteWriter {
+    const { last } = this;
+    if (last.length + bytes <= last.bytes.length) return last;
+    // The room in front, and the first comma, are in one piece with the first row.
+    if (this.length === 0) return last.room(bytes);
+    this.filled += last.length;
+    this.last = new ByteWriter(Math.max(bytes, PIECE_BYTES));
+    this.pieces.push(this.last);
+    return this.last;
   }
 
   /** Bytes of the rows. */
   get length(): number {
-    return this.out.length - HEAD_ROOM;
+    return Math.max(0, this.filled + this.last.length - ROWS);
   }
 
-  /** Only ever set back: takes away what was written behind. */
-  set length(length: number) {
-    this.out.length = HEAD_ROOM + length;
+  /** Takes away the last row. @param length of the rows before it */
+  cut(length: number): void {
+    this.last.length = length === 0 ? HEAD_ROOM : length + ROWS - this.filled;
   }
 
-  /** The rows, valid until more is written. */
-  view(): Buffer {
-    return this.out.bytes.subarray(HEAD_ROOM, this.out.length);
+  /** The rows, whole ones in each piece, valid until more is written. */
+  views(): Buffer[] {
+    return this.pieces.map(({ bytes, length }, i) => bytes.subarray(i === 0 ? ROWS : 0, length));
   }
 
   /** The rows between two texts. It can be called once. */
-  between(head: string, tail: string): Buffer {
-    const { out } = this;
-    out.ensure(3 * tail.length);
-    out.length += out.bytes.write(tail, out.length);
-    const start = HEAD_ROOM - Buffer.byteLength(head);
-    if (start < 0) return Buffer.concat([Buffer.from(head), this.view()]);
-    out.bytes.write(head, start);
-    return out.bytes.subarray(start, out.length);
+  between(head: string, tail: string): Buffer[] {
+    const [first] = this.pieces as [ByteWriter];
+    first.length = Math.max(first.length, ROWS);
+    const last = this.room(3 * tail.length);
+    last.length += last.bytes.write(tail, last.length);
+    const start = ROWS - Buffer.byteLength(head);
+    const views = this.views();
+    if (start < 0) return [Buffer.from(head), ...views];
+    first.bytes.write(head, start);
+    views[0] = first.bytes.subarray(start, first.length);
+    return views;
   }
 
   /** Gives the memory back; nobody may read the rows, or what {@link between} made of them, any more. */
   free(): void {
-    this.out.free();
+    for (const piece of this.pieces) piece.free();
+  }
+
+  /** Whether it is worth giving back. */
+  get isLarge(): boolean {
+    return this.pieces.length > 1 || this.last.bytes.length >= SMALLEST;
   }
 }

@@ -53,7 +53,7 @@ export function writeJsonNumber(input: Buffer, start: number, end: number, out: 
 const LARGEST = Buffer.from(String(Number.MAX_SAFE_INTEGER), 'ascii');
 
 /** Numbers of fewer characters are within the bound. */
-export const SAFE_DIGITS = LARGEST.length;
+const SAFE_DIGITS = LARGEST.length;
 
 /** Compares digits, because a double cannot tell 2^53 - 1 + 0.1 from 2^53 - 1. Postgres writes no leading zeros. */
 function isWithinSafeIntegers(input: Buffer, start: number, end: number): boolean {

@@ -4,15 +4,9 @@
  */
 import type { ColumnType } from '../../contract/column-types.js';
 import { arrayOf } from './array.js';
+import * as kinds from './assembly/kinds.js';
 import { writeBytea, writeChar, writeJsonBytea } from './bytes.js';
-import {
-  writeDate,
-  writeInterval,
-  writeJsonTimestampTz,
-  writePostgresTimestampTz,
-  writeTimestamp,
-  writeTimestampTz,
-} from './datetime.js';
+import { writeDate, writeInterval, writePostgresTimestampTz, writeTimestamp, writeTimestampTz } from './datetime.js';
 import { writeJsonFloat4, writeJsonFloat8, writePlainFloat4, writePlainFloat8 } from './float.js';
 import { writeBox, writeCircle, writeLine, writeLineSegment, writePath, writePoint, writePolygon } from './geometry.js';
 import { multirangeOf, rangeOf } from './range.js';
@@ -26,31 +20,56 @@ import {
 } from './text.js';
 import { BINARY_FORMAT, escaped, quoted, TEXT_FORMAT, type ValueEncoder, type ValueWriter } from './value.js';
 
-const text: ValueEncoder = { format: TEXT_FORMAT, json: writeJsonString, plain: writeVerbatim };
-const boolean: ValueEncoder = { format: TEXT_FORMAT, json: writeBoolean, plain: writeBoolean };
-const smallNumber: ValueEncoder = { format: TEXT_FORMAT, json: writeVerbatim, plain: writeVerbatim };
-const number: ValueEncoder = { format: TEXT_FORMAT, json: writeJsonNumber, plain: writeVerbatim };
-const uuid: ValueEncoder = { format: TEXT_FORMAT, json: writeQuoted, plain: writeVerbatim };
-const json: ValueEncoder = { format: TEXT_FORMAT, json: writeJsonOnOneLine, plain: writeJsonOnOneLine };
-const jsonb: ValueEncoder = { format: TEXT_FORMAT, json: writeVerbatim, plain: writeVerbatim };
-const bytea: ValueEncoder = { format: BINARY_FORMAT, json: writeJsonBytea, plain: writeBytea };
-const char: ValueEncoder = { format: BINARY_FORMAT, json: escaped(writeChar), plain: writeChar };
+const text: ValueEncoder = { kind: kinds.TEXT, format: TEXT_FORMAT, json: writeJsonString, plain: writeVerbatim };
+const boolean: ValueEncoder = { kind: kinds.BOOLEAN, format: TEXT_FORMAT, json: writeBoolean, plain: writeBoolean };
+const smallNumber: ValueEncoder = {
+  kind: kinds.SMALL_NUMBER,
+  format: TEXT_FORMAT,
+  json: writeVerbatim,
+  plain: writeVerbatim,
+};
+const number: ValueEncoder = { kind: kinds.NUMBER, format: TEXT_FORMAT, json: writeJsonNumber, plain: writeVerbatim };
+const uuid: ValueEncoder = { kind: kinds.PLAIN, format: TEXT_FORMAT, json: writeQuoted, plain: writeVerbatim };
+const json: ValueEncoder = {
+  kind: kinds.JSON_LINES,
+  format: TEXT_FORMAT,
+  json: writeJsonOnOneLine,
+  plain: writeJsonOnOneLine,
+};
+const jsonb: ValueEncoder = { kind: kinds.JSON_LINE, format: TEXT_FORMAT, json: writeVerbatim, plain: writeVerbatim };
+const bytea: ValueEncoder = { kind: kinds.BYTEA, format: BINARY_FORMAT, json: writeJsonBytea, plain: writeBytea };
+const char: ValueEncoder = { kind: kinds.OTHER, format: BINARY_FORMAT, json: escaped(writeChar), plain: writeChar };
 
 /** Binary on the way in, and Postgres's text, free of quotes and backslashes, on the way out. */
-const binary = (plain: ValueWriter): ValueEncoder => ({ format: BINARY_FORMAT, json: quoted(plain), plain });
+const binary = (plain: ValueWriter, kind: number = kinds.OTHER): ValueEncoder => ({
+  kind,
+  format: BINARY_FORMAT,
+  json: quoted(plain),
+  plain,
+});
 
-const float4: ValueEncoder = { format: BINARY_FORMAT, json: writeJsonFloat4, plain: writePlainFloat4 };
-const float8: ValueEncoder = { format: BINARY_FORMAT, json: writeJsonFloat8, plain: writePlainFloat8 };
-const timestampTz: ValueEncoder = { format: BINARY_FORMAT, json: writeJsonTimestampTz, plain: writeTimestampTz };
+const float4: ValueEncoder = {
+  kind: kinds.FLOAT4,
+  format: BINARY_FORMAT,
+  json: writeJsonFloat4,
+  plain: writePlainFloat4,
+};
+const float8: ValueEncoder = {
+  kind: kinds.FLOAT8,
+  format: BINARY_FORMAT,
+  json: writeJsonFloat8,
+  plain: writePlainFloat8,
+};
+const timestampTz = binary(writeTimestampTz, kinds.TIMESTAMPTZ);
 
 const range = (writeBound: ValueWriter): ValueEncoder => {
   const plain = rangeOf(writeBound);
-  return { format: BINARY_FORMAT, json: escaped(plain), plain };
+  return { kind: kinds.OTHER, format: BINARY_FORMAT, json: escaped(plain), plain };
 };
 
 const multirange = (writeBound: ValueWriter): ValueEncoder => {
   const plain = multirangeOf(rangeOf(writeBound));
-  return { format: BINARY_FORMAT, json: escaped(plain), plain };
+  return { kind: kinds.OTHER, format: BINARY_FORMAT, json: escaped(plain), plain };
 };
 
 /** oid, oid of its array type (0: none), name as format_type writes it, encoder where it is not plain text. */
@@ -93,9 +112,9 @@ const TYPE_ROWS: readonly TypeRow[] = [
   [1033, 1034, 'aclitem'],
   [1042, 1014, 'bpchar'],
   [1043, 1015, 'character varying'],
-  [1082, 1182, 'date', binary(writeDate)],
+  [1082, 1182, 'date', binary(writeDate, kinds.DATE)],
   [1083, 1183, 'time without time zone'],
-  [1114, 1115, 'timestamp without time zone', binary(writeTimestamp)],
+  [1114, 1115, 'timestamp without time zone', binary(writeTimestamp, kinds.TIMESTAMP)],
   [1184, 1185, 'timestamp with time zone', timestampTz],
   [1186, 1187, 'interval', binary(writeInterval)],
   [1266, 1270, 'time with time zone'],

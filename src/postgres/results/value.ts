@@ -11,6 +11,8 @@ export const BINARY_FORMAT = 1;
 
 /** How the values of one Postgres type get into an answer. */
 export interface ValueEncoder {
+  /** What they are to the walk, one of `assembly/kinds.ts`. */
+  readonly kind: number;
   /** The format to ask Postgres for (Postgres manual 54.1.3). The writers below read exactly this one. */
   readonly format: typeof TEXT_FORMAT | typeof BINARY_FORMAT;
   /** Writes the value as JSON. */

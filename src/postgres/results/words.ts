@@ -16,21 +16,6 @@ const SPACES = 0x20202020;
 /** The memory of a buffer, for numbers of any width at any place. */
 export const viewOf = (bytes: Uint8Array): DataView => new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 
-/** Four characters as they lie in memory, read as a little-endian number. */
-export const wordOf = (text: string): number => Buffer.from(text, 'latin1').readInt32LE();
-
-/** Copies `length` bytes from `start` to `at`, where there is room for them. */
-export function copyWords(from: DataView, start: number, length: number, to: DataView, at: number): void {
-  if (length < 4) {
-    for (let i = 0; i < length; i++) to.setUint8(at + i, from.getUint8(start + i));
-    return;
-  }
-  // The last word may overlap with the one before.
-  const last = length - 4;
-  for (let i = 0; i < last; i += 4) to.setInt32(at + i, from.getInt32(start + i, true), true);
-  to.setInt32(at + last, from.getInt32(start + last, true), true);
-}
-
 /**
  * Marks what ends the walk over a JSON string, and what has to be escaped in one: a quote, a backslash, a control
  * character. 0: nothing does.

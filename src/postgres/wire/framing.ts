@@ -1,7 +1,15 @@
 /** Cuts the byte stream from Postgres into messages: type byte, int32 length, body (Postgres manual 54.7). */
+import { BACKEND } from './messages.js';
 
 /** `body` lies in `buffer` between `start` and `end`; it is valid only until the handler returns. */
 export type MessageHandler = (type: number, buffer: Buffer, start: number, end: number) => void;
+
+/**
+ * Gets DataRow messages: one that is there as a whole begins at `start`, and others may follow up to `end`. It takes as many
+ * of them as it likes, at least one.
+ * @returns where the first message begins that it has not taken
+ */
+export type RowTaker = (buffer: Buffer, start: number, end: number) => number;
 
 /** Asked as soon as a message's header is there, before its body is kept: false gives the stream up. */
 export type SizeCheck = (type: number, length: number) => boolean;
@@ -14,9 +22,11 @@ export class Framing {
   private pending: Buffer = NOTHING;
   private filled = 0;
 
+  /** @param takeRows without it, rows are messages like others */
   constructor(
     private readonly onMessage: MessageHandler,
     private readonly accepts: SizeCheck,
+    private readonly takeRows: RowTaker | null = null,
   ) {}
 
   /**
@@ -40,11 +50,14 @@ export class Framing {
   private cut(chunk: Buffer, at: number, end: number): number {
     while (end - at >= HEADER) {
       const type = chunk[at] as number;
-      const size = sizeOf(chunk, at);
+      const size = messageSize(chunk, at);
       if (!this.accepts(type, size - HEADER)) return -1;
       if (end - at < size) break;
-      this.onMessage(type, chunk, at + HEADER, at + size);
-      at += size;
+      if (type === BACKEND.dataRow && this.takeRows !== null) at = this.takeRows(chunk, at, end);
+      else {
+        this.onMessage(type, chunk, at + HEADER, at + size);
+        at += size;
+      }
     }
     return at;
   }
@@ -57,14 +70,15 @@ export class Framing {
     let from = this.take(chunk, 0, end, HEADER);
     if (this.filled < HEADER) return from;
     const type = this.pending[0] as number;
-    const size = sizeOf(this.pending, 0);
+    const size = messageSize(this.pending, 0);
     if (!this.accepts(type, size - HEADER)) return -1;
     from = this.take(chunk, from, end, size);
     if (this.filled < size) return from;
     const message = this.pending;
     this.pending = NOTHING;
     this.filled = 0;
-    this.onMessage(type, message, HEADER, size);
+    if (type === BACKEND.dataRow && this.takeRows !== null) this.takeRows(message, 0, size);
+    else this.onMessage(type, message, HEADER, size);
     return from;
   }
 
@@ -84,7 +98,7 @@ export class Framing {
 }
 
 /** The size of the message at `at`, its type included. By hand, for a row after the other. */
-function sizeOf(bytes: Buffer, at: number): number {
+export function messageSize(bytes: Buffer, at: number): number {
   const length =
     ((bytes[at + 1] as number) << 24) |
     ((bytes[at + 2] as number) << 16) |

@@ -7,7 +7,7 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { ConnectionLost, PostgresError } from '../errors.js';
 import type { Statement } from '../sql.js';
-import { Framing } from './framing.js';
+import { Framing, type MessageHandler, messageSize, type RowTaker } from './framing.js';
 import type { LoggedIn } from './login.js';
 import { joined } from './pieces.js';
 import { PreparedStatements } from './prepared-statements.js';
@@ -59,20 +59,23 @@ export interface Executed {
   tag: string | null;
 }
 
-/** Gets every DataRow: the message body is `buffer[start, end)`, valid until the call returns. */
-export type RowSink = (buffer: Buffer, start: number, end: number) => void;
-
-/** Everything up to one ReadyForQuery. */
-interface Exchange {
-  onMessage(type: number, buffer: Buffer, start: number, end: number): void;
-  resolve(): void;
-  reject(error: Error): void;
+/** What an exchange is beside its messages. */
+interface ExchangeOptions {
+  /** Gets the rows; without it they are messages like others. */
+  takeRows: RowTaker | null;
   /** A COPY … FROM STDIN is part of it. */
   copies: boolean;
   /** The session is clean behind it, where nothing goes wrong. */
   cleans: boolean;
   /** The Parse message of the statement without a name that is there behind it, where that is known. */
   parse: string | null;
+}
+
+/** Everything up to one ReadyForQuery. */
+interface Exchange extends ExchangeOptions {
+  readonly onMessage: MessageHandler;
+  resolve(): void;
+  reject(error: Error): void;
   error: PostgresError | null;
 }
 
@@ -81,6 +84,9 @@ export type TransactionStatus = 'I' | 'T' | 'E';
 
 /** Bytes of any message but a row: errors and notices, which statements write. */
 const LONGEST_MESSAGE = 8 * 1024 * 1024;
+
+/** Type and length of a message. */
+const MESSAGE_HEADER = 5;
 
 const ignore = () => {};
 
@@ -112,6 +118,7 @@ export class Session {
     const framing = new Framing(
       (type, buffer, start, end) => this.receive(type, buffer, start, end),
       (type, length) => length <= (type === BACKEND.dataRow ? LIMITS.resultBytes : LONGEST_MESSAGE),
+      (buffer, start, end) => this.receiveRows(buffer, start, end),
     );
     loggedIn.read((bytes, end) => {
       if (this.closedBy !== null) return;
@@ -170,9 +177,9 @@ export class Session {
   }
 
   /** Messages up to a Sync, with those of a reset as the last before it. @throws PostgresError, ConnectionLost */
-  sendWithReset(bytes: Buffer, onMessage: Exchange['onMessage']): Promise<void> {
+  sendWithReset(bytes: Buffer, onMessage: MessageHandler, takeRows: RowTaker | null = null): Promise<void> {
     this.prepared.clear();
-    return this.exchange([bytes], onMessage, false, true);
+    return this.exchange([bytes], onMessage, { takeRows, cleans: true });
   }
 
   /**
@@ -180,8 +187,13 @@ export class Session {
    * @param parse the Parse message of their one statement, which they need not hold where {@link hasParsed} says so
    * @throws PostgresError, ConnectionLost
    */
-  sendHarmless(bytes: Buffer, onMessage: Exchange['onMessage'], parse: string | null = null): Promise<void> {
-    return this.exchange([bytes], onMessage, false, this.isReset, parse);
+  sendHarmless(
+    bytes: Buffer,
+    onMessage: MessageHandler,
+    takeRows: RowTaker | null = null,
+    parse: string | null = null,
+  ): Promise<void> {
+    return this.exchange([bytes], onMessage, { takeRows, cleans: this.isReset, parse });
   }
 
   /** Whether this Parse message of {@link sendHarmless} was the last one of all. */
@@ -203,7 +215,7 @@ export class Session {
     for (const statement of after) parts.push(...this.prepared.run(statement));
     parts.push(SYNC);
     try {
-      await this.exchange(parts, ignore, 'copy' in rows);
+      await this.exchange(parts, ignore, { copies: 'copy' in rows });
     } catch (error) {
       const texts = [...before, ...after].map(({ text }) => text);
       const closing = this.prepared.forget('copy' in rows ? rows.copy : rows.insert, ...texts);
@@ -247,23 +259,23 @@ export class Session {
     params: readonly (string | null)[],
     formats: readonly number[],
     maxRows: number,
-    sink: RowSink,
+    takeRows: RowTaker,
   ): Promise<Executed> {
-    return this.fetch([bind(params, formats), execute(maxRows), SYNC], sink);
+    return this.fetch([bind(params, formats), execute(maxRows), SYNC], takeRows);
   }
 
   /** Goes on with a suspended portal, inside the same transaction. */
-  resume(maxRows: number, sink: RowSink): Promise<Executed> {
-    return this.fetch([execute(maxRows), SYNC], sink);
+  resume(maxRows: number, takeRows: RowTaker): Promise<Executed> {
+    return this.fetch([execute(maxRows), SYNC], takeRows);
   }
 
-  private async fetch(parts: readonly Buffer[], sink: RowSink): Promise<Executed> {
+  private async fetch(parts: readonly Buffer[], takeRows: RowTaker): Promise<Executed> {
     let tag: string | null = null;
-    await this.exchange(parts, (type, buffer, start, end) => {
-      if (type === BACKEND.dataRow) sink(buffer, start, end);
-      else if (type === BACKEND.commandComplete) tag = readTag(buffer, start, end);
+    const onMessage: MessageHandler = (type, buffer, start, end) => {
+      if (type === BACKEND.commandComplete) tag = readTag(buffer, start, end);
       else if (type === BACKEND.emptyQuery) tag = '';
-    });
+    };
+    await this.exchange(parts, onMessage, { takeRows });
     return { tag };
   }
 
@@ -290,24 +302,30 @@ export class Session {
     this.socket.destroy();
   }
 
-  /** Writes the parts in one go. @param copies whether a COPY … FROM STDIN is expected among them */
+  /** Writes the parts in one go. */
   private exchange(
     parts: readonly Uint8Array[],
-    onMessage: Exchange['onMessage'],
-    copies = false,
-    cleans = false,
-    parse: string | null = null,
+    onMessage: MessageHandler,
+    { takeRows = null, copies = false, cleans = false, parse = null }: Partial<ExchangeOptions> = {},
   ): Promise<void> {
     if (this.closedBy !== null) return Promise.reject(this.closedBy);
     this.isReset = false;
     this.parsed = null;
     return new Promise((resolve, reject) => {
-      this.exchanges.push({ onMessage, resolve, reject, copies, cleans, parse, error: null });
+      this.exchanges.push({ onMessage, takeRows, resolve, reject, copies, cleans, parse, error: null });
       const pieces = joined(parts);
       if (pieces.length > 1) this.socket.cork();
       for (const piece of pieces) this.socket.write(piece);
       if (pieces.length > 1) this.socket.uncork();
     });
+  }
+
+  private receiveRows(buffer: Buffer, start: number, end: number): number {
+    const takeRows = this.exchanges[0]?.takeRows;
+    if (takeRows != null) return takeRows(buffer, start, end);
+    const next = start + messageSize(buffer, start);
+    this.receive(BACKEND.dataRow, buffer, start + MESSAGE_HEADER, next);
+    return next;
   }
 
   private receive(type: number, buffer: Buffer, start: number, end: number): void {
@@ -358,7 +376,7 @@ export class Session {
 }
 
 /** Gathers what comes back for statements, in their order. */
-function textResults(results: TextResult[]): Exchange['onMessage'] {
+function textResults(results: TextResult[]): MessageHandler {
   let rows: (string | null)[][] = [];
   return (type, buffer, start, end) => {
     if (type === BACKEND.dataRow) rows.push(readTextRow(buffer, start));

@@ -4,7 +4,7 @@
  * asked for before Postgres has described them.
  */
 import type { Statement } from '../sql.js';
-import type { MessageHandler } from './framing.js';
+import { type MessageHandler, messageSize, type RowTaker } from './framing.js';
 import { BACKEND, bind, DESCRIBE_PORTAL, execute, readTag, runUnnamed, SYNC } from './messages.js';
 import { RESET, writeSeed } from './reset.js';
 import type { Session } from './session.js';
@@ -48,7 +48,7 @@ export const bound = (params: readonly (string | null)[], formats: readonly numb
 export interface WholeSink {
   /** Gets the body of RowDescription, before the first row; not called for a statement that returns no rows. */
   describe(buffer: Buffer, start: number, end: number): void;
-  row(buffer: Buffer, start: number, end: number): void;
+  readonly takeRows: RowTaker;
 }
 
 /** How far it came. */
@@ -77,9 +77,7 @@ export async function runWhole(
   let tag: string | null = null;
   try {
     const onMessage: MessageHandler = (type, buffer, start, end) => {
-      if (type === BACKEND.dataRow) {
-        if (ended === frame.before) sink.row(buffer, start, end);
-      } else if (type === BACKEND.commandComplete) {
+      if (type === BACKEND.commandComplete) {
         if (ended === frame.before) tag = readTag(buffer, start, end);
         ended++;
       } else if (type === BACKEND.rowDescription) sink.describe(buffer, start, end);
@@ -89,11 +87,13 @@ export async function runWhole(
         ended++;
       }
     };
+    const takeRows: RowTaker = (buffer, start, end) =>
+      ended === frame.before ? sink.takeRows(buffer, start, end) : start + messageSize(buffer, start);
     const isParsed = staysParsed && session.hasParsed(parse);
     const bytes = wholeBytes(frame, isParsed ? '' : parse, values, maxRows);
     await (frame.resetAt === null
-      ? session.sendHarmless(bytes, onMessage, staysParsed ? parse : null)
-      : session.sendWithReset(bytes, onMessage));
+      ? session.sendHarmless(bytes, onMessage, takeRows, staysParsed ? parse : null)
+      : session.sendWithReset(bytes, onMessage, takeRows));
   } catch (error) {
     // Behind the end of the transaction it is only the session that is not as it should be.
     if (ended < frame.before + 2) return { tag, error: error as Error, statementEnded: ended > frame.before };

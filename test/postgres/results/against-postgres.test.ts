@@ -1,14 +1,15 @@
 /** The rendering of binary values beside Postgres's own text of the same values, on every server there is. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ByteWriter } from '../../../src/postgres/results/byte-writer.js';
 import type { ResultColumn } from '../../../src/postgres/results/columns.js';
 import { csvRowEncoder } from '../../../src/postgres/results/csv.js';
 import { jsonRowEncoder } from '../../../src/postgres/results/rows.js';
 import { builtInTypeName, resultFormat } from '../../../src/postgres/results/types.js';
 import { callerSql } from '../../../src/postgres/sql.js';
+import { messageSize } from '../../../src/postgres/wire/framing.js';
 import { login } from '../../../src/postgres/wire/login.js';
 import { Session } from '../../../src/postgres/wire/session.js';
 import { testServers } from '../../support/postgres.js';
+import { encode } from './encoding.js';
 
 const CANONICAL = `set timezone = 'UTC'; set datestyle = 'ISO'; set intervalstyle = 'postgres';
   set extra_float_digits = 1; set bytea_output = 'hex'; select setseed(0.5)`;
@@ -28,16 +29,13 @@ interface Answer {
 async function answer(session: Session, sql: string): Promise<Answer> {
   const { columns } = await session.prepare(sql);
   if (columns === null) throw new Error('no columns');
-  const out = new ByteWriter();
-  const encoders = { json: jsonRowEncoder(columns, 'array'), csv: csvRowEncoder(columns) };
+  const [json, csv] = [jsonRowEncoder(columns, 'array', 'line'), csvRowEncoder(columns)];
   const rows: Answer = { columns, json: [], csv: [] };
   const formats = columns.map((column) => resultFormat(column.typeOid));
   await session.execute([], formats, 0, (message, start, end) => {
-    for (const kind of ['json', 'csv'] as const) {
-      out.clear();
-      encoders[kind](message, start, end, out);
-      rows[kind].push(out.view().toString('utf8'));
-    }
+    rows.json.push(encode(json, message, start, end).slice(0, -1));
+    rows.csv.push(encode(csv, message, start, end));
+    return start + messageSize(message, start);
   });
   return rows;
 }

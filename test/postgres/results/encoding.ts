@@ -1,8 +1,10 @@
 /** Rows built by hand and encoded, for the tests of this folder. */
+import { expect } from 'vitest';
 import { ByteWriter } from '../../../src/postgres/results/byte-writer.js';
 import type { ResultColumn } from '../../../src/postgres/results/columns.js';
 import { csvRowEncoder } from '../../../src/postgres/results/csv.js';
-import { jsonRowEncoder, type RowEncoder, type RowMode } from '../../../src/postgres/results/rows.js';
+import type { RowEncoder } from '../../../src/postgres/results/row-encoder.js';
+import { jsonRowEncoder, type RowMode } from '../../../src/postgres/results/rows.js';
 
 export type Field = string | Buffer | null;
 
@@ -10,30 +12,42 @@ export function column(name: string, typeOid: number): ResultColumn {
   return { name, typeOid, typeModifier: -1 };
 }
 
-/** The body of a DataRow message, between other bytes that no encoder may touch. */
+/** A DataRow message, between other bytes that no encoder may touch. */
 export function dataRow(fields: readonly Field[]): { message: Buffer; start: number; end: number } {
-  const parts: Buffer[] = [Buffer.from('before'), int16(fields.length)];
+  const parts: Buffer[] = [int16(fields.length)];
   for (const field of fields) {
     const bytes = field === null ? Buffer.alloc(0) : Buffer.from(field as string);
     parts.push(int32(field === null ? -1 : bytes.length), bytes);
   }
-  const message = Buffer.concat([...parts, Buffer.from('.behind')]);
-  return { message, start: 6, end: message.length - 7 };
+  const body = Buffer.concat(parts);
+  const message = Buffer.concat([Buffer.from('before'), Buffer.from('D'), int32(4 + body.length), body]);
+  return { message: Buffer.concat([message, Buffer.from('.behind')]), start: 6, end: message.length };
 }
 
-function encode(encoder: RowEncoder, fields: readonly Field[]): string {
-  const { message, start, end } = dataRow(fields);
-  const out = new ByteWriter(1);
-  encoder(message, start, end, out);
-  return out.view().toString('utf8');
+/** What the walk makes of a row, which is what the writers make of it. */
+export function encode(encoder: RowEncoder, message: Buffer, start: number, end = message.length): string {
+  const walked = new ByteWriter(1);
+  encoder.take(message, start, end, 1, ANY_LENGTH, walked);
+  const written = new ByteWriter(1);
+  encoder.write(message, start + 5, written);
+  const text = walked.view().toString('utf8');
+  expect(text).toBe(written.view().toString('utf8'));
+  return text;
+}
+
+const ANY_LENGTH = 2 ** 24;
+
+function encodeRow(encoder: RowEncoder, fields: readonly Field[]): string {
+  const { message, start } = dataRow(fields);
+  return encode(encoder, message, start);
 }
 
 export function jsonRow(columns: readonly ResultColumn[], fields: readonly Field[], mode: RowMode = 'object'): string {
-  return encode(jsonRowEncoder(columns, mode), fields);
+  return encodeRow(jsonRowEncoder(columns, mode, 'line'), fields).slice(0, -1);
 }
 
 export function csvRow(columns: readonly ResultColumn[], fields: readonly Field[]): string {
-  return encode(csvRowEncoder(columns), fields);
+  return encodeRow(csvRowEncoder(columns), fields);
 }
 
 /** One value of a type as JSON. */

@@ -148,21 +148,30 @@ describe('protects', () => {
     });
     fc.assert(
       fc.property(result, fc.constantFrom<RowMode>('object', 'array'), ({ columns, rows }, mode) => {
-        const encode = jsonRowEncoder(
+        const encoder = jsonRowEncoder(
           columns.map(({ oid }, i) => column(`c"${i}`, oid)),
           mode,
+          'list',
         );
-        const out = new ByteWriter(1);
         const expected = rows.map((row) => {
-          const fields = row.map((value, i) => (value === null ? null : (columns[i]?.bytes(value) ?? null)));
-          const { message, start, end } = dataRow(fields);
-          encode(message, start, end, out);
           const cells = row.map((value, i) => {
             const key = mode === 'object' ? `${JSON.stringify(`c"${i}`)}:` : '';
             return `${key}${value === null ? 'null' : columns[i]?.json(value)}`;
           });
-          return mode === 'object' ? `{${cells.join(',')}}` : `[${cells.join(',')}]`;
+          return mode === 'object' ? `,{${cells.join(',')}}` : `,[${cells.join(',')}]`;
         });
+        const messages = rows.map((row) => {
+          const fields = row.map((value, i) => (value === null ? null : (columns[i]?.bytes(value) ?? null)));
+          const { message, start, end } = dataRow(fields);
+          return message.subarray(start, end);
+        });
+        const out = new ByteWriter(1);
+        const received = Buffer.concat(messages);
+        let taken = 0;
+        for (let at = 0; at < received.length; taken += encoder.rows) {
+          at = encoder.take(received, at, received.length, 4, 2 ** 24, out);
+        }
+        expect(taken).toBe(rows.length);
         expect(out.view().equals(Buffer.from(expected.join('')))).toBe(true);
       }),
       { numRuns: 100 },

@@ -3,9 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ConnectionLost, PostgresError } from '../../../src/postgres/errors.js';
 import type { Statement } from '../../../src/postgres/sql.js';
+import { messageSize, type RowTaker } from '../../../src/postgres/wire/framing.js';
 import { login } from '../../../src/postgres/wire/login.js';
 import { readTextRow } from '../../../src/postgres/wire/messages.js';
-import { MessageTooLarge, type RowSink, Session } from '../../../src/postgres/wire/session.js';
+import { MessageTooLarge, Session } from '../../../src/postgres/wire/session.js';
 import { createDatabase, type TestDatabase, testServers } from '../../support/postgres.js';
 
 const s = (text: string, ...params: (string | null)[]): Statement => ({ text, params });
@@ -27,10 +28,17 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     opened.push(made);
     return made;
   };
+  /** Takes one row after the other. */
+  const each =
+    (take: (buffer: Buffer, body: number) => void): RowTaker =>
+    (buffer, start) => {
+      take(buffer, start + 5);
+      return start + messageSize(buffer, start);
+    };
   /** A sink that keeps the rows as texts. */
-  const collector = (): { rows: (string | null)[][]; sink: RowSink } => {
+  const collector = (): { rows: (string | null)[][]; sink: RowTaker } => {
     const rows: (string | null)[][] = [];
-    return { rows, sink: (buffer, start) => void rows.push(readTextRow(buffer, start)) };
+    return { rows, sink: each((buffer, start) => rows.push(readTextRow(buffer, start))) };
   };
 
   beforeAll(async () => {
@@ -156,9 +164,14 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     const full = new Error('full');
     let count = 0;
     const error = await failureOf(
-      session.execute([], [], 0, () => {
-        if (++count === 10) throw full;
-      }),
+      session.execute(
+        [],
+        [],
+        0,
+        each(() => {
+          if (++count === 10) throw full;
+        }),
+      ),
     );
     expect(error).toBe(full);
     expect(count).toBe(10);
@@ -169,9 +182,10 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     const other = await open();
     await session.prepare(`SELECT repeat('x', 10000) FROM generate_series(1, 20000)`);
     let count = 0;
-    const done = session.execute([], [], 0, () => {
+    const pausing = each(() => {
       if (++count === 1) session.pause();
     });
+    const done = session.execute([], [], 0, pausing);
     let waits: unknown;
     for (let i = 0; i < 100 && waits !== 'ClientWrite'; i++) {
       await sleep(20);
