@@ -62,13 +62,15 @@ export class House {
     );
     this.#later(() => raw.generator.stop());
 
+    this.targets = { raw, service };
+    this.httpGenerator = http;
+    if (this.options.postgrest === false) return;
     const rest = await this.#database(superuser, AUTHENTICATOR, 'public');
     for (const statement of SETUP) await rest.client.query(statement);
     const server = new PostgRest(folder);
     this.#later(() => server.stop());
     await server.start(superuser, password);
-    this.targets = { raw, service, postgrest: new PostgRestTarget(server, rest, http) };
-    this.httpGenerator = http;
+    this.targets.postgrest = new PostgRestTarget(server, rest, http);
   }
 
   /** A service with an embedded Postgres of its own. @param {string} workers */
