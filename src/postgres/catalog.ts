@@ -93,14 +93,7 @@ function describe(where: Fragment, toWrite: boolean): Statement {
     SELECT c.relname, c.relkind, ${comment(sql`pg_catalog.obj_description(c.oid, 'pg_class')`)},
       CASE WHEN c.relkind IN ('v', 'f') THEN NULL
         ELSE GREATEST(pg_catalog.pg_stat_get_live_tuples(c.oid), c.reltuples::pg_catalog.int8, 0) END,
-      x.needs_insert,
-      x.needs_insert OR ${insertTrigger(sql`true`)}
-        OR EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype NOT IN ('p', 'u', 'n'))
-        OR EXISTS (SELECT FROM pg_catalog.pg_index i
-                   WHERE i.indrelid = c.oid AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL))
-        OR EXISTS (${ownTypes} AND y.typtype <> 'e')
-        OR EXISTS (SELECT FROM pg_catalog.pg_attrdef d
-                   WHERE d.adrelid = c.oid AND NOT ${isServiceDefault}),
+      x.needs_insert, x.needs_insert OR x.runs_code,
       ${toWrite ? sql`v.version` : sql`NULL`},
       pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 160000,
       a.attname,
@@ -119,7 +112,14 @@ function describe(where: Fragment, toWrite: boolean): Statement {
       ${comment(sql`pg_catalog.col_description(c.oid, a.attnum)`)}
     FROM pg_catalog.pg_class c CROSS JOIN LATERAL (SELECT
       c.relkind <> 'r' OR c.relispartition OR c.relhasrules OR c.relrowsecurity
-        OR ${insertTrigger(sql`NOT g.tgisinternal`)} OR EXISTS (${ownTypes} AND y.typtype = 'd') AS needs_insert OFFSET 0) x
+        OR ${insertTrigger(sql`NOT g.tgisinternal`)} OR EXISTS (${ownTypes} AND y.typtype = 'd') AS needs_insert,
+      ${insertTrigger(sql`true`)}
+        OR EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype NOT IN ('p', 'u', 'n'))
+        OR EXISTS (SELECT FROM pg_catalog.pg_index i
+                   WHERE i.indrelid = c.oid AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL))
+        OR EXISTS (${ownTypes} AND y.typtype <> 'e')
+        OR EXISTS (SELECT FROM pg_catalog.pg_attrdef d
+                   WHERE d.adrelid = c.oid AND NOT ${isServiceDefault}) AS runs_code OFFSET 0) x
     ${toWrite ? sql`CROSS JOIN LATERAL ${version} v` : sql``}
     LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     LEFT JOIN pg_catalog.pg_type t ON t.oid = a.atttypid

@@ -47,8 +47,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect((await project.call('POST', `/api/cdp/data/${name}`, keyed)).text).toBe(first.text);
       const rows = await project.rows(`SELECT id, v, way FROM ${name} ORDER BY v LIMIT 2`);
       expect(rows).toEqual([
-        { id: ids?.[0], v: 1, way: 'COPY' },
-        { id: ids?.[1], v: 2, way: 'COPY' },
+        { id: (ids as string[])[0], v: 1, way: 'COPY' },
+        { id: (ids as string[])[1], v: 2, way: 'COPY' },
       ]);
     });
 
