@@ -46,9 +46,10 @@ async function measure() {
     const work = new ShapeWork(`shape_${index}`, shape, connections);
     const { raw, service } = await interleave(house, Object.values(house.targets), work);
     for (const { database } of Object.values(house.targets)) await database.drop(work.table);
-    found.push({ name, work, raw, service });
+    found.push(rowOf({ name, work, raw, service }));
+    process.stderr.write(`${found.at(-1).cells.join(' | ')}\n`);
   }
-  const rows = found.map(rowOf).sort((a, b) => b.share - a.share);
+  const rows = found.sort((a, b) => b.share - a.share);
   const head = ['shape', 'records', 'bytes', 'raw', 'Postgres', 'service', 'of raw, CPU', 'of raw, speed', 'ways'];
   process.stdout.write(`\n${machine()}; ${options.rounds} rounds of ${options.seconds} s; µs of CPU a record\n\n`);
   process.stdout.write(`${table(head, rows.map(({ cells }) => cells))}\n`); // prettier-ignore

@@ -94,10 +94,11 @@ export class ShapeWork {
     const sql = `SELECT query FROM pg_stat_activity
       WHERE pid <> pg_backend_pid() AND datname = current_database() AND query ~ $1`;
     this.looking = Promise.resolve();
+    const stop = () => clearInterval(this.timer); // the benchmark is being stopped
     this.timer = setInterval(() => {
       this.looking = database
         .rows(sql, [`^(COPY|INSERT INTO) [^ ]*"${this.table}"`])
-        .then((rows) => rows.forEach(({ query }) => this.ways.add(wayOf(query))));
+        .then((rows) => rows.forEach(({ query }) => this.ways.add(wayOf(query))), stop);
     }, LOOK_MS);
   }
 

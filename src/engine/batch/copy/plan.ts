@@ -12,7 +12,7 @@ export interface CopyPlan {
   readonly sets: ColumnSets;
   /** The table as the walk reads it (`assembly/table.ts`). */
   readonly forWalk: Uint8Array;
-  /** For what this one cannot say: in text, with marks; null where Postgres does not know these. */
+  /** For what this one cannot say, in text, with marks; null where Postgres does not know these. */
   readonly wider: CopyPlan | null;
 }
 
