@@ -26,6 +26,8 @@ export class ShapeWork {
 
   async prepare(target) {
     const { table, shape } = this;
+    // Types that the shape makes are there.
+    await target.database.client.query(`SET search_path TO ${target.database.schema}`);
     const own = shape.columns.filter(({ type }) => type in POSTGRES_TYPES);
     await target.createTable(table, own);
     const others = shape.columns.filter((column) => !own.includes(column));
