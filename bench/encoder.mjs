@@ -34,12 +34,14 @@ function prepared(name) {
     isArray: false,
     hasDefault: false,
     isId: false,
+    hasServiceDefault: false,
     comment: null,
   }));
-  const id = { ...shapes[0], name: 'id', type: null, isId: true, hasDefault: true };
+  const id = { ...shapes[0], name: 'id', type: null, isId: true, hasDefault: true, hasServiceDefault: true };
   const other = { ...shapes[0], name: 'other', type: null };
   const all = [id, ...shapes, ...(values.text ? [other] : [])];
-  const plan = copyPlan({ schema: 'data', name: 't', runsProjectCode: false, columns: all });
+  const flags = { needsInsert: false, runsProjectCode: false, marksDefaults: false };
+  const plan = copyPlan({ schema: 'data', name: 't', columns: all, ...flags });
   // Several bodies, so that nothing is learnt of one.
   const bodies = Array.from({ length: 8 }, (_, i) =>
     Buffer.from(json(Array.from({ length: count }, (_, n) => record(i * count + n)))),

@@ -67,17 +67,15 @@ export class House {
     );
     this.#later(() => raw.generator.stop());
 
-    if (this.options.postgrest === false) {
-      this.targets = { raw, service, ...before };
-      return;
-    }
+    this.targets = { raw, service, ...before };
+    this.httpGenerator = http;
+    if (this.options.postgrest === false) return;
     const rest = await this.#database(superuser, AUTHENTICATOR, 'public');
     for (const statement of SETUP) await rest.client.query(statement);
     const server = new PostgRest(folder);
     this.#later(() => server.stop());
     await server.start(superuser, password);
-    this.targets = { raw, service, postgrest: new PostgRestTarget(server, rest, http) };
-    this.httpGenerator = http;
+    this.targets.postgrest = new PostgRestTarget(server, rest, http);
   }
 
   /** A service with an embedded Postgres of its own. @param {string} workers */

@@ -26,6 +26,11 @@ export class RawWire {
     await this.database.client.query(`ALTER TABLE ${this.database.table(name)} OWNER TO ${RAW_ROLE}`);
   }
 
+  /** More that belongs to a table. */
+  async execute(sql) {
+    await this.database.client.query(sql);
+  }
+
   /** The order for the load generator that inserts the batches. */
   inserts(table, shape, batches) {
     const names = shape.columns.map(({ name }) => name).join(', ');

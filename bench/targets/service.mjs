@@ -17,6 +17,11 @@ export class ServiceTarget {
     await this.service.createTable(name, columns);
   }
 
+  /** More that belongs to a table. */
+  async execute(sql) {
+    await this.service.call('/sql', { sql });
+  }
+
   inserts(table, _shape, batches) {
     return { requests: batches.map((records) => this.service.request(`/data/${table}`, records)) };
   }

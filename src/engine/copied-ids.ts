@@ -4,7 +4,6 @@
  */
 import { randomFillSync, randomInt } from 'node:crypto';
 import type { CopyData } from './batch/copy/copy-encoder.js';
-import type { CopyPlan } from './batch/copy/plan.js';
 
 const UUID_BYTES = 16;
 
@@ -15,14 +14,15 @@ export interface IdentifiedRows {
 }
 
 /** @returns null where the records bring ids, or the table has none that the service fills */
-export function withIds({ format, table, sets }: CopyPlan, batch: CopyData): IdentifiedRows | null {
-  const column = table.columns.findIndex(({ isId, hasDefault }) => isId && hasDefault);
+export function withIds(batch: CopyData): IdentifiedRows | null {
+  const { format, table, sets } = batch.plan;
+  const column = table.columns.findIndex(({ isId, hasServiceDefault }) => isId && hasServiceDefault);
   if (column < 0 || batch.columns.indices.includes(column)) return null;
   const bytes = newIds(batch.records);
   const ids = Array.from({ length: batch.records }, (_, i) => textOf(bytes, i * UUID_BYTES));
   const data = format === 'binary' ? intoBinary(batch, bytes) : intoText(batch, ids);
   const columns = sets.of([column, ...batch.columns.indices]);
-  return { batch: { records: batch.records, columns, data }, ids };
+  return { batch: { ...batch, columns, data }, ids };
 }
 
 /** A row is the number of its cells, and each cell its length before it; -1: NULL (Postgres manual, COPY). */

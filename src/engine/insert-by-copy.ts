@@ -45,7 +45,7 @@ export async function insertByCopy(
   const lent = encoder.encode(body, known.plan);
   if (lent === null) return null;
   const isShared = idempotency === null && lent.records <= SMALL_RECORDS;
-  const identified = returnIds ? withIds(known.plan, lent) : null;
+  const identified = returnIds ? withIds(lent) : null;
   // While it waits for others, it has memory of its own: what is lent would be many times as large, unless it is small.
   const needsOwn = isShared && lent.data.length >= LARGE_BYTES;
   const batch = identified?.batch ?? (needsOwn ? { ...lent, data: Buffer.from(lent.data) } : lent);
@@ -54,12 +54,11 @@ export async function insertByCopy(
     if (returnIds && identified === null) return null;
     const answer = inserted(batch.records, identified?.ids);
     const { trace, patience, copies } = project;
-    const { records, columns, data } = batch;
-    const own = { records, columns, data, trace };
+    const own = { ...batch, trace };
     const keyed = idempotency === null ? null : { idempotency, answer };
     const send: SendBatches = (batches, signal) => store(project, known, batches, { ...deadline, signal }, keyed);
     const stored = isShared
-      ? copies.sharedBy(columns).store(own, deadline.signal, patience, send)
+      ? copies.sharedBy(batch.columns).store(own, deadline.signal, patience, send)
       : send([own], deadline.signal);
     return (await stored) ? answer : null;
   } finally {
@@ -92,14 +91,15 @@ async function store(
   deadline: Deadline,
   keyed: Keyed | null,
 ): Promise<boolean> {
-  const { plan, check } = known;
-  const rows = rowsIn(plan, batches);
+  const { table, check } = known;
+  const rows = rowsIn(batches);
   const before = keyed === null ? [] : takeNewKey(keyed.idempotency);
   const after = keyed === null ? [check] : [check, ...rememberAnswer(keyed.idempotency, keyed.answer)];
   /** It has been sent, and the connection was lost. */
   let mayHaveRun = false;
   const work = async (lease: Lease): Promise<boolean> => {
     const { session } = lease;
+    if (table.runsProjectCode) lease.soil();
     const completedBefore = session.completed;
     try {
       await session.store(rows, before, after);

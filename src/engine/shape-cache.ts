@@ -65,7 +65,8 @@ export class ShapeCache {
 function sizeOf(shape: KnownShape | null): number {
   if (shape === null) return ENTRY_BYTES;
   const { table, plan } = shape;
-  return ENTRY_BYTES + PLAN_BYTES + 2 * plan.forWalk.length + COLUMN_BYTES * table.columns.length;
+  const forWalk = plan.forWalk.length + (plan.wider?.forWalk.length ?? 0);
+  return ENTRY_BYTES + PLAN_BYTES + 2 * forWalk + COLUMN_BYTES * table.columns.length;
 }
 
 const key = (project: string, table: string) => `${project} ${table}`;

@@ -73,6 +73,17 @@ export function shapeIsStill({ schema, name, version }: TableDescription): State
   );
 }
 
+/** Of an attrdef `d`. */
+const isServiceDefault = sql`pg_catalog.starts_with(d.adbin::pg_catalog.text, ${ID_DEFAULT})`;
+
+/** A trigger of table `c` that an insert fires (TRIGGER_TYPE_INSERT): a foreign key has one of Postgres's own. */
+const insertTrigger = (which: Fragment): Fragment => sql`EXISTS (SELECT FROM pg_catalog.pg_trigger g
+  WHERE g.tgrelid = c.oid AND g.tgtype & 4::pg_catalog.int2 <> 0::pg_catalog.int2 AND ${which})`;
+
+/** Columns of table `c` whose types `y` a user made. */
+const ownTypes = sql`SELECT FROM pg_catalog.pg_attribute b JOIN pg_catalog.pg_type y ON y.oid = b.atttypid
+  WHERE b.attrelid = c.oid AND b.attnum > 0 AND y.oid >= ${FIRST_NORMAL_OID}::pg_catalog.oid`;
+
 /** One row per column, or one row without a column; tables by name, columns by position. */
 function describe(where: Fragment, toWrite: boolean): Statement {
   const comment = (text: Fragment) => (toWrite ? sql`NULL` : shownComment(text));
@@ -82,15 +93,9 @@ function describe(where: Fragment, toWrite: boolean): Statement {
     SELECT c.relname, c.relkind, ${comment(sql`pg_catalog.obj_description(c.oid, 'pg_class')`)},
       CASE WHEN c.relkind IN ('v', 'f') THEN NULL
         ELSE GREATEST(pg_catalog.pg_stat_get_live_tuples(c.oid), c.reltuples::pg_catalog.int8, 0) END,
-      c.relkind <> 'r' OR c.relispartition OR c.relhasrules OR c.relhastriggers OR c.relrowsecurity
-        OR EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype NOT IN ('p', 'u', 'n'))
-        OR EXISTS (SELECT FROM pg_catalog.pg_index i
-                   WHERE i.indrelid = c.oid AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL))
-        OR EXISTS (SELECT FROM pg_catalog.pg_attribute x
-                   WHERE x.attrelid = c.oid AND x.attnum > 0 AND x.atttypid >= ${FIRST_NORMAL_OID}::pg_catalog.oid)
-        OR EXISTS (SELECT FROM pg_catalog.pg_attrdef d
-                   WHERE d.adrelid = c.oid AND NOT pg_catalog.starts_with(d.adbin::pg_catalog.text, ${ID_DEFAULT})),
+      x.needs_insert, x.needs_insert OR x.runs_code,
       ${toWrite ? sql`v.version` : sql`NULL`},
+      pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 160000,
       a.attname,
       CASE WHEN a.atttypmod = -1 THEN a.atttypid END,
       pg_catalog.format_type(a.atttypid, -1),
@@ -102,8 +107,20 @@ function describe(where: Fragment, toWrite: boolean): Statement {
       a.attname = 'id' AND a.atttypid = 2950::pg_catalog.oid AND EXISTS (
         SELECT FROM pg_catalog.pg_index i
         WHERE i.indrelid = c.oid AND i.indisprimary AND i.indnatts = 1 AND i.indkey[0] = a.attnum),
+      EXISTS (SELECT FROM pg_catalog.pg_attrdef d
+              WHERE d.adrelid = c.oid AND d.adnum = a.attnum AND ${isServiceDefault}),
       ${comment(sql`pg_catalog.col_description(c.oid, a.attnum)`)}
-    FROM pg_catalog.pg_class c ${toWrite ? sql`CROSS JOIN LATERAL ${version} v` : sql``}
+    FROM pg_catalog.pg_class c CROSS JOIN LATERAL (SELECT
+      c.relkind <> 'r' OR c.relispartition OR c.relhasrules OR c.relrowsecurity
+        OR ${insertTrigger(sql`NOT g.tgisinternal`)} OR EXISTS (${ownTypes} AND y.typtype = 'd') AS needs_insert,
+      ${insertTrigger(sql`true`)}
+        OR EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype NOT IN ('p', 'u', 'n'))
+        OR EXISTS (SELECT FROM pg_catalog.pg_index i
+                   WHERE i.indrelid = c.oid AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL))
+        OR EXISTS (${ownTypes} AND y.typtype <> 'e')
+        OR EXISTS (SELECT FROM pg_catalog.pg_attrdef d
+                   WHERE d.adrelid = c.oid AND NOT ${isServiceDefault}) AS runs_code OFFSET 0) x
+    ${toWrite ? sql`CROSS JOIN LATERAL ${version} v` : sql``}
     LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     LEFT JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND ${where}
@@ -173,7 +190,7 @@ type Row = readonly (string | null)[];
 /** Reads the rows of {@link tableByName} and {@link allTables}. */
 export function readTables(schema: string, rows: readonly Row[]): TableDescription[] {
   const tables = new Map<string, TableDescription & { columns: ColumnShape[] }>();
-  for (const [name, kind, comment, approximateRows, runsProjectCode, version, ...column] of rows) {
+  for (const [name, kind, comment, approximateRows, needsInsert, runsProjectCode, version, marks, ...column] of rows) {
     if (name == null || kind == null) continue;
     const table = tables.get(name) ?? {
       schema,
@@ -181,7 +198,9 @@ export function readTables(schema: string, rows: readonly Row[]): TableDescripti
       kind: KINDS[kind] ?? 'table',
       comment: comment ?? null,
       approximateRows: approximateRows == null ? null : Number(approximateRows),
+      needsInsert: needsInsert === 't',
       runsProjectCode: runsProjectCode === 't',
+      marksDefaults: marks === 't',
       version: version ?? '',
       columns: [],
     };
@@ -201,6 +220,7 @@ function readColumn([
   hasDefault,
   isGeneratedAlways,
   isId,
+  hasServiceDefault,
   comment,
 ]: Row): ColumnShape {
   const type = TYPE_BY_OID[plainOid ?? ''] ?? null;
@@ -214,6 +234,7 @@ function readColumn([
     hasDefault: hasDefault === 't',
     isGeneratedAlways: isGeneratedAlways === 't',
     isId: isId === 't',
+    hasServiceDefault: hasServiceDefault === 't',
     comment: comment ?? null,
   };
 }

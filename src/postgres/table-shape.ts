@@ -28,6 +28,8 @@ export interface ColumnShape {
   readonly isGeneratedAlways: boolean;
   /** True only for the service's own `id` column (uuid primary key): a record may carry a valid UUID, never null. */
   readonly isId: boolean;
+  /** Its default is the service's own function for ids, so that the service may as well make the value. */
+  readonly hasServiceDefault: boolean;
   readonly comment: string | null;
 }
 
@@ -35,6 +37,13 @@ export interface TableShape {
   readonly schema: string;
   readonly name: string;
   readonly columns: readonly ColumnShape[];
+  /**
+   * True where COPY may do something else than an INSERT, or not what the shape says: views, partitions, rules, row level
+   * security, triggers that may leave a record out, domains, whose default may change without the table.
+   */
+  readonly needsInsert: boolean;
   /** True where an insert can run code of the project: triggers, rules, own defaults, checks, index expressions. */
   readonly runsProjectCode: boolean;
+  /** True where COPY can be told in a row to take a column's default: Postgres 16 and later. */
+  readonly marksDefaults: boolean;
 }

@@ -15,13 +15,15 @@ function used(): number {
   return heapUsed + arrayBuffers;
 }
 
-const table = (name: string, columns: number, runsProjectCode = false): TableDescription => ({
+const table = (name: string, columns: number, needsInsert = false): TableDescription => ({
   schema: 'data',
   name,
   kind: 'table',
   comment: null,
   approximateRows: 0,
-  runsProjectCode,
+  needsInsert,
+  runsProjectCode: needsInsert,
+  marksDefaults: true,
   version: name,
   columns: Array.from({ length: columns }, (_, i) => ({
     // Bytes of its own, as they come from Postgres; each character is spelled in three ways.
@@ -34,6 +36,7 @@ const table = (name: string, columns: number, runsProjectCode = false): TableDes
     hasDefault: false,
     isGeneratedAlways: false,
     isId: false,
+    hasServiceDefault: false,
     comment: null,
   })),
 });

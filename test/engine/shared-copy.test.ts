@@ -4,9 +4,17 @@ import { describe, expect, it } from 'vitest';
 import type { CopyData } from '../../src/engine/batch/copy/copy-encoder.js';
 import { Patience } from '../../src/engine/patience.js';
 import { SharedCopy, type WaitingBatch } from '../../src/engine/shared-copy.js';
+import { column, planOf } from './batch/copy/tables.js';
 
 const COLUMNS = { indices: [0], copy: '', insert: null };
-const text = (records = 1): WaitingBatch => ({ records, columns: COLUMNS, data: new Uint8Array(records), trace: null });
+const plan = planOf(column('a', 'TEXT'));
+const text = (records = 1): WaitingBatch => ({
+  records,
+  plan,
+  columns: COLUMNS,
+  data: new Uint8Array(records),
+  trace: null,
+});
 const never = new AbortController().signal;
 const patient = () => new Patience(5_000);
 

@@ -16,14 +16,28 @@ const SQL_TYPE: Record<ColumnType, string> = {
 
 export function column(name: string, type: ColumnType | null, more: Partial<ColumnShape> = {}): ColumnShape {
   const sqlType = more.sqlType ?? (type === null ? 'text' : SQL_TYPE[type]);
-  const flags = { isJson: false, isArray: false, hasDefault: false, isGeneratedAlways: false, isId: false };
+  const flags = {
+    isJson: false,
+    isArray: false,
+    hasDefault: false,
+    isGeneratedAlways: false,
+    isId: false,
+    hasServiceDefault: false,
+  };
   return { name, type, sqlType, displayType: type ?? sqlType, comment: null, ...flags, ...more };
 }
 
-export const ID = column('id', null, { sqlType: 'uuid', hasDefault: true, isId: true });
+export const ID = column('id', null, { sqlType: 'uuid', hasDefault: true, isId: true, hasServiceDefault: true });
 
 export function table(...columns: ColumnShape[]): TableShape {
-  return { schema: 'app', name: 'customers', columns, runsProjectCode: false };
+  return {
+    schema: 'app',
+    name: 'customers',
+    columns,
+    needsInsert: false,
+    runsProjectCode: false,
+    marksDefaults: false,
+  };
 }
 
 /** `id` and one column of each of the six types, named as its type in small letters. */

@@ -1,13 +1,25 @@
 /** The sets of columns that batches of one table give, each with the statements for its rows, which are built once. */
 import { POSTGRES_TYPES } from '../../../postgres/catalog.js';
-import { ident, join, sql, statement, trusted } from '../../../postgres/sql.js';
+import { type Fragment, ident, join, literal, sql, statement, trusted } from '../../../postgres/sql.js';
 import type { ColumnShape, TableShape } from '../../../postgres/table-shape.js';
+
+/** How rows are written; `marked`: text in which a mark stands for a column's default, so that each record may leave others out. */
+export type CopyFormat = 'binary' | 'text' | 'marked';
+
+/** What the walk writes for a default; in a value a backslash is doubled. */
+const DEFAULT_MARK = '\\D';
+
+const OPTIONS: Readonly<Record<CopyFormat, Fragment>> = {
+  binary: sql`FORMAT binary`,
+  text: sql`FORMAT text`,
+  marked: sql`FORMAT text, DEFAULT ${literal(DEFAULT_MARK)}`,
+};
 
 /** Two batches have the same columns where they have the same object. */
 export interface ColumnSet {
   /** Indices of the table's columns, in the order of the cells of a row. */
   readonly indices: readonly number[];
-  /** `COPY … FROM STDIN` in the format of the plan. */
+  /** `COPY … FROM STDIN` in the format of the plan, and what tells a default there. */
   readonly copy: string;
   /**
    * An INSERT of one row, with a parameter for each cell; null where there are none or too many, or rows are lines of text. It names
@@ -30,7 +42,7 @@ export class ColumnSets {
 
   constructor(
     private readonly table: TableShape,
-    private readonly format: 'binary' | 'text',
+    private readonly format: CopyFormat,
   ) {}
 
   of(indices: readonly number[]): ColumnSet {
@@ -57,9 +69,9 @@ export class ColumnSets {
     const { schema, name, columns } = this.table;
     const names = join(indices.map((index) => ident(columns[index]?.name ?? '')));
     const into = sql`${ident(schema, name)} (${names})`;
-    const copy = statement(sql`COPY ${into} FROM STDIN (FORMAT ${trusted(this.format)})`).text;
+    const copy = statement(sql`COPY ${into} FROM STDIN (${OPTIONS[this.format]})`).text;
     const cells = indices.length;
-    if (this.format === 'text' || cells === 0 || cells > MOST_CELLS) return { indices, copy, insert: null };
+    if (this.format !== 'binary' || cells === 0 || cells > MOST_CELLS) return { indices, copy, insert: null };
     const places = join(indices.map((index, i) => trusted(`$${i + 1}::${typeOf(columns[index])}`)));
     return { indices, copy, insert: statement(sql`INSERT INTO ${into} VALUES (${places})`).text };
   }

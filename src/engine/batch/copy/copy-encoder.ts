@@ -19,7 +19,8 @@ import { loadWalk, type Walk } from './walk.js';
 export interface CopyData {
   /** Number of records. */
   readonly records: number;
-  /** What of the plan's columns the data has, in its order. */
+  /** The one that was followed, and what of its columns the data has, in its order. */
+  readonly plan: CopyPlan;
   readonly columns: ColumnSet;
   /** Rows in the plan's format, in memory that is lent: give it back when it has been sent. */
   readonly data: Uint8Array;
@@ -43,6 +44,10 @@ export class CopyEncoder {
   /** @returns null where the reference has to look at the batch */
   encode(body: Uint8Array, plan: CopyPlan): CopyData | null {
     if (!isUtf8(body)) return null;
+    return this.follow(plan, body) ?? (plan.wider === null ? null : this.follow(plan.wider, body));
+  }
+
+  private follow(plan: CopyPlan, body: Uint8Array): CopyData | null {
     const walk = (this.walk ??= this.make());
     const isWritten = this.use(plan, walk) && this.place(body, walk.placeBatch(body.length)) && walk.walk() !== 0;
     const start = walk.rows.value;
@@ -82,11 +87,12 @@ export class CopyEncoder {
     return address !== 0;
   }
 
-  private take(walk: Walk, { table, sets }: CopyPlan, start: number, end: number): CopyData {
+  private take(walk: Walk, plan: CopyPlan, start: number, end: number): CopyData {
+    const { table, sets } = plan;
     const data = takeBuffer(end - start).subarray(0, end - start);
     this.bytes().copy(data, 0, start, end);
     const columns = [...table.columns.keys()].filter((index) => walk.hasColumn(index) !== 0);
-    return { records: walk.records.value, columns: sets.of(columns), data };
+    return { records: walk.records.value, plan, columns: sets.of(columns), data };
   }
 
   /** The memory of the walk: whenever that grows, it is another object. */

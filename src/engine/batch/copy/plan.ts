@@ -2,16 +2,18 @@
 import type { ColumnShape, TableShape } from '../../../postgres/table-shape.js';
 import type { RowsIn } from '../../../postgres/wire/session.js';
 import * as kinds from './assembly/kinds.js';
-import { type ColumnSet, ColumnSets } from './column-sets.js';
+import { type ColumnSet, ColumnSets, type CopyFormat } from './column-sets.js';
 
 export interface CopyPlan {
   readonly table: TableShape;
-  /** Binary where every column has a binary form that is known here. */
-  readonly format: 'binary' | 'text';
+  /** Binary where every column has a binary form that is known here, else text. */
+  readonly format: CopyFormat;
   /** What its batches give. */
   readonly sets: ColumnSets;
   /** The table as the walk reads it (`assembly/table.ts`). */
   readonly forWalk: Uint8Array;
+  /** For what this one cannot say, in text, with marks; null where Postgres does not know these. */
+  readonly wider: CopyPlan | null;
 }
 
 /** Before the first row in binary: signature, flags, length of an extension that is not there. */
@@ -19,19 +21,28 @@ const BINARY_HEADER = Buffer.from('PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0', 'latin1'
 /** Behind the last row. */
 const BINARY_TRAILER = Buffer.from([0xff, 0xff]);
 
-/** null where COPY cannot do what an INSERT does: project code, views, row level security (Postgres manual, COPY). */
+/** null where COPY cannot do what an INSERT does. */
 export function copyPlan(table: TableShape): CopyPlan | null {
-  if (table.runsProjectCode) return null;
+  if (table.needsInsert) return null;
   const names = table.columns.map(({ name }) => name);
   // A name that JSON cannot write without an escape is found by its decoded form alone, which only the reference knows.
   if (names.some((name) => JSON.stringify(name).includes('\\'))) return null;
   const format = table.columns.every(({ type, isId }) => isId || type !== null) ? 'binary' : 'text';
-  return { table, format, sets: new ColumnSets(table, format), forWalk: forWalk(table, format) };
+  return planIn(format, table, table.marksDefaults ? planIn('marked', table, null) : null);
 }
 
-/** Rows of a plan, as the walk writes them. */
+const planIn = (format: CopyFormat, table: TableShape, wider: CopyPlan | null): CopyPlan => ({
+  table,
+  format,
+  sets: new ColumnSets(table, format),
+  forWalk: forWalk(table, format),
+  wider,
+});
+
+/** Rows as the walk writes them. */
 interface Rows {
   readonly records: number;
+  readonly plan: CopyPlan;
   readonly columns: ColumnSet;
   readonly data: Uint8Array;
 }
@@ -41,22 +52,22 @@ interface Rows {
  * what the format puts around them.
  * @param batches of the same columns, one at least
  */
-export function rowsIn({ format }: CopyPlan, batches: readonly Rows[]): RowsIn {
-  const [{ columns, records, data }] = batches as readonly [Rows];
+export function rowsIn(batches: readonly Rows[]): RowsIn {
+  const [{ plan, columns, records, data }] = batches as readonly [Rows];
   if (batches.length === 1 && records === 1 && columns.insert !== null) {
     return { insert: columns.insert, row: data };
   }
   const rows = batches.map((batch) => batch.data);
-  return { copy: columns.copy, data: format === 'binary' ? [BINARY_HEADER, ...rows, BINARY_TRAILER] : rows };
+  return { copy: columns.copy, data: plan.format === 'binary' ? [BINARY_HEADER, ...rows, BINARY_TRAILER] : rows };
 }
 
-function forWalk({ columns }: TableShape, format: CopyPlan['format']): Uint8Array {
+function forWalk({ columns }: TableShape, format: CopyFormat): Uint8Array {
   const spellings = columns.flatMap(({ name, isGeneratedAlways }, column) =>
     // A record that gives such a column is for the INSERT, which refuses it.
     isGeneratedAlways ? [] : spellingsOf(name).map((bytes) => ({ column, bytes })),
   );
   return Buffer.concat([
-    words(Number(format === 'text'), columns.length, spellings.length),
+    words(Number(format !== 'binary'), Number(format === 'marked'), columns.length, spellings.length),
     ...columns.map((column) => words(kindOf(column), Number(column.hasDefault))),
     ...spellings.flatMap(({ column, bytes }) => [words(column, bytes.length), bytes]),
   ]);

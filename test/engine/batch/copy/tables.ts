@@ -13,13 +13,29 @@ export const column = (name: string, type: ColumnType | null, more: Partial<Colu
   hasDefault: false,
   isGeneratedAlways: false,
   isId: false,
+  hasServiceDefault: false,
   comment: null,
   ...more,
 });
 
 export function planOf(...columns: ColumnShape[]): CopyPlan {
-  const plan = copyPlan({ schema: 'data', name: 't', runsProjectCode: false, columns });
+  const plan = copyPlan({
+    schema: 'data',
+    name: 't',
+    needsInsert: false,
+    runsProjectCode: false,
+    marksDefaults: false,
+    columns,
+  });
   if (plan === null) throw new Error('The table of this test must have a plan');
+  return plan;
+}
+
+/** That of a table on a Postgres that takes marks for defaults, which is tried behind its own. */
+export function markedPlanOf(...columns: ColumnShape[]): CopyPlan {
+  const { table } = planOf(...columns);
+  const plan = copyPlan({ ...table, marksDefaults: true })?.wider ?? null;
+  if (plan === null) throw new Error('The table of this test must have a plan with marks');
   return plan;
 }
 

@@ -11,6 +11,7 @@ export const MINUS: u32 = 0x2d;
 export const POINT: u32 = 0x2e;
 export const ZERO: u32 = 0x30;
 export const COLON: u32 = 0x3a;
+export const UPPER_D: u32 = 0x44;
 export const UPPER_N: u32 = 0x4e;
 export const OPEN_BRACKET: u32 = 0x5b;
 export const BACKSLASH: u32 = 0x5c;

@@ -1,6 +1,6 @@
 /** Cells, each written where it is met; whatever is rare goes through the reference, so that there is one grammar. */
 import { binaryValue } from './binary-cells';
-import { BACKSLASH, TAB, UPPER_N } from './bytes';
+import { BACKSLASH, TAB, UPPER_D, UPPER_N } from './bytes';
 import { readCell } from './host';
 import { NULL_WORD, valueEnd } from './json';
 import { ID } from './kinds';
@@ -38,13 +38,21 @@ export function cell(column: usize, at: usize): usize {
   return end;
 }
 
+/** What `column-sets.ts` tells Postgres to take for a default. */
+export function writeDefault(): void {
+  writeMark(UPPER_D);
+}
+
+function writeMark(letter: u32): void {
+  store<u8>(outAt, BACKSLASH);
+  store<u8>(outAt + 1, letter);
+  store<u8>(outAt + 2, TAB);
+  wrote(outAt + 3);
+}
+
 export function writeNull(): void {
-  if (isText) {
-    store<u8>(outAt, BACKSLASH);
-    store<u8>(outAt + 1, UPPER_N);
-    store<u8>(outAt + 2, TAB);
-    wrote(outAt + 3);
-  } else {
+  if (isText) writeMark(UPPER_N);
+  else {
     store<i32>(outAt, -1);
     wrote(outAt + LENGTH_BYTES);
   }

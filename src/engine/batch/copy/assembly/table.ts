@@ -34,9 +34,11 @@ const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /** Places of the hash table for each spelling, at least. */
 const SPARE = 2;
 
-const HEADER_BYTES: usize = 12;
+const HEADER_BYTES: usize = 16;
 
 export let isText: bool = false;
+/** A mark stands for a default, so that records may differ in which they leave out. */
+export let marksDefaults: bool = false;
 export let columnCount: i32 = 0;
 /** Columns that are part of the data, and how many of them have a default. */
 export let placeCount: i32 = 0;
@@ -54,14 +56,15 @@ let hashBits: u32 = 0;
 let recordNumber: u64 = 0;
 
 /**
- * Reads a plan: u32 text or binary, columns, spellings; by column u32 kind, u32 default; by spelling u32 column, u32
+ * Reads a plan: u32 text or binary, with marks or without, columns, spellings; by column u32 kind, u32 default; by spelling u32 column, u32
  * length and the bytes.
  * @returns false where there is no memory for it
  */
 export function setTable(plan: usize, planEnd: usize): bool {
   isText = load<u32>(plan) != 0;
-  columnCount = load<i32>(plan, 4);
-  const spellingCount = load<i32>(plan, 8);
+  marksDefaults = load<u32>(plan, 4) != 0;
+  columnCount = load<i32>(plan, 8);
+  const spellingCount = load<i32>(plan, 12);
   hashBits = 32 - clz(u32(spellingCount)) + SPARE;
   const placeBytes = usize(4) << hashBits;
   columns = aligned(planEnd);
@@ -83,7 +86,7 @@ function readColumns(at: usize): usize {
     store<u32>(column, load<u32>(at, 4), HAS_DEFAULT);
     at += 8;
   }
-  placeColumns(NO_RECORD);
+  placeNoDefaults();
   return at;
 }
 
@@ -109,18 +112,24 @@ function readSpellings(at: usize): void {
 /**
  * Decides which columns the data has: those without a default, and those with one that this record gave.
  * COPY writes its columns in every row, and a default stands where a column is left out.
+ * @param keeps those that it has already too
  */
-export function placeColumns(record: u64): void {
+export function placeColumns(record: u64, keeps: bool = false): void {
   placeCount = 0;
   defaultCount = 0;
   for (let i: i32 = 0; i < columnCount; i++) {
     const column = columnAt(i);
     const isDefault = hasDefault(column);
-    const isPart = !isDefault || load<u64>(column, RECORD) == record;
+    const isPart = !isDefault || load<u64>(column, RECORD) == record || (keeps && placeOfColumn(column) >= 0);
     store<i32>(column, isPart ? placeCount : NO_PLACE, PLACE);
     placeCount += i32(isPart);
     defaultCount += i32(isPart && isDefault);
   }
+}
+
+/** Only columns without a default. */
+export function placeNoDefaults(): void {
+  placeColumns(NO_RECORD);
 }
 
 export function nextRecord(): u64 {

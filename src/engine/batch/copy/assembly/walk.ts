@@ -6,7 +6,7 @@
  * is its host.
  */
 import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, LINE_FEED, OPEN_BRACE, OPEN_BRACKET } from './bytes';
-import { cell, writeNull } from './cells';
+import { cell, writeDefault, writeNull } from './cells';
 import { recordsPerBatch } from './host';
 import { behindColon, skipSpace, take } from './json';
 import { aligned, body, bodyEnd, copy, outAt, placeBody, reach, reserve, reserveBeside, wrote } from './memory';
@@ -23,9 +23,11 @@ import {
   isText,
   keyAt,
   lengthOf,
+  marksDefaults,
   nextRecord,
   placeColumns,
   placeCount,
+  placeNoDefaults,
   placeOfColumn,
   setCell,
   setTable,
@@ -46,7 +48,8 @@ export { placeText } from './cells';
 export { outAt as rowsEnd } from './memory';
 
 let planEnd: usize = 0;
-/** The first record gave other columns with a default than there are places for. */
+/** The last record, and whether it gave other columns with a default than there are places for. */
+let number: u64 = 0;
 let otherDefaults: bool = false;
 
 /** @returns where a plan of so many bytes goes; 0: no memory */
@@ -74,6 +77,19 @@ export function hasColumn(index: i32): bool {
 /** @returns whether the rows of the whole batch were written */
 export function walk(): bool {
   rows = outAt;
+  if (!marksDefaults) return batch();
+  // Each time round some column with a default has got its place.
+  placeNoDefaults();
+  while (!batch()) {
+    const places = placeCount;
+    placeColumns(number, true);
+    if (placeCount == places) return false;
+    wrote(rows);
+  }
+  return true;
+}
+
+function batch(): bool {
   records = 0;
   let at = take(OPEN_BRACKET, body);
   if (at == 0) return false;
@@ -82,7 +98,7 @@ export function walk(): bool {
     if (!reserve(GROWTH * (bodyEnd - at) + NULL_BYTES * usize(columnCount + 1))) return false;
     at = take(OPEN_BRACE, at);
     if (at == 0) return false;
-    at = records == 1 ? firstRecord(at) : record(at);
+    at = records == 1 && !marksDefaults ? firstRecord(at) : record(at);
     if (at == 0) return false;
     const behind = take(COMMA, at);
     if (behind == 0) break;
@@ -96,6 +112,7 @@ export function walk(): bool {
 function firstRecord(at: usize): usize {
   const end = record(at);
   if (end != 0 || !otherDefaults) return end;
+  placeColumns(number);
   wrote(rows);
   return record(at);
 }
@@ -106,7 +123,7 @@ function firstRecord(at: usize): usize {
  * @returns where it ends
  */
 function record(at: usize): usize {
-  const number = nextRecord();
+  number = nextRecord();
   beginRow();
   const cells = outAt;
   let inOrder = true;
@@ -144,16 +161,16 @@ function record(at: usize): usize {
       at = skipSpace(at);
     }
   }
-  // One that leaves a default out, or adds one, needs an INSERT of its own.
-  if (defaults != defaultCount) otherDefaults = true;
-  if (otherDefaults) {
-    if (records == 1) placeColumns(number);
-    return 0;
+  // Without marks one that leaves a default out, or adds one, needs an INSERT of its own.
+  if (defaults != defaultCount) {
+    if (marksDefaults) inOrder = false;
+    else otherDefaults = true;
   }
+  if (otherDefaults) return 0;
   // A record of nothing has no line in COPY.
   if (placeCount == 0) return 0;
   if (inOrder) for (; place < placeCount; place++) writeNull();
-  else if (!arrange(cells, number)) return 0;
+  else if (!arrange(cells)) return 0;
   if (isText) store<u8>(outAt - 1, LINE_FEED);
   return at;
 }
@@ -165,8 +182,11 @@ function beginRow(): void {
   wrote(outAt + 2);
 }
 
-/** Brings the cells that were written from `cells` on in the order of their columns, with a NULL for each that is missing. */
-function arrange(cells: usize, number: u64): bool {
+/**
+ * Brings the cells that were written from `cells` on in the order of their columns, with a NULL, or the mark of a default, for
+ * each that is missing.
+ */
+function arrange(cells: usize): bool {
   const end = outAt;
   if (!reserveBeside(end - cells + NULL_BYTES * usize(placeCount))) return false;
   for (let i: i32 = 0; i < columnCount; i++) {
@@ -176,7 +196,8 @@ function arrange(cells: usize, number: u64): bool {
       const size = cellEnd(column) - cellStart(column);
       copy(cellStart(column), outAt, size);
       wrote(outAt + size);
-    } else writeNull();
+    } else if (marksDefaults && hasDefault(column)) writeDefault();
+    else writeNull();
   }
   const size = outAt - end;
   memory.copy(cells, end, size);
