@@ -67,7 +67,8 @@ describe('a query of constants', () => {
 
   it('stands for the same whenever it runs, unless it holds a time', () => {
     expect(isTimeless(`SELECT 1, 'now', $1::int, '2024-01-01'::text`)).toBe(true);
-    for (const text of [`SELECT 'now'::timestamptz`, `SELECT 1, 'today'::DATE AS d`]) expect(isTimeless(text)).toBe(false);
+    for (const text of [`SELECT 'now'::timestamptz`, `SELECT 1, 'today'::DATE AS d`])
+      expect(isTimeless(text)).toBe(false);
   });
 
   it('is told in time that grows with the text', () => {
