@@ -9,9 +9,9 @@ import { EngineError } from './contract/errors.js';
 import { type Database, openDatabase } from './database.js';
 import { LogLines } from './log-lines.js';
 import type { Engine, EngineSettings } from './engine/engine.js';
-import type { RequestSpans } from './http/request-spans.js';
+import type { RequestSpans } from './http/watch/request-spans.js';
 import type { TraceExport } from './tracing.js';
-import type { Metrics } from './http/metrics.js';
+import type { Metrics } from './http/watch/metrics.js';
 import type { Together } from './http/server.js';
 import { VERSION } from './version.js';
 
@@ -42,7 +42,7 @@ export const BACKLOG = 4_096;
 
 /** Reading the modules of a running service takes longer than Postgres takes to start, and happens meanwhile. */
 const loadModules = () =>
-  Promise.all([import('./http/server.js'), import('./http/metrics-listener.js'), import('./engine/engine.js')]);
+  Promise.all([import('./http/server.js'), import('./http/watch/metrics-listener.js'), import('./engine/engine.js')]);
 
 /**
  * One JSON line an event on standard output; secrets never get there.
@@ -119,7 +119,7 @@ export async function openTracing(
 
 /** From its beginning Fastify's close tells clients that their connection ends, so that the port is closed before. */
 async function closeApp(app: FastifyInstance): Promise<void> {
-  const { closePort } = await import('./http/client-connections.js');
+  const { closePort } = await import('./http/connection/client-connections.js');
   await closePort(app.server);
   await app.close();
 }

@@ -5,10 +5,10 @@
 import { resolve } from 'node:path';
 import { parseQuota } from './contract/disk-size.js';
 import { AUDIT_MODES, AUDIT_STATEMENTS, type AuditMode, type AuditStatements } from './contract/audit.js';
-import { parseProxies } from './http/client-address.js';
-import { parseOrigins } from './http/cors.js';
-import { parseRate } from './http/rate-limit.js';
-import { TRACE_DETAILS, type TraceDetail } from './http/tracing.js';
+import { parseProxies } from './http/gate/client-address.js';
+import { parseOrigins } from './http/connection/cors.js';
+import { parseRate } from './http/gate/rate-limit.js';
+import { TRACE_DETAILS, type TraceDetail } from './http/watch/tracing.js';
 
 export interface Setting<T> {
   /** `--data-dir` on the command line, `data-dir` in the file. */

@@ -7,8 +7,8 @@ import { diag, DiagLogLevel } from '@opentelemetry/api';
 import { defaultResource, detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base';
 import type { Logger } from 'pino';
-import { RequestSpans } from './http/request-spans.js';
-import type { TraceDetail } from './http/tracing.js';
+import { RequestSpans } from './http/watch/request-spans.js';
+import type { TraceDetail } from './http/watch/tracing.js';
 import { VERSION } from './version.js';
 
 /** What the command line makes of the variables that the SDK leaves to it. */

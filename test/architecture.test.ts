@@ -120,7 +120,7 @@ describe('imports', () => {
   });
 
   it('of a start are few packages: what only some requests or settings need is read in then', () => {
-    expect(packagesOf('cli/main.ts', 'cli/serve.ts', 'http/server.ts', 'http/metrics-listener.ts')).toEqual([
+    expect(packagesOf('cli/main.ts', 'cli/serve.ts', 'http/server.ts', 'http/watch/metrics-listener.ts')).toEqual([
       '@fastify/cors',
       'ajv',
       'ajv-formats',
@@ -146,9 +146,9 @@ describe('one place alone', () => {
     expect(filesWith(/\bprocess\.(env|argv)\b/, 'cli/')).toEqual([]);
   });
 
-  it('writes a status of 400 or more: the table of codes, through http/error-exit.ts', () => {
+  it('writes a status of 400 or more: the table of codes, through http/answer/error-exit.ts', () => {
     const literal = /\b(status|statusCode|code|writeHead)\b["']?\s*[(=:]\s*[45]\d\d\b|HTTP\/1\.1 [45$]/;
-    expect(filesWith(literal, 'contract/errors.ts', 'http/error-exit.ts')).toEqual([]);
+    expect(filesWith(literal, 'contract/errors.ts', 'http/answer/error-exit.ts')).toEqual([]);
   });
 
   it('a file is at most 400 lines', () => {

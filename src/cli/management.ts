@@ -3,7 +3,7 @@ import { userInfo } from 'node:os';
 import type { Command } from 'commander';
 import { pino } from 'pino';
 import { openDatabase } from '../database.js';
-import { BY_ITSELF, type Origin } from '../engine/audit.js';
+import { BY_ITSELF, type Origin } from '../engine/audit/audit.js';
 import type { Engine } from '../engine/engine.js';
 import { openEngine } from '../service.js';
 import { addSettings, DATABASE_SETTINGS, readConfig } from './settings.js';

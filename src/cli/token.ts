@@ -3,8 +3,8 @@ import { Command } from 'commander';
 import { EngineError } from '../contract/errors.js';
 import { SCOPES } from '../contract/names.js';
 import type { Engine } from '../engine/engine.js';
-import { parseScopes } from '../engine/tokens.js';
-import { shownToken } from '../http/admin-views.js';
+import { parseScopes } from '../engine/access/tokens.js';
+import { shownToken } from '../http/api/admin-views.js';
 import { aligned, commandLine, managementOptions, print, withEngine } from './management.js';
 
 interface Whose {

@@ -4,9 +4,9 @@ import { statfs } from 'node:fs/promises';
 import { roundedSize } from '../contract/disk-size.js';
 import { newestVersion, readMigrations } from '../postgres/migrate.js';
 import type { ServerFacts } from '../postgres/server-facts.js';
-import type { Origin } from './audit.js';
+import type { Origin } from './audit/audit.js';
 import type { Engine } from './engine.js';
-import { insertRecords } from './records.js';
+import { insertRecords } from './insert/records.js';
 import { collectSql } from './sql/collect.js';
 import { createTable } from './tables.js';
 

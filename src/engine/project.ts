@@ -4,21 +4,21 @@
  */
 import { EngineError } from '../contract/errors.js';
 import { ConnectionLost, isOutOfSharedMemory, isShutdown, PostgresError, toEngineError } from '../postgres/errors.js';
-import type { TableDescription } from '../postgres/catalog.js';
-import type { Connections, Lease } from '../postgres/connections.js';
+import type { TableDescription } from '../postgres/catalog/catalog.js';
+import type { Connections, Lease } from '../postgres/connections/connections.js';
 import type { ProjectRow } from '../postgres/control.js';
-import type { Lane } from '../postgres/project-session.js';
-import type { Watchdog } from '../postgres/watchdog.js';
-import type { Admission, WorkKind } from './admission.js';
-import type { LockGuard } from './lock-guard.js';
-import type { Rounds } from './rounds.js';
-import { clientLeft, RunningRequest } from './running-request.js';
-import type { KnownShape, ShapeCache } from './shape-cache.js';
-import type { CopyInserts } from './copy-inserts.js';
+import type { Lane } from '../postgres/connections/project-session.js';
+import type { Watchdog } from '../postgres/connections/watchdog.js';
+import type { Admission, WorkKind } from './admission/admission.js';
+import type { LockGuard } from './admission/lock-guard.js';
+import type { Rounds } from './admission/rounds.js';
+import { clientLeft, RunningRequest } from './admission/running-request.js';
+import type { KnownShape, ShapeCache } from './insert/shape-cache.js';
+import type { CopyInserts } from './insert/copy-inserts.js';
 import type { KnownStatements, ProjectStatements } from './sql/known-statements.js';
-import type { Pace } from './pace.js';
-import { Patience } from './patience.js';
-import type { Clock, Deadline, StopReason } from './deadline.js';
+import type { Pace } from './admission/pace.js';
+import { Patience } from './admission/patience.js';
+import type { Clock, Deadline, StopReason } from './admission/deadline.js';
 import type { Excess, Growth, Quotas } from './quota.js';
 import type { RequestTrace } from './trace.js';
 

@@ -9,10 +9,10 @@ import { PROJECT_NAME_PATTERN } from '../contract/names.js';
 import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
 import type { AuditEntry } from '../postgres/audit-log.js';
 import type { ControlDatabase, ProjectRow } from '../postgres/control.js';
-import { newPlacement, type Provisioning } from '../postgres/provisioning.js';
+import { newPlacement, type Provisioning } from '../postgres/projects/provisioning.js';
 import { ownErrand } from '../postgres/server.js';
-import { Admission } from './admission.js';
-import { type Audit, BY_ITSELF, type Origin } from './audit.js';
+import { Admission } from './admission/admission.js';
+import { type Audit, BY_ITSELF, type Origin } from './audit/audit.js';
 
 const UNFINISHED: ReadonlySet<ProjectStatus> = new Set(['creating', 'deleting']);
 

@@ -12,13 +12,13 @@ import {
   tableByName,
   tableNames,
   type TableDescription,
-} from '../postgres/catalog.js';
+} from '../postgres/catalog/catalog.js';
 import { ident, join, literal, sql, type Statement, statement, trusted } from '../postgres/sql.js';
-import type { Lease } from '../postgres/connections.js';
+import type { Lease } from '../postgres/connections/connections.js';
 import { PostgresError } from '../postgres/errors.js';
 import type { Session } from '../postgres/wire/session.js';
 import { refuseText } from './batch/text.js';
-import { cut } from './json.js';
+import { cut } from './json/json.js';
 import { checkName, columnNameProblem, isName, tableNameProblem } from './names.js';
 import { nearName } from './near-name.js';
 import type { Project } from './project.js';

@@ -2,7 +2,8 @@
 import { EngineError } from '../contract/errors.js';
 import { ConnectionLost, isShutdown } from '../postgres/errors.js';
 import type { Statement } from '../postgres/sql.js';
-import type { Session, TextResult } from '../postgres/wire/session.js';
+import type { Session } from '../postgres/wire/session.js';
+import type { TextResult } from '../postgres/wire/text-results.js';
 
 export const fixed = (text: string): Statement => ({ text, params: [] });
 

@@ -8,15 +8,15 @@ import type { Socket } from 'node:net';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest, type HTTPMethods } from 'fastify';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
-import { allHeadersOf, type Answers } from './answers.js';
-import { clientAddress, parseProxies } from './client-address.js';
-import { ClientConnections } from './client-connections.js';
-import { SCHEMA_CONTROLLER } from './compilers.js';
+import { allHeadersOf, type Answers } from './answer/answers.js';
+import { clientAddress, parseProxies } from './gate/client-address.js';
+import { ClientConnections } from './connection/client-connections.js';
+import { SCHEMA_CONTROLLER } from './api/compilers.js';
 import { Exchange } from './exchange.js';
-import { refusalOfHead } from './framing.js';
-import { RefusalPace } from './refusal-pace.js';
-import { WholeRequest } from './whole-request.js';
-import { KEPT_MS, WholeResponse } from './whole-response.js';
+import { refusalOfHead } from './connection/framing.js';
+import { RefusalPace } from './gate/refusal-pace.js';
+import { WholeRequest } from './connection/whole-request.js';
+import { KEPT_MS, WholeResponse } from './connection/whole-response.js';
 
 export interface AppSettings {
   /** Time in which headers and body must have arrived. */

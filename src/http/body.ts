@@ -4,7 +4,7 @@ import { gunzip } from 'node:zlib';
 import type { FastifyRequest } from 'fastify';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
-import { readJson, refuseDuplicateKeys } from '../engine/json.js';
+import { readJson, refuseDuplicateKeys } from '../engine/json/json.js';
 
 const unpack = promisify(gunzip);
 

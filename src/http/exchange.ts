@@ -1,7 +1,7 @@
 /** One request and its answer, from the head of the one to the last byte of the other: what the edge remembers of it. */
 import type { AuditOperation } from '../contract/audit.js';
-import { ClientDeparture } from '../engine/departure.js';
-import type { RequestSpan } from './tracing.js';
+import { ClientDeparture } from '../engine/admission/departure.js';
+import type { RequestSpan } from './watch/tracing.js';
 
 /** What log, metrics and audit log say of a route. */
 export interface ServedRoute {

@@ -5,26 +5,26 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify';
 import type { Logger } from 'pino';
 import type { Engine } from '../engine/engine.js';
-import { ADMIN_ROUTES } from './admin-routes.js';
-import { Answers } from './answers.js';
+import { ADMIN_ROUTES } from './api/admin-routes.js';
+import { Answers } from './answer/answers.js';
 import { type AppSettings, createApp, defineRoutes } from './app.js';
-import { auditOperation, requestSettled, responseClosed } from './audit.js';
+import { auditOperation, requestSettled, responseClosed } from './watch/audit.js';
 import { readJsonBody } from './body.js';
-import { ByteRoom, roomOfEach } from './byte-room.js';
-import { Cors, parseOrigins } from './cors.js';
-import type { DocsPage } from './docs-page.js';
+import { ByteRoom, roomOfEach } from './gate/byte-room.js';
+import { Cors, parseOrigins } from './connection/cors.js';
+import type { DocsPage } from './api/docs-page.js';
 import type { ServedRoute } from './exchange.js';
-import { type Entry, Gate } from './gate.js';
-import { Metrics } from './metrics.js';
-import { openApiDocument } from './openapi.js';
-import { operatorRoutes } from './operator-routes.js';
-import { Pieces } from './pieces.js';
-import { type CountRequest, parseRate, RateLimit } from './rate-limit.js';
-import { readBody } from './read-body.js';
-import { RequestLog } from './request-log.js';
-import type { Context, Route, RouteSettings } from './route.js';
-import { ROUTES } from './routes.js';
-import type { RequestTracer } from './tracing.js';
+import { type Entry, Gate } from './gate/gate.js';
+import { Metrics } from './watch/metrics.js';
+import { openApiDocument } from './api/openapi.js';
+import { operatorRoutes } from './api/operator-routes.js';
+import { Pieces } from './answer/pieces.js';
+import { type CountRequest, parseRate, RateLimit } from './gate/rate-limit.js';
+import { readBody } from './connection/read-body.js';
+import { RequestLog } from './watch/request-log.js';
+import type { Context, Route, RouteSettings } from './api/route.js';
+import { ROUTES } from './api/routes.js';
+import type { RequestTracer } from './watch/tracing.js';
 
 /** What the processes that share one service do together. */
 export interface Together {
@@ -86,7 +86,7 @@ export async function httpServer(
   let docs: Promise<DocsPage> | undefined;
   for (const path of [DOCS, `${DOCS}/*`]) {
     app.get(path, async (request, reply) => {
-      docs ??= import('./docs-page.js').then(({ docsPage }) => docsPage(document, DOCS));
+      docs ??= import('./api/docs-page.js').then(({ docsPage }) => docsPage(document, DOCS));
       return (await docs)(request, reply);
     });
   }

@@ -5,7 +5,7 @@ import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
 import { type AuditEntry, withEntry } from './audit-log.js';
 import type { Credentials } from './credentials.js';
 import { migrate, readMigrations } from './migrate.js';
-import type { Placement } from './placement.js';
+import type { Placement } from './projects/placement.js';
 import { ownErrand, type ServerAddress, withServiceClient } from './server.js';
 
 export interface ProjectRow {

@@ -4,7 +4,7 @@
  */
 import type { Logger } from 'pino';
 import { type Database, openDatabase } from '../database.js';
-import { parseRate, requestCounter } from '../http/rate-limit.js';
+import { parseRate, requestCounter } from '../http/gate/rate-limit.js';
 import { BACKLOG, Closing, type RunningService } from '../service.js';
 import type { Config } from '../settings.js';
 import type { TraceExport } from '../tracing.js';

@@ -4,7 +4,7 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type pg from 'pg';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Audit, BY_ITSELF } from '../../src/engine/audit.js';
+import { Audit, BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { AuditLog } from '../../src/postgres/audit-log.js';
 import { type EmbeddedPostgres, startEmbedded } from '../../src/postgres/embedded.js';
 import { migrate, readMigrations } from '../../src/postgres/migrate.js';

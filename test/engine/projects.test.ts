@@ -2,8 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ProjectStatus } from '../../src/contract/projects.js';
-import type { Placement } from '../../src/postgres/placement.js';
-import { newPlacement } from '../../src/postgres/provisioning.js';
+import type { Placement } from '../../src/postgres/projects/placement.js';
+import { newPlacement } from '../../src/postgres/projects/provisioning.js';
 import { failure, onServer, runningRequests, startTestService, type TestService } from '../support/service.js';
 import { until } from '../support/stream.js';
 

@@ -1,4 +1,4 @@
-/** Answers on their way out: every byte as it was made, in the order of the requests (http/answers.ts). */
+/** Answers on their way out: every byte as it was made, in the order of the requests (http/answer/answers.ts). */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { answersIn, connect, received } from '../support/raw.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';

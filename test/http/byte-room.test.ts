@@ -1,8 +1,8 @@
-/** Who has room in the service's memory, who waits for it (http/byte-room.ts). */
+/** Who has room in the service's memory, who waits for it (http/gate/byte-room.ts). */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { Patience } from '../../src/engine/patience.js';
-import { ByteRoom } from '../../src/http/byte-room.js';
+import { Patience } from '../../src/engine/admission/patience.js';
+import { ByteRoom } from '../../src/http/gate/byte-room.js';
 
 const LARGE = 100_000;
 const never = new AbortController().signal;

@@ -2,7 +2,7 @@
 import Schema from 'typebox/schema';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ERROR_CODES, type ErrorCode } from '../../src/contract/errors.js';
-import type { Route } from '../../src/http/route.js';
+import type { Route } from '../../src/http/api/route.js';
 import { ALL_ROUTES, pathOf, titled } from '../support/routes.js';
 import {
   type Call,

@@ -1,7 +1,7 @@
 /** What the log says of a database that is away: once that it went and why, and not each time. */
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { Outage } from '../../src/http/outage.js';
+import { Outage } from '../../src/http/watch/outage.js';
 
 beforeEach(() => vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] }));
 afterEach(() => void vi.useRealTimers());

@@ -1,6 +1,6 @@
 /** Refusals go out at once as long as they are few, and later, but soon, where they are many. */
 import { expect, it } from 'vitest';
-import { RefusalPace } from '../../src/http/refusal-pace.js';
+import { RefusalPace } from '../../src/http/gate/refusal-pace.js';
 
 it('sends a few at once', () => {
   const pace = new RefusalPace();

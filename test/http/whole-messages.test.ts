@@ -1,11 +1,11 @@
-/** Node's messages with their short ways (http/whole-request.ts, http/whole-response.ts): nobody can tell them from the long ones. */
+/** Node's messages with their short ways (http/connection/whole-request.ts, http/connection/whole-response.ts): nobody can tell them from the long ones. */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { SECURITY_HEADERS } from '../../src/http/security-headers.js';
-import { WholeRequest } from '../../src/http/whole-request.js';
-import { JSON_TYPE, KEPT_MS, WholeResponse } from '../../src/http/whole-response.js';
+import { SECURITY_HEADERS } from '../../src/http/connection/security-headers.js';
+import { WholeRequest } from '../../src/http/connection/whole-request.js';
+import { JSON_TYPE, KEPT_MS, WholeResponse } from '../../src/http/connection/whole-response.js';
 import { connect, exchange } from '../support/raw.js';
 import { until } from '../support/stream.js';
 

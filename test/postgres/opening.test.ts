@@ -2,12 +2,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Absence } from '../../src/postgres/absence.js';
 import { Credentials } from '../../src/postgres/credentials.js';
-import type { Placement } from '../../src/postgres/placement.js';
-import { LANES, type ProjectSession, ProjectSessions } from '../../src/postgres/project-session.js';
-import { Provisioning } from '../../src/postgres/provisioning.js';
+import type { Placement } from '../../src/postgres/projects/placement.js';
+import { LANES, type ProjectSession, ProjectSessions } from '../../src/postgres/connections/project-session.js';
+import { Provisioning } from '../../src/postgres/projects/provisioning.js';
 import { servicePool } from '../../src/postgres/server.js';
-import { SilenceWatch } from '../../src/postgres/silence-watch.js';
-import { Watchdog } from '../../src/postgres/watchdog.js';
+import { SilenceWatch } from '../../src/postgres/connections/silence-watch.js';
+import { Watchdog } from '../../src/postgres/connections/watchdog.js';
 import { testServers } from '../support/postgres.js';
 import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 

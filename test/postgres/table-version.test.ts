@@ -4,7 +4,7 @@
  */
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readTables, shapeIsStill, tableToWrite } from '../../src/postgres/catalog.js';
+import { readTables, shapeIsStill, tableToWrite } from '../../src/postgres/catalog/catalog.js';
 import { testServers } from '../support/postgres.js';
 import { onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 

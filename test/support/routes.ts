@@ -1,9 +1,9 @@
 /** Every route of the service as its tables have it, for sweeps. */
 import { randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
-import { ADMIN_ROUTES } from '../../src/http/admin-routes.js';
-import type { Route } from '../../src/http/route.js';
-import { ROUTES } from '../../src/http/routes.js';
+import { ADMIN_ROUTES } from '../../src/http/api/admin-routes.js';
+import type { Route } from '../../src/http/api/route.js';
+import { ROUTES } from '../../src/http/api/routes.js';
 import type { TestAnswer } from './service.js';
 
 export const ALL_ROUTES: readonly Route[] = [...ROUTES, ...ADMIN_ROUTES];

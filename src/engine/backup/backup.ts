@@ -6,13 +6,13 @@ import { type FileHandle, lstat, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { randomBytes } from 'node:crypto';
 import type { Readable } from 'node:stream';
-import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../postgres/client-programs.js';
+import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../postgres/dump/client-programs.js';
 import type { ControlDatabase, ProjectRow } from '../../postgres/control.js';
 import type { Credentials } from '../../postgres/credentials.js';
-import { dumpProject, listOf, type TableRows } from '../../postgres/project-dump.js';
-import type { Provisioning } from '../../postgres/provisioning.js';
+import { dumpProject, listOf, type TableRows } from '../../postgres/dump/project-dump.js';
+import type { Provisioning } from '../../postgres/projects/provisioning.js';
 import { type ServerAddress, serverMajor } from '../../postgres/server.js';
-import type { Audit, Origin } from '../audit.js';
+import type { Audit, Origin } from '../audit/audit.js';
 import type { Projects } from '../projects.js';
 import {
   type Control,

@@ -1,7 +1,7 @@
 /** What is in a backup: the names of its members and the shape of those that are JSON. */
 import { PROJECT_NAME_PATTERN, SCOPES } from '../../contract/names.js';
 import { type Schema, type Static, Type } from '../../contract/schema.js';
-import { describes } from '../validator.js';
+import { describes } from '../json/validator.js';
 import { BadArchive } from './tar.js';
 
 /** Raised with every change that an older program cannot restore. */

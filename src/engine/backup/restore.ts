@@ -4,12 +4,12 @@
  */
 import { open } from 'node:fs/promises';
 import { EngineError } from '../../contract/errors.js';
-import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../postgres/client-programs.js';
+import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../postgres/dump/client-programs.js';
 import type { StoredToken } from '../../postgres/control.js';
-import { countRows, type TableRows } from '../../postgres/project-dump.js';
-import { loadProject } from '../../postgres/project-load.js';
+import { countRows, type TableRows } from '../../postgres/dump/project-dump.js';
+import { loadProject } from '../../postgres/dump/project-load.js';
 import { serverMajor } from '../../postgres/server.js';
-import type { Origin } from '../audit.js';
+import type { Origin } from '../audit/audit.js';
 import { isProjectName, type NewProject } from '../projects.js';
 import { described, type Installation, messageOf } from './backup.js';
 import {

@@ -1,6 +1,6 @@
 /** The INSERT that stores checked cells: one text array per column, whatever the number of rows. */
 import { ident, join, sql, statement, trusted, type Fragment, type Statement } from '../../postgres/sql.js';
-import type { ColumnShape, TableShape } from '../../postgres/table-shape.js';
+import type { ColumnShape, TableShape } from '../../postgres/catalog/table-shape.js';
 import { arrayLiteral, quotedElement } from './array-literal.js';
 
 /** A row's cells by the position of their column in the table's shape; undefined where the record has no such key. */

@@ -1,6 +1,6 @@
 /** JSON values that stay whole: those of JSONB and json columns, and JSON arrays for columns of a Postgres array type. */
-import type { JsonArray, JsonNode } from '../json.js';
-import { JsonWalk } from '../json-walk.js';
+import type { JsonArray, JsonNode } from '../json/json.js';
+import { JsonWalk } from '../json/json-walk.js';
 import { arrayLiteral, quotedElement } from './array-literal.js';
 import { fitsNumeric } from './decimal.js';
 import { Refusal, shown, type Cell } from './refusal.js';

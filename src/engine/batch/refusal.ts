@@ -1,5 +1,5 @@
 /** Why a cell does not fit its column, in words that follow "Record 3, column "age": ". */
-import { cut, quoted, type JsonNode } from '../json.js';
+import { cut, quoted, type JsonNode } from '../json/json.js';
 
 export class Refusal {
   constructor(

@@ -5,7 +5,7 @@
 import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
-import type { Lease } from '../../postgres/connections.js';
+import type { Lease } from '../../postgres/connections/connections.js';
 import { ConnectionLost, PostgresError } from '../../postgres/errors.js';
 import type { ResultColumn } from '../../postgres/results/columns.js';
 import { jsonRowEncoder } from '../../postgres/results/rows.js';
@@ -13,7 +13,7 @@ import { resultFormat } from '../../postgres/results/types.js';
 import { messageSize, type RowTaker } from '../../postgres/wire/framing.js';
 import { MessageTooLarge } from '../../postgres/wire/session.js';
 import { Frame, runWhole, type WholeSink } from '../../postgres/wire/whole-request.js';
-import { type Clock, queryTimeout } from '../deadline.js';
+import { type Clock, queryTimeout } from '../admission/deadline.js';
 import type { Project } from '../project.js';
 import { BEGIN, COMMIT, notShown, outcomeUnknown, ROLLBACK } from '../transaction.js';
 import { isKept, type KnownStatement } from './known-statements.js';

@@ -5,8 +5,8 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { EngineError } from '../../contract/errors.js';
-import type { Departure } from '../departure.js';
-import type { Patience } from '../patience.js';
+import type { Departure } from '../admission/departure.js';
+import type { Patience } from '../admission/patience.js';
 import { limitProcessorTime } from './processor-time.js';
 import type { Parsed, ParserReply } from './split-worker.js';
 

@@ -5,12 +5,12 @@
 import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
 import { PostgresError, toEngineError } from '../../postgres/errors.js';
-import type { Lease } from '../../postgres/connections.js';
+import type { Lease } from '../../postgres/connections/connections.js';
 import { callerSql, type Statement } from '../../postgres/sql.js';
 import type { Described, Session } from '../../postgres/wire/session.js';
-import { type Clock, queryTimeout } from '../deadline.js';
-import type { Departure } from '../departure.js';
-import type { JsonNode } from '../json.js';
+import { type Clock, queryTimeout } from '../admission/deadline.js';
+import type { Departure } from '../admission/departure.js';
+import type { JsonNode } from '../json/json.js';
 import type { Project } from '../project.js';
 import { BEGIN, commitAndReset, fixed, outcomeUnknown, ROLLBACK } from '../transaction.js';
 import { leadingKeyword } from './leading-keyword.js';

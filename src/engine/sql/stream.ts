@@ -10,7 +10,7 @@ import type { RowEncoder } from '../../postgres/results/row-encoder.js';
 import { jsonRowEncoder, type RowMode } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
 import { messageSize } from '../../postgres/wire/framing.js';
-import { ClientDeparture } from '../departure.js';
+import { ClientDeparture } from '../admission/departure.js';
 import type { Project } from '../project.js';
 import { type PreparedStatement, refuseOtherEncoding, runStatements, type SqlRequest } from './statements.js';
 

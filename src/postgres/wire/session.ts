@@ -14,8 +14,6 @@ import { PreparedStatements } from './prepared-statements.js';
 import {
   BACKEND,
   bind,
-  COPY_DONE,
-  copyDataHeader,
   COPY_FAIL,
   DESCRIBE_STATEMENT,
   execute,
@@ -26,19 +24,13 @@ import {
   readParameterStatus,
   readRowDescription,
   readTag,
-  readTextRow,
   runUnnamed,
   SYNC,
   TERMINATE,
 } from './messages.js';
 import { resetMessages } from './reset.js';
-
-/** What came back for one statement of {@link Session.run}. Values are Postgres's text. */
-export interface TextResult {
-  /** CommandComplete, for instance `INSERT 0 250`. */
-  tag: string;
-  rows: (string | null)[][];
-}
+import { copyMessages, type RowsIn } from './rows-in.js';
+import { type TextResult, textResults } from './text-results.js';
 
 /** What Postgres says of a statement before it runs. */
 export interface Described {
@@ -47,11 +39,6 @@ export interface Described {
   /** null where the statement returns no rows. */
   columns: FieldDescription[] | null;
 }
-
-/** Rows for COPY … FROM STDIN; or one row in COPY's binary format, for an INSERT with a parameter for each of its cells. */
-export type RowsIn =
-  | { readonly copy: string; readonly data: readonly Uint8Array[] }
-  | { readonly insert: string; readonly row: Uint8Array };
 
 /** How one Execute ended. */
 export interface Executed {
@@ -373,23 +360,6 @@ export class Session {
     for (const exchange of this.exchanges.splice(0)) exchange.reject(error);
     this.closeListener?.();
   }
-}
-
-/** Gathers what comes back for statements, in their order. */
-function textResults(results: TextResult[]): MessageHandler {
-  let rows: (string | null)[][] = [];
-  return (type, buffer, start, end) => {
-    if (type === BACKEND.dataRow) rows.push(readTextRow(buffer, start));
-    else if (type === BACKEND.commandComplete || type === BACKEND.emptyQuery) {
-      results.push({ tag: type === BACKEND.emptyQuery ? '' : readTag(buffer, start, end), rows });
-      rows = [];
-    }
-  };
-}
-
-function copyMessages(data: readonly Uint8Array[]): Uint8Array[] {
-  const length = data.reduce((sum, part) => sum + part.length, 0);
-  return [copyDataHeader(length), ...data, COPY_DONE];
 }
 
 /** A row or another message is longer than it may be; the connection is closed because the rest of it is still coming. */

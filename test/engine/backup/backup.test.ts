@@ -5,10 +5,10 @@ import { copyFile, open, readdir, readFile, stat, truncate, writeFile } from 'no
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { BY_ITSELF } from '../../../src/engine/audit.js';
+import { BY_ITSELF } from '../../../src/engine/audit/audit.js';
 import { backup } from '../../../src/engine/backup/backup.js';
 import { restore, type RestoreOptions } from '../../../src/engine/backup/restore.js';
-import { findPrograms } from '../../../src/postgres/client-programs.js';
+import { findPrograms } from '../../../src/postgres/dump/client-programs.js';
 import { description, EVERYTHING, ROWS } from '../../support/everything.js';
 import { embeddedServer, type TestServer, testServers } from '../../support/postgres.js';
 import { strays, watchPlacements } from '../../support/strays.js';

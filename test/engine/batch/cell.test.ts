@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { readCell } from '../../../src/engine/batch/cell.js';
 import { Refusal } from '../../../src/engine/batch/refusal.js';
-import { readJson } from '../../../src/engine/json.js';
-import type { ColumnShape } from '../../../src/postgres/table-shape.js';
+import { readJson } from '../../../src/engine/json/json.js';
+import type { ColumnShape } from '../../../src/postgres/catalog/table-shape.js';
 import { bytes, column, ID } from './shapes.js';
 
 /** What Postgres is handed for a JSON text in this column; a refusal's reason in angle brackets. */

@@ -1,7 +1,7 @@
 /** A database of its own on a real server, with one table, to store batches in and read them back. */
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
-import type { TableShape } from '../../../src/postgres/table-shape.js';
+import type { TableShape } from '../../../src/postgres/catalog/table-shape.js';
 import { encode } from './shapes.js';
 
 export type Texts = Record<string, string | null>;

@@ -3,7 +3,7 @@ import { COLUMN_TYPES, type ColumnType } from '../../../src/contract/column-type
 import { EngineError } from '../../../src/contract/errors.js';
 import { encodeBatch, type BatchInsert } from '../../../src/engine/batch/encode.js';
 import { parseBatch } from '../../../src/engine/batch/parse.js';
-import type { ColumnShape, TableShape } from '../../../src/postgres/table-shape.js';
+import type { ColumnShape, TableShape } from '../../../src/postgres/catalog/table-shape.js';
 
 const SQL_TYPE: Record<ColumnType, string> = {
   TEXT: 'text',

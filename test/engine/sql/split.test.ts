@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { afterAll, describe, expect, it } from 'vitest';
 import { EngineError } from '../../../src/contract/errors.js';
-import { Patience } from '../../../src/engine/patience.js';
+import { Patience } from '../../../src/engine/admission/patience.js';
 import { closeSplitter, positionInText, splitStatements } from '../../../src/engine/sql/split.js';
 
 const execute = promisify(execFile);

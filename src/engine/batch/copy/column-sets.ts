@@ -1,7 +1,7 @@
 /** The sets of columns that batches of one table give, each with the statements for its rows, which are built once. */
-import { POSTGRES_TYPES } from '../../../postgres/catalog.js';
+import { POSTGRES_TYPES } from '../../../postgres/catalog/catalog.js';
 import { type Fragment, ident, join, literal, sql, statement, trusted } from '../../../postgres/sql.js';
-import type { ColumnShape, TableShape } from '../../../postgres/table-shape.js';
+import type { ColumnShape, TableShape } from '../../../postgres/catalog/table-shape.js';
 
 /** How rows are written; `marked`: text in which a mark stands for a column's default, so that each record may leave others out. */
 export type CopyFormat = 'binary' | 'text' | 'marked';

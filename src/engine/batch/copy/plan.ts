@@ -1,6 +1,6 @@
 /** What the fast path needs to know of a table, prepared once for each shape of it. */
-import type { ColumnShape, TableShape } from '../../../postgres/table-shape.js';
-import type { RowsIn } from '../../../postgres/wire/session.js';
+import type { ColumnShape, TableShape } from '../../../postgres/catalog/table-shape.js';
+import type { RowsIn } from '../../../postgres/wire/rows-in.js';
 import * as kinds from './assembly/kinds.js';
 import { type ColumnSet, ColumnSets, type CopyFormat } from './column-sets.js';
 

@@ -6,7 +6,7 @@ import { readCell } from '../../../../src/engine/batch/cell.js';
 import { type CopyData, CopyEncoder } from '../../../../src/engine/batch/copy/copy-encoder.js';
 import { parseBatch } from '../../../../src/engine/batch/parse.js';
 import { encodeBatch } from '../../../../src/engine/batch/encode.js';
-import type { ColumnShape, TableShape } from '../../../../src/postgres/table-shape.js';
+import type { ColumnShape, TableShape } from '../../../../src/postgres/catalog/table-shape.js';
 import { parameters } from '../../../properties/run.js';
 import { bytes, column, markedPlanOf, planOf } from './tables.js';
 

@@ -1,7 +1,7 @@
 /** Columns and tables for the tests of the fast path. */
 import type { ColumnType } from '../../../../src/contract/column-types.js';
 import { type CopyPlan, copyPlan } from '../../../../src/engine/batch/copy/plan.js';
-import type { ColumnShape } from '../../../../src/postgres/table-shape.js';
+import type { ColumnShape } from '../../../../src/postgres/catalog/table-shape.js';
 
 export const column = (name: string, type: ColumnType | null, more: Partial<ColumnShape> = {}): ColumnShape => ({
   name,

@@ -1,0 +1,92 @@
+/**
+ * Access tokens of the operator's own identity provider (RFC 7519, contract section 2): signed by a key of its JWKS,
+ * with the claims `project`, `scope`, `exp` and `aud`.
+ */
+import { createRemoteJWKSet, errors, type JWTPayload, jwtVerify } from 'jose';
+import { EngineError } from '../../contract/errors.js';
+import { SCOPES, type Scope } from '../../contract/names.js';
+import type { ControlDatabase, ProjectRow } from '../../postgres/control.js';
+import { isProjectName } from '../projects.js';
+import type { Caller } from './tokens.js';
+
+export interface JwtSettings {
+  issuer: string;
+  audience: string;
+  jwksUrl: URL;
+}
+
+/** Signatures by the provider's private key only: a shared secret or no signature at all is never accepted. */
+const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'ES512', 'EdDSA'];
+
+/** A token with an unknown key asks the provider for new ones, at most this often. */
+const KEYS_FRESH_MS = 1_000;
+
+/** What is wrong with the provider's answer, and not with the token. */
+const PROVIDER_FAULTS: ReadonlySet<string> = new Set([
+  errors.JWKSTimeout.code,
+  errors.JWKSInvalid.code,
+  errors.JOSEError.code, // another status than 200, or no JSON
+]);
+
+/** How long a project's row may be used again: deactivation holds within one second. */
+const FRESH_MS = 750;
+
+export class JwtVerifier {
+  private readonly keys: ReturnType<typeof createRemoteJWKSet>;
+  private readonly projects = new Map<string, { row: Promise<ProjectRow | null>; at: number }>();
+
+  constructor(
+    private readonly settings: JwtSettings,
+    private readonly control: ControlDatabase,
+  ) {
+    this.keys = createRemoteJWKSet(settings.jwksUrl, { cooldownDuration: KEYS_FRESH_MS });
+  }
+
+  /** Three base64url parts: what a token of our own never looks like. */
+  accepts(token: string): boolean {
+    return /^[\w-]+\.[\w-]+\.[\w-]+$/.test(token);
+  }
+
+  /** @throws EngineError unauthorized, token_expired; database_unavailable where the provider's keys cannot be had */
+  async authenticate(token: string): Promise<Caller> {
+    const claims = await this.verify(token);
+    const { project: name, scope, sub } = claims;
+    if (typeof name !== 'string') throw new EngineError('unauthorized', 'The token has no claim "project"');
+    const project = isProjectName(name) ? await this.project(name) : null;
+    if (project === null) throw new EngineError('unauthorized', 'The token names no project of this service');
+    return { id: `jwt:${sub ?? ''}`, name: null, scopes: new Set(scopesOf(scope)), project };
+  }
+
+  private async verify(token: string): Promise<JWTPayload> {
+    const { issuer, audience } = this.settings;
+    try {
+      const options = { issuer, audience, algorithms: ALGORITHMS, requiredClaims: ['exp'] };
+      return (await jwtVerify(token, this.keys, options)).payload;
+    } catch (cause) {
+      if (cause instanceof errors.JWTExpired)
+        throw new EngineError('token_expired', 'The token has expired', { cause });
+      if (cause instanceof errors.JOSEError && !PROVIDER_FAULTS.has(cause.code)) {
+        throw new EngineError('unauthorized', 'The token is not valid', { cause });
+      }
+      throw new EngineError('database_unavailable', "The identity provider's keys cannot be had at the moment", {
+        cause,
+      });
+    }
+  }
+
+  private project(name: string): Promise<ProjectRow | null> {
+    const now = Date.now();
+    const known = this.projects.get(name);
+    if (known !== undefined && now - known.at < FRESH_MS) return known.row;
+    const row = this.control.projectByName(name);
+    this.projects.set(name, { row, at: now });
+    row.catch(() => this.projects.delete(name));
+    return row;
+  }
+}
+
+/** A space-separated string (RFC 8693 section 4.2), or an array as some providers send. */
+function scopesOf(claim: unknown): Scope[] {
+  const given: unknown[] = typeof claim === 'string' ? claim.split(' ') : Array.isArray(claim) ? claim : [];
+  return SCOPES.filter((scope) => given.includes(scope));
+}

@@ -1,0 +1,87 @@
+/**
+ * Wrong tokens, counted by the address they come from: whoever sends many gets no more questions to the database answered
+ * than a few. Callers behind the same proxy, whose tokens are known to be good, go on.
+ */
+import { isIPv6 } from 'node:net';
+import { EngineError } from '../../contract/errors.js';
+import { secondsLeft, WindowCounter } from './window-counter.js';
+
+const WINDOW_MS = 60_000;
+
+/**
+ * From an address over its limit, one token a second that nobody knows is still looked up, so that a new caller behind a proxy
+ * is not kept out for as long as another one there sends nonsense.
+ */
+const QUESTION_EVERY_MS = 1_000;
+
+/** Unknown tokens of one address that are looked up at the same time: their count comes only with their answers. */
+const QUESTIONS_AT_ONCE = 100;
+
+/** Addresses that are remembered; some 2 MB. */
+const ADDRESSES = 10_000;
+
+export class WrongTokens {
+  private readonly wrong = new WindowCounter(WINDOW_MS, ADDRESSES);
+  private readonly questions = new WindowCounter(QUESTION_EVERY_MS, ADDRESSES);
+  private readonly asking = new Map<string, number>();
+
+  /** @param limit wrong tokens from one address within a minute; 0: any number */
+  constructor(private readonly limit: number) {}
+
+  /**
+   * Before the database is asked for a token that nobody knows.
+   * @returns to be called when it has answered
+   * @throws EngineError rate_limited
+   */
+  beforeQuestion(address: string): () => void {
+    if (this.limit === 0) return () => {};
+    const network = networkOf(address);
+    const asking = this.asking.get(network) ?? 0;
+    const isOver = (this.wrong.running(network)?.count ?? 0) >= this.limit;
+    if (asking >= QUESTIONS_AT_ONCE) {
+      throw new EngineError('rate_limited', 'Too many unknown tokens of this address are being looked up', {
+        retryAfter: 1,
+      });
+    }
+    if (isOver && this.questions.add(network).count > 1) throw this.refusal(network);
+    this.asking.set(network, asking + 1);
+    return () => {
+      const others = (this.asking.get(network) ?? 1) - 1;
+      if (others === 0) this.asking.delete(network);
+      else this.asking.set(network, others);
+    };
+  }
+
+  /**
+   * Counts a token that was refused.
+   * @returns what its sender gets: the refusal, or rate_limited from the limit on
+   */
+  refused(address: string, refusal: EngineError): EngineError {
+    if (this.limit === 0) return refusal;
+    const network = networkOf(address);
+    return this.wrong.add(network).count > this.limit ? this.refusal(network) : refusal;
+  }
+
+  private refusal(network: string): EngineError {
+    const window = this.wrong.running(network);
+    return new EngineError('rate_limited', 'Too many wrong tokens have come from this address', {
+      ...(window === undefined ? {} : { retryAfter: secondsLeft(window) }),
+      hint: 'A token that was valid a moment ago goes on working.',
+    });
+  }
+}
+
+/**
+ * The part of an address that one customer of a network has to himself: an IPv4 address as it is, of an IPv6 address the
+ * first 64 bits (RFC 6177).
+ */
+export function networkOf(address: string): string {
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address);
+  if (mapped?.[1] !== undefined) return mapped[1];
+  if (!isIPv6(address)) return address;
+  const plain = address.replace(/%.*$/, '').replace(/\d+\.\d+\.\d+\.\d+$/, '0:0');
+  const [before = [], after = []] = plain.split('::').map((part) => part.split(':').filter((group) => group !== ''));
+  const zeros = Array<string>(8 - before.length - after.length).fill('0');
+  const groups = [...before, ...zeros, ...after].slice(0, 4);
+  return `${groups.map((group) => parseInt(group, 16).toString(16)).join(':')}::/64`;
+}

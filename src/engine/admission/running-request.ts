@@ -1,0 +1,116 @@
+/**
+ * A request while it uses a backend, and the limits that are held from outside its statement: when its time is up, or
+ * the client has left, the statement is cancelled, and the backend terminated when that does not help (contract
+ * section 7).
+ */
+import { EngineError } from '../../contract/errors.js';
+import type { Lease } from '../../postgres/connections/connections.js';
+import { type Backend, GRACE_MS, type Watchdog } from '../../postgres/connections/watchdog.js';
+import type { Clock, Deadline, StopReason } from './deadline.js';
+import type { Watched } from './rounds.js';
+
+/** How long the end of a backend may take before its connection is given up from this side. */
+const TERMINATE_MS = 2_000;
+
+/** Between two looks at the processor time of its backend. A request that is over before the first costs nothing. */
+const PROCESSOR_LOOK_MS = 100;
+
+export class RunningRequest implements Clock, Watched {
+  readonly startedAt = performance.now();
+  private due: number;
+  /** Milliseconds that are left while the time stands still; null: it runs. */
+  private left: number | null = null;
+  private stopped: EngineError | null = null;
+  private finished = false;
+  /** Of what comes next, once it was stopped. */
+  private timer: NodeJS.Timeout | undefined;
+  private nextProcessorLook = this.startedAt + PROCESSOR_LOOK_MS;
+  private firstProcessorMs: number | null = null;
+
+  constructor(
+    readonly project: string,
+    private readonly lease: Lease,
+    private readonly deadline: Deadline,
+    private readonly watchdog: Watchdog,
+    /** Counts by reason what is ended. */
+    private readonly stops: Map<StopReason, number>,
+  ) {
+    this.due = this.startedAt + deadline.timeoutMs;
+    if (watchdog.cpu?.isTired(lease.backend)) lease.spoil();
+  }
+
+  get backend(): Backend {
+    return this.lease.backend;
+  }
+
+  look(now: number): void {
+    if (this.stopped !== null) return;
+    if (this.deadline.signal.aborted) this.stop(clientLeft(), 'client_left');
+    else if (this.left === null && now >= this.due) this.stop(this.deadline.expired(), 'time_limit');
+    else if (now >= this.nextProcessorLook) this.lookAtProcessors(now);
+  }
+
+  pause(): void {
+    this.left ??= this.due - performance.now();
+  }
+
+  resume(): void {
+    if (this.left === null) return;
+    this.due = performance.now() + this.left;
+    this.left = null;
+  }
+
+  /** As if the time were up, with a reason of its own. */
+  stop(reason: EngineError, why: StopReason): void {
+    if (this.stopped !== null || this.finished) return;
+    this.stopped = reason;
+    this.count(why);
+    // The cancel request may arrive late, so this connection must not serve anybody else.
+    this.lease.spoil();
+    this.timer = setTimeout(() => void this.end(reason, why), GRACE_MS);
+    void this.watchdog.cancel(this.backend);
+  }
+
+  /** Ends the backend at once. @returns when it is gone */
+  async end(reason: EngineError, why: StopReason): Promise<void> {
+    if (this.stopped === null) {
+      this.count(why);
+      // Where the lock table is full, Postgres cannot even be told to end the backend; to cancel takes no lock.
+      void this.watchdog.cancel(this.backend);
+    }
+    this.stopped ??= reason;
+    this.lease.spoil();
+    clearTimeout(this.timer);
+    const giveUp = () => this.lease.session.destroy(reason);
+    // Where the server cannot be reached, waiting for it would be for ever.
+    this.timer = setTimeout(giveUp, TERMINATE_MS);
+    await this.watchdog.terminate(this.backend).then(giveUp, giveUp);
+  }
+
+  finish(): void {
+    this.finished = true;
+    clearTimeout(this.timer);
+  }
+
+  /** What the caller is told of a failure: that the request was stopped, where it was. */
+  reasonOf(error: unknown): unknown {
+    // A commit that was cut off may have happened: that the time was up is then not the whole truth.
+    if (error instanceof EngineError && error.code === 'outcome_unknown') return error;
+    return this.stopped ?? error;
+  }
+
+  private count(why: StopReason): void {
+    this.stops.set(why, (this.stops.get(why) ?? 0) + 1);
+  }
+
+  private lookAtProcessors(now: number): void {
+    this.nextProcessorLook = now + PROCESSOR_LOOK_MS;
+    // A process that is gone, or may not be touched, is left alone: the statement runs as it did before.
+    this.watchdog.cpu?.look(this.backend, this.firstProcessorMs).then(
+      (first) => (this.firstProcessorMs = first),
+      () => {},
+    );
+  }
+}
+
+export const clientLeft = () => new EngineError('query_timeout', 'The client left; its statement was cancelled');

@@ -1,0 +1,170 @@
+/**
+ * Entries of the audit log on their way into the database: they wait a moment in memory and are written in groups. What
+ * cannot be written is tried again; what finds no room is counted, and an entry stands for it afterwards.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type AuditEntry, type AuditLog, isRefusedEntry } from '../../postgres/audit-log.js';
+
+/** How long an entry waits for others. */
+const DELAY_MS = 250;
+
+/** Entries, and bytes of their statements, in one INSERT. */
+const GROUP = 2_000;
+const GROUP_BYTES = 4 * 1024 * 1024;
+
+/** What waits in memory at most, at 10,000 entries a second some eight seconds. An entry counts as so many bytes. */
+const WAITING_BYTES = 32 * 1024 * 1024;
+const ENTRY_BYTES = 400;
+
+const RETRY_MS = 1_000;
+
+/** A stop waits so long for the last entries. */
+const CLOSE_MS = 5_000;
+
+/** Told when entries cannot be written, when they can again, and when some are lost. */
+export type OnAuditTrouble = (message: string, details: Record<string, unknown>) => void;
+
+export class AuditWriter {
+  /** Entries that nobody will ever read, since the start. */
+  lost = 0;
+  private waiting: AuditEntry[] = [];
+  private waitingBytes = 0;
+  private unnotedLosses = 0;
+  private failing = false;
+  private closed = false;
+  private writing: Promise<void> | null = null;
+  private timer: NodeJS.Timeout | undefined;
+
+  /** @param entryOfLoss makes the entry that stands for so many lost ones */
+  constructor(
+    private readonly log: AuditLog,
+    private readonly onTrouble: OnAuditTrouble,
+    private readonly entryOfLoss: (count: number) => AuditEntry,
+  ) {}
+
+  /** Entries that are not written yet. */
+  get backlog(): number {
+    return this.waiting.length;
+  }
+
+  /** Returns at once. */
+  add(entry: AuditEntry): void {
+    const bytes = weight(entry);
+    if (this.closed || this.waitingBytes + bytes > WAITING_BYTES) return this.lose(1);
+    this.waiting.push(entry);
+    this.waitingBytes += bytes;
+    this.writeIn(DELAY_MS);
+    if (this.isGroup && !this.failing) void this.write();
+  }
+
+  /** Writes what waits, as far as the database lets it. */
+  async flush(): Promise<void> {
+    await this.writing;
+    do await this.write();
+    while (this.waiting.length > 0 && !this.failing && !this.closed);
+  }
+
+  /** Writes what waits and takes nothing more. What cannot be written by now is lost, and said to be. */
+  async close(): Promise<void> {
+    const end = new AbortController();
+    const inTime = sleep(CLOSE_MS, undefined, { signal: end.signal }).catch(() => {});
+    await Promise.race([this.flush(), inTime]);
+    end.abort();
+    this.closed = true;
+    this.stopTimer();
+    if (this.waiting.length > 0) this.lose(this.waiting.length);
+    this.waiting = [];
+  }
+
+  private lose(count: number): void {
+    this.lost += count;
+    if (this.unnotedLosses === 0 || this.closed) this.onTrouble('audit entries are lost', { lost: count });
+    this.unnotedLosses += count;
+  }
+
+  /** One writer at a time: the entries stay in order, and a slow database is not asked twice. */
+  private write(): Promise<void> {
+    this.writing ??= this.writeGroups().finally(() => (this.writing = null));
+    return this.writing;
+  }
+
+  /** Unless it is to be written sooner already. */
+  private writeIn(ms: number): void {
+    this.timer ??= setTimeout(() => {
+      this.timer = undefined;
+      void this.write();
+    }, ms).unref();
+  }
+
+  private stopTimer(): void {
+    clearTimeout(this.timer);
+    this.timer = undefined;
+  }
+
+  /** What waits need not wait for more to go with it. */
+  private get isGroup(): boolean {
+    return this.waiting.length >= GROUP || this.waitingBytes >= GROUP_BYTES;
+  }
+
+  /**
+   * Goes on behind a group where there is another, or something has waited for its time. What came while the group was
+   * written waits for others: written at once, few entries would follow each other for as long as there are requests.
+   */
+  private async writeGroups(): Promise<void> {
+    while (this.waiting.length > 0 && !this.closed) {
+      this.stopTimer();
+      const group = this.waiting.slice(0, groupSize(this.waiting));
+      try {
+        await this.writeGroup(group);
+      } catch (error) {
+        if (!this.failing) this.onTrouble('audit entries cannot be written', { error: String(error) });
+        this.failing = true;
+        this.stopTimer();
+        if (!this.closed) this.writeIn(RETRY_MS);
+        return;
+      }
+      if (this.closed) return;
+      this.waiting = this.waiting.slice(group.length);
+      for (const entry of group) this.waitingBytes -= weight(entry);
+      this.recovered();
+      if (this.timer !== undefined && !this.isGroup) return;
+    }
+  }
+
+  /** An entry that Postgres will never take must not hold the others up. */
+  private async writeGroup(group: readonly AuditEntry[]): Promise<void> {
+    try {
+      await this.log.write(group);
+    } catch (error) {
+      if (!isRefusedEntry(error)) throw error;
+      if (group.length === 1) return this.lose(1);
+      const middle = group.length >> 1;
+      await this.writeGroup(group.slice(0, middle));
+      await this.writeGroup(group.slice(middle));
+    }
+  }
+
+  /** The gap is in the log itself, where it will be missed. */
+  private recovered(): void {
+    const count = this.unnotedLosses;
+    this.unnotedLosses = 0;
+    if (count > 0) this.add(this.entryOfLoss(count));
+    if (this.failing || count > 0) {
+      this.onTrouble('audit entries are written again', { lost: count });
+    }
+    this.failing = false;
+  }
+}
+
+const weight = ({ statement }: AuditEntry): number => ENTRY_BYTES + 2 * (statement?.length ?? 0);
+
+function groupSize(entries: readonly AuditEntry[]): number {
+  let bytes = 0;
+  let size = 0;
+  for (const entry of entries) {
+    bytes += weight(entry);
+    if (size === GROUP || (size > 0 && bytes > GROUP_BYTES)) break;
+    size++;
+  }
+  return size;
+}

@@ -1,0 +1,111 @@
+/**
+ * Idempotency-Key (contract section 6): the key and the answer are stored in the transaction of the insert, so that a
+ * repeat finds both or neither, whatever crashed in between.
+ */
+import { createHash } from 'node:crypto';
+import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import { BatchAnswer } from '../../contract/wire.js';
+import { sql, type Statement, statement } from '../../postgres/sql.js';
+import type { Session } from '../../postgres/wire/session.js';
+import { describes } from '../json/validator.js';
+
+export interface IdempotencyKey {
+  key: string;
+  /** The table the request goes to: a key is its own for each path. */
+  path: string;
+  /** SHA-256, hex, of the query string and the decoded body. */
+  fingerprint: string;
+}
+
+/** @throws EngineError invalid_request where the header is not 1 to 255 characters of printable ASCII */
+export function idempotencyKey(key: string, path: string, query: string, body: Buffer): IdempotencyKey {
+  if (!/^[\x20-\x7e]{1,255}$/.test(key)) {
+    throw new EngineError(
+      'invalid_request',
+      `Idempotency-Key must be 1 to ${LIMITS.idempotencyKeyCharacters} printable ASCII characters`,
+    );
+  }
+  const fingerprint = createHash('sha256').update(query).update('\0').update(body).digest('hex');
+  return { key, path, fingerprint };
+}
+
+/** Expired keys that one insert clears away. */
+const PURGED_AT_ONCE = 100;
+
+/** Whoever works under the key holds the advisory lock of this number. */
+function lockOf({ path, key }: IdempotencyKey): string {
+  return createHash('sha256').update(path).update('\0').update(key).digest().readBigInt64BE(0).toString();
+}
+
+/**
+ * Takes the key for the length of the transaction, where {@link claimKey} would say that this is the first request with
+ * it. Otherwise they fail with a division by zero.
+ */
+export function takeNewKey(idempotency: IdempotencyKey): Statement[] {
+  const { path, key } = idempotency;
+  return [
+    statement(
+      sql`SELECT 1 / pg_catalog.pg_try_advisory_xact_lock(${lockOf(idempotency)}::pg_catalog.int8)::pg_catalog.int4`,
+    ),
+    statement(sql`SELECT 1 / (NOT EXISTS (SELECT FROM _cdp.idempotency_keys
+      WHERE path = ${path} AND key = ${key} AND ${isKept}))::pg_catalog.int4`),
+  ];
+}
+
+/**
+ * Begins the transaction and takes the key for its length.
+ * @returns the answer of the request that used the key first, or null where this is the first
+ * @throws EngineError request_in_flight, idempotency_key_reused
+ */
+export async function claimKey(
+  session: Session,
+  begin: readonly Statement[],
+  idempotency: IdempotencyKey,
+): Promise<BatchAnswer | null> {
+  const { key, path, fingerprint } = idempotency;
+  // The row is looked up by a statement after the lock's own, so that its snapshot sees what the last holder committed.
+  const results = await session.run([
+    ...begin,
+    statement(sql`SELECT pg_catalog.pg_try_advisory_xact_lock(${lockOf(idempotency)}::pg_catalog.int8)`),
+    statement(sql`SELECT pg_catalog.encode(fingerprint, 'hex'), answer FROM _cdp.idempotency_keys
+      WHERE path = ${path} AND key = ${key} AND ${isKept}`),
+  ]);
+  const [locked, found] = results.slice(begin.length);
+  if (locked?.rows[0]?.[0] !== 't') {
+    throw new EngineError('request_in_flight', 'A request with this Idempotency-Key is still running');
+  }
+  const earlier = found?.rows[0];
+  if (earlier === undefined) return null;
+  const answer = earlier[0] === fingerprint ? readAnswer(earlier[1] ?? '') : null;
+  if (answer === null) {
+    throw new EngineError('idempotency_key_reused', 'This Idempotency-Key was used with another body or query');
+  }
+  return answer;
+}
+
+const isAnswer = describes(BatchAnswer);
+
+/** null for what this service has not written: free SQL can put anything into the table. */
+function readAnswer(text: string): BatchAnswer | null {
+  try {
+    const answer: unknown = JSON.parse(text);
+    return isAnswer(answer) ? answer : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Stores the answer under the key, and clears some expired keys away. Runs in the insert's transaction. */
+export function rememberAnswer({ key, path, fingerprint }: IdempotencyKey, answer: BatchAnswer): Statement[] {
+  return [
+    statement(sql`DELETE FROM _cdp.idempotency_keys WHERE (path, key) IN (
+      SELECT path, key FROM _cdp.idempotency_keys WHERE NOT ${isKept} LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED)`),
+    statement(sql`INSERT INTO _cdp.idempotency_keys (path, key, fingerprint, answer)
+      VALUES (${path}, ${key}, pg_catalog.decode(${fingerprint}, 'hex'), ${JSON.stringify(answer)})
+      ON CONFLICT (path, key) DO UPDATE
+      SET fingerprint = excluded.fingerprint, answer = excluded.answer, created_at = pg_catalog.now()`),
+  ];
+}
+
+const isKept = sql`(created_at > pg_catalog.now() - ${`${LIMITS.idempotencyHours} hours`}::pg_catalog.interval)`;

@@ -1,0 +1,143 @@
+/**
+ * The fast way to insert a batch: COPY from the bytes of the request, in one round trip, on a remembered shape of the
+ * table, which it makes forgotten where that is not the table's any more; a record that goes alone goes by a prepared
+ * INSERT, which costs Postgres less than a COPY of one row. It either stores the batch or stores nothing; whatever it
+ * cannot do, or Postgres refuses, is for the INSERT of `records.ts`, which finds out what is wrong and says so.
+ */
+import { ConnectionLost, errorCode, isShutdown, PostgresError } from '../../postgres/errors.js';
+import type { BatchAnswer } from '../../contract/wire.js';
+import type { Lease } from '../../postgres/connections/connections.js';
+import { SMALLEST as LARGE_BYTES } from '../../postgres/spare-buffers.js';
+import type { RowsIn } from '../../postgres/wire/rows-in.js';
+import { inserted } from './batch-answer.js';
+import { rowsIn } from '../batch/copy/plan.js';
+import { withIds } from './copied-ids.js';
+import type { Deadline } from '../admission/deadline.js';
+import { claimKey, type IdempotencyKey, rememberAnswer, takeNewKey } from './idempotency.js';
+import type { Project } from '../project.js';
+import { LIES_WITH_THE_SERVER } from './refused-record.js';
+import type { KnownShape } from './shape-cache.js';
+import type { SendBatches, WaitingBatch } from './shared-copy.js';
+import type { RequestTrace } from '../trace.js';
+import { outcomeUnknown } from '../transaction.js';
+
+/** Batches up to this size are worth sharing a COPY: its cost is then mostly that of the statement and the commit. */
+const SMALL_RECORDS = 25;
+
+export interface CopyOptions {
+  /** Answer the ids as well. */
+  returnIds: boolean;
+  idempotency: IdempotencyKey | null;
+}
+
+/**
+ * @returns the answer, or null where nothing was stored and the other way has to be gone
+ * @throws EngineError outcome_unknown, table_busy, query_timeout, overloaded, database_unavailable
+ */
+export async function insertByCopy(
+  project: Project,
+  known: KnownShape,
+  body: Uint8Array,
+  deadline: Deadline,
+  { returnIds, idempotency }: CopyOptions,
+): Promise<BatchAnswer | null> {
+  const { encoder } = project.copies;
+  const lent = encoder.encode(body, known.plan);
+  if (lent === null) return null;
+  const isShared = idempotency === null && lent.records <= SMALL_RECORDS;
+  const identified = returnIds ? withIds(lent) : null;
+  // While it waits for others, it has memory of its own: what is lent would be many times as large, unless it is small.
+  const needsOwn = isShared && lent.data.length >= LARGE_BYTES;
+  const batch = identified?.batch ?? (needsOwn ? { ...lent, data: Buffer.from(lent.data) } : lent);
+  if (batch !== lent) encoder.release(lent);
+  try {
+    if (returnIds && identified === null) return null;
+    const answer = inserted(batch.records, identified?.ids);
+    const { trace, patience, copies } = project;
+    const own = { ...batch, trace };
+    const keyed = idempotency === null ? null : { idempotency, answer };
+    const send: SendBatches = (batches, signal) => store(project, known, batches, { ...deadline, signal }, keyed);
+    const stored = isShared
+      ? copies.sharedBy(batch.columns).store(own, deadline.signal, patience, send)
+      : send([own], deadline.signal);
+    return (await stored) ? answer : null;
+  } finally {
+    if (batch === lent) encoder.release(lent);
+  }
+}
+
+/** The first request that is traced has the COPY in its trace, and those of the others are linked to it. */
+function traceOf(rows: RowsIn, batches: readonly WaitingBatch[]): RequestTrace | null {
+  const [first, ...others] = batches.flatMap(({ trace }) => trace ?? []);
+  if (first === undefined) return null;
+  return 'copy' in rows ? first.copying(others) : first;
+}
+
+/** Postgres calls binary data for a type that the column does not have any more a protocol violation. */
+const liesWithTheServer = (error: PostgresError): boolean =>
+  error.sqlstate !== '08P01' && LIES_WITH_THE_SERVER.has(errorCode(error));
+
+/** An answer that is to be kept under a key. */
+interface Keyed {
+  readonly idempotency: IdempotencyKey;
+  readonly answer: BatchAnswer;
+}
+
+/** @param batches of the same columns */
+async function store(
+  project: Project,
+  known: KnownShape,
+  batches: readonly WaitingBatch[],
+  deadline: Deadline,
+  keyed: Keyed | null,
+): Promise<boolean> {
+  const { table, check } = known;
+  const rows = rowsIn(batches);
+  const before = keyed === null ? [] : takeNewKey(keyed.idempotency);
+  const after = keyed === null ? [check] : [check, ...rememberAnswer(keyed.idempotency, keyed.answer)];
+  /** It has been sent, and the connection was lost. */
+  let mayHaveRun = false;
+  const work = async (lease: Lease): Promise<boolean> => {
+    const { session } = lease;
+    if (table.runsProjectCode) lease.soil();
+    const completedBefore = session.completed;
+    try {
+      await session.store(rows, before, after);
+      return true;
+    } catch (error) {
+      // The table may have got a trigger since it was looked at, and what that did to the session is not rolled back.
+      lease.soil();
+      // Postgres was told to end the connection and said so before the rows had come to their end, so nothing was committed.
+      if (isShutdown(error) && session.completed - completedBefore <= before.length) throw error;
+      // The commit was on its way with the rest.
+      if (error instanceof ConnectionLost || session.closed) {
+        // Under its key it cannot be done twice: on a connection that had died while it was idle, it is sent again.
+        if (keyed !== null && !mayHaveRun && error instanceof ConnectionLost) {
+          mayHaveRun = true;
+          throw error;
+        }
+        throw outcomeUnknown(error, keyed !== null);
+      }
+      if (!(error instanceof PostgresError) || liesWithTheServer(error)) throw error;
+      // What refuses it now may be its own key.
+      if (mayHaveRun && keyed !== null && (await isStored(lease, keyed.idempotency))) return true;
+      // The check is what comes behind the rows.
+      if (session.completed - completedBefore === before.length + 1) project.forgetShape(known);
+      return false;
+    }
+  };
+  try {
+    return await project.use('typed', deadline, work, 'writes', traceOf(rows, batches));
+  } catch (error) {
+    throw mayHaveRun ? outcomeUnknown(error, true) : error;
+  }
+}
+
+/** Whether a try under the key has stored the batch, whose outcome nobody saw. @throws EngineError outcome_unknown */
+async function isStored({ session }: Lease, idempotency: IdempotencyKey): Promise<boolean> {
+  try {
+    return (await claimKey(session, [], idempotency)) !== null;
+  } catch (error) {
+    throw outcomeUnknown(error, true);
+  }
+}

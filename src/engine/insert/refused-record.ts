@@ -1,0 +1,131 @@
+/**
+ * Finds the records of a batch that only Postgres refuses (constraints, triggers, values of types of its own): a rerun
+ * of one record after the other, each under a savepoint, that is rolled back as a whole.
+ */
+import { EngineError, type ErrorCode, type ErrorPlace } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import { errorCode, PostgresError, toEngineError } from '../../postgres/errors.js';
+import type { TableShape } from '../../postgres/catalog/table-shape.js';
+import type { Session } from '../../postgres/wire/session.js';
+import { encodeRecord } from '../batch/encode.js';
+import type { ParsedBatch } from '../batch/parse.js';
+import { BEGIN, fixed, ROLLBACK } from '../transaction.js';
+
+/** Refusals that lie in the state of the server or the time, not in a record. */
+export const LIES_WITH_THE_SERVER: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  'query_timeout',
+  'table_busy',
+  'overloaded',
+  'database_unavailable',
+  'internal',
+]);
+
+const FOREIGN_KEY_VIOLATION = '23503';
+/** A value was given for a column that makes its own. */
+const GENERATED_ALWAYS = '428C9';
+
+/**
+ * @param error what Postgres said of the whole batch; its transaction has been rolled back
+ * @returns the error to answer with, naming the records where they can be found
+ */
+export async function attributeRefusal(
+  session: Session,
+  batch: ParsedBatch,
+  table: TableShape,
+  error: PostgresError,
+): Promise<unknown> {
+  const code = recordErrorCode(error);
+  if (LIES_WITH_THE_SERVER.has(code)) return toEngineError(error);
+  const refused = await rerun(session, batch, table);
+  const [first] = refused;
+  if (first === undefined) return translated(error, code, error.message);
+
+  const places = refused.map(({ record, error }): ErrorPlace => {
+    const { column, constraint } = error.fields;
+    const about = column ?? constraint;
+    return {
+      record,
+      ...(column === undefined ? {} : { column }),
+      error: recordErrorCode(error),
+      message: `Record ${record}${about === undefined ? '' : `, "${about}"`}: ${error.message}`,
+    };
+  });
+  const more = places.length > 1 ? ` (and ${places.length - 1} more wrong places)` : '';
+  return translated(first.error, places[0]?.error ?? code, `${places[0]?.message}${more}`, places);
+}
+
+/** In a batch, an error of the SQL we made is an error of the value we put in, or of the project's own check. */
+function recordErrorCode(error: PostgresError): ErrorCode {
+  const code = errorCode(error);
+  const { sqlstate } = error;
+  if (code !== 'sql_error') return code;
+  return sqlstate.startsWith('22') || sqlstate === GENERATED_ALWAYS ? 'invalid_value' : 'constraint_violation';
+}
+
+function translated(error: PostgresError, code: ErrorCode, message: string, places?: ErrorPlace[]): EngineError {
+  const { hint } = error.fields;
+  const postgres = error.details;
+  // It points into our statement, which the caller has not seen.
+  delete postgres.position;
+  return new EngineError(code, message, {
+    postgres,
+    cause: error,
+    ...(hint === undefined ? {} : { hint }),
+    ...(places === undefined ? {} : { errors: places.slice(0, LIMITS.errorsListed), errorCount: places.length }),
+  });
+}
+
+interface RefusedRecord {
+  record: number;
+  error: PostgresError;
+}
+
+/** @returns the refused records in the order of the batch; none where something else got in the way */
+async function rerun(session: Session, batch: ParsedBatch, table: TableShape): Promise<RefusedRecord[]> {
+  let refused: RefusedRecord[] = [];
+  try {
+    await session.run([BEGIN]);
+    refused = await insertOneByOne(session, batch, table, [...batch.records.keys()]);
+    // A record may point at a later one of its batch: it has another try, last ones first, as long as that helps any.
+    for (let helped = true; helped;) {
+      const pointing = refused.filter(({ error }) => error.sqlstate === FOREIGN_KEY_VIOLATION);
+      const others = refused.filter((record) => !pointing.includes(record));
+      const left = await insertOneByOne(session, batch, table, pointing.map(({ record }) => record).reverse());
+      helped = left.length < pointing.length;
+      refused = [...others, ...left];
+    }
+  } catch (error) {
+    if (!(error instanceof PostgresError) || session.closed) throw error;
+    refused = [];
+  }
+  await session.run([ROLLBACK]);
+  return refused.sort((a, b) => a.record - b.record);
+}
+
+/** @throws PostgresError where what stops it is no record's fault */
+async function insertOneByOne(
+  session: Session,
+  batch: ParsedBatch,
+  table: TableShape,
+  records: readonly number[],
+): Promise<RefusedRecord[]> {
+  const refused: RefusedRecord[] = [];
+  for (const record of records) {
+    try {
+      await session.run([
+        fixed('SAVEPOINT _cdp_record'),
+        encodeRecord(batch, table, record),
+        // A deferred constraint would speak only at the end, and then of no record.
+        fixed('SET CONSTRAINTS ALL IMMEDIATE'),
+        fixed('SET CONSTRAINTS ALL DEFERRED'),
+        fixed('RELEASE SAVEPOINT _cdp_record'),
+      ]);
+    } catch (error) {
+      if (!(error instanceof PostgresError) || session.closed) throw error;
+      if (LIES_WITH_THE_SERVER.has(recordErrorCode(error))) throw error;
+      refused.push({ record, error });
+      await session.run([fixed('ROLLBACK TO SAVEPOINT _cdp_record')]);
+    }
+  }
+  return refused;
+}

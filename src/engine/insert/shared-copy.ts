@@ -1,0 +1,141 @@
+/**
+ * Small batches to one table share a COPY: while one is on its way, those that come wait for its end and go together.
+ * Where it takes long (it waits for a lock, or the disk), they do not wait for it. Each stays all or nothing: when a
+ * shared COPY fails, nothing of it was stored, and its batches are sent one by one.
+ */
+import { EngineError } from '../../contract/errors.js';
+import type { CopyData } from '../batch/copy/copy-encoder.js';
+import { type Departure, STAYS } from '../admission/departure.js';
+import type { Patience } from '../admission/patience.js';
+import { Rounds, type Watched } from '../admission/rounds.js';
+import type { RequestTrace } from '../trace.js';
+
+/** Behind a COPY that takes longer nobody waits any more, except where so many are under way. */
+const SLOW_MS = 20;
+const MOST_UNDER_WAY = 4;
+
+/** Records and bytes of one shared COPY. */
+const MOST_RECORDS = 1_000;
+const MOST_BYTES = 1024 * 1024;
+
+/** A batch with the trace of its request, if that is traced. */
+export interface WaitingBatch extends CopyData {
+  readonly trace: RequestTrace | null;
+}
+
+/** Sends batches in one transaction. @returns false where Postgres refused it and nothing was stored */
+export type SendBatches = (batches: readonly WaitingBatch[], signal: Departure) => Promise<boolean>;
+
+export interface WaitLimits {
+  /** Batches that may wait for one table. */
+  waiting: number;
+}
+
+interface Member extends Watched {
+  readonly text: WaitingBatch;
+  readonly signal: Departure;
+  readonly send: SendBatches;
+  /** Its wait is over. */
+  leaves(): void;
+  resolve(stored: boolean | Promise<boolean>): void;
+  reject(error: unknown): void;
+}
+
+export class SharedCopy {
+  private underWay = 0;
+  private waiting: Member[] = [];
+  private readonly rounds = new Rounds<Member>();
+
+  constructor(private readonly limits: WaitLimits) {}
+
+  /**
+   * @param patience what the request has left of it
+   * @param send how this batch goes out, alone or with those that wait behind it
+   * @returns false where Postgres refused this batch
+   * @throws EngineError overloaded, and what `send` throws
+   */
+  store(text: WaitingBatch, signal: Departure, patience: Patience, send: SendBatches): Promise<boolean> {
+    if (this.underWay === 0) return this.sendNow([text], signal, send);
+    if (this.waiting.length >= this.limits.waiting) throw TOO_MANY_WAIT;
+    const since = performance.now();
+    const due = since + patience.ms;
+    const waited = patience.wait();
+    const wait = text.trace?.waits();
+    return new Promise((resolve, reject) => {
+      const member: Member = {
+        text,
+        signal,
+        send,
+        resolve,
+        reject,
+        leaves: () => {
+          waited();
+          wait?.end();
+          this.rounds.delete(member);
+        },
+        look: (now) => {
+          if (signal.aborted || now >= due) {
+            this.waiting.splice(this.waiting.indexOf(member), 1);
+            member.leaves();
+            reject(TOO_MANY_WAIT);
+          } else if (now >= since + SLOW_MS && this.underWay < MOST_UNDER_WAY) this.sendWaiting();
+        },
+      };
+      this.waiting.push(member);
+      this.rounds.add(member);
+    });
+  }
+
+  private async sendNow(texts: readonly WaitingBatch[], signal: Departure, send: SendBatches): Promise<boolean> {
+    this.underWay++;
+    try {
+      return await send(texts, signal);
+    } finally {
+      // Whatever else this turn of the event loop reads goes with those that wait: fewer COPYs cost less.
+      if (this.waiting.length > 0) setImmediate(() => this.sendNext());
+      else this.underWay--;
+    }
+  }
+
+  private sendNext(): void {
+    this.underWay--;
+    this.sendWaiting();
+  }
+
+  /** Takes what waits, as far as it fits into one COPY, and sends it. */
+  private sendWaiting(): void {
+    let records = 0;
+    let bytes = 0;
+    let count = 0;
+    for (const { text } of this.waiting) {
+      records += text.records;
+      bytes += text.data.length;
+      if (count > 0 && (records > MOST_RECORDS || bytes > MOST_BYTES)) break;
+      count++;
+    }
+    if (count === 0) return;
+    const members = this.waiting.splice(0, count);
+    for (const member of members) member.leaves();
+    void this.sendTogether(members);
+  }
+
+  private async sendTogether(members: readonly Member[]): Promise<void> {
+    const [first] = members as [Member];
+    if (members.length === 1) return first.resolve(this.sendNow([first.text], first.signal, first.send));
+    try {
+      // Nobody's leaving undoes what others wait for.
+      const texts = members.map(({ text }) => text);
+      const stored = await this.sendNow(texts, STAYS, first.send);
+      for (const member of members) {
+        member.resolve(stored || this.sendNow([member.text], member.signal, member.send));
+      }
+    } catch (error) {
+      for (const member of members) member.reject(error);
+    }
+  }
+}
+
+/** One for all: the stack of each would cost more than the rest of a refusal. */
+const TOO_MANY_WAIT = new EngineError('overloaded', 'Too many small batches to this table are waiting', {
+  retryAfter: 1,
+});

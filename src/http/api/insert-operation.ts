@@ -1,0 +1,62 @@
+/** The batch insert of the API (specification 4.4; contract section 6), as routes.ts lists it. */
+import * as wire from '../../contract/wire.js';
+import { idempotencyKey } from '../../engine/insert/idempotency.js';
+import { insertRecords } from '../../engine/insert/records.js';
+import { decodeBody } from '../body.js';
+import { releaseBody } from '../connection/read-body.js';
+import { created, type Operation, project, TableInPath, tableInPath } from './route.js';
+
+export const INSERT_RECORDS: Operation = {
+  operationId: 'insertRecords',
+  summary: 'Insert 1 to 250 records in one transaction',
+  description:
+    'All or none. A missing key takes the default of its column. With the header `Idempotency-Key` (1 to 255 ' +
+    'characters) a repeat within 24 hours answers the first answer and inserts nothing. The body may be gzipped.',
+  tag: 'data',
+  params: TableInPath,
+  query: wire.BatchQuery,
+  body: wire.BatchBody,
+  rawBody: true,
+  example: [
+    { email: 'ada@example.com', age: 36, signed_up: '2026-01-31T09:30:00Z' },
+    { email: 'grace@example.com', age: null },
+  ],
+  success: {
+    status: 201,
+    answer: wire.BatchAnswer,
+    example: { success: true, inserted_rows: 2, message: '2 records inserted' },
+  },
+  errors: [
+    'empty_batch',
+    'too_many_records',
+    'unknown_column',
+    'invalid_value',
+    'constraint_violation',
+    'row_too_large',
+    'table_not_found',
+    'unique_violation',
+    'request_in_flight',
+    'idempotency_key_reused',
+    'quota_exceeded',
+    'permission_denied',
+    'table_busy',
+    'query_timeout',
+    'outcome_unknown',
+  ],
+  async handle(context) {
+    const { request, signal } = context;
+    const table = tableInPath(context);
+    const decoded = decodeBody(request);
+    const body = decoded instanceof Promise ? await decoded : decoded;
+    const returnIds = (request.query as wire.BatchQuery).return === 'ids';
+    const { 'idempotency-key': header } = request.headers;
+    const idempotency =
+      header === undefined ? null : idempotencyKey(String(header), table, returnIds ? 'return=ids' : '', body);
+    const inserted = await insertRecords(project(context), table, body, { returnIds, idempotency, signal });
+    releaseBody(request);
+    request.rows = inserted.replayed ? 0 : inserted.answer.inserted_rows;
+    const answer = created(inserted.answer);
+    if (inserted.replayed) answer.headers = { 'idempotency-replayed': 'true' };
+    return answer;
+  },
+};

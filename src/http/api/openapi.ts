@@ -1,0 +1,140 @@
+/** The OpenAPI 3.1 document, made from the route tables and the schemas that validate (contract section 9). */
+import { ERROR_CODES, type ErrorCode } from '../../contract/errors.js';
+import type { Schema } from '../../contract/schema.js';
+import { ErrorBody } from '../../contract/wire.js';
+import type { Access } from '../gate/authenticate.js';
+import type { Route } from './route.js';
+
+/** What any authenticated route can answer. */
+const EVERYWHERE: readonly ErrorCode[] = [
+  'invalid_request',
+  'unauthorized',
+  'token_expired',
+  'insufficient_scope',
+  'cdp_inactive',
+  'request_timeout',
+  'rate_limited',
+  'overloaded',
+  'database_unavailable',
+  'query_timeout',
+  'internal',
+];
+
+const WITH_BODY: readonly ErrorCode[] = ['invalid_json', 'payload_too_large', 'unsupported_media_type'];
+
+type Json = Record<string, unknown>;
+
+export function openApiDocument(routes: readonly Route[], version: string): Json {
+  const paths: Record<string, Json> = {};
+  for (const route of routes) {
+    const path = route.url.replace(/:(\w+)/g, '{$1}');
+    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operation(route) };
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'CDP Data Engine',
+      version,
+      description: "Tables, columns, records and SQL over JSON/HTTP, in each project's own Postgres.",
+    },
+    servers: [{ url: '/' }],
+    security: [{ bearer: [] }],
+    tags: [
+      { name: 'schema', description: 'Tables and columns' },
+      { name: 'data', description: 'Records' },
+      { name: 'sql', description: 'Free SQL' },
+      { name: 'token', description: 'What the token of a request is' },
+      { name: 'admin', description: 'Projects and tokens, with an admin token' },
+    ],
+    paths,
+    components: {
+      securitySchemes: { bearer: { type: 'http', scheme: 'bearer' } },
+      schemas: { Error: ErrorBody },
+    },
+  };
+}
+
+function needed(access: Access): string {
+  if (access === 'admin') return 'an admin token';
+  if (access === 'project') return 'a token of a project, whatever its scopes';
+  return access.map((scope) => `\`${scope}\``).join(' or ');
+}
+
+function operation(route: Route): Json {
+  const { success, query, params, body } = route;
+  const scopes = needed(route.access);
+  const parameters = [...parametersIn('path', params), ...parametersIn('query', query)];
+  if (route.operationId === 'insertRecords') {
+    const schema = { type: 'string', minLength: 1, maxLength: 255 };
+    parameters.push({ in: 'header', name: 'Idempotency-Key', required: false, schema });
+  }
+  return {
+    operationId: route.operationId,
+    tags: [route.tag],
+    summary: route.summary,
+    description: [route.description, `Needs ${scopes}.`].filter(Boolean).join('\n\n'),
+    ...(parameters.length === 0 ? {} : { parameters }),
+    ...(body === undefined
+      ? {}
+      : { requestBody: { required: true, content: { 'application/json': { schema: body, example: route.example } } } }),
+    responses: {
+      [success.status]: {
+        description: 'Success',
+        headers: { 'X-Request-Id': { schema: { type: 'string' } }, 'Server-Timing': { schema: { type: 'string' } } },
+        content: {
+          'application/json': { schema: success.answer, example: success.example },
+          ...(route.operationId === 'runSql'
+            ? {
+                'application/x-ndjson': {
+                  schema: { type: 'string', description: 'A row a line, then {"done":true,…}.' },
+                },
+                'text/csv': { schema: { type: 'string' } },
+              }
+            : {}),
+        },
+      },
+      ...errorResponses(route),
+    },
+  };
+}
+
+function parametersIn(place: 'path' | 'query', schema: Schema | undefined): Json[] {
+  const { properties = {}, required = [] } = (schema ?? {}) as { properties?: Json; required?: string[] };
+  return Object.entries(properties).map(([name, property]) => ({
+    in: place,
+    name,
+    required: place === 'path' || required.includes(name),
+    schema: property,
+  }));
+}
+
+/** One response per status; its codes, each with what it means and an example. */
+function errorResponses(route: Route): Json {
+  const codes = new Set([...EVERYWHERE, ...(route.body === undefined ? [] : WITH_BODY), ...route.errors]);
+  const byStatus = new Map<number, ErrorCode[]>();
+  for (const code of codes) {
+    const { status } = ERROR_CODES[code];
+    byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
+  }
+  const responses = [...byStatus].map(([status, list]) => [
+    status,
+    {
+      description: list.map((code) => `\`${code}\`: ${ERROR_CODES[code].meaning}`).join('\n\n'),
+      content: {
+        'application/json': {
+          schema: { $ref: '#/components/schemas/Error' },
+          examples: Object.fromEntries(list.map((code) => [code, { value: errorExample(code) }])),
+        },
+      },
+    },
+  ]);
+  return Object.fromEntries(responses) as Json;
+}
+
+const errorExample = (code: ErrorCode) => ({
+  success: false,
+  error: code,
+  message: ERROR_CODES[code].meaning,
+  status: ERROR_CODES[code].status,
+  request_id: '0b0f8a9c-7d0e-4a5f-9d6e-2f6f0c1c2d3e',
+});

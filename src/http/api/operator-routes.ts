@@ -1,0 +1,42 @@
+/** What operators and their tools ask (contract section 9): is it alive, is it ready, how is it doing, what is the API. */
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { Engine } from '../../engine/engine.js';
+import { authorize, identify } from '../gate/authenticate.js';
+import type { ServedRoute } from '../exchange.js';
+import type { Metrics } from '../watch/metrics.js';
+
+/** The process answers, whatever its database does. */
+export const alive = () => ({ success: true, message: 'alive' });
+
+const METRICS: ServedRoute = { url: '/metrics', operation: 'metrics', successStatus: null };
+
+export function operatorRoutes(
+  app: FastifyInstance,
+  engine: Engine,
+  metrics: Metrics,
+  { document, separateMetrics }: { document: object; separateMetrics: boolean },
+): void {
+  app.get('/healthz', alive);
+
+  app.get('/readyz', async () => {
+    // The migrations ran before the server listened; what can be missing now is the database.
+    await engine.control.ping();
+    return { success: true, message: 'ready' };
+  });
+
+  app.get('/openapi.json', () => document);
+
+  // A page on another origin does not read what an operator's browser sees from loopback.
+  app.get('/metrics', { config: { cors: false } }, async (request, reply) => {
+    request.exchange.route = METRICS;
+    if (separateMetrics || !isLoopback(request)) authorize((request.caller = await identify(engine, request)), 'admin');
+    return metrics.send(reply);
+  });
+}
+
+/** By the socket, not by a header that anybody can send. */
+function isLoopback({ socket, headers }: FastifyRequest): boolean {
+  // A proxy on this machine speaks for others.
+  if (headers['x-forwarded-for'] !== undefined || headers.forwarded !== undefined) return false;
+  return /^(::ffff:)?127\.|^::1$/.test(socket.remoteAddress ?? '');
+}

@@ -1,0 +1,101 @@
+/** What a row of the route tables says. The tables are the API: validation, OpenAPI and dispatch read them. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { ErrorCode } from '../../contract/errors.js';
+import { type Schema, Type } from '../../contract/schema.js';
+import type { Departure } from '../../engine/admission/departure.js';
+import type { Engine } from '../../engine/engine.js';
+import type { JsonDocument } from '../../engine/json/json.js';
+import type { Project } from '../../engine/project.js';
+import { checkTableInPath } from '../../engine/tables.js';
+import type { Caller } from '../../engine/access/tokens.js';
+import type { Place } from '../gate/byte-room.js';
+import type { Access } from '../gate/authenticate.js';
+import type { Exchange } from '../exchange.js';
+import type { Pieces } from '../answer/pieces.js';
+
+/** What every handler gets. */
+export interface Context {
+  readonly engine: Engine;
+  readonly settings: RouteSettings;
+  readonly caller: Caller;
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
+  /** Of the client: `aborted` when it has left. */
+  readonly signal: Departure;
+}
+
+export interface RouteSettings {
+  schemaHoldMs: number;
+  streamStallMs: number;
+}
+
+export interface Answer {
+  status: number;
+  /** An object, JSON in bytes (as a whole or in pieces), or null where the handler has answered by itself. */
+  body: object | Buffer | Pieces | null;
+  headers?: Record<string, string>;
+}
+
+/** What stands behind a method and a path. */
+export interface Operation {
+  readonly operationId: string;
+  readonly summary: string;
+  readonly description?: string;
+  readonly tag: 'schema' | 'data' | 'sql' | 'token' | 'admin';
+  readonly params?: Schema;
+  readonly query?: Schema;
+  readonly body?: Schema;
+  /** The engine reads the body's bytes itself; the schema is for the document alone. */
+  readonly rawBody?: true;
+  /** A field of the body that is data, in which keys may repeat. */
+  readonly dataField?: string;
+  readonly success: { readonly status: number; readonly answer: Schema; readonly example: unknown };
+  readonly example?: unknown;
+  /** Codes beyond those that every route can answer with. */
+  readonly errors: readonly ErrorCode[];
+  handle(context: Context): Promise<Answer>;
+}
+
+export interface Route extends Operation {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  readonly url: string;
+  readonly access: Access;
+}
+
+export const ok = (body: object): Answer => ({ status: 200, body });
+export const created = (body: object): Answer => ({ status: 201, body });
+
+/** The project of the caller; its route asks for a scope, which no admin token has. */
+export function project({ request }: Context): Project {
+  if (request.project === null) throw new Error('The route needs a project and its access is admin');
+  return request.project;
+}
+
+export const TableInPath = Type.Object({ table_name: Type.String() });
+export const ColumnInPath = Type.Object({ table_name: Type.String(), column_name: Type.String() });
+
+/** @throws EngineError table_not_found where no table can have the name */
+export function tableInPath({ request }: Context): string {
+  const { table_name: name } = request.params as { table_name: string };
+  checkTableInPath(name);
+  return name;
+}
+
+export const columnInPath = ({ request }: Context): string => (request.params as { column_name: string }).column_name;
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    dataField?: string | undefined;
+  }
+  interface FastifyRequest {
+    exchange: Exchange;
+    caller: Caller | null;
+    /** The caller's project, the same for the whole request. */
+    project: Project | null;
+    /** The bytes of this request and its answer. */
+    place: Place | null;
+    document: JsonDocument | null;
+    errorCode: ErrorCode | null;
+    rows: number | null;
+  }
+}

@@ -1,0 +1,218 @@
+/** The schema calls of the API (specification 4.1 to 4.3; reads and drops of contract section 5), as routes.ts lists them. */
+import * as wire from '../../contract/wire.js';
+import { addColumn, alterColumn, dropColumn } from '../../engine/columns.js';
+import { createTable, dropTable, readSchema, readTable } from '../../engine/tables.js';
+import type { TableDescription } from '../../postgres/catalog/catalog.js';
+import {
+  ColumnInPath,
+  columnInPath,
+  type Context,
+  created,
+  ok,
+  type Operation,
+  project,
+  TableInPath,
+  tableInPath,
+} from './route.js';
+
+const TABLE_EXAMPLE = {
+  name: 'customers',
+  kind: 'table',
+  comment: 'People who bought something',
+  approximate_rows: 250,
+  columns: [
+    { name: 'id', type: 'uuid', comment: null },
+    { name: 'email', type: 'TEXT', comment: 'Primary address' },
+    { name: 'age', type: 'INTEGER', comment: null },
+    { name: 'signed_up', type: 'TIMESTAMP', comment: null },
+  ],
+};
+
+const SCHEMA_ERRORS = ['table_busy', 'outcome_unknown'] as const;
+const GROWING_ERRORS = ['quota_exceeded', ...SCHEMA_ERRORS] as const;
+
+export const CREATE_TABLE: Operation = {
+  operationId: 'createTable',
+  summary: 'Create a table',
+  description: 'Adds an `id` column (UUID v7) as primary key. Table, columns and comments come in one transaction.',
+  tag: 'schema',
+  body: wire.CreateTableBody,
+  example: {
+    table_name: 'customers',
+    comment: 'People who bought something',
+    columns: [
+      { name: 'email', type: 'TEXT', comment: 'Primary address' },
+      { name: 'age', type: 'INTEGER' },
+      { name: 'signed_up', type: 'TIMESTAMP' },
+    ],
+  },
+  success: {
+    status: 201,
+    answer: wire.CreateTableAnswer,
+    example: {
+      success: true,
+      message: 'table created',
+      table: 'customers',
+      columns: ['id', 'email', 'age', 'signed_up'],
+    },
+  },
+  errors: ['invalid_name', 'reserved_name', 'unknown_type', 'table_exists', ...GROWING_ERRORS],
+  async handle(context) {
+    const body = context.request.body as wire.CreateTableBody;
+    const columns = await createTable(project(context), body, limits(context));
+    return created({ success: true, message: 'table created', table: body.table_name, columns });
+  },
+};
+
+export const ADD_COLUMN: Operation = {
+  operationId: 'addColumn',
+  summary: 'Add a column',
+  tag: 'schema',
+  params: TableInPath,
+  body: wire.AddColumnBody,
+  example: { name: 'country', type: 'TEXT', comment: 'ISO 3166-1 alpha-2' },
+  success: {
+    status: 201,
+    answer: wire.ColumnAnswer,
+    example: {
+      success: true,
+      message: 'column added',
+      table: 'customers',
+      column: { name: 'country', type: 'TEXT', comment: 'ISO 3166-1 alpha-2' },
+    },
+  },
+  errors: ['invalid_name', 'reserved_name', 'unknown_type', 'table_not_found', 'column_exists', ...GROWING_ERRORS],
+  async handle(context) {
+    const body = context.request.body as wire.AddColumnBody;
+    const table = tableInPath(context);
+    const column = await addColumn(project(context), table, body, limits(context));
+    return created({ success: true, message: 'column added', table, column });
+  },
+};
+
+export const ALTER_COLUMN: Operation = {
+  operationId: 'alterColumn',
+  summary: 'Rename, retype or comment a column',
+  description: 'At least one of the three, all in one transaction. A type change keeps every value or changes nothing.',
+  tag: 'schema',
+  params: ColumnInPath,
+  body: wire.AlterColumnBody,
+  example: { new_name: 'country_code', comment: '' },
+  success: {
+    status: 200,
+    answer: wire.ColumnAnswer,
+    example: {
+      success: true,
+      message: 'column altered',
+      table: 'customers',
+      column: { name: 'country_code', type: 'TEXT', comment: null },
+    },
+  },
+  errors: [
+    'invalid_name',
+    'reserved_name',
+    'unknown_type',
+    'table_not_found',
+    'column_not_found',
+    'column_exists',
+    'not_convertible',
+    'dependent_objects',
+    'unique_violation',
+    // What the project's own indexes, checks and their functions say to the new values.
+    'constraint_violation',
+    'row_too_large',
+    'sql_error',
+    ...GROWING_ERRORS,
+  ],
+  async handle(context) {
+    const body = context.request.body as wire.AlterColumnBody;
+    const table = tableInPath(context);
+    const column = await alterColumn(project(context), table, columnInPath(context), body, limits(context));
+    return ok({ success: true, message: 'column altered', table, column });
+  },
+};
+
+export const READ_SCHEMA: Operation = {
+  operationId: 'readSchema',
+  summary: 'All tables with their columns',
+  tag: 'schema',
+  success: {
+    status: 200,
+    answer: wire.SchemaAnswer,
+    example: { success: true, message: '1 table', tables: [TABLE_EXAMPLE] },
+  },
+  errors: [],
+  async handle(context) {
+    const tables = await readSchema(project(context), limits(context));
+    const message = `${tables.length} ${tables.length === 1 ? 'table' : 'tables'}`;
+    return ok({ success: true, message, tables: tables.map(shown) });
+  },
+};
+
+export const READ_TABLE: Operation = {
+  operationId: 'readTable',
+  summary: 'One table with its columns',
+  tag: 'schema',
+  params: TableInPath,
+  success: {
+    status: 200,
+    answer: wire.TableAnswer,
+    example: {
+      success: true,
+      message: 'table found',
+      table: TABLE_EXAMPLE,
+    },
+  },
+  errors: ['table_not_found'],
+  async handle(context) {
+    const table = await readTable(project(context), tableInPath(context), limits(context));
+    return ok({ success: true, message: 'table found', table: shown(table) });
+  },
+};
+
+export const DROP_TABLE: Operation = {
+  operationId: 'dropTable',
+  summary: 'Drop a table with its records',
+  tag: 'schema',
+  params: TableInPath,
+  success: {
+    status: 200,
+    answer: wire.DropTableAnswer,
+    example: { success: true, message: 'table dropped', table: 'customers' },
+  },
+  errors: ['table_not_found', 'dependent_objects', ...SCHEMA_ERRORS],
+  async handle(context) {
+    const table = tableInPath(context);
+    await dropTable(project(context), table, limits(context));
+    return ok({ success: true, message: 'table dropped', table });
+  },
+};
+
+export const DROP_COLUMN: Operation = {
+  operationId: 'dropColumn',
+  summary: 'Drop a column with its values',
+  tag: 'schema',
+  params: ColumnInPath,
+  success: {
+    status: 200,
+    answer: wire.DropColumnAnswer,
+    example: { success: true, message: 'column dropped', table: 'customers', column: 'country' },
+  },
+  errors: ['reserved_name', 'table_not_found', 'column_not_found', 'dependent_objects', ...SCHEMA_ERRORS],
+  async handle(context) {
+    const table = tableInPath(context);
+    const column = columnInPath(context);
+    await dropColumn(project(context), table, column, limits(context));
+    return ok({ success: true, message: 'column dropped', table, column });
+  },
+};
+
+const limits = ({ settings, signal }: Context) => ({ holdMs: settings.schemaHoldMs, signal });
+
+const shown = ({ name, kind, comment, approximateRows, columns }: TableDescription): wire.Table => ({
+  name,
+  kind,
+  comment,
+  approximate_rows: approximateRows,
+  columns: columns.map((column) => ({ name: column.name, type: column.displayType, comment: column.comment })),
+});

@@ -1,0 +1,84 @@
+/** Free SQL of the API (specification 4.5; contract section 7), as routes.ts lists it. */
+import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import * as wire from '../../contract/wire.js';
+import type { JsonNode } from '../../engine/json/json.js';
+import { collectSql } from '../../engine/sql/collect.js';
+import { requireScope, runsAsReader } from '../gate/authenticate.js';
+import { type Context, type Operation, project } from './route.js';
+import { freeWhenSent, sqlAnswer, streamAnswer, streamFormat } from '../answer/sql-answer.js';
+
+export const RUN_SQL: Operation = {
+  operationId: 'runSql',
+  summary: 'Run SQL',
+  description:
+    'One request is one transaction. With `read_only`, or with a token that has sql:read alone, it runs as the ' +
+    'reader in a READ ONLY transaction. `Accept: application/x-ndjson` or `text/csv` streams the rows without a cap.',
+  tag: 'sql',
+  body: wire.SqlBody,
+  dataField: 'params',
+  example: { sql: 'SELECT email FROM customers WHERE age > $1', params: [30] },
+  success: {
+    status: 200,
+    answer: wire.SqlAnswer,
+    example: {
+      success: true,
+      type: 'SELECT',
+      rows: [{ email: 'ada@example.com' }],
+      row_count: 1,
+      columns: [{ name: 'email', type: 'TEXT' }],
+      truncated: false,
+    },
+  },
+  errors: [
+    'sql_error',
+    'statement_not_allowed',
+    'invalid_value',
+    'result_too_large',
+    'row_too_large',
+    'constraint_violation',
+    'unique_violation',
+    'table_exists',
+    'column_exists',
+    'dependent_objects',
+    'quota_exceeded',
+    'permission_denied',
+    'table_busy',
+    'query_timeout',
+    'outcome_unknown',
+  ],
+  async handle(context) {
+    const { request, caller } = context;
+    const body = request.body as wire.SqlBody;
+    if (Buffer.byteLength(body.sql) > LIMITS.sqlBytes) {
+      throw new EngineError('payload_too_large', `"sql" is larger than ${LIMITS.sqlBytes} bytes`);
+    }
+    const readOnly = runsAsReader(caller, body.read_only);
+    requireScope(caller, readOnly ? 'sql:read' : 'sql:write');
+    const sqlRequest = {
+      sql: body.sql,
+      params: paramsOf(context),
+      readOnly,
+      timeoutMs: body.timeout_ms ?? LIMITS.timeoutMsDefault,
+      rowMode: body.row_mode ?? ('object' as const),
+      maxRows: body.max_rows ?? LIMITS.maxRowsDefault,
+      signal: context.signal,
+    };
+    const format = streamFormat(request);
+    if (format !== null) {
+      await streamAnswer(context, project(context), { ...sqlRequest, format });
+      return { status: 200, body: null };
+    }
+    const results = await collectSql(project(context), sqlRequest);
+    request.rows = results.at(-1)?.rowCount ?? 0;
+    freeWhenSent(results, context.reply);
+    return { status: 200, body: sqlAnswer(results) };
+  },
+};
+
+/** The params as they were sent, digit by digit. */
+function paramsOf({ request }: Context): readonly JsonNode[] {
+  const root = request.document?.root;
+  const params = root?.kind === 'object' ? root.members.find(([key]) => key === 'params')?.[1] : undefined;
+  return params?.kind === 'array' ? params.items : [];
+}

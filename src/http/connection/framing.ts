@@ -1,0 +1,51 @@
+/**
+ * What is wrong with a request before anybody looks at what it asks: heads that another reader on the way (a proxy) might
+ * understand differently.
+ */
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { EngineError } from '../../contract/errors.js';
+
+/** Of these Node keeps the first and drops the others (manual of http, `message.headers`). */
+const GIVEN_ONCE: readonly string[] = ['host', 'authorization', 'content-type'];
+const LENGTHS: ReadonlySet<number> = new Set(GIVEN_ONCE.map(({ length }) => length));
+
+/**
+ * What Node lets through and no route can mean (RFC 9112 sections 3.2 and 6.1). The connection ends with the refusal:
+ * where such a request ends is in doubt.
+ */
+export function refusalOfHead({ rawHeaders, headers, httpVersion }: IncomingMessage): EngineError | undefined {
+  if (headers.host === undefined && httpVersion === '1.1') return doubtful('The request has no Host header');
+  const coding = headers['transfer-encoding'];
+  if (coding !== undefined && (httpVersion === '1.0' || coding.toLowerCase() !== 'chunked')) {
+    return doubtful('The Transfer-Encoding of a request must be chunked, in HTTP/1.1');
+  }
+  const seen: string[] = [];
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i] ?? '';
+    if (!LENGTHS.has(name.length)) continue;
+    const known = name.toLowerCase();
+    if (!GIVEN_ONCE.includes(known)) continue;
+    if (seen.includes(known)) return doubtful(`The header ${known} is given twice`);
+    seen.push(known);
+  }
+  const { upgrade, connection = '' } = headers;
+  // Clients that would rather speak HTTP/2 offer it with any request and go on in HTTP/1.1 (RFC 7540 section 3.2).
+  if (upgrade !== undefined && /\bupgrade\b/i.test(connection) && !/^h2c?\b/i.test(upgrade)) {
+    return new EngineError('invalid_request', 'The service speaks HTTP/1.1 alone; there is nothing to upgrade to');
+  }
+  return undefined;
+}
+
+const doubtful = (message: string) => new EngineError('invalid_request', message, { headers: { connection: 'close' } });
+
+/** How long the end of a connection may take from its client's side. */
+const LINGER_MS = 2_000;
+
+/** A last answer on a connection. It gets a moment to arrive; a client that does not close is not waited for. */
+export function endSoon(socket: Duplex, answer: string): void {
+  socket.end(answer);
+  socket.resume();
+  const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  socket.once('close', () => clearTimeout(timer));
+}

@@ -1,0 +1,55 @@
+/** Who calls and whether they may: 401 before 403 before anything else (contract section 1). */
+import type { FastifyRequest } from 'fastify';
+import { EngineError } from '../../contract/errors.js';
+import type { Scope } from '../../contract/names.js';
+import type { Engine } from '../../engine/engine.js';
+import type { Caller } from '../../engine/access/tokens.js';
+
+/** What a route asks of its caller: one of these scopes of the project's token, any token of a project, or an admin token. */
+export type Access = readonly [Scope, ...Scope[]] | 'project' | 'admin';
+
+/**
+ * At once where the token is known.
+ * @throws EngineError unauthorized, token_expired; rate_limited where too many wrong tokens have come from there
+ */
+export function identify(engine: Engine, request: FastifyRequest): Caller | Promise<Caller> {
+  return engine.authenticate(bearerToken(request), request.exchange.address);
+}
+
+/** @throws EngineError cdp_inactive, insufficient_scope */
+export function authorize(caller: Caller, access: Access): void {
+  if (access === 'admin') {
+    if (caller.project !== null) throw insufficient('This operation needs an admin token');
+    return;
+  }
+  if (caller.project === null) throw insufficient('An admin token manages projects and tokens; it opens no project');
+  if (caller.project.status !== 'active') {
+    throw new EngineError('cdp_inactive', 'The CDP is inactive for this project');
+  }
+  if (access === 'project') return;
+  if (!access.some((scope) => caller.scopes.has(scope))) requireScope(caller, access[0]);
+}
+
+/** @throws EngineError insufficient_scope naming the scope */
+export function requireScope(caller: Caller, scope: Scope): void {
+  if (!caller.scopes.has(scope)) throw insufficient(`The token lacks the scope ${scope}`);
+}
+
+/** Free SQL runs as the reader where the body asks for it, or where the caller may do nothing else. */
+export const runsAsReader = ({ scopes }: Caller, readOnly: boolean | undefined): boolean =>
+  readOnly ?? !scopes.has('sql:write');
+
+const insufficient = (message: string) => new EngineError('insufficient_scope', message);
+
+/** RFC 6750 section 2.1; the scheme's name in any case (RFC 9110 section 11.1). */
+function bearerToken(request: FastifyRequest): string {
+  const header = request.headers.authorization;
+  const match = header === undefined ? null : /^bearer +([\w\-.~+/]+=*) *$/i.exec(header);
+  if (match === null) {
+    // Without a token there is nothing to call invalid (RFC 6750 section 3.1).
+    throw new EngineError('unauthorized', 'The Authorization header must be "Bearer <token>"', {
+      headers: { 'www-authenticate': 'Bearer realm="cdp"' },
+    });
+  }
+  return match[1] ?? '';
+}

@@ -1,0 +1,159 @@
+/**
+ * Bytes that a project may have in the service's memory: bodies that arrive, wait or are worked on, and answers that
+ * their clients have not taken yet. Whoever has no room is not read from, so that the bytes stay with the client.
+ */
+import type { FastifyRequest } from 'fastify';
+import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import type { Departure } from '../../engine/admission/departure.js';
+import type { Patience } from '../../engine/admission/patience.js';
+
+export interface RoomLimits {
+  readonly perProject: number;
+  /** Over all projects; small requests, and the first of a project, do not depend on it. */
+  readonly total: number;
+}
+
+const MIB = 1024 * 1024;
+
+/** Six of the largest bodies, and all answers that may be under way, of one project; four such projects at once. */
+const ROOM: RoomLimits = { perProject: 6 * LIMITS.bodyBytes + 4 * MIB, total: 256 * MIB };
+
+/** What each of so many processes may hold, so that all together hold no more. */
+export const roomOfEach = (processes: number): RoomLimits => ({
+  perProject: ROOM.perProject / processes,
+  total: ROOM.total / processes,
+});
+
+/** A request up to this size never waits because of other projects. */
+const SMALL_BYTES = 64 * 1024;
+
+/** The bytes of one request. */
+export interface Place {
+  /** What it turned out to be: a body that was unpacked, an answer. Never waits. */
+  resize(bytes: number): void;
+  /** Call it when the request is over; once is enough. */
+  leave(): void;
+}
+
+/** What a body may come to. One without a length, or a packed one, may be as long as any. */
+export function announcedBytes({ headers }: FastifyRequest): number {
+  if (headers['transfer-encoding'] !== undefined || headers['content-encoding'] !== undefined) return LIMITS.bodyBytes;
+  const length = Number(headers['content-length'] ?? 0);
+  return Number.isSafeInteger(length) ? Math.min(length, LIMITS.bodyBytes) : 0;
+}
+
+interface Waiter {
+  readonly bytes: number;
+  admit(): void;
+}
+
+interface Tenant {
+  bytes: number;
+  waiters: Waiter[];
+}
+
+export class ByteRoom {
+  private bytes = 0;
+  /** Projects with something in memory or waiting. Its order is the order of turns. */
+  private readonly tenants = new Map<string, Tenant>();
+
+  constructor(private readonly limits: RoomLimits) {}
+
+  /**
+   * Takes room, at once where there is some, or waits for it. A request that is alone of its project always has some.
+   * @param signal aborted when the client leaves: its waiting ends
+   * @throws EngineError overloaded
+   */
+  enter(project: string, bytes: number, patience: Patience, signal: Departure): Place | Promise<Place> {
+    const tenant = this.tenants.get(project) ?? { bytes: 0, waiters: [] };
+    this.tenants.set(project, tenant);
+    const isBehind = bytes > SMALL_BYTES && tenant.waiters.length > 0;
+    if (!isBehind && this.hasRoom(tenant, bytes)) {
+      this.take(tenant, bytes);
+      return this.placeOf(project, tenant, bytes);
+    }
+    const waited = patience.wait();
+    return this.wait(project, tenant, bytes, patience.ms, signal)
+      .finally(waited)
+      .then(() => this.placeOf(project, tenant, bytes));
+  }
+
+  private placeOf(project: string, tenant: Tenant, taken: number): Place {
+    let held = taken;
+    let left = false;
+    const resize = (bytes: number) => {
+      if (left) return;
+      this.take(tenant, bytes - held);
+      const isLess = bytes < held;
+      held = bytes;
+      if (isLess) this.admitNext();
+    };
+    const leave = () => {
+      resize(0);
+      left = true;
+      this.forget(project, tenant);
+    };
+    return { resize, leave };
+  }
+
+  private wait(project: string, tenant: Tenant, bytes: number, waitMs: number, signal: Departure): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const settle = () => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', giveUp);
+      };
+      const giveUp = () => {
+        settle();
+        tenant.waiters = tenant.waiters.filter((other) => other !== waiter);
+        this.forget(project, tenant);
+        reject(overloaded());
+        // What stood behind it may be smaller.
+        this.admitNext();
+      };
+      const admit = () => {
+        settle();
+        resolve();
+      };
+      const waiter: Waiter = { bytes, admit };
+      const timer = setTimeout(giveUp, waitMs);
+      signal.addEventListener('abort', giveUp, { once: true });
+      tenant.waiters.push(waiter);
+      if (signal.aborted) giveUp();
+    });
+  }
+
+  /** One of each project in turn, as far as there is room. */
+  private admitNext(): void {
+    for (const [project, tenant] of this.tenants) {
+      const [next] = tenant.waiters;
+      if (next === undefined || !this.hasRoom(tenant, next.bytes)) continue;
+      tenant.waiters.shift();
+      this.take(tenant, next.bytes);
+      // To the end of the line; iteration comes back to it.
+      this.tenants.delete(project);
+      this.tenants.set(project, tenant);
+      next.admit();
+    }
+  }
+
+  private hasRoom(tenant: Tenant, bytes: number): boolean {
+    // Whatever others do: all of them together go beyond the total by one body for each project at most.
+    if (tenant.bytes === 0) return true;
+    if (tenant.bytes + bytes > this.limits.perProject) return false;
+    return bytes <= SMALL_BYTES || this.bytes + bytes <= this.limits.total;
+  }
+
+  private take(tenant: Tenant, bytes: number): void {
+    tenant.bytes += bytes;
+    this.bytes += bytes;
+  }
+
+  /** An idle project costs nothing. */
+  private forget(project: string, tenant: Tenant): void {
+    if (tenant.bytes === 0 && tenant.waiters.length === 0) this.tenants.delete(project);
+  }
+}
+
+const overloaded = () =>
+  new EngineError('overloaded', 'Too many large requests or answers are under way', { retryAfter: 1 });

@@ -1,0 +1,137 @@
+/** From requests to entries of the audit log: one for each request that is over, on whatever way it ended. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { AuditOperation } from '../../contract/audit.js';
+import type { Audit, Origin } from '../../engine/audit/audit.js';
+import { runsAsReader } from '../gate/authenticate.js';
+
+/** Each route's word in the log, by its operationId; free SQL as the reader is `sql_read`. */
+const OPERATIONS: Readonly<Record<string, AuditOperation>> = {
+  createTable: 'create_table',
+  addColumn: 'add_column',
+  alterColumn: 'alter_column',
+  dropTable: 'drop_table',
+  dropColumn: 'drop_column',
+  readSchema: 'read_schema',
+  readTable: 'read_table',
+  insertRecords: 'insert',
+  runSql: 'sql',
+  createProject: 'project.create',
+  activateProject: 'project.activate',
+  deactivateProject: 'project.deactivate',
+  deleteProject: 'project.delete',
+  repairProject: 'project.repair',
+  setProjectQuota: 'project.quota',
+  listProjects: 'project.list',
+  createToken: 'token.create',
+  revokeToken: 'token.revoke',
+  listTokens: 'token.list',
+  readAudit: 'audit.read',
+  readToken: 'token.read',
+};
+
+/** @throws Error at the start of a service with a route that the audit log has no word for */
+export function auditOperation(operationId: string): AuditOperation {
+  const operation = OPERATIONS[operationId];
+  if (operation === undefined) throw new Error(`The audit log has no word for ${operationId}`);
+  return operation;
+}
+
+/** Their success writes its entry together with the change (`withEntry` in postgres/audit-log.ts). */
+const WRITTEN_WITH_THE_CHANGE: ReadonlySet<AuditOperation> = new Set([
+  'project.create',
+  'project.activate',
+  'project.deactivate',
+  'project.quota',
+  'project.delete',
+  'token.create',
+  'token.revoke',
+]);
+
+/** The answer is out, or the client has left: then what becomes of its request is still to be seen. */
+export function responseClosed(audit: Audit, request: FastifyRequest, reply: FastifyReply): void {
+  const { exchange } = request;
+  exchange.closed = true;
+  // Whether a broken connection took the last bytes, Node does not say; that an answer was begun, it does.
+  exchange.clientGone = !exchange.settled && request.errorCode === null;
+  exchange.status = reply.raw.headersSent ? reply.raw.statusCode : null;
+  if (exchange.settled) record(audit, request);
+}
+
+/** The handler has ended, or the error exit has answered in its place. */
+export function requestSettled(audit: Audit, request: FastifyRequest): void {
+  const { exchange } = request;
+  if (exchange.settled) return;
+  exchange.settled = true;
+  if (exchange.closed) record(audit, request);
+}
+
+/** Who asks, for a change that writes its own entry. */
+export const originOf = (request: FastifyRequest): Origin =>
+  origin(request, request.exchange.route?.successStatus ?? null);
+
+function record(audit: Audit, request: FastifyRequest): void {
+  const operation = audit.isOff ? undefined : operationOf(request);
+  if (operation === undefined) return;
+  const outcome = outcomeOf(request);
+  if (outcome === 'ok' && WRITTEN_WITH_THE_CHANGE.has(operation)) return;
+  const { rows, exchange } = request;
+  const statement = operation === 'sql' || operation === 'sql_read' ? textIn(request.body, 'sql') : null;
+  const [project, object] = [projectOf(request), objectOf(request)];
+  audit.record(origin(request, exchange.status), { operation, outcome, project, object, statement, rows });
+}
+
+function origin({ caller, exchange, id }: FastifyRequest, status: number | null): Origin {
+  const known = caller !== null;
+  const actor = !known ? 'unknown' : caller.project === null ? 'admin' : caller.name === null ? 'jwt' : 'token';
+  return {
+    actor,
+    actorId: known ? caller.id : null,
+    actorName: known ? caller.name : null,
+    requestId: id,
+    address: exchange.address,
+    status,
+    startedAt: exchange.started,
+  };
+}
+
+/** undefined: nothing that the log is about. */
+function operationOf(request: FastifyRequest): AuditOperation | undefined {
+  const word = request.exchange.route?.operation;
+  const { caller, errorCode } = request;
+  if (word === undefined || (word === 'metrics' && errorCode === null)) return undefined;
+  if (errorCode === 'unauthorized' || errorCode === 'token_expired') return 'authentication';
+  if (word !== 'sql' || caller === null) return word;
+  const readOnly = (request.body as { read_only?: unknown } | null | undefined)?.read_only;
+  return runsAsReader(caller, typeof readOnly === 'boolean' ? readOnly : undefined) ? 'sql_read' : 'sql';
+}
+
+/** What was done without a failure stays done, also where nobody waited for it. */
+function outcomeOf({ exchange, errorCode }: FastifyRequest): string {
+  if (errorCode === null) return 'ok';
+  return exchange.clientGone && errorCode !== 'outcome_unknown' ? 'client_gone' : errorCode;
+}
+
+function projectOf({ caller, params, body }: FastifyRequest): { id: string | null; name: string } | null {
+  if (caller === null) return null;
+  if (caller.project !== null) return caller.project;
+  // What an administrator named; there may be no such project.
+  const name = textIn(params, 'project') ?? textIn(body, 'name');
+  return name === null ? null : { id: null, name: name.slice(0, 63) };
+}
+
+function objectOf({ params, body, exchange }: FastifyRequest): string | null {
+  const token = textIn(params, 'token_id');
+  if (token !== null) return token;
+  const table = textIn(params, 'table_name');
+  if (table === null) return exchange.route?.operation === 'create_table' ? textIn(body, 'table_name') : null;
+  const column =
+    textIn(params, 'column_name') ?? (exchange.route?.operation === 'add_column' ? textIn(body, 'name') : null);
+  return column === null ? table : `${table}.${column}`;
+}
+
+/** A text in something that may be of any shape. */
+function textIn(value: unknown, key: string): string | null {
+  if (typeof value !== 'object' || value === null) return null;
+  const text = (value as Record<string, unknown>)[key];
+  return typeof text === 'string' ? text : null;
+}

@@ -1,0 +1,150 @@
+/**
+ * Prometheus metrics (contract section 9). No label holds a table or anything else of a caller; a project only where the
+ * operator asks for it.
+ */
+import type { FastifyReply } from 'fastify';
+import {
+  type Aggregator,
+  Counter,
+  collectDefaultMetrics,
+  Gauge,
+  type Histogram,
+  type MetricObjectWithValues,
+  type MetricValue,
+  Registry,
+} from 'prom-client';
+import type { Load } from '../../engine/admission/admission.js';
+import { STOP_REASONS } from '../../engine/admission/deadline.js';
+import type { Engine } from '../../engine/engine.js';
+import { ProjectMetrics } from './project-metrics.js';
+import { RequestTally } from './request-tally.js';
+
+/** Seconds. */
+const BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+
+export class Metrics {
+  private readonly registry = new Registry();
+  private readonly tally = new RequestTally(BUCKETS);
+  private readonly rows: Counter;
+  /** null: not asked for. */
+  readonly byProject: ProjectMetrics | null;
+
+  /**
+   * @param together how the metrics of all are had where several processes share the service; null: it is alone
+   * @param byProject whether there are metrics of each project, too
+   */
+  constructor(
+    engine: Engine,
+    private readonly together: { metrics(): Promise<string> } | null,
+    byProject: boolean,
+  ) {
+    const registers = [this.registry];
+    collectDefaultMetrics({ register: this.registry });
+    const { tally } = this;
+    new Counter({
+      name: 'cdp_http_requests_total',
+      help: 'Requests by route, method, status and error code ("" for a success).',
+      labelNames: ['route', 'method', 'status', 'code'],
+      registers,
+      collect() {
+        this.reset();
+        for (const { outcome, count } of tally.counts()) this.inc({ ...outcome }, count);
+      },
+    });
+    const name = 'cdp_http_request_duration_seconds';
+    const help = 'Time from the request line to the last byte of the answer.';
+    const get = () =>
+      Promise.resolve({ name, help, type: 'histogram', aggregator: 'sum', values: tally.histogram(name) });
+    this.registry.registerMetric({ name, get } as unknown as Histogram);
+    this.rows = new Counter({ name: 'cdp_inserted_rows_total', help: 'Records stored by batch inserts.', registers });
+    const gauge = (name: string, help: string, value: () => number, aggregator: Aggregator = 'sum') =>
+      new Gauge({
+        name,
+        help,
+        registers,
+        aggregator,
+        collect() {
+          this.set(value());
+        },
+      });
+    const requests = (state: keyof Load, help: string) =>
+      new Gauge({
+        name: `cdp_requests_${state}`,
+        help,
+        labelNames: ['class'],
+        registers,
+        collect() {
+          for (const [kind, load] of Object.entries(engine.load.requests)) this.set({ class: kind }, load[state]);
+        },
+      });
+    requests('running', 'Requests that hold a place in Postgres: typed (inserts, schema calls) and sql.');
+    requests('waiting', 'Requests that wait for a place.');
+    new Counter({
+      name: 'cdp_statements_cancelled_total',
+      help: 'Requests that were ended from outside their statement, by reason.',
+      labelNames: ['reason'],
+      registers,
+      collect() {
+        this.reset();
+        for (const reason of STOP_REASONS) this.inc({ reason }, engine.load.stops.get(reason) ?? 0);
+      },
+    });
+    gauge('cdp_project_connections', "Open connections to projects' databases.", () => engine.load.connections);
+    gauge(
+      'cdp_project_connections_max',
+      'As many of them as there may be, the unused ones included.',
+      () => engine.load.maxConnections,
+    );
+    gauge(
+      'cdp_projects_over_quota',
+      'Projects over their disk quota when this instance last looked.',
+      () => engine.load.overQuota,
+      'max',
+    );
+    gauge('cdp_audit_waiting', 'Entries of the audit log that are not written yet.', () => engine.audit.backlog);
+    new Counter({
+      name: 'cdp_audit_lost_total',
+      help: 'Entries of the audit log that could not be written.',
+      registers,
+      collect() {
+        this.reset();
+        this.inc(engine.audit.lost);
+      },
+    });
+    new Gauge({
+      name: 'cdp_postgres_up',
+      help: 'Whether the control database answers.',
+      registers,
+      aggregator: 'min',
+      async collect() {
+        this.set(
+          await engine.control.ping().then(
+            () => 1,
+            () => 0,
+          ),
+        );
+      },
+    });
+    this.byProject = byProject ? new ProjectMetrics(engine, registers) : null;
+  }
+
+  /** Answers with all of them, in Prometheus's text format. */
+  async send(reply: FastifyReply): Promise<FastifyReply> {
+    const text = await (this.together ?? this.registry).metrics();
+    return reply.type(this.registry.contentType).send(text);
+  }
+
+  /** Those of this process, to be added up with those of others. */
+  own(): Promise<MetricObjectWithValues<MetricValue<string>>[]> {
+    return this.registry.getMetricsAsJSON();
+  }
+
+  /** @param route its pattern, never the path */
+  observe(route: string, method: string, status: number, code: string | null, seconds: number): void {
+    this.tally.add(route, method, status, code, seconds);
+  }
+
+  inserted(rows: number): void {
+    if (rows > 0) this.rows.inc(rows);
+  }
+}

@@ -1,0 +1,247 @@
+/**
+ * The connections that are logged in as projects' roles: a few per project, closed when idle, the least useful ones
+ * given up first when the server's share is full. A connection only ever serves the project and the lane it was opened
+ * for.
+ */
+import { ConnectionLost } from '../errors.js';
+import type { Placement } from '../projects/placement.js';
+import { LANES, type Lane, type ProjectSession, type ProjectSessions } from './project-session.js';
+import type { Statement } from '../sql.js';
+import type { Backend } from './watchdog.js';
+import type { Session } from '../wire/session.js';
+
+export interface ConnectionLimits {
+  /** All connections to projects' databases. Whoever admits requests must not let more run at once. */
+  total: number;
+  /** Connections of one project. */
+  perProject: number;
+  /** Milliseconds after which an idle connection is closed. */
+  idleMs: number;
+}
+
+interface Entry {
+  readonly project: string;
+  readonly lane: Lane;
+  readonly opened: ProjectSession;
+  idleSince: number;
+  /** It has served more than the request that it was opened for. */
+  reused: boolean;
+  /** To be closed instead of kept, once the request that has it is done. */
+  unwanted: boolean;
+}
+
+/** A connection in the hands of one request. */
+export class Lease implements ProjectSession {
+  readonly session: Session;
+  readonly backend: Backend;
+  /** What is to become of the connection. */
+  isSoiled: boolean;
+  isSpoiled = false;
+
+  constructor(readonly entry: Entry) {
+    ({ session: this.session, backend: this.backend } = entry.opened);
+    // Free SQL may do anything to its session; typed requests say when they ran the project's code.
+    this.isSoiled = entry.lane !== 'typed';
+  }
+
+  /** The connection has served requests before: its server may have gone in the meantime. */
+  get reused(): boolean {
+    return this.entry.reused;
+  }
+
+  /** The connection must not be used again (it was cancelled, or its state is in doubt). */
+  spoil(): void {
+    this.isSpoiled = true;
+  }
+
+  /** The request ran code of the project: reset the session before the next one. */
+  soil(): void {
+    this.isSoiled = true;
+  }
+}
+
+const ROLLBACK: readonly Statement[] = [{ text: 'ROLLBACK', params: [] }];
+
+/** A reset that takes longer has met something strange; the connection is closed instead. */
+const RESET_MS = 5_000;
+
+export class Connections {
+  /** Idle entries of each lane by project, the most recently used last. */
+  private readonly idle: Readonly<Record<Lane, Map<string, Entry[]>>> = {
+    typed: new Map(),
+    'sql-write': new Map(),
+    'sql-read': new Map(),
+  };
+  private readonly lent = new Set<Entry>();
+  /** Connections open or being opened, by project. */
+  private readonly counts = new Map<string, number>();
+  private total = 0;
+  private readonly sweeper: NodeJS.Timeout;
+  private closing = false;
+
+  constructor(
+    private readonly sessions: ProjectSessions,
+    private readonly limits: ConnectionLimits,
+  ) {
+    this.sweeper = setInterval(() => this.closeIdle(), Math.max(50, Math.min(limits.idleMs / 4, 5_000)));
+    this.sweeper.unref();
+  }
+
+  /** Open connections, for the metrics. */
+  get open(): number {
+    return this.total;
+  }
+
+  /** Connections that may be open. */
+  get most(): number {
+    return this.limits.total;
+  }
+
+  /** Lends a connection that has served the project before. */
+  lendIdle(project: string, lane: Lane): Lease | null {
+    const entries = this.idle[lane].get(project);
+    const entry = entries?.pop();
+    if (entries === undefined || entry === undefined) return null;
+    if (entries.length === 0) this.idle[lane].delete(project);
+    entry.reused = true;
+    return this.lend(entry);
+  }
+
+  /** Lends a fresh connection. @throws EngineError where none can be had */
+  async lendNew(project: string, placement: Placement, lane: Lane): Promise<Lease> {
+    return this.lend(await this.openEntry(project, placement, lane));
+  }
+
+  private lend(entry: Entry): Lease {
+    this.lent.add(entry);
+    return new Lease(entry);
+  }
+
+  /**
+   * Takes a connection back; `done` is called when it is free again or gone.
+   * @returns null, or what has to be waited for before the result of the request is passed on: what code of the project
+   * left in the session (a lock, a LISTEN) goes away before that, all other cleaning up follows behind it
+   */
+  giveBack(lease: Lease, done: () => void): Promise<void> | null {
+    const { entry, session, isSoiled } = lease;
+    if (lease.isSpoiled) this.discard(entry);
+    // Work that ended well has mostly sent the reset with its own last messages.
+    if (session.closed || (session.transaction === 'I' && (!isSoiled || session.isReset))) {
+      this.keep(entry);
+      done();
+      return null;
+    }
+    const cleaned = this.clean(lease).finally(done);
+    return isSoiled ? cleaned : null;
+  }
+
+  /** Closes the connections of a project, those at work when their request is done. */
+  closeProject(project: string): void {
+    for (const entry of this.lent) if (entry.project === project) entry.unwanted = true;
+    for (const lane of LANES) for (const entry of this.idle[lane].get(project) ?? []) this.discard(entry);
+  }
+
+  /** Closes all idle connections and those that are still at work when they come back. */
+  close(): void {
+    this.closing = true;
+    clearInterval(this.sweeper);
+    for (const entry of this.allIdle()) this.discard(entry);
+  }
+
+  private async openEntry(project: string, placement: Placement, lane: Lane): Promise<Entry> {
+    this.makeRoom(project);
+    this.count(project, 1);
+    try {
+      const opened = await this.sessions.open(placement, lane);
+      const entry: Entry = { project, lane, opened, idleSince: 0, reused: false, unwanted: false };
+      opened.session.onClose(() => {
+        this.count(project, -1);
+        this.removeIdle(entry);
+      });
+      // It may have closed before the listener was there.
+      if (opened.session.closed) throw new ConnectionLost('The connection to Postgres was lost');
+      return entry;
+    } catch (error) {
+      this.count(project, -1);
+      throw error;
+    }
+  }
+
+  private async clean({ entry, session, isSoiled }: Lease): Promise<void> {
+    const timer = setTimeout(() => this.discard(entry), RESET_MS);
+    try {
+      await (isSoiled ? session.reset() : session.run(ROLLBACK));
+    } catch {
+      // A connection that cannot be cleaned is not kept.
+      this.discard(entry);
+    } finally {
+      clearTimeout(timer);
+      this.keep(entry);
+    }
+  }
+
+  private keep(entry: Entry): void {
+    this.lent.delete(entry);
+    if (entry.opened.session.closed) return;
+    if (this.closing || entry.unwanted) return this.discard(entry);
+    entry.idleSince = Date.now();
+    const { project, lane } = entry;
+    const entries = this.idle[lane].get(project);
+    if (entries === undefined) this.idle[lane].set(project, [entry]);
+    else entries.push(entry);
+  }
+
+  /** Gives up an idle connection of this project, or of all, where the share is full. */
+  private makeRoom(project: string): void {
+    if ((this.counts.get(project) ?? 0) >= this.limits.perProject) {
+      const own = LANES.flatMap((lane) => this.idle[lane].get(project) ?? []);
+      if (own.length > 0) this.discard(oldest(own));
+    }
+    if (this.total >= this.limits.total) {
+      const all = this.allIdle();
+      if (all.length > 0) this.discard(leastUseful(all, Date.now() - this.limits.idleMs / 2));
+    }
+  }
+
+  private closeIdle(): void {
+    const before = Date.now() - this.limits.idleMs;
+    for (const entry of this.allIdle()) if (entry.idleSince <= before) this.discard(entry);
+  }
+
+  private discard(entry: Entry): void {
+    this.removeIdle(entry);
+    entry.opened.session.close();
+  }
+
+  private removeIdle({ project, lane, opened }: Entry): void {
+    const entries = this.idle[lane].get(project)?.filter((other) => other.opened !== opened);
+    if (entries === undefined) return;
+    if (entries.length === 0) this.idle[lane].delete(project);
+    else this.idle[lane].set(project, entries);
+  }
+
+  private allIdle(): Entry[] {
+    return LANES.flatMap((lane) => [...this.idle[lane].values()].flat());
+  }
+
+  private count(project: string, change: number): void {
+    this.total += change;
+    const count = (this.counts.get(project) ?? 0) + change;
+    if (count === 0) this.counts.delete(project);
+    else this.counts.set(project, count);
+  }
+}
+
+const oldest = (entries: readonly Entry[]): Entry => entries.reduce((a, b) => (b.idleSince < a.idleSince ? b : a));
+
+/**
+ * One that nobody has used since `before`; else of those that were never used again the newest; else the oldest. Where
+ * more projects are written to in turn than there are connections, giving up the oldest would always hit the one that
+ * is needed next; like this, as many projects as have room keep theirs.
+ */
+function leastUseful(entries: readonly Entry[], before: number): Entry {
+  const eldest = oldest(entries);
+  if (eldest.idleSince < before) return eldest;
+  const unproven = entries.filter(({ reused }) => !reused);
+  return unproven.reduce((a, b) => (b.idleSince >= a.idleSince ? b : a), unproven[0] ?? eldest);
+}

@@ -1,0 +1,88 @@
+/** Counting in windows, and the part of an address that counts. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { secondsLeft, WindowCounter } from '../../../src/engine/access/window-counter.js';
+import { networkOf, WrongTokens } from '../../../src/engine/access/wrong-tokens.js';
+import { EngineError } from '../../../src/contract/errors.js';
+
+describe('the network of an address', () => {
+  it.each([
+    ['192.0.2.7', '192.0.2.7'],
+    ['::ffff:192.0.2.7', '192.0.2.7'],
+    ['::FFFF:192.0.2.7', '192.0.2.7'],
+    ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
+    ['2001:0DB8:0001:0002::', '2001:db8:1:2::/64'],
+    ['2001:db8::1', '2001:db8:0:0::/64'],
+    ['2001:db8:1::5:6:7:8', '2001:db8:1:0::/64'],
+    ['::1', '0:0:0:0::/64'],
+    ['::', '0:0:0:0::/64'],
+    ['fe80::1%eth0', 'fe80:0:0:0::/64'],
+    ['64:ff9b::192.0.2.7', '64:ff9b:0:0::/64'],
+    ['1:2:3:4:5:6:7::', '1:2:3:4::/64'],
+    ['::2:3:4:5:6:7:8', '0:2:3:4::/64'],
+    ['', ''],
+  ])('of %s is %s', (address, network) => {
+    expect(networkOf(address)).toBe(network);
+  });
+});
+
+describe('a counter', () => {
+  it('counts each key by itself, and from 0 when its window is over', async () => {
+    const counter = new WindowCounter(50, 10);
+    expect([counter.add('a').count, counter.add('a').count, counter.add('b').count]).toEqual([1, 2, 1]);
+    expect(counter.running('a')?.count).toBe(2);
+    await sleep(60);
+    expect(counter.running('a')).toBeUndefined();
+    expect(counter.add('a').count).toBe(1);
+  });
+
+  it('does not lengthen a window by counting in it', () => {
+    const counter = new WindowCounter(60_000, 10);
+    const { endsAt } = counter.add('a');
+    expect(counter.add('a').endsAt).toBe(endsAt);
+    expect(secondsLeft(counter.add('a'))).toBe(60);
+  });
+
+  it('remembers no more keys than it may, and forgets the one that was silent for longest', () => {
+    const counter = new WindowCounter(60_000, 3);
+    for (const key of ['a', 'b', 'c', 'a', 'd']) counter.add(key);
+    expect(counter.size).toBe(3);
+    expect(counter.running('b')).toBeUndefined();
+    expect(counter.running('a')?.count).toBe(2);
+    for (let i = 0; i < 100_000; i++) counter.add(`stranger ${i}`);
+    expect(counter.size).toBe(3);
+  });
+});
+
+describe('wrong tokens', () => {
+  const refusal = new EngineError('unauthorized', 'wrong');
+
+  it('of strangers with many addresses take a bounded number of places, and none that is asked about stays', () => {
+    const tokens = new WrongTokens(1);
+    for (let i = 0; i < 50_000; i++) {
+      const address = `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`;
+      tokens.beforeQuestion(address)();
+      expect(tokens.refused(address, refusal)).toBe(refusal);
+    }
+    // The last ones are remembered, the first ones are not.
+    expect(tokens.refused('10.0.195.79', refusal).code).toBe('rate_limited');
+    expect(tokens.refused('10.0.0.0', refusal)).toBe(refusal);
+  });
+
+  it('have no limit where it is 0', () => {
+    const tokens = new WrongTokens(0);
+    for (let i = 0; i < 1_000; i++) {
+      tokens.beforeQuestion('192.0.2.1');
+      expect(tokens.refused('192.0.2.1', refusal)).toBe(refusal);
+    }
+  });
+
+  it('are not asked about by hundreds at a time', () => {
+    const tokens = new WrongTokens(30);
+    const answered = Array.from({ length: 100 }, () => tokens.beforeQuestion('192.0.2.1'));
+    expect(() => tokens.beforeQuestion('192.0.2.1')).toThrow(EngineError);
+    expect(() => tokens.beforeQuestion('192.0.2.2')).not.toThrow();
+    answered[0]?.();
+    expect(() => tokens.beforeQuestion('192.0.2.1')).not.toThrow();
+  });
+});

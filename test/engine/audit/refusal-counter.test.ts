@@ -1,0 +1,64 @@
+/** Refusals that anybody can provoke: the first of a kind is an entry, the rest of an interval a number. */
+import { describe, expect, it } from 'vitest';
+import { RefusalCounter } from '../../../src/engine/audit/refusal-counter.js';
+import type { AuditEntry } from '../../../src/postgres/audit-log.js';
+
+const refusal = (given: Partial<AuditEntry> = {}): AuditEntry => ({
+  at: 1,
+  id: 1,
+  requestId: 'request',
+  projectId: null,
+  project: null,
+  actor: 'unknown',
+  actorId: null,
+  actorName: null,
+  address: '192.0.2.1',
+  operation: 'authentication',
+  object: null,
+  statementSha256: null,
+  statement: null,
+  rows: null,
+  outcome: 'unauthorized',
+  status: 401,
+  durationMs: 1,
+  count: 1,
+  ...given,
+});
+
+describe('a counter of refusals', () => {
+  it('lets the first of each kind pass and counts the others, the latest of which stands for them', () => {
+    const counter = new RefusalCounter(10);
+    expect(counter.isFirst(refusal())).toBe(true);
+    expect(counter.isFirst(refusal({ address: '192.0.2.2' }))).toBe(true);
+    expect(counter.isFirst(refusal({ outcome: 'token_expired' }))).toBe(true);
+    expect(counter.isFirst(refusal({ actorId: 'a token' }))).toBe(true);
+    for (let i = 0; i < 5; i++) expect(counter.isFirst(refusal({ requestId: `request-${i}` }))).toBe(false);
+    expect(counter.take()).toEqual([refusal({ requestId: 'request-4', count: 5 })]);
+  });
+
+  it('begins anew with each interval', () => {
+    const counter = new RefusalCounter(10);
+    counter.isFirst(refusal());
+    expect(counter.take()).toEqual([]);
+    expect(counter.isFirst(refusal())).toBe(true);
+  });
+
+  it('tells so many apart and no more: the others share an entry that names nobody', () => {
+    const counter = new RefusalCounter(100);
+    const passed = Array.from({ length: 100_000 }, (_, i) => counter.isFirst(refusal({ address: `address ${i}` })));
+    expect(passed.filter(Boolean)).toHaveLength(100);
+    const entries = counter.take();
+    expect(entries).toEqual([refusal({ requestId: null, address: null, durationMs: null, count: 99_900 })]);
+  });
+
+  it('goes on counting those that it knows when there are too many', () => {
+    const counter = new RefusalCounter(1);
+    counter.isFirst(refusal());
+    counter.isFirst(refusal({ address: 'another' }));
+    counter.isFirst(refusal());
+    expect(counter.take().map(({ address, count }) => [address, count])).toEqual([
+      ['192.0.2.1', 1],
+      [null, 1],
+    ]);
+  });
+});

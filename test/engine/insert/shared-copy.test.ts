@@ -1,0 +1,116 @@
+/** Small batches that share a COPY (engine/insert/shared-copy.ts): who goes with whom, and what becomes of each. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import type { CopyData } from '../../../src/engine/batch/copy/copy-encoder.js';
+import { Patience } from '../../../src/engine/admission/patience.js';
+import { SharedCopy, type WaitingBatch } from '../../../src/engine/insert/shared-copy.js';
+import { column, planOf } from '../batch/copy/tables.js';
+
+const COLUMNS = { indices: [0], copy: '', insert: null };
+const plan = planOf(column('a', 'TEXT'));
+const text = (records = 1): WaitingBatch => ({
+  records,
+  plan,
+  columns: COLUMNS,
+  data: new Uint8Array(records),
+  trace: null,
+});
+const never = new AbortController().signal;
+const patient = () => new Patience(5_000);
+
+/** A way to the server whose answers the test gives. */
+function server() {
+  const sent: { texts: readonly CopyData[]; answer(stored: boolean): void; fail(error: Error): void }[] = [];
+  const send = (texts: readonly CopyData[]) =>
+    new Promise<boolean>((resolve, reject) => {
+      sent.push({ texts, answer: resolve, fail: reject });
+    });
+  return { sent, send };
+}
+
+/** What waits is sent at the end of a turn of the event loop. */
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+const settled = () => turn().then(turn);
+
+describe('small batches', () => {
+  it('go at once while none is under way, and share the next COPY when one is', async () => {
+    const { sent, send } = server();
+    const copies = new SharedCopy({ waiting: 64 });
+    const stored = [1, 2, 3, 4, 5].map(() => copies.store(text(), never, patient(), send));
+    expect(sent.map(({ texts }) => texts.length)).toEqual([1]);
+    sent[0]?.answer(true);
+    await settled();
+    expect(sent.map(({ texts }) => texts.length)).toEqual([1, 4]);
+    sent[1]?.answer(true);
+    expect(await Promise.all(stored)).toEqual([true, true, true, true, true]);
+  });
+
+  it('do not wait for a COPY that takes long, unless many do', async () => {
+    const { sent, send } = server();
+    const copies = new SharedCopy({ waiting: 64 });
+    const stored: Promise<boolean>[] = [];
+    for (let underWay = 1; underWay <= 4; underWay++) {
+      stored.push(copies.store(text(), never, patient(), send), copies.store(text(), never, patient(), send));
+      await sleep(100);
+    }
+    expect(sent.map(({ texts }) => texts.length)).toEqual([1, 1, 2, 2]);
+    for (const copy of sent.slice()) copy.answer(true);
+    await settled();
+    sent[4]?.answer(true);
+    expect(await Promise.all(stored)).toEqual(stored.map(() => true));
+    expect(sent).toHaveLength(5);
+  });
+
+  it('are sent one by one when the shared COPY was refused, so that one bad batch fails alone', async () => {
+    const { sent, send } = server();
+    const copies = new SharedCopy({ waiting: 64 });
+    const [first, good, bad] = [1, 2, 3].map(() => copies.store(text(), never, patient(), send));
+    sent[0]?.answer(true);
+    await settled();
+    sent[1]?.answer(false);
+    await settled();
+    expect(sent.slice(2).map(({ texts }) => texts.length)).toEqual([1, 1]);
+    sent[2]?.answer(true);
+    sent[3]?.answer(false);
+    expect(await Promise.all([first, good, bad])).toEqual([true, true, false]);
+  });
+
+  it('all learn of a failure that is not about a batch', async () => {
+    const { sent, send } = server();
+    const copies = new SharedCopy({ waiting: 64 });
+    const [first, second, third] = [1, 2, 3].map(() => copies.store(text(), never, patient(), send));
+    sent[0]?.answer(true);
+    await first;
+    await settled();
+    sent[1]?.fail(new Error('gone'));
+    await expect(second).rejects.toThrow('gone');
+    await expect(third).rejects.toThrow('gone');
+  });
+
+  it('are cut into COPYs of at most 1,000 records', async () => {
+    const { sent, send } = server();
+    const copies = new SharedCopy({ waiting: 64 });
+    void copies.store(text(), never, patient(), send);
+    for (let i = 0; i < 50; i++) void copies.store(text(25), never, patient(), send);
+    sent[0]?.answer(true);
+    await settled();
+    expect(sent[1]?.texts).toHaveLength(40);
+  });
+
+  it('are refused when too many wait, when they wait too long, and when their client leaves', async () => {
+    const { send } = server();
+    const copies = new SharedCopy({ waiting: 2 });
+    for (let underWay = 1; underWay <= 4; underWay++) {
+      void copies.store(text(), never, patient(), send);
+      await sleep(100);
+    }
+    const leaving = new AbortController();
+    const late = copies.store(text(), never, new Patience(50), send);
+    const left = copies.store(text(), leaving.signal, patient(), send);
+    const full = (async () => copies.store(text(), never, patient(), send))();
+    await expect(full).rejects.toMatchObject({ code: 'overloaded' });
+    leaving.abort();
+    await expect(left).rejects.toMatchObject({ code: 'overloaded' });
+    await expect(late).rejects.toMatchObject({ code: 'overloaded' });
+  });
+});
