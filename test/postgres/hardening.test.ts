@@ -34,7 +34,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   /** The project's connections are closed, so that the next request opens one. */
   const reconnect = () =>
     asSuperuser(
-      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '${placement.writer}'`,
+      `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = '${placement.writer}'`,
       'postgres',
     );
 
