@@ -155,12 +155,15 @@ interface Wired {
 }
 
 /** One short-lived connection of the service's own role to any database. */
-export async function withServiceClient<T>(
+export const withServiceClient = <T>(
   address: ServerAddress,
   database: string,
   work: (client: pg.Client) => Promise<T>,
-): Promise<T> {
-  const client = new pg.Client({ ...serviceLogin(address, database), query_timeout: ERRAND_MS });
+): Promise<T> => withClient({ ...serviceLogin(address, database), query_timeout: ERRAND_MS }, work);
+
+/** One short-lived connection of any role, by the driver. */
+export async function withClient<T>(login: pg.ClientConfig, work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = new pg.Client(login);
   client.on('error', () => {});
   await client.connect();
   try {

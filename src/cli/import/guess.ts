@@ -1,6 +1,6 @@
 /** Which of the six types holds every value of a column that was seen, without losing a digit; and if none, why. */
 import type { ColumnType } from '../../contract/column-types.js';
-import type { JsonNode } from '../../engine/json/json.js';
+import { cut, type JsonNode } from '../../engine/json/json.js';
 import { booleanIn, type Notation, numberReader } from './cell-values.js';
 import { DATE_ORDERS, type DateOrder, isTimestamp, timestampIn } from './timestamps.js';
 
@@ -121,7 +121,6 @@ interface Standing {
 }
 
 const SHOWN = 40;
-const shortened = (text: string): string => (text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text);
 
 export class ColumnGuess {
   #count = 0;
@@ -224,7 +223,7 @@ export class ColumnGuess {
       if (fits(standing.candidate)) continue;
       standing.count++;
       const { misfits } = standing;
-      const value = shortened(shown);
+      const value = cut(shown, SHOWN);
       if (!misfits.has(value)) misfits.set(value, line);
       isOut ||= misfits.size > MOST_MISFITS;
     }
@@ -236,7 +235,7 @@ export class ColumnGuess {
     this.#isNumeric = DIGITS.test(text);
     if (!this.#isNumeric || this.#digits !== undefined) return;
     const isKept = NUMBER.test(text) && (isInteger(text) || isExactDouble(text));
-    if (!isKept) this.#digits = shortened(text);
+    if (!isKept) this.#digits = cut(text, SHOWN);
   }
 }
 

@@ -3,7 +3,7 @@
  * nothing else. pg_dump needs those catalogs, so it cannot run as the project's writer; and whatever a project might
  * slip under it must not run as the service's own role, which may be a superuser.
  */
-import pg from 'pg';
+import type pg from 'pg';
 import type { Credentials } from '../credentials.js';
 import type { Placement } from '../projects/placement.js';
 import { type LoginOptions, type ServerAddress, startupOptions, withServiceClient } from '../server.js';
@@ -106,16 +106,4 @@ async function drop(client: pg.Client, role: string): Promise<void> {
     await client.query(`DROP OWNED BY ${q(role)}`);
     await client.query(`DROP ROLE ${q(role)}`);
   });
-}
-
-/** A connection of the role, by the driver. */
-export async function withLogin<T>(login: LoginOptions, work: (client: pg.Client) => Promise<T>): Promise<T> {
-  const client = new pg.Client(login);
-  client.on('error', () => {});
-  await client.connect();
-  try {
-    return await work(client);
-  } finally {
-    await client.end();
-  }
 }

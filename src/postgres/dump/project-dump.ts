@@ -3,10 +3,10 @@ import type { Readable } from 'node:stream';
 import type pg from 'pg';
 import { type ClientPrograms, run, stream } from './client-programs.js';
 import type { Credentials } from '../credentials.js';
-import { LOCK_WAIT_MS, withDumpRole, withLogin } from './dump-role.js';
+import { LOCK_WAIT_MS, withDumpRole } from './dump-role.js';
 import { libpqEnvironment } from './libpq.js';
 import type { Placement } from '../projects/placement.js';
-import type { LoginOptions, ServerAddress } from '../server.js';
+import { type LoginOptions, type ServerAddress, withClient } from '../server.js';
 import { ident } from '../sql.js';
 
 export interface TableRows {
@@ -66,7 +66,7 @@ async function inSnapshot<T>(
   schema: string,
   work: (snapshot: string, tables: TableRows[]) => Promise<T>,
 ): Promise<T> {
-  return withLogin(login, async (client) => {
+  return withClient(login, async (client) => {
     await client.query(`SET lock_timeout = ${LOCK_WAIT_MS}`);
     await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
     const exported = await client.query<{ snapshot: string }>('SELECT pg_export_snapshot() AS snapshot');

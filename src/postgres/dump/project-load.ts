@@ -6,12 +6,12 @@ import { Readable } from 'node:stream';
 import pg from 'pg';
 import { type ArchiveStatement, chooseEntries, statementsIn, withSearchPath } from './archive-entries.js';
 import { ProgramFailed, run } from './client-programs.js';
-import { withLogin } from './dump-role.js';
+
 import { EXTENSIONS_SCHEMA } from '../hardening/hardening.js';
 import { libpqEnvironment } from './libpq.js';
 import type { Placement } from '../projects/placement.js';
 import type { DumpOptions } from './project-dump.js';
-import { type LoginOptions, startupOptions } from '../server.js';
+import { type LoginOptions, startupOptions, withClient } from '../server.js';
 
 /** SQLSTATE of a role that does not exist. */
 const UNDEFINED_OBJECT = '42704';
@@ -58,7 +58,7 @@ export async function loadProject(
   await restore(entries.contents, `--dbname=${placement.database}`);
   const roles = new Map((['database', 'writer', 'reader'] as const).map((role) => [dumped[role], placement[role]]));
   const statements = statementsIn(await restore(entries.statements, '--file=-'), roles);
-  return withLogin(login, (client) => runAll(client, statements));
+  return withClient(login, (client) => runAll(client, statements));
 }
 
 /** The first bytes of an archive hold all that is looked for there. */

@@ -20,7 +20,7 @@ import {
   grantOwn,
   spoiltThings,
 } from './project-rights.js';
-import { type ServerAddress, startupOptions, withServiceClient } from '../server.js';
+import { type ServerAddress, startupOptions, withClient, withServiceClient } from '../server.js';
 import { ident, literal } from '../sql.js';
 
 const q = (name: string) => ident(name).text;
@@ -230,21 +230,15 @@ export class Provisioning {
   }
 
   /** Only the writer itself, or a superuser, may set the rights of its objects. */
-  private async asWriter<T>({ database, writer }: Placement, work: (client: pg.Client) => Promise<T>): Promise<T> {
-    const client = new pg.Client({
+  private asWriter<T>({ database, writer }: Placement, work: (client: pg.Client) => Promise<T>): Promise<T> {
+    const login = {
       ...this.address,
       database,
       user: writer,
       password: this.credentials.password(writer),
       options: startupOptions({ search_path: 'pg_catalog', statement_timeout: String(MEND_STATEMENT_MS) }),
-    });
-    client.on('error', () => {});
-    await client.connect();
-    try {
-      return await work(client);
-    } finally {
-      await client.end();
-    }
+    };
+    return withClient(login, work);
   }
 
   private asService<T>(database: string, work: (client: pg.Client) => Promise<T>): Promise<T> {

@@ -20,23 +20,21 @@ import {
 } from './text.js';
 import { BINARY_FORMAT, escaped, quoted, TEXT_FORMAT, type ValueEncoder, type ValueWriter } from './value.js';
 
-const text: ValueEncoder = { kind: kinds.TEXT, format: TEXT_FORMAT, json: writeJsonString, plain: writeVerbatim };
-const boolean: ValueEncoder = { kind: kinds.BOOLEAN, format: TEXT_FORMAT, json: writeBoolean, plain: writeBoolean };
-const smallNumber: ValueEncoder = {
-  kind: kinds.SMALL_NUMBER,
+/** Postgres's text on the way in, and as it is outside of JSON. */
+const textual = (kind: number, json: ValueWriter, plain: ValueWriter = writeVerbatim): ValueEncoder => ({
+  kind,
   format: TEXT_FORMAT,
-  json: writeVerbatim,
-  plain: writeVerbatim,
-};
-const number: ValueEncoder = { kind: kinds.NUMBER, format: TEXT_FORMAT, json: writeJsonNumber, plain: writeVerbatim };
-const uuid: ValueEncoder = { kind: kinds.PLAIN, format: TEXT_FORMAT, json: writeQuoted, plain: writeVerbatim };
-const json: ValueEncoder = {
-  kind: kinds.JSON_LINES,
-  format: TEXT_FORMAT,
-  json: writeJsonOnOneLine,
-  plain: writeJsonOnOneLine,
-};
-const jsonb: ValueEncoder = { kind: kinds.JSON_LINE, format: TEXT_FORMAT, json: writeVerbatim, plain: writeVerbatim };
+  json,
+  plain,
+});
+
+const text = textual(kinds.TEXT, writeJsonString);
+const boolean = textual(kinds.BOOLEAN, writeBoolean, writeBoolean);
+const smallNumber = textual(kinds.SMALL_NUMBER, writeVerbatim);
+const number = textual(kinds.NUMBER, writeJsonNumber);
+const uuid = textual(kinds.PLAIN, writeQuoted);
+const json = textual(kinds.JSON_LINES, writeJsonOnOneLine, writeJsonOnOneLine);
+const jsonb = textual(kinds.JSON_LINE, writeVerbatim);
 const bytea: ValueEncoder = { kind: kinds.BYTEA, format: BINARY_FORMAT, json: writeJsonBytea, plain: writeBytea };
 const char: ValueEncoder = { kind: kinds.OTHER, format: BINARY_FORMAT, json: escaped(writeChar), plain: writeChar };
 

@@ -4,6 +4,7 @@ import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import { ShapeCache } from '../../../src/engine/insert/shape-cache.js';
 import type { TableDescription } from '../../../src/postgres/catalog/catalog.js';
+import { column } from '../batch/shapes.js';
 
 const MIB = 1024 * 1024;
 
@@ -25,20 +26,10 @@ const table = (name: string, columns: number, needsInsert = false): TableDescrip
   runsProjectCode: needsInsert,
   marksDefaults: true,
   version: name,
-  columns: Array.from({ length: columns }, (_, i) => ({
+  columns: Array.from({ length: columns }, (_, i) =>
     // Bytes of its own, as they come from Postgres; each character is spelled in three ways.
-    name: Buffer.from(`${String(i).padStart(4, '0')}${'é'.repeat(29)}`).toString(),
-    type: 'TEXT' as const,
-    sqlType: 'text',
-    displayType: 'TEXT',
-    isJson: false,
-    isArray: false,
-    hasDefault: false,
-    isGeneratedAlways: false,
-    isId: false,
-    hasServiceDefault: false,
-    comment: null,
-  })),
+    column(Buffer.from(`${String(i).padStart(4, '0')}${'é'.repeat(29)}`).toString(), 'TEXT'),
+  ),
 });
 
 describe('shapes of tables', () => {

@@ -4,7 +4,8 @@ import { describe, expect, it } from 'vitest';
 import type { CopyData } from '../../../src/engine/batch/copy/copy-encoder.js';
 import { Patience } from '../../../src/engine/admission/patience.js';
 import { SharedCopy, type WaitingBatch } from '../../../src/engine/insert/shared-copy.js';
-import { column, planOf } from '../batch/copy/tables.js';
+import { column } from '../batch/shapes.js';
+import { planOf } from '../batch/copy/tables.js';
 
 const COLUMNS = { indices: [0], copy: '', insert: null };
 const plan = planOf(column('a', 'TEXT'));

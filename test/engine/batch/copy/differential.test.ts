@@ -8,7 +8,8 @@ import { parseBatch } from '../../../../src/engine/batch/parse.js';
 import { encodeBatch } from '../../../../src/engine/batch/encode.js';
 import type { ColumnShape, TableShape } from '../../../../src/postgres/catalog/table-shape.js';
 import { parameters } from '../../../properties/run.js';
-import { bytes, column, markedPlanOf, planOf } from './tables.js';
+import { bytes, column } from '../shapes.js';
+import { markedPlanOf, planOf } from './tables.js';
 
 const columns: ColumnShape[] = [
   column('id', null, { isId: true, hasDefault: true }),

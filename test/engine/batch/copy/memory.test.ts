@@ -3,7 +3,8 @@ import { expect, it } from 'vitest';
 import { LIMITS } from '../../../../src/contract/limits.js';
 import { type CopyData, CopyEncoder } from '../../../../src/engine/batch/copy/copy-encoder.js';
 import type { CopyPlan } from '../../../../src/engine/batch/copy/plan.js';
-import { bytes, column, planOf } from './tables.js';
+import { bytes, column } from '../shapes.js';
+import { planOf } from './tables.js';
 
 const TEXTS = planOf(column('a', 'TEXT'), column('b', 'TEXT'));
 const ARRAYS = planOf(column('n', 'INTEGER'), column('list', null, { isArray: true }));

@@ -2,7 +2,8 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { CopyEncoder } from '../../../../src/engine/batch/copy/copy-encoder.js';
-import { bytes, column, planOf } from './tables.js';
+import { bytes, column } from '../shapes.js';
+import { planOf } from './tables.js';
 
 const encoder = new CopyEncoder();
 const FLOATS = planOf(column('n', 'FLOAT'));

@@ -1,22 +1,6 @@
-/** Columns and tables for the tests of the fast path. */
-import type { ColumnType } from '../../../../src/contract/column-types.js';
+/** Tables for the tests of the fast path. */
 import { type CopyPlan, copyPlan } from '../../../../src/engine/batch/copy/plan.js';
 import type { ColumnShape } from '../../../../src/postgres/catalog/table-shape.js';
-
-export const column = (name: string, type: ColumnType | null, more: Partial<ColumnShape> = {}): ColumnShape => ({
-  name,
-  type,
-  sqlType: 'pg_catalog.text',
-  displayType: type ?? 'uuid',
-  isJson: false,
-  isArray: false,
-  hasDefault: false,
-  isGeneratedAlways: false,
-  isId: false,
-  hasServiceDefault: false,
-  comment: null,
-  ...more,
-});
 
 export function planOf(...columns: ColumnShape[]): CopyPlan {
   const plan = copyPlan({
@@ -38,5 +22,3 @@ export function markedPlanOf(...columns: ColumnShape[]): CopyPlan {
   if (plan === null) throw new Error('The table of this test must have a plan with marks');
   return plan;
 }
-
-export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
