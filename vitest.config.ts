@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config';
+import { MAY_PASS_LATER } from './test/support/outcome-reporter.js';
 
 /** Of the whole run, once. */
 export const GLOBAL_SETUP = ['scripts/assembly.mjs', 'test/support/global-setup.ts'];
@@ -14,14 +15,10 @@ export const COMMON = {
   maxWorkers: 3,
 };
 
-/**
- * A test that failed runs once more, and `scripts/flaky-reporter.mjs` names it with its failure: one that races says little
- * of a change, and must be mended all the same. Not for what looks for rare defects: a property with its random
- * example, or a table that contradicts an answer (`UNTRUE` in test/faults/support/ledger.ts).
- */
-export const ONCE_MORE = { count: 1, condition: /^(?!Property failed after|answers that the tables contradict)/ };
+/** `test/support/outcome-reporter.ts` names each test that passed only then. */
+export const ONCE_MORE = { count: 1, condition: MAY_PASS_LATER };
 
-export const REPORTERS = ['default', './scripts/flaky-reporter.mjs'];
+export const REPORTERS = ['default', './test/support/outcome-reporter.ts'];
 
 export default defineConfig({
   test: {

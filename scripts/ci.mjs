@@ -10,9 +10,10 @@ const folder = mkdtempSync(join(tmpdir(), 'cdp-ci-'));
 const count = { passed: 0, failed: 0 };
 
 /** Runs a command with its output in ours. */
-function run(command, ...args) {
+function run(variables, command, ...args) {
   console.log(`\n> ${[command, ...args].join(' ')}`);
-  return spawnSync(command, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'] }).status === 0;
+  const env = { ...process.env, ...variables };
+  return spawnSync(command, args, { cwd: root, env, stdio: ['ignore', 'inherit', 'inherit'] }).status === 0;
 }
 
 function note(good, command) {
@@ -20,7 +21,7 @@ function note(good, command) {
   if (!good) console.log(`FAILED: ${command.join(' ')}`);
 }
 
-const check = (...command) => note(run(...command), command);
+const check = (...command) => note(run({}, ...command), command);
 
 /** Several that do not touch each other, at once; each is shown when it has ended. */
 async function checkAtOnce(...commands) {
@@ -37,24 +38,41 @@ async function checkAtOnce(...commands) {
   await Promise.all(all);
 }
 
-/** Counts single tests; a run that fails beside them (a file that does not load, a setup) is one failure more. */
+/** @returns what the run came to, by test/support/outcome-reporter.ts; undefined where it broke off */
+function vitest(...options) {
+  const outcome = join(folder, 'outcome.json');
+  rmSync(outcome, { force: true });
+  const reporters = ['default', './test/support/outcome-reporter.ts'].map((name) => `--reporter=${name}`);
+  const good = run({ CDP_TEST_OUTCOME: outcome }, 'npm', 'test', '--', ...options, ...reporters);
+  if (!existsSync(outcome)) return undefined;
+  const { files, failedElsewhere } = JSON.parse(readFileSync(outcome, 'utf8'));
+  const failed = files.some((file) => file.failed > 0) || failedElsewhere > 0;
+  // A failure that no test and no file has, as of the servers' end.
+  return { files, failedElsewhere: failedElsewhere + Number(!good && !failed) };
+}
+
+/** Counts single tests. A file that failed runs again, by itself: what it then comes to counts. */
 function test(...options) {
-  const report = join(folder, 'tests.json');
-  rmSync(report, { force: true });
-  const reporters = [
-    ...['default', './scripts/flaky-reporter.mjs', 'json'].map((name) => `--reporter=${name}`),
-    `--outputFile.json=${report}`,
-  ];
-  const good = run('npm', 'test', '--', ...options, ...reporters);
-  let result = { numPassedTests: 0, numFailedTests: 0 };
-  try {
-    result = JSON.parse(readFileSync(report, 'utf8'));
-  } catch {
-    console.log('FAILED: the tests wrote no report');
+  const first = vitest(...options);
+  const again = (first?.files ?? []).filter(({ failed, mayPassLater }) => failed > 0 && mayPassLater);
+  const paths = again.map(({ file }) => file);
+  let second;
+  if (paths.length > 0) {
+    console.log(`\nRUN AGAIN, since they failed: ${paths.join(', ')}`);
+    second = vitest(...options, '--maxWorkers=1', ...paths);
   }
-  count.passed += result.numPassedTests;
-  count.failed += result.numFailedTests;
-  if (result.numPassedTests === 0 || (!good && result.numFailedTests === 0)) count.failed++;
+  const others = (first?.files ?? []).filter((file) => !again.includes(file));
+  const last = [...others, ...(second?.files ?? [])];
+  for (const { passed, failed } of last) {
+    count.passed += passed;
+    count.failed += failed;
+  }
+  count.failed += (first?.failedElsewhere ?? 0) + (second?.failedElsewhere ?? 0);
+  const ran = new Set(last.filter(({ passed }) => passed > 0).map(({ file }) => file));
+  if (ran.size === 0 || paths.some((file) => !ran.has(file))) {
+    count.failed++;
+    console.log('FAILED: the tests broke off');
+  }
 }
 
 /**
@@ -84,9 +102,9 @@ function audit() {
 function install(tools) {
   const missing = tools.filter(({ isThere }) => !isThere());
   if (missing.length === 0) return;
-  run('apt-get', 'update', '-qq');
+  run({}, 'apt-get', 'update', '-qq');
   for (const { name, isThere } of missing) {
-    run('apt-get', 'install', '-y', '-qq', name);
+    run({}, 'apt-get', 'install', '-y', '-qq', name);
     if (isThere()) continue;
     count.failed++;
     console.log(`FAILED: ${name} cannot be installed, so that some tests are left out`);

@@ -92,10 +92,13 @@ async function noneLeaks(): Promise<void> {
     );
     return (row?.n ?? 0) <= network.open() && network.open() <= 24;
   });
-  const [row] = await stage.query<{ n: number }>(
-    `SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name LIKE 'cdp%' AND state <> 'idle'`,
-  );
-  expect(row?.n).toBe(0);
+  // The service's own rounds use one for a moment.
+  await eventually('none of them is at work', async () => {
+    const [row] = await stage.query<{ n: number }>(
+      `SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name LIKE 'cdp%' AND state <> 'idle'`,
+    );
+    return row?.n === 0;
+  });
 }
 
 describe('under load', () => {

@@ -7,7 +7,7 @@ import { Credentials } from '../../src/postgres/credentials.js';
 import { newestVersion, readMigrations } from '../../src/postgres/migrate.js';
 import { type Service, startService } from '../../src/service.js';
 import { controlDatabase } from '../support/audit.js';
-import { type TestServer, testServers } from '../support/postgres.js';
+import { clearAway, dropDatabase, type TestServer, testServers } from '../support/postgres.js';
 import { runProgram } from '../support/program.js';
 import { call, onServer, startTestService } from '../support/service.js';
 
@@ -62,18 +62,19 @@ async function load(server: TestServer, { roles, ...release }: Release): Promise
   const { user } = server.connection;
   const owned = (lines: readonly string[]) =>
     lines.join('\n').replaceAll(/\b(OWNER TO|ROLE|TO|FROM) cdp\b/g, `$1 ${user}`);
+  const clear = (text: string) => onServer(server, (client) => clearAway(client, text));
   const run = async (text: string, undo?: string, database?: string) => {
     await ask(server, text, database);
-    if (undo !== undefined) drops.push(() => ask(server, undo));
+    if (undo !== undefined) drops.push(() => clear(undo));
   };
-  await run(`CREATE ROLE ${group} NOLOGIN`, `DROP ROLE ${group}`);
+  await run(`CREATE ROLE ${group} NOLOGIN`, `DROP ROLE IF EXISTS ${group}`);
   for (const role of [writer, reader]) {
-    await run(`CREATE ROLE ${role} LOGIN PASSWORD '${credentials.password(role)}'`, `DROP ROLE ${role}`);
+    await run(`CREATE ROLE ${role} LOGIN PASSWORD '${credentials.password(role)}'`, `DROP ROLE IF EXISTS ${role}`);
     await run(`GRANT ${group} TO ${role}`);
   }
-  await run(`CREATE DATABASE ${control}`, `DROP DATABASE ${control} WITH (FORCE)`);
+  await run(`CREATE DATABASE ${control}`, dropDatabase(control));
   const { database } = release;
-  await run(`CREATE DATABASE ${database}`, `DROP DATABASE ${database} WITH (FORCE)`);
+  await run(`CREATE DATABASE ${database}`, dropDatabase(database));
   await run(`REVOKE ALL ON DATABASE ${database} FROM PUBLIC`);
   await run(`GRANT CONNECT ON DATABASE ${database} TO ${group}`);
   await run(`GRANT TEMPORARY ON DATABASE ${database} TO ${writer}`);
@@ -82,7 +83,7 @@ async function load(server: TestServer, { roles, ...release }: Release): Promise
   // The template is in no dump: it is made of the migrations alone.
   const text = 'UPDATE cdp.instance SET template_version = 0 RETURNING id';
   const [instance] = await ask<{ id: string }>(server, text, control);
-  drops.push(() => ask(server, `DROP DATABASE IF EXISTS cdp_template_${instance?.id} WITH (FORCE)`));
+  drops.push(() => clear(dropDatabase(`cdp_template_${instance?.id}`)));
   return control;
 }
 

@@ -9,7 +9,7 @@ import type { Placement } from '../../src/postgres/projects/placement.js';
 import { newPlacement, Provisioning } from '../../src/postgres/projects/provisioning.js';
 import type { ServerAddress } from '../../src/postgres/server.js';
 import { type Backend, Watchdog } from '../../src/postgres/connections/watchdog.js';
-import { embeddedServer } from '../support/postgres.js';
+import { clearAway, dropDatabase, embeddedServer } from '../support/postgres.js';
 import { onServer } from '../support/service.js';
 import { until } from '../support/stream.js';
 
@@ -55,11 +55,12 @@ async function serviceRole(attributes: string): Promise<void> {
 afterEach(() =>
   onServer(server, async (client) => {
     const projects = placements.map(({ database }) => database);
-    for (const database of [...projects, template, control]) {
-      await client.query(`DROP DATABASE IF EXISTS ${database} WITH (FORCE)`);
-    }
     const roles = placements.flatMap(({ database, writer, reader }) => [writer, reader, database]);
-    await client.query(`DROP ROLE IF EXISTS ${[...roles, template, control, role].join(', ')}`);
+    await clearAway(
+      client,
+      ...[...projects, template, control].map(dropDatabase),
+      `DROP ROLE IF EXISTS ${[...roles, template, control, role].join(', ')}`,
+    );
   }),
 );
 

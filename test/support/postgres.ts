@@ -1,7 +1,7 @@
 /** The Postgres servers of the test run (started by `global-setup.ts`), and databases on them for a test's own use. */
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
-import { inject } from 'vitest';
+import { inject, vi } from 'vitest';
 import type { Connection } from '../../src/postgres/embedded/server.js';
 
 export interface TestServer {
@@ -33,12 +33,25 @@ export function embeddedServer(): TestServer {
 /** Makes an empty database with a name of its own. */
 export async function createDatabase(server = embeddedServer()): Promise<TestDatabase> {
   const name = `test_${randomBytes(6).toString('hex')}`;
-  await query(server.connection, `CREATE DATABASE ${name}`);
+  await connected(server.connection, (client) => client.query(`CREATE DATABASE ${name}`));
   return {
     name,
     connection: { ...server.connection, database: name },
-    drop: () => query(server.connection, `DROP DATABASE ${name} WITH (FORCE)`),
+    drop: () => connected(server.connection, (client) => clearAway(client, dropDatabase(name))),
   };
+}
+
+/** For {@link clearAway}: whoever is still connected. */
+export const dropDatabase = (name: string): string => `DROP DATABASE IF EXISTS ${name} WITH (FORCE)`;
+
+/**
+ * Runs statements that clear away what a test made. One that others on the same server got in the way of, as by a
+ * deadlock over roles, is tried again: what a test showed stands already.
+ */
+export async function clearAway(client: pg.Client, ...statements: string[]): Promise<void> {
+  for (const statement of statements) {
+    await vi.waitFor(() => client.query(statement), { timeout: 60_000, interval: 500 });
+  }
 }
 
 /** Runs `work` with a database that exists just for it. */
@@ -54,11 +67,12 @@ export async function withDatabase<T>(
   }
 }
 
-async function query(connection: pg.ClientConfig, text: string): Promise<void> {
+/** Runs `work` on a connection of its own. */
+export async function connected<T>(connection: pg.ClientConfig, work: (client: pg.Client) => Promise<T>): Promise<T> {
   const client = new pg.Client(connection);
   await client.connect();
   try {
-    await client.query(text);
+    return await work(client);
   } finally {
     await client.end();
   }

@@ -2,7 +2,7 @@
  * The real service for tests: its own control database on a server of the run, a free port on loopback, real HTTP.
  * Everything it made on the server is gone after `close()`.
  */
-import pg from 'pg';
+import type pg from 'pg';
 import { pino } from 'pino';
 import { loadConfig } from '../../src/config.js';
 import type { Config } from '../../src/settings.js';
@@ -10,7 +10,7 @@ import type { Scope } from '../../src/contract/names.js';
 import type { ErrorBody } from '../../src/contract/wire.js';
 import type { Engine } from '../../src/engine/engine.js';
 import { startService } from '../../src/service.js';
-import { embeddedServer, type TestServer } from './postgres.js';
+import { clearAway, connected, dropDatabase, embeddedServer, type TestServer } from './postgres.js';
 
 const SECRET = 'a secret for tests, of more than 32 characters';
 
@@ -123,11 +123,9 @@ export async function startTestService(
       await service.close();
       await onServer(server, async (client) => {
         for (const { database: own, writer, reader } of placements) {
-          await client.query(`DROP DATABASE IF EXISTS ${own} WITH (FORCE)`);
-          await client.query(`DROP ROLE IF EXISTS ${writer}, ${reader}, ${own}`);
+          await clearAway(client, dropDatabase(own), `DROP ROLE IF EXISTS ${writer}, ${reader}, ${own}`);
         }
-        await client.query(`DROP DATABASE IF EXISTS ${template} WITH (FORCE)`);
-        await client.query(`DROP DATABASE IF EXISTS ${database} WITH (FORCE)`);
+        await clearAway(client, dropDatabase(template), dropDatabase(database));
       });
     },
   };
@@ -184,16 +182,8 @@ export function runningRequests({ engine }: TestService): number {
 }
 
 /** As the server's superuser, beside the service. */
-export async function onServer<T>(
+export const onServer = <T>(
   server: TestServer,
   work: (client: pg.Client) => Promise<T>,
   database?: string,
-): Promise<T> {
-  const client = new pg.Client({ ...server.connection, ...(database === undefined ? {} : { database }) });
-  await client.connect();
-  try {
-    return await work(client);
-  } finally {
-    await client.end();
-  }
-}
+): Promise<T> => connected({ ...server.connection, ...(database === undefined ? {} : { database }) }, work);

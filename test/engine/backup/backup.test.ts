@@ -10,7 +10,7 @@ import { backup } from '../../../src/engine/backup/backup.js';
 import { restore, type RestoreOptions } from '../../../src/engine/backup/restore.js';
 import { findPrograms } from '../../../src/postgres/dump/client-programs.js';
 import { description, EVERYTHING, ROWS } from '../../support/everything.js';
-import { embeddedServer, type TestServer, testServers } from '../../support/postgres.js';
+import { clearAway, dropDatabase, embeddedServer, type TestServer, testServers } from '../../support/postgres.js';
 import { strays, watchPlacements } from '../../support/strays.js';
 import {
   call,
@@ -437,10 +437,9 @@ describe.each(servers.map((server) => ({ server, major: server.major })))(
     });
     afterAll(async () => {
       await service.close();
-      await onServer(server, async (client) => {
-        await client.query(`DROP DATABASE ${control} WITH (FORCE)`);
-        await client.query(`DROP ROLE ${template}, ${control}`);
-      });
+      await onServer(server, (client) =>
+        clearAway(client, dropDatabase(control), `DROP ROLE IF EXISTS ${template}, ${control}`),
+      );
     });
 
     it('a project is saved and restored; one with FORCE ROW LEVEL SECURITY is refused', async () => {

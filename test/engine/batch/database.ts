@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import type { TableShape } from '../../../src/postgres/catalog/table-shape.js';
+import { clearAway, dropDatabase } from '../../support/postgres.js';
 import { encode } from './shapes.js';
 
 export type Texts = Record<string, string | null>;
@@ -31,7 +32,7 @@ export class BatchDatabase {
 
   async close(): Promise<void> {
     await this.client.end();
-    await this.admin.query(`DROP DATABASE ${this.name}`);
+    await clearAway(this.admin, dropDatabase(this.name));
     await this.admin.end();
   }
 
