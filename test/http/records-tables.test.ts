@@ -126,30 +126,24 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(rows.map(({ i }) => i).sort()).toEqual([100, 101, 102, 103, 60]);
     });
 
-    it.runIf(server.major >= 16)(
-      'records that leave out different ones go by COPY, whatever their texts look like',
-      async () => {
-        await project.rows(`CREATE TABLE left_out (label text DEFAULT 'none', n bigint DEFAULT 7,
+    it('records that leave out different ones are taken whatever their texts look like, by COPY from 16 on', async () => {
+      const byCopy = server.major >= 16;
+      await project.rows(`CREATE TABLE left_out (label text DEFAULT 'none', n bigint DEFAULT 7,
         twice bigint GENERATED ALWAYS AS (n * 2) STORED, ${WAY})`);
-        await inserted('left_out', [
-          { label: '\\D' },
-          { n: 1 },
-          { label: null, n: null },
-          { n: 2, label: '\\\\D' },
-          {},
-        ]);
-        const rows = await project.rows('SELECT label, n, twice, way FROM left_out ORDER BY n, label');
-        expect(rows.map(Object.values)).toEqual([
-          ['none', 1, 2, 'COPY'],
-          ['\\\\D', 2, 4, 'COPY'],
-          ['\\D', 7, 14, 'COPY'],
-          ['none', 7, 14, 'COPY'],
-          [null, null, null, 'COPY'],
-        ]);
-        failure(await insert('left_out', [{ n: 1 }, { twice: 2 }]), 400, 'invalid_value');
-        await inserted('left_out', [{ n: 3 }, { label: 'x' }]);
-      },
-    );
+      await inserted('left_out', [{ label: '\\D' }, { n: 1 }, { label: null, n: null }, { n: 2, label: '\\\\D' }, {}]);
+      const rows = await project.rows(
+        `SELECT label, n, twice, way = 'COPY' AS by_copy FROM left_out ORDER BY n, label`,
+      );
+      expect(rows.map(Object.values)).toEqual([
+        ['none', 1, 2, byCopy],
+        ['\\\\D', 2, 4, byCopy],
+        ['\\D', 7, 14, byCopy],
+        ['none', 7, 14, byCopy],
+        [null, null, null, byCopy],
+      ]);
+      failure(await insert('left_out', [{ n: 1 }, { twice: 2 }]), 400, 'invalid_value');
+      await inserted('left_out', [{ n: 3 }, { label: 'x' }]);
+    });
 
     it('a sequence counts in the order of the records', async () => {
       await project.rows('CREATE TABLE ordered (n bigserial, label text)');
