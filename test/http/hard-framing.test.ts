@@ -2,9 +2,10 @@
  * Where one request ends and the next begins, when somebody lies about it: an answer to each request that was read,
  * in order, a refusal for the rest, and nothing of it left in the service (contract sections 1 and 8).
  */
+import { once } from 'node:events';
 import { createConnection } from 'node:net';
 import { gzipSync } from 'node:zlib';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { answersIn, connect, exchange, type RawAnswer, received } from '../support/raw.js';
 import { until } from '../support/stream.js';
 import { failure, isIdle, startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -302,5 +303,47 @@ describe('a client that never closes its side', () => {
     clearInterval(pushing);
     socket.destroy();
     expect(text).toMatch(/^HTTP\/1\.1 40[05] /);
+  });
+});
+
+describe('a client that still sends the body of a request that is refused', () => {
+  const SIZE = 64 * 1024 * 1024;
+  const head = (...lines: string[]) =>
+    [
+      `POST /api/cdp/data/kept HTTP/1.1${CRLF}Host: x`,
+      `Content-Length: ${SIZE}`,
+      'Connection: close',
+      ...lines,
+      '',
+      '',
+    ].join(CRLF);
+
+  it.each([
+    [401, []],
+    [413, [() => `Authorization: Bearer ${project.token}`, () => 'Content-Type: application/json']],
+  ])('gets its %i, and its connection is not reset before it has sent all', async (status, lines) => {
+    const { hostname, port } = new URL(service.url);
+    const socket = createConnection({ host: hostname, port: Number(port), allowHalfOpen: true });
+    const [answer, ended, failed] = [once(socket, 'data'), once(socket, 'end'), vi.fn()];
+    socket.on('error', failed);
+    socket.write(head(...lines.map((line) => line())));
+    expect(String((await answer)[0])).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    await ended;
+    // Read as a request it would be the next.
+    const rest = Buffer.alloc(SIZE, insert('Content-Length: 2') + '{}');
+    await new Promise((sent) => socket.write(rest, sent));
+    socket.end();
+    await once(socket, 'close');
+    expect(failed).not.toHaveBeenCalled();
+  });
+
+  it('does not hold up the end of the service', async () => {
+    const other = await startTestService();
+    const socket = await connect(other.url);
+    const closed = once(socket, 'close');
+    socket.write(head());
+    await once(socket, 'data');
+    await other.close();
+    await closed;
   });
 });

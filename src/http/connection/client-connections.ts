@@ -101,7 +101,7 @@ export class ClientConnections {
    * Nobody new comes in. What comes on a connection that is kept, at that moment or shortly after, is still answered, and
    * told that it was the last: closing it at once would break off a request that the client has sent already, and which
    * it may not repeat. A connection on which no request has begun by then does not hold the stop up (Node counts it among
-   * the busy ones), and none is kept after its answer.
+   * the busy ones), none is kept after its answer, and nobody is listened to who has had the last one.
    */
   async stop(server: Server): Promise<void> {
     this.isStopping = true;
@@ -113,7 +113,7 @@ export class ClientConnections {
     // A request that has come to a connection that is closed unread would be reset with it.
     await shortTurn();
     this.isDrained = true;
-    for (const [socket, { isUnused }] of this.open) if (isUnused) socket.destroy();
+    for (const [socket, { isUnused }] of this.open) if (isUnused || socket.writableFinished) socket.destroy();
   }
 
   /** Resolves when the last connection is closed, or after {@link DRAIN_MS}. */

@@ -39,13 +39,26 @@ export function refusalOfHead({ rawHeaders, headers, httpVersion }: IncomingMess
 
 const doubtful = (message: string) => new EngineError('invalid_request', message, { headers: { connection: 'close' } });
 
-/** How long the end of a connection may take from its client's side. */
+/** How long the end of a connection may take from its client's side, … */
 const LINGER_MS = 2_000;
+/** … and where it is still sending a body, which may take as long as any. */
+const UNREAD_BODY_MS = 30_000;
 
 /** A last answer on a connection. It gets a moment to arrive; a client that does not close is not waited for. */
-export function endSoon(socket: Duplex, answer: string): void {
-  socket.end(answer);
-  socket.resume();
-  const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref();
+export const endSoon = (socket: Duplex, answer: string): void => linger(socket.end(answer), LINGER_MS);
+
+/**
+ * Behind the answer to a request whose body nobody reads. Closed at once, the connection would be reset by what is on its
+ * way, and the answer lost with it (RFC 9112 section 9.6).
+ */
+export const endUnread = (socket: Duplex): void => linger(socket.end(), UNREAD_BODY_MS);
+
+/** Throws away what comes until the client closes: nothing of it is a request any more. */
+function linger(socket: Duplex, ms: number): void {
+  const drop = () => void socket.removeAllListeners('data').on('data', () => {});
+  // What starts a paused socket again are listeners of Node's parser, which go with its reading.
+  if (socket.isPaused()) socket.once('resume', drop).resume();
+  else drop();
+  const timer = setTimeout(() => socket.destroy(), ms).unref();
   socket.once('close', () => clearTimeout(timer));
 }

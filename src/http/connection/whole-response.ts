@@ -4,6 +4,8 @@
  * bytes that costs more than everything else that is done for it here.
  */
 import { type IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import { endUnread } from './framing.js';
 import { SECURITY_HEADERS } from './security-headers.js';
 
 /** A connection without a request is kept for so long. */
@@ -46,6 +48,8 @@ export class WholeResponse<Request extends IncomingMessage = IncomingMessage> ex
   declare private _send: (text: string, encoding: BufferEncoding) => boolean;
   /** Node's note that the answer is over. */
   declare private _closed: boolean;
+  /** Node's note that the connection ends behind this answer. */
+  declare private _last: boolean;
 
   /**
    * Begins a successful answer of JSON as `writeHead` would, where nothing is special about it.
@@ -72,5 +76,13 @@ export class WholeResponse<Request extends IncomingMessage = IncomingMessage> ex
     this._closed = true;
     this.destroy();
     this.emit('close');
+  }
+
+  /** Behind this Node closes a connection that ends, although its client may still be sending a body that was refused. */
+  override detachSocket(socket: Socket): void {
+    super.detachSocket(socket);
+    if (!this._last || this.req.complete) return;
+    this._last = false;
+    endUnread(socket);
   }
 }
