@@ -13,7 +13,6 @@ import type { RequestSpans } from './http/watch/request-spans.js';
 import type { TraceExport } from './tracing.js';
 import type { Metrics } from './http/watch/metrics.js';
 import type { Together } from './http/server.js';
-import { VERSION } from './version.js';
 
 /** A service that runs, in this process or in several. */
 export interface RunningService {
@@ -163,7 +162,6 @@ export async function assemble(
   const settings = {
     ...config,
     separateMetrics: config.metricsPort !== null,
-    version: VERSION,
     together: together ?? null,
   };
   const { app, metrics } = await httpServer(engine, settings, logger, spans);

@@ -42,7 +42,6 @@ export interface HttpSettings extends AppSettings, RouteSettings {
   rateLimit: string | null;
   /** Origins whose pages may call, as {@link parseOrigins} reads them; null: none. */
   corsOrigins: string | null;
-  version: string;
   /** Processes that share the service; each takes its part of the room for bodies and answers. */
   workers: number;
   /** null: the process is alone. */
@@ -82,7 +81,7 @@ export async function httpServer(
   // Before authentication: a preflight has no token.
   await cors?.register(app);
   const routes = [...ROUTES, ...ADMIN_ROUTES];
-  const document = openApiDocument(routes, settings.version);
+  const document = openApiDocument(routes);
   let docs: Promise<DocsPage> | undefined;
   for (const path of [DOCS, `${DOCS}/*`]) {
     app.get(path, async (request, reply) => {

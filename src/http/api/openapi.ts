@@ -22,9 +22,12 @@ const EVERYWHERE: readonly ErrorCode[] = [
 
 const WITH_BODY: readonly ErrorCode[] = ['invalid_json', 'payload_too_large', 'unsupported_media_type'];
 
+/** Of the interface, whatever the program's own is (specification section 9). */
+const INTERFACE_VERSION = '1.0.0';
+
 type Json = Record<string, unknown>;
 
-export function openApiDocument(routes: readonly Route[], version: string): Json {
+export function openApiDocument(routes: readonly Route[]): Json {
   const paths: Record<string, Json> = {};
   for (const route of routes) {
     const path = route.url.replace(/:(\w+)/g, '{$1}');
@@ -34,7 +37,7 @@ export function openApiDocument(routes: readonly Route[], version: string): Json
     openapi: '3.1.0',
     info: {
       title: 'CDP Data Engine',
-      version,
+      version: INTERFACE_VERSION,
       description: "Tables, columns, records and SQL over JSON/HTTP, in each project's own Postgres.",
     },
     servers: [{ url: '/' }],
