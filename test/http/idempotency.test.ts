@@ -309,6 +309,24 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(await stored('late')).toBe(0);
     });
 
+    it('operators that a trigger puts before those of Postgres have no say in what is kept', async () => {
+      await project.rows(`CREATE FUNCTION never(text, text) RETURNS boolean LANGUAGE sql RETURN false;
+        CREATE OPERATOR = (FUNCTION = never, LEFTARG = text, RIGHTARG = text);
+        CREATE FUNCTION never(timestamptz, timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
+          BEGIN RAISE 'looked at'; END $$;
+        CREATE OPERATOR > (FUNCTION = never, LEFTARG = timestamptz, RIGHTARG = timestamptz);
+        CREATE FUNCTION turn() RETURNS trigger LANGUAGE plpgsql AS $$
+          BEGIN PERFORM set_config('search_path', 'data, pg_catalog', false); RETURN NEW; END $$;
+        CREATE TRIGGER turn BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION turn()`);
+      const key = newKey();
+      for (const replayed of [null, 'true']) {
+        const answer = await insert(key);
+        expect([answer.status, answer.headers.get('idempotency-replayed')]).toEqual([201, replayed]);
+      }
+      expect(await stored()).toBe(BATCH.length);
+      await project.rows(`DROP FUNCTION turn, never(text, text), never(timestamptz, timestamptz) CASCADE`);
+    });
+
     it('a repeat needs the scope as the first did, and shows nothing without it', async () => {
       const key = newKey();
       await insert(key);

@@ -30,6 +30,12 @@ export function idempotencyKey(key: string, path: string, query: string, body: B
   return { key, path, fingerprint };
 }
 
+/**
+ * Triggers and defaults of the table may have changed the search path of the transaction that the answer is stored in: there
+ * every operator is named by its schema, so that none of the project's takes its place.
+ */
+const EQUALS = sql`OPERATOR(pg_catalog.=)`;
+
 /** Expired keys that one insert clears away. */
 const PURGED_AT_ONCE = 100;
 
@@ -99,8 +105,8 @@ function readAnswer(text: string): BatchAnswer | null {
 /** Stores the answer under the key, and clears some expired keys away. Runs in the insert's transaction. */
 export function rememberAnswer({ key, path, fingerprint }: IdempotencyKey, answer: BatchAnswer): Statement[] {
   return [
-    statement(sql`DELETE FROM _cdp.idempotency_keys WHERE (path, key) IN (
-      SELECT path, key FROM _cdp.idempotency_keys WHERE NOT ${isKept} LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED)`),
+    statement(sql`DELETE FROM _cdp.idempotency_keys WHERE ctid ${EQUALS} ANY (ARRAY(
+      SELECT ctid FROM _cdp.idempotency_keys WHERE NOT ${isKept} LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED))`),
     statement(sql`INSERT INTO _cdp.idempotency_keys (path, key, fingerprint, answer)
       VALUES (${path}, ${key}, pg_catalog.decode(${fingerprint}, 'hex'), ${JSON.stringify(answer)})
       ON CONFLICT (path, key) DO UPDATE
@@ -108,4 +114,5 @@ export function rememberAnswer({ key, path, fingerprint }: IdempotencyKey, answe
   ];
 }
 
-const isKept = sql`(created_at > pg_catalog.now() - ${`${LIMITS.idempotencyHours} hours`}::pg_catalog.interval)`;
+const isKept = sql`(created_at OPERATOR(pg_catalog.>)
+  (pg_catalog.now() OPERATOR(pg_catalog.-) ${`${LIMITS.idempotencyHours} hours`}::pg_catalog.interval))`;
