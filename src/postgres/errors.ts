@@ -154,9 +154,14 @@ const OWN_MESSAGE: Partial<Record<ErrorCode, string>> = {
   internal: 'Internal error',
 };
 
+/** A deadlock, or transactions that could not be serialized: Postgres says it better than the message for a lock. */
+const isRolledBack = ({ sqlstate }: PostgresError): boolean => sqlstate.startsWith('40');
+
 /** What depends on a dropped object is named in the detail alone, which the contract wants in the message. */
-function messageOf(error: PostgresError): string {
+function messageOf(error: PostgresError, code: ErrorCode): string {
   const { sqlstate, message, fields } = error;
+  const own = isRolledBack(error) ? undefined : OWN_MESSAGE[code];
+  if (own !== undefined) return own;
   if (isOutOfOwnMemory(error)) return 'The statement needed more memory than one may take';
   const { detail } = fields;
   return sqlstate === '2BP01' && detail !== undefined ? `${message}: ${detail.replaceAll('\n', ', ')}` : message;
@@ -169,7 +174,7 @@ export function toEngineError(error: unknown): unknown {
     const code = errorCode(error);
     // Postgres advises the operator to raise a setting.
     const hint = error.sqlstate === OUT_OF_MEMORY ? undefined : error.fields.hint;
-    return new EngineError(code, OWN_MESSAGE[code] ?? messageOf(error), {
+    return new EngineError(code, messageOf(error, code), {
       postgres: error.details,
       cause: error,
       ...(hint === undefined ? {} : { hint }),

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { errorCode, PostgresError } from '../../src/postgres/errors.js';
+import { EngineError } from '../../src/contract/errors.js';
+import { errorCode, PostgresError, toEngineError } from '../../src/postgres/errors.js';
 
 const codeOf = (sqlstate: string, message: string, source?: string) =>
   errorCode(new PostgresError(message, sqlstate, 'ERROR', { source }));
@@ -37,5 +38,17 @@ describe('memory that there is none of', () => {
     ['Speicher aufgebraucht', 'aset.c', 'sql_error'],
   ])('%s (%s): %s', (message, source, code) => {
     expect(codeOf('53200', message, source)).toBe(code);
+  });
+});
+
+describe('a lock that is not there', () => {
+  it.each([
+    ['55P03', 'canceling statement due to lock timeout', /could not be had in time/],
+    ['40P01', 'deadlock detected', /^deadlock detected$/],
+    ['40001', 'could not serialize access due to concurrent update', /^could not serialize access/],
+  ])('%s %s: busy, in the words that fit', (sqlstate, said, message) => {
+    const error = toEngineError(new PostgresError(said, sqlstate, 'ERROR', {}));
+    expect(error).toBeInstanceOf(EngineError);
+    expect(error).toMatchObject({ code: 'table_busy', message: expect.stringMatching(message) as string });
   });
 });
