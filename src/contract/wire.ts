@@ -137,7 +137,7 @@ export const SqlBody = Type.Object(
     read_only: Type.Optional(Type.Boolean({ description: 'Run as the reader, in a READ ONLY transaction.' })),
     timeout_ms: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMITS.timeoutMsMax })),
     max_rows: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMITS.maxRowsMax })),
-    row_mode: Type.Optional(Type.Union([Type.Literal('object'), Type.Literal('array')])),
+    row_mode: Type.Optional(Type.Enum(['object', 'array'], { type: 'string' })),
   },
   strict,
 );
@@ -202,17 +202,17 @@ export type DeleteProjectQuery = Static<typeof DeleteProjectQuery>;
 
 const ScopeText = Type.Enum([...SCOPES]);
 
+const NullableTime = Nullable(Type.String({ format: 'date-time' }));
+
 export const CreateTokenBody = Type.Object(
   {
     name: Type.Optional(Type.String({ maxLength: 200, pattern: '^[^\\u0000]+$' })),
     scopes: Type.Optional(Type.Array(ScopeText, { minItems: 1, description: 'Default: all.' })),
-    expires_at: Type.Optional(Type.String({ format: 'date-time' })),
+    expires_at: Type.Optional(NullableTime),
   },
   strict,
 );
 export type CreateTokenBody = Static<typeof CreateTokenBody>;
-
-const NullableTime = Nullable(Type.String({ format: 'date-time' }));
 
 export const Token = Type.Object({
   id: Type.String({ format: 'uuid' }),

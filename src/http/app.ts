@@ -112,7 +112,7 @@ export function createApp(settings: AppSettings, answers: Answers, watcher: Watc
     else void turn.then(refuse);
   });
   app.setNotFoundHandler((request) => {
-    throw new EngineError('not_found', `There is no ${request.method} ${request.url.split('?')[0]?.slice(0, 200)}`);
+    throw notFound(request);
   });
   app.removeAllContentTypeParsers();
   app.decorateRequest('exchange');
@@ -159,12 +159,19 @@ export function defineRoutes(app: FastifyInstance, define: () => void): void {
     app.route({
       method: all.filter((method) => !methods.has(method)),
       url,
+      // A path with nothing behind its last slash is none of ours, although the router finds an empty name there.
       onRequest: (request, _reply, done) =>
-        done(new EngineError('method_not_allowed', `${request.method} is not allowed here`, { headers: { allow } })),
+        done(request.url.split('?')[0]?.endsWith('/') ? notFound(request) : notAllowed(request, allow)),
       handler: () => {},
     });
   }
 }
+
+const notFound = ({ method, url }: FastifyRequest) =>
+  new EngineError('not_found', `There is no ${method} ${url.split('?')[0]?.slice(0, 200)}`);
+
+const notAllowed = ({ method }: FastifyRequest, allow: string) =>
+  new EngineError('method_not_allowed', `${method} is not allowed here`, { headers: { allow } });
 
 /** CONNECT asks a proxy for a tunnel (RFC 9110 section 9.3.6); Node would hang up without a word. */
 const noTunnel = () =>

@@ -286,7 +286,9 @@ describe('tokens', () => {
 
   it('have all scopes and no end unless told otherwise', async () => {
     const { name } = await newProject();
-    expect((await newToken(name)).details).toMatchObject({ scopes: [...SCOPES], expires_at: null });
+    for (const body of [{}, { expires_at: null }]) {
+      expect((await newToken(name, body)).details).toMatchObject({ scopes: [...SCOPES], expires_at: null });
+    }
   });
 
   it('note when they were last used', async () => {

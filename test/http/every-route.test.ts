@@ -298,6 +298,14 @@ describe('a path with a name as long as it can be', () => {
   });
 });
 
+it.each(['/api/cdp/schema/table/', '/api/cdp/data/', '/api/cdp/schema/table/kept/column/', '/api/cdp/admin/projects/'])(
+  '%s is another path than the one without the slash, and not that of an empty name in another method',
+  async (path) => {
+    failure(await project.call('PATCH', path), 404, 'not_found');
+    expect((await project.call('POST', path, { body: {} })).status).toBe(404);
+  },
+);
+
 describe('routes without a token', () => {
   it.each(['/healthz', '/readyz', '/metrics', '/openapi.json'])('%s refuses other methods with 405', async (path) => {
     for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {

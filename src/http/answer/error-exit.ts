@@ -42,10 +42,16 @@ function invalidRequest(error: FastifyError): EngineError {
   const where = [error.validationContext === 'querystring' ? 'query' : error.validationContext, path]
     .filter(Boolean)
     .join('.');
-  const extra = (first?.params as { additionalProperty?: string } | undefined)?.additionalProperty;
-  const what =
-    extra === undefined ? (first?.message ?? 'is not valid') : `has an unknown field ${JSON.stringify(extra)}`;
-  return new EngineError('invalid_request', `${where} ${what}`, { cause: error });
+  return new EngineError('invalid_request', `${where} ${complaint(first)}`, { cause: error });
+}
+
+function complaint(first: NonNullable<FastifyError['validation']>[number] | undefined): string {
+  const { additionalProperty, allowedValue, allowedValues } = first?.params ?? {};
+  if (additionalProperty !== undefined) return `has an unknown field ${JSON.stringify(additionalProperty)}`;
+  // Ajv says that there are some, and not which.
+  if (allowedValue !== undefined) return `must be ${JSON.stringify(allowedValue)}`;
+  if (Array.isArray(allowedValues)) return `must be one of ${allowedValues.join(', ')}`;
+  return first?.message ?? 'is not valid';
 }
 
 export function errorBody(error: EngineError, requestId: string): ErrorBody {

@@ -231,7 +231,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       const options = {
         ...(name === undefined ? {} : { name }),
         ...(scopes === undefined ? {} : { scopes }),
-        expiresAt: expires === undefined ? null : timeOf('expires_at', expires),
+        expiresAt: expires == null ? null : timeOf('expires_at', expires),
       };
       const { token, details } = await context.engine.tokens.create(project.id, options, originOf(context.request));
       return {
