@@ -108,6 +108,8 @@ describe('refuses', () => {
     ]) {
       failure(await sql('SELECT 1', rest), 400, 'invalid_request');
     }
+    const { message } = failure(await sql('SELECT 1', { row_mode: 'tuple' }), 400, 'invalid_request');
+    expect(message).toBe('body.row_mode must be one of object, array');
     failure(await project.call('POST', '/api/cdp/sql', { body: { sql: 5 } }), 400, 'invalid_request');
     failure(await project.call('POST', '/api/cdp/sql', { body: {} }), 400, 'invalid_request');
     await run('SELECT 1', { timeout_ms: 60_000, max_rows: 100_000, row_mode: 'object', read_only: false, params: [] });
