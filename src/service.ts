@@ -162,6 +162,7 @@ export async function assemble(
   const settings = {
     ...config,
     separateMetrics: config.metricsPort !== null,
+    showsFirstToken: database.embedded,
     together: together ?? null,
   };
   const { app, metrics } = await httpServer(engine, settings, logger, spans);

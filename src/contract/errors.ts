@@ -191,7 +191,7 @@ export const ERROR_CODES = {
   table_busy: {
     status: 503,
     meaning:
-      "A lock could not be had in time, a change would have held the table for too long, or Postgres gave up one of several transactions that were in each other's way (deadlock, serialization). Nothing was changed.",
+      "A lock could not be had in time, a change held the table for too long, or transactions stood in each other's way (deadlock, serialization). Nothing was changed.",
     action: 'Repeat after the time in `Retry-After`.',
   },
   quota_exceeded: {

@@ -36,6 +36,8 @@ export interface Together {
 export interface HttpSettings extends AppSettings, RouteSettings {
   /** True where /metrics has a listener of its own. */
   separateMetrics: boolean;
+  /** The first start makes a project and shows its token: it is not ready before. */
+  showsFirstToken: boolean;
   /** Metrics of each project, too. */
   metricsByProject: boolean;
   /** Requests of one token within a time, as {@link parseRate} reads them; null: any number. */
@@ -91,7 +93,8 @@ export async function httpServer(
   }
   defineRoutes(app, () => {
     for (const route of routes) addRoute(app, { engine, settings }, gate, answers, route);
-    operatorRoutes(app, engine, metrics, { document, separateMetrics: settings.separateMetrics });
+    const { separateMetrics, showsFirstToken } = settings;
+    operatorRoutes(app, engine, metrics, { document, separateMetrics, showsFirstToken });
   });
   return { app, metrics };
 }

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { httpServer } from '../../src/http/server.js';
 import { startService } from '../../src/service.js';
 import { startEmbedded } from '../../src/postgres/embedded.js';
 import { rawAnswer } from '../support/raw.js';
@@ -40,6 +41,18 @@ describe('a service with its database', () => {
       expect(answer.body).toMatchObject({ success: true });
       expect((await service.call('HEAD', path)).status).toBe(200);
     }
+  });
+
+  it('is not ready before the project is there whose token the first start shows', async () => {
+    const { engine, config } = service;
+    const settings = { ...config, separateMetrics: false, showsFirstToken: true, together: null };
+    const { app } = await httpServer(engine, settings, pino({ level: 'silent' }));
+    const url = await app.listen({ port: 0 });
+    failure(await call(url, 'GET', '/readyz'), 503, 'overloaded');
+    expect((await call(url, 'GET', '/healthz')).status).toBe(200);
+    await engine.control.setWelcomed();
+    expect((await call(url, 'GET', '/readyz')).status).toBe(200);
+    await app.close();
   });
 
   it('counts requests, their codes and inserted rows, without a name of the caller', async () => {

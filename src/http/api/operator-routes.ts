@@ -1,5 +1,6 @@
 /** What operators and their tools ask (contract section 9): is it alive, is it ready, how is it doing, what is the API. */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { EngineError } from '../../contract/errors.js';
 import type { Engine } from '../../engine/engine.js';
 import { authorize, identify } from '../gate/authenticate.js';
 import type { ServedRoute } from '../exchange.js';
@@ -10,17 +11,26 @@ export const alive = () => ({ success: true, message: 'alive' });
 
 const METRICS: ServedRoute = { url: '/metrics', operation: 'metrics', successStatus: null };
 
+export interface OperatorSettings {
+  document: object;
+  separateMetrics: boolean;
+  /** The first start makes a project and shows its token. */
+  showsFirstToken: boolean;
+}
+
 export function operatorRoutes(
   app: FastifyInstance,
   engine: Engine,
   metrics: Metrics,
-  { document, separateMetrics }: { document: object; separateMetrics: boolean },
+  { document, separateMetrics, showsFirstToken }: OperatorSettings,
 ): void {
   app.get('/healthz', alive);
 
   app.get('/readyz', async () => {
-    // The migrations ran before the server listened; what can be missing now is the database.
-    await engine.control.ping();
+    // The migrations ran before the server listened; what can be missing now is the database, and the first project:
+    // whoever waits for the service may go on with its token.
+    const isUnwelcomed = await engine.control.isUnwelcomed();
+    if (showsFirstToken && isUnwelcomed) throw new EngineError('overloaded', 'The first project is being made');
     return { success: true, message: 'ready' };
   });
 
