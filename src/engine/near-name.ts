@@ -1,5 +1,8 @@
 /** Finds the name that a misspelt one was probably meant to be, for the hints of errors. */
 
+/** Typing errors that are taken for such, at most. */
+const MOST_ERRORS = 3;
+
 /**
  * The candidate with the fewest typing errors, or undefined where none is near: at most one error in three characters,
  * and never more than three. Case does not count, so `Email` finds `email`.
@@ -7,7 +10,7 @@
 export function nearName(name: string, candidates: Iterable<string>): string | undefined {
   const wanted = name.toLowerCase();
   let best: string | undefined;
-  let limit = Math.min(3, Math.max(1, Math.floor(name.length / 3)));
+  let limit = Math.min(MOST_ERRORS, Math.max(1, Math.floor(name.length / 3)));
   for (const candidate of candidates) {
     const distance = typingErrors(wanted, candidate.toLowerCase(), limit);
     if (distance > limit) continue;
@@ -19,27 +22,48 @@ export function nearName(name: string, candidates: Iterable<string>): string | u
 }
 
 /**
+ * Three rows of the table of distances, each from the diagonal's place less {@link MOST_ERRORS} to that place more: what lies
+ * further away has more errors. The names are whoever's that asks, and a project may have thousands that are nearly the
+ * same: the whole table for each of them would keep the event loop for a minute.
+ */
+const WIDTH = 2 * MOST_ERRORS + 1;
+const rows = [new Uint8Array(WIDTH), new Uint8Array(WIDTH), new Uint8Array(WIDTH)] as const;
+
+/**
  * Insertions, deletions, replacements and swaps of neighbours between two texts (optimal string alignment distance);
  * gives up with `limit + 1` as soon as there must be more than `limit`.
  */
 function typingErrors(a: string, b: string, limit: number): number {
   if (Math.abs(a.length - b.length) > limit) return limit + 1;
-  let beforeLast: number[] = [];
-  let last = Array.from({ length: b.length + 1 }, (_, j) => j);
+  const tooMany = limit + 1;
+  let [beforeLast, last, row]: [Uint8Array, Uint8Array, Uint8Array] = [...rows];
+  beforeLast.fill(tooMany);
+  for (let k = 0; k < WIDTH; k++) last[k] = k < MOST_ERRORS ? tooMany : k - MOST_ERRORS;
+  let leastOfLast = 0;
   for (let i = 1; i <= a.length; i++) {
-    const row = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const replaced = at(last, j - 1) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      const swapped = a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1] ? at(beforeLast, j - 2) + 1 : Infinity;
-      row.push(Math.min(replaced, swapped, at(last, j) + 1, at(row, j - 1) + 1));
+    const [here, before] = [a.charCodeAt(i - 1), a.charCodeAt(i - 2)];
+    let least = tooMany;
+    for (let k = 0; k < WIDTH; k++) {
+      const j = i + k - MOST_ERRORS;
+      let errors = tooMany;
+      if (j === 0) errors = i;
+      else if (j > 0 && j <= b.length) {
+        const there = b.charCodeAt(j - 1);
+        errors = at(last, k) + (here === there ? 0 : 1);
+        if (before === there && i > 1 && j > 1 && here === b.charCodeAt(j - 2)) {
+          errors = Math.min(errors, at(beforeLast, k) + 1);
+        }
+        if (k > 0) errors = Math.min(errors, at(row, k - 1) + 1);
+        if (k < WIDTH - 1) errors = Math.min(errors, at(last, k + 1) + 1);
+      }
+      row[k] = Math.min(errors, tooMany);
+      least = Math.min(least, errors);
     }
-    if (Math.min(...row, ...last) > limit) return limit + 1;
-    beforeLast = last;
-    last = row;
+    if (least > limit && leastOfLast > limit) return tooMany;
+    leastOfLast = least;
+    [beforeLast, last, row] = [last, row, beforeLast];
   }
-  return at(last, b.length);
+  return at(last, b.length - a.length + MOST_ERRORS);
 }
 
-function at(row: readonly number[], index: number): number {
-  return row[index] ?? Infinity;
-}
+const at = (row: Uint8Array, place: number): number => row[place] as number;
