@@ -22,48 +22,53 @@ export function nearName(name: string, candidates: Iterable<string>): string | u
 }
 
 /**
- * Three rows of the table of distances, each from the diagonal's place less {@link MOST_ERRORS} to that place more: what lies
- * further away has more errors. The names are whoever's that asks, and a project may have thousands that are nearly the
- * same: the whole table for each of them would keep the event loop for a minute.
+ * Three rows of the table of distances, each from the diagonal's place less {@link MOST_ERRORS} to that place more, between two
+ * places that are never reached: what lies further away has more errors. A project may have thousands of names that are
+ * nearly the same, and the whole table for each of them would keep the event loop from others for a minute.
  */
-const WIDTH = 2 * MOST_ERRORS + 1;
-const rows = [new Uint8Array(WIDTH), new Uint8Array(WIDTH), new Uint8Array(WIDTH)] as const;
+const FIRST = 1;
+const LAST = FIRST + 2 * MOST_ERRORS;
+const DIAGONAL = FIRST + MOST_ERRORS;
+const rows = [1, 2, 3].map(() => new Uint8Array(LAST + 2)) as [Uint8Array, Uint8Array, Uint8Array];
 
 /**
  * Insertions, deletions, replacements and swaps of neighbours between two texts (optimal string alignment distance);
  * gives up with `limit + 1` as soon as there must be more than `limit`.
  */
 function typingErrors(a: string, b: string, limit: number): number {
-  if (Math.abs(a.length - b.length) > limit) return limit + 1;
   const tooMany = limit + 1;
-  let [beforeLast, last, row]: [Uint8Array, Uint8Array, Uint8Array] = [...rows];
-  beforeLast.fill(tooMany);
-  for (let k = 0; k < WIDTH; k++) last[k] = k < MOST_ERRORS ? tooMany : k - MOST_ERRORS;
+  if (Math.abs(a.length - b.length) > limit) return tooMany;
+  let [beforeLast, last, row] = rows;
+  for (const each of rows) each.fill(tooMany);
+  for (let errors = 0; errors <= limit; errors++) last[DIAGONAL + errors] = errors;
   let leastOfLast = 0;
   for (let i = 1; i <= a.length; i++) {
-    const [here, before] = [a.charCodeAt(i - 1), a.charCodeAt(i - 2)];
+    const here = a.charCodeAt(i - 1);
+    const before = a.charCodeAt(i - 2);
     let least = tooMany;
-    for (let k = 0; k < WIDTH; k++) {
-      const j = i + k - MOST_ERRORS;
-      let errors = tooMany;
-      if (j === 0) errors = i;
-      else if (j > 0 && j <= b.length) {
+    for (let place = FIRST; place <= LAST; place++) {
+      const j = i + place - DIAGONAL;
+      let errors = j === 0 ? i : tooMany;
+      if (j > 0 && j <= b.length) {
         const there = b.charCodeAt(j - 1);
-        errors = at(last, k) + (here === there ? 0 : 1);
-        if (before === there && i > 1 && j > 1 && here === b.charCodeAt(j - 2)) {
-          errors = Math.min(errors, at(beforeLast, k) + 1);
+        errors = at(last, place);
+        if (here !== there) {
+          const shorter = Math.min(at(row, place - 1), at(last, place + 1));
+          errors = Math.min(errors, shorter) + 1;
+          if (before === there && here === b.charCodeAt(j - 2)) errors = Math.min(errors, at(beforeLast, place) + 1);
         }
-        if (k > 0) errors = Math.min(errors, at(row, k - 1) + 1);
-        if (k < WIDTH - 1) errors = Math.min(errors, at(last, k + 1) + 1);
       }
-      row[k] = Math.min(errors, tooMany);
+      row[place] = Math.min(errors, tooMany);
       least = Math.min(least, errors);
     }
     if (least > limit && leastOfLast > limit) return tooMany;
     leastOfLast = least;
-    [beforeLast, last, row] = [last, row, beforeLast];
+    const next = beforeLast;
+    beforeLast = last;
+    last = row;
+    row = next;
   }
-  return at(last, b.length - a.length + MOST_ERRORS);
+  return at(last, DIAGONAL + b.length - a.length);
 }
 
 const at = (row: Uint8Array, place: number): number => row[place] as number;
