@@ -80,7 +80,7 @@ export class KnownStatement implements WholeStatement {
     const { columns } = this;
     const description = buffer.toString('latin1', start, end);
     if (columns !== null && description === this.confirmed) return columns;
-    const found = readRowDescription(buffer, start);
+    const found = readRowDescription(buffer, start, end);
     if (columns === null || !areEqual(found, columns)) return found;
     this.confirmed = description;
     return columns;
