@@ -82,7 +82,7 @@ export function walk(): bool {
   const before = nextRecord();
   if (batch()) return true;
   if (!otherDefaults) return false;
-  // What the batch gives is known from the first time round: each record may give another column with a default.
+  // All that the batch gives is known by now: each record may give another column with a default.
   placeColumns(before);
   wrote(rows);
   return batch();
@@ -98,7 +98,7 @@ function batch(): bool {
     if (!reserve(GROWTH * (bodyEnd - at) + NULL_BYTES * usize(columnCount + 1))) return false;
     at = take(OPEN_BRACE, at);
     if (at == 0) return false;
-    at = records == 1 && !marksDefaults ? firstRecord(at) : record(at);
+    at = records == 1 ? firstRecord(at) : record(at);
     if (at == 0) return false;
     const behind = take(COMMA, at);
     if (behind == 0) break;
@@ -111,7 +111,7 @@ function batch(): bool {
 /** The first record decides which columns with a default the data has; mostly those of the batch before. */
 function firstRecord(at: usize): usize {
   const end = record(at);
-  if (end != 0 || !otherDefaults) return end;
+  if (!otherDefaults) return end;
   placeColumns(number);
   otherDefaults = false;
   wrote(rows);
