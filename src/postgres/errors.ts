@@ -80,6 +80,9 @@ export class ConnectionLost extends Error {
   }
 }
 
+/** What came is not as the protocol has it (is something in between?), so nothing behind it can be read either. */
+export const notTheProtocol = (): ConnectionLost => new ConnectionLost('What came from Postgres is not its protocol');
+
 /** Codes of whole SQLSTATE classes (first two characters; Postgres manual appendix A) … */
 const BY_CLASS: Readonly<Record<string, ErrorCode>> = {
   '08': 'database_unavailable',

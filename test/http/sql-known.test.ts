@@ -275,6 +275,26 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       }
     });
 
+    it.each(LANES)('is a column beside one that was alone, which is read as it comes, to %s', async (_lane, ask) => {
+      for (const [type, value] of [
+        ['bool', true],
+        ['int', 7],
+        ['numeric', 1.5],
+        ['jsonb', { a: 1 }],
+        ['text[]', ['x']],
+        ['float8', 0.5],
+      ] as const) {
+        const literal = Array.isArray(value) ? `{${value.join()}}` : JSON.stringify(value);
+        await project.rows('CREATE TABLE alone (f float8); INSERT INTO alone VALUES (2.5)');
+        for (let i = 0; i < 2; i++) expect((await ask('SELECT * FROM alone')).body.rows).toEqual([{ f: 2.5 }]);
+        await project.rows(`ALTER TABLE alone ADD v ${type} DEFAULT '${literal}'`);
+        for (let i = 0; i < 2; i++) {
+          expect((await ask('SELECT * FROM alone')).body.rows).toEqual([{ f: 2.5, v: value }]);
+        }
+        await project.rows('DROP TABLE alone');
+      }
+    });
+
     it('is refused with the place of the error, and then works again', async () => {
       await project.rows('CREATE TABLE t (n int)');
       const text = 'SELECT n FROM  t';

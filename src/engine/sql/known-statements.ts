@@ -8,6 +8,7 @@ import type { ResultColumn } from '../../postgres/results/columns.js';
 import type { RowEncoder } from '../../postgres/results/row-encoder.js';
 import { jsonRowEncoder, type RowMode } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
+import { TEXT_FORMAT } from '../../postgres/results/value.js';
 import { parse, readRowDescription } from '../../postgres/wire/messages.js';
 import type { Described } from '../../postgres/wire/session.js';
 import { bound, type WholeStatement } from '../../postgres/wire/whole-request.js';
@@ -62,6 +63,11 @@ export class KnownStatement implements WholeStatement {
     return (this.withoutParams ??= bound([], this.formats).toString('latin1'));
   }
 
+  /** In which format the rows have this column, by those that were asked for: one alone holds for all columns (manual 54.7, Bind). */
+  formatOf(column: number): number {
+    return this.formats[this.formats.length === 1 ? 0 : column] ?? TEXT_FORMAT;
+  }
+
   encoder(mode: RowMode): RowEncoder {
     const found = encoders.get(this);
     const own = found ?? {};
@@ -74,7 +80,7 @@ export class KnownStatement implements WholeStatement {
     const { columns } = this;
     const description = buffer.toString('latin1', start, end);
     if (columns !== null && description === this.confirmed) return columns;
-    const found = readRowDescription(buffer, start);
+    const found = readRowDescription(buffer, start, end);
     if (columns === null || !areEqual(found, columns)) return found;
     this.confirmed = description;
     return columns;

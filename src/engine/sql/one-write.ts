@@ -182,7 +182,7 @@ class WholeRows implements WholeSink {
     this.columns = known.columnsNow(buffer, start, end);
     this.areReadable =
       this.columns === known.columns ||
-      this.columns.every(({ typeOid }, i) => resultFormat(typeOid) === (known.formats[i] ?? 0));
+      this.columns.every(({ typeOid }, i) => resultFormat(typeOid) === known.formatOf(i));
     const encoder =
       this.columns === known.columns ? known.encoder(rowMode) : jsonRowEncoder(this.columns, rowMode, 'list');
     this.collector = new RowCollector(encoder, maxRows, LIMITS.resultBytes, FIRST_BYTES + known.answerBytes);

@@ -1,5 +1,6 @@
 /** Ranges and multiranges over dates and times, from binary to Postgres's text: `["2024-01-01 00:00:00","…")`. */
 import { COMMA, QUOTE, SPACE } from './ascii.js';
+import { notTheProtocol } from '../errors.js';
 import type { ByteWriter } from './byte-writer.js';
 import type { ValueWriter } from './value.js';
 
@@ -32,7 +33,7 @@ export function rangeOf(writeBound: ValueWriter): ValueWriter {
  * in it; no date or time has another character that would need it.
  */
 function writeBoundAt(input: Buffer, at: number, write: ValueWriter, out: ByteWriter): number {
-  const stop = at + 4 + input.readInt32BE(at);
+  const stop = lengthEnd(input, at);
   const from = out.length;
   out.byte(QUOTE);
   write(input, at + 4, stop, out);
@@ -44,6 +45,13 @@ function writeBoundAt(input: Buffer, at: number, write: ValueWriter, out: ByteWr
   return stop;
 }
 
+/** Where that ends whose int32 length is at `at`; there is no NULL here. */
+function lengthEnd(input: Buffer, at: number): number {
+  const length = input.readInt32BE(at);
+  if (length < 0) throw notTheProtocol();
+  return at + 4 + length;
+}
+
 /** Binary format (multirange_send): int32 count, then each range as int32 length and bytes. Text: `{[…),[…)}`. */
 export function multirangeOf(writeRange: ValueWriter): ValueWriter {
   return (input, start, _end, out) => {
@@ -52,7 +60,7 @@ export function multirangeOf(writeRange: ValueWriter): ValueWriter {
     out.ascii('{');
     for (let i = 0; i < count; i++) {
       if (i > 0) out.byte(COMMA);
-      const stop = at + 4 + input.readInt32BE(at);
+      const stop = lengthEnd(input, at);
       writeRange(input, at + 4, stop, out);
       at = stop;
     }

@@ -6,6 +6,7 @@
  * A DataRow body (Postgres manual 54.7) is an int16 count of fields, then each field as int32 length (-1: NULL) and
  * bytes. The fields must have been asked for in the formats of {@link resultFormat}.
  */
+import { notTheProtocol } from '../errors.js';
 import { messageSize } from '../wire/framing.js';
 import type { ByteWriter, RowOutput } from './byte-writer.js';
 import { rowsWalked, type WalkPlan, walkRows } from './row-walk.js';
@@ -51,22 +52,36 @@ export class RowEncoder {
     this.rows = rowsWalked;
     if (this.rows > 0) return behind;
     const size = messageSize(buffer, start);
-    this.write(buffer, start + HEADER, out.room(size));
+    this.write(buffer.subarray(start + HEADER, start + size), out.room(size));
     this.rows = 1;
     return start + size;
   }
 
-  /** Writes one row, whose DataRow body is at `start`, to the end of `out`, without the walk. */
-  write(message: Buffer, start: number, out: ByteWriter): void {
+  /**
+   * Writes one row to the end of `out`, without the walk.
+   * @param body of the DataRow: behind it lie rows of others, which no writer can reach
+   * @throws ConnectionLost where its fields are not as long as it is
+   */
+  write(body: Buffer, out: ByteWriter): void {
     const { keys, ending, writeField } = this.form;
     const { writers } = this.plan;
-    let at = start + 2;
+    let at = FIELDS;
+    if (fieldsEnd(body, writers.length) !== body.length) throw notTheProtocol();
     for (let i = 0; i < writers.length; i++) {
       out.append(keys[i] as Buffer);
-      at = writeField(message, at, writers[i] as ValueWriter, out);
+      at = writeField(body, at, writers[i] as ValueWriter, out);
     }
     out.append(ending);
   }
+}
+
+/** Behind the count of the fields. */
+const FIELDS = 2;
+
+function fieldsEnd(body: Buffer, count: number): number {
+  let at = FIELDS;
+  for (let i = 0; i < count && at + 4 <= body.length; i++) at += 4 + Math.max(0, body.readInt32BE(at));
+  return at;
 }
 
 function planOf(encoders: readonly ValueEncoder[], { format, keys, ending }: RowForm): Buffer {

@@ -89,9 +89,10 @@ export function walkRows(
   return start + walk.read.value - messagesAt;
 }
 
+/** Behind the value lie those of others, which its writer cannot reach. */
 function writeValue(column: number, start: number, end: number): number {
   value.length = 0;
-  current?.writers[column]?.(memory, start, end, value);
+  current?.writers[column]?.(memory.subarray(0, end), start, end, value);
   if (value.bytes === valueBytes) return value.length;
   value.free();
   value = new ByteWriter(valueBytes);

@@ -1,4 +1,5 @@
 /** Cuts the byte stream from Postgres into messages: type byte, int32 length, body (Postgres manual 54.7). */
+import { notTheProtocol } from '../errors.js';
 import { BACKEND } from './messages.js';
 
 /** `body` lies in `buffer` between `start` and `end`; it is valid only until the handler returns. */
@@ -32,6 +33,7 @@ export class Framing {
   /**
    * Takes `chunk[0, end)`, which may change as soon as the call returns.
    * @returns false once the stream has been given up; nothing may be fed afterwards
+   * @throws ConnectionLost for what is no message, with the same consequence
    */
   feed(chunk: Buffer, end = chunk.length): boolean {
     let from = 0;
@@ -50,7 +52,7 @@ export class Framing {
   private cut(chunk: Buffer, at: number, end: number): number {
     while (end - at >= HEADER) {
       const type = chunk[at] as number;
-      const size = messageSize(chunk, at);
+      const size = wholeSize(chunk, at);
       if (!this.accepts(type, size - HEADER)) return -1;
       if (end - at < size) break;
       if (type === BACKEND.dataRow && this.takeRows !== null) at = this.takeRows(chunk, at, end);
@@ -70,7 +72,7 @@ export class Framing {
     let from = this.take(chunk, 0, end, HEADER);
     if (this.filled < HEADER) return from;
     const type = this.pending[0] as number;
-    const size = messageSize(this.pending, 0);
+    const size = wholeSize(this.pending, 0);
     if (!this.accepts(type, size - HEADER)) return -1;
     from = this.take(chunk, from, end, size);
     if (this.filled < size) return from;
@@ -95,6 +97,13 @@ export class Framing {
     this.filled += taken;
     return from + taken;
   }
+}
+
+/** One that is not longer than nothing would be read again and again. */
+function wholeSize(bytes: Buffer, at: number): number {
+  const size = messageSize(bytes, at);
+  if (size < HEADER) throw notTheProtocol();
+  return size;
 }
 
 /** The size of the message at `at`, its type included. By hand, for a row after the other. */

@@ -3,6 +3,7 @@
  * because a whole transaction goes out in one socket write and result columns have a format code each, which the
  * driver's own builder cannot say.
  */
+import { notTheProtocol } from '../errors.js';
 import type { Statement } from '../sql.js';
 
 const EMPTY = Buffer.alloc(0);
@@ -146,10 +147,22 @@ export const BACKEND = {
   rowDescription: 0x54, // 'T'
 } as const;
 
+/*
+ * What is read below lies in memory where other messages lie too, and behind `end` those of other sessions. Nothing is
+ * read from there, whatever the message says of its own lengths.
+ */
+
+/** Where the NUL of a string is. @throws ConnectionLost where it has none */
+function stringEnd(buffer: Buffer, start: number, end: number): number {
+  const stop = buffer.indexOf(0, start);
+  if (stop < 0 || stop >= end) throw notTheProtocol();
+  return stop;
+}
+
 /** A NUL-terminated string and the offset behind it. */
-function cString(buffer: Buffer, start: number): [text: string, next: number] {
-  const end = buffer.indexOf(0, start);
-  return [buffer.toString('utf8', start, end), end + 1];
+function cString(buffer: Buffer, start: number, end: number): [text: string, next: number] {
+  const stop = stringEnd(buffer, start, end);
+  return [buffer.toString('utf8', start, stop), stop + 1];
 }
 
 /** Of each field of an error: a statement can make one of any length. */
@@ -160,7 +173,7 @@ export function readErrorFields(buffer: Buffer, start: number, end: number): Map
   const fields = new Map<string, string>();
   for (let at = start; at < end && buffer[at] !== 0;) {
     const key = String.fromCharCode(buffer[at] as number);
-    const stop = buffer.indexOf(0, at + 1);
+    const stop = stringEnd(buffer, at + 1, end);
     const cut = stop - at - 1 > FIELD_BYTES;
     fields.set(key, buffer.toString('utf8', at + 1, cut ? at + 1 + FIELD_BYTES : stop) + (cut ? '…' : ''));
     at = stop + 1;
@@ -175,34 +188,38 @@ export interface FieldDescription {
   typeModifier: number;
 }
 
-export function readRowDescription(buffer: Buffer, start: number): FieldDescription[] {
+export function readRowDescription(buffer: Buffer, start: number, end: number): FieldDescription[] {
   const count = buffer.readUInt16BE(start);
   const fields: FieldDescription[] = [];
   let at = start + 2;
   for (let i = 0; i < count; i++) {
-    const [name, next] = cString(buffer, at);
+    const [name, next] = cString(buffer, at, end);
     fields.push({ name, typeOid: buffer.readUInt32BE(next + 6), typeModifier: buffer.readInt32BE(next + 12) });
     at = next + 18;
   }
+  if (at !== end) throw notTheProtocol();
   return fields;
 }
 
-export function readParameterOids(buffer: Buffer, start: number): number[] {
+export function readParameterOids(buffer: Buffer, start: number, end: number): number[] {
   const count = buffer.readUInt16BE(start);
+  if (start + 2 + 4 * count !== end) throw notTheProtocol();
   return Array.from({ length: count }, (_, i) => buffer.readUInt32BE(start + 2 + 4 * i));
 }
 
 /** A DataRow with every field as text. */
-export function readTextRow(buffer: Buffer, start: number): (string | null)[] {
+export function readTextRow(buffer: Buffer, start: number, end: number): (string | null)[] {
   const count = buffer.readUInt16BE(start);
   const row: (string | null)[] = [];
   let at = start + 2;
   for (let i = 0; i < count; i++) {
     const length = buffer.readInt32BE(at);
     at += 4;
+    if (at + length > end) throw notTheProtocol();
     row.push(length < 0 ? null : buffer.toString('utf8', at, at + length));
     if (length > 0) at += length;
   }
+  if (at !== end) throw notTheProtocol();
   return row;
 }
 
@@ -211,7 +228,7 @@ export function readTag(buffer: Buffer, start: number, end: number): string {
   return buffer.toString('utf8', start, end - 1);
 }
 
-export function readParameterStatus(buffer: Buffer, start: number): [name: string, value: string] {
-  const [name, next] = cString(buffer, start);
-  return [name, cString(buffer, next)[0]];
+export function readParameterStatus(buffer: Buffer, start: number, end: number): [name: string, value: string] {
+  const [name, next] = cString(buffer, start, end);
+  return [name, cString(buffer, next, end)[0]];
 }

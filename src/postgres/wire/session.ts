@@ -230,10 +230,10 @@ export class Session {
    */
   async prepare(text: string, before: readonly Statement[] = []): Promise<Described> {
     let described: Described = { parameterOids: [], columns: null };
-    await this.exchange([...runUnnamed(before), parse(text), DESCRIBE_STATEMENT, SYNC], (type, buffer, start) => {
+    await this.exchange([...runUnnamed(before), parse(text), DESCRIBE_STATEMENT, SYNC], (type, buffer, start, end) => {
       if (type === BACKEND.parameterDescription) {
-        described = { parameterOids: readParameterOids(buffer, start), columns: null };
-      } else if (type === BACKEND.rowDescription) described.columns = readRowDescription(buffer, start);
+        described = { parameterOids: readParameterOids(buffer, start, end), columns: null };
+      } else if (type === BACKEND.rowDescription) described.columns = readRowDescription(buffer, start, end);
     });
     return described;
   }
@@ -319,14 +319,14 @@ export class Session {
     const current = this.exchanges[0];
     if (type === BACKEND.dataRow) current?.onMessage(type, buffer, start, end);
     else if (type === BACKEND.parameterStatus) {
-      const [name, value] = readParameterStatus(buffer, start);
+      const [name, value] = readParameterStatus(buffer, start, end);
       if (name === 'client_encoding') this.clientEncoding = value;
     } else if (type === BACKEND.notice) {
       // Nobody reads them: an answer has no place for notices.
     } else if (type === BACKEND.error) {
       const error = PostgresError.fromFields(readErrorFields(buffer, start, end));
       // A FATAL error is followed by the end of the connection, not by ReadyForQuery.
-      if (error.severity === 'FATAL' || error.severity === 'PANIC' || current === undefined) this.end(error);
+      if (error.severity === 'FATAL' || error.severity === 'PANIC' || current === undefined) this.destroy(error);
       else current.error ??= error;
     } else if (current === undefined) {
       // A late answer to nobody; the connection is about to be closed.

@@ -13,7 +13,7 @@ export interface TextResult {
 export function textResults(results: TextResult[]): MessageHandler {
   let rows: (string | null)[][] = [];
   return (type, buffer, start, end) => {
-    if (type === BACKEND.dataRow) rows.push(readTextRow(buffer, start));
+    if (type === BACKEND.dataRow) rows.push(readTextRow(buffer, start, end));
     else if (type === BACKEND.commandComplete || type === BACKEND.emptyQuery) {
       results.push({ tag: type === BACKEND.emptyQuery ? '' : readTag(buffer, start, end), rows });
       rows = [];

@@ -40,7 +40,7 @@ export interface WholeStatement {
 /**
  * The values of a statement that has been parsed.
  * @param formats one for each column. Where that is not how many there are, Postgres refuses the statement before it
- * runs (08P01)
+ * runs (08P01); but a single one it takes for all columns
  */
 export const bound = (params: readonly (string | null)[], formats: readonly number[]): Buffer =>
   Buffer.concat([bind(params, formats), DESCRIBE_PORTAL]);

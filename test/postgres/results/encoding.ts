@@ -3,6 +3,7 @@ import { expect } from 'vitest';
 import { ByteWriter } from '../../../src/postgres/results/byte-writer.js';
 import type { ResultColumn } from '../../../src/postgres/results/columns.js';
 import { csvRowEncoder } from '../../../src/postgres/results/csv.js';
+import { messageSize } from '../../../src/postgres/wire/framing.js';
 import type { RowEncoder } from '../../../src/postgres/results/row-encoder.js';
 import { jsonRowEncoder, type RowMode } from '../../../src/postgres/results/rows.js';
 
@@ -29,7 +30,7 @@ export function encode(encoder: RowEncoder, message: Buffer, start: number, end 
   const walked = new ByteWriter(1);
   encoder.take(message, start, end, 1, ANY_LENGTH, walked);
   const written = new ByteWriter(1);
-  encoder.write(message, start + 5, written);
+  encoder.write(message.subarray(start + 5, start + messageSize(message, start)), written);
   const text = walked.view().toString('utf8');
   expect(text).toBe(written.view().toString('utf8'));
   return text;

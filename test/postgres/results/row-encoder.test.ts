@@ -5,6 +5,8 @@ import { ByteWriter } from '../../../src/postgres/results/byte-writer.js';
 import { RowBytes } from '../../../src/postgres/results/row-bytes.js';
 import type { RowEncoder } from '../../../src/postgres/results/row-encoder.js';
 import { jsonRowEncoder } from '../../../src/postgres/results/rows.js';
+import { csvRowEncoder } from '../../../src/postgres/results/csv.js';
+import { parameters } from '../../properties/run.js';
 import { column, csvRow, dataRow, type Field, int32, int64, json, jsonRow, OID } from './encoding.js';
 
 const MANY = 1_000_000;
@@ -147,6 +149,44 @@ describe('protects', () => {
     expect(() => lines(OID.text).take(bytes, 0, bytes.length, 1, MANY, new ByteWriter())).toThrow();
     bytes.writeInt32BE(3, 7);
     expect(() => lines(OID.text).take(bytes, 0, bytes.length, 1, MANY, new ByteWriter())).toThrow();
+  });
+
+  test('a value that is not of its type ends in an error or in itself, never in what lies behind it', () => {
+    const types = fc.constantFrom(...Object.values(OID));
+    const field = fc.oneof(
+      fc.uint8Array({ maxLength: 40 }).map((bytes) => Buffer.from(bytes)),
+      fc.constantFrom('', '{', '{"', '{"a', '{a', 'x', '[0:1]', '{"a\\\\').map((text) => Buffer.from(text)),
+      fc.array(fc.integer({ min: -2, max: 4 }), { maxLength: 8 }).map((words) => Buffer.concat(words.map(int32))),
+    );
+    const secret = 'SECRET'.repeat(300);
+    const others = lines(OID.text);
+    const otherRows = stream([[secret]]);
+    fc.assert(
+      fc.property(types, fc.array(field, { minLength: 1, maxLength: 3 }), fc.nat(), (oid, fields, place) => {
+        const columns = fields.map((_, i) => column(`c${i}`, oid));
+        const { message, start, end } = dataRow(fields);
+        const bytes = Buffer.concat([message.subarray(0, end), Buffer.from(secret)]);
+        // As it is, and with a byte of it changed, which may be one of a length.
+        for (const changed of [null, start + 7 + (place % (end - start - 7))]) {
+          if (changed !== null && changed < end) bytes[changed] = place >> 8;
+          for (const encoder of [jsonRowEncoder(columns, 'array', 'line'), csvRowEncoder(columns)]) {
+            for (const walks of [true, false]) {
+              // What another result has left in the memory of the walk.
+              others.take(otherRows, 0, otherRows.length, 1, MANY, new ByteWriter());
+              const out = new ByteWriter();
+              try {
+                if (walks) encoder.take(bytes.subarray(0, end), start, end, 1, MANY, out);
+                else encoder.write(bytes.subarray(start + 5, end), out);
+              } catch {
+                continue;
+              }
+              expect(out.view().toString('latin1')).not.toContain('SECRET');
+            }
+          }
+        }
+      }),
+      parameters(1_000),
+    );
   });
 
   test('any text in CSV reads back, wherever it needs quotes', () => {

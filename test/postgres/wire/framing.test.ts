@@ -1,6 +1,7 @@
 /** Cutting Postgres's byte stream into messages, wherever the network cuts it (Postgres manual 54.7). */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { ConnectionLost } from '../../../src/postgres/errors.js';
 import { Framing } from '../../../src/postgres/wire/framing.js';
 
 interface Message {
@@ -112,5 +113,26 @@ describe('gives a message up that is not accepted', () => {
       return true;
     });
     expect(asked).toEqual(STREAM.map(({ type, body }) => [type, body.length]));
+  });
+});
+
+describe('gives up what is no message', () => {
+  it.each([-0x8000_0000, -5, -1, 0, 3])('of length %i, whole or in pieces', (length) => {
+    const bytes = Buffer.alloc(64, 'x');
+    bytes.writeInt32BE(length, 1);
+    for (let i = 0; i <= 8; i++) expect(() => cut([bytes.subarray(0, i), bytes.subarray(i)])).toThrow(ConnectionLost);
+  });
+
+  it('whatever the bytes are, at once', () => {
+    fc.assert(
+      fc.property(fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 10 }), (chunks) => {
+        try {
+          cut([Buffer.alloc(0), ...chunks.map((chunk) => Buffer.from(chunk))]);
+        } catch (error) {
+          expect(error).toBeInstanceOf(ConnectionLost);
+        }
+      }),
+      { numRuns: 300 },
+    );
   });
 });

@@ -1,5 +1,6 @@
 /** The messages of the extended query protocol, byte for byte (Postgres manual 54.7). */
 import { describe, expect, it } from 'vitest';
+import { ConnectionLost } from '../../../src/postgres/errors.js';
 import {
   bind,
   BIND_ROW_END,
@@ -94,24 +95,55 @@ describe('are read', () => {
     const field = (name: string, oid: number, modifier: number) =>
       bytes(`${name}\0`, int32(9), int16(3), int32(oid), int16(-1), int32(modifier), int16(0));
     const body = bytes('x', int16(2));
-    expect(readRowDescription(Buffer.concat([body, field('é', 25, -1), field('', 4_000_000_000, 24)]), 1)).toEqual([
+    const whole = Buffer.concat([body, field('é', 25, -1), field('', 4_000_000_000, 24)]);
+    expect(readRowDescription(whole, 1, whole.length)).toEqual([
       { name: 'é', typeOid: 25, typeModifier: -1 },
       { name: '', typeOid: 4_000_000_000, typeModifier: 24 },
     ]);
-    expect(readRowDescription(bytes(int16(0)), 0)).toEqual([]);
+    expect(readRowDescription(bytes(int16(0)), 0, 2)).toEqual([]);
   });
 
   it('as types of parameters', () => {
-    expect(readParameterOids(bytes('xx', int16(2), int32(23), int32(-1)), 2)).toEqual([23, 4_294_967_295]);
+    expect(readParameterOids(bytes('xx', int16(2), int32(23), int32(-1)), 2, 12)).toEqual([23, 4_294_967_295]);
   });
 
   it('as a row of texts', () => {
-    expect(readTextRow(bytes('x', int16(3), int32(2), 'é', int32(-1), int32(0)), 1)).toEqual(['é', null, '']);
-    expect(readTextRow(bytes(int16(0)), 0)).toEqual([]);
+    expect(readTextRow(bytes('x', int16(3), int32(2), 'é', int32(-1), int32(0)), 1, 17)).toEqual(['é', null, '']);
+    expect(readTextRow(bytes(int16(0)), 0, 2)).toEqual([]);
   });
 
   it('as a command tag and a changed setting', () => {
     expect(readTag(bytes('..INSERT 0 5\0..'), 2, 13)).toBe('INSERT 0 5');
-    expect(readParameterStatus(bytes('.client_encoding\0UTF8\0'), 1)).toEqual(['client_encoding', 'UTF8']);
+    expect(readParameterStatus(bytes('.client_encoding\0UTF8\0'), 1, 22)).toEqual(['client_encoding', 'UTF8']);
+  });
+});
+
+describe('that are not what they say', () => {
+  const behind = 'BEHIND'.repeat(20);
+  const field = bytes('name\0', int32(9), int16(3), int32(25), int16(-1), int32(-1), int16(0));
+  it.each([
+    ['an error', bytes('SERROR\0MOn no account\0C22012\0\0'), readErrorFields],
+    ['an error without an end', bytes('SERROR\0MOn no account'), readErrorFields],
+    ['columns', bytes(int16(2), [...field], [...field]), readRowDescription],
+    ['parameters', bytes(int16(2), int32(23), int32(25)), readParameterOids],
+    ['a row', bytes(int16(2), int32(4), 'text', int32(4), 'text'), readTextRow],
+    ['a row of a long field', bytes(int16(1), int32(0x7fff_ffff), 'text'), readTextRow],
+    ['a setting', bytes('client_encoding\0UTF8\0'), readParameterStatus],
+  ] as const)('show nothing of what lies behind them: %s', (_, message, read) => {
+    const memory = bytes('E', [...message], behind, [0]);
+    for (let end = 1; end <= message.length; end++) {
+      let found: unknown;
+      try {
+        found = read(memory, 1, end);
+      } catch (error) {
+        found = (error as Error).message;
+      }
+      expect(JSON.stringify(found instanceof Map ? [...found] : found)).not.toContain('BEHIND');
+    }
+  });
+
+  it('end, also where there is no NUL at all', () => {
+    const memory = Buffer.alloc(100_000, 'x');
+    expect(() => readErrorFields(memory, 1, 90_000)).toThrow(ConnectionLost);
   });
 });

@@ -30,15 +30,16 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   };
   /** Takes one row after the other. */
   const each =
-    (take: (buffer: Buffer, body: number) => void): RowTaker =>
+    (take: (buffer: Buffer, body: number, end: number) => void): RowTaker =>
     (buffer, start) => {
-      take(buffer, start + 5);
-      return start + messageSize(buffer, start);
+      const end = start + messageSize(buffer, start);
+      take(buffer, start + 5, end);
+      return end;
     };
   /** A sink that keeps the rows as texts. */
   const collector = (): { rows: (string | null)[][]; sink: RowTaker } => {
     const rows: (string | null)[][] = [];
-    return { rows, sink: each((buffer, start) => rows.push(readTextRow(buffer, start))) };
+    return { rows, sink: each((buffer, start, end) => rows.push(readTextRow(buffer, start, end))) };
   };
 
   beforeAll(async () => {

@@ -1,4 +1,5 @@
 /** An instance of the walk over a batch, `assembly/walk.ts`, which the build compiles to WebAssembly. */
+import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { LIMITS } from '../../../contract/limits.js';
 
@@ -37,8 +38,9 @@ const { recordsPerBatch, jsonDepth } = LIMITS;
 /** Reads and compiles it. @returns makes instances, each with memory of its own */
 export function loadWalk(): (host: WalkHost) => Walk {
   const module = new WebAssembly.Module(readFileSync(new URL('walk.wasm', import.meta.url)));
+  const hashFactor = randomBytes(8).readBigUInt64LE() | 1n;
   return ({ readCell, readDouble }) => {
-    const host = { recordsPerBatch, jsonDepth, readCell, readDouble };
+    const host = { recordsPerBatch, jsonDepth, hashFactor, readCell, readDouble };
     return new WebAssembly.Instance(module, { host }).exports as Walk;
   };
 }

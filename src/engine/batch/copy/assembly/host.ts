@@ -4,6 +4,9 @@
 export declare const recordsPerBatch: i32;
 export declare const jsonDepth: i32;
 
+/** Odd, and nobody's to guess: names of columns that all have one hash would take a time that grows with their square. */
+export declare const hashFactor: u64;
+
 /**
  * A cell that is rare, or wrong: the JSON value of valid form from `start` to `end`, for the column of this index. Writes
  * what the reference makes of it: in binary to `to`, in text to where `placeText` says.

@@ -3,6 +3,7 @@
  * a string of any. Made of the plan's bytes (`plan.ts`), kept until the next plan.
  */
 import { keyStops, QUOTE } from './bytes';
+import { hashFactor } from './host';
 import { aligned, reach } from './memory';
 
 /** A column: its kind, whether it has a default, its place in the data, the record it was met in last and its cell there. */
@@ -30,7 +31,6 @@ const HEAD_BYTES: usize = 16;
 const NO_PLACE: i32 = -1;
 const NO_RECORD: u64 = u64.MAX_VALUE;
 
-const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /** Places of the hash table for each spelling, at least. */
 const SPARE = 2;
 
@@ -110,17 +110,16 @@ function readSpellings(at: usize): void {
 }
 
 /**
- * Decides which columns the data has: those without a default, and those with one that this record gave.
+ * Decides which columns the data has: those without a default, and those with one that was given since this record.
  * COPY writes its columns in every row, and a default stands where a column is left out.
- * @param keeps those that it has already too
  */
-export function placeColumns(record: u64, keeps: bool = false): void {
+export function placeColumns(record: u64): void {
   placeCount = 0;
   defaultCount = 0;
   for (let i: i32 = 0; i < columnCount; i++) {
     const column = columnAt(i);
     const isDefault = hasDefault(column);
-    const isPart = !isDefault || load<u64>(column, RECORD) == record || (keeps && placeOfColumn(column) >= 0);
+    const isPart = !isDefault || load<u64>(column, RECORD) >= record;
     store<i32>(column, isPart ? placeCount : NO_PLACE, PLACE);
     placeCount += i32(isPart);
     defaultCount += i32(isPart && isDefault);
@@ -240,7 +239,7 @@ function placeOf(at: usize): usize {
 }
 
 function mixed(hash: u64, word: u64): u64 {
-  const product = (hash ^ word) * HASH_FACTOR;
+  const product = (hash ^ word) * hashFactor;
   return product ^ (product >> 32);
 }
 

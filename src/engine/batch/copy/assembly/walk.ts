@@ -48,7 +48,7 @@ export { placeText } from './cells';
 export { outAt as rowsEnd } from './memory';
 
 let planEnd: usize = 0;
-/** The last record, and whether it gave other columns with a default than there are places for. */
+/** The last record, and whether it, or with marks one before it, gave other columns with a default than there are places for. */
 let number: u64 = 0;
 let otherDefaults: bool = false;
 
@@ -78,19 +78,19 @@ export function hasColumn(index: i32): bool {
 export function walk(): bool {
   rows = outAt;
   if (!marksDefaults) return batch();
-  // Each time round some column with a default has got its place.
   placeNoDefaults();
-  while (!batch()) {
-    const places = placeCount;
-    placeColumns(number, true);
-    if (placeCount == places) return false;
-    wrote(rows);
-  }
-  return true;
+  const before = nextRecord();
+  if (batch()) return true;
+  if (!otherDefaults) return false;
+  // All that the batch gives is known by now: each record may give another column with a default.
+  placeColumns(before);
+  wrote(rows);
+  return batch();
 }
 
 function batch(): bool {
   records = 0;
+  otherDefaults = false;
   let at = take(OPEN_BRACKET, body);
   if (at == 0) return false;
   for (;;) {
@@ -98,21 +98,22 @@ function batch(): bool {
     if (!reserve(GROWTH * (bodyEnd - at) + NULL_BYTES * usize(columnCount + 1))) return false;
     at = take(OPEN_BRACE, at);
     if (at == 0) return false;
-    at = records == 1 && !marksDefaults ? firstRecord(at) : record(at);
+    at = records == 1 ? firstRecord(at) : record(at);
     if (at == 0) return false;
     const behind = take(COMMA, at);
     if (behind == 0) break;
     at = behind;
   }
   at = take(CLOSE_BRACKET, at);
-  return at != 0 && skipSpace(at) == bodyEnd;
+  return at != 0 && skipSpace(at) == bodyEnd && !otherDefaults;
 }
 
 /** The first record decides which columns with a default the data has; mostly those of the batch before. */
 function firstRecord(at: usize): usize {
   const end = record(at);
-  if (end != 0 || !otherDefaults) return end;
+  if (!otherDefaults) return end;
   placeColumns(number);
+  otherDefaults = false;
   wrote(rows);
   return record(at);
 }
@@ -129,7 +130,6 @@ function record(at: usize): usize {
   let inOrder = true;
   let place = 0;
   let defaults = 0;
-  otherDefaults = false;
   let key = beginning;
   at = skipSpace(at);
   if (load<u8>(at) == CLOSE_BRACE) at++;
@@ -166,7 +166,7 @@ function record(at: usize): usize {
     if (marksDefaults) inOrder = false;
     else otherDefaults = true;
   }
-  if (otherDefaults) return 0;
+  if (otherDefaults) return marksDefaults ? at : 0;
   // A record of nothing has no line in COPY.
   if (placeCount == 0) return 0;
   if (inOrder) for (; place < placeCount; place++) writeNull();
