@@ -2,7 +2,7 @@
 import type { ColumnType } from '../contract/column-types.js';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
-import type { AddColumnBody, AlterColumnBody } from '../contract/wire.js';
+import type { AddColumnBody, AlterColumnBody } from '../contract/wire/tables.js';
 import { POSTGRES_TYPES, tableByName, type TableDescription, viewsOnColumn } from '../postgres/catalog/catalog.js';
 import { conversion } from '../postgres/catalog/conversions.js';
 import { PostgresError, toEngineError } from '../postgres/errors.js';
@@ -10,7 +10,7 @@ import { ident, sql, type Statement, statement, trusted } from '../postgres/sql.
 import type { Lease } from '../postgres/connections/connections.js';
 import type { ColumnShape } from '../postgres/catalog/table-shape.js';
 import type { Session } from '../postgres/wire/session.js';
-import { cut } from './json/json.js';
+import { cut } from './message-text.js';
 import { checkName, columnNameProblem } from './names.js';
 import { nearName } from './near-name.js';
 import type { Project } from './project.js';

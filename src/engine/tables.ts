@@ -1,5 +1,5 @@
 /** Creating, reading and dropping tables (specification 4.1; contract section 5). */
-import type { CreateTableBody } from '../contract/wire.js';
+import type { CreateTableBody } from '../contract/wire/tables.js';
 import { COLUMN_TYPES, type ColumnType } from '../contract/column-types.js';
 import { EngineError, type ErrorPlace } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
@@ -18,7 +18,7 @@ import type { Lease } from '../postgres/connections/connections.js';
 import { PostgresError } from '../postgres/errors.js';
 import type { Session } from '../postgres/wire/session.js';
 import { refuseText } from './batch/text.js';
-import { cut } from './json/json.js';
+import { cut } from './message-text.js';
 import { checkName, columnNameProblem, isName, tableNameProblem } from './names.js';
 import { nearName } from './near-name.js';
 import type { Project } from './project.js';

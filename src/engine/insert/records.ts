@@ -3,7 +3,7 @@
  * Idempotency-Key.
  */
 import { EngineError } from '../../contract/errors.js';
-import type { BatchAnswer } from '../../contract/wire.js';
+import type { BatchAnswer } from '../../contract/wire/batch.js';
 import { readTables, tableToWrite, type TableDescription } from '../../postgres/catalog/catalog.js';
 import { readCommandTag } from '../../postgres/command-tag.js';
 import type { Lease } from '../../postgres/connections/connections.js';

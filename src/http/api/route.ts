@@ -4,7 +4,7 @@ import type { ErrorCode } from '../../contract/errors.js';
 import { type Schema, Type } from '../../contract/schema.js';
 import type { Departure } from '../../engine/admission/departure.js';
 import type { Engine } from '../../engine/engine.js';
-import type { JsonDocument } from '../../engine/json/json.js';
+import type { JsonDocument } from '../../engine/json/read-json.js';
 import type { Project } from '../../engine/project.js';
 import { checkTableInPath } from '../../engine/tables.js';
 import type { Caller } from '../../engine/access/tokens.js';
