@@ -20,7 +20,7 @@ import { claimKey, type IdempotencyKey, rememberAnswer } from './idempotency.js'
 import { insertFast } from './insert-fast.js';
 import type { Project } from '../project.js';
 import { attributeRefusal } from './refused-record.js';
-import { tableNotFound } from '../tables.js';
+import { tableNotFound } from '../schema/tables.js';
 import { BEGIN, commit, ROLLBACK } from '../transaction.js';
 
 export interface InsertOptions {

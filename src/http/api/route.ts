@@ -6,7 +6,7 @@ import type { Departure } from '../../engine/admission/departure.js';
 import type { Engine } from '../../engine/engine.js';
 import type { JsonDocument } from '../../engine/json/read-json.js';
 import type { Project } from '../../engine/project.js';
-import { checkTableInPath } from '../../engine/tables.js';
+import { checkTableInPath } from '../../engine/schema/tables.js';
 import type { Caller } from '../../engine/access/tokens.js';
 import type { Place } from '../gate/byte-room.js';
 import type { Access } from '../gate/authenticate.js';
