@@ -22,5 +22,12 @@ export type { DefaultRow, QueryOptions, QueryResult, SqlFragment, SqlQuery, SqlT
 export type { ClientOptions } from './transport.js';
 export type { ColumnType } from '../contract/column-types.js';
 export type { ErrorCode, ErrorPlace, PostgresDetails } from '../contract/errors.js';
-export type { Column, ColumnAnswer, CreateTableAnswer, DropColumnAnswer, DropTableAnswer, Table } from '../contract/wire/tables.js';
+export type {
+  Column,
+  ColumnAnswer,
+  CreateTableAnswer,
+  DropColumnAnswer,
+  DropTableAnswer,
+  Table,
+} from '../contract/wire/tables.js';
 export type { OwnTokenAnswer } from '../contract/wire/projects.js';
