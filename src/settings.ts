@@ -1,6 +1,6 @@
 /**
- * Every setting, declared once: its name (the flag and the key in the file), its environment variable, default, parser
- * and description. `--help`, `cdp config`, the docs test and the validation all derive from this table.
+ * Every setting, declared once: its name (the flag, the key in the file and, in capitals, the environment variable), its
+ * default, parser and description. `--help`, `cdp config`, the docs test and the validation all derive from this table.
  */
 import { resolve } from 'node:path';
 import { parseQuota } from './contract/disk-size.js';
@@ -9,10 +9,22 @@ import { parseProxies } from './http/gate/client-address.js';
 import { parseOrigins } from './http/connection/cors.js';
 import { parseRate } from './http/gate/rate-limit.js';
 import { TRACE_DETAILS, type TraceDetail } from './http/watch/tracing.js';
+import {
+  checkedBy,
+  databaseUrl,
+  extensionNames,
+  integer,
+  oneOf,
+  secret,
+  text,
+  url,
+  yesOrNo,
+} from './setting-values.js';
 
 export interface Setting<T> {
   /** `--data-dir` on the command line, `data-dir` in the file. */
   readonly flag: string;
+  /** Its environment variable. */
   readonly env: string;
   readonly default: T;
   readonly describe: string;
@@ -24,65 +36,15 @@ export interface Setting<T> {
   parse(text: string): T;
 }
 
-const text = (what: string) => (value: string) => {
-  if (value === '') throw new Error(`${what} must not be empty`);
-  return value;
-};
-
-const integer = (min: number, max: number) => (value: string) => {
-  const number = Number(value);
-  if (!/^\d+$/.test(value) || number < min || number > max) {
-    throw new Error(`must be a whole number from ${min} to ${max}`);
-  }
-  return number;
-};
-
-const oneOf =
-  <T extends string>(...allowed: readonly T[]) =>
-  (value: string) => {
-    const found = allowed.find((word) => word === value);
-    if (found === undefined) throw new Error(`must be one of ${allowed.join(', ')}`);
-    return found;
-  };
-
-const url = (value: string) => {
-  if (!/^https?:\/\//.test(value) || !URL.canParse(value)) throw new Error('must be an http or https URL');
-  return value;
-};
-
-const databaseUrl = (value: string) => {
-  if (!/^postgres(ql)?:\/\//.test(value)) throw new Error('must be postgres://user:password@host:port/database');
-  return value;
-};
-
-const secret = (value: string) => {
-  if (value.length < 32) throw new Error('must have at least 32 characters');
-  return value;
-};
-
-const yesOrNo = (value: string) => oneOf('true', 'false')(value) === 'true';
-
-/** Extension names, which go into statements quoted and into an array's text as they are. */
-const extensionNames = (value: string) => {
-  const names = value.split(',').map((name) => name.trim());
-  if (!names.every((name) => /^[a-z][a-z0-9_-]{0,62}$/.test(name))) {
-    throw new Error('must be names of extensions, separated by commas');
-  }
-  return names;
-};
-
-/** Kept as the operator wrote it, and read by whoever uses it. */
-const checkedBy = (read: (text: string) => unknown) => (value: string) => {
-  read(value);
-  return value;
-};
-
-const setting = <T>(row: Setting<T>): Setting<T> => row;
+/** The variable is called as the flag is, unless all programs call it something else. */
+const setting = <T>(row: Omit<Setting<T>, 'env'> & { readonly env?: string }): Setting<T> => ({
+  env: `CDP_${row.flag.toUpperCase().replaceAll('-', '_')}`,
+  ...row,
+});
 
 export const SETTINGS = {
   port: setting({
     flag: 'port',
-    env: 'CDP_PORT',
     default: 8080,
     value: 'N',
     describe: 'Port to listen on; 0 takes a free one.',
@@ -90,7 +52,6 @@ export const SETTINGS = {
   }),
   host: setting({
     flag: 'host',
-    env: 'CDP_HOST',
     default: '127.0.0.1',
     value: 'ADDRESS',
     describe: 'Address to listen on.',
@@ -98,7 +59,6 @@ export const SETTINGS = {
   }),
   dataDir: setting({
     flag: 'data-dir',
-    env: 'CDP_DATA_DIR',
     default: '.cdp',
     value: 'DIR',
     describe: 'Folder of the embedded Postgres and its secret. Not used with a database URL.',
@@ -115,7 +75,6 @@ export const SETTINGS = {
   }),
   secret: setting<string | null>({
     flag: 'secret',
-    env: 'CDP_SECRET',
     default: null,
     value: 'TEXT',
     describe: 'Instance secret, at least 32 characters; required with a database URL, the same for all instances.',
@@ -124,7 +83,6 @@ export const SETTINGS = {
   }),
   allowUnhardened: setting({
     flag: 'allow-unhardened',
-    env: 'CDP_ALLOW_UNHARDENED',
     default: false,
     value: 'BOOLEAN',
     describe: 'Start although the role of the database URL may not close what Postgres shows to everybody.',
@@ -132,7 +90,6 @@ export const SETTINGS = {
   }),
   extensions: setting<readonly string[]>({
     flag: 'extensions',
-    env: 'CDP_EXTENSIONS',
     default: [],
     value: 'NAMES',
     describe: "Postgres extensions that the service installs into every project's database, separated by commas.",
@@ -140,7 +97,6 @@ export const SETTINGS = {
   }),
   postgresBin: setting<string | null>({
     flag: 'postgres-bin',
-    env: 'CDP_POSTGRES_BIN',
     default: null,
     value: 'DIR',
     describe: 'Folder of pg_dump and pg_restore for backup and restore. Default: PATH and the usual places.',
@@ -148,7 +104,6 @@ export const SETTINGS = {
   }),
   logLevel: setting<string>({
     flag: 'log-level',
-    env: 'CDP_LOG_LEVEL',
     default: 'info',
     value: 'LEVEL',
     describe: 'trace, debug, info, warn, error or silent.',
@@ -156,7 +111,6 @@ export const SETTINGS = {
   }),
   workers: setting({
     flag: 'workers',
-    env: 'CDP_WORKERS',
     default: 1,
     value: 'N',
     describe: 'Processes that share the work behind one port; auto: half as many as there are processors.',
@@ -165,7 +119,6 @@ export const SETTINGS = {
   }),
   maxConnections: setting<number | null>({
     flag: 'max-connections',
-    env: 'CDP_MAX_CONNECTIONS',
     default: null,
     value: 'N',
     describe:
@@ -175,7 +128,6 @@ export const SETTINGS = {
   }),
   running: setting({
     flag: 'running',
-    env: 'CDP_RUNNING',
     default: 80,
     value: 'N',
     describe: 'Requests that may run in Postgres at once, over all projects.',
@@ -183,7 +135,6 @@ export const SETTINGS = {
   }),
   backendMemoryMib: setting<number | null>({
     flag: 'backend-memory-mib',
-    env: 'CDP_BACKEND_MEMORY_MIB',
     default: null,
     value: 'MIB',
     describe: "Memory of one process of the embedded Postgres. Without it, a sixteenth of the machine's.",
@@ -191,7 +142,6 @@ export const SETTINGS = {
   }),
   idleConnectionMs: setting({
     flag: 'idle-connection-ms',
-    env: 'CDP_IDLE_CONNECTION_MS',
     default: 60_000,
     value: 'MS',
     describe: 'An unused connection is closed after this time.',
@@ -199,7 +149,6 @@ export const SETTINGS = {
   }),
   projectRunning: setting({
     flag: 'project-running',
-    env: 'CDP_PROJECT_RUNNING',
     default: 8,
     value: 'N',
     describe: 'Requests of one project that may run in Postgres at once.',
@@ -207,7 +156,6 @@ export const SETTINGS = {
   }),
   projectReserved: setting({
     flag: 'project-reserved',
-    env: 'CDP_PROJECT_RESERVED',
     default: 2,
     value: 'N',
     describe: 'Of those, kept for inserts and schema calls.',
@@ -215,7 +163,6 @@ export const SETTINGS = {
   }),
   projectWaiting: setting({
     flag: 'project-waiting',
-    env: 'CDP_PROJECT_WAITING',
     default: 64,
     value: 'N',
     describe: 'Requests of one project that may wait; further ones are refused with 503.',
@@ -223,7 +170,6 @@ export const SETTINGS = {
   }),
   waitMs: setting({
     flag: 'wait-ms',
-    env: 'CDP_WAIT_MS',
     default: 5_000,
     value: 'MS',
     describe: 'Longest wait of a request for its turn.',
@@ -231,7 +177,6 @@ export const SETTINGS = {
   }),
   projectQuota: setting<number | null>({
     flag: 'project-quota',
-    env: 'CDP_PROJECT_QUOTA',
     default: null,
     value: 'SIZE',
     describe: 'Disk that the database of a project may take, such as 500MB or 10GB; off for no quota.',
@@ -239,7 +184,6 @@ export const SETTINGS = {
   }),
   schemaHoldMs: setting({
     flag: 'schema-hold-ms',
-    env: 'CDP_SCHEMA_HOLD_MS',
     default: 30_000,
     value: 'MS',
     describe: 'A schema change that holds its table for longer is undone.',
@@ -247,7 +191,6 @@ export const SETTINGS = {
   }),
   streamStallMs: setting({
     flag: 'stream-stall-ms',
-    env: 'CDP_STREAM_STALL_MS',
     default: 30_000,
     value: 'MS',
     describe: 'A client that takes nothing of a streamed result for this time is given up.',
@@ -255,7 +198,6 @@ export const SETTINGS = {
   }),
   requestTimeoutMs: setting({
     flag: 'request-timeout-ms',
-    env: 'CDP_REQUEST_TIMEOUT_MS',
     default: 30_000,
     value: 'MS',
     describe: 'Time in which the headers and body of a request must have arrived.',
@@ -263,7 +205,6 @@ export const SETTINGS = {
   }),
   rateLimit: setting<string | null>({
     flag: 'rate-limit',
-    env: 'CDP_RATE_LIMIT',
     default: null,
     value: 'N/TIME',
     describe: 'Requests of one token within a time, such as 100/1s or 5000/1m; further ones are refused with 429.',
@@ -271,7 +212,6 @@ export const SETTINGS = {
   }),
   wrongTokens: setting({
     flag: 'wrong-tokens',
-    env: 'CDP_WRONG_TOKENS',
     default: 30,
     value: 'N',
     describe: 'Wrong tokens from one address within a minute; further unknown ones are refused with 429. 0: no limit.',
@@ -279,7 +219,6 @@ export const SETTINGS = {
   }),
   trustProxy: setting<string | null>({
     flag: 'trust-proxy',
-    env: 'CDP_TRUST_PROXY',
     default: null,
     value: 'LIST',
     describe: 'Proxies whose X-Forwarded-For is believed: addresses, networks, or loopback, linklocal, uniquelocal.',
@@ -287,7 +226,6 @@ export const SETTINGS = {
   }),
   corsOrigins: setting<string | null>({
     flag: 'cors-origins',
-    env: 'CDP_CORS_ORIGINS',
     default: null,
     value: 'LIST',
     describe: 'Origins whose pages may call from a browser, such as https://app.example.com, or *.',
@@ -295,7 +233,6 @@ export const SETTINGS = {
   }),
   shutdownMs: setting({
     flag: 'shutdown-ms',
-    env: 'CDP_SHUTDOWN_MS',
     default: 30_000,
     value: 'MS',
     describe: 'Time that running requests have to finish after SIGTERM.',
@@ -303,7 +240,6 @@ export const SETTINGS = {
   }),
   metricsHost: setting({
     flag: 'metrics-host',
-    env: 'CDP_METRICS_HOST',
     default: '127.0.0.1',
     value: 'ADDRESS',
     describe: 'Address of the separate listener for /metrics.',
@@ -311,7 +247,6 @@ export const SETTINGS = {
   }),
   metricsPort: setting<number | null>({
     flag: 'metrics-port',
-    env: 'CDP_METRICS_PORT',
     default: null,
     value: 'N',
     describe: 'Port of a listener of its own for /metrics. Without it, /metrics answers loopback and the admin token.',
@@ -319,7 +254,6 @@ export const SETTINGS = {
   }),
   metricsByProject: setting({
     flag: 'metrics-by-project',
-    env: 'CDP_METRICS_BY_PROJECT',
     default: false,
     value: 'BOOLEAN',
     describe: 'Metrics of each project, too, with its name in their labels.',
@@ -327,7 +261,6 @@ export const SETTINGS = {
   }),
   traceDetail: setting<TraceDetail>({
     flag: 'trace-detail',
-    env: 'CDP_TRACE_DETAIL',
     default: 'route',
     value: 'WHAT',
     describe:
@@ -337,7 +270,6 @@ export const SETTINGS = {
   }),
   audit: setting<AuditMode>({
     flag: 'audit',
-    env: 'CDP_AUDIT',
     default: 'all',
     value: 'WHAT',
     describe: 'What the audit log records: all, changes (no inserts, no reads) or off.',
@@ -345,7 +277,6 @@ export const SETTINGS = {
   }),
   auditStatements: setting<AuditStatements>({
     flag: 'audit-statements',
-    env: 'CDP_AUDIT_STATEMENTS',
     default: 'hash',
     value: 'WHAT',
     describe: 'What it keeps of free SQL: hash (SHA-256 alone) or text (the whole text too, with the values in it).',
@@ -353,7 +284,6 @@ export const SETTINGS = {
   }),
   auditDays: setting({
     flag: 'audit-days',
-    env: 'CDP_AUDIT_DAYS',
     default: 90,
     value: 'N',
     describe: 'Entries of the audit log are kept for so many days.',
@@ -361,7 +291,6 @@ export const SETTINGS = {
   }),
   jwtIssuer: setting<string | null>({
     flag: 'jwt-issuer',
-    env: 'CDP_JWT_ISSUER',
     default: null,
     value: 'TEXT',
     describe: 'Issuer of accepted JWTs; with jwt-jwks-url and jwt-audience.',
@@ -369,7 +298,6 @@ export const SETTINGS = {
   }),
   jwtAudience: setting<string | null>({
     flag: 'jwt-audience',
-    env: 'CDP_JWT_AUDIENCE',
     default: null,
     value: 'TEXT',
     describe: 'Audience that accepted JWTs must name.',
@@ -377,7 +305,6 @@ export const SETTINGS = {
   }),
   jwtJwksUrl: setting<string | null>({
     flag: 'jwt-jwks-url',
-    env: 'CDP_JWT_JWKS_URL',
     default: null,
     value: 'URL',
     describe: "Where the identity provider's public keys are.",

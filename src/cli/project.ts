@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline/promises';
 import { Command } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
 import { quotaBytes, shownProject } from '../http/api/admin-views.js';
-import type { ProjectRow } from '../postgres/control.js';
+import type { ProjectRow } from '../postgres/control-rows.js';
 import { aligned, commandLine, managementOptions, print, withEngine } from './management.js';
 
 export function projectCommand(): Command {

@@ -1,7 +1,9 @@
 /** The API as methods, in its own words. */
 import type { ColumnType } from '../contract/column-types.js';
 import { NAME_PATTERN } from '../contract/names.js';
-import type * as wire from '../contract/wire.js';
+import type { OwnTokenAnswer } from '../contract/wire/projects.js';
+import type { SqlAnswer } from '../contract/wire/sql.js';
+import type * as wire from '../contract/wire/tables.js';
 import type { RecordSource } from './batches.js';
 import { CdpError } from './error.js';
 import {
@@ -86,7 +88,7 @@ export class CdpClient {
   }
 
   /** The project that the token opens, and its scopes. */
-  token({ signal }: CallOptions = {}): Promise<wire.OwnTokenAnswer> {
+  token({ signal }: CallOptions = {}): Promise<OwnTokenAnswer> {
     return this.#transport.json({ method: 'GET', path: '/api/cdp/token', repeatable: true, signal });
   }
 
@@ -124,7 +126,7 @@ export class CdpClient {
   ): Promise<QueryResult<Row>>;
   async query<Row>(query: SqlFragment | string, ...rest: QueryArguments<QueryOptions>): Promise<QueryResult<Row>> {
     const { call, integers } = sqlCall(query, rest);
-    const answer = await this.#transport.json<wire.SqlAnswer>(call);
+    const answer = await this.#transport.json<SqlAnswer>(call);
     if (integers === 'bigint') readIntegers(answer);
     return answer as QueryResult<Row>;
   }

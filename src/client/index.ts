@@ -28,6 +28,6 @@ export type {
   CreateTableAnswer,
   DropColumnAnswer,
   DropTableAnswer,
-  OwnTokenAnswer,
   Table,
-} from '../contract/wire.js';
+} from '../contract/wire/tables.js';
+export type { OwnTokenAnswer } from '../contract/wire/projects.js';

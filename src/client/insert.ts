@@ -3,7 +3,7 @@
  * key of its own so that a repeat stores nothing twice.
  */
 import type { ErrorPlace } from '../contract/errors.js';
-import type { BatchAnswer } from '../contract/wire.js';
+import type { BatchAnswer } from '../contract/wire/batch.js';
 import { cut, type Parcel, type RecordSource } from './batches.js';
 import { aborted, CdpError } from './error.js';
 import { toJson } from './json.js';

@@ -1,5 +1,5 @@
 /** SQL as a tagged template: every value becomes a parameter, names only by `identifier`, text never. */
-import type { SqlAnswer, SqlBody } from '../contract/wire.js';
+import type { SqlAnswer, SqlBody } from '../contract/wire/sql.js';
 
 type Wire = Omit<SqlBody, 'sql' | 'params'>;
 

@@ -1,5 +1,5 @@
 /** Rows out of an NDJSON answer as they arrive; the service is held back while the caller works on one. */
-import type { ErrorBody } from '../contract/wire.js';
+import type { ErrorBody } from '../contract/wire/failure.js';
 import { aborted } from './error.js';
 import { fromBody, networkError } from './transport.js';
 

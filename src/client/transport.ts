@@ -1,5 +1,5 @@
 /** One call over HTTP: sent, timed, read, and repeated where a repeat can do no harm. */
-import type { ErrorBody } from '../contract/wire.js';
+import type { ErrorBody } from '../contract/wire/failure.js';
 import { aborted, CdpError, type CdpErrorCode } from './error.js';
 
 export interface ClientOptions {

@@ -31,6 +31,9 @@ type Flat<T> = { [K in keyof T]: T[K] };
 
 type Constant = string | number | boolean;
 
+/** Of an object that refuses fields which its schema does not name. */
+export const STRICT = { additionalProperties: false };
+
 /** Makers of schemas. Each takes further keywords of JSON Schema last. */
 export const Type = {
   String: (keywords: Keywords = {}): Schema<string> => ({ type: 'string', ...keywords }),
@@ -69,5 +72,6 @@ export const Type = {
     const required = Object.keys(properties).filter((name) => !(OPTIONAL in (properties[name] ?? {})));
     return { type: 'object', ...(required.length === 0 ? {} : { required }), properties, ...keywords };
   },
+  Nullable: <S extends Schema>(schema: S): Schema<Static<S> | null> => ({ anyOf: [schema, Type.Null()] }),
   Optional: <T>(schema: Schema<T>): OptionalSchema<T> => ({ ...schema, [OPTIONAL]: true }),
 } as const;

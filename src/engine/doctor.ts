@@ -8,7 +8,7 @@ import type { Origin } from './audit/audit.js';
 import type { Engine } from './engine.js';
 import { insertRecords } from './insert/records.js';
 import { collectSql } from './sql/collect.js';
-import { createTable } from './tables.js';
+import { createTable } from './schema/tables.js';
 
 /** `problem`: the service does not do what it promises. `warning`: it does, and something speaks against it lasting. */
 export type Health = 'ok' | 'warning' | 'problem';

@@ -2,7 +2,7 @@
 import { EngineError } from '../contract/errors.js';
 import { Absence } from '../postgres/absence.js';
 import { AuditLog } from '../postgres/audit-log.js';
-import type { ProjectRow } from '../postgres/control.js';
+import type { ProjectRow } from '../postgres/control-rows.js';
 import { ControlDatabase } from '../postgres/control.js';
 import { Connections } from '../postgres/connections/connections.js';
 import { Credentials } from '../postgres/credentials.js';
@@ -80,6 +80,8 @@ export interface EngineLoad {
   stops: ReadonlyMap<StopReason, number>;
 }
 
+type ServicePool = ReturnType<typeof servicePool>;
+
 /** Connections of the service's own role: tokens, projects, watchdog. */
 const SERVICE_CONNECTIONS = 6;
 
@@ -103,66 +105,35 @@ export class Engine {
    * @throws Error where the server cannot be reached or used; the message says what to do
    */
   static async open(settings: EngineSettings): Promise<Engine> {
-    const { address, maxConnections } = settings;
+    const { address, waitMs } = settings;
     const credentials = new Credentials(settings.secret);
     const absence = new Absence();
     const pool = servicePool(address, SERVICE_CONNECTIONS, { absence });
     const holders = new LockHolders(address, absence);
     const silence = new SilenceWatch(address, pool);
     try {
-      const migrations = readMigrations('project');
-      const { allowUnhardened, extensions } = settings;
-      const provisioningOf = (instanceId: string) =>
-        new Provisioning(address, credentials, `cdp_template_${instanceId}`, migrations, {
-          allowUnhardened,
-          extensions,
-        });
-      const control = await ControlDatabase.open(address, pool, credentials, {
-        version: newestVersion(migrations),
-        ensure: async (instanceId, version) => {
-          const exposed = await provisioningOf(instanceId).ensureTemplate(version);
-          if (exposed.length > 0) settings.onExposed(exposed);
-        },
-      });
-      const provisioning = provisioningOf(control.instanceId);
+      const { control, provisioning } = await openControl(settings, pool, credentials);
       const audit = new Audit(new AuditLog(pool), settings);
       const projects = new Projects(control, provisioning, audit);
       await projects.reconcile(settings.onUnclearedProject);
-      const { postmaster } = settings;
-      const cpu = postmaster === null ? null : new CpuWatch(new BackendPriority(postmaster));
-      const watchdog = new Watchdog(address, pool, cpu);
-      const sessions = new ProjectSessions(address, credentials, provisioning, silence, absence);
-      const connections = new Connections(sessions, {
-        total: maxConnections,
-        // As many of each kind as may run: else each change of what runs would close connections and log others in.
-        perProject: 2 * settings.projectRunning - settings.projectReserved,
-        idleMs: settings.idleConnectionMs,
-      });
-      const admission = new Admission({
-        total: Math.min(settings.running, maxConnections),
-        running: settings.projectRunning,
-        reservedForTyped: settings.projectReserved,
-        waiting: settings.projectWaiting,
-        waitMs: settings.waitMs,
-      });
       // Its library is most of what the engine reads, and few ask for it.
       const jwt =
         settings.jwt === null ? null : new (await import('./access/jwt.js')).JwtVerifier(settings.jwt, control);
+      const sessions = new ProjectSessions(address, credentials, provisioning, silence, absence);
       const running = new Rounds<RunningRequest>();
-      const locks = new LockGuard(holders, await holders.open(), running, settings.workers);
       const sizes = new DatabaseSizes(pool);
       const access: ProjectAccess = {
-        admission,
-        connections,
-        watchdog,
-        locks,
+        admission: admissionOf(settings),
+        connections: connectionsOf(settings, sessions),
+        watchdog: watchdogOf(settings, pool),
+        locks: new LockGuard(holders, await holders.open(), running, settings.workers),
         running,
         stops: new Map(),
         shapes: new ShapeCache(),
         statements: new KnownStatements(),
         copies: new CopyInserts({ waiting: settings.projectWaiting }),
         pace: new Pace(),
-        waitMs: settings.waitMs,
+        waitMs,
         upgraded: (project) => projects.upgraded(project),
         quotas: new Quotas((database) => sizes.of(database), settings.projectQuota),
         requireActive: (project) => projects.requireActive(project),
@@ -262,4 +233,46 @@ export class Engine {
     this.silence.close();
     await this.control.close();
   }
+}
+
+/** The control database, and the template behind what makes projects: one instance at a time prepares both. */
+async function openControl(
+  { address, allowUnhardened, extensions, onExposed }: EngineSettings,
+  pool: ServicePool,
+  credentials: Credentials,
+): Promise<{ control: ControlDatabase; provisioning: Provisioning }> {
+  const migrations = readMigrations('project');
+  const preparation = { allowUnhardened, extensions };
+  const provisioningOf = (instanceId: string) =>
+    new Provisioning(address, credentials, `cdp_template_${instanceId}`, migrations, preparation);
+  const control = await ControlDatabase.open(address, pool, credentials, {
+    version: newestVersion(migrations),
+    ensure: async (instanceId, version) => {
+      const exposed = await provisioningOf(instanceId).ensureTemplate(version);
+      if (exposed.length > 0) onExposed(exposed);
+    },
+  });
+  return { control, provisioning: provisioningOf(control.instanceId) };
+}
+
+const admissionOf = (settings: EngineSettings): Admission =>
+  new Admission({
+    total: Math.min(settings.running, settings.maxConnections),
+    running: settings.projectRunning,
+    reservedForTyped: settings.projectReserved,
+    waiting: settings.projectWaiting,
+    waitMs: settings.waitMs,
+  });
+
+const connectionsOf = (settings: EngineSettings, sessions: ProjectSessions): Connections =>
+  new Connections(sessions, {
+    total: settings.maxConnections,
+    // As many of each kind as may run: else each change of what runs would close connections and log others in.
+    perProject: 2 * settings.projectRunning - settings.projectReserved,
+    idleMs: settings.idleConnectionMs,
+  });
+
+function watchdogOf({ address, postmaster }: EngineSettings, pool: ServicePool): Watchdog {
+  const cpu = postmaster === null ? null : new CpuWatch(new BackendPriority(postmaster));
+  return new Watchdog(address, pool, cpu);
 }

@@ -6,7 +6,7 @@ import { EngineError } from '../contract/errors.js';
 import { ConnectionLost, isOutOfSharedMemory, isShutdown, PostgresError, toEngineError } from '../postgres/errors.js';
 import type { TableDescription } from '../postgres/catalog/catalog.js';
 import type { Connections, Lease } from '../postgres/connections/connections.js';
-import type { ProjectRow } from '../postgres/control.js';
+import type { ProjectRow } from '../postgres/control-rows.js';
 import type { Lane } from '../postgres/connections/project-session.js';
 import type { Watchdog } from '../postgres/connections/watchdog.js';
 import type { Admission, WorkKind } from './admission/admission.js';

@@ -4,7 +4,8 @@ import { gunzip } from 'node:zlib';
 import type { FastifyRequest } from 'fastify';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
-import { readJson, refuseDuplicateKeys } from '../engine/json/json.js';
+import { refuseDuplicateKeys } from '../engine/json/nodes.js';
+import { readJson } from '../engine/json/read-json.js';
 
 const unpack = promisify(gunzip);
 

@@ -1,6 +1,6 @@
 /** The client on a bad network: what is repeated is stored once, and what could do harm is not repeated. */
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { CdpClient, CdpError } from '../../src/client/index.js';
@@ -55,6 +55,21 @@ async function caught(work: Promise<unknown>): Promise<CdpError> {
   );
   if (!(error instanceof CdpError)) throw new Error(`Expected a CdpError, got ${String(error)}`, { cause: error });
   return error;
+}
+
+/** A server that answers each request in the same way, for as long as the work takes. */
+async function answeredBy(
+  answer: (response: ServerResponse) => void,
+  work: (url: string) => Promise<unknown>,
+): Promise<void> {
+  const server = createServer((_request, response) => answer(response)).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  try {
+    await work(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
 }
 
 describe('an insert', () => {
@@ -190,6 +205,31 @@ describe('other calls', () => {
     await client().query(`INSERT INTO ${name} (n) VALUES (1)`);
     expect(await counted(name)).toEqual({ rows: 1, different: 1 });
   });
+
+  it.each([
+    ['rate_limited', '0', 2],
+    ['overloaded', '0', 2],
+    ['table_busy', '0', 2],
+    ['database_unavailable', '0', 2],
+    ['overloaded', new Date().toUTCString(), 2],
+    ['overloaded', '61', 1],
+    ['overloaded', new Date(2 ** 42).toUTCString(), 1],
+    ['outcome_unknown', '0', 1],
+    ['request_in_flight', '0', 1],
+    ['internal', '0', 1],
+  ])('that write, refused with %s and Retry-After: %s, are sent %i times', async (code, retryAfter, times) => {
+    let requests = 0;
+    const status = 503;
+    const refusal = { success: false, error: code, message: code, status, request_id: 'none' };
+    await answeredBy(
+      (response) => {
+        if (++requests > 1) response.end(JSON.stringify({ success: true, rows: [], columns: [] }));
+        else response.writeHead(status, { 'retry-after': retryAfter }).end(JSON.stringify(refusal));
+      },
+      (url) => new CdpClient({ url, token: 'any' }).query('DELETE FROM t').catch(() => {}),
+    );
+    expect(requests).toBe(times);
+  });
 });
 
 describe('a stream', () => {
@@ -211,16 +251,13 @@ describe('a stream', () => {
     ['behind a row that looks like its last line', '{"n":1}\n{"done":true,"row_count":7}\n'],
     ['with nothing', ''],
   ])('that ends cleanly %s is an error too', async (_, body) => {
-    const server = createServer((_request, response) => void response.end(body)).listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    try {
-      const stream = new CdpClient({ url, token: 'any' }).sqlStream('SELECT 1');
-      expect((await caught(collect(stream))).code).toBe('network_error');
-    } finally {
-      server.closeAllConnections();
-      server.close();
-    }
+    await answeredBy(
+      (response) => void response.end(body),
+      async (url) => {
+        const stream = new CdpClient({ url, token: 'any' }).sqlStream('SELECT 1');
+        expect((await caught(collect(stream))).code).toBe('network_error');
+      },
+    );
   });
 });
 

@@ -1,8 +1,10 @@
 /** Who has room in the service's memory, who waits for it (http/gate/byte-room.ts). */
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { FastifyRequest } from 'fastify';
 import { describe, expect, it } from 'vitest';
+import { LIMITS } from '../../src/contract/limits.js';
 import { Patience } from '../../src/engine/admission/patience.js';
-import { ByteRoom } from '../../src/http/gate/byte-room.js';
+import { announcedBytes, ByteRoom } from '../../src/http/gate/byte-room.js';
 
 const LARGE = 100_000;
 const never = new AbortController().signal;
@@ -105,5 +107,18 @@ describe('refuses', () => {
     await expect(enter(room, 'a', LARGE, 5_000, leaving.signal)).rejects.toMatchObject({ code: 'overloaded' });
     place.leave();
     (await enter(room, 'a')).leave();
+  });
+});
+
+describe('a body is taken for', () => {
+  const MOST = LIMITS.bodyBytes;
+  it.each<[string, Record<string, string>, number]>([
+    ['what it says', { 'content-length': '1000' }, 1000],
+    ['nothing where there is none', {}, 0],
+    ['the longest there may be, where it says more', { 'content-length': String(2 * MOST) }, MOST],
+    ['the longest where it comes in chunks', { 'transfer-encoding': 'chunked' }, MOST],
+    ['the longest where it is packed', { 'content-length': '1000', 'content-encoding': 'gzip' }, MOST],
+  ])('%s', (_, headers, bytes) => {
+    expect(announcedBytes({ headers } as unknown as FastifyRequest)).toBe(bytes);
   });
 });

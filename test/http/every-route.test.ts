@@ -2,7 +2,7 @@
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SCOPES } from '../../src/contract/names.js';
-import type { ErrorBody } from '../../src/contract/wire.js';
+import type { ErrorBody } from '../../src/contract/wire/failure.js';
 import type { Route } from '../../src/http/api/route.js';
 import { ALL_ROUTES, checkAnswer, pathOf, titled } from '../support/routes.js';
 import { snapshot, type Snapshot } from '../support/schema.js';

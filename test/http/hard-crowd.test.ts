@@ -7,8 +7,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { LIMITS } from '../../src/contract/limits.js';
+import { controlDatabase } from '../isolation/neighbour.js';
 import { connect } from '../support/raw.js';
-import { isIdle, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { isIdle, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { until } from '../support/stream.js';
 
 let service: TestService;
@@ -101,4 +103,28 @@ it('clients that leave in the middle of body or answer take no place with them',
     Array.from({ length: 20 }, () => project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1' } })),
   );
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+});
+
+it('clients that leave while the database is asked for their token take no room for their bodies with them', async () => {
+  const token = await project.tokenWith('data:write');
+  const head = `POST /api/cdp/data/kept HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\nContent-Length: ${LIMITS.bodyBytes}\r\n\r\n`;
+  /** Whatever was sent before it has been read by then. */
+  const answered = async () => {
+    for (let i = 0; i < 5; i++) await (await fetch(`${service.url}/healthz`)).text();
+  };
+  await onServer(
+    service.server,
+    async (client) => {
+      await client.query('BEGIN; LOCK TABLE cdp.tokens IN ACCESS EXCLUSIVE MODE');
+      const sockets = await Promise.all(Array.from({ length: 6 }, () => connect(service.url)));
+      await Promise.all(sockets.map((socket) => new Promise((resolve) => socket.write(head, resolve))));
+      await answered();
+      for (const socket of sockets) socket.destroy();
+      await answered();
+    },
+    controlDatabase(service),
+  );
+  const records = Array.from({ length: 250 }, () => ({ a: 'x'.repeat(24_000) }));
+  const answer = await project.call('POST', '/api/cdp/data/kept', { token, body: records });
+  expect(answer.body).toMatchObject({ success: true, inserted_rows: 250 });
 });

@@ -1,6 +1,7 @@
 /** Answers of free SQL do not depend on settings that a statement changed (contract section 4). */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { freeSql } from '../support/sql.js';
 
 let service: TestService;
 let project: TestProject;
@@ -11,16 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-const sql = (text: string, rest: object = {}): Promise<TestAnswer> =>
-  project.call('POST', '/api/cdp/sql', { body: { sql: text, ...rest } });
-
-/** The body of a statement that must succeed. */
-async function run(text: string, rest: object = {}): Promise<Record<string, unknown>> {
-  const answer = await sql(text, rest);
-  expect(answer.text.slice(0, 500)).toMatch(/^\{"success":true/);
-  expect(answer.status).toBe(200);
-  return answer.body;
-}
+const { sql, run } = freeSql(() => project);
 
 describe('answers do not depend on settings that a statement changed', () => {
   const VALUES = `SELECT '2024-02-03 04:05:06.5+00'::timestamptz AS at, '2024-02-03'::date AS day,

@@ -1,6 +1,7 @@
 /** What free SQL refuses, with which code, status and SQLSTATE (contract sections 1 and 7). */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
+import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { freeSql } from '../support/sql.js';
 
 let service: TestService;
 let project: TestProject;
@@ -11,16 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-const sql = (text: string, rest: object = {}): Promise<TestAnswer> =>
-  project.call('POST', '/api/cdp/sql', { body: { sql: text, ...rest } });
-
-/** The body of a statement that must succeed. */
-async function run(text: string, rest: object = {}): Promise<Record<string, unknown>> {
-  const answer = await sql(text, rest);
-  expect(answer.text.slice(0, 500)).toMatch(/^\{"success":true/);
-  expect(answer.status).toBe(200);
-  return answer.body;
-}
+const { sql, run } = freeSql(() => project);
 
 describe('refuses', () => {
   const REFUSED: [text: string, code: string, status: number, sqlstate?: string][] = [

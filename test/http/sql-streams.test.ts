@@ -209,6 +209,18 @@ describe('errors', () => {
     failure(await stream(flip, NDJSON), 400, 'statement_not_allowed');
   });
 
+  it.each([NDJSON, CSV])('by such a row long before or behind the first bytes: %s', async (accept) => {
+    const flip = (at: number) =>
+      `SELECT set_config('client_encoding', CASE g WHEN ${at} THEN 'LATIN1' ELSE 'UTF8' END, false),
+         repeat('é', 500) AS s FROM generate_series(1, 2000) g`;
+    failure(await stream(flip(1), accept), 400, 'statement_not_allowed');
+    const late = await openStream(service, project, accept, { sql: flip(1_000) });
+    const { text, whole } = await late.rest();
+    expect(whole).toBe(false);
+    expect(text).toContain('é');
+    expect(text).not.toContain('\uFFFD');
+  });
+
   it('by one row that is too large', async () => {
     failure(await stream(`SELECT repeat('x', 17 * 1024 * 1024)`, NDJSON), 400, 'result_too_large');
   });

@@ -1,13 +1,7 @@
 /** Free SQL over HTTP (specification 4.5, contract section 7): answers, tags, transactions, refusals. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import {
-  failure,
-  onServer,
-  startTestService,
-  type TestAnswer,
-  type TestProject,
-  type TestService,
-} from '../support/service.js';
+import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { freeSql } from '../support/sql.js';
 
 let service: TestService;
 let project: TestProject;
@@ -19,16 +13,7 @@ beforeAll(async () => {
 afterAll(() => service.close());
 beforeEach(() => run('DROP TABLE IF EXISTS t; CREATE TABLE t (n int, s text)'));
 
-const sql = (text: string, rest: object = {}): Promise<TestAnswer> =>
-  project.call('POST', '/api/cdp/sql', { body: { sql: text, ...rest } });
-
-/** The body of a statement that must succeed. */
-async function run(text: string, rest: object = {}): Promise<Record<string, unknown>> {
-  const answer = await sql(text, rest);
-  expect(answer.text.slice(0, 500)).toMatch(/^\{"success":true/);
-  expect(answer.status).toBe(200);
-  return answer.body;
-}
+const { sql, run } = freeSql(() => project);
 
 const content = () => project.rows('SELECT n, s FROM t ORDER BY n');
 

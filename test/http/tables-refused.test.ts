@@ -63,6 +63,11 @@ describe.each(testServers())('a call on tables refuses on Postgres $major', (ser
     await refused(project, ['POST', TABLE, body], 400, 'invalid_request');
   });
 
+  it('a key that a column gives twice', async () => {
+    const body = '{"table_name":"fresh","columns":[{"name":"a","name":"b","type":"TEXT"}]}';
+    await refused(project, ['POST', TABLE, body], 400, 'invalid_json');
+  });
+
   const INVALID = [
     '',
     '1a',

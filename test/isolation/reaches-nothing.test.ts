@@ -55,6 +55,23 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       return names[name] ?? whole;
     });
 
+  it('no database of a project lets anybody in but its own roles, and the template nobody', async () => {
+    const template = `cdp_template_${service.engine.control.instanceId}`;
+    const databases = [own.database, other.database, template];
+    const open = await onServer(server, async (client) => {
+      const { rows } = await client.query<{ role: string; datname: string }>(
+        `SELECT role, datname FROM pg_database, unnest($2::text[]) AS role
+         WHERE datname = ANY ($1) AND has_database_privilege(role, oid, 'CONNECT, TEMPORARY') ORDER BY role`,
+        [databases, ['public', own.reader, own.writer]],
+      );
+      return rows;
+    });
+    expect(open).toEqual([
+      { role: own.reader, datname: own.database },
+      { role: own.writer, datname: own.database },
+    ]);
+  });
+
   /** Databases, roles and settings of the server, and what the project's database holds that is not the project's. */
   async function surroundings(): Promise<unknown> {
     const roles = [own.writer, own.reader, own.database, other.writer, other.reader, other.database];

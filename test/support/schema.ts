@@ -1,6 +1,6 @@
 /** What a project's schema holds, to look that a refused call changed nothing. */
 import { expect } from 'vitest';
-import type { ErrorBody } from '../../src/contract/wire.js';
+import type { ErrorBody } from '../../src/contract/wire/failure.js';
 import { failure, type TestProject } from './service.js';
 
 const CATALOG = `

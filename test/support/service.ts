@@ -7,7 +7,7 @@ import { pino } from 'pino';
 import { loadConfig } from '../../src/config.js';
 import type { Config } from '../../src/settings.js';
 import type { Scope } from '../../src/contract/names.js';
-import type { ErrorBody } from '../../src/contract/wire.js';
+import type { ErrorBody } from '../../src/contract/wire/failure.js';
 import type { Engine } from '../../src/engine/engine.js';
 import { startService } from '../../src/service.js';
 import { clearAway, connected, dropDatabase, embeddedServer, type TestServer } from './postgres.js';

@@ -52,6 +52,13 @@ describe('works', () => {
     }
   });
 
+  it('of a little is never nothing, where that would be no limit, nor all that there is', () => {
+    const little = { workers: '2', 'wrong-tokens': '1', 'project-running': '4', 'project-reserved': '3' };
+    for (const share of sharesOf(little, 80)) {
+      expect(share).toMatchObject({ wrongTokens: 1, projectRunning: 2, projectReserved: 1 });
+    }
+  });
+
   it('auto is half as many as there are processors, one at least, and no more than the limits can be divided by', () => {
     const { config } = loadConfig({ workers: 'auto', 'project-running': '3' }, {}, null);
     expect(config.workers).toBe(1);

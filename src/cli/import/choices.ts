@@ -1,5 +1,5 @@
 /** Says what an import has chosen: format, columns, types, and with `--dry-run` the calls that it would make. */
-import type { Table } from '../../contract/wire.js';
+import type { Table } from '../../contract/wire/tables.js';
 import { grid } from '../remote/grid.js';
 import { EXIT, type ExitCode } from '../remote/outcome.js';
 import { firstCells, printable, widthOf } from '../remote/terminal-text.js';

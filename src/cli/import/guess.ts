@@ -1,6 +1,7 @@
 /** Which of the six types holds every value of a column that was seen, without losing a digit; and if none, why. */
 import type { ColumnType } from '../../contract/column-types.js';
-import { cut, type JsonNode } from '../../engine/json/json.js';
+import type { JsonNode } from '../../engine/json/nodes.js';
+import { cut } from '../../engine/message-text.js';
 import { booleanIn, type Notation, numberReader } from './cell-values.js';
 import { DATE_ORDERS, type DateOrder, isTimestamp, timestampIn } from './timestamps.js';
 

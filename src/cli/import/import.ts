@@ -4,7 +4,7 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { CdpError } from '../../client/error.js';
 import type { CdpClient } from '../../client/client.js';
 import { NAME_PATTERN } from '../../contract/names.js';
-import type { Table } from '../../contract/wire.js';
+import type { Table } from '../../contract/wire/tables.js';
 import { clientFor, findConnection, remoteOptions } from '../remote/connection.js';
 import { ending, type ExitCode, UsageError } from '../remote/outcome.js';
 import { collect, whole } from '../remote/sql.js';

@@ -1,5 +1,6 @@
 /** The members of a JSON object as they are written, so that no digit of a value is lost. */
-import { type JsonMember, type JsonNode, readJson } from '../../engine/json/json.js';
+import type { JsonMember, JsonNode } from '../../engine/json/nodes.js';
+import { readJson } from '../../engine/json/read-json.js';
 
 /** Undefined where the text is not a JSON object. */
 export function membersOf(text: string): readonly JsonMember[] | undefined {

@@ -2,7 +2,7 @@
 import type { ColumnType } from '../../contract/column-types.js';
 import { COLUMN_TYPES } from '../../contract/column-types.js';
 import type { ErrorPlace } from '../../contract/errors.js';
-import type { Table } from '../../contract/wire.js';
+import type { Table } from '../../contract/wire/tables.js';
 import { UsageError } from '../remote/outcome.js';
 import { cellWriter, isJson, type Notation } from './cell-values.js';
 import { columnNames, matchingColumn, needsQuotes } from './column-names.js';

@@ -4,7 +4,7 @@ import { open, stat } from 'node:fs/promises';
 import type { CreateTable } from '../../client/client.js';
 import type { ColumnType } from '../../contract/column-types.js';
 import { LIMITS } from '../../contract/limits.js';
-import type { Table } from '../../contract/wire.js';
+import type { Table } from '../../contract/wire/tables.js';
 import { UsageError } from '../remote/outcome.js';
 import type { Format } from './format.js';
 import { sizeOf } from './input.js';

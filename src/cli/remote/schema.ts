@@ -1,6 +1,6 @@
 /** `cdp tables` and `cdp describe T`: what there is. */
 import { Command } from 'commander';
-import type { Table } from '../../contract/wire.js';
+import type { Table } from '../../contract/wire/tables.js';
 import { connect, remoteOptions } from './connection.js';
 import { grid } from './grid.js';
 import { ending } from './outcome.js';

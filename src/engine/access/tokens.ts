@@ -7,7 +7,8 @@ import { crc32 } from 'node:zlib';
 import { LruMap } from 'toad-cache';
 import { EngineError } from '../../contract/errors.js';
 import { SCOPES, type Scope } from '../../contract/names.js';
-import type { ControlDatabase, ProjectRow, TokenRow } from '../../postgres/control.js';
+import type { ControlDatabase } from '../../postgres/control.js';
+import type { ProjectRow, TokenRow } from '../../postgres/control-rows.js';
 import { type Audit, BY_ITSELF, type Origin } from '../audit/audit.js';
 
 /**

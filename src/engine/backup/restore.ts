@@ -5,7 +5,7 @@
 import { open } from 'node:fs/promises';
 import { EngineError } from '../../contract/errors.js';
 import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../postgres/dump/client-programs.js';
-import type { StoredToken } from '../../postgres/control.js';
+import type { StoredToken } from '../../postgres/control-rows.js';
 import { countRows, type TableRows } from '../../postgres/dump/project-dump.js';
 import { loadProject } from '../../postgres/dump/project-load.js';
 import { serverMajor } from '../../postgres/server.js';

@@ -1,6 +1,6 @@
 /** One cell: a JSON value and the column it is for. The grammar is the contract's (section 4), not Postgres's. */
 import type { ColumnShape } from '../../postgres/catalog/table-shape.js';
-import type { JsonNode } from '../json/json.js';
+import type { JsonNode } from '../json/nodes.js';
 import { readArray, readJsonb, readJsonText } from './nested.js';
 import { readFloat, readInteger } from './numbers.js';
 import { Refusal, shown, type Cell } from './refusal.js';

@@ -7,7 +7,8 @@
 import { EngineError } from '../../contract/errors.js';
 import type { Statement } from '../../postgres/sql.js';
 import type { ColumnShape, TableShape } from '../../postgres/catalog/table-shape.js';
-import { cut, quoted, type JsonObject } from '../json/json.js';
+import type { JsonObject } from '../json/nodes.js';
+import { cut, quoted } from '../message-text.js';
 import { nearName } from '../near-name.js';
 import { readCell } from './cell.js';
 import { insertStatement, type Row } from './insert.js';

@@ -1,5 +1,5 @@
 /** JSON values that stay whole: those of JSONB and json columns, and JSON arrays for columns of a Postgres array type. */
-import type { JsonArray, JsonNode } from '../json/json.js';
+import type { JsonArray, JsonNode } from '../json/nodes.js';
 import { JsonWalk } from '../json/json-walk.js';
 import { arrayLiteral, quotedElement } from './array-literal.js';
 import { fitsNumeric } from './decimal.js';

@@ -1,5 +1,5 @@
 /** INTEGER and FLOAT cells (contract section 4). */
-import type { JsonNode } from '../json/json.js';
+import type { JsonNode } from '../json/nodes.js';
 import { readDecimal } from './decimal.js';
 import { Refusal, shown, type Cell } from './refusal.js';
 

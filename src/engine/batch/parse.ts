@@ -1,7 +1,9 @@
 /** The first stage of a batch: from the body's bytes to records, before the table is known or a connection is taken. */
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
-import { cut, duplicateKeys, quoted, readJson, type JsonNode, type JsonObject } from '../json/json.js';
+import { duplicateKeys, type JsonNode, type JsonObject } from '../json/nodes.js';
+import { readJson } from '../json/read-json.js';
+import { cut, quoted } from '../message-text.js';
 import { Places } from './places.js';
 
 /** 1 to 250 records (specification 4.4); within a record no key stands twice. */

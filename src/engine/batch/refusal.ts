@@ -1,5 +1,6 @@
 /** Why a cell does not fit its column, in words that follow "Record 3, column "age": ". */
-import { cut, quoted, type JsonNode } from '../json/json.js';
+import type { JsonNode } from '../json/nodes.js';
+import { cut, quoted } from '../message-text.js';
 
 export class Refusal {
   constructor(

@@ -1,5 +1,5 @@
 /** TIMESTAMP cells (contract section 4): RFC 3339 section 5.6, without an offset UTC, and a date alone midnight UTC. */
-import type { JsonNode } from '../json/json.js';
+import type { JsonNode } from '../json/nodes.js';
 import { Refusal, shown, type Cell } from './refusal.js';
 
 const DATE = /(?<year>\d{4})-(?<month>\d\d)-(?<day>\d\d)/;

@@ -1,5 +1,5 @@
 /** What an insert is answered with, on whichever way it went. */
-import type { BatchAnswer } from '../../contract/wire.js';
+import type { BatchAnswer } from '../../contract/wire/batch.js';
 
 /** @param ids of the records, in their order, where they were asked for */
 export function inserted(count: number, ids?: readonly string[]): BatchAnswer {

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
-import { BatchAnswer } from '../../contract/wire.js';
+import { BatchAnswer } from '../../contract/wire/batch.js';
 import { sql, type Statement, statement } from '../../postgres/sql.js';
 import type { Session } from '../../postgres/wire/session.js';
 import { describes } from '../json/validator.js';

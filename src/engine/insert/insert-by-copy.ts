@@ -5,7 +5,7 @@
  * cannot do, or Postgres refuses, is for the INSERT of `records.ts`, which finds out what is wrong and says so.
  */
 import { ConnectionLost, errorCode, isShutdown, PostgresError } from '../../postgres/errors.js';
-import type { BatchAnswer } from '../../contract/wire.js';
+import type { BatchAnswer } from '../../contract/wire/batch.js';
 import type { Lease } from '../../postgres/connections/connections.js';
 import { SMALLEST as LARGE_BYTES } from '../../postgres/spare-buffers.js';
 import type { RowsIn } from '../../postgres/wire/rows-in.js';

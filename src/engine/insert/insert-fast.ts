@@ -4,7 +4,7 @@
  * under way: each of them would be read by the slow way.
  */
 import { readTables, tableToWrite } from '../../postgres/catalog/catalog.js';
-import type { BatchAnswer } from '../../contract/wire.js';
+import type { BatchAnswer } from '../../contract/wire/batch.js';
 import type { Deadline } from '../admission/deadline.js';
 import { type CopyOptions, insertByCopy } from './insert-by-copy.js';
 import type { Project } from '../project.js';

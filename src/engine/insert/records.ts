@@ -3,7 +3,7 @@
  * Idempotency-Key.
  */
 import { EngineError } from '../../contract/errors.js';
-import type { BatchAnswer } from '../../contract/wire.js';
+import type { BatchAnswer } from '../../contract/wire/batch.js';
 import { readTables, tableToWrite, type TableDescription } from '../../postgres/catalog/catalog.js';
 import { readCommandTag } from '../../postgres/command-tag.js';
 import type { Lease } from '../../postgres/connections/connections.js';
@@ -20,7 +20,7 @@ import { claimKey, type IdempotencyKey, rememberAnswer } from './idempotency.js'
 import { insertFast } from './insert-fast.js';
 import type { Project } from '../project.js';
 import { attributeRefusal } from './refused-record.js';
-import { tableNotFound } from '../tables.js';
+import { tableNotFound } from '../schema/tables.js';
 import { BEGIN, commit, ROLLBACK } from '../transaction.js';
 
 export interface InsertOptions {

@@ -4,7 +4,7 @@ import { LIMITS } from '../../contract/limits.js';
 import { readArray, readJsonText } from '../batch/nested.js';
 import { Refusal } from '../batch/refusal.js';
 import { refuseText } from '../batch/text.js';
-import type { JsonNode } from '../json/json.js';
+import type { JsonNode } from '../json/nodes.js';
 
 /** Types for which a JSON array is JSON text: json, jsonb, text, varchar, char(n), unknown. For all others it is an array. */
 const TAKES_JSON_TEXT = new Set([114, 3802, 25, 1043, 1042, 705]);

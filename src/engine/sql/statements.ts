@@ -10,7 +10,7 @@ import { callerSql, type Statement } from '../../postgres/sql.js';
 import type { Described, Session } from '../../postgres/wire/session.js';
 import { type Clock, queryTimeout } from '../admission/deadline.js';
 import type { Departure } from '../admission/departure.js';
-import type { JsonNode } from '../json/json.js';
+import type { JsonNode } from '../json/nodes.js';
 import type { Project } from '../project.js';
 import { BEGIN, commitAndReset, fixed, outcomeUnknown, ROLLBACK } from '../transaction.js';
 import { leadingKeyword } from './leading-keyword.js';

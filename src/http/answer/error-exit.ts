@@ -2,7 +2,7 @@
 import type { FastifyError } from 'fastify';
 import { EngineError, type ErrorCode } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
-import type { ErrorBody } from '../../contract/wire.js';
+import type { ErrorBody } from '../../contract/wire/failure.js';
 import { toEngineError } from '../../postgres/errors.js';
 import { SECURITY_HEADERS } from '../connection/security-headers.js';
 

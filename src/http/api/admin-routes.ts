@@ -1,8 +1,8 @@
 /** What an admin token is for: projects and tokens over HTTP (contract section 2), and the audit log. */
 import { EngineError } from '../../contract/errors.js';
 import { Type } from '../../contract/schema.js';
-import * as wire from '../../contract/wire.js';
-import type { ProjectRow } from '../../postgres/control.js';
+import * as wire from '../../contract/wire/projects.js';
+import type { ProjectRow } from '../../postgres/control-rows.js';
 import { originOf } from '../watch/audit.js';
 import { READ_AUDIT } from './audit-route.js';
 import { quotaBytes, shownProject, shownToken } from './admin-views.js';

@@ -4,9 +4,10 @@
  */
 import { parseQuota, quotaText } from '../../contract/disk-size.js';
 import { EngineError } from '../../contract/errors.js';
-import type * as wire from '../../contract/wire.js';
+import type * as audit from '../../contract/wire/audit.js';
+import type * as wire from '../../contract/wire/projects.js';
 import type { AuditEntry } from '../../postgres/audit-log.js';
-import type { ProjectRow, TokenRow } from '../../postgres/control.js';
+import type { ProjectRow, TokenRow } from '../../postgres/control-rows.js';
 
 /**
  * Bytes of a quota as it is written here and on the command line: null for `default`, 0 for `none`.
@@ -49,7 +50,7 @@ export const shownToken = (token: TokenRow): wire.Token => ({
 });
 
 /** Its `id` is its place in the log, which `before` takes. */
-export const shownEntry = (entry: AuditEntry): wire.AuditEntry => ({
+export const shownEntry = (entry: AuditEntry): audit.AuditEntry => ({
   id: `${entry.at}-${entry.id}`,
   time: new Date(entry.at).toISOString(),
   request_id: entry.requestId,

@@ -1,5 +1,5 @@
 /** Reading the audit log over HTTP, for an admin token. */
-import * as wire from '../../contract/wire.js';
+import * as wire from '../../contract/wire/audit.js';
 import { shownEntry } from './admin-views.js';
 import type { Route } from './route.js';
 import { timeOf } from '../time.js';

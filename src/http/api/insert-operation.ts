@@ -1,5 +1,5 @@
 /** The batch insert of the API (specification 4.4; contract section 6), as routes.ts lists it. */
-import * as wire from '../../contract/wire.js';
+import * as wire from '../../contract/wire/batch.js';
 import { idempotencyKey } from '../../engine/insert/idempotency.js';
 import { insertRecords } from '../../engine/insert/records.js';
 import { decodeBody } from '../body.js';

@@ -1,7 +1,7 @@
 /** The OpenAPI 3.1 document, made from the route tables and the schemas that validate (contract section 9). */
 import { ERROR_CODES, type ErrorCode } from '../../contract/errors.js';
 import type { Schema } from '../../contract/schema.js';
-import { ErrorBody } from '../../contract/wire.js';
+import { ErrorBody } from '../../contract/wire/failure.js';
 import type { Access } from '../gate/authenticate.js';
 import type { Route } from './route.js';
 

@@ -1,7 +1,7 @@
 /** The schema calls of the API (specification 4.1 to 4.3; reads and drops of contract section 5), as routes.ts lists them. */
-import * as wire from '../../contract/wire.js';
-import { addColumn, alterColumn, dropColumn } from '../../engine/columns.js';
-import { createTable, dropTable, readSchema, readTable } from '../../engine/tables.js';
+import * as wire from '../../contract/wire/tables.js';
+import { addColumn, alterColumn, dropColumn } from '../../engine/schema/columns.js';
+import { createTable, dropTable, readSchema, readTable } from '../../engine/schema/tables.js';
 import type { TableDescription } from '../../postgres/catalog/catalog.js';
 import {
   ColumnInPath,

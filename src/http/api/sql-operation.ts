@@ -1,8 +1,8 @@
 /** Free SQL of the API (specification 4.5; contract section 7), as routes.ts lists it. */
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
-import * as wire from '../../contract/wire.js';
-import type { JsonNode } from '../../engine/json/json.js';
+import * as wire from '../../contract/wire/sql.js';
+import type { JsonNode } from '../../engine/json/nodes.js';
 import { collectSql } from '../../engine/sql/collect.js';
 import { requireScope, runsAsReader } from '../gate/authenticate.js';
 import { type Context, type Operation, project } from './route.js';

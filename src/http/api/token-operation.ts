@@ -1,6 +1,6 @@
 /** What the token of a request is, for programs that were given one: which project it opens, and with which scopes. */
 import { SCOPES } from '../../contract/names.js';
-import * as wire from '../../contract/wire.js';
+import * as wire from '../../contract/wire/projects.js';
 import { ok, type Operation, project } from './route.js';
 
 const ID = '0198c7a2-1f6e-7cc0-9a42-0d6e6f1b2c3d';

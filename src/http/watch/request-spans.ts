@@ -17,7 +17,7 @@ import {
 } from '@opentelemetry/api';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AuditOperation } from '../../contract/audit.js';
-import type { SqlBody } from '../../contract/wire.js';
+import type { SqlBody } from '../../contract/wire/sql.js';
 import type { RequestTrace, Stage } from '../../engine/trace.js';
 import { asEngineError } from '../answer/error-exit.js';
 import { readTraceparent, type TraceContext } from './trace-context.js';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { readCell } from '../../../src/engine/batch/cell.js';
 import { Refusal } from '../../../src/engine/batch/refusal.js';
-import { readJson } from '../../../src/engine/json/json.js';
+import { readJson } from '../../../src/engine/json/read-json.js';
 import type { ColumnShape } from '../../../src/postgres/catalog/table-shape.js';
 import { bytes, column, ID } from './shapes.js';
 

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { CopyData } from '../../../src/engine/batch/copy/copy-encoder.js';
+import type { Departure } from '../../../src/engine/admission/departure.js';
 import { Patience } from '../../../src/engine/admission/patience.js';
 import { SharedCopy, type WaitingBatch } from '../../../src/engine/insert/shared-copy.js';
 import { column } from '../batch/shapes.js';
@@ -21,10 +22,16 @@ const patient = () => new Patience(5_000);
 
 /** A way to the server whose answers the test gives. */
 function server() {
-  const sent: { texts: readonly CopyData[]; answer(stored: boolean): void; fail(error: Error): void }[] = [];
-  const send = (texts: readonly CopyData[]) =>
+  interface Sent {
+    texts: readonly CopyData[];
+    signal: Departure;
+    answer(stored: boolean): void;
+    fail(error: Error): void;
+  }
+  const sent: Sent[] = [];
+  const send = (texts: readonly CopyData[], signal: Departure) =>
     new Promise<boolean>((resolve, reject) => {
-      sent.push({ texts, answer: resolve, fail: reject });
+      sent.push({ texts, signal, answer: resolve, fail: reject });
     });
   return { sent, send };
 }
@@ -86,6 +93,23 @@ describe('small batches', () => {
     sent[1]?.fail(new Error('gone'));
     await expect(second).rejects.toThrow('gone');
     await expect(third).rejects.toThrow('gone');
+  });
+
+  it('are not undone by the client of another one that leaves, and go with their own where they are alone', async () => {
+    const { sent, send } = server();
+    const copies = new SharedCopy({ waiting: 64 });
+    const leaving = new AbortController();
+    const leaver = copies.store(text(), leaving.signal, patient(), send);
+    const others = [leaving.signal, never].map((signal) => copies.store(text(), signal, patient(), send));
+    sent[0]?.answer(true);
+    await settled();
+    leaving.abort();
+    expect(sent.map(({ texts, signal }) => [texts.length, signal.aborted])).toEqual([
+      [1, true],
+      [2, false],
+    ]);
+    sent[1]?.answer(true);
+    expect(await Promise.all([leaver, ...others])).toEqual([true, true, true]);
   });
 
   it('are cut into COPYs of at most 1,000 records', async () => {

@@ -4,7 +4,7 @@ import { homedir } from 'node:os';
 import { resolve } from 'node:path';
 import type { CdpClient } from '../../../client/client.js';
 import { NAME_PATTERN } from '../../../contract/names.js';
-import type { Table } from '../../../contract/wire.js';
+import type { Table } from '../../../contract/wire/tables.js';
 import { UsageError } from '../outcome.js';
 import { printLines } from '../output.js';
 import { columnLines, tableLines } from '../schema.js';

@@ -1,5 +1,5 @@
 /** What could stand where the cursor is: commands, tables where tables stand, columns of the tables that are named, words. */
-import type { Table } from '../../../contract/wire.js';
+import type { Table } from '../../../contract/wire/tables.js';
 import { printable } from '../terminal-text.js';
 import { KEYWORDS, RESERVED } from './keywords.js';
 

@@ -3,7 +3,7 @@ import { appendFile } from 'node:fs/promises';
 import type { CdpClient } from '../../../client/client.js';
 import { CdpError } from '../../../client/error.js';
 import type { QueryOptions } from '../../../client/sql.js';
-import type { Table } from '../../../contract/wire.js';
+import type { Table } from '../../../contract/wire/tables.js';
 import { Ending, explain } from '../outcome.js';
 import { printLines } from '../output.js';
 import { type Layout, queryResults, resultLines } from '../results.js';

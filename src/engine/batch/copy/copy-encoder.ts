@@ -9,7 +9,7 @@
 import { isUtf8 } from 'node:buffer';
 import { giveBuffer, takeBuffer } from '../../../postgres/spare-buffers.js';
 import type { ColumnShape } from '../../../postgres/catalog/table-shape.js';
-import { readJson } from '../../json/json.js';
+import { readJson } from '../../json/read-json.js';
 import { readCell } from '../cell.js';
 import { Refusal } from '../refusal.js';
 import type { ColumnSet } from './column-sets.js';

@@ -1,22 +1,22 @@
 /** Adding, altering and dropping columns (specification 4.2, 4.3; contract section 5). */
-import type { ColumnType } from '../contract/column-types.js';
-import { EngineError } from '../contract/errors.js';
-import { LIMITS } from '../contract/limits.js';
-import type { AddColumnBody, AlterColumnBody } from '../contract/wire.js';
-import { POSTGRES_TYPES, tableByName, type TableDescription, viewsOnColumn } from '../postgres/catalog/catalog.js';
-import { conversion } from '../postgres/catalog/conversions.js';
-import { PostgresError, toEngineError } from '../postgres/errors.js';
-import { ident, sql, type Statement, statement, trusted } from '../postgres/sql.js';
-import type { Lease } from '../postgres/connections/connections.js';
-import type { ColumnShape } from '../postgres/catalog/table-shape.js';
-import type { Session } from '../postgres/wire/session.js';
-import { cut } from './json/json.js';
+import type { ColumnType } from '../../contract/column-types.js';
+import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import type { AddColumnBody, AlterColumnBody } from '../../contract/wire/tables.js';
+import { POSTGRES_TYPES, tableByName, type TableDescription, viewsOnColumn } from '../../postgres/catalog/catalog.js';
+import { conversion } from '../../postgres/catalog/conversions.js';
+import { PostgresError, toEngineError } from '../../postgres/errors.js';
+import { ident, sql, type Statement, statement, trusted } from '../../postgres/sql.js';
+import type { Lease } from '../../postgres/connections/connections.js';
+import type { ColumnShape } from '../../postgres/catalog/table-shape.js';
+import type { Session } from '../../postgres/wire/session.js';
+import { cut } from '../message-text.js';
 import { checkName, columnNameProblem } from './names.js';
-import { nearName } from './near-name.js';
-import type { Project } from './project.js';
+import { nearName } from '../near-name.js';
+import type { Project } from '../project.js';
 import { schemaChange, type SchemaLimits } from './schema-change.js';
 import { checkComment, columnType, commentOn, existingTable, explainNoTable, notFound } from './tables.js';
-import { commit, fixed } from './transaction.js';
+import { commit, fixed } from '../transaction.js';
 
 /** A column as the answers of this file show it. */
 export interface ColumnAnswer {

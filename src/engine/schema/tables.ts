@@ -1,8 +1,8 @@
 /** Creating, reading and dropping tables (specification 4.1; contract section 5). */
-import type { CreateTableBody } from '../contract/wire.js';
-import { COLUMN_TYPES, type ColumnType } from '../contract/column-types.js';
-import { EngineError, type ErrorPlace } from '../contract/errors.js';
-import { LIMITS } from '../contract/limits.js';
+import type { CreateTableBody } from '../../contract/wire/tables.js';
+import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
+import { EngineError, type ErrorPlace } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
 import {
   allTables,
   collidingNames,
@@ -12,18 +12,18 @@ import {
   tableByName,
   tableNames,
   type TableDescription,
-} from '../postgres/catalog/catalog.js';
-import { ident, join, literal, sql, type Statement, statement, trusted } from '../postgres/sql.js';
-import type { Lease } from '../postgres/connections/connections.js';
-import { PostgresError } from '../postgres/errors.js';
-import type { Session } from '../postgres/wire/session.js';
-import { refuseText } from './batch/text.js';
-import { cut } from './json/json.js';
+} from '../../postgres/catalog/catalog.js';
+import { ident, join, literal, sql, type Statement, statement, trusted } from '../../postgres/sql.js';
+import type { Lease } from '../../postgres/connections/connections.js';
+import { PostgresError } from '../../postgres/errors.js';
+import type { Session } from '../../postgres/wire/session.js';
+import { refuseText } from '../batch/text.js';
+import { cut } from '../message-text.js';
 import { checkName, columnNameProblem, isName, tableNameProblem } from './names.js';
-import { nearName } from './near-name.js';
-import type { Project } from './project.js';
+import { nearName } from '../near-name.js';
+import type { Project } from '../project.js';
 import { schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
-import { commit, fixed, ROLLBACK } from './transaction.js';
+import { commit, fixed, ROLLBACK } from '../transaction.js';
 
 /** Two new names that differ by case alone must not slip past each other. */
 const ONE_AT_A_TIME = fixed('SELECT pg_catalog.pg_advisory_xact_lock(4014252903)');

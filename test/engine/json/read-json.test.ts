@@ -1,7 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { EngineError } from '../../../src/contract/errors.js';
-import { quoted, readJson, refuseDuplicateKeys, type JsonNode } from '../../../src/engine/json/json.js';
+import { refuseDuplicateKeys, type JsonNode } from '../../../src/engine/json/nodes.js';
+import { readJson } from '../../../src/engine/json/read-json.js';
+import { quoted } from '../../../src/engine/message-text.js';
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 const read = (text: string) => readJson(bytes(text));

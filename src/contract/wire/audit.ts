@@ -1,0 +1,55 @@
+/** The audit log on the wire. */
+import { AUDIT_ACTORS, AUDIT_OPERATIONS } from '../audit.js';
+import { PROJECT_NAME_PATTERN } from '../names.js';
+import { STRICT, type Static, Type } from '../schema.js';
+import { success } from './success.js';
+
+const AuditId = { pattern: '^[0-9]{1,15}-[0-9]{1,16}$', examples: ['1769851800000-1'] };
+
+export const AuditQuery = Type.Object(
+  {
+    project: Type.Optional(Type.String({ pattern: PROJECT_NAME_PATTERN })),
+    operation: Type.Optional(Type.Enum([...AUDIT_OPERATIONS], { type: 'string' })),
+    outcome: Type.Optional(
+      Type.String({ pattern: '^[a-z_]{1,40}$', description: '`ok`, a code of an error, or `failed`: all but `ok`.' }),
+    ),
+    token: Type.Optional(
+      Type.String({ pattern: '^[^\\u0000]{1,200}$', description: 'Id of a token, or subject of a JWT.' }),
+    ),
+    since: Type.Optional(Type.String({ format: 'date-time' })),
+    until: Type.Optional(Type.String({ format: 'date-time' })),
+    before: Type.Optional(Type.String({ ...AuditId, description: 'Only what is older than the entry of this id.' })),
+    limit: Type.Optional(Type.String({ pattern: '^([1-9][0-9]{0,2}|1000)$', description: '1 to 1000; default 100.' })),
+  },
+  STRICT,
+);
+export type AuditQuery = Static<typeof AuditQuery>;
+
+export const AuditEntry = Type.Object({
+  id: Type.String({ ...AuditId, description: 'Its place in the log.' }),
+  time: Type.String({ format: 'date-time', description: 'When it was over.' }),
+  request_id: Type.Nullable(Type.String()),
+  project: Type.Nullable(Type.String({ description: 'As it was called then.' })),
+  project_id: Type.Nullable(Type.String({ format: 'uuid' })),
+  actor: Type.Enum([...AUDIT_ACTORS]),
+  actor_id: Type.Nullable(Type.String()),
+  actor_name: Type.Nullable(Type.String()),
+  address: Type.Nullable(Type.String()),
+  operation: Type.String(),
+  object: Type.Nullable(Type.String({ description: 'A table, `table.column`, or the id of a token.' })),
+  statement_sha256: Type.Nullable(Type.String()),
+  statement: Type.Nullable(Type.String({ description: 'Only with the setting `audit-statements` at `text`.' })),
+  rows: Type.Nullable(Type.Integer()),
+  outcome: Type.String({ description: '`ok`, a code of an error, or `client_gone`.' }),
+  status: Type.Nullable(Type.Integer({ description: 'null where no answer was begun.' })),
+  duration_ms: Type.Nullable(Type.Number()),
+  count: Type.Integer({ description: 'More than 1 where an entry stands for several like it.' }),
+});
+export type AuditEntry = Static<typeof AuditEntry>;
+
+export const AuditAnswer = Type.Object({
+  ...success,
+  entries: Type.Array(AuditEntry),
+  next: Type.Nullable(Type.String({ description: '`before` of the next page.' })),
+});
+export type AuditAnswer = Static<typeof AuditAnswer>;

@@ -1,0 +1,36 @@
+/** The one shape of all failures on the wire (contract section 1). */
+import { LIMITS } from '../limits.js';
+import { type Static, Type } from '../schema.js';
+
+export const ErrorBody = Type.Object({
+  success: Type.Literal(false),
+  error: Type.String({ description: 'A stable code; see the table of errors.' }),
+  message: Type.String(),
+  status: Type.Integer(),
+  request_id: Type.String(),
+  errors: Type.Optional(
+    Type.Array(
+      Type.Object({
+        record: Type.Optional(Type.Integer({ description: "0-based index in the request's array." })),
+        column: Type.Optional(Type.String()),
+        error: Type.String(),
+        message: Type.String(),
+        hint: Type.Optional(Type.String()),
+      }),
+      { maxItems: LIMITS.errorsListed },
+    ),
+  ),
+  error_count: Type.Optional(Type.Integer()),
+  hint: Type.Optional(Type.String()),
+  postgres: Type.Optional(
+    Type.Object({
+      sqlstate: Type.String(),
+      position: Type.Optional(Type.Integer()),
+      table: Type.Optional(Type.String()),
+      column: Type.Optional(Type.String()),
+      constraint: Type.Optional(Type.String()),
+      detail: Type.Optional(Type.String()),
+    }),
+  ),
+});
+export type ErrorBody = Static<typeof ErrorBody>;

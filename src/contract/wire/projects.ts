@@ -1,0 +1,91 @@
+/** Projects and tokens on the wire (contract section 2). */
+import { PROJECT_NAME_PATTERN, SCOPES } from '../names.js';
+import { STRICT, type Static, Type } from '../schema.js';
+import { success } from './success.js';
+
+export const CreateProjectBody = Type.Object({ name: Type.String({ pattern: PROJECT_NAME_PATTERN }) }, STRICT);
+export type CreateProjectBody = Static<typeof CreateProjectBody>;
+
+export const Project = Type.Object({
+  id: Type.String({ format: 'uuid' }),
+  name: Type.String(),
+  status: Type.String({ examples: ['active', 'inactive'] }),
+  quota: Type.String({
+    description: 'Disk quota: a size, `default` (what the service is set to) or `none`.',
+    examples: ['10GB'],
+  }),
+  size_bytes: Type.Optional(Type.Integer({ description: 'Bytes on disk; in the list of all projects.' })),
+  created_at: Type.String({ format: 'date-time' }),
+});
+export type Project = Static<typeof Project>;
+
+export const ProjectAnswer = Type.Object({ ...success, project: Project });
+export type ProjectAnswer = Static<typeof ProjectAnswer>;
+
+export const RepairAnswer = Type.Object({ ...success, project: Project, repaired: Type.Array(Type.String()) });
+export type RepairAnswer = Static<typeof RepairAnswer>;
+
+export const ProjectsAnswer = Type.Object({ ...success, projects: Type.Array(Project) });
+export type ProjectsAnswer = Static<typeof ProjectsAnswer>;
+
+export const ProjectQuotaBody = Type.Object(
+  { quota: Type.String({ description: 'A size such as `500MB` or `10GB`, `default` or `none`.', examples: ['10GB'] }) },
+  STRICT,
+);
+export type ProjectQuotaBody = Static<typeof ProjectQuotaBody>;
+
+export const DeleteProjectQuery = Type.Object(
+  { confirm: Type.String({ description: 'The name of the project again. Deletion cannot be undone.' }) },
+  STRICT,
+);
+export type DeleteProjectQuery = Static<typeof DeleteProjectQuery>;
+
+const ScopeText = Type.Enum([...SCOPES]);
+
+const NullableTime = Type.Nullable(Type.String({ format: 'date-time' }));
+
+export const CreateTokenBody = Type.Object(
+  {
+    name: Type.Optional(Type.String({ maxLength: 200, pattern: '^[^\\u0000]+$' })),
+    scopes: Type.Optional(Type.Array(ScopeText, { minItems: 1, description: 'Default: all.' })),
+    expires_at: Type.Optional(NullableTime),
+  },
+  STRICT,
+);
+export type CreateTokenBody = Static<typeof CreateTokenBody>;
+
+export const Token = Type.Object({
+  id: Type.String({ format: 'uuid' }),
+  name: Type.String(),
+  scopes: Type.Array(Type.String()),
+  created_at: Type.String({ format: 'date-time' }),
+  expires_at: NullableTime,
+  revoked_at: NullableTime,
+  last_used_at: NullableTime,
+});
+export type Token = Static<typeof Token>;
+
+export const CreateTokenAnswer = Type.Object({
+  ...success,
+  token: Type.String({ description: 'Shown once; only its hash is stored.' }),
+  details: Token,
+});
+export type CreateTokenAnswer = Static<typeof CreateTokenAnswer>;
+
+export const TokensAnswer = Type.Object({ ...success, tokens: Type.Array(Token) });
+export type TokensAnswer = Static<typeof TokensAnswer>;
+
+export const TokenAnswer = Type.Object({ ...success, details: Token });
+export type TokenAnswer = Static<typeof TokenAnswer>;
+
+/** What a token may know of itself. */
+export const OwnTokenAnswer = Type.Object({
+  ...success,
+  project: Type.Object({ id: Type.String({ format: 'uuid' }), name: Type.String() }),
+  token: Type.Object({
+    id: Type.String({ description: 'Of a JWT its subject.' }),
+    name: Type.Nullable(Type.String({ description: 'null for a JWT.' })),
+    scopes: Type.Array(Type.String()),
+  }),
+});
+export type OwnTokenAnswer = Static<typeof OwnTokenAnswer>;

@@ -1,0 +1,38 @@
+/** Free SQL on the wire (specification 4.5, contract section 7). */
+import { LIMITS } from '../limits.js';
+import { STRICT, type Static, Type } from '../schema.js';
+
+export const SqlBody = Type.Object(
+  {
+    sql: Type.String({
+      minLength: 1,
+      description: `1 byte to ${LIMITS.sqlBytes} bytes of UTF-8.`,
+      examples: ['SELECT 1'],
+    }),
+    params: Type.Optional(Type.Array(Type.Any(), { maxItems: 65_535, description: 'Values of $1, $2, …' })),
+    read_only: Type.Optional(Type.Boolean({ description: 'Run as the reader, in a READ ONLY transaction.' })),
+    timeout_ms: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMITS.timeoutMsMax })),
+    max_rows: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMITS.maxRowsMax })),
+    row_mode: Type.Optional(Type.Enum(['object', 'array'], { type: 'string' })),
+  },
+  STRICT,
+);
+export type SqlBody = Static<typeof SqlBody>;
+
+const Result = {
+  type: Type.String({ description: "Postgres's command tag without its counts.", examples: ['SELECT'] }),
+  rows: Type.Array(Type.Any({ description: 'An object (or an array with row_mode array).' })),
+  row_count: Type.Integer({ description: 'Number of rows, or of rows affected where none come back.' }),
+  columns: Type.Array(Type.Object({ name: Type.String(), type: Type.String() })),
+  truncated: Type.Boolean(),
+  affected_rows: Type.Optional(Type.Integer()),
+};
+
+export const SqlAnswer = Type.Object({
+  success: Type.Literal(true),
+  ...Result,
+  results: Type.Optional(
+    Type.Array(Type.Object(Result), { description: 'All results, where several statements ran.' }),
+  ),
+});
+export type SqlAnswer = Static<typeof SqlAnswer>;

@@ -1,0 +1,92 @@
+/** Schema calls on the wire: tables and columns made, changed, read and dropped (specification 4.1 to 4.3, contract section 5). */
+import { LIMITS } from '../limits.js';
+import { NAME_PATTERN } from '../names.js';
+import { STRICT, type Static, Type } from '../schema.js';
+import { success } from './success.js';
+
+const Comment = Type.Nullable(
+  Type.String({ maxLength: LIMITS.commentCharacters, description: 'Description; "" or null for none.' }),
+);
+
+const TypeText = Type.String({
+  description: 'One of TEXT, INTEGER, FLOAT, BOOLEAN, TIMESTAMP, JSONB, in any case.',
+  examples: ['TEXT'],
+});
+
+const NameText = (what: string) =>
+  Type.String({ description: `Name of the ${what}; matches ${NAME_PATTERN}.`, examples: ['email'] });
+
+// 4.1 Create a table
+
+export const CreateTableBody = Type.Object(
+  {
+    table_name: NameText('table'),
+    columns: Type.Array(
+      Type.Object({ name: NameText('column'), type: TypeText, comment: Type.Optional(Comment) }, STRICT),
+      { minItems: 1, maxItems: LIMITS.columnsPerTable },
+    ),
+    comment: Type.Optional(Comment),
+  },
+  STRICT,
+);
+export type CreateTableBody = Static<typeof CreateTableBody>;
+
+export const CreateTableAnswer = Type.Object({
+  ...success,
+  table: Type.String(),
+  columns: Type.Array(Type.String(), { description: 'Column names, `id` first.' }),
+});
+export type CreateTableAnswer = Static<typeof CreateTableAnswer>;
+
+// 4.2 Add a column
+
+export const AddColumnBody = Type.Object(
+  { name: NameText('column'), type: TypeText, comment: Type.Optional(Comment) },
+  STRICT,
+);
+export type AddColumnBody = Static<typeof AddColumnBody>;
+
+export const Column = Type.Object({
+  name: Type.String(),
+  type: Type.String({ description: 'One of the six types, else the name Postgres has for the type.' }),
+  comment: Type.Nullable(Type.String()),
+});
+export type Column = Static<typeof Column>;
+
+export const ColumnAnswer = Type.Object({ ...success, table: Type.String(), column: Column });
+export type ColumnAnswer = Static<typeof ColumnAnswer>;
+
+// 4.3 Alter a column
+
+export const AlterColumnBody = Type.Object(
+  {
+    new_name: Type.Optional(NameText('column')),
+    new_type: Type.Optional(TypeText),
+    comment: Type.Optional(Comment),
+  },
+  { ...STRICT, description: 'At least one of the three.' },
+);
+export type AlterColumnBody = Static<typeof AlterColumnBody>;
+
+// Reads and drops (contract section 5)
+
+export const Table = Type.Object({
+  name: Type.String(),
+  kind: Type.Enum(['table', 'view', 'materialized_view', 'foreign_table']),
+  comment: Type.Nullable(Type.String()),
+  approximate_rows: Type.Nullable(Type.Integer({ description: "By Postgres's statistics; null for a view." })),
+  columns: Type.Array(Column),
+});
+export type Table = Static<typeof Table>;
+
+export const SchemaAnswer = Type.Object({ ...success, tables: Type.Array(Table) });
+export type SchemaAnswer = Static<typeof SchemaAnswer>;
+
+export const TableAnswer = Type.Object({ ...success, table: Table });
+export type TableAnswer = Static<typeof TableAnswer>;
+
+export const DropTableAnswer = Type.Object({ ...success, table: Type.String() });
+export type DropTableAnswer = Static<typeof DropTableAnswer>;
+
+export const DropColumnAnswer = Type.Object({ ...success, table: Type.String(), column: Type.String() });
+export type DropColumnAnswer = Static<typeof DropColumnAnswer>;

@@ -1,0 +1,11 @@
+/** What a caller sent, as far as a message repeats it. */
+
+/** Escaped, in quotes, and cut where it is longer than a name. */
+export function quoted(text: string, characters: number = 63): string {
+  return JSON.stringify(cut(text, characters));
+}
+
+/** The beginning of a text that may be as long as the body. */
+export function cut(text: string, characters: number = 63): string {
+  return text.length > characters ? `${text.slice(0, characters)}…` : text;
+}
