@@ -126,8 +126,8 @@ export class Engine {
       });
       const provisioning = provisioningOf(control.instanceId);
       const audit = new Audit(new AuditLog(pool), settings);
-      const projects = new Projects(control, provisioning, audit);
-      await projects.reconcile(settings.onUnclearedProject);
+      const projects = new Projects(control, provisioning, audit, settings.onUnclearedProject);
+      await projects.reconcile();
       const { postmaster } = settings;
       const cpu = postmaster === null ? null : new CpuWatch(new BackendPriority(postmaster));
       const watchdog = new Watchdog(address, pool, cpu);
@@ -255,6 +255,7 @@ export class Engine {
   }
 
   async close(): Promise<void> {
+    this.projects.close();
     this.access.connections.close();
     this.access.quotas.close();
     await this.audit.close();
