@@ -104,7 +104,7 @@ export class Projects {
         }
       } catch (error) {
         // What is there so far goes away now if it can, else at the next look.
-        const isGone = await this.takeBack(project).then(
+        const isGone = await this.unmake(project.id, project.placement, null).then(
           () => true,
           () => false,
         );
@@ -250,12 +250,6 @@ export class Projects {
     return upgrade;
   }
 
-  /** Also where its last step has come to Postgres and the answer has not come back. */
-  private async takeBack({ id, placement }: NewProject): Promise<void> {
-    await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', null);
-    await this.unmake(id, placement, null);
-  }
-
   private async clearFailed(name: string): Promise<void> {
     const project = await this.control.projectByName(name);
     if (project !== null && UNFINISHED.includes(project.status)) await this.clear(project);
@@ -274,6 +268,8 @@ export class Projects {
   }
 
   private async unmake(id: string, placement: ProjectRow['placement'], entry: AuditEntry | null): Promise<void> {
+    // One that was just made may be active, where that has come to Postgres and the answer has not come back.
+    await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', null);
     await ownErrand(() => this.provisioning.drop(placement));
     await this.control.deleteProject(id, entry);
   }

@@ -1,4 +1,5 @@
 /** Cuts the byte stream from Postgres into messages: type byte, int32 length, body (Postgres manual 54.7). */
+import { ConnectionLost } from '../errors.js';
 import { BACKEND } from './messages.js';
 
 /** `body` lies in `buffer` between `start` and `end`; it is valid only until the handler returns. */
@@ -32,6 +33,7 @@ export class Framing {
   /**
    * Takes `chunk[0, end)`, which may change as soon as the call returns.
    * @returns false once the stream has been given up; nothing may be fed afterwards
+   * @throws ConnectionLost, after which the same holds
    */
   feed(chunk: Buffer, end = chunk.length): boolean {
     let from = 0;
@@ -50,7 +52,7 @@ export class Framing {
   private cut(chunk: Buffer, at: number, end: number): number {
     while (end - at >= HEADER) {
       const type = chunk[at] as number;
-      const size = messageSize(chunk, at);
+      const size = soundSize(type, chunk, at);
       if (!this.accepts(type, size - HEADER)) return -1;
       if (end - at < size) break;
       if (type === BACKEND.dataRow && this.takeRows !== null) at = this.takeRows(chunk, at, end);
@@ -70,7 +72,7 @@ export class Framing {
     let from = this.take(chunk, 0, end, HEADER);
     if (this.filled < HEADER) return from;
     const type = this.pending[0] as number;
-    const size = messageSize(this.pending, 0);
+    const size = soundSize(type, this.pending, 0);
     if (!this.accepts(type, size - HEADER)) return -1;
     from = this.take(chunk, from, end, size);
     if (this.filled < size) return from;
@@ -95,6 +97,16 @@ export class Framing {
     this.filled += taken;
     return from + taken;
   }
+}
+
+/** Letters, and the digits of ParseComplete and the like. */
+const isType = (type: number): boolean => (type >= 0x41 && type <= 0x7a) || (type >= 0x31 && type <= 0x33);
+
+/** @throws ConnectionLost where there is no message: the network, or what stands in between, has changed the bytes */
+function soundSize(type: number, bytes: Buffer, at: number): number {
+  const size = messageSize(bytes, at);
+  if (size < HEADER || !isType(type)) throw new ConnectionLost('What came from Postgres is no message');
+  return size;
 }
 
 /** The size of the message at `at`, its type included. By hand, for a row after the other. */
