@@ -212,7 +212,6 @@ export class Projects {
 
   /** Looks every minute for what another process, or a Postgres that went away, has left half done. */
   keepClearing(): void {
-    // Where the database is away, the next look comes soon enough.
     const look = () => void this.reconcile().catch(() => {});
     this.clearing = setInterval(look, CLEAR_EVERY_MS).unref();
   }
