@@ -1,11 +1,12 @@
 /** The instance secret of an embedded database: a file of mode 600 in the data folder, made at the first start. */
 import { randomBytes } from 'node:crypto';
-import { link, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { link, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { makeFolder } from './postgres/embedded/folders.js';
 
 /** Reads the secret, or makes it. Two starters at once end up with the same. */
 export async function instanceSecret(dataDir: string): Promise<string> {
-  await mkdir(dataDir, { recursive: true, mode: 0o711 });
+  await makeFolder(dataDir, 0o711);
   const file = join(dataDir, 'secret');
   const draft = join(dataDir, `secret.${process.pid}.${randomBytes(4).toString('hex')}`);
   await writeFile(draft, `${randomBytes(32).toString('base64url')}\n`, { mode: 0o600, flag: 'wx' });

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { Command } from 'commander';
 import type { Config } from '../settings.js';
 import { createLogger, type RunningService, startService } from '../service.js';
+import { STOP_SIGNALS } from '../stop-signals.js';
 import type { TraceExport } from '../tracing.js';
 import { ALL_SETTINGS, addSettings, readConfig } from './settings.js';
 import { tracesFrom } from './traces.js';
@@ -38,7 +39,10 @@ const startWithWorkers = async (config: Config, traces: TraceExport | null): Pro
 /** npm passes on a Ctrl-C that the terminal has sent to us as well: within this time it is the same one. */
 const ONE_KEYSTROKE_MS = 1_000;
 
-/** The first SIGTERM or SIGINT, also one that comes during the start, lets running requests finish; a later one does not. */
+/**
+ * The first signal, also one that comes during the start, lets running requests finish; a later one does not. SIGHUP is what
+ * comes when a terminal is closed; there is nothing that could be read anew.
+ */
 function onStopSignals(first: () => void, later: () => void): void {
   let since: number | null = null;
   const heard = () => {
@@ -46,7 +50,7 @@ function onStopSignals(first: () => void, later: () => void): void {
     since ??= performance.now();
     first();
   };
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, heard);
+  for (const signal of STOP_SIGNALS) process.on(signal, heard);
 }
 
 /** Once, where a person sees it; else into a file that only the operator can read. */

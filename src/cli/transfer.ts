@@ -1,6 +1,7 @@
 /** What backup and restore share: where programs are looked for, an end by Ctrl-C that leaves nothing half done, progress. */
 import type { ProgramPlaces } from '../postgres/dump/client-programs.js';
 import type { Config } from '../settings.js';
+import { STOP_SIGNALS } from '../stop-signals.js';
 
 export const programPlaces = ({ postgresBin }: Config): ProgramPlaces => ({
   folder: postgresBin,
@@ -10,15 +11,15 @@ export const programPlaces = ({ postgresBin }: Config): ProgramPlaces => ({
 /** Standard output belongs to the result. */
 export const progress = (line: string): void => void process.stderr.write(`${line}\n`);
 
-/** SIGINT and SIGTERM abort the work, which then takes away what it had begun. */
+/** A signal aborts the work, which then takes away what it had begun. */
 export async function abortedBySignals<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();
   const abort = (signal: NodeJS.Signals) =>
     controller.abort(new Error(`Ended by ${signal}; nothing half done is left`));
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, abort);
+  for (const signal of STOP_SIGNALS) process.on(signal, abort);
   try {
     return await work(controller.signal);
   } finally {
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.off(signal, abort);
+    for (const signal of STOP_SIGNALS) process.off(signal, abort);
   }
 }

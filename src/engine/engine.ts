@@ -114,8 +114,8 @@ export class Engine {
     try {
       const { control, provisioning } = await openControl(settings, pool, credentials);
       const audit = new Audit(new AuditLog(pool), settings);
-      const projects = new Projects(control, provisioning, audit);
-      await projects.reconcile(settings.onUnclearedProject);
+      const projects = new Projects(control, provisioning, audit, settings.onUnclearedProject);
+      await projects.reconcile();
       // Its library is most of what the engine reads, and few ask for it.
       const jwt =
         settings.jwt === null ? null : new (await import('./access/jwt.js')).JwtVerifier(settings.jwt, control);
@@ -226,6 +226,7 @@ export class Engine {
   }
 
   async close(): Promise<void> {
+    this.projects.close();
     this.access.connections.close();
     this.access.quotas.close();
     await this.audit.close();

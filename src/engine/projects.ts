@@ -15,10 +15,13 @@ import { ownErrand } from '../postgres/server.js';
 import { Admission } from './admission/admission.js';
 import { type Audit, BY_ITSELF, type Origin } from './audit/audit.js';
 
-const UNFINISHED: ReadonlySet<ProjectStatus> = new Set(['creating', 'deleting']);
+const UNFINISHED: readonly ProjectStatus[] = ['creating', 'deleting'];
 
 /** Projects made or unmade at once: each takes connections of its own and makes Postgres copy or delete files. */
 const AT_ONCE = 4;
+
+/** How often it is looked whether anything was left half done. */
+const CLEAR_EVERY_MS = 60_000;
 
 /** How long to wait for a turn, or for another process that is making or unmaking the same project. */
 const WAIT_MS = 5_000;
@@ -33,9 +36,12 @@ export type NewProject = Pick<ProjectRow, 'id' | 'name' | 'placement'>;
 
 type Fill = (project: NewProject) => Promise<'active' | 'inactive'>;
 
+type OnUncleared = (project: ProjectRow, error: unknown) => void;
+
 export class Projects {
   /** Upgrades of project databases under way or done in this process, by project. */
   private readonly upgrades = new Map<string, Promise<void>>();
+  private clearing: NodeJS.Timeout | undefined;
   private readonly turns = new Admission({
     total: AT_ONCE,
     running: AT_ONCE,
@@ -48,6 +54,8 @@ export class Projects {
     private readonly control: ControlDatabase,
     private readonly provisioning: Provisioning,
     private readonly audit: Audit,
+    /** Told of a project that is half done and could not be cleared away now. */
+    private readonly onUncleared: OnUncleared,
   ) {}
 
   /** @throws EngineError invalid_name, unique_violation, overloaded, database_unavailable */
@@ -82,6 +90,7 @@ export class Projects {
       placement: newPlacement(),
       schemaVersion: this.provisioning.schemaVersion,
     };
+    let isLastStep = false;
     const created = await this.control.withProjectLock(project.id, async () => {
       if (!(await this.control.insertProject(project))) {
         throw new EngineError('unique_violation', `A project "${name}" exists already`);
@@ -90,13 +99,17 @@ export class Projects {
         await ownErrand(() => this.provisioning.create(project.placement));
         const status = await fill(project);
         const entry = this.audit.entryOfChange(by, { operation });
+        isLastStep = true;
         if (!(await this.control.setProjectStatus(project.id, ['creating'], status, entry))) {
           throw deletedMeanwhile(name);
         }
       } catch (error) {
-        // What is there so far goes away now if it can, else at the next start.
-        await this.unmake(project.id, project.placement, null).catch(() => {});
-        throw error;
+        // What is there so far goes away now if it can, else at the next look.
+        const isGone = await this.unmake(project.id, project.placement, null).then(
+          () => true,
+          () => false,
+        );
+        throw isLastStep && !isGone ? perhapsMade(name, error) : error;
       }
       return this.control.projectByName(name);
     });
@@ -198,13 +211,23 @@ export class Projects {
     return deleted;
   }
 
+  /** Looks every minute for what another process, or a Postgres that went away, has left half done. */
+  keepClearing(): void {
+    const look = () => void this.reconcile().catch(() => {});
+    this.clearing = setInterval(look, CLEAR_EVERY_MS).unref();
+  }
+
+  close(): void {
+    clearInterval(this.clearing);
+  }
+
   /**
    * Finishes what a crash left half done. Projects that a living process is at work on are left alone; one that cannot
-   * be cleared away now keeps its mark for the next start.
+   * be cleared away now keeps its mark for the next look.
    */
-  async reconcile(onFailure: (project: ProjectRow, error: unknown) => void): Promise<void> {
+  async reconcile(onFailure = this.onUncleared): Promise<void> {
     for (const project of await this.control.projects()) {
-      if (!UNFINISHED.has(project.status)) continue;
+      if (!UNFINISHED.includes(project.status)) continue;
       await this.clear(project).catch((error: unknown) => onFailure(project, error));
     }
   }
@@ -229,20 +252,24 @@ export class Projects {
 
   private async clearFailed(name: string): Promise<void> {
     const project = await this.control.projectByName(name);
-    if (project !== null && UNFINISHED.has(project.status)) await this.clear(project);
+    if (project !== null && UNFINISHED.includes(project.status)) await this.clear(project);
   }
 
-  /** Looks again once it holds the lock: whoever held it before may have come to its end. */
-  private async clear({ id, name }: ProjectRow): Promise<void> {
+  /**
+   * Looks again once it holds the lock: whoever held it before may have come to its end. The mark keeps out one who
+   * has lost the lock with his connection and does not know it.
+   */
+  private async clear({ id, placement }: ProjectRow): Promise<void> {
     await this.control.withProjectLock(id, async () => {
-      const project = await this.control.projectByName(name);
-      if (project?.id !== id || !UNFINISHED.has(project.status)) return;
+      if (!(await this.control.setProjectStatus(id, UNFINISHED, 'deleting', null))) return;
       const entry = this.audit.entryOfChange(BY_ITSELF, { operation: 'repair' });
-      await this.unmake(id, project.placement, entry);
+      await this.unmake(id, placement, entry);
     });
   }
 
   private async unmake(id: string, placement: ProjectRow['placement'], entry: AuditEntry | null): Promise<void> {
+    // One that was just made may be active, where that has come to Postgres and the answer has not come back.
+    await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', null);
     await ownErrand(() => this.provisioning.drop(placement));
     await this.control.deleteProject(id, entry);
   }
@@ -260,6 +287,14 @@ const inOtherHands = (name: string) =>
   new EngineError(
     'request_in_flight',
     `Project "${name}" is still being created, repaired or deleted by another request`,
+  );
+
+/** The connection was lost with the answer to the last step, and there is none now to undo it. */
+const perhapsMade = (name: string, cause: unknown) =>
+  new EngineError(
+    'outcome_unknown',
+    `The connection to Postgres was lost in the last step: look whether project "${name}" is there before you repeat the request`,
+    { cause, retryAfter: null },
   );
 
 const deletedMeanwhile = (name: string) =>

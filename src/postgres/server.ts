@@ -78,9 +78,19 @@ export function startupOptions(settings: Readonly<Record<string, string>>): stri
 
 /**
  * Wherever the service's own role runs queries: it resolves names in pg_catalog alone, so that nothing a project made
- * can stand in for a function or an operator, and reports times in one form.
+ * can stand in for a function or an operator, and reports times in one form. Time limits that an operator has given the role
+ * would end the making of a database, or a session that only holds a lock.
  */
-const SERVICE_SETTINGS = { search_path: 'pg_catalog', TimeZone: 'UTC', DateStyle: 'ISO,MDY', jit: 'off' };
+const SERVICE_SETTINGS = {
+  search_path: 'pg_catalog',
+  TimeZone: 'UTC',
+  DateStyle: 'ISO,MDY',
+  jit: 'off',
+  statement_timeout: '0',
+  lock_timeout: '0',
+  idle_session_timeout: '0',
+  idle_in_transaction_session_timeout: '0',
+};
 
 /**
  * A pool of the service's own role on the control database.

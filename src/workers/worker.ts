@@ -11,6 +11,7 @@ import { HandedConnections } from '../http/connection/handed-connections.js';
 import type { Metrics } from '../http/watch/metrics.js';
 import type { Together } from '../http/server.js';
 import { assemble, Closing, createLogger, finish, openTracing, welcome } from '../service.js';
+import { STOP_SIGNALS } from '../stop-signals.js';
 import { type Counted, type ListenerName, type Orders, Questions, type ToPrimary, type ToWorker } from './messages.js';
 
 /** The primary is told so often at most how many connections are open. */
@@ -140,4 +141,4 @@ const orphaned = () => process.kill(process.pid, 'SIGKILL');
 process.on('message', (message: ToWorker, socket?: Socket) => void hear(message, socket));
 process.on('disconnect', orphaned);
 // A keystroke, or whoever ends a group of processes, reaches the primary as well, which lets running requests finish.
-for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => {});
+for (const signal of STOP_SIGNALS) process.on(signal, () => {});

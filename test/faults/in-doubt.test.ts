@@ -1,4 +1,4 @@
-/** A batch under its key whose connection dies behind the commit: it is sent again, finds its own key, and says only what is known. */
+/** A change whose connection dies behind the commit. A batch under its key is sent again and finds its own key; each answer says only what is known. */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
@@ -17,6 +17,7 @@ const sockets = new Set<Socket>();
 
 let stage: ServerStage;
 let service: RunningService;
+let adminToken: string;
 const server = createServer((near) => {
   near.on('error', () => {});
   if (isCut) return void near.destroy();
@@ -48,6 +49,7 @@ beforeAll(async () => {
   await once(server, 'listening');
   service = await stage.start(`127.0.0.1:${(server.address() as AddressInfo).port}`);
   await createLedger(service.url, stage.token);
+  adminToken = (JSON.parse(await stage.cdp('token', 'create', '--admin', '--json')) as { token: string }).token;
 });
 afterAll(async () => {
   await service.end();
@@ -84,4 +86,31 @@ it.each([
     await expect.poll(async () => (await insert(key)).status).toBe(201);
     expect(await stored(key)).toBe(1);
   }
+});
+
+it.each([
+  ['database_unavailable and taken back where it can be', ['answer is lost', 'pass'], 'database_unavailable'],
+  ['outcome_unknown where Postgres is gone by then', ['answer is lost', 'all is cut'], 'outcome_unknown'],
+] as const)('a project whose last step nobody saw: %s', async (_what, fated, code) => {
+  // Another each time that it is tried.
+  const name = `${code.replaceAll('_', '-')}-${Date.now()}`;
+  key = 'UPDATE cdp.projects SET status';
+  fates = [...fated];
+  const admin = (method: string, body?: object) =>
+    fetch(`${service.url}/api/cdp/admin/projects`, {
+      method,
+      headers: { authorization: `Bearer ${adminToken}`, 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+  const answer = await admin('POST', { name });
+  expect(answer.status).toBe(503);
+  expect(await answer.json()).toMatchObject({ error: code });
+  expect(fates).toEqual([]);
+  isCut = false;
+  const names = async () => {
+    const { projects = [] } = (await (await admin('GET')).json()) as { projects?: { name: string }[] };
+    return projects.map((project) => project.name);
+  };
+  await expect.poll(names).toContain('shop');
+  expect((await names()).includes(name)).toBe(code === 'outcome_unknown');
 });

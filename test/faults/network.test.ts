@@ -163,6 +163,19 @@ describe('under load', () => {
   });
 });
 
+it('uploads whose rest was lost on the way do not keep the project waiting', async () => {
+  const body = JSON.stringify(Array.from({ length: 250 }, () => ({ batch: null, note: 'x'.repeat(2_000) })));
+  const upload = () => send(`${service.url}/api/cdp/data/ledger`, stage.token, body, null);
+  // As many connections as may insert at a time.
+  expect((await Promise.all(Array.from({ length: 8 }, upload))).map(({ status }) => status)).toEqual(
+    Array(8).fill(201),
+  );
+  network.halfOpenAfter(200_000);
+  const lost = Promise.all(Array.from({ length: 8 }, upload));
+  await backWithin5s();
+  for (const { status, code } of await lost) expect([201, 503], code).toContain(status);
+});
+
 it('what a client without a key is told of an insert whose answer was swallowed is that nobody knows', () => {
   const open = stage.ledger.replies.filter((reply) => reply.status > 0 && isOpen(reply));
   expect(open.length).toBeGreaterThan(0);

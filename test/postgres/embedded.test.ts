@@ -1,6 +1,6 @@
 /** The embedded server as a machine treats it: first and second starts, crashes, races, other users, odd folders. */
 import { once } from 'node:events';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import {
   access,
   appendFile,
@@ -58,7 +58,9 @@ afterEach(async () => {
 
 afterAll(() => rm(scratch, { recursive: true, force: true }));
 
-const startHere = (options: { dataDir?: string; password?: string } = {}): Promise<EmbeddedPostgres> =>
+const startHere = (
+  options: { dataDir?: string; password?: string; starting?: () => void } = {},
+): Promise<EmbeddedPostgres> =>
   startEmbedded({ dataDir, password: 'secret', durable: false, log: (message) => logged.push(message), ...options });
 
 async function ask(connection: pg.ClientConfig, text: string): Promise<unknown[][]> {
@@ -254,6 +256,25 @@ describe('recovers', () => {
     await stoppedCluster();
     expect(await staging()).toEqual([]);
     while ((await processes()).some(({ command }) => command.includes(dataDir))) await sleep(20); // initdb runs out
+  });
+
+  test('and a server that is killed before it is up is started again at once', async () => {
+    await stoppedCluster();
+    const folder = await realpath(dataDir);
+    const killed: number[] = [];
+    const starting = () => {
+      if (killed.length === 3) return;
+      // Before anything else happens in this process.
+      const { stdout } = spawnSync('ps', ['-axww', '-o', 'pid=,command='], { encoding: 'utf8' });
+      const pid = Number.parseInt(stdout.split('\n').find((line) => line.includes(`-D ${folder}/`)) ?? '');
+      process.kill(pid, 'SIGKILL');
+      killed.push(pid);
+    };
+    const server = await startHere({ starting });
+    expect(killed).toHaveLength(3);
+    expect(killed).not.toContain(server.pid);
+    expect(await ask(server.connection, 'SELECT 1')).toEqual([[1]]);
+    await server.stop();
   });
 
   test('from a data folder that was moved under its running server', async () => {

@@ -179,6 +179,16 @@ describe('refuses', () => {
   });
 
   it.each([
+    ['where the system lets nobody make one', '/proc/cdp/data', 'The folder /proc/cdp/data cannot be made: ENOENT'],
+    ['below a file', '/dev/null/data', 'The folder /dev/null/data cannot be made: ENOTDIR'],
+    ['that is a file', '/dev/null', 'The folder /dev/null cannot be made: EEXIST'],
+  ])('a data folder %s', async (_where, dataDir, message) => {
+    const { code, stderr } = await runProgram(['serve', '--port', '0', '--data-dir', dataDir]);
+    expect(stderr).toContain(message);
+    expect(code).toBe(1);
+  });
+
+  it.each([
     ['an unknown flag', ['serve', '--prot', '1'], '--prot'],
     ['an unknown command', ['sevre'], 'sevre'],
     ['a port that is none', ['serve', '--port', 'http'], '--port: must be a whole number from 0 to 65535'],

@@ -51,7 +51,7 @@ const SLOW_TABLE = `
   CREATE OR REPLACE FUNCTION sleepy() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(2); RETURN new; END';
   CREATE TRIGGER sleepy BEFORE INSERT ON slow FOR EACH ROW EXECUTE FUNCTION sleepy();`;
 
-describe.each(['SIGTERM', 'SIGINT'] as const)('%s', (signal) => {
+describe.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)('%s', (signal) => {
   it('lets running requests finish, takes no new ones, stops Postgres and ends with 0', async () => {
     const { service, post } = await start();
     expect((await post('/api/cdp/sql', { sql: SLOW_TABLE })).status).toBe(200);

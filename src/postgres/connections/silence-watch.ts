@@ -13,13 +13,28 @@ import type { Session } from '../wire/session.js';
 const LOOK_MS = 500;
 const SILENT_LOOKS = 2;
 
-/** Waiting for longer than an answer may be on its way. */
+/**
+ * Idle for longer than an answer may be on its way; or, in the middle of what we send, how much of it has come, by which one
+ * whose rest was lost is told from one that a slow network brings it to.
+ */
 const LOOK = {
-  text: `SELECT pid, state LIKE 'idle%' AND state_change < now() - interval '1 s' AS waits
+  text: `SELECT pid, state LIKE 'idle%' AND state_change < now() - interval '1 s' AS waits,
+      CASE WHEN wait_event = 'ClientRead' THEN coalesce(bytes_processed, 0) END AS taken
     FROM pg_stat_activity JOIN unnest($1::integer[], $2::timestamptz[]) AS watched (pid, seen_at) USING (pid)
+      LEFT JOIN pg_stat_progress_copy USING (pid)
     WHERE backend_start IS NULL OR backend_start <= seen_at`,
   query_timeout: 1_000,
 };
+
+/** What a connection in the middle of a COPY, or of another request, is looked at by; null where that may not be seen. */
+interface Seen {
+  readonly pid: number;
+  readonly waits: boolean | null;
+  readonly taken: string | null;
+}
+
+/** A backend that has waited so long for the rest of a request will not get it. */
+const STALL_MS = 1_000;
 
 interface Watched {
   readonly session: Session;
@@ -27,6 +42,9 @@ interface Watched {
   bytes: number;
   /** Looks in a row at which an answer was due and nothing had come. */
   silent: number;
+  /** How much of a request had come to the backend when it was last found waiting for the rest, and since when. */
+  taken: string | null;
+  takenSince: number;
 }
 
 export class SilenceWatch {
@@ -47,7 +65,7 @@ export class SilenceWatch {
 
   /** Until the session is closed. */
   watch(session: Session, backend: Backend): void {
-    if (this.timer !== null) this.watched.add({ session, backend, bytes: 0, silent: 0 });
+    if (this.timer !== null) this.watched.add({ session, backend, bytes: 0, silent: 0, taken: null, takenSince: 0 });
   }
 
   close(): void {
@@ -60,6 +78,7 @@ export class SilenceWatch {
       if (session.closed) this.watched.delete(one);
       one.silent = session.isAwaiting && session.bytesRead === one.bytes ? one.silent + 1 : 0;
       one.bytes = session.bytesRead;
+      if (one.silent === 0) one.taken = null;
     }
     const silent = [...this.watched].filter((one) => one.silent >= SILENT_LOOKS);
     if (silent.length === 0 || this.asking) return;
@@ -73,15 +92,23 @@ export class SilenceWatch {
   private async endDead(silent: readonly Watched[]): Promise<void> {
     const backends = silent.map(({ backend }) => backend);
     const values = [backends.map(({ processId }) => processId), backends.map(({ seenAt }) => seenAt)];
-    const { rows } = await this.pool.query<{ pid: number; waits: boolean | null }>({ ...LOOK, values });
-    /** Of those that are still there, whether they wait for us; null where that may not be seen. */
-    const waits = new Map(rows.map((row) => [row.pid, row.waits]));
-    for (const { session, backend, bytes } of silent) {
-      const isGone = !waits.has(backend.processId);
-      if (!isGone && waits.get(backend.processId) !== true) continue;
+    const { rows } = await this.pool.query<Seen>({ ...LOOK, values });
+    const found = new Map(rows.map((row) => [row.pid, row]));
+    for (const one of silent) {
+      const { session, backend, bytes } = one;
+      const seen = found.get(backend.processId);
+      if (seen !== undefined && seen.waits !== true && !hasStalled(one, seen)) continue;
       // An answer that came in the meantime is one.
       if (!session.isAwaiting || session.bytesRead !== bytes) continue;
       session.destroy(new ConnectionLost('The connection to Postgres has gone silent'));
     }
   }
+}
+
+function hasStalled(one: Watched, { taken }: Seen): boolean {
+  const now = performance.now();
+  if (taken !== null && taken === one.taken) return now - one.takenSince >= STALL_MS;
+  one.taken = taken;
+  one.takenSince = now;
+  return false;
 }

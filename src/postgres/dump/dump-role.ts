@@ -5,6 +5,7 @@
  */
 import type pg from 'pg';
 import type { Credentials } from '../credentials.js';
+import { insist } from '../projects/contention.js';
 import type { Placement } from '../projects/placement.js';
 import { type LoginOptions, type ServerAddress, startupOptions, withServiceClient } from '../server.js';
 import { ident, literal } from '../sql.js';
@@ -58,16 +59,17 @@ export async function withDumpRole<T>(
 }
 
 /** A role that was half made would not be seen by {@link drop}: it shows itself as a member of the project's group. */
-async function inTransaction(client: pg.Client, work: () => Promise<void>): Promise<void> {
-  await client.query('BEGIN');
-  try {
-    await work();
-    await client.query('COMMIT');
-  } catch (error) {
-    await client.query('ROLLBACK');
-    throw error;
-  }
-}
+const inTransaction = (client: pg.Client, work: () => Promise<void>): Promise<void> =>
+  insist(async () => {
+    await client.query('BEGIN');
+    try {
+      await work();
+      await client.query('COMMIT');
+    } catch (error) {
+      await client.query('ROLLBACK');
+      throw error;
+    }
+  });
 
 async function make(client: pg.Client, role: string, credentials: Credentials, placement: Placement): Promise<void> {
   const { rows } = await client.query<{ superuser: boolean; bypass: boolean }>(

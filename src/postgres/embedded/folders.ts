@@ -1,6 +1,7 @@
 /** Making folders and files that others may be making at the same moment, or may have squatted on. */
 import { randomBytes } from 'node:crypto';
-import { chmod, chown, lstat, mkdir, rename, writeFile } from 'node:fs/promises';
+import { chmod, chown, lstat, mkdir, rename, stat, writeFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { type Account, caller } from './account.js';
 
 /** Where root keeps what the unprivileged server must reach when the program's or the data folder is out of its reach. */
@@ -22,6 +23,33 @@ export async function exists(path: string): Promise<boolean> {
   } catch (error) {
     if (isMissing(error)) return false;
     throw error;
+  }
+}
+
+/**
+ * Makes a folder of this mode where there is none, and those above it. Not by Node's `recursive`: where the system lets
+ * nobody make a folder and says that the one above is missing, as in /proc, Node tries for ever.
+ * @throws Error naming the folder
+ */
+export async function makeFolder(path: string, mode: number): Promise<void> {
+  try {
+    await makeAbove(path, mode);
+  } catch (error) {
+    throw new Error(`The folder ${path} cannot be made: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+async function makeAbove(path: string, mode: number): Promise<void> {
+  const make = () =>
+    mkdir(path, { mode }).catch(async (error: unknown) => {
+      if (!hasCode(error, 'EEXIST') || !(await stat(path)).isDirectory()) throw error;
+    });
+  try {
+    await make();
+  } catch (error) {
+    if (!hasCode(error, 'ENOENT') || dirname(path) === path) throw error;
+    await makeAbove(dirname(path), mode);
+    await make();
   }
 }
 

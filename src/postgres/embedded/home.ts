@@ -1,9 +1,9 @@
 /** Where the embedded cluster lives: `postgres` in the data folder, or a link of that name to a place in reach. */
 import { createHash, randomBytes } from 'node:crypto';
-import { lstat, mkdir, realpath, rmdir, symlink } from 'node:fs/promises';
+import { lstat, realpath, rmdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Account, accountFor, calledByRoot, caller, canEnter } from './account.js';
-import { SYSTEM_FOLDER, exists, hasCode, ownFolder } from './folders.js';
+import { SYSTEM_FOLDER, exists, hasCode, makeFolder, ownFolder } from './folders.js';
 
 /** The folder of one cluster. Its configuration and log belong to the caller, `data` and `socketDir` to the server. */
 export interface Home {
@@ -60,7 +60,7 @@ export async function findHome(dataDir: string, log: Log): Promise<Home> {
 const homeMode = (): number => (calledByRoot() ? 0o711 : 0o700);
 
 async function madeFolder(dataDir: string): Promise<string> {
-  await mkdir(dataDir, { recursive: true, mode: homeMode() });
+  await makeFolder(dataDir, homeMode());
   return realpath(dataDir);
 }
 

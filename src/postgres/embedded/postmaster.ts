@@ -55,6 +55,9 @@ export function hasEnded(child: ChildProcess): boolean {
   return child.exitCode !== null || child.signalCode !== null;
 }
 
+/** It did not end by itself, which it would do again. */
+export const wasKilled = ({ child }: Postmaster): boolean => child !== undefined && child.signalCode !== null;
+
 /** Whether it serves the folder no more. */
 export const isGone = async (home: Home, { pid, child }: Postmaster): Promise<boolean> =>
   child === undefined ? !(await serves(pid, home.data)) : hasEnded(child);

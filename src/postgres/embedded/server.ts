@@ -7,7 +7,7 @@ import { OTHER_CONNECTIONS, PORT, SUPERUSER } from './config.js';
 import { hasCode } from './folders.js';
 import type { Home, Log } from './home.js';
 import { findPostmaster } from './lock-file.js';
-import { type Postmaster, hasEnded, isGone, isReady, openLog, startPostmaster } from './postmaster.js';
+import { type Postmaster, hasEnded, isGone, isReady, openLog, startPostmaster, wasKilled } from './postmaster.js';
 import { serves, stopPostmaster } from './processes.js';
 
 /** How to reach the server as its superuser; `host` is the folder of its socket. */
@@ -80,7 +80,8 @@ export async function runServer(home: Home, binaries: Binaries, options: RunOpti
       }
     }
     // Postgres's own lock decides between two starters; whoever loses adopts the other's server.
-    if (attempt === ATTEMPTS || (await findPostmaster(home)) === undefined) throw await failure();
+    const isWorthwhile = wasKilled(postmaster) || (await findPostmaster(home)) !== undefined;
+    if (attempt === ATTEMPTS || !isWorthwhile) throw await failure();
   }
 }
 

@@ -104,11 +104,7 @@ async function isSuperuser(client: pg.ClientBase): Promise<boolean> {
   return rows[0]?.superuser === true;
 }
 
-/** Two installations on one server that harden at once can wait for each other. */
-const HARDEN_ATTEMPTS = 5;
-const DEADLOCK = '40P01';
-
-async function harden(client: pg.ClientBase, exposed: readonly string[], attempt = 1): Promise<void> {
+async function harden(client: pg.ClientBase, exposed: readonly string[]): Promise<void> {
   await client.query('BEGIN');
   try {
     for (const object of exposed) await client.query(`REVOKE ALL ON ${object} FROM PUBLIC`);
@@ -118,9 +114,7 @@ async function harden(client: pg.ClientBase, exposed: readonly string[], attempt
     await client.query('COMMIT');
   } catch (error) {
     await client.query('ROLLBACK');
-    const isDeadlock = (error as { code?: unknown }).code === DEADLOCK;
-    if (!isDeadlock || attempt === HARDEN_ATTEMPTS) throw error;
-    await harden(client, exposed, attempt + 1);
+    throw error;
   }
 }
 

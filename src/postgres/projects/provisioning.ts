@@ -10,6 +10,7 @@ import type { Credentials } from '../credentials.js';
 import { dumpRole } from '../dump/dump-role.js';
 import { adoptPreparation, prepare, type Preparation } from '../hardening/hardening.js';
 import { migrate, type Migration, newestVersion } from '../migrate.js';
+import { insist } from './contention.js';
 import type { Placement } from './placement.js';
 import {
   endIdleSessions,
@@ -39,9 +40,6 @@ const MEND_LOCK = 4_014_252_907;
 
 /** A statement of the mending that takes longer waits for something that the project holds, and is given up. */
 const MEND_STATEMENT_MS = 5_000;
-
-/** How often the project may get in the way by altering its roles at the same moment. */
-const MEND_ATTEMPTS = 5;
 
 /** Fresh opaque names: whoever sees one of them learns nothing. */
 export function newPlacement(): Placement {
@@ -106,8 +104,8 @@ export class Provisioning {
     await this.asService(database, async (client) => {
       await adoptPreparation(client);
       await grant(client, placement);
+      await this.asWriter(placement, (writing) => grantDefaults(writing, placement));
     });
-    await this.asWriter(placement, (client) => grantDefaults(client, placement));
   }
 
   /**
@@ -121,17 +119,10 @@ export class Provisioning {
       // Whoever stands behind others waits as long as its requests do, not as long as one statement may take.
       if (!(await isFirst(client)) && (await isSound())) return;
       await client.query(`SET statement_timeout = ${MEND_STATEMENT_MS}`);
-      for (let attempt = 1; ; attempt++) {
-        try {
-          await prepare(client, this.preparation);
-          await this.resetRoles(client, placement);
-          await grant(client, placement);
-          return await this.asWriter(placement, (writing) => grantDefaults(writing, placement));
-        } catch (error) {
-          if (!isConcurrentUpdate(error) || attempt === MEND_ATTEMPTS) throw error;
-          await sleep(50);
-        }
-      }
+      await prepare(client, this.preparation);
+      await this.resetRoles(client, placement);
+      await grant(client, placement);
+      await this.asWriter(placement, (writing) => grantDefaults(writing, placement));
     });
   }
 
@@ -152,8 +143,10 @@ export class Provisioning {
       return [...schema, ...spoilt, ...(await giveBack(client, placement))];
     });
     await this.mend(placement);
-    await this.asWriter(placement, (client) => grantOwn(client, placement));
-    await this.asService(this.address.database, (client) => endIdleSessions(client, placement));
+    await this.asService(this.address.database, async (client) => {
+      await this.asWriter(placement, (writing) => grantOwn(writing, placement));
+      await endIdleSessions(client, placement);
+    });
     return [...missing.map((role) => `the role ${role} was missing`), ...spoilt];
   }
 
@@ -241,8 +234,9 @@ export class Provisioning {
     return withClient(login, work);
   }
 
+  /** @param work is run again where another session was in its way */
   private asService<T>(database: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
-    return withServiceClient(this.address, database, work);
+    return withServiceClient(this.address, database, (client) => insist(() => work(client)));
   }
 }
 
@@ -253,10 +247,6 @@ async function isFirst(client: pg.Client): Promise<boolean> {
   await client.query('SELECT pg_advisory_lock($1)', [MEND_LOCK]);
   return false;
 }
-
-/** "tuple concurrently updated": the project altered the same role or object. Postgres has no state of its own for it. */
-const isConcurrentUpdate = (error: unknown): boolean =>
-  error instanceof pg.DatabaseError && error.code === 'XX000' && error.message.startsWith('tuple concurrently');
 
 /** Said at the first start, not at the first project. */
 async function requireRights(client: pg.Client): Promise<void> {

@@ -52,7 +52,7 @@ export class Framing {
   private cut(chunk: Buffer, at: number, end: number): number {
     while (end - at >= HEADER) {
       const type = chunk[at] as number;
-      const size = wholeSize(chunk, at);
+      const size = soundSize(type, chunk, at);
       if (!this.accepts(type, size - HEADER)) return -1;
       if (end - at < size) break;
       if (type === BACKEND.dataRow && this.takeRows !== null) at = this.takeRows(chunk, at, end);
@@ -72,7 +72,7 @@ export class Framing {
     let from = this.take(chunk, 0, end, HEADER);
     if (this.filled < HEADER) return from;
     const type = this.pending[0] as number;
-    const size = wholeSize(this.pending, 0);
+    const size = soundSize(type, this.pending, 0);
     if (!this.accepts(type, size - HEADER)) return -1;
     from = this.take(chunk, from, end, size);
     if (this.filled < size) return from;
@@ -99,10 +99,13 @@ export class Framing {
   }
 }
 
+/** Letters, and the digits of ParseComplete and the like. */
+const isType = (type: number): boolean => (type >= 0x41 && type <= 0x7a) || (type >= 0x31 && type <= 0x33);
+
 /** One that is not longer than nothing would be read again and again. */
-function wholeSize(bytes: Buffer, at: number): number {
+function soundSize(type: number, bytes: Buffer, at: number): number {
   const size = messageSize(bytes, at);
-  if (size < HEADER) throw notTheProtocol();
+  if (size < HEADER || !isType(type)) throw notTheProtocol();
   return size;
 }
 

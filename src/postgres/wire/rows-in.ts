@@ -6,8 +6,21 @@ export type RowsIn =
   | { readonly copy: string; readonly data: readonly Uint8Array[] }
   | { readonly insert: string; readonly row: Uint8Array };
 
+/** Postgres takes a message as a whole, and says after each how far it has come: what is long comes in several. */
+const MESSAGE_BYTES = 64 * 1024;
+
 /** The messages behind `COPY … FROM STDIN` that bring its rows. */
 export function copyMessages(data: readonly Uint8Array[]): Uint8Array[] {
   const length = data.reduce((sum, part) => sum + part.length, 0);
-  return [copyDataHeader(length), ...data, COPY_DONE];
+  if (length <= MESSAGE_BYTES) return [copyDataHeader(length), ...data, COPY_DONE];
+  return [...data.flatMap(inMessages), COPY_DONE];
+}
+
+function inMessages(part: Uint8Array): Uint8Array[] {
+  const messages: Uint8Array[] = [];
+  for (let at = 0; at < part.length; at += MESSAGE_BYTES) {
+    const content = part.subarray(at, at + MESSAGE_BYTES);
+    messages.push(copyDataHeader(content.length), content);
+  }
+  return messages;
 }

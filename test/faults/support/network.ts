@@ -15,6 +15,8 @@ export interface Network {
   set(weather: Weather): void;
   /** Breaks Postgres's half of every connection; the service is told nothing, now or ever, and what it sends is swallowed. */
   halfOpen(): void;
+  /** The same of each connection that is open, once so many bytes more have come from the service, in the middle of what it sends. */
+  halfOpenAfter(bytes: number): void;
   /** Connections of the service that are open. */
   readonly open: () => number;
   close(): Promise<void>;
@@ -27,6 +29,8 @@ interface Pair {
   readonly held: (() => void)[];
   /** Swallows everything for ever. */
   dead: boolean;
+  /** Bytes to Postgres until it is. */
+  left: number;
 }
 
 /** @param socketPath of Postgres */
@@ -51,10 +55,15 @@ export async function startNetwork(socketPath: string): Promise<Network> {
     near.on('error', () => undefined);
     if (weather === 'cut') return void near.destroy();
     const far = connect(socketPath);
-    const pair: Pair = { near, far, held: [], dead: false };
+    const pair: Pair = { near, far, held: [], dead: false, left: Infinity };
     pairs.add(pair);
     far.on('error', () => undefined);
-    near.on('data', (bytes: Buffer) => pass(pair, () => far.write(bytes)));
+    near.on('data', (bytes: Buffer) => {
+      const taken = bytes.subarray(0, pair.left);
+      pass(pair, () => far.write(taken));
+      pair.left -= taken.length;
+      pair.dead ||= pair.left === 0;
+    });
     far.on('data', (bytes: Buffer) => pass(pair, () => near.write(bytes)));
     near.on('close', () => {
       pairs.delete(pair);
@@ -82,6 +91,9 @@ export async function startNetwork(socketPath: string): Promise<Network> {
         pair.dead = true;
         pair.far.destroy();
       }
+    },
+    halfOpenAfter: (bytes) => {
+      for (const pair of pairs) pair.left = bytes;
     },
     open: () => pairs.size,
     close: async () => {

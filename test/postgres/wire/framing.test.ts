@@ -106,6 +106,29 @@ describe('gives a message up that is not accepted', () => {
     expect(framing.feed(BYTES.subarray(headerEnd - 1, headerEnd + 1))).toBe(false);
   });
 
+  it.each([
+    ['a length that does not hold itself', 'D', 3],
+    ['a length of nothing', 'D', 0],
+    ['a negative length', 'C', -1],
+    ['the least length', 'C', -(2 ** 31)],
+    ['a type that there is none of', '\0', 10],
+  ])('where the network has changed it: %s', (_what, type, length) => {
+    const broken = Buffer.alloc(20, 0x20);
+    broken.write(type, 'latin1');
+    broken.writeInt32BE(length, 1);
+    const bytes = Buffer.concat([BYTES, broken]);
+    for (const step of [1, 7, bytes.length]) {
+      const framing = new Framing(
+        () => {},
+        () => true,
+      );
+      const feed = () => {
+        for (let i = 0; i < bytes.length; i += step) framing.feed(bytes.subarray(i, i + step));
+      };
+      expect(feed).toThrow('What came from Postgres is not its protocol');
+    }
+  });
+
   it('and asks with the length of the body', () => {
     const asked: [string, number][] = [];
     cut([BYTES], (type, length) => {
