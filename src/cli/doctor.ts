@@ -16,7 +16,7 @@ import { serverFacts } from '../postgres/server-facts.js';
 import { openEngine } from '../service.js';
 import type { Config, SettingName } from '../settings.js';
 import { messageOf } from '../failure.js';
-import { aligned, commandLine, managementOptions, print } from './management.js';
+import { aligned, commandLine, hasDatabase, managementOptions, print, WHERE_ELSE } from './management.js';
 import { DATABASE_SETTINGS, readConfig } from './settings.js';
 
 const SETTINGS: readonly SettingName[] = [...DATABASE_SETTINGS, 'maxConnections'];
@@ -42,6 +42,9 @@ export function doctorCommand(): Command {
 }
 
 async function examine(config: Config): Promise<Finding[]> {
+  if (!(await hasDatabase(config))) {
+    return [problem('Postgres', `There is no database in ${config.dataDir}.`, WHERE_ELSE)];
+  }
   const logger = pino({ level: 'silent' });
   let database: Database;
   try {

@@ -1,11 +1,15 @@
 /** What the management commands share: an engine for the length of a command, its name in the audit log, ways of printing. */
 import { userInfo } from 'node:os';
+import { join } from 'node:path';
 import type { Command } from 'commander';
 import { pino } from 'pino';
+import { ConfigError } from '../config.js';
 import { openDatabase } from '../database.js';
 import { BY_ITSELF, type Origin } from '../engine/audit/audit.js';
 import type { Engine } from '../engine/engine.js';
+import { exists } from '../postgres/embedded/folders.js';
 import { openEngine } from '../service.js';
+import type { Config } from '../settings.js';
 import { addSettings, DATABASE_SETTINGS, readConfig } from './settings.js';
 
 export interface ManagementOptions {
@@ -16,9 +20,23 @@ export interface ManagementOptions {
 export const managementOptions = (command: Command, settings = DATABASE_SETTINGS): Command =>
   addSettings(command, settings).option('--json', 'Print JSON');
 
-/** Works with or without a running service; an embedded server that does not run is started for the command. */
-export async function withEngine<T>(command: Command, work: (engine: Engine) => Promise<T>): Promise<T> {
+/** False in a folder where no service has ever been, such as the wrong one. */
+export const hasDatabase = async ({ databaseUrl, dataDir }: Config): Promise<boolean> =>
+  databaseUrl !== null || exists(join(dataDir, 'postgres'));
+
+/**
+ * Works with or without a running service; an embedded server that does not run is started for the command.
+ * @param make a new database where there is none; else that is a ConfigError, and nothing is made
+ */
+export async function withEngine<T>(
+  command: Command,
+  work: (engine: Engine) => Promise<T>,
+  { make = false } = {},
+): Promise<T> {
   const config = readConfig(command);
+  if (!make && !(await hasDatabase(config))) {
+    throw new ConfigError(`There is no database in ${config.dataDir}. ${WHERE_ELSE}`);
+  }
   const logger = pino({ level: 'silent' });
   const database = await openDatabase(config, 'command', logger);
   try {
@@ -32,6 +50,9 @@ export async function withEngine<T>(command: Command, work: (engine: Engine) => 
     await database.close();
   }
 }
+
+export const WHERE_ELSE =
+  'Run this in the folder of the service, or name its database: --data-dir, --database-url. cdp serve makes a new one.';
 
 /** Who runs this command, as the operating system calls the account; its number where it has no name. */
 export function commandLine(): Origin {

@@ -2,6 +2,7 @@
 import { createInterface } from 'node:readline/promises';
 import { Command } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
+import { EngineError } from '../contract/errors.js';
 import { quotaBytes, shownProject } from '../http/api/admin-views.js';
 import type { ProjectRow } from '../postgres/control-rows.js';
 import { aligned, commandLine, managementOptions, print, withEngine } from './management.js';
@@ -10,8 +11,12 @@ export function projectCommand(): Command {
   return new Command('project')
     .description('Manage projects')
     .addCommand(
-      onOne('create', 'Create a project with a database of its own', 'created', (engine, name) =>
-        engine.projects.create(name, commandLine()),
+      onOne(
+        'create',
+        'Create a project with a database of its own',
+        'created',
+        (engine, name) => engine.projects.create(name, commandLine()),
+        { make: true },
       ),
     )
     .addCommand(list())
@@ -27,25 +32,15 @@ export function projectCommand(): Command {
     )
     .addCommand(repair())
     .addCommand(quota())
-    .addCommand(
-      onOne(
-        'delete',
-        'Delete a project with everything in it; there is no way back',
-        'deleted',
-        async (engine, name) => {
-          await confirm(name);
-          return engine.deleteProject(name, commandLine());
-        },
-      ),
-    );
+    .addCommand(remove());
 }
 
 type Work = (engine: Parameters<Parameters<typeof withEngine>[1]>[0], name: string) => Promise<ProjectRow>;
 
-function onOne(verb: string, description: string, outcome: string, work: Work): Command {
+function onOne(verb: string, description: string, outcome: string, work: Work, { make = false } = {}): Command {
   const command = new Command(verb).description(description).argument('<NAME>');
   return managementOptions(command).action(async (name: string) => {
-    const project = await withEngine(command, (engine) => work(engine, name));
+    const project = await withEngine(command, (engine) => work(engine, name), { make });
     print(command, shownProject(project), [`Project ${project.name} ${outcome}`]);
   });
 }
@@ -96,13 +91,29 @@ function quota(): Command {
   });
 }
 
-/** A person types the name again; a script has typed it on purpose. */
+function remove(): Command {
+  const command = new Command('delete')
+    .description('Delete a project with everything in it; there is no way back')
+    .argument('<NAME>')
+    .option('--yes', 'Without being asked');
+  return managementOptions(command).action(async (name: string) => {
+    if (command.opts<{ yes?: boolean }>().yes !== true) await confirm(name);
+    const project = await withEngine(command, (engine) => engine.deleteProject(name, commandLine()));
+    print(command, shownProject(project), [`Project ${project.name} deleted`]);
+  });
+}
+
+/** A person types the name again; nobody is there to do so in a script, which has to say that it means it. */
 async function confirm(name: string): Promise<void> {
-  if (!process.stdin.isTTY) return;
+  if (!process.stdin.isTTY) {
+    throw new EngineError('invalid_request', `Deleting "${name}" cannot be undone. Without a terminal it takes --yes`);
+  }
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  const left = new Promise<string>((resolve) => terminal.once('close', () => resolve('')).once('SIGINT', resolve));
   try {
-    const answer = await terminal.question(`Deleting "${name}" cannot be undone. Type its name to go on: `);
-    if (answer !== name) throw new Error('Not deleted: that is not its name');
+    const question = `Deleting "${name}" cannot be undone. Type its name to go on: `;
+    const answer = await Promise.race([terminal.question(question), left]);
+    if (answer !== name) throw new Error('Not deleted: its name was not typed');
   } finally {
     terminal.close();
   }

@@ -24,7 +24,7 @@ export function restoreCommand(): Command {
     const options = { project, as, places: programPlaces(readConfig(command)), by: commandLine(), progress };
     const load = (file: string) =>
       abortedBySignals((signal) =>
-        withEngine(command, ({ installation }) => restore(installation, { ...options, file, signal })),
+        withEngine(command, ({ installation }) => restore(installation, { ...options, file, signal }), { make: true }),
       );
     const restored =
       source === STDIN

@@ -209,6 +209,9 @@ function sqlCall(
       'SQL is a text with its parameters, or what the tag has made: sqlStream(sql`…`), query(sql`…`)',
     );
   }
+  if (isText && second !== undefined && !Array.isArray(second)) {
+    throw new TypeError('params: an array, as in query(text, [value], options); [] for none');
+  }
   const { text: sql, params } = isText
     ? { text: query, params: (second as readonly unknown[] | undefined) ?? [] }
     : query.compile();

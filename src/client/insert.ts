@@ -71,7 +71,7 @@ export interface BatchResult {
 
 /**
  * Sends 1 to 250 records in one request, which are stored wholly or not at all.
- * @throws TypeError for what JSON cannot say; CdpError, `errors[].record` counting in the batch
+ * @throws TypeError for what is no array of records, or what JSON cannot say; CdpError, `errors[].record` counting in the batch
  */
 export async function insertBatch<Item extends object>(
   transport: Transport,
@@ -79,6 +79,7 @@ export async function insertBatch<Item extends object>(
   records: readonly Item[],
   options: BatchOptions,
 ): Promise<BatchResult> {
+  if (!Array.isArray(records)) throw noRecords(records, 'an array of records');
   const answer = await sendBatch(transport, path, `[${records.map((record) => toJson(record)).join(',')}]`, options);
   return { inserted: answer.inserted_rows, ...(answer.ids === undefined ? {} : { ids: answer.ids }) };
 }
@@ -101,7 +102,7 @@ const sendBatch = (
 
 /**
  * Sends all records of the source to the table. The source is asked for more only when there is room for a batch.
- * @throws TypeError for a concurrency that is none; CdpError with `inserted`, and `errors[].record` counted in the whole input. After a failure no new batch is
+ * @throws TypeError for a source or a concurrency that is none; CdpError with `inserted`, and `errors[].record` counted in the whole input. After a failure no new batch is
  * begun, and those in flight are waited for; after an abort they are not, and may yet be stored.
  */
 export async function insertAll<Item extends object>(
@@ -114,6 +115,7 @@ export async function insertAll<Item extends object>(
   if (!Number.isInteger(concurrency) || concurrency < 1) {
     throw new TypeError('concurrency must be a whole number from 1');
   }
+  if (!isSource(source)) throw noRecords(source, 'an iterable or async iterable of records');
   const delivery = new Delivery(transport, path, options);
   const halt = new AbortController();
   const stop = () => halt.abort();
@@ -148,6 +150,18 @@ export async function insertAll<Item extends object>(
     inserted,
     cause: failure,
   });
+}
+
+const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
+
+/** A text is iterable, too, but its characters are no records. */
+const isSource = (source: unknown): boolean =>
+  isObject(source) && (Symbol.iterator in source || Symbol.asyncIterator in source);
+
+/** For programs in JavaScript: the compiler says so to others. */
+function noRecords(given: unknown, wanted: string): TypeError {
+  const hint = given instanceof Promise ? '; await it' : isObject(given) ? '; one record goes as [record]' : '';
+  return new TypeError(`insert takes ${wanted}${hint}`);
 }
 
 /** The batches of one insert, and what has become of them. */

@@ -16,7 +16,7 @@ export const rawJson = (text: string): RawJson => new RawJson(text);
  * A bigint becomes its digits, NaN and the infinities the strings that FLOAT takes, a Date its ISO text (by `toJSON`).
  * As in `JSON.stringify`, a member that is undefined is left out.
  * @throws TypeError for what JSON cannot say: undefined elsewhere, functions, symbols, invalid dates, nesting deeper
- * than 100 levels (and so cycles)
+ * than 100 levels (and so cycles), and what holds its values elsewhere than in members: a Map, a Set, a Promise
  */
 export function toJson(value: unknown, depth = 0): string {
   switch (typeof value) {
@@ -43,9 +43,19 @@ function objectToJson(value: object, depth: number): string {
   if (value instanceof Date && Number.isNaN(value.getTime())) throw new TypeError('A Date is invalid');
   if (hasToJson(value)) return toJson(value.toJSON(), depth + 1);
   if (Array.isArray(value)) return `[${value.map((item) => toJson(item, depth + 1)).join(',')}]`;
+  for (const [kind, instead] of NOT_MEMBERS) {
+    if (value instanceof kind) throw new TypeError(`JSON has no ${kind.name}: ${instead}`);
+  }
   const members = Object.entries(value).filter(([, member]) => member !== undefined);
   return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${toJson(member, depth + 1)}`).join(',')}}`;
 }
+
+/** Of these `JSON.stringify` makes `{}`, which would be stored. */
+const NOT_MEMBERS = [
+  [Map, 'Object.fromEntries(map) makes an object of it'],
+  [Set, '[...set] makes an array of it'],
+  [Promise, 'await it'],
+] as const;
 
 const hasToJson = (value: object): value is { toJSON(): unknown } =>
   'toJSON' in value && typeof value.toJSON === 'function';

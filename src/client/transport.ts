@@ -139,6 +139,9 @@ export function networkError(what: string, cause: unknown): CdpError {
 /** "fetch failed" says nothing; what lies behind it in Node does: "connect ECONNREFUSED 127.0.0.1:8080". */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return '';
+  // In OpenSSL's words it is a line of numbers and files.
+  if ('code' in error && error.code === 'ERR_SSL_WRONG_VERSION_NUMBER')
+    return 'nothing speaks TLS there; is it http://?';
   // One error for each address of a host, without a message of its own.
   const [first] = error instanceof AggregateError ? (error.errors as unknown[]) : [];
   return reasonOf(error.cause) || reasonOf(first) || error.message.trim();

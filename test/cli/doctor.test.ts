@@ -1,7 +1,8 @@
 /** `cdp doctor`: finds nothing where all is well, names what is not and what to do, and leaves nothing behind. */
+import { existsSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Finding } from '../../src/engine/doctor.js';
-import { endEverything, newDataDir, runProgram } from '../support/program.js';
+import { endEverything, newDataDir, preparedDataDir, runProgram } from '../support/program.js';
 import { onServer, startTestService, type TestService } from '../support/service.js';
 
 interface Report {
@@ -13,15 +14,26 @@ interface Report {
 describe('on an embedded Postgres', () => {
   afterAll(endEverything);
 
-  it('before the first start says that there is nothing yet, and after it that all is well', async () => {
+  it('makes nothing in a folder without a database, and says where to look', async () => {
     const dataDir = await newDataDir();
-    const doctor = (...args: string[]) => runProgram(['doctor', '--data-dir', dataDir, ...args]);
-    const empty = JSON.parse((await doctor('--json')).stdout) as Report;
+    const { code, stdout } = await runProgram(['doctor', '--data-dir', dataDir]);
+    expect([code, stdout]).toEqual([1, expect.stringContaining(`There is no database in ${dataDir}`)]);
+    expect(stdout).toContain('--data-dir');
+    expect(existsSync(dataDir)).toBe(false);
+  });
+
+  it('says what is not there yet where nothing but a database is', async () => {
+    const dataDir = await preparedDataDir();
+    const empty = JSON.parse((await runProgram(['doctor', '--json', '--data-dir', dataDir])).stdout) as Report;
     expect(empty.findings).toContainEqual(
       expect.objectContaining({ subject: 'control schema', health: 'warning', found: 'not there yet' }),
     );
     expect(empty.findings.map(({ subject }) => subject)).not.toContain('trial');
+  });
 
+  it('says that all is well after the first start', async () => {
+    const dataDir = await newDataDir();
+    const doctor = (...args: string[]) => runProgram(['doctor', '--data-dir', dataDir, ...args]);
     expect((await runProgram(['project', 'create', 'shop', '--data-dir', dataDir])).code).toBe(0);
     const { code, stdout, stderr } = await doctor();
     expect([code, stderr]).toEqual([0, '']);

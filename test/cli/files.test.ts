@@ -1,11 +1,16 @@
 /** Reading files: CSV of any shape, names, guessed types. */
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { columnNames } from '../../src/cli/import/column-names.js';
 import { csvRecords } from '../../src/cli/import/csv.js';
-import { candidatesFor, ColumnGuess } from '../../src/cli/import/guess.js';
+import { candidatesFor } from '../../src/cli/import/candidates.js';
+import { ColumnGuess } from '../../src/cli/import/guess.js';
 import { cellWriter, type Notation } from '../../src/cli/import/cell-values.js';
 import { jsonItems } from '../../src/cli/import/json-records.js';
+import { RefusedFile } from '../../src/cli/import/refused-file.js';
 import { timestampIn } from '../../src/cli/import/timestamps.js';
 
 async function collected<T>(source: AsyncIterable<T>): Promise<T[]> {
@@ -26,6 +31,46 @@ function* pieces(text: string, lengths: readonly number[]): Generator<string> {
 const CSV = { delimiter: ',', hasQuotes: true, firstLine: 1 };
 const cell = fc.oneof(fc.constant(null), fc.constant(''), fc.string(), fc.stringMatching(/^[",;\n\r a]{0,5}$/));
 
+it('a file of refused records is made elsewhere where it cannot be beside its file, and never over another', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'cdp-refused-'));
+  try {
+    for (const name of ['x.ndjson', 'x-2.ndjson']) {
+      const file = new RefusedFile('/proc/x.ndjson', join(folder, 'x.ndjson'));
+      file.ensure();
+      file.close();
+      expect(file.path).toBe(join(folder, name));
+    }
+    expect(() => new RefusedFile('/proc/x.ndjson').ensure()).toThrow();
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
+
+it('a file of refused records goes on with whole lines, whatever became of it', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'cdp-refused-'));
+  const path = join(folder, 'x.ndjson');
+  const refusal = { record: { line: 7, json: '{}' }, errors: [] };
+  const line = '{"file":"f","line":7,"record":{},"errors":[]}\n';
+  try {
+    for (const [content, known, kept] of [
+      ['a\nb\n', 4, 'a\nb\n'],
+      ['a\nb\nafter the journal\n', 4, 'a\nb\n'],
+      ['a\nb\nhal', 30, 'a\nb\n'],
+      [null, 30, ''],
+    ] as const) {
+      await rm(path, { force: true });
+      if (content !== null) await writeFile(path, content);
+      const file = new RefusedFile(path);
+      const bytes = file.reopen(known);
+      file.append('f', [refusal], bytes);
+      file.close();
+      expect(await readFile(path, 'utf8')).toBe(kept + line);
+    }
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
+
 describe('CSV', () => {
   it('is read as it was written, wherever it is cut: quotes, line breaks, NULL and ""', async () => {
     const property = fc.asyncProperty(
@@ -44,6 +89,24 @@ describe('CSV', () => {
       },
     );
     await fc.assert(property, { seed: 1, numRuns: 500 });
+  });
+
+  it('is read with quotes behind a backslash, wherever it is cut', async () => {
+    const property = fc.asyncProperty(
+      fc.array(fc.tuple(fc.stringMatching(/^[\\",n\n]{0,6}$/), fc.string()), { minLength: 1 }),
+      fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1 }),
+      fc.constantFrom('\\"', '""'),
+      async (rows, lengths, quote) => {
+        const written = (value: string) => `"${value.replaceAll('\\', '\\\\').replaceAll('"', () => quote)}"`;
+        const text = rows.map((row) => row.map(written).join(',')).join('\n');
+        const read = await collected(csvRecords(pieces(text, lengths), { ...CSV, escape: '\\' }, 'file'));
+        expect(read.map(({ cells }) => cells)).toEqual(rows);
+      },
+    );
+    await fc.assert(property, { seed: 2, numRuns: 500 });
+    // As in Postgres, a backslash before anything else is one.
+    const [row] = await collected(csvRecords(['"a\\nb",\\"'], { ...CSV, escape: '\\' }, 'file'));
+    expect(row?.cells).toEqual(['a\\nb', '\\"']);
   });
 
   it('counts lines as an editor does', async () => {
@@ -173,7 +236,15 @@ describe('types', () => {
     ['day or month first? --dates dmy or mdy', ['01/02/2026', '03/04/2026']],
     ['INTEGER with --thousands ,', ['1,234,567', '12']],
     ['INTEGER with --thousands , or FLOAT with --decimal ,', ['1,234']],
-    ['FLOAT with --decimal ,', ['1.234,5', '12', '0,25']],
+    ['FLOAT with --decimal ,', ['1234,5', '12', '0,25']],
+    ['FLOAT with --decimal , --thousands .', ['1.234,5', '12', '0,25']],
+    ['FLOAT with --decimal , --thousands " "', ['1 234,5', '12\u00a0345', '1\u202f234,25']],
+    [`FLOAT with --thousands "'"`, ["1'234.50", '12’345.25']],
+    ['numbers with a unit', ['5%', '12.5 %', '-3%']],
+    ['numbers with a unit', ['$1,234.00', '($5.00)', '-$3', '$0.99']],
+    ['numbers with a unit', ['1.234,00 €', 'EUR 5', '5 EUR']],
+    ['a year of two digits', ['13/02/24', '3/4/24 15:45']],
+    [undefined, ['A1%', '%', '$']],
     ['BOOLEAN with --types', ['yes', 'no', 'Y']],
   ] as [string | undefined, string[]][])('why: %s', (reason, values) => {
     expect(guessOf(values)).toMatchObject({ type: 'TEXT', reason });
@@ -183,6 +254,10 @@ describe('types', () => {
     expect(guessOf(['1.234,5', '12'], { decimal: ',', thousands: '.' }).type).toBe('FLOAT');
     expect(guessOf(['1.234', '1234'], { decimal: ',', thousands: '.' }).type).toBe('INTEGER');
     expect(guessOf(['12.34'], { decimal: ',', thousands: '.' }).type).toBe('TEXT');
+    expect(guessOf(['1\u202f234,5', '1 234'], { decimal: ',', thousands: ' ' }).type).toBe('FLOAT');
+    // Having followed one hint, one is told the rest.
+    expect(guessOf(['1.234,5'], { decimal: ',' }).reason).toBe('FLOAT with --decimal , --thousands .');
+    expect(guessOf(['12.5'], { decimal: ',' }).reason).toBe('FLOAT with --decimal .');
     expect(guessOf(['01/02/2026'], { decimal: '.', dates: 'mdy' })).toMatchObject({ type: 'TIMESTAMP', dates: 'mdy' });
     expect(guessOf(['31/01/2026'], { decimal: '.', dates: 'mdy' }).type).toBe('TEXT');
   });

@@ -1,6 +1,6 @@
 /** `cdp import` and `cdp export` against the real service: values, names, refusals, interruptions, and all the way round. */
 import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { appendFileSync, readFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -356,6 +356,66 @@ describe('an import with bad records', () => {
     expect(part.stderr).not.toContain('--resume');
   });
 
+  it('stores nothing of a file without records where the table is there, and makes none of it', async () => {
+    await project.table('nothing', { n: 'INTEGER' });
+    for (const [file, content] of [
+      ['none.ndjson', ''],
+      ['none.jsonl', '\n'],
+      ['none-at-all.json', '[]\n'],
+      ['none.json.gz', gzipSync('[ ]')],
+      ['none.csv', 'n\n'],
+    ] as const) {
+      await ada.write(file, content);
+      const loaded = await load(file, 'nothing');
+      expect([loaded.code, loaded.stdout], file).toEqual([0, expect.stringContaining('0 rows stored')]);
+      if (file === 'none.csv') continue;
+      const made = await load(file, 'nothing_made', '--create');
+      expect([made.code, made.stderr], file).toEqual([2, expect.stringContaining('has no records')]);
+    }
+    await ada.write('none.csv', '');
+    expect((await load('none.csv', 'nothing')).stderr).toBe('cdp: none.csv is empty\n');
+  });
+
+  it('says what a file is that holds text, and no records', async () => {
+    const said = async (file: string, content: string | Uint8Array) => {
+      await ada.write(file, content);
+      const { code, stderr } = await load(file, 'what', '--create');
+      expect(code).toBe(2);
+      return stderr;
+    };
+    expect(await said('page.csv', '\uFEFF\n<!DOCTYPE html>\n<html>')).toContain('page.csv is a web page');
+    expect(await said('feed.csv', '<?xml version="1.0"?><a/>')).toContain('is XML');
+    const tar = Buffer.alloc(1024);
+    tar.write('data.csv', 0);
+    tar.write('ustar', 257);
+    expect(await said('all.tar.gz', gzipSync(tar))).toContain('tar xf all.tar.gz');
+    expect(await said('arrays.json', '[["a", "b"], [1, 2]]')).toContain(`jq -r '.[] | @csv' arrays.json`);
+    expect(await said('spark.csv', 'a,b\n"say \\"hi\\"",1\n')).toContain(`--escape '\\'`);
+    expect(await load('spark.csv', 'spark', '--create', '--escape', '\\')).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT a, b FROM spark')).toEqual([{ a: 'say "hi"', b: 1 }]);
+  });
+
+  it('says that a file was written to while it was read', async () => {
+    await project.table('growing', { n: 'INTEGER' });
+    const file = await ada.write('growing.csv', 'n\n1\n');
+    let isFirst = true;
+    proxy.plan = (request) => {
+      if (request.method === 'POST' && isFirst) appendFileSync(file, '2\n');
+      isFirst &&= request.method !== 'POST';
+      return undefined;
+    };
+    const { code, stderr } = await load('growing.csv', 'growing');
+    proxy.plan = () => undefined;
+    expect([code, stderr]).toEqual([0, expect.stringContaining('growing.csv was changed meanwhile')]);
+  });
+
+  it('sends nothing where refused records could not be written down', async () => {
+    await ada.write('any.csv', 'n\n1\n');
+    const loaded = await load('any.csv', 'unwritten', '--create', '--refused', 'missing/x.ndjson');
+    expect(loaded).toMatchObject({ code: 2, stderr: 'cdp: There is no folder missing\n' });
+    expect(await project.rows(`SELECT to_regclass('unwritten') AS made`)).toEqual([{ made: null }]);
+  });
+
   it('says where CSV is broken', async () => {
     await ada.write('broken.csv', 'a,b\n1,"x"y\n');
     expect(await load('broken.csv', 'scores')).toMatchObject({
@@ -488,7 +548,7 @@ describe('an export', () => {
     expect(await ada.output('export', 'SELECT i FROM round WHERE false', '-o', 'none.json', '--json')).toContain(
       '"rows":0',
     );
-    expect(await ada.read('none.json')).toBe('[]');
+    expect(await ada.read('none.json')).toBe('[]\n');
   });
 
   it('of many rows is whole, and one that breaks leaves no file', async () => {

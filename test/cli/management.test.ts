@@ -1,4 +1,6 @@
 /** The management commands, with a running service and without one: what they print, what they change, what they refuse. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
@@ -6,11 +8,13 @@ import {
   newDataDir,
   postmasterOf,
   preparedDataDir,
+  projectRoot,
   runProgram,
   type RunningService,
   startServe,
 } from '../support/program.js';
 import { call, failure } from '../support/service.js';
+import { openTerminal } from '../support/terminal.js';
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
@@ -69,7 +73,7 @@ describe.each(['without a running service', 'with a running service'])('%s', (si
     );
     expect(await json('project', 'activate', name)).toEqual({ ...created, status: 'active' });
     expect(await json('project', 'repair', name)).toEqual({ ...created, repaired: [] });
-    expect(await json('project', 'delete', name)).toMatchObject({ id: created.id, name });
+    expect(await json('project', 'delete', name, '--yes')).toMatchObject({ id: created.id, name });
     expect(await json<unknown[]>('project', 'list')).not.toContainEqual(expect.objectContaining({ name }));
   });
 
@@ -80,7 +84,7 @@ describe.each(['without a running service', 'with a running service'])('%s', (si
     expect(await lines('project', 'repair', `${name}-2`)).toEqual([`Project ${name}-2 repaired`]);
     expect(await lines('project', 'quota', `${name}-2`, '5gb')).toEqual([`Project ${name}-2 has the quota 5GB`]);
     expect(await lines('token', 'create', '--project', `${name}-2`)).toEqual([expect.stringMatching(TOKEN)]);
-    expect(await lines('project', 'delete', `${name}-2`)).toEqual([`Project ${name}-2 deleted`]);
+    expect(await lines('project', 'delete', `${name}-2`, '--yes')).toEqual([`Project ${name}-2 deleted`]);
   });
 
   it('a token is created with scopes, name and end, listed without itself, and revoked', async () => {
@@ -159,7 +163,7 @@ describe('on the running service', () => {
   it('within one second the tokens of a deleted project are refused', async () => {
     ({ token } = await json<{ token: string }>('token', 'create', '--project', 'live'));
     expect((await ask()).status).toBe(200);
-    failure(await afterwards('project', 'delete', 'live'), 401, 'unauthorized');
+    failure(await afterwards('project', 'delete', 'live', '--yes'), 401, 'unauthorized');
   });
 
   it.each([
@@ -198,6 +202,49 @@ describe('at the same time', () => {
       expect((await service.end()).code).toBe(0);
       expect(await postmasterOf(dataDir)).toBeUndefined();
     }
+  });
+});
+
+describe('in a folder without a database', () => {
+  it.each([
+    [['project', 'list']],
+    [['project', 'delete', 'a', '--yes']],
+    [['token', 'create', '--project', 'a']],
+    [['token', 'list', '--admin']],
+    [['audit']],
+    [['backup', 'file']],
+  ])('%j makes none, and says where to look', async (args) => {
+    const missing = await newDataDir();
+    const { code, stdout, stderr } = await runProgram(args, { env: { CDP_DATA_DIR: missing } });
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr).toContain(`There is no database in ${missing}`);
+    expect(existsSync(missing)).toBe(false);
+  });
+});
+
+describe('cdp project delete', () => {
+  it('without a terminal deletes only with --yes', async () => {
+    await lines('project', 'create', 'kept');
+    const { code, stdout, stderr } = await run('project', 'delete', 'kept');
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr).toContain('--yes');
+    expect(await json<unknown[]>('project', 'list')).toContainEqual(expect.objectContaining({ name: 'kept' }));
+    await lines('project', 'delete', 'kept', '--yes');
+  });
+
+  it('on a terminal deletes when its name is typed, and not when something else is, or nothing', async () => {
+    await lines('project', 'create', 'typed');
+    const bin = join(projectRoot, 'dist/cli/bin.js');
+    const attempt = async (typed: string) => {
+      const terminal = openTerminal([process.execPath, bin, 'project', 'delete', 'typed', '--data-dir', dataDir]);
+      await terminal.until('Type its name to go on: ');
+      terminal.type(typed);
+      return terminal.ended;
+    };
+    for (const other of ['other\r', '\u0004', '\u0003']) expect(await attempt(other)).toBe(1);
+    expect(await json<unknown[]>('project', 'list')).toContainEqual(expect.objectContaining({ name: 'typed' }));
+    expect(await attempt('typed\r')).toBe(0);
+    expect(await json<unknown[]>('project', 'list')).not.toContainEqual(expect.objectContaining({ name: 'typed' }));
   });
 });
 

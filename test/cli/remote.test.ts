@@ -1,6 +1,6 @@
 /** Commands for people with a token: where they go, what they print, how they end. */
 import { execFile } from 'node:child_process';
-import { stat } from 'node:fs/promises';
+import { chmod, lstat, mkdir, readdir, readFile, stat, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -53,7 +53,10 @@ describe('cdp login', () => {
     const { code, stderr } = await grace.run(['login', '--url', service.url], 'cdp_wrong');
     expect([code, stderr]).toEqual([1, expect.stringContaining('unauthorized')]);
     expect(await grace.exists('config/cdp/profiles.json')).toBe(false);
-    expect((await grace.run(['login', '--url', 'nowhere'], 'x')).code).toBe(2);
+    expect(await grace.run(['login', '--url', 'nowhere:80'], 'x')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('http://nowhere:80') as string,
+    });
     expect((await grace.run(['login'], 'x')).stderr).toContain('--url');
   });
 });
@@ -71,6 +74,10 @@ describe('where to', () => {
     const nowhere = await person({ CDP_URL: `http://127.0.0.1:${await freePort()}`, CDP_TOKEN: 'cdp_any' });
     const { code, stderr } = await nowhere.run(['sql', 'SELECT 1']);
     expect([code, stderr]).toEqual([3, expect.stringContaining('network_error')]);
+    const withTls = await person({ CDP_URL: service.url.replace('http:', 'https:'), CDP_TOKEN: 'cdp_any' });
+    expect((await withTls.run(['tables'])).stderr).toBe(
+      'cdp: network_error: No answer: nothing speaks TLS there; is it http://?\n',
+    );
   });
 });
 
@@ -94,7 +101,7 @@ describe('cdp sql', () => {
       '{"name":"Ada","age":36,"notes":{"a": 1.50}}\n{"name":"","age":null,"notes":null}\n',
     );
     expect(JSON.parse(await ada.output('sql', query, '--json'))).toHaveLength(2);
-    expect(await ada.output('sql', 'SELECT 1 WHERE false', '--json')).toBe('[]');
+    expect(await ada.output('sql', 'SELECT 1 WHERE false', '--json')).toBe('[]\n');
     expect(await ada.output('sql', `SELECT 'a' AS t, 1 AS n, E'\\u001b[2J' AS bad, NULL AS x`, '--table')).toBe(
       't | n | bad       | x\n--+---+-----------+-----\na | 1 | \\u{1b}[2J | NULL\n(1 row)\n',
     );
@@ -114,6 +121,8 @@ describe('cdp sql', () => {
     expect((await ada.run(['sql', '--ndjson'], 'SELECT 1 AS one')).stdout).toBe('{"one":1}\n');
     expect((await ada.run(['sql', '-f', 'query.sql', 'SELECT 1'])).code).toBe(2);
     expect((await ada.run(['sql'], ' \n')).code).toBe(2);
+    const missing = await ada.run(['sql', '-f', 'missing.sql']);
+    expect(missing).toMatchObject({ code: 2, stderr: 'cdp: There is no file missing.sql\n' });
   });
 
   it('shows code, message, hint and the place of an error, and ends with 1', async () => {
@@ -129,6 +138,9 @@ describe('cdp sql', () => {
       ].join('\n'),
     );
     expect((await ada.run(['sql', 'DELETE FROM people', '--read-only'])).code).toBe(1);
+    expect((await ada.run(['describe', 'peopl'])).stderr).toBe(
+      'cdp: table_not_found: There is no table "peopl". Did you mean "people"?\n',
+    );
   });
 
   it('ends quietly when nobody reads on, and says that a disk is full', async () => {
@@ -139,7 +151,7 @@ describe('cdp sql', () => {
       expect(await started.ended).toMatchObject({ code: 0, stderr: expect.not.stringContaining('EPIPE') as string });
     }
     const { code, stderr } = await ada.run(['export', large, '-o', '/dev/full/x.csv']);
-    expect([code, stderr]).toEqual([1, expect.stringMatching(/^cdp: E/)]);
+    expect([code, stderr]).toEqual([2, 'cdp: There is no folder /dev/full\n']);
     const full = ['-c', '"$@" > /dev/full', 'sh', process.execPath, join(projectRoot, 'dist/cli/bin.js'), 'tables'];
     const env = { ...process.env, CDP_URL: service.url, CDP_TOKEN: project.token };
     await expect(promisify(execFile)('sh', full, { env })).rejects.toMatchObject({
@@ -164,5 +176,46 @@ describe('cdp sql', () => {
     await until(1);
     expect((await started.end('SIGINT')).code).toBe(130);
     await until(0);
+  });
+});
+
+describe('cdp export', () => {
+  const query = 'SELECT name FROM people WHERE age IS NOT NULL';
+
+  it('writes to standard output, and what it says to standard error', async () => {
+    const csv = await ada.run(['export', query, '-o', '-']);
+    expect(csv).toMatchObject({ code: 0, stdout: 'name\nAda\n' });
+    expect(csv.stderr).toContain('1 row in -');
+    expect(await ada.output('export', query, '-o', '-', '--format', 'ndjson')).toBe('{"name":"Ada"}\n');
+    expect(await ada.exists('-')).toBe(false);
+    const shell = `echo before; "$@" -o /dev/stdout; echo after`;
+    const command = [process.execPath, join(projectRoot, 'dist/cli/bin.js'), 'export', query];
+    const env = { ...process.env, CDP_URL: service.url, CDP_TOKEN: project.token };
+    await promisify(execFile)('sh', ['-c', `{ ${shell}; } > out`, 'sh', ...command], { env, cwd: ada.folder });
+    expect(await ada.read('out')).toBe('before\nname\nAda\nafter\n');
+  });
+
+  it('writes through a link and into a pipe, which stay what they are, and keeps the mode of a file', async () => {
+    await ada.write('kept.csv', 'before');
+    await chmod(join(ada.folder, 'kept.csv'), 0o600);
+    await symlink('kept.csv', join(ada.folder, 'link.csv'));
+    await ada.output('export', query, '-o', 'link.csv');
+    expect(await ada.read('kept.csv')).toBe('name\nAda\n');
+    expect((await lstat(join(ada.folder, 'link.csv'))).isSymbolicLink()).toBe(true);
+    expect((await stat(join(ada.folder, 'kept.csv'))).mode & 0o777).toBe(0o600);
+
+    const pipe = join(ada.folder, 'pipe.csv');
+    await promisify(execFile)('mkfifo', [pipe]);
+    const [read] = await Promise.all([readFile(pipe, 'utf8'), ada.output('export', query, '-o', 'pipe.csv')]);
+    expect(read).toBe('name\nAda\n');
+    expect((await lstat(pipe)).isFIFO()).toBe(true);
+    expect((await readdir(ada.folder)).filter((name) => name.endsWith('.part'))).toEqual([]);
+  });
+
+  it('says where no file can be', async () => {
+    const said = async (output: string) => (await ada.run(['export', query, '-o', output])).stderr;
+    expect(await said('missing/x.csv')).toBe('cdp: There is no folder missing\n');
+    await mkdir(join(ada.folder, 'taken.csv'));
+    expect(await said('taken.csv')).toBe('cdp: taken.csv is a folder\n');
   });
 });

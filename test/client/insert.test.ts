@@ -174,6 +174,35 @@ describe('insert refuses', () => {
     expect(await counted(name)).toEqual({ rows: 0, different: 0 });
   });
 
+  it('what is no source of records, and says what is', async () => {
+    const name = await table();
+    const refused = (records: unknown, said: string) =>
+      expect(cdp.insert(name, records as Item[])).rejects.toThrow(new TypeError(said));
+    const said = 'insert takes an iterable or async iterable of records';
+    await refused({ n: 1 }, `${said}; one record goes as [record]`);
+    await refused(Promise.resolve([]), `${said}; await it`);
+    for (const none of [undefined, null, 'text', 1]) await refused(none, said);
+    const one = { n: 1 } as unknown as Item[];
+    await expect(cdp.insertBatch(name, one)).rejects.toThrow('insert takes an array of records; one record');
+    expect(await counted(name)).toEqual({ rows: 0, different: 0 });
+  });
+
+  it('what would be stored as an empty object: a Map, a Set, a promise', async () => {
+    const name = `values_${++counter}`;
+    await project.table(name, { j: 'JSONB' });
+    const map = new Map([['a', 1]]);
+    for (const [record, said] of [
+      [map, 'Object.fromEntries'],
+      [{ j: map }, 'Object.fromEntries'],
+      [{ j: { deep: [new Set([1])] } }, '[...set]'],
+      [{ j: Promise.resolve(1) }, 'await it'],
+    ] as const) {
+      const error = await caught(cdp.insert(name, [record]));
+      expect(error).toMatchObject({ code: 'invalid_value', message: expect.stringContaining(said) as string });
+    }
+    expect(await project.rows(`SELECT * FROM ${name}`)).toEqual([]);
+  });
+
   it('to go on when the source fails, and closes a source that it does not read to its end', async () => {
     const name = await table();
     function* broken(): Generator<Item> {

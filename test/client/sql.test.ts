@@ -118,6 +118,10 @@ describe('sql refuses', () => {
     expect(() => call('SELECT 1')).toThrow('query(text, params)');
     expect(() => cdp.sql.identifier('')).toThrow('not a name');
     expect(await caught(cdp.sql`SELECT ${undefined}`)).toBeInstanceOf(TypeError);
+    const asOptions = { read_only: true } as unknown as unknown[];
+    expect(await caught(cdp.query('SELECT 1', asOptions))).toMatchObject({
+      message: expect.stringContaining('params: an array') as string,
+    });
     const stream = cdp.sqlStream.bind(cdp) as unknown as (texts: TemplateStringsArray) => AsyncIterable<unknown>;
     await expect(collect(stream`SELECT 1`)).rejects.toThrow('sqlStream(sql`…`)');
   });

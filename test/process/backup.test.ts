@@ -58,7 +58,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
     await giveToWriter('shop', 't');
   });
   afterAll(async () => {
-    for (const name of await names()) await cdp('project', 'delete', name);
+    for (const name of await names()) await cdp('project', 'delete', name, '--yes');
     const { rows } = await inControl('SELECT id FROM cdp.instance');
     await onServer(server, (client) => client.query(`DROP DATABASE cdp_template_${String(rows[0]?.id)}`));
     await control.drop();
@@ -114,7 +114,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       const count = () =>
         call(service.url, 'POST', '/api/cdp/sql', { token, body: { sql: 'SELECT count(*)::int AS n FROM t' } });
       expect((await count()).body.rows).toEqual([{ n: 20_000 }]);
-      await cdp('project', 'delete', 'shop');
+      await cdp('project', 'delete', 'shop', '--yes');
       await sleep(1_000);
       expect((await count()).status).toBe(401);
       expect(await cdp('restore', file)).toBe('Project shop restored: 1 table, 20000 rows\n');
@@ -135,7 +135,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         projects: [{ name: 'shop-2', tables: [{ name: 't', rows: 20_000 }], left_out: [] }],
         failed: [],
       });
-      await cdp('project', 'delete', 'shop-2');
+      await cdp('project', 'delete', 'shop-2', '--yes');
     });
 
     it('through pipes, with nothing left in the folder for temporary files', async () => {
@@ -153,7 +153,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       expect(await loading.code).toBe(0);
       expect((await inProject('piped', 'SELECT count(*)::int AS n FROM data.t')).rows).toEqual([{ n: 20_000 }]);
       expect((await readdir(folder)).filter((name) => name.startsWith('cdp-'))).toEqual([]);
-      await cdp('project', 'delete', 'piped');
+      await cdp('project', 'delete', 'piped', '--yes');
     });
   });
 
@@ -213,7 +213,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         );
         file = join(folder, 'slow.cdp');
         await cdp('backup', file, '--project', 'slow');
-        await cdp('project', 'delete', 'slow');
+        await cdp('project', 'delete', 'slow', '--yes');
       });
 
       const started = async () => {

@@ -101,7 +101,7 @@ describe('protects', () => {
     const names = Object.values(rows[0] ?? {});
     const service = await startServe([], operator);
     expect((await call(service.url, 'GET', '/api/cdp/schema', { token: token as string })).status).toBe(200);
-    expect(await cdp('project', 'delete', 'shop')).toMatchObject({ name: 'shop' });
+    expect(await cdp('project', 'delete', 'shop', '--yes')).toMatchObject({ name: 'shop' });
     const left = await onServer(embeddedServer(), (client) =>
       client.query(
         'SELECT datname FROM pg_database WHERE datname = ANY ($1) UNION SELECT rolname FROM pg_roles WHERE rolname = ANY ($1)',

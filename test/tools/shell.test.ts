@@ -114,6 +114,7 @@ describe('works', () => {
     expect(await enter(terminal, '\\i none.sql')).toContain('no such file');
     expect(await enter(terminal, '\\d nobody')).toContain('table_not_found');
     expect(await enter(terminal, '\\foo')).toContain('There is no command \\foo');
+    expect(await enter(terminal, '\\copy people to people.csv')).toContain('cdp export');
   });
 
   it('with completion of tables, also new ones, columns, words and commands', async () => {

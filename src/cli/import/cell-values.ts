@@ -24,16 +24,23 @@ export function numberReader({ decimal, thousands }: Pick<Notation, 'decimal' | 
     return BARE_FRACTION.test(text) ? text.replace('.', '0.') : undefined;
   };
   if (decimal === '.' && thousands === undefined) return (text: string) => plain(text.trim());
-  const [point, group] = [`\\${decimal}`, thousands === undefined ? undefined : escaped(thousands)];
+  const [point, group] = [
+    `\\${decimal}`,
+    thousands === undefined ? undefined : (ALIKE[thousands] ?? escaped(thousands)),
+  ];
   const whole = group === undefined ? '\\d*' : `(?:\\d{1,3}(?:${group}\\d{3})+|\\d*)`;
+  const groups = group === undefined ? undefined : new RegExp(group, 'g');
   const form = new RegExp(`^-?${whole}(?:${point}\\d+)?(?:[eE][+-]?\\d+)?$`);
   return (text: string): string | undefined => {
     const bare = text.trim();
     if (!form.test(bare)) return undefined;
-    const joined = thousands === undefined ? bare : bare.replaceAll(thousands, '');
+    const joined = groups === undefined ? bare : bare.replace(groups, '');
     return plain(joined.replace(decimal, '.'));
   };
 }
+
+/** Spreadsheets write spaces that do not break, and apostrophes that are typeset. */
+const ALIKE: Readonly<Record<string, string>> = { ' ': '[ \u00a0\u202f]', "'": "['’]" };
 
 const escaped = (character: string): string => character.replace(/[^\w\s]/, '\\$&');
 

@@ -25,7 +25,8 @@ export function showPlan({ plan: { files }, warnings }: Prepared): void {
       return [shortened(head), column ?? '(left out)', type ?? '', ...(hasReasons ? [reason ?? ''] : [])];
     });
     const heads = [{ name: 'field' }, { name: 'column' }, { name: 'type' }, ...(hasReasons ? [{ name: 'why' }] : [])];
-    process.stderr.write(lines([printable(`${labelOf(path)}: ${formatName(format)}`), ...grid(heads, rows)]));
+    const table = rows.length === 0 ? ['no records'] : grid(heads, rows);
+    process.stderr.write(lines([printable(`${labelOf(path)}: ${formatName(format)}`), ...table]));
   }
   process.stderr.write(lines(warnings));
 }

@@ -29,6 +29,8 @@ export interface CsvOptions {
   delimiter: string;
   /** Whether a field that begins with a quote ends with one; false: quotes are text. */
   hasQuotes: boolean;
+  /** Before a quote that does not end its field, and before itself; a quote does so in any case. */
+  escape?: string;
   /** Of the first record, in the file. */
   firstLine: number;
 }
@@ -39,7 +41,7 @@ export interface CsvOptions {
  */
 export async function* csvRecords(
   text: AsyncIterable<string> | Iterable<string>,
-  { delimiter, hasQuotes, firstLine }: CsvOptions,
+  { delimiter, hasQuotes, escape, firstLine }: CsvOptions,
   path: string,
 ): AsyncGenerator<CsvRecord, void> {
   let line = firstLine;
@@ -49,11 +51,12 @@ export async function* csvRecords(
   let fields = 0;
   const take = function* (isLast: boolean): Generator<CsvRecord, void> {
     const quote = hasQuotes ? QUOTE : NaN;
-    const reader = new Reader(rest, delimiter.charCodeAt(0), quote, isLast, (complaint, at) => {
+    const reader = new Reader(rest, delimiter.charCodeAt(0), quote, escape, isLast, (complaint, at) => {
       const before = line + countOf(rest, '\n', reader.start, at);
+      const isEscaped = rest.slice(at - 2, at) === '\\"';
       throw new UsageError(
         `${path}, line ${before}: ${complaint}`,
-        'Are quotes text in this file? --no-quotes. Is the delimiter another one? --delimiter',
+        `${isEscaped ? BACKSLASH : ''}Are quotes text in this file? --no-quotes. Is the delimiter another one? --delimiter`,
       );
     });
     for (let cells = reader.next(); cells !== undefined; cells = reader.next()) {
@@ -75,6 +78,8 @@ export async function* csvRecords(
   yield* take(true);
 }
 
+const BACKSLASH = `Is a quote within quotes written \\"? --escape '\\'. `;
+
 type Complain = (complaint: string, at: number) => never;
 
 class Reader {
@@ -88,6 +93,7 @@ class Reader {
     private readonly text: string,
     private readonly delimiter: number,
     private readonly quote: number,
+    private readonly escape: string | undefined,
     private readonly isLast: boolean,
     private readonly complain: Complain,
   ) {}
@@ -106,7 +112,7 @@ class Reader {
         if (end === -1) return undefined;
         const value = text.slice(at + 1, end);
         if (value.includes('\n')) lines += countOf(value, '\n');
-        cells.push(value.includes('"') ? value.replaceAll('""', '"') : value);
+        cells.push(this.#unescaped(value));
         at = end + 1;
       } else {
         const from = at;
@@ -139,13 +145,40 @@ class Reader {
 
   /** -1 where it has not arrived yet. */
   #closingQuote(from: number): number {
-    const { text, isLast } = this;
+    const { text, isLast, escape } = this;
     for (let at = from; ; at += 2) {
-      at = text.indexOf('"', at);
+      const start = at;
+      at = text.indexOf('"', start);
+      const before = at === -1 ? text : text.slice(0, at);
+      const escaped = escape === undefined ? -1 : before.indexOf(escape, start);
+      if (escaped !== -1) {
+        at = this.#isEscape(escaped) ? escaped : escaped - 1;
+        continue;
+      }
       if (at === -1) return isLast ? this.complain('a quote is not closed', from - 1) : -1;
       if (at + 1 === text.length && !isLast) return -1;
       if (text.charCodeAt(at + 1) !== QUOTE) return at;
     }
+  }
+
+  /** As Postgres reads it: before anything else it is a character like any other. */
+  #isEscape(at: number): boolean {
+    const next = this.text.charAt(at + 1);
+    return next === '"' || next === this.escape;
+  }
+
+  #unescaped(value: string): string {
+    const { escape } = this;
+    if (escape === undefined) return value.includes('"') ? value.replaceAll('""', '"') : value;
+    if (!value.includes('"') && !value.includes(escape)) return value;
+    let text = '';
+    for (let at = 0; at < value.length; at++) {
+      const character = value.charAt(at);
+      const next = value.charAt(at + 1);
+      if ((character === escape && (next === '"' || next === escape)) || (character === '"' && next === '"')) at++;
+      text += value.charAt(at);
+    }
+    return text;
   }
 }
 

@@ -20,6 +20,19 @@ const KINDS: readonly (readonly [string, string, string])[] = [
   ['25504446', 'a PDF', 'Import the data that it was made from'],
 ];
 
+/** The same of what is text, but holds no records. */
+const MARKUP: readonly (readonly [RegExp, string, string])[] = [
+  [
+    /^\s*<(?:!doctype html|html)\b/i,
+    'a web page',
+    'Was it downloaded? A page for logging in, or about an error, may have come instead',
+  ],
+  [/^\s*<\?xml\b/i, 'XML', 'Convert it to CSV or NDJSON'],
+];
+
+/** Where a tar archive says that it is one. */
+const TAR = { at: 257, says: 'ustar' };
+
 type Decoder = InstanceType<typeof TextDecoder>;
 
 /** @throws UsageError where there is no such encoding */
@@ -36,8 +49,14 @@ function decoderOf(first: Buffer, path: string): Decoder {
   const start = first.toString('hex', 0, 16);
   const kind = KINDS.find(([bytes]) => start.startsWith(bytes));
   if (kind !== undefined) throw new UsageError(`${path} is ${kind[1]}, and no text`, kind[2].replace('FILE', path));
+  if (first.toString('latin1', TAR.at, TAR.at + TAR.says.length) === TAR.says) {
+    throw new UsageError(`${path} is a tar archive, and no text`, `Unpack it: tar xf ${path}`);
+  }
   if (start.startsWith('fffe')) return decoderFor('utf-16le');
   if (start.startsWith('feff')) return decoderFor('utf-16be');
+  const beginning = first.toString('utf8', start.startsWith('efbbbf') ? 3 : 0);
+  const markup = MARKUP.find(([pattern]) => pattern.test(beginning));
+  if (markup !== undefined) throw new UsageError(`${path} is ${markup[1]}, and no table`, markup[2]);
   const line = first.subarray(0, (first.indexOf(LF) + 1 || first.length) - 1);
   if (line.includes(0)) throw new UsageError(`${path} is no text in UTF-8`, 'Is it UTF-16? --encoding utf-16le');
   return decoderFor('utf-8');

@@ -17,7 +17,10 @@ export interface ToldFormat {
   format?: FileFormat;
   delimiter?: string;
   hasQuotes: boolean;
+  escape?: string;
 }
+
+type Quoting = Pick<ToldFormat, 'hasQuotes' | 'escape'>;
 
 const TAB = '\t';
 const DELIMITERS = [',', ';', TAB, '|'];
@@ -29,7 +32,7 @@ export async function detectFormat(name: string, head: string, isAll: boolean, t
   if (kind === 'ndjson' || kind === 'json') return { kind, delimiter: '' };
   if (told.delimiter !== undefined) return { kind: 'delimited', delimiter: told.delimiter };
   if (kind === 'tsv') return { kind: 'delimited', delimiter: TAB };
-  return { kind: 'delimited', delimiter: await likeliestDelimiter(head, isAll, told.hasQuotes) };
+  return { kind: 'delimited', delimiter: await likeliestDelimiter(head, isAll, told) };
 }
 
 function kindOf(name: string, head: string): FileFormat {
@@ -38,6 +41,10 @@ function kindOf(name: string, head: string): FileFormat {
   return /\.(tsv|tab)$/i.test(name) ? 'tsv' : 'csv';
 }
 
+/** What a file is that has no content to tell. */
+export const isJsonByName = (name: string, { format }: ToldFormat): boolean =>
+  format === undefined ? /\.(?:ndjson|jsonl|json)$/i.test(name) : format === 'ndjson' || format === 'json';
+
 /** A first line that is longer than the head is not pretty-printed either. */
 function hasLineOfJson(head: string): boolean {
   const [first = '', ...others] = head.trimStart().split('\n', 2);
@@ -45,10 +52,10 @@ function hasLineOfJson(head: string): boolean {
 }
 
 /** The one that cuts the first lines into the most fields, all into the same number of them. */
-async function likeliestDelimiter(head: string, isAll: boolean, hasQuotes: boolean): Promise<string> {
+async function likeliestDelimiter(head: string, isAll: boolean, quoting: Quoting): Promise<string> {
   let best = { delimiter: ',', score: 0 };
   for (const delimiter of DELIMITERS) {
-    const rows = await firstRows(head, delimiter, hasQuotes);
+    const rows = await firstRows(head, delimiter, quoting);
     if (!isAll && rows.length > 1) rows.pop();
     const fields = rows[0]?.length ?? 0;
     const alike = rows.filter((row) => row.length === fields).length / rows.length;
@@ -58,10 +65,12 @@ async function likeliestDelimiter(head: string, isAll: boolean, hasQuotes: boole
   return best.delimiter;
 }
 
-async function firstRows(head: string, delimiter: string, hasQuotes: boolean): Promise<(readonly Cell[])[]> {
+async function firstRows(head: string, delimiter: string, quoting: Quoting): Promise<(readonly Cell[])[]> {
+  const { hasQuotes, escape } = quoting;
+  const csv = { delimiter, hasQuotes, firstLine: 1, ...(escape === undefined ? {} : { escape }) };
   const rows: (readonly Cell[])[] = [];
   try {
-    for await (const { cells } of csvRecords([head], { delimiter, hasQuotes, firstLine: 1 }, '')) {
+    for await (const { cells } of csvRecords([head], csv, '')) {
       rows.push(cells);
       if (rows.length > LINES) break;
     }

@@ -2,112 +2,14 @@
 import type { ColumnType } from '../../contract/column-types.js';
 import type { JsonNode } from '../../engine/json/nodes.js';
 import { cut } from '../../engine/message-text.js';
-import { booleanIn, type Notation, numberReader } from './cell-values.js';
-import { DATE_ORDERS, type DateOrder, isTimestamp, timestampIn } from './timestamps.js';
+import { type Candidate, type Hint, isExactDouble, isInteger, NUMBER, SHORT_INTEGER } from './candidates.js';
+import { type DateOrder, isTimestamp } from './timestamps.js';
 
-const INTEGER = /^-?(?:0|[1-9]\d*)$/;
-const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 /** Of numbers, zip codes and telephone numbers. */
 const DIGITS = /^[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
-const NOT_FINITE = /^(?:NaN|-?Infinity)$/;
-const BOOLEAN = /^(?:true|false)$/i;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 /** What programs write where there is no value. */
 const NO_VALUE = /^(?:na|n\/a|#n\/a|null|nil|none|nan|\\n|-+|\.|\?|unknown)$/i;
-
-const MAX_INTEGER = 2n ** 63n - 1n;
-const MIN_INTEGER = -(2n ** 63n);
-
-const isInteger = (number: string): boolean => {
-  if (!INTEGER.test(number) || number === '-0') return false;
-  return number.length < 19 || (BigInt(number) <= MAX_INTEGER && BigInt(number) >= MIN_INTEGER);
-};
-
-/** A double has at least this many digits. */
-const SAFE_DIGITS = 15;
-
-/** Whether the double has the same digits, which more than fifteen of them need not survive. */
-function isExactDouble(number: string): boolean {
-  if (number.length <= SAFE_DIGITS && !/[eE]/.test(number)) return true;
-  const value = Number(number);
-  if (!Number.isFinite(value)) return false;
-  const [digits, power] = scientific(number);
-  if (digits.length <= SAFE_DIGITS && (digits === '' || Math.abs(power) < 300)) return true;
-  const [kept, keptPower] = scientific(String(value));
-  return digits === kept && (digits === '' || power === keptPower);
-}
-
-/** The digits without zeros around them, and the power of ten of the last one. */
-function scientific(number: string): [digits: string, power: number] {
-  const [mantissa = '', exponent = '0'] = number.toLowerCase().replace('-', '').split('e', 2);
-  const sign = /e-/i.test(number) ? -1 : 1;
-  const [whole = '', fraction = ''] = mantissa.split('.');
-  const all = (whole + fraction).replace(/^0+/, '');
-  const digits = all.replace(/0+$/, '');
-  return [digits, sign * Number(exponent.replace(/[+-]/, '')) - fraction.length + all.length - digits.length];
-}
-
-const isDocument = (text: string): boolean => {
-  if (!/^[{[]/.test(text)) return false;
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
-};
-
-/** What a column may turn out to be. */
-interface Candidate {
-  readonly type: ColumnType;
-  readonly test: (text: string) => boolean;
-  readonly dates?: DateOrder;
-  /** The option that it takes: said, and not done. */
-  readonly option?: string;
-}
-
-const numbers = (notation: Notation, option?: string): Candidate[] => {
-  const read = numberReader(notation);
-  const told = option === undefined ? {} : { option };
-  return [
-    { type: 'INTEGER', test: (text) => isInteger(read(text) ?? ''), ...told },
-    {
-      type: 'FLOAT',
-      test: (text) => {
-        const number = read(text);
-        return number === undefined ? NOT_FINITE.test(text.trim()) : isExactDouble(number);
-      },
-      ...told,
-    },
-  ];
-};
-
-const dates = (order: DateOrder, told: { option?: string } = {}): Candidate => ({
-  type: 'TIMESTAMP',
-  test: (text) => timestampIn(text, order) !== undefined,
-  dates: order,
-  ...told,
-});
-
-/** What a column is where the file writes its dates in two orders. */
-const otherThan = (told: DateOrder): Candidate[] =>
-  DATE_ORDERS.filter((order) => order !== told).map((order) => dates(order, { option: `--dates ${order}` }));
-
-/** In the order in which they are preferred. */
-export function candidatesFor(notation: Notation): readonly Candidate[] {
-  const isEnglish = notation.decimal === '.' && notation.thousands === undefined;
-  return [
-    ...numbers(notation),
-    { type: 'BOOLEAN', test: (text) => BOOLEAN.test(text.trim()) },
-    { type: 'TIMESTAMP', test: (text) => timestampIn(text) !== undefined },
-    ...(notation.dates === undefined ? DATE_ORDERS : [notation.dates]).map((order) => dates(order)),
-    { type: 'JSONB', test: isDocument },
-    ...(isEnglish ? numbers({ decimal: '.', thousands: ',' }, '--thousands ,') : []),
-    ...(isEnglish ? numbers({ decimal: ',', thousands: '.' }, '--decimal ,') : []),
-    ...(notation.dates === undefined ? [] : otherThan(notation.dates)),
-    { type: 'BOOLEAN', test: (text) => booleanIn(text) !== undefined, option: '--types' },
-  ];
-}
 
 /** More different values that do not fit, and it is out. */
 const MOST_MISFITS = 3;
@@ -139,7 +41,8 @@ export class ColumnGuess {
   addText(text: string, line: number): void {
     this.#count++;
     this.#isUuid &&= UUID.test(text);
-    this.#keep(({ test }) => test(text), text, line);
+    const isNumber = SHORT_INTEGER.test(text);
+    this.#keep(({ type, test }) => (isNumber && (type === 'INTEGER' || type === 'FLOAT')) || test(text), text, line);
     if (this.#isNumeric) this.#lookForLoss(text.trim());
   }
 
@@ -174,7 +77,7 @@ export class ColumnGuess {
 
   /** Whether doubles, too, hold every value, with all digits. */
   get isDouble(): boolean {
-    return this.#whole.some(({ type, option }) => type === 'FLOAT' && option === undefined);
+    return this.#whole.some(({ type, hint }) => type === 'FLOAT' && hint === undefined);
   }
 
   /** How its dates are read, where that must be said. */
@@ -198,11 +101,11 @@ export class ColumnGuess {
     if (this.type !== 'TEXT') return undefined;
     if (this.#isNumeric && this.#digits !== undefined) return `digits of ${this.#digits} would be lost`;
     const whole = this.#whole;
-    if (whole.some(({ dates: order, option }) => order !== undefined && option === undefined))
+    if (whole.some(({ dates: order, hint }) => order !== undefined && hint === undefined))
       return 'day or month first? --dates dmy or mdy';
-    const options = new Map([...whole].reverse().map(({ option, type }) => [option, `${type} with ${option}`]));
-    if (options.size > 0) return [...options.values()].reverse().join(' or ');
-    const near = this.#left.find(({ candidate, count }) => candidate.option === undefined && count * 2 < this.#count);
+    const hints = whole.flatMap(({ hint }) => hint ?? []);
+    if (hints.length > 0) return simplest(hints);
+    const near = this.#left.find(({ candidate, count }) => candidate.hint === undefined && count * 2 < this.#count);
     return near === undefined ? undefined : exceptions(near);
   }
 
@@ -212,7 +115,7 @@ export class ColumnGuess {
 
   get #best(): Candidate | undefined {
     if (this.isEmpty) return undefined;
-    const [first, ...others] = this.#whole.filter(({ option }) => option === undefined);
+    const [first, ...others] = this.#whole.filter(({ hint }) => hint === undefined);
     // Dates that can be read in both orders are read in none.
     const isOpen = first?.dates !== undefined && others.some(({ dates: order }) => order !== undefined);
     return isOpen ? undefined : first;
@@ -239,6 +142,13 @@ export class ColumnGuess {
     if (!isKept) this.#digits = cut(text, SHOWN);
   }
 }
+
+/** Without those that take more options than one before them, or the same. */
+const simplest = (hints: readonly Hint[]): string =>
+  hints
+    .filter(({ options }, i) => !hints.slice(0, i).some((before) => `${options} `.startsWith(`${before.options} `)))
+    .map(({ says }) => says)
+    .join(' or ');
 
 function exceptions({ candidate: { type }, misfits }: Standing): string {
   const values = [...misfits.keys()];

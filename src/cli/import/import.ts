@@ -1,5 +1,6 @@
 /** `cdp import FILE… --table T`: files into a table, as fast as the service takes them, each record once. */
-import { resolve } from 'node:path';
+import { stat } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { CdpError } from '../../client/error.js';
 import type { CdpClient } from '../../client/client.js';
@@ -7,6 +8,7 @@ import { NAME_PATTERN } from '../../contract/names.js';
 import type { Table } from '../../contract/wire/tables.js';
 import { clientFor, findConnection, remoteOptions } from '../remote/connection.js';
 import { ending, type ExitCode, UsageError } from '../remote/outcome.js';
+import { grouped } from '../remote/progress.js';
 import { collect, whole } from '../remote/sql.js';
 import { showDryRun, showPlan } from './choices.js';
 import { columnNames } from './column-names.js';
@@ -31,6 +33,7 @@ export function importCommand(): Command {
     .addOption(new Option('--format <NAME>', 'Default: by content and name').choices([...FORMATS]))
     .option('--delimiter <CHARACTER>', 'Of fields (default: by content)', delimiter)
     .option('--no-quotes', 'Quotes are text like any other')
+    .option('--escape <CHARACTER>', 'Before a quote within quotes, as \\ (default: another quote)', delimiter)
     .option('--skip-lines <N>', 'Lines before the head', whole, 0)
     .option('--columns <LIST>', 'Names of the fields, where the file has no head: a,b,c')
     .option('--encoding <NAME>', 'Of the text (default: utf-8, or utf-16 where the file says so)')
@@ -78,9 +81,18 @@ function refuseName(table: string): void {
   throw new UsageError(`A table cannot be called "${table}"`, `For instance --table ${possible}`);
 }
 
+/** Before a record is refused that could then not be written down. @throws UsageError */
+async function refuseFolder(refused: string | undefined): Promise<void> {
+  if (refused === undefined) return;
+  const folder = dirname(refused);
+  const found = await stat(folder).catch(() => undefined);
+  if (found?.isDirectory() !== true) throw new UsageError(`There is no folder ${folder}`);
+}
+
 async function importFiles(command: Command, paths: readonly string[], options: ImportOptions): Promise<ExitCode> {
   const { table: name } = options;
   refuseName(name);
+  await refuseFolder(options.refused);
   if (paths.includes(STDIN) && paths.length > 1) throw new UsageError('Standard input is imported alone');
   const sizes = await Promise.all(paths.map(sizeOf));
   const isOnce = sizes.includes(null);
@@ -112,7 +124,7 @@ async function importFiles(command: Command, paths: readonly string[], options: 
     await interrupted.close();
     const { header, totals } = interrupted;
     throw new UsageError(
-      `An import of this into "${name}" was begun at ${header.begun} and did not end; ${totals.inserted} rows are stored`,
+      `An import of this into "${name}" was begun at ${header.begun} and did not end; ${grouped(totals.inserted)} rows are stored`,
       'Go on with --resume, or begin anew with --restart, which leaves those rows where they are',
     );
   }
@@ -186,6 +198,6 @@ async function resume(
     await journal.close();
     throw error;
   }
-  process.stderr.write(`${journal.totals.inserted} rows are stored already\n`);
+  process.stderr.write(`${grouped(journal.totals.inserted)} rows are stored already\n`);
   return runImport({ client, journal, opened: [], options });
 }

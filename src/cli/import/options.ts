@@ -15,6 +15,7 @@ export interface ImportOptions {
   format?: FileFormat;
   delimiter?: string;
   quotes: boolean;
+  escape?: string;
   columns?: string;
   skipLines: number;
   encoding?: string;
@@ -39,13 +40,14 @@ const listIn = (list: string | undefined): string[] =>
 
 /** @throws UsageError */
 export function readingIn(options: ImportOptions): SourceOptions {
-  const { format, delimiter, quotes: hasQuotes, columns, skipLines, encoding, null: nulls = [] } = options;
+  const { format, delimiter, quotes: hasQuotes, escape, columns, skipLines, encoding, null: nulls = [] } = options;
   const { decimal, thousands, dates } = options;
   if (thousands === decimal) {
     throw new UsageError(`--thousands and --decimal are both "${decimal}"`, 'As in 1.234,5: --decimal , --thousands .');
   }
   return {
     hasQuotes,
+    ...(escape === undefined ? {} : { escape }),
     skipLines,
     nulls,
     decimal,

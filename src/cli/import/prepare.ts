@@ -80,8 +80,7 @@ export async function prepare(
     const source = await openSource(path, reading);
     const label = source.input.path;
     const found = await survey(source, reading, most, options.sample === undefined);
-    if (found.fields.length === 0)
-      throw new UsageError(`${label}: no record is a JSON object`, 'A record looks like {"a": 1}');
+    refuseNoFields(label, path, found, table);
     refuseOtherHead(label, found);
     if (source.heads !== undefined && reading.columns === undefined && isLikeARecord(found.fields)) {
       warnings.push(
@@ -107,6 +106,25 @@ export async function prepare(
     );
   }
   return { plan, first, opened, warnings };
+}
+
+/** @throws UsageError where nothing is a record; no records at all are none too many for a table that is there */
+function refuseNoFields(
+  label: string,
+  path: string,
+  { fields, first, isWhole }: Survey,
+  table: Table | undefined,
+): void {
+  if (fields.length > 0) return;
+  const [record] = first;
+  if (record === undefined && isWhole) {
+    if (table !== undefined) return;
+    throw new UsageError(`${label} has no records, so nothing says which columns the table would have`);
+  }
+  const hint = record?.text?.startsWith('[')
+    ? `They are arrays; as CSV: jq -r '.[] | @csv' ${path} | cdp import - …`
+    : 'A record looks like {"a": 1}';
+  throw new UsageError(`${label}: no record is a JSON object`, hint);
 }
 
 /** @throws UsageError where most records would be refused, since what was taken for the head is none of theirs */

@@ -2,7 +2,7 @@
  * The records that were not taken, a line each with what is wrong with it; made with the first of them. Such a file can be
  * imported itself, when its records have been corrected.
  */
-import { closeSync, fsyncSync, ftruncateSync, fstatSync, openSync, writeSync } from 'node:fs';
+import { closeSync, constants, fstatSync, fsyncSync, ftruncateSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { ErrorPlace } from '../../contract/errors.js';
 import type { Encoded } from './plan.js';
@@ -16,8 +16,14 @@ export class RefusedFile {
   #fd: number | null = null;
   #path: string;
 
-  /** @param path wanted; a file that is there already is not touched, and the next free name taken */
-  constructor(path: string) {
+  /**
+   * @param path wanted; a file that is there already is not touched, and the next free name taken
+   * @param otherwise where that cannot be: data often lie where nobody may write
+   */
+  constructor(
+    path: string,
+    private readonly otherwise?: string,
+  ) {
     this.#path = resolve(path);
   }
 
@@ -25,23 +31,40 @@ export class RefusedFile {
     return this.#path;
   }
 
-  /** Of an import that goes on: without what was written after its journal was. @returns whether anything is missing */
-  reopen(bytes: number): boolean {
-    this.#fd = openSync(this.#path, 'r+');
-    const { size } = fstatSync(this.#fd);
-    if (size > bytes) ftruncateSync(this.#fd, bytes);
-    return size < bytes;
+  /**
+   * Of an import that goes on.
+   * @param bytes what its journal knows of; what was written after that is taken away
+   * @returns bytes that are there: fewer after a failure of power, or where somebody has removed the file
+   */
+  reopen(bytes: number): number {
+    this.#fd = openSync(this.#path, constants.O_RDWR | constants.O_CREAT);
+    let { size } = fstatSync(this.#fd);
+    // Of a line that was lost in part nothing is kept.
+    if (size < bytes) size = readFileSync(this.#fd).lastIndexOf('\n') + 1;
+    const kept = Math.min(size, bytes);
+    ftruncateSync(this.#fd, kept);
+    return kept;
   }
 
   /** @returns true where this made the file */
   ensure(): boolean {
     if (this.#fd !== null) return false;
-    const wanted = this.#path;
+    try {
+      this.#make(this.#path);
+    } catch (error) {
+      if (this.otherwise === undefined) throw error;
+      this.#make(resolve(this.otherwise));
+    }
+    return true;
+  }
+
+  #make(wanted: string): void {
     for (let n = 1; ; n++) {
-      this.#path = n === 1 ? wanted : wanted.replace(/(\.[^./]*)?$/, (suffix) => `-${n}${suffix}`);
+      const path = n === 1 ? wanted : wanted.replace(/(\.[^./]*)?$/, (suffix) => `-${n}${suffix}`);
       try {
-        this.#fd = openSync(this.#path, 'wx');
-        return true;
+        this.#fd = openSync(path, 'wx');
+        this.#path = path;
+        return;
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
       }

@@ -1,4 +1,5 @@
 /** An import under way: reading, sending, progress, and an end that can be taken up again. */
+import { basename } from 'node:path';
 import type { CdpClient } from '../../client/client.js';
 import { Ending, EXIT, type ExitCode, UsageError } from '../remote/outcome.js';
 import { counted, grouped, ProgressLine } from '../remote/progress.js';
@@ -8,7 +9,7 @@ import type { ImportOptions } from './options.js';
 import { STDIN } from './input.js';
 import type { Journal } from './journal.js';
 import { type Encode, type Encoded, encoder } from './plan.js';
-import { type ImportPlan, type PlannedFile, refuseChanged } from './prepare.js';
+import { identityOf, type ImportPlan, type PlannedFile, refuseChanged } from './prepare.js';
 import { RefusedFile } from './refused-file.js';
 import { openSource, type Source, type SourceOptions } from './source.js';
 
@@ -25,9 +26,11 @@ export async function runImport({ client, journal, opened, options }: Run): Prom
   const { totals } = journal;
   const before = totals.inserted;
   const reading = new Reading(journal.header.plan, opened);
-  const refused = new RefusedFile(journal.refusedFile ?? options.refused ?? refusedName(journal.header.plan, table));
-  if (journal.refusedFile !== null && refused.reopen(journal.refusedBytes)) {
-    process.stderr.write(`${refused.path} lacks records that were refused before\n`);
+  const refused = refusedFile(journal, options);
+  if (journal.refusedFile !== null) {
+    const kept = refused.reopen(journal.refusedBytes);
+    if (kept < journal.refusedBytes) process.stderr.write(`${refused.path} lacks records that were refused before\n`);
+    journal.refusedBytes = kept;
   }
   const leave = new AbortController();
   const delivery = new Delivery(journal, refused, { client, table, concurrency, isStrict, signal: leave.signal });
@@ -61,22 +64,34 @@ export async function runImport({ client, journal, opened, options }: Run): Prom
     throw new Ending(EXIT.interrupted, interruptedText(journal, options));
   }
   await journal.remove();
+  for (const { path, identity } of journal.header.plan.files) {
+    if (identity !== null && (await identityOf(path).catch(() => null)) !== identity)
+      process.stderr.write(`${path} was changed meanwhile; what was written to it may be stored, in part or not\n`);
+  }
   const { seconds } = progress;
   const { inserted, refused: count } = totals;
   const rate = (inserted - before) / seconds;
-  const refusedFile = journal.refusedFile;
+  const { refusedFile: written } = journal;
   process.stdout.write(
     options.json
-      ? `${JSON.stringify({ table, inserted, refused: count, refused_file: refusedFile, seconds: Number(seconds.toFixed(3)), retries: delivery.retries })}\n`
+      ? `${JSON.stringify({ table, inserted, refused: count, refused_file: written, seconds: Number(seconds.toFixed(3)), retries: delivery.retries })}\n`
       : `${counted(inserted)} stored in ${table}, ${grouped(count)} refused, ${seconds.toFixed(1)} s, ${grouped(rate)} rows/s\n`,
   );
-  if (refusedFile !== null) {
-    const command = commandFor([refusedFile], options);
-    process.stderr.write(
-      `The refused records are in ${refusedFile}\nCorrected there, they go in with:\n  ${command}\n`,
-    );
+  if (written !== null) {
+    const command = commandFor([written], options);
+    process.stderr.write(`The refused records are in ${written}\nCorrected there, they go in with:\n  ${command}\n`);
   }
   return count > 0 ? EXIT.someRefused : EXIT.done;
+}
+
+/** Beside the file that is imported, or in the current folder. */
+function refusedFile(
+  { refusedFile: begun, header }: Journal<ImportPlan>,
+  { refused, table }: ImportOptions,
+): RefusedFile {
+  const told = begun ?? refused;
+  const name = refusedName(header.plan, table);
+  return told === undefined ? new RefusedFile(name, basename(name)) : new RefusedFile(told);
 }
 
 function refusedName({ files: [first, ...others] }: ImportPlan, table: string): string {
@@ -94,7 +109,8 @@ function interruptedText(journal: Journal<ImportPlan>, options: ImportOptions): 
   const { files } = journal.header.plan;
   if (files.some(({ identity }) => identity === null)) return `${stored}. What can be read but once cannot be resumed`;
   const paths = files.map(({ path }) => path);
-  return `${stored}. Go on with:\n  ${commandFor(paths, options)} --resume`;
+  const how = options.strict ? 'Go on, and leave out what is refused, with' : 'Go on with';
+  return `${stored}. ${how}:\n  ${commandFor(paths, options)} --resume`;
 }
 
 function commandFor(paths: readonly string[], { table, profile }: ImportOptions): string {

@@ -3,7 +3,7 @@ import { UsageError } from '../remote/outcome.js';
 import type { Notation } from './cell-values.js';
 import { corrected, isOfRefused } from './corrected.js';
 import { type Cell, csvRecords } from './csv.js';
-import { detectFormat, type Format, type ToldFormat } from './format.js';
+import { detectFormat, type Format, isJsonByName, type ToldFormat } from './format.js';
 import { type Input, openInput, peek } from './input.js';
 import { jsonItems, jsonLines } from './json-records.js';
 
@@ -48,9 +48,13 @@ export async function openSource(path: string, options: SourceOptions): Promise<
 
 async function sourceIn(input: Input, options: SourceOptions): Promise<Source> {
   const { path } = input;
-  const { skipLines, columns, hasQuotes, nulls } = options;
+  const { skipLines, columns, hasQuotes, escape, nulls } = options;
   const { head, isAll, whole } = await peek(withoutLines(input.text, skipLines), HEAD_CHARACTERS);
-  if (head.trim() === '') throw new UsageError(`${path} is empty`);
+  if (head.trim() === '') {
+    // Of JSON that is a file without records; delimited text would have a head.
+    if (!isJsonByName(input.name, options)) throw new UsageError(`${path} is empty`);
+    return { input, format: { kind: 'ndjson', delimiter: '' }, heads: undefined, records: jsonLines(whole, path) };
+  }
   // Spreadsheets say so which delimiter follows.
   const told = /^sep=(.)\r?\n/i.exec(head);
   const delimiter = options.delimiter ?? told?.[1];
@@ -63,7 +67,12 @@ async function sourceIn(input: Input, options: SourceOptions): Promise<Source> {
     return { input, format, heads: undefined, records: isOfRefused(head) ? corrected(records) : records };
   }
   const before = told === null ? 0 : 1;
-  const csv = { delimiter: format.delimiter, hasQuotes, firstLine: skipLines + before + 1 };
+  const csv = {
+    delimiter: format.delimiter,
+    hasQuotes,
+    firstLine: skipLines + before + 1,
+    ...(escape === undefined ? {} : { escape }),
+  };
   const rows = csvRecords(withoutLines(whole, before), csv, path);
   let heads = columns;
   if (heads === undefined) {

@@ -4,7 +4,8 @@ import { UsageError } from '../remote/outcome.js';
 import { ProgressLine } from '../remote/progress.js';
 import type { Notation } from './cell-values.js';
 import { fitsHeads } from './csv.js';
-import { candidatesFor, ColumnGuess } from './guess.js';
+import { candidatesFor } from './candidates.js';
+import { ColumnGuess } from './guess.js';
 import { membersOf } from './json-members.js';
 import type { FileRecord, Source } from './source.js';
 

@@ -42,13 +42,16 @@ const FEW_RETRIES = 3;
 
 export const connect = async (command: Command): Promise<CdpClient> => clientFor(await findConnection(command));
 
+const LIKE_AN_ADDRESS = 'An address looks like https://cdp.example';
+
 /**
  * @param maxRetries of one request
  * @throws UsageError where the address is none
  */
 export function clientFor({ url, token }: Profile, maxRetries = FEW_RETRIES): CdpClient {
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
-    throw new UsageError(`"${url}" is no address`, 'An address looks like https://cdp.example');
+    const hint = /^[\w.-]+(?::\d+)?(?:\/|$)/.test(url) ? `Say http://${url}, or https://${url}` : LIKE_AN_ADDRESS;
+    throw new UsageError(`"${url}" is no address`, hint);
   }
   return new CdpClient({ url, token, maxRetries });
 }

@@ -97,7 +97,8 @@ export function explain(error: unknown, sql?: string): string[] {
     ...(errorCount > 1 && unlisted > 0 ? [`  and ${unlisted} more`] : []),
     ...(sql === undefined || position === undefined ? [] : errorPlace(sql, position, process.stderr.columns)),
     ...(postgres?.detail === undefined ? [] : [postgres.detail]),
-    ...(hint === undefined ? [] : [`Hint: ${hint}`]),
+    // Many a message ends with its hint.
+    ...(hint === undefined || message.endsWith(hint) ? [] : [`Hint: ${hint}`]),
     ...(error.status === 401 ? ['Is it a token of this service? cdp login keeps another one'] : []),
     ...(code === 'internal' && requestId !== undefined ? [`Request: ${requestId}`] : []),
   ].map(printableLines);

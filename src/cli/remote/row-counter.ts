@@ -1,5 +1,5 @@
 /** Counts the rows in the bytes of a file as they pass. */
-import type { Format } from './rows.js';
+import { type Format, NO_ROWS_OF_JSON } from './rows.js';
 
 const LF = 0x0a;
 const QUOTE = 0x22;
@@ -16,6 +16,7 @@ export class RowCounter {
 
   /** The head of CSV is no row. JSON has a line a row as it is written here. */
   get rows(): number {
+    if (this.#format === 'json' && this.bytes === NO_ROWS_OF_JSON.length) return 0;
     return this.#format === 'csv' ? Math.max(0, this.#lines - 1) : this.#lines;
   }
 

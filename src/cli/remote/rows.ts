@@ -7,6 +7,8 @@ export const FORMATS = ['csv', 'json', 'ndjson'] as const;
 
 export type Format = (typeof FORMATS)[number];
 
+export const NO_ROWS_OF_JSON = '[]\n';
+
 /** Lines are gathered to pieces of this size. */
 const PIECE_CHARACTERS = 64 * 1024;
 
@@ -28,7 +30,7 @@ export async function* rowsAs(
     yield piece;
     piece = '';
   }
-  if (isFirst) yield format === 'json' ? '[]' : '';
+  if (isFirst) yield format === 'json' ? NO_ROWS_OF_JSON : '';
   else yield piece + close;
 }
 

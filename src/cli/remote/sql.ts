@@ -108,9 +108,20 @@ async function statement(argument: string | undefined, { file }: Options): Promi
   if (argument === undefined && file === undefined && process.stdin.isTTY) {
     throw new UsageError('What should run?', 'Give the SQL as an argument, a file with -f, or pipe it in');
   }
-  const sql = argument ?? (file === undefined ? await text(process.stdin) : await readFile(file, 'utf8'));
+  const sql = argument ?? (file === undefined ? await text(process.stdin) : await textOf(file));
   if (sql.trim() === '') throw new UsageError('The SQL is empty');
   return sql;
+}
+
+async function textOf(file: string): Promise<string> {
+  try {
+    return await readFile(file, 'utf8');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') throw new UsageError(`There is no file ${file}`);
+    if (code === 'EISDIR') throw new UsageError(`${file} is a folder`);
+    throw error;
+  }
 }
 
 /** Ctrl-C ends the statement, too. */

@@ -100,6 +100,13 @@ export const SHELL_COMMANDS: Readonly<Record<string, ShellCommand>> = {
   '?': { usage: '\\?', does: 'this help', run: ({ session }) => session.show(help()) },
 };
 
+/** What psql has as a command, and this program in another place. */
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  copy: 'Outside of the shell: cdp import FILE --table T, cdp export "SELECT …" -o FILE',
+  c: 'Another project has another token: cdp sql --profile NAME',
+  l: 'A token opens one project: its tables are in \\d',
+};
+
 /**
  * @param text with its backslash
  * @throws UsageError where there is no such command, and whatever it fails of
@@ -107,7 +114,9 @@ export const SHELL_COMMANDS: Readonly<Record<string, ShellCommand>> = {
 export async function runCommand(shell: Shell, text: string): Promise<void> {
   const [, name = '', argument = ''] = /^\\(\?|[^\s;+]*)\+?\s*([^]*)$/.exec(text) ?? [];
   const command = Object.hasOwn(SHELL_COMMANDS, name) ? SHELL_COMMANDS[name] : undefined;
-  if (command === undefined) throw new UsageError(`There is no command \\${name}`, 'These are there: \\?');
+  if (command === undefined) {
+    throw new UsageError(`There is no command \\${name}`, ELSEWHERE[name] ?? 'These are there: \\?');
+  }
   await command.run(shell, argument.replace(/[\s;]+$/, ''));
 }
 
