@@ -32,7 +32,8 @@ const leaving = new Map<KnownStatement, Member[]>();
 /** As {@link runKnown}, which it is for everything but queries of constants. */
 export function runSharing(project: Project, known: KnownStatement, request: CollectRequest): Promise<Outcome> {
   const others = leaving.get(known);
-  if (!mayShare(project, known, request) || !mayJoin(request, others)) return runKnown(project, known, request);
+  const isAlone = others !== undefined && !mayJoin(request, others);
+  if (isAlone || !mayShare(project, known, request)) return runKnown(project, known, request);
   return new Promise((resolve, reject) => {
     const member = { project, request, resolve, reject };
     if (others !== undefined) return void others.push(member);
@@ -46,8 +47,8 @@ const mayShare = ({ trace }: Project, { staysParsed }: KnownStatement, { params 
   staysParsed && params.length === 0 && trace === null;
 
 /** What becomes of the time of one is true of all. */
-const mayJoin = ({ timeoutMs }: CollectRequest, others: readonly Member[] = []): boolean =>
-  others.length < MOST && others.every(({ request }) => request.timeoutMs === timeoutMs);
+const mayJoin = ({ timeoutMs }: CollectRequest, others: readonly Member[]): boolean =>
+  others.length < MOST && others[0]?.request.timeoutMs === timeoutMs;
 
 function letGo(): void {
   const groups = [...leaving];
