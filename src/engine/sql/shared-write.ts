@@ -19,8 +19,8 @@ type Outcome = SqlResult | 'not run' | Repeat;
 interface Member {
   readonly project: Project;
   readonly request: CollectRequest;
-  resolve(outcome: Outcome | Promise<Outcome>): void;
-  reject(error: unknown): void;
+  readonly resolve: (outcome: Outcome | Promise<Outcome>) => void;
+  readonly reject: (error: unknown) => void;
 }
 
 /** Requests of one write. */

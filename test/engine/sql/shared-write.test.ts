@@ -30,7 +30,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     ask = async (sql, rest = {}) => {
       project = service.engine.project(row);
       const lane = { readOnly: false, timeoutMs: 30_000, signal: STAYS };
-      const request = { sql, params: [], rowMode: 'object', maxRows: 10, ...lane, ...rest } as CollectRequest;
+      const request = { sql, params: [], rowMode: 'object', maxRows: 10, ...lane, ...rest } as const;
       const [result] = await collectSql(project, request);
       return `${result?.type} ${result?.rowCount} ${result?.truncated} ${Buffer.concat(result?.rows?.views() ?? []).toString()}`;
     };
@@ -74,7 +74,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
 
   it('with parameters for themselves', async () => {
     const sql = 'SELECT $1::int AS n';
-    const asked = (text: string) => ask(sql, { params: [{ kind: 'number', text }] } as Partial<CollectRequest>);
+    const asked = (text: string) => ask(sql, { params: [{ kind: 'number', text }] });
     await asked('1');
     const answers = await Promise.all(['1', '2', '3'].map(asked));
     expect(answers).toEqual([1, 2, 3].map((n) => `SELECT 1 false {"n":${n}}`));
