@@ -8,9 +8,10 @@ import { resultFormat } from '../../postgres/results/types.js';
 import type { Project } from '../project.js';
 import { notShown, outcomeUnknown } from '../transaction.js';
 import { mainKeyword } from './main-keyword.js';
-import { fitsOneWrite, isUnavailable, type Repeat, runKnown } from './one-write.js';
+import { fitsOneWrite, isUnavailable, type Repeat } from './one-write.js';
 import { isRefusedWrite } from './over-quota.js';
 import { RowCollector } from './row-collector.js';
+import { runSharing } from './shared-write.js';
 import { type CollectRequest, describeColumns, MODIFYING, type SqlResult, sqlResult } from './sql-result.js';
 import { type PreparedStatement, refuseOtherEncoding, runStatements } from './statements.js';
 
@@ -22,7 +23,7 @@ export async function collectSql(project: Project, request: CollectRequest): Pro
   const known = takesNoArrays(request) ? project.statements.get(request.readOnly, request.sql) : undefined;
   if (known === undefined) return collectInSteps(project, request);
   const startedAt = performance.now();
-  const result = await runKnown(project, known, request);
+  const result = await runSharing(project, known, request);
   if (typeof result === 'object') return [result];
   const timeoutMs = Math.max(1, Math.ceil(request.timeoutMs - (performance.now() - startedAt)));
   const rest = { ...request, timeoutMs };

@@ -161,7 +161,7 @@ async function runInOneWrite(
 }
 
 /** Takes the rows in the formats that were asked for, if these are right for the columns that there are now. */
-class WholeRows implements WholeSink {
+export class WholeRows implements WholeSink {
   /** null where no rows come back. */
   columns: readonly ResultColumn[] | null = null;
   collector: RowCollector | null = null;
