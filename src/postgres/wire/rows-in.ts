@@ -6,8 +6,24 @@ export type RowsIn =
   | { readonly copy: string; readonly data: readonly Uint8Array[] }
   | { readonly insert: string; readonly row: Uint8Array };
 
+/**
+ * Bytes of one CopyData message, which need not end with a row. Postgres reads each into memory that it takes for the
+ * COPY, and copies it from there: a small one stays in the processor's caches.
+ */
+const MESSAGE_BYTES = 32 * 1024;
+
 /** The messages behind `COPY … FROM STDIN` that bring its rows. */
 export function copyMessages(data: readonly Uint8Array[]): Uint8Array[] {
   const length = data.reduce((sum, part) => sum + part.length, 0);
-  return [copyDataHeader(length), ...data, COPY_DONE];
+  if (length <= MESSAGE_BYTES) return [copyDataHeader(length), ...data, COPY_DONE];
+  return [...data.flatMap(inMessages), COPY_DONE];
+}
+
+function inMessages(part: Uint8Array): Uint8Array[] {
+  const messages: Uint8Array[] = [];
+  for (let at = 0; at < part.length; at += MESSAGE_BYTES) {
+    const piece = part.subarray(at, at + MESSAGE_BYTES);
+    messages.push(copyDataHeader(piece.length), piece);
+  }
+  return messages;
 }
