@@ -29,7 +29,12 @@ const { ShapeWork } = await import('./shapes/work.mjs');
 const chosen = Object.entries(SHAPES).filter(([name]) => positionals.length === 0 || positionals.includes(name));
 if (chosen.length === 0) throw new Error(`The shapes are ${Object.keys(SHAPES).join(', ')}`);
 
-const options = { seconds: Number(values.seconds), rounds: Number(values.rounds), workers: ['1'], before: values.before };
+const options = {
+  seconds: Number(values.seconds),
+  rounds: Number(values.rounds),
+  workers: ['1'],
+  before: values.before,
+};
 const house = new House({ ...options, profile: false, postgrest: false });
 const stopped = new Promise((_, reject) => {
   for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => reject(new Error(`stopped by ${signal}`)));
@@ -52,7 +57,17 @@ async function measure() {
     process.stderr.write(`${found.at(-1).cells.join(' | ')}\n`);
   }
   const rows = found.sort((a, b) => b.share - a.share);
-  const head = ['shape', 'records', 'bytes', 'raw', 'before', 'Postgres + service', 'of raw, CPU', 'of raw, speed', 'ways'];
+  const head = [
+    'shape',
+    'records',
+    'bytes',
+    'raw',
+    'before',
+    'Postgres + service',
+    'of raw, CPU',
+    'of raw, speed',
+    'ways',
+  ];
   process.stdout.write(`\n${machine()}; ${options.rounds} rounds of ${options.seconds} s; µs of CPU a record\n\n`);
   process.stdout.write(`${table(head, rows.map(({ cells }) => cells))}\n`); // prettier-ignore
 }

@@ -5,7 +5,6 @@
  */
 import { discard } from './discard.js';
 
-
 /** The least that is worth keeping. */
 export const SMALLEST = 16 * 1024;
 
