@@ -1,7 +1,8 @@
 /**
  * Batches of many shapes beside COPY in binary of the same rows, to find those where the service falls off a cliff:
- * `node bench/shapes.mjs [NAMES] [--seconds N] [--rounds N] [--connections N]`. For each shape the CPU time of a record, the share of it
- * that COPY takes, and which way the rows went into Postgres; the worst come last. All rows are looked up afterwards.
+ * `node bench/shapes.mjs [NAMES] [--seconds N] [--rounds N] [--connections N] [--before DIST]`. For each shape the CPU time of a record, the share of it
+ * that COPY takes, and which way the rows went into Postgres; the worst come last. All rows are looked up afterwards. With the `dist` of
+ * another state of the project, what both take, in turn.
  */
 import { parseArgs } from 'node:util';
 import { build } from '../scripts/build.mjs';
@@ -15,6 +16,7 @@ const { values, positionals } = parseArgs({
     seconds: { type: 'string', default: '1' },
     rounds: { type: 'string', default: '3' },
     connections: { type: 'string', default: '8' },
+    before: { type: 'string' },
   },
 });
 const connections = Number(values.connections);
@@ -27,7 +29,12 @@ const { ShapeWork } = await import('./shapes/work.mjs');
 const chosen = Object.entries(SHAPES).filter(([name]) => positionals.length === 0 || positionals.includes(name));
 if (chosen.length === 0) throw new Error(`The shapes are ${Object.keys(SHAPES).join(', ')}`);
 
-const options = { seconds: Number(values.seconds), rounds: Number(values.rounds), workers: ['1'] };
+const options = {
+  seconds: Number(values.seconds),
+  rounds: Number(values.rounds),
+  workers: ['1'],
+  before: values.before,
+};
 const house = new House({ ...options, profile: false, postgrest: false });
 const stopped = new Promise((_, reject) => {
   for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => reject(new Error(`stopped by ${signal}`)));
@@ -44,25 +51,35 @@ async function measure() {
   for (const [index, [name, shape]] of chosen.entries()) {
     process.stderr.write(`${name} …\n`);
     const work = new ShapeWork(`shape_${index}`, shape, connections);
-    const { raw, service } = await interleave(house, Object.values(house.targets), work);
+    const measured = await interleave(house, Object.values(house.targets), work);
     for (const { database } of Object.values(house.targets)) await database.drop(work.table);
-    found.push(rowOf({ name, work, raw, service }));
+    found.push(rowOf(name, work, measured));
     process.stderr.write(`${found.at(-1).cells.join(' | ')}\n`);
   }
   const rows = found.sort((a, b) => b.share - a.share);
-  const head = ['shape', 'records', 'bytes', 'raw', 'Postgres', 'service', 'of raw, CPU', 'of raw, speed', 'ways'];
+  const head = [
+    'shape',
+    'records',
+    'bytes',
+    'raw',
+    'before',
+    'Postgres + service',
+    'of raw, CPU',
+    'of raw, speed',
+    'ways',
+  ];
   process.stdout.write(`\n${machine()}; ${options.rounds} rounds of ${options.seconds} s; µs of CPU a record\n\n`);
   process.stdout.write(`${table(head, rows.map(({ cells }) => cells))}\n`); // prettier-ignore
 }
 
-function rowOf({ name, work, raw, service }) {
+function rowOf(name, work, { raw, service, before }) {
   const of = (list, key) => median(list.map((one) => one[key]));
-  const [limit, postgres, node] = [of(raw, 'postgresCpu'), of(service, 'postgresCpu'), of(service, 'serverCpu')];
+  const both = (list) => `${of(list, 'postgresCpu').toFixed(1)} + ${of(list, 'serverCpu').toFixed(1)}`;
   const shares = service.map((one, round) => raw[round].postgresCpu / (one.postgresCpu + one.serverCpu));
   const speeds = service.map((one, round) => one.perSecond / raw[round].perSecond);
   const share = median(shares);
   const ways = [...work.ways].join(', ');
-  const figures = [limit, postgres, node].map((value) => value.toFixed(1));
+  const figures = [of(raw, 'postgresCpu').toFixed(1), before === undefined ? '' : both(before), both(service)];
   const cells = [name, work.recordsPerBatch, work.bytesPerRecord.toFixed(0), ...figures];
   return { share, cells: [...cells.map(String), share.toFixed(2), median(speeds).toFixed(2), ways] };
 }

@@ -8,7 +8,7 @@ import { build } from './build.mjs';
 import { prepare, root } from './prepare.mjs';
 
 /** Properties in there; two files run at a time. */
-const PROPERTIES = 14;
+const PROPERTIES = 16;
 
 const [minutes = '5', seed = String(Math.floor(Math.random() * 2 ** 31))] = process.argv.slice(2);
 if (!(Number(minutes) > 0) || !Number.isInteger(Number(seed))) {

@@ -39,7 +39,7 @@ export class ShapeWork {
   }
 
   async reset({ name, database }) {
-    if (name === 'service') await database.client.query('TRUNCATE _cdp.idempotency_keys');
+    if (name !== 'raw') await database.client.query('TRUNCATE _cdp.idempotency_keys');
     await database.reset(this.table);
     if (name === 'service') this.#watch(database);
   }

@@ -1,6 +1,6 @@
 /** Memory that is used again belongs to one at a time, whoever gives what back. */
 import { expect, it } from 'vitest';
-import { giveBuffer, SMALLEST, takeBuffer } from '../../src/postgres/spare-buffers.js';
+import { freeUnused, giveBuffer, SMALLEST, takeBuffer } from '../../src/postgres/spare-buffers.js';
 
 /** The memory of so many buffers that are out at the same time. */
 const memoryOf = (count: number, size: number) => Array.from({ length: count }, () => takeBuffer(size).buffer);
@@ -23,4 +23,17 @@ it('takes nothing that it has not lent: a slab of Node, cut for others too, may 
   const ours = slab.subarray(0, 100);
   giveBuffer(ours);
   expect(memoryOf(3, SMALLEST)).not.toContain(slab.buffer);
+});
+
+it('frees what nobody has needed for two turns, and nothing else', () => {
+  const size = 4 * 1024 * 1024;
+  const [unused, used] = [takeBuffer(size), takeBuffer(size)];
+  giveBuffer(unused);
+  giveBuffer(used);
+  freeUnused();
+  expect(takeBuffer(size).buffer).toBe(used.buffer);
+  giveBuffer(used);
+  freeUnused();
+  expect(unused.length).toBe(0);
+  expect(takeBuffer(size).buffer).toBe(used.buffer);
 });

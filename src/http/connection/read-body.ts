@@ -7,7 +7,7 @@ import type { IncomingMessage } from 'node:http';
 import { errorCodes, type FastifyRequest } from 'fastify';
 import { LIMITS } from '../../contract/limits.js';
 import { giveBuffer, takeBuffer } from '../../postgres/spare-buffers.js';
-import { discard, SMALLEST } from './discard.js';
+import { discard, SMALLEST } from '../../postgres/discard.js';
 import type { BodySink, WholeRequest } from './whole-request.js';
 
 type Done = (error: Error | null, body?: Buffer) => void;

@@ -6,6 +6,7 @@
 import type { ColumnType } from '../../contract/column-types.js';
 import { LIMITS } from '../../contract/limits.js';
 import { type Fragment, ident, literal, sql, type Statement, statement } from '../sql.js';
+import { changeRunsCode, insertRunsCode, insertTrigger, isServiceDefault, ownTypes } from './project-code.js';
 import type { ColumnShape, TableShape } from './table-shape.js';
 
 /** The six types as Postgres has them (contract section 4). */
@@ -26,12 +27,6 @@ const TYPE_BY_OID: Readonly<Record<string, ColumnType>> = {
   '1184': 'TIMESTAMP',
   '3802': 'JSONB',
 };
-
-/** Objects that a user made have oids from here on (FirstNormalObjectId). */
-const FIRST_NORMAL_OID = 16_384;
-
-/** The service's own default of `id`, as a stored expression. Not by pg_get_expr: that waits for locks on the table. */
-const ID_DEFAULT = sql`pg_catalog.concat('{FUNCEXPR :funcid ', '_cdp.uuid_v7'::pg_catalog.regproc::pg_catalog.oid, ' ')`;
 
 export type TableKind = 'table' | 'view' | 'materialized_view' | 'foreign_table';
 
@@ -73,17 +68,6 @@ export function shapeIsStill({ schema, name, version }: TableDescription): State
   );
 }
 
-/** Of an attrdef `d`. */
-const isServiceDefault = sql`pg_catalog.starts_with(d.adbin::pg_catalog.text, ${ID_DEFAULT})`;
-
-/** A trigger of table `c` that an insert fires (TRIGGER_TYPE_INSERT): a foreign key has one of Postgres's own. */
-const insertTrigger = (which: Fragment): Fragment => sql`EXISTS (SELECT FROM pg_catalog.pg_trigger g
-  WHERE g.tgrelid = c.oid AND g.tgtype & 4::pg_catalog.int2 <> 0::pg_catalog.int2 AND ${which})`;
-
-/** Columns of table `c` whose types `y` a user made. */
-const ownTypes = sql`SELECT FROM pg_catalog.pg_attribute b JOIN pg_catalog.pg_type y ON y.oid = b.atttypid
-  WHERE b.attrelid = c.oid AND b.attnum > 0 AND y.oid >= ${FIRST_NORMAL_OID}::pg_catalog.oid`;
-
 /** One row per column, or one row without a column; tables by name, columns by position. */
 function describe(where: Fragment, toWrite: boolean): Statement {
   const comment = (text: Fragment) => (toWrite ? sql`NULL` : shownComment(text));
@@ -113,13 +97,7 @@ function describe(where: Fragment, toWrite: boolean): Statement {
     FROM pg_catalog.pg_class c CROSS JOIN LATERAL (SELECT
       c.relkind <> 'r' OR c.relispartition OR c.relhasrules OR c.relrowsecurity
         OR ${insertTrigger(sql`NOT g.tgisinternal`)} OR EXISTS (${ownTypes} AND y.typtype = 'd') AS needs_insert,
-      ${insertTrigger(sql`true`)}
-        OR EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype NOT IN ('p', 'u', 'n'))
-        OR EXISTS (SELECT FROM pg_catalog.pg_index i
-                   WHERE i.indrelid = c.oid AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL))
-        OR EXISTS (${ownTypes} AND y.typtype <> 'e')
-        OR EXISTS (SELECT FROM pg_catalog.pg_attrdef d
-                   WHERE d.adrelid = c.oid AND NOT ${isServiceDefault}) AS runs_code OFFSET 0) x
+      ${toWrite ? insertRunsCode : changeRunsCode} AS runs_code OFFSET 0) x
     ${toWrite ? sql`CROSS JOIN LATERAL ${version} v` : sql``}
     LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     LEFT JOIN pg_catalog.pg_type t ON t.oid = a.atttypid

@@ -42,7 +42,10 @@ export interface TableShape {
    * security, triggers that may leave a record out, domains, whose default may change without the table.
    */
   readonly needsInsert: boolean;
-  /** True where an insert can run code of the project: triggers, rules, own defaults, checks, index expressions. */
+  /**
+   * True where what the shape was read for can run code of the project: triggers, rules, foreign keys; defaults, checks and
+   * index expressions, for an insert only those that are not known to run Postgres's own alone.
+   */
   readonly runsProjectCode: boolean;
   /** True where COPY can be told in a row to take a column's default: Postgres 16 and later. */
   readonly marksDefaults: boolean;

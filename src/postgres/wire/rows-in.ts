@@ -6,7 +6,10 @@ export type RowsIn =
   | { readonly copy: string; readonly data: readonly Uint8Array[] }
   | { readonly insert: string; readonly row: Uint8Array };
 
-/** Postgres takes a message as a whole, and says after each how far it has come: what is long comes in several. */
+/**
+ * Bytes of one CopyData message, which need not end with a row. Postgres takes a message as a whole, into memory that it
+ * copies the rows from, and says after each how far it has come: what is long comes in several.
+ */
 const MESSAGE_BYTES = 64 * 1024;
 
 /** The messages behind `COPY … FROM STDIN` that bring its rows. */
@@ -19,8 +22,8 @@ export function copyMessages(data: readonly Uint8Array[]): Uint8Array[] {
 function inMessages(part: Uint8Array): Uint8Array[] {
   const messages: Uint8Array[] = [];
   for (let at = 0; at < part.length; at += MESSAGE_BYTES) {
-    const content = part.subarray(at, at + MESSAGE_BYTES);
-    messages.push(copyDataHeader(content.length), content);
+    const piece = part.subarray(at, at + MESSAGE_BYTES);
+    messages.push(copyDataHeader(piece.length), piece);
   }
   return messages;
 }

@@ -26,8 +26,11 @@ export interface CopyData {
   readonly data: Uint8Array;
 }
 
-/** A walk that has used more of its memory, which never becomes less, is not used again. */
-const KEPT_BYTES = 16 * 1024 * 1024;
+/**
+ * A walk that has used more of its memory, which never becomes less, is not used again. The largest body and its rows take
+ * less, unless it is all escapes: fresh memory costs ten times what it takes to write it again.
+ */
+const KEPT_BYTES = 32 * 1024 * 1024;
 
 const NOT_HERE = -1;
 const NONE = Buffer.alloc(0);

@@ -64,6 +64,28 @@ it('rounds what lies in the middle of two doubles, and beside it, as JavaScript 
   );
 });
 
+/** As many digits of `numerator` / `denominator` × 10^-exponent as there are before the point, and the exponent. */
+function scaled(numerator: bigint, denominator: bigint, digits: number): [mantissa: bigint, exponent: number] {
+  let exponent = numerator.toString().length - denominator.toString().length - digits;
+  const mantissa = () =>
+    (numerator * 10n ** BigInt(Math.max(0, -exponent))) / (denominator * 10n ** BigInt(Math.max(0, exponent)));
+  while (mantissa().toString().length > digits) exponent++;
+  return [mantissa(), exponent];
+}
+
+it('rounds the first digits of the middle of any two doubles, and what lies beside them, as JavaScript does', () => {
+  const double = fc.tuple(fc.bigInt({ min: 2n ** 52n, max: 2n ** 53n - 1n }), fc.integer({ min: -1070, max: 960 }));
+  fc.assert(
+    fc.property(double, fc.integer({ min: 15, max: 19 }), ([significand, power], digits) => {
+      const middle = 2n * significand + 1n;
+      const [up, down] = power > 0 ? [2n ** BigInt(power), 1n] : [1n, 2n ** BigInt(-power)];
+      const [mantissa, exponent] = scaled(middle * up, down * 2n, digits);
+      for (const near of [mantissa - 1n, mantissa, mantissa + 1n]) sameDouble(`${near}e${exponent}`);
+    }),
+    { numRuns: 5_000 },
+  );
+});
+
 it('makes an int64 of every integer that is one', () => {
   fc.assert(
     fc.property(fc.bigInt({ min: -(2n ** 65n), max: 2n ** 65n }), fc.nat(64), (value, shift) => {

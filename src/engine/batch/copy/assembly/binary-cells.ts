@@ -7,7 +7,7 @@ import { literalEnd, scalarEnd, valueEnd } from './json';
 import { BOOLEAN, FLOAT, ID, INTEGER, JSONB, TEXT, TIMESTAMP } from './kinds';
 import { outAt, wrote } from './memory';
 import { double, float, int64, integer } from './number';
-import { copied, string } from './strings';
+import { copied, PLAIN, string } from './strings';
 import { microseconds, timestamp } from './timestamp';
 
 /** Version byte in front of a jsonb in binary. */
@@ -25,7 +25,7 @@ export function binaryValue(kind: i32, at: usize): usize {
   const isQuoted = load<u8>(at) == QUOTE;
   switch (kind) {
     case TEXT:
-      return isQuoted ? string(at, false) : copied(at, scalarEnd(at));
+      return isQuoted ? string(at, PLAIN) : copied(at, scalarEnd(at));
     case INTEGER: {
       const end = isQuoted ? behindQuote(integer(at + 1, false)) : integer(at, true);
       write64(int64);

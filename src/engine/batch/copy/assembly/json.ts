@@ -35,7 +35,7 @@ const SAFE_NUMBER_BYTES: usize = 100;
 const SAFE_EXPONENT_DIGITS: usize = 4;
 
 /** Arrays and objects open around a cell: the array of records and the record. */
-const CELL_DEPTH: i32 = 2;
+export const CELL_DEPTH: i32 = 2;
 
 /** By depth, whether what is open there is an object. */
 const MOST_DEPTH = 256;

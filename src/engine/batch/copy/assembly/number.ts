@@ -9,6 +9,27 @@ const POWERS = memory.data<f64>([
   1e21, 1e22,
 ]);
 
+/** 10^(16 × step) from the first to the last step, each as the nearest double and what that lacks. */
+const FIRST_STEP: i32 = -18;
+const LAST_STEP: i32 = 18;
+const STEPS = memory.data<f64>([
+  1e-288, -5.773549044406861e-305, 1e-272, 6.9813387397471505e-289, 1e-256, 2.2671708827212437e-273, 1e-240,
+  3.063212017229988e-257, 1e-224, -1.8884204507472098e-241, 1e-208, -9.790617015372999e-225, 1e-192,
+  -9.671974634103305e-209, 1e-176, 4.085789420184388e-194, 1e-160, 1.1363352439814277e-177, 1e-144,
+  4.952540739454408e-161, 1e-128, -5.401408859568103e-145, 1e-112, 5.03408013151029e-129, 1e-96, 9.37078945091382e-113,
+  1e-80, 3.857468248661244e-97, 1e-64, 3.469426116645307e-81, 1e-48, 2.5618263404376953e-65, 1e-32,
+  -5.59673099762419e-49, 1e-16, 2.0902213275965398e-33, 1, 0, 1e16, 0, 1e32, -5366162204393472, 1e48,
+  -4.38458430450762e31, 1e64, -2.1320419009454396e47, 1e80, -2.6609864708367274e61, 1e96, -4.9861653971908895e79, 1e112,
+  6.988006530736956e95, 1e128, -7.51744869165182e111, 1e144, -2.3745432358651106e127, 1e160, -6.528407745068227e142,
+  1e176, -7.44898050207432e158, 1e192, -4.09008802087614e175, 1e208, 1.8136930169189052e191, 1e224,
+  3.0450964820516807e207, 1e240, -1.3946113804119925e223, 1e256, -3.012765990014054e239, 1e272, -6.552261095746788e255,
+  1e288, -7.6304735395750355e270,
+]);
+
+/** Below and above, what is computed on the way may be beyond the range of doubles. */
+const SMALLEST: f64 = 1e-270;
+const LARGEST: f64 = 1e300;
+
 /** Decimal digits that 64 bits hold whatever they are. */
 const MOST_DIGITS: usize = 19;
 /** Doubles hold every integer below it. */
@@ -137,13 +158,12 @@ function ofDigits(eight: u64): u64 {
 /** `value` × 10^`exponent`; NaN where it cannot be told here. */
 function nearestDouble(value: u64, exponent: i32): f64 {
   if (value == 0) return 0;
-  if (exponent < -LAST_POWER || exponent > LAST_POWER) return NaN;
   const large = f64(value);
-  if (value < EXACT) {
-    // One rounding of two exact doubles is the nearest double (Clinger 1990).
-    return exponent < 0 ? large / power(-exponent) : large * power(exponent);
-  }
-  return nearestOfPair(large, f64(i64(value - u64(large))), exponent);
+  const small = f64(i64(value - u64(large)));
+  if (exponent < -LAST_POWER || exponent > LAST_POWER) return nearestOfScaled(large, small, exponent);
+  // One rounding of two exact doubles is the nearest double (Clinger 1990).
+  if (value < EXACT) return exponent < 0 ? large / power(-exponent) : large * power(exponent);
+  return nearestOfPair(large, small, exponent);
 }
 
 /**
@@ -161,6 +181,21 @@ function nearestOfPair(large: f64, small: f64, exponent: i32): f64 {
   const quotient = large / divisor;
   const product = quotient * divisor;
   return rounded(quotient, (large - product - productError(quotient, divisor, product) + small) / divisor);
+}
+
+/** The same where the power of ten is no double: that is a pair too, of a step and an exact power. */
+function nearestOfScaled(large: f64, small: f64, exponent: i32): f64 {
+  const step = exponent >> 4;
+  if (step < FIRST_STEP || step > LAST_STEP) return NaN;
+  const pair = STEPS + (usize(step - FIRST_STEP) << 4);
+  const high = load<f64>(pair);
+  const factor = power(exponent & 15);
+  const scaled = large * factor;
+  const scaledRest = productError(large, factor, scaled) + small * factor;
+  const product = scaled * high;
+  if (product < SMALLEST || product > LARGEST) return NaN;
+  const rest = productError(scaled, high, product) + (scaled * load<f64>(pair, 8) + scaledRest * high);
+  return rounded(product, rest);
 }
 
 /** `value` + `rest`, which may be wrong by far less than `value`'s last place; NaN where that decides. */

@@ -14,6 +14,13 @@ import {
 import { codePoint, escapeAt, escapeLength, writeCharacter } from './escape';
 import { copy, outAt, wrote } from './memory';
 
+const BACKSLASHES: u16 = 0x5c5c;
+
+/** What a string is written for: binary, a cell of COPY text, an element of an array in one. */
+export const PLAIN = 0;
+export const CELL = 1;
+export const ELEMENT = 2;
+
 /** The bytes from `start` to `end`, which may be 0 already. */
 export function copied(start: usize, end: usize): usize {
   if (end == 0) return 0;
@@ -22,8 +29,8 @@ export function copied(start: usize, end: usize): usize {
   return end;
 }
 
-/** At the opening quote: the string's content. @param forText escaped as COPY text is */
-export function string(at: usize, forText: bool): usize {
+/** At the opening quote: the string's content, escaped as its place wants it. */
+export function string(at: usize, place: i32): usize {
   let to = outAt;
   let escape: u32 = 0;
   at++;
@@ -46,7 +53,7 @@ export function string(at: usize, forText: bool): usize {
     }
     escape = byte == BACKSLASH ? escapeAt(at) : 0;
     at += escapeLength(escape);
-    to = forText ? writeEscaped(codePoint(escape), to) : writeCharacter(codePoint(escape), to);
+    to = writePlaced(codePoint(escape), place, to);
   } while (escape != 0);
   return 0;
 }
@@ -71,6 +78,16 @@ export function copiedEscaped(at: usize, end: usize): usize {
   }
   wrote(to);
   return end;
+}
+
+function writePlaced(code: u32, place: i32, to: usize): usize {
+  if (place == PLAIN) return writeCharacter(code, to);
+  // An array's own escape, whose backslash COPY text doubles.
+  if (place == ELEMENT && (code == QUOTE || code == BACKSLASH)) {
+    store<u16>(to, BACKSLASHES);
+    to += 2;
+  }
+  return writeEscaped(code, to);
 }
 
 /** Writes a character as COPY text has it. @returns where it ends */

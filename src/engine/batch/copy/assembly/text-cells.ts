@@ -1,13 +1,14 @@
 /**
  * Values as COPY text (Postgres manual, COPY, "Text Format"): for tables with columns whose binary form we do not write.
  */
+import { array } from './arrays';
 import { behindQuote, uuid } from './binary-cells';
 import { LOWER_F, LOWER_T, OPEN_BRACKET, PLUS, QUOTE, SPACE, ZERO } from './bytes';
 import { literalEnd, scalarEnd, valueEnd } from './json';
 import { ARRAY, BOOLEAN, FLOAT, ID, INTEGER, JSON_TEXT, JSONB, TIMESTAMP } from './kinds';
 import { outAt, wrote } from './memory';
 import { float, int64, integer, wholeEnd } from './number';
-import { copied, copiedEscaped, string } from './strings';
+import { CELL, copied, copiedEscaped, string } from './strings';
 import { offsetAt, timestamp } from './timestamp';
 
 /** `YYYY-MM-DD`, `±hh:mm` */
@@ -50,8 +51,8 @@ export function textValue(kind: i32, at: usize): usize {
       return end;
     }
     default:
-      if (isQuoted) return string(at, true);
-      return kind == ARRAY && load<u8>(at) == OPEN_BRACKET ? 0 : copied(at, scalarEnd(at));
+      if (isQuoted) return string(at, CELL);
+      return kind == ARRAY && load<u8>(at) == OPEN_BRACKET ? array(at) : copied(at, scalarEnd(at));
   }
 }
 

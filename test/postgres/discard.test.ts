@@ -1,6 +1,6 @@
 /** Memory that nobody needs any more is free at once, and memory of others stays as it is. */
 import { expect, it } from 'vitest';
-import { discard } from '../../src/http/connection/discard.js';
+import { discard } from '../../src/postgres/discard.js';
 
 it('frees the memory of a piece without waiting for the garbage collector', () => {
   const size = 64 * 1024 * 1024;
