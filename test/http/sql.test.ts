@@ -207,7 +207,7 @@ describe('protects', () => {
     const endAll = (state: string) =>
       onServer(service.server, (client) =>
         client.query(
-          `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'cdp %' AND state = $1
+          `SELECT pg_terminate_backend(pid, 30_000) FROM pg_stat_activity WHERE application_name LIKE 'cdp %' AND state = $1
              AND application_name <> 'cdp service' AND datname = $2`,
           [state, database],
         ),

@@ -33,8 +33,11 @@ interface Seen {
   readonly taken: string | null;
 }
 
-/** A backend that has waited so long for the rest of a request will not get it. */
-const STALL_MS = 1_000;
+/**
+ * A backend that has waited from one look to the next so often for the rest of a request will not get it. Looks are
+ * counted, not time: while the service is halted, nobody sends anything.
+ */
+const STALLED_LOOKS = 2;
 
 interface Watched {
   readonly session: Session;
@@ -42,9 +45,10 @@ interface Watched {
   bytes: number;
   /** Looks in a row at which an answer was due and nothing had come. */
   silent: number;
-  /** How much of a request had come to the backend when it was last found waiting for the rest, and since when. */
+  /** How much of a request had come to the backend when it was last found waiting for the rest, … */
   taken: string | null;
-  takenSince: number;
+  /** … and the looks in a row at which it was no more. */
+  stalled: number;
 }
 
 export class SilenceWatch {
@@ -65,7 +69,7 @@ export class SilenceWatch {
 
   /** Until the session is closed. */
   watch(session: Session, backend: Backend): void {
-    if (this.timer !== null) this.watched.add({ session, backend, bytes: 0, silent: 0, taken: null, takenSince: 0 });
+    if (this.timer !== null) this.watched.add({ session, backend, bytes: 0, silent: 0, taken: null, stalled: 0 });
   }
 
   close(): void {
@@ -106,9 +110,7 @@ export class SilenceWatch {
 }
 
 function hasStalled(one: Watched, { taken }: Seen): boolean {
-  const now = performance.now();
-  if (taken !== null && taken === one.taken) return now - one.takenSince >= STALL_MS;
+  one.stalled = taken !== null && taken === one.taken ? one.stalled + 1 : 0;
   one.taken = taken;
-  one.takenSince = now;
-  return false;
+  return one.stalled >= STALLED_LOOKS;
 }
