@@ -306,14 +306,17 @@ describe.each([
     expect(taken).toBeGreaterThan(runs / 2);
   });
 
-  it.skipIf(format === 'binary')('agrees with the reference on lists', () => {
-    fc.assert(
-      fc.property(list, (record) => void agree(bytes(`[${record}]`))),
-      parameters(5_000),
-    );
-    const depths = [1, 2, 97, 98, 99, 100].map((depth) => '['.repeat(depth) + ']'.repeat(depth));
-    expect(depths.map((json) => agree(bytes(`[{"list":${json}}]`)))).toContain(true);
-  });
+  // A table with a column of another type goes as text.
+  if (format === 'text') {
+    it('agrees with the reference on lists', () => {
+      fc.assert(
+        fc.property(list, (record) => void agree(bytes(`[${record}]`))),
+        parameters(5_000),
+      );
+      const depths = [1, 2, 97, 98, 99, 100].map((depth) => '['.repeat(depth) + ']'.repeat(depth));
+      expect(depths.map((json) => agree(bytes(`[{"list":${json}}]`)))).toContain(true);
+    });
+  }
 
   it('agrees with the reference on bodies that were cut, doubled or changed in one byte', () => {
     const change = fc.tuple(batch, fc.nat(), fc.nat(255), fc.constantFrom('cut', 'change', 'double'));
