@@ -307,7 +307,7 @@ describe.each([
   });
 
   // A table with a column of another type goes as text.
-  if (format === 'text') {
+  if (format !== 'binary') {
     it('agrees with the reference on lists', () => {
       fc.assert(
         fc.property(list, (record) => void agree(bytes(`[${record}]`))),
