@@ -1,13 +1,12 @@
 /** What the management commands share: an engine for the length of a command, its name in the audit log, ways of printing. */
 import { userInfo } from 'node:os';
-import { join } from 'node:path';
 import type { Command } from 'commander';
 import { pino } from 'pino';
 import { ConfigError } from '../config.js';
 import { openDatabase } from '../database.js';
 import { BY_ITSELF, type Origin } from '../engine/audit/audit.js';
 import type { Engine } from '../engine/engine.js';
-import { exists } from '../postgres/embedded/folders.js';
+import { hasHome } from '../postgres/embedded/home.js';
 import { openEngine } from '../service.js';
 import type { Config } from '../settings.js';
 import { addSettings, DATABASE_SETTINGS, readConfig } from './settings.js';
@@ -22,7 +21,7 @@ export const managementOptions = (command: Command, settings = DATABASE_SETTINGS
 
 /** False in a folder where no service has ever been, such as the wrong one. */
 export const hasDatabase = async ({ databaseUrl, dataDir }: Config): Promise<boolean> =>
-  databaseUrl !== null || exists(join(dataDir, 'postgres'));
+  databaseUrl !== null || hasHome(dataDir);
 
 /**
  * Works with or without a running service; an embedded server that does not run is started for the command.

@@ -105,7 +105,7 @@ export class Projects {
         }
       } catch (error) {
         // What is there so far goes away now if it can, else at the next look.
-        const isGone = await this.unmake(project.id, project.placement, null).then(
+        const isGone = await this.takeBack(project).then(
           () => true,
           () => false,
         );
@@ -267,9 +267,14 @@ export class Projects {
     });
   }
 
-  private async unmake(id: string, placement: ProjectRow['placement'], entry: AuditEntry | null): Promise<void> {
-    // One that was just made may be active, where that has come to Postgres and the answer has not come back.
+  /** It may be active, where that has come to Postgres and the answer has not come back. */
+  private async takeBack({ id, placement }: NewProject): Promise<void> {
     await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', null);
+    await this.unmake(id, placement, null);
+  }
+
+  /** Of a project that is marked already. */
+  private async unmake(id: string, placement: ProjectRow['placement'], entry: AuditEntry | null): Promise<void> {
     await ownErrand(() => this.provisioning.drop(placement));
     await this.control.deleteProject(id, entry);
   }

@@ -4,7 +4,8 @@
  */
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readTables, shapeIsStill, tableToWrite } from '../../src/postgres/catalog/catalog.js';
+import { shapeIsStill, tableToWrite } from '../../src/postgres/catalog/catalog.js';
+import { describedBy } from '../support/catalog.js';
 import { testServers } from '../support/postgres.js';
 import { onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 
@@ -59,14 +60,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
 
   /** What the check of `table` says now, in a session that keeps its plan. */
   const checkIn = async (client: pg.Client, table: string): Promise<() => Promise<string>> => {
-    const { text, params } = tableToWrite('data', table);
-    const { rows } = await client.query<(string | null)[]>({
-      text,
-      values: [...params],
-      rowMode: 'array',
-      types: { getTypeParser: () => (value: string) => value },
-    } as pg.QueryArrayConfig);
-    const [shape] = readTables('data', rows);
+    const shape = await describedBy(client, tableToWrite('data', table));
     if (shape === undefined) throw new Error(`There is no table ${table}`);
     return async () => {
       await client.query(`BEGIN; LOCK TABLE data.${table} IN ROW EXCLUSIVE MODE`);

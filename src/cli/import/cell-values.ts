@@ -26,7 +26,7 @@ export function numberReader({ decimal, thousands }: Pick<Notation, 'decimal' | 
   if (decimal === '.' && thousands === undefined) return (text: string) => plain(text.trim());
   const [point, group] = [
     `\\${decimal}`,
-    thousands === undefined ? undefined : (ALIKE[thousands] ?? escaped(thousands)),
+    thousands === undefined ? undefined : (ALIKE[thousands] ?? inPattern(thousands)),
   ];
   const whole = group === undefined ? '\\d*' : `(?:\\d{1,3}(?:${group}\\d{3})+|\\d*)`;
   const groups = group === undefined ? undefined : new RegExp(group, 'g');
@@ -42,7 +42,8 @@ export function numberReader({ decimal, thousands }: Pick<Notation, 'decimal' | 
 /** Spreadsheets write spaces that do not break, and apostrophes that are typeset. */
 const ALIKE: Readonly<Record<string, string>> = { ' ': '[ \u00a0\u202f]', "'": "['’]" };
 
-const escaped = (character: string): string => character.replace(/[^\w\s]/, '\\$&');
+/** As itself in a regular expression. */
+export const inPattern = (character: string): string => character.replace(/[^\w\s]/, '\\$&');
 
 /** As Postgres reads a boolean; only `true` and `false` are taken for one without being told. */
 const WORDS = new Map<string, boolean>([

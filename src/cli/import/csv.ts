@@ -3,6 +3,7 @@
  * the parsers of the registry do slowly or not at all (docs/decisions/0026).
  */
 import { UsageError } from '../remote/outcome.js';
+import { inPattern } from './cell-values.js';
 
 /** null is an empty field, '' is `""`. */
 export type Cell = string | null;
@@ -87,6 +88,8 @@ class Reader {
   start = 0;
   /** Of the last record. */
   lines = 0;
+  /** What means more than itself within quotes, where that is more than a quote. */
+  private readonly marks: RegExp | undefined;
 
   /** @param quote NaN, which no character is, where there are none */
   constructor(
@@ -96,7 +99,9 @@ class Reader {
     private readonly escape: string | undefined,
     private readonly isLast: boolean,
     private readonly complain: Complain,
-  ) {}
+  ) {
+    this.marks = escape === undefined ? undefined : new RegExp(`["${inPattern(escape)}]`, 'g');
+  }
 
   /** Undefined where the text holds no whole record any more. */
   next(): Cell[] | undefined {
@@ -145,26 +150,29 @@ class Reader {
 
   /** -1 where it has not arrived yet. */
   #closingQuote(from: number): number {
-    const { text, isLast, escape } = this;
-    for (let at = from; ; at += 2) {
-      const start = at;
-      at = text.indexOf('"', start);
-      const before = at === -1 ? text : text.slice(0, at);
-      const escaped = escape === undefined ? -1 : before.indexOf(escape, start);
-      if (escaped !== -1) {
-        at = this.#isEscape(escaped) ? escaped : escaped - 1;
-        continue;
-      }
+    const { text, isLast } = this;
+    for (let at = from; ;) {
+      at = this.#nextMark(at);
       if (at === -1) return isLast ? this.complain('a quote is not closed', from - 1) : -1;
       if (at + 1 === text.length && !isLast) return -1;
-      if (text.charCodeAt(at + 1) !== QUOTE) return at;
+      if (this.#isPair(text, at)) at += 2;
+      else if (text.charCodeAt(at) === QUOTE) return at;
+      else at++;
     }
   }
 
-  /** As Postgres reads it: before anything else it is a character like any other. */
-  #isEscape(at: number): boolean {
-    const next = this.text.charAt(at + 1);
-    return next === '"' || next === this.escape;
+  /** A quote, or what may stand before one. */
+  #nextMark(from: number): number {
+    const { text, marks } = this;
+    if (marks === undefined) return text.indexOf('"', from);
+    marks.lastIndex = from;
+    return marks.exec(text)?.index ?? -1;
+  }
+
+  /** Whether the character only says that the next one is itself; an escape before others is like them, as Postgres reads it. */
+  #isPair(text: string, at: number): boolean {
+    const [character, next] = [text.charAt(at), text.charAt(at + 1)];
+    return character === this.escape ? next === '"' || next === character : character === '"' && next === '"';
   }
 
   #unescaped(value: string): string {
@@ -173,9 +181,7 @@ class Reader {
     if (!value.includes('"') && !value.includes(escape)) return value;
     let text = '';
     for (let at = 0; at < value.length; at++) {
-      const character = value.charAt(at);
-      const next = value.charAt(at + 1);
-      if ((character === escape && (next === '"' || next === escape)) || (character === '"' && next === '"')) at++;
+      if (this.#isPair(value, at)) at++;
       text += value.charAt(at);
     }
     return text;

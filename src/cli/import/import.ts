@@ -1,6 +1,5 @@
 /** `cdp import FILE… --table T`: files into a table, as fast as the service takes them, each record once. */
-import { stat } from 'node:fs/promises';
-import { dirname, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { CdpError } from '../../client/error.js';
 import type { CdpClient } from '../../client/client.js';
@@ -8,6 +7,7 @@ import { NAME_PATTERN } from '../../contract/names.js';
 import type { Table } from '../../contract/wire/tables.js';
 import { clientFor, findConnection, remoteOptions } from '../remote/connection.js';
 import { ending, type ExitCode, UsageError } from '../remote/outcome.js';
+import { requireFolderOf } from '../remote/output-file.js';
 import { grouped } from '../remote/progress.js';
 import { collect, whole } from '../remote/sql.js';
 import { showDryRun, showPlan } from './choices.js';
@@ -81,18 +81,11 @@ function refuseName(table: string): void {
   throw new UsageError(`A table cannot be called "${table}"`, `For instance --table ${possible}`);
 }
 
-/** Before a record is refused that could then not be written down. @throws UsageError */
-async function refuseFolder(refused: string | undefined): Promise<void> {
-  if (refused === undefined) return;
-  const folder = dirname(refused);
-  const found = await stat(folder).catch(() => undefined);
-  if (found?.isDirectory() !== true) throw new UsageError(`There is no folder ${folder}`);
-}
-
 async function importFiles(command: Command, paths: readonly string[], options: ImportOptions): Promise<ExitCode> {
   const { table: name } = options;
   refuseName(name);
-  await refuseFolder(options.refused);
+  // Before a record is refused that could then not be written down.
+  if (options.refused !== undefined) await requireFolderOf(options.refused);
   if (paths.includes(STDIN) && paths.length > 1) throw new UsageError('Standard input is imported alone');
   const sizes = await Promise.all(paths.map(sizeOf));
   const isOnce = sizes.includes(null);

@@ -31,9 +31,7 @@ export async function outputTo(output: string): Promise<Write> {
   // In the place of a device or a pipe a file would be put; of a descriptor, which may lead to a file, too.
   if (found !== undefined && (!found.isFile() || DESCRIPTOR.test(output)))
     return (chunks) => written(chunks, output, isPacked, { flags: 'a' });
-  const folder = dirname(output);
-  if ((await stat(folder).catch(unlessMissing))?.isDirectory() !== true)
-    throw new UsageError(`There is no folder ${folder}`);
+  await requireFolderOf(output);
   return async (chunks) => {
     // A link stays one, and a file that only some may read stays theirs.
     const target = found === undefined ? output : await realpath(output);
@@ -46,6 +44,13 @@ export async function outputTo(output: string): Promise<Write> {
       throw error;
     }
   };
+}
+
+/** @throws UsageError where the file cannot be made, since its folder is missing */
+export async function requireFolderOf(file: string): Promise<void> {
+  const folder = dirname(file);
+  const found = await stat(folder).catch(unlessMissing);
+  if (found?.isDirectory() !== true) throw new UsageError(`There is no folder ${folder}`);
 }
 
 type FileOptions = Exclude<Parameters<typeof createWriteStream>[1], string | undefined>;

@@ -6,7 +6,6 @@ import { Readable } from 'node:stream';
 import pg from 'pg';
 import { type ArchiveStatement, chooseEntries, statementsIn, withSearchPath } from './archive-entries.js';
 import { ProgramFailed, run } from './client-programs.js';
-
 import { EXTENSIONS_SCHEMA } from '../hardening/hardening.js';
 import { libpqEnvironment } from './libpq.js';
 import type { Placement } from '../projects/placement.js';

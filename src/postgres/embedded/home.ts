@@ -24,10 +24,16 @@ export type Log = (message: string, fields?: object) => void;
 /** `sun_path` holds 104 bytes on macOS and 108 on Linux; the rest is reserve. */
 const SOCKET_PATH_BYTES = 90;
 
+/** In a data folder: the cluster, or a link to where it is. */
+const placeIn = (folder: string): string => join(folder, 'postgres');
+
+/** False in a folder where no service has ever been. */
+export const hasHome = (dataDir: string): Promise<boolean> => exists(placeIn(dataDir));
+
 /** Finds the home of the data folder's cluster, or makes an empty one. */
 export async function findHome(dataDir: string, log: Log): Promise<Home> {
   const folder = await madeFolder(dataDir);
-  const place = join(folder, 'postgres');
+  const place = placeIn(folder);
   if (!(await exists(place))) {
     if (await canEnter(await accountFor(join(place, 'data')), folder)) await ownFolder(place, homeMode(), caller());
     else await moveOutOfTheWay(place, log);

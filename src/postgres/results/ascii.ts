@@ -13,7 +13,6 @@ export const EQUALS = 0x3d;
 export const OPEN_BRACKET = 0x5b;
 export const BACKSLASH = 0x5c;
 export const CLOSE_BRACKET = 0x5d;
-export const LOWER_E = 0x65;
 export const LOWER_T = 0x74;
 export const LOWER_U = 0x75;
 export const OPEN_BRACE = 0x7b;

@@ -2,10 +2,10 @@
  * Which tables make an insert run code of the project, so that its session is reset behind it. To reset where there is no
  * need costs time; not to reset where there is leaves one request's session to the next.
  */
-import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readTables, tableByName, tableToWrite } from '../../../src/postgres/catalog/catalog.js';
+import { tableByName, tableToWrite } from '../../../src/postgres/catalog/catalog.js';
 import type { Statement } from '../../../src/postgres/sql.js';
+import { describedBy } from '../../support/catalog.js';
 import { testServers } from '../../support/postgres.js';
 import { onServer, startTestService, type TestService } from '../../support/service.js';
 
@@ -69,20 +69,13 @@ describe.each(testServers())('on Postgres $major', (server) => {
   });
   afterAll(() => service.close());
 
-  /** What {@link readTables} says of the table after `change`, which is taken back. */
+  /** What `read` says of the table after `change`, which is taken back. */
   const runsCode = (change: string, read: (schema: string, table: string) => Statement): Promise<boolean | undefined> =>
     onServer(
       server,
       async (client) => {
         await client.query(`BEGIN; SET search_path = data; ${FUNCTIONS}; ${change.replaceAll(/\bT\b/g, 't')}`);
-        const { text, params } = read('data', 't');
-        const { rows } = await client.query<(string | null)[]>({
-          text,
-          values: [...params],
-          rowMode: 'array',
-          types: { getTypeParser: () => (value: string) => value },
-        } as pg.QueryArrayConfig);
-        return readTables('data', rows)[0]?.runsProjectCode;
+        return (await describedBy(client, read('data', 't')))?.runsProjectCode;
       },
       database,
     );

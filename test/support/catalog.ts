@@ -1,0 +1,18 @@
+/** What the service's own statements on the catalog say, asked by the driver in whatever session a test has. */
+import type pg from 'pg';
+import { readTables, type TableDescription } from '../../src/postgres/catalog/catalog.js';
+import type { Statement } from '../../src/postgres/sql.js';
+
+/** The one table that `statement` describes; undefined where there is none. */
+export async function describedBy(
+  client: pg.Client,
+  { text, params }: Statement,
+): Promise<TableDescription | undefined> {
+  const { rows } = await client.query<(string | null)[]>({
+    text,
+    values: [...params],
+    rowMode: 'array',
+    types: { getTypeParser: () => (value: string) => value },
+  } as pg.QueryArrayConfig);
+  return readTables('data', rows)[0];
+}
