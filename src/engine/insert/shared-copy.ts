@@ -1,7 +1,8 @@
 /**
  * Small batches to one table share a COPY: while one is on its way, those that come wait for its end and go together.
- * Where it takes long (it waits for a lock, or the disk), they do not wait for it. Each stays all or nothing: when a
- * shared COPY fails, nothing of it was stored, and its batches are sent one by one.
+ * Where many come at once they go in two halves, so that Postgres stores one while the service reads the other. Where a
+ * COPY takes long (it waits for a lock, or the disk), nobody waits for it. Each batch stays all or nothing: when a shared
+ * COPY fails, nothing of it was stored, and its batches are sent one by one.
  */
 import { EngineError } from '../../contract/errors.js';
 import type { CopyData } from '../batch/copy/copy-encoder.js';
@@ -13,6 +14,12 @@ import type { RequestTrace } from '../trace.js';
 /** Behind a COPY that takes longer nobody waits any more, except where so many are under way. */
 const SLOW_MS = 20;
 const MOST_UNDER_WAY = 4;
+
+/** So many batches at once go in halves; fewer do not make up for a COPY more. */
+const CROWD = 4;
+const HALVES = 2;
+/** How many there were at once before counts for so much of it with each COPY. */
+const FADING = 0.9;
 
 /** Records and bytes of one shared COPY. */
 const MOST_RECORDS = 1_000;
@@ -44,6 +51,11 @@ interface Member extends Watched {
 export class SharedCopy {
   private underWay = 0;
   private waiting: Member[] = [];
+  /** Batches that are on their way. */
+  private sent = 0;
+  /** As many as were lately on their way or waiting at once. */
+  private crowd = 0;
+  private isGathering = false;
   private readonly rounds = new Rounds<Member>();
 
   constructor(private readonly limits: WaitLimits) {}
@@ -55,7 +67,7 @@ export class SharedCopy {
    * @throws EngineError overloaded, and what `send` throws
    */
   store(text: WaitingBatch, signal: Departure, patience: Patience, send: SendBatches): Promise<boolean> {
-    if (this.underWay === 0) return this.sendNow([text], signal, send);
+    if (this.underWay === 0 && this.crowd < CROWD) return this.sendNow([text], signal, send);
     if (this.waiting.length >= this.limits.waiting) throw TOO_MANY_WAIT;
     const since = performance.now();
     const due = since + patience.ms;
@@ -83,14 +95,31 @@ export class SharedCopy {
       };
       this.waiting.push(member);
       this.rounds.add(member);
+      this.gather();
     });
+  }
+
+  /** Half of a crowd goes as soon as it is there, what comes behind it at the end of this turn of the event loop. */
+  private gather(): void {
+    const isHalf = this.waiting.length >= Math.max(CROWD, this.crowd / HALVES);
+    if (isHalf && this.underWay < HALVES) this.sendWaiting();
+    else if (this.underWay === 0 && !this.isGathering) {
+      this.isGathering = true;
+      setImmediate(() => {
+        this.isGathering = false;
+        if (this.underWay === 0) this.sendWaiting();
+      });
+    }
   }
 
   private async sendNow(texts: readonly WaitingBatch[], signal: Departure, send: SendBatches): Promise<boolean> {
     this.underWay++;
+    this.sent += texts.length;
+    this.crowd = Math.max(this.sent + this.waiting.length, this.crowd * FADING);
     try {
       return await send(texts, signal);
     } finally {
+      this.sent -= texts.length;
       // Whatever else this turn of the event loop reads goes with those that wait: fewer COPYs cost less.
       if (this.waiting.length > 0) setImmediate(() => this.sendNext());
       else this.underWay--;

@@ -44,13 +44,55 @@ describe('small batches', () => {
   it('go at once while none is under way, and share the next COPY when one is', async () => {
     const { sent, send } = server();
     const copies = new SharedCopy({ waiting: 64 });
-    const stored = [1, 2, 3, 4, 5].map(() => copies.store(text(), never, patient(), send));
+    const stored = [1, 2, 3, 4].map(() => copies.store(text(), never, patient(), send));
     expect(sent.map(({ texts }) => texts.length)).toEqual([1]);
     sent[0]?.answer(true);
     await settled();
-    expect(sent.map(({ texts }) => texts.length)).toEqual([1, 4]);
+    expect(sent.map(({ texts }) => texts.length)).toEqual([1, 3]);
     sent[1]?.answer(true);
-    expect(await Promise.all(stored)).toEqual([true, true, true, true, true]);
+    expect(await Promise.all(stored)).toEqual([true, true, true, true]);
+  });
+
+  it('go in halves where many come at once, the second without waiting for the first', async () => {
+    const { sent, send } = server();
+    const copies = new SharedCopy({ waiting: 64 });
+    const stored: Promise<boolean>[] = [];
+    const come = (count: number) => {
+      for (let i = 0; i < count; i++) stored.push(copies.store(text(), never, patient(), send));
+      return sent.map(({ texts }) => texts.length);
+    };
+    const answerAll = async () => {
+      for (const copy of sent) copy.answer(true);
+      await settled();
+    };
+    // Nobody knows yet how many there are: the first, the fewest that are worth a COPY beside it, and the rest behind them.
+    expect(come(32)).toEqual([1, 4]);
+    await answerAll();
+    await answerAll();
+    sent.length = 0;
+    const [first = 0, second = 0, ...more] = come(32);
+    expect(first).toBeGreaterThanOrEqual(10);
+    expect(second).toBeGreaterThanOrEqual(10);
+    expect(more).toEqual([]);
+    await answerAll();
+    await answerAll();
+    expect(await Promise.all(stored)).toEqual(stored.map(() => true));
+    expect(sent.reduce((sum, { texts }) => sum + texts.length, 0)).toBe(32);
+  });
+
+  it('wait for the end of the turn behind a crowd, and no longer', async () => {
+    const { sent, send } = server();
+    const copies = new SharedCopy({ waiting: 64 });
+    const crowd = Array.from({ length: 5 }, () => copies.store(text(), never, patient(), send));
+    for (const copy of sent) copy.answer(true);
+    await Promise.all(crowd);
+    sent.length = 0;
+    const few = [1, 2].map(() => copies.store(text(), never, patient(), send));
+    expect(sent).toEqual([]);
+    await turn();
+    expect(sent.map(({ texts }) => texts.length)).toEqual([2]);
+    sent[0]?.answer(true);
+    expect(await Promise.all(few)).toEqual([true, true]);
   });
 
   it('do not wait for a COPY that takes long, unless many do', async () => {
@@ -117,9 +159,10 @@ describe('small batches', () => {
     const copies = new SharedCopy({ waiting: 64 });
     void copies.store(text(), never, patient(), send);
     for (let i = 0; i < 50; i++) void copies.store(text(25), never, patient(), send);
+    expect(sent.map(({ texts }) => texts.length)).toEqual([1, 4]);
     sent[0]?.answer(true);
     await settled();
-    expect(sent[1]?.texts).toHaveLength(40);
+    expect(sent[2]?.texts).toHaveLength(40);
   });
 
   it('are refused when too many wait, when they wait too long, and when their client leaves', async () => {
