@@ -62,6 +62,10 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect(rows).toEqual([
         { usename: placement.writer, query: expect.stringContaining('pg_stat_activity') as string, locks: true },
       ]);
+      const prepared = await project.call('POST', '/api/cdp/sql', {
+        body: { sql: 'PREPARE its_own AS SELECT 1; SELECT array_agg(name) AS names FROM pg_prepared_statements' },
+      });
+      expect(prepared.text).toContain('"names":["its_own"]');
       const everybody = await project.rows('SELECT DISTINCT usename::text AS name FROM pg_stat_activity');
       for (const { name } of everybody) expect([placement.writer, placement.reader]).toContain(name);
     });
