@@ -51,6 +51,16 @@ describe('metrics that dashboards and alerts ask for', () => {
     expect(alerts.length).toBe(FILES.alerts.match(/- alert:/g)?.length);
   });
 
+  it('an alert of single failures sees the first of its kind, whose series begins as 1, and does not wait for more', () => {
+    const single = alerts.filter(({ text }) => /\{code="\w+"\}/.test(text) && /> 0\s*$/.test(text));
+    expect(single.map(({ title }) => title)).toEqual(['CdpInternalErrors', 'CdpOutcomeUnknown']);
+    for (const { title, text } of single) {
+      const [series = ''] = /cdp_http_requests_total\{code="\w+"\}/.exec(text) ?? [];
+      expect(text).toContain(`(${series} unless ${series} offset 10m)`);
+      expect(FILES.alerts).not.toMatch(new RegExp(`alert: ${title}\\n(?:(?!- alert:)[^])*\\bfor:`));
+    }
+  });
+
   it.each([...queries, ...alerts])('$title', ({ text }) => {
     const names = text.match(/\b(cdp|process|nodejs)_\w+/g) ?? [];
     // `up` is Prometheus's own.

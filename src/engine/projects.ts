@@ -11,7 +11,7 @@ import type { AuditEntry } from '../postgres/audit-log.js';
 import type { ControlDatabase } from '../postgres/control.js';
 import type { ProjectRow } from '../postgres/control-rows.js';
 import { newPlacement, type Provisioning } from '../postgres/projects/provisioning.js';
-import { ownErrand } from '../postgres/server.js';
+import { ownErrand, unavailable } from '../postgres/server.js';
 import { Admission } from './admission/admission.js';
 import { type Audit, BY_ITSELF, type Origin } from './audit/audit.js';
 
@@ -58,7 +58,7 @@ export class Projects {
     private readonly onUncleared: OnUncleared,
   ) {}
 
-  /** @throws EngineError invalid_name, unique_violation, overloaded, database_unavailable */
+  /** @throws EngineError invalid_name, unique_violation, overloaded, database_unavailable, outcome_unknown */
   async create(name: string, by: Origin = BY_ITSELF): Promise<ProjectRow> {
     return this.makeInTurn(name, by, 'project.create', () => Promise.resolve('active' as const));
   }
@@ -66,7 +66,7 @@ export class Projects {
   /**
    * Makes a project and has it filled before anybody can use it. Where that fails, nothing of it stays.
    * @param fill its status is what it gives back
-   * @throws EngineError invalid_name, unique_violation, overloaded, database_unavailable; what `fill` throws
+   * @throws EngineError invalid_name, unique_violation, overloaded, database_unavailable, outcome_unknown; what `fill` throws
    */
   async createFilled(name: string, by: Origin, fill: Fill): Promise<ProjectRow> {
     return this.makeInTurn(name, by, 'project.restore', fill);
@@ -90,7 +90,6 @@ export class Projects {
       placement: newPlacement(),
       schemaVersion: this.provisioning.schemaVersion,
     };
-    let isLastStep = false;
     const created = await this.control.withProjectLock(project.id, async () => {
       if (!(await this.control.insertProject(project))) {
         throw new EngineError('unique_violation', `A project "${name}" exists already`);
@@ -99,7 +98,6 @@ export class Projects {
         await ownErrand(() => this.provisioning.create(project.placement));
         const status = await fill(project);
         const entry = this.audit.entryOfChange(by, { operation });
-        isLastStep = true;
         if (!(await this.control.setProjectStatus(project.id, ['creating'], status, entry))) {
           throw deletedMeanwhile(name);
         }
@@ -109,7 +107,8 @@ export class Projects {
           () => true,
           () => false,
         );
-        throw isLastStep && !isGone ? perhapsMade(name, error) : error;
+        if (!(error instanceof EngineError) || error.code !== 'outcome_unknown') throw error;
+        throw isGone ? unavailable(error) : perhapsMade(name, error);
       }
       return this.control.projectByName(name);
     });
@@ -294,7 +293,7 @@ const inOtherHands = (name: string) =>
     `Project "${name}" is still being created, repaired or deleted by another request`,
   );
 
-/** The connection was lost with the answer to the last step, and there is none now to undo it. */
+/** The answer to the last step was lost, and there is no connection now to undo it. */
 const perhapsMade = (name: string, cause: unknown) =>
   new EngineError(
     'outcome_unknown',

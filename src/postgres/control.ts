@@ -16,7 +16,7 @@ import {
 } from './control-rows.js';
 import type { Credentials } from './credentials.js';
 import { migrate, readMigrations } from './migrate.js';
-import { ownErrand, type ServerAddress, withServiceClient } from './server.js';
+import { ownChange, ownErrand, type ServerAddress, withServiceClient } from './server.js';
 
 /** One instance at a time prepares the control database and the template. */
 const START_LOCK = 4_014_252_902;
@@ -265,9 +265,9 @@ export class ControlDatabase {
     await this.query('UPDATE cdp.tokens SET last_used_at = now() WHERE id = ANY ($1)', [ids]);
   }
 
-  /** A change and its entry in the audit log, see {@link withEntry}. @throws EngineError database_unavailable */
+  /** A change and its entry in the audit log, see {@link withEntry}. @throws EngineError outcome_unknown, database_unavailable */
   private change<R extends pg.QueryResultRow>(text: string, values: unknown[], entry: AuditEntry | null) {
-    return entry === null ? this.query<R>(text, values) : this.query<R>(...withEntry(text, values, entry));
+    return ownChange<R>(this.pool, ...(entry === null ? ([text, values] as const) : withEntry(text, values, entry)));
   }
 
   /** @throws EngineError database_unavailable */

@@ -218,9 +218,43 @@ export async function ownErrand<T>(work: () => Promise<T>): Promise<T> {
   } catch (error) {
     const cause = error instanceof pg.DatabaseError ? PostgresError.fromDriver(error) : error;
     if (!(cause instanceof PostgresError || isUnreachable(cause))) throw error;
-    throw new EngineError('database_unavailable', 'The database is not available at the moment', { cause });
+    throw unavailable(cause);
   }
 }
+
+/** Nothing was done. */
+export const unavailable = (cause: unknown): EngineError =>
+  new EngineError('database_unavailable', 'The database is not available at the moment', { cause });
+
+/**
+ * Such an errand of one statement that changes something and commits by itself. Once it was sent, the end of the connection, or
+ * no answer in time, leaves open whether it was done.
+ * @throws EngineError outcome_unknown; database_unavailable where nothing was done
+ */
+export async function ownChange<R extends pg.QueryResultRow>(
+  pool: pg.Pool,
+  text: string,
+  values: unknown[],
+): Promise<pg.QueryResult<R>> {
+  const client = await ownErrand(() => pool.connect());
+  let failure: Error | undefined;
+  const change = client.query<R>(text, values).catch((error: Error) => {
+    failure = error;
+    throw endsConnection(error) ? perhapsDone(error) : error;
+  });
+  return ownErrand(() => change).finally(() => client.release(failure));
+}
+
+/** It broke, gave no answer in time, or the server said that it ends it (57P01 and its kin), which may be behind the commit. */
+const endsConnection = (error: Error): boolean =>
+  isUnreachable(error) || (error instanceof pg.DatabaseError && error.code?.startsWith('57P') === true);
+
+const perhapsDone = (cause: unknown): EngineError =>
+  new EngineError(
+    'outcome_unknown',
+    'The connection to Postgres was lost during the commit: look whether the change is there before you repeat the request',
+    { cause, retryAfter: null },
+  );
 
 function serviceLogin(address: ServerAddress, database: string): LoginOptions {
   return { ...address, database, application_name: 'cdp service', options: startupOptions(SERVICE_SETTINGS) };

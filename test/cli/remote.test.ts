@@ -59,6 +59,14 @@ describe('cdp login', () => {
     });
     expect((await grace.run(['login'], 'x')).stderr).toContain('--url');
   });
+
+  it('says that the folder for it cannot be made, where the system lets nobody make one', async () => {
+    const grace = await person({ XDG_CONFIG_HOME: '/proc/cdp' });
+    expect(await grace.run(['login', '--url', service.url], `${(await service.project()).token}\n`)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('The folder /proc/cdp/cdp cannot be made: ENOENT') as string,
+    });
+  });
 });
 
 describe('where to', () => {
@@ -137,6 +145,12 @@ describe('cdp sql', () => {
         '',
       ].join('\n'),
     );
+    for (const command of [['sql'], ['export', '-o', '-']]) {
+      expect((await ada.run([...command, 'SELECT name FROM people WHERE age > $1'])).stderr).toBe(
+        'cdp: invalid_request: The statement has 1 parameter, "params" has 0 values\n' +
+          'Hint: "params" are the values of --param, one for each of $1, $2, …\n',
+      );
+    }
     expect((await ada.run(['sql', 'DELETE FROM people', '--read-only'])).code).toBe(1);
     expect((await ada.run(['describe', 'peopl'])).stderr).toBe(
       'cdp: table_not_found: There is no table "peopl". Did you mean "people"?\n',

@@ -1,7 +1,8 @@
 /** The life of projects (contract section 2): made and unmade as a whole, whatever crashes in between. */
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { ProjectStatus } from '../../src/contract/projects.js';
+import { ProjectSessions } from '../../src/postgres/connections/project-session.js';
 import type { Placement } from '../../src/postgres/projects/placement.js';
 import { newPlacement } from '../../src/postgres/projects/provisioning.js';
 import { failure, onServer, runningRequests, startTestService, type TestService } from '../support/service.js';
@@ -108,6 +109,21 @@ describe('a crash', () => {
     await projects().setActive('whole', true);
     expect(await project.rows('SELECT 1 AS n')).toEqual([{ n: 1 }]);
   });
+});
+
+it('that is deleted keeps no connection, not even one whose end nobody hears of', async () => {
+  const open = vi.spyOn(ProjectSessions.prototype, 'open');
+  try {
+    await (await service.project('connected')).rows('SELECT 1');
+    const [opened] = await Promise.all(open.mock.results.map(({ value }) => value as ReturnType<typeof open>));
+    expect(opened?.session.closed).toBe(false);
+    // As where the network has swallowed what Postgres says of its end.
+    opened?.session.pause();
+    await service.engine.deleteProject('connected');
+    expect(opened?.session.closed).toBe(true);
+  } finally {
+    open.mockRestore();
+  }
 });
 
 describe('many at once', () => {

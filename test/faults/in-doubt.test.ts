@@ -49,6 +49,7 @@ beforeAll(async () => {
   await once(server, 'listening');
   service = await stage.start(`127.0.0.1:${(server.address() as AddressInfo).port}`);
   await createLedger(service.url, stage.token);
+  await stage.cdp('token', 'create', '--project', 'shop', '--name', 'spare');
   adminToken = (JSON.parse(await stage.cdp('token', 'create', '--admin', '--json')) as { token: string }).token;
 });
 afterAll(async () => {
@@ -88,6 +89,47 @@ it.each([
   }
 });
 
+const admin = async (method: string, path: string, body?: object) => {
+  const answer = await fetch(`${service.url}/api/cdp/admin/projects${path}`, {
+    method,
+    headers: { authorization: `Bearer ${adminToken}`, 'content-type': 'application/json' },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  return {
+    status: answer.status,
+    body: (await answer.json()) as { error?: string; projects?: { name: string }[]; tokens?: Token[] },
+  };
+};
+
+interface Token {
+  id: string;
+  name: string;
+  revoked_at: string | null;
+}
+
+it.each([
+  ['of which the answer is lost', 'answer is lost', true],
+  ['which is lost', 'all is cut', false],
+] as const)('a token whose commit, %s, nobody saw: outcome_unknown, made and revoked', async (_what, fate, isDone) => {
+  const name = `token-${Date.now()}`;
+  const lost = async (ofKey: string, method: string, path: string, body?: object) => {
+    key = ofKey;
+    fates = [fate];
+    expect(await admin(method, path, body)).toMatchObject({ status: 503, body: { error: 'outcome_unknown' } });
+    expect(fates).toEqual([]);
+    isCut = false;
+    // Postgres is known to be away for a moment.
+    await expect.poll(async () => (await admin('GET', '/shop/tokens')).status, { timeout: 20_000 }).toBe(200);
+    const { tokens = [] } = (await admin('GET', '/shop/tokens')).body;
+    return tokens;
+  };
+  const made = await lost('INSERT INTO cdp.tokens', 'POST', '/shop/tokens', { name });
+  expect(made.some((token) => token.name === name)).toBe(isDone);
+  const { id } = made.find((token) => token.revoked_at === null && token.name === (isDone ? name : 'spare')) as Token;
+  const revoked = await lost('UPDATE cdp.tokens SET revoked_at', 'DELETE', `/shop/tokens/${id}`);
+  expect(revoked.find((token) => token.id === id)?.revoked_at !== null).toBe(isDone);
+});
+
 it.each([
   ['database_unavailable and taken back where it can be', ['answer is lost', 'pass'], 'database_unavailable'],
   ['outcome_unknown where Postgres is gone by then', ['answer is lost', 'all is cut'], 'outcome_unknown'],
@@ -96,21 +138,10 @@ it.each([
   const name = `${code.replaceAll('_', '-')}-${Date.now()}`;
   key = 'UPDATE cdp.projects SET status';
   fates = [...fated];
-  const admin = (method: string, body?: object) =>
-    fetch(`${service.url}/api/cdp/admin/projects`, {
-      method,
-      headers: { authorization: `Bearer ${adminToken}`, 'content-type': 'application/json' },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    });
-  const answer = await admin('POST', { name });
-  expect(answer.status).toBe(503);
-  expect(await answer.json()).toMatchObject({ error: code });
+  expect(await admin('POST', '', { name })).toMatchObject({ status: 503, body: { error: code } });
   expect(fates).toEqual([]);
   isCut = false;
-  const names = async () => {
-    const { projects = [] } = (await (await admin('GET')).json()) as { projects?: { name: string }[] };
-    return projects.map((project) => project.name);
-  };
+  const names = async () => (await admin('GET', '')).body.projects?.map((project) => project.name) ?? [];
   await expect.poll(names).toContain('shop');
   expect((await names()).includes(name)).toBe(code === 'outcome_unknown');
 });

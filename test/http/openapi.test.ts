@@ -394,6 +394,14 @@ describe('the failures', () => {
     },
   );
 
+  it.each([
+    ...['createProject', 'activateProject', 'deactivateProject', 'setProjectQuota', 'deleteProject'],
+    ...['createToken', 'revokeToken'],
+  ])('of %s have outcome_unknown', (operationId) => {
+    const route = ALL_ROUTES.find((candidate) => candidate.operationId === operationId) as Route;
+    expect(codesOf(operationOf(route))).toContain('outcome_unknown');
+  });
+
   it('of the batch insert have those of its Idempotency-Key, and the header is described', () => {
     const operation = operationOf(ALL_ROUTES.find((route) => route.operationId === 'insertRecords') as Route);
     expect(codesOf(operation)).toEqual(expect.arrayContaining(['idempotency_key_reused', 'request_in_flight']));

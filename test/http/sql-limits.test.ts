@@ -1,6 +1,7 @@
 /** What one statement may cost: time, rows, bytes, places (contract sections 7 and 8). */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { RunningRequest } from '../../src/engine/admission/running-request.js';
 import {
   failure,
   onServer,
@@ -13,6 +14,8 @@ import {
 } from '../support/service.js';
 
 const MIB = 1024 * 1024;
+
+type Look = (this: RunningRequest, now: number) => void;
 
 let service: TestService;
 let project: TestProject;
@@ -61,6 +64,19 @@ describe('time', () => {
     expect(ms).toBeGreaterThan(290);
     expect(ms).toBeLessThan(800);
     await isFree('mark_plain');
+  });
+
+  it('is up after 30 s where the request says nothing', async () => {
+    const { value: look } = Object.getOwnPropertyDescriptor(RunningRequest.prototype, 'look') as { value: Look };
+    const ahead = vi.spyOn(RunningRequest.prototype, 'look').mockImplementation(function (this: RunningRequest, now) {
+      look.call(this, now + 30_000);
+    });
+    try {
+      const { message } = failure(await sql('SELECT pg_sleep(35)'), 504, 'query_timeout');
+      expect(message).toContain('30000 ms');
+    } finally {
+      ahead.mockRestore();
+    }
   });
 
   it('counts for all statements of a request together, and nothing of them stays', async () => {

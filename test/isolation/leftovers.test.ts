@@ -132,6 +132,48 @@ describe('code of the project that an insert runs', () => {
   });
 });
 
+/**
+ * A trigger that leaves all records out, and puts a statement of its own under every name that one of the service's may have:
+ * those that it is shown, and plain ones. By these the table is what it was before, and a lock is taken behind the last row.
+ */
+const replacing = (deallocate: string): string => `
+  CREATE FUNCTION evil() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE
+      names text[] := array(SELECT name FROM pg_prepared_statements) || array(SELECT 's' || n FROM generate_series(1, 20) n);
+      name text; BEGIN
+    FOREACH name IN ARRAY names LOOP
+      BEGIN EXECUTE ${deallocate}; EXCEPTION WHEN OTHERS THEN NULL; END;
+    END LOOP;
+    FOREACH name IN ARRAY names LOOP
+      BEGIN EXECUTE format('PREPARE %I AS SELECT pg_advisory_lock_shared(4711)', name); EXCEPTION WHEN OTHERS THEN NULL; END;
+    END LOOP;
+    RETURN NULL; END $$;
+  CREATE TRIGGER evil BEFORE INSERT ON kept FOR EACH ROW EXECUTE FUNCTION evil()`;
+
+describe.each(testServers().map((server) => ({ server, major: server.major })))(
+  'a trigger that replaces what the service has prepared, on Postgres $major,',
+  ({ server }) => {
+    start(server);
+
+    it.each([
+      ['one after the other, a record', `format('DEALLOCATE %I', name)`, 1],
+      ['one after the other, some records', `format('DEALLOCATE %I', name)`, 40],
+      ['all at once, a record', `'DEALLOCATE ALL'`, 1],
+      ['all at once, some records', `'DEALLOCATE ALL'`, 40],
+    ])('is seen by the first insert, and its lock goes: %s', async (_what, deallocate, records) => {
+      const { project } = await newProject();
+      const body = Array.from({ length: records }, () => RECORD);
+      const insert = () => project.call('POST', '/api/cdp/data/kept', { body });
+      // What this way needs is prepared.
+      expect((await insert()).status).toBe(201);
+      const [before] = await project.rows('SELECT count(*) AS n FROM kept');
+      await project.rows(replacing(deallocate));
+      expect((await insert()).body).toMatchObject({ success: true, inserted_rows: 0 });
+      expect(await project.rows('SELECT pg_try_advisory_xact_lock(4711) AS free')).toEqual([{ free: true }]);
+      expect(await project.rows('SELECT count(*) AS n FROM kept')).toEqual([before]);
+    });
+  },
+);
+
 describe('a project that spoilt a table', () => {
   start();
 

@@ -62,8 +62,37 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect(rows).toEqual([
         { usename: placement.writer, query: expect.stringContaining('pg_stat_activity') as string, locks: true },
       ]);
+      const prepared = await project.call('POST', '/api/cdp/sql', {
+        body: { sql: 'PREPARE its_own AS SELECT 1; SELECT array_agg(name) AS names FROM pg_prepared_statements' },
+      });
+      expect(prepared.text).toContain('"names":["its_own"]');
       const everybody = await project.rows('SELECT DISTINCT usename::text AS name FROM pg_stat_activity');
       for (const { name } of everybody) expect([placement.writer, placement.reader]).toContain(name);
+    });
+  });
+
+  describe('protects', () => {
+    it('what views leave out from conditions that cost less than those of the views', async () => {
+      const names = [neighbour.database, neighbour.writer, neighbour.reader];
+      // In two halves, since the text of the function can be read, too.
+      const halves = names.map((name) => `'${name.slice(0, 9)}' || '${name.slice(9)}'`);
+      await project.rows(`
+        CREATE OR REPLACE FUNCTION spies(text) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS $$ BEGIN
+          IF $1 ~ concat_ws('|', ${halves.join(', ')}) THEN RAISE EXCEPTION 'It has seen %', $1; END IF;
+          RETURN true; END $$`);
+      const columns = await project.rows(`SELECT format('%s.%I', a.attrelid::regclass, a.attname) AS name,
+          format('SELECT count(*) FROM %s v WHERE data.spies(v.%I::text)', a.attrelid::regclass, a.attname) AS question
+        FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_type t ON t.oid = a.atttypid
+        WHERE c.relkind = 'v' AND c.relnamespace IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
+          AND has_table_privilege(c.oid, 'SELECT') AND a.attname ~ 'rol|use|gra|owner|datname|authorization'
+          AND COALESCE(NULLIF(t.typbasetype, 0), t.oid) IN ('name'::regtype, 'text'::regtype, 'varchar'::regtype)`);
+      expect(columns.length).toBeGreaterThan(40);
+      const seen: string[] = [];
+      for (const { name, question } of columns) {
+        const { text } = await project.call('POST', '/api/cdp/sql', { body: { sql: question, timeout_ms: 60_000 } });
+        if (!text.startsWith('{"success":true')) seen.push(`${String(name)}: ${text}`);
+      }
+      expect(seen).toEqual([]);
     });
   });
 

@@ -6,7 +6,7 @@ import { isStdout, outputTo } from './output-file.js';
 import { counted, grouped, ProgressLine } from './progress.js';
 import { type Format, FORMATS, rowsAs } from './rows.js';
 import { RowCounter } from './row-counter.js';
-import { abortable, collect, whole } from './sql.js';
+import { abortable, collect, namingParam, whole } from './sql.js';
 
 interface Options {
   output: string;
@@ -31,7 +31,7 @@ export function exportCommand(): Command {
   return remoteOptions(command).action((sql: string | undefined) => {
     const options = command.opts<Options>();
     return ending(
-      () => abortable((signal) => exportRows(command, queryOf(sql, options), options, signal)),
+      () => namingParam(() => abortable((signal) => exportRows(command, queryOf(sql, options), options, signal))),
       () => sql,
     );
   });

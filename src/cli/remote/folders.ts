@@ -1,8 +1,9 @@
 /** Where a person's own files of this program are, and writing them so that nobody else can read them, and no half of one. */
 import { randomBytes } from 'node:crypto';
-import { mkdir, open, rename, rm } from 'node:fs/promises';
+import { open, rename, rm } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { makeFolder } from '../../postgres/embedded/folders.js';
 
 const home = (variable: string | undefined, ...otherwise: string[]): string =>
   // Relative ones are to be ignored (XDG Base Directory Specification).
@@ -20,10 +21,8 @@ export const stateFolder = (): string =>
     'state',
   );
 
-/** Makes the folder, open to its owner alone. */
-export async function makePrivate(folder: string): Promise<void> {
-  await mkdir(folder, { recursive: true, mode: 0o700 });
-}
+/** Makes the folder, open to its owner alone. @throws Error naming it */
+export const makePrivate = (folder: string): Promise<void> => makeFolder(folder, 0o700);
 
 /** Replaces a file as a whole; whoever reads it sees the old one or the new one. */
 export async function writePrivately(file: string, content: string): Promise<void> {

@@ -6,6 +6,7 @@ import { readFile } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import type { CdpClient } from '../../client/client.js';
+import { CdpError } from '../../client/error.js';
 import type { QueryOptions } from '../../client/sql.js';
 import { connect, remoteOptions } from './connection.js';
 import { EXIT, type ExitCode, ending, UsageError } from './outcome.js';
@@ -62,7 +63,7 @@ export function sqlCommand(): Command {
         if (isShell(argument, options)) return openShell(await connect(command), options);
         sql = await statement(argument, options);
         const client = await connect(command);
-        return abortable((signal) => run(client, sql ?? '', options, signal));
+        return namingParam(() => abortable((signal) => run(client, sql ?? '', options, signal)));
       },
       () => sql,
     );
@@ -133,6 +134,17 @@ export async function abortable<T>(work: (signal: AbortSignal) => Promise<T>): P
     return await work(controller.signal);
   } finally {
     process.off('SIGINT', abort).off('SIGTERM', abort);
+  }
+}
+
+/** What the service calls "params" is an option here. */
+export async function namingParam<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof CdpError) || error.code !== 'invalid_request' || !error.message.includes('"params"'))
+      throw error;
+    throw error.with(error.message, { hint: '"params" are the values of --param, one for each of $1, $2, …' });
   }
 }
 

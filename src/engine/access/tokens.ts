@@ -73,7 +73,7 @@ export class Tokens {
 
   /**
    * @param projectId null for an admin token, which has no scopes
-   * @throws EngineError not_found where the project was deleted in the meantime
+   * @throws EngineError not_found where the project was deleted in the meantime; database_unavailable; outcome_unknown where it may be there
    */
   async create(
     projectId: string | null,
@@ -102,7 +102,7 @@ export class Tokens {
     return this.control.tokens(projectId);
   }
 
-  /** @throws EngineError not_found */
+  /** @throws EngineError not_found, database_unavailable, outcome_unknown */
   async revoke(id: string, projectId?: string | null, by: Origin = BY_ITSELF): Promise<TokenRow> {
     const entry = this.audit.entryOfChange(by, { operation: 'token.revoke', object: id.toLowerCase() });
     const revoked = isUuid(id) ? await this.control.revokeToken(id, projectId, entry) : null;

@@ -22,7 +22,7 @@ export function encodeParameters(values: readonly JsonNode[], oids: readonly num
   if (values.length !== oids.length) {
     throw new EngineError(
       'invalid_request',
-      `The statement has ${oids.length} parameters, "params" has ${values.length} values`,
+      `The statement has ${counted(oids.length, 'parameter')}, "params" has ${counted(values.length, 'value')}`,
     );
   }
   const problems: ErrorPlace[] = [];
@@ -40,6 +40,8 @@ export function encodeParameters(values: readonly JsonNode[], oids: readonly num
     });
   return encoded;
 }
+
+const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;
 
 function encode(value: JsonNode, oid: number): string | null | Refusal {
   switch (value.kind) {

@@ -66,7 +66,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       answer: wire.ProjectAnswer,
       example: { success: true, message: 'project created', project: PROJECT_EXAMPLE },
     },
-    errors: ['invalid_name', 'unique_violation', 'not_found'],
+    errors: ['invalid_name', 'unique_violation', 'not_found', 'outcome_unknown'],
     async handle(context) {
       const { name } = context.request.body as wire.CreateProjectBody;
       const project = await context.engine.projects.create(name, originOf(context.request));
@@ -86,7 +86,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       answer: wire.ProjectAnswer,
       example: { success: true, message: 'project active', project: PROJECT_EXAMPLE },
     },
-    errors: ['not_found'],
+    errors: ['not_found', 'outcome_unknown'],
     async handle(context) {
       const project = await context.engine.projects.setActive(projectInPath(context), true, originOf(context.request));
       return { status: 200, body: projectAnswer('project active', project) };
@@ -105,7 +105,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       answer: wire.ProjectAnswer,
       example: { success: true, message: 'project inactive', project: { ...PROJECT_EXAMPLE, status: 'inactive' } },
     },
-    errors: ['not_found'],
+    errors: ['not_found', 'outcome_unknown'],
     async handle(context) {
       const project = await context.engine.projects.setActive(projectInPath(context), false, originOf(context.request));
       return { status: 200, body: projectAnswer('project inactive', project) };
@@ -152,7 +152,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       answer: wire.ProjectAnswer,
       example: { success: true, message: 'quota set', project: { ...PROJECT_EXAMPLE, quota: '10GB' } },
     },
-    errors: ['not_found'],
+    errors: ['not_found', 'outcome_unknown'],
     async handle(context) {
       const { quota } = context.request.body as wire.ProjectQuotaBody;
       const project = await context.engine.projects.setQuota(
@@ -178,7 +178,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       answer: wire.ProjectAnswer,
       example: { success: true, message: 'project deleted', project: { ...PROJECT_EXAMPLE, status: 'deleting' } },
     },
-    errors: ['not_found', 'request_in_flight'],
+    errors: ['not_found', 'request_in_flight', 'outcome_unknown'],
     async handle(context) {
       const name = projectInPath(context);
       if ((context.request.query as wire.DeleteProjectQuery).confirm !== name) {
@@ -224,7 +224,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       answer: wire.CreateTokenAnswer,
       example: { success: true, message: 'token created', token: `cdp_${'0'.repeat(49)}`, details: TOKEN_EXAMPLE },
     },
-    errors: ['not_found'],
+    errors: ['not_found', 'outcome_unknown'],
     async handle(context) {
       const { name, scopes, expires_at: expires } = context.request.body as wire.CreateTokenBody;
       const project = await context.engine.projects.get(projectInPath(context));
@@ -253,7 +253,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       answer: wire.TokenAnswer,
       example: { success: true, message: 'token revoked', details: TOKEN_EXAMPLE },
     },
-    errors: ['not_found'],
+    errors: ['not_found', 'outcome_unknown'],
     async handle(context) {
       const project = await context.engine.projects.get(projectInPath(context));
       const { token_id: id } = context.request.params as { token_id: string };

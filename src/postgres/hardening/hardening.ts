@@ -8,7 +8,7 @@ import type pg from 'pg';
 import { type Fragment, ident, sql, statement } from '../sql.js';
 
 /** To be raised with every change of the files below: databases are then hardened anew at their next use. */
-const VERSION = 2;
+const VERSION = 3;
 
 const read = (file: string) => readFileSync(new URL(file, import.meta.url), 'utf8');
 const EXPOSED = read('./exposed.sql');
@@ -34,8 +34,8 @@ export class Unhardened extends Error {
   constructor(readonly exposed: readonly string[]) {
     super(
       `The role of DATABASE_URL is no superuser and may not close what Postgres shows to everybody. Every project's SQL ` +
-        `can read the names of the server's databases and roles, their comments and settings, and who is connected, ` +
-        `from: ${exposed.join(', ')}. Tables, rows, queries and code of other projects stay closed. Give the role ` +
+        `can read the names of the server's databases and roles, their comments and settings, who is connected, and ` +
+        `what the service has prepared in the project's own sessions, from: ${exposed.join(', ')}. Tables, rows, queries and code of other projects stay closed. Give the role ` +
         `SUPERUSER, or accept this by the setting allow-unhardened (CDP_ALLOW_UNHARDENED=true)`,
     );
   }

@@ -110,3 +110,32 @@ BEGIN
   END IF;
 END
 $do$;
+
+-- A condition of the caller that costs little is asked before a view's own, of rows that the view is about to leave out; and
+-- operators of the caller see samples of them in statistics. Hence what reads shared catalogs, by whatever views, is a barrier.
+DO $do$
+DECLARE
+  view regclass;
+BEGIN
+  FOR view IN
+    WITH RECURSIVE reads (view, relation) AS MATERIALIZED (
+      -- pg_depend has nothing of what initdb made.
+      SELECT r.ev_class, m.numbers[1]::oid
+      FROM pg_rewrite r, regexp_matches(r.ev_action::text, ':relid ([0-9]+)', 'g') AS m (numbers)
+    ), shared (oid) AS (
+      SELECT c.oid FROM pg_class c WHERE c.relisshared AND c.relkind = 'r'
+      UNION
+      SELECT r.view FROM shared s JOIN reads r ON r.relation = s.oid
+    )
+    SELECT c.oid FROM shared JOIN pg_class c USING (oid)
+    WHERE c.relkind = 'v' AND c.relnamespace IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
+      AND NOT coalesce(c.reloptions, '{}') @> '{security_barrier=true}'
+  LOOP
+    -- Postgres takes a UNION ALL apart, barrier or not, unless there is a query around it.
+    IF pg_get_viewdef(view) ~ '\mUNION ALL\M' THEN
+      EXECUTE format('CREATE OR REPLACE VIEW %s AS SELECT u.* FROM (%s) u', view, rtrim(pg_get_viewdef(view), ';'));
+    END IF;
+    EXECUTE format('ALTER VIEW %s SET (security_barrier = true)', view);
+  END LOOP;
+END
+$do$;

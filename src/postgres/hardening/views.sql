@@ -31,7 +31,7 @@ CREATE OR REPLACE VIEW pg_catalog.pg_group AS
 GRANT SELECT ON pg_catalog.pg_roles, pg_catalog.pg_user, pg_catalog.pg_group TO PUBLIC;
 
 -- What runs, and what it has locked. The functions behind these views show the whole server and are closed to the
--- project (exposed.sql), hence two that run as their owner. Only the project's own sessions: the service's, in the same
+-- project (exposed.sql), hence some that run as their owner. Only the project's own sessions: the service's, in the same
 -- database, may be setting a password.
 CREATE OR REPLACE FUNCTION pg_catalog._cdp_own_activity() RETURNS SETOF pg_catalog.pg_stat_activity
   LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -56,9 +56,17 @@ BEGIN ATOMIC
   WHERE l.pid IN (SELECT a.pid FROM pg_catalog._cdp_own_activity() a);
 END;
 
+-- What SQL has prepared. The service's own go by names that a trigger must not learn: it could replace them.
+CREATE OR REPLACE FUNCTION pg_catalog._cdp_own_prepared() RETURNS SETOF pg_catalog.pg_prepared_statements
+  LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+  SELECT p.* FROM pg_prepared_statement() p WHERE p.from_sql;
+END;
+
 CREATE OR REPLACE VIEW pg_catalog.pg_stat_activity AS SELECT * FROM pg_catalog._cdp_own_activity();
 CREATE OR REPLACE VIEW pg_catalog.pg_locks AS SELECT * FROM pg_catalog._cdp_own_locks();
-GRANT SELECT ON pg_catalog.pg_stat_activity, pg_catalog.pg_locks TO PUBLIC;
+CREATE OR REPLACE VIEW pg_catalog.pg_prepared_statements AS SELECT * FROM pg_catalog._cdp_own_prepared();
+GRANT SELECT ON pg_catalog.pg_stat_activity, pg_catalog.pg_locks, pg_catalog.pg_prepared_statements TO PUBLIC;
 
 -- It reads pg_database as its invoker; this equivalent does not, so information_schema.columns goes on working.
 CREATE OR REPLACE FUNCTION information_schema._pg_char_octet_length(typid oid, typmod int4) RETURNS integer

@@ -1,4 +1,5 @@
 /** The statements that one session has prepared on its server, and the messages that run them. */
+import { randomBytes } from 'node:crypto';
 import type { Statement } from '../sql.js';
 import { bind, BIND_ROW_END, bindRowHead, closeStatement, execute, parse } from './messages.js';
 
@@ -20,6 +21,11 @@ const runNamed = (name: string, params: Statement['params']): Buffer =>
 export class PreparedStatements {
   /** By their text, the oldest first. */
   private readonly known = new Map<string, Prepared>();
+  /**
+   * A trigger that runs between two of them could put a statement of its own under the name of the second, by DEALLOCATE and
+   * PREPARE. So names cannot be guessed, and pg_prepared_statements does not tell them to projects (hardening/views.sql).
+   */
+  private readonly prefix = randomBytes(12).toString('base64url');
   private count = 0;
   /** Of all texts. */
   private characters = 0;
@@ -49,7 +55,7 @@ export class PreparedStatements {
       if (this.known.size < MOST && this.characters + text.length <= MOST_CHARACTERS) break;
       messages.push(...this.forget(oldest));
     }
-    const prepared = { name: `s${++this.count}`, run: null };
+    const prepared = { name: `${this.prefix}${++this.count}`, run: null };
     this.known.set(text, prepared);
     this.characters += text.length;
     messages.push(parse(text, prepared.name));
