@@ -61,7 +61,7 @@ export async function insertRecords(
   return answer === null ? insertByReference(project, table, body, deadline, options) : { answer, replayed: false };
 }
 
-/** A function of its own: what is begun for every request is as large as all that it may come to. */
+/** A function of its own: one that waits takes memory for all its variables, and the other way is gone by every request. */
 async function insertByReference(
   project: Project,
   table: string,
