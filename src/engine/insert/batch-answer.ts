@@ -4,5 +4,6 @@ import type { BatchAnswer } from '../../contract/wire/batch.js';
 /** @param ids of the records, in their order, where they were asked for */
 export function inserted(count: number, ids?: readonly string[]): BatchAnswer {
   const message = `${count} ${count === 1 ? 'record' : 'records'} inserted`;
-  return { success: true, inserted_rows: count, message, ...(ids === undefined ? {} : { ids: [...ids] }) };
+  const answer: BatchAnswer = { success: true, inserted_rows: count, message };
+  return ids === undefined ? answer : { ...answer, ids: [...ids] };
 }

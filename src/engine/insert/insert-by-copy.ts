@@ -30,40 +30,61 @@ export interface CopyOptions {
   idempotency: IdempotencyKey | null;
 }
 
+/** A batch on its way out, and what it is answered with once it is stored. */
+export interface Outgoing extends WaitingBatch {
+  readonly answer: BatchAnswer;
+  /** What the answer is kept under. */
+  readonly idempotency: IdempotencyKey | null;
+}
+
+/** @returns null where the other way has to be gone */
+export function prepareCopy(
+  { copies: { encoder }, trace }: Project,
+  { plan }: KnownShape,
+  body: Uint8Array,
+  { returnIds, idempotency }: CopyOptions,
+): Outgoing | null {
+  const lent = encoder.encode(body, plan);
+  if (lent === null) return null;
+  const { records } = lent;
+  if (!returnIds) {
+    // Field by field, as one object: a copy that is added to takes several times the memory, for every request.
+    const { columns, data } = lent;
+    return { records, plan: lent.plan, columns, data, trace, answer: inserted(records), idempotency };
+  }
+  const identified = withIds(lent);
+  encoder.release(lent);
+  return identified && { ...identified.batch, trace, answer: inserted(records, identified.ids), idempotency };
+}
+
 /**
- * @returns the answer, or null where nothing was stored and the other way has to be gone
+ * @returns false where nothing was stored and the other way has to be gone
  * @throws EngineError outcome_unknown, table_busy, query_timeout, overloaded, database_unavailable
  */
-export async function insertByCopy(
-  project: Project,
-  known: KnownShape,
-  body: Uint8Array,
-  deadline: Deadline,
-  { returnIds, idempotency }: CopyOptions,
-): Promise<BatchAnswer | null> {
-  const { encoder } = project.copies;
-  const lent = encoder.encode(body, known.plan);
-  if (lent === null) return null;
-  const isShared = idempotency === null && lent.records <= SMALL_RECORDS;
-  const identified = returnIds ? withIds(lent) : null;
-  // While it waits for others, it has memory of its own: what is lent would be many times as large, unless it is small.
-  const needsOwn = isShared && lent.data.length >= LARGE_BYTES;
-  const batch = identified?.batch ?? (needsOwn ? { ...lent, data: Buffer.from(lent.data) } : lent);
-  if (batch !== lent) encoder.release(lent);
+export function sendCopy(project: Project, known: KnownShape, batch: Outgoing, deadline: Deadline): Promise<boolean> {
+  const { records, idempotency, columns } = batch;
+  if (idempotency !== null || records > SMALL_RECORDS) return sendAlone(project, known, batch, deadline);
+  const send: SendBatches = (batches, signal) => store(project, known, batches, { ...deadline, signal }, null);
+  const waiting = withOwnMemory(project, batch);
+  return project.copies.sharedBy(columns).store(waiting, deadline.signal, project.patience, send);
+}
+
+async function sendAlone(project: Project, known: KnownShape, batch: Outgoing, deadline: Deadline): Promise<boolean> {
+  const { idempotency, answer } = batch;
+  const keyed = idempotency === null ? null : { idempotency, answer };
   try {
-    if (returnIds && identified === null) return null;
-    const answer = inserted(batch.records, identified?.ids);
-    const { trace, patience, copies } = project;
-    const own = { ...batch, trace };
-    const keyed = idempotency === null ? null : { idempotency, answer };
-    const send: SendBatches = (batches, signal) => store(project, known, batches, { ...deadline, signal }, keyed);
-    const stored = isShared
-      ? copies.sharedBy(batch.columns).store(own, deadline.signal, patience, send)
-      : send([own], deadline.signal);
-    return (await stored) ? answer : null;
+    return await store(project, known, [batch], deadline, keyed);
   } finally {
-    if (batch === lent) encoder.release(lent);
+    project.copies.encoder.release(batch);
   }
+}
+
+/** What waits for others has memory of its own: what is lent would be many times as large, unless it is small. */
+function withOwnMemory({ copies }: Project, batch: Outgoing): Outgoing {
+  if (batch.data.length < LARGE_BYTES) return batch;
+  const own = { ...batch, data: Buffer.from(batch.data) };
+  copies.encoder.release(batch);
+  return own;
 }
 
 /** The first request that is traced has the COPY in its trace, and those of the others are linked to it. */
@@ -84,7 +105,7 @@ interface Keyed {
 }
 
 /** @param batches of the same columns */
-async function store(
+function store(
   project: Project,
   known: KnownShape,
   batches: readonly WaitingBatch[],
@@ -105,32 +126,37 @@ async function store(
       await session.store(rows, before, after);
       return true;
     } catch (error) {
-      // The table may have got a trigger since it was looked at, and what that did to the session is not rolled back.
-      lease.soil();
-      // Postgres was told to end the connection and said so before the rows had come to their end, so nothing was committed.
-      if (isShutdown(error) && session.completed - completedBefore <= before.length) throw error;
-      // The commit was on its way with the rest.
-      if (error instanceof ConnectionLost || session.closed) {
-        // Under its key it cannot be done twice: on a connection that had died while it was idle, it is sent again.
-        if (keyed !== null && !mayHaveRun && error instanceof ConnectionLost) {
-          mayHaveRun = true;
-          throw error;
-        }
-        throw outcomeUnknown(error, keyed !== null);
-      }
-      if (!(error instanceof PostgresError) || liesWithTheServer(error)) throw error;
-      // What refuses it now may be its own key.
-      if (mayHaveRun && keyed !== null && (await isStored(lease, keyed.idempotency))) return true;
-      // The check is what comes behind the rows.
-      if (session.completed - completedBefore === before.length + 1) project.forgetShape(known);
-      return false;
+      return failed(lease, error, session.completed - completedBefore - before.length);
     }
   };
-  try {
-    return await project.use('typed', deadline, work, 'writes', traceOf(rows, batches));
-  } catch (error) {
+  /** @param completed statements, from the rows on */
+  const failed = async (lease: Lease, error: unknown, completed: number): Promise<boolean> => {
+    const { session } = lease;
+    // The table may have got a trigger since it was looked at, and what that did to the session is not rolled back.
+    lease.soil();
+    // Postgres was told to end the connection and said so before the rows had come to their end, so nothing was committed.
+    if (isShutdown(error) && completed <= 0) throw error;
+    // The commit was on its way with the rest.
+    if (error instanceof ConnectionLost || session.closed) {
+      // Under its key it cannot be done twice: on a connection that had died while it was idle, it is sent again.
+      if (keyed !== null && !mayHaveRun && error instanceof ConnectionLost) {
+        mayHaveRun = true;
+        throw error;
+      }
+      throw outcomeUnknown(error, keyed !== null);
+    }
+    if (!(error instanceof PostgresError) || liesWithTheServer(error)) throw error;
+    // What refuses it now may be its own key.
+    if (mayHaveRun && keyed !== null && (await isStored(lease, keyed.idempotency))) return true;
+    // The check is what comes behind the rows.
+    if (completed === 1) project.forgetShape(known);
+    return false;
+  };
+  const stored = project.use('typed', deadline, work, 'writes', traceOf(rows, batches));
+  if (keyed === null) return stored;
+  return stored.catch((error: unknown) => {
     throw mayHaveRun ? outcomeUnknown(error, true) : error;
-  }
+  });
 }
 
 /** Whether a try under the key has stored the batch, whose outcome nobody saw. @throws EngineError outcome_unknown */

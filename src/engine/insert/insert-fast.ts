@@ -6,7 +6,7 @@
 import { readTables, tableToWrite } from '../../postgres/catalog/catalog.js';
 import type { BatchAnswer } from '../../contract/wire/batch.js';
 import type { Deadline } from '../admission/deadline.js';
-import { type CopyOptions, insertByCopy } from './insert-by-copy.js';
+import { type CopyOptions, prepareCopy, sendCopy } from './insert-by-copy.js';
 import type { Project } from '../project.js';
 import type { KnownShape } from './shape-cache.js';
 
@@ -15,7 +15,7 @@ const ATTEMPTS = 2;
 
 /**
  * @returns the answer, or null where nothing was stored and the other way has to be gone
- * @throws EngineError what {@link insertByCopy} throws
+ * @throws EngineError what {@link sendCopy} throws
  */
 export async function insertFast(
   project: Project,
@@ -28,9 +28,11 @@ export async function insertFast(
     const remembered = project.knownShape(table);
     const known = remembered === undefined ? await lookAt(project, table, deadline) : remembered;
     if (known === null) return null;
-    const answer = await insertByCopy(project, known, body, deadline, options);
+    const batch = prepareCopy(project, known, body, options);
+    if (batch === null) return null;
+    if (await sendCopy(project, known, batch, deadline)) return batch.answer;
     // If not its shape, something else was in the way.
-    if (answer !== null || project.knownShape(table) === known) return answer;
+    if (project.knownShape(table) === known) return null;
   }
   return null;
 }

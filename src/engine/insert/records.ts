@@ -14,7 +14,7 @@ import type { TextResult } from '../../postgres/wire/text-results.js';
 import { inserted } from './batch-answer.js';
 import { type BatchInsert, encodeBatch } from '../batch/encode.js';
 import { type ParsedBatch, parseBatch } from '../batch/parse.js';
-import { queryTimeout } from '../admission/deadline.js';
+import { type Deadline, queryTimeout } from '../admission/deadline.js';
 import type { Departure } from '../admission/departure.js';
 import { claimKey, type IdempotencyKey, rememberAnswer } from './idempotency.js';
 import { insertFast } from './insert-fast.js';
@@ -49,15 +49,26 @@ export async function insertRecords(
   project: Project,
   table: string,
   body: Buffer,
-  { returnIds, idempotency, signal }: InsertOptions,
+  options: InsertOptions,
 ): Promise<Inserted> {
+  const { idempotency, signal } = options;
   const deadline = { timeoutMs: TIMEOUT_MS, signal, expired };
   const room = idempotency === null ? project.requireRoom() : undefined;
   if (room !== undefined) await room;
   // A repeat under its key is answered even without room: it stores nothing.
   const hasRoom = idempotency === null || (await project.excess()) === null;
-  const answer = hasRoom ? await insertFast(project, table, body, deadline, { returnIds, idempotency }) : null;
-  if (answer !== null) return { answer, replayed: false };
+  const answer = hasRoom ? await insertFast(project, table, body, deadline, options) : null;
+  return answer === null ? insertByReference(project, table, body, deadline, options) : { answer, replayed: false };
+}
+
+/** A function of its own: one that waits takes memory for all its variables, and the other way is gone by every request. */
+async function insertByReference(
+  project: Project,
+  table: string,
+  body: Buffer,
+  deadline: Deadline,
+  { returnIds, idempotency }: InsertOptions,
+): Promise<Inserted> {
   const batch = parseBatch(body);
   return project.use('typed', deadline, async (lease) => {
     const { session } = lease;

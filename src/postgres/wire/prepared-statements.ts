@@ -30,21 +30,17 @@ export class PreparedStatements {
   /** Of all texts. */
   private characters = 0;
 
-  /** The messages that run a statement, and prepare it where that was not done before. */
-  run({ text, params }: Statement): Uint8Array[] {
-    const messages: Uint8Array[] = [];
+  /** @param messages gets those that run a statement, and that prepare it where that was not done before */
+  run({ text, params }: Statement, messages: Uint8Array[]): void {
     const prepared = this.prepare(text, messages);
     if (params.length === 0) messages.push((prepared.run ??= runNamed(prepared.name, params)));
     else messages.push(runNamed(prepared.name, params));
-    return messages;
   }
 
   /** The same with a row of COPY's binary format as its parameters. */
-  runRow(text: string, row: Uint8Array): Uint8Array[] {
-    const messages: Uint8Array[] = [];
+  runRow(text: string, row: Uint8Array, messages: Uint8Array[]): void {
     const { name } = this.prepare(text, messages);
     messages.push(bindRowHead(name, row.length), row, BIND_ROW_END, EXECUTE);
-    return messages;
   }
 
   /** @param messages gets those that prepare the statement, where that was not done before */

@@ -195,14 +195,8 @@ export class Session {
    * @throws PostgresError, ConnectionLost
    */
   async store(rows: RowsIn, before: readonly Statement[], after: readonly Statement[]): Promise<void> {
-    const parts: Uint8Array[] = [];
-    for (const statement of before) parts.push(...this.prepared.run(statement));
-    if ('copy' in rows) parts.push(...this.prepared.run({ text: rows.copy, params: [] }), ...copyMessages(rows.data));
-    else parts.push(...this.prepared.runRow(rows.insert, rows.row));
-    for (const statement of after) parts.push(...this.prepared.run(statement));
-    parts.push(SYNC);
     try {
-      await this.exchange(parts, ignore, { copies: 'copy' in rows });
+      await this.exchange(this.storing(rows, before, after), ignore, { copies: 'copy' in rows });
     } catch (error) {
       const texts = [...before, ...after].map(({ text }) => text);
       const closing = this.prepared.forget('copy' in rows ? rows.copy : rows.insert, ...texts);
@@ -210,6 +204,18 @@ export class Session {
       if (this.closedBy === null) await this.exchange([...closing, SYNC], ignore).catch(ignore);
       throw error;
     }
+  }
+
+  private storing(rows: RowsIn, before: readonly Statement[], after: readonly Statement[]): Uint8Array[] {
+    const messages: Uint8Array[] = [];
+    for (const statement of before) this.prepared.run(statement, messages);
+    if ('copy' in rows) {
+      this.prepared.run({ text: rows.copy, params: [] }, messages);
+      messages.push(...copyMessages(rows.data));
+    } else this.prepared.runRow(rows.insert, rows.row, messages);
+    for (const statement of after) this.prepared.run(statement, messages);
+    messages.push(SYNC);
+    return messages;
   }
 
   /** Whatever statements left behind in the session goes away: an open transaction, and prepared statements too. */

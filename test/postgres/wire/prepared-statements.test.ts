@@ -4,7 +4,8 @@ import { PreparedStatements } from '../../../src/postgres/wire/prepared-statemen
 
 /** Types of the messages that running the texts in turn sends: P(arse), B(ind), E(xecute), C(lose). */
 function sent(prepared: PreparedStatements, texts: readonly string[]): string {
-  const pieces = texts.flatMap((text) => prepared.run({ text, params: [] })).map((bytes) => Buffer.from(bytes));
+  const pieces: Uint8Array[] = [];
+  for (const text of texts) prepared.run({ text, params: [] }, pieces);
   const bytes = Buffer.concat(pieces);
   let types = '';
   for (let at = 0; at < bytes.length; at += 1 + bytes.readInt32BE(at + 1))

@@ -43,6 +43,9 @@ export class CopyEncoder {
   private memory = NONE;
   /** What the walk has in its memory. */
   private plan: CopyPlan | null = null;
+  /** What the last batch gave, where the walk had placed the columns like this; null: of another plan. */
+  private columns: ColumnSet | null = null;
+  private placement = 0;
 
   /** @returns null where the reference has to look at the batch */
   encode(body: Uint8Array, plan: CopyPlan): CopyData | null {
@@ -79,6 +82,7 @@ export class CopyEncoder {
   private use(plan: CopyPlan, walk: Walk): boolean {
     if (this.plan === plan) return true;
     this.plan = null;
+    this.columns = null;
     if (!this.place(plan.forWalk, walk.placePlan(plan.forWalk.length)) || walk.usePlan() === 0) return false;
     this.plan = plan;
     return true;
@@ -91,17 +95,23 @@ export class CopyEncoder {
   }
 
   private take(walk: Walk, plan: CopyPlan, start: number, end: number): CopyData {
-    const { table, sets } = plan;
-    const data = takeBuffer(end - start).subarray(0, end - start);
-    this.bytes().copy(data, 0, start, end);
-    const columns = [...table.columns.keys()].filter((index) => walk.hasColumn(index) !== 0);
-    return { records: walk.records.value, plan, columns: sets.of(columns), data };
+    const lent = takeBuffer(end - start);
+    this.bytes().copy(lent, 0, start, end);
+    const data = lent.length === end - start ? lent : lent.subarray(0, end - start);
+    return { records: walk.records.value, plan, columns: this.columnsOf(walk, plan), data };
   }
 
-  /** The memory of the walk: whenever that grows, it is another object. */
+  /** Asked of the walk where it has placed them anew: mostly they are those of the batch before. */
+  private columnsOf(walk: Walk, { table, sets }: CopyPlan): ColumnSet {
+    const placement = walk.placement.value;
+    if (this.columns !== null && this.placement === placement) return this.columns;
+    this.placement = placement;
+    return (this.columns = sets.of([...table.columns.keys()].filter((index) => walk.hasColumn(index) !== 0)));
+  }
+
+  /** The memory of the walk: whenever that grows, it is another object, and the old one is empty. */
   private bytes(): Buffer {
-    const buffer = this.walk?.memory.buffer;
-    if (buffer !== undefined && buffer !== this.memory.buffer) this.memory = Buffer.from(buffer);
+    if (this.memory.length === 0 && this.walk !== null) this.memory = Buffer.from(this.walk.memory.buffer);
     return this.memory;
   }
 

@@ -25,6 +25,8 @@ export interface Walk {
   readonly records: Global;
   readonly rows: Global;
   readonly rowsEnd: Global;
+  /** As long as it is the same, {@link hasColumn} says the same. */
+  readonly placement: Global;
 }
 
 /** What it asks for (`assembly/host.ts`). */

@@ -43,6 +43,8 @@ export let columnCount: i32 = 0;
 /** Columns that are part of the data, and how many of them have a default. */
 export let placeCount: i32 = 0;
 export let defaultCount: i32 = 0;
+/** Another number wherever that was decided anew. */
+export let placement: i32 = 0;
 /** In the place of a spelling: the beginning of a record. */
 export let beginning: usize = 0;
 /** Behind all of it. */
@@ -114,6 +116,7 @@ function readSpellings(at: usize): void {
  * COPY writes its columns in every row, and a default stands where a column is left out.
  */
 export function placeColumns(record: u64): void {
+  placement++;
   placeCount = 0;
   defaultCount = 0;
   for (let i: i32 = 0; i < columnCount; i++) {

@@ -45,6 +45,7 @@ const NULL_BYTES: usize = 4;
 export let records: i32 = 0;
 export let rows: usize = 0;
 export { placeText } from './cells';
+export { placement } from './table';
 export { outAt as rowsEnd } from './memory';
 
 let planEnd: usize = 0;
