@@ -49,6 +49,8 @@ interface Waiter {
 }
 
 interface Tenant {
+  /** Requests that have their place, some of which hold no bytes. */
+  places: number;
   bytes: number;
   waiters: Waiter[];
 }
@@ -71,6 +73,7 @@ export class ByteRoom {
     const tenant = this.tenants.get(project) ?? this.newTenant(project);
     const isBehind = bytes > SMALL_BYTES && tenant.waiters.length > 0;
     if (!isBehind && this.hasRoom(tenant, bytes)) {
+      tenant.places++;
       this.take(tenant, bytes);
       return new TakenPlace(this, project, tenant, bytes);
     }
@@ -81,7 +84,7 @@ export class ByteRoom {
   }
 
   private newTenant(project: string): Tenant {
-    const tenant: Tenant = { bytes: 0, waiters: [] };
+    const tenant: Tenant = { places: 0, bytes: 0, waiters: [] };
     this.tenants.set(project, tenant);
     return tenant;
   }
@@ -92,9 +95,14 @@ export class ByteRoom {
     if (more < 0 && this.waiting > 0) this.admitNext();
   }
 
+  leave(project: string, tenant: Tenant): void {
+    tenant.places--;
+    this.forget(project, tenant);
+  }
+
   /** An idle project costs nothing. */
-  forget(project: string, tenant: Tenant): void {
-    if (tenant.bytes === 0 && tenant.waiters.length === 0) this.tenants.delete(project);
+  private forget(project: string, tenant: Tenant): void {
+    if (tenant.places === 0 && tenant.waiters.length === 0) this.tenants.delete(project);
   }
 
   private wait(project: string, tenant: Tenant, bytes: number, waitMs: number, signal: Departure): Promise<void> {
@@ -131,6 +139,7 @@ export class ByteRoom {
       const [next] = tenant.waiters;
       if (next === undefined || !this.hasRoom(tenant, next.bytes)) continue;
       tenant.waiters.shift();
+      tenant.places++;
       this.take(tenant, next.bytes);
       // To the end of the line; iteration comes back to it.
       this.tenants.delete(project);
@@ -170,9 +179,10 @@ class TakenPlace implements Place {
   }
 
   leave(): void {
+    if (this.hasLeft) return;
     this.resize(0);
     this.hasLeft = true;
-    this.room.forget(this.project, this.tenant);
+    this.room.leave(this.project, this.tenant);
   }
 }
 
