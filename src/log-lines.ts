@@ -93,7 +93,8 @@ class FileOutput implements Output {
   }
 
   write(text: string): void {
-    this.bytes = Buffer.concat([this.bytes, Buffer.from(text)]);
+    const bytes = Buffer.from(text);
+    this.bytes = this.bytes.length === 0 ? bytes : Buffer.concat([this.bytes, bytes]);
     this.retry();
   }
 

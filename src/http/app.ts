@@ -2,7 +2,6 @@
  * What every listener of the service shares: limits of HTTP itself, the id and the headers of each answer, and one shape
  * of refusal, also for what never becomes a request.
  */
-import { randomUUID } from 'node:crypto';
 import { maxHeaderSize, METHODS } from 'node:http';
 import type { Socket } from 'node:net';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest, type HTTPMethods } from 'fastify';
@@ -14,6 +13,7 @@ import { ClientConnections } from './connection/client-connections.js';
 import { SCHEMA_CONTROLLER } from './api/compilers.js';
 import { Exchange } from './exchange.js';
 import { refusalOfHead } from './connection/framing.js';
+import { requestIdOf } from './connection/request-id.js';
 import { RefusalPace } from './gate/refusal-pace.js';
 import { WholeRequest } from './connection/whole-request.js';
 import { KEPT_MS, WholeResponse } from './connection/whole-response.js';
@@ -26,9 +26,6 @@ export interface AppSettings {
   /** Proxies whose X-Forwarded-For is believed, as {@link parseProxies} reads them; null: none. */
   trustProxy: string | null;
 }
-
-/** An id of the caller's own is passed on where it cannot do harm in a header or a log. */
-const SANE_REQUEST_ID = /^[\w.:/+=-]{1,128}$/;
 
 /** Told of what happens to requests. */
 export interface Watcher {
@@ -48,12 +45,12 @@ export function createApp(settings: AppSettings, answers: Answers, watcher: Watc
   const believesProxies = settings.trustProxy !== null;
   const begin = (request: FastifyRequest, reply: FastifyReply) => {
     const raw = reply.raw as WholeResponse;
-    const address = connections.begin(raw);
-    const exchange = new Exchange(believesProxies ? clientAddress(request) : address);
+    const connection = connections.begin(raw);
+    const exchange = new Exchange(believesProxies ? clientAddress(request) : connection.address);
     request.exchange = exchange;
     // Unlike the hook for it, this also happens when the client has left before its answer.
     raw.on('close', () => {
-      connections.end(raw);
+      connections.end(raw, connection);
       watcher.closed(request, reply);
       if (!raw.writableFinished) exchange.departure.happen();
     });
@@ -70,14 +67,11 @@ export function createApp(settings: AppSettings, answers: Answers, watcher: Watc
     trustProxy: settings.trustProxy === null ? false : parseProxies(settings.trustProxy),
     // Node bounds the whole head of a request; a long name in a path is a table that is not there.
     routerOptions: { maxParamLength: maxHeaderSize, ignoreTrailingSlash: false },
-    genReqId: (raw) => {
-      const given = raw.headers['x-request-id'];
-      return typeof given === 'string' && SANE_REQUEST_ID.test(given) ? given : randomUUID();
-    },
+    genReqId: requestIdOf,
     schemaController: SCHEMA_CONTROLLER,
     // A path that cannot be decoded reaches no route and none of the hooks.
     frameworkErrors: (error, request, reply) => {
-      begin(Object.assign(request, { caller: null, place: null, rows: null }), reply);
+      begin(request, reply);
       answers.fail(error, request, reply);
     },
     clientErrorHandler: connections.refuse,
@@ -116,12 +110,6 @@ export function createApp(settings: AppSettings, answers: Answers, watcher: Watc
   });
   app.removeAllContentTypeParsers();
   app.decorateRequest('exchange');
-  app.decorateRequest('caller', null);
-  app.decorateRequest('project', null);
-  app.decorateRequest('place', null);
-  app.decorateRequest('document', null);
-  app.decorateRequest('errorCode', null);
-  app.decorateRequest('rows', null);
 
   app.addHook('onRequest', (request, reply, done) => {
     begin(request, reply);

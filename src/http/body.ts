@@ -25,8 +25,9 @@ export function decodeBody(request: FastifyRequest): Buffer | Promise<Buffer> {
 const NOTHING = Buffer.alloc(0);
 
 function inTurn(request: FastifyRequest, bytes: Buffer): Buffer | Promise<Buffer> {
-  request.place?.resize(bytes.length);
-  const turn = request.project?.pace(bytes.length);
+  const { place, project } = request.exchange;
+  place?.resize(bytes.length);
+  const turn = project?.pace(bytes.length);
   return turn === undefined ? bytes : turn.then(() => bytes);
 }
 
@@ -66,10 +67,11 @@ export function readJsonBody(request: FastifyRequest): Promise<void> | undefined
 }
 
 function read(request: FastifyRequest, bytes: Buffer): void {
-  const { dataField } = request.routeOptions.config;
+  const { exchange } = request;
+  const dataField = exchange.route?.dataField;
   const document = readJson(bytes, LONG_ARRAYS, LONG_ARRAYS.depth);
   // Data nested in a body (the params of free SQL) may say what it likes; what the route reads may not.
   refuseDuplicateKeys(document.root, dataField === undefined);
-  request.document = document;
+  exchange.document = document;
   request.body = document.value(dataField);
 }

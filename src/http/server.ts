@@ -73,7 +73,7 @@ export async function httpServer(
     },
     refused: (request) => requestSettled(engine.audit, request),
     closed: (request, reply) => {
-      request.place?.leave();
+      request.exchange.place?.leave();
       report(request, reply, metrics, log);
       responseClosed(engine.audit, request, reply);
     },
@@ -116,13 +116,13 @@ function addRoute(
     url: route.url,
     operation: auditOperation(route.operationId),
     successStatus: route.success.status,
+    dataField: route.dataField,
   };
   const entry: Entry = { access: route.access, work: WORK_OF[route.tag] };
   const body = route.rawBody ? undefined : route.body;
   app.route({
     method: route.method,
     url: route.url,
-    config: { dataField: route.dataField },
     schema: {
       ...(body === undefined ? {} : { body }),
       ...(route.query === undefined ? {} : { querystring: route.query }),
@@ -136,24 +136,27 @@ function addRoute(
       ? {}
       : { preValidation: (request, _reply, done: HookHandlerDoneFunction) => whenDone(readJsonBody(request), done) }),
     handler: (request, reply) => {
-      const { caller, exchange } = request;
+      const { exchange } = request;
+      const { caller } = exchange;
       if (caller === null) throw new Error('A route with access was reached without a caller');
       exchange.parsed = performance.now();
-      // Fastify is told nothing of it: it would only wait for the end too.
-      route
-        .handle({ engine, settings, caller, request, reply, signal: exchange.departure })
-        .then((answer) => {
+      const refuse = (error: unknown) => {
+        answers.fail(error, request, reply);
+        requestSettled(engine.audit, request);
+      };
+      // Fastify is told nothing of it: it would only wait for the end too. Nor is there a second promise.
+      const context: Context = { engine, settings, caller, request, reply, signal: exchange.departure };
+      route.handle(context).then(({ status, body, headers }) => {
+        try {
           requestSettled(engine.audit, request);
-          if (answer.body === null) return;
-          const { body } = answer;
+          if (body === null) return;
           const isBytes = Buffer.isBuffer(body) || body instanceof Pieces;
-          if (isBytes) request.place?.resize(body.length);
-          answers.send(request, reply, answer.status, isBytes ? body : JSON.stringify(body), answer.headers);
-        })
-        .catch((error: unknown) => {
-          answers.fail(error, request, reply);
-          requestSettled(engine.audit, request);
-        });
+          if (isBytes) exchange.place?.resize(body.length);
+          answers.send(request, reply, status, isBytes ? body : JSON.stringify(body), headers);
+        } catch (error) {
+          refuse(error);
+        }
+      }, refuse);
     },
   });
 }
@@ -166,11 +169,12 @@ function whenDone(work: Promise<void> | undefined, done: HookHandlerDoneFunction
 
 /** Of a request that is over: its line in the log, and its count. */
 function report(request: FastifyRequest, reply: FastifyReply, metrics: Metrics, log: RequestLog): void {
-  const { caller, exchange, method, errorCode } = request;
+  const { exchange, method } = request;
+  const { caller, errorCode } = exchange;
   const duration = performance.now() - exchange.started;
   const route = exchange.route?.url ?? request.routeOptions.url ?? 'unknown';
   metrics.observe(route, method, reply.raw.statusCode, errorCode, duration / 1_000);
-  const inserted = exchange.route?.operation === 'insert' && errorCode === null ? (request.rows ?? 0) : 0;
+  const inserted = exchange.route?.operation === 'insert' && errorCode === null ? (exchange.rows ?? 0) : 0;
   metrics.inserted(inserted);
   if (metrics.byProject !== null && caller?.project != null) {
     metrics.byProject.count(caller.project.id, errorCode, inserted);

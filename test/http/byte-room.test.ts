@@ -37,6 +37,17 @@ describe('works', () => {
     await enter(room, 'a', 2 * LARGE);
   });
 
+  it('admits who waits, also where requests without a body have come and gone', async () => {
+    const room = newRoom();
+    const [one, other] = [await enter(room, 'a', 0), await enter(room, 'a', 0)];
+    one?.leave();
+    const large = await enter(room, 'a', 2 * LARGE);
+    const next = enter(room, 'a');
+    other?.leave();
+    large.leave();
+    (await next).leave();
+  });
+
   it('counts an answer, which may be larger than the room, until it is taken', async () => {
     const room = newRoom();
     const place = await enter(room, 'a', 100);

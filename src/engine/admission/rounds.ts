@@ -12,16 +12,23 @@ export interface Watched {
 }
 
 export class Rounds<T extends Watched> implements Iterable<T> {
-  private readonly members = new Set<T>();
+  /**
+   * In no order. A set whose members come and go is laid out anew all the time, and what it was before points to what it is:
+   * where that has grown old, V8's collections of young objects take every later member for alive.
+   */
+  private readonly members: T[] = [];
   private timer: NodeJS.Timeout | null = null;
 
   add(member: T): void {
-    this.members.add(member);
+    this.members.push(member);
     this.timer ??= setInterval(() => this.goRound(), ROUND_MS).unref();
   }
 
   delete(member: T): void {
-    this.members.delete(member);
+    const place = this.members.indexOf(member);
+    if (place < 0) return;
+    const last = this.members.pop() as T;
+    if (last !== member) this.members[place] = last;
   }
 
   [Symbol.iterator](): Iterator<T> {
@@ -30,11 +37,12 @@ export class Rounds<T extends Watched> implements Iterable<T> {
 
   /** Ends the timer in the first round without a member, so that one that comes and goes does not begin it each time. */
   private goRound(): void {
-    if (this.members.size === 0 && this.timer !== null) {
+    if (this.members.length === 0 && this.timer !== null) {
       clearInterval(this.timer);
       this.timer = null;
     }
     const now = performance.now();
-    for (const member of this.members) member.look(now);
+    // Backwards: the place of one that leaves is taken by the last, which has been looked at.
+    for (let i = this.members.length - 1; i >= 0; i--) this.members[i]?.look(now);
   }
 }

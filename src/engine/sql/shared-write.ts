@@ -26,8 +26,11 @@ interface Member {
 /** Requests of one write. */
 const MOST = 100;
 
-/** What goes out at the end of this turn. */
-const leaving = new Map<KnownStatement, Member[]>();
+/**
+ * What goes out at the end of this turn. A map that is cleared keeps its next contents reachable from the last ones, which
+ * V8's collections of young objects then all take for alive: each turn has its own.
+ */
+let leaving = new Map<KnownStatement, Member[]>();
 
 /** As {@link runKnown}, which it is for everything but queries of constants. */
 export function runSharing(project: Project, known: KnownStatement, request: CollectRequest): Promise<Outcome> {
@@ -51,8 +54,8 @@ const mayJoin = ({ timeoutMs }: CollectRequest, others: readonly Member[]): bool
   others.length < MOST && others[0]?.request.timeoutMs === timeoutMs;
 
 function letGo(): void {
-  const groups = [...leaving];
-  leaving.clear();
+  const groups = leaving;
+  leaving = new Map();
   for (const [known, members] of groups) {
     const [first] = members as [Member];
     if (members.length === 1) first.resolve(runKnown(first.project, known, first.request));

@@ -103,7 +103,7 @@ export class Answers {
   /** Whatever was thrown, as the one shape of refusal. */
   fail(thrown: unknown, request: FastifyRequest, reply: FastifyReply): void {
     const error = asEngineError(thrown);
-    request.errorCode = error.code;
+    request.exchange.errorCode = error.code;
     this.report(error, request);
     if (reply.raw.headersSent) return void reply.raw.destroy();
     this.send(request, reply, error.status, JSON.stringify(errorBody(error, request.id)), errorHeaders(error));

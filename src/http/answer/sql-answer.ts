@@ -56,12 +56,13 @@ function behindRows({ rowCount, columnsJson, truncated, affectedRows }: SqlResul
 
 /** The memory of the rows is for other answers as soon as this one has gone out. */
 export function freeWhenSent(results: readonly SqlResult[], { raw }: FastifyReply): void {
-  const large = results.flatMap(({ rows }) => (rows?.isLarge ? [rows] : []));
-  if (large.length === 0) return;
+  if (!results.some(isLarge)) return;
   raw.once('finish', () => {
-    for (const rows of large) rows.free();
+    for (const result of results) if (isLarge(result)) result.rows?.free();
   });
 }
+
+const isLarge = ({ rows }: SqlResult): boolean => rows?.isLarge === true;
 
 /** In one buffer, without one for each text. */
 function joined(parts: readonly (string | Buffer)[]): Buffer {
@@ -103,13 +104,13 @@ export async function streamAnswer(
   };
   try {
     const rowCount = await streamSql(project, { ...streamRequest, stallMs: settings.streamStallMs }, output);
-    request.rows = rowCount;
+    request.exchange.rows = rowCount;
     begin();
     raw.end(format === 'ndjson' ? `${JSON.stringify({ done: true, row_count: rowCount })}\n` : undefined);
   } catch (thrown) {
     if (!raw.headersSent) throw thrown;
     const error = asEngineError(thrown);
-    request.errorCode = error.code;
+    request.exchange.errorCode = error.code;
     const line = format === 'ndjson' ? `${JSON.stringify({ error: errorBody(error, request.id) })}\n` : '';
     raw.write(line, () => raw.destroy());
   }

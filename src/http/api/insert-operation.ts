@@ -54,7 +54,7 @@ export const INSERT_RECORDS: Operation = {
       header === undefined ? null : idempotencyKey(String(header), table, returnIds ? 'return=ids' : '', body);
     const inserted = await insertRecords(project(context), table, body, { returnIds, idempotency, signal });
     releaseBody(request);
-    request.rows = inserted.replayed ? 0 : inserted.answer.inserted_rows;
+    request.exchange.rows = inserted.replayed ? 0 : inserted.answer.inserted_rows;
     const answer = created(inserted.answer);
     if (inserted.replayed) answer.headers = { 'idempotency-replayed': 'true' };
     return answer;

@@ -38,8 +38,10 @@ export function operatorRoutes(
 
   // A page on another origin does not read what an operator's browser sees from loopback.
   app.get('/metrics', { config: { cors: false } }, async (request, reply) => {
-    request.exchange.route = METRICS;
-    if (separateMetrics || !isLoopback(request)) authorize((request.caller = await identify(engine, request)), 'admin');
+    const { exchange } = request;
+    exchange.route = METRICS;
+    if (separateMetrics || !isLoopback(request))
+      authorize((exchange.caller = await identify(engine, request)), 'admin');
     return metrics.send(reply);
   });
 }

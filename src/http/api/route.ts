@@ -4,11 +4,9 @@ import type { ErrorCode } from '../../contract/errors.js';
 import { type Schema, Type } from '../../contract/schema.js';
 import type { Departure } from '../../engine/admission/departure.js';
 import type { Engine } from '../../engine/engine.js';
-import type { JsonDocument } from '../../engine/json/read-json.js';
 import type { Project } from '../../engine/project.js';
 import { checkTableInPath } from '../../engine/schema/tables.js';
 import type { Caller } from '../../engine/access/tokens.js';
-import type { Place } from '../gate/byte-room.js';
 import type { Access } from '../gate/authenticate.js';
 import type { Exchange } from '../exchange.js';
 import type { Pieces } from '../answer/pieces.js';
@@ -67,8 +65,9 @@ export const created = (body: object): Answer => ({ status: 201, body });
 
 /** The project of the caller; its route asks for a scope, which no admin token has. */
 export function project({ request }: Context): Project {
-  if (request.project === null) throw new Error('The route needs a project and its access is admin');
-  return request.project;
+  const { project: found } = request.exchange;
+  if (found === null) throw new Error('The route needs a project and its access is admin');
+  return found;
 }
 
 export const TableInPath = Type.Object({ table_name: Type.String() });
@@ -84,18 +83,7 @@ export function tableInPath({ request }: Context): string {
 export const columnInPath = ({ request }: Context): string => (request.params as { column_name: string }).column_name;
 
 declare module 'fastify' {
-  interface FastifyContextConfig {
-    dataField?: string | undefined;
-  }
   interface FastifyRequest {
     exchange: Exchange;
-    caller: Caller | null;
-    /** The caller's project, the same for the whole request. */
-    project: Project | null;
-    /** The bytes of this request and its answer. */
-    place: Place | null;
-    document: JsonDocument | null;
-    errorCode: ErrorCode | null;
-    rows: number | null;
   }
 }

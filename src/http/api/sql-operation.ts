@@ -70,7 +70,7 @@ export const RUN_SQL: Operation = {
       return { status: 200, body: null };
     }
     const results = await collectSql(project(context), sqlRequest);
-    request.rows = results.at(-1)?.rowCount ?? 0;
+    request.exchange.rows = results.at(-1)?.rowCount ?? 0;
     freeWhenSent(results, context.reply);
     return { status: 200, body: sqlAnswer(results) };
   },
@@ -78,7 +78,7 @@ export const RUN_SQL: Operation = {
 
 /** The params as they were sent, digit by digit. */
 function paramsOf({ request }: Context): readonly JsonNode[] {
-  const root = request.document?.root;
+  const root = request.exchange.document?.root;
   const params = root?.kind === 'object' ? root.members.find(([key]) => key === 'params')?.[1] : undefined;
   return params?.kind === 'array' ? params.items : [];
 }

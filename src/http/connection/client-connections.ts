@@ -2,12 +2,12 @@
  * The connections of clients while they are open: which of their requests have no answer yet, what is said to bytes that
  * are no request, and how a stop ends them.
  */
-import { randomUUID } from 'node:crypto';
 import type { Server } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { rawError } from '../answer/error-exit.js';
 import { endSoon } from './framing.js';
+import { newRequestId } from './request-id.js';
 import type { WholeResponse } from './whole-response.js';
 
 /** How long a stop leaves kept connections open for the request that may be on its way there. */
@@ -47,7 +47,7 @@ export async function closePort(server: Server): Promise<void> {
 /** Node's parser, where a client ends its side within a request. */
 const LEFT = 'HPE_INVALID_EOF_STATE';
 
-class ClientConnection {
+export class ClientConnection {
   /** In the order of their requests. */
   readonly unanswered: WholeResponse[] = [];
   /** To the request that was read last, unless that was read to its end and answered. */
@@ -75,26 +75,25 @@ export class ClientConnections {
     });
   }
 
-  /** A request has begun. @returns the address at the other end */
-  begin(response: WholeResponse): string {
+  /** A request has begun. @returns where it came */
+  begin(response: WholeResponse): ClientConnection {
     const connection = this.of(response.req.socket);
     connection.isUnused = false;
     connection.latest = response;
     connection.unanswered.push(response);
     if (this.isStopping) response.shouldKeepAlive = false;
-    return connection.address;
+    return connection;
   }
 
   /** Its answer is out, or its connection broke. */
-  end(response: WholeResponse): void {
-    const { socket } = response.req;
-    const connection = this.of(socket);
+  end(response: WholeResponse, connection: ClientConnection): void {
     const place = connection.unanswered.indexOf(response);
-    if (place >= 0) connection.unanswered.splice(place, 1);
+    if (place === 0) connection.unanswered.shift();
+    else if (place > 0) connection.unanswered.splice(place, 1);
     if (connection.latest === response && response.req.complete) connection.latest = null;
     // A stream may have begun before; the end of the service would wait for the connection that its client keeps. Before
     // that an answer that promised to keep it does, as all did that went out before the stop.
-    if (this.isDrained && connection.unanswered.length === 0) socket.destroySoon();
+    if (this.isDrained && connection.unanswered.length === 0) response.req.socket.destroySoon();
   }
 
   /**
@@ -147,7 +146,7 @@ export class ClientConnections {
     const isAnswered = latest !== null && !latest.req.complete && latest.headersSent;
     if (!socket.writable) socket.destroy();
     else if (isAnswered) socket.destroySoon();
-    else endSoon(socket, rawError(error, randomUUID()));
+    else endSoon(socket, rawError(error, newRequestId()));
   }
 
   /** A request may still be begun on a connection that has just broken. */

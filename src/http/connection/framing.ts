@@ -8,7 +8,10 @@ import { EngineError } from '../../contract/errors.js';
 
 /** Of these Node keeps the first and drops the others (manual of http, `message.headers`). */
 const GIVEN_ONCE: readonly string[] = ['host', 'authorization', 'content-type'];
-const LENGTHS: ReadonlySet<number> = new Set(GIVEN_ONCE.map(({ length }) => length));
+/** Which of them a name of so many letters may be. */
+const BY_LENGTH: readonly (string | undefined)[] = Array.from({ length: 14 }, (_, length) =>
+  GIVEN_ONCE.find((name) => name.length === length),
+);
 
 /**
  * What Node lets through and no route can mean (RFC 9112 sections 3.2 and 6.1). The connection ends with the refusal:
@@ -20,14 +23,15 @@ export function refusalOfHead({ rawHeaders, headers, httpVersion }: IncomingMess
   if (coding !== undefined && (httpVersion === '1.0' || coding.toLowerCase() !== 'chunked')) {
     return doubtful('The Transfer-Encoding of a request must be chunked, in HTTP/1.1');
   }
-  const seen: string[] = [];
+  // One bit for each length.
+  let seen = 0;
   for (let i = 0; i < rawHeaders.length; i += 2) {
-    const name = rawHeaders[i] ?? '';
-    if (!LENGTHS.has(name.length)) continue;
-    const known = name.toLowerCase();
-    if (!GIVEN_ONCE.includes(known)) continue;
-    if (seen.includes(known)) return doubtful(`The header ${known} is given twice`);
-    seen.push(known);
+    const name = rawHeaders[i] as string;
+    const known = BY_LENGTH[name.length];
+    if (known === undefined || (name !== known && name.toLowerCase() !== known)) continue;
+    const bit = 1 << name.length;
+    if ((seen & bit) !== 0) return doubtful(`The header ${known} is given twice`);
+    seen |= bit;
   }
   const { upgrade, connection = '' } = headers;
   // Clients that would rather speak HTTP/2 offer it with any request and go on in HTTP/1.1 (RFC 7540 section 3.2).

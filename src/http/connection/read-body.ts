@@ -31,8 +31,10 @@ export function releaseBody(request: FastifyRequest): void {
 /** What a body without a length is given first. */
 const FIRST_BYTES = 16 * 1024;
 
+const NOTHING = Buffer.alloc(0);
+
 class Collector implements BodySink {
-  private bytes: Buffer = Buffer.alloc(0);
+  private bytes: Buffer = NOTHING;
   private filled = 0;
 
   /** @param announced bytes, where Node's parser ends the request; null: nobody knows how many will come */
@@ -56,7 +58,8 @@ class Collector implements BodySink {
   }
 
   end(): void {
-    this.done(null, this.bytes.subarray(0, this.filled));
+    const { bytes, filled } = this;
+    this.done(null, filled === bytes.length ? bytes : bytes.subarray(0, filled));
   }
 
   fail(error: Error & { statusCode?: number }): void {

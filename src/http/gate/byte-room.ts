@@ -49,12 +49,16 @@ interface Waiter {
 }
 
 interface Tenant {
+  /** Requests that have their place, some of which hold no bytes. */
+  places: number;
   bytes: number;
   waiters: Waiter[];
 }
 
 export class ByteRoom {
   private bytes = 0;
+  /** Requests that wait, over all projects: mostly none, and then nobody need look whose turn it is. */
+  private waiting = 0;
   /** Projects with something in memory or waiting. Its order is the order of turns. */
   private readonly tenants = new Map<string, Tenant>();
 
@@ -66,35 +70,39 @@ export class ByteRoom {
    * @throws EngineError overloaded
    */
   enter(project: string, bytes: number, patience: Patience, signal: Departure): Place | Promise<Place> {
-    const tenant = this.tenants.get(project) ?? { bytes: 0, waiters: [] };
-    this.tenants.set(project, tenant);
+    const tenant = this.tenants.get(project) ?? this.newTenant(project);
     const isBehind = bytes > SMALL_BYTES && tenant.waiters.length > 0;
     if (!isBehind && this.hasRoom(tenant, bytes)) {
+      tenant.places++;
       this.take(tenant, bytes);
-      return this.placeOf(project, tenant, bytes);
+      return new TakenPlace(this, project, tenant, bytes);
     }
     const waited = patience.wait();
     return this.wait(project, tenant, bytes, patience.ms, signal)
       .finally(waited)
-      .then(() => this.placeOf(project, tenant, bytes));
+      .then(() => new TakenPlace(this, project, tenant, bytes));
   }
 
-  private placeOf(project: string, tenant: Tenant, taken: number): Place {
-    let held = taken;
-    let left = false;
-    const resize = (bytes: number) => {
-      if (left) return;
-      this.take(tenant, bytes - held);
-      const isLess = bytes < held;
-      held = bytes;
-      if (isLess) this.admitNext();
-    };
-    const leave = () => {
-      resize(0);
-      left = true;
-      this.forget(project, tenant);
-    };
-    return { resize, leave };
+  private newTenant(project: string): Tenant {
+    const tenant: Tenant = { places: 0, bytes: 0, waiters: [] };
+    this.tenants.set(project, tenant);
+    return tenant;
+  }
+
+  /** Of a place that is left, or turns out larger or smaller. */
+  change(tenant: Tenant, more: number): void {
+    this.take(tenant, more);
+    if (more < 0 && this.waiting > 0) this.admitNext();
+  }
+
+  leave(project: string, tenant: Tenant): void {
+    tenant.places--;
+    this.forget(project, tenant);
+  }
+
+  /** An idle project costs nothing. */
+  private forget(project: string, tenant: Tenant): void {
+    if (tenant.places === 0 && tenant.waiters.length === 0) this.tenants.delete(project);
   }
 
   private wait(project: string, tenant: Tenant, bytes: number, waitMs: number, signal: Departure): Promise<void> {
@@ -102,6 +110,7 @@ export class ByteRoom {
       const settle = () => {
         clearTimeout(timer);
         signal.removeEventListener('abort', giveUp);
+        this.waiting--;
       };
       const giveUp = () => {
         settle();
@@ -119,6 +128,7 @@ export class ByteRoom {
       const timer = setTimeout(giveUp, waitMs);
       signal.addEventListener('abort', giveUp, { once: true });
       tenant.waiters.push(waiter);
+      this.waiting++;
       if (signal.aborted) giveUp();
     });
   }
@@ -129,6 +139,7 @@ export class ByteRoom {
       const [next] = tenant.waiters;
       if (next === undefined || !this.hasRoom(tenant, next.bytes)) continue;
       tenant.waiters.shift();
+      tenant.places++;
       this.take(tenant, next.bytes);
       // To the end of the line; iteration comes back to it.
       this.tenants.delete(project);
@@ -148,10 +159,30 @@ export class ByteRoom {
     tenant.bytes += bytes;
     this.bytes += bytes;
   }
+}
 
-  /** An idle project costs nothing. */
-  private forget(project: string, tenant: Tenant): void {
-    if (tenant.bytes === 0 && tenant.waiters.length === 0) this.tenants.delete(project);
+class TakenPlace implements Place {
+  private hasLeft = false;
+
+  constructor(
+    private readonly room: ByteRoom,
+    private readonly project: string,
+    private readonly tenant: Tenant,
+    private bytes: number,
+  ) {}
+
+  resize(bytes: number): void {
+    if (this.hasLeft) return;
+    const more = bytes - this.bytes;
+    this.bytes = bytes;
+    this.room.change(this.tenant, more);
+  }
+
+  leave(): void {
+    if (this.hasLeft) return;
+    this.resize(0);
+    this.hasLeft = true;
+    this.room.leave(this.project, this.tenant);
   }
 }
 

@@ -33,7 +33,7 @@ export class Gate {
   }
 
   private admit(caller: Caller, request: FastifyRequest, reply: FastifyReply, entry: Entry): Promise<void> | undefined {
-    request.caller = caller;
+    request.exchange.caller = caller;
     const counted = this.rateLimit?.count(caller, reply) ?? null;
     if (counted instanceof Promise)
       return counted.then((tooMany) => this.admitCounted(tooMany, caller, request, entry));
@@ -61,13 +61,13 @@ export class Gate {
   private enter(row: ProjectRow, request: FastifyRequest): Place | Promise<Place> {
     const { exchange } = request;
     const project = this.engine.project(row, exchange.span?.trace);
-    request.project = project;
+    exchange.project = project;
     return this.room.enter(project.id, announcedBytes(request), project.patience, exchange.departure);
   }
 }
 
-function settle(request: FastifyRequest, place: Place | null): void {
-  request.place = place;
-  if (request.exchange.closed) place?.leave();
-  request.exchange.authenticated = performance.now();
+function settle({ exchange }: FastifyRequest, place: Place | null): void {
+  exchange.place = place;
+  if (exchange.closed) place?.leave();
+  exchange.authenticated = performance.now();
 }

@@ -52,7 +52,7 @@ export function responseClosed(audit: Audit, request: FastifyRequest, reply: Fas
   const { exchange } = request;
   exchange.closed = true;
   // Whether a broken connection took the last bytes, Node does not say; that an answer was begun, it does.
-  exchange.clientGone = !exchange.settled && request.errorCode === null;
+  exchange.clientGone = !exchange.settled && exchange.errorCode === null;
   exchange.status = reply.raw.headersSent ? reply.raw.statusCode : null;
   if (exchange.settled) record(audit, request);
 }
@@ -74,13 +74,21 @@ function record(audit: Audit, request: FastifyRequest): void {
   if (operation === undefined) return;
   const outcome = outcomeOf(request);
   if (outcome === 'ok' && WRITTEN_WITH_THE_CHANGE.has(operation)) return;
-  const { rows, exchange } = request;
+  const { exchange } = request;
   const statement = operation === 'sql' || operation === 'sql_read' ? textIn(request.body, 'sql') : null;
   const [project, object] = [projectOf(request), objectOf(request)];
-  audit.record(origin(request, exchange.status), { operation, outcome, project, object, statement, rows });
+  audit.record(origin(request, exchange.status), {
+    operation,
+    outcome,
+    project,
+    object,
+    statement,
+    rows: exchange.rows,
+  });
 }
 
-function origin({ caller, exchange, id }: FastifyRequest, status: number | null): Origin {
+function origin({ exchange, id }: FastifyRequest, status: number | null): Origin {
+  const { caller } = exchange;
   const known = caller !== null;
   const actor = !known ? 'unknown' : caller.project === null ? 'admin' : caller.name === null ? 'jwt' : 'token';
   return {
@@ -96,8 +104,8 @@ function origin({ caller, exchange, id }: FastifyRequest, status: number | null)
 
 /** undefined: nothing that the log is about. */
 function operationOf(request: FastifyRequest): AuditOperation | undefined {
-  const word = request.exchange.route?.operation;
-  const { caller, errorCode } = request;
+  const { caller, errorCode, route } = request.exchange;
+  const word = route?.operation;
   if (word === undefined || (word === 'metrics' && errorCode === null)) return undefined;
   if (errorCode === 'unauthorized' || errorCode === 'token_expired') return 'authentication';
   if (word !== 'sql' || caller === null) return word;
@@ -106,12 +114,13 @@ function operationOf(request: FastifyRequest): AuditOperation | undefined {
 }
 
 /** What was done without a failure stays done, also where nobody waited for it. */
-function outcomeOf({ exchange, errorCode }: FastifyRequest): string {
+function outcomeOf({ exchange: { errorCode, clientGone } }: FastifyRequest): string {
   if (errorCode === null) return 'ok';
-  return exchange.clientGone && errorCode !== 'outcome_unknown' ? 'client_gone' : errorCode;
+  return clientGone && errorCode !== 'outcome_unknown' ? 'client_gone' : errorCode;
 }
 
-function projectOf({ caller, params, body }: FastifyRequest): { id: string | null; name: string } | null {
+function projectOf({ exchange, params, body }: FastifyRequest): { id: string | null; name: string } | null {
+  const { caller } = exchange;
   if (caller === null) return null;
   if (caller.project !== null) return caller.project;
   // What an administrator named; there may be no such project.

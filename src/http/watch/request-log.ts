@@ -4,36 +4,36 @@
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type DestinationStream, type Logger, pino } from 'pino';
+import type { Caller } from '../../engine/access/tokens.js';
 import { ms } from '../answer/server-timing.js';
 import { traceContextOf } from './trace-context.js';
 
 export class RequestLog {
   private readonly stream: DestinationStream;
   private readonly isOn: boolean;
-  /** What every line of the logger has, behind the time. */
-  private readonly bindings: string;
-  /** The time up to its seconds, and which second that is. */
+  /** What stands between the time and the request's id. */
+  private readonly behindTime: string;
+  /** The line up to the seconds of its time, and which second that is. */
   private second = -1;
   private upToSecond = '';
+  /** What lines say of those who called, for as long as they are known. */
+  private readonly callers = new WeakMap<Caller, string>();
 
   constructor(logger: Logger) {
     this.stream = (logger as unknown as Record<symbol, DestinationStream>)[pino.symbols.streamSym] as DestinationStream;
     this.isOn = logger.isLevelEnabled('info');
     const bindings = JSON.stringify(logger.bindings()).slice(1, -1);
-    this.bindings = bindings === '' ? '' : `${bindings},`;
+    this.behindTime = `Z",${bindings === '' ? '' : `${bindings},`}"request_id":"`;
   }
 
   /** @param route its pattern; the rest of the line is as pino writes it */
   write(request: FastifyRequest, { raw }: FastifyReply, route: string, duration: number): void {
     if (!this.isOn) return;
-    const { errorCode, caller, rows, method, id, exchange } = request;
-    let line = `{"level":30,"time":"${this.time()}",${this.bindings}"request_id":"${id}","method":"${method}","route":"${route}","status":${raw.statusCode},"address":"${exchange.address}","duration_ms":${ms(duration)}`;
+    const { method, id, exchange } = request;
+    const { errorCode, caller, rows } = exchange;
+    let line = `${this.upToMilliseconds()}${this.behindTime}${id}","method":"${method}","route":"${route}","status":${raw.statusCode},"address":"${exchange.address}","duration_ms":${ms(duration)}`;
     if (errorCode !== null) line += `,"error":"${errorCode}"`;
-    if (caller !== null) {
-      if (caller.project !== null) line += `,"project":"${caller.project.name}"`;
-      // The subject of a JWT may be any text.
-      line += `,"token":${JSON.stringify(caller.id)}`;
-    }
+    if (caller !== null) line += this.fieldsOf(caller);
     if (rows !== null) line += `,"rows":${rows}`;
     if (!raw.writableFinished) line += ',"aborted":true';
     const context = traceContextOf(request);
@@ -41,14 +41,24 @@ export class RequestLog {
     this.stream.write(`${line},"msg":"request"}\n`);
   }
 
-  /** ISO 8601 in UTC, as `pino.stdTimeFunctions.isoTime` has it. */
-  private time(): string {
+  private fieldsOf(caller: Caller): string {
+    const known = this.callers.get(caller);
+    if (known !== undefined) return known;
+    const project = caller.project === null ? '' : `,"project":"${caller.project.name}"`;
+    // The subject of a JWT may be any text.
+    const fields = `${project},"token":${JSON.stringify(caller.id)}`;
+    this.callers.set(caller, fields);
+    return fields;
+  }
+
+  /** The time in ISO 8601 and UTC, as `pino.stdTimeFunctions.isoTime` has it. */
+  private upToMilliseconds(): string {
     const now = Date.now();
     const second = Math.floor(now / 1_000);
     if (second !== this.second) {
       this.second = second;
-      this.upToSecond = new Date(second * 1_000).toISOString().slice(0, -4);
+      this.upToSecond = `{"level":30,"time":"${new Date(second * 1_000).toISOString().slice(0, -4)}`;
     }
-    return `${this.upToSecond}${String(now - second * 1_000).padStart(3, '0')}Z`;
+    return `${this.upToSecond}${String(now - second * 1_000).padStart(3, '0')}`;
   }
 }

@@ -122,8 +122,9 @@ class ServerSpan implements RequestSpan {
     this.trace = span.isRecording() ? new SpansBelow(tracer, span, request, detail) : null;
   }
 
-  end({ exchange, errorCode, caller, rows, id }: FastifyRequest, { raw }: FastifyReply): void {
+  end({ exchange, id }: FastifyRequest, { raw }: FastifyReply): void {
     const { span } = this;
+    const { errorCode, caller, rows } = exchange;
     if (this.trace === null) return void span.end();
     span.setAttribute('cdp.request_id', id);
     if (raw.headersSent) span.setAttribute('http.response.status_code', raw.statusCode);
