@@ -21,7 +21,6 @@ export const LOWER_F: u32 = 0x66;
 export const LOWER_N: u32 = 0x6e;
 export const LOWER_R: u32 = 0x72;
 export const LOWER_T: u32 = 0x74;
-export const LOWER_U: u32 = 0x75;
 export const OPEN_BRACE: u32 = 0x7b;
 export const CLOSE_BRACE: u32 = 0x7d;
 

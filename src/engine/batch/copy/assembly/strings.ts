@@ -52,7 +52,7 @@ export function string(at: usize, place: i32): usize {
       return at + 1;
     }
     if (byte != BACKSLASH) return 0;
-    // Where nothing but escapes is written, one follows the other.
+    // Behind one escape there is often another.
     do {
       let code = meaning(at);
       if (code != 0) at += LETTER_BYTES;
