@@ -53,7 +53,13 @@ export const SHAPES = {
   ...of(['text 1 KB ascii', 'text 10 KB with lines', 'text 10 KB cjk', 'text escaped by \\u', 'emoji escaped by \\u']),
   ...of(['short texts', 'nulls', 'small integers', 'integers as strings', 'floats 17 digits', 'floats exponents']),
   ...of(['booleans', 'times micros', 'times offset', 'dates', 'json deep', 'json wide', 'json of coordinates']),
-  ...of(['json small', 'pretty', 'keys in any order', 'unicode keys', '200 columns']),
+  ...of(['json small', 'json with escapes', 'pretty', 'spaced (python)', 'keys in any order', 'missing keys']),
+  ...of(['times plain', '200 columns']),
+  // The API makes no column of such a name, but takes what has one.
+  'unicode keys': {
+    columns: [...columns('n:INTEGER'), ...RECORDS['unicode keys'].columns.map(({ name }) => ({ name, type: 'text' }))],
+    record: (n) => ({ n, ...RECORDS['unicode keys'].record(n) }),
+  },
   'sparse, 5 of 40': {
     columns: sparse,
     record: (n) =>

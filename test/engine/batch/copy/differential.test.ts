@@ -204,8 +204,22 @@ const escapedFreely = awkwardString.chain((text) =>
         : JSON.stringify(text),
     ),
 );
+/** Runs of escaped code units, at the edges of lengths in UTF-8 and of surrogates, some of them damaged. */
+const escapedUnits = fc
+  .array(
+    fc.oneof(
+      { weight: 12, arbitrary: fc.constantFrom('\\u0444', '\\u07FF', '\\u0080', '\\u00fc') },
+      { weight: 12, arbitrary: fc.constantFrom('\\u0800', '\\uFFff', '\\u654f', '\\ud7FF', '\\ue000') },
+      { weight: 2, arbitrary: fc.constantFrom('\\u007f', '\\u0001', '\\u005C', '\\u000a', '\\ud83d\\ude00') },
+      { weight: 2, arbitrary: fc.constantFrom('a', ' ', 'ü', '\\n', '\\"', '\\\\') },
+      { weight: 1, arbitrary: fc.constantFrom('\\ud800', '\\udfff', '\\u0000', '\\u044', '\\u04g4', '\\U0444', '\\q') },
+    ),
+    { maxLength: 30 },
+  )
+  .map((units) => `"${units.join('')}"`);
 const cell = fc.oneof(
   escapedFreely,
+  escapedUnits,
   awkwardNumber,
   awkwardTime.map((time) => JSON.stringify(time)),
   fc.constantFrom('true', 'false', 'null', '"true"', '"NaN"', '"12"', '"007"', '"1.5"', '[]', '{}', 'tru', ''),
@@ -233,14 +247,19 @@ const batchOf = (shapes: readonly ColumnShape[]) =>
 
 /** Of Postgres's own types, as text: one that takes texts, and arrays. */
 const others = [column('other', null), column('list', null, { isArray: true })];
-const element = fc.oneof(escapedFreely, awkwardNumber, fc.constantFrom('null', 'true', 'NULL', '{"a":"\\"}', '[]'));
+const element = fc.oneof(
+  escapedFreely,
+  escapedUnits,
+  awkwardNumber,
+  fc.constantFrom('null', 'true', 'NULL', '{"a":"\\"}', '[]'),
+);
 const list = fc
   .tuple(fc.array(fc.oneof(element, fc.array(element, { maxLength: 3 }).map(String)), { maxLength: 6 }), space)
   .map(([elements, gap]) => `{"list":[${gap}${elements.join(`${gap},${gap}`)}${gap}]}`);
 
 /** One well-formed cell of each type, so that most batches of these are taken. */
 const fitting: Record<ColumnType, fc.Arbitrary<string>> = {
-  TEXT: fc.oneof(escapedFreely, fc.constantFrom('1.50', 'true')),
+  TEXT: fc.oneof(escapedFreely, escapedUnits, fc.constantFrom('1.50', 'true')),
   INTEGER: fc.oneof(
     fc.maxSafeInteger().map(String),
     fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }).map((n) => `"${n}"`),
@@ -402,6 +421,35 @@ describe.each([
     const texts = Array.from({ length: 600 }, (_, i) => ({ text: 'ü'.repeat(i % 7) + 'x'.repeat(i) }));
     for (let from = 0; from < texts.length; from += 100) {
       expect(agree(bytes(JSON.stringify(texts.slice(from, from + 100))))).toBe(true);
+    }
+  });
+
+  it('reads any four escapes in a row', () => {
+    const escape = (unit: number) => `\\u${unit.toString(16).padStart(4, '0')}`;
+    const units = [0x1, 0x5c, 0x7f, 0x80, 0x7ff, 0x800, 0xabcd, 0xd7ff, 0xd800, 0xdc00, 0xe000, 0xffff];
+    for (const a of units) {
+      for (const b of units) {
+        for (const others of [
+          [0x444, 0x444],
+          [0x654f, 0x654f],
+        ]) {
+          for (const four of [
+            [a, b, ...others],
+            [...others, a, b],
+          ])
+            agree(bytes(`[{"text":"${four.map(escape).join('')}"}]`));
+        }
+      }
+    }
+    const run = 'фыва敏捷的棕é';
+    for (const hex of [0x3a, 0x40, 0x47, 0x60, 0x67, 0x2f, 0xc1, 0x00]) {
+      const text = [...run].map((letter) => escape(letter.charCodeAt(0))).join('');
+      for (let at = 0; at < text.length; at++) {
+        const body = bytes(`[{"text":"${text}"}]`);
+        expect(agree(body)).toBe(true);
+        body[10 + at] = hex;
+        agree(body);
+      }
     }
   });
 

@@ -72,16 +72,16 @@ export function uuid(start: usize): usize {
   if (load<u8>(start) != QUOTE || load<u8>(start + 1 + UUID_CHARACTERS) != QUOTE) return 0;
   let at = start + 1;
   let to = outAt;
-  let bits: u32 = 0;
+  let bytes: i32 = 0;
   for (let group: usize = 0; group < 5; group++) {
     if (group > 0 && load<u8>(at++) != MINUS) return 0;
     for (let left = load<u8>(UUID_GROUPS + group); left > 0; left--) {
-      const byte = (hex(load<u8>(at)) << 4) | hex(load<u8>(at + 1));
-      bits |= byte;
+      const byte = (hex(at) << 4) | hex(at + 1);
+      bytes |= byte;
       store<u8>(to++, byte);
       at += 2;
     }
   }
   wrote(to);
-  return bits > 0xff ? 0 : at + 1;
+  return bytes < 0 ? 0 : at + 1;
 }

@@ -21,7 +21,6 @@ export const LOWER_F: u32 = 0x66;
 export const LOWER_N: u32 = 0x6e;
 export const LOWER_R: u32 = 0x72;
 export const LOWER_T: u32 = 0x74;
-export const LOWER_U: u32 = 0x75;
 export const OPEN_BRACE: u32 = 0x7b;
 export const CLOSE_BRACE: u32 = 0x7d;
 
@@ -32,15 +31,19 @@ export function isDigit(byte: u32): bool {
   return byte - ZERO < 10;
 }
 
-/** Of a byte that is no hexadecimal digit: seen in whatever is put together of two digits or more. */
-const NO_DIGIT: u32 = 0x100;
+/** Of a byte that is no hexadecimal digit: whatever is put together with it is negative. */
+const NO_DIGIT: i32 = -1;
 
-/** Value of a hexadecimal digit, or {@link NO_DIGIT}. */
-export function hex(byte: u32): u32 {
-  const digit = byte - ZERO;
-  if (digit < 10) return digit;
+/** By byte: digits come as if by chance, so nothing should branch on them. */
+const HEX = memory.data(256);
+for (let byte: u32 = 0; byte < 256; byte++) {
   const letter = (byte | CASE) - 0x61;
-  return letter < 6 ? letter + 10 : NO_DIGIT;
+  store<i8>(HEX + usize(byte), isDigit(byte) ? byte - ZERO : letter < 6 ? letter + 10 : NO_DIGIT);
+}
+
+/** Value of the hexadecimal digit at `at`, or {@link NO_DIGIT}. */
+export function hex(at: usize): i32 {
+  return load<i8>(HEX + usize(load<u8>(at)));
 }
 
 /** Of the sixteen bytes at `at`, bits for those that end a walk over a JSON string: quote, backslash, control character. */

@@ -1,5 +1,5 @@
 /** Escapes of a JSON string (RFC 8259 section 7). */
-import { BACKSLASH, CARRIAGE_RETURN, hex, LINE_FEED, LOWER_N, LOWER_R, LOWER_T, LOWER_U, QUOTE, TAB } from './bytes';
+import { BACKSLASH, CARRIAGE_RETURN, hex, LINE_FEED, LOWER_N, LOWER_R, LOWER_T, QUOTE, TAB } from './bytes';
 
 const SLASH: u32 = 0x2f;
 const LOWER_B: u32 = 0x62;
@@ -7,74 +7,61 @@ const LOWER_F: u32 = 0x66;
 const BACKSPACE: u32 = 0x08;
 const FORM_FEED: u32 = 0x0c;
 
-const LETTER_BYTES: u32 = 2;
-const UNIT_BYTES: u32 = 6;
-const PAIR_BYTES: u32 = 12;
+/** Backslash and letter. */
+export const LETTER_BYTES: usize = 2;
+const UNIT_BYTES: usize = 6;
 
-const HIGH_SURROGATE: u32 = 0xd800;
-const LOW_SURROGATE: u32 = 0xdc00;
-const BEHIND_SURROGATES: u32 = 0xe000;
-const NO_UNIT: u32 = 0x10000;
+/** `\u` */
+export const UNIT: u16 = 0x755c;
+
+const HIGH_SURROGATE: i32 = 0xd800;
+const LOW_SURROGATE: i32 = 0xdc00;
+const BEHIND_SURROGATES: i32 = 0xe000;
+
+/** By the letter behind a backslash, what it stands for; 0: nothing. */
+const MEANINGS = memory.data(256);
+mean(QUOTE, QUOTE);
+mean(BACKSLASH, BACKSLASH);
+mean(SLASH, SLASH);
+mean(LOWER_N, LINE_FEED);
+mean(LOWER_T, TAB);
+mean(LOWER_R, CARRIAGE_RETURN);
+mean(LOWER_B, BACKSPACE);
+mean(LOWER_F, FORM_FEED);
+
+function mean(letter: u32, character: u32): void {
+  store<u8>(MEANINGS + usize(letter), character);
+}
+
+/** What the letter behind the backslash at `at` stands for; 0: nothing, or a code unit follows. */
+export function meaning(at: usize): u32 {
+  return load<u8>(MEANINGS + usize(load<u8>(at + 1)));
+}
+
+/** What the code units stand for that were read last. */
+export let codePoint: u32 = 0;
 
 /**
- * The escape that begins with the backslash at `at`, both of a surrogate pair: its length and its code point.
+ * Where the escape of a code unit that begins with the backslash at `at` ends, both of a surrogate pair.
  * @returns 0 where it is none that Postgres can store (U+0000, half of a pair), or none at all
  */
-export function escapeAt(at: usize): u32 {
-  const letter = load<u8>(at + 1);
-  if (letter != LOWER_U) {
-    const meant = meaning(letter);
-    return meant == 0 ? 0 : escape(LETTER_BYTES, meant);
-  }
+export function unitsEnd(at: usize): usize {
   const unit = unitAt(at);
-  if (unit == 0 || unit == NO_UNIT) return 0;
-  if (unit < HIGH_SURROGATE || unit >= BEHIND_SURROGATES) return escape(UNIT_BYTES, unit);
-  if (unit >= LOW_SURROGATE || load<u8>(at + 6) != BACKSLASH || load<u8>(at + 7) != LOWER_U) return 0;
-  const low = unitAt(at + UNIT_BYTES);
+  if (unit <= 0) return 0;
+  at += UNIT_BYTES;
+  codePoint = unit;
+  if (unit < HIGH_SURROGATE || unit >= BEHIND_SURROGATES) return at;
+  if (unit >= LOW_SURROGATE) return 0;
+  const low = unitAt(at);
   if (low < LOW_SURROGATE || low >= BEHIND_SURROGATES) return 0;
-  return escape(PAIR_BYTES, 0x10000 + ((unit - HIGH_SURROGATE) << 10) + (low - LOW_SURROGATE));
+  codePoint = 0x10000 + ((unit - HIGH_SURROGATE) << 10) + (low - LOW_SURROGATE);
+  return at + UNIT_BYTES;
 }
 
-export function escapeLength(escape: u32): u32 {
-  return escape >> 24;
-}
-
-export function codePoint(escape: u32): u32 {
-  return escape & 0xffffff;
-}
-
-function escape(length: u32, code: u32): u32 {
-  return (length << 24) | code;
-}
-
-function meaning(letter: u32): u32 {
-  switch (letter) {
-    case QUOTE:
-    case BACKSLASH:
-    case SLASH:
-      return letter;
-    case LOWER_N:
-      return LINE_FEED;
-    case LOWER_T:
-      return TAB;
-    case LOWER_R:
-      return CARRIAGE_RETURN;
-    case LOWER_B:
-      return BACKSPACE;
-    case LOWER_F:
-      return FORM_FEED;
-    default:
-      return 0;
-  }
-}
-
-/** The code unit of `\uXXXX`, whose first two bytes are there. */
-function unitAt(at: usize): u32 {
-  const a = hex(load<u8>(at + 2));
-  const b = hex(load<u8>(at + 3));
-  const c = hex(load<u8>(at + 4));
-  const d = hex(load<u8>(at + 5));
-  return (a | b | c | d) > 15 ? NO_UNIT : (a << 12) | (b << 8) | (c << 4) | d;
+/** The code unit of `\uXXXX`; negative where this is not what stands at `at`. */
+function unitAt(at: usize): i32 {
+  const unit = (hex(at + 2) << 12) | (hex(at + 3) << 8) | (hex(at + 4) << 4) | hex(at + 5);
+  return load<u16>(at) == UNIT ? unit : -1;
 }
 
 /** Writes a character in UTF-8. @returns where it ends */

@@ -23,7 +23,7 @@ import {
   stringStops,
   ZERO,
 } from './bytes';
-import { escapeAt, escapeLength } from './escape';
+import { LETTER_BYTES, meaning, unitsEnd } from './escape';
 import { jsonDepth } from './host';
 
 export const NULL_WORD: u32 = 0x6c6c756e;
@@ -94,7 +94,6 @@ export function literalEnd(at: usize): usize {
 
 /** At the opening quote. The string has no escape of U+0000 or of half a surrogate pair. */
 function stringEnd(at: usize): usize {
-  let escape: u32 = 0;
   at++;
   do {
     let stops = stringStops(at);
@@ -105,9 +104,12 @@ function stringEnd(at: usize): usize {
     at += ctz(stops);
     const byte: u32 = load<u8>(at);
     if (byte == QUOTE) return at + 1;
-    escape = byte == BACKSLASH ? escapeAt(at) : 0;
-    at += escapeLength(escape);
-  } while (escape != 0);
+    if (byte != BACKSLASH) return 0;
+    do {
+      at = meaning(at) != 0 ? at + LETTER_BYTES : unitsEnd(at);
+      if (at == 0) return 0;
+    } while (load<u8>(at) == BACKSLASH);
+  } while (at != 0);
   return 0;
 }
 

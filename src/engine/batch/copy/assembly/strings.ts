@@ -11,8 +11,9 @@ import {
   stringStops,
   TAB,
 } from './bytes';
-import { codePoint, escapeAt, escapeLength, writeCharacter } from './escape';
+import { codePoint, LETTER_BYTES, meaning, unitsEnd, writeCharacter } from './escape';
 import { copy, outAt, wrote } from './memory';
+import { FOUR_BYTES, mayBeFour, writeFour } from './units';
 
 const BACKSLASHES: u16 = 0x5c5c;
 
@@ -32,7 +33,6 @@ export function copied(start: usize, end: usize): usize {
 /** At the opening quote: the string's content, escaped as its place wants it. */
 export function string(at: usize, place: i32): usize {
   let to = outAt;
-  let escape: u32 = 0;
   at++;
   do {
     let stops = stringStops(at);
@@ -51,10 +51,25 @@ export function string(at: usize, place: i32): usize {
       wrote(to);
       return at + 1;
     }
-    escape = byte == BACKSLASH ? escapeAt(at) : 0;
-    at += escapeLength(escape);
-    to = writePlaced(codePoint(escape), place, to);
-  } while (escape != 0);
+    if (byte != BACKSLASH) return 0;
+    // Behind one escape there is often another.
+    do {
+      let code = meaning(at);
+      if (code != 0) at += LETTER_BYTES;
+      else {
+        const four = mayBeFour(at) ? writeFour(at, to) : 0;
+        if (four != 0) {
+          at += FOUR_BYTES;
+          to = four;
+          continue;
+        }
+        at = unitsEnd(at);
+        if (at == 0) return 0;
+        code = codePoint;
+      }
+      to = writePlaced(code, place, to);
+    } while (load<u8>(at) == BACKSLASH);
+  } while (at != 0);
   return 0;
 }
 
