@@ -8,7 +8,7 @@ import { LIMITS } from '../../contract/limits.js';
 import type { Lease } from '../../postgres/connections/connections.js';
 import { ConnectionLost, PostgresError } from '../../postgres/errors.js';
 import type { ResultColumn } from '../../postgres/results/columns.js';
-import { jsonRowEncoder } from '../../postgres/results/rows.js';
+import { jsonRowEncoder, type RowMode } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
 import { messageSize, type RowTaker } from '../../postgres/wire/framing.js';
 import { MessageTooLarge } from '../../postgres/wire/session.js';
@@ -111,7 +111,7 @@ async function runInOneWrite(
 ): Promise<SqlResult | 'not run' | 'not readable'> {
   const { readOnly, sql: text, maxRows } = request;
   const params = encodeParameters(request.params, known.parameterOids);
-  const rows = new WholeRows(known, request, clock);
+  const rows = new WholeRows(known, request.rowMode, maxRows, clock);
   const rowLimit = known.columns === null ? 0 : maxRows + 1;
   const { tag, error, statementEnded } = await runWhole(
     session,
@@ -172,13 +172,13 @@ export class WholeRows implements WholeSink {
 
   constructor(
     private readonly known: KnownStatement,
-    private readonly request: CollectRequest,
+    private readonly rowMode: RowMode,
+    private readonly maxRows: number,
     private readonly clock: Clock,
   ) {}
 
   describe(buffer: Buffer, start: number, end: number): void {
-    const { known } = this;
-    const { rowMode, maxRows } = this.request;
+    const { known, rowMode, maxRows } = this;
     this.columns = known.columnsNow(buffer, start, end);
     this.areReadable =
       this.columns === known.columns ||
