@@ -84,7 +84,7 @@ export async function runKnown(project: Project, known: KnownStatement, request:
 export const isUnavailable = (error: unknown): boolean =>
   error instanceof EngineError && (error.code === 'database_unavailable' || error.code === 'overloaded');
 
-/** Only `work` waits: what is kept of a function while it does is the larger the more there is in it. */
+/** One known statement of one request. Of its functions one alone waits: what is kept of it meanwhile grows with its length. */
 class OneWrite {
   /** The writer has sent a query with its COMMIT, and the connection was lost: it must do nothing twice. */
   private mayHaveRun = false;
