@@ -2,33 +2,9 @@
 import pg from 'pg';
 import type { AuditActor } from '../contract/audit.js';
 import { EngineError } from '../contract/errors.js';
-import { auditRows } from './audit-rows.js';
+import { type AuditEntry, auditRows } from './audit-rows.js';
 import { copyIn } from './copy-in.js';
 import { ownErrand } from './server.js';
-
-/** One row. Texts must be storable: no U+0000, no lone surrogates. */
-export interface AuditEntry {
-  /** Milliseconds since 1970. */
-  at: number;
-  /** Together with `at` unlike that of any other entry; a safe integer. */
-  id: number;
-  requestId: string | null;
-  projectId: string | null;
-  project: string | null;
-  actor: AuditActor;
-  actorId: string | null;
-  actorName: string | null;
-  address: string | null;
-  operation: string;
-  object: string | null;
-  statementSha256: string | null;
-  statement: string | null;
-  rows: number | null;
-  outcome: string;
-  status: number | null;
-  durationMs: number | null;
-  count: number;
-}
 
 /** What to read; what is left out matches everything. */
 export interface AuditFilter {

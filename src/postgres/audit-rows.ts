@@ -2,8 +2,32 @@
  * Entries of the audit log as COPY takes them in its binary format (Postgres manual, COPY): Postgres has no text to read that
  * is a time or a number, and nothing has to be escaped.
  */
-import type { AuditEntry } from './audit-log.js';
+import type { AuditActor } from '../contract/audit.js';
 import { ByteWriter } from './results/byte-writer.js';
+
+/** One row. Texts must be storable: no U+0000, no lone surrogates. */
+export interface AuditEntry {
+  /** Milliseconds since 1970. */
+  at: number;
+  /** Together with `at` unlike that of any other entry; a safe integer. */
+  id: number;
+  requestId: string | null;
+  projectId: string | null;
+  project: string | null;
+  actor: AuditActor;
+  actorId: string | null;
+  actorName: string | null;
+  address: string | null;
+  operation: string;
+  object: string | null;
+  statementSha256: string | null;
+  statement: string | null;
+  rows: number | null;
+  outcome: string;
+  status: number | null;
+  durationMs: number | null;
+  count: number;
+}
 
 /** Signature, flags, and the length of an extension of the header. */
 const HEADER = Buffer.from('PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0', 'latin1');
