@@ -7,7 +7,7 @@ import { EngineError } from '../contract/errors.js';
 import type { AuditOperation } from '../contract/audit.js';
 import { PROJECT_NAME_PATTERN } from '../contract/names.js';
 import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
-import type { AuditEntry } from '../postgres/audit-log.js';
+import type { AuditEntry } from '../postgres/audit-rows.js';
 import type { ControlDatabase } from '../postgres/control.js';
 import type { ProjectRow } from '../postgres/control-rows.js';
 import { newPlacement, type Provisioning } from '../postgres/projects/provisioning.js';

@@ -2,32 +2,9 @@
 import pg from 'pg';
 import type { AuditActor } from '../contract/audit.js';
 import { EngineError } from '../contract/errors.js';
+import { type AuditEntry, auditRows } from './audit-rows.js';
 import { copyIn } from './copy-in.js';
 import { ownErrand } from './server.js';
-
-/** One row. Texts must be storable: no U+0000, no lone surrogates. */
-export interface AuditEntry {
-  /** Milliseconds since 1970. */
-  at: number;
-  /** Together with `at` unlike that of any other entry; a safe integer. */
-  id: number;
-  requestId: string | null;
-  projectId: string | null;
-  project: string | null;
-  actor: AuditActor;
-  actorId: string | null;
-  actorName: string | null;
-  address: string | null;
-  operation: string;
-  object: string | null;
-  statementSha256: string | null;
-  statement: string | null;
-  rows: number | null;
-  outcome: string;
-  status: number | null;
-  durationMs: number | null;
-  count: number;
-}
 
 /** What to read; what is left out matches everything. */
 export interface AuditFilter {
@@ -83,7 +60,7 @@ const TIME = { at: 'to_timestamp(given.at / 1000)' };
 
 const arraysOf = (entries: readonly AuditEntry[]): unknown[][] => COLUMNS.map(([, , value]) => entries.map(value));
 
-const COPY = `COPY cdp.audit (${NAMES}) FROM STDIN`;
+const COPY = `COPY cdp.audit (${NAMES}) FROM STDIN (FORMAT binary)`;
 
 /** What COPY cannot do: leave out what is there already. */
 const INSERT_MISSING = `${insertFrom(1, TIME)} ON CONFLICT DO NOTHING`;
@@ -125,7 +102,9 @@ export class AuditLog {
   /** In one transaction. A repeat after a failure writes only what is not there yet. @throws what the driver throws */
   async write(entries: readonly AuditEntry[]): Promise<void> {
     try {
-      await this.withClient((client) => copyIn(client, COPY, copyText(entries), WRITE_MS));
+      const rows = auditRows(entries);
+      await this.withClient((client) => copyIn(client, COPY, rows.view(), WRITE_MS));
+      rows.free();
     } catch (error) {
       if (!(error instanceof pg.DatabaseError && error.code === THERE_ALREADY)) throw error;
       const query = { text: INSERT_MISSING, values: arraysOf(entries), query_timeout: WRITE_MS };
@@ -195,25 +174,6 @@ export class AuditLog {
       throw error;
     }
   }
-}
-
-/** Rows of all columns in COPY's text format. */
-function copyText(entries: readonly AuditEntry[]): Buffer {
-  let [at, time] = [NaN, ''];
-  const lines = entries.map((entry) => {
-    if (entry.at !== at) [at, time] = [entry.at, new Date(entry.at).toISOString()];
-    return `${time}\t${entry.id}\t${cell(entry.requestId)}\t${cell(entry.projectId)}\t${cell(entry.project)}\t${entry.actor}\t${cell(entry.actorId)}\t${cell(entry.actorName)}\t${cell(entry.address)}\t${entry.operation}\t${cell(entry.object)}\t${cell(entry.statementSha256)}\t${cell(entry.statement)}\t${entry.rows ?? '\\N'}\t${entry.outcome}\t${entry.status ?? '\\N'}\t${entry.durationMs ?? '\\N'}\t${entry.count}\n`;
-  });
-  return Buffer.from(lines.join(''));
-}
-
-const ESCAPES: Readonly<Record<string, string>> = { '\\': '\\\\', '\n': '\\n', '\r': '\\r', '\t': '\\t' };
-const TO_ESCAPE = /[\\\n\r\t]/;
-const ALL_TO_ESCAPE = /[\\\n\r\t]/g;
-
-function cell(text: string | null): string {
-  if (text === null) return '\\N';
-  return TO_ESCAPE.test(text) ? text.replace(ALL_TO_ESCAPE, (character) => ESCAPES[character] ?? '') : text;
 }
 
 function selection(filter: AuditFilter): { text: string; values: unknown[] } {

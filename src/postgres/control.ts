@@ -2,7 +2,8 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import type { ProjectStatus } from '../contract/projects.js';
-import { type AuditEntry, withEntry } from './audit-log.js';
+import { withEntry } from './audit-log.js';
+import type { AuditEntry } from './audit-rows.js';
 import {
   PROJECT_COLUMNS,
   projectRow,

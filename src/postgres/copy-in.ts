@@ -2,7 +2,7 @@
 import type { Connection, PoolClient, Submittable } from 'pg';
 
 /**
- * @param data rows in COPY's text format (Postgres manual, COPY)
+ * @param data rows in the format that the command names (Postgres manual, COPY); read until it has ended without an error
  * @param timeoutMs then it is given up; the connection cannot be used any more
  * @throws what the driver throws
  */

@@ -6,6 +6,7 @@ import type pg from 'pg';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Audit, BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { AuditLog } from '../../src/postgres/audit-log.js';
+import type { AuditEntry } from '../../src/postgres/audit-rows.js';
 import { type EmbeddedPostgres, startEmbedded } from '../../src/postgres/embedded.js';
 import { migrate, readMigrations } from '../../src/postgres/migrate.js';
 import { servicePool } from '../../src/postgres/server.js';
@@ -115,6 +116,34 @@ describe('entries that are made while Postgres is away', () => {
 });
 
 describe('a group', () => {
+  it('comes back as it was written, whatever stands in it', async () => {
+    const plain = audit.entryOfChange(BY_ITSELF, { operation: 'repair' });
+    if (plain === null) throw new Error('The audit log is off');
+    const full: AuditEntry = {
+      at: Date.UTC(2026, 1, 3, 4, 5, 6, 789),
+      id: Number.MAX_SAFE_INTEGER,
+      requestId: 'request',
+      projectId: randomUUID(),
+      project: 'a\tb\\c\nd\re "f"',
+      actor: 'token',
+      actorId: `${'x'.repeat(19)}é`,
+      actorName: 'né 日本 😀',
+      address: '::1',
+      operation: 'sql',
+      object: '',
+      statementSha256: 'ab'.repeat(32),
+      statement: `SELECT '${'é😀x'.repeat(50_000)}\\N'`,
+      rows: 2 ** 40 + 3,
+      outcome: 'ok',
+      status: 200,
+      durationMs: 0.07,
+      count: 2 ** 33,
+    };
+    const old: AuditEntry = { ...plain, at: Date.UTC(1969, 6, 20, 20, 17), id: 0, rows: 0, durationMs: 1e-7 };
+    await log.write([full, plain, old]);
+    expect(await log.read({ limit: 10 })).toEqual([plain, full, old].sort((a, b) => b.at - a.at));
+  });
+
   it('that was written although nobody saw its commit is not written twice', async () => {
     const entry = audit.entryOfChange(BY_ITSELF, { operation: 'repair' });
     if (entry === null) throw new Error('The audit log is off');

@@ -7,6 +7,7 @@ import { jsonRowEncoder } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
 import type { Project } from '../project.js';
 import { notShown, outcomeUnknown } from '../transaction.js';
+import type { KnownStatement } from './known-statements.js';
 import { mainKeyword } from './main-keyword.js';
 import { fitsOneWrite, isUnavailable, type Repeat } from './one-write.js';
 import { isRefusedWrite } from './over-quota.js';
@@ -19,15 +20,26 @@ import { type PreparedStatement, refuseOtherEncoding, runStatements } from './st
 const FIRST_STEP = 16;
 
 /** @throws EngineError see {@link runStatements}; result_too_large */
-export async function collectSql(project: Project, request: CollectRequest): Promise<SqlResult[]> {
+export function collectSql(project: Project, request: CollectRequest): Promise<SqlResult[]> {
   const known = takesNoArrays(request) ? project.statements.get(request.readOnly, request.sql) : undefined;
-  if (known === undefined) return collectInSteps(project, request);
+  return known === undefined ? collectInSteps(project, request) : collectKnown(project, known, request);
+}
+
+async function collectKnown(project: Project, known: KnownStatement, request: CollectRequest): Promise<SqlResult[]> {
   const startedAt = performance.now();
   const result = await runSharing(project, known, request);
-  if (typeof result === 'object') return [result];
+  return typeof result === 'object' ? [result] : collectAnew(project, request, startedAt, result);
+}
+
+function collectAnew(
+  project: Project,
+  request: CollectRequest,
+  startedAt: number,
+  why: 'not run' | Repeat,
+): Promise<SqlResult[]> {
   const timeoutMs = Math.max(1, Math.ceil(request.timeoutMs - (performance.now() - startedAt)));
   const rest = { ...request, timeoutMs };
-  return result === 'not run' ? collectInSteps(project, rest) : collectAgain(project, rest, result);
+  return why === 'not run' ? collectInSteps(project, rest) : collectAgain(project, rest, why);
 }
 
 /**

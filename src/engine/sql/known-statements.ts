@@ -59,7 +59,11 @@ export class KnownStatement implements WholeStatement {
 
   /** The messages that go with these values, as bytes or Latin-1. */
   bound(params: readonly (string | null)[]): Buffer | string {
-    if (params.length > 0) return bound(params, this.formats);
+    return params.length > 0 ? bound(params, this.formats) : this.unbound;
+  }
+
+  /** The same without values, as Latin-1. */
+  get unbound(): string {
     return (this.withoutParams ??= bound([], this.formats).toString('latin1'));
   }
 

@@ -8,11 +8,11 @@ import { LIMITS } from '../../contract/limits.js';
 import type { Lease } from '../../postgres/connections/connections.js';
 import { ConnectionLost, PostgresError } from '../../postgres/errors.js';
 import type { ResultColumn } from '../../postgres/results/columns.js';
-import { jsonRowEncoder } from '../../postgres/results/rows.js';
+import { jsonRowEncoder, type RowMode } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
 import { messageSize, type RowTaker } from '../../postgres/wire/framing.js';
-import { MessageTooLarge } from '../../postgres/wire/session.js';
-import { Frame, runWhole, type WholeSink } from '../../postgres/wire/whole-request.js';
+import { MessageTooLarge, type Session } from '../../postgres/wire/session.js';
+import { Frame, runWhole, type WholeOutcome, type WholeSink } from '../../postgres/wire/whole-request.js';
 import { type Clock, queryTimeout } from '../admission/deadline.js';
 import type { Project } from '../project.js';
 import { BEGIN, COMMIT, notShown, outcomeUnknown, ROLLBACK } from '../transaction.js';
@@ -62,38 +62,21 @@ class Outgrown extends EngineError {
  */
 export type Repeat = 'not readable' | 'may have run';
 
+type Outcome = SqlResult | 'not run' | Repeat;
+
 /**
  * @returns `not run` where nothing was done, and the ordinary way is to be gone
  * @throws EngineError what Postgres says of the statement; query_timeout, overloaded, database_unavailable; outcome_unknown
  * where the connection was lost, or the rows of what was committed cannot be shown
  */
-export async function runKnown(
-  project: Project,
-  known: KnownStatement,
-  request: CollectRequest,
-): Promise<SqlResult | 'not run' | Repeat> {
-  const { readOnly, timeoutMs, signal, sql } = request;
-  const looked = readOnly ? null : project.excess();
+export async function runKnown(project: Project, known: KnownStatement, request: CollectRequest): Promise<Outcome> {
+  const looked = request.readOnly ? null : project.excess();
   if (looked !== null && (await looked) !== null) return 'not run';
-  const deadline = { timeoutMs, signal, expired: queryTimeout(timeoutMs) };
-  /** The writer has sent a query with its COMMIT, and the connection was lost: it must do nothing twice. */
-  let mayHaveRun = false;
-  const work = async (lease: Lease, clock: Clock) => {
-    if (mayHaveRun) return 'may have run';
-    try {
-      return await runInOneWrite(project, lease, clock, known, request);
-    } catch (error) {
-      mayHaveRun = !readOnly && error instanceof ConnectionLost;
-      throw error;
-    }
-  };
+  const write = new OneWrite(project, known, request);
   try {
-    return await project.use(readOnly ? 'sql-read' : 'sql-write', deadline, work);
+    return await write.run();
   } catch (error) {
-    if (mayHaveRun && isUnavailable(error)) throw outcomeUnknown(error, false);
-    if (!(error instanceof Outgrown)) throw error;
-    project.statements.markLarge(readOnly, sql);
-    return 'not run';
+    return write.failed(error);
   }
 }
 
@@ -101,63 +84,103 @@ export async function runKnown(
 export const isUnavailable = (error: unknown): boolean =>
   error instanceof EngineError && (error.code === 'database_unavailable' || error.code === 'overloaded');
 
-/** @throws ConnectionLost for a query; {@link Outgrown} from the clock; and what {@link runKnown} throws */
-async function runInOneWrite(
-  project: Project,
-  { session }: Lease,
-  clock: Clock,
-  known: KnownStatement,
-  request: CollectRequest,
-): Promise<SqlResult | 'not run' | 'not readable'> {
-  const { readOnly, sql: text, maxRows } = request;
-  const params = encodeParameters(request.params, known.parameterOids);
-  const rows = new WholeRows(known, request, clock);
-  const rowLimit = known.columns === null ? 0 : maxRows + 1;
-  const { tag, error, statementEnded } = await runWhole(
-    session,
-    frameOf(known, readOnly),
-    known,
-    known.bound(params),
-    rowLimit,
-    rows,
-  );
-  if (error !== null) {
+/** One known statement of one request. Of its functions one alone waits: what is kept of it meanwhile grows with its length. */
+class OneWrite {
+  /** The writer has sent a query with its COMMIT, and the connection was lost: it must do nothing twice. */
+  private mayHaveRun = false;
+
+  constructor(
+    private readonly project: Project,
+    private readonly known: KnownStatement,
+    private readonly request: CollectRequest,
+  ) {}
+
+  run(): Promise<Outcome> {
+    const { readOnly, timeoutMs, signal } = this.request;
+    const deadline = { timeoutMs, signal, expired: queryTimeout(timeoutMs) };
+    return this.project.use(readOnly ? 'sql-read' : 'sql-write', deadline, this.work);
+  }
+
+  /** @throws EngineError as {@link runKnown} */
+  failed(error: unknown): 'not run' {
+    if (this.mayHaveRun && isUnavailable(error)) throw outcomeUnknown(error, false);
+    if (!(error instanceof Outgrown)) throw error;
+    this.project.statements.markLarge(this.request.readOnly, this.request.sql);
+    return 'not run';
+  }
+
+  /** @throws ConnectionLost for a query; {@link Outgrown} from the clock; and what {@link runKnown} throws */
+  private readonly work = async ({ session }: Lease, clock: Clock): Promise<Outcome> => {
+    if (this.mayHaveRun) return 'may have run';
+    const rows = new WholeRows(this.known, this.request.rowMode, this.request.maxRows, clock);
+    const outcome = await this.send(session, rows);
+    if (outcome.error !== null) return this.refused(session, outcome.error, outcome.statementEnded);
+    return this.shown(session, clock, rows, outcome.tag);
+  };
+
+  private send(session: Session, rows: WholeRows): Promise<WholeOutcome> {
+    const { known, request } = this;
+    const params = encodeParameters(request.params, known.parameterOids);
+    const rowLimit = known.columns === null ? 0 : request.maxRows + 1;
+    return runWhole(session, frameOf(known, request.readOnly), known, known.bound(params), rowLimit, rows);
+  }
+
+  private refused(session: Session, error: Error, statementEnded: boolean): 'not run' {
+    const { readOnly, sql: text } = this.request;
     if (error instanceof PostgresError && !session.closed) {
       const whole = { text, offset: 0, removal: null };
       const translated = located(error, whole);
       if (error.sqlstate !== PROTOCOL_VIOLATION && !refusedInTransaction(translated, whole)) throw translated;
-      project.statements.forget(readOnly, text);
+      this.project.statements.forget(readOnly, text);
       return 'not run';
     }
     // What Postgres still said of the statement it said before the commit.
     if (readOnly || (error instanceof PostgresError && !statementEnded)) throw error;
     // It is larger than what fits between here and there: Postgres has not come to the commit.
     if (error instanceof MessageTooLarge) throw error;
-    if (error instanceof ConnectionLost && known.columns !== null) throw error;
+    if (error instanceof ConnectionLost && this.known.columns !== null) throw this.lost(error);
     throw outcomeUnknown(error, false);
   }
-  const { collector, columns } = rows;
-  if (columns !== known.columns) project.statements.forget(readOnly, text);
-  if (!rows.areReadable) return readOnly ? 'not run' : 'not readable';
-  if (rows.tooLong !== null || (collector !== null && !collector.bytes.views().every(isUtf8))) {
-    if (readOnly) return 'not run';
-    throw notShown('they are too long, or changed client_encoding');
+
+  private lost(error: unknown): unknown {
+    this.mayHaveRun = !this.request.readOnly && error instanceof ConnectionLost;
+    return error;
   }
-  const columnsJson = columns === known.columns ? known.columnsJson : await describeColumns(session, columns);
-  const result = sqlResult(text, tag, collector, columnsJson);
-  if (collector !== null) {
+
+  private shown(session: Session, clock: Clock, rows: WholeRows, tag: string | null): Outcome | Promise<Outcome> {
+    const { known, project } = this;
+    const { readOnly, sql: text } = this.request;
+    const { collector, columns } = rows;
+    if (columns !== known.columns) project.statements.forget(readOnly, text);
+    if (!rows.areReadable) return readOnly ? 'not run' : 'not readable';
+    if (rows.tooLong !== null || (collector !== null && !collector.bytes.views().every(isUtf8))) {
+      if (readOnly) return 'not run';
+      throw notShown('they are too long, or changed client_encoding');
+    }
+    if (columns === known.columns) return this.counted(clock, rows, sqlResult(text, tag, collector, known.columnsJson));
+    return describeColumns(session, columns).then(
+      (columnsJson) => this.counted(clock, rows, sqlResult(text, tag, collector, columnsJson)),
+      (error: unknown) => {
+        throw this.lost(error);
+      },
+    );
+  }
+
+  private counted(clock: Clock, { collector }: WholeRows, result: SqlResult): SqlResult | Promise<SqlResult> {
+    if (collector === null) return result;
+    const { known, project, request } = this;
     const { length } = collector.bytes;
     known.answerBytes = length;
+    if (length > SMALL_ANSWER) project.statements.markLarge(request.readOnly, request.sql);
     const turn = project.pace(length);
-    if (turn !== undefined) {
-      // It is committed: no time limit may say otherwise while others have their turn.
-      clock.pause();
-      await turn;
+    if (turn === undefined) return result;
+    // It is committed: no time limit may say otherwise while others have their turn.
+    clock.pause();
+    return turn.then(() => {
       clock.resume();
-    }
-    if (length > SMALL_ANSWER) project.statements.markLarge(readOnly, text);
+      return result;
+    });
   }
-  return result;
 }
 
 /** Takes the rows in the formats that were asked for, if these are right for the columns that there are now. */
@@ -172,13 +195,13 @@ export class WholeRows implements WholeSink {
 
   constructor(
     private readonly known: KnownStatement,
-    private readonly request: CollectRequest,
+    private readonly rowMode: RowMode,
+    private readonly maxRows: number,
     private readonly clock: Clock,
   ) {}
 
   describe(buffer: Buffer, start: number, end: number): void {
-    const { known } = this;
-    const { rowMode, maxRows } = this.request;
+    const { known, rowMode, maxRows } = this;
     this.columns = known.columnsNow(buffer, start, end);
     this.areReadable =
       this.columns === known.columns ||

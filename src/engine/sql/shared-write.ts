@@ -6,6 +6,7 @@
 import { EngineError } from '../../contract/errors.js';
 import { runRepeatedly } from '../../postgres/wire/repeated-query.js';
 import type { Lease } from '../../postgres/connections/connections.js';
+import type { RowMode } from '../../postgres/results/rows.js';
 import { type Clock, queryTimeout } from '../admission/deadline.js';
 import { STAYS } from '../admission/departure.js';
 import type { Project } from '../project.js';
@@ -15,14 +16,6 @@ import { type CollectRequest, type SqlResult, sqlResult } from './sql-result.js'
 
 type Outcome = SqlResult | 'not run' | Repeat;
 
-/** Of the same project, since that is whose statement it is. */
-interface Member {
-  readonly project: Project;
-  readonly request: CollectRequest;
-  readonly resolve: (outcome: Outcome | Promise<Outcome>) => void;
-  readonly reject: (error: unknown) => void;
-}
-
 /** Requests of one write. */
 const MOST = 100;
 
@@ -30,73 +23,126 @@ const MOST = 100;
  * What goes out at the end of this turn. A map that is cleared keeps its next contents reachable from the last ones, which
  * V8's collections of young objects then all take for alive: each turn has its own.
  */
-let leaving = new Map<KnownStatement, Member[]>();
+let leaving = new Map<KnownStatement, SharedWrite>();
 
 /** As {@link runKnown}, which it is for everything but queries of constants. */
 export function runSharing(project: Project, known: KnownStatement, request: CollectRequest): Promise<Outcome> {
-  const others = leaving.get(known);
-  const isAlone = others !== undefined && !mayJoin(request, others);
-  if (isAlone || !mayShare(project, known, request)) return runKnown(project, known, request);
-  return new Promise((resolve, reject) => {
-    const member = { project, request, resolve, reject };
-    if (others !== undefined) return void others.push(member);
-    if (leaving.size === 0) setImmediate(letGo);
-    leaving.set(known, [member]);
-  });
+  if (!mayShare(project, known, request)) return runKnown(project, known, request);
+  const write = leaving.get(known);
+  if (write?.takes(request) === false) return runKnown(project, known, request);
+  if (write !== undefined) return write.join(request);
+  if (leaving.size === 0) setImmediate(letGo);
+  const begun = new SharedWrite(project, known, request);
+  leaving.set(known, begun);
+  return begun.join(request);
 }
 
 /** A request with a trace has spans of its own. */
 const mayShare = ({ trace }: Project, { staysParsed }: KnownStatement, { params }: CollectRequest): boolean =>
   staysParsed && params.length === 0 && trace === null;
 
-/** What becomes of the time of one is true of all. */
-const mayJoin = ({ timeoutMs }: CollectRequest, others: readonly Member[]): boolean =>
-  others.length < MOST && others[0]?.request.timeoutMs === timeoutMs;
-
 function letGo(): void {
-  const groups = leaving;
+  const writes = leaving;
   leaving = new Map();
-  for (const [known, members] of groups) {
-    const [first] = members as [Member];
-    if (members.length === 1) first.resolve(runKnown(first.project, known, first.request));
-    else void share(first, known, members);
-  }
+  for (const write of writes.values()) write.letGo();
 }
 
-async function share({ project, request }: Member, known: KnownStatement, members: readonly Member[]): Promise<void> {
-  try {
-    const outcomes = await runTogether(project, request, known, members);
-    members.forEach(({ resolve }, i) => resolve(outcomes[i] ?? 'not run'));
-  } catch (error) {
-    const isRefused = error instanceof EngineError && error.postgres !== undefined;
-    for (const { resolve, reject } of members) {
-      if (isRefused) resolve('not run');
-      else reject(error);
+/** Requests of one project, since that is whose statement it is. */
+class SharedWrite {
+  private readonly forms: Form[] = [];
+  private size = 0;
+
+  constructor(
+    private readonly project: Project,
+    private readonly known: KnownStatement,
+    /** The one that came first, and whose limits are those of all. */
+    private readonly request: CollectRequest,
+  ) {}
+
+  /** What becomes of the time of one is true of all. */
+  takes({ timeoutMs }: CollectRequest): boolean {
+    return this.size < MOST && this.request.timeoutMs === timeoutMs;
+  }
+
+  join({ rowMode, maxRows }: CollectRequest): Promise<Outcome> {
+    this.size++;
+    const form = this.forms.find((other) => other.rowMode === rowMode && other.maxRows === maxRows);
+    if (form !== undefined) return form.again();
+    const first = new Form(rowMode, maxRows);
+    this.forms.push(first);
+    return first.outcome;
+  }
+
+  letGo(): void {
+    const { forms, project, known, request } = this;
+    const [form] = forms as [Form];
+    if (this.size === 1) form.resolve(runKnown(project, known, request));
+    else void this.share();
+  }
+
+  private async share(): Promise<void> {
+    const { forms } = this;
+    try {
+      const outcomes = await this.runTogether();
+      forms.forEach(({ resolve }, i) => resolve(outcomes[i] ?? 'not run'));
+    } catch (error) {
+      const isRefused = error instanceof EngineError && error.postgres !== undefined;
+      for (const { resolve, reject } of forms) {
+        if (isRefused) resolve('not run');
+        else reject(error);
+      }
     }
   }
+
+  /** @throws EngineError as {@link runKnown} */
+  private runTogether(): Promise<Outcome[]> {
+    const { forms, project, known } = this;
+    const { readOnly, timeoutMs } = this.request;
+    // Nobody's leaving undoes what others wait for.
+    const deadline = { timeoutMs, signal: STAYS, expired: queryTimeout(timeoutMs) };
+    const work = async ({ session }: Lease, clock: Clock): Promise<Outcome[]> => {
+      const runs = forms.map(({ rowMode, maxRows, times }) => {
+        return { maxRows: maxRows + 1, times, sink: new WholeRows(known, rowMode, maxRows, clock) };
+      });
+      const tags = await runRepeatedly(session, known, known.unbound, runs);
+      return runs.map(({ sink, times }, i) => outcomeOf(known, sink, tags[i] ?? null, times));
+    };
+    return project.use(readOnly ? 'sql-read' : 'sql-write', deadline, work, 'none');
+  }
 }
 
-/** @throws EngineError as {@link runKnown} */
-function runTogether(
-  project: Project,
-  { readOnly, timeoutMs }: CollectRequest,
-  known: KnownStatement,
-  members: readonly Member[],
-): Promise<Outcome[]> {
-  // Nobody's leaving undoes what others wait for.
-  const deadline = { timeoutMs, signal: STAYS, expired: queryTimeout(timeoutMs) };
-  const work = async ({ session }: Lease, clock: Clock): Promise<Outcome[]> => {
-    const runs = members.map(({ request }) => {
-      return { maxRows: request.maxRows + 1, sink: new WholeRows(known, request, clock) };
+/** A form of the answer. What Postgres says to the first of those who want it is the outcome of all of them. */
+class Form {
+  times = 1;
+  readonly outcome: Promise<Outcome>;
+  resolve!: (outcome: Outcome | Promise<Outcome>) => void;
+  reject!: (error: unknown) => void;
+
+  constructor(
+    readonly rowMode: RowMode,
+    readonly maxRows: number,
+  ) {
+    this.outcome = new Promise((resolve, reject) => {
+      this.resolve = resolve;
+      this.reject = reject;
     });
-    const tags = await runRepeatedly(session, known, known.bound([]), runs);
-    return runs.map(({ sink }, i) => outcomeOf(known, sink, tags[i] ?? null));
-  };
-  return project.use(readOnly ? 'sql-read' : 'sql-write', deadline, work, 'none');
+  }
+
+  again(): Promise<Outcome> {
+    this.times++;
+    return this.outcome;
+  }
 }
 
-function outcomeOf(known: KnownStatement, { columns, collector }: WholeRows, tag: string | null): Outcome {
+function outcomeOf(
+  known: KnownStatement,
+  { columns, collector }: WholeRows,
+  tag: string | null,
+  times: number,
+): Outcome {
   if (columns !== known.columns || collector === null) return 'not run';
-  known.answerBytes = collector.bytes.length;
+  const { bytes } = collector;
+  known.answerBytes = bytes.length;
+  if (times > 1) bytes.share();
   return sqlResult(known.text, tag, collector, known.columnsJson);
 }

@@ -4,6 +4,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import Negotiator from 'negotiator';
 import type { Project } from '../../engine/project.js';
 import type { SqlResult } from '../../engine/sql/sql-result.js';
+import type { RowBytes } from '../../postgres/results/row-bytes.js';
 import { type StreamFormat, type StreamRequest, streamSql } from '../../engine/sql/stream.js';
 import { allHeadersOf } from './answers.js';
 import { inPieces, type Pieces } from './pieces.js';
@@ -33,8 +34,8 @@ export function streamFormat(request: FastifyRequest): StreamFormat | null {
 export function sqlAnswer(results: readonly SqlResult[]): Buffer | Pieces {
   const last = results.at(-1);
   if (last === undefined) throw new Error('Free SQL has run no statement');
-  const head = `{"success":true,${beforeRows(last)}`;
-  if (results.length === 1 && last.rows !== null) return inPieces(last.rows.between(head, `${behindRows(last)}}`));
+  if (results.length === 1 && last.rows !== null) return inPieces(aroundRows(last, last.rows));
+  const head = headOf(last);
   const parts = [head, ...rowsOf(last), behindRows(last)];
   if (results.length > 1) {
     results.forEach((result, i) => {
@@ -44,6 +45,12 @@ export function sqlAnswer(results: readonly SqlResult[]): Buffer | Pieces {
   }
   return joined([...parts, '}']);
 }
+
+/** Requests that shared a write have their rows in common, and what is around them. */
+const aroundRows = (result: SqlResult, rows: RowBytes): readonly Buffer[] =>
+  rows.whole ?? rows.between(headOf(result), `${behindRows(result)}}`);
+
+const headOf = (result: SqlResult): string => `{"success":true,${beforeRows(result)}`;
 
 const beforeRows = ({ type }: SqlResult): string => `"type":${JSON.stringify(type)},"rows":[`;
 

@@ -6,7 +6,7 @@ import { parseQuota, quotaText } from '../../contract/disk-size.js';
 import { EngineError } from '../../contract/errors.js';
 import type * as audit from '../../contract/wire/audit.js';
 import type * as wire from '../../contract/wire/projects.js';
-import type { AuditEntry } from '../../postgres/audit-log.js';
+import type { AuditEntry } from '../../postgres/audit-rows.js';
 import type { ProjectRow, TokenRow } from '../../postgres/control-rows.js';
 
 /**

@@ -4,6 +4,7 @@ import { LIMITS } from '../../contract/limits.js';
 import * as wire from '../../contract/wire/sql.js';
 import type { JsonNode } from '../../engine/json/nodes.js';
 import { collectSql } from '../../engine/sql/collect.js';
+import type { CollectRequest } from '../../engine/sql/sql-result.js';
 import { requireScope, runsAsReader } from '../gate/authenticate.js';
 import { type Context, type Operation, project } from './route.js';
 import { freeWhenSent, sqlAnswer, streamAnswer, streamFormat } from '../answer/sql-answer.js';
@@ -48,22 +49,8 @@ export const RUN_SQL: Operation = {
     'outcome_unknown',
   ],
   async handle(context) {
-    const { request, caller } = context;
-    const body = request.body as wire.SqlBody;
-    if (Buffer.byteLength(body.sql) > LIMITS.sqlBytes) {
-      throw new EngineError('payload_too_large', `"sql" is larger than ${LIMITS.sqlBytes} bytes`);
-    }
-    const readOnly = runsAsReader(caller, body.read_only);
-    requireScope(caller, readOnly ? 'sql:read' : 'sql:write');
-    const sqlRequest = {
-      sql: body.sql,
-      params: paramsOf(context),
-      readOnly,
-      timeoutMs: body.timeout_ms ?? LIMITS.timeoutMsDefault,
-      rowMode: body.row_mode ?? ('object' as const),
-      maxRows: body.max_rows ?? LIMITS.maxRowsDefault,
-      signal: context.signal,
-    };
+    const { request, reply } = context;
+    const sqlRequest = requestOf(context);
     const format = streamFormat(request);
     if (format !== null) {
       await streamAnswer(context, project(context), { ...sqlRequest, format });
@@ -71,14 +58,36 @@ export const RUN_SQL: Operation = {
     }
     const results = await collectSql(project(context), sqlRequest);
     request.exchange.rows = results.at(-1)?.rowCount ?? 0;
-    freeWhenSent(results, context.reply);
+    freeWhenSent(results, reply);
     return { status: 200, body: sqlAnswer(results) };
   },
 };
+
+/** @throws EngineError payload_too_large; insufficient_scope */
+function requestOf(context: Context): CollectRequest {
+  const { request, caller, signal } = context;
+  const body = request.body as wire.SqlBody;
+  if (Buffer.byteLength(body.sql) > LIMITS.sqlBytes) {
+    throw new EngineError('payload_too_large', `"sql" is larger than ${LIMITS.sqlBytes} bytes`);
+  }
+  const readOnly = runsAsReader(caller, body.read_only);
+  requireScope(caller, readOnly ? 'sql:read' : 'sql:write');
+  return {
+    sql: body.sql,
+    params: body.params === undefined ? NO_PARAMS : paramsOf(context),
+    readOnly,
+    timeoutMs: body.timeout_ms ?? LIMITS.timeoutMsDefault,
+    rowMode: body.row_mode ?? 'object',
+    maxRows: body.max_rows ?? LIMITS.maxRowsDefault,
+    signal,
+  };
+}
+
+const NO_PARAMS: readonly JsonNode[] = [];
 
 /** The params as they were sent, digit by digit. */
 function paramsOf({ request }: Context): readonly JsonNode[] {
   const root = request.exchange.document?.root;
   const params = root?.kind === 'object' ? root.members.find(([key]) => key === 'params')?.[1] : undefined;
-  return params?.kind === 'array' ? params.items : [];
+  return params?.kind === 'array' ? params.items : NO_PARAMS;
 }

@@ -20,6 +20,9 @@ export class RowBytes implements RowOutput {
   private last: ByteWriter;
   /** Bytes of all pieces but the last. */
   private filled = 0;
+  /** What {@link between} has made of them. */
+  whole: Buffer[] | null = null;
+  private isShared = false;
 
   /** @param expected bytes of all rows, where somebody knows */
   constructor(expected?: number) {
@@ -63,10 +66,12 @@ export class RowBytes implements RowOutput {
     last.length += last.bytes.write(tail, last.length);
     const start = ROWS - Buffer.byteLength(head);
     const views = this.views();
-    if (start < 0) return [Buffer.from(head), ...views];
-    first.bytes.write(head, start);
-    views[0] = first.bytes.subarray(start, first.length);
-    return views;
+    if (start < 0) views.unshift(Buffer.from(head));
+    else {
+      first.bytes.write(head, start);
+      views[0] = first.bytes.subarray(start, first.length);
+    }
+    return (this.whole = views);
   }
 
   /** Gives the memory back; nobody may read the rows, or what {@link between} made of them, any more. */
@@ -74,8 +79,13 @@ export class RowBytes implements RowOutput {
     for (const piece of this.pieces) piece.free();
   }
 
-  /** Whether it is worth giving back. */
+  /** They are for several answers, of which nobody knows the last: their memory is left to be collected. */
+  share(): void {
+    this.isShared = true;
+  }
+
+  /** Whether it is worth giving back, by the one who has sent it. */
   get isLarge(): boolean {
-    return this.pieces.length > 1 || this.last.bytes.length >= SMALLEST;
+    return !this.isShared && (this.pieces.length > 1 || this.last.bytes.length >= SMALLEST);
   }
 }

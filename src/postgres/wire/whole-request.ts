@@ -65,7 +65,7 @@ export interface WholeOutcome {
  * @param values of {@link bound}, as bytes or Latin-1
  * @param maxRows 0: all. What is past it is not fetched, and the transaction ends all the same
  */
-export async function runWhole(
+export function runWhole(
   session: Session,
   frame: Frame,
   { parse, staysParsed }: WholeStatement,
@@ -73,32 +73,51 @@ export async function runWhole(
   maxRows: number,
   sink: WholeSink,
 ): Promise<WholeOutcome> {
-  let ended = 0;
-  let tag: string | null = null;
-  try {
-    const onMessage: MessageHandler = (type, buffer, start, end) => {
-      if (type === BACKEND.commandComplete) {
-        if (ended === frame.before) tag = readTag(buffer, start, end);
-        ended++;
-      } else if (type === BACKEND.rowDescription) sink.describe(buffer, start, end);
-      else if (type === BACKEND.portalSuspended) ended++;
-      else if (type === BACKEND.emptyQuery) {
-        tag = '';
-        ended++;
-      }
-    };
-    const takeRows: RowTaker = (buffer, start, end) =>
-      ended === frame.before ? sink.takeRows(buffer, start, end) : start + messageSize(buffer, start);
-    const isParsed = staysParsed && session.hasParsed(parse);
-    const bytes = wholeBytes(frame, isParsed ? '' : parse, values, maxRows);
-    await (frame.resetAt === null
+  const answer = new WholeAnswer(frame.before, sink);
+  const { onMessage, takeRows } = answer;
+  const isParsed = staysParsed && session.hasParsed(parse);
+  const bytes = wholeBytes(frame, isParsed ? '' : parse, values, maxRows);
+  const sent =
+    frame.resetAt === null
       ? session.sendHarmless(bytes, onMessage, takeRows, staysParsed ? parse : null)
-      : session.sendWithReset(bytes, onMessage, takeRows));
-  } catch (error) {
-    // Behind the end of the transaction it is only the session that is not as it should be.
-    if (ended < frame.before + 2) return { tag, error: error as Error, statementEnded: ended > frame.before };
+      : session.sendWithReset(bytes, onMessage, takeRows);
+  return sent.then(
+    () => answer.outcome(null),
+    (error: Error) => answer.outcome(error),
+  );
+}
+
+class WholeAnswer {
+  private ended = 0;
+  private tag: string | null = null;
+
+  /** @param before statements before the caller's own */
+  constructor(
+    private readonly before: number,
+    private readonly sink: WholeSink,
+  ) {}
+
+  readonly onMessage: MessageHandler = (type, buffer, start, end) => {
+    if (type === BACKEND.commandComplete) {
+      if (this.ended === this.before) this.tag = readTag(buffer, start, end);
+      this.ended++;
+    } else if (type === BACKEND.rowDescription) this.sink.describe(buffer, start, end);
+    else if (type === BACKEND.portalSuspended) this.ended++;
+    else if (type === BACKEND.emptyQuery) {
+      this.tag = '';
+      this.ended++;
+    }
+  };
+
+  readonly takeRows: RowTaker = (buffer, start, end) =>
+    this.ended === this.before ? this.sink.takeRows(buffer, start, end) : start + messageSize(buffer, start);
+
+  /** Behind the end of the transaction it is only the session that is not as it should be. */
+  outcome(error: Error | null): WholeOutcome {
+    const { tag, ended, before } = this;
+    if (error !== null && ended < before + 2) return { tag, error, statementEnded: ended > before };
+    return { tag, error: null, statementEnded: true };
   }
-  return { tag, error: null, statementEnded: true };
 }
 
 const EXECUTE = execute();

@@ -4,7 +4,7 @@ import { ClientDeparture, STAYS } from '../../../src/engine/admission/departure.
 import { clientLeft } from '../../../src/engine/admission/running-request.js';
 import type { Project } from '../../../src/engine/project.js';
 import { collectSql } from '../../../src/engine/sql/collect.js';
-import type { CollectRequest } from '../../../src/engine/sql/sql-result.js';
+import type { CollectRequest, SqlResult } from '../../../src/engine/sql/sql-result.js';
 import { ConnectionLost } from '../../../src/postgres/errors.js';
 import { runUnnamed, SYNC } from '../../../src/postgres/wire/messages.js';
 import { Session } from '../../../src/postgres/wire/session.js';
@@ -24,21 +24,29 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   afterEach(() => void vi.restoreAllMocks());
 
   /** As a request: each sees the project by itself. */
-  let ask: (sql: string, rest?: Partial<CollectRequest>) => Promise<string>;
+  let collect: (sql: string, rest?: Partial<CollectRequest>) => Promise<SqlResult | undefined>;
   beforeEach(async () => {
     const row = await service.engine.projects.get((await service.project()).name);
-    ask = async (sql, rest = {}) => {
+    collect = async (sql, rest = {}) => {
       project = service.engine.project(row);
       const lane = { readOnly: false, timeoutMs: 30_000, signal: STAYS };
       const request = { sql, params: [], rowMode: 'object', maxRows: 10, ...lane, ...rest } as const;
       const [result] = await collectSql(project, request);
-      return `${result?.type} ${result?.rowCount} ${result?.truncated} ${Buffer.concat(result?.rows?.views() ?? []).toString()}`;
+      return result;
     };
     for (const readOnly of [false, true]) for (const sql of [ONE, TWO]) await ask(sql, { readOnly });
   });
 
+  const ask = async (sql: string, rest?: Partial<CollectRequest>): Promise<string> => {
+    const { type, rowCount, truncated, rows } = (await collect(sql, rest)) ?? {};
+    return `${type} ${rowCount} ${truncated} ${Buffer.concat(rows?.views() ?? []).toString()}`;
+  };
+
   const ONE = 'SELECT 1 AS n';
   const TWO = `SELECT 2 AS n, 'é' AS s`;
+  /** Short as a statement, long as JSON. */
+  const LONG_VALUE = '\x01'.repeat(4_000);
+  const LONG = `SELECT '${LONG_VALUE}' AS s`;
   const ALONE = 'SELECT 1 false {"n":1}';
   const times = (count: number, rest: Partial<CollectRequest> = {}) =>
     Promise.all(Array.from({ length: count }, () => ask(ONE, rest)));
@@ -63,6 +71,32 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       'SELECT 1 false {"n":2,"s":"é"}',
     ]);
     expect(sent).toHaveBeenCalledTimes(1);
+  });
+
+  it('from rows that are encoded once, whose memory nobody gives back', async () => {
+    expect(await Promise.all([collect(LONG), collect(LONG)])).toHaveLength(2);
+    const [first, second] = await Promise.all([collect(LONG), collect(LONG)]);
+    expect(second?.rows).toBe(first?.rows);
+    expect(first?.rows?.isLarge).toBe(false);
+    const alone = await collect(LONG);
+    expect(alone?.rows?.isLarge).toBe(true);
+    expect(alone?.rows?.views()).toEqual(first?.rows?.views());
+  });
+
+  it('as a whole answer of its own', async () => {
+    const asker = await service.project();
+    const answer = (sql: string) => asker.call('POST', '/api/cdp/sql', { body: { sql } });
+    for (const [sql, row] of [
+      [ONE, { n: 1 }],
+      [LONG, { s: LONG_VALUE }],
+    ] as const) {
+      const alone = await answer(sql);
+      expect(alone.body).toMatchObject({ success: true, type: 'SELECT', rows: [row], row_count: 1, truncated: false });
+      for (let turn = 0; turn < 3; turn++) {
+        const answers = await Promise.all(Array.from({ length: 12 }, () => answer(sql)));
+        expect(answers.map(({ status, text }) => [status, text])).toEqual(Array(12).fill([200, alone.text]));
+      }
+    }
   });
 
   it('apart from other queries, lanes and time limits', async () => {
