@@ -13,6 +13,7 @@ const OPTIONS = {
     default: '1',
     help: 'workers of the service; several numbers (1,2,4) compare them, without raw wire and PostgREST',
   },
+  before: { type: 'string', help: 'the dist of another state of the project, measured in turn with this one' },
   profile: { type: 'boolean', default: false, help: 'measure the service alone, under the CPU profiler' },
   help: { type: 'boolean', default: false, help: 'this text' },
 };
@@ -33,6 +34,7 @@ export function readOptions(args) {
     streamRows: number('stream-rows'),
     projects: number('projects'),
     workers: values.workers.split(','),
+    before: values.before,
     profile: values.profile,
     help: values.help,
   };

@@ -50,6 +50,22 @@ export function cpuTable(rows) {
   );
 }
 
+/** The service beside another state of it: speeds, CPU seconds for a million, and their ratios round by round. @param {Row[]} rows */
+export function beforeTable(rows) {
+  const head = ['service', 'before', 'now', 'speed', 'CPU before', 'now', 'service', 'Postgres'];
+  const compared = rows.filter(({ measured }) => measured.before !== undefined);
+  return table(
+    head,
+    compared.map(({ title, measured: { before, service } }) => [
+      title,
+      ...[before, service].map(speed),
+      share(ratio(service, before)),
+      ...[before, service].map(cpuSeconds),
+      ...['serverCpu', 'postgresCpu'].map((name) => share(ratio(service, before, (one) => one[name]))),
+    ]),
+  );
+}
+
 /**
  * The service with several numbers of workers: speeds, their ratio to the first in the same round, CPU seconds of
  * Postgres + service for a million. @param {Row[]} rows
