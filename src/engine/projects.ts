@@ -9,9 +9,10 @@ import { PROJECT_NAME_PATTERN } from '../contract/names.js';
 import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
 import type { AuditEntry } from '../postgres/audit-rows.js';
 import type { ControlDatabase } from '../postgres/control.js';
+import { unavailable } from '../postgres/errors.js';
 import type { ProjectRow } from '../postgres/control-rows.js';
 import { newPlacement, type Provisioning } from '../postgres/projects/provisioning.js';
-import { ownErrand, unavailable } from '../postgres/server.js';
+import { ownErrand } from '../postgres/server.js';
 import { Admission } from './admission/admission.js';
 import { type Audit, BY_ITSELF, type Origin } from './audit/audit.js';
 

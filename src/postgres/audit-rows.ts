@@ -4,6 +4,7 @@
  */
 import type { AuditActor } from '../contract/audit.js';
 import { ByteWriter } from './results/byte-writer.js';
+import { BINARY_HEADER, BINARY_TRAILER } from './wire/rows-in.js';
 
 /** One row. Texts must be storable: no U+0000, no lone surrogates. */
 export interface AuditEntry {
@@ -29,10 +30,7 @@ export interface AuditEntry {
   count: number;
 }
 
-/** Signature, flags, and the length of an extension of the header. */
-const HEADER = Buffer.from('PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0', 'latin1');
 const CELLS = 18;
-const END = -1;
 const NULL = -1;
 
 /** Milliseconds between 1970 and 2000, where Postgres counts from. */
@@ -47,7 +45,7 @@ const SHORT = 20;
  */
 export function auditRows(entries: readonly AuditEntry[]): ByteWriter {
   const out = new ByteWriter();
-  out.append(HEADER);
+  out.append(BINARY_HEADER);
   for (const entry of entries) {
     int16(out, CELLS);
     bigint(out, (entry.at - MS_BEFORE_2000) * 1000);
@@ -69,7 +67,7 @@ export function auditRows(entries: readonly AuditEntry[]): ByteWriter {
     double(out, entry.durationMs);
     bigint(out, entry.count);
   }
-  int16(out, END);
+  out.append(BINARY_TRAILER);
   return out;
 }
 

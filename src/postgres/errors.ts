@@ -184,10 +184,14 @@ export function toEngineError(error: unknown): unknown {
     });
   }
   if (isUnreachable(error)) {
-    return new EngineError('database_unavailable', 'The database is not available at the moment', { cause: error });
+    return unavailable(error);
   }
   return error;
 }
+
+/** Nothing was done. */
+export const unavailable = (cause: unknown): EngineError =>
+  new EngineError('database_unavailable', 'The database is not available at the moment', { cause });
 
 const NETWORK_CODES = new Set([
   'ECONNREFUSED',

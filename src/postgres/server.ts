@@ -7,7 +7,7 @@ import pg from 'pg';
 import { parse as parseConnectionString } from 'pg-connection-string';
 import { EngineError } from '../contract/errors.js';
 import { Absence } from './absence.js';
-import { isSilence, isUnreachable, PostgresError } from './errors.js';
+import { isSilence, isUnreachable, PostgresError, unavailable } from './errors.js';
 
 /** What the driver needs for one login. */
 export interface LoginOptions {
@@ -221,10 +221,6 @@ export async function ownErrand<T>(work: () => Promise<T>): Promise<T> {
     throw unavailable(cause);
   }
 }
-
-/** Nothing was done. */
-export const unavailable = (cause: unknown): EngineError =>
-  new EngineError('database_unavailable', 'The database is not available at the moment', { cause });
 
 /**
  * Such an errand of one statement that changes something and commits by itself. Once it was sent, the end of the connection, or

@@ -81,7 +81,8 @@ async function sendAlone(project: Project, known: KnownShape, batch: Outgoing, d
 
 /** What waits for others has memory of its own: what is lent would be many times as large, unless it is small. */
 function withOwnMemory({ copies }: Project, batch: Outgoing): Outgoing {
-  if (batch.data.length < LARGE_BYTES) return batch;
+  // Rows that were given ids are a copy.
+  if (batch.data.length < LARGE_BYTES || batch.answer.ids !== undefined) return batch;
   const own = { ...batch, data: Buffer.from(batch.data) };
   copies.encoder.release(batch);
   return own;

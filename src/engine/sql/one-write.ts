@@ -62,10 +62,10 @@ class Outgrown extends EngineError {
  */
 export type Repeat = 'not readable' | 'may have run';
 
-type Outcome = SqlResult | 'not run' | Repeat;
+/** Of a known statement; `not run`: nothing was done, and the ordinary way is to be gone. */
+export type Outcome = SqlResult | 'not run' | Repeat;
 
 /**
- * @returns `not run` where nothing was done, and the ordinary way is to be gone
  * @throws EngineError what Postgres says of the statement; query_timeout, overloaded, database_unavailable; outcome_unknown
  * where the connection was lost, or the rows of what was committed cannot be shown
  */

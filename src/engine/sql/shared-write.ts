@@ -11,10 +11,8 @@ import { type Clock, queryTimeout } from '../admission/deadline.js';
 import { STAYS } from '../admission/departure.js';
 import type { Project } from '../project.js';
 import type { KnownStatement } from './known-statements.js';
-import { type Repeat, runKnown, WholeRows } from './one-write.js';
-import { type CollectRequest, type SqlResult, sqlResult } from './sql-result.js';
-
-type Outcome = SqlResult | 'not run' | Repeat;
+import { type Outcome, runKnown, WholeRows } from './one-write.js';
+import { type CollectRequest, sqlResult } from './sql-result.js';
 
 /** Requests of one write. */
 const MOST = 100;

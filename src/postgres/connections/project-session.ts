@@ -2,10 +2,9 @@
  * Opens connections that are logged in as a project's own role. Whatever a project did to its roles (password,
  * `ALTER ROLE … SET`, lost grants) is noticed here and mended once, so that it cannot lock the service or itself out.
  */
-import { EngineError } from '../../contract/errors.js';
 import type { Absence } from '../absence.js';
 import type { Credentials } from '../credentials.js';
-import { ConnectionLost, PostgresError } from '../errors.js';
+import { ConnectionLost, PostgresError, unavailable } from '../errors.js';
 import { EXTENSIONS_SCHEMA, isPrepared, Unhardened } from '../hardening/hardening.js';
 import type { Placement } from '../projects/placement.js';
 import type { Provisioning } from '../projects/provisioning.js';
@@ -223,7 +222,7 @@ export class ProjectSessions {
 /** The operator's to mend, and none of the caller's business. */
 function notPrepared(error: unknown): never {
   if (!(error instanceof Unhardened)) throw error;
-  throw new EngineError('database_unavailable', 'The database is not available at the moment', { cause: error });
+  throw unavailable(error);
 }
 
 const tooSlow = () => new ConnectionLost('A connection of the project could not be opened in time');

@@ -6,6 +6,11 @@ export type RowsIn =
   | { readonly copy: string; readonly data: readonly Uint8Array[] }
   | { readonly insert: string; readonly row: Uint8Array };
 
+/** COPY's binary format before the first row: signature, flags, length of an extension that is not there (Postgres manual, COPY). */
+export const BINARY_HEADER = Buffer.from('PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0', 'latin1');
+/** Behind the last row. */
+export const BINARY_TRAILER = Buffer.from([0xff, 0xff]);
+
 /**
  * Bytes of one CopyData message, which need not end with a row. Postgres takes a message as a whole, into memory that it
  * copies the rows from, and says after each how far it has come: what is long comes in several.

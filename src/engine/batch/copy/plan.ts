@@ -1,6 +1,6 @@
 /** What the fast path needs to know of a table, prepared once for each shape of it. */
 import type { ColumnShape, TableShape } from '../../../postgres/catalog/table-shape.js';
-import type { RowsIn } from '../../../postgres/wire/rows-in.js';
+import { BINARY_HEADER, BINARY_TRAILER, type RowsIn } from '../../../postgres/wire/rows-in.js';
 import * as kinds from './assembly/kinds.js';
 import { type ColumnSet, ColumnSets, type CopyFormat } from './column-sets.js';
 
@@ -15,11 +15,6 @@ export interface CopyPlan {
   /** For what this one cannot say, in text, with marks; null where Postgres does not know these. */
   readonly wider: CopyPlan | null;
 }
-
-/** Before the first row in binary: signature, flags, length of an extension that is not there. */
-const BINARY_HEADER = Buffer.from('PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0', 'latin1');
-/** Behind the last row. */
-const BINARY_TRAILER = Buffer.from([0xff, 0xff]);
 
 /** null where COPY cannot do what an INSERT does. */
 export function copyPlan(table: TableShape): CopyPlan | null {

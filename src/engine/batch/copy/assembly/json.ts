@@ -95,7 +95,7 @@ export function literalEnd(at: usize): usize {
 /** At the opening quote. The string has no escape of U+0000 or of half a surrogate pair. */
 function stringEnd(at: usize): usize {
   at++;
-  do {
+  while (true) {
     let stops = stringStops(at);
     while (stops == 0) {
       at += 16;
@@ -109,8 +109,7 @@ function stringEnd(at: usize): usize {
       at = meaning(at) != 0 ? at + LETTER_BYTES : unitsEnd(at);
       if (at == 0) return 0;
     } while (load<u8>(at) == BACKSLASH);
-  } while (at != 0);
-  return 0;
+  }
 }
 
 function numberEnd(start: usize): usize {

@@ -34,7 +34,7 @@ export function copied(start: usize, end: usize): usize {
 export function string(at: usize, place: i32): usize {
   let to = outAt;
   at++;
-  do {
+  while (true) {
     let stops = stringStops(at);
     v128.store(to, v128.load(at));
     while (stops == 0) {
@@ -69,8 +69,7 @@ export function string(at: usize, place: i32): usize {
       }
       to = writePlaced(code, place, to);
     } while (load<u8>(at) == BACKSLASH);
-  } while (at != 0);
-  return 0;
+  }
 }
 
 /** JSON that stays whole, with its white space and its own escapes, escaped as COPY text is. */
