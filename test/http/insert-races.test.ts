@@ -51,6 +51,28 @@ describe.each(testServers())('on Postgres $major', (server) => {
     expect(await project.rows('SELECT n, note FROM singles WHERE n >= 0 ORDER BY n')).toEqual(records);
   });
 
+  it('of many large batches at once each is stored whole or not at all, and only the wrong ones are refused', async () => {
+    await project.table('crowded', { n: 'INTEGER', note: 'TEXT' });
+    await project.rows('ALTER TABLE crowded ADD UNIQUE (n)');
+    const batch = (of: number) => Array.from({ length: 250 }, (_, i) => ({ n: of * 250 + i, note: `of ${of}` }));
+    const wrong = (of: number) => [...batch(of).slice(1), { n: -1, note: 'stored before' }];
+    expect((await insert('crowded', [{ n: -1, note: 'first' }])).status).toBe(201);
+    const statuses: number[] = [];
+    // No more at once than may run and wait.
+    for (let from = 0; from < 90; from += 30) {
+      const numbers = Array.from({ length: 30 }, (_, i) => from + i);
+      const answers = await Promise.all(numbers.map((of) => insert('crowded', of % 9 === 4 ? wrong(of) : batch(of))));
+      statuses.push(...answers.map(({ status }) => status));
+    }
+    expect(statuses).toEqual(statuses.map((_, of) => (of % 9 === 4 ? 409 : 201)));
+    const stored = await project.rows(
+      'SELECT note, count(*) AS n, min(n) AS least FROM crowded WHERE n >= 0 GROUP BY note ORDER BY least',
+    );
+    expect(stored).toEqual(
+      statuses.flatMap((status, of) => (status === 201 ? { note: `of ${of}`, n: 250, least: of * 250 } : [])),
+    );
+  });
+
   it('a batch goes by COPY when the table is new to the service, and when it has changed since the last one', async () => {
     await project.table('changing', { n: 'INTEGER' });
     const lastStatement = async () => {

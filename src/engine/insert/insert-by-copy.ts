@@ -7,7 +7,6 @@
 import { ConnectionLost, errorCode, isShutdown, PostgresError } from '../../postgres/errors.js';
 import type { BatchAnswer } from '../../contract/wire/batch.js';
 import type { Lease } from '../../postgres/connections/connections.js';
-import { SMALLEST as LARGE_BYTES } from '../../postgres/spare-buffers.js';
 import type { RowsIn } from '../../postgres/wire/rows-in.js';
 import { inserted } from './batch-answer.js';
 import { rowsIn } from '../batch/copy/plan.js';
@@ -17,12 +16,9 @@ import { claimKey, type IdempotencyKey, rememberAnswer, takeNewKey } from './ide
 import type { Project } from '../project.js';
 import { LIES_WITH_THE_SERVER } from './refused-record.js';
 import type { KnownShape } from './shape-cache.js';
-import type { SendBatches, WaitingBatch } from './shared-copy.js';
+import { MOST_SHARED_BYTES, type SendBatches, type WaitingBatch } from './shared-copy.js';
 import type { RequestTrace } from '../trace.js';
 import { outcomeUnknown } from '../transaction.js';
-
-/** Batches up to this size are worth sharing a COPY: its cost is then mostly that of the statement and the commit. */
-const SMALL_RECORDS = 25;
 
 export interface CopyOptions {
   /** Answer the ids as well. */
@@ -61,32 +57,28 @@ export function prepareCopy(
  * @returns false where nothing was stored and the other way has to be gone
  * @throws EngineError outcome_unknown, table_busy, query_timeout, overloaded, database_unavailable
  */
-export function sendCopy(project: Project, known: KnownShape, batch: Outgoing, deadline: Deadline): Promise<boolean> {
-  const { records, idempotency, columns } = batch;
-  if (idempotency !== null || records > SMALL_RECORDS) return sendAlone(project, known, batch, deadline);
-  const send: SendBatches = (batches, signal) => store(project, known, batches, { ...deadline, signal }, null);
-  const waiting = withOwnMemory(project, batch);
-  return project.copies.sharedBy(columns).store(waiting, deadline.signal, project.patience, send);
-}
-
-async function sendAlone(project: Project, known: KnownShape, batch: Outgoing, deadline: Deadline): Promise<boolean> {
-  const { idempotency, answer } = batch;
-  const keyed = idempotency === null ? null : { idempotency, answer };
+export async function sendCopy(
+  project: Project,
+  known: KnownShape,
+  batch: Outgoing,
+  deadline: Deadline,
+): Promise<boolean> {
+  const { idempotency, answer, columns, data } = batch;
   try {
-    return await store(project, known, [batch], deadline, keyed);
+    if (idempotency !== null) return await store(project, known, [batch], deadline, { idempotency, answer });
+    const send: SendBatches = (batches, signal) =>
+      project.knownShape(known.table.name) === known
+        ? store(project, known, batches, { ...deadline, signal }, null)
+        : OUTDATED;
+    if (data.length > MOST_SHARED_BYTES) return await send([batch], deadline.signal);
+    return await project.copies.sharedBy(columns).store(batch, deadline.signal, project.patience, send);
   } finally {
     project.copies.encoder.release(batch);
   }
 }
 
-/** What waits for others has memory of its own: what is lent would be many times as large, unless it is small. */
-function withOwnMemory({ copies }: Project, batch: Outgoing): Outgoing {
-  // Rows that were given ids are a copy.
-  if (batch.data.length < LARGE_BYTES || batch.answer.ids !== undefined) return batch;
-  const own = { ...batch, data: Buffer.from(batch.data) };
-  copies.encoder.release(batch);
-  return own;
-}
+/** While it waited, others have found that the table is not like this any more. */
+const OUTDATED = Promise.resolve(false);
 
 /** The first request that is traced has the COPY in its trace, and those of the others are linked to it. */
 function traceOf(rows: RowsIn, batches: readonly WaitingBatch[]): RequestTrace | null {

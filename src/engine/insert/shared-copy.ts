@@ -1,8 +1,9 @@
 /**
- * Small batches to one table share a COPY: while one is on its way, those that come wait for its end and go together.
- * Where many come at once they go in two halves, so that Postgres stores one while the service reads the other. Where a
- * COPY takes long (it waits for a lock, or the disk), nobody waits for it. Each batch stays all or nothing: when a shared
- * COPY fails, nothing of it was stored, and its batches are sent one by one.
+ * Batches to one table share a COPY: while one is on its way, those that come wait for its end and go together. COPYs
+ * beside each other get in each other's way, at the end of the table and of its index, and each has a statement and a
+ * commit of its own. Where many come at once they go in parts, so that Postgres stores some while the service reads the
+ * others. Where a COPY takes long (it waits for a lock, or the disk), nobody waits for it. Each batch stays all or
+ * nothing: when a shared COPY fails, nothing of it was stored, and its batches are sent one by one.
  */
 import { EngineError } from '../../contract/errors.js';
 import type { CopyData } from '../batch/copy/copy-encoder.js';
@@ -15,15 +16,22 @@ import type { RequestTrace } from '../trace.js';
 const SLOW_MS = 20;
 const MOST_UNDER_WAY = 4;
 
-/** So many batches at once go in halves; fewer do not make up for a COPY more. */
+/** So many batches at once go in parts: fewer do not make up for a COPY more, unless they are large. */
 const CROWD = 4;
-const HALVES = 2;
 /** How many there were at once before counts for so much of it with each COPY. */
 const FADING = 0.9;
 
+/** In how many parts a crowd goes: a COPY of small ones costs more by itself than by what is in it, so that two keep Postgres at work. */
+const PARTS_OF_SMALL = 2;
+const PARTS_OF_LARGE = MOST_UNDER_WAY;
+/** More records than this take Postgres longer than the statement and the commit around them. */
+const SMALL_RECORDS = 25;
+
 /** Records and bytes of one shared COPY. */
 const MOST_RECORDS = 1_000;
-const MOST_BYTES = 1024 * 1024;
+const MOST_BYTES = 256 * 1024;
+/** What is larger goes alone: others beside it would be few, and it would keep them waiting while it is read. */
+export const MOST_SHARED_BYTES = MOST_BYTES / 2;
 
 /** A batch with the trace of its request, if that is traced. */
 export interface WaitingBatch extends CopyData {
@@ -51,6 +59,8 @@ interface Member extends Watched {
 export class SharedCopy {
   private underWay = 0;
   private waiting: Member[] = [];
+  private waitingRecords = 0;
+  private waitingBytes = 0;
   /** Batches that are on their way. */
   private sent = 0;
   /** As many as were lately on their way or waiting at once. */
@@ -67,7 +77,8 @@ export class SharedCopy {
    * @throws EngineError overloaded, and what `send` throws
    */
   store(text: WaitingBatch, signal: Departure, patience: Patience, send: SendBatches): Promise<boolean> {
-    if (this.underWay === 0 && this.crowd < CROWD) return this.sendNow([text], signal, send);
+    const isAlone = this.underWay === 0 || text.records > SMALL_RECORDS;
+    if (isAlone && this.crowd < CROWD) return this.sendNow([text], signal, send);
     if (this.waiting.length >= this.limits.waiting) throw TOO_MANY_WAIT;
     const since = performance.now();
     const due = since + patience.ms;
@@ -88,21 +99,33 @@ export class SharedCopy {
         look: (now) => {
           if (signal.aborted || now >= due) {
             this.waiting.splice(this.waiting.indexOf(member), 1);
+            this.waits(text, -1);
             member.leaves();
             reject(TOO_MANY_WAIT);
           } else if (now >= since + SLOW_MS && this.underWay < MOST_UNDER_WAY) this.sendWaiting();
         },
       };
       this.waiting.push(member);
+      this.waits(text, 1);
       this.rounds.add(member);
       this.gather();
     });
   }
 
-  /** Half of a crowd goes as soon as it is there, what comes behind it at the end of this turn of the event loop. */
+  /** @param by one more, or one less */
+  private waits({ records, data }: WaitingBatch, by: 1 | -1): void {
+    this.waitingRecords += by * records;
+    this.waitingBytes += by * data.length;
+  }
+
+  /** A part of a crowd goes as soon as it is there, what comes behind it at the end of this turn of the event loop. */
   private gather(): void {
-    const isHalf = this.waiting.length >= Math.max(CROWD, this.crowd / HALVES);
-    if (isHalf && this.underWay < HALVES) this.sendWaiting();
+    const count = this.waiting.length;
+    const areLarge = this.waitingRecords > SMALL_RECORDS * count;
+    const parts = areLarge ? PARTS_OF_LARGE : PARTS_OF_SMALL;
+    const isPart = count >= this.crowd / parts && (areLarge || count >= CROWD);
+    const isFull = this.waitingRecords >= MOST_RECORDS || this.waitingBytes >= MOST_BYTES;
+    if ((isPart || isFull) && this.underWay < parts) this.sendWaiting();
     else if (this.underWay === 0 && !this.isGathering) {
       this.isGathering = true;
       setImmediate(() => {
@@ -144,7 +167,10 @@ export class SharedCopy {
     }
     if (count === 0) return;
     const members = this.waiting.splice(0, count);
-    for (const member of members) member.leaves();
+    for (const member of members) {
+      this.waits(member.text, -1);
+      member.leaves();
+    }
     void this.sendTogether(members);
   }
 
@@ -165,6 +191,6 @@ export class SharedCopy {
 }
 
 /** One for all: the stack of each would cost more than the rest of a refusal. */
-const TOO_MANY_WAIT = new EngineError('overloaded', 'Too many small batches to this table are waiting', {
+const TOO_MANY_WAIT = new EngineError('overloaded', 'Too many batches to this table are waiting', {
   retryAfter: 1,
 });

@@ -1,4 +1,4 @@
-/** Small batches that share a COPY (engine/insert/shared-copy.ts): who goes with whom, and what becomes of each. */
+/** Batches that share a COPY (engine/insert/shared-copy.ts): who goes with whom, and what becomes of each. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { CopyData } from '../../../src/engine/batch/copy/copy-encoder.js';
@@ -10,11 +10,11 @@ import { planOf } from '../batch/copy/tables.js';
 
 const COLUMNS = { indices: [0], copy: '', insert: null };
 const plan = planOf(column('a', 'TEXT'));
-const text = (records = 1): WaitingBatch => ({
+const text = (records = 1, bytes = records): WaitingBatch => ({
   records,
   plan,
   columns: COLUMNS,
-  data: new Uint8Array(records),
+  data: new Uint8Array(bytes),
   trace: null,
 });
 const never = new AbortController().signal;
@@ -78,6 +78,53 @@ describe('small batches', () => {
     await answerAll();
     expect(await Promise.all(stored)).toEqual(stored.map(() => true));
     expect(sent.reduce((sum, { texts }) => sum + texts.length, 0)).toBe(32);
+  });
+
+  it('go at once while few are under way, if they are large, and in four parts where many come at once', async () => {
+    const { sent, send } = server();
+    const copies = new SharedCopy({ waiting: 64 });
+    const stored: Promise<boolean>[] = [];
+    const come = (count: number) => {
+      for (let i = 0; i < count; i++) stored.push(copies.store(text(100), never, patient(), send));
+      return sent.map(({ texts }) => texts.length);
+    };
+    const answerAll = async () => {
+      for (const copy of sent.splice(0)) copy.answer(true);
+      await settled();
+    };
+    expect(come(8)).toEqual([1, 1, 1, 1]);
+    sent[0]?.answer(true);
+    await settled();
+    // All that wait go when the first has come to its end.
+    expect(sent.map(({ texts }) => texts.length)).toEqual([1, 1, 1, 1, 4]);
+    await answerAll();
+    expect(come(8)).toEqual([2, 2, 2, 2]);
+    await answerAll();
+    expect(await Promise.all(stored)).toEqual(stored.map(() => true));
+  });
+
+  it('go when they fill a COPY, though more of the crowd are to come', async () => {
+    const { sent, send } = server();
+    const copies = new SharedCopy({ waiting: 64 });
+    const come = (count: number, bytes: number) => {
+      const stored = Array.from({ length: count }, () => copies.store(text(250, bytes), never, patient(), send));
+      return { stored: Promise.all(stored), sizes: sent.map(({ texts }) => texts.length) };
+    };
+    const answerAll = async (stored: Promise<boolean[]>) => {
+      while (sent.length > 0) {
+        for (const copy of sent.splice(0)) copy.answer(true);
+        await settled();
+      }
+      return stored;
+    };
+    await answerAll(come(32, 1_000).stored);
+    // A quarter of the crowd would be some eight.
+    const byRecords = come(16, 1_000);
+    expect(byRecords.sizes).toEqual([4, 4, 4, 4]);
+    await answerAll(byRecords.stored);
+    const byBytes = come(8, 100 * 1024);
+    expect(byBytes.sizes).toEqual([2, 2, 2]);
+    expect(await answerAll(byBytes.stored)).toEqual(Array(8).fill(true));
   });
 
   it('wait for the end of the turn behind a crowd, and no longer', async () => {
