@@ -30,9 +30,9 @@ export class Database {
     return (await this.client.query(sql, params)).rows;
   }
 
-  /** Empties a table and lets everybody start from the same state of the server. */
+  /** Empties a table, and those that reference it, and lets everybody start from the same state of the server. */
   async reset(table) {
-    await this.client.query(`TRUNCATE ${this.table(table)}`);
+    await this.client.query(`TRUNCATE ${this.table(table)} CASCADE`);
     await this.client.query('CHECKPOINT');
   }
 
@@ -78,7 +78,7 @@ export class Database {
   }
 
   async drop(table) {
-    await this.client.query(`DROP TABLE ${this.table(table)}`);
+    await this.client.query(`DROP TABLE ${this.table(table)} CASCADE`);
     await this.client.query(`DROP TABLE IF EXISTS bench_expected.${table}`);
   }
 

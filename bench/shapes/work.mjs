@@ -133,6 +133,6 @@ export class ShapeWork {
 /** As its statement tells. */
 function wayOf(query) {
   if (query.startsWith('COPY'))
-    return `COPY ${/FORMAT (\w+)/.exec(query)?.[1]}${query.includes('DEFAULT') ? ' with defaults' : ''}`;
+    return `COPY ${/FORMAT (\w+)/.exec(query)?.[1] ?? 'text'}${query.includes('DEFAULT') ? ' with defaults' : ''}`;
   return query.includes('unnest') || query.includes('generate_series') ? 'INSERT of arrays' : 'INSERT of a row';
 }
