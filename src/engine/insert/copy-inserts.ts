@@ -1,4 +1,4 @@
-/** What the fast inserts of a service share: the encoder, and the small batches that are under way. */
+/** What the fast inserts of a service share: the encoder, and the batches that are under way. */
 import type { ColumnSet } from '../batch/copy/column-sets.js';
 import { CopyEncoder } from '../batch/copy/copy-encoder.js';
 import { SharedCopy, type WaitLimits } from './shared-copy.js';
@@ -10,7 +10,7 @@ export class CopyInserts {
 
   constructor(private readonly limits: WaitLimits) {}
 
-  /** Where small batches of the same columns meet. */
+  /** Where batches of the same columns meet. */
   sharedBy(columns: ColumnSet): SharedCopy {
     let shared = this.shared.get(columns);
     if (shared === undefined) {

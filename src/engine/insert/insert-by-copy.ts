@@ -7,6 +7,7 @@
 import { ConnectionLost, errorCode, isShutdown, PostgresError } from '../../postgres/errors.js';
 import type { BatchAnswer } from '../../contract/wire/batch.js';
 import type { Lease } from '../../postgres/connections/connections.js';
+import { SMALLEST as LARGE_BYTES } from '../../postgres/spare-buffers.js';
 import type { RowsIn } from '../../postgres/wire/rows-in.js';
 import { inserted } from './batch-answer.js';
 import { rowsIn } from '../batch/copy/plan.js';
@@ -57,24 +58,23 @@ export function prepareCopy(
  * @returns false where nothing was stored and the other way has to be gone
  * @throws EngineError outcome_unknown, table_busy, query_timeout, overloaded, database_unavailable
  */
-export async function sendCopy(
-  project: Project,
-  known: KnownShape,
-  batch: Outgoing,
-  deadline: Deadline,
-): Promise<boolean> {
-  const { idempotency, answer, columns, data } = batch;
-  try {
-    if (idempotency !== null) return await store(project, known, [batch], deadline, { idempotency, answer });
-    const send: SendBatches = (batches, signal) =>
-      project.knownShape(known.table.name) === known
-        ? store(project, known, batches, { ...deadline, signal }, null)
-        : OUTDATED;
-    if (data.length > MOST_SHARED_BYTES) return await send([batch], deadline.signal);
-    return await project.copies.sharedBy(columns).store(batch, deadline.signal, project.patience, send);
-  } finally {
-    project.copies.encoder.release(batch);
-  }
+export function sendCopy(project: Project, known: KnownShape, batch: Outgoing, deadline: Deadline): Promise<boolean> {
+  const { idempotency, answer } = batch;
+  const stored =
+    idempotency === null
+      ? sendShared(project, known, batch, deadline)
+      : store(project, known, [batch], deadline, { idempotency, answer });
+  // The memory of small ones is not lent.
+  return batch.data.length < LARGE_BYTES ? stored : stored.finally(() => project.copies.encoder.release(batch));
+}
+
+function sendShared(project: Project, known: KnownShape, batch: Outgoing, deadline: Deadline): Promise<boolean> {
+  const send: SendBatches = (batches, signal) =>
+    project.knownShape(known.table.name) === known
+      ? store(project, known, batches, { ...deadline, signal }, null)
+      : OUTDATED;
+  if (batch.data.length > MOST_SHARED_BYTES) return send([batch], deadline.signal);
+  return project.copies.sharedBy(batch.columns).store(batch, deadline.signal, project.patience, send);
 }
 
 /** While it waited, others have found that the table is not like this any more. */

@@ -79,7 +79,7 @@ export class SharedCopy {
   store(text: WaitingBatch, signal: Departure, patience: Patience, send: SendBatches): Promise<boolean> {
     const isAlone = this.underWay === 0 || text.records > SMALL_RECORDS;
     if (isAlone && this.crowd < CROWD) return this.sendNow([text], signal, send);
-    if (this.waiting.length >= this.limits.waiting) throw TOO_MANY_WAIT;
+    if (this.waiting.length >= this.limits.waiting) return Promise.reject(TOO_MANY_WAIT);
     const since = performance.now();
     const due = since + patience.ms;
     const waited = patience.wait();
