@@ -6,8 +6,10 @@ import { join } from 'node:path';
 import { cpuOfMachine, cpuOfTree } from './cpu.mjs';
 import { Database } from './database.mjs';
 import { Generator } from './load/generator.mjs';
+import { Naive, NAIVE_ROLE } from './servers/naive.mjs';
 import { AUTHENTICATOR, PostgRest, SETUP } from './servers/postgrest.mjs';
 import { Service } from './servers/service.mjs';
+import { NaiveTarget } from './targets/naive.mjs';
 import { PostgRestTarget } from './targets/postgrest.mjs';
 import { RAW_ROLE, RawWire } from './targets/raw-wire.mjs';
 import { ServiceTarget } from './targets/service.mjs';
@@ -57,18 +59,22 @@ export class House {
     }
 
     const password = randomBytes(16).toString('hex');
-    for (const role of [RAW_ROLE, AUTHENTICATOR]) {
+    for (const role of [RAW_ROLE, AUTHENTICATOR, NAIVE_ROLE]) {
       await service.database.client.query(`CREATE ROLE ${role} LOGIN NOINHERIT PASSWORD '${password}'`);
       await service.database.client.query(`CREATE DATABASE ${role} OWNER ${role}`);
     }
-    const raw = new RawWire(
-      { ...superuser, user: RAW_ROLE, database: RAW_ROLE, password },
-      await this.#database(superuser, RAW_ROLE, 'public'),
-    );
+    const loginOf = (role) => ({ ...superuser, user: role, database: role, password });
+    const raw = new RawWire(loginOf(RAW_ROLE), await this.#database(superuser, RAW_ROLE, 'public'));
     this.#later(() => raw.generator.stop());
 
     this.targets = { raw, service, ...before };
     this.httpGenerator = http;
+    if (this.options.naive) {
+      const naive = new Naive(folder);
+      this.#later(() => naive.stop());
+      await naive.start(loginOf(NAIVE_ROLE));
+      this.targets.naive = new NaiveTarget(naive, await this.#database(superuser, NAIVE_ROLE, 'public'), http);
+    }
     if (this.options.postgrest === false) return;
     const rest = await this.#database(superuser, AUTHENTICATOR, 'public');
     for (const statement of SETUP) await rest.client.query(statement);

@@ -37,6 +37,25 @@ export function ratiosTable(rows) {
   );
 }
 
+/**
+ * Twenty-five lines of Node that check nothing, and the service: shares of raw wire. They tell how hard a raw wire is to come
+ * near to for any program of Node on this machine. @param {Row[]} rows
+ */
+export function naiveTable(rows) {
+  return table(
+    ['of raw wire', 'naive Node', 'service', 'naive: CPU seconds per million', 'service, of naive Node'],
+    rows
+      .filter(({ measured }) => measured.naive !== undefined)
+      .map(({ title, measured: { raw, naive, service } }) => [
+        title,
+        share(ratio(naive, raw)),
+        share(ratio(service, raw)),
+        cpuSeconds(naive),
+        share(ratio(service, naive)),
+      ]),
+  );
+}
+
 /** What a million rows (requests, tables) cost, and who else was busy. @param {Row[]} rows */
 export function cpuTable(rows) {
   const head = ['CPU seconds per million', 'raw wire', 'service', 'PostgREST', 'cores used by others'];

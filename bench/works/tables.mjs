@@ -16,8 +16,8 @@ export const TABLES = [
   {
     name: 'W3',
     async run(house) {
-      const { raw, service } = house.targets;
-      const targets = [raw, service].filter((target) => target !== undefined);
+      const { raw, service, naive } = house.targets;
+      const targets = [raw, service, naive].filter((target) => target !== undefined);
       const names = Array.from({ length: Math.ceil(PER_SECOND * house.options.seconds) }, (_, i) => `w3_${i}`);
       const measured = await interleave(house, targets, {
         connections: 1,
