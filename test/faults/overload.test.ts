@@ -70,7 +70,8 @@ it(`${CONNECTIONS} connections for 10 s: the accepted are served, the others ref
   console.log('overload:', { calm, over: { ...over, wrongly: over.wrongly.slice(0, 3) }, after, peak });
 
   expect(over.wrongly).toEqual([]);
-  expect(over.refused).toBeGreaterThan(CONNECTIONS);
+  // Enough to judge: the more batches share a COPY, the fewer are too many.
+  expect(over.refused).toBeGreaterThan(CONNECTIONS / 10);
   // Of the clients' time, who share the processors with the service: it needs less than a millisecond for most.
   expect(over.refusedP50, 'a refusal is at once').toBeLessThan(1_000);
   expect(over.refusedP99, 'a refusal is at once').toBeLessThan(2_500);
