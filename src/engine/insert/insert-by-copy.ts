@@ -74,7 +74,7 @@ function sendShared(project: Project, known: KnownShape, batch: Outgoing, deadli
       ? store(project, known, batches, { ...deadline, signal }, null)
       : OUTDATED;
   if (batch.data.length > MOST_SHARED_BYTES) return send([batch], deadline.signal);
-  return project.copies.sharedBy(batch.columns).store(batch, deadline.signal, project.patience, send);
+  return project.copies.sharedBy(batch.columns, batch.records).store(batch, deadline.signal, project.patience, send);
 }
 
 /** While it waited, others have found that the table is not like this any more. */

@@ -16,16 +16,23 @@ import type { RequestTrace } from '../trace.js';
 const SLOW_MS = 20;
 const MOST_UNDER_WAY = 4;
 
-/** So many batches at once go in parts: fewer do not make up for a COPY more, unless they are large. */
+/** So many batches at once are a crowd. */
 const CROWD = 4;
 /** How many there were at once before counts for so much of it with each COPY. */
 const FADING = 0.9;
 
-/** In how many parts a crowd goes: a COPY of small ones costs more by itself than by what is in it, so that two keep Postgres at work. */
-const PARTS_OF_SMALL = 2;
-const PARTS_OF_LARGE = MOST_UNDER_WAY;
-/** More records than this take Postgres longer than the statement and the commit around them. */
-const SMALL_RECORDS = 25;
+/** How batches of a kind share. */
+interface Kind {
+  /** In how many parts a crowd goes, and how many COPYs Postgres is given to store at once. */
+  readonly parts: number;
+  /** Fewer do not make up for a COPY beside another. */
+  readonly fewest: number;
+}
+
+/** A COPY of small batches costs more by itself than by what is in it: two keep Postgres at work. */
+export const SMALL: Kind = { parts: 2, fewest: CROWD };
+/** One of these is worth a COPY. */
+export const LARGE: Kind = { parts: MOST_UNDER_WAY, fewest: 1 };
 
 /** Records and bytes of one shared COPY. */
 const MOST_RECORDS = 1_000;
@@ -68,7 +75,10 @@ export class SharedCopy {
   private isGathering = false;
   private readonly rounds = new Rounds<Member>();
 
-  constructor(private readonly limits: WaitLimits) {}
+  constructor(
+    private readonly limits: WaitLimits,
+    private readonly kind: Kind,
+  ) {}
 
   /**
    * @param patience what the request has left of it
@@ -77,8 +87,8 @@ export class SharedCopy {
    * @throws EngineError overloaded, and what `send` throws
    */
   store(text: WaitingBatch, signal: Departure, patience: Patience, send: SendBatches): Promise<boolean> {
-    const isAlone = this.underWay === 0 || text.records > SMALL_RECORDS;
-    if (isAlone && this.crowd < CROWD) return this.sendNow([text], signal, send);
+    if (this.crowd < CROWD && (this.underWay === 0 || this.kind.fewest === 1))
+      return this.sendNow([text], signal, send);
     if (this.waiting.length >= this.limits.waiting) return Promise.reject(TOO_MANY_WAIT);
     const since = performance.now();
     const due = since + patience.ms;
@@ -120,10 +130,8 @@ export class SharedCopy {
 
   /** A part of a crowd goes as soon as it is there, what comes behind it at the end of this turn of the event loop. */
   private gather(): void {
-    const count = this.waiting.length;
-    const areLarge = this.waitingRecords > SMALL_RECORDS * count;
-    const parts = areLarge ? PARTS_OF_LARGE : PARTS_OF_SMALL;
-    const isPart = count >= this.crowd / parts && (areLarge || count >= CROWD);
+    const { parts, fewest } = this.kind;
+    const isPart = this.waiting.length >= Math.max(fewest, this.crowd / parts);
     const isFull = this.waitingRecords >= MOST_RECORDS || this.waitingBytes >= MOST_BYTES;
     if ((isPart || isFull) && this.underWay < parts) this.sendWaiting();
     else if (this.underWay === 0 && !this.isGathering) {

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import type { CopyData } from '../../../src/engine/batch/copy/copy-encoder.js';
 import type { Departure } from '../../../src/engine/admission/departure.js';
 import { Patience } from '../../../src/engine/admission/patience.js';
-import { SharedCopy, type WaitingBatch } from '../../../src/engine/insert/shared-copy.js';
+import { LARGE, SharedCopy, SMALL, type WaitingBatch } from '../../../src/engine/insert/shared-copy.js';
 import { column } from '../batch/shapes.js';
 import { planOf } from '../batch/copy/tables.js';
 
@@ -43,7 +43,7 @@ const settled = () => turn().then(turn);
 describe('small batches', () => {
   it('go at once while none is under way, and share the next COPY when one is', async () => {
     const { sent, send } = server();
-    const copies = new SharedCopy({ waiting: 64 });
+    const copies = new SharedCopy({ waiting: 64 }, SMALL);
     const stored = [1, 2, 3, 4].map(() => copies.store(text(), never, patient(), send));
     expect(sent.map(({ texts }) => texts.length)).toEqual([1]);
     sent[0]?.answer(true);
@@ -55,7 +55,7 @@ describe('small batches', () => {
 
   it('go in halves where many come at once, the second without waiting for the first', async () => {
     const { sent, send } = server();
-    const copies = new SharedCopy({ waiting: 64 });
+    const copies = new SharedCopy({ waiting: 64 }, SMALL);
     const stored: Promise<boolean>[] = [];
     const come = (count: number) => {
       for (let i = 0; i < count; i++) stored.push(copies.store(text(), never, patient(), send));
@@ -82,7 +82,7 @@ describe('small batches', () => {
 
   it('go at once while few are under way, if they are large, and in four parts where many come at once', async () => {
     const { sent, send } = server();
-    const copies = new SharedCopy({ waiting: 64 });
+    const copies = new SharedCopy({ waiting: 64 }, LARGE);
     const stored: Promise<boolean>[] = [];
     const come = (count: number) => {
       for (let i = 0; i < count; i++) stored.push(copies.store(text(100), never, patient(), send));
@@ -105,7 +105,7 @@ describe('small batches', () => {
 
   it('go when they fill a COPY, though more of the crowd are to come', async () => {
     const { sent, send } = server();
-    const copies = new SharedCopy({ waiting: 64 });
+    const copies = new SharedCopy({ waiting: 64 }, LARGE);
     const come = (count: number, bytes: number) => {
       const stored = Array.from({ length: count }, () => copies.store(text(250, bytes), never, patient(), send));
       return { stored: Promise.all(stored), sizes: sent.map(({ texts }) => texts.length) };
@@ -129,7 +129,7 @@ describe('small batches', () => {
 
   it('wait for the end of the turn behind a crowd, and no longer', async () => {
     const { sent, send } = server();
-    const copies = new SharedCopy({ waiting: 64 });
+    const copies = new SharedCopy({ waiting: 64 }, SMALL);
     const crowd = Array.from({ length: 5 }, () => copies.store(text(), never, patient(), send));
     for (const copy of sent) copy.answer(true);
     await Promise.all(crowd);
@@ -144,7 +144,7 @@ describe('small batches', () => {
 
   it('do not wait for a COPY that takes long, unless many do', async () => {
     const { sent, send } = server();
-    const copies = new SharedCopy({ waiting: 64 });
+    const copies = new SharedCopy({ waiting: 64 }, SMALL);
     const stored: Promise<boolean>[] = [];
     for (let underWay = 1; underWay <= 4; underWay++) {
       stored.push(copies.store(text(), never, patient(), send), copies.store(text(), never, patient(), send));
@@ -160,7 +160,7 @@ describe('small batches', () => {
 
   it('are sent one by one when the shared COPY was refused, so that one bad batch fails alone', async () => {
     const { sent, send } = server();
-    const copies = new SharedCopy({ waiting: 64 });
+    const copies = new SharedCopy({ waiting: 64 }, SMALL);
     const [first, good, bad] = [1, 2, 3].map(() => copies.store(text(), never, patient(), send));
     sent[0]?.answer(true);
     await settled();
@@ -174,7 +174,7 @@ describe('small batches', () => {
 
   it('all learn of a failure that is not about a batch', async () => {
     const { sent, send } = server();
-    const copies = new SharedCopy({ waiting: 64 });
+    const copies = new SharedCopy({ waiting: 64 }, SMALL);
     const [first, second, third] = [1, 2, 3].map(() => copies.store(text(), never, patient(), send));
     sent[0]?.answer(true);
     await first;
@@ -186,7 +186,7 @@ describe('small batches', () => {
 
   it('are not undone by the client of another one that leaves, and go with their own where they are alone', async () => {
     const { sent, send } = server();
-    const copies = new SharedCopy({ waiting: 64 });
+    const copies = new SharedCopy({ waiting: 64 }, SMALL);
     const leaving = new AbortController();
     const leaver = copies.store(text(), leaving.signal, patient(), send);
     const others = [leaving.signal, never].map((signal) => copies.store(text(), signal, patient(), send));
@@ -203,7 +203,7 @@ describe('small batches', () => {
 
   it('are cut into COPYs of at most 1,000 records', async () => {
     const { sent, send } = server();
-    const copies = new SharedCopy({ waiting: 64 });
+    const copies = new SharedCopy({ waiting: 64 }, SMALL);
     void copies.store(text(), never, patient(), send);
     for (let i = 0; i < 50; i++) void copies.store(text(25), never, patient(), send);
     expect(sent.map(({ texts }) => texts.length)).toEqual([1, 4]);
@@ -214,7 +214,7 @@ describe('small batches', () => {
 
   it('are refused when too many wait, when they wait too long, and when their client leaves', async () => {
     const { send } = server();
-    const copies = new SharedCopy({ waiting: 2 });
+    const copies = new SharedCopy({ waiting: 2 }, SMALL);
     for (let underWay = 1; underWay <= 4; underWay++) {
       void copies.store(text(), never, patient(), send);
       await sleep(100);
