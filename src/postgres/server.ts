@@ -112,10 +112,8 @@ export function servicePool(
     Client: sparing(absence),
   };
   const pool = new pg.Pool({ ...serviceLogin(address, address.database), ...limits });
-  // A connection that breaks while it is idle is replaced by the pool; one that breaks in somebody's hands fails the
-  // next query there. In both cases the event alone must not end the process.
+  // A connection that breaks while it is idle is replaced by the pool.
   pool.on('error', () => {});
-  pool.on('connect', (client) => client.on('error', () => {}));
   dropTheSilent(pool);
   return pool;
 }
@@ -136,6 +134,9 @@ const sparing = (absence: Absence) =>
     }
 
     private async tried(): Promise<this> {
+      // One that breaks in somebody's hands fails the next query there; the event alone must not end the process. The pool
+      // learns of the connection a moment after it is there, and it may have broken by then.
+      this.on('error', () => {});
       try {
         await super.connect();
         return this;

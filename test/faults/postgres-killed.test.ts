@@ -22,9 +22,9 @@ beforeAll(async () => {
   service = opened.first;
 });
 afterAll(async () => {
-  const { code } = await service.end();
+  const { code, stderr } = await service.end();
   await endEverything();
-  expect(code).toBe(0);
+  expect(code, stderr).toBe(0);
 });
 
 async function loaded(work: () => Promise<void>, ledger: Ledger, name: string): Promise<void> {

@@ -1,0 +1,45 @@
+/** The pool of the service's own role (postgres/server.ts), where a connection breaks at the worst moment. */
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer } from 'node:net';
+import { expect, it } from 'vitest';
+import { servicePool } from '../../src/postgres/server.js';
+import { embeddedServer } from '../support/postgres.js';
+
+/** ErrorResponse (Postgres manual 54.7), as a backend sends it whose postmaster was killed. */
+function farewell(): Buffer {
+  const fields = Buffer.from('SFATAL\0VFATAL\0C57P01\0Mterminating connection due to unexpected postmaster exit\0\0');
+  const head = Buffer.from('E\0\0\0\0');
+  head.writeInt32BE(fields.length + 4, 1);
+  return Buffer.concat([head, fields]);
+}
+
+/** ReadyForQuery, idle: the end of a login. */
+const READY = Buffer.from('Z\0\0\0\x05I');
+
+it('survives a server that ends a connection in the moment in which the login succeeds', async () => {
+  const { host, port, user, password, database } = embeddedServer().connection;
+  let broken = 0;
+  // Postgres itself, but that the first connections end with their login, in one piece with its last message.
+  const proxy = createServer((near) => {
+    const far = connect(`${host}/.s.PGSQL.${port}`);
+    near.on('error', () => far.destroy()).pipe(far);
+    far.on('error', () => near.destroy());
+    far.on('data', (chunk: Buffer) => {
+      if (broken === 3 || !chunk.subarray(-READY.length).equals(READY)) return void near.write(chunk);
+      broken++;
+      near.end(Buffer.concat([chunk, farewell()]));
+      far.destroy();
+    });
+  }).listen(0, '127.0.0.1');
+  await once(proxy, 'listening');
+  const address = { host: '127.0.0.1', port: (proxy.address() as AddressInfo).port, user, password, database };
+  const pool = servicePool({ ...address, connectionTimeoutMillis: 5_000 }, 1);
+  try {
+    for (let question = 0; question < 3; question++) await expect(pool.query('SELECT 1')).rejects.toThrow();
+    expect((await pool.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
+    expect(broken).toBe(3);
+  } finally {
+    await pool.end();
+    proxy.close();
+  }
+});
