@@ -154,8 +154,9 @@ describe('an insert', () => {
   it('waits until a request with its key that still runs has ended', async () => {
     const name = await table();
     // The table is held, so that the first try is given up and the repeat finds it still running.
-    const held = project.rows(`LOCK ${name} IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(4)`);
-    const locks = `SELECT 1 FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted`;
+    const held = project.rows(`LOCK ${name} IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(4.013)`);
+    // Locks of other tests' tables are on the same server.
+    const locks = `SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%(4.013)%'`;
     const { server } = service;
     await expect.poll(async () => (await onServer(server, (pg) => pg.query(locks))).rowCount, LONG).toBeGreaterThan(0);
     const result = await client({ timeoutMs: 500 }).insert(name, items(5));
