@@ -3,14 +3,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { expect, it } from 'vitest';
 import { servicePool } from '../../src/postgres/server.js';
-
-/** ErrorResponse (Postgres manual 54.7), as a server sends it that is starting. */
-function refusal(): Buffer {
-  const fields = Buffer.from('SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0');
-  const head = Buffer.from('E\0\0\0\0');
-  head.writeInt32BE(fields.length + 4, 1);
-  return Buffer.concat([head, fields]);
-}
+import { fatal } from '../support/fatal.js';
 
 it('tells all who want a connection what the last login was told', async () => {
   let logins = 0;
@@ -18,7 +11,7 @@ it('tells all who want a connection what the last login was told', async () => {
     socket.on('error', () => {});
     socket.once('data', () => {
       logins++;
-      socket.end(refusal());
+      socket.end(fatal('57P03', 'the database system is starting up'));
     });
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');

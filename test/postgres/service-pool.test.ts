@@ -3,15 +3,11 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { expect, it } from 'vitest';
 import { servicePool } from '../../src/postgres/server.js';
+import { fatal } from '../support/fatal.js';
 import { embeddedServer } from '../support/postgres.js';
 
-/** ErrorResponse (Postgres manual 54.7), as a backend sends it whose postmaster was killed. */
-function farewell(): Buffer {
-  const fields = Buffer.from('SFATAL\0VFATAL\0C57P01\0Mterminating connection due to unexpected postmaster exit\0\0');
-  const head = Buffer.from('E\0\0\0\0');
-  head.writeInt32BE(fields.length + 4, 1);
-  return Buffer.concat([head, fields]);
-}
+/** As a backend says it whose postmaster was killed. */
+const FAREWELL = fatal('57P01', 'terminating connection due to unexpected postmaster exit');
 
 /** ReadyForQuery, idle: the end of a login. */
 const READY = Buffer.from('Z\0\0\0\x05I');
@@ -27,7 +23,7 @@ it('survives a server that ends a connection in the moment in which the login su
     far.on('data', (chunk: Buffer) => {
       if (broken === 3 || !chunk.subarray(-READY.length).equals(READY)) return void near.write(chunk);
       broken++;
-      near.end(Buffer.concat([chunk, farewell()]));
+      near.end(Buffer.concat([chunk, FAREWELL]));
       far.destroy();
     });
   }).listen(0, '127.0.0.1');

@@ -102,6 +102,7 @@ export class SharedCopy {
         resolve,
         reject,
         leaves: () => {
+          this.waits(text, -1);
           waited();
           wait?.end();
           this.rounds.delete(member);
@@ -109,7 +110,6 @@ export class SharedCopy {
         look: (now) => {
           if (signal.aborted || now >= due) {
             this.waiting.splice(this.waiting.indexOf(member), 1);
-            this.waits(text, -1);
             member.leaves();
             reject(TOO_MANY_WAIT);
           } else if (now >= since + SLOW_MS && this.underWay < MOST_UNDER_WAY) this.sendWaiting();
@@ -175,10 +175,7 @@ export class SharedCopy {
     }
     if (count === 0) return;
     const members = this.waiting.splice(0, count);
-    for (const member of members) {
-      this.waits(member.text, -1);
-      member.leaves();
-    }
+    for (const member of members) member.leaves();
     void this.sendTogether(members);
   }
 

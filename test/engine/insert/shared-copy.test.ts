@@ -40,7 +40,7 @@ function server() {
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 const settled = () => turn().then(turn);
 
-describe('small batches', () => {
+describe('batches', () => {
   it('go at once while none is under way, and share the next COPY when one is', async () => {
     const { sent, send } = server();
     const copies = new SharedCopy({ waiting: 64 }, SMALL);

@@ -1,0 +1,9 @@
+/** What Postgres says where it ends a connection, for tests that say it in its place. */
+
+/** ErrorResponse of severity FATAL (Postgres manual 54.7). */
+export function fatal(sqlstate: string, message: string): Buffer {
+  const fields = Buffer.from(`SFATAL\0VFATAL\0C${sqlstate}\0M${message}\0\0`);
+  const head = Buffer.from('E\0\0\0\0');
+  head.writeInt32BE(fields.length + 4, 1);
+  return Buffer.concat([head, fields]);
+}
