@@ -11,7 +11,7 @@ import { AUTHENTICATOR, PostgRest, SETUP } from './servers/postgrest.mjs';
 import { Service } from './servers/service.mjs';
 import { NaiveTarget } from './targets/naive.mjs';
 import { PostgRestTarget } from './targets/postgrest.mjs';
-import { RAW_ROLE, RawWire } from './targets/raw-wire.mjs';
+import { RAW_ROLE, RawWire, UNPREPARED_ROLE, UnpreparedWire } from './targets/raw-wire.mjs';
 import { ServiceTarget } from './targets/service.mjs';
 
 /** What all targets do before they are measured, so that everything is compiled, cached and connected. */
@@ -59,17 +59,22 @@ export class House {
     }
 
     const password = randomBytes(16).toString('hex');
-    for (const role of [RAW_ROLE, AUTHENTICATOR, NAIVE_ROLE]) {
+    for (const role of [RAW_ROLE, UNPREPARED_ROLE, AUTHENTICATOR, NAIVE_ROLE]) {
       await service.database.client.query(`CREATE ROLE ${role} LOGIN NOINHERIT PASSWORD '${password}'`);
       await service.database.client.query(`CREATE DATABASE ${role} OWNER ${role}`);
     }
     const loginOf = (role) => ({ ...superuser, user: role, database: role, password });
-    const raw = new RawWire(loginOf(RAW_ROLE), await this.#database(superuser, RAW_ROLE, 'public'));
-    this.#later(() => raw.generator.stop());
+    const wire = async (Target, role) => {
+      const target = new Target(loginOf(role), await this.#database(superuser, role, 'public'));
+      this.#later(() => target.generator.stop());
+      return target;
+    };
+    const raw = await wire(RawWire, RAW_ROLE);
 
     this.targets = { raw, service, ...before };
     this.httpGenerator = http;
     if (this.options.naive) {
+      this.targets.unprepared = await wire(UnpreparedWire, UNPREPARED_ROLE);
       const naive = new Naive(folder);
       this.#later(() => naive.stop());
       await naive.start(loginOf(NAIVE_ROLE));

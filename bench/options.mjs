@@ -13,7 +13,11 @@ const OPTIONS = {
     default: '1',
     help: 'workers of the service; several numbers (1,2,4) compare them, without raw wire and PostgREST',
   },
-  naive: { type: 'boolean', default: false, help: 'also measure 25 lines of Node that check nothing' },
+  naive: {
+    type: 'boolean',
+    default: false,
+    help: 'also measure 25 lines of Node that check nothing, and raw wire that prepares nothing',
+  },
   before: { type: 'string', help: 'the dist of another state of the project, measured in turn with this one' },
   profile: { type: 'boolean', default: false, help: 'measure the service alone, under the CPU profiler' },
   help: { type: 'boolean', default: false, help: 'this text' },

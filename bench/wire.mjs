@@ -9,8 +9,8 @@ export const prepare = (sql) => parse(sql, STATEMENT);
 /** One statement prepared before, parameters as text. */
 export const runPrepared = (params) => Buffer.concat([bind(params, [], STATEMENT), execute(), SYNC]);
 
-/** One statement as text, the unnamed one. */
-export const runText = (sql) => Buffer.concat([parse(sql), bind([]), execute(), SYNC]);
+/** One statement that comes with the request, the unnamed one; parameters as text. */
+export const runText = (sql, params = []) => Buffer.concat([parse(sql), bind(params), execute(), SYNC]);
 
 /** A transaction of COPY … FROM STDIN (FORMAT binary), whole. */
 export function copyBatch(shape, records) {

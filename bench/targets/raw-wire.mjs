@@ -3,8 +3,9 @@ import { createTable } from '../database.mjs';
 import { Generator } from '../load/generator.mjs';
 import { asText, copyBatch, prepare, runPrepared, runText } from '../wire.mjs';
 
-/** Role, and database: the embedded server lets a role only into the database of its own name. */
+/** Roles, and databases: the embedded server lets a role only into the database of its own name. */
 export const RAW_ROLE = 'bench_raw';
+export const UNPREPARED_ROLE = 'bench_unprepared';
 
 export class RawWire {
   name = 'raw';
@@ -23,7 +24,7 @@ export class RawWire {
 
   async createTable(name, columns) {
     await this.database.client.query(createTable(this.database.table(name), columns));
-    await this.database.client.query(`ALTER TABLE ${this.database.table(name)} OWNER TO ${RAW_ROLE}`);
+    await this.database.client.query(`ALTER TABLE ${this.database.table(name)} OWNER TO ${this.login.user}`);
   }
 
   /** More that belongs to a table. */
@@ -42,12 +43,11 @@ export class RawWire {
     }
     const places = shape.columns.map((_, i) => `$${i + 1}`).join(', ');
     const values = ([record]) => shape.columns.map(({ name, type }) => asText(type, record[name]));
-    const requests = batches.map((records) => runPrepared(values(records)));
-    return { prepare: prepare(`INSERT INTO ${into} VALUES (${places})`), tag: 'INSERT 0 1', requests };
+    return this.statement(`INSERT INTO ${into} VALUES (${places})`, 'INSERT 0 1', batches.map(values));
   }
 
   selectOne() {
-    return { prepare: prepare('SELECT 1'), tag: 'SELECT 1', requests: [runPrepared([])] };
+    return this.query('SELECT 1', [], 1);
   }
 
   selects(table, { columns }, rows) {
@@ -55,9 +55,14 @@ export class RawWire {
     return this.query(`SELECT ${names} FROM ${this.database.table(table)}`, [], rows);
   }
 
-  /** A query prepared before, its rows as text. */
+  /** A query, its rows as text. */
   query(sql, params, rows) {
-    return { prepare: prepare(sql), tag: `SELECT ${rows}`, requests: [runPrepared(params)] };
+    return this.statement(sql, `SELECT ${rows}`, [params]);
+  }
+
+  /** Prepared before. @param {string[][]} params of each request */
+  statement(sql, tag, params) {
+    return { prepare: prepare(sql), tag, requests: params.map((values) => runPrepared(values)) };
   }
 
   createsTables(names, columns) {
@@ -67,5 +72,14 @@ export class RawWire {
 
   run(order) {
     return this.generator.run({ ...order, login: this.login });
+  }
+}
+
+/** The same for whoever does not know before what will be asked: each request brings its SQL. COPY stays prepared. */
+export class UnpreparedWire extends RawWire {
+  name = 'unprepared';
+
+  statement(sql, tag, params) {
+    return { prepare: Buffer.alloc(0), tag, requests: params.map((values) => runText(sql, values)) };
   }
 }
