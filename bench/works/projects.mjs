@@ -22,6 +22,7 @@ export const PROJECTS = {
   async run(house) {
     const { service } = house.targets;
     const tokens = await makeProjects(house.service, house.options.projects);
+    await service.database.client.query('CHECKPOINT'); // the making is not what is measured
     const acknowledged = new Map(tokens.map((token) => [token, 0]));
     const write = async (to) => {
       const requests = to.map((token) => house.service.request(`/data/${TABLE}`, RECORD, { token }));
@@ -36,7 +37,8 @@ export const PROJECTS = {
     const before = await house.service.ask('memory');
     const one = [];
     const all = [];
-    for (let round = 0; round < house.options.rounds; round++) {
+    // The first turn, and as many as were asked for.
+    for (let round = 0; round <= house.options.rounds; round++) {
       one.push(await write([first]));
       all.push(await write(tokens));
     }
@@ -44,16 +46,19 @@ export const PROJECTS = {
     const connections = await idleConnections(service.database);
     const bytes = ((await house.service.ask('memory')) - before) / tokens.length;
 
-    const { median, min, max } = ratio(all, one, ({ p50 }) => p50);
+    const times = (from, to) => ratio(all.slice(from, to), one.slice(from, to), ({ p50 }) => p50);
+    const figure = ({ median, min, max }) => `${median.toFixed(2)} (${min.toFixed(2)}-${max.toFixed(2)})`;
+    const later = times(1);
     const judged = (met) => (tokens.length < GOAL_PROJECTS ? null : met);
     return {
       facts: [
         {
           title: `p50 of an insert into ${tokens.length} projects in turn, times that into one`,
-          figure: `${median.toFixed(2)} (${min.toFixed(2)}-${max.toFixed(2)})`,
+          figure: figure(later),
           goal: `≤ ${GOAL_RATIO} with ${GOAL_PROJECTS}`,
-          met: judged(median <= GOAL_RATIO),
+          met: judged(later.median <= GOAL_RATIO),
         },
+        { title: 'the same the first time, which logs in', figure: figure(times(0, 1)), goal: '', met: null },
         {
           title: `an idle project costs the service (mean of ${tokens.length})`,
           figure: `${(bytes / 1024).toFixed(1)} KiB, ${connections} connections in all`,

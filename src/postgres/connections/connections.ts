@@ -24,8 +24,8 @@ interface Entry {
   readonly lane: Lane;
   readonly opened: ProjectSession;
   idleSince: number;
-  /** It has served more than the request that it was opened for. */
-  reused: boolean;
+  /** Milliseconds that it has been idle at most before it was used again; null: it was not. */
+  longestPause: number | null;
   /** To be closed instead of kept, once the request that has it is done. */
   unwanted: boolean;
 }
@@ -46,7 +46,7 @@ export class Lease implements ProjectSession {
 
   /** The connection has served requests before: its server may have gone in the meantime. */
   get reused(): boolean {
-    return this.entry.reused;
+    return this.entry.longestPause !== null;
   }
 
   /** The connection must not be used again (it was cancelled, or its state is in doubt). */
@@ -103,7 +103,7 @@ export class Connections {
     const entry = entries?.pop();
     if (entries === undefined || entry === undefined) return null;
     if (entries.length === 0) this.idle[lane].delete(project);
-    entry.reused = true;
+    entry.longestPause = Math.max(entry.longestPause ?? 0, Date.now() - entry.idleSince);
     return this.lend(entry);
   }
 
@@ -153,7 +153,7 @@ export class Connections {
     this.count(project, 1);
     try {
       const opened = await this.sessions.open(placement, lane);
-      const entry: Entry = { project, lane, opened, idleSince: 0, reused: false, unwanted: false };
+      const entry: Entry = { project, lane, opened, idleSince: 0, longestPause: null, unwanted: false };
       opened.session.onClose(() => {
         this.count(project, -1);
         this.removeIdle(entry);
@@ -199,7 +199,7 @@ export class Connections {
     }
     if (this.total >= this.limits.total) {
       const all = this.allIdle();
-      if (all.length > 0) this.discard(leastUseful(all, Date.now() - this.limits.idleMs / 2));
+      if (all.length > 0) this.discard(leastUseful(all, Date.now()));
     }
   }
 
@@ -233,15 +233,24 @@ export class Connections {
 }
 
 const oldest = (entries: readonly Entry[]): Entry => entries.reduce((a, b) => (b.idleSince < a.idleSince ? b : a));
+const newest = (entries: readonly Entry[]): Entry => entries.reduce((a, b) => (b.idleSince >= a.idleSince ? b : a));
+
+/** Whoever has used a connection again and again is gone after a pause this many times the longest … */
+const OVERDUE = 2;
+/** … and this long, since between two requests of a burst there is no pause at all. */
+const OVERDUE_MS = 5_000;
 
 /**
- * One that nobody has used since `before`; else of those that were never used again the newest; else the oldest. Where
- * more projects are written to in turn than there are connections, giving up the oldest would always hit the one that
- * is needed next; like this, as many projects as have room keep theirs.
+ * One whose project is gone, by the pauses it made before; else of those that were never used again the newest; else the
+ * oldest. Where more projects are written to in turn than there are connections, giving up the oldest would always hit
+ * the one that is needed next, however long a turn takes; like this, as many projects as have room keep theirs.
  */
-function leastUseful(entries: readonly Entry[], before: number): Entry {
-  const eldest = oldest(entries);
-  if (eldest.idleSince < before) return eldest;
-  const unproven = entries.filter(({ reused }) => !reused);
-  return unproven.reduce((a, b) => (b.idleSince >= a.idleSince ? b : a), unproven[0] ?? eldest);
+function leastUseful(entries: readonly Entry[], now: number): Entry {
+  const overdue = entries.filter(
+    ({ idleSince, longestPause }) =>
+      longestPause !== null && now - idleSince > Math.max(OVERDUE * longestPause, OVERDUE_MS),
+  );
+  if (overdue.length > 0) return oldest(overdue);
+  const unproven = entries.filter(({ longestPause }) => longestPause === null);
+  return unproven.length > 0 ? newest(unproven) : oldest(entries);
 }

@@ -24,7 +24,7 @@ const LEAST_MIB = 160;
 const IDLE_MIB = 4;
 
 /** All connections to projects may take this share of the memory while they are idle … */
-const IDLE_SHARE = 1 / 8;
+const IDLE_SHARE = 1 / 6;
 
 /** … but each request that may run at once needs one, and nobody should have to expect more processes than these. */
 const LEAST_CONNECTIONS = 80;

@@ -1,44 +1,80 @@
 /** Which connections to projects are kept where there are more projects than connections. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { embeddedServer } from '../../support/postgres.js';
 import { onServer, startTestService, type TestProject } from '../../support/service.js';
 
-const PROJECTS = 7;
-const CONNECTIONS = 5;
+/** Projects of a service that keeps `connections`, each with a table. */
+async function crowd(projects: number, connections: number, settings: Record<string, string> = {}) {
+  const service = await startTestService({ 'max-connections': String(connections), ...settings });
+  const members: TestProject[] = [];
+  for (let i = 0; i < projects; i++) members.push(await service.project());
+  for (const project of members) await project.table('t', { n: 'INTEGER' });
+  const databases = await Promise.all(
+    members.map(async ({ name }) => (await service.engine.projects.get(name)).placement.database),
+  );
+  return { service, projects: members, processes: (of?: number[]) => processes(databases, of) };
+}
 
-it('protects those of most projects where more are written to in turn than there are connections', async () => {
-  const service = await startTestService({ 'max-connections': String(CONNECTIONS) });
+async function write(project: TestProject | undefined): Promise<void> {
+  expect((await project?.call('POST', '/api/cdp/data/t', { body: [{ n: 1 }] }))?.status).toBe(201);
+}
+
+/** Processes that serve writers in these databases, or in those of them that are named by number. */
+async function processes(databases: string[], of: number[] = [...databases.keys()]): Promise<number[]> {
+  const { rows } = await onServer(embeddedServer(), (client) =>
+    client.query<{ pid: number }>('SELECT pid FROM pg_stat_activity WHERE datname = ANY ($1) AND usename ~ $2', [
+      of.map((index) => databases[index]),
+      '^w_',
+    ]),
+  );
+  return rows.map(({ pid }) => pid);
+}
+
+it.each([
+  ['quickly', 0, {}],
+  [
+    'so slowly that a turn takes most of the time after which idle ones are closed',
+    400,
+    { 'idle-connection-ms': '5000' },
+  ],
+])(
+  'protects those of most projects where more are written to in turn than there are, %s',
+  async (_, pause, settings) => {
+    const CONNECTIONS = 5;
+    const { service, projects, processes } = await crowd(7, CONNECTIONS, settings);
+    try {
+      const writeToAll = async () => {
+        for (const project of projects) {
+          await write(project);
+          await sleep(pause);
+        }
+      };
+      await writeToAll();
+      await writeToAll();
+      const before = await processes();
+      await writeToAll();
+      const kept = (await processes()).filter((pid) => before.includes(pid));
+      // One of them makes room for those that have none.
+      expect(kept.length).toBeGreaterThanOrEqual(CONNECTIONS - 1);
+      expect((await processes()).length).toBeLessThanOrEqual(CONNECTIONS + 1);
+    } finally {
+      await service.close();
+    }
+  },
+);
+
+it('gives the connections of projects that are gone to those that come', async () => {
+  const { service, projects, processes } = await crowd(4, 2);
   try {
-    const projects: TestProject[] = [];
-    for (let i = 0; i < PROJECTS; i++) projects.push(await service.project());
-    for (const project of projects) await project.table('t', { n: 'INTEGER' });
-    const databases = await Promise.all(
-      projects.map(async ({ name }) => (await service.engine.projects.get(name)).placement.database),
-    );
-    const writeToAll = async () => {
-      for (const project of projects) {
-        const { status } = await project.call('POST', '/api/cdp/data/t', { body: [{ n: 1 }] });
-        expect(status).toBe(201);
-      }
-    };
-    const processes = async () => {
-      const { rows } = await onServer(embeddedServer(), (client) =>
-        client.query<{ pid: number }>('SELECT pid FROM pg_stat_activity WHERE datname = ANY ($1) AND usename ~ $2', [
-          databases,
-          '^w_',
-        ]),
-      );
-      return rows.map(({ pid }) => pid);
-    };
-
-    await writeToAll();
-    await writeToAll();
-    const before = await processes();
-    await writeToAll();
-    const kept = (await processes()).filter((pid) => before.includes(pid));
-    // One of them makes room for those that have none.
-    expect(kept.length).toBeGreaterThanOrEqual(CONNECTIONS - 1);
-    expect((await processes()).length).toBeLessThanOrEqual(CONNECTIONS + 1);
+    const [a, b, c, d] = projects;
+    for (const project of [a, b]) for (let i = 0; i < 3; i++) await write(project);
+    expect(await processes([0, 1])).toHaveLength(2);
+    await sleep(5_500);
+    for (const project of [c, d]) await write(project);
+    const theirs = await processes([2, 3]);
+    for (const project of [c, d]) await write(project);
+    expect((await processes([2, 3])).filter((pid) => theirs.includes(pid))).toHaveLength(2);
   } finally {
     await service.close();
   }
