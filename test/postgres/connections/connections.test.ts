@@ -35,8 +35,8 @@ it.each([
   ['quickly', 0, {}],
   [
     'so slowly that a turn takes most of the time after which idle ones are closed',
-    400,
-    { 'idle-connection-ms': '5000' },
+    650,
+    { 'idle-connection-ms': '8000' },
   ],
 ])(
   'protects those of most projects where more are written to in turn than there are, %s',
