@@ -180,7 +180,7 @@ export const ERROR_CODES = {
   result_too_large: {
     status: 400,
     meaning: 'One row of the result is larger than the answer may be.',
-    action: 'Select less per row, or stream the result.',
+    action: 'Select less per row.',
   },
   query_timeout: {
     status: 504,

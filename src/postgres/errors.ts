@@ -135,6 +135,11 @@ const isOfStorage = ({ sqlstate, fields: { source } }: PostgresError): boolean =
 
 const OUT_OF_MEMORY = '53200';
 
+export const DEADLOCK = '40P01';
+
+/** States whose hints are for the operator: settings to raise, a log to look into. */
+const HINTS_FOR_THE_OPERATOR = new Set([OUT_OF_MEMORY, DEADLOCK]);
+
 /** Where Postgres shares out the memory that all sessions have in common, and where code of a project raises the state by hand. */
 const NOT_OWN_MEMORY = new Set(['lock.c', 'predicate.c', 'shmem.c', 'pl_exec.c']);
 
@@ -175,8 +180,7 @@ export function toEngineError(error: unknown): unknown {
   if (error instanceof pg.DatabaseError) return toEngineError(PostgresError.fromDriver(error));
   if (error instanceof PostgresError) {
     const code = errorCode(error);
-    // Postgres advises the operator to raise a setting.
-    const hint = error.sqlstate === OUT_OF_MEMORY ? undefined : error.fields.hint;
+    const hint = HINTS_FOR_THE_OPERATOR.has(error.sqlstate) ? undefined : error.fields.hint;
     return new EngineError(code, messageOf(error, code), {
       postgres: error.details,
       cause: error,

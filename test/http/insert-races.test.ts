@@ -73,6 +73,26 @@ describe.each(testServers())('on Postgres $major', (server) => {
     );
   });
 
+  it('batches that only together are in a deadlock are stored one by one', async () => {
+    await project.table('contested', { k: 'INTEGER' });
+    await project.rows('ALTER TABLE contested ADD UNIQUE (k)');
+    expect((await insert('contested', [{ k: 0 }])).status).toBe(201);
+    const answers = await inDatabase(async (other) => {
+      await other.query('BEGIN');
+      await other.query('INSERT INTO data.contested (k) VALUES (1), (2)');
+      // Behind the first, which waits for the other transaction, these two share a COPY, and the second waits as well.
+      const sent = [[{ k: 1 }], [{ k: 3 }, { k: 4 }], [{ k: 5 }, { k: 2 }]].map((batch) => insert('contested', batch));
+      await sleep(400);
+      // Postgres ends who waits first: the COPY.
+      await other.query('INSERT INTO data.contested (k) VALUES (3)');
+      await other.query('ROLLBACK');
+      return Promise.all(sent);
+    });
+    expect(answers.map(({ status }) => status)).toEqual([201, 201, 201]);
+    const stored = await project.rows('SELECT k FROM contested ORDER BY k');
+    expect(stored).toEqual([0, 1, 2, 3, 4, 5].map((k) => ({ k })));
+  });
+
   it('a batch goes by COPY when the table is new to the service, and when it has changed since the last one', async () => {
     await project.table('changing', { n: 'INTEGER' });
     const lastStatement = async () => {

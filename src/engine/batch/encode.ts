@@ -25,14 +25,14 @@ export interface BatchInsert {
 /**
  * Normally one INSERT; several, to run in one transaction, where records differ in which columns with a default they
  * leave out. With `returnIds` each returns the column `id`, in the order of its `records`.
- * @throws EngineError `unknown_column` or `invalid_value`, naming every bad cell of the batch; `invalid_request` where
- *   ids are asked of a table that has none.
+ * @throws EngineError `invalid_request`, `invalid_json`, `unknown_column` or `invalid_value`, naming every bad record and
+ *   cell of the batch; `invalid_request` where ids are asked of a table that has none.
  */
 export function encodeBatch(batch: ParsedBatch, table: TableShape, options: { returnIds: boolean }): BatchInsert[] {
   if (options.returnIds && !table.columns.some(({ name }) => name === 'id')) {
     throw new EngineError('invalid_request', `Table ${quoted(table.name)} has no column "id" to return`);
   }
-  const rows = encodeRows(batch.records, table);
+  const rows = encodeRows(batch.records, table, batch.faults);
   return groupsByDefaults(rows, table.columns).map((records) => ({
     statement: insertStatement(
       table,
@@ -45,12 +45,12 @@ export function encodeBatch(batch: ParsedBatch, table: TableShape, options: { re
 
 /** One record alone, to find out which one it is that Postgres refuses. */
 export function encodeRecord(batch: ParsedBatch, table: TableShape, record: number): Statement {
-  const rows = encodeRows(batch.records.slice(record, record + 1), table);
+  const rows = encodeRows(batch.records.slice(record, record + 1), table, new Places());
   return insertStatement(table, rows, false);
 }
 
-function encodeRows(records: readonly JsonObject[], table: TableShape): Row[] {
-  const places = new Places();
+/** @param places what is known to be wrong, to which it adds */
+function encodeRows(records: readonly JsonObject[], table: TableShape, places: Places): Row[] {
   const indexByName = new Map(table.columns.map(({ name }, index) => [name, index]));
   const rows = records.map((object, record) => {
     const row = new Array<string | null | undefined>(table.columns.length);

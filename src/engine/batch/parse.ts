@@ -6,19 +6,26 @@ import { readJson } from '../json/read-json.js';
 import { cut, quoted } from '../message-text.js';
 import { Places } from './places.js';
 
-/** 1 to 250 records (specification 4.4); within a record no key stands twice. */
+/** 1 to 250 records (specification 4.4). */
 export interface ParsedBatch {
+  /** Where something stands that is no object, one without keys. */
   readonly records: readonly JsonObject[];
+  /** What is wrong whatever the table is: something that is no object, a key that stands twice in a record. */
+  readonly faults: Places;
 }
 
-/** @throws EngineError `invalid_json`, `invalid_request`, `empty_batch`, `too_many_records` (contract section 6). */
+/**
+ * What is wrong with single records is left to `encode.ts`, which names the bad cells in the same answer.
+ * @throws EngineError `invalid_json`, `invalid_request`, `empty_batch`, `too_many_records` (contract section 6).
+ */
 export function parseBatch(body: Uint8Array): ParsedBatch {
   const { root } = readJson(body, { depth: 1, items: LIMITS.recordsPerBatch, exceeded: tooManyRecords }, CELLS);
   if (root.kind !== 'array') {
     throw new EngineError('invalid_request', `The body is ${KIND[root.kind]}, not an array of records`);
   }
   if (root.items.length === 0) throw new EngineError('empty_batch', 'The batch holds no record');
-  return { records: records(root.items) };
+  const faults = new Places();
+  return { records: root.items.map((item, record) => recordOf(item, record, faults)), faults };
 }
 
 /** Depth of the records: what is nested in a cell stays text. */
@@ -30,25 +37,19 @@ const tooManyRecords = () =>
     `The batch holds more than ${LIMITS.recordsPerBatch} records, which is the most one request takes`,
   );
 
-function records(items: readonly JsonNode[]): JsonObject[] {
-  const strangers = new Places();
-  const duplicates = new Places();
-  const objects: JsonObject[] = [];
-  for (const [record, item] of items.entries()) {
-    if (item.kind === 'object') {
-      objects.push(item);
-      for (const key of duplicateKeys(item)) {
-        const message = `Record ${record} gives the key ${quoted(key)} twice`;
-        duplicates.add('invalid_json', () => ({ record, column: cut(key), message }));
-      }
-    } else {
-      const message = `Record ${record} is ${KIND[item.kind]}, not an object`;
-      strangers.add('invalid_request', () => ({ record, message }));
-    }
+const NO_RECORD: JsonObject = { kind: 'object', members: [], text: '{}' };
+
+function recordOf(item: JsonNode, record: number, faults: Places): JsonObject {
+  if (item.kind !== 'object') {
+    const message = `Record ${record} is ${KIND[item.kind]}, not an object`;
+    faults.add('invalid_request', () => ({ record, message }));
+    return NO_RECORD;
   }
-  strangers.refuse();
-  duplicates.refuse();
-  return objects;
+  for (const key of duplicateKeys(item)) {
+    const message = `Record ${record} gives the key ${quoted(key)} twice`;
+    faults.add('invalid_json', () => ({ record, column: cut(key), message }));
+  }
+  return item;
 }
 
 const KIND: Record<JsonNode['kind'], string> = {

@@ -4,7 +4,7 @@
  * INSERT, which costs Postgres less than a COPY of one row. It either stores the batch or stores nothing; whatever it
  * cannot do, or Postgres refuses, is for the INSERT of `records.ts`, which finds out what is wrong and says so.
  */
-import { ConnectionLost, errorCode, isShutdown, PostgresError } from '../../postgres/errors.js';
+import { ConnectionLost, DEADLOCK, errorCode, isShutdown, PostgresError } from '../../postgres/errors.js';
 import type { BatchAnswer } from '../../contract/wire/batch.js';
 import type { Lease } from '../../postgres/connections/connections.js';
 import { SMALLEST as LARGE_BYTES } from '../../postgres/spare-buffers.js';
@@ -138,7 +138,10 @@ function store(
       }
       throw outcomeUnknown(error, keyed !== null);
     }
-    if (!(error instanceof PostgresError) || liesWithTheServer(error)) throw error;
+    if (!(error instanceof PostgresError)) throw error;
+    // Each of its batches waited for one other perhaps; only together they had more than one to wait for.
+    if (error.sqlstate === DEADLOCK && batches.length > 1) return false;
+    if (liesWithTheServer(error)) throw error;
     // What refuses it now may be its own key.
     if (mayHaveRun && keyed !== null && (await isStored(lease, keyed.idempotency))) return true;
     // The check is what comes behind the rows.

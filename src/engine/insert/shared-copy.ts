@@ -2,8 +2,9 @@
  * Batches to one table share a COPY: while one is on its way, those that come wait for its end and go together. COPYs
  * beside each other get in each other's way, at the end of the table and of its index, and each has a statement and a
  * commit of its own. Where many come at once they go in parts, so that Postgres stores some while the service reads the
- * others. Where a COPY takes long (it waits for a lock, or the disk), nobody waits for it. Each batch stays all or
- * nothing: when a shared COPY fails, nothing of it was stored, and its batches are sent one by one.
+ * others. Where a COPY takes long (it waits for a lock, or the disk), nobody waits for it, and while one takes very long
+ * each batch goes alone. Each stays all or nothing: when a shared COPY fails, nothing of it was stored, and its batches
+ * are sent one by one.
  */
 import { EngineError } from '../../contract/errors.js';
 import type { CopyData } from '../batch/copy/copy-encoder.js';
@@ -15,6 +16,8 @@ import type { RequestTrace } from '../trace.js';
 /** Behind a COPY that takes longer nobody waits any more, except where so many are under way. */
 const SLOW_MS = 20;
 const MOST_UNDER_WAY = 4;
+/** Where one took so long (its rows are slow to check), what it shared with others would take the time of all of them. */
+const VERY_SLOW_MS = 1_000;
 
 /** So many batches at once are a crowd. */
 const CROWD = 4;
@@ -72,6 +75,7 @@ export class SharedCopy {
   private sent = 0;
   /** As many as were lately on their way or waiting at once. */
   private crowd = 0;
+  private isVerySlow = false;
   private isGathering = false;
   private readonly rounds = new Rounds<Member>();
 
@@ -87,8 +91,8 @@ export class SharedCopy {
    * @throws EngineError overloaded, and what `send` throws
    */
   store(text: WaitingBatch, signal: Departure, patience: Patience, send: SendBatches): Promise<boolean> {
-    if (this.crowd < CROWD && (this.underWay === 0 || this.kind.fewest === 1))
-      return this.sendNow([text], signal, send);
+    const isFree = this.crowd < CROWD && (this.underWay === 0 || this.kind.fewest === 1);
+    if (isFree || this.isVerySlow) return this.sendNow([text], signal, send);
     if (this.waiting.length >= this.limits.waiting) return Promise.reject(TOO_MANY_WAIT);
     const since = performance.now();
     const due = since + patience.ms;
@@ -147,10 +151,12 @@ export class SharedCopy {
     this.underWay++;
     this.sent += texts.length;
     this.crowd = Math.max(this.sent + this.waiting.length, this.crowd * FADING);
+    const since = performance.now();
     try {
       return await send(texts, signal);
     } finally {
       this.sent -= texts.length;
+      this.isVerySlow = performance.now() >= since + VERY_SLOW_MS;
       // Whatever else this turn of the event loop reads goes with those that wait: fewer COPYs cost less.
       if (this.waiting.length > 0) setImmediate(() => this.sendNext());
       else this.underWay--;
@@ -162,8 +168,13 @@ export class SharedCopy {
     this.sendWaiting();
   }
 
-  /** Takes what waits, as far as it fits into one COPY, and sends it. */
+  /** Sends what waits: as much as fits into one COPY, or all of it, each alone. */
   private sendWaiting(): void {
+    if (this.isVerySlow) while (this.waiting.length > 0) this.take(1);
+    else this.take(this.fitting());
+  }
+
+  private fitting(): number {
     let records = 0;
     let bytes = 0;
     let count = 0;
@@ -173,6 +184,10 @@ export class SharedCopy {
       if (count > 0 && (records > MOST_RECORDS || bytes > MOST_BYTES)) break;
       count++;
     }
+    return count;
+  }
+
+  private take(count: number): void {
     if (count === 0) return;
     const members = this.waiting.splice(0, count);
     for (const member of members) member.leaves();

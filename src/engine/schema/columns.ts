@@ -50,10 +50,11 @@ export async function addColumn(
     const { session } = lease;
     const shape = await lockTable(lease, begin, project.schema, table);
     refuseTwin(shape, body.name);
-    if (shape.columns.filter((column) => !column.isId).length >= LIMITS.columnsPerTable) {
+    const columns = shape.columns.filter((column) => !column.isId).length;
+    if (columns >= LIMITS.columnsPerTable) {
       throw new EngineError(
         'invalid_request',
-        `Table "${table}" has ${LIMITS.columnsPerTable} columns, which is the most it can have`,
+        `Table "${table}" has ${columns} columns; ${LIMITS.columnsPerTable} is the most that this operation makes`,
       );
     }
     await commit(session, change);

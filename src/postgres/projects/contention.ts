@@ -4,11 +4,12 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
+import { DEADLOCK } from '../errors.js';
 
 function gaveWay(error: unknown): boolean {
   if (!(error instanceof pg.DatabaseError)) return false;
   switch (error.code) {
-    case '40P01':
+    case DEADLOCK:
       return true;
     case '23505':
       return error.schema === 'pg_catalog';

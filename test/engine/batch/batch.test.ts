@@ -88,7 +88,7 @@ describe('a batch refuses', () => {
   });
 
   it('elements that are no objects, each by its index', () => {
-    expect(refusalOf(() => parse('[{},1,{},[],null]'))).toMatchObject({
+    expect(refusalOf(() => encode('[{},1,{},[],null]', CUSTOMERS))).toMatchObject({
       code: 'invalid_request',
       message: 'Record 1 is a number, not an object (and 2 more wrong places)',
       errorCount: 3,
@@ -102,12 +102,29 @@ describe('a batch refuses', () => {
 
   it('a key that a record gives twice, but not inside a JSONB value', () => {
     expect(parse('[{"a":{"b":1,"b":2}}]').records).toHaveLength(1);
-    expect(refusalOf(() => parse('[{},{"a":1,"b":2,"a":1,"a":3},{"__proto__":1,"__proto__":1}]'))).toMatchObject({
+    const shape = table(column('a', 'INTEGER'), column('b', 'INTEGER'), column('__proto__', 'INTEGER'));
+    const body = '[{},{"a":1,"b":2,"a":1,"a":3},{"__proto__":1,"__proto__":1}]';
+    expect(refusalOf(() => encode(body, shape))).toMatchObject({
       code: 'invalid_json',
       message: 'Record 1 gives the key "a" twice (and 1 more wrong place)',
       errors: [
         { record: 1, column: 'a', error: 'invalid_json' },
         { record: 2, column: '__proto__', error: 'invalid_json' },
+      ],
+    });
+  });
+
+  it('records and cells in one answer', () => {
+    const shape = table(column('a', 'INTEGER'));
+    expect(refusalOf(() => encode('[{"a":"x"},5,{"a":1,"a":2},{"b":1}]', shape))).toMatchObject({
+      code: 'invalid_request',
+      message: 'Record 1 is a number, not an object (and 3 more wrong places)',
+      errorCount: 4,
+      errors: [
+        { record: 1, error: 'invalid_request' },
+        { record: 2, column: 'a', error: 'invalid_json' },
+        { record: 0, column: 'a', error: 'invalid_value' },
+        { record: 3, column: 'b', error: 'unknown_column' },
       ],
     });
   });

@@ -158,6 +158,27 @@ describe('batches', () => {
     expect(sent).toHaveLength(5);
   });
 
+  it('go alone while one takes very long, those that wait included', async () => {
+    const { sent, send } = server();
+    const copies = new SharedCopy({ waiting: 64 }, LARGE);
+    const stored: Promise<boolean>[] = [];
+    const come = (count: number) => {
+      for (let i = 0; i < count; i++) stored.push(copies.store(text(100), never, patient(), send));
+      return sent.map(({ texts }) => texts.length);
+    };
+    expect(come(8)).toEqual([1, 1, 1, 1]);
+    await sleep(1_100);
+    sent[0]?.answer(true);
+    await settled();
+    expect(come(0)).toEqual([1, 1, 1, 1, 1, 1, 1, 1]);
+    expect(come(4)).toHaveLength(12);
+    for (const copy of sent.slice()) copy.answer(true);
+    expect(await Promise.all(stored)).toEqual(stored.map(() => true));
+    // The last ones were quick.
+    sent.length = 0;
+    expect(come(8)).toEqual([3, 3]);
+  });
+
   it('are sent one by one when the shared COPY was refused, so that one bad batch fails alone', async () => {
     const { sent, send } = server();
     const copies = new SharedCopy({ waiting: 64 }, SMALL);
