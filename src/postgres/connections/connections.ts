@@ -241,9 +241,10 @@ const OVERDUE = 2;
 const OVERDUE_MS = 5_000;
 
 /**
- * One whose project is gone, by the pauses it made before; else of those that were never used again the newest; else the
- * oldest. Where more projects are written to in turn than there are connections, giving up the oldest would always hit
- * the one that is needed next, however long a turn takes; like this, as many projects as have room keep theirs.
+ * One whose project is gone, by the pauses it made before; else one of the projects that hold the most, where that is more
+ * than one; else of those that were never used again the newest; else the oldest. Where more projects are written to in
+ * turn than there are connections, giving up the oldest would always hit the one that is needed next, however long a turn
+ * takes; like this, as many projects as have room keep theirs.
  */
 function leastUseful(entries: readonly Entry[], now: number): Entry {
   const overdue = entries.filter(
@@ -251,6 +252,10 @@ function leastUseful(entries: readonly Entry[], now: number): Entry {
       longestPause !== null && now - idleSince > Math.max(OVERDUE * longestPause, OVERDUE_MS),
   );
   if (overdue.length > 0) return oldest(overdue);
+  const held = new Map<string, number>();
+  for (const { project } of entries) held.set(project, (held.get(project) ?? 0) + 1);
+  const most = Math.max(...held.values());
+  if (most > 1) return oldest(entries.filter(({ project }) => held.get(project) === most));
   const unproven = entries.filter(({ longestPause }) => longestPause === null);
   return unproven.length > 0 ? newest(unproven) : oldest(entries);
 }

@@ -79,3 +79,23 @@ it('gives the connections of projects that are gone to those that come', async (
     await service.close();
   }
 });
+
+it('gives what one project has beside its first to others, though it may come back', async () => {
+  const { service, projects, processes } = await crowd(4, 4);
+  try {
+    const [a, b, c, d] = projects;
+    for (let burst = 0; burst < 2; burst++) {
+      const answers = [1, 2, 3, 4].map(() =>
+        a?.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT pg_sleep(0.3)' } }),
+      );
+      for (const answer of await Promise.all(answers)) expect(answer?.status).toBe(200);
+      await sleep(1_000);
+    }
+    for (const project of [b, c, d]) await write(project);
+    const theirs = await processes([1, 2, 3]);
+    for (const project of [b, c, d]) await write(project);
+    expect((await processes([1, 2, 3])).filter((pid) => theirs.includes(pid))).toHaveLength(3);
+  } finally {
+    await service.close();
+  }
+});
