@@ -80,6 +80,8 @@ async function load(server: TestServer, { roles, ...release }: Release): Promise
   await run(`GRANT TEMPORARY ON DATABASE ${database} TO ${writer}`);
   await run(owned(release.controlSql), undefined, control);
   await run(owned(release.projectSql), undefined, database);
+  // Keys are kept for 24 hours, and the dump is older.
+  await run('UPDATE _cdp.idempotency_keys SET created_at = now()', undefined, database);
   // The template is in no dump: it is made of the migrations alone.
   const text = 'UPDATE cdp.instance SET template_version = 0 RETURNING id';
   const [instance] = await ask<{ id: string }>(server, text, control);

@@ -99,7 +99,11 @@ async function insertBatch(
   { returnIds, idempotency, begin }: BatchOptions,
 ): Promise<Inserted> {
   const { session } = lease;
-  const shape = await lockTable(session, begin, project.schema, table);
+  const shape = await lockTable(session, begin, project.schema, table).catch((error: unknown) => {
+    // What is wrong whatever the table is comes before the table.
+    batch.faults.refuse();
+    throw error;
+  });
   project.rememberShape(shape);
   if (shape.runsProjectCode) lease.soil();
   const inserts = encodeBatch(batch, shape, { returnIds });
