@@ -207,7 +207,8 @@ export class Project {
       running.delete(request);
       request.finish();
       unwatch?.();
-      const cleaned = connections.giveBack(lease, leave);
+      const { ending } = request;
+      const cleaned = connections.giveBack(lease, ending === null ? leave : () => void ending.then(leave));
       if (cleaned !== null) await cleaned;
     }
   }

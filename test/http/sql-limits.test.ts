@@ -313,4 +313,21 @@ describe('places', () => {
     expect(ms).toBeLessThan(500);
     await release();
   });
+
+  it('stay taken by a statement that nothing ends, until its backend has gone', async () => {
+    const small = await startTestService({ 'project-running': '3', 'project-reserved': '2', 'wait-ms': '500' });
+    try {
+      const of = await small.project();
+      await of.table('t', { n: 'INTEGER' });
+      const run = (text: string, more = {}) => of.call('POST', '/api/cdp/sql', { body: { sql: text, ...more } });
+      // Postgres looks for a text within another without looking whether it is to end.
+      const endless = "SELECT strpos(repeat('a', 180000), 'b' || repeat('a', 90000))";
+      failure(await run(endless, { timeout_ms: 200 }), 504, 'query_timeout');
+      failure(await run('SELECT 1'), 503, 'overloaded');
+      expect((await of.call('POST', '/api/cdp/data/t', { body: [{ n: 1 }] })).status).toBe(201);
+      while ((await run('SELECT 1')).status !== 200) await sleep(100);
+    } finally {
+      await small.close();
+    }
+  });
 });

@@ -22,6 +22,8 @@ export class RunningRequest implements Clock, Watched {
   private left: number | null = null;
   private stopped: EngineError | null = null;
   private finished = false;
+  /** Of a backend that was told to end: until it has. Meanwhile it takes what its request was given. */
+  ending: Promise<void> | null = null;
   /** Of what comes next, once it was stopped. */
   private timer: NodeJS.Timeout | undefined;
   private nextProcessorLook = this.startedAt + PROCESSOR_LOOK_MS;
@@ -84,7 +86,10 @@ export class RunningRequest implements Clock, Watched {
     const giveUp = () => this.lease.session.destroy(reason);
     // Where the server cannot be reached, waiting for it would be for ever.
     this.timer = setTimeout(giveUp, TERMINATE_MS);
-    await this.watchdog.terminate(this.backend).then(giveUp, giveUp);
+    const told = this.watchdog.terminate(this.backend);
+    // Who cannot be asked has no backends that anybody knows of.
+    this.ending ??= told.then((gone) => (gone ? undefined : this.watchdog.gone(this.backend))).catch(() => {});
+    await told.then(giveUp, giveUp);
   }
 
   finish(): void {

@@ -3,6 +3,7 @@
  * request, then the end of its backend.
  */
 import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import type { CpuWatch } from '../embedded/cpu-watch.js';
 import type { ServerAddress } from '../server.js';
@@ -19,6 +20,9 @@ export interface Backend {
 
 /** How long a cancelled statement may take to end before its backend is terminated (contract section 7). */
 export const GRACE_MS = 500;
+
+/** Between two looks whether a backend has gone that did not go at once. */
+const LOOK_MS = 1_000;
 
 export class Watchdog {
   constructor(
@@ -46,12 +50,27 @@ export class Watchdog {
 
   /**
    * Ends the backend, also when its statement catches its cancellation, and waits a second at most until it is gone.
+   * @returns false where it is still there: Postgres has functions that do not look whether they are to end (strpos)
    */
-  async terminate({ processId, role, seenAt }: Backend): Promise<void> {
-    await this.pool.query(
-      `SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity
-       WHERE pid = $1 AND usename = $2 AND backend_start <= $3::timestamptz`,
-      [processId, role, seenAt],
+  async terminate(backend: Backend): Promise<boolean> {
+    const { rows } = await this.pool.query<{ gone: boolean }>(
+      `SELECT pg_terminate_backend(pid, 1000) AS gone ${THIS_BACKEND}`,
+      identity(backend),
     );
+    return rows[0]?.gone ?? true;
+  }
+
+  /** Waits until a backend has gone that was told to, and lets it give way meanwhile. @throws where Postgres does not answer */
+  async gone(backend: Backend): Promise<void> {
+    for (let first: number | null = null; ; ) {
+      first = (await this.cpu?.look(backend, first).catch(() => null)) ?? null;
+      await sleep(LOOK_MS, undefined, { ref: false });
+      const { rowCount } = await this.pool.query(`SELECT ${THIS_BACKEND}`, identity(backend));
+      if (rowCount === 0) return;
+    }
   }
 }
+
+const THIS_BACKEND = 'FROM pg_stat_activity WHERE pid = $1 AND usename = $2 AND backend_start <= $3::timestamptz';
+
+const identity = ({ processId, role, seenAt }: Backend) => [processId, role, seenAt];
