@@ -179,8 +179,8 @@ export const ERROR_CODES = {
   },
   result_too_large: {
     status: 400,
-    meaning: 'One row of the result is larger than the answer may be.',
-    action: 'Select less per row.',
+    meaning: 'One row of the result, or the description of all tables, is larger than an answer may be.',
+    action: 'Select less per row; read one table at a time.',
   },
   query_timeout: {
     status: 504,

@@ -175,6 +175,22 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     });
   });
 
+  it('refuses to show more columns and comments than an answer holds, and shows each table', async () => {
+    const large = await service.project();
+    const copies = (from: number, to: number) =>
+      large.rows(`DO $$ BEGIN
+      FOR i IN ${from}..${to} LOOP EXECUTE format('CREATE TABLE copy_%s (LIKE wide INCLUDING COMMENTS)', i); END LOOP; END $$`);
+    await large.rows(`DO $$ BEGIN
+      EXECUTE 'CREATE TABLE wide (' || (SELECT string_agg('c' || i || ' text', ', ') FROM generate_series(1, 400) i) || ')';
+      FOR i IN 1..400 LOOP EXECUTE format('COMMENT ON COLUMN wide.c%s IS %L', i, repeat('x', 2100)); END LOOP; END $$`);
+    await copies(1, 16);
+    const { status, text } = await large.call('GET', '/api/cdp/schema');
+    expect([status, text.length > 13e6]).toEqual([200, true]);
+    await copies(17, 20);
+    failure(await large.call('GET', '/api/cdp/schema'), 400, 'result_too_large');
+    expect((await large.call('GET', '/api/cdp/schema/table/copy_20')).status).toBe(200);
+  });
+
   it('shows whatever free SQL made: tables, views and types by their names in Postgres', async () => {
     const other = await service.project();
     await other.table('people', { name: 'TEXT' });

@@ -9,6 +9,7 @@ import {
   nameIsFree,
   POSTGRES_TYPES,
   readTables,
+  schemaBytes,
   tableByName,
   tableNames,
   type TableDescription,
@@ -60,11 +61,20 @@ export async function createTable(project: Project, body: CreateTableBody, limit
   return ['id', ...columns.map((column) => column.name)];
 }
 
-/** All tables and views of the project. */
+/** What describes a schema takes many times its bytes while it is made. */
+const MOST_SCHEMA_BYTES = 16 * 1024 * 1024;
+
+/** All tables and views of the project. @throws EngineError result_too_large */
 export async function readSchema(project: Project, limits: SchemaLimits): Promise<TableDescription[]> {
-  return schemaRead(project, limits, async (session) =>
-    readTables(project.schema, await session.query(allTables(project.schema))),
-  );
+  return schemaRead(project, limits, async (session) => {
+    const [size] = await session.query(schemaBytes(project.schema));
+    if (Number(size?.[0]) > MOST_SCHEMA_BYTES) {
+      throw new EngineError('result_too_large', 'The tables have too many columns and comments for one answer', {
+        hint: 'Read one table at a time; their names are in pg_tables, by SQL.',
+      });
+    }
+    return readTables(project.schema, await session.query(allTables(project.schema)));
+  });
 }
 
 /** @throws EngineError table_not_found */

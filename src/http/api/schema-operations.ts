@@ -141,7 +141,7 @@ export const READ_SCHEMA: Operation = {
     answer: wire.SchemaAnswer,
     example: { success: true, message: '1 table', tables: [TABLE_EXAMPLE] },
   },
-  errors: [],
+  errors: ['result_too_large'],
   async handle(context) {
     const tables = await readSchema(project(context), limits(context));
     const message = `${tables.length} ${tables.length === 1 ? 'table' : 'tables'}`;

@@ -114,6 +114,20 @@ export const tableToWrite = (schema: string, name: string): Statement => describ
 /** All tables of the schema. */
 export const allTables = (schema: string): Statement => describe(sql`c.relnamespace = ${schemaOid(schema)}`, false);
 
+/** Bytes of an answer that describes a column, without its comment: a guess. */
+const COLUMN_BYTES = 300;
+
+/** About how many bytes describe all tables of the schema, with their columns' comments. */
+export const schemaBytes = (schema: string): Statement =>
+  statement(sql`
+    SELECT pg_catalog.count(*) * ${literal(String(COLUMN_BYTES))}::pg_catalog.int8
+      + COALESCE(pg_catalog.sum(LEAST(pg_catalog.octet_length(d.description), ${literal(String(LIMITS.commentCharacters))}::pg_catalog.int4)), 0::pg_catalog.int8)
+    FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    LEFT JOIN pg_catalog.pg_description d ON d.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid
+      AND d.objoid = c.oid AND d.objsubid = a.attnum
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relnamespace = ${schemaOid(schema)}`);
+
 const named = (schema: string, name: string): Fragment =>
   sql`c.relnamespace = ${schemaOid(schema)} AND c.relname = ${name}`;
 

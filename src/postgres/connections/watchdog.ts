@@ -62,7 +62,7 @@ export class Watchdog {
 
   /** Waits until a backend has gone that was told to, and lets it give way meanwhile. @throws where Postgres does not answer */
   async gone(backend: Backend): Promise<void> {
-    for (let first: number | null = null; ; ) {
+    for (let first: number | null = null; ;) {
       first = (await this.cpu?.look(backend, first).catch(() => null)) ?? null;
       await sleep(LOOK_MS, undefined, { ref: false });
       const { rowCount } = await this.pool.query(`SELECT ${THIS_BACKEND}`, identity(backend));
