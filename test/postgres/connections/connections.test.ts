@@ -83,14 +83,12 @@ it('gives the connections of projects that are gone to those that come', async (
 it('gives what one project has beside its first to others, though it may come back', async () => {
   const { service, projects, processes } = await crowd(4, 4);
   try {
-    const [a, b, c, d] = projects;
+    const [a, b, c, d] = projects as [TestProject, TestProject, TestProject, TestProject];
     // From now on an insert uses a connection once.
     for (const project of [b, c, d]) await write(project);
     for (let burst = 0; burst < 2; burst++) {
-      const answers = [1, 2, 3, 4].map(() =>
-        a?.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT pg_sleep(0.3)' } }),
-      );
-      for (const answer of await Promise.all(answers)) expect(answer?.status).toBe(200);
+      const answers = [1, 2, 3, 4].map(() => a.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT pg_sleep(0.3)' } }));
+      for (const answer of await Promise.all(answers)) expect(answer.status).toBe(200);
       await sleep(1_000);
     }
     for (const project of [b, c, d]) await write(project);
