@@ -61,14 +61,11 @@ export async function createTable(project: Project, body: CreateTableBody, limit
   return ['id', ...columns.map((column) => column.name)];
 }
 
-/** What describes a schema takes many times its bytes while it is made. */
-const MOST_SCHEMA_BYTES = 16 * 1024 * 1024;
-
-/** All tables and views of the project. @throws EngineError result_too_large */
+/** All tables and views of the project. @throws EngineError result_too_large: while it is made it takes many times its bytes */
 export async function readSchema(project: Project, limits: SchemaLimits): Promise<TableDescription[]> {
   return schemaRead(project, limits, async (session) => {
     const [size] = await session.query(schemaBytes(project.schema));
-    if (Number(size?.[0]) > MOST_SCHEMA_BYTES) {
+    if (Number(size?.[0]) > LIMITS.resultBytes) {
       throw new EngineError('result_too_large', 'The tables have too many columns and comments for one answer', {
         hint: 'Read one table at a time; their names are in pg_tables, by SQL.',
       });

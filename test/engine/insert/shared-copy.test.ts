@@ -36,6 +36,18 @@ function server() {
   return { sent, send };
 }
 
+/** Batches of so many records that come at once, and how many are in each COPY that was sent. */
+function arrivals(kind: typeof SMALL, records: number) {
+  const { sent, send } = server();
+  const copies = new SharedCopy({ waiting: 64 }, kind);
+  const stored: Promise<boolean>[] = [];
+  const come = (count: number) => {
+    for (let i = 0; i < count; i++) stored.push(copies.store(text(records), never, patient(), send));
+    return sent.map(({ texts }) => texts.length);
+  };
+  return { sent, stored, come };
+}
+
 /** What waits is sent at the end of a turn of the event loop. */
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 const settled = () => turn().then(turn);
@@ -54,13 +66,7 @@ describe('batches', () => {
   });
 
   it('go in halves where many come at once, the second without waiting for the first', async () => {
-    const { sent, send } = server();
-    const copies = new SharedCopy({ waiting: 64 }, SMALL);
-    const stored: Promise<boolean>[] = [];
-    const come = (count: number) => {
-      for (let i = 0; i < count; i++) stored.push(copies.store(text(), never, patient(), send));
-      return sent.map(({ texts }) => texts.length);
-    };
+    const { sent, stored, come } = arrivals(SMALL, 1);
     const answerAll = async () => {
       for (const copy of sent) copy.answer(true);
       await settled();
@@ -81,13 +87,7 @@ describe('batches', () => {
   });
 
   it('go at once while few are under way, if they are large, and in four parts where many come at once', async () => {
-    const { sent, send } = server();
-    const copies = new SharedCopy({ waiting: 64 }, LARGE);
-    const stored: Promise<boolean>[] = [];
-    const come = (count: number) => {
-      for (let i = 0; i < count; i++) stored.push(copies.store(text(100), never, patient(), send));
-      return sent.map(({ texts }) => texts.length);
-    };
+    const { sent, stored, come } = arrivals(LARGE, 100);
     const answerAll = async () => {
       for (const copy of sent.splice(0)) copy.answer(true);
       await settled();
@@ -159,13 +159,7 @@ describe('batches', () => {
   });
 
   it('go alone while one takes very long, those that wait included', async () => {
-    const { sent, send } = server();
-    const copies = new SharedCopy({ waiting: 64 }, LARGE);
-    const stored: Promise<boolean>[] = [];
-    const come = (count: number) => {
-      for (let i = 0; i < count; i++) stored.push(copies.store(text(100), never, patient(), send));
-      return sent.map(({ texts }) => texts.length);
-    };
+    const { sent, stored, come } = arrivals(LARGE, 100);
     expect(come(8)).toEqual([1, 1, 1, 1]);
     await sleep(1_100);
     sent[0]?.answer(true);
