@@ -188,7 +188,11 @@ export async function openEngine(config: Config, database: Database, logger: Log
     logger.warn({ objects }, 'not hardened: every project can read the names of databases, roles and sessions here');
   };
   const onAuditTrouble: EngineSettings['onAuditTrouble'] = (message, details) => logger.error(details, message);
-  const told = { onUnclearedProject, onExposed, onAuditTrouble };
+  const onAutovacuumKept: EngineSettings['onAutovacuumKept'] = (project, failure) => {
+    const outcome = failure === null ? { ended: true } : { ended: false, error: String(failure) };
+    logger.warn({ project, ...outcome }, 'functions of indexes or statistics have kept autovacuum for too long');
+  };
+  const told = { onUnclearedProject, onExposed, onAuditTrouble, onAutovacuumKept };
   return Engine.open({ ...config, maxConnections, address, secret, postmaster, jwt, ...told });
 }
 

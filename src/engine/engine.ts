@@ -1,6 +1,7 @@
 /** Puts the engine together over one Postgres server, in order; closing it goes the other way. */
 import { EngineError } from '../contract/errors.js';
 import { Absence } from '../postgres/absence.js';
+import { AutovacuumWatch, type OnAutovacuumKept } from '../postgres/autovacuum-watch.js';
 import { AuditLog } from '../postgres/audit-log.js';
 import type { ProjectRow } from '../postgres/control-rows.js';
 import { ControlDatabase } from '../postgres/control.js';
@@ -69,6 +70,7 @@ export interface EngineSettings extends AuditSettings {
   onExposed: (objects: readonly string[]) => void;
   /** Told of a project that a crash left half made or half deleted, and that cannot be cleared away now. */
   onUnclearedProject: (project: ProjectRow, error: unknown) => void;
+  onAutovacuumKept: OnAutovacuumKept;
 }
 
 export interface EngineLoad {
@@ -94,7 +96,7 @@ export class Engine {
     readonly audit: Audit,
     private readonly jwt: JwtVerifier | null,
     private readonly access: ProjectAccess,
-    private readonly silence: SilenceWatch,
+    private readonly watches: readonly { close(): void }[],
     private readonly sizes: DatabaseSizes,
     /** What backups are made of. */
     readonly installation: Installation,
@@ -105,12 +107,13 @@ export class Engine {
    * @throws Error where the server cannot be reached or used; the message says what to do
    */
   static async open(settings: EngineSettings): Promise<Engine> {
-    const { address, waitMs } = settings;
+    const { address, waitMs, postmaster } = settings;
     const credentials = new Credentials(settings.secret);
     const absence = new Absence();
     const pool = servicePool(address, SERVICE_CONNECTIONS, { absence });
     const holders = new LockHolders(address, absence);
     const silence = new SilenceWatch(address, pool);
+    const priority = postmaster === null ? null : new BackendPriority(postmaster);
     try {
       const { control, provisioning } = await openControl(settings, pool, credentials);
       const audit = new Audit(new AuditLog(pool), settings);
@@ -125,7 +128,7 @@ export class Engine {
       const access: ProjectAccess = {
         admission: admissionOf(settings),
         connections: connectionsOf(settings, sessions),
-        watchdog: watchdogOf(settings, pool),
+        watchdog: new Watchdog(address, pool, priority === null ? null : new CpuWatch(priority)),
         locks: new LockGuard(holders, await holders.open(), running, settings.workers),
         running,
         stops: new Map(),
@@ -141,7 +144,9 @@ export class Engine {
       const wrongTokens = new WrongTokens(settings.wrongTokens);
       const tokens = new Tokens(control, audit);
       const installation = { control, projects, provisioning, audit, address, credentials };
-      return new Engine(control, projects, tokens, wrongTokens, audit, jwt, access, silence, sizes, installation);
+      const autovacuum = new AutovacuumWatch(pool, priority, settings.onAutovacuumKept);
+      const watches = [silence, autovacuum];
+      return new Engine(control, projects, tokens, wrongTokens, audit, jwt, access, watches, sizes, installation);
     } catch (error) {
       silence.close();
       await Promise.all([pool.end(), holders.close()]);
@@ -231,7 +236,7 @@ export class Engine {
     this.access.quotas.close();
     await this.audit.close();
     await this.access.locks.close();
-    this.silence.close();
+    for (const watch of this.watches) watch.close();
     await this.control.close();
   }
 }
@@ -272,8 +277,3 @@ const connectionsOf = (settings: EngineSettings, sessions: ProjectSessions): Con
     perProject: 2 * settings.projectRunning - settings.projectReserved,
     idleMs: settings.idleConnectionMs,
   });
-
-function watchdogOf({ address, postmaster }: EngineSettings, pool: ServicePool): Watchdog {
-  const cpu = postmaster === null ? null : new CpuWatch(new BackendPriority(postmaster));
-  return new Watchdog(address, pool, cpu);
-}

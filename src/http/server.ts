@@ -85,13 +85,14 @@ export async function httpServer(
   const routes = [...ROUTES, ...ADMIN_ROUTES];
   const document = openApiDocument(routes);
   let docs: Promise<DocsPage> | undefined;
-  for (const path of [DOCS, `${DOCS}/*`]) {
-    app.get(path, async (request, reply) => {
-      docs ??= import('./api/docs-page.js').then(({ docsPage }) => docsPage(document, DOCS));
-      return (await docs)(request, reply);
-    });
-  }
+  const showDocs = async (request: FastifyRequest, reply: FastifyReply): Promise<unknown> => {
+    docs ??= import('./api/docs-page.js').then(({ docsPage }) => docsPage(document, DOCS));
+    return (await docs)(request, reply);
+  };
+  // Most of what could stand there does not, in no method.
+  app.get(`${DOCS}/*`, showDocs);
   defineRoutes(app, () => {
+    app.get(DOCS, showDocs);
     for (const route of routes) addRoute(app, { engine, settings }, gate, answers, route);
     const { separateMetrics, showsFirstToken } = settings;
     operatorRoutes(app, engine, metrics, { document, separateMetrics, showsFirstToken });

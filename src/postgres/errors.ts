@@ -55,11 +55,10 @@ export class PostgresError extends Error {
     });
   }
 
-  /** The part of it that may be shown to the caller. */
+  /** The part of it that may be shown to the caller, who has not seen the statement that a position would point into. */
   get details(): PostgresDetails {
     const details: PostgresDetails = { sqlstate: this.sqlstate };
-    const { position, table, column, constraint, detail } = this.fields;
-    if (position !== undefined) details.position = position;
+    const { table, column, constraint, detail } = this.fields;
     if (table !== undefined) details.table = table;
     if (column !== undefined) details.column = column;
     if (constraint !== undefined) details.constraint = constraint;

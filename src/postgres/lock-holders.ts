@@ -19,6 +19,13 @@ const LOOK = {
 
 const TRY = { text: 'SELECT 1', query_timeout: ANSWER_MS } as pg.QueryConfig;
 
+/** By the function alone: the view looks into catalogs that all databases share, whose locks need entries of a full table. */
+const END_AUTOVACUUM = {
+  text: `SELECT pg_terminate_backend(pid, 1000) AS ended FROM pg_stat_get_activity($1)
+    WHERE backend_type = 'autovacuum worker'`,
+  query_timeout: ANSWER_MS,
+} as pg.QueryConfig;
+
 export class LockHolders {
   /**
    * A connection of its own that stays open: where the lock table is full nobody can log in. What it asks takes no place
@@ -55,6 +62,15 @@ export class LockHolders {
   async byProcess(): Promise<Map<number, number>> {
     const { rows } = await this.pool.query<{ pid: number; held: number }>(LOOK);
     return new Map(rows.map(({ pid, held }) => [pid, held]));
+  }
+
+  /**
+   * Ends a process of autovacuum, which runs functions of projects' indexes (`autovacuum-watch.ts`).
+   * @returns false where it is another process, or the service's role may not end it
+   */
+  async endAutovacuum(pid: number): Promise<boolean> {
+    const { rows } = await this.pool.query<{ ended: boolean }>({ ...END_AUTOVACUUM, values: [pid] });
+    return rows[0]?.ended ?? false;
   }
 
   close(): Promise<void> {

@@ -76,6 +76,9 @@ export function startupOptions(settings: Readonly<Record<string, string>>): stri
     .join(' ');
 }
 
+/** For whoever writes to a project's database, which is read-only to sessions that ask for nothing (`projects/provisioning.ts`). */
+export const WRITES = { default_transaction_read_only: 'off' };
+
 /**
  * Wherever the service's own role runs queries: it resolves names in pg_catalog alone, so that nothing a project made
  * can stand in for a function or an operator, and reports times in one form. Time limits that an operator has given the role
@@ -90,6 +93,7 @@ const SERVICE_SETTINGS = {
   lock_timeout: '0',
   idle_session_timeout: '0',
   idle_in_transaction_session_timeout: '0',
+  ...WRITES,
 };
 
 /**

@@ -122,6 +122,13 @@ describe.each(CASES)('$name', ({ server, release }) => {
       const project = await versions(server, '_cdp', release.database);
       expect(project.at(-1)).toBe(newestVersion(readMigrations('project')));
       expect(new Set(project).size).toBe(project.length);
+      expect(
+        await ask(
+          server,
+          `SELECT setconfig FROM pg_db_role_setting s JOIN pg_database d ON d.oid = setdatabase AND setrole = 0
+           WHERE datname = '${release.database}'`,
+        ),
+      ).toEqual([{ setconfig: ['default_transaction_read_only=on'] }]);
     } finally {
       await Promise.all(services.map((service) => service.close()));
     }

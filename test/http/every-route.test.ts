@@ -307,13 +307,16 @@ it.each(['/api/cdp/schema/table/', '/api/cdp/data/', '/api/cdp/schema/table/kept
 );
 
 describe('routes without a token', () => {
-  it.each(['/healthz', '/readyz', '/metrics', '/openapi.json'])('%s refuses other methods with 405', async (path) => {
-    for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
-      const answer = await service.call(method, path);
-      failure(answer, 405, 'method_not_allowed');
-      expect(answer.headers.get('allow')).toBe('GET, HEAD');
-    }
-  });
+  it.each(['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs'])(
+    '%s refuses other methods with 405',
+    async (path) => {
+      for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
+        const answer = await service.call(method, path);
+        failure(answer, 405, 'method_not_allowed');
+        expect(answer.headers.get('allow')).toBe('GET, HEAD');
+      }
+    },
+  );
 
   it.each(['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs/'])(
     '%s has a request id and a timing too',

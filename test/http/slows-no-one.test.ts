@@ -12,7 +12,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { pino } from 'pino';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { loadConfig } from '../../src/config.js';
 import { instanceSecret } from '../../src/instance-secret.js';
 import { Credentials } from '../../src/postgres/credentials.js';
@@ -276,6 +276,87 @@ describe('the lock table', () => {
     const lie = await sql('hostile', `DO $$ BEGIN RAISE 'out of shared memory' USING ERRCODE = '53200'; END $$`);
     failure(lie, 503, 'overloaded');
     expect((await some).status).toBe(200);
+  });
+});
+
+describe('autovacuum', () => {
+  /** A table that autovacuum analyzes, with an index that calls a function; names with qualifiers, as autovacuum needs them. */
+  const indexed = (name: string, body: string) => `CREATE TABLE ${name}_written (id integer);
+    CREATE FUNCTION ${name}_writes() RETURNS void LANGUAGE sql AS 'INSERT INTO data.${name}_written VALUES (1)';
+    CREATE FUNCTION ${name}_f(n integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS
+      $f$ BEGIN IF session_user <> current_user THEN ${body} END IF; RETURN n; END $f$;
+    CREATE TABLE ${name} (n integer) WITH (autovacuum_analyze_threshold = 1, autovacuum_analyze_scale_factor = 0);
+    CREATE INDEX ON ${name} (${name}_f(n));
+    INSERT INTO ${name} VALUES (1), (2), (3)`;
+
+  const CATCHING = 'EXCEPTION WHEN OTHERS OR QUERY_CANCELED THEN NULL;';
+
+  /** Autovacuum's processes that are computing statistics in databases of projects. */
+  const workers = async () => {
+    const { rows } = await superuser.query<{ pid: number; locks: number }>(
+      `SELECT pid, (SELECT count(*)::integer FROM pg_locks l WHERE l.pid = a.pid) AS locks
+       FROM pg_stat_progress_analyze JOIN pg_stat_activity a USING (pid)
+       WHERE phase = 'computing statistics' AND backend_type = 'autovacuum worker'`,
+    );
+    return rows;
+  };
+  const worker = () => vi.waitUntil(async () => (await workers())[0], { timeout: 60_000, interval: 50 });
+
+  beforeAll(async () => {
+    await superuser.query("ALTER SYSTEM SET autovacuum_naptime = '1s'");
+    await superuser.query('SELECT pg_reload_conf()');
+  });
+
+  afterAll(async () => {
+    await superuser.query('ALTER SYSTEM RESET autovacuum_naptime');
+    await superuser.query('SELECT pg_reload_conf()');
+  });
+
+  it('writes nothing by the functions of an index, and vacuums and analyzes all the same', async () => {
+    const body = `BEGIN PERFORM set_config('transaction_read_only', 'off', false); ${CATCHING} END;
+      BEGIN PERFORM data.writing_writes(); ${CATCHING} END;`;
+    const made = await sql('hostile', `${indexed('writing', body)}; DELETE FROM writing WHERE n = 1`);
+    expect(made.status, made.text).toBe(200);
+    const seen = () =>
+      sql(
+        'hostile',
+        `SELECT count(last_autoanalyze) AS analyzed, (SELECT count(*) FROM pg_stats WHERE tablename LIKE 'writing%idx') AS stats,
+           (SELECT count(*) FROM writing_written) AS written
+         FROM pg_stat_user_tables WHERE relid = 'writing'::regclass`,
+      );
+    await vi.waitUntil(async () => (await seen()).text.includes('"analyzed":1'), { timeout: 60_000, interval: 200 });
+    expect((await seen()).body.rows).toEqual([{ analyzed: 1, stats: 1, written: 0 }]);
+    await sql('hostile', 'DROP TABLE writing');
+  });
+
+  it('is ended where such functions keep it, sooner the next time, and gives way until then', async () => {
+    const body = `LOOP BEGIN PERFORM pg_sleep(600); ${CATCHING} END; END LOOP;`;
+    expect((await sql('hostile', indexed('sleeping', body))).status).toBe(200);
+    const { pid } = await worker();
+    if (onLinux) expect(await until(() => getPriority(pid) === GIVES_WAY)).toBe(true);
+    const kept = (one: number) => async () => (await workers()).every((other) => other.pid !== one);
+    const startedAt = performance.now();
+    await vi.waitUntil(kept(pid), { timeout: 120_000, interval: 200 });
+    const first = performance.now() - startedAt;
+    const next = await worker();
+    const againAt = performance.now();
+    await vi.waitUntil(kept(next.pid), { timeout: 60_000, interval: 200 });
+    expect(performance.now() - againAt).toBeLessThan(first);
+    await sql('hostile', 'DROP TABLE sleeping');
+  });
+
+  it('is ended where such functions fill the lock table, while the neighbour goes on', async () => {
+    const body = `BEGIN PERFORM pg_advisory_lock(g) FROM generate_series(1, 10000000) g; ${CATCHING} END;
+      LOOP BEGIN PERFORM pg_sleep(600); ${CATCHING} END; END LOOP;`;
+    expect((await sql('hostile', indexed('locking', body))).status).toBe(200);
+    const filling = async () => (await workers()).find(({ locks }) => locks > 100_000)?.pid;
+    const first = await vi.waitUntil(filling, { timeout: 60_000, interval: 20 });
+    for (let i = 0; (await filling()) === first || i < 5; i++) {
+      const table = { table_name: `beside_autovacuum_${i}`, columns: [{ name: 'n', type: 'INTEGER' }] };
+      const made = await post('neighbour', '/schema/table', table);
+      expect(made.status, made.text).toBe(201);
+    }
+    await sql('hostile', 'DROP TABLE locking');
   });
 });
 

@@ -2,11 +2,10 @@
  * A statement that came before goes out in one write, on what was remembered of it. Whatever has changed since, here or
  * directly in the database, the answer is the one that a first run would have given (contract sections 5 and 7).
  */
-import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { ConnectionLost } from '../../src/postgres/errors.js';
 import { Session } from '../../src/postgres/wire/session.js';
-import { testServers } from '../support/postgres.js';
+import { connected, testServers } from '../support/postgres.js';
 import { until } from '../support/stream.js';
 import {
   failure,
@@ -45,14 +44,10 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   /** In the project's database, past the service. */
   async function directly(...texts: string[]): Promise<void> {
     const { placement } = await service.engine.projects.get(project.name);
-    const client = new pg.Client({ ...server.connection, database: placement.database });
-    await client.connect();
-    try {
+    await connected({ ...server.connection, database: placement.database }, async (client) => {
       await client.query('SET search_path = data');
       for (const text of texts) await client.query(text);
-    } finally {
-      await client.end();
-    }
+    });
   }
 
   /** The answer, and how often a statement was sent to be described before it ran: never, where all is one write. */

@@ -92,13 +92,18 @@ export class LockGuard {
     const locks = await this.holders.byProcess();
     const all = [...locks.values()].reduce((sum, held) => sum + held, 0);
     const isFull = all > this.capacity * PART_WHEN_FULL;
+    const most = Math.floor(this.capacity * (isFull ? PART_OF_A_CAUSE : PART_OF_A_PROJECT));
+    const mostHere = Math.floor(most / this.workers);
     const [greatest] = this.byProject(locks).sort((a, b) => b.sum - a.sum);
-    if (greatest === undefined) return !isFull;
-    const part = (isFull ? PART_OF_A_CAUSE : PART_OF_A_PROJECT) / this.workers;
-    const most = Math.floor(this.capacity * part);
-    if (greatest.sum <= most) return !isFull;
-    await Promise.all(greatest.requests.map((request) => request.end(tooManyLocks(greatest.sum, most), 'locks')));
+    if (greatest === undefined || greatest.sum <= mostHere) return (await this.endAutovacuum(locks, most)) || !isFull;
+    await Promise.all(greatest.requests.map((request) => request.end(tooManyLocks(greatest.sum, mostHere), 'locks')));
     return true;
+  }
+
+  /** No request need be the cause: autovacuum runs functions of projects' indexes. @returns true where one has gone */
+  private async endAutovacuum(locks: ReadonlyMap<number, number>, most: number): Promise<boolean> {
+    for (const [pid, held] of locks) if (held > most && (await this.holders.endAutovacuum(pid))) return true;
+    return false;
   }
 
   private byProject(locks: ReadonlyMap<number, number>): { sum: number; requests: RunningRequest[] }[] {

@@ -64,11 +64,8 @@ function recordErrorCode(error: PostgresError): ErrorCode {
 
 function translated(error: PostgresError, code: ErrorCode, message: string, places?: ErrorPlace[]): EngineError {
   const { hint } = error.fields;
-  const postgres = error.details;
-  // It points into our statement, which the caller has not seen.
-  delete postgres.position;
   return new EngineError(code, message, {
-    postgres,
+    postgres: error.details,
     cause: error,
     ...(hint === undefined ? {} : { hint }),
     ...(places === undefined ? {} : { errors: places.slice(0, LIMITS.errorsListed), errorCount: places.length }),

@@ -171,8 +171,9 @@ const otherEncoding = () =>
 export function located(error: unknown, statement: SplitStatement): unknown {
   if (!(error instanceof PostgresError)) return error;
   const translated = toEngineError(error);
-  if (translated instanceof EngineError && translated.postgres?.position !== undefined) {
-    translated.postgres.position = positionInText(statement, translated.postgres.position);
+  const { position } = error.fields;
+  if (position !== undefined && translated instanceof EngineError && translated.postgres !== undefined) {
+    translated.postgres.position = positionInText(statement, position);
   }
   return translated;
 }

@@ -10,7 +10,7 @@ import { EXTENSIONS_SCHEMA } from '../hardening/hardening.js';
 import { libpqEnvironment } from './libpq.js';
 import type { Placement } from '../projects/placement.js';
 import type { DumpOptions } from './project-dump.js';
-import { type LoginOptions, startupOptions, withClient } from '../server.js';
+import { type LoginOptions, startupOptions, withClient, WRITES } from '../server.js';
 
 /** SQLSTATE of a role that does not exist. */
 const UNDEFINED_OBJECT = '42704';
@@ -39,7 +39,7 @@ export async function loadProject(
     user: placement.writer,
     password: credentials.password(placement.writer),
     application_name: 'cdp restore',
-    options: startupOptions({ search_path: path, jit: 'off' }),
+    options: startupOptions({ search_path: path, jit: 'off', ...WRITES }),
   };
   const environment = await libpqEnvironment(login, folder);
   const restore = async (lines: readonly string[], target: string): Promise<string> => {

@@ -1,7 +1,9 @@
 -- What the connected database still shows of the whole server to everybody: names of other databases and roles, who is
--- connected, what runs; and of its own sessions the names of what the service has prepared in them. One row for each relation and function that PUBLIC may use and should not, as it is written
--- after REVOKE ALL ON. Nothing here that a project needs to inspect its own objects; what views.sql replaces by a
--- filtered view is left out. Names that a version of Postgres does not have are simply not found.
+-- connected, what runs; of its own sessions the names of what the service has prepared in them; and what writes the
+-- server's log although the transaction may only read (pg_logical_emit_message). One row for each relation and function
+-- that PUBLIC may use and should not, as it is written after REVOKE ALL ON. Nothing here that a project needs to inspect
+-- its own objects; what views.sql replaces by a filtered view is left out. Names that a version of Postgres does not have
+-- are simply not found.
 SELECT c.oid::regclass::text AS object
 FROM pg_class c
 WHERE c.relnamespace = 'pg_catalog'::regnamespace AND c.relkind IN ('r', 'v')
@@ -23,7 +25,7 @@ WHERE p.pronamespace = 'pg_catalog'::regnamespace AND has_function_privilege('pu
     OR p.proname IN (
       'makeaclitem', 'pg_blocking_pids', 'pg_cancel_backend', 'pg_describe_object', 'pg_export_snapshot', 'pg_get_acl',
       'pg_get_multixact_members', 'pg_get_replication_slots', 'pg_identify_object', 'pg_identify_object_as_address',
-      'pg_isolation_test_session_is_blocked', 'pg_last_committed_xact', 'pg_lock_status',
+      'pg_isolation_test_session_is_blocked', 'pg_last_committed_xact', 'pg_lock_status', 'pg_logical_emit_message',
       'pg_notification_queue_usage', 'pg_prepared_statement', 'pg_prepared_xact', 'pg_safe_snapshot_blocking_pids',
       'pg_show_replication_origin_status', 'pg_stat_have_stats', 'pg_tablespace_databases', 'pg_tablespace_size',
       'pg_terminate_backend', 'regroleout')

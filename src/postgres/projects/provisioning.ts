@@ -21,7 +21,7 @@ import {
   grantOwn,
   spoiltThings,
 } from './project-rights.js';
-import { type ServerAddress, startupOptions, withClient, withServiceClient } from '../server.js';
+import { type ServerAddress, startupOptions, withClient, withServiceClient, WRITES } from '../server.js';
 import { ident, literal } from '../sql.js';
 
 const q = (name: string) => ident(name).text;
@@ -100,6 +100,7 @@ export class Provisioning {
       await this.ensureRoles(client, placement);
       await this.cloneTemplate(client, database);
       await client.query(`REVOKE ALL ON DATABASE ${q(database)} FROM PUBLIC`);
+      await keepAutovacuumFromWriting(client, database);
     });
     await this.asService(database, async (client) => {
       await adoptPreparation(client);
@@ -119,6 +120,7 @@ export class Provisioning {
       // Whoever stands behind others waits as long as its requests do, not as long as one statement may take.
       if (!(await isFirst(client)) && (await isSound())) return;
       await client.query(`SET statement_timeout = ${MEND_STATEMENT_MS}`);
+      await keepAutovacuumFromWriting(client, placement.database);
       await prepare(client, this.preparation);
       await this.resetRoles(client, placement);
       await grant(client, placement);
@@ -229,7 +231,7 @@ export class Provisioning {
       database,
       user: writer,
       password: this.credentials.password(writer),
-      options: startupOptions({ search_path: 'pg_catalog', statement_timeout: String(MEND_STATEMENT_MS) }),
+      options: startupOptions({ search_path: 'pg_catalog', statement_timeout: String(MEND_STATEMENT_MS), ...WRITES }),
     };
     return withClient(login, work);
   }
@@ -238,6 +240,14 @@ export class Provisioning {
   private asService<T>(database: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
     return withServiceClient(this.address, database, (client) => insist(() => work(client)));
   }
+}
+
+/**
+ * Autovacuum runs the functions of a project's indexes in sessions that ask for nothing: read-only there, what such a function
+ * writes past the project's quota is refused, while vacuum itself goes on. Sessions of the service say that they write.
+ */
+async function keepAutovacuumFromWriting(client: pg.Client, database: string): Promise<void> {
+  await client.query(`ALTER DATABASE ${q(database)} SET default_transaction_read_only = on`);
 }
 
 /** Takes the lock. @returns false where it had to be waited for */

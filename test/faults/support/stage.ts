@@ -3,6 +3,7 @@ import { mkdtemp, chmod, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import { type EmbeddedPostgres, startEmbedded } from '../../../src/postgres/embedded.js';
+import { startupOptions, WRITES } from '../../../src/postgres/server.js';
 import {
   firstToken,
   freePort,
@@ -133,7 +134,7 @@ export const databaseOf = (project: string) => async (client: pg.Client) => {
 
 /** A connection beside the service, for one errand. */
 export async function onDatabase<T>(settings: pg.ClientConfig, work: (client: pg.Client) => Promise<T>): Promise<T> {
-  const client = new pg.Client(settings);
+  const client = new pg.Client({ options: startupOptions(WRITES), ...settings });
   client.on('error', () => undefined);
   await client.connect();
   try {
