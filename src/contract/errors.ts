@@ -26,8 +26,11 @@ export const ERROR_CODES = {
   },
   invalid_name: {
     status: 400,
-    meaning: 'A table or column name does not match `^[A-Za-z_][A-Za-z0-9_]{0,62}$`.',
-    action: 'Use ASCII letters, digits and underscores, at most 63 characters, not starting with a digit.',
+    meaning:
+      'A table or column name does not match `^[A-Za-z_][A-Za-z0-9_]{0,62}$`, or the name of a project `^[a-z][a-z0-9-]{0,62}$`.',
+    action:
+      'Use ASCII letters, digits and underscores, at most 63 characters, not starting with a digit; for a project small ' +
+      'letters, digits and hyphens.',
   },
   reserved_name: {
     status: 400,

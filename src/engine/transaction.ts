@@ -58,8 +58,9 @@ export function outcomeUnknown(cause: unknown, repeatable: boolean): EngineError
 }
 
 /** A statement was committed, but what came back cannot be passed on. */
-export const notShown = (why: string): EngineError =>
+export const notShown = (cause: unknown): EngineError =>
   new EngineError(
     'outcome_unknown',
-    `The statement was carried out, but its rows cannot be shown: ${why}. Check what is there before you repeat it`,
+    'The statement was carried out, but its rows cannot be shown. Check what is there before you repeat it',
+    { cause, retryAfter: null },
   );

@@ -91,8 +91,9 @@ export class AutovacuumWatch {
   private async end({ pid, began, project }: Worker): Promise<boolean> {
     this.ended.set(project, performance.now());
     try {
-      await this.pool.query(END, [pid, began]);
-      this.onKept(project, null);
+      const { rowCount } = await this.pool.query(END, [pid, began]);
+      // Another process of the service may have told it.
+      if (rowCount !== 0) this.onKept(project, null);
       return true;
     } catch (error) {
       this.onKept(project, error as Error);

@@ -321,11 +321,36 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       for (let i = 1; i <= 2; i++) expect((await sql('SELECT f()')).body.rows).toEqual([{ f: 'x' }]);
       expect(await done()).toBe(2);
       await directly(replaced('float8', '0.5'));
-      const { message } = failure(await sql('SELECT f()'), 503, 'outcome_unknown');
-      expect(message).toContain('was carried out');
+      const answer = await sql('SELECT f()');
+      expect(failure(answer, 503, 'outcome_unknown').message).toContain('was carried out');
+      expect(answer.headers.get('retry-after')).toBe(null);
       expect(await done()).toBe(3);
       expect((await sql('SELECT f()')).body.rows).toEqual([{ f: 0.5 }]);
       expect(await done()).toBe(4);
+    });
+  });
+
+  describe('rows that cannot be shown this time', () => {
+    it('for one that is too long are refused as ever', async () => {
+      await project.rows(`CREATE TABLE t (v text); INSERT INTO t VALUES ('short')`);
+      const text = 'SELECT v FROM t';
+      for (let i = 0; i < 2; i++) expect((await sql(text)).body.rows).toEqual([{ v: 'short' }]);
+      await project.rows(`UPDATE t SET v = repeat(chr(1), 4000000)`);
+      for (let i = 0; i < 2; i++) failure(await sql(text), 400, 'result_too_large');
+      await project.rows(`UPDATE t SET v = 'short'`);
+      for (let i = 0; i < 2; i++) expect((await sql(text)).body.rows).toEqual([{ v: 'short' }]);
+    });
+
+    it('for another encoding are refused as ever', async () => {
+      await project.rows(`CREATE TABLE t (changes boolean); INSERT INTO t VALUES (false);
+        CREATE FUNCTION f() RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+          IF (SELECT changes FROM t) THEN PERFORM set_config('client_encoding', 'LATIN1', false); END IF;
+          RETURN 'é'; END $$`);
+      for (let i = 0; i < 2; i++) expect((await sql('SELECT f()')).body.rows).toEqual([{ f: 'é' }]);
+      await project.rows('UPDATE t SET changes = true');
+      for (let i = 0; i < 2; i++) failure(await sql('SELECT f()'), 400, 'statement_not_allowed');
+      await project.rows('UPDATE t SET changes = false');
+      for (let i = 0; i < 2; i++) expect((await sql('SELECT f()')).body.rows).toEqual([{ f: 'é' }]);
     });
   });
 

@@ -3,7 +3,10 @@ import { PROJECT_NAME_PATTERN, SCOPES } from '../names.js';
 import { STRICT, type Static, Type } from '../schema.js';
 import { success } from './success.js';
 
-export const CreateProjectBody = Type.Object({ name: Type.String({ pattern: PROJECT_NAME_PATTERN }) }, STRICT);
+export const CreateProjectBody = Type.Object(
+  { name: Type.String({ description: `Matches ${PROJECT_NAME_PATTERN}.`, examples: ['shop'] }) },
+  STRICT,
+);
 export type CreateProjectBody = Static<typeof CreateProjectBody>;
 
 export const Project = Type.Object({

@@ -51,9 +51,7 @@ async function collectAgain(project: Project, request: CollectRequest, why: Repe
     return await collectInSteps(project, request, true);
   } catch (error) {
     if (!isRefusedWrite(error) && !isUnavailable(error)) throw error;
-    throw why === 'may have run'
-      ? outcomeUnknown(error, false)
-      : notShown('the types of its columns have just changed');
+    throw why === 'may have run' ? outcomeUnknown(error, false) : notShown(error);
   }
 }
 

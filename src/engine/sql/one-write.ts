@@ -15,7 +15,7 @@ import { MessageTooLarge, type Session } from '../../postgres/wire/session.js';
 import { Frame, runWhole, type WholeOutcome, type WholeSink } from '../../postgres/wire/whole-request.js';
 import { type Clock, queryTimeout } from '../admission/deadline.js';
 import type { Project } from '../project.js';
-import { BEGIN, COMMIT, notShown, outcomeUnknown, ROLLBACK } from '../transaction.js';
+import { BEGIN, COMMIT, outcomeUnknown, ROLLBACK } from '../transaction.js';
 import { isKept, type KnownStatement } from './known-statements.js';
 import { leadingKeyword } from './leading-keyword.js';
 import { visibleTokens } from './main-keyword.js';
@@ -57,8 +57,8 @@ class Outgrown extends EngineError {
 }
 
 /**
- * The writer's query was committed, and its rows came in formats that do not fit their types any more; or the connection
- * was lost with its COMMIT on the way.
+ * The writer's query was committed, and its rows came in formats that do not fit their types any more, in another encoding,
+ * or too long; or the connection was lost with its COMMIT on the way.
  */
 export type Repeat = 'not readable' | 'may have run';
 
@@ -67,7 +67,7 @@ export type Outcome = SqlResult | 'not run' | Repeat;
 
 /**
  * @throws EngineError what Postgres says of the statement; query_timeout, overloaded, database_unavailable; outcome_unknown
- * where the connection was lost, or the rows of what was committed cannot be shown
+ * where the connection was lost
  */
 export async function runKnown(project: Project, known: KnownStatement, request: CollectRequest): Promise<Outcome> {
   const looked = request.readOnly ? null : project.excess();
@@ -151,12 +151,9 @@ class OneWrite {
     const { known, project } = this;
     const { readOnly, sql: text } = this.request;
     const { collector, columns } = rows;
-    if (columns !== known.columns) project.statements.forget(readOnly, text);
-    if (!rows.areReadable) return readOnly ? 'not run' : 'not readable';
-    if (rows.tooLong !== null || (collector !== null && !collector.bytes.views().every(isUtf8))) {
-      if (readOnly) return 'not run';
-      throw notShown('they are too long, or changed client_encoding');
-    }
+    const isShowable = rows.areReadable && rows.tooLong === null && (collector?.bytes.views().every(isUtf8) ?? true);
+    if (columns !== known.columns || !isShowable) project.statements.forget(readOnly, text);
+    if (!isShowable) return readOnly ? 'not run' : 'not readable';
     if (columns === known.columns) return this.counted(clock, rows, sqlResult(text, tag, collector, known.columnsJson));
     return describeColumns(session, columns).then(
       (columnsJson) => this.counted(clock, rows, sqlResult(text, tag, collector, columnsJson)),

@@ -21,10 +21,13 @@ type HeaderList = string[];
 
 const ON_EVERY_ANSWER: HeaderList = Object.entries(SECURITY_HEADERS).flat();
 
+/** A path may be written in many ways: what has found its route is told by that. */
+const isOfApi = ({ exchange, url }: FastifyRequest): boolean => exchange.route !== null || url.startsWith('/api/cdp');
+
 /** What every answer has, whatever becomes of the request. */
 function headersOf(request: FastifyRequest): HeaderList {
   const headers = ON_EVERY_ANSWER.concat('x-request-id', request.id, 'server-timing', serverTiming(request));
-  if (request.url.startsWith('/api/cdp')) headers.push('cache-control', 'no-store');
+  if (isOfApi(request)) headers.push('cache-control', 'no-store');
   return headers;
 }
 
@@ -38,7 +41,7 @@ export function allHeadersOf(request: FastifyRequest, reply: FastifyReply): Reco
 
 /** What an answer has beside its fixed headers, where nothing is special about it. */
 function ordinaryLines(request: FastifyRequest, length: string): string {
-  const caching = request.url.startsWith('/api/cdp') ? 'cache-control: no-store\r\n' : '';
+  const caching = isOfApi(request) ? 'cache-control: no-store\r\n' : '';
   return `x-request-id: ${request.id}\r\nserver-timing: ${serverTiming(request)}\r\n${caching}content-length: ${length}\r\n`;
 }
 

@@ -63,15 +63,15 @@ export const RUN_SQL: Operation = {
   },
 };
 
-/** @throws EngineError payload_too_large; insufficient_scope */
+/** @throws EngineError insufficient_scope; payload_too_large */
 function requestOf(context: Context): CollectRequest {
   const { request, caller, signal } = context;
   const body = request.body as wire.SqlBody;
+  const readOnly = runsAsReader(caller, body.read_only);
+  requireScope(caller, readOnly ? 'sql:read' : 'sql:write');
   if (Buffer.byteLength(body.sql) > LIMITS.sqlBytes) {
     throw new EngineError('payload_too_large', `"sql" is larger than ${LIMITS.sqlBytes} bytes`);
   }
-  const readOnly = runsAsReader(caller, body.read_only);
-  requireScope(caller, readOnly ? 'sql:read' : 'sql:write');
   return {
     sql: body.sql,
     params: body.params === undefined ? NO_PARAMS : paramsOf(context),

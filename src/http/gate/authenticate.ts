@@ -27,17 +27,20 @@ export function authorize(caller: Caller, access: Access): void {
     throw new EngineError('cdp_inactive', 'The CDP is inactive for this project');
   }
   if (access === 'project') return;
-  if (!access.some((scope) => caller.scopes.has(scope))) requireScope(caller, access[0]);
+  if (!access.some((scope) => caller.scopes.has(scope))) throw lacks(access);
 }
 
 /** @throws EngineError insufficient_scope naming the scope */
 export function requireScope(caller: Caller, scope: Scope): void {
-  if (!caller.scopes.has(scope)) throw insufficient(`The token lacks the scope ${scope}`);
+  if (!caller.scopes.has(scope)) throw lacks([scope]);
 }
 
 /** Free SQL runs as the reader where the body asks for it, or where the caller may do nothing else. */
 export const runsAsReader = ({ scopes }: Caller, readOnly: boolean | undefined): boolean =>
   readOnly ?? !scopes.has('sql:write');
+
+/** @param scopes any one of which would do */
+const lacks = (scopes: readonly Scope[]) => insufficient(`The token lacks the scope ${scopes.join(' or ')}`);
 
 const insufficient = (message: string) => new EngineError('insufficient_scope', message);
 
