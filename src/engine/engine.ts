@@ -144,7 +144,7 @@ export class Engine {
       const wrongTokens = new WrongTokens(settings.wrongTokens);
       const tokens = new Tokens(control, audit);
       const installation = { control, projects, provisioning, audit, address, credentials };
-      const autovacuum = new AutovacuumWatch(pool, priority, settings.onAutovacuumKept);
+      const autovacuum = new AutovacuumWatch(address, pool, priority, settings.onAutovacuumKept);
       const watches = [silence, autovacuum];
       return new Engine(control, projects, tokens, wrongTokens, audit, jwt, access, watches, sizes, installation);
     } catch (error) {

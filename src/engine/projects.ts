@@ -222,7 +222,7 @@ export class Projects {
   }
 
   /**
-   * Finishes what a crash left half done. Projects that a living process is at work on are left alone; one that cannot
+   * Finishes what a crash left half done, and what an older program left out. Projects that a living process is at work on are left alone; one that cannot
    * be cleared away now keeps its mark for the next look.
    */
   async reconcile(onFailure = this.onUncleared): Promise<void> {
@@ -230,6 +230,7 @@ export class Projects {
       if (!UNFINISHED.includes(project.status)) continue;
       await this.clear(project).catch((error: unknown) => onFailure(project, error));
     }
+    await this.provisioning.bindAutovacuum();
   }
 
   /**

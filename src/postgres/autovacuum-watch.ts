@@ -1,16 +1,17 @@
 /**
- * Ends autovacuum where a project keeps it. ANALYZE, and the summaries of BRIN, run the functions of a table's indexes and
- * statistics, for as long as those like: no time limit of Postgres holds in autovacuum, and a few such tables would keep
- * it from everybody (docs/decisions/0016).
+ * Ends autovacuum where a project keeps it. It runs the functions of a table's indexes and statistics, for as long as those
+ * like: no time limit of Postgres holds there, and a few such tables would keep it from everybody (docs/decisions/0016).
  */
 import type pg from 'pg';
 import { type BackendPriority, GIVES_WAY } from './embedded/priority.js';
+import { type ServerAddress, withServiceClient } from './server.js';
 
 const LOOK_MS = 5_000;
 
 /**
- * A worker that is found at a project's functions at so many looks in a row is ended: after 25 to 30 s. The sample of a table has
- * 30,000 rows, so functions may take most of a millisecond each.
+ * A worker that is found at a project's functions at so many looks in a row is told to leave the table: after 25 to 30 s. The
+ * sample of a table has 30,000 rows, so functions may take most of a millisecond each. If it is found there once more it is
+ * ended: it was told once already, or does not listen.
  */
 const LOOKS = 6;
 
@@ -18,34 +19,51 @@ const LOOKS = 6;
 const LOOKS_AFTER_AN_END = 2;
 const REMEMBERED_MS = 3_600_000;
 
-/** In place of a number of looks: one that is there all the same (strpos) need not be told again. */
-const TOLD = -Infinity;
-
 /** One of autovacuum's processes at work in a project's database, at what may be the project's functions. */
 interface Worker {
   readonly pid: number;
   /** Tells it from a later process that was given the same pid. */
   readonly began: string;
   readonly project: string;
+  readonly database: string;
+  /** The table whose indexes VACUUM is cleaning up; null: it is not at that. */
+  readonly vacuumed: string | null;
 }
 
-/** Sampling a table runs nothing of the project's, nor does VACUUM (manual 27.4.1, phases of ANALYZE). */
-const AT_FUNCTIONS = {
-  text: `SELECT a.pid, a.backend_start::text AS began, p.name AS project
-    FROM cdp.projects p JOIN pg_stat_activity a ON a.datname = p.database_name LEFT JOIN pg_stat_progress_analyze s USING (pid)
-    WHERE a.backend_type = 'autovacuum worker'
-      AND (s.phase LIKE 'computing %' OR a.query LIKE 'autovacuum: BRIN summarize %')`,
-};
+/** Found at so many looks in a row. */
+interface Found {
+  looks: number;
+  told: boolean;
+}
 
-const END = 'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2::timestamptz';
+/**
+ * Who computes statistics, or cleans up indexes, which for BRIN makes summaries of their values; sampling a table and the other
+ * steps of VACUUM run nothing of the project's (manual 27.4.1 and 27.4.5, phases of ANALYZE and VACUUM). And who is at a
+ * table without any progress: summaries by themselves report none, and a function that catches an error has wiped it out.
+ */
+const AT_FUNCTIONS = `
+  SELECT a.pid, a.backend_start::text AS began, p.name AS project, p.database_name AS database,
+    CASE WHEN v.phase = 'cleaning up indexes' THEN v.relid::text END AS vacuumed
+  FROM cdp.projects p JOIN pg_stat_activity a ON a.datname = p.database_name
+    LEFT JOIN pg_stat_progress_analyze s USING (pid) LEFT JOIN pg_stat_progress_vacuum v USING (pid)
+  WHERE a.backend_type = 'autovacuum worker' AND (s.phase LIKE 'computing %' OR v.phase = 'cleaning up indexes'
+    OR s.pid IS NULL AND v.pid IS NULL AND a.query LIKE 'autovacuum: %')`;
+
+/** Of a table, in its database: to clean up other indexes takes its time. */
+const HAS_FUNCTIONS_IN_BRIN = `
+  SELECT FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
+  WHERE i.indrelid = $1::oid AND a.amname = 'brin' AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)`;
+
+const THIS_WORKER = 'FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2::timestamptz';
+const LEAVE_TABLE = `SELECT pg_cancel_backend(pid) ${THIS_WORKER}`;
+const END = `SELECT pg_terminate_backend(pid) ${THIS_WORKER}`;
 
 /** Told of a project whose functions have kept autovacuum, and of why that could not be ended. */
 export type OnAutovacuumKept = (project: string, failure: Error | null) => void;
 
 export class AutovacuumWatch {
-  /** Looks in a row at which each worker was found. */
-  private looks = new Map<string, number>();
-  /** When a worker was last ended for a project, by its name. */
+  private found = new Map<string, Found>();
+  /** When a worker was last told to leave a table of a project, by its name. */
   private readonly ended = new Map<string, number>();
   private readonly timer: NodeJS.Timeout;
   private looking = false;
@@ -55,6 +73,7 @@ export class AutovacuumWatch {
    * @param priority lets workers give way as well; null where the server is not our own
    */
   constructor(
+    private readonly address: ServerAddress,
     private readonly pool: pg.Pool,
     private readonly priority: BackendPriority | null,
     private readonly onKept: OnAutovacuumKept,
@@ -75,30 +94,41 @@ export class AutovacuumWatch {
 
   private async look(): Promise<void> {
     const { rows } = await this.pool.query<Worker>(AT_FUNCTIONS);
-    const before = this.looks;
-    this.looks = new Map();
+    const before = this.found;
+    this.found = new Map();
     for (const worker of rows) {
-      const { pid, began, project } = worker;
-      const key = `${pid} ${began}`;
-      const looks = (before.get(key) ?? 0) + 1;
-      this.looks.set(key, looks);
-      if (looks === 1) await this.priority?.lower(pid, GIVES_WAY);
-      if (looks >= this.allowed(project)) this.looks.set(key, (await this.end(worker)) ? TOLD : 0);
+      if (!(await this.runsFunctions(worker))) continue;
+      const key = `${worker.pid} ${worker.began}`;
+      const found = before.get(key) ?? { looks: 0, told: false };
+      this.found.set(key, found);
+      found.looks++;
+      if (found.looks === 1) void this.priority?.lower(worker.pid, GIVES_WAY).catch(() => {});
+      if (found.looks >= this.allowed(worker.project)) await this.tell(worker, found);
     }
   }
 
-  /** @returns false where it could not be told to end */
-  private async end({ pid, began, project }: Worker): Promise<boolean> {
+  /** Where the database cannot be asked, it counts as if it did not. */
+  private async runsFunctions({ database, vacuumed }: Worker): Promise<boolean> {
+    if (vacuumed === null) return true;
+    const asking = withServiceClient(this.address, database, (client) =>
+      client.query(HAS_FUNCTIONS_IN_BRIN, [vacuumed]),
+    );
+    return asking.then(
+      ({ rowCount }) => rowCount !== 0,
+      () => false,
+    );
+  }
+
+  private async tell({ pid, began, project }: Worker, found: Found): Promise<void> {
     this.ended.set(project, performance.now());
     try {
-      const { rowCount } = await this.pool.query(END, [pid, began]);
-      // Another process of the service may have told it.
-      if (rowCount !== 0) this.onKept(project, null);
-      return true;
+      const { rowCount } = await this.pool.query(found.told ? END : LEAVE_TABLE, [pid, began]);
+      // It is said once; and another process of the service may have ended it.
+      if (!found.told && rowCount !== 0) this.onKept(project, null);
     } catch (error) {
-      this.onKept(project, error as Error);
-      return false;
+      if (!found.told) this.onKept(project, error as Error);
     }
+    found.told = true;
   }
 
   private allowed(project: string): number {

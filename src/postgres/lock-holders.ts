@@ -26,6 +26,9 @@ const END_AUTOVACUUM = {
   query_timeout: ANSWER_MS,
 } as pg.QueryConfig;
 
+/** The role lacks the right; or its rights cannot be looked at, since that needs entries of a full table. */
+const MAY_NOT = new Set(['42501', '53200']);
+
 export class LockHolders {
   /**
    * A connection of its own that stays open: where the lock table is full nobody can log in. What it asks takes no place
@@ -69,8 +72,13 @@ export class LockHolders {
    * @returns false where it is another process, or the service's role may not end it
    */
   async endAutovacuum(pid: number): Promise<boolean> {
-    const { rows } = await this.pool.query<{ ended: boolean }>({ ...END_AUTOVACUUM, values: [pid] });
-    return rows[0]?.ended ?? false;
+    try {
+      const { rows } = await this.pool.query<{ ended: boolean }>({ ...END_AUTOVACUUM, values: [pid] });
+      return rows[0]?.ended ?? false;
+    } catch (error) {
+      if (MAY_NOT.has((error as pg.DatabaseError).code ?? '')) return false;
+      throw error;
+    }
   }
 
   close(): Promise<void> {

@@ -128,7 +128,7 @@ describe.each(CASES)('$name', ({ server, release }) => {
           `SELECT setconfig FROM pg_db_role_setting s JOIN pg_database d ON d.oid = setdatabase AND setrole = 0
            WHERE datname = '${release.database}'`,
         ),
-      ).toEqual([{ setconfig: ['default_transaction_read_only=on'] }]);
+      ).toEqual([{ setconfig: ['default_transaction_read_only=on', 'vacuum_failsafe_age=0'] }]);
     } finally {
       await Promise.all(services.map((service) => service.close()));
     }

@@ -83,11 +83,6 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       /^its roles have settings of their own,its roles lack rights$/,
     ],
     [
-      'a default of its database that is gone',
-      ({ database }) => [[`ALTER DATABASE ${database} RESET ALL`]],
-      /^functions of its indexes may write in autovacuum$/,
-    ],
-    [
       'a hardening that is gone',
       ({ database }) => [['GRANT SELECT ON _cdp_pg_database TO PUBLIC', database]],
       /^the database is not prepared \(hardening, extensions\)$/,

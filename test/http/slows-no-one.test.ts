@@ -291,16 +291,18 @@ describe('autovacuum', () => {
 
   const CATCHING = 'EXCEPTION WHEN OTHERS OR QUERY_CANCELED THEN NULL;';
 
-  /** Autovacuum's processes that are computing statistics in databases of projects. */
-  const workers = async () => {
-    const { rows } = await superuser.query<{ pid: number; locks: number }>(
-      `SELECT pid, (SELECT count(*)::integer FROM pg_locks l WHERE l.pid = a.pid) AS locks
-       FROM pg_stat_progress_analyze JOIN pg_stat_activity a USING (pid)
-       WHERE phase = 'computing statistics' AND backend_type = 'autovacuum worker'`,
+  /** One of autovacuum's processes that is computing statistics. */
+  const worker = () =>
+    vi.waitUntil(
+      async () => {
+        const { rows } = await superuser.query<{ pid: number }>(
+          `SELECT pid FROM pg_stat_progress_analyze JOIN pg_stat_activity USING (pid)
+           WHERE phase = 'computing statistics' AND backend_type = 'autovacuum worker'`,
+        );
+        return rows[0];
+      },
+      { timeout: 60_000, interval: 50 },
     );
-    return rows;
-  };
-  const worker = () => vi.waitUntil(async () => (await workers())[0], { timeout: 60_000, interval: 50 });
 
   beforeAll(async () => {
     await superuser.query("ALTER SYSTEM SET autovacuum_naptime = '1s'");
@@ -334,22 +336,51 @@ describe('autovacuum', () => {
     expect((await sql('hostile', indexed('sleeping', body))).status).toBe(200);
     const { pid } = await worker();
     if (onLinux) expect(await until(() => getPriority(pid) === GIVES_WAY)).toBe(true);
-    const kept = (one: number) => async () => (await workers()).every((other) => other.pid !== one);
+    const hasGone = (one: number) => async () =>
+      (await superuser.query('SELECT FROM pg_stat_activity WHERE pid = $1', [one])).rowCount === 0;
     const startedAt = performance.now();
-    await vi.waitUntil(kept(pid), { timeout: 120_000, interval: 200 });
+    await vi.waitUntil(hasGone(pid), { timeout: 120_000, interval: 200 });
     const first = performance.now() - startedAt;
     const next = await worker();
     const againAt = performance.now();
-    await vi.waitUntil(kept(next.pid), { timeout: 60_000, interval: 200 });
+    await vi.waitUntil(hasGone(next.pid), { timeout: 60_000, interval: 200 });
     expect(performance.now() - againAt).toBeLessThan(first);
     await sql('hostile', 'DROP TABLE sleeping');
+  });
+
+  it('is ended where such functions keep it in VACUUM, by the summaries of BRIN', async () => {
+    const made = await sql(
+      'hostile',
+      `CREATE FUNCTION summary(n integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS
+         $f$ BEGIN IF session_user <> current_user THEN PERFORM pg_sleep(600); END IF; RETURN n; END $f$;
+       CREATE TABLE summed (n integer) WITH (fillfactor = 10, autovacuum_vacuum_insert_threshold = 1);
+       CREATE INDEX ON summed USING brin (summary(n)) WITH (pages_per_range = 1);
+       INSERT INTO summed SELECT generate_series(1, 300)`,
+    );
+    expect(made.status, made.text).toBe(200);
+    const cleaning = async () => {
+      const { rows } = await superuser.query<{ pid: number }>(
+        "SELECT pid FROM pg_stat_progress_vacuum WHERE phase = 'cleaning up indexes'",
+      );
+      return rows.map(({ pid }) => pid);
+    };
+    const pid = await vi.waitUntil(async () => (await cleaning())[0], { timeout: 60_000, interval: 50 });
+    await vi.waitUntil(async () => !(await cleaning()).includes(pid), { timeout: 120_000, interval: 200 });
+    await sql('hostile', 'DROP TABLE summed');
   });
 
   it('is ended where such functions fill the lock table, while the neighbour goes on', async () => {
     const body = `BEGIN PERFORM pg_advisory_lock(g) FROM generate_series(1, 10000000) g; ${CATCHING} END;
       LOOP BEGIN PERFORM pg_sleep(600); ${CATCHING} END; END LOOP;`;
     expect((await sql('hostile', indexed('locking', body))).status).toBe(200);
-    const filling = async () => (await workers()).find(({ locks }) => locks > 100_000)?.pid;
+    // By functions alone: what the views look at needs entries of the full table.
+    const filling = async () => {
+      const { rows } = await superuser.query<{ pid: number }>(
+        `SELECT a.pid FROM pg_stat_get_activity(NULL) a, pg_lock_status() l
+         WHERE a.backend_type = 'autovacuum worker' AND l.pid = a.pid GROUP BY 1 HAVING count(*) > 100000`,
+      );
+      return rows[0]?.pid;
+    };
     const first = await vi.waitUntil(filling, { timeout: 60_000, interval: 20 });
     for (let i = 0; (await filling()) === first || i < 5; i++) {
       const table = { table_name: `beside_autovacuum_${i}`, columns: [{ name: 'n', type: 'INTEGER' }] };

@@ -95,14 +95,17 @@ export class LockGuard {
     const most = Math.floor(this.capacity * (isFull ? PART_OF_A_CAUSE : PART_OF_A_PROJECT));
     const mostHere = Math.floor(most / this.workers);
     const [greatest] = this.byProject(locks).sort((a, b) => b.sum - a.sum);
-    if (greatest === undefined || greatest.sum <= mostHere) return (await this.endAutovacuum(locks, most)) || !isFull;
+    if (await this.endAutovacuum(locks, Math.max(most, greatest?.sum ?? 0))) return true;
+    if (greatest === undefined || greatest.sum <= mostHere) return !isFull;
     await Promise.all(greatest.requests.map((request) => request.end(tooManyLocks(greatest.sum, mostHere), 'locks')));
     return true;
   }
 
   /** No request need be the cause: autovacuum runs functions of projects' indexes. @returns true where one has gone */
   private async endAutovacuum(locks: ReadonlyMap<number, number>, most: number): Promise<boolean> {
-    for (const [pid, held] of locks) if (held > most && (await this.holders.endAutovacuum(pid))) return true;
+    const requests = new Set([...this.running].map(({ backend }) => backend.processId));
+    const others = [...locks].filter(([pid, held]) => held > most && !requests.has(pid)).sort((a, b) => b[1] - a[1]);
+    for (const [pid] of others) if (await this.holders.endAutovacuum(pid)) return true;
     return false;
   }
 

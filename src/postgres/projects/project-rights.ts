@@ -81,9 +81,6 @@ export async function spoiltThings(
       ('the database is not prepared (hardening, extensions)', NOT ${isPrepared(preparation)}),
       ('its roles have settings of their own', EXISTS (SELECT FROM pg_db_role_setting
         WHERE setrole IN (${writer}::regrole, ${reader}::regrole))),
-      ('functions of its indexes may write in autovacuum', NOT EXISTS (SELECT FROM pg_db_role_setting s
-        JOIN pg_database d ON d.oid = s.setdatabase
-        WHERE d.datname = ${database} AND s.setrole = 0 AND 'default_transaction_read_only=on' = ANY (s.setconfig))),
       ('its roles lack rights', NOT (has_database_privilege(${writer}, ${database}, 'CONNECT')
         AND has_database_privilege(${writer}, ${database}, 'TEMPORARY')
         AND has_database_privilege(${reader}, ${database}, 'CONNECT')

@@ -100,7 +100,7 @@ export class Provisioning {
       await this.ensureRoles(client, placement);
       await this.cloneTemplate(client, database);
       await client.query(`REVOKE ALL ON DATABASE ${q(database)} FROM PUBLIC`);
-      await keepAutovacuumFromWriting(client, database);
+      await bindAutovacuum(client, database);
     });
     await this.asService(database, async (client) => {
       await adoptPreparation(client);
@@ -120,7 +120,7 @@ export class Provisioning {
       // Whoever stands behind others waits as long as its requests do, not as long as one statement may take.
       if (!(await isFirst(client)) && (await isSound())) return;
       await client.query(`SET statement_timeout = ${MEND_STATEMENT_MS}`);
-      await keepAutovacuumFromWriting(client, placement.database);
+      await bindAutovacuum(client, placement.database);
       await prepare(client, this.preparation);
       await this.resetRoles(client, placement);
       await grant(client, placement);
@@ -150,6 +150,17 @@ export class Provisioning {
       await endIdleSessions(client, placement);
     });
     return [...missing.map((role) => `the role ${role} was missing`), ...spoilt];
+  }
+
+  /** Gives autovacuum its bounds in all projects' databases where it has lost them, or never had them. */
+  async bindAutovacuum(): Promise<void> {
+    await this.asService(this.address.database, async (client) => {
+      // One instance at a time, as with the mending: there, too, two would get in each other's way.
+      await client.query('SELECT pg_advisory_lock($1)', [MEND_LOCK]);
+      const wanted = Object.entries(FOR_AUTOVACUUM).map(([name, value]) => `${name}=${value}`);
+      const { rows } = await client.query<{ database: string }>(UNBOUND, [wanted]);
+      for (const { database } of rows) await bindAutovacuum(client, database).catch(unlessGone);
+    });
   }
 
   /** What mending would put right, in words. @throws pg.DatabaseError where the database or a role is gone */
@@ -243,12 +254,28 @@ export class Provisioning {
 }
 
 /**
- * Autovacuum runs the functions of a project's indexes in sessions that ask for nothing: read-only there, what such a function
- * writes past the project's quota is refused, while vacuum itself goes on. Sessions of the service say that they write.
+ * Settings of a project's database for autovacuum, whose sessions ask for nothing of their own, and run functions of the project's
+ * indexes. Read-only there, what such a function writes past the project's quota is refused, while vacuum itself
+ * goes on; sessions of the service say that they write. And where a function that fails keeps the database from being frozen,
+ * vacuum does without indexes soon, before all others have to wait for it (manual 24.1.5.1).
  */
-async function keepAutovacuumFromWriting(client: pg.Client, database: string): Promise<void> {
-  await client.query(`ALTER DATABASE ${q(database)} SET default_transaction_read_only = on`);
+const FOR_AUTOVACUUM = { default_transaction_read_only: 'on', vacuum_failsafe_age: '0' };
+
+async function bindAutovacuum(client: pg.Client, database: string): Promise<void> {
+  for (const [name, value] of Object.entries(FOR_AUTOVACUUM)) {
+    await client.query(`ALTER DATABASE ${q(database)} SET ${name} = ${value}`);
+  }
 }
+
+/** The project may have been deleted meanwhile. */
+function unlessGone(error: unknown): void {
+  if ((error as pg.DatabaseError).code !== '3D000') throw error;
+}
+
+/** Projects' databases without them: made by an older program, or reset by hand. */
+const UNBOUND = `SELECT p.database_name AS database FROM cdp.projects p JOIN pg_database d ON d.datname = p.database_name
+  WHERE p.status IN ('active', 'inactive') AND NOT EXISTS (SELECT FROM pg_db_role_setting s
+    WHERE s.setdatabase = d.oid AND s.setrole = 0 AND s.setconfig @> $1::text[])`;
 
 /** Takes the lock. @returns false where it had to be waited for */
 async function isFirst(client: pg.Client): Promise<boolean> {
