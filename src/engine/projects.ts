@@ -211,10 +211,16 @@ export class Projects {
     return deleted;
   }
 
-  /** Looks every minute for what another process, or a Postgres that went away, has left half done. */
+  /**
+   * Looks every minute for what another process, or a Postgres that went away, has left half done; and from now on for
+   * databases whose autovacuum has no bounds, as those that an older program has made.
+   */
   keepClearing(): void {
-    const look = () => void this.reconcile().catch(() => {});
+    // The next look comes soon.
+    const bind = () => this.provisioning.bindAutovacuum().catch(() => {});
+    const look = () => void this.reconcile().then(bind, bind);
     this.clearing = setInterval(look, CLEAR_EVERY_MS).unref();
+    void bind();
   }
 
   close(): void {
@@ -222,7 +228,7 @@ export class Projects {
   }
 
   /**
-   * Finishes what a crash left half done, and what an older program left out. Projects that a living process is at work on are left alone; one that cannot
+   * Finishes what a crash left half done. Projects that a living process is at work on are left alone; one that cannot
    * be cleared away now keeps its mark for the next look.
    */
   async reconcile(onFailure = this.onUncleared): Promise<void> {
@@ -230,7 +236,6 @@ export class Projects {
       if (!UNFINISHED.includes(project.status)) continue;
       await this.clear(project).catch((error: unknown) => onFailure(project, error));
     }
-    await this.provisioning.bindAutovacuum();
   }
 
   /**

@@ -1,7 +1,7 @@
 /** What earlier versions left in Postgres is taken over, by twenty instances at once; what a newer one left is refused. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { pino } from 'pino';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it, vi } from 'vitest';
 import { loadConfig } from '../../src/config.js';
 import { Credentials } from '../../src/postgres/credentials.js';
 import { newestVersion, readMigrations } from '../../src/postgres/migrate.js';
@@ -122,13 +122,10 @@ describe.each(CASES)('$name', ({ server, release }) => {
       const project = await versions(server, '_cdp', release.database);
       expect(project.at(-1)).toBe(newestVersion(readMigrations('project')));
       expect(new Set(project).size).toBe(project.length);
-      expect(
-        await ask(
-          server,
-          `SELECT setconfig FROM pg_db_role_setting s JOIN pg_database d ON d.oid = setdatabase AND setrole = 0
-           WHERE datname = '${release.database}'`,
-        ),
-      ).toEqual([{ setconfig: ['default_transaction_read_only=on', 'vacuum_failsafe_age=0'] }]);
+      const bounds = `SELECT setconfig FROM pg_db_role_setting s JOIN pg_database d ON d.oid = setdatabase AND setrole = 0
+        WHERE datname = '${release.database}'`;
+      const setconfig = ['default_transaction_read_only=on', 'vacuum_failsafe_age=0'];
+      await vi.waitFor(async () => expect(await ask(server, bounds)).toEqual([{ setconfig }]), { timeout: 30_000 });
     } finally {
       await Promise.all(services.map((service) => service.close()));
     }

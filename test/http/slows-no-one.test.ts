@@ -291,13 +291,14 @@ describe('autovacuum', () => {
 
   const CATCHING = 'EXCEPTION WHEN OTHERS OR QUERY_CANCELED THEN NULL;';
 
-  /** One of autovacuum's processes that is computing statistics. */
-  const worker = () =>
+  /** The process of autovacuum that is computing statistics of a table of {@link indexed}. */
+  const workerAt = (table: string) =>
     vi.waitUntil(
       async () => {
         const { rows } = await superuser.query<{ pid: number }>(
           `SELECT pid FROM pg_stat_progress_analyze JOIN pg_stat_activity USING (pid)
-           WHERE phase = 'computing statistics' AND backend_type = 'autovacuum worker'`,
+           WHERE phase = 'computing statistics' AND backend_type = 'autovacuum worker' AND query LIKE '% data.' || $1`,
+          [table],
         );
         return rows[0];
       },
@@ -334,14 +335,14 @@ describe('autovacuum', () => {
   it('is ended where such functions keep it, sooner the next time, and gives way until then', async () => {
     const body = `LOOP BEGIN PERFORM pg_sleep(600); ${CATCHING} END; END LOOP;`;
     expect((await sql('hostile', indexed('sleeping', body))).status).toBe(200);
-    const { pid } = await worker();
+    const { pid } = await workerAt('sleeping');
     if (onLinux) expect(await until(() => getPriority(pid) === GIVES_WAY)).toBe(true);
     const hasGone = (one: number) => async () =>
       (await superuser.query('SELECT FROM pg_stat_activity WHERE pid = $1', [one])).rowCount === 0;
     const startedAt = performance.now();
     await vi.waitUntil(hasGone(pid), { timeout: 120_000, interval: 200 });
     const first = performance.now() - startedAt;
-    const next = await worker();
+    const next = await workerAt('sleeping');
     const againAt = performance.now();
     await vi.waitUntil(hasGone(next.pid), { timeout: 60_000, interval: 200 });
     expect(performance.now() - againAt).toBeLessThan(first);
