@@ -57,7 +57,7 @@ export interface WaitLimits {
 }
 
 interface Member extends Watched {
-  readonly text: WaitingBatch;
+  readonly batch: WaitingBatch;
   readonly signal: Departure;
   readonly send: SendBatches;
   /** Its wait is over. */
@@ -90,23 +90,23 @@ export class SharedCopy {
    * @returns false where Postgres refused this batch
    * @throws EngineError overloaded, and what `send` throws
    */
-  store(text: WaitingBatch, signal: Departure, patience: Patience, send: SendBatches): Promise<boolean> {
+  store(batch: WaitingBatch, signal: Departure, patience: Patience, send: SendBatches): Promise<boolean> {
     const isFree = this.crowd < CROWD && (this.underWay === 0 || this.kind.fewest === 1);
-    if (isFree || this.isVerySlow) return this.sendNow([text], signal, send);
+    if (isFree || this.isVerySlow) return this.sendNow([batch], signal, send);
     if (this.waiting.length >= this.limits.waiting) return Promise.reject(TOO_MANY_WAIT);
     const since = performance.now();
     const due = since + patience.ms;
     const waited = patience.wait();
-    const wait = text.trace?.waits();
+    const wait = batch.trace?.waits();
     return new Promise((resolve, reject) => {
       const member: Member = {
-        text,
+        batch,
         signal,
         send,
         resolve,
         reject,
         leaves: () => {
-          this.waits(text, -1);
+          this.waits(batch, -1);
           waited();
           wait?.end();
           this.rounds.delete(member);
@@ -120,7 +120,7 @@ export class SharedCopy {
         },
       };
       this.waiting.push(member);
-      this.waits(text, 1);
+      this.waits(batch, 1);
       this.rounds.add(member);
       this.gather();
     });
@@ -147,15 +147,15 @@ export class SharedCopy {
     }
   }
 
-  private async sendNow(texts: readonly WaitingBatch[], signal: Departure, send: SendBatches): Promise<boolean> {
+  private async sendNow(batches: readonly WaitingBatch[], signal: Departure, send: SendBatches): Promise<boolean> {
     this.underWay++;
-    this.sent += texts.length;
+    this.sent += batches.length;
     this.crowd = Math.max(this.sent + this.waiting.length, this.crowd * FADING);
     const since = performance.now();
     try {
-      return await send(texts, signal);
+      return await send(batches, signal);
     } finally {
-      this.sent -= texts.length;
+      this.sent -= batches.length;
       this.isVerySlow = performance.now() >= since + VERY_SLOW_MS;
       // Whatever else this turn of the event loop reads goes with those that wait: fewer COPYs cost less.
       if (this.waiting.length > 0) setImmediate(() => this.sendNext());
@@ -178,9 +178,9 @@ export class SharedCopy {
     let records = 0;
     let bytes = 0;
     let count = 0;
-    for (const { text } of this.waiting) {
-      records += text.records;
-      bytes += text.data.length;
+    for (const { batch } of this.waiting) {
+      records += batch.records;
+      bytes += batch.data.length;
       if (count > 0 && (records > MOST_RECORDS || bytes > MOST_BYTES)) break;
       count++;
     }
@@ -196,13 +196,13 @@ export class SharedCopy {
 
   private async sendTogether(members: readonly Member[]): Promise<void> {
     const [first] = members as [Member];
-    if (members.length === 1) return first.resolve(this.sendNow([first.text], first.signal, first.send));
+    if (members.length === 1) return first.resolve(this.sendNow([first.batch], first.signal, first.send));
     try {
       // Nobody's leaving undoes what others wait for.
-      const texts = members.map(({ text }) => text);
-      const stored = await this.sendNow(texts, STAYS, first.send);
+      const batches = members.map(({ batch }) => batch);
+      const stored = await this.sendNow(batches, STAYS, first.send);
       for (const member of members) {
-        member.resolve(stored || this.sendNow([member.text], member.signal, member.send));
+        member.resolve(stored || this.sendNow([member.batch], member.signal, member.send));
       }
     } catch (error) {
       for (const member of members) member.reject(error);

@@ -10,7 +10,7 @@ import { planOf } from '../batch/copy/tables.js';
 
 const COLUMNS = { indices: [0], copy: '', insert: null };
 const plan = planOf(column('a', 'TEXT'));
-const text = (records = 1, bytes = records): WaitingBatch => ({
+const batch = (records = 1, bytes = records): WaitingBatch => ({
   records,
   plan,
   columns: COLUMNS,
@@ -23,15 +23,15 @@ const patient = () => new Patience(5_000);
 /** A way to the server whose answers the test gives. */
 function server() {
   interface Sent {
-    texts: readonly CopyData[];
+    batches: readonly CopyData[];
     signal: Departure;
     answer(stored: boolean): void;
     fail(error: Error): void;
   }
   const sent: Sent[] = [];
-  const send = (texts: readonly CopyData[], signal: Departure) =>
+  const send = (batches: readonly CopyData[], signal: Departure) =>
     new Promise<boolean>((resolve, reject) => {
-      sent.push({ texts, signal, answer: resolve, fail: reject });
+      sent.push({ batches, signal, answer: resolve, fail: reject });
     });
   return { sent, send };
 }
@@ -42,8 +42,8 @@ function arrivals(kind: typeof SMALL, records: number) {
   const copies = new SharedCopy({ waiting: 64 }, kind);
   const stored: Promise<boolean>[] = [];
   const come = (count: number) => {
-    for (let i = 0; i < count; i++) stored.push(copies.store(text(records), never, patient(), send));
-    return sent.map(({ texts }) => texts.length);
+    for (let i = 0; i < count; i++) stored.push(copies.store(batch(records), never, patient(), send));
+    return sent.map(({ batches }) => batches.length);
   };
   return { sent, stored, come };
 }
@@ -56,11 +56,11 @@ describe('batches', () => {
   it('go at once while none is under way, and share the next COPY when one is', async () => {
     const { sent, send } = server();
     const copies = new SharedCopy({ waiting: 64 }, SMALL);
-    const stored = [1, 2, 3, 4].map(() => copies.store(text(), never, patient(), send));
-    expect(sent.map(({ texts }) => texts.length)).toEqual([1]);
+    const stored = [1, 2, 3, 4].map(() => copies.store(batch(), never, patient(), send));
+    expect(sent.map(({ batches }) => batches.length)).toEqual([1]);
     sent[0]?.answer(true);
     await settled();
-    expect(sent.map(({ texts }) => texts.length)).toEqual([1, 3]);
+    expect(sent.map(({ batches }) => batches.length)).toEqual([1, 3]);
     sent[1]?.answer(true);
     expect(await Promise.all(stored)).toEqual([true, true, true, true]);
   });
@@ -83,7 +83,7 @@ describe('batches', () => {
     await answerAll();
     await answerAll();
     expect(await Promise.all(stored)).toEqual(stored.map(() => true));
-    expect(sent.reduce((sum, { texts }) => sum + texts.length, 0)).toBe(32);
+    expect(sent.reduce((sum, { batches }) => sum + batches.length, 0)).toBe(32);
   });
 
   it('go at once while few are under way, if they are large, and in four parts where many come at once', async () => {
@@ -96,7 +96,7 @@ describe('batches', () => {
     sent[0]?.answer(true);
     await settled();
     // All that wait go when the first has come to its end.
-    expect(sent.map(({ texts }) => texts.length)).toEqual([1, 1, 1, 1, 4]);
+    expect(sent.map(({ batches }) => batches.length)).toEqual([1, 1, 1, 1, 4]);
     await answerAll();
     expect(come(8)).toEqual([2, 2, 2, 2]);
     await answerAll();
@@ -107,8 +107,8 @@ describe('batches', () => {
     const { sent, send } = server();
     const copies = new SharedCopy({ waiting: 64 }, LARGE);
     const come = (count: number, bytes: number) => {
-      const stored = Array.from({ length: count }, () => copies.store(text(250, bytes), never, patient(), send));
-      return { stored: Promise.all(stored), sizes: sent.map(({ texts }) => texts.length) };
+      const stored = Array.from({ length: count }, () => copies.store(batch(250, bytes), never, patient(), send));
+      return { stored: Promise.all(stored), sizes: sent.map(({ batches }) => batches.length) };
     };
     const answerAll = async (stored: Promise<boolean[]>) => {
       while (sent.length > 0) {
@@ -130,14 +130,14 @@ describe('batches', () => {
   it('wait for the end of the turn behind a crowd, and no longer', async () => {
     const { sent, send } = server();
     const copies = new SharedCopy({ waiting: 64 }, SMALL);
-    const crowd = Array.from({ length: 5 }, () => copies.store(text(), never, patient(), send));
+    const crowd = Array.from({ length: 5 }, () => copies.store(batch(), never, patient(), send));
     for (const copy of sent) copy.answer(true);
     await Promise.all(crowd);
     sent.length = 0;
-    const few = [1, 2].map(() => copies.store(text(), never, patient(), send));
+    const few = [1, 2].map(() => copies.store(batch(), never, patient(), send));
     expect(sent).toEqual([]);
     await turn();
-    expect(sent.map(({ texts }) => texts.length)).toEqual([2]);
+    expect(sent.map(({ batches }) => batches.length)).toEqual([2]);
     sent[0]?.answer(true);
     expect(await Promise.all(few)).toEqual([true, true]);
   });
@@ -147,10 +147,10 @@ describe('batches', () => {
     const copies = new SharedCopy({ waiting: 64 }, SMALL);
     const stored: Promise<boolean>[] = [];
     for (let underWay = 1; underWay <= 4; underWay++) {
-      stored.push(copies.store(text(), never, patient(), send), copies.store(text(), never, patient(), send));
+      stored.push(copies.store(batch(), never, patient(), send), copies.store(batch(), never, patient(), send));
       await sleep(100);
     }
-    expect(sent.map(({ texts }) => texts.length)).toEqual([1, 1, 2, 2]);
+    expect(sent.map(({ batches }) => batches.length)).toEqual([1, 1, 2, 2]);
     for (const copy of sent.slice()) copy.answer(true);
     await settled();
     sent[4]?.answer(true);
@@ -176,12 +176,12 @@ describe('batches', () => {
   it('are sent one by one when the shared COPY was refused, so that one bad batch fails alone', async () => {
     const { sent, send } = server();
     const copies = new SharedCopy({ waiting: 64 }, SMALL);
-    const [first, good, bad] = [1, 2, 3].map(() => copies.store(text(), never, patient(), send));
+    const [first, good, bad] = [1, 2, 3].map(() => copies.store(batch(), never, patient(), send));
     sent[0]?.answer(true);
     await settled();
     sent[1]?.answer(false);
     await settled();
-    expect(sent.slice(2).map(({ texts }) => texts.length)).toEqual([1, 1]);
+    expect(sent.slice(2).map(({ batches }) => batches.length)).toEqual([1, 1]);
     sent[2]?.answer(true);
     sent[3]?.answer(false);
     expect(await Promise.all([first, good, bad])).toEqual([true, true, false]);
@@ -190,7 +190,7 @@ describe('batches', () => {
   it('all learn of a failure that is not about a batch', async () => {
     const { sent, send } = server();
     const copies = new SharedCopy({ waiting: 64 }, SMALL);
-    const [first, second, third] = [1, 2, 3].map(() => copies.store(text(), never, patient(), send));
+    const [first, second, third] = [1, 2, 3].map(() => copies.store(batch(), never, patient(), send));
     sent[0]?.answer(true);
     await first;
     await settled();
@@ -203,12 +203,12 @@ describe('batches', () => {
     const { sent, send } = server();
     const copies = new SharedCopy({ waiting: 64 }, SMALL);
     const leaving = new AbortController();
-    const leaver = copies.store(text(), leaving.signal, patient(), send);
-    const others = [leaving.signal, never].map((signal) => copies.store(text(), signal, patient(), send));
+    const leaver = copies.store(batch(), leaving.signal, patient(), send);
+    const others = [leaving.signal, never].map((signal) => copies.store(batch(), signal, patient(), send));
     sent[0]?.answer(true);
     await settled();
     leaving.abort();
-    expect(sent.map(({ texts, signal }) => [texts.length, signal.aborted])).toEqual([
+    expect(sent.map(({ batches, signal }) => [batches.length, signal.aborted])).toEqual([
       [1, true],
       [2, false],
     ]);
@@ -219,25 +219,25 @@ describe('batches', () => {
   it('are cut into COPYs of at most 1,000 records', async () => {
     const { sent, send } = server();
     const copies = new SharedCopy({ waiting: 64 }, SMALL);
-    void copies.store(text(), never, patient(), send);
-    for (let i = 0; i < 50; i++) void copies.store(text(25), never, patient(), send);
-    expect(sent.map(({ texts }) => texts.length)).toEqual([1, 4]);
+    void copies.store(batch(), never, patient(), send);
+    for (let i = 0; i < 50; i++) void copies.store(batch(25), never, patient(), send);
+    expect(sent.map(({ batches }) => batches.length)).toEqual([1, 4]);
     sent[0]?.answer(true);
     await settled();
-    expect(sent[2]?.texts).toHaveLength(40);
+    expect(sent[2]?.batches).toHaveLength(40);
   });
 
   it('are refused when too many wait, when they wait too long, and when their client leaves', async () => {
     const { send } = server();
     const copies = new SharedCopy({ waiting: 2 }, SMALL);
     for (let underWay = 1; underWay <= 4; underWay++) {
-      void copies.store(text(), never, patient(), send);
+      void copies.store(batch(), never, patient(), send);
       await sleep(100);
     }
     const leaving = new AbortController();
-    const late = copies.store(text(), never, new Patience(50), send);
-    const left = copies.store(text(), leaving.signal, patient(), send);
-    const full = (async () => copies.store(text(), never, patient(), send))();
+    const late = copies.store(batch(), never, new Patience(50), send);
+    const left = copies.store(batch(), leaving.signal, patient(), send);
+    const full = (async () => copies.store(batch(), never, patient(), send))();
     await expect(full).rejects.toMatchObject({ code: 'overloaded' });
     leaving.abort();
     await expect(left).rejects.toMatchObject({ code: 'overloaded' });
