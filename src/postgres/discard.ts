@@ -10,10 +10,10 @@ const nowhere = new MessageChannel().port1;
 nowhere.close();
 
 /** Less than this is not worth the call. */
-export const SMALLEST = 4 * 1024;
+export const MIN_DISCARDED_BYTES = 4 * 1024;
 
 /** Whoever still holds the buffer finds it empty. One that is cut from memory of others is left alone. */
 export function discard({ length, buffer }: Buffer): void {
-  if (length < SMALLEST || length < buffer.byteLength || !(buffer instanceof ArrayBuffer)) return;
+  if (length < MIN_DISCARDED_BYTES || length < buffer.byteLength || !(buffer instanceof ArrayBuffer)) return;
   nowhere.postMessage(null, [buffer]);
 }

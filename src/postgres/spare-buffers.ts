@@ -6,7 +6,7 @@
 import { discard } from './discard.js';
 
 /** The least that is worth keeping. */
-export const SMALLEST = 16 * 1024;
+export const MIN_POOLED_BYTES = 16 * 1024;
 
 /** From one size to the next: an answer grows through few, and what is not filled takes no memory of the machine. */
 const GROWTH = 4;
@@ -38,7 +38,7 @@ const lent = new WeakSet<ArrayBufferLike>();
 /** @returns a buffer of `size` bytes or more, with whatever was left in it before */
 export function takeBuffer(size: number): Buffer {
   // Small ones are cut from a slab of Node's.
-  if (size < SMALLEST) return Buffer.allocUnsafe(size);
+  if (size < MIN_POOLED_BYTES) return Buffer.allocUnsafe(size);
   const capacity = capacityFor(size);
   const used = takeSpare(capacity);
   const buffer = used ?? Buffer.allocUnsafeSlow(capacity);
@@ -86,7 +86,7 @@ function takeSpare(size: number): Buffer | undefined {
 }
 
 function capacityFor(size: number): number {
-  let capacity = SMALLEST;
+  let capacity = MIN_POOLED_BYTES;
   while (capacity < size) capacity *= GROWTH;
   return capacity;
 }

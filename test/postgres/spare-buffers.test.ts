@@ -1,28 +1,28 @@
 /** Memory that is used again belongs to one at a time, whoever gives what back. */
 import { expect, it } from 'vitest';
-import { freeUnused, giveBuffer, SMALLEST, takeBuffer } from '../../src/postgres/spare-buffers.js';
+import { freeUnused, giveBuffer, MIN_POOLED_BYTES, takeBuffer } from '../../src/postgres/spare-buffers.js';
 
 /** The memory of so many buffers that are out at the same time. */
 const memoryOf = (count: number, size: number) => Array.from({ length: count }, () => takeBuffer(size).buffer);
 
 it('lends what was given back, also by a part of it', () => {
-  const first = takeBuffer(SMALLEST * 3);
+  const first = takeBuffer(MIN_POOLED_BYTES * 3);
   giveBuffer(first.subarray(10, 20));
-  expect(takeBuffer(SMALLEST * 2).buffer).toBe(first.buffer);
+  expect(takeBuffer(MIN_POOLED_BYTES * 2).buffer).toBe(first.buffer);
 });
 
 it('lends nothing to two, though it was given back twice', () => {
-  const buffer = takeBuffer(SMALLEST);
+  const buffer = takeBuffer(MIN_POOLED_BYTES);
   giveBuffer(buffer);
   giveBuffer(buffer);
-  expect(new Set(memoryOf(3, SMALLEST)).size).toBe(3);
+  expect(new Set(memoryOf(3, MIN_POOLED_BYTES)).size).toBe(3);
 });
 
 it('takes nothing that it has not lent: a slab of Node, cut for others too, may have any size', () => {
-  const slab = Buffer.allocUnsafeSlow(SMALLEST).fill('theirs');
+  const slab = Buffer.allocUnsafeSlow(MIN_POOLED_BYTES).fill('theirs');
   const ours = slab.subarray(0, 100);
   giveBuffer(ours);
-  expect(memoryOf(3, SMALLEST)).not.toContain(slab.buffer);
+  expect(memoryOf(3, MIN_POOLED_BYTES)).not.toContain(slab.buffer);
 });
 
 it('frees what nobody has needed for two turns, and nothing else', () => {

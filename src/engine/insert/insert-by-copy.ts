@@ -7,7 +7,7 @@
 import { ConnectionLost, DEADLOCK, errorCode, isShutdown, PostgresError } from '../../postgres/errors.js';
 import type { BatchAnswer } from '../../contract/wire/batch.js';
 import type { Lease } from '../../postgres/connections/connections.js';
-import { SMALLEST as LARGE_BYTES } from '../../postgres/spare-buffers.js';
+import { MIN_POOLED_BYTES } from '../../postgres/spare-buffers.js';
 import type { RowsIn } from '../../postgres/wire/rows-in.js';
 import { inserted } from './batch-answer.js';
 import { rowsIn } from '../batch/copy/plan.js';
@@ -65,7 +65,7 @@ export function sendCopy(project: Project, known: KnownShape, batch: Outgoing, d
       ? sendShared(project, known, batch, deadline)
       : store(project, known, [batch], deadline, { idempotency, answer });
   // The memory of small ones is not lent.
-  return batch.data.length < LARGE_BYTES ? stored : stored.finally(() => project.copies.encoder.release(batch));
+  return batch.data.length < MIN_POOLED_BYTES ? stored : stored.finally(() => project.copies.encoder.release(batch));
 }
 
 function sendShared(project: Project, known: KnownShape, batch: Outgoing, deadline: Deadline): Promise<boolean> {

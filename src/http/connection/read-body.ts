@@ -7,7 +7,7 @@ import type { IncomingMessage } from 'node:http';
 import { errorCodes, type FastifyRequest } from 'fastify';
 import { LIMITS } from '../../contract/limits.js';
 import { giveBuffer, takeBuffer } from '../../postgres/spare-buffers.js';
-import { discard, SMALLEST } from '../../postgres/discard.js';
+import { discard, MIN_DISCARDED_BYTES } from '../../postgres/discard.js';
 import type { BodySink, WholeRequest } from './whole-request.js';
 
 type Done = (error: Error | null, body?: Buffer) => void;
@@ -48,7 +48,7 @@ class Collector implements BodySink {
     const filled = this.filled + bytes.length;
     if (filled > LIMITS.bodyBytes) this.fail(new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE());
     // A small one that is there as a whole stays where it is.
-    else if (bytes.length === this.announced && bytes.length < SMALLEST) this.bytes = bytes;
+    else if (bytes.length === this.announced && bytes.length < MIN_DISCARDED_BYTES) this.bytes = bytes;
     else {
       if (filled > this.bytes.length) this.grow(this.announced ?? Math.max(filled, FIRST_BYTES));
       bytes.copy(this.bytes, this.filled);

@@ -3,7 +3,7 @@
  * answer of any length is made of memory that other answers had before. There is room in front, so that an answer is put
  * around the rows where they lie.
  */
-import { SMALLEST } from '../spare-buffers.js';
+import { MIN_POOLED_BYTES } from '../spare-buffers.js';
 import { ByteWriter, type RowOutput } from './byte-writer.js';
 
 const HEAD_ROOM = 256;
@@ -86,6 +86,6 @@ export class RowBytes implements RowOutput {
 
   /** Whether it is worth giving back, by the one who has sent it. */
   get isLarge(): boolean {
-    return !this.isShared && (this.pieces.length > 1 || this.last.bytes.length >= SMALLEST);
+    return !this.isShared && (this.pieces.length > 1 || this.last.bytes.length >= MIN_POOLED_BYTES);
   }
 }
