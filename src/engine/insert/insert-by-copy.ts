@@ -34,7 +34,7 @@ export interface Outgoing extends WaitingBatch {
   readonly idempotency: IdempotencyKey | null;
 }
 
-/** @returns null where the other way has to be gone */
+/** @returns null: fall back to the reference path */
 export function prepareCopy(
   { copies: { encoder }, trace }: Project,
   { plan }: KnownShape,
@@ -55,7 +55,7 @@ export function prepareCopy(
 }
 
 /**
- * @returns false where nothing was stored and the other way has to be gone
+ * @returns false: nothing was stored; fall back to the reference path
  * @throws EngineError outcome_unknown, table_busy, query_timeout, overloaded, database_unavailable
  */
 export function sendCopy(project: Project, known: KnownShape, batch: Outgoing, deadline: Deadline): Promise<boolean> {

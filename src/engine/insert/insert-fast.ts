@@ -14,7 +14,7 @@ import type { KnownShape } from './shape-cache.js';
 const ATTEMPTS = 2;
 
 /**
- * @returns the answer, or null where nothing was stored and the other way has to be gone
+ * @returns the answer; null: nothing was stored, fall back to the reference path
  * @throws EngineError what {@link sendCopy} throws
  */
 export async function insertFast(

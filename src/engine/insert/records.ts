@@ -61,7 +61,10 @@ export async function insertRecords(
   return answer === null ? insertByReference(project, table, body, deadline, options) : { answer, replayed: false };
 }
 
-/** A function of its own: one that waits takes memory for all its variables, and the other way is gone by every request. */
+/**
+ * The reference path. Separate, because an async function keeps all its locals alive while it waits, and most requests
+ * never come here.
+ */
 async function insertByReference(
   project: Project,
   table: string,

@@ -1,6 +1,7 @@
 /**
  * The fast way for a statement that is known: its whole transaction and the reset of the session in one round trip
- * (docs/decisions/0024-one-write.md). Where what is remembered does not hold any more, the ordinary way is gone.
+ * (docs/decisions/0024-one-write.md). Where what is remembered does not hold any more, the statement takes the ordinary
+ * path.
  */
 import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
@@ -62,7 +63,7 @@ class Outgrown extends EngineError {
  */
 export type Repeat = 'not readable' | 'may have run';
 
-/** Of a known statement; `not run`: nothing was done, and the ordinary way is to be gone. */
+/** Of a known statement; `not run`: nothing was done; take the ordinary path. */
 export type Outcome = SqlResult | 'not run' | Repeat;
 
 /**
@@ -84,7 +85,7 @@ export async function runKnown(project: Project, known: KnownStatement, request:
 export const isUnavailable = (error: unknown): boolean =>
   error instanceof EngineError && (error.code === 'database_unavailable' || error.code === 'overloaded');
 
-/** One known statement of one request. Of its functions one alone waits: what is kept of it meanwhile grows with its length. */
+/** One known statement of one request. Only `work` awaits; the rest return promises, to keep little alive. */
 class OneWrite {
   /** The writer has sent a query with its COMMIT, and the connection was lost: it must do nothing twice. */
   private mayHaveRun = false;
