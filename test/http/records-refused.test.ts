@@ -27,6 +27,9 @@ describe.each(testServers())('on Postgres $major', (server) => {
     const body = failure(await insert(table, batch), status, code);
     expect(body.errors?.map(({ record }) => record)).toEqual(records);
     expect(body.error_count).toBe(records.length);
+    const others = records.length - 1;
+    const more = others === 0 ? '' : ` (and ${others} more wrong ${others === 1 ? 'place' : 'places'})`;
+    expect(body.message).toBe(`${body.errors?.[0]?.message}${more}`);
     expect(body.message).toContain(`Record ${records[0]}`);
     expect(body.postgres?.position).toBeUndefined();
     expect(await count(table)).toBe(before);

@@ -115,6 +115,15 @@ describe.each(testServers())('a call on tables refuses on Postgres $major', (ser
     const error = await refused(project, ['POST', TABLE, { table_name: 'fresh', columns }], 400, 'invalid_name');
     expect(error.errors).toHaveLength(50);
     expect(error.error_count).toBe(60);
+    expect(error.message).toMatch(/ \(and 59 more wrong places\)$/);
+    const [one, other] = columns;
+    const two = await refused(
+      project,
+      ['POST', TABLE, { table_name: 'fresh', columns: [one, other] }],
+      400,
+      'invalid_name',
+    );
+    expect(two.message).toMatch(/ \(and 1 more wrong place\)$/);
     expect(error.errors?.[7]).toMatchObject({ column: '7', error: 'invalid_name' });
   });
 

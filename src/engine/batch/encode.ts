@@ -7,13 +7,13 @@
 import { EngineError } from '../../contract/errors.js';
 import type { Statement } from '../../postgres/sql.js';
 import type { ColumnShape, TableShape } from '../../postgres/catalog/table-shape.js';
+import { Faults } from '../faults.js';
 import type { JsonObject } from '../json/nodes.js';
 import { cut, quoted } from '../message-text.js';
 import { nearName } from '../near-name.js';
 import { readCell } from './cell.js';
 import { insertStatement, type Row } from './insert.js';
 import type { ParsedBatch } from './parse.js';
-import { Places } from './places.js';
 import { Refusal } from './refusal.js';
 
 /** One INSERT and the indices of the records it stores, in the order of its rows. */
@@ -45,28 +45,28 @@ export function encodeBatch(batch: ParsedBatch, table: TableShape, options: { re
 
 /** One record alone, to find out which one it is that Postgres refuses. */
 export function encodeRecord(batch: ParsedBatch, table: TableShape, record: number): Statement {
-  const rows = encodeRows(batch.records.slice(record, record + 1), table, new Places());
+  const rows = encodeRows(batch.records.slice(record, record + 1), table, new Faults());
   return insertStatement(table, rows, false);
 }
 
-/** @param places what is known to be wrong, to which it adds */
-function encodeRows(records: readonly JsonObject[], table: TableShape, places: Places): Row[] {
+/** @param faults what is known to be wrong, to which it adds */
+function encodeRows(records: readonly JsonObject[], table: TableShape, faults: Faults): Row[] {
   const indexByName = new Map(table.columns.map(({ name }, index) => [name, index]));
   const rows = records.map((object, record) => {
     const row = new Array<string | null | undefined>(table.columns.length);
     for (const [key, value] of object.members) {
       const index = indexByName.get(key);
       if (index === undefined) {
-        places.add('unknown_column', () => unknownColumn(record, key, table));
+        faults.add('unknown_column', () => unknownColumn(record, key, table));
         continue;
       }
       const cell = readCell(table.columns[index] as ColumnShape, value);
-      if (cell instanceof Refusal) places.add('invalid_value', () => invalidValue(record, key, cell));
+      if (cell instanceof Refusal) faults.add('invalid_value', () => invalidValue(record, key, cell));
       else row[index] = cell;
     }
     return row;
   });
-  places.refuse();
+  faults.refuse();
   return rows;
 }
 

@@ -1,17 +1,17 @@
 /** The first stage of a batch: from the body's bytes to records, before the table is known or a connection is taken. */
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
+import { Faults } from '../faults.js';
 import { duplicateKeys, type JsonNode, type JsonObject } from '../json/nodes.js';
 import { readJson } from '../json/read-json.js';
 import { cut, quoted } from '../message-text.js';
-import { Places } from './places.js';
 
 /** 1 to 250 records (specification 4.4). */
 export interface ParsedBatch {
   /** Where something stands that is no object, one without keys. */
   readonly records: readonly JsonObject[];
   /** What is wrong whatever the table is: something that is no object, a key that stands twice in a record. */
-  readonly faults: Places;
+  readonly faults: Faults;
 }
 
 /**
@@ -24,7 +24,7 @@ export function parseBatch(body: Uint8Array): ParsedBatch {
     throw new EngineError('invalid_request', `The body is ${KIND[root.kind]}, not an array of records`);
   }
   if (root.items.length === 0) throw new EngineError('empty_batch', 'The batch holds no record');
-  const faults = new Places();
+  const faults = new Faults();
   return { records: root.items.map((item, record) => recordOf(item, record, faults)), faults };
 }
 
@@ -39,7 +39,7 @@ const tooManyRecords = () =>
 
 const NO_RECORD: JsonObject = { kind: 'object', members: [], text: '{}' };
 
-function recordOf(item: JsonNode, record: number, faults: Places): JsonObject {
+function recordOf(item: JsonNode, record: number, faults: Faults): JsonObject {
   if (item.kind !== 'object') {
     const message = `Record ${record} is ${KIND[item.kind]}, not an object`;
     faults.add('invalid_request', () => ({ record, message }));

@@ -2,13 +2,13 @@
  * Finds the records of a batch that only Postgres refuses (constraints, triggers, values of types of its own): a rerun
  * of one record after the other, each under a savepoint, that is rolled back as a whole.
  */
-import { EngineError, type ErrorCode, type ErrorPlace } from '../../contract/errors.js';
-import { LIMITS } from '../../contract/limits.js';
+import { EngineError, type EngineErrorOptions, type ErrorCode } from '../../contract/errors.js';
 import { errorCode, PostgresError, toEngineError } from '../../postgres/errors.js';
 import type { TableShape } from '../../postgres/catalog/table-shape.js';
 import type { Session } from '../../postgres/wire/session.js';
 import { encodeRecord } from '../batch/encode.js';
 import type { ParsedBatch } from '../batch/parse.js';
+import { Faults } from '../faults.js';
 import { BEGIN, fixed, ROLLBACK } from '../transaction.js';
 
 /** Refusals that lie in the state of the server or the time, not in a record. */
@@ -38,20 +38,19 @@ export async function attributeRefusal(
   if (LIES_WITH_THE_SERVER.has(code)) return toEngineError(error);
   const refused = await rerun(session, batch, table);
   const [first] = refused;
-  if (first === undefined) return translated(error, code, error.message);
+  if (first === undefined) return new EngineError(code, error.message, whatPostgresSaid(error));
+  const faults = new Faults();
+  for (const { record, error } of refused) faults.add(recordErrorCode(error), () => placeOf(record, error));
+  return faults.refusal(whatPostgresSaid(first.error));
+}
 
-  const places = refused.map(({ record, error }): ErrorPlace => {
-    const { column, constraint } = error.fields;
-    const about = column ?? constraint;
-    return {
-      record,
-      ...(column === undefined ? {} : { column }),
-      error: recordErrorCode(error),
-      message: `Record ${record}${about === undefined ? '' : `, "${about}"`}: ${error.message}`,
-    };
-  });
-  const more = places.length > 1 ? ` (and ${places.length - 1} more wrong places)` : '';
-  return translated(first.error, places[0]?.error ?? code, `${places[0]?.message}${more}`, places);
+function placeOf(record: number, { fields: { column, constraint }, message }: PostgresError) {
+  const about = column ?? constraint;
+  return {
+    record,
+    ...(column === undefined ? {} : { column }),
+    message: `Record ${record}${about === undefined ? '' : `, "${about}"`}: ${message}`,
+  };
 }
 
 /** In a batch, an error of the SQL we made is an error of the value we put in, or of the project's own check. */
@@ -62,14 +61,9 @@ function recordErrorCode(error: PostgresError): ErrorCode {
   return sqlstate.startsWith('22') || sqlstate === GENERATED_ALWAYS ? 'invalid_value' : 'constraint_violation';
 }
 
-function translated(error: PostgresError, code: ErrorCode, message: string, places?: ErrorPlace[]): EngineError {
+function whatPostgresSaid(error: PostgresError): EngineErrorOptions {
   const { hint } = error.fields;
-  return new EngineError(code, message, {
-    postgres: error.details,
-    cause: error,
-    ...(hint === undefined ? {} : { hint }),
-    ...(places === undefined ? {} : { errors: places.slice(0, LIMITS.errorsListed), errorCount: places.length }),
-  });
+  return { postgres: error.details, cause: error, ...(hint === undefined ? {} : { hint }) };
 }
 
 interface RefusedRecord {

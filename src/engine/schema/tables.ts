@@ -1,7 +1,7 @@
 /** Creating, reading and dropping tables (specification 4.1; contract section 5). */
 import type { CreateTableBody } from '../../contract/wire/tables.js';
 import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
-import { EngineError, type ErrorPlace } from '../../contract/errors.js';
+import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import {
   allTables,
@@ -19,6 +19,7 @@ import type { Lease } from '../../postgres/connections/connections.js';
 import { PostgresError } from '../../postgres/errors.js';
 import type { Session } from '../../postgres/wire/session.js';
 import { refuseText } from '../batch/text.js';
+import { Faults } from '../faults.js';
 import { cut } from '../message-text.js';
 import { checkName, columnNameProblem, isName, tableNameProblem } from './names.js';
 import { nearName } from '../near-name.js';
@@ -186,33 +187,26 @@ interface CheckedColumn {
 function checkDefinition(body: CreateTableBody): CheckedColumn[] {
   checkName(tableNameProblem(body.table_name));
   checkComment(body.comment);
-  const problems: ErrorPlace[] = [];
+  const faults = new Faults();
   const seen = new Map<string, string>();
   const columns: CheckedColumn[] = [];
   for (const { name, type, comment } of body.columns) {
     const problem = columnNameProblem(name);
-    if (problem !== undefined) problems.push({ column: cut(name), ...problem });
+    if (problem !== undefined) faults.add(problem.error, () => ({ column: cut(name), message: problem.message }));
     const twin = seen.get(name.toLowerCase());
     if (twin !== undefined) {
       const message =
         twin === name ? `Column "${name}" is declared twice` : `Columns "${twin}" and "${name}" differ only by case`;
-      problems.push({ column: cut(name), error: 'invalid_request', message });
+      faults.add('invalid_request', () => ({ column: cut(name), message }));
     }
     seen.set(name.toLowerCase(), name);
     const unstorable = unstorableComment(comment);
-    if (unstorable !== undefined) problems.push({ column: cut(name), error: 'invalid_request', message: unstorable });
+    if (unstorable !== undefined) faults.add('invalid_request', () => ({ column: cut(name), message: unstorable }));
     const known = findType(type);
-    if (known === undefined) problems.push({ column: cut(name), error: 'unknown_type', message: unknownType(type) });
+    if (known === undefined) faults.add('unknown_type', () => ({ column: cut(name), message: unknownType(type) }));
     else columns.push({ name, type: known, comment: comment ?? null });
   }
-  const [first] = problems;
-  if (first !== undefined) {
-    const more = problems.length > 1 ? ` (and ${problems.length - 1} more wrong places)` : '';
-    throw new EngineError(first.error, `${first.message}${more}`, {
-      errors: problems.slice(0, LIMITS.errorsListed),
-      errorCount: problems.length,
-    });
-  }
+  faults.refuse();
   return columns;
 }
 

@@ -1,9 +1,9 @@
 /** Values of `$1`, `$2`, … as text for Postgres, by the types that Postgres itself gave the parameters. */
-import { EngineError, type ErrorPlace } from '../../contract/errors.js';
-import { LIMITS } from '../../contract/limits.js';
+import { EngineError } from '../../contract/errors.js';
 import { readArray, readJsonText } from '../batch/nested.js';
 import { Refusal } from '../batch/refusal.js';
 import { refuseText } from '../batch/text.js';
+import { Faults } from '../faults.js';
 import type { JsonNode } from '../json/nodes.js';
 
 /** Types for which a JSON array is JSON text: json, jsonb, text, varchar, char(n), unknown. For all others it is an array. */
@@ -25,21 +25,23 @@ export function encodeParameters(values: readonly JsonNode[], oids: readonly num
       `The statement has ${counted(oids.length, 'parameter')}, "params" has ${counted(values.length, 'value')}`,
     );
   }
-  const problems: ErrorPlace[] = [];
-  const encoded = values.map((value, i) => {
-    const text = encode(value, oids[i] ?? 0);
-    if (!(text instanceof Refusal)) return text;
-    problems.push({ column: `$${i + 1}`, error: 'invalid_value', message: `Parameter $${i + 1}: ${text.reason}.` });
-    return null;
-  });
-  const [first] = problems;
-  if (first !== undefined)
-    throw new EngineError('invalid_value', first.message, {
-      errors: problems.slice(0, LIMITS.errorsListed),
-      errorCount: problems.length,
-    });
+  const encoded: (string | null)[] = [];
+  let faults: Faults | undefined;
+  for (let i = 0; i < values.length; i++) {
+    const text = encode(values[i] as JsonNode, oids[i] ?? 0);
+    if (text instanceof Refusal) (faults ??= new Faults()).add('invalid_value', placeOf(`$${i + 1}`, text));
+    else encoded.push(text);
+  }
+  faults?.refuse();
   return encoded;
 }
+
+const placeOf =
+  (parameter: string, { reason }: Refusal) =>
+  () => ({
+    column: parameter,
+    message: `Parameter ${parameter}: ${reason}`,
+  });
 
 const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;
 

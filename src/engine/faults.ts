@@ -1,8 +1,11 @@
-/** Collects every wrong place of a batch, so that one answer names them all (contract section 6). */
-import { EngineError, type ErrorCode, type ErrorPlace } from '../../contract/errors.js';
-import { LIMITS } from '../../contract/limits.js';
+/** Collects every wrong place of a request, so that one answer names them all (contract sections 5 to 7). */
+import { EngineError, type EngineErrorOptions, type ErrorCode, type ErrorPlace } from '../contract/errors.js';
+import { LIMITS } from '../contract/limits.js';
 
-export class Places {
+/** What is known of a refusal beside its places. */
+type About = Pick<EngineErrorOptions, 'hint' | 'postgres' | 'cause'>;
+
+export class Faults {
   private readonly listed: ErrorPlace[] = [];
   private count = 0;
 
@@ -18,14 +21,21 @@ export class Places {
    *   counts all.
    */
   refuse(): void {
+    const refusal = this.refusal();
+    if (refusal !== undefined) throw refusal;
+  }
+
+  /** What {@link refuse} throws; undefined where nothing is wrong. */
+  refusal(about: About = {}): EngineError | undefined {
     const [first] = this.listed;
-    if (first === undefined) return;
+    if (first === undefined) return undefined;
     const others = this.count - 1;
     const more = others === 0 ? '' : ` (and ${others} more wrong ${others === 1 ? 'place' : 'places'})`;
-    throw new EngineError(first.error, first.message + more, {
+    return new EngineError(first.error, first.message + more, {
       errors: this.listed,
       errorCount: this.count,
       ...(first.hint !== undefined && { hint: first.hint }),
+      ...about,
     });
   }
 }
