@@ -158,7 +158,7 @@ export async function assemble(
   const engine = await openEngine(config, database, logger);
   closing.add(() => engine.close());
   engine.audit.keepRemovingOld();
-  engine.projects.keepClearing();
+  engine.projects.keepClearingAndBinding();
   const [{ httpServer }, { metricsListener }] = await loading;
   const settings = {
     ...config,

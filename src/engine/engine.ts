@@ -118,7 +118,7 @@ export class Engine {
       const { control, provisioning } = await openControl(settings, pool, credentials);
       const audit = new Audit(new AuditLog(pool), settings);
       const projects = new Projects(control, provisioning, audit, settings.onUnclearedProject);
-      await projects.reconcile();
+      await projects.unfinished.clear();
       // Its library is most of what the engine reads, and few ask for it.
       const jwt =
         settings.jwt === null ? null : new (await import('./access/jwt.js')).JwtVerifier(settings.jwt, control);

@@ -4,25 +4,22 @@
  */
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../contract/errors.js';
-import type { AuditOperation } from '../contract/audit.js';
 import { PROJECT_NAME_PATTERN } from '../contract/names.js';
-import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
-import type { AuditEntry } from '../postgres/audit-rows.js';
+import { PROJECT_STATUSES } from '../contract/projects.js';
 import type { ControlDatabase } from '../postgres/control.js';
 import { unavailable } from '../postgres/errors.js';
 import type { ProjectRow } from '../postgres/control-rows.js';
 import { newPlacement, type Provisioning } from '../postgres/projects/provisioning.js';
 import { ownErrand } from '../postgres/server.js';
-import { Admission } from './admission/admission.js';
+import { Semaphore } from './admission/semaphore.js';
 import { type Audit, BY_ITSELF, type Origin } from './audit/audit.js';
-
-const UNFINISHED: readonly ProjectStatus[] = ['creating', 'deleting'];
+import { type OnUncleared, UnfinishedProjects } from './unfinished-projects.js';
 
 /** Projects made or unmade at once: each takes connections of its own and makes Postgres copy or delete files. */
 const AT_ONCE = 4;
 
-/** How often it is looked whether anything was left half done. */
-const CLEAR_EVERY_MS = 60_000;
+/** How often it is looked whether anything was left half done or without bounds. */
+const LOOK_EVERY_MS = 60_000;
 
 /** How long to wait for a turn, or for another process that is making or unmaking the same project. */
 const WAIT_MS = 5_000;
@@ -35,55 +32,35 @@ export const isProjectName = (name: string): boolean => NAME.test(name);
 /** A project that nobody can use yet. */
 export type NewProject = Pick<ProjectRow, 'id' | 'name' | 'placement'>;
 
+/** Puts into a project what is to be in it. @returns the status that it gets */
 type Fill = (project: NewProject) => Promise<'active' | 'inactive'>;
-
-type OnUncleared = (project: ProjectRow, error: unknown) => void;
 
 export class Projects {
   /** Upgrades of project databases under way or done in this process, by project. */
   private readonly upgrades = new Map<string, Promise<void>>();
-  private clearing: NodeJS.Timeout | undefined;
-  private readonly turns = new Admission({
-    total: AT_ONCE,
-    running: AT_ONCE,
-    reservedForTyped: 0,
-    waiting: Infinity,
-    waitMs: WAIT_MS,
-  });
+  /** Those that are half made or half deleted. */
+  readonly unfinished: UnfinishedProjects;
+  private looking: NodeJS.Timeout | undefined;
+  private readonly turns = new Semaphore(AT_ONCE, WAIT_MS);
 
   constructor(
     private readonly control: ControlDatabase,
     private readonly provisioning: Provisioning,
     private readonly audit: Audit,
-    /** Told of a project that is half done and could not be cleared away now. */
-    private readonly onUncleared: OnUncleared,
-  ) {}
-
-  /** @throws EngineError invalid_name, unique_violation, overloaded, database_unavailable, outcome_unknown */
-  async create(name: string, by: Origin = BY_ITSELF): Promise<ProjectRow> {
-    return this.makeInTurn(name, by, 'project.create', () => Promise.resolve('active' as const));
+    onUncleared: OnUncleared,
+  ) {
+    this.unfinished = new UnfinishedProjects(control, provisioning, audit, onUncleared);
   }
 
   /**
-   * Makes a project and has it filled before anybody can use it. Where that fails, nothing of it stays.
-   * @param fill its status is what it gives back
+   * Makes a project; nobody can use it before it is whole. Where that fails, nothing of it stays.
+   * @param fill brings back what was in it, and its status; null: it is empty, and active
    * @throws EngineError invalid_name, unique_violation, overloaded, database_unavailable, outcome_unknown; what `fill` throws
    */
-  async createFilled(name: string, by: Origin, fill: Fill): Promise<ProjectRow> {
-    return this.makeInTurn(name, by, 'project.restore', fill);
-  }
-
-  private async makeInTurn(name: string, by: Origin, operation: AuditOperation, fill: Fill): Promise<ProjectRow> {
+  async create(name: string, by: Origin = BY_ITSELF, fill: Fill | null = null): Promise<ProjectRow> {
     if (!isProjectName(name)) {
       throw new EngineError('invalid_name', `A project's name must match ${PROJECT_NAME_PATTERN}`);
     }
-    return this.inTurn(async () => {
-      await this.clearFailed(name);
-      return this.make(name, by, operation, fill);
-    });
-  }
-
-  private async make(name: string, by: Origin, operation: AuditOperation, fill: Fill): Promise<ProjectRow> {
     const project = {
       id: randomUUID(),
       name,
@@ -91,30 +68,37 @@ export class Projects {
       placement: newPlacement(),
       schemaVersion: this.provisioning.schemaVersion,
     };
-    const created = await this.control.withProjectLock(project.id, async () => {
-      if (!(await this.control.insertProject(project))) {
-        throw new EngineError('unique_violation', `A project "${name}" exists already`);
-      }
-      try {
-        await ownErrand(() => this.provisioning.create(project.placement));
-        const status = await fill(project);
-        const entry = this.audit.entryOfChange(by, { operation });
-        if (!(await this.control.setProjectStatus(project.id, ['creating'], status, entry))) {
-          throw deletedMeanwhile(name);
+    const created = await this.turns.run(async () => {
+      await this.unfinished.clearNamed(name);
+      return this.control.withProjectLock(project.id, async () => {
+        if (!(await this.control.insertProject(project))) {
+          throw new EngineError('unique_violation', `A project "${name}" exists already`);
         }
-      } catch (error) {
-        // What is there so far goes away now if it can, else at the next look.
-        const isGone = await this.takeBack(project).then(
-          () => true,
-          () => false,
-        );
-        if (!(error instanceof EngineError) || error.code !== 'outcome_unknown') throw error;
-        throw isGone ? unavailable(error) : perhapsMade(name, error);
-      }
-      return this.control.projectByName(name);
+        await this.build(project, by, fill);
+        return this.control.projectByName(name);
+      });
     });
     if (created === null) throw deletedMeanwhile(name);
     return created;
+  }
+
+  /** Of a project that is marked as `creating`: all that belongs to it, and its status; or nothing. */
+  private async build(project: NewProject, by: Origin, fill: Fill | null): Promise<void> {
+    const { id, name, placement } = project;
+    try {
+      await ownErrand(() => this.provisioning.create(placement));
+      const status = fill === null ? 'active' : await fill(project);
+      const entry = this.audit.entryOfChange(by, { operation: fill === null ? 'project.create' : 'project.restore' });
+      if (!(await this.control.setProjectStatus(id, ['creating'], status, entry))) throw deletedMeanwhile(name);
+    } catch (error) {
+      // What is there so far goes away now if it can, else at the next look.
+      const isGone = await this.unfinished.takeBack(project).then(
+        () => true,
+        () => false,
+      );
+      if (!(error instanceof EngineError) || error.code !== 'outcome_unknown') throw error;
+      throw isGone ? unavailable(error) : perhapsMade(name, error);
+    }
   }
 
   list(): Promise<ProjectRow[]> {
@@ -157,7 +141,7 @@ export class Projects {
    */
   async repair(name: string): Promise<{ project: ProjectRow; repaired: string[] }> {
     const project = await this.get(name);
-    const repaired = await this.inTurn(() =>
+    const repaired = await this.turns.run(() =>
       this.control.withProjectLock(
         project.id,
         () => ownErrand(() => this.provisioning.repair(project.placement)),
@@ -193,15 +177,15 @@ export class Projects {
   async delete(name: string, by: Origin = BY_ITSELF): Promise<ProjectRow> {
     const project = isProjectName(name) ? await this.control.projectByName(name) : null;
     if (project === null) throw notFound(name);
-    const { id, placement } = project;
-    const deleted = await this.inTurn(() =>
+    const { id } = project;
+    const deleted = await this.turns.run(() =>
       this.control.withProjectLock(
         id,
         async () => {
           // From here on there is no way back: what a crash leaves is deleted by the next start.
           const entry = this.audit.entryOfChange(by, { operation: 'project.delete' });
           if (!(await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', entry))) throw notFound(name);
-          await this.unmake(id, placement, null);
+          await this.unfinished.remove(project, null);
           return project;
         },
         WAIT_MS,
@@ -212,30 +196,19 @@ export class Projects {
   }
 
   /**
-   * Looks every minute for what another process, or a Postgres that went away, has left half done; and from now on for
-   * databases whose autovacuum has no bounds, as those that an older program has made.
+   * From now on, every minute: what another process, or a Postgres that went away, has left half done is cleared away,
+   * and databases whose autovacuum has no bounds, as those that an older program has made, get them.
    */
-  keepClearing(): void {
+  keepClearingAndBinding(): void {
     // The next look comes soon.
     const bind = () => this.provisioning.bindAutovacuum().catch(() => {});
-    const look = () => void this.reconcile().then(bind, bind);
-    this.clearing = setInterval(look, CLEAR_EVERY_MS).unref();
+    const look = () => void this.unfinished.clear().then(bind, bind);
+    this.looking = setInterval(look, LOOK_EVERY_MS).unref();
     void bind();
   }
 
   close(): void {
-    clearInterval(this.clearing);
-  }
-
-  /**
-   * Finishes what a crash left half done. Projects that a living process is at work on are left alone; one that cannot
-   * be cleared away now keeps its mark for the next look.
-   */
-  async reconcile(onFailure = this.onUncleared): Promise<void> {
-    for (const project of await this.control.projects()) {
-      if (!UNFINISHED.includes(project.status)) continue;
-      await this.clear(project).catch((error: unknown) => onFailure(project, error));
-    }
+    clearInterval(this.looking);
   }
 
   /**
@@ -254,40 +227,6 @@ export class Projects {
       upgrade.catch(() => this.upgrades.delete(project.id));
     }
     return upgrade;
-  }
-
-  private async clearFailed(name: string): Promise<void> {
-    const project = await this.control.projectByName(name);
-    if (project !== null && UNFINISHED.includes(project.status)) await this.clear(project);
-  }
-
-  /**
-   * Looks again once it holds the lock: whoever held it before may have come to its end. The mark keeps out one who
-   * has lost the lock with his connection and does not know it.
-   */
-  private async clear({ id, placement }: ProjectRow): Promise<void> {
-    await this.control.withProjectLock(id, async () => {
-      if (!(await this.control.setProjectStatus(id, UNFINISHED, 'deleting', null))) return;
-      const entry = this.audit.entryOfChange(BY_ITSELF, { operation: 'repair' });
-      await this.unmake(id, placement, entry);
-    });
-  }
-
-  /** It may be active, where that has come to Postgres and the answer has not come back. */
-  private async takeBack({ id, placement }: NewProject): Promise<void> {
-    await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', null);
-    await this.unmake(id, placement, null);
-  }
-
-  /** Of a project that is marked already. */
-  private async unmake(id: string, placement: ProjectRow['placement'], entry: AuditEntry | null): Promise<void> {
-    await ownErrand(() => this.provisioning.drop(placement));
-    await this.control.deleteProject(id, entry);
-  }
-
-  private async inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const leave = await this.turns.enter('', 'typed');
-    return work().finally(leave);
   }
 }
 

@@ -121,7 +121,7 @@ it('what another process has left half done is cleared away by a running service
   const { id, placement } = await service.engine.projects.get(name);
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
   try {
-    service.engine.projects.keepClearing();
+    service.engine.projects.keepClearingAndBinding();
     await service.engine.control.setProjectStatus(id, ['active'], 'deleting', null);
     vi.advanceTimersByTime(60_000);
     await until(async () => (await service.engine.control.projectByName(name)) === null, LONG_MS);

@@ -16,7 +16,7 @@ afterAll(() => service.close());
 
 const projects = () => service.engine.projects;
 const reconcile = () =>
-  projects().reconcile((_project, error) => {
+  projects().unfinished.clear((_project, error) => {
     throw error;
   });
 

@@ -132,7 +132,7 @@ describe('works:', () => {
     const id = randomUUID();
     const control = service.engine.control;
     await control.insertProject({ id, name: 'half-made', status: 'creating', placement, schemaVersion: 1 });
-    await service.engine.projects.reconcile((_project, error) => {
+    await service.engine.projects.unfinished.clear((_project, error) => {
       throw error;
     });
     const rows = (await auditRows(service)).filter((row) => row.project_id === id);

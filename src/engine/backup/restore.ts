@@ -229,7 +229,7 @@ async function restoreProject(
   const { address, credentials, projects, control } = installation;
   const { name, dumped, status, tokens } = chosen;
   let result: RestoredProject | null = null;
-  await projects.createFilled(name, by, async ({ id, placement }: NewProject) => {
+  await projects.create(name, by, async ({ id, placement }: NewProject) => {
     const list = Buffer.concat(await readAll(archive, listOfDump(dumped.name))).toString();
     const leftOut = await withPrivateFolder((folder) =>
       loadProject({ address, credentials, placement, programs, folder, signal }, dumped, list, () =>

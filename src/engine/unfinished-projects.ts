@@ -1,0 +1,67 @@
+/**
+ * Projects that are half made or half deleted, as a crash leaves them: their status says so, and what there is of them
+ * is taken away. Ones that a living process is at work on are left alone.
+ */
+import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
+import type { AuditEntry } from '../postgres/audit-rows.js';
+import type { ProjectRow } from '../postgres/control-rows.js';
+import type { ControlDatabase } from '../postgres/control.js';
+import type { Provisioning } from '../postgres/projects/provisioning.js';
+import { ownErrand } from '../postgres/server.js';
+import { type Audit, BY_ITSELF } from './audit/audit.js';
+
+const UNFINISHED: readonly ProjectStatus[] = ['creating', 'deleting'];
+
+/** Told of a project that could not be cleared away now. */
+export type OnUncleared = (project: ProjectRow, error: unknown) => void;
+
+type Identified = Pick<ProjectRow, 'id' | 'placement'>;
+
+export class UnfinishedProjects {
+  constructor(
+    private readonly control: ControlDatabase,
+    private readonly provisioning: Provisioning,
+    private readonly audit: Audit,
+    private readonly onUncleared: OnUncleared,
+  ) {}
+
+  /** Clears all of them away. One with which that fails keeps its mark for the next look. */
+  async clear(onFailure = this.onUncleared): Promise<void> {
+    for (const project of await this.control.projects()) {
+      if (!UNFINISHED.includes(project.status)) continue;
+      await this.clearOne(project).catch((error: unknown) => onFailure(project, error));
+    }
+  }
+
+  /** Clears away the one of a name, if there is one: the name may be wanted. @throws EngineError database_unavailable */
+  async clearNamed(name: string): Promise<void> {
+    const project = await this.control.projectByName(name);
+    if (project !== null && UNFINISHED.includes(project.status)) await this.clearOne(project);
+  }
+
+  /**
+   * Takes away what this process was making. It may be active, where that has come to Postgres and the answer has not
+   * come back.
+   */
+  async takeBack({ id, placement }: Identified): Promise<void> {
+    await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', null);
+    await this.remove({ id, placement }, null);
+  }
+
+  /** Takes away a project that is marked as `deleting`: its database, its roles and, last, the mark. */
+  async remove({ id, placement }: Identified, entry: AuditEntry | null): Promise<void> {
+    await ownErrand(() => this.provisioning.drop(placement));
+    await this.control.deleteProject(id, entry);
+  }
+
+  /**
+   * Looks again once it holds the lock: whoever held it before may have come to its end. The mark keeps out one who
+   * has lost the lock with his connection and does not know it.
+   */
+  private async clearOne(project: Identified): Promise<void> {
+    await this.control.withProjectLock(project.id, async () => {
+      if (!(await this.control.setProjectStatus(project.id, UNFINISHED, 'deleting', null))) return;
+      await this.remove(project, this.audit.entryOfChange(BY_ITSELF, { operation: 'repair' }));
+    });
+  }
+}
