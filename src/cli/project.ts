@@ -50,13 +50,7 @@ function repair(): Command {
     .description('Put right what a project did to its own roles, rights and schema; its rows stay as they are')
     .argument('<NAME>');
   return managementOptions(command).action(async (name: string) => {
-    const { project, repaired } = await withEngine(command, async (engine) => {
-      const by = commandLine();
-      const done = await engine.projects.repair(name);
-      // What it puts right is in another database than the log; the engine writes the entry when it closes.
-      engine.audit.record(by, { operation: 'project.repair', outcome: 'ok', project: done.project });
-      return done;
-    });
+    const { project, repaired } = await withEngine(command, (engine) => engine.projects.repair(name, commandLine()));
     const lines = [`Project ${project.name} repaired`, ...repaired.map((what) => `- ${what}`)];
     print(command, { ...shownProject(project), repaired }, lines);
   });

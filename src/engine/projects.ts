@@ -135,11 +135,12 @@ export class Projects {
   }
 
   /**
-   * Puts right what a project, or a half restored backup, did to the project's roles, rights and schema.
+   * Puts right what a project, or a half restored backup, did to the project's roles, rights and schema. The audit log
+   * says so a moment later: what is put right is in another database than the log.
    * @returns what was wrong, in words
    * @throws EngineError not_found, request_in_flight, database_unavailable
    */
-  async repair(name: string): Promise<{ project: ProjectRow; repaired: string[] }> {
+  async repair(name: string, by: Origin = BY_ITSELF): Promise<{ project: ProjectRow; repaired: string[] }> {
     const project = await this.get(name);
     const repaired = await this.turns.run(() =>
       this.control.withProjectLock(
@@ -149,6 +150,7 @@ export class Projects {
       ),
     );
     if (repaired === null) throw inOtherHands(name);
+    this.audit.record(by, { operation: 'project.repair', outcome: 'ok', project });
     return { project, repaired };
   }
 

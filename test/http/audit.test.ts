@@ -127,6 +127,20 @@ describe('works:', () => {
     ]);
   });
 
+  it('a repair leaves one entry, which says which project it was, whoever asked for it', async () => {
+    const { id } = await service.engine.projects.create('mended');
+    const url = '/api/cdp/admin/projects/mended/repair';
+    const { entries } = await audited('POST', url, { token: admin.token });
+    expect(entries).toMatchObject([{ operation: 'project.repair', project_id: id, actor: 'admin', outcome: 'ok' }]);
+    await service.engine.projects.repair('mended');
+    const rows = (await auditRows(service)).filter((row) => row.project_id === id);
+    expect(rows.map(({ operation, actor }) => [operation, actor])).toEqual([
+      ['project.create', 'service'],
+      ['project.repair', 'admin'],
+      ['project.repair', 'service'],
+    ]);
+  });
+
   it('what a crash left half made is cleared away with an entry', async () => {
     const placement = newPlacement();
     const id = randomUUID();

@@ -132,7 +132,10 @@ export const ADMIN_ROUTES: readonly Route[] = [
     },
     errors: ['not_found', 'request_in_flight'],
     async handle(context) {
-      const { project, repaired } = await context.engine.projects.repair(projectInPath(context));
+      const { project, repaired } = await context.engine.projects.repair(
+        projectInPath(context),
+        originOf(context.request),
+      );
       return { status: 200, body: { ...projectAnswer('project repaired', project), repaired } };
     },
   },

@@ -36,11 +36,12 @@ export function auditOperation(operationId: string): AuditOperation {
   return operation;
 }
 
-/** Their success writes its entry together with the change (`withEntry` in postgres/audit-log.ts). */
+/** The entry of their success is the engine's, mostly together with the change (`withEntry` in postgres/audit-log.ts). */
 const WRITTEN_WITH_THE_CHANGE: ReadonlySet<AuditOperation> = new Set([
   'project.create',
   'project.activate',
   'project.deactivate',
+  'project.repair',
   'project.quota',
   'project.delete',
   'token.create',
