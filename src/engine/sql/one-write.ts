@@ -5,26 +5,19 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
-import { LIMITS } from '../../contract/limits.js';
 import type { Lease } from '../../postgres/connections/connections.js';
 import { ConnectionLost, PostgresError } from '../../postgres/errors.js';
-import type { ResultColumn } from '../../postgres/results/columns.js';
-import { jsonRowEncoder, type RowMode } from '../../postgres/results/rows.js';
-import { resultFormat } from '../../postgres/results/types.js';
-import { messageSize, type RowTaker } from '../../postgres/wire/framing.js';
 import { MessageTooLarge, type Session } from '../../postgres/wire/session.js';
-import { Frame, runWhole, type WholeOutcome, type WholeSink } from '../../postgres/wire/whole-request.js';
+import { Frame, runWhole, type WholeOutcome } from '../../postgres/wire/whole-request.js';
 import { type Clock, queryTimeout } from '../admission/deadline.js';
 import type { Project } from '../project.js';
 import { BEGIN, COMMIT, outcomeUnknown, ROLLBACK } from '../transaction.js';
-import { isKept, type KnownStatement } from './known-statements.js';
-import { leadingKeyword } from './leading-keyword.js';
-import { visibleTokens } from './main-keyword.js';
+import type { KnownStatement } from './known-statements.js';
+import { SMALL_ANSWER } from './one-write-eligibility.js';
 import { encodeParameters } from './parameters.js';
-import { mayChangeRights } from './rights.js';
-import { RowCollector } from './row-collector.js';
-import { type CollectRequest, describeColumns, MODIFYING, type SqlResult, sqlResult } from './sql-result.js';
-import { BEGIN_READ_ONLY, located, refusedInTransaction, rewritesTables } from './statements.js';
+import { type CollectRequest, describeColumns, type SqlResult, sqlResult } from './sql-result.js';
+import { BEGIN_READ_ONLY, located, refusedInTransaction } from './statements.js';
+import { Outgrown, WholeRows } from './whole-rows.js';
 
 const WRITER = new Frame([BEGIN], COMMIT);
 const READER = new Frame(BEGIN_READ_ONLY, ROLLBACK);
@@ -41,21 +34,8 @@ function frameOf({ isConstant, columns }: KnownStatement, readOnly: boolean): Fr
   return columns === null ? READER : READER_QUERY;
 }
 
-/** Rows of an answer as JSON: a statement whose answers stay below is sent in one write. */
-const SMALL_ANSWER = 4 * 1024 * 1024;
-
-/** Bytes of rows as they come, or as JSON: an answer that has become so large is stopped, and taken in steps. */
-const OUTGROWN_BYTES = 2 * SMALL_ANSWER;
-
 /** "bind message has … result formats but query has … columns" */
 const PROTOCOL_VIOLATION = '08P01';
-
-/** The answer has become so large that Postgres was stopped. Whether nothing was done shows at how the statement ended. */
-class Outgrown extends EngineError {
-  constructor() {
-    super('internal', 'The result of a statement has outgrown its one write');
-  }
-}
 
 /**
  * The writer's query was committed, and its rows came in formats that do not fit their types any more, in another encoding,
@@ -179,83 +159,4 @@ class OneWrite {
       return result;
     });
   }
-}
-
-/** Takes the rows in the formats that were asked for, if these are right for the columns that there are now. */
-export class WholeRows implements WholeSink {
-  /** null where no rows come back. */
-  columns: readonly ResultColumn[] | null = null;
-  collector: RowCollector | null = null;
-  areReadable = true;
-  tooLong: MessageTooLarge | null = null;
-  private received = 0;
-  private isOutgrown = false;
-
-  constructor(
-    private readonly known: KnownStatement,
-    private readonly rowMode: RowMode,
-    private readonly maxRows: number,
-    private readonly clock: Clock,
-  ) {}
-
-  describe(buffer: Buffer, start: number, end: number): void {
-    const { known, rowMode, maxRows } = this;
-    this.columns = known.columnsNow(buffer, start, end);
-    this.areReadable =
-      this.columns === known.columns ||
-      this.columns.every(({ typeOid }, i) => resultFormat(typeOid) === known.formatOf(i));
-    const encoder =
-      this.columns === known.columns ? known.encoder(rowMode) : jsonRowEncoder(this.columns, rowMode, 'list');
-    this.collector = new RowCollector(encoder, maxRows, LIMITS.resultBytes, FIRST_BYTES + known.answerBytes);
-  }
-
-  readonly takeRows: RowTaker = (buffer, start, end) => {
-    const behind = this.collect(buffer, start, end);
-    this.received += behind - start;
-    // It may all have come by the time that this takes effect; then it is an answer like any other.
-    if (!this.isOutgrown && Math.max(this.received, this.collector?.bytes.length ?? 0) > OUTGROWN_BYTES) {
-      this.isOutgrown = true;
-      this.clock.stop(new Outgrown(), 'outgrown');
-    }
-    return behind;
-  };
-
-  private collect(buffer: Buffer, start: number, end: number): number {
-    if (this.areReadable && this.tooLong === null && this.collector !== null) {
-      try {
-        return this.collector.takeRows(buffer, start, end);
-      } catch (error) {
-        // Thrown on, it would end the connection with the commit on its way.
-        if (!(error instanceof MessageTooLarge)) throw error;
-        this.tooLong = error;
-      }
-    }
-    return start + messageSize(buffer, start);
-  }
-}
-
-/** Room for rows beyond those of the last time. */
-const FIRST_BYTES = 1024;
-
-/** Queries, by their first words. */
-const QUERIES = new Set(['', 'SELECT', 'TABLE', 'VALUES', 'WITH']);
-
-/** A statement that changes the encoding of its own rows would not be noticed (contract section 4). */
-const MAY_CHANGE_ENCODING = /set_config|encoding/i;
-
-/** The oids below are Postgres's own types, whose names are the same for good. */
-const FIRST_OWN_OID = 16_384;
-
-/**
- * Whether a statement may go out in one write, its COMMIT included, the next time: nothing has to be asked after it, and
- * where it returns rows, it does nothing that would have to be undone should these not be readable.
- */
-export function fitsOneWrite(text: string, columns: readonly ResultColumn[] | null, answerBytes: number): boolean {
-  // To go through the words of a long text would keep the event loop from others.
-  if (!isKept(text, columns)) return false;
-  if (columns === null) return !mayChangeRights(text) && !rewritesTables(text);
-  if (answerBytes > SMALL_ANSWER || MAY_CHANGE_ENCODING.test(text)) return false;
-  if (!QUERIES.has(leadingKeyword(text) ?? '') || columns.some(({ typeOid }) => typeOid >= FIRST_OWN_OID)) return false;
-  for (const token of visibleTokens(text)) if (MODIFYING.has(token)) return false;
-  return true;
 }

@@ -11,8 +11,9 @@ import { type Clock, queryTimeout } from '../admission/deadline.js';
 import { STAYS } from '../admission/departure.js';
 import type { Project } from '../project.js';
 import type { KnownStatement } from './known-statements.js';
-import { type Outcome, runKnown, WholeRows } from './one-write.js';
+import { type Outcome, runKnown } from './one-write.js';
 import { type CollectRequest, sqlResult } from './sql-result.js';
+import { WholeRows } from './whole-rows.js';
 
 /** Requests of one write. */
 const MOST = 100;

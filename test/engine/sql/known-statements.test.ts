@@ -3,7 +3,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import { KnownStatements } from '../../../src/engine/sql/known-statements.js';
-import { fitsOneWrite } from '../../../src/engine/sql/one-write.js';
+import { fitsOneWrite } from '../../../src/engine/sql/one-write-eligibility.js';
 
 const MIB = 1024 * 1024;
 
