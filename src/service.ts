@@ -9,6 +9,7 @@ import { EngineError } from './contract/errors.js';
 import { type Database, openDatabase } from './database.js';
 import { LogLines } from './log-lines.js';
 import type { Engine, EngineSettings } from './engine/engine.js';
+import { welcome } from './engine/first-start.js';
 import type { RequestSpans } from './http/watch/request-spans.js';
 import type { TraceExport } from './tracing.js';
 import type { Metrics } from './http/watch/metrics.js';
@@ -29,9 +30,6 @@ export interface RunningService {
 export interface Service extends RunningService {
   readonly engine: Engine;
 }
-
-/** The project that the first start on an embedded database makes. */
-const FIRST_PROJECT = 'default';
 
 /**
  * Connections that may wait to be taken (Linux: at most `net.core.somaxconn`, 4,096). Beyond it the system drops them, and
@@ -194,14 +192,4 @@ export async function openEngine(config: Config, database: Database, logger: Log
   };
   const told = { onUnclearedProject, onExposed, onAuditTrouble, onAutovacuumKept };
   return Engine.open({ ...config, maxConnections, address, secret, postmaster, jwt, ...told });
-}
-
-/** The first project and its token, once in the life of a data folder. */
-export async function welcome(engine: Engine): Promise<string | null> {
-  if (!(await engine.control.isUnwelcomed())) return null;
-  const existing = await engine.control.projectByName(FIRST_PROJECT);
-  const project = existing ?? (await engine.projects.create(FIRST_PROJECT));
-  const { token } = await engine.tokens.create(project.id, { name: 'first start' });
-  await engine.control.setWelcomed();
-  return token;
 }

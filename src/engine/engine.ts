@@ -1,5 +1,4 @@
 /** Puts the engine together over one Postgres server, in order; closing it goes the other way. */
-import { EngineError } from '../contract/errors.js';
 import { Absence } from '../postgres/absence.js';
 import { AutovacuumWatch, type OnAutovacuumKept } from '../postgres/autovacuum-watch.js';
 import { AuditLog } from '../postgres/audit-log.js';
@@ -8,7 +7,6 @@ import { ControlDatabase } from '../postgres/control.js';
 import { Connections } from '../postgres/connections/connections.js';
 import { Credentials } from '../postgres/credentials.js';
 import { DatabaseSizes } from '../postgres/projects/database-size.js';
-import { isOutOfSharedMemory } from '../postgres/errors.js';
 import { newestVersion, readMigrations } from '../postgres/migrate.js';
 import { BackendPriority } from '../postgres/embedded/priority.js';
 import { CpuWatch } from '../postgres/embedded/cpu-watch.js';
@@ -23,7 +21,8 @@ import type { StopReason } from './admission/deadline.js';
 import { STAYS } from './admission/departure.js';
 import { Audit, type AuditSettings, type Origin } from './audit/audit.js';
 import type { Installation } from './backup/backup.js';
-import type { JwtSettings, JwtVerifier } from './access/jwt.js';
+import { Callers } from './access/callers.js';
+import type { JwtSettings } from './access/jwt.js';
 import { CopyInserts } from './insert/copy-inserts.js';
 import { LockGuard } from './admission/lock-guard.js';
 import { Pace } from './admission/pace.js';
@@ -35,7 +34,7 @@ import { Rounds } from './admission/rounds.js';
 import type { RunningRequest } from './admission/running-request.js';
 import { ShapeCache } from './insert/shape-cache.js';
 import { KnownStatements } from './sql/known-statements.js';
-import { type Caller, Tokens } from './access/tokens.js';
+import { Tokens } from './access/tokens.js';
 import type { RequestTrace } from './trace.js';
 import { WrongTokens } from './access/wrong-tokens.js';
 
@@ -87,20 +86,38 @@ type ServicePool = ReturnType<typeof servicePool>;
 /** Connections of the service's own role: tokens, projects, watchdog. */
 const SERVICE_CONNECTIONS = 6;
 
+interface EngineParts {
+  readonly tokens: Tokens;
+  readonly callers: Callers;
+  readonly access: ProjectAccess;
+  readonly watches: readonly { close(): void }[];
+  readonly sizes: DatabaseSizes;
+  readonly installation: Installation;
+}
+
 export class Engine {
-  private constructor(
-    readonly control: ControlDatabase,
-    readonly projects: Projects,
-    readonly tokens: Tokens,
-    private readonly wrongTokens: WrongTokens,
-    readonly audit: Audit,
-    private readonly jwt: JwtVerifier | null,
-    private readonly access: ProjectAccess,
-    private readonly watches: readonly { close(): void }[],
-    private readonly sizes: DatabaseSizes,
-    /** What backups are made of. */
-    readonly installation: Installation,
-  ) {}
+  readonly control: ControlDatabase;
+  readonly projects: Projects;
+  readonly audit: Audit;
+  readonly tokens: Tokens;
+  readonly callers: Callers;
+  /** What backups are made of. */
+  readonly installation: Installation;
+  private readonly access: ProjectAccess;
+  private readonly watches: readonly { close(): void }[];
+  private readonly sizes: DatabaseSizes;
+
+  private constructor({ tokens, callers, access, watches, sizes, installation }: EngineParts) {
+    this.control = installation.control;
+    this.projects = installation.projects;
+    this.audit = installation.audit;
+    this.tokens = tokens;
+    this.callers = callers;
+    this.installation = installation;
+    this.access = access;
+    this.watches = watches;
+    this.sizes = sizes;
+  }
 
   /**
    * Prepares the control database and the template, and clears away what a crash left half done.
@@ -141,12 +158,13 @@ export class Engine {
         quotas: new Quotas((database) => sizes.of(database), settings.projectQuota),
         requireActive: (project) => projects.requireActive(project),
       };
-      const wrongTokens = new WrongTokens(settings.wrongTokens);
       const tokens = new Tokens(control, audit);
-      const installation = { control, projects, provisioning, audit, address, credentials };
+      const relieve = () => access.locks.relieve(STAYS, new Patience(waitMs));
+      const callers = new Callers(tokens, new WrongTokens(settings.wrongTokens), jwt, relieve);
       const autovacuum = new AutovacuumWatch(address, pool, priority, settings.onAutovacuumKept);
       const watches = [silence, autovacuum];
-      return new Engine(control, projects, tokens, wrongTokens, audit, jwt, access, watches, sizes, installation);
+      const installation = { control, projects, provisioning, audit, address, credentials };
+      return new Engine({ tokens, callers, access, watches, sizes, installation });
     } catch (error) {
       silence.close();
       await Promise.all([pool.end(), holders.close()]);
@@ -154,31 +172,9 @@ export class Engine {
     }
   }
 
-  /**
-   * At once for a token that was good a moment ago.
-   * @param address of the client, by which wrong tokens are counted
-   * @throws EngineError unauthorized, token_expired, rate_limited
-   */
-  authenticate(token: string, address: string): Caller | Promise<Caller> {
-    return this.tokens.callerOf(token) ?? this.lookUp(token, address);
-  }
-
-  private async lookUp(token: string, address: string, isRepeat = false): Promise<Caller> {
-    try {
-      // A JWT is verified without a question to the database.
-      if (this.jwt !== null && this.jwt.accepts(token)) return await this.jwt.authenticate(token);
-      return await this.tokens.authenticate(token, () => this.wrongTokens.beforeQuestion(address));
-    } catch (error) {
-      if (error instanceof EngineError && error.code === 'unauthorized') throw this.wrongTokens.refused(address, error);
-      if (isRepeat || !isOutOfSharedMemory(error) || !(await this.hasRoomAgain())) throw error;
-      return this.lookUp(token, address, true);
-    }
-  }
-
-  /** Where the lock table is full, the service cannot log in to the control database either. */
-  private hasRoomAgain(): Promise<boolean> {
-    const { locks, waitMs } = this.access;
-    return locks.relieve(STAYS, new Patience(waitMs)).catch(() => false);
+  /** Whether the operator has not yet been shown a first project. @throws EngineError database_unavailable */
+  isFirstStart(): Promise<boolean> {
+    return this.control.isFirstStart();
   }
 
   /** Whether a request of a kind that came now would be refused, so that nothing of it needs to be read. */

@@ -69,12 +69,12 @@ export class ControlDatabase {
   }
 
   /** Whether the operator has not yet been shown a first project. */
-  async isUnwelcomed(): Promise<boolean> {
+  async isFirstStart(): Promise<boolean> {
     const { rowCount } = await this.query('SELECT 1 FROM cdp.instance WHERE welcomed_at IS NULL');
     return rowCount === 1;
   }
 
-  async setWelcomed(): Promise<void> {
+  async endFirstStart(): Promise<void> {
     await this.query('UPDATE cdp.instance SET welcomed_at = now()');
   }
 

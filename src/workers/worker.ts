@@ -6,11 +6,12 @@ import type { Socket } from 'node:net';
 import { EngineError } from '../contract/errors.js';
 import { type Database, openDatabase } from '../database.js';
 import type { Engine } from '../engine/engine.js';
+import { welcome } from '../engine/first-start.js';
 import { messageOf } from '../failure.js';
 import { HandedConnections } from '../http/connection/handed-connections.js';
 import type { Metrics } from '../http/watch/metrics.js';
 import type { Together } from '../http/server.js';
-import { assemble, Closing, createLogger, finish, openTracing, welcome } from '../service.js';
+import { assemble, Closing, createLogger, finish, openTracing } from '../service.js';
 import { STOP_SIGNALS } from '../stop-signals.js';
 import { type Counted, type ListenerName, type Orders, Questions, type ToPrimary, type ToWorker } from './messages.js';
 

@@ -50,7 +50,7 @@ describe('a service with its database', () => {
     const url = await app.listen({ port: 0 });
     failure(await call(url, 'GET', '/readyz'), 503, 'overloaded');
     expect((await call(url, 'GET', '/healthz')).status).toBe(200);
-    await engine.control.setWelcomed();
+    await engine.control.endFirstStart();
     expect((await call(url, 'GET', '/readyz')).status).toBe(200);
     await app.close();
   });

@@ -29,8 +29,8 @@ export function operatorRoutes(
   app.get('/readyz', async () => {
     // The migrations ran before the server listened; what can be missing now is the database, and the first project:
     // whoever waits for the service may go on with its token.
-    const isUnwelcomed = await engine.control.isUnwelcomed();
-    if (showsFirstToken && isUnwelcomed) throw new EngineError('overloaded', 'The first project is being made');
+    const isFirstStart = await engine.isFirstStart();
+    if (showsFirstToken && isFirstStart) throw new EngineError('overloaded', 'The first project is being made');
     return { success: true, message: 'ready' };
   });
 

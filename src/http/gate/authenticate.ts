@@ -13,7 +13,7 @@ export type Access = readonly [Scope, ...Scope[]] | 'project' | 'admin';
  * @throws EngineError unauthorized, token_expired; rate_limited where too many wrong tokens have come from there
  */
 export function identify(engine: Engine, request: FastifyRequest): Caller | Promise<Caller> {
-  return engine.authenticate(bearerToken(request), request.exchange.address);
+  return engine.callers.authenticate(bearerToken(request), request.exchange.address);
 }
 
 /** @throws EngineError cdp_inactive, insufficient_scope */

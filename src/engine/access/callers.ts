@@ -1,0 +1,44 @@
+/**
+ * Whom a request speaks for, by its token: one of ours, or a JWT of the operator's identity provider. Wrong ones count
+ * against the address they come from.
+ */
+import { EngineError } from '../../contract/errors.js';
+import { isOutOfSharedMemory } from '../../postgres/errors.js';
+import type { JwtVerifier } from './jwt.js';
+import type { Caller, Tokens } from './tokens.js';
+import type { WrongTokens } from './wrong-tokens.js';
+
+export class Callers {
+  constructor(
+    private readonly tokens: Tokens,
+    private readonly wrongTokens: WrongTokens,
+    /** null: there is no identity provider. */
+    private readonly jwt: JwtVerifier | null,
+    /**
+     * Where the lock table is full, the service cannot log in to the control database either: ends who fills it.
+     * @returns whether there is room again
+     */
+    private readonly relieve: () => Promise<boolean>,
+  ) {}
+
+  /**
+   * At once for a token that was good a moment ago.
+   * @param address of the client, by which wrong tokens are counted
+   * @throws EngineError unauthorized, token_expired, rate_limited, database_unavailable
+   */
+  authenticate(token: string, address: string): Caller | Promise<Caller> {
+    return this.tokens.callerOf(token) ?? this.lookUp(token, address);
+  }
+
+  private async lookUp(token: string, address: string, isRepeat = false): Promise<Caller> {
+    try {
+      // A JWT is verified without a question to the database.
+      if (this.jwt !== null && this.jwt.accepts(token)) return await this.jwt.authenticate(token);
+      return await this.tokens.authenticate(token, () => this.wrongTokens.beforeQuestion(address));
+    } catch (error) {
+      if (error instanceof EngineError && error.code === 'unauthorized') throw this.wrongTokens.refused(address, error);
+      if (isRepeat || !isOutOfSharedMemory(error) || !(await this.relieve().catch(() => false))) throw error;
+      return this.lookUp(token, address, true);
+    }
+  }
+}
