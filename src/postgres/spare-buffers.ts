@@ -63,7 +63,7 @@ export function giveBuffer({ buffer }: Uint8Array): void {
 }
 
 /** Frees the spare buffers that nobody has needed since this was called last. */
-export function freeUnused(): void {
+function freeUnused(): void {
   for (const [size, shelf] of spare) {
     for (const unused of shelf.buffers.splice(0, shelf.fewest)) discard(unused);
     spareBytes -= size * shelf.fewest;

@@ -1,6 +1,13 @@
 /** Memory that is used again belongs to one at a time, whoever gives what back. */
-import { expect, it } from 'vitest';
-import { freeUnused, giveBuffer, MIN_POOLED_BYTES, takeBuffer } from '../../src/postgres/spare-buffers.js';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { giveBuffer, MIN_POOLED_BYTES, takeBuffer } from '../../src/postgres/spare-buffers.js';
+
+/** What nobody has taken for so long, or for twice that, is freed. */
+const UNUSED_MS = 5_000;
+
+// Before the first buffer is given back, which starts the time.
+beforeAll(() => void vi.useFakeTimers());
+afterAll(() => void vi.useRealTimers());
 
 /** The memory of so many buffers that are out at the same time. */
 const memoryOf = (count: number, size: number) => Array.from({ length: count }, () => takeBuffer(size).buffer);
@@ -30,10 +37,11 @@ it('frees what nobody has needed for two turns, and nothing else', () => {
   const [unused, used] = [takeBuffer(size), takeBuffer(size)];
   giveBuffer(unused);
   giveBuffer(used);
-  freeUnused();
+  vi.advanceTimersByTime(UNUSED_MS);
   expect(takeBuffer(size).buffer).toBe(used.buffer);
   giveBuffer(used);
-  freeUnused();
+  expect(unused.length).toBe(size);
+  vi.advanceTimersByTime(UNUSED_MS);
   expect(unused.length).toBe(0);
   expect(takeBuffer(size).buffer).toBe(used.buffer);
 });
