@@ -12,6 +12,7 @@ import { type Clock, queryTimeout } from '../admission/deadline.js';
 import type { Departure } from '../admission/departure.js';
 import type { JsonNode } from '../json/nodes.js';
 import type { Project } from '../project.js';
+import type { Growth } from '../quota.js';
 import { BEGIN, commitAndReset, fixed, outcomeUnknown, ROLLBACK } from '../transaction.js';
 import { leadingKeyword } from './leading-keyword.js';
 import { OverQuota } from './over-quota.js';
@@ -49,6 +50,9 @@ export const BEGIN_READ_ONLY: readonly Statement[] = [fixed('BEGIN READ ONLY'), 
 /** "… cannot run inside a transaction block" */
 const ACTIVE_TRANSACTION = '25001';
 
+/** Takes the rows of a statement, and whatever else comes back. */
+type Run<T> = (statement: PreparedStatement) => Promise<T>;
+
 /**
  * Runs the statements, each through `run`, and commits.
  * @param again a query that the writer may have committed already: it is run READ ONLY, for its rows alone
@@ -59,10 +63,10 @@ const ACTIVE_TRANSACTION = '25001';
 export async function runStatements<T>(
   project: Project,
   request: SqlRequest,
-  run: (statement: PreparedStatement) => Promise<T>,
+  run: Run<T>,
   again = false,
 ): Promise<T[]> {
-  const { readOnly, timeoutMs, signal, params } = request;
+  const { readOnly, signal, params } = request;
   const asReader = readOnly || again;
   const looked = asReader ? null : project.excess();
   const excess = looked === null ? null : await looked;
@@ -72,59 +76,92 @@ export async function runStatements<T>(
     throw new EngineError('invalid_request', '"params" go with one statement only');
   }
   const overQuota = excess === null ? null : new OverQuota(excess, statements);
-  const rewrites = statements.every(({ text }) => rewritesTables(text));
-  const growth = overQuota?.growth ?? (rewrites ? 'rewrites' : 'writes');
-  const deadline = { timeoutMs, signal, expired: queryTimeout(timeoutMs) };
+  return new Transaction(project, request, asReader, statements, overQuota, run).run();
+}
 
-  const work = async (lease: Lease, clock: Clock): Promise<T[]> => {
+/** The statements of one request, on one connection. */
+class Transaction<T> {
+  constructor(
+    private readonly project: Project,
+    private readonly request: SqlRequest,
+    /** READ ONLY, on whichever connection. */
+    private readonly asReader: boolean,
+    private readonly statements: readonly SplitStatement[],
+    /** null: the project has room. */
+    private readonly overQuota: OverQuota | null,
+    private readonly runOne: Run<T>,
+  ) {}
+
+  /** @throws EngineError as {@link runStatements} */
+  run(): Promise<T[]> {
+    const { readOnly, timeoutMs, signal } = this.request;
+    const deadline = { timeoutMs, signal, expired: queryTimeout(timeoutMs) };
+    return this.project.use(readOnly ? 'sql-read' : 'sql-write', deadline, this.work, this.growth());
+  }
+
+  private growth(): Growth {
+    if (this.overQuota !== null) return this.overQuota.growth;
+    return this.statements.every(({ text }) => rewritesTables(text)) ? 'rewrites' : 'writes';
+  }
+
+  private readonly work = async (lease: Lease, clock: Clock): Promise<T[]> => {
+    const { statements } = this;
     const { session } = lease;
-    const execute = async (statement: SplitStatement, before: readonly Statement[], isLast: boolean) => {
-      const inTransaction = before.length > 0 || session.transaction === 'T';
-      try {
-        const described = await session.prepare(callerSql(statement.text).text, before);
-        const values = encodeParameters(params, described.parameterOids);
-        const result = await run({
-          ...described,
-          session,
-          clock,
-          text: statement.text,
-          params: values,
-          isLast,
-          inTransaction,
-        });
-        await restoreEncoding(session, described);
-        return result;
-      } catch (error) {
-        const translated = located(error, statement);
-        throw overQuota === null ? translated : overQuota.explained(translated);
-      }
-    };
-
     const results: T[] = [];
     try {
       for (const [i, statement] of statements.entries()) {
-        const begin = i > 0 ? [] : asReader ? BEGIN_READ_ONLY : [BEGIN];
-        const fence = overQuota?.around(statement);
-        results.push(await execute(statement, [...begin, ...(fence?.before ?? [])], i === statements.length - 1));
+        const begin = i > 0 ? [] : this.asReader ? BEGIN_READ_ONLY : [BEGIN];
+        const fence = this.overQuota?.around(statement);
+        const before = [...begin, ...(fence?.before ?? [])];
+        results.push(await this.execute(session, clock, statement, before, i === statements.length - 1));
         if (fence !== undefined && fence.after.length > 0) await session.run(fence.after);
       }
     } catch (error) {
       const [only] = statements;
-      if (asReader || statements.length > 1 || only === undefined || !refusedInTransaction(error, only)) throw error;
-      await session.run([ROLLBACK, ...(overQuota?.outside(only) ?? [])]);
-      try {
-        return [await execute(only, [], true)];
-      } catch (failure) {
-        throw session.closed ? outcomeUnknown(failure, false) : failure;
-      }
+      if (this.asReader || statements.length > 1 || only === undefined || !refusedInTransaction(error, only))
+        throw error;
+      return this.outside(session, clock, only);
     }
-    if (overQuota?.readsOnly) await overQuota.endReads(session);
-    else if (asReader) await session.runAndReset([ROLLBACK]);
-    else await commitAndReset(session);
-    if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.distrust(lease);
+    await this.end(session);
+    if (!this.request.readOnly && statements.some(({ text }) => mayChangeRights(text))) this.project.distrust(lease);
     return results;
   };
-  return project.use(readOnly ? 'sql-read' : 'sql-write', deadline, work, growth);
+
+  private async execute(
+    session: Session,
+    clock: Clock,
+    statement: SplitStatement,
+    before: readonly Statement[],
+    isLast: boolean,
+  ): Promise<T> {
+    const inTransaction = before.length > 0 || session.transaction === 'T';
+    try {
+      const { text } = statement;
+      const described = await session.prepare(callerSql(text).text, before);
+      const params = encodeParameters(this.request.params, described.parameterOids);
+      const result = await this.runOne({ ...described, session, clock, text, params, isLast, inTransaction });
+      await restoreEncoding(session, described);
+      return result;
+    } catch (error) {
+      const translated = located(error, statement);
+      throw this.overQuota === null ? translated : this.overQuota.explained(translated);
+    }
+  }
+
+  /** What Postgres runs outside a transaction alone, and has refused inside one. */
+  private async outside(session: Session, clock: Clock, only: SplitStatement): Promise<T[]> {
+    await session.run([ROLLBACK, ...(this.overQuota?.outside(only) ?? [])]);
+    try {
+      return [await this.execute(session, clock, only, [], true)];
+    } catch (failure) {
+      throw session.closed ? outcomeUnknown(failure, false) : failure;
+    }
+  }
+
+  private end(session: Session): Promise<unknown> {
+    if (this.overQuota?.readsOnly) return this.overQuota.endReads(session);
+    return this.asReader ? session.runAndReset([ROLLBACK]) : commitAndReset(session);
+  }
 }
 
 /**
