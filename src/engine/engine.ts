@@ -34,6 +34,7 @@ import { Rounds } from './admission/rounds.js';
 import type { RunningRequest } from './admission/running-request.js';
 import { ShapeCache } from './insert/shape-cache.js';
 import { KnownStatements } from './sql/known-statements.js';
+import { Splitter } from './sql/split.js';
 import { Tokens } from './access/tokens.js';
 import type { RequestTrace } from './trace.js';
 import { WrongTokens } from './access/wrong-tokens.js';
@@ -151,6 +152,7 @@ export class Engine {
         stops: new Map(),
         shapes: new ShapeCache(),
         statements: new KnownStatements(),
+        splitter: new Splitter(),
         copies: new CopyInserts({ waiting: settings.projectWaiting }),
         pace: new Pace(),
         waitMs,
@@ -231,6 +233,7 @@ export class Engine {
     this.access.connections.close();
     this.access.quotas.close();
     await this.audit.close();
+    await this.access.splitter.close();
     await this.access.locks.close();
     for (const watch of this.watches) watch.close();
     await this.control.close();

@@ -16,6 +16,7 @@ import { clientLeft, RunningRequest } from './admission/running-request.js';
 import type { KnownShape, ShapeCache } from './insert/shape-cache.js';
 import type { CopyInserts } from './insert/copy-inserts.js';
 import type { KnownStatements, ProjectStatements } from './sql/known-statements.js';
+import type { Splitter } from './sql/split.js';
 import type { Pace } from './admission/pace.js';
 import { Patience } from './admission/patience.js';
 import type { Clock, Deadline, StopReason } from './admission/deadline.js';
@@ -34,6 +35,7 @@ export interface ProjectAccess {
   readonly stops: Map<StopReason, number>;
   readonly shapes: ShapeCache;
   readonly statements: KnownStatements;
+  readonly splitter: Splitter;
   readonly copies: CopyInserts;
   readonly pace: Pace;
   /** Longest wait of one request, in milliseconds. */
@@ -71,6 +73,10 @@ export class Project {
 
   get copies(): CopyInserts {
     return this.access.copies;
+  }
+
+  get splitter(): Splitter {
+    return this.access.splitter;
   }
 
   /**

@@ -34,52 +34,55 @@ const REFUSALS: Record<RefusedKind, string> = {
   listen: 'LISTEN and UNLISTEN need a session, and a session ends with its request. Ask again with a query instead.',
 };
 
-const threads = new ParserThreads();
+/** Shared by all projects of a service. Its threads start when they are needed. */
+export class Splitter {
+  private readonly threads = new ParserThreads();
 
-/**
- * The statements of `text` in order, at least one and at most `LIMITS.statementsPerRequest`; empty ones are dropped. A
- * lone statement is the whole text, untouched. So is a text that the grammar refuses: Postgres itself then tells the
- * error. `asker` is who waits when parsing has to; with `tellRemovals` even a lone statement is parsed, for its `removal`.
- *
- * Fails with `invalid_request` (no statement, too many, U+0000 or lone surrogates, a text on which the parser gives way),
- * `statement_not_allowed`, or `overloaded`.
- */
-export async function splitStatements(text: string, asker: Asker, tellRemovals = false): Promise<SplitStatement[]> {
-  refuseUnstorable(text);
-  const whole = { text, offset: 0, removal: null };
-  const keyword = leadingKeyword(text);
-  if (keyword === null) throw noStatement();
-  if (!tellRemovals && !mayHoldSeveral(text) && !MAY_BE_REFUSED.has(keyword)) return [whole];
+  /**
+   * The statements of `text` in order, at least one and at most `LIMITS.statementsPerRequest`; empty ones are dropped. A
+   * lone statement is the whole text, untouched. So is a text that the grammar refuses: Postgres itself then tells the
+   * error. `asker` is who waits when parsing has to; with `tellRemovals` even a lone statement is parsed, for its `removal`.
+   *
+   * Fails with `invalid_request` (no statement, too many, U+0000 or lone surrogates, a text on which the parser gives way),
+   * `statement_not_allowed`, or `overloaded`.
+   */
+  async split(text: string, asker: Asker, tellRemovals = false): Promise<SplitStatement[]> {
+    refuseUnstorable(text);
+    const whole = { text, offset: 0, removal: null };
+    const keyword = leadingKeyword(text);
+    if (keyword === null) throw noStatement();
+    if (!tellRemovals && !mayHoldSeveral(text) && !MAY_BE_REFUSED.has(keyword)) return [whole];
 
-  const parsed = await threads.parse(text, asker);
-  if (parsed.outcome !== 'statements') return [whole];
-  const { statements, count } = parsed;
-  if (count === 0) throw noStatement();
-  if (count > LIMITS.statementsPerRequest) {
-    const most = LIMITS.statementsPerRequest;
-    throw new EngineError(
-      'invalid_request',
-      `The SQL text holds ${count} statements; a request takes at most ${most}.`,
-    );
+    const parsed = await this.threads.parse(text, asker);
+    if (parsed.outcome !== 'statements') return [whole];
+    const { statements, count } = parsed;
+    if (count === 0) throw noStatement();
+    if (count > LIMITS.statementsPerRequest) {
+      const most = LIMITS.statementsPerRequest;
+      throw new EngineError(
+        'invalid_request',
+        `The SQL text holds ${count} statements; a request takes at most ${most}.`,
+      );
+    }
+    statements.forEach(({ refused }, i) => {
+      if (refused === null) return;
+      const place = count > 1 ? `Statement ${i + 1} of ${count}: ` : '';
+      throw new EngineError('statement_not_allowed', place + REFUSALS[refused]);
+    });
+    const [only] = statements;
+    if (count === 1 && only !== undefined) return [{ ...whole, removal: only.removal }];
+    return statements.map(({ text, offset, removal }) => ({ text, offset, removal }));
   }
-  statements.forEach(({ refused }, i) => {
-    if (refused === null) return;
-    const place = count > 1 ? `Statement ${i + 1} of ${count}: ` : '';
-    throw new EngineError('statement_not_allowed', place + REFUSALS[refused]);
-  });
-  const [only] = statements;
-  if (count === 1 && only !== undefined) return [{ ...whole, removal: only.removal }];
-  return statements.map(({ text, offset, removal }) => ({ text, offset, removal }));
+
+  /** Ends the parser's threads; texts that are still being split fail. A later call starts them anew. */
+  close(): Promise<void> {
+    return this.threads.close();
+  }
 }
 
 /** Postgres's 1-based error position within a statement, as a 1-based position in the caller's text, in code points. */
 export function positionInText(statement: SplitStatement, position: number): number {
   return statement.offset + position;
-}
-
-/** Ends the parser's threads; texts that are still being split fail. A later call starts them anew. */
-export async function closeSplitter(): Promise<void> {
-  await threads.close();
 }
 
 /** Postgres's text holds no U+0000, and a lone surrogate has no UTF-8. */

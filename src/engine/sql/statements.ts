@@ -18,7 +18,7 @@ import { leadingKeyword } from './leading-keyword.js';
 import { OverQuota } from './over-quota.js';
 import { encodeParameters } from './parameters.js';
 import { mayChangeRights } from './rights.js';
-import { positionInText, type SplitStatement, splitStatements } from './split.js';
+import { positionInText, type SplitStatement } from './split.js';
 
 export interface SqlRequest {
   sql: string;
@@ -71,7 +71,7 @@ export async function runStatements<T>(
   const looked = asReader ? null : project.excess();
   const excess = looked === null ? null : await looked;
   const asker = { project: project.name, patience: project.patience, signal };
-  const statements = await splitStatements(request.sql, asker, excess !== null);
+  const statements = await project.splitter.split(request.sql, asker, excess !== null);
   if (params.length > 0 && statements.length > 1) {
     throw new EngineError('invalid_request', '"params" go with one statement only');
   }

@@ -2,10 +2,12 @@
 import { execFile } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import type { Worker } from 'node:worker_threads';
 import { afterAll, describe, expect, it } from 'vitest';
 import { EngineError } from '../../../src/contract/errors.js';
 import { Patience } from '../../../src/engine/admission/patience.js';
-import { closeSplitter, positionInText, splitStatements } from '../../../src/engine/sql/split.js';
+import { positionInText, Splitter } from '../../../src/engine/sql/split.js';
+import { startTestService } from '../../support/service.js';
 
 const execute = promisify(execFile);
 const BUILT = new URL('../../../dist/engine/sql/split.js', import.meta.url).href;
@@ -21,7 +23,8 @@ const asker = (project = 'alpha', waitMs = 5_000, signal = new AbortController()
 });
 /** A machine with other work may take long for what waits before it. */
 const PATIENT_MS = 40_000;
-const split = (text: string, project = 'alpha') => splitStatements(text, asker(project, PATIENT_MS));
+const splitter = new Splitter();
+const split = (text: string, project = 'alpha') => splitter.split(text, asker(project, PATIENT_MS));
 const texts = async (text: string) => (await split(text)).map((statement) => statement.text.trim());
 
 async function refusal(promise: Promise<unknown>): Promise<EngineError> {
@@ -38,12 +41,12 @@ const refused = (text: string) => refusal(split(text));
 const filled = (head: string, unit: string, length = MIB) =>
   head + unit.repeat(Math.floor((length - head.length) / unit.length));
 
-afterAll(closeSplitter);
+afterAll(() => splitter.close());
 
 describe('works', () => {
   it('tells which statements give room back, where it is asked', async () => {
     const removal = async (text: string) =>
-      (await splitStatements(text, asker('alpha'), true)).map((found) => found.removal);
+      (await splitter.split(text, asker('alpha'), true)).map((found) => found.removal);
     expect(await removal('DELETE FROM a; TRUNCATE a; WITH d AS (DELETE FROM a RETURNING b) SELECT b FROM d')).toEqual(
       Array(3).fill('delete'),
     );
@@ -274,7 +277,7 @@ describe('protects', () => {
 
   it('stops a hopeless text after a while, and serves other projects meanwhile', async () => {
     const first = refusal(split(HOPELESS, 'alpha'));
-    const second = refusal(splitStatements(HOPELESS, asker('alpha')));
+    const second = refusal(splitter.split(HOPELESS, asker('alpha')));
     let stopped = false;
     void first.then(() => (stopped = true));
     for (let i = 0; i < 20; i++) expect(await split(`SELECT ${i}; SELECT 2`, 'beta')).toHaveLength(2);
@@ -290,9 +293,9 @@ describe('protects', () => {
   it('lets a text wait no longer than its request has patience, nor when its client has left', async () => {
     let ended = false;
     const running = refusal(split(HOPELESS, 'gamma')).finally(() => (ended = true));
-    const impatient = refusal(splitStatements('SELECT 1; SELECT 2', asker('gamma', 50)));
+    const impatient = refusal(splitter.split('SELECT 1; SELECT 2', asker('gamma', 50)));
     const leaving = new AbortController();
-    const left = refusal(splitStatements('SELECT 1; SELECT 2', asker('gamma', 5_000, leaving.signal)));
+    const left = refusal(splitter.split('SELECT 1; SELECT 2', asker('gamma', 5_000, leaving.signal)));
     leaving.abort();
     expect((await left).code).toBe('overloaded');
     expect((await impatient).code).toBe('overloaded');
@@ -314,18 +317,36 @@ describe('protects', () => {
     const running = refusal(split(HOPELESS));
     const waiting = refusal(split('SELECT 1; SELECT 2'));
     await sleep(100);
-    await closeSplitter();
+    await splitter.close();
     expect((await running).code).toBe('overloaded');
     expect((await waiting).code).toBe('overloaded');
     expect(await split('SELECT 1; SELECT 2')).toHaveLength(2);
-    await closeSplitter();
-    await closeSplitter();
+    await splitter.close();
+    await splitter.close();
+  });
+
+  it('leaves no thread of a service that is closed', async () => {
+    const threads: Worker[] = [];
+    const hear = (thread: Worker) => void threads.push(thread);
+    process.on('worker', hear);
+    const service = await startTestService();
+    try {
+      const project = await service.project();
+      const { status } = await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT 1; SELECT 2' } });
+      expect(status).toBe(200);
+    } finally {
+      await service.close();
+      process.off('worker', hear);
+    }
+    expect(threads.length).toBeGreaterThan(0);
+    // One that has ended has no number any more.
+    expect(threads.filter(({ threadId }) => threadId !== -1)).toEqual([]);
   });
 
   it('runs as it is built, and an idle thread does not keep the process alive', async () => {
     const program = `
-      const { splitStatements } = await import(${JSON.stringify(BUILT)});
-      console.log((await splitStatements('SELECT 1; SELECT 2', { project: 'alpha', patience: { wait: () => () => {}, ms: 5000 }, signal: new AbortController().signal })).length);`;
+      const { Splitter } = await import(${JSON.stringify(BUILT)});
+      console.log((await new Splitter().split('SELECT 1; SELECT 2', { project: 'alpha', patience: { wait: () => () => {}, ms: 5000 }, signal: new AbortController().signal })).length);`;
     const { stdout } = await execute(process.execPath, ['--input-type=module', '--eval', program], { timeout: 20_000 });
     expect(stdout).toBe('2\n');
   });
