@@ -73,7 +73,7 @@ export interface EngineSettings extends AuditSettings {
   onAutovacuumKept: OnAutovacuumKept;
 }
 
-export interface EngineLoad {
+interface EngineLoad {
   requests: Admission['load'];
   connections: number;
   /** As many of them as there may be. */

@@ -10,7 +10,7 @@ import type { ProjectRow } from '../postgres/control-rows.js';
 import type { Clock } from './admission/deadline.js';
 
 /** Bytes of a database by its name; null where it is gone. */
-export type MeasureSize = (database: string) => Promise<number | null>;
+type MeasureSize = (database: string) => Promise<number | null>;
 
 /** While a project has room, a look is used again for so long; then it is renewed, and nobody waits for that … */
 const RENEW_MS = 2_000;

@@ -37,7 +37,7 @@ export interface Caller {
   readonly project: ProjectRow | null;
 }
 
-export interface NewToken {
+interface NewToken {
   /** Shown once. */
   token: string;
   details: TokenRow;

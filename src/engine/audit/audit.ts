@@ -48,7 +48,7 @@ export const BY_ITSELF: Origin = {
 };
 
 /** What was done. */
-export interface Event {
+interface Event {
   operation: AuditOperation;
   outcome: string;
   /** Without an id where there may be none of that name. */

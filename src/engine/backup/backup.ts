@@ -40,7 +40,7 @@ export interface Installation {
   readonly credentials: Credentials;
 }
 
-export interface BackupOptions {
+interface BackupOptions {
   /** Must not exist. */
   readonly file: string;
   /** null: all. */

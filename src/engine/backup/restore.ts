@@ -42,7 +42,7 @@ export interface RestoreOptions {
   readonly progress: (line: string) => void;
 }
 
-export interface RestoredProject {
+interface RestoredProject {
   readonly name: string;
   readonly tables: readonly TableRows[];
   /** What the dump holds and this server does not take, in words. */

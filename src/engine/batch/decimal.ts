@@ -1,7 +1,7 @@
 /** Decimal numbers by their digits: whether one is integral, or fits a type, is decided without any double. */
 
 /** ±digits × 10^exponent. */
-export interface Decimal {
+interface Decimal {
   readonly negative: boolean;
   /** Without leading and trailing zeros; empty for zero. */
   readonly digits: string;

@@ -8,7 +8,7 @@ import type { CopyData } from '../batch/copy/copy-encoder.js';
 const UUID_BYTES = 16;
 
 /** Rows with an id in front of each, in memory of their own, and the ids in their order. */
-export interface IdentifiedRows {
+interface IdentifiedRows {
   readonly batch: CopyData;
   readonly ids: readonly string[];
 }

@@ -28,7 +28,7 @@ export interface CopyOptions {
 }
 
 /** A batch on its way out, and what it is answered with once it is stored. */
-export interface Outgoing extends WaitingBatch {
+interface Outgoing extends WaitingBatch {
   readonly answer: BatchAnswer;
   /** What the answer is kept under. */
   readonly idempotency: IdempotencyKey | null;

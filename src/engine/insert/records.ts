@@ -31,7 +31,7 @@ export interface InsertOptions {
   signal: Departure;
 }
 
-export interface Inserted {
+interface Inserted {
   answer: BatchAnswer;
   /** It is the answer of an earlier request with the same key; nothing was inserted now. */
   replayed: boolean;

@@ -5,14 +5,14 @@
 import { LIMITS } from '../../contract/limits.js';
 
 /** Told of what stands in the text, as far as it wants to know. */
-export interface JsonVisitor {
+interface JsonVisitor {
   /** A string or key with escapes in it, and its quotes. */
   escaped(text: string): void;
   number(text: string): void;
 }
 
 /** @throws its argument's error: what was wrong, and where in the text */
-export type Complain = (at: number, complaint: string) => never;
+type Complain = (at: number, complaint: string) => never;
 
 const TAB = 0x09;
 const LINE_FEED = 0x0a;

@@ -13,12 +13,12 @@ export interface JsonBoolean {
   readonly value: boolean;
 }
 /** `text` is the number exactly as sent. */
-export interface JsonNumber {
+interface JsonNumber {
   readonly kind: 'number';
   readonly text: string;
 }
 /** `value` is decoded; it may hold U+0000 and lone surrogates that were sent as `\u` escapes. */
-export interface JsonString {
+interface JsonString {
   readonly kind: 'string';
   readonly value: string;
 }

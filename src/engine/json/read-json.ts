@@ -46,7 +46,7 @@ function plainValue(node: JsonNode): unknown {
 }
 
 /** Ends the reading early: an array at this depth (the document's own is at 1) with more items than these is refused. */
-export interface ArrayLimit {
+interface ArrayLimit {
   readonly depth: number;
   readonly items: number;
   readonly exceeded: () => EngineError;

@@ -8,7 +8,7 @@ const ajv = new Ajv({ allErrors: false });
 formats.default(ajv);
 
 /** What it was that a value was refused for, in Ajv's words; null where it is as described. */
-export type Validator = (value: unknown) => ErrorObject[] | null;
+type Validator = (value: unknown) => ErrorObject[] | null;
 
 /** Compiled at the first use: most programs need only a few of all schemas, and none of them to start. */
 export function validator(schema: Schema): Validator {

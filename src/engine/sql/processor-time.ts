@@ -3,7 +3,7 @@
 /** So soon it is looked again where the time is nearly up. */
 const LEAST_MS = 20;
 
-export interface TimeLimit {
+interface TimeLimit {
   /** Aborted when the time is up. */
   readonly signal: AbortSignal;
   /** The work has ended. */

@@ -7,7 +7,7 @@ import { type Removal, removalOf } from './removal.js';
 /** Why a statement has no place in a request (contract section 7). */
 export type RefusedKind = 'transaction_control' | 'copy_in' | 'copy_out' | 'listen';
 
-export interface ParsedStatement {
+interface ParsedStatement {
   /** From its first token up to its semicolon. */
   readonly text: string;
   /** Characters (code points, as Postgres counts positions) of the whole text before it. */

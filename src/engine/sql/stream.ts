@@ -24,7 +24,7 @@ export interface StreamRequest extends SqlRequest {
 }
 
 /** Where the bytes go. */
-export interface StreamOutput {
+interface StreamOutput {
   /**
    * @param free called once the bytes have gone out; where they never do, it is not called
    * @returns false when `onDrain` should be waited for before more is written

@@ -30,7 +30,7 @@ export interface Walk {
 }
 
 /** What it asks for (`assembly/host.ts`). */
-export interface WalkHost {
+interface WalkHost {
   readonly readCell: (column: number, start: number, end: number, to: number) => number;
   readonly readDouble: (start: number, end: number) => number;
 }
