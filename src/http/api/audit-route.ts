@@ -33,6 +33,8 @@ export const READ_AUDIT: Route = {
   summary: 'The audit log, newest first',
   description: 'A page of at most `limit` entries; `next`, where it is not null, is the `before` of the next page.',
   tag: 'admin',
+  audit: 'audit.read',
+  work: null,
   query: wire.AuditQuery,
   success: {
     status: 200,

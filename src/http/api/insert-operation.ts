@@ -13,8 +13,12 @@ export const INSERT_RECORDS: Operation = {
     'All or none. A missing key takes the default of its column. With the header `Idempotency-Key` (1 to 255 ' +
     'characters) a repeat within 24 hours answers the first answer and inserts nothing. The body may be gzipped.',
   tag: 'data',
+  audit: 'insert',
+  work: 'typed',
+  command: 'INSERT',
   params: TableInPath,
   query: wire.BatchQuery,
+  headers: wire.BatchHeaders,
   body: wire.BatchBody,
   rawBody: true,
   example: [

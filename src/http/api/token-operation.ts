@@ -10,6 +10,8 @@ export const READ_TOKEN: Operation = {
   summary: 'What this token is',
   description: 'The project that the token of the request belongs to, and its scopes.',
   tag: 'token',
+  audit: 'token.read',
+  work: null,
   success: {
     status: 200,
     answer: wire.OwnTokenAnswer,
