@@ -136,13 +136,13 @@ function addRoute(
       };
       // Fastify is told nothing of it: it would only wait for the end too. Nor is there a second promise.
       const context: Context = { engine, settings, caller, request, reply, signal: exchange.departure };
-      route.handle(context).then(({ status, body, headers }) => {
+      route.handle(context).then(({ body, headers }) => {
         try {
           requestSettled(engine.audit, request);
           if (body === null) return;
           const isBytes = Buffer.isBuffer(body) || body instanceof Pieces;
           if (isBytes) exchange.place?.resize(body.length);
-          answers.send(request, reply, status, isBytes ? body : JSON.stringify(body), headers);
+          answers.send(request, reply, route.success.status, isBytes ? body : JSON.stringify(body), headers);
         } catch (error) {
           refuse(error);
         }

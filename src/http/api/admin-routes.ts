@@ -51,7 +51,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       const sizes = await engine.sizesOf(projects);
       const message = `${projects.length} ${projects.length === 1 ? 'project' : 'projects'}`;
       const shown = projects.map((project) => shownProject(project, sizes.get(project.id)));
-      return { status: 200, body: { success: true, message, projects: shown } };
+      return { body: { success: true, message, projects: shown } };
     },
   },
   {
@@ -75,7 +75,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
     async handle(context) {
       const { name } = context.request.body as wire.CreateProjectBody;
       const project = await context.engine.projects.create(name, originOf(context.request));
-      return { status: 201, body: projectAnswer('project created', project) };
+      return { body: projectAnswer('project created', project) };
     },
   },
   {
@@ -97,7 +97,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
     errors: ['not_found', 'outcome_unknown'],
     async handle(context) {
       const project = await context.engine.projects.setActive(projectInPath(context), true, originOf(context.request));
-      return { status: 200, body: projectAnswer('project active', project) };
+      return { body: projectAnswer('project active', project) };
     },
   },
   {
@@ -119,7 +119,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
     errors: ['not_found', 'outcome_unknown'],
     async handle(context) {
       const project = await context.engine.projects.setActive(projectInPath(context), false, originOf(context.request));
-      return { status: 200, body: projectAnswer('project inactive', project) };
+      return { body: projectAnswer('project inactive', project) };
     },
   },
   {
@@ -146,7 +146,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
     errors: ['not_found', 'request_in_flight'],
     async handle(context) {
       const { project, repaired } = await context.engine.projects.repair(projectInPath(context));
-      return { status: 200, body: { ...projectAnswer('project repaired', project), repaired } };
+      return { body: { ...projectAnswer('project repaired', project), repaired } };
     },
   },
   {
@@ -176,7 +176,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
         quotaBytes(quota),
         originOf(context.request),
       );
-      return { status: 200, body: projectAnswer('quota set', project) };
+      return { body: projectAnswer('quota set', project) };
     },
   },
   {
@@ -204,7 +204,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
         throw new EngineError('invalid_request', '"confirm" must be the name of the project');
       }
       const project = await context.engine.deleteProject(name, originOf(context.request));
-      return { status: 200, body: projectAnswer('project deleted', { ...project, status: 'deleting' }) };
+      return { body: projectAnswer('project deleted', { ...project, status: 'deleting' }) };
     },
   },
   {
@@ -227,7 +227,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       const project = await context.engine.projects.get(projectInPath(context));
       const tokens = await context.engine.tokens.list(project.id);
       const message = `${tokens.length} ${tokens.length === 1 ? 'token' : 'tokens'}`;
-      return { status: 200, body: { success: true, message, tokens: tokens.map(shownToken) } };
+      return { body: { success: true, message, tokens: tokens.map(shownToken) } };
     },
   },
   {
@@ -258,10 +258,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
         expiresAt: expires == null ? null : timeOf('expires_at', expires),
       };
       const { token, details } = await context.engine.tokens.create(project.id, options, originOf(context.request));
-      return {
-        status: 201,
-        body: { success: true, message: 'token created', token, details: shownToken(details) },
-      };
+      return { body: { success: true, message: 'token created', token, details: shownToken(details) } };
     },
   },
   {
@@ -285,7 +282,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       const project = await context.engine.projects.get(projectInPath(context));
       const { token_id: id } = context.request.params as { token_id: string };
       const details = await context.engine.tokens.revoke(id, project.id, originOf(context.request));
-      return { status: 200, body: { success: true, message: 'token revoked', details: shownToken(details) } };
+      return { body: { success: true, message: 'token revoked', details: shownToken(details) } };
     },
   },
   READ_AUDIT,

@@ -4,7 +4,9 @@ import { idempotencyKey } from '../../engine/insert/idempotency.js';
 import { insertRecords } from '../../engine/insert/records.js';
 import { decodeBody } from '../body.js';
 import { releaseBody } from '../connection/read-body.js';
-import { created, type Operation, project, TableInPath, tableInPath } from './route.js';
+import { type Operation, project, TableInPath, tableInPath } from './route.js';
+
+const REPLAYED = { 'idempotency-replayed': 'true' };
 
 export const INSERT_RECORDS: Operation = {
   operationId: 'insertRecords',
@@ -59,8 +61,6 @@ export const INSERT_RECORDS: Operation = {
     const inserted = await insertRecords(project(context), table, body, { returnIds, idempotency, signal });
     releaseBody(request);
     request.exchange.rows = inserted.replayed ? 0 : inserted.answer.inserted_rows;
-    const answer = created(inserted.answer);
-    if (inserted.replayed) answer.headers = { 'idempotency-replayed': 'true' };
-    return answer;
+    return inserted.replayed ? { body: inserted.answer, headers: REPLAYED } : { body: inserted.answer };
   },
 };

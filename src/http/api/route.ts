@@ -28,8 +28,8 @@ export interface RouteSettings {
   streamStallMs: number;
 }
 
+/** A success; its status is the route's. */
 export interface Answer {
-  status: number;
   /** An object, JSON in bytes (as a whole or in pieces), or null where the handler has answered by itself. */
   body: object | Buffer | Pieces | null;
   headers?: Record<string, string>;
@@ -76,9 +76,6 @@ export interface Route extends Operation {
   readonly url: string;
   readonly access: Access;
 }
-
-export const ok = (body: object): Answer => ({ status: 200, body });
-export const created = (body: object): Answer => ({ status: 201, body });
 
 /** The project of the caller; its route asks for a scope, which no admin token has. */
 export function project({ request }: Context): Project {

@@ -7,8 +7,6 @@ import {
   ColumnInPath,
   columnInPath,
   type Context,
-  created,
-  ok,
   type Operation,
   project,
   TableInPath,
@@ -63,7 +61,7 @@ export const CREATE_TABLE: Operation = {
   async handle(context) {
     const body = context.request.body as wire.CreateTableBody;
     const columns = await createTable(project(context), body, limits(context));
-    return created({ success: true, message: 'table created', table: body.table_name, columns });
+    return { body: { success: true, message: 'table created', table: body.table_name, columns } };
   },
 };
 
@@ -92,7 +90,7 @@ export const ADD_COLUMN: Operation = {
     const body = context.request.body as wire.AddColumnBody;
     const table = tableInPath(context);
     const column = await addColumn(project(context), table, body, limits(context));
-    return created({ success: true, message: 'column added', table, column });
+    return { body: { success: true, message: 'column added', table, column } };
   },
 };
 
@@ -137,7 +135,7 @@ export const ALTER_COLUMN: Operation = {
     const body = context.request.body as wire.AlterColumnBody;
     const table = tableInPath(context);
     const column = await alterColumn(project(context), table, columnInPath(context), body, limits(context));
-    return ok({ success: true, message: 'column altered', table, column });
+    return { body: { success: true, message: 'column altered', table, column } };
   },
 };
 
@@ -156,7 +154,7 @@ export const READ_SCHEMA: Operation = {
   async handle(context) {
     const tables = await readSchema(project(context), limits(context));
     const message = `${tables.length} ${tables.length === 1 ? 'table' : 'tables'}`;
-    return ok({ success: true, message, tables: tables.map(shown) });
+    return { body: { success: true, message, tables: tables.map(shown) } };
   },
 };
 
@@ -179,7 +177,7 @@ export const READ_TABLE: Operation = {
   errors: ['table_not_found'],
   async handle(context) {
     const table = await readTable(project(context), tableInPath(context), limits(context));
-    return ok({ success: true, message: 'table found', table: shown(table) });
+    return { body: { success: true, message: 'table found', table: shown(table) } };
   },
 };
 
@@ -200,7 +198,7 @@ export const DROP_TABLE: Operation = {
   async handle(context) {
     const table = tableInPath(context);
     await dropTable(project(context), table, limits(context));
-    return ok({ success: true, message: 'table dropped', table });
+    return { body: { success: true, message: 'table dropped', table } };
   },
 };
 
@@ -222,7 +220,7 @@ export const DROP_COLUMN: Operation = {
     const table = tableInPath(context);
     const column = columnInPath(context);
     await dropColumn(project(context), table, column, limits(context));
-    return ok({ success: true, message: 'column dropped', table, column });
+    return { body: { success: true, message: 'column dropped', table, column } };
   },
 };
 

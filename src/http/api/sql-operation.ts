@@ -57,12 +57,12 @@ export const RUN_SQL: Operation = {
     const format = streamFormat(request);
     if (format !== null) {
       await streamAnswer(context, project(context), { ...sqlRequest, format });
-      return { status: 200, body: null };
+      return { body: null };
     }
     const results = await collectSql(project(context), sqlRequest);
     request.exchange.rows = results.at(-1)?.rowCount ?? 0;
     freeWhenSent(results, reply);
-    return { status: 200, body: sqlAnswer(results) };
+    return { body: sqlAnswer(results) };
   },
 };
 
