@@ -1,4 +1,5 @@
 /** The batch insert of the API (specification 4.4; contract section 6), as routes.ts lists it. */
+import { LIMITS } from '../../contract/limits.js';
 import * as wire from '../../contract/wire/batch.js';
 import { idempotencyKey } from '../../engine/insert/idempotency.js';
 import { insertRecords } from '../../engine/insert/records.js';
@@ -12,8 +13,9 @@ export const INSERT_RECORDS: Operation = {
   operationId: 'insertRecords',
   summary: 'Insert 1 to 250 records in one transaction',
   description:
-    'All or none. A missing key takes the default of its column. With the header `Idempotency-Key` (1 to 255 ' +
-    'characters) a repeat within 24 hours answers the first answer and inserts nothing. The body may be gzipped.',
+    'All or none. A missing key takes the default of its column. With the header `Idempotency-Key` (1 to ' +
+    `${LIMITS.idempotencyKeyCharacters} characters) a repeat within ${LIMITS.idempotencyHours} hours answers the first ` +
+    'answer and inserts nothing. The body may be gzipped.',
   tag: 'data',
   audit: 'insert',
   work: 'typed',
