@@ -214,7 +214,8 @@ export const ERROR_CODES = {
   },
   database_unavailable: {
     status: 503,
-    meaning: 'Postgres cannot be reached or has no room. Nothing was stored.',
+    meaning:
+      "Postgres cannot be reached or has no room, or the identity provider's keys cannot be had. Nothing was stored.",
     action: 'Repeat after the time in `Retry-After`.',
   },
   outcome_unknown: {
@@ -252,6 +253,9 @@ export interface PostgresDetails {
   detail?: string;
 }
 
+/** What the service needs beside itself. */
+export type Dependency = 'database' | 'identity provider';
+
 export interface EngineErrorOptions {
   errors?: ErrorPlace[];
   /** How many places are wrong, where `errors` holds only the first of them. */
@@ -262,6 +266,8 @@ export interface EngineErrorOptions {
   retryAfter?: number | null;
   /** Values of further headers that belong to the refusal (`Allow`, `WWW-Authenticate`). */
   headers?: Record<string, string>;
+  /** What is away, of a `database_unavailable` that has another reason than Postgres. */
+  away?: Dependency;
   cause?: unknown;
 }
 
@@ -274,6 +280,7 @@ export class EngineError extends Error {
   readonly postgres: PostgresDetails | undefined;
   readonly retryAfter: number | null | undefined;
   readonly headers: Record<string, string>;
+  readonly away: Dependency | undefined;
 
   constructor(code: ErrorCode, message: string, options: EngineErrorOptions = {}) {
     super(message, { cause: options.cause });
@@ -285,6 +292,7 @@ export class EngineError extends Error {
     this.postgres = options.postgres;
     this.retryAfter = options.retryAfter;
     this.headers = options.headers ?? {};
+    this.away = options.away;
   }
 
   get status(): number {

@@ -1,23 +1,15 @@
 /** One request and its answer, from the head of the one to the last byte of the other: what the edge remembers of it. */
-import type { AuditOperation } from '../contract/audit.js';
 import type { ErrorCode } from '../contract/errors.js';
 import type { Caller } from '../engine/access/tokens.js';
 import { ClientDeparture } from '../engine/admission/departure.js';
 import type { JsonDocument } from '../engine/json/read-json.js';
 import type { Project } from '../engine/project.js';
+import type { Route } from './api/route.js';
 import type { Place } from './gate/byte-room.js';
 import type { RequestSpan } from './watch/tracing.js';
 
-/** What is fixed for all requests of a route: what log, metrics and audit log say of it, and how its body is read. */
-export interface ServedRoute {
-  /** Its pattern, never the path. */
-  readonly url: string;
-  /** Its word in the audit log. */
-  readonly operation: AuditOperation;
-  readonly successStatus: number | null;
-  /** A field of the body that is data, in which keys may repeat. */
-  readonly dataField?: string | undefined;
-}
+/** A row of the route tables, or as much of one as is known of what is served without a row. */
+export type ServedRoute = Pick<Route, 'url' | 'audit'> & Partial<Route>;
 
 /** In one object: Fastify would set each further property of a request by its name, which costs as much as all of this. */
 export class Exchange {
@@ -52,4 +44,10 @@ export class Exchange {
 
   /** @param address of the client, which cannot be asked for once its connection has gone */
   constructor(readonly address: string) {}
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    exchange: Exchange;
+  }
 }

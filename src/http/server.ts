@@ -8,13 +8,12 @@ import type { Engine } from '../engine/engine.js';
 import { ADMIN_ROUTES } from './api/admin-routes.js';
 import { Answers } from './answer/answers.js';
 import { type AppSettings, createApp, defineRoutes } from './app.js';
-import { auditOperation, requestSettled, responseClosed } from './watch/audit.js';
+import { requestSettled, responseClosed } from './watch/audit.js';
 import { readJsonBody } from './body.js';
 import { ByteRoom, roomOfEach } from './gate/byte-room.js';
 import { Cors, parseOrigins } from './connection/cors.js';
 import type { DocsPage } from './api/docs-page.js';
-import type { ServedRoute } from './exchange.js';
-import { type Entry, Gate } from './gate/gate.js';
+import { Gate } from './gate/gate.js';
 import { Metrics } from './watch/metrics.js';
 import { openApiDocument } from './api/openapi.js';
 import { operatorRoutes } from './api/operator-routes.js';
@@ -103,9 +102,6 @@ export async function httpServer(
 /** Where the documentation has its page. */
 const DOCS = '/docs';
 
-/** What the routes of a tag do in the project's database. */
-const WORK_OF = { schema: 'typed', data: 'typed', sql: 'sql', token: null, admin: null } as const;
-
 function addRoute(
   app: FastifyInstance,
   { engine, settings }: Pick<Context, 'engine' | 'settings'>,
@@ -113,13 +109,6 @@ function addRoute(
   answers: Answers,
   route: Route,
 ): void {
-  const served: ServedRoute = {
-    url: route.url,
-    operation: auditOperation(route.operationId),
-    successStatus: route.success.status,
-    dataField: route.dataField,
-  };
-  const entry: Entry = { access: route.access, work: WORK_OF[route.tag] };
   const body = route.rawBody ? undefined : route.body;
   app.route({
     method: route.method,
@@ -129,9 +118,9 @@ function addRoute(
       ...(route.query === undefined ? {} : { querystring: route.query }),
     },
     onRequest: (request, reply, done) => {
-      request.exchange.route = served;
+      request.exchange.route = route;
       // A promise for each request would cost more than what is looked up.
-      whenDone(gate.pass(request, reply, entry), done);
+      whenDone(gate.pass(request, reply, route), done);
     },
     ...(body === undefined
       ? {}
@@ -147,13 +136,13 @@ function addRoute(
       };
       // Fastify is told nothing of it: it would only wait for the end too. Nor is there a second promise.
       const context: Context = { engine, settings, caller, request, reply, signal: exchange.departure };
-      route.handle(context).then(({ status, body, headers }) => {
+      route.handle(context).then(({ body, headers }) => {
         try {
           requestSettled(engine.audit, request);
           if (body === null) return;
           const isBytes = Buffer.isBuffer(body) || body instanceof Pieces;
           if (isBytes) exchange.place?.resize(body.length);
-          answers.send(request, reply, status, isBytes ? body : JSON.stringify(body), headers);
+          answers.send(request, reply, route.success.status, isBytes ? body : JSON.stringify(body), headers);
         } catch (error) {
           refuse(error);
         }
@@ -175,7 +164,7 @@ function report(request: FastifyRequest, reply: FastifyReply, metrics: Metrics, 
   const duration = performance.now() - exchange.started;
   const route = exchange.route?.url ?? request.routeOptions.url ?? 'unknown';
   metrics.observe(route, method, reply.raw.statusCode, errorCode, duration / 1_000);
-  const inserted = exchange.route?.operation === 'insert' && errorCode === null ? (exchange.rows ?? 0) : 0;
+  const inserted = exchange.route?.audit === 'insert' && errorCode === null ? (exchange.rows ?? 0) : 0;
   metrics.inserted(inserted);
   if (metrics.byProject !== null && caller?.project != null) {
     metrics.byProject.count(caller.project.id, errorCode, inserted);

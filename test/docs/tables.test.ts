@@ -1,13 +1,15 @@
 /** The tables of the docs repeat the tables of the code, row by row: a change of one without the other fails here. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { SETTINGS } from '../../src/settings.js';
+import { AUDIT_OPERATIONS } from '../../src/contract/audit.js';
 import { ERROR_CODES } from '../../src/contract/errors.js';
+import { SETTINGS } from '../../src/settings.js';
 
-/** The cells of the only table of a page, without its head. */
-function tableOf(page: string): string[][] {
+/** The cells of a table of a page, without its head; @param first cell of the head, of the page's only table by default */
+function tableOf(page: string, first = ''): string[][] {
   const text = readFileSync(new URL(`../../docs/${page}`, import.meta.url), 'utf8');
-  const rows = text.split('\n').filter((line) => line.startsWith('|'));
+  const [, rest = ''] = text.split(`\n\n| ${first}`);
+  const rows = `| ${rest.split('\n\n', 1)[0]}`.split('\n').filter((line) => line.startsWith('|'));
   return rows.slice(2).map((line) =>
     line
       .slice(1, -1)
@@ -37,5 +39,13 @@ describe('docs/settings.md', () => {
       description,
     ]);
     expect(tableOf('settings.md')).toEqual(rows);
+  });
+});
+
+describe('docs/operations.md', () => {
+  it('has each word of the audit log once, and no other', () => {
+    const cells = tableOf('operations.md', 'Operations ').map(([operations]) => operations ?? '');
+    const words = cells.flatMap((cell) => [...cell.matchAll(/`([a-z_.]+)`/g)].map(([, word]) => word));
+    expect(words.filter((word) => word !== 'count').sort()).toEqual([...AUDIT_OPERATIONS].sort());
   });
 });

@@ -1,12 +1,15 @@
 /** JWTs of the operator's own identity provider (contract section 2), with a real JWKS server on loopback. */
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { exportJWK, exportSPKI, generateKeyPair, type JWTPayload, SignJWT, UnsecuredJWT } from 'jose';
+import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { startService } from '../../src/service.js';
 import { entriesOf } from '../support/audit.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { call, failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 type KeyPair = Awaited<ReturnType<typeof generateKeyPair>>;
 
@@ -25,7 +28,7 @@ async function jwk(pair: KeyPair, kid: string, alg: string): Promise<object> {
   return { ...(await exportJWK(pair.publicKey)), kid, alg, use: 'sig' };
 }
 
-async function startService(): Promise<TestService> {
+async function startWithProvider(): Promise<TestService> {
   return startTestService({
     'jwt-issuer': ISSUER,
     'jwt-audience': AUDIENCE,
@@ -42,7 +45,7 @@ beforeAll(async () => {
   await new Promise<void>((resolve) => provider.listen(0, '127.0.0.1', resolve));
   key = await generateKeyPair('RS256', { extractable: true });
   published = [await jwk(key, 'first', 'RS256')];
-  service = await startService();
+  service = await startWithProvider();
   project = await service.project();
 });
 afterAll(async () => {
@@ -112,7 +115,7 @@ describe('a JWT is accepted', () => {
   it.each(['ES256', 'PS256', 'EdDSA'])('signed by %s', async (alg) => {
     const pair = await generateKeyPair(alg, { extractable: true });
     published = [await jwk(pair, alg, alg)];
-    const own = await startService();
+    const own = await startWithProvider();
     try {
       const { name } = await own.project();
       const token = await sign({ project: name }, { key: pair.privateKey, header: { alg, kid: alg } });
@@ -287,7 +290,7 @@ describe('the keys of the provider', () => {
 
   it.each([500, 404])('that cannot be had are 503 and not the fault of the token: status %d', async (status) => {
     published = status;
-    const own = await startService();
+    const own = await startWithProvider();
     try {
       const { name } = await own.project();
       const token = await sign({ project: name });
@@ -307,15 +310,31 @@ describe('the keys of the provider', () => {
     }
   });
 
-  it('that nobody serves are 503 too', async () => {
+  it('that nobody serves are 503 too, and told to the operator once, as what they are', async () => {
+    const closed = createServer().listen(0, '127.0.0.1');
+    await once(closed, 'listening');
+    const { port } = closed.address() as AddressInfo;
+    closed.close();
     const own = await startTestService({
       'jwt-issuer': ISSUER,
       'jwt-audience': AUDIENCE,
-      'jwt-jwks-url': 'http://127.0.0.1:1/jwks.json',
+      'jwt-jwks-url': `http://127.0.0.1:${port}/jwks.json`,
     });
+    const warnings: Record<string, unknown>[] = [];
+    const logger = pino(
+      { level: 'warn' },
+      { write: (line) => warnings.push(JSON.parse(line) as Record<string, unknown>) },
+    );
+    const watched = await startService(own.config, logger);
     try {
-      failure(await schema(await sign(), own), 503, 'database_unavailable');
+      for (let i = 0; i < 3; i++) {
+        const answer = await call(watched.url, 'GET', '/api/cdp/schema', { token: await sign() });
+        failure(answer, 503, 'database_unavailable');
+      }
+      expect(warnings).toMatchObject([{ msg: 'identity provider unavailable' }]);
+      expect(warnings[0]?.cause).toContain('ECONNREFUSED');
     } finally {
+      await watched.close();
       await own.close();
     }
   });

@@ -36,3 +36,9 @@ export const SqlAnswer = Type.Object({
   ),
 });
 export type SqlAnswer = Static<typeof SqlAnswer>;
+
+/** The rows as a stream, by media type. */
+export const SQL_STREAMS = {
+  'application/x-ndjson': Type.String({ description: 'A row a line, then {"done":true,…}.' }),
+  'text/csv': Type.String(),
+};

@@ -70,7 +70,9 @@ export class JwtVerifier {
         throw new EngineError('unauthorized', 'The token is not valid', { cause });
       }
       throw new EngineError('database_unavailable', "The identity provider's keys cannot be had at the moment", {
-        cause,
+        away: 'identity provider',
+        // `fetch` only says that it failed; why, is behind it.
+        cause: cause instanceof TypeError ? (cause.cause ?? cause) : cause,
       });
     }
   }

@@ -18,9 +18,12 @@ export interface IdempotencyKey {
   fingerprint: string;
 }
 
-/** @throws EngineError invalid_request where the header is not 1 to 255 characters of printable ASCII */
+/** Printable ASCII. */
+const KEY = new RegExp(`^[\\x20-\\x7e]{1,${LIMITS.idempotencyKeyCharacters}}$`);
+
+/** @throws EngineError invalid_request where the header is no key, or too long for one */
 export function idempotencyKey(key: string, path: string, query: string, body: Buffer): IdempotencyKey {
-  if (!/^[\x20-\x7e]{1,255}$/.test(key)) {
+  if (!KEY.test(key)) {
     throw new EngineError(
       'invalid_request',
       `Idempotency-Key must be 1 to ${LIMITS.idempotencyKeyCharacters} printable ASCII characters`,

@@ -4,7 +4,7 @@
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import type { EngineError } from '../../contract/errors.js';
+import type { Dependency, EngineError } from '../../contract/errors.js';
 import { asEngineError, errorBody, errorHeaders } from './error-exit.js';
 import { Outage } from '../watch/outage.js';
 import { Pieces } from './pieces.js';
@@ -52,7 +52,7 @@ function append(list: HeaderList, headers: Readonly<Record<string, unknown>>): v
 const isAscii = (text: string): boolean => /^[\0-\x7f]*$/.test(text);
 
 export class Answers {
-  private readonly outage: Outage;
+  private readonly outages: Readonly<Record<Dependency, Outage>>;
   /** Answers of this turn of the event loop, whose heads are written. They go out at its end. */
   private readonly leaving: { raw: WholeResponse; body: string | Buffer | Pieces }[] = [];
 
@@ -65,7 +65,10 @@ export class Answers {
     private readonly logger: Logger,
     private readonly saysMore: boolean,
   ) {
-    this.outage = new Outage(logger);
+    this.outages = {
+      database: new Outage(logger, 'database'),
+      'identity provider': new Outage(logger, 'identity provider'),
+    };
   }
 
   /** @param body JSON */
@@ -122,7 +125,7 @@ export class Answers {
     if (error.code === 'internal') this.logger.error(circumstances(error, request), 'internal error');
     // Without details of a statement it is the service's own errand that failed, which only the operator can mend.
     else if (error.code === 'database_unavailable' && error.postgres === undefined) {
-      this.outage.refused(circumstances(error, request));
+      this.outages[error.away ?? 'database'].refused(circumstances(error, request));
     }
   }
 }

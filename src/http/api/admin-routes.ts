@@ -38,6 +38,8 @@ export const ADMIN_ROUTES: readonly Route[] = [
     operationId: 'listProjects',
     summary: 'All projects',
     tag: 'admin',
+    audit: 'project.list',
+    work: null,
     success: {
       status: 200,
       answer: wire.ProjectsAnswer,
@@ -49,7 +51,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       const sizes = await engine.sizesOf(projects);
       const message = `${projects.length} ${projects.length === 1 ? 'project' : 'projects'}`;
       const shown = projects.map((project) => shownProject(project, sizes.get(project.id)));
-      return { status: 200, body: { success: true, message, projects: shown } };
+      return { body: { success: true, message, projects: shown } };
     },
   },
   {
@@ -59,6 +61,9 @@ export const ADMIN_ROUTES: readonly Route[] = [
     operationId: 'createProject',
     summary: 'Create a project with a database of its own',
     tag: 'admin',
+    audit: 'project.create',
+    writesEntry: true,
+    work: null,
     body: wire.CreateProjectBody,
     example: { name: 'shop' },
     success: {
@@ -70,7 +75,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
     async handle(context) {
       const { name } = context.request.body as wire.CreateProjectBody;
       const project = await context.engine.projects.create(name, originOf(context.request));
-      return { status: 201, body: projectAnswer('project created', project) };
+      return { body: projectAnswer('project created', project) };
     },
   },
   {
@@ -80,6 +85,9 @@ export const ADMIN_ROUTES: readonly Route[] = [
     operationId: 'activateProject',
     summary: 'Let a project be used again',
     tag: 'admin',
+    audit: 'project.activate',
+    writesEntry: true,
+    work: null,
     params: ProjectInPath,
     success: {
       status: 200,
@@ -89,7 +97,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
     errors: ['not_found', 'outcome_unknown'],
     async handle(context) {
       const project = await context.engine.projects.setActive(projectInPath(context), true, originOf(context.request));
-      return { status: 200, body: projectAnswer('project active', project) };
+      return { body: projectAnswer('project active', project) };
     },
   },
   {
@@ -99,6 +107,9 @@ export const ADMIN_ROUTES: readonly Route[] = [
     operationId: 'deactivateProject',
     summary: 'Answer every call of a project with 403 cdp_inactive',
     tag: 'admin',
+    audit: 'project.deactivate',
+    writesEntry: true,
+    work: null,
     params: ProjectInPath,
     success: {
       status: 200,
@@ -108,7 +119,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
     errors: ['not_found', 'outcome_unknown'],
     async handle(context) {
       const project = await context.engine.projects.setActive(projectInPath(context), false, originOf(context.request));
-      return { status: 200, body: projectAnswer('project inactive', project) };
+      return { body: projectAnswer('project inactive', project) };
     },
   },
   {
@@ -119,6 +130,9 @@ export const ADMIN_ROUTES: readonly Route[] = [
     summary: 'Put right what a project did to its own roles, rights and schema',
     description: 'Its tables and rows stay as they are. `repaired` says what was wrong; passwords are always set anew.',
     tag: 'admin',
+    audit: 'project.repair',
+    writesEntry: true,
+    work: null,
     params: ProjectInPath,
     success: {
       status: 200,
@@ -136,7 +150,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
         projectInPath(context),
         originOf(context.request),
       );
-      return { status: 200, body: { ...projectAnswer('project repaired', project), repaired } };
+      return { body: { ...projectAnswer('project repaired', project), repaired } };
     },
   },
   {
@@ -147,6 +161,9 @@ export const ADMIN_ROUTES: readonly Route[] = [
     summary: 'Give a project a disk quota of its own',
     description: 'A size, `default` for what the service is set to, or `none`. It holds within a second.',
     tag: 'admin',
+    audit: 'project.quota',
+    writesEntry: true,
+    work: null,
     params: ProjectInPath,
     body: wire.ProjectQuotaBody,
     example: { quota: '10GB' },
@@ -163,7 +180,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
         quotaBytes(quota),
         originOf(context.request),
       );
-      return { status: 200, body: projectAnswer('quota set', project) };
+      return { body: projectAnswer('quota set', project) };
     },
   },
   {
@@ -174,6 +191,9 @@ export const ADMIN_ROUTES: readonly Route[] = [
     summary: 'Delete a project with everything in it',
     description: 'Cannot be undone. `confirm` must repeat the name of the project.',
     tag: 'admin',
+    audit: 'project.delete',
+    writesEntry: true,
+    work: null,
     params: ProjectInPath,
     query: wire.DeleteProjectQuery,
     success: {
@@ -188,7 +208,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
         throw new EngineError('invalid_request', '"confirm" must be the name of the project');
       }
       const project = await context.engine.deleteProject(name, originOf(context.request));
-      return { status: 200, body: projectAnswer('project deleted', { ...project, status: 'deleting' }) };
+      return { body: projectAnswer('project deleted', { ...project, status: 'deleting' }) };
     },
   },
   {
@@ -198,6 +218,8 @@ export const ADMIN_ROUTES: readonly Route[] = [
     operationId: 'listTokens',
     summary: 'The tokens of a project',
     tag: 'admin',
+    audit: 'token.list',
+    work: null,
     params: ProjectInPath,
     success: {
       status: 200,
@@ -209,7 +231,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       const project = await context.engine.projects.get(projectInPath(context));
       const tokens = await context.engine.tokens.list(project.id);
       const message = `${tokens.length} ${tokens.length === 1 ? 'token' : 'tokens'}`;
-      return { status: 200, body: { success: true, message, tokens: tokens.map(shownToken) } };
+      return { body: { success: true, message, tokens: tokens.map(shownToken) } };
     },
   },
   {
@@ -219,6 +241,9 @@ export const ADMIN_ROUTES: readonly Route[] = [
     operationId: 'createToken',
     summary: 'Create a token; it is shown this once',
     tag: 'admin',
+    audit: 'token.create',
+    writesEntry: true,
+    work: null,
     params: ProjectInPath,
     body: wire.CreateTokenBody,
     example: { name: 'importer', scopes: ['data:write'] },
@@ -237,10 +262,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
         expiresAt: expires == null ? null : timeOf('expires_at', expires),
       };
       const { token, details } = await context.engine.tokens.create(project.id, options, originOf(context.request));
-      return {
-        status: 201,
-        body: { success: true, message: 'token created', token, details: shownToken(details) },
-      };
+      return { body: { success: true, message: 'token created', token, details: shownToken(details) } };
     },
   },
   {
@@ -250,6 +272,9 @@ export const ADMIN_ROUTES: readonly Route[] = [
     operationId: 'revokeToken',
     summary: 'Revoke a token, on every instance within a second',
     tag: 'admin',
+    audit: 'token.revoke',
+    writesEntry: true,
+    work: null,
     params: TokenInPath,
     success: {
       status: 200,
@@ -261,7 +286,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
       const project = await context.engine.projects.get(projectInPath(context));
       const { token_id: id } = context.request.params as { token_id: string };
       const details = await context.engine.tokens.revoke(id, project.id, originOf(context.request));
-      return { status: 200, body: { success: true, message: 'token revoked', details: shownToken(details) } };
+      return { body: { success: true, message: 'token revoked', details: shownToken(details) } };
     },
   },
   READ_AUDIT,

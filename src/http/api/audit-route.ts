@@ -33,6 +33,8 @@ export const READ_AUDIT: Route = {
   summary: 'The audit log, newest first',
   description: 'A page of at most `limit` entries; `next`, where it is not null, is the `before` of the next page.',
   tag: 'admin',
+  audit: 'audit.read',
+  work: null,
   query: wire.AuditQuery,
   success: {
     status: 200,
@@ -52,7 +54,7 @@ export const READ_AUDIT: Route = {
     const message = `${entries.length} ${entries.length === 1 ? 'entry' : 'entries'}`;
     const last = entries.length < Number(limit) ? undefined : entries.at(-1);
     const next = last === undefined ? null : shownEntry(last).id;
-    return { status: 200, body: { success: true, message, entries: entries.map(shownEntry), next } };
+    return { body: { success: true, message, entries: entries.map(shownEntry), next } };
   },
 };
 

@@ -1,20 +1,28 @@
 /** The batch insert of the API (specification 4.4; contract section 6), as routes.ts lists it. */
+import { LIMITS } from '../../contract/limits.js';
 import * as wire from '../../contract/wire/batch.js';
 import { idempotencyKey } from '../../engine/insert/idempotency.js';
 import { insertRecords } from '../../engine/insert/records.js';
 import { decodeBody } from '../body.js';
 import { releaseBody } from '../connection/read-body.js';
-import { created, type Operation, project, TableInPath, tableInPath } from './route.js';
+import { type Operation, project, TableInPath, tableInPath } from './route.js';
+
+const REPLAYED = { 'idempotency-replayed': 'true' };
 
 export const INSERT_RECORDS: Operation = {
   operationId: 'insertRecords',
   summary: 'Insert 1 to 250 records in one transaction',
   description:
-    'All or none. A missing key takes the default of its column. With the header `Idempotency-Key` (1 to 255 ' +
-    'characters) a repeat within 24 hours answers the first answer and inserts nothing. The body may be gzipped.',
+    'All or none. A missing key takes the default of its column. With the header `Idempotency-Key` (1 to ' +
+    `${LIMITS.idempotencyKeyCharacters} characters) a repeat within ${LIMITS.idempotencyHours} hours answers the first ` +
+    'answer and inserts nothing. The body may be gzipped.',
   tag: 'data',
+  audit: 'insert',
+  work: 'typed',
+  command: 'INSERT',
   params: TableInPath,
   query: wire.BatchQuery,
+  headers: wire.BatchHeaders,
   body: wire.BatchBody,
   rawBody: true,
   example: [
@@ -55,8 +63,6 @@ export const INSERT_RECORDS: Operation = {
     const inserted = await insertRecords(project(context), table, body, { returnIds, idempotency, signal });
     releaseBody(request);
     request.exchange.rows = inserted.replayed ? 0 : inserted.answer.inserted_rows;
-    const answer = created(inserted.answer);
-    if (inserted.replayed) answer.headers = { 'idempotency-replayed': 'true' };
-    return answer;
+    return inserted.replayed ? { body: inserted.answer, headers: REPLAYED } : { body: inserted.answer };
   },
 };

@@ -64,13 +64,13 @@ function needed(access: Access): string {
 }
 
 function operation(route: Route): Json {
-  const { success, query, params, body } = route;
+  const { success, query, params, headers, body } = route;
   const scopes = needed(route.access);
-  const parameters = [...parametersIn('path', params), ...parametersIn('query', query)];
-  if (route.operationId === 'insertRecords') {
-    const schema = { type: 'string', minLength: 1, maxLength: 255 };
-    parameters.push({ in: 'header', name: 'Idempotency-Key', required: false, schema });
-  }
+  const parameters = [
+    ...parametersIn('path', params),
+    ...parametersIn('query', query),
+    ...parametersIn('header', headers),
+  ];
   return {
     operationId: route.operationId,
     tags: [route.tag],
@@ -86,14 +86,7 @@ function operation(route: Route): Json {
         headers: { 'X-Request-Id': { schema: { type: 'string' } }, 'Server-Timing': { schema: { type: 'string' } } },
         content: {
           'application/json': { schema: success.answer, example: success.example },
-          ...(route.operationId === 'runSql'
-            ? {
-                'application/x-ndjson': {
-                  schema: { type: 'string', description: 'A row a line, then {"done":true,…}.' },
-                },
-                'text/csv': { schema: { type: 'string' } },
-              }
-            : {}),
+          ...Object.fromEntries(Object.entries(success.alsoAs ?? {}).map(([type, schema]) => [type, { schema }])),
         },
       },
       ...errorResponses(route),
@@ -101,7 +94,7 @@ function operation(route: Route): Json {
   };
 }
 
-function parametersIn(place: 'path' | 'query', schema: Schema | undefined): Json[] {
+function parametersIn(place: 'path' | 'query' | 'header', schema: Schema | undefined): Json[] {
   const { properties = {}, required = [] } = (schema ?? {}) as { properties?: Json; required?: string[] };
   return Object.entries(properties).map(([name, property]) => ({
     in: place,

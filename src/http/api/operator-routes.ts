@@ -9,7 +9,7 @@ import type { Metrics } from '../watch/metrics.js';
 /** The process answers, whatever its database does. */
 export const alive = () => ({ success: true, message: 'alive' });
 
-const METRICS: ServedRoute = { url: '/metrics', operation: 'metrics', successStatus: null };
+const METRICS: ServedRoute = { url: '/metrics', audit: 'metrics' };
 
 export interface OperatorSettings {
   document: object;

@@ -7,8 +7,6 @@ import {
   ColumnInPath,
   columnInPath,
   type Context,
-  created,
-  ok,
   type Operation,
   project,
   TableInPath,
@@ -36,6 +34,9 @@ export const CREATE_TABLE: Operation = {
   summary: 'Create a table',
   description: 'Adds an `id` column (UUID v7) as primary key. Table, columns and comments come in one transaction.',
   tag: 'schema',
+  audit: 'create_table',
+  work: 'typed',
+  command: 'CREATE TABLE',
   body: wire.CreateTableBody,
   example: {
     table_name: 'customers',
@@ -60,7 +61,7 @@ export const CREATE_TABLE: Operation = {
   async handle(context) {
     const body = context.request.body as wire.CreateTableBody;
     const columns = await createTable(project(context), body, limits(context));
-    return created({ success: true, message: 'table created', table: body.table_name, columns });
+    return { body: { success: true, message: 'table created', table: body.table_name, columns } };
   },
 };
 
@@ -68,6 +69,9 @@ export const ADD_COLUMN: Operation = {
   operationId: 'addColumn',
   summary: 'Add a column',
   tag: 'schema',
+  audit: 'add_column',
+  work: 'typed',
+  command: 'ALTER TABLE',
   params: TableInPath,
   body: wire.AddColumnBody,
   example: { name: 'country', type: 'TEXT', comment: 'ISO 3166-1 alpha-2' },
@@ -86,7 +90,7 @@ export const ADD_COLUMN: Operation = {
     const body = context.request.body as wire.AddColumnBody;
     const table = tableInPath(context);
     const column = await addColumn(project(context), table, body, limits(context));
-    return created({ success: true, message: 'column added', table, column });
+    return { body: { success: true, message: 'column added', table, column } };
   },
 };
 
@@ -95,6 +99,9 @@ export const ALTER_COLUMN: Operation = {
   summary: 'Rename, retype or comment a column',
   description: 'At least one of the three, all in one transaction. A type change keeps every value or changes nothing.',
   tag: 'schema',
+  audit: 'alter_column',
+  work: 'typed',
+  command: 'ALTER TABLE',
   params: ColumnInPath,
   body: wire.AlterColumnBody,
   example: { new_name: 'country_code', comment: '' },
@@ -128,7 +135,7 @@ export const ALTER_COLUMN: Operation = {
     const body = context.request.body as wire.AlterColumnBody;
     const table = tableInPath(context);
     const column = await alterColumn(project(context), table, columnInPath(context), body, limits(context));
-    return ok({ success: true, message: 'column altered', table, column });
+    return { body: { success: true, message: 'column altered', table, column } };
   },
 };
 
@@ -136,6 +143,8 @@ export const READ_SCHEMA: Operation = {
   operationId: 'readSchema',
   summary: 'All tables with their columns',
   tag: 'schema',
+  audit: 'read_schema',
+  work: 'typed',
   success: {
     status: 200,
     answer: wire.SchemaAnswer,
@@ -145,7 +154,7 @@ export const READ_SCHEMA: Operation = {
   async handle(context) {
     const tables = await readSchema(project(context), limits(context));
     const message = `${tables.length} ${tables.length === 1 ? 'table' : 'tables'}`;
-    return ok({ success: true, message, tables: tables.map(shown) });
+    return { body: { success: true, message, tables: tables.map(shown) } };
   },
 };
 
@@ -153,6 +162,8 @@ export const READ_TABLE: Operation = {
   operationId: 'readTable',
   summary: 'One table with its columns',
   tag: 'schema',
+  audit: 'read_table',
+  work: 'typed',
   params: TableInPath,
   success: {
     status: 200,
@@ -166,7 +177,7 @@ export const READ_TABLE: Operation = {
   errors: ['table_not_found'],
   async handle(context) {
     const table = await readTable(project(context), tableInPath(context), limits(context));
-    return ok({ success: true, message: 'table found', table: shown(table) });
+    return { body: { success: true, message: 'table found', table: shown(table) } };
   },
 };
 
@@ -174,6 +185,9 @@ export const DROP_TABLE: Operation = {
   operationId: 'dropTable',
   summary: 'Drop a table with its records',
   tag: 'schema',
+  audit: 'drop_table',
+  work: 'typed',
+  command: 'DROP TABLE',
   params: TableInPath,
   success: {
     status: 200,
@@ -184,7 +198,7 @@ export const DROP_TABLE: Operation = {
   async handle(context) {
     const table = tableInPath(context);
     await dropTable(project(context), table, limits(context));
-    return ok({ success: true, message: 'table dropped', table });
+    return { body: { success: true, message: 'table dropped', table } };
   },
 };
 
@@ -192,6 +206,9 @@ export const DROP_COLUMN: Operation = {
   operationId: 'dropColumn',
   summary: 'Drop a column with its values',
   tag: 'schema',
+  audit: 'drop_column',
+  work: 'typed',
+  command: 'ALTER TABLE',
   params: ColumnInPath,
   success: {
     status: 200,
@@ -203,7 +220,7 @@ export const DROP_COLUMN: Operation = {
     const table = tableInPath(context);
     const column = columnInPath(context);
     await dropColumn(project(context), table, column, limits(context));
-    return ok({ success: true, message: 'column dropped', table, column });
+    return { body: { success: true, message: 'column dropped', table, column } };
   },
 };
 

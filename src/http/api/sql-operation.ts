@@ -16,6 +16,8 @@ export const RUN_SQL: Operation = {
     'One request is one transaction. With `read_only`, or with a token that has sql:read alone, it runs as the ' +
     'reader in a READ ONLY transaction. `Accept: application/x-ndjson` or `text/csv` streams the rows without a cap.',
   tag: 'sql',
+  audit: 'sql',
+  work: 'sql',
   body: wire.SqlBody,
   dataField: 'params',
   example: { sql: 'SELECT email FROM customers WHERE age > $1', params: [30] },
@@ -30,6 +32,7 @@ export const RUN_SQL: Operation = {
       columns: [{ name: 'email', type: 'TEXT' }],
       truncated: false,
     },
+    alsoAs: wire.SQL_STREAMS,
   },
   errors: [
     'sql_error',
@@ -54,12 +57,12 @@ export const RUN_SQL: Operation = {
     const format = streamFormat(request);
     if (format !== null) {
       await streamAnswer(context, project(context), { ...sqlRequest, format });
-      return { status: 200, body: null };
+      return { body: null };
     }
     const results = await collectSql(project(context), sqlRequest);
     request.exchange.rows = results.at(-1)?.rowCount ?? 0;
     freeWhenSent(results, reply);
-    return { status: 200, body: sqlAnswer(results) };
+    return { body: sqlAnswer(results) };
   },
 };
 

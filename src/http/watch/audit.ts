@@ -4,50 +4,6 @@ import type { AuditOperation } from '../../contract/audit.js';
 import type { Audit, Origin } from '../../engine/audit/audit.js';
 import { runsAsReader } from '../gate/authenticate.js';
 
-/** Each route's word in the log, by its operationId; free SQL as the reader is `sql_read`. */
-const OPERATIONS: Readonly<Record<string, AuditOperation>> = {
-  createTable: 'create_table',
-  addColumn: 'add_column',
-  alterColumn: 'alter_column',
-  dropTable: 'drop_table',
-  dropColumn: 'drop_column',
-  readSchema: 'read_schema',
-  readTable: 'read_table',
-  insertRecords: 'insert',
-  runSql: 'sql',
-  createProject: 'project.create',
-  activateProject: 'project.activate',
-  deactivateProject: 'project.deactivate',
-  deleteProject: 'project.delete',
-  repairProject: 'project.repair',
-  setProjectQuota: 'project.quota',
-  listProjects: 'project.list',
-  createToken: 'token.create',
-  revokeToken: 'token.revoke',
-  listTokens: 'token.list',
-  readAudit: 'audit.read',
-  readToken: 'token.read',
-};
-
-/** @throws Error at the start of a service with a route that the audit log has no word for */
-export function auditOperation(operationId: string): AuditOperation {
-  const operation = OPERATIONS[operationId];
-  if (operation === undefined) throw new Error(`The audit log has no word for ${operationId}`);
-  return operation;
-}
-
-/** The entry of their success is the engine's, mostly together with the change (`withEntry` in postgres/audit-log.ts). */
-const WRITTEN_WITH_THE_CHANGE: ReadonlySet<AuditOperation> = new Set([
-  'project.create',
-  'project.activate',
-  'project.deactivate',
-  'project.repair',
-  'project.quota',
-  'project.delete',
-  'token.create',
-  'token.revoke',
-]);
-
 /** The answer is out, or the client has left: then what becomes of its request is still to be seen. */
 export function responseClosed(audit: Audit, request: FastifyRequest, reply: FastifyReply): void {
   const { exchange } = request;
@@ -68,14 +24,14 @@ export function requestSettled(audit: Audit, request: FastifyRequest): void {
 
 /** Who asks, for a change that writes its own entry. */
 export const originOf = (request: FastifyRequest): Origin =>
-  origin(request, request.exchange.route?.successStatus ?? null);
+  origin(request, request.exchange.route?.success?.status ?? null);
 
 function record(audit: Audit, request: FastifyRequest): void {
   const operation = audit.isOff ? undefined : operationOf(request);
   if (operation === undefined) return;
   const outcome = outcomeOf(request);
-  if (outcome === 'ok' && WRITTEN_WITH_THE_CHANGE.has(operation)) return;
   const { exchange } = request;
+  if (outcome === 'ok' && exchange.route?.writesEntry === true) return;
   const statement = operation === 'sql' || operation === 'sql_read' ? textIn(request.body, 'sql') : null;
   const [project, object] = [projectOf(request), objectOf(request)];
   audit.record(origin(request, exchange.status), {
@@ -106,7 +62,7 @@ function origin({ exchange, id }: FastifyRequest, status: number | null): Origin
 /** undefined: nothing that the log is about. */
 function operationOf(request: FastifyRequest): AuditOperation | undefined {
   const { caller, errorCode, route } = request.exchange;
-  const word = route?.operation;
+  const word = route?.audit;
   if (word === undefined || (word === 'metrics' && errorCode === null)) return undefined;
   if (errorCode === 'unauthorized' || errorCode === 'token_expired') return 'authentication';
   if (word !== 'sql' || caller === null) return word;
@@ -133,9 +89,9 @@ function objectOf({ params, body, exchange }: FastifyRequest): string | null {
   const token = textIn(params, 'token_id');
   if (token !== null) return token;
   const table = textIn(params, 'table_name');
-  if (table === null) return exchange.route?.operation === 'create_table' ? textIn(body, 'table_name') : null;
+  if (table === null) return exchange.route?.audit === 'create_table' ? textIn(body, 'table_name') : null;
   const column =
-    textIn(params, 'column_name') ?? (exchange.route?.operation === 'add_column' ? textIn(body, 'name') : null);
+    textIn(params, 'column_name') ?? (exchange.route?.audit === 'add_column' ? textIn(body, 'name') : null);
   return column === null ? table : `${table}.${column}`;
 }
 

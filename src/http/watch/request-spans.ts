@@ -16,7 +16,6 @@ import {
   type Tracer,
 } from '@opentelemetry/api';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { AuditOperation } from '../../contract/audit.js';
 import type { SqlBody } from '../../contract/wire/sql.js';
 import type { RequestTrace, Stage } from '../../engine/trace.js';
 import { asEngineError } from '../answer/error-exit.js';
@@ -34,16 +33,6 @@ const PROBES: ReadonlySet<string> = new Set(['/healthz', '/readyz', '/metrics'])
 
 /** Those that the conventions know. */
 const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH', 'TRACE']);
-
-/** What a route has Postgres do, where that is one command. */
-const COMMANDS: Readonly<Partial<Record<AuditOperation, string>>> = {
-  insert: 'INSERT',
-  create_table: 'CREATE TABLE',
-  add_column: 'ALTER TABLE',
-  alter_column: 'ALTER TABLE',
-  drop_column: 'ALTER TABLE',
-  drop_table: 'DROP TABLE',
-};
 
 /** So many spans wait in memory that a statement of 1 MiB in each would fill it. */
 const STATEMENT_CHARACTERS = 8 * 1024;
@@ -168,13 +157,13 @@ class SpansBelow implements RequestTrace {
 
   calls(): Stage {
     const { request, detail, sharers } = this;
-    const operation = request.exchange.route?.operation;
-    const command = this.command ?? (operation === undefined ? undefined : COMMANDS[operation]);
+    const { route } = request.exchange;
+    const command = this.command ?? route?.command;
     const attributes: Attributes = { 'db.system.name': 'postgresql' };
     if (command !== undefined) attributes['db.operation.name'] = command;
     const table = detail === 'route' ? undefined : (request.params as Partial<Params>).table_name;
     if (table !== undefined) attributes['db.collection.name'] = table;
-    if (detail === 'statements' && operation === 'sql') {
+    if (detail === 'statements' && route?.audit === 'sql') {
       attributes['db.query.text'] = (request.body as SqlBody).sql.slice(0, STATEMENT_CHARACTERS);
     }
     const links: Link[] = sharers.map(({ span }) => ({ context: span.spanContext() }));
