@@ -102,7 +102,7 @@ export class Framing {
 /** Letters, and the digits of ParseComplete and the like. */
 const isType = (type: number): boolean => (type >= 0x41 && type <= 0x7a) || (type >= 0x31 && type <= 0x33);
 
-/** One that is not longer than nothing would be read again and again. */
+/** The length counts itself: one below 4 is no message's, and at -1 or less reading would never advance. */
 function soundSize(type: number, bytes: Buffer, at: number): number {
   const size = messageSize(bytes, at);
   if (size < HEADER || !isType(type)) throw notTheProtocol();
