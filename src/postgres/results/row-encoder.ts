@@ -7,13 +7,10 @@
  * bytes. The fields must have been asked for in the formats of {@link resultFormat}.
  */
 import { notTheProtocol } from '../errors.js';
-import { messageSize } from '../wire/framing.js';
+import { MESSAGE_HEADER, messageSize } from '../wire/framing.js';
 import type { ByteWriter, RowOutput } from './byte-writer.js';
 import { rowsWalked, type WalkPlan, walkRows } from './row-walk.js';
 import type { ValueEncoder, ValueWriter } from './value.js';
-
-/** Type and length of a message. */
-const HEADER = 5;
 
 /** What rows become. */
 export interface RowForm {
@@ -52,7 +49,7 @@ export class RowEncoder {
     this.rows = rowsWalked;
     if (this.rows > 0) return behind;
     const size = messageSize(buffer, start);
-    this.write(buffer.subarray(start + HEADER, start + size), out.room(size));
+    this.write(buffer.subarray(start + MESSAGE_HEADER, start + size), out.room(size));
     this.rows = 1;
     return start + size;
   }

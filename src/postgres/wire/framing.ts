@@ -15,7 +15,8 @@ export type RowTaker = (buffer: Buffer, start: number, end: number) => number;
 /** Asked as soon as a message's header is there, before its body is kept: false gives the stream up. */
 export type SizeCheck = (type: number, length: number) => boolean;
 
-const HEADER = 5;
+/** Bytes of a message before its body: type and length. */
+export const MESSAGE_HEADER = 5;
 const NOTHING: Buffer = Buffer.alloc(0);
 
 export class Framing {
@@ -50,14 +51,14 @@ export class Framing {
 
   /** Hands out every whole message of `chunk[at, end)`. @returns where the incomplete rest begins, -1 when given up */
   private cut(chunk: Buffer, at: number, end: number): number {
-    while (end - at >= HEADER) {
+    while (end - at >= MESSAGE_HEADER) {
       const type = chunk[at] as number;
       const size = soundSize(type, chunk, at);
-      if (!this.accepts(type, size - HEADER)) return -1;
+      if (!this.accepts(type, size - MESSAGE_HEADER)) return -1;
       if (end - at < size) break;
       if (type === BACKEND.dataRow && this.takeRows !== null) at = this.takeRows(chunk, at, end);
       else {
-        this.onMessage(type, chunk, at + HEADER, at + size);
+        this.onMessage(type, chunk, at + MESSAGE_HEADER, at + size);
         at += size;
       }
     }
@@ -69,18 +70,18 @@ export class Framing {
    * @returns how much of the chunk it has taken, -1 when given up
    */
   private complete(chunk: Buffer, end: number): number {
-    let from = this.take(chunk, 0, end, HEADER);
-    if (this.filled < HEADER) return from;
+    let from = this.take(chunk, 0, end, MESSAGE_HEADER);
+    if (this.filled < MESSAGE_HEADER) return from;
     const type = this.pending[0] as number;
     const size = soundSize(type, this.pending, 0);
-    if (!this.accepts(type, size - HEADER)) return -1;
+    if (!this.accepts(type, size - MESSAGE_HEADER)) return -1;
     from = this.take(chunk, from, end, size);
     if (this.filled < size) return from;
     const message = this.pending;
     this.pending = NOTHING;
     this.filled = 0;
     if (type === BACKEND.dataRow && this.takeRows !== null) this.takeRows(message, 0, size);
-    else this.onMessage(type, message, HEADER, size);
+    else this.onMessage(type, message, MESSAGE_HEADER, size);
     return from;
   }
 
@@ -105,7 +106,7 @@ const isType = (type: number): boolean => (type >= 0x41 && type <= 0x7a) || (typ
 /** The length counts itself: one below 4 is no message's, and at -1 or less reading would never advance. */
 function soundSize(type: number, bytes: Buffer, at: number): number {
   const size = messageSize(bytes, at);
-  if (size < HEADER || !isType(type)) throw notTheProtocol();
+  if (size < MESSAGE_HEADER || !isType(type)) throw notTheProtocol();
   return size;
 }
 

@@ -3,11 +3,10 @@
  * in one piece and ends in one Sync; rows reach the caller as the bytes of their DataRow message.
  */
 import type { Socket } from 'node:net';
-import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
-import { ConnectionLost, PostgresError } from '../errors.js';
+import { ConnectionLost, MessageTooLarge, PostgresError } from '../errors.js';
 import type { Statement } from '../sql.js';
-import { Framing, type MessageHandler, messageSize, type RowTaker } from './framing.js';
+import { Framing, MESSAGE_HEADER, type MessageHandler, messageSize, type RowTaker } from './framing.js';
 import type { LoggedIn } from './login.js';
 import { joined } from './pieces.js';
 import { PreparedStatements } from './prepared-statements.js';
@@ -71,9 +70,6 @@ export type TransactionStatus = 'I' | 'T' | 'E';
 
 /** Bytes of any message but a row: errors and notices, which statements write. */
 const LONGEST_MESSAGE = 8 * 1024 * 1024;
-
-/** Type and length of a message. */
-const MESSAGE_HEADER = 5;
 
 const ignore = () => {};
 
@@ -365,15 +361,5 @@ export class Session {
     this.closedBy = error;
     for (const exchange of this.exchanges.splice(0)) exchange.reject(error);
     this.closeListener?.();
-  }
-}
-
-/** A row or another message is longer than it may be; the connection is closed because the rest of it is still coming. */
-export class MessageTooLarge extends EngineError {
-  constructor() {
-    super(
-      'result_too_large',
-      `One row of the result, or a message of Postgres, is larger than ${LIMITS.resultBytes} bytes`,
-    );
   }
 }
