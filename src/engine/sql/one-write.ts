@@ -12,7 +12,7 @@ import { jsonRowEncoder, type RowMode } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
 import { messageSize, type RowTaker } from '../../postgres/wire/framing.js';
 import type { Session } from '../../postgres/wire/session.js';
-import { Frame, runWhole, type WholeOutcome, type WholeSink } from '../../postgres/wire/whole-request.js';
+import { Frame, runWhole, type WholeOutcome, type WholeSink } from '../../postgres/wire/one-write.js';
 import { type Clock, queryTimeout } from '../admission/deadline.js';
 import type { Project } from '../project.js';
 import { BEGIN, COMMIT, outcomeUnknown, ROLLBACK } from '../transaction.js';
