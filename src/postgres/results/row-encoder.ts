@@ -7,7 +7,8 @@
  * bytes. The fields must have been asked for in the formats of {@link resultFormat}.
  */
 import { notTheProtocol } from '../errors.js';
-import { MESSAGE_HEADER, messageSize } from '../wire/framing.js';
+import { messageSize } from '../wire/framing.js';
+import { MESSAGE_HEADER } from '../wire/messages.js';
 import type { ByteWriter, RowOutput } from './byte-writer.js';
 import { rowsWalked, type WalkPlan, walkRows } from './row-walk.js';
 import type { ValueEncoder, ValueWriter } from './value.js';

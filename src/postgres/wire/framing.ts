@@ -1,6 +1,6 @@
 /** Cuts the byte stream from Postgres into messages: type byte, int32 length, body (Postgres manual 54.7). */
 import { notTheProtocol } from '../errors.js';
-import { BACKEND } from './messages.js';
+import { BACKEND, MESSAGE_HEADER } from './messages.js';
 
 /** `body` lies in `buffer` between `start` and `end`; it is valid only until the handler returns. */
 export type MessageHandler = (type: number, buffer: Buffer, start: number, end: number) => void;
@@ -15,8 +15,8 @@ export type RowTaker = (buffer: Buffer, start: number, end: number) => number;
 /** Asked as soon as a message's header is there, before its body is kept: false gives the stream up. */
 export type SizeCheck = (type: number, length: number) => boolean;
 
-/** Bytes of a message before its body: type and length. */
-export const MESSAGE_HEADER = 5;
+/** A constant of this file, since an imported one would be looked up for each message. */
+const HEADER = MESSAGE_HEADER;
 const NOTHING: Buffer = Buffer.alloc(0);
 
 export class Framing {
@@ -51,14 +51,14 @@ export class Framing {
 
   /** Hands out every whole message of `chunk[at, end)`. @returns where the incomplete rest begins, -1 when given up */
   private cut(chunk: Buffer, at: number, end: number): number {
-    while (end - at >= MESSAGE_HEADER) {
+    while (end - at >= HEADER) {
       const type = chunk[at] as number;
       const size = soundSize(type, chunk, at);
-      if (!this.accepts(type, size - MESSAGE_HEADER)) return -1;
+      if (!this.accepts(type, size - HEADER)) return -1;
       if (end - at < size) break;
       if (type === BACKEND.dataRow && this.takeRows !== null) at = this.takeRows(chunk, at, end);
       else {
-        this.onMessage(type, chunk, at + MESSAGE_HEADER, at + size);
+        this.onMessage(type, chunk, at + HEADER, at + size);
         at += size;
       }
     }
@@ -70,18 +70,18 @@ export class Framing {
    * @returns how much of the chunk it has taken, -1 when given up
    */
   private complete(chunk: Buffer, end: number): number {
-    let from = this.take(chunk, 0, end, MESSAGE_HEADER);
-    if (this.filled < MESSAGE_HEADER) return from;
+    let from = this.take(chunk, 0, end, HEADER);
+    if (this.filled < HEADER) return from;
     const type = this.pending[0] as number;
     const size = soundSize(type, this.pending, 0);
-    if (!this.accepts(type, size - MESSAGE_HEADER)) return -1;
+    if (!this.accepts(type, size - HEADER)) return -1;
     from = this.take(chunk, from, end, size);
     if (this.filled < size) return from;
     const message = this.pending;
     this.pending = NOTHING;
     this.filled = 0;
     if (type === BACKEND.dataRow && this.takeRows !== null) this.takeRows(message, 0, size);
-    else this.onMessage(type, message, MESSAGE_HEADER, size);
+    else this.onMessage(type, message, HEADER, size);
     return from;
   }
 
@@ -106,7 +106,7 @@ const isType = (type: number): boolean => (type >= 0x41 && type <= 0x7a) || (typ
 /** The length counts itself: one below 4 is no message's, and at -1 or less reading would never advance. */
 function soundSize(type: number, bytes: Buffer, at: number): number {
   const size = messageSize(bytes, at);
-  if (size < MESSAGE_HEADER || !isType(type)) throw notTheProtocol();
+  if (size < HEADER || !isType(type)) throw notTheProtocol();
   return size;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Logging in is the driver's work: socket or TLS, SCRAM, start-up parameters. What comes out is the bare socket of a
- * session that is ready for its first query; `session.ts` speaks the protocol from there.
+ * session that is ready for its first query; `connection.ts` speaks the protocol from there.
  */
 import { type OnReadOpts, Socket, type SocketConstructorOpts } from 'node:net';
 import pg from 'pg';
