@@ -13,7 +13,7 @@ export type MessageHandler = (type: number, buffer: Buffer, start: number, end: 
 export type RowTaker = (buffer: Buffer, start: number, end: number) => number;
 
 /** Asked as soon as a message's header is there, before its body is kept: false gives the stream up. */
-export type SizeCheck = (type: number, length: number) => boolean;
+type SizeCheck = (type: number, length: number) => boolean;
 
 /** A constant of this file, since an imported one would be looked up for each message. */
 const HEADER = MESSAGE_HEADER;

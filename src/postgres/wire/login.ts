@@ -8,7 +8,7 @@ import type { LoginOptions } from '../server.js';
 import { PostgresError } from '../errors.js';
 
 /** Gets what has arrived: `bytes[0, end)`, valid until the call returns. */
-export type ReadListener = (bytes: Buffer, end: number) => void;
+type ReadListener = (bytes: Buffer, end: number) => void;
 
 export interface LoggedIn {
   socket: Socket;

@@ -8,7 +8,7 @@ import type { Session } from './session.js';
 import type { WholeSink, WholeStatement } from './one-write.js';
 
 /** Some times, which are all answered with the same. */
-export interface Run {
+interface Run {
   readonly times: number;
   /** 0: all. */
   readonly maxRows: number;
