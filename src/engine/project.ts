@@ -147,7 +147,7 @@ export class Project {
 
   /** The project may have changed what its roles may do: connections are looked at, and the rights mended, anew. */
   distrust(lease: Lease): void {
-    lease.spoil();
+    lease.closeAfterUse();
     this.access.connections.closeProject(this.row.id);
   }
 
@@ -206,7 +206,7 @@ export class Project {
       const error = request.reasonOf(cause);
       call?.end(error);
       // The project may have given its own rights away: the next connection is looked at, and mended, when it opens.
-      if (isDenied(error)) lease.spoil();
+      if (isDenied(error)) lease.closeAfterUse();
       const unanswered = session.answers === answersBefore;
       throw isEnded(error) && lease.reused && unanswered ? new StaleConnection(error) : error;
     } finally {

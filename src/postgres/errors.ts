@@ -4,6 +4,7 @@
  */
 import pg from 'pg';
 import { EngineError, type ErrorCode, type PostgresDetails } from '../contract/errors.js';
+import { LIMITS } from '../contract/limits.js';
 
 /** An ErrorResponse of the server. */
 export class PostgresError extends Error {
@@ -81,6 +82,16 @@ export class ConnectionLost extends Error {
 
 /** What came is not as the protocol has it (is something in between?), so nothing behind it can be read either. */
 export const notTheProtocol = (): ConnectionLost => new ConnectionLost('What came from Postgres is not its protocol');
+
+/** A row or another message is longer than it may be; the connection is closed because the rest of it is still coming. */
+export class MessageTooLarge extends EngineError {
+  constructor() {
+    super(
+      'result_too_large',
+      `One row of the result, or a message of Postgres, is larger than ${LIMITS.resultBytes} bytes`,
+    );
+  }
+}
 
 /** Codes of whole SQLSTATE classes (first two characters; Postgres manual appendix A) … */
 const BY_CLASS: Readonly<Record<string, ErrorCode>> = {

@@ -437,7 +437,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     /** The next request in one write loses its connection when all is sent. @returns what waits for the end of its backend */
     function loseNext(way: 'sendWithReset' | 'sendHarmless' = 'sendWithReset'): () => Promise<void> {
       let pid = 0;
-      type Sent = Parameters<Session['sendWithReset']>;
+      type Sent = Parameters<Session['sendHarmless']>;
       vi.spyOn(Session.prototype, way).mockImplementationOnce(function (this: Session, ...sent: Sent) {
         pid = this.processId;
         const answered = this[way](...sent);

@@ -38,7 +38,7 @@ export class RunningRequest implements Clock, Watched {
     private readonly stops: Map<StopReason, number>,
   ) {
     this.due = this.startedAt + deadline.timeoutMs;
-    if (watchdog.cpu?.isTired(lease.backend)) lease.spoil();
+    if (watchdog.cpu?.isTired(lease.backend)) lease.closeAfterUse();
   }
 
   get backend(): Backend {
@@ -68,7 +68,7 @@ export class RunningRequest implements Clock, Watched {
     this.stopped = reason;
     this.count(why);
     // The cancel request may arrive late, so this connection must not serve anybody else.
-    this.lease.spoil();
+    this.lease.closeAfterUse();
     this.timer = setTimeout(() => void this.end(reason, why), GRACE_MS);
     void this.watchdog.cancel(this.backend);
   }
@@ -81,7 +81,7 @@ export class RunningRequest implements Clock, Watched {
       void this.watchdog.cancel(this.backend);
     }
     this.stopped ??= reason;
-    this.lease.spoil();
+    this.lease.closeAfterUse();
     clearTimeout(this.timer);
     const giveUp = () => this.lease.session.destroy(reason);
     // Where the server cannot be reached, waiting for it would be for ever.

@@ -113,7 +113,7 @@ function store(
   let mayHaveRun = false;
   const work = async (lease: Lease): Promise<boolean> => {
     const { session } = lease;
-    if (table.runsProjectCode) lease.soil();
+    if (table.runsProjectCode) lease.resetAfterUse();
     const completedBefore = session.completed;
     try {
       await session.store(rows, before, after);
@@ -126,7 +126,7 @@ function store(
   const failed = async (lease: Lease, error: unknown, completed: number): Promise<boolean> => {
     const { session } = lease;
     // The table may have got a trigger since it was looked at, and what that did to the session is not rolled back.
-    lease.soil();
+    lease.resetAfterUse();
     // Postgres was told to end the connection and said so before the rows had come to their end, so nothing was committed.
     if (isShutdown(error) && completed <= 0) throw error;
     // The commit was on its way with the rest.

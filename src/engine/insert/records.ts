@@ -108,7 +108,7 @@ async function insertBatch(
     throw error;
   });
   project.rememberShape(shape);
-  if (shape.runsProjectCode) lease.soil();
+  if (shape.runsProjectCode) lease.resetAfterUse();
   const inserts = encodeBatch(batch, shape, { returnIds });
   const statements = inserts.map((insert) => insert.statement);
   try {

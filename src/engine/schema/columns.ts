@@ -93,7 +93,7 @@ export async function alterColumn(
     const changes: Statement[] = [];
     if (type !== undefined && type !== current.type) {
       // Tables that inherit from this one are written anew with it, which runs their checks and indexes.
-      lease.soil();
+      lease.resetAfterUse();
       changes.push(await retype(session, shape, current, type));
     }
     if (comment !== undefined) changes.push(commentOn(project.schema, table, column, comment));
@@ -143,7 +143,7 @@ async function lockTable(
   });
   const shape = await existingTable(session, schema, table, results.at(-1)?.rows ?? []);
   // Rewriting or scanning a table runs its indexes, checks and generated columns.
-  if (shape.runsProjectCode) lease.soil();
+  if (shape.runsProjectCode) lease.resetAfterUse();
   return shape;
 }
 

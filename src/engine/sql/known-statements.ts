@@ -11,7 +11,7 @@ import { resultFormat } from '../../postgres/results/types.js';
 import { TEXT_FORMAT } from '../../postgres/results/value.js';
 import { parse, readRowDescription } from '../../postgres/wire/messages.js';
 import type { Described } from '../../postgres/wire/session.js';
-import { bound, type WholeStatement } from '../../postgres/wire/whole-request.js';
+import { bound, type WholeStatement } from '../../postgres/wire/one-write.js';
 import { callerSql } from '../../postgres/sql.js';
 import { isConstantQuery, isTimeless } from './constant-query.js';
 

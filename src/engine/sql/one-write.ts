@@ -6,9 +6,9 @@
 import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
 import type { Lease } from '../../postgres/connections/connections.js';
-import { ConnectionLost, PostgresError } from '../../postgres/errors.js';
-import { MessageTooLarge, type Session } from '../../postgres/wire/session.js';
-import { Frame, runWhole, type WholeOutcome } from '../../postgres/wire/whole-request.js';
+import { ConnectionLost, MessageTooLarge, PostgresError } from '../../postgres/errors.js';
+import { Frame, runWhole, type WholeOutcome } from '../../postgres/wire/one-write.js';
+import type { Session } from '../../postgres/wire/session.js';
 import { type Clock, queryTimeout } from '../admission/deadline.js';
 import type { Project } from '../project.js';
 import { BEGIN, COMMIT, outcomeUnknown, ROLLBACK } from '../transaction.js';

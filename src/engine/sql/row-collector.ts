@@ -1,9 +1,9 @@
 /** Rows become JSON bytes as they arrive, until a cap is reached (contract section 7). */
 import { LIMITS } from '../../contract/limits.js';
+import { MessageTooLarge } from '../../postgres/errors.js';
 import { RowBytes } from '../../postgres/results/row-bytes.js';
 import type { RowEncoder } from '../../postgres/results/row-encoder.js';
 import { messageSize, type RowTaker } from '../../postgres/wire/framing.js';
-import { MessageTooLarge } from '../../postgres/wire/session.js';
 
 /**
  * A step is at most this many times all rows before it, and at most so many bytes, judged by them. Rows may get longer on

@@ -4,12 +4,12 @@
  */
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
+import { MessageTooLarge } from '../../postgres/errors.js';
 import type { ResultColumn } from '../../postgres/results/columns.js';
 import { jsonRowEncoder, type RowMode } from '../../postgres/results/rows.js';
 import { resultFormat } from '../../postgres/results/types.js';
 import { messageSize, type RowTaker } from '../../postgres/wire/framing.js';
-import { MessageTooLarge } from '../../postgres/wire/session.js';
-import type { WholeSink } from '../../postgres/wire/whole-request.js';
+import type { WholeSink } from '../../postgres/wire/one-write.js';
 import type { Clock } from '../admission/deadline.js';
 import type { KnownStatement } from './known-statements.js';
 import { SMALL_ANSWER } from './one-write-eligibility.js';

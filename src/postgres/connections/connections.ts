@@ -10,7 +10,7 @@ import type { Statement } from '../sql.js';
 import type { Backend } from './watchdog.js';
 import type { Session } from '../wire/session.js';
 
-export interface ConnectionLimits {
+interface ConnectionLimits {
   /** All connections to projects' databases. Whoever admits requests must not let more run at once. */
   total: number;
   /** Connections of one project. */
@@ -35,13 +35,13 @@ export class Lease implements ProjectSession {
   readonly session: Session;
   readonly backend: Backend;
   /** What is to become of the connection. */
-  isSoiled: boolean;
-  isSpoiled = false;
+  mustReset: boolean;
+  mustClose = false;
 
   constructor(readonly entry: Entry) {
     ({ session: this.session, backend: this.backend } = entry.opened);
     // Free SQL may do anything to its session; typed requests say when they ran the project's code.
-    this.isSoiled = entry.lane !== 'typed';
+    this.mustReset = entry.lane !== 'typed';
   }
 
   /** The connection has served requests before: its server may have gone in the meantime. */
@@ -50,13 +50,13 @@ export class Lease implements ProjectSession {
   }
 
   /** The connection must not be used again (it was cancelled, or its state is in doubt). */
-  spoil(): void {
-    this.isSpoiled = true;
+  closeAfterUse(): void {
+    this.mustClose = true;
   }
 
   /** The request ran code of the project: reset the session before the next one. */
-  soil(): void {
-    this.isSoiled = true;
+  resetAfterUse(): void {
+    this.mustReset = true;
   }
 }
 
@@ -123,16 +123,16 @@ export class Connections {
    * left in the session (a lock, a LISTEN) goes away before that, all other cleaning up follows behind it
    */
   giveBack(lease: Lease, done: () => void): Promise<void> | null {
-    const { entry, session, isSoiled } = lease;
-    if (lease.isSpoiled) this.discard(entry);
+    const { entry, session, mustReset } = lease;
+    if (lease.mustClose) this.discard(entry);
     // Work that ended well has mostly sent the reset with its own last messages.
-    if (session.closed || (session.transaction === 'I' && (!isSoiled || session.isReset))) {
+    if (session.closed || (session.transaction === 'I' && (!mustReset || session.isReset))) {
       this.keep(entry);
       done();
       return null;
     }
     const cleaned = this.clean(lease).finally(done);
-    return isSoiled ? cleaned : null;
+    return mustReset ? cleaned : null;
   }
 
   /** Closes the connections of a project, those at work when their request is done. */
@@ -167,10 +167,10 @@ export class Connections {
     }
   }
 
-  private async clean({ entry, session, isSoiled }: Lease): Promise<void> {
+  private async clean({ entry, session, mustReset }: Lease): Promise<void> {
     const timer = setTimeout(() => this.discard(entry), RESET_MS);
     try {
-      await (isSoiled ? session.reset() : session.run(ROLLBACK));
+      await (mustReset ? session.reset() : session.run(ROLLBACK));
     } catch {
       // A connection that cannot be cleaned is not kept.
       this.discard(entry);

@@ -8,12 +8,10 @@
  */
 import { notTheProtocol } from '../errors.js';
 import { messageSize } from '../wire/framing.js';
+import { MESSAGE_HEADER } from '../wire/messages.js';
 import type { ByteWriter, RowOutput } from './byte-writer.js';
 import { rowsWalked, type WalkPlan, walkRows } from './row-walk.js';
 import type { ValueEncoder, ValueWriter } from './value.js';
-
-/** Type and length of a message. */
-const HEADER = 5;
 
 /** What rows become. */
 export interface RowForm {
@@ -52,7 +50,7 @@ export class RowEncoder {
     this.rows = rowsWalked;
     if (this.rows > 0) return behind;
     const size = messageSize(buffer, start);
-    this.write(buffer.subarray(start + HEADER, start + size), out.room(size));
+    this.write(buffer.subarray(start + MESSAGE_HEADER, start + size), out.room(size));
     this.rows = 1;
     return start + size;
   }

@@ -1,6 +1,6 @@
 /** Cuts the byte stream from Postgres into messages: type byte, int32 length, body (Postgres manual 54.7). */
 import { notTheProtocol } from '../errors.js';
-import { BACKEND } from './messages.js';
+import { BACKEND, MESSAGE_HEADER } from './messages.js';
 
 /** `body` lies in `buffer` between `start` and `end`; it is valid only until the handler returns. */
 export type MessageHandler = (type: number, buffer: Buffer, start: number, end: number) => void;
@@ -13,9 +13,10 @@ export type MessageHandler = (type: number, buffer: Buffer, start: number, end: 
 export type RowTaker = (buffer: Buffer, start: number, end: number) => number;
 
 /** Asked as soon as a message's header is there, before its body is kept: false gives the stream up. */
-export type SizeCheck = (type: number, length: number) => boolean;
+type SizeCheck = (type: number, length: number) => boolean;
 
-const HEADER = 5;
+/** A constant of this file, since an imported one would be looked up for each message. */
+const HEADER = MESSAGE_HEADER;
 const NOTHING: Buffer = Buffer.alloc(0);
 
 export class Framing {
@@ -102,7 +103,7 @@ export class Framing {
 /** Letters, and the digits of ParseComplete and the like. */
 const isType = (type: number): boolean => (type >= 0x41 && type <= 0x7a) || (type >= 0x31 && type <= 0x33);
 
-/** One that is not longer than nothing would be read again and again. */
+/** The length counts itself: one below 4 is no message's, and at -1 or less reading would never advance. */
 function soundSize(type: number, bytes: Buffer, at: number): number {
   const size = messageSize(bytes, at);
   if (size < HEADER || !isType(type)) throw notTheProtocol();

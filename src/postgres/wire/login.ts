@@ -1,6 +1,6 @@
 /**
  * Logging in is the driver's work: socket or TLS, SCRAM, start-up parameters. What comes out is the bare socket of a
- * session that is ready for its first query; `session.ts` speaks the protocol from there.
+ * session that is ready for its first query; `connection.ts` speaks the protocol from there.
  */
 import { type OnReadOpts, Socket, type SocketConstructorOpts } from 'node:net';
 import pg from 'pg';
@@ -8,7 +8,7 @@ import type { LoginOptions } from '../server.js';
 import { PostgresError } from '../errors.js';
 
 /** Gets what has arrived: `bytes[0, end)`, valid until the call returns. */
-export type ReadListener = (bytes: Buffer, end: number) => void;
+type ReadListener = (bytes: Buffer, end: number) => void;
 
 export interface LoggedIn {
   socket: Socket;

@@ -6,13 +6,16 @@
 import { notTheProtocol } from '../errors.js';
 import type { Statement } from '../sql.js';
 
+/** Bytes of a message, whoever sends it, before its body: type and length. */
+export const MESSAGE_HEADER = 5;
+
 const EMPTY = Buffer.alloc(0);
 
 function message(type: string, length: number): { bytes: Buffer; body: number } {
-  const bytes = Buffer.allocUnsafe(5 + length);
+  const bytes = Buffer.allocUnsafe(MESSAGE_HEADER + length);
   bytes.write(type, 0, 'latin1');
   bytes.writeInt32BE(4 + length, 1);
-  return { bytes, body: 5 };
+  return { bytes, body: MESSAGE_HEADER };
 }
 
 /**
@@ -60,11 +63,11 @@ export function bind(params: readonly (string | null)[], resultFormats: readonly
  * and each with its length before it, as Bind has them too. The row and {@link BIND_ROW_END} follow these bytes.
  */
 export function bindRowHead(name: string, rowLength: number): Buffer {
-  const bytes = Buffer.allocUnsafe(5 + 1 + name.length + 1 + 4);
+  const bytes = Buffer.allocUnsafe(MESSAGE_HEADER + 1 + name.length + 1 + 4);
   bytes.write('B', 0, 'latin1');
   bytes.writeInt32BE(bytes.length - 1 + rowLength + BIND_ROW_END.length, 1);
-  bytes[5] = 0; // the unnamed portal
-  const at = writeCString(bytes, name, 6);
+  bytes[MESSAGE_HEADER] = 0; // the unnamed portal
+  const at = writeCString(bytes, name, MESSAGE_HEADER + 1);
   bytes.writeInt32BE(0x0001_0001, at); // one format for all parameters: binary
   return bytes;
 }
@@ -98,7 +101,7 @@ export function closeStatement(name: string): Buffer {
 
 /** The head of a CopyData message; `length` bytes of data follow it. */
 export function copyDataHeader(length: number): Buffer {
-  const bytes = Buffer.allocUnsafe(5);
+  const bytes = Buffer.allocUnsafe(MESSAGE_HEADER);
   bytes.write('d', 0, 'latin1');
   bytes.writeInt32BE(4 + length, 1);
   return bytes;

@@ -5,10 +5,10 @@
 import { messageSize, type MessageHandler, type RowTaker } from './framing.js';
 import { BACKEND, DESCRIBE_PORTAL, execute, readTag, SYNC } from './messages.js';
 import type { Session } from './session.js';
-import type { WholeSink, WholeStatement } from './whole-request.js';
+import type { WholeSink, WholeStatement } from './one-write.js';
 
 /** Some times, which are all answered with the same. */
-export interface Run {
+interface Run {
   readonly times: number;
   /** 0: all. */
   readonly maxRows: number;

@@ -1,12 +1,12 @@
 /** One connection in the extended query protocol, against real servers. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { ConnectionLost, PostgresError } from '../../../src/postgres/errors.js';
+import { ConnectionLost, MessageTooLarge, PostgresError } from '../../../src/postgres/errors.js';
 import type { Statement } from '../../../src/postgres/sql.js';
 import { messageSize, type RowTaker } from '../../../src/postgres/wire/framing.js';
 import { login } from '../../../src/postgres/wire/login.js';
 import { readTextRow } from '../../../src/postgres/wire/messages.js';
-import { MessageTooLarge, Session } from '../../../src/postgres/wire/session.js';
+import { Session } from '../../../src/postgres/wire/session.js';
 import { createDatabase, type TestDatabase, testServers } from '../../support/postgres.js';
 
 const s = (text: string, ...params: (string | null)[]): Statement => ({ text, params });
