@@ -102,6 +102,15 @@ describe.each(markdownFiles())('%s', (file) => {
     expect(dead).toEqual([]);
   });
 
+  it('names only tests that exist', () => {
+    // Behind a path, names alone are of the same folder: `test/http/quota`, `byte-room`.
+    const named = [...markdown.matchAll(/`(test\/[\w./-]*)`((?:, `[\w-]+`)*)/g)].flatMap(([, path = '', more = '']) => [
+      path,
+      ...Array.from(more.matchAll(/[\w-]+/g), ([name]) => join(dirname(path), name)),
+    ]);
+    expect(named.filter((path) => !['', '.test.ts'].some((end) => existsSync(join(root, path + end))))).toEqual([]);
+  });
+
   it('names only npm scripts that exist', () => {
     const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
     const named = code(markdown).flatMap((line) =>
