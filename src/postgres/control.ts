@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import type { ProjectStatus } from '../contract/projects.js';
+import { ADVISORY_LOCKS } from './advisory-locks.js';
 import { withEntry } from './audit-log.js';
 import type { AuditEntry } from './audit-rows.js';
 import {
@@ -18,9 +19,6 @@ import {
 import type { Credentials } from './credentials.js';
 import { migrate, readMigrations } from './migrate.js';
 import { ownChange, ownErrand, type ServerAddress, withServiceClient } from './server.js';
-
-/** One instance at a time prepares the control database and the template. */
-const START_LOCK = 4_014_252_902;
 
 /** SQLSTATE of lock_timeout. */
 const LOCK_NOT_AVAILABLE = '55P03';
@@ -47,7 +45,7 @@ export class ControlDatabase {
   ): Promise<ControlDatabase> {
     // Not of the pool: others may take their time with the template. The end of the connection gives the lock back.
     return withServiceClient(address, address.database, async (client) => {
-      await client.query('SELECT pg_advisory_lock($1)', [START_LOCK]);
+      await client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.start]);
       await migrate(client, 'cdp', readMigrations('control'));
       await client.query('INSERT INTO cdp.instance (id, secret_fingerprint) VALUES ($1, $2) ON CONFLICT DO NOTHING', [
         randomBytes(5).toString('hex'),

@@ -6,6 +6,7 @@ import type { ConnectionOptions } from 'node:tls';
 import pg from 'pg';
 import { parse as parseConnectionString } from 'pg-connection-string';
 import { EngineError } from '../contract/errors.js';
+import { ADVISORY_LOCKS } from './advisory-locks.js';
 import { Absence } from './absence.js';
 import { isSilence, isUnreachable, PostgresError, unavailable } from './errors.js';
 
@@ -196,14 +197,11 @@ export async function serverMajor(address: ServerAddress): Promise<number> {
   });
 }
 
-/** One starter at a time prepares an embedded server. */
-const CONTROL_DATABASE_LOCK = 4_014_252_906;
-
 /** Makes the control database of an embedded server where it is missing, and closes it to everybody but the service. */
 export async function ensureControlDatabase(address: ServerAddress): Promise<void> {
   const { database } = address;
   await withServiceClient(address, 'postgres', async (client) => {
-    await client.query('SELECT pg_advisory_lock($1)', [CONTROL_DATABASE_LOCK]);
+    await client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.controlDatabase]);
     const { rowCount } = await client.query('SELECT 1 FROM pg_database WHERE datname = $1', [database]);
     if (rowCount === 0) await client.query(`CREATE DATABASE ${database}`);
     // Every time: a start may have been killed between the two.

@@ -3,6 +3,7 @@ import type { CreateTableBody } from '../../contract/wire/tables.js';
 import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
 import { EngineError, type ErrorPlace } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
+import { ADVISORY_LOCKS } from '../../postgres/advisory-locks.js';
 import {
   allTables,
   collidingNames,
@@ -27,7 +28,7 @@ import { schemaChange, schemaRead, type SchemaLimits } from './schema-change.js'
 import { commit, fixed, ROLLBACK } from '../transaction.js';
 
 /** Two new names that differ by case alone must not slip past each other. */
-const ONE_AT_A_TIME = fixed('SELECT pg_catalog.pg_advisory_xact_lock(4014252903)');
+const ONE_AT_A_TIME = fixed(`SELECT pg_catalog.pg_advisory_xact_lock(${ADVISORY_LOCKS.newTable})`);
 
 /**
  * Creates a table with its `id`, columns and comments in one transaction.

@@ -4,6 +4,7 @@
  * slip under it must not run as the service's own role, which may be a superuser.
  */
 import type pg from 'pg';
+import { ADVISORY_LOCKS } from '../advisory-locks.js';
 import type { Credentials } from '../credentials.js';
 import { insist } from '../projects/contention.js';
 import type { Placement } from '../projects/placement.js';
@@ -11,9 +12,6 @@ import { type LoginOptions, type ServerAddress, startupOptions, withServiceClien
 import { ident, literal } from '../sql.js';
 
 const q = (name: string) => ident(name).text;
-
-/** Two dumps of a project do not share the role. In the project's database. */
-const DUMP_LOCK = 4_014_252_908;
 
 /** A project's own requests hold locks for 60 s at most; whoever waits longer waits for something else. */
 export const LOCK_WAIT_MS = 90_000;
@@ -38,7 +36,7 @@ export async function withDumpRole<T>(
   const role = dumpRole(placement);
   return withServiceClient(address, placement.database, async (client) => {
     await client.query(`SET lock_timeout = ${LOCK_WAIT_MS}`);
-    await client.query('SELECT pg_advisory_lock($1)', [DUMP_LOCK]);
+    await client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.dump]);
     try {
       await drop(client, role);
       await inTransaction(client, () => make(client, role, credentials, placement));

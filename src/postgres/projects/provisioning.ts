@@ -6,6 +6,7 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
+import { ADVISORY_LOCKS } from '../advisory-locks.js';
 import type { Credentials } from '../credentials.js';
 import { dumpRole } from '../dump/dump-role.js';
 import { adoptPreparation, prepare, type Preparation } from '../hardening/hardening.js';
@@ -31,12 +32,6 @@ const q = (name: string) => ident(name).text;
  * for inserts and schema calls, 6 for free SQL), so this leaves room for nine of them.
  */
 const CONNECTION_LIMIT = 128;
-
-/**
- * One instance at a time mends a project or brings it up to date: two that alter a role or harden at once fail. The lock is in
- * the project's database.
- */
-const MEND_LOCK = 4_014_252_907;
 
 /** A statement of the mending that takes longer waits for something that the project holds, and is given up. */
 const MEND_STATEMENT_MS = 5_000;
@@ -87,7 +82,7 @@ export class Provisioning {
   /** Brings the template or a project's database up to date with this program and this Postgres. */
   async upgrade(database: string): Promise<string[]> {
     return this.asService(database, async (client) => {
-      await client.query('SELECT pg_advisory_lock($1)', [MEND_LOCK]);
+      await client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.mending]);
       await migrate(client, '_cdp', this.migrations);
       return prepare(client, this.preparation);
     });
@@ -156,7 +151,7 @@ export class Provisioning {
   async bindAutovacuum(): Promise<void> {
     await this.asService(this.address.database, async (client) => {
       // One instance at a time, as with the mending: there, too, two would get in each other's way.
-      await client.query('SELECT pg_advisory_lock($1)', [MEND_LOCK]);
+      await client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.mending]);
       const wanted = Object.entries(FOR_AUTOVACUUM).map(([name, value]) => `${name}=${value}`);
       const { rows } = await client.query<{ database: string }>(UNBOUND, [wanted]);
       for (const { database } of rows) await bindAutovacuum(client, database).catch(unlessGone);
@@ -279,9 +274,11 @@ const UNBOUND = `SELECT p.database_name AS database FROM cdp.projects p JOIN pg_
 
 /** Takes the lock. @returns false where it had to be waited for */
 async function isFirst(client: pg.Client): Promise<boolean> {
-  const { rows } = await client.query<{ taken: boolean }>('SELECT pg_try_advisory_lock($1) AS taken', [MEND_LOCK]);
+  const { rows } = await client.query<{ taken: boolean }>('SELECT pg_try_advisory_lock($1) AS taken', [
+    ADVISORY_LOCKS.mending,
+  ]);
   if (rows[0]?.taken) return true;
-  await client.query('SELECT pg_advisory_lock($1)', [MEND_LOCK]);
+  await client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.mending]);
   return false;
 }
 
