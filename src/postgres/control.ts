@@ -19,9 +19,7 @@ import {
 import type { Credentials } from './credentials.js';
 import { migrate, readMigrations } from './migrate.js';
 import { ownChange, ownErrand, type ServerAddress, withServiceClient } from './server.js';
-
-/** SQLSTATE of lock_timeout. */
-const LOCK_NOT_AVAILABLE = '55P03';
+import { LOCK_NOT_AVAILABLE } from './sqlstate.js';
 
 export class ControlDatabase {
   private constructor(

@@ -9,6 +9,7 @@ import { readCommandTag } from '../../postgres/command-tag.js';
 import type { Lease } from '../../postgres/connections/connections.js';
 import { PostgresError } from '../../postgres/errors.js';
 import { ident, sql, type Statement, statement } from '../../postgres/sql.js';
+import { UNDEFINED_TABLE, WRONG_OBJECT_TYPE } from '../../postgres/sqlstate.js';
 import type { Session } from '../../postgres/wire/session.js';
 import type { TextResult } from '../../postgres/wire/text-results.js';
 import { inserted } from './batch-answer.js';
@@ -140,8 +141,8 @@ async function lockTable(
     return shape ?? (await tableNotFound(session, schema, table));
   } catch (error) {
     if (!(error instanceof PostgresError)) throw error;
-    if (error.sqlstate === '42P01') return tableNotFound(session, schema, table);
-    if (error.sqlstate === '42809') throw new EngineError('table_not_found', `"${table}" is not a table`);
+    if (error.sqlstate === UNDEFINED_TABLE) return tableNotFound(session, schema, table);
+    if (error.sqlstate === WRONG_OBJECT_TYPE) throw new EngineError('table_not_found', `"${table}" is not a table`);
     throw error;
   }
 }

@@ -7,6 +7,7 @@ import { LIMITS } from '../../contract/limits.js';
 import { errorCode, PostgresError, toEngineError } from '../../postgres/errors.js';
 import type { TableShape } from '../../postgres/catalog/table-shape.js';
 import type { Session } from '../../postgres/wire/session.js';
+import { FOREIGN_KEY_VIOLATION, GENERATED_ALWAYS } from '../../postgres/sqlstate.js';
 import { encodeRecord } from '../batch/encode.js';
 import type { ParsedBatch } from '../batch/parse.js';
 import { BEGIN, fixed, ROLLBACK } from '../transaction.js';
@@ -19,10 +20,6 @@ export const LIES_WITH_THE_SERVER: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'database_unavailable',
   'internal',
 ]);
-
-const FOREIGN_KEY_VIOLATION = '23503';
-/** A value was given for a column that makes its own. */
-const GENERATED_ALWAYS = '428C9';
 
 /**
  * @param error what Postgres said of the whole batch; its transaction has been rolled back

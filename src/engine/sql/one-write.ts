@@ -13,6 +13,7 @@ import { resultFormat } from '../../postgres/results/types.js';
 import { messageSize, type RowTaker } from '../../postgres/wire/framing.js';
 import { MessageTooLarge, type Session } from '../../postgres/wire/session.js';
 import { Frame, runWhole, type WholeOutcome, type WholeSink } from '../../postgres/wire/whole-request.js';
+import { PROTOCOL_VIOLATION } from '../../postgres/sqlstate.js';
 import { type Clock, queryTimeout } from '../admission/deadline.js';
 import type { Project } from '../project.js';
 import { BEGIN, COMMIT, outcomeUnknown, ROLLBACK } from '../transaction.js';
@@ -45,9 +46,6 @@ const SMALL_ANSWER = 4 * 1024 * 1024;
 
 /** Bytes of rows as they come, or as JSON: an answer that has become so large is stopped, and taken in steps. */
 const OUTGROWN_BYTES = 2 * SMALL_ANSWER;
-
-/** "bind message has … result formats but query has … columns" */
-const PROTOCOL_VIOLATION = '08P01';
 
 /** The answer has become so large that Postgres was stopped. Whether nothing was done shows at how the statement ended. */
 class Outgrown extends EngineError {
@@ -130,6 +128,7 @@ class OneWrite {
     if (error instanceof PostgresError && !session.closed) {
       const whole = { text, offset: 0, removal: null };
       const translated = located(error, whole);
+      // "bind message has … result formats but query has … columns"
       if (error.sqlstate !== PROTOCOL_VIOLATION && !refusedInTransaction(translated, whole)) throw translated;
       this.project.statements.forget(readOnly, text);
       return 'not run';

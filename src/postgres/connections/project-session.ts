@@ -11,6 +11,7 @@ import type { Provisioning } from '../projects/provisioning.js';
 import { type LoginOptions, ownErrand, type ServerAddress, startupOptions } from '../server.js';
 import type { SilenceWatch } from './silence-watch.js';
 import { sql, type Statement, statement } from '../sql.js';
+import { INSUFFICIENT_PRIVILEGE, INVALID_PASSWORD, TRANSACTION_TIMEOUT } from '../sqlstate.js';
 import type { Backend } from './watchdog.js';
 import { login } from '../wire/login.js';
 import { Session } from '../wire/session.js';
@@ -59,7 +60,7 @@ const TYPED_LOCK_TIMEOUT_MS = 5_000;
  * Why a login fails that the project itself has spoilt: its role's password is another one, its right to connect is
  * gone, or `transaction_timeout`, which only Postgres 17 and later know and so is not pinned, ends every transaction.
  */
-const MENDABLE = new Set(['28P01', '42501', '25P04']);
+const MENDABLE = new Set([INVALID_PASSWORD, INSUFFICIENT_PRIVILEGE, TRANSACTION_TIMEOUT]);
 
 /** Opening a connection may take so long, mending included. */
 const OPEN_MS = 10_000;

@@ -9,6 +9,7 @@ import type { Home, Log } from './home.js';
 import { findPostmaster } from './lock-file.js';
 import { type Postmaster, hasEnded, isGone, isReady, openLog, startPostmaster, wasKilled } from './postmaster.js';
 import { serves, stopPostmaster } from './processes.js';
+import { INVALID_PASSWORD } from '../sqlstate.js';
 
 /** How to reach the server as its superuser; `host` is the folder of its socket. */
 export interface Connection {
@@ -129,7 +130,7 @@ async function greet(home: Home, postmaster: Postmaster, connection: Connection)
       const { version = '', most = 0 } = rows[0] ?? {};
       return { version, connections: Math.max(LEAST_CONNECTIONS, most - OTHER_CONNECTIONS) };
     } catch (error) {
-      if (hasCode(error, '28P01')) {
+      if (hasCode(error, INVALID_PASSWORD)) {
         throw new WrongPassword(
           `The database in the data folder was made with another instance secret: ${connection.user} cannot log in.`,
         );

@@ -4,9 +4,10 @@
  */
 import pg from 'pg';
 import { ownErrand } from '../server.js';
+import { INVALID_CATALOG_NAME, UNDEFINED_FILE } from '../sqlstate.js';
 
 /** A database that is being dropped, or whose files go away while they are counted. */
-const GONE = new Set(['3D000', '58P01']);
+const GONE = new Set([INVALID_CATALOG_NAME, UNDEFINED_FILE]);
 
 export class DatabaseSizes {
   /** @param pool of the service's own role, which owns the projects' databases and so may ask for their size */

@@ -24,6 +24,7 @@ import {
 } from './project-rights.js';
 import { type ServerAddress, startupOptions, withClient, withServiceClient, WRITES } from '../server.js';
 import { ident, literal } from '../sql.js';
+import { INSUFFICIENT_PRIVILEGE, INVALID_CATALOG_NAME, OBJECT_IN_USE } from '../sqlstate.js';
 
 const q = (name: string) => ident(name).text;
 
@@ -217,14 +218,14 @@ export class Provisioning {
     return literal(this.credentials.scramVerifier(role)).text;
   }
 
-  /** CREATE DATABASE refuses (55006) while another instance is connected to the template to upgrade it. */
+  /** CREATE DATABASE refuses while another instance is connected to the template to upgrade it. */
   private async cloneTemplate(client: pg.Client, database: string): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       try {
         await client.query(`CREATE DATABASE ${q(database)} TEMPLATE ${q(this.template)}`);
         return;
       } catch (error) {
-        if (!(error instanceof pg.DatabaseError && error.code === '55006') || attempt === 20) throw error;
+        if (!(error instanceof pg.DatabaseError && error.code === OBJECT_IN_USE) || attempt === 20) throw error;
         await sleep(250);
       }
     }
@@ -264,7 +265,7 @@ async function bindAutovacuum(client: pg.Client, database: string): Promise<void
 
 /** The project may have been deleted meanwhile. */
 function unlessGone(error: unknown): void {
-  if ((error as pg.DatabaseError).code !== '3D000') throw error;
+  if ((error as pg.DatabaseError).code !== INVALID_CATALOG_NAME) throw error;
 }
 
 /** Projects' databases without them: made by an older program, or reset by hand. */
@@ -290,9 +291,6 @@ async function requireRights(client: pg.Client): Promise<void> {
   if (rows[0]?.enough) return;
   throw new Error('The role of DATABASE_URL may not make databases and roles: ALTER ROLE … CREATEDB CREATEROLE');
 }
-
-/** FORCE has found a process that this role may not end. */
-const INSUFFICIENT_PRIVILEGE = '42501';
 
 /**
  * Drops a database and ends what uses it. Where autovacuum is at work there, which is the superuser's, Postgres refuses FORCE
