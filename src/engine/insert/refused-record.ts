@@ -7,10 +7,10 @@ import { LIMITS } from '../../contract/limits.js';
 import { errorCode, PostgresError, toEngineError } from '../../postgres/errors.js';
 import type { TableShape } from '../../postgres/catalog/table-shape.js';
 import type { Session } from '../../postgres/wire/session.js';
+import { BEGIN, fixed, ROLLBACK } from '../../postgres/sql.js';
 import { FOREIGN_KEY_VIOLATION, GENERATED_ALWAYS } from '../../postgres/sqlstate.js';
 import { encodeRecord } from '../batch/encode.js';
 import type { ParsedBatch } from '../batch/parse.js';
-import { BEGIN, fixed, ROLLBACK } from '../transaction.js';
 
 /** Refusals that lie in the state of the server or the time, not in a record. */
 export const LIES_WITH_THE_SERVER: ReadonlySet<ErrorCode> = new Set<ErrorCode>([

@@ -6,7 +6,7 @@ import type { AddColumnBody, AlterColumnBody } from '../../contract/wire/tables.
 import { POSTGRES_TYPES, tableByName, type TableDescription, viewsOnColumn } from '../../postgres/catalog/catalog.js';
 import { conversion } from '../../postgres/catalog/conversions.js';
 import { PostgresError, toEngineError } from '../../postgres/errors.js';
-import { ident, sql, type Statement, statement, trusted } from '../../postgres/sql.js';
+import { fixed, ident, sql, type Statement, statement, trusted } from '../../postgres/sql.js';
 import {
   CANNOT_COERCE,
   DATATYPE_MISMATCH,
@@ -22,7 +22,7 @@ import { nearName } from '../near-name.js';
 import type { Project } from '../project.js';
 import { schemaChange, type SchemaLimits } from './schema-change.js';
 import { checkComment, columnType, commentOn, existingTable, explainNoTable, notFound } from './tables.js';
-import { commit, fixed } from '../transaction.js';
+import { commit } from '../transaction.js';
 
 /** A column as the answers of this file show it. */
 export interface ColumnAnswer {

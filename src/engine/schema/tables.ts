@@ -15,7 +15,7 @@ import {
   tableNames,
   type TableDescription,
 } from '../../postgres/catalog/catalog.js';
-import { ident, join, literal, sql, type Statement, statement, trusted } from '../../postgres/sql.js';
+import { fixed, ident, join, literal, ROLLBACK, sql, type Statement, statement, trusted } from '../../postgres/sql.js';
 import { DIVISION_BY_ZERO, UNDEFINED_TABLE, WRONG_OBJECT_TYPE } from '../../postgres/sqlstate.js';
 import type { Lease } from '../../postgres/connections/connections.js';
 import { PostgresError } from '../../postgres/errors.js';
@@ -26,7 +26,7 @@ import { checkName, columnNameProblem, isName, tableNameProblem } from './names.
 import { nearName } from '../near-name.js';
 import type { Project } from '../project.js';
 import { schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
-import { commit, fixed, ROLLBACK } from '../transaction.js';
+import { commit } from '../transaction.js';
 
 /** Two new names that differ by case alone must not slip past each other. */
 const ONE_AT_A_TIME = fixed(`SELECT pg_catalog.pg_advisory_xact_lock(${ADVISORY_LOCKS.newTable})`);

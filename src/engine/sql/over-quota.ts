@@ -3,11 +3,10 @@
  * all others READ ONLY, so that no function called from them can write.
  */
 import { EngineError, type PostgresDetails } from '../../contract/errors.js';
-import type { Statement } from '../../postgres/sql.js';
+import { fixed, ROLLBACK, type Statement } from '../../postgres/sql.js';
 import { READ_ONLY_SQL_TRANSACTION } from '../../postgres/sqlstate.js';
 import type { Session } from '../../postgres/wire/session.js';
 import type { Excess, Growth } from '../quota.js';
-import { fixed, ROLLBACK } from '../transaction.js';
 import type { Removal } from './removal.js';
 import type { SplitStatement } from './split.js';
 

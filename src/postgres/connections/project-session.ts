@@ -10,7 +10,7 @@ import type { Placement } from '../projects/placement.js';
 import type { Provisioning } from '../projects/provisioning.js';
 import { type LoginOptions, ownErrand, type ServerAddress, startupOptions } from '../server.js';
 import type { SilenceWatch } from './silence-watch.js';
-import { sql, type Statement, statement } from '../sql.js';
+import { BEGIN, fixed, ROLLBACK, sql, type Statement, statement } from '../sql.js';
 import { INSUFFICIENT_PRIVILEGE, INVALID_PASSWORD, TRANSACTION_TIMEOUT } from '../sqlstate.js';
 import type { Backend } from './watchdog.js';
 import { login } from '../wire/login.js';
@@ -66,11 +66,7 @@ const MENDABLE = new Set([INVALID_PASSWORD, INSUFFICIENT_PRIVILEGE, TRANSACTION_
 const OPEN_MS = 10_000;
 
 /** In front of a query of our own on a project's connection: nothing that the project made can stand in for a name. */
-const IN_PG_CATALOG: readonly Statement[] = ['BEGIN', 'SET LOCAL search_path = pg_catalog, pg_temp'].map((text) => ({
-  text,
-  params: [],
-}));
-const ROLLBACK: Statement = { text: 'ROLLBACK', params: [] };
+const IN_PG_CATALOG: readonly Statement[] = [BEGIN, fixed('SET LOCAL search_path = pg_catalog, pg_temp')];
 
 export interface ProjectSession {
   readonly session: Session;

@@ -9,9 +9,7 @@ import type { Credentials } from '../credentials.js';
 import { insist } from '../projects/contention.js';
 import type { Placement } from '../projects/placement.js';
 import { type LoginOptions, type ServerAddress, startupOptions, withServiceClient } from '../server.js';
-import { ident, literal } from '../sql.js';
-
-const q = (name: string) => ident(name).text;
+import { literal, quotedName } from '../sql.js';
 
 /** A project's own requests hold locks for 60 s at most; whoever waits longer waits for something else. */
 export const LOCK_WAIT_MS = 90_000;
@@ -78,14 +76,14 @@ async function make(client: pg.Client, role: string, credentials: Credentials, p
   const { superuser = false, bypass = false } = rows[0] ?? {};
   const verifier = literal(credentials.scramVerifier(role)).text;
   await client.query(
-    `CREATE ROLE ${q(role)} LOGIN ${bypass ? 'BYPASSRLS' : ''} CONNECTION LIMIT 4 PASSWORD ${verifier}`,
+    `CREATE ROLE ${quotedName(role)} LOGIN ${bypass ? 'BYPASSRLS' : ''} CONNECTION LIMIT 4 PASSWORD ${verifier}`,
   );
-  await client.query(`GRANT ${q(placement.writer)}, ${q(placement.database)} TO ${q(role)}`);
-  await client.query(`GRANT ${q(role)} TO CURRENT_USER`);
-  await client.query(`GRANT SELECT ON ALL TABLES IN SCHEMA _cdp TO ${q(role)}`);
+  await client.query(`GRANT ${quotedName(placement.writer)}, ${quotedName(placement.database)} TO ${quotedName(role)}`);
+  await client.query(`GRANT ${quotedName(role)} TO CURRENT_USER`);
+  await client.query(`GRANT SELECT ON ALL TABLES IN SCHEMA _cdp TO ${quotedName(role)}`);
   if (superuser) {
-    await client.query(`GRANT SELECT ON ${CATALOGS.join(', ')} TO ${q(role)}`);
-    await client.query(`GRANT EXECUTE ON FUNCTION ${FUNCTIONS.join(', ')} TO ${q(role)}`);
+    await client.query(`GRANT SELECT ON ${CATALOGS.join(', ')} TO ${quotedName(role)}`);
+    await client.query(`GRANT EXECUTE ON FUNCTION ${FUNCTIONS.join(', ')} TO ${quotedName(role)}`);
   }
   const lent = await client.query<{ enough: boolean }>(
     `SELECT bool_and(has_table_privilege($1, t, 'SELECT')) AND has_function_privilege($1, 'pg_export_snapshot()', 'EXECUTE')
@@ -103,7 +101,7 @@ async function drop(client: pg.Client, role: string): Promise<void> {
   const { rowCount } = await client.query('SELECT FROM pg_roles WHERE rolname = $1', [role]);
   if (rowCount === 0) return;
   await inTransaction(client, async () => {
-    await client.query(`DROP OWNED BY ${q(role)}`);
-    await client.query(`DROP ROLE ${q(role)}`);
+    await client.query(`DROP OWNED BY ${quotedName(role)}`);
+    await client.query(`DROP ROLE ${quotedName(role)}`);
   });
 }

@@ -23,10 +23,8 @@ import {
   spoiltThings,
 } from './project-rights.js';
 import { type ServerAddress, startupOptions, withClient, withServiceClient, WRITES } from '../server.js';
-import { ident, literal } from '../sql.js';
+import { literal, quotedName } from '../sql.js';
 import { INSUFFICIENT_PRIVILEGE, INVALID_CATALOG_NAME, OBJECT_IN_USE } from '../sqlstate.js';
-
-const q = (name: string) => ident(name).text;
 
 /**
  * Connections one role may hold, over all instances of the service together. An instance opens at most 14 for a project (8
@@ -74,9 +72,9 @@ export class Provisioning {
       await requireRights(client);
       const found = await client.query('SELECT 1 FROM pg_database WHERE datname = $1', [this.template]);
       if (found.rowCount === 0) {
-        await client.query(`CREATE DATABASE ${q(this.template)} TEMPLATE template0 ENCODING 'UTF8'`);
+        await client.query(`CREATE DATABASE ${quotedName(this.template)} TEMPLATE template0 ENCODING 'UTF8'`);
       }
-      await client.query(`REVOKE ALL ON DATABASE ${q(this.template)} FROM PUBLIC`);
+      await client.query(`REVOKE ALL ON DATABASE ${quotedName(this.template)} FROM PUBLIC`);
     });
   }
 
@@ -95,7 +93,7 @@ export class Provisioning {
     await this.asService(this.address.database, async (client) => {
       await this.ensureRoles(client, placement);
       await this.cloneTemplate(client, database);
-      await client.query(`REVOKE ALL ON DATABASE ${q(database)} FROM PUBLIC`);
+      await client.query(`REVOKE ALL ON DATABASE ${quotedName(database)} FROM PUBLIC`);
       await bindAutovacuum(client, database);
     });
     await this.asService(database, async (client) => {
@@ -180,7 +178,7 @@ export class Provisioning {
     await this.asService(this.address.database, async (client) => {
       await dropDatabase(client, database);
       for (const role of [dumpRole(placement), writer, reader, database])
-        await client.query(`DROP ROLE IF EXISTS ${q(role)}`);
+        await client.query(`DROP ROLE IF EXISTS ${quotedName(role)}`);
     });
   }
 
@@ -194,23 +192,23 @@ export class Provisioning {
     for (const role of missing) {
       await client.query(
         role === database
-          ? `CREATE ROLE ${q(role)} NOLOGIN`
-          : `CREATE ROLE ${q(role)} LOGIN CONNECTION LIMIT ${CONNECTION_LIMIT} PASSWORD ${this.verifier(role)}`,
+          ? `CREATE ROLE ${quotedName(role)} NOLOGIN`
+          : `CREATE ROLE ${quotedName(role)} LOGIN CONNECTION LIMIT ${CONNECTION_LIMIT} PASSWORD ${this.verifier(role)}`,
       );
     }
-    await client.query(`GRANT ${q(database)} TO ${q(writer)}, ${q(reader)}`);
+    await client.query(`GRANT ${quotedName(database)} TO ${quotedName(writer)}, ${quotedName(reader)}`);
     // A member of a role may see and end its sessions, without being a superuser.
-    await client.query(`GRANT ${q(writer)}, ${q(reader)} TO CURRENT_USER`);
+    await client.query(`GRANT ${quotedName(writer)}, ${quotedName(reader)} TO CURRENT_USER`);
     return missing;
   }
 
   private async resetRoles(client: pg.Client, { database, writer, reader }: Placement): Promise<void> {
     for (const role of [writer, reader]) {
       await client.query(
-        `ALTER ROLE ${q(role)} LOGIN CONNECTION LIMIT ${CONNECTION_LIMIT} PASSWORD ${this.verifier(role)}`,
+        `ALTER ROLE ${quotedName(role)} LOGIN CONNECTION LIMIT ${CONNECTION_LIMIT} PASSWORD ${this.verifier(role)}`,
       );
-      await client.query(`ALTER ROLE ${q(role)} RESET ALL`);
-      await client.query(`ALTER ROLE ${q(role)} IN DATABASE ${q(database)} RESET ALL`);
+      await client.query(`ALTER ROLE ${quotedName(role)} RESET ALL`);
+      await client.query(`ALTER ROLE ${quotedName(role)} IN DATABASE ${quotedName(database)} RESET ALL`);
     }
   }
 
@@ -222,7 +220,7 @@ export class Provisioning {
   private async cloneTemplate(client: pg.Client, database: string): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       try {
-        await client.query(`CREATE DATABASE ${q(database)} TEMPLATE ${q(this.template)}`);
+        await client.query(`CREATE DATABASE ${quotedName(database)} TEMPLATE ${quotedName(this.template)}`);
         return;
       } catch (error) {
         if (!(error instanceof pg.DatabaseError && error.code === OBJECT_IN_USE) || attempt === 20) throw error;
@@ -259,7 +257,7 @@ const FOR_AUTOVACUUM = { default_transaction_read_only: 'on', vacuum_failsafe_ag
 
 async function bindAutovacuum(client: pg.Client, database: string): Promise<void> {
   for (const [name, value] of Object.entries(FOR_AUTOVACUUM)) {
-    await client.query(`ALTER DATABASE ${q(database)} SET ${name} = ${value}`);
+    await client.query(`ALTER DATABASE ${quotedName(database)} SET ${name} = ${value}`);
   }
 }
 
@@ -298,13 +296,13 @@ async function requireRights(client: pg.Client): Promise<void> {
  */
 async function dropDatabase(client: pg.Client, database: string): Promise<void> {
   try {
-    await client.query(`DROP DATABASE IF EXISTS ${q(database)} WITH (FORCE)`);
+    await client.query(`DROP DATABASE IF EXISTS ${quotedName(database)} WITH (FORCE)`);
   } catch (error) {
     if ((error as pg.DatabaseError).code !== INSUFFICIENT_PRIVILEGE) throw error;
     await client.query(
       `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client backend'`,
       [database],
     );
-    await client.query(`DROP DATABASE IF EXISTS ${q(database)}`);
+    await client.query(`DROP DATABASE IF EXISTS ${quotedName(database)}`);
   }
 }

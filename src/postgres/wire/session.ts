@@ -6,7 +6,7 @@ import type { Socket } from 'node:net';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { ConnectionLost, PostgresError } from '../errors.js';
-import type { Statement } from '../sql.js';
+import { ROLLBACK, type Statement } from '../sql.js';
 import { Framing, type MessageHandler, messageSize, type RowTaker } from './framing.js';
 import type { LoggedIn } from './login.js';
 import { joined } from './pieces.js';
@@ -220,7 +220,7 @@ export class Session {
 
   /** Whatever statements left behind in the session goes away: an open transaction, and prepared statements too. */
   async reset(): Promise<void> {
-    const rollback = this.transaction === 'I' ? [] : runUnnamed([{ text: 'ROLLBACK', params: [] }]);
+    const rollback = this.transaction === 'I' ? [] : runUnnamed([ROLLBACK]);
     await this.sendWithReset(Buffer.concat([...rollback, resetMessages(), SYNC]), ignore);
   }
 
