@@ -8,8 +8,9 @@ import type { Config } from './settings.js';
 import { instanceSecret } from './instance-secret.js';
 import { Credentials } from './postgres/credentials.js';
 import { type EmbeddedPostgres, startEmbedded } from './postgres/embedded.js';
+import { ensureControlDatabase } from './postgres/embedded/control-database.js';
 import { AnotherService, Presence } from './postgres/presence.js';
-import { addressOfUrl, ensureControlDatabase, type ServerAddress } from './postgres/server.js';
+import { addressOfUrl, type ServerAddress } from './postgres/server.js';
 
 export interface Database {
   readonly address: ServerAddress;

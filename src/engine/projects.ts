@@ -12,7 +12,7 @@ import type { ControlDatabase } from '../postgres/control.js';
 import { unavailable } from '../postgres/errors.js';
 import type { ProjectRow } from '../postgres/control-rows.js';
 import { newPlacement, type Provisioning } from '../postgres/projects/provisioning.js';
-import { ownErrand } from '../postgres/server.js';
+import { ownErrand } from '../postgres/service-work.js';
 import { Admission } from './admission/admission.js';
 import { type Audit, BY_ITSELF, type Origin } from './audit/audit.js';
 

@@ -4,7 +4,7 @@ import type { AuditActor } from '../contract/audit.js';
 import { EngineError } from '../contract/errors.js';
 import { type AuditEntry, auditRows } from './audit-rows.js';
 import { copyIn } from './copy-in.js';
-import { ownErrand } from './server.js';
+import { ownErrand } from './service-work.js';
 import { QUERY_CANCELED, UNIQUE_VIOLATION } from './sqlstate.js';
 
 /** What to read; what is left out matches everything. */

@@ -18,7 +18,9 @@ import {
 } from './control-rows.js';
 import type { Credentials } from './credentials.js';
 import { migrate, readMigrations } from './migrate.js';
-import { ownChange, ownErrand, type ServerAddress, withServiceClient } from './server.js';
+import type { ServerAddress } from './server.js';
+import { withServiceClient } from './service-pool.js';
+import { ownChange, ownErrand } from './service-work.js';
 import { LOCK_NOT_AVAILABLE } from './sqlstate.js';
 
 export class ControlDatabase {

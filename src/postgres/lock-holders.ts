@@ -1,7 +1,8 @@
 /** Who holds how much of the server's lock table (Postgres manual 53.13, `pg_locks`). */
 import type pg from 'pg';
 import type { Absence } from './absence.js';
-import { type ServerAddress, servicePool } from './server.js';
+import type { ServerAddress } from './server.js';
+import { servicePool } from './service-pool.js';
 import { INSUFFICIENT_PRIVILEGE, OUT_OF_MEMORY } from './sqlstate.js';
 
 /**

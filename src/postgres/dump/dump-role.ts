@@ -8,7 +8,8 @@ import { ADVISORY_LOCKS } from '../advisory-locks.js';
 import type { Credentials } from '../credentials.js';
 import { insist } from '../projects/contention.js';
 import type { Placement } from '../projects/placement.js';
-import { type LoginOptions, type ServerAddress, startupOptions, withServiceClient } from '../server.js';
+import { type LoginOptions, type ServerAddress, startupOptions } from '../server.js';
+import { withServiceClient } from '../service-pool.js';
 import { literal, quotedName } from '../sql.js';
 
 /** A project's own requests hold locks for 60 s at most; whoever waits longer waits for something else. */

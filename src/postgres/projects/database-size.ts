@@ -3,7 +3,7 @@
  * The write-ahead log and the temporary files of sorts are the server's and do not count.
  */
 import pg from 'pg';
-import { ownErrand } from '../server.js';
+import { ownErrand } from '../service-work.js';
 import { INVALID_CATALOG_NAME, UNDEFINED_FILE } from '../sqlstate.js';
 
 /** A database that is being dropped, or whose files go away while they are counted. */

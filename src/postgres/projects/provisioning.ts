@@ -11,6 +11,7 @@ import type { Credentials } from '../credentials.js';
 import { dumpRole } from '../dump/dump-role.js';
 import { adoptPreparation, prepare, type Preparation } from '../hardening/hardening.js';
 import { migrate, type Migration, newestVersion } from '../migrate.js';
+import { bindAutovacuum, bindAutovacuumEverywhere } from './autovacuum-settings.js';
 import { insist } from './contention.js';
 import type { Placement } from './placement.js';
 import {
@@ -22,9 +23,10 @@ import {
   grantOwn,
   spoiltThings,
 } from './project-rights.js';
-import { type ServerAddress, startupOptions, withClient, withServiceClient, WRITES } from '../server.js';
+import { type ServerAddress, startupOptions, withClient, WRITES } from '../server.js';
+import { withServiceClient } from '../service-pool.js';
 import { literal, quotedName } from '../sql.js';
-import { INSUFFICIENT_PRIVILEGE, INVALID_CATALOG_NAME, OBJECT_IN_USE } from '../sqlstate.js';
+import { INSUFFICIENT_PRIVILEGE, OBJECT_IN_USE } from '../sqlstate.js';
 
 /**
  * Connections one role may hold, over all instances of the service together. An instance opens at most 14 for a project (8
@@ -146,15 +148,9 @@ export class Provisioning {
     return [...missing.map((role) => `the role ${role} was missing`), ...spoilt];
   }
 
-  /** Gives autovacuum its bounds in all projects' databases where it has lost them, or never had them. */
-  async bindAutovacuum(): Promise<void> {
-    await this.asService(this.address.database, async (client) => {
-      // One instance at a time, as with the mending: there, too, two would get in each other's way.
-      await client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.mending]);
-      const wanted = Object.entries(FOR_AUTOVACUUM).map(([name, value]) => `${name}=${value}`);
-      const { rows } = await client.query<{ database: string }>(UNBOUND, [wanted]);
-      for (const { database } of rows) await bindAutovacuum(client, database).catch(unlessGone);
-    });
+  /** See {@link bindAutovacuumEverywhere}. */
+  bindAutovacuum(): Promise<void> {
+    return this.asService(this.address.database, bindAutovacuumEverywhere);
   }
 
   /** What mending would put right, in words. @throws pg.DatabaseError where the database or a role is gone */
@@ -246,30 +242,6 @@ export class Provisioning {
     return withServiceClient(this.address, database, (client) => insist(() => work(client)));
   }
 }
-
-/**
- * Settings of a project's database for autovacuum, whose sessions ask for nothing of their own, and run functions of the project's
- * indexes. Read-only there, what such a function writes past the project's quota is refused, while vacuum itself
- * goes on; sessions of the service say that they write. And where a function that fails keeps the database from being frozen,
- * vacuum does without indexes soon, before all others have to wait for it (manual 24.1.5.1).
- */
-const FOR_AUTOVACUUM = { default_transaction_read_only: 'on', vacuum_failsafe_age: '0' };
-
-async function bindAutovacuum(client: pg.Client, database: string): Promise<void> {
-  for (const [name, value] of Object.entries(FOR_AUTOVACUUM)) {
-    await client.query(`ALTER DATABASE ${quotedName(database)} SET ${name} = ${value}`);
-  }
-}
-
-/** The project may have been deleted meanwhile. */
-function unlessGone(error: unknown): void {
-  if ((error as pg.DatabaseError).code !== INVALID_CATALOG_NAME) throw error;
-}
-
-/** Projects' databases without them: made by an older program, or reset by hand. */
-const UNBOUND = `SELECT p.database_name AS database FROM cdp.projects p JOIN pg_database d ON d.datname = p.database_name
-  WHERE p.status IN ('active', 'inactive') AND NOT EXISTS (SELECT FROM pg_db_role_setting s
-    WHERE s.setdatabase = d.oid AND s.setrole = 0 AND s.setconfig @> $1::text[])`;
 
 /** Takes the lock. @returns false where it had to be waited for */
 async function isFirst(client: pg.Client): Promise<boolean> {

@@ -1,39 +1,14 @@
-/** The service's own role on a server: the control database, and what its failures are called. */
+/** What failures of the service's own work in Postgres are called (postgres/service-work.ts). */
 import pg from 'pg';
 import { expect, it } from 'vitest';
 import { EngineError } from '../../src/contract/errors.js';
 import { ConnectionLost, PostgresError } from '../../src/postgres/errors.js';
-import { ensureControlDatabase, ownErrand, withServiceClient } from '../../src/postgres/server.js';
+import { withServiceClient } from '../../src/postgres/service-pool.js';
+import { ownErrand } from '../../src/postgres/service-work.js';
 import { embeddedServer } from '../support/postgres.js';
-import { onServer } from '../support/service.js';
 
-const server = embeddedServer();
-const name = `control_${process.pid}_${Date.now()}`;
-const address = { ...server.connection, database: name, connectionTimeoutMillis: 5_000 };
-
-const openToAll = (): Promise<string[]> =>
-  onServer(server, async (client) => {
-    const { rows } = await client.query<{ datname: string }>(
-      `SELECT datname FROM pg_database WHERE datname IN ($1, 'postgres', 'template1')
-         AND has_database_privilege('public', oid, 'CONNECT, TEMPORARY')`,
-      [name],
-    );
-    return rows.map(({ datname }) => datname);
-  });
-
-it('closes the control database, also where a start was killed before it had done so, and for many starts at once', async () => {
-  try {
-    await onServer(server, (client) => client.query(`CREATE DATABASE ${name} TEMPLATE template0`));
-    expect(await openToAll()).toContain(name);
-    await Promise.all(Array.from({ length: 4 }, () => ensureControlDatabase(address)));
-    expect(await openToAll()).toEqual([]);
-    await onServer(server, (client) => client.query(`DROP DATABASE ${name}`));
-    await Promise.all(Array.from({ length: 4 }, () => ensureControlDatabase(address)));
-    expect(await openToAll()).toEqual([]);
-  } finally {
-    await onServer(server, (client) => client.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`));
-  }
-});
+const { connection } = embeddedServer();
+const address = { ...connection, connectionTimeoutMillis: 5_000 };
 
 it("calls what Postgres says of the service's own errands unavailability, with nothing of it but the cause", async () => {
   const errand = () => withServiceClient(address, 'postgres', (client) => client.query('SELECT FROM secret_name'));
