@@ -12,7 +12,7 @@ import type { ControlDatabase } from '../postgres/control.js';
 import { unavailable } from '../postgres/errors.js';
 import type { ProjectRow } from '../postgres/control-rows.js';
 import { newPlacement, type Provisioning } from '../postgres/projects/provisioning.js';
-import { ownErrand } from '../postgres/service-work.js';
+import { serviceWork } from '../postgres/service-work.js';
 import { Admission } from './admission/admission.js';
 import { type Audit, BY_ITSELF, type Origin } from './audit/audit.js';
 
@@ -96,7 +96,7 @@ export class Projects {
         throw new EngineError('unique_violation', `A project "${name}" exists already`);
       }
       try {
-        await ownErrand(() => this.provisioning.create(project.placement));
+        await serviceWork(() => this.provisioning.create(project.placement));
         const status = await fill(project);
         const entry = this.audit.entryOfChange(by, { operation });
         if (!(await this.control.setProjectStatus(project.id, ['creating'], status, entry))) {
@@ -160,7 +160,7 @@ export class Projects {
     const repaired = await this.inTurn(() =>
       this.control.withProjectLock(
         project.id,
-        () => ownErrand(() => this.provisioning.repair(project.placement)),
+        () => serviceWork(() => this.provisioning.repair(project.placement)),
         WAIT_MS,
       ),
     );
@@ -170,7 +170,7 @@ export class Projects {
 
   /** What {@link repair} would put right, in words. @throws EngineError database_unavailable */
   examine({ placement }: ProjectRow): Promise<string[]> {
-    return ownErrand(() => this.provisioning.examine(placement));
+    return serviceWork(() => this.provisioning.examine(placement));
   }
 
   /**
@@ -247,7 +247,7 @@ export class Projects {
     if (project.schemaVersion >= schemaVersion) return undefined;
     let upgrade = this.upgrades.get(project.id);
     if (upgrade === undefined) {
-      upgrade = ownErrand(() => this.provisioning.upgrade(project.placement.database)).then(() =>
+      upgrade = serviceWork(() => this.provisioning.upgrade(project.placement.database)).then(() =>
         this.control.setProjectVersion(project.id, schemaVersion),
       );
       this.upgrades.set(project.id, upgrade);
@@ -281,7 +281,7 @@ export class Projects {
 
   /** Of a project that is marked already. */
   private async unmake(id: string, placement: ProjectRow['placement'], entry: AuditEntry | null): Promise<void> {
-    await ownErrand(() => this.provisioning.drop(placement));
+    await serviceWork(() => this.provisioning.drop(placement));
     await this.control.deleteProject(id, entry);
   }
 

@@ -4,7 +4,7 @@ import type { AuditActor } from '../contract/audit.js';
 import { EngineError } from '../contract/errors.js';
 import { type AuditEntry, auditRows } from './audit-rows.js';
 import { copyIn } from './copy-in.js';
-import { ownErrand } from './service-work.js';
+import { serviceWork } from './service-work.js';
 import { QUERY_CANCELED, UNIQUE_VIOLATION } from './sqlstate.js';
 
 /** What to read; what is left out matches everything. */
@@ -115,7 +115,7 @@ export class AuditLog {
    */
   async read(filter: AuditFilter): Promise<AuditEntry[]> {
     const { text, values } = selection(filter);
-    return ownErrand(() =>
+    return serviceWork(() =>
       this.inTransaction(async (client) => {
         await client.query(`SET LOCAL statement_timeout = ${READ_MS}`);
         try {

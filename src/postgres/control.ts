@@ -20,7 +20,7 @@ import type { Credentials } from './credentials.js';
 import { migrate, readMigrations } from './migrate.js';
 import type { ServerAddress } from './server.js';
 import { withServiceClient } from './service-pool.js';
-import { ownChange, ownErrand } from './service-work.js';
+import { serviceChange, serviceWork } from './service-work.js';
 import { LOCK_NOT_AVAILABLE } from './sqlstate.js';
 
 export class ControlDatabase {
@@ -150,7 +150,7 @@ export class ControlDatabase {
    * @returns null where somebody else went on holding it
    */
   withProjectLock<T>(id: string, work: () => Promise<T>, waitMs = 1): Promise<T | null> {
-    return ownErrand(() =>
+    return serviceWork(() =>
       withServiceClient(this.address, this.address.database, async (client) => {
         await client.query(`SET lock_timeout = ${waitMs}`);
         try {
@@ -266,11 +266,14 @@ export class ControlDatabase {
 
   /** A change and its entry in the audit log, see {@link withEntry}. @throws EngineError outcome_unknown, database_unavailable */
   private change<R extends pg.QueryResultRow>(text: string, values: unknown[], entry: AuditEntry | null) {
-    return ownChange<R>(this.pool, ...(entry === null ? ([text, values] as const) : withEntry(text, values, entry)));
+    return serviceChange<R>(
+      this.pool,
+      ...(entry === null ? ([text, values] as const) : withEntry(text, values, entry)),
+    );
   }
 
   /** @throws EngineError database_unavailable */
   private query<R extends pg.QueryResultRow>(text: string, values: unknown[] = []): Promise<pg.QueryResult<R>> {
-    return ownErrand(() => this.pool.query<R>(text, values));
+    return serviceWork(() => this.pool.query<R>(text, values));
   }
 }

@@ -1,7 +1,7 @@
 /** What a server says of itself, for `cdp doctor` and backups: nothing here changes anything. */
 import type { ServerAddress } from './server.js';
 import { withServiceClient } from './service-pool.js';
-import { ownErrand } from './service-work.js';
+import { serviceWork } from './service-work.js';
 
 export interface ServerFacts {
   /** Major version: 18. */
@@ -29,7 +29,7 @@ const SETTINGS = ['fsync', 'full_page_writes', 'synchronous_commit', 'autovacuum
 
 /** @throws EngineError database_unavailable; the driver's error where the server cannot be reached */
 export async function serverFacts(address: ServerAddress): Promise<ServerFacts> {
-  return ownErrand(() =>
+  return serviceWork(() =>
     withServiceClient(address, address.database, async (client) => {
       const { rows: settings } = await client.query<{ name: string; setting: string }>(
         'SELECT name, setting FROM pg_settings WHERE name = ANY ($1)',

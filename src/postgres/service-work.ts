@@ -1,17 +1,15 @@
-/**
- * What the service does in Postgres for itself, and what becomes of its failures there.
- */
+/** What the service does in Postgres for itself, and what becomes of its failures there. */
 import pg from 'pg';
 import { EngineError } from '../contract/errors.js';
 import { isUnreachable, PostgresError, unavailable } from './errors.js';
 
 /**
- * What the service does for itself while it serves a request: its logins, the control database, the making and mending
+ * Work that the service does for itself while it serves a request: its logins, the control database, the making and mending
  * of projects. When Postgres fails it there, that is no error of the caller's SQL, and Postgres's words about it are not
  * for the caller's eyes.
  * @throws EngineError database_unavailable with Postgres's error as its cause; what else `work` throws
  */
-export async function ownErrand<T>(work: () => Promise<T>): Promise<T> {
+export async function serviceWork<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
@@ -22,22 +20,22 @@ export async function ownErrand<T>(work: () => Promise<T>): Promise<T> {
 }
 
 /**
- * Such an errand of one statement that changes something and commits by itself. Once it was sent, the end of the connection, or
+ * Such work of one statement that changes something and commits by itself. Once it was sent, the end of the connection, or
  * no answer in time, leaves open whether it was done.
  * @throws EngineError outcome_unknown; database_unavailable where nothing was done
  */
-export async function ownChange<R extends pg.QueryResultRow>(
+export async function serviceChange<R extends pg.QueryResultRow>(
   pool: pg.Pool,
   text: string,
   values: unknown[],
 ): Promise<pg.QueryResult<R>> {
-  const client = await ownErrand(() => pool.connect());
+  const client = await serviceWork(() => pool.connect());
   let failure: Error | undefined;
   const change = client.query<R>(text, values).catch((error: Error) => {
     failure = error;
     throw endsConnection(error) ? perhapsDone(error) : error;
   });
-  return ownErrand(() => change).finally(() => client.release(failure));
+  return serviceWork(() => change).finally(() => client.release(failure));
 }
 
 /** It broke, gave no answer in time, or the server said that it ends it (57P01 and its kin), which may be behind the commit. */

@@ -4,15 +4,15 @@ import { expect, it } from 'vitest';
 import { EngineError } from '../../src/contract/errors.js';
 import { ConnectionLost, PostgresError } from '../../src/postgres/errors.js';
 import { withServiceClient } from '../../src/postgres/service-pool.js';
-import { ownErrand } from '../../src/postgres/service-work.js';
+import { serviceWork } from '../../src/postgres/service-work.js';
 import { embeddedServer } from '../support/postgres.js';
 
 const { connection } = embeddedServer();
 const address = { ...connection, connectionTimeoutMillis: 5_000 };
 
-it("calls what Postgres says of the service's own errands unavailability, with nothing of it but the cause", async () => {
-  const errand = () => withServiceClient(address, 'postgres', (client) => client.query('SELECT FROM secret_name'));
-  const error = await ownErrand(errand).then(
+it("calls what Postgres says of the service's own work unavailability, with nothing of it but the cause", async () => {
+  const work = () => withServiceClient(address, 'postgres', (client) => client.query('SELECT FROM secret_name'));
+  const error = await serviceWork(work).then(
     () => null,
     (thrown: unknown) => thrown,
   );
@@ -28,10 +28,10 @@ it.each([
   ['a full server', Object.assign(new pg.DatabaseError('full', 0, 'error'), { code: '53300' }), 'database_unavailable'],
   ['an error that was made on purpose', new EngineError('not_found', 'gone'), 'not_found'],
 ])('passes on %s as it should', async (_what, thrown, code) => {
-  await expect(ownErrand(() => Promise.reject(thrown))).rejects.toMatchObject({ code });
+  await expect(serviceWork(() => Promise.reject(thrown))).rejects.toMatchObject({ code });
 });
 
 it('leaves defects as they are', async () => {
   const defect = new TypeError('x is not a function');
-  await expect(ownErrand(() => Promise.reject(defect))).rejects.toBe(defect);
+  await expect(serviceWork(() => Promise.reject(defect))).rejects.toBe(defect);
 });

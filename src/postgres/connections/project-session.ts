@@ -9,7 +9,7 @@ import { EXTENSIONS_SCHEMA, isPrepared, Unhardened } from '../hardening/hardenin
 import type { Placement } from '../projects/placement.js';
 import type { Provisioning } from '../projects/provisioning.js';
 import { type LoginOptions, type ServerAddress, startupOptions } from '../server.js';
-import { ownErrand } from '../service-work.js';
+import { serviceWork } from '../service-work.js';
 import type { SilenceWatch } from './silence-watch.js';
 import { BEGIN, fixed, ROLLBACK, sql, type Statement, statement } from '../sql.js';
 import { INSUFFICIENT_PRIVILEGE, INVALID_PASSWORD, TRANSACTION_TIMEOUT } from '../sqlstate.js';
@@ -96,11 +96,11 @@ export class ProjectSessions {
    */
   async open(placement: Placement, lane: Lane): Promise<ProjectSession> {
     const { refusal } = this.absence;
-    if (refusal !== null) return ownErrand(() => Promise.reject(refusal));
+    if (refusal !== null) return serviceWork(() => Promise.reject(refusal));
     const expiry = new AbortController();
     const timer = setTimeout(() => expiry.abort(), OPEN_MS);
     try {
-      return await ownErrand(() =>
+      return await serviceWork(() =>
         Promise.race([this.openSound(placement, lane, expiry.signal), aborted(expiry.signal)]),
       );
     } catch (error) {

@@ -3,7 +3,7 @@
  * The write-ahead log and the temporary files of sorts are the server's and do not count.
  */
 import pg from 'pg';
-import { ownErrand } from '../service-work.js';
+import { serviceWork } from '../service-work.js';
 import { INVALID_CATALOG_NAME, UNDEFINED_FILE } from '../sqlstate.js';
 
 /** A database that is being dropped, or whose files go away while they are counted. */
@@ -20,7 +20,7 @@ export class DatabaseSizes {
    * @throws EngineError database_unavailable
    */
   async of(database: string): Promise<number | null> {
-    return ownErrand(async () => {
+    return serviceWork(async () => {
       try {
         const { rows } = await this.pool.query<{ bytes: string }>('SELECT pg_database_size($1::name) AS bytes', [
           database,
