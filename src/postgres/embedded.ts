@@ -6,7 +6,7 @@
  */
 import { findBinaries } from './embedded/binaries.js';
 import { ensureCluster } from './embedded/cluster.js';
-import { exists } from './embedded/folders.js';
+import { exists } from '../files.js';
 import { type Log, findHome } from './embedded/home.js';
 import { defaultBackendMemory, defaultConnections } from './embedded/memory.js';
 import { type Server, runServer } from './embedded/server.js';

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import type { Binaries } from './binaries.js';
 import { OTHER_CONNECTIONS, PORT, SUPERUSER } from './config.js';
-import { hasCode } from './folders.js';
+import { hasCode } from '../../files.js';
 import type { Home, Log } from './home.js';
 import { findPostmaster } from './lock-file.js';
 import { type Postmaster, hasEnded, isGone, isReady, openLog, startPostmaster, wasKilled } from './postmaster.js';
