@@ -9,6 +9,12 @@ import { isSilence } from './errors.js';
 import { type LoginOptions, type ServerAddress, startupOptions, withClient, WRITES } from './server.js';
 
 /**
+ * Connections that one process opens beside those to projects' databases, as servers are sized for (docs/operations.md): the
+ * pool's, that of `lock-holders.ts`, and now and then some to make or mend a project.
+ */
+export const CONNECTIONS_BESIDE_PROJECTS = 10;
+
+/**
  * A network that swallows what is sent breaks no connection: without a limit of its own a query would wait for ever. The
  * first is for short questions of the service, the second for work such as the making of a database.
  */

@@ -3,7 +3,7 @@ import { rmdir } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import type { Binaries } from './binaries.js';
-import { OTHER_CONNECTIONS, PORT, SUPERUSER } from './config.js';
+import { RESERVED_CONNECTIONS, PORT, SUPERUSER } from './config.js';
 import { hasCode } from '../../files.js';
 import type { Home, Log } from './home.js';
 import { findPostmaster } from './lock-file.js';
@@ -128,7 +128,7 @@ async function greet(home: Home, postmaster: Postmaster, connection: Connection)
         `SELECT current_setting('server_version') AS version, current_setting('max_connections')::integer AS most`,
       );
       const { version = '', most = 0 } = rows[0] ?? {};
-      return { version, connections: Math.max(LEAST_CONNECTIONS, most - OTHER_CONNECTIONS) };
+      return { version, connections: Math.max(LEAST_CONNECTIONS, most - RESERVED_CONNECTIONS) };
     } catch (error) {
       if (hasCode(error, INVALID_PASSWORD)) {
         throw new WrongPassword(
