@@ -25,7 +25,7 @@ export interface Database {
 }
 
 /** What a process may want to know of an embedded server. */
-export interface DatabaseEvents {
+interface DatabaseEvents {
   /** It is on its way, and whoever waits for it has time for other work. */
   readonly starting?: () => void;
   /** It ended by itself and was started again, with this postmaster. */

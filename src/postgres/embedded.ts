@@ -13,7 +13,7 @@ import { type Server, runServer } from './embedded/server.js';
 
 export type EmbeddedPostgres = Server;
 
-export interface EmbeddedOptions {
+interface EmbeddedOptions {
   /** Made if it is missing. As root: give it mode 711, else the cluster is kept in /var/lib and linked from here. */
   readonly dataDir: string;
   /** The superuser's password, the same for every start on this folder. One line of ASCII. */

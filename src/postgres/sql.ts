@@ -29,7 +29,7 @@ class Raw {
 }
 
 export type { Fragment, Raw };
-export type SqlValue = Fragment | Raw | string | number | boolean | bigint | null;
+type SqlValue = Fragment | Raw | string | number | boolean | bigint | null;
 
 /** A piece of SQL; values become `$n`, fragments and identifiers are inlined. */
 export function sql(strings: TemplateStringsArray, ...values: SqlValue[]): Fragment {

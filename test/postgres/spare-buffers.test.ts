@@ -1,6 +1,9 @@
 /** Memory that is used again belongs to one at a time, whoever gives what back. */
-import { expect, it } from 'vitest';
-import { freeUnused, giveBuffer, SMALLEST, takeBuffer } from '../../src/postgres/spare-buffers.js';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { giveBuffer, SMALLEST, takeBuffer } from '../../src/postgres/spare-buffers.js';
+
+beforeAll(() => void vi.useFakeTimers());
+afterAll(() => void vi.useRealTimers());
 
 /** The memory of so many buffers that are out at the same time. */
 const memoryOf = (count: number, size: number) => Array.from({ length: count }, () => takeBuffer(size).buffer);
@@ -30,10 +33,10 @@ it('frees what nobody has needed for two turns, and nothing else', () => {
   const [unused, used] = [takeBuffer(size), takeBuffer(size)];
   giveBuffer(unused);
   giveBuffer(used);
-  freeUnused();
+  vi.runOnlyPendingTimers();
   expect(takeBuffer(size).buffer).toBe(used.buffer);
   giveBuffer(used);
-  freeUnused();
+  vi.runOnlyPendingTimers();
   expect(unused.length).toBe(0);
   expect(takeBuffer(size).buffer).toBe(used.buffer);
 });

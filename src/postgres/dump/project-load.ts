@@ -14,7 +14,7 @@ import { type LoginOptions, startupOptions, withClient, WRITES } from '../server
 import { UNDEFINED_OBJECT } from '../sqlstate.js';
 
 /** What names roles in an archive: those of the project that it was made of. */
-export type DumpedRoles = Pick<Placement, 'database' | 'writer' | 'reader'>;
+type DumpedRoles = Pick<Placement, 'database' | 'writer' | 'reader'>;
 
 /**
  * @param list of the archive's entries, as pg_restore made it

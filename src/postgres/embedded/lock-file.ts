@@ -7,7 +7,7 @@ import { exists, hasCode, isMissing, unique } from '../../files.js';
 import type { Home } from './home.js';
 import { endOrphans, isAlive, servedFolder, stopPostmaster } from './processes.js';
 
-export interface LockFile {
+interface LockFile {
   readonly pid: number;
   readonly status: string;
 }

@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { hasCode } from '../../files.js';
 import type { Home } from './home.js';
 
-export interface Process {
+interface Process {
   readonly pid: number;
   readonly parent: number;
   /** The command line, or the title that a Postgres process gave itself, arguments joined by a space. */

@@ -36,7 +36,7 @@ export interface Server {
   stop(): Promise<void>;
 }
 
-export interface RunOptions {
+interface RunOptions {
   readonly password: string;
   readonly log: Log;
   readonly durable: boolean;

@@ -16,7 +16,7 @@ import type { ValueEncoder, ValueWriter } from './value.js';
 const HEADER = 5;
 
 /** What rows become. */
-export interface RowForm {
+interface RowForm {
   /** `AS_…` of `assembly/kinds.ts`. */
   readonly format: number;
   /** What stands before each value. */
