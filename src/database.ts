@@ -8,8 +8,9 @@ import type { Config } from './settings.js';
 import { instanceSecret } from './instance-secret.js';
 import { Credentials } from './postgres/credentials.js';
 import { type EmbeddedPostgres, startEmbedded } from './postgres/embedded.js';
+import { ensureControlDatabase } from './postgres/embedded/control-database.js';
 import { AnotherService, Presence } from './postgres/presence.js';
-import { addressOfUrl, ensureControlDatabase, type ServerAddress } from './postgres/server.js';
+import { addressOfUrl, type ServerAddress } from './postgres/server.js';
 
 export interface Database {
   readonly address: ServerAddress;
@@ -24,7 +25,7 @@ export interface Database {
 }
 
 /** What a process may want to know of an embedded server. */
-export interface DatabaseEvents {
+interface DatabaseEvents {
   /** It is on its way, and whoever waits for it has time for other work. */
   readonly starting?: () => void;
   /** It ended by itself and was started again, with this postmaster. */

@@ -4,6 +4,7 @@ import { statfs } from 'node:fs/promises';
 import { roundedSize } from '../contract/disk-size.js';
 import { newestVersion, readMigrations } from '../postgres/migrate.js';
 import type { ServerFacts } from '../postgres/server-facts.js';
+import { CONNECTIONS_BESIDE_PROJECTS } from '../postgres/service-pool.js';
 import type { Origin } from './audit/audit.js';
 import type { Engine } from './engine.js';
 import { insertRecords } from './insert/records.js';
@@ -30,9 +31,6 @@ const CLOCK_MS = 1_000;
 
 /** Below this share of the disk, or these bytes, one large import may fill it. */
 const DISK = { share: 0.1, bytes: 2 * 1024 ** 3, least: 256 * 1024 ** 2 };
-
-/** Connections of the service's own beside those of the projects. */
-const OWN_CONNECTIONS = 10;
 
 const TRIAL_MS = 30_000;
 
@@ -113,7 +111,7 @@ function durability({ settings }: ServerFacts): Finding {
 }
 
 function connections(facts: ServerFacts, maxConnections: number): Finding {
-  const needed = maxConnections + OWN_CONNECTIONS;
+  const needed = maxConnections + CONNECTIONS_BESIDE_PROJECTS;
   const found = `${facts.connections} for ordinary roles; this instance takes ${needed} at most`;
   if (facts.connections >= needed) return ok('connections', found);
   return warning(

@@ -9,6 +9,7 @@ import type { Connections, Lease } from '../postgres/connections/connections.js'
 import type { ProjectRow } from '../postgres/control-rows.js';
 import type { Lane } from '../postgres/connections/project-session.js';
 import type { Watchdog } from '../postgres/connections/watchdog.js';
+import { INSUFFICIENT_PRIVILEGE } from '../postgres/sqlstate.js';
 import type { Admission, WorkKind } from './admission/admission.js';
 import type { LockGuard } from './admission/lock-guard.js';
 import type { Rounds } from './admission/rounds.js';
@@ -237,7 +238,7 @@ export class Project {
 /** "permission denied", as Postgres said it or as an answer already. */
 function isDenied(error: unknown): boolean {
   const translated = toEngineError(error);
-  return translated instanceof EngineError && translated.postgres?.sqlstate === '42501';
+  return translated instanceof EngineError && translated.postgres?.sqlstate === INSUFFICIENT_PRIVILEGE;
 }
 
 /** The connection has broken, or Postgres said that it ends it. */

@@ -10,7 +10,7 @@ import type { ControlDatabase } from '../postgres/control.js';
 import { unavailable } from '../postgres/errors.js';
 import type { ProjectRow } from '../postgres/control-rows.js';
 import { newPlacement, type Provisioning } from '../postgres/projects/provisioning.js';
-import { ownErrand } from '../postgres/server.js';
+import { serviceWork } from '../postgres/service-work.js';
 import { Semaphore } from './admission/semaphore.js';
 import { type Audit, BY_ITSELF, type Origin } from './audit/audit.js';
 import { type OnUncleared, UnfinishedProjects } from './unfinished-projects.js';
@@ -86,7 +86,7 @@ export class Projects {
   private async build(project: NewProject, by: Origin, fill: Fill | null): Promise<void> {
     const { id, name, placement } = project;
     try {
-      await ownErrand(() => this.provisioning.create(placement));
+      await serviceWork(() => this.provisioning.create(placement));
       const status = fill === null ? 'active' : await fill(project);
       const entry = this.audit.entryOfChange(by, { operation: fill === null ? 'project.create' : 'project.restore' });
       if (!(await this.control.setProjectStatus(id, ['creating'], status, entry))) throw deletedMeanwhile(name);
@@ -145,7 +145,7 @@ export class Projects {
     const repaired = await this.turns.run(() =>
       this.control.withProjectLock(
         project.id,
-        () => ownErrand(() => this.provisioning.repair(project.placement)),
+        () => serviceWork(() => this.provisioning.repair(project.placement)),
         WAIT_MS,
       ),
     );
@@ -156,7 +156,7 @@ export class Projects {
 
   /** What {@link repair} would put right, in words. @throws EngineError database_unavailable */
   examine({ placement }: ProjectRow): Promise<string[]> {
-    return ownErrand(() => this.provisioning.examine(placement));
+    return serviceWork(() => this.provisioning.examine(placement));
   }
 
   /**
@@ -222,7 +222,7 @@ export class Projects {
     if (project.schemaVersion >= schemaVersion) return undefined;
     let upgrade = this.upgrades.get(project.id);
     if (upgrade === undefined) {
-      upgrade = ownErrand(() => this.provisioning.upgrade(project.placement.database)).then(() =>
+      upgrade = serviceWork(() => this.provisioning.upgrade(project.placement.database)).then(() =>
         this.control.setProjectVersion(project.id, schemaVersion),
       );
       this.upgrades.set(project.id, upgrade);

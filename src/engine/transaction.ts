@@ -1,15 +1,9 @@
 /** Ends of a transaction, and the truth about one whose end nobody saw. */
 import { EngineError } from '../contract/errors.js';
 import { ConnectionLost, isShutdown } from '../postgres/errors.js';
-import type { Statement } from '../postgres/sql.js';
+import { COMMIT, type Statement } from '../postgres/sql.js';
 import type { Session } from '../postgres/wire/session.js';
 import type { TextResult } from '../postgres/wire/text-results.js';
-
-export const fixed = (text: string): Statement => ({ text, params: [] });
-
-export const BEGIN = fixed('BEGIN');
-export const COMMIT = fixed('COMMIT');
-export const ROLLBACK = fixed('ROLLBACK');
 
 /**
  * Runs the last statements of a transaction and its COMMIT in one round trip.

@@ -7,7 +7,7 @@ import type { AuditEntry } from '../postgres/audit-rows.js';
 import type { ProjectRow } from '../postgres/control-rows.js';
 import type { ControlDatabase } from '../postgres/control.js';
 import type { Provisioning } from '../postgres/projects/provisioning.js';
-import { ownErrand } from '../postgres/server.js';
+import { serviceWork } from '../postgres/service-work.js';
 import { type Audit, BY_ITSELF } from './audit/audit.js';
 
 const UNFINISHED: readonly ProjectStatus[] = ['creating', 'deleting'];
@@ -50,7 +50,7 @@ export class UnfinishedProjects {
 
   /** Takes away a project that is marked as `deleting`: its database, its roles and, last, the mark. */
   async remove({ id, placement }: Identified, entry: AuditEntry | null): Promise<void> {
-    await ownErrand(() => this.provisioning.drop(placement));
+    await serviceWork(() => this.provisioning.drop(placement));
     await this.control.deleteProject(id, entry);
   }
 

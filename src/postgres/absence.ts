@@ -6,6 +6,7 @@
 import pg from 'pg';
 import { EngineError } from '../contract/errors.js';
 import { PostgresError } from './errors.js';
+import { CANNOT_CONNECT_NOW } from './sqlstate.js';
 
 const AWAY_MS = 100;
 
@@ -24,11 +25,11 @@ export class Absence {
   }
 }
 
-/** cannot_connect_now, or nobody at the address. */
+/** Postgres takes no logins, or nobody is at the address. */
 function isAway(error: Error): boolean {
   const cause = error instanceof EngineError ? error.cause : error;
-  if (cause instanceof PostgresError) return cause.sqlstate === '57P03';
+  if (cause instanceof PostgresError) return cause.sqlstate === CANNOT_CONNECT_NOW;
   const code = (cause as { code?: unknown } | undefined)?.code;
-  if (cause instanceof pg.DatabaseError) return code === '57P03';
+  if (cause instanceof pg.DatabaseError) return code === CANNOT_CONNECT_NOW;
   return code === 'ECONNREFUSED' || code === 'ENOENT';
 }

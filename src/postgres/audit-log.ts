@@ -4,7 +4,8 @@ import type { AuditActor } from '../contract/audit.js';
 import { EngineError } from '../contract/errors.js';
 import { type AuditEntry, auditRows } from './audit-rows.js';
 import { copyIn } from './copy-in.js';
-import { ownErrand } from './server.js';
+import { serviceWork } from './service-work.js';
+import { QUERY_CANCELED, UNIQUE_VIOLATION } from './sqlstate.js';
 
 /** What to read; what is left out matches everything. */
 export interface AuditFilter {
@@ -72,10 +73,6 @@ const READ_MS = 30_000;
 /** Rows that are removed in one transaction. */
 const REMOVED_AT_ONCE = 5_000;
 
-/** SQLSTATEs of query_canceled and unique_violation. */
-const CANCELLED = '57014';
-const THERE_ALREADY = '23505';
-
 /**
  * A statement that changes something, and the entry that says so, as one statement: neither is there without the other.
  * Where nothing was changed there is no entry.
@@ -106,7 +103,7 @@ export class AuditLog {
       await this.withClient((client) => copyIn(client, COPY, rows.view(), WRITE_MS));
       rows.free();
     } catch (error) {
-      if (!(error instanceof pg.DatabaseError && error.code === THERE_ALREADY)) throw error;
+      if (!(error instanceof pg.DatabaseError && error.code === UNIQUE_VIOLATION)) throw error;
       const query = { text: INSERT_MISSING, values: arraysOf(entries), query_timeout: WRITE_MS };
       await this.pool.query(query as pg.QueryConfig);
     }
@@ -118,7 +115,7 @@ export class AuditLog {
    */
   async read(filter: AuditFilter): Promise<AuditEntry[]> {
     const { text, values } = selection(filter);
-    return ownErrand(() =>
+    return serviceWork(() =>
       this.inTransaction(async (client) => {
         await client.query(`SET LOCAL statement_timeout = ${READ_MS}`);
         try {
@@ -126,7 +123,7 @@ export class AuditLog {
           const { rows } = await client.query<AuditRecord>(query as pg.QueryConfig);
           return rows.map(entryOf);
         } catch (error) {
-          if (!(error instanceof pg.DatabaseError && error.code === CANCELLED)) throw error;
+          if (!(error instanceof pg.DatabaseError && error.code === QUERY_CANCELED)) throw error;
           throw new EngineError('query_timeout', `Reading the audit log took longer than ${READ_MS} ms`, {
             hint: 'Give a shorter time with "since" and "until".',
           });

@@ -4,7 +4,8 @@
  */
 import type pg from 'pg';
 import { type BackendPriority, GIVES_WAY } from './embedded/priority.js';
-import { type ServerAddress, withServiceClient } from './server.js';
+import type { ServerAddress } from './server.js';
+import { withServiceClient } from './service-pool.js';
 
 const LOOK_MS = 5_000;
 

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import type { ProjectStatus } from '../contract/projects.js';
+import { ADVISORY_LOCKS } from './advisory-locks.js';
 import { withEntry } from './audit-log.js';
 import type { AuditEntry } from './audit-rows.js';
 import {
@@ -17,13 +18,10 @@ import {
 } from './control-rows.js';
 import type { Credentials } from './credentials.js';
 import { migrate, readMigrations } from './migrate.js';
-import { ownChange, ownErrand, type ServerAddress, withServiceClient } from './server.js';
-
-/** One instance at a time prepares the control database and the template. */
-const START_LOCK = 4_014_252_902;
-
-/** SQLSTATE of lock_timeout. */
-const LOCK_NOT_AVAILABLE = '55P03';
+import type { ServerAddress } from './server.js';
+import { withServiceClient } from './service-pool.js';
+import { serviceChange, serviceWork } from './service-work.js';
+import { LOCK_NOT_AVAILABLE } from './sqlstate.js';
 
 export class ControlDatabase {
   private constructor(
@@ -47,7 +45,7 @@ export class ControlDatabase {
   ): Promise<ControlDatabase> {
     // Not of the pool: others may take their time with the template. The end of the connection gives the lock back.
     return withServiceClient(address, address.database, async (client) => {
-      await client.query('SELECT pg_advisory_lock($1)', [START_LOCK]);
+      await client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.start]);
       await migrate(client, 'cdp', readMigrations('control'));
       await client.query('INSERT INTO cdp.instance (id, secret_fingerprint) VALUES ($1, $2) ON CONFLICT DO NOTHING', [
         randomBytes(5).toString('hex'),
@@ -152,7 +150,7 @@ export class ControlDatabase {
    * @returns null where somebody else went on holding it
    */
   withProjectLock<T>(id: string, work: () => Promise<T>, waitMs = 1): Promise<T | null> {
-    return ownErrand(() =>
+    return serviceWork(() =>
       withServiceClient(this.address, this.address.database, async (client) => {
         await client.query(`SET lock_timeout = ${waitMs}`);
         try {
@@ -268,11 +266,14 @@ export class ControlDatabase {
 
   /** A change and its entry in the audit log, see {@link withEntry}. @throws EngineError outcome_unknown, database_unavailable */
   private change<R extends pg.QueryResultRow>(text: string, values: unknown[], entry: AuditEntry | null) {
-    return ownChange<R>(this.pool, ...(entry === null ? ([text, values] as const) : withEntry(text, values, entry)));
+    return serviceChange<R>(
+      this.pool,
+      ...(entry === null ? ([text, values] as const) : withEntry(text, values, entry)),
+    );
   }
 
   /** @throws EngineError database_unavailable */
   private query<R extends pg.QueryResultRow>(text: string, values: unknown[] = []): Promise<pg.QueryResult<R>> {
-    return ownErrand(() => this.pool.query<R>(text, values));
+    return serviceWork(() => this.pool.query<R>(text, values));
   }
 }

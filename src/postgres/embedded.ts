@@ -6,14 +6,14 @@
  */
 import { findBinaries } from './embedded/binaries.js';
 import { ensureCluster } from './embedded/cluster.js';
-import { exists } from './embedded/folders.js';
+import { exists } from '../files.js';
 import { type Log, findHome } from './embedded/home.js';
 import { defaultBackendMemory, defaultConnections } from './embedded/memory.js';
 import { type Server, runServer } from './embedded/server.js';
 
 export type EmbeddedPostgres = Server;
 
-export interface EmbeddedOptions {
+interface EmbeddedOptions {
   /** Made if it is missing. As root: give it mode 711, else the cluster is kept in /var/lib and linked from here. */
   readonly dataDir: string;
   /** The superuser's password, the same for every start on this folder. One line of ASCII. */

@@ -5,6 +5,29 @@
 import pg from 'pg';
 import { EngineError, type ErrorCode, type PostgresDetails } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
+import {
+  ADMIN_SHUTDOWN,
+  CONFIGURATION_LIMIT_EXCEEDED,
+  DATA_CORRUPTED,
+  DEADLOCK_DETECTED,
+  DEPENDENT_OBJECTS_STILL_EXIST,
+  DUPLICATE_COLUMN,
+  DUPLICATE_OBJECT,
+  DUPLICATE_TABLE,
+  IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+  INDEX_CORRUPTED,
+  INSUFFICIENT_PRIVILEGE,
+  INTERNAL_ERROR,
+  INVALID_TRANSACTION_TERMINATION,
+  LOCK_NOT_AVAILABLE,
+  OUT_OF_MEMORY,
+  PROGRAM_LIMIT_EXCEEDED,
+  QUERY_CANCELED,
+  READ_ONLY_SQL_TRANSACTION,
+  TRANSACTION_TIMEOUT,
+  UNDEFINED_FILE,
+  UNIQUE_VIOLATION,
+} from './sqlstate.js';
 
 /** An ErrorResponse of the server. */
 export class PostgresError extends Error {
@@ -31,7 +54,7 @@ export class PostgresError extends Error {
   /** From the fields of an ErrorResponse (Postgres manual 54.8). */
   static fromFields(fields: ReadonlyMap<string, string>): PostgresError {
     const position = fields.get('P');
-    return new PostgresError(fields.get('M') ?? '', fields.get('C') ?? 'XX000', fields.get('V') ?? 'ERROR', {
+    return new PostgresError(fields.get('M') ?? '', fields.get('C') ?? INTERNAL_ERROR, fields.get('V') ?? 'ERROR', {
       detail: fields.get('D'),
       hint: fields.get('H'),
       position: position === undefined ? undefined : Number(position),
@@ -44,7 +67,7 @@ export class PostgresError extends Error {
   }
 
   static fromDriver(error: pg.DatabaseError): PostgresError {
-    return new PostgresError(error.message, error.code ?? 'XX000', error.severity ?? 'ERROR', {
+    return new PostgresError(error.message, error.code ?? INTERNAL_ERROR, error.severity ?? 'ERROR', {
       detail: error.detail,
       hint: error.hint,
       position: error.position === undefined ? undefined : Number(error.position),
@@ -70,7 +93,7 @@ export class PostgresError extends Error {
 
 /** Postgres was told to end the connection (admin_shutdown), and what ran on it was rolled back. */
 export const isShutdown = (error: unknown): error is PostgresError =>
-  error instanceof PostgresError && error.sqlstate === '57P01';
+  error instanceof PostgresError && error.sqlstate === ADMIN_SHUTDOWN;
 
 /** The connection went away, or was never there. */
 export class ConnectionLost extends Error {
@@ -105,24 +128,24 @@ const BY_CLASS: Readonly<Record<string, ErrorCode>> = {
 
 /** … and of single states, which win. Whatever is in neither is an error in the caller's SQL. */
 const BY_SQLSTATE: Readonly<Record<string, ErrorCode>> = {
-  '23505': 'unique_violation',
-  '25006': 'permission_denied', // a write in a READ ONLY transaction
-  '25P03': 'query_timeout', // idle_in_transaction_session_timeout
-  '25P04': 'query_timeout', // transaction_timeout
-  '2BP01': 'dependent_objects',
-  '2D000': 'statement_not_allowed', // COMMIT in a procedure: the request is the transaction
-  '42501': 'permission_denied',
-  '42701': 'column_exists',
-  '42710': 'table_exists',
-  '42P07': 'table_exists',
-  '53200': 'overloaded', // out of shared memory; out of a process's own, see below
-  '53400': 'sql_error', // temp_file_limit: the statement is too greedy, not the server too small
-  '54000': 'row_too_large',
-  '55P03': 'table_busy', // lock_timeout or NOWAIT
-  '57014': 'query_timeout',
-  '58P01': 'sql_error', // a file that a statement named does not exist
-  XX001: 'database_unavailable', // corrupted data; project code may also raise it
-  XX002: 'database_unavailable',
+  [UNIQUE_VIOLATION]: 'unique_violation',
+  [READ_ONLY_SQL_TRANSACTION]: 'permission_denied', // a write in a READ ONLY transaction
+  [IDLE_IN_TRANSACTION_SESSION_TIMEOUT]: 'query_timeout',
+  [TRANSACTION_TIMEOUT]: 'query_timeout',
+  [DEPENDENT_OBJECTS_STILL_EXIST]: 'dependent_objects',
+  [INVALID_TRANSACTION_TERMINATION]: 'statement_not_allowed', // COMMIT in a procedure: the request is the transaction
+  [INSUFFICIENT_PRIVILEGE]: 'permission_denied',
+  [DUPLICATE_COLUMN]: 'column_exists',
+  [DUPLICATE_OBJECT]: 'table_exists',
+  [DUPLICATE_TABLE]: 'table_exists',
+  [OUT_OF_MEMORY]: 'overloaded', // out of shared memory; out of a process's own, see below
+  [CONFIGURATION_LIMIT_EXCEEDED]: 'sql_error', // temp_file_limit: the statement is too greedy, not the server too small
+  [PROGRAM_LIMIT_EXCEEDED]: 'row_too_large',
+  [LOCK_NOT_AVAILABLE]: 'table_busy', // lock_timeout or NOWAIT
+  [QUERY_CANCELED]: 'query_timeout',
+  [UNDEFINED_FILE]: 'sql_error', // a file that a statement named does not exist
+  [DATA_CORRUPTED]: 'database_unavailable', // corrupted data; project code may also raise it
+  [INDEX_CORRUPTED]: 'database_unavailable',
 };
 
 export function errorCode(error: PostgresError): ErrorCode {
@@ -141,14 +164,10 @@ const STORAGE = new Set(['md.c', 'smgr.c', 'fd.c', 'buffile.c', 'copydir.c', 'sl
  * in the server's language.
  */
 const isOfStorage = ({ sqlstate, fields: { source } }: PostgresError): boolean =>
-  (sqlstate === 'XX000' || sqlstate === '42501') && source !== undefined && STORAGE.has(source);
-
-const OUT_OF_MEMORY = '53200';
-
-export const DEADLOCK = '40P01';
+  (sqlstate === INTERNAL_ERROR || sqlstate === INSUFFICIENT_PRIVILEGE) && source !== undefined && STORAGE.has(source);
 
 /** States whose hints are for the operator: settings to raise, a log to look into. */
-const HINTS_FOR_THE_OPERATOR = new Set([OUT_OF_MEMORY, DEADLOCK]);
+const HINTS_FOR_THE_OPERATOR = new Set([OUT_OF_MEMORY, DEADLOCK_DETECTED]);
 
 /** Where Postgres shares out the memory that all sessions have in common, and where code of a project raises the state by hand. */
 const NOT_OWN_MEMORY = new Set(['lock.c', 'predicate.c', 'shmem.c', 'pl_exec.c']);
@@ -182,7 +201,9 @@ function messageOf(error: PostgresError, code: ErrorCode): string {
   if (own !== undefined) return own;
   if (isOutOfOwnMemory(error)) return 'The statement needed more memory than one may take';
   const { detail } = fields;
-  return sqlstate === '2BP01' && detail !== undefined ? `${message}: ${detail.replaceAll('\n', ', ')}` : message;
+  return sqlstate === DEPENDENT_OBJECTS_STILL_EXIST && detail !== undefined
+    ? `${message}: ${detail.replaceAll('\n', ', ')}`
+    : message;
 }
 
 /** The answer for an error of Postgres, or of the way to it. Everything else passes unchanged. */

@@ -1,7 +1,9 @@
 /** Who holds how much of the server's lock table (Postgres manual 53.13, `pg_locks`). */
 import type pg from 'pg';
 import type { Absence } from './absence.js';
-import { type ServerAddress, servicePool } from './server.js';
+import type { ServerAddress } from './server.js';
+import { servicePool } from './service-pool.js';
+import { INSUFFICIENT_PRIVILEGE, OUT_OF_MEMORY } from './sqlstate.js';
 
 /**
  * An answer that takes longer will not come. A busy machine may take seconds for one, and to give the connection up
@@ -27,7 +29,7 @@ const END_AUTOVACUUM = {
 } as pg.QueryConfig;
 
 /** The role lacks the right; or its rights cannot be looked at, since that needs entries of a full table. */
-const MAY_NOT = new Set(['42501', '53200']);
+const MAY_NOT = new Set([INSUFFICIENT_PRIVILEGE, OUT_OF_MEMORY]);
 
 export class LockHolders {
   /**

@@ -4,6 +4,7 @@
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import type pg from 'pg';
+import { ADVISORY_LOCKS } from './advisory-locks.js';
 
 export interface Migration {
   version: number;
@@ -26,9 +27,6 @@ export function readMigrations(kind: 'control' | 'project'): Migration[] {
 
 export const newestVersion = (migrations: readonly Migration[]): number => migrations.at(-1)?.version ?? 0;
 
-/** Advisory lock that one migrating instance holds; the others wait for it. Any constant will do. */
-const MIGRATION_LOCK = 4_014_252_901;
-
 /**
  * Brings the database that `client` is connected to up to date. Safe to run from many instances at once.
  * @param schema where the `migrations` table lives: `cdp` in the control database, `_cdp` in a project's
@@ -39,7 +37,7 @@ export async function migrate(
   schema: 'cdp' | '_cdp',
   migrations: readonly Migration[],
 ): Promise<void> {
-  await client.query('SELECT pg_advisory_lock($1)', [MIGRATION_LOCK]);
+  await client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.migration]);
   try {
     const applied = await appliedVersion(client, schema);
     if (applied > newestVersion(migrations)) {
@@ -66,7 +64,7 @@ export async function migrate(
       }
     }
   } finally {
-    await client.query('SELECT pg_advisory_unlock($1)', [MIGRATION_LOCK]);
+    await client.query('SELECT pg_advisory_unlock($1)', [ADVISORY_LOCKS.migration]);
   }
 }
 

@@ -4,11 +4,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
+import { ADVISORY_LOCKS } from './advisory-locks.js';
 import type { ServerAddress } from './server.js';
-
-/** Any two constants. The first is shared by all who are present, the second belongs to the service. */
-const PRESENT = 4_014_252_905;
-const SERVICE = 4_014_252_904;
 
 /** Postgres may need a moment to see that a killed service is gone. */
 const SERVICE_PATIENCE_MS = 3_000;
@@ -33,7 +30,7 @@ export class Presence {
     client.on('error', () => {});
     try {
       await client.connect();
-      await client.query('SELECT pg_advisory_lock_shared($1)', [PRESENT]);
+      await client.query('SELECT pg_advisory_lock_shared($1)', [ADVISORY_LOCKS.present]);
       if (role === 'service' && !(await patiently(client))) throw new AnotherService();
       return new Presence(client);
     } catch (error) {
@@ -44,8 +41,8 @@ export class Presence {
 
   /** @param stop runs where nobody else is present, and keeps out whoever comes in the meantime */
   async leave(stop: () => Promise<void>): Promise<void> {
-    await this.client.query('SELECT pg_advisory_unlock_shared($1)', [PRESENT]);
-    if (await take(this.client, PRESENT)) await stop();
+    await this.client.query('SELECT pg_advisory_unlock_shared($1)', [ADVISORY_LOCKS.present]);
+    if (await take(this.client, ADVISORY_LOCKS.present)) await stop();
     await this.end();
   }
 
@@ -57,7 +54,7 @@ export class Presence {
 
 async function patiently(client: pg.Client): Promise<boolean> {
   for (const until = Date.now() + SERVICE_PATIENCE_MS; Date.now() < until; await sleep(100)) {
-    if (await take(client, SERVICE)) return true;
+    if (await take(client, ADVISORY_LOCKS.service)) return true;
   }
   return false;
 }

@@ -1,5 +1,7 @@
-/** What a server says of itself, for `cdp doctor`: nothing here changes anything. */
-import { ownErrand, type ServerAddress, withServiceClient } from './server.js';
+/** What a server says of itself, for `cdp doctor` and backups: nothing here changes anything. */
+import type { ServerAddress } from './server.js';
+import { withServiceClient } from './service-pool.js';
+import { serviceWork } from './service-work.js';
 
 export interface ServerFacts {
   /** Major version: 18. */
@@ -27,7 +29,7 @@ const SETTINGS = ['fsync', 'full_page_writes', 'synchronous_commit', 'autovacuum
 
 /** @throws EngineError database_unavailable; the driver's error where the server cannot be reached */
 export async function serverFacts(address: ServerAddress): Promise<ServerFacts> {
-  return ownErrand(() =>
+  return serviceWork(() =>
     withServiceClient(address, address.database, async (client) => {
       const { rows: settings } = await client.query<{ name: string; setting: string }>(
         'SELECT name, setting FROM pg_settings WHERE name = ANY ($1)',
@@ -80,4 +82,12 @@ export async function serverFacts(address: ServerAddress): Promise<ServerFacts> 
       };
     }),
   );
+}
+
+/** The major version alone: 18. @throws the driver's error where the server cannot be reached */
+export async function serverMajor(address: ServerAddress): Promise<number> {
+  return withServiceClient(address, address.database, async (client) => {
+    const { rows } = await client.query<{ number: string }>(`SELECT current_setting('server_version_num') AS number`);
+    return Math.floor(Number(rows[0]?.number) / 10_000);
+  });
 }

@@ -56,24 +56,20 @@ export function giveBuffer({ buffer }: Uint8Array): void {
   const whole = Buffer.from(buffer);
   if (spareBytes + length > MOST_SPARE) return discard(whole);
   spareBytes += length;
-  timer ??= setTimeout(freeInTurn, UNUSED_MS).unref();
+  timer ??= setTimeout(freeUnused, UNUSED_MS).unref();
   const shelf = spare.get(length);
   if (shelf === undefined) spare.set(length, { buffers: [whole], fewest: 0 });
   else shelf.buffers.push(whole);
 }
 
-/** Frees the spare buffers that nobody has needed since this was called last. */
+/** Frees the spare buffers that nobody has needed since this was called last, and comes back while there are any. */
 function freeUnused(): void {
   for (const [size, shelf] of spare) {
     for (const unused of shelf.buffers.splice(0, shelf.fewest)) discard(unused);
     spareBytes -= size * shelf.fewest;
     shelf.fewest = shelf.buffers.length;
   }
-}
-
-function freeInTurn(): void {
-  freeUnused();
-  timer = spareBytes === 0 ? null : setTimeout(freeInTurn, UNUSED_MS).unref();
+  timer = spareBytes === 0 ? null : setTimeout(freeUnused, UNUSED_MS).unref();
 }
 
 function takeSpare(size: number): Buffer | undefined {

@@ -10,6 +10,13 @@ export interface Statement {
   readonly params: readonly (string | null)[];
 }
 
+/** A statement without parameters: a constant of this code base. */
+export const fixed = (text: string): Statement => ({ text, params: [] });
+
+export const BEGIN = fixed('BEGIN');
+export const COMMIT = fixed('COMMIT');
+export const ROLLBACK = fixed('ROLLBACK');
+
 class Fragment {
   constructor(
     readonly strings: readonly string[],
@@ -22,7 +29,7 @@ class Raw {
 }
 
 export type { Fragment, Raw };
-export type SqlValue = Fragment | Raw | string | number | boolean | bigint | null;
+type SqlValue = Fragment | Raw | string | number | boolean | bigint | null;
 
 /** A piece of SQL; values become `$n`, fragments and identifiers are inlined. */
 export function sql(strings: TemplateStringsArray, ...values: SqlValue[]): Fragment {
@@ -33,6 +40,9 @@ export function sql(strings: TemplateStringsArray, ...values: SqlValue[]): Fragm
 export function ident(...path: string[]): Raw {
   return new Raw(path.map((name) => `"${name.replaceAll('"', '""')}"`).join('.'));
 }
+
+/** {@link ident} for statements that are made of text. */
+export const quotedName = (name: string): string => ident(name).text;
 
 /**
  * A quoted string literal, for statements that take no parameters (COMMENT, CREATE ROLE, ALTER ROLE). Correct whatever

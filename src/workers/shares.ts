@@ -2,10 +2,8 @@
  * Each worker's part of the limits that are set for the whole service: together they keep to them, and none has to ask
  * another (docs/decisions/0030).
  */
+import { CONNECTIONS_BESIDE_PROJECTS } from '../postgres/service-pool.js';
 import type { Config } from '../settings.js';
-
-/** Connections of a worker beside those to projects' databases, as an instance is reckoned with (docs/operations.md). */
-const OTHER_CONNECTIONS = 10;
 
 /** Two of everything that one request could keep from another: the least that the settings themselves allow. */
 const LEAST = 2;
@@ -21,7 +19,7 @@ export function shareOf(config: Config, connections: number, number: number): Co
   const projectRunning = part(config.projectRunning);
   return {
     ...config,
-    maxConnections: Math.max(LEAST, part(connections - OTHER_CONNECTIONS * (workers - 1))),
+    maxConnections: Math.max(LEAST, part(connections - CONNECTIONS_BESIDE_PROJECTS * (workers - 1))),
     running: part(config.running),
     projectRunning,
     // Each keeps some, else slow queries would stop the inserts that happen to come to it.

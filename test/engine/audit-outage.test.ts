@@ -9,7 +9,7 @@ import { AuditLog } from '../../src/postgres/audit-log.js';
 import type { AuditEntry } from '../../src/postgres/audit-rows.js';
 import { type EmbeddedPostgres, startEmbedded } from '../../src/postgres/embedded.js';
 import { migrate, readMigrations } from '../../src/postgres/migrate.js';
-import { servicePool } from '../../src/postgres/server.js';
+import { servicePool } from '../../src/postgres/service-pool.js';
 
 let folder: string;
 let server: EmbeddedPostgres;

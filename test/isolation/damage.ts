@@ -2,6 +2,7 @@
  * What a hostile token with `sql:write` may leave in its own project, as SQL, and what an honest caller of the same
  * project asks afterwards.
  */
+import { ADVISORY_LOCKS } from '../../src/postgres/advisory-locks.js';
 import type { TestAnswer, TestProject } from '../support/service.js';
 
 /** Runs in the session of whoever fires it: settings, a role and a lock that nothing rolls back. */
@@ -111,7 +112,10 @@ export const HARMLESS: readonly [what: string, text: string][] = [
   ['views of the service’s tables', 'CREATE VIEW keys AS SELECT * FROM _cdp.idempotency_keys'],
   ['temporary relations', 'CREATE TEMP TABLE kept (a int); CREATE TEMP VIEW pg_class AS SELECT 1'],
   ['a held cursor, a prepared statement', 'DECLARE c CURSOR WITH HOLD FOR SELECT 1; PREPARE p AS SELECT 1'],
-  ['locks that the service uses', 'SELECT pg_advisory_lock(4014252903), pg_advisory_lock(4014252907)'],
+  [
+    'locks that the service uses',
+    `SELECT pg_advisory_lock(${ADVISORY_LOCKS.newTable}), pg_advisory_lock(${ADVISORY_LOCKS.mending})`,
+  ],
   [
     'a held cursor that fails at the commit',
     'DECLARE c CURSOR WITH HOLD FOR SELECT 1 / (g - 5) FROM generate_series(1, 9) g',

@@ -24,7 +24,8 @@ import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type EmbeddedPostgres, startEmbedded } from '../../src/postgres/embedded.js';
 import { type Account, accountFor, calledByRoot } from '../../src/postgres/embedded/account.js';
-import { SYSTEM_FOLDER, exists } from '../../src/postgres/embedded/folders.js';
+import { exists } from '../../src/files.js';
+import { SYSTEM_FOLDER } from '../../src/postgres/embedded/folders.js';
 import { processes } from '../../src/postgres/embedded/processes.js';
 import { install, libraryLinks, spawnStarter, start } from '../support/installation.js';
 

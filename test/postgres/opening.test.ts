@@ -5,7 +5,7 @@ import { Credentials } from '../../src/postgres/credentials.js';
 import type { Placement } from '../../src/postgres/projects/placement.js';
 import { LANES, type ProjectSession, ProjectSessions } from '../../src/postgres/connections/project-session.js';
 import { Provisioning } from '../../src/postgres/projects/provisioning.js';
-import { servicePool } from '../../src/postgres/server.js';
+import { servicePool } from '../../src/postgres/service-pool.js';
 import { SilenceWatch } from '../../src/postgres/connections/silence-watch.js';
 import { Watchdog } from '../../src/postgres/connections/watchdog.js';
 import { testServers } from '../support/postgres.js';

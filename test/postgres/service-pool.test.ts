@@ -1,8 +1,8 @@
-/** The pool of the service's own role (postgres/server.ts), where a connection breaks at the worst moment. */
+/** The pool of the service's own role (postgres/service-pool.ts), where a connection breaks at the worst moment. */
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { expect, it } from 'vitest';
-import { servicePool } from '../../src/postgres/server.js';
+import { servicePool } from '../../src/postgres/service-pool.js';
 import { fatal } from '../support/fatal.js';
 import { embeddedServer } from '../support/postgres.js';
 

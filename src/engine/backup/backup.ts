@@ -12,7 +12,8 @@ import type { ProjectRow } from '../../postgres/control-rows.js';
 import type { Credentials } from '../../postgres/credentials.js';
 import { dumpProject, listOf, type TableRows } from '../../postgres/dump/project-dump.js';
 import type { Provisioning } from '../../postgres/projects/provisioning.js';
-import { type ServerAddress, serverMajor } from '../../postgres/server.js';
+import type { ServerAddress } from '../../postgres/server.js';
+import { serverMajor } from '../../postgres/server-facts.js';
 import type { Audit, Origin } from '../audit/audit.js';
 import type { Projects } from '../projects.js';
 import {

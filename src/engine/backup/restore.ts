@@ -8,7 +8,7 @@ import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../pos
 import type { StoredToken } from '../../postgres/control-rows.js';
 import { countRows, type TableRows } from '../../postgres/dump/project-dump.js';
 import { loadProject } from '../../postgres/dump/project-load.js';
-import { serverMajor } from '../../postgres/server.js';
+import { serverMajor } from '../../postgres/server-facts.js';
 import type { Origin } from '../audit/audit.js';
 import { isProjectName, type NewProject } from '../projects.js';
 import { described, type Installation, messageOf } from './backup.js';

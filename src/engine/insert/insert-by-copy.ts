@@ -4,11 +4,12 @@
  * INSERT, which costs Postgres less than a COPY of one row. It either stores the batch or stores nothing; whatever it
  * cannot do, or Postgres refuses, is for the INSERT of `records.ts`, which finds out what is wrong and says so.
  */
-import { ConnectionLost, DEADLOCK, errorCode, isShutdown, PostgresError } from '../../postgres/errors.js';
+import { ConnectionLost, errorCode, isShutdown, PostgresError } from '../../postgres/errors.js';
 import type { BatchAnswer } from '../../contract/wire/batch.js';
 import type { Lease } from '../../postgres/connections/connections.js';
 import { MIN_POOLED_BYTES } from '../../postgres/spare-buffers.js';
 import type { RowsIn } from '../../postgres/wire/rows-in.js';
+import { DEADLOCK_DETECTED, PROTOCOL_VIOLATION } from '../../postgres/sqlstate.js';
 import { inserted } from './batch-answer.js';
 import { rowsIn } from '../batch/copy/plan.js';
 import { withIds } from './copied-ids.js';
@@ -89,7 +90,7 @@ function traceOf(rows: RowsIn, batches: readonly WaitingBatch[]): RequestTrace |
 
 /** Postgres calls binary data for a type that the column does not have any more a protocol violation. */
 const liesWithTheServer = (error: PostgresError): boolean =>
-  error.sqlstate !== '08P01' && LIES_WITH_THE_SERVER.has(errorCode(error));
+  error.sqlstate !== PROTOCOL_VIOLATION && LIES_WITH_THE_SERVER.has(errorCode(error));
 
 /** An answer that is to be kept under a key. */
 interface Keyed {
@@ -140,7 +141,7 @@ function store(
     }
     if (!(error instanceof PostgresError)) throw error;
     // Each of its batches waited for one other perhaps; only together they had more than one to wait for.
-    if (error.sqlstate === DEADLOCK && batches.length > 1) return false;
+    if (error.sqlstate === DEADLOCK_DETECTED && batches.length > 1) return false;
     if (liesWithTheServer(error)) throw error;
     // What refuses it now may be its own key.
     if (mayHaveRun && keyed !== null && (await isStored(lease, keyed.idempotency))) return true;

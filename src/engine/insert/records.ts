@@ -8,7 +8,8 @@ import { readTables, tableToWrite, type TableDescription } from '../../postgres/
 import { readCommandTag } from '../../postgres/command-tag.js';
 import type { Lease } from '../../postgres/connections/connections.js';
 import { PostgresError } from '../../postgres/errors.js';
-import { ident, sql, type Statement, statement } from '../../postgres/sql.js';
+import { BEGIN, ident, ROLLBACK, sql, type Statement, statement } from '../../postgres/sql.js';
+import { UNDEFINED_TABLE, WRONG_OBJECT_TYPE } from '../../postgres/sqlstate.js';
 import type { Session } from '../../postgres/wire/session.js';
 import type { TextResult } from '../../postgres/wire/text-results.js';
 import { inserted } from './batch-answer.js';
@@ -21,7 +22,7 @@ import { insertFast } from './insert-fast.js';
 import type { Project } from '../project.js';
 import { attributeRefusal } from './refused-record.js';
 import { tableNotFound } from '../schema/tables.js';
-import { BEGIN, commit, ROLLBACK } from '../transaction.js';
+import { commit } from '../transaction.js';
 
 export interface InsertOptions {
   /** Answer the ids as well. */
@@ -143,8 +144,8 @@ async function lockTable(
     return shape ?? (await tableNotFound(session, schema, table));
   } catch (error) {
     if (!(error instanceof PostgresError)) throw error;
-    if (error.sqlstate === '42P01') return tableNotFound(session, schema, table);
-    if (error.sqlstate === '42809') throw new EngineError('table_not_found', `"${table}" is not a table`);
+    if (error.sqlstate === UNDEFINED_TABLE) return tableNotFound(session, schema, table);
+    if (error.sqlstate === WRONG_OBJECT_TYPE) throw new EngineError('table_not_found', `"${table}" is not a table`);
     throw error;
   }
 }

@@ -6,10 +6,11 @@ import { EngineError, type EngineErrorOptions, type ErrorCode } from '../../cont
 import { errorCode, PostgresError, toEngineError } from '../../postgres/errors.js';
 import type { TableShape } from '../../postgres/catalog/table-shape.js';
 import type { Session } from '../../postgres/wire/session.js';
+import { BEGIN, fixed, ROLLBACK } from '../../postgres/sql.js';
+import { FOREIGN_KEY_VIOLATION, GENERATED_ALWAYS } from '../../postgres/sqlstate.js';
 import { encodeRecord } from '../batch/encode.js';
 import type { ParsedBatch } from '../batch/parse.js';
 import { Faults } from '../faults.js';
-import { BEGIN, fixed, ROLLBACK } from '../transaction.js';
 
 /** Refusals that lie in the state of the server or the time, not in a record. */
 export const LIES_WITH_THE_SERVER: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
@@ -19,10 +20,6 @@ export const LIES_WITH_THE_SERVER: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'database_unavailable',
   'internal',
 ]);
-
-const FOREIGN_KEY_VIOLATION = '23503';
-/** A value was given for a column that makes its own. */
-const GENERATED_ALWAYS = '428C9';
 
 /**
  * @param error what Postgres said of the whole batch; its transaction has been rolled back

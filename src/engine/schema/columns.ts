@@ -6,7 +6,13 @@ import type { AddColumnBody, AlterColumnBody } from '../../contract/wire/tables.
 import { POSTGRES_TYPES, tableByName, type TableDescription, viewsOnColumn } from '../../postgres/catalog/catalog.js';
 import { conversion } from '../../postgres/catalog/conversions.js';
 import { PostgresError, toEngineError } from '../../postgres/errors.js';
-import { ident, sql, type Statement, statement, trusted } from '../../postgres/sql.js';
+import { fixed, ident, sql, type Statement, statement, trusted } from '../../postgres/sql.js';
+import {
+  CANNOT_COERCE,
+  DATATYPE_MISMATCH,
+  FEATURE_NOT_SUPPORTED,
+  UNDEFINED_FUNCTION,
+} from '../../postgres/sqlstate.js';
 import type { Lease } from '../../postgres/connections/connections.js';
 import type { ColumnShape } from '../../postgres/catalog/table-shape.js';
 import type { Session } from '../../postgres/wire/session.js';
@@ -16,7 +22,7 @@ import { nearName } from '../near-name.js';
 import type { Project } from '../project.js';
 import { schemaChange, type SchemaLimits } from './schema-change.js';
 import { checkComment, columnType, commentOn, existingTable, explainNoTable, notFound } from './tables.js';
-import { commit, fixed } from '../transaction.js';
+import { commit } from '../transaction.js';
 
 /** A column as the answers of this file show it. */
 export interface ColumnAnswer {
@@ -246,11 +252,11 @@ function explainRefusal(error: unknown, column: string): unknown {
   const { postgres } = translated;
   const options = { cause: error, ...(postgres === undefined ? {} : { postgres }) };
   switch (error.sqlstate) {
-    case '0A000': // a generated column, policy, trigger or rule uses it
+    case FEATURE_NOT_SUPPORTED: // a generated column, policy, trigger or rule uses it
       return new EngineError('dependent_objects', `"${column}": ${error.message}`, options);
-    case '42804': // its default
-    case '42883': // a check or an index uses an operator that the new type does not have
-    case '42846':
+    case DATATYPE_MISMATCH: // its default
+    case UNDEFINED_FUNCTION: // a check or an index uses an operator that the new type does not have
+    case CANNOT_COERCE:
       return new EngineError('not_convertible', `"${column}": ${error.message}`, options);
     default:
       return error;

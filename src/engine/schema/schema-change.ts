@@ -1,12 +1,11 @@
 /** The frame of every schema call: one transaction, short waits for locks, and a bound on how long a table is held. */
 import { EngineError } from '../../contract/errors.js';
 import type { Lease } from '../../postgres/connections/connections.js';
-import type { Statement } from '../../postgres/sql.js';
+import { BEGIN, fixed, type Statement } from '../../postgres/sql.js';
 import type { Session } from '../../postgres/wire/session.js';
 import type { Departure } from '../admission/departure.js';
 import type { Project } from '../project.js';
 import type { Growth } from '../quota.js';
-import { BEGIN, fixed } from '../transaction.js';
 
 export interface SchemaLimits {
   /** A change that scans or rewrites a table is undone after this time (contract section 5). */

@@ -3,6 +3,7 @@ import type { CreateTableBody } from '../../contract/wire/tables.js';
 import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
+import { ADVISORY_LOCKS } from '../../postgres/advisory-locks.js';
 import {
   allTables,
   collidingNames,
@@ -14,7 +15,8 @@ import {
   tableNames,
   type TableDescription,
 } from '../../postgres/catalog/catalog.js';
-import { ident, join, literal, sql, type Statement, statement, trusted } from '../../postgres/sql.js';
+import { fixed, ident, join, literal, ROLLBACK, sql, type Statement, statement, trusted } from '../../postgres/sql.js';
+import { DIVISION_BY_ZERO, UNDEFINED_TABLE, WRONG_OBJECT_TYPE } from '../../postgres/sqlstate.js';
 import type { Lease } from '../../postgres/connections/connections.js';
 import { PostgresError } from '../../postgres/errors.js';
 import type { Session } from '../../postgres/wire/session.js';
@@ -25,10 +27,10 @@ import { checkName, columnNameProblem, isName, tableNameProblem } from './names.
 import { nearName } from '../near-name.js';
 import type { Project } from '../project.js';
 import { schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
-import { commit, fixed, ROLLBACK } from '../transaction.js';
+import { commit } from '../transaction.js';
 
 /** Two new names that differ by case alone must not slip past each other. */
-const ONE_AT_A_TIME = fixed('SELECT pg_catalog.pg_advisory_xact_lock(4014252903)');
+const ONE_AT_A_TIME = fixed(`SELECT pg_catalog.pg_advisory_xact_lock(${ADVISORY_LOCKS.newTable})`);
 
 /**
  * Creates a table with its `id`, columns and comments in one transaction.
@@ -54,7 +56,7 @@ export async function createTable(project: Project, body: CreateTableBody, limit
     try {
       await commit(session, [...begin, ONE_AT_A_TIME, nameIsFree(project.schema, name), create, ...comments]);
     } catch (error) {
-      if (!isRefused(error, '22012')) throw error;
+      if (!isRefused(error, DIVISION_BY_ZERO)) throw error;
       const [, found] = await session.run([ROLLBACK, collidingNames(project.schema, name)]);
       throw tableExists(name, found?.rows[0]?.[0] ?? name);
     }
@@ -100,7 +102,7 @@ const isRefused = (error: unknown, ...sqlstates: string[]): boolean =>
 
 /** Where Postgres says that there is no such table, or that it is none: why, with a near name; else what it said. */
 export async function explainNoTable(session: Session, schema: string, name: string, error: unknown): Promise<unknown> {
-  if (!isRefused(error, '42P01', '42809')) return error;
+  if (!isRefused(error, UNDEFINED_TABLE, WRONG_OBJECT_TYPE)) return error;
   const [, found] = await session.run([ROLLBACK, tableByName(schema, name)]);
   await existingTable(session, schema, name, found?.rows ?? []);
   return error;

@@ -7,11 +7,13 @@ import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
 import type { Lease } from '../../postgres/connections/connections.js';
 import { ConnectionLost, MessageTooLarge, PostgresError } from '../../postgres/errors.js';
+import { BEGIN, COMMIT, ROLLBACK } from '../../postgres/sql.js';
+import { PROTOCOL_VIOLATION } from '../../postgres/sqlstate.js';
 import { Frame, runWhole, type WholeOutcome } from '../../postgres/wire/one-write.js';
 import type { Session } from '../../postgres/wire/session.js';
 import { type Clock, queryTimeout } from '../admission/deadline.js';
 import type { Project } from '../project.js';
-import { BEGIN, COMMIT, outcomeUnknown, ROLLBACK } from '../transaction.js';
+import { outcomeUnknown } from '../transaction.js';
 import type { KnownStatement } from './known-statements.js';
 import { SMALL_ANSWER } from './one-write-eligibility.js';
 import { encodeParameters } from './parameters.js';
@@ -33,9 +35,6 @@ function frameOf({ isConstant, columns }: KnownStatement, readOnly: boolean): Fr
   if (!readOnly) return WRITER;
   return columns === null ? READER : READER_QUERY;
 }
-
-/** "bind message has … result formats but query has … columns" */
-const PROTOCOL_VIOLATION = '08P01';
 
 /**
  * The writer's query was committed, and its rows came in formats that do not fit their types any more, in another encoding,
@@ -111,6 +110,7 @@ class OneWrite {
     if (error instanceof PostgresError && !session.closed) {
       const whole = { text, offset: 0, removal: null };
       const translated = located(error, whole);
+      // "bind message has … result formats but query has … columns"
       if (error.sqlstate !== PROTOCOL_VIOLATION && !refusedInTransaction(translated, whole)) throw translated;
       this.project.statements.forget(readOnly, text);
       return 'not run';

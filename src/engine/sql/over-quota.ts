@@ -3,18 +3,15 @@
  * all others READ ONLY, so that no function called from them can write.
  */
 import { EngineError, type PostgresDetails } from '../../contract/errors.js';
-import type { Statement } from '../../postgres/sql.js';
+import { fixed, ROLLBACK, type Statement } from '../../postgres/sql.js';
+import { READ_ONLY_SQL_TRANSACTION } from '../../postgres/sqlstate.js';
 import type { Session } from '../../postgres/wire/session.js';
 import type { Excess, Growth } from '../quota.js';
-import { fixed, ROLLBACK } from '../transaction.js';
 import type { Removal } from './removal.js';
 import type { SplitStatement } from './split.js';
 
-/** "cannot execute … in a read-only transaction" */
-const READ_ONLY_TRANSACTION = '25006';
-
 export const isRefusedWrite = (error: unknown): error is EngineError & { postgres: PostgresDetails } =>
-  error instanceof EngineError && error.postgres?.sqlstate === READ_ONLY_TRANSACTION;
+  error instanceof EngineError && error.postgres?.sqlstate === READ_ONLY_SQL_TRANSACTION;
 
 /**
  * A subtransaction that is READ ONLY cannot be made READ WRITE from inside (Postgres manual, SET TRANSACTION), and with

@@ -6,14 +6,15 @@ import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
 import { PostgresError, toEngineError } from '../../postgres/errors.js';
 import type { Lease } from '../../postgres/connections/connections.js';
-import { callerSql, type Statement } from '../../postgres/sql.js';
+import { BEGIN, callerSql, fixed, ROLLBACK, type Statement } from '../../postgres/sql.js';
+import { ACTIVE_SQL_TRANSACTION } from '../../postgres/sqlstate.js';
 import type { Described, Session } from '../../postgres/wire/session.js';
 import { type Clock, queryTimeout } from '../admission/deadline.js';
 import type { Departure } from '../admission/departure.js';
 import type { JsonNode } from '../json/nodes.js';
 import type { Project } from '../project.js';
 import type { Growth } from '../quota.js';
-import { BEGIN, commitAndReset, fixed, outcomeUnknown, ROLLBACK } from '../transaction.js';
+import { commitAndReset, outcomeUnknown } from '../transaction.js';
 import { leadingKeyword } from './leading-keyword.js';
 import { OverQuota } from './over-quota.js';
 import { encodeParameters } from './parameters.js';
@@ -46,9 +47,6 @@ export interface PreparedStatement extends Described {
  * manual, SET TRANSACTION), so nothing the caller sends can open the fence.
  */
 export const BEGIN_READ_ONLY: readonly Statement[] = [fixed('BEGIN READ ONLY'), fixed('SELECT 1')];
-
-/** "… cannot run inside a transaction block" */
-const ACTIVE_TRANSACTION = '25001';
 
 /** Takes the rows of a statement, and whatever else comes back. */
 type Run<T> = (statement: PreparedStatement) => Promise<T>;
@@ -172,7 +170,7 @@ const OUTSIDE_A_TRANSACTION = new Set(['ALTER', 'CLUSTER', 'CREATE', 'DISCARD', 
 
 export const refusedInTransaction = (error: unknown, { text }: SplitStatement): boolean =>
   error instanceof EngineError &&
-  error.postgres?.sqlstate === ACTIVE_TRANSACTION &&
+  error.postgres?.sqlstate === ACTIVE_SQL_TRANSACTION &&
   OUTSIDE_A_TRANSACTION.has(leadingKeyword(text) ?? '');
 
 /** They write tables or indexes anew before the old files go away. */

@@ -28,7 +28,7 @@ const TYPE_BY_OID: Readonly<Record<string, ColumnType>> = {
   '3802': 'JSONB',
 };
 
-export type TableKind = 'table' | 'view' | 'materialized_view' | 'foreign_table';
+type TableKind = 'table' | 'view' | 'materialized_view' | 'foreign_table';
 
 /** A table as the schema reads show it. */
 export interface TableDescription extends TableShape {

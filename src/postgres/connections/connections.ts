@@ -6,7 +6,7 @@
 import { ConnectionLost } from '../errors.js';
 import type { Placement } from '../projects/placement.js';
 import { LANES, type Lane, type ProjectSession, type ProjectSessions } from './project-session.js';
-import type { Statement } from '../sql.js';
+import { ROLLBACK } from '../sql.js';
 import type { Backend } from './watchdog.js';
 import type { Session } from '../wire/session.js';
 
@@ -59,8 +59,6 @@ export class Lease implements ProjectSession {
     this.mustReset = true;
   }
 }
-
-const ROLLBACK: readonly Statement[] = [{ text: 'ROLLBACK', params: [] }];
 
 /** A reset that takes longer has met something strange; the connection is closed instead. */
 const RESET_MS = 5_000;
@@ -170,7 +168,7 @@ export class Connections {
   private async clean({ entry, session, mustReset }: Lease): Promise<void> {
     const timer = setTimeout(() => this.discard(entry), RESET_MS);
     try {
-      await (mustReset ? session.reset() : session.run(ROLLBACK));
+      await (mustReset ? session.reset() : session.run([ROLLBACK]));
     } catch {
       // A connection that cannot be cleaned is not kept.
       this.discard(entry);

@@ -8,9 +8,11 @@ import { ConnectionLost, PostgresError, unavailable } from '../errors.js';
 import { EXTENSIONS_SCHEMA, isPrepared, Unhardened } from '../hardening/hardening.js';
 import type { Placement } from '../projects/placement.js';
 import type { Provisioning } from '../projects/provisioning.js';
-import { type LoginOptions, ownErrand, type ServerAddress, startupOptions } from '../server.js';
+import { type LoginOptions, type ServerAddress, startupOptions } from '../server.js';
+import { serviceWork } from '../service-work.js';
 import type { SilenceWatch } from './silence-watch.js';
-import { sql, type Statement, statement } from '../sql.js';
+import { BEGIN, fixed, ROLLBACK, sql, type Statement, statement } from '../sql.js';
+import { INSUFFICIENT_PRIVILEGE, INVALID_PASSWORD, TRANSACTION_TIMEOUT } from '../sqlstate.js';
 import type { Backend } from './watchdog.js';
 import { login } from '../wire/login.js';
 import { Session } from '../wire/session.js';
@@ -59,17 +61,13 @@ const TYPED_LOCK_TIMEOUT_MS = 5_000;
  * Why a login fails that the project itself has spoilt: its role's password is another one, its right to connect is
  * gone, or `transaction_timeout`, which only Postgres 17 and later know and so is not pinned, ends every transaction.
  */
-const MENDABLE = new Set(['28P01', '42501', '25P04']);
+const MENDABLE = new Set([INVALID_PASSWORD, INSUFFICIENT_PRIVILEGE, TRANSACTION_TIMEOUT]);
 
 /** Opening a connection may take so long, mending included. */
 const OPEN_MS = 10_000;
 
 /** In front of a query of our own on a project's connection: nothing that the project made can stand in for a name. */
-const IN_PG_CATALOG: readonly Statement[] = ['BEGIN', 'SET LOCAL search_path = pg_catalog, pg_temp'].map((text) => ({
-  text,
-  params: [],
-}));
-const ROLLBACK: Statement = { text: 'ROLLBACK', params: [] };
+const IN_PG_CATALOG: readonly Statement[] = [BEGIN, fixed('SET LOCAL search_path = pg_catalog, pg_temp')];
 
 export interface ProjectSession {
   readonly session: Session;
@@ -98,11 +96,11 @@ export class ProjectSessions {
    */
   async open(placement: Placement, lane: Lane): Promise<ProjectSession> {
     const { refusal } = this.absence;
-    if (refusal !== null) return ownErrand(() => Promise.reject(refusal));
+    if (refusal !== null) return serviceWork(() => Promise.reject(refusal));
     const expiry = new AbortController();
     const timer = setTimeout(() => expiry.abort(), OPEN_MS);
     try {
-      return await ownErrand(() =>
+      return await serviceWork(() =>
         Promise.race([this.openSound(placement, lane, expiry.signal), aborted(expiry.signal)]),
       );
     } catch (error) {

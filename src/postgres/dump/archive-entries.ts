@@ -1,6 +1,6 @@
 /** What of an archive of pg_dump a restore takes, told by the list that pg_restore makes of it. Pure text. */
 
-export interface ChosenEntries {
+interface ChosenEntries {
   /** What pg_restore restores, as lines for its `--use-list`. */
   readonly contents: readonly string[];
   /**

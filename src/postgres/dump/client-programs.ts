@@ -100,7 +100,7 @@ async function versionIn(folder: string): Promise<string | null> {
   return versions[0] === versions[1] ? (versions[0] ?? null) : null;
 }
 
-export interface RunOptions {
+interface RunOptions {
   readonly environment: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal;
   /** What it reads; default: nothing. It may end without having read it all. */

@@ -4,16 +4,13 @@
  * slip under it must not run as the service's own role, which may be a superuser.
  */
 import type pg from 'pg';
+import { ADVISORY_LOCKS } from '../advisory-locks.js';
 import type { Credentials } from '../credentials.js';
 import { insist } from '../projects/contention.js';
 import type { Placement } from '../projects/placement.js';
-import { type LoginOptions, type ServerAddress, startupOptions, withServiceClient } from '../server.js';
-import { ident, literal } from '../sql.js';
-
-const q = (name: string) => ident(name).text;
-
-/** Two dumps of a project do not share the role. In the project's database. */
-const DUMP_LOCK = 4_014_252_908;
+import { type LoginOptions, type ServerAddress, startupOptions } from '../server.js';
+import { withServiceClient } from '../service-pool.js';
+import { literal, quotedName } from '../sql.js';
 
 /** A project's own requests hold locks for 60 s at most; whoever waits longer waits for something else. */
 export const LOCK_WAIT_MS = 90_000;
@@ -38,7 +35,7 @@ export async function withDumpRole<T>(
   const role = dumpRole(placement);
   return withServiceClient(address, placement.database, async (client) => {
     await client.query(`SET lock_timeout = ${LOCK_WAIT_MS}`);
-    await client.query('SELECT pg_advisory_lock($1)', [DUMP_LOCK]);
+    await client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.dump]);
     try {
       await drop(client, role);
       await inTransaction(client, () => make(client, role, credentials, placement));
@@ -80,14 +77,14 @@ async function make(client: pg.Client, role: string, credentials: Credentials, p
   const { superuser = false, bypass = false } = rows[0] ?? {};
   const verifier = literal(credentials.scramVerifier(role)).text;
   await client.query(
-    `CREATE ROLE ${q(role)} LOGIN ${bypass ? 'BYPASSRLS' : ''} CONNECTION LIMIT 4 PASSWORD ${verifier}`,
+    `CREATE ROLE ${quotedName(role)} LOGIN ${bypass ? 'BYPASSRLS' : ''} CONNECTION LIMIT 4 PASSWORD ${verifier}`,
   );
-  await client.query(`GRANT ${q(placement.writer)}, ${q(placement.database)} TO ${q(role)}`);
-  await client.query(`GRANT ${q(role)} TO CURRENT_USER`);
-  await client.query(`GRANT SELECT ON ALL TABLES IN SCHEMA _cdp TO ${q(role)}`);
+  await client.query(`GRANT ${quotedName(placement.writer)}, ${quotedName(placement.database)} TO ${quotedName(role)}`);
+  await client.query(`GRANT ${quotedName(role)} TO CURRENT_USER`);
+  await client.query(`GRANT SELECT ON ALL TABLES IN SCHEMA _cdp TO ${quotedName(role)}`);
   if (superuser) {
-    await client.query(`GRANT SELECT ON ${CATALOGS.join(', ')} TO ${q(role)}`);
-    await client.query(`GRANT EXECUTE ON FUNCTION ${FUNCTIONS.join(', ')} TO ${q(role)}`);
+    await client.query(`GRANT SELECT ON ${CATALOGS.join(', ')} TO ${quotedName(role)}`);
+    await client.query(`GRANT EXECUTE ON FUNCTION ${FUNCTIONS.join(', ')} TO ${quotedName(role)}`);
   }
   const lent = await client.query<{ enough: boolean }>(
     `SELECT bool_and(has_table_privilege($1, t, 'SELECT')) AND has_function_privilege($1, 'pg_export_snapshot()', 'EXECUTE')
@@ -105,7 +102,7 @@ async function drop(client: pg.Client, role: string): Promise<void> {
   const { rowCount } = await client.query('SELECT FROM pg_roles WHERE rolname = $1', [role]);
   if (rowCount === 0) return;
   await inTransaction(client, async () => {
-    await client.query(`DROP OWNED BY ${q(role)}`);
-    await client.query(`DROP ROLE ${q(role)}`);
+    await client.query(`DROP OWNED BY ${quotedName(role)}`);
+    await client.query(`DROP ROLE ${quotedName(role)}`);
   });
 }

@@ -11,12 +11,10 @@ import { libpqEnvironment } from './libpq.js';
 import type { Placement } from '../projects/placement.js';
 import type { DumpOptions } from './project-dump.js';
 import { type LoginOptions, startupOptions, withClient, WRITES } from '../server.js';
-
-/** SQLSTATE of a role that does not exist. */
-const UNDEFINED_OBJECT = '42704';
+import { UNDEFINED_OBJECT } from '../sqlstate.js';
 
 /** What names roles in an archive: those of the project that it was made of. */
-export type DumpedRoles = Pick<Placement, 'database' | 'writer' | 'reader'>;
+type DumpedRoles = Pick<Placement, 'database' | 'writer' | 'reader'>;
 
 /**
  * @param list of the archive's entries, as pg_restore made it

@@ -4,7 +4,8 @@ import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import { type Account, calledByRoot, caller, run } from './account.js';
 import { buildFolder } from './build-folder.js';
-import { SYSTEM_FOLDER, exists, hasCode, ownFolder } from './folders.js';
+import { exists, hasCode } from '../../files.js';
+import { SYSTEM_FOLDER, ownFolder } from './folders.js';
 import type { Home } from './home.js';
 
 export interface Binaries {

@@ -1,7 +1,7 @@
 /** Builds a folder so that it is either absent or complete, whoever else builds it and whoever is killed. */
 import { chmod, lstat, mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { hasCode, unique } from './folders.js';
+import { hasCode, unique } from '../../files.js';
 import { isAlive } from './processes.js';
 
 /**

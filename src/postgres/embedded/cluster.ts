@@ -5,7 +5,7 @@ import { run } from './account.js';
 import type { Binaries } from './binaries.js';
 import { buildFolder } from './build-folder.js';
 import { SUPERUSER } from './config.js';
-import { exists } from './folders.js';
+import { exists } from '../../files.js';
 import type { Home } from './home.js';
 
 /**

@@ -4,8 +4,8 @@ import type { Home } from './home.js';
 export const SUPERUSER = 'cdp_service';
 export const PORT = 5432;
 
-/** Connections beside those to projects: the service's own, of commands and backups, a person's. */
-export const OTHER_CONNECTIONS = 40;
+/** Connections that are kept beside those to projects: for the service's own, commands and backups, a person. */
+export const RESERVED_CONNECTIONS = 40;
 
 /** Locks that the table of all sessions has room for. Postgres's default makes it 7,680, which one statement takes. */
 const LOCKS = 122_880;
@@ -27,7 +27,7 @@ local   samerole  all          scram-sha-256
  * @param durable false only for tests, which throw their clusters away.
  */
 export function serverConfig(home: Home, connections: number, durable: boolean): string {
-  const maxConnections = connections + OTHER_CONNECTIONS;
+  const maxConnections = connections + RESERVED_CONNECTIONS;
   const locksEach = String(Math.ceil(LOCKS / maxConnections));
   const settings: Record<string, string> = {
     listen_addresses: '',

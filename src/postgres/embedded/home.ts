@@ -3,7 +3,8 @@ import { createHash, randomBytes } from 'node:crypto';
 import { lstat, realpath, rmdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Account, accountFor, calledByRoot, caller, canEnter } from './account.js';
-import { SYSTEM_FOLDER, exists, hasCode, makeFolder, ownFolder } from './folders.js';
+import { exists, hasCode, makeFolder } from '../../files.js';
+import { SYSTEM_FOLDER, ownFolder } from './folders.js';
 
 /** The folder of one cluster. Its configuration and log belong to the caller, `data` and `socketDir` to the server. */
 export interface Home {

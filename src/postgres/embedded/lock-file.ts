@@ -3,11 +3,11 @@ import { link, readFile, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { PORT } from './config.js';
-import { exists, hasCode, isMissing, unique } from './folders.js';
+import { exists, hasCode, isMissing, unique } from '../../files.js';
 import type { Home } from './home.js';
 import { endOrphans, isAlive, servedFolder, stopPostmaster } from './processes.js';
 
-export interface LockFile {
+interface LockFile {
   readonly pid: number;
   readonly status: string;
 }

@@ -8,8 +8,8 @@ import { totalmem } from 'node:os';
 const MIB = 1024 * 1024;
 
 /**
- * Shared memory (`shared_buffers` and the lock table are most of it) and code count as well: an idle backend has 412
- * where there may be 120 connections, and 472 where there may be 793.
+ * Shared memory (`shared_buffers` and the lock table are most of it) and code count as well: an idle backend has 412 MiB
+ * where there may be 120 connections, and 472 MiB where there may be 793.
  */
 const SHARED_MIB = 432;
 const SHARED_KIB_EACH = 92;

@@ -7,7 +7,7 @@ import { ENVIRONMENT } from './account.js';
 import type { Binaries } from './binaries.js';
 import { lastLines } from './cluster.js';
 import { HBA, serverConfig } from './config.js';
-import { replaceFile } from './folders.js';
+import { replaceFile } from '../../files.js';
 import type { Home, Log } from './home.js';
 import { readLockFile } from './lock-file.js';
 import { limited } from './memory.js';

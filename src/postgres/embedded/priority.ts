@@ -5,7 +5,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { setPriority } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { hasCode } from './folders.js';
+import { hasCode } from '../../files.js';
 import { parentOf } from './processes.js';
 
 /**

@@ -3,10 +3,10 @@ import { execFile } from 'node:child_process';
 import { readFile, readdir } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { hasCode } from './folders.js';
+import { hasCode } from '../../files.js';
 import type { Home } from './home.js';
 
-export interface Process {
+interface Process {
   readonly pid: number;
   readonly parent: number;
   /** The command line, or the title that a Postgres process gave itself, arguments joined by a space. */

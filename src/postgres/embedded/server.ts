@@ -3,12 +3,13 @@ import { rmdir } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import type { Binaries } from './binaries.js';
-import { OTHER_CONNECTIONS, PORT, SUPERUSER } from './config.js';
-import { hasCode } from './folders.js';
+import { RESERVED_CONNECTIONS, PORT, SUPERUSER } from './config.js';
+import { hasCode } from '../../files.js';
 import type { Home, Log } from './home.js';
 import { findPostmaster } from './lock-file.js';
 import { type Postmaster, hasEnded, isGone, isReady, openLog, startPostmaster, wasKilled } from './postmaster.js';
 import { serves, stopPostmaster } from './processes.js';
+import { INVALID_PASSWORD } from '../sqlstate.js';
 
 /** How to reach the server as its superuser; `host` is the folder of its socket. */
 export interface Connection {
@@ -35,7 +36,7 @@ export interface Server {
   stop(): Promise<void>;
 }
 
-export interface RunOptions {
+interface RunOptions {
   readonly password: string;
   readonly log: Log;
   readonly durable: boolean;
@@ -127,9 +128,9 @@ async function greet(home: Home, postmaster: Postmaster, connection: Connection)
         `SELECT current_setting('server_version') AS version, current_setting('max_connections')::integer AS most`,
       );
       const { version = '', most = 0 } = rows[0] ?? {};
-      return { version, connections: Math.max(LEAST_CONNECTIONS, most - OTHER_CONNECTIONS) };
+      return { version, connections: Math.max(LEAST_CONNECTIONS, most - RESERVED_CONNECTIONS) };
     } catch (error) {
-      if (hasCode(error, '28P01')) {
+      if (hasCode(error, INVALID_PASSWORD)) {
         throw new WrongPassword(
           `The database in the data folder was made with another instance secret: ${connection.user} cannot log in.`,
         );

@@ -4,16 +4,16 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
-import { DEADLOCK } from '../errors.js';
+import { DEADLOCK_DETECTED, INTERNAL_ERROR, UNIQUE_VIOLATION } from '../sqlstate.js';
 
 function gaveWay(error: unknown): boolean {
   if (!(error instanceof pg.DatabaseError)) return false;
   switch (error.code) {
-    case DEADLOCK:
+    case DEADLOCK_DETECTED:
       return true;
-    case '23505':
+    case UNIQUE_VIOLATION:
       return error.schema === 'pg_catalog';
-    case 'XX000':
+    case INTERNAL_ERROR:
       // "tuple concurrently updated" or "deleted": there is no state for it, and the message may be in any language.
       return error.file === 'heapam.c';
     default:

@@ -3,10 +3,11 @@
  * The write-ahead log and the temporary files of sorts are the server's and do not count.
  */
 import pg from 'pg';
-import { ownErrand } from '../server.js';
+import { serviceWork } from '../service-work.js';
+import { INVALID_CATALOG_NAME, UNDEFINED_FILE } from '../sqlstate.js';
 
 /** A database that is being dropped, or whose files go away while they are counted. */
-const GONE = new Set(['3D000', '58P01']);
+const GONE = new Set([INVALID_CATALOG_NAME, UNDEFINED_FILE]);
 
 export class DatabaseSizes {
   /** @param pool of the service's own role, which owns the projects' databases and so may ask for their size */
@@ -19,7 +20,7 @@ export class DatabaseSizes {
    * @throws EngineError database_unavailable
    */
   async of(database: string): Promise<number | null> {
-    return ownErrand(async () => {
+    return serviceWork(async () => {
       try {
         const { rows } = await this.pool.query<{ bytes: string }>('SELECT pg_database_size($1::name) AS bytes', [
           database,

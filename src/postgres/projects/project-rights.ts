@@ -4,32 +4,30 @@
 import type pg from 'pg';
 import { isPrepared, type Preparation } from '../hardening/hardening.js';
 import type { Placement } from './placement.js';
-import { ident, sql, statement } from '../sql.js';
-
-const q = (name: string) => ident(name).text;
+import { quotedName, sql, statement } from '../sql.js';
 
 /** The rights of the project's roles. Granting them anew mends what `DROP OWNED` and the like took away. */
 export async function grant(client: pg.Client, { database, schema, writer, reader }: Placement): Promise<void> {
-  await client.query(`GRANT CONNECT ON DATABASE ${q(database)} TO ${q(database)}`);
-  await client.query(`GRANT TEMPORARY ON DATABASE ${q(database)} TO ${q(writer)}`);
-  await client.query(`GRANT USAGE, CREATE ON SCHEMA ${q(schema)} TO ${q(writer)}`);
-  await client.query(`GRANT USAGE ON SCHEMA ${q(schema)} TO ${q(reader)}`);
-  await client.query(`GRANT SELECT, INSERT, UPDATE, DELETE ON _cdp.idempotency_keys TO ${q(writer)}`);
+  await client.query(`GRANT CONNECT ON DATABASE ${quotedName(database)} TO ${quotedName(database)}`);
+  await client.query(`GRANT TEMPORARY ON DATABASE ${quotedName(database)} TO ${quotedName(writer)}`);
+  await client.query(`GRANT USAGE, CREATE ON SCHEMA ${quotedName(schema)} TO ${quotedName(writer)}`);
+  await client.query(`GRANT USAGE ON SCHEMA ${quotedName(schema)} TO ${quotedName(reader)}`);
+  await client.query(`GRANT SELECT, INSERT, UPDATE, DELETE ON _cdp.idempotency_keys TO ${quotedName(writer)}`);
 }
 
 /** Lets the reader see whatever the writer makes, at once. */
 export async function grantDefaults(writing: pg.Client, { schema, reader }: Placement): Promise<void> {
-  const within = `IN SCHEMA ${q(schema)}`;
+  const within = `IN SCHEMA ${quotedName(schema)}`;
   for (const kind of ['TABLES', 'SEQUENCES']) {
-    await writing.query(`ALTER DEFAULT PRIVILEGES ${within} GRANT SELECT ON ${kind} TO ${q(reader)}`);
-    await writing.query(`GRANT SELECT ON ALL ${kind} ${within} TO ${q(reader)}`);
+    await writing.query(`ALTER DEFAULT PRIVILEGES ${within} GRANT SELECT ON ${kind} TO ${quotedName(reader)}`);
+    await writing.query(`GRANT SELECT ON ALL ${kind} ${within} TO ${quotedName(reader)}`);
   }
 }
 
 /** An owner can take rights on its own things away from itself. */
 export async function grantOwn(writing: pg.Client, { schema, writer }: Placement): Promise<void> {
   for (const kind of ['TABLES', 'SEQUENCES', 'ROUTINES']) {
-    await writing.query(`GRANT ALL ON ALL ${kind} IN SCHEMA ${q(schema)} TO ${q(writer)}`);
+    await writing.query(`GRANT ALL ON ALL ${kind} IN SCHEMA ${quotedName(schema)} TO ${quotedName(writer)}`);
   }
 }
 
@@ -41,10 +39,10 @@ export async function ensureSchema(client: pg.Client, schema: string): Promise<s
   );
   if (rows[0]?.own) return [];
   if (rows[0] === undefined) {
-    await client.query(`CREATE SCHEMA ${q(schema)}`);
+    await client.query(`CREATE SCHEMA ${quotedName(schema)}`);
     return [`the schema ${schema} was missing`];
   }
-  await client.query(`ALTER SCHEMA ${q(schema)} OWNER TO CURRENT_USER`);
+  await client.query(`ALTER SCHEMA ${quotedName(schema)} OWNER TO CURRENT_USER`);
   return [`the schema ${schema} belonged to ${rows[0].owner}`];
 }
 
@@ -66,7 +64,7 @@ export async function giveBack(client: pg.Client, { schema, writer }: Placement)
     UNION ALL SELECT format('TYPE %s', oid::regtype) FROM pg_type
     WHERE typnamespace = ${schema}::regnamespace AND typowner = current_user::regrole AND typtype IN ('e', 'd', 'r')`);
   const { rows } = await client.query<{ object: string }>(text, [...params]);
-  for (const { object } of rows) await client.query(`ALTER ${object} OWNER TO ${q(writer)}`);
+  for (const { object } of rows) await client.query(`ALTER ${object} OWNER TO ${quotedName(writer)}`);
   return rows.length === 0 ? [] : [`${rows.length} tables and other things in its schema were not its own`];
 }
 

@@ -6,10 +6,12 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
+import { ADVISORY_LOCKS } from '../advisory-locks.js';
 import type { Credentials } from '../credentials.js';
 import { dumpRole } from '../dump/dump-role.js';
 import { adoptPreparation, prepare, type Preparation } from '../hardening/hardening.js';
 import { migrate, type Migration, newestVersion } from '../migrate.js';
+import { bindAutovacuum, bindAutovacuumEverywhere } from './autovacuum-settings.js';
 import { insist } from './contention.js';
 import type { Placement } from './placement.js';
 import {
@@ -21,22 +23,16 @@ import {
   grantOwn,
   spoiltThings,
 } from './project-rights.js';
-import { type ServerAddress, startupOptions, withClient, withServiceClient, WRITES } from '../server.js';
-import { ident, literal } from '../sql.js';
-
-const q = (name: string) => ident(name).text;
+import { type ServerAddress, startupOptions, withClient, WRITES } from '../server.js';
+import { withServiceClient } from '../service-pool.js';
+import { literal, quotedName } from '../sql.js';
+import { INSUFFICIENT_PRIVILEGE, OBJECT_IN_USE } from '../sqlstate.js';
 
 /**
  * Connections one role may hold, over all instances of the service together. An instance opens at most 14 for a project (8
  * for inserts and schema calls, 6 for free SQL), so this leaves room for nine of them.
  */
 const CONNECTION_LIMIT = 128;
-
-/**
- * One instance at a time mends a project or brings it up to date: two that alter a role or harden at once fail. The lock is in
- * the project's database.
- */
-const MEND_LOCK = 4_014_252_907;
 
 /** A statement of the mending that takes longer waits for something that the project holds, and is given up. */
 const MEND_STATEMENT_MS = 5_000;
@@ -78,16 +74,16 @@ export class Provisioning {
       await requireRights(client);
       const found = await client.query('SELECT 1 FROM pg_database WHERE datname = $1', [this.template]);
       if (found.rowCount === 0) {
-        await client.query(`CREATE DATABASE ${q(this.template)} TEMPLATE template0 ENCODING 'UTF8'`);
+        await client.query(`CREATE DATABASE ${quotedName(this.template)} TEMPLATE template0 ENCODING 'UTF8'`);
       }
-      await client.query(`REVOKE ALL ON DATABASE ${q(this.template)} FROM PUBLIC`);
+      await client.query(`REVOKE ALL ON DATABASE ${quotedName(this.template)} FROM PUBLIC`);
     });
   }
 
   /** Brings the template or a project's database up to date with this program and this Postgres. */
   async upgrade(database: string): Promise<string[]> {
     return this.asService(database, async (client) => {
-      await client.query('SELECT pg_advisory_lock($1)', [MEND_LOCK]);
+      await client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.mending]);
       await migrate(client, '_cdp', this.migrations);
       return prepare(client, this.preparation);
     });
@@ -99,7 +95,7 @@ export class Provisioning {
     await this.asService(this.address.database, async (client) => {
       await this.ensureRoles(client, placement);
       await this.cloneTemplate(client, database);
-      await client.query(`REVOKE ALL ON DATABASE ${q(database)} FROM PUBLIC`);
+      await client.query(`REVOKE ALL ON DATABASE ${quotedName(database)} FROM PUBLIC`);
       await bindAutovacuum(client, database);
     });
     await this.asService(database, async (client) => {
@@ -152,15 +148,9 @@ export class Provisioning {
     return [...missing.map((role) => `the role ${role} was missing`), ...spoilt];
   }
 
-  /** Gives autovacuum its bounds in all projects' databases where it has lost them, or never had them. */
-  async bindAutovacuum(): Promise<void> {
-    await this.asService(this.address.database, async (client) => {
-      // One instance at a time, as with the mending: there, too, two would get in each other's way.
-      await client.query('SELECT pg_advisory_lock($1)', [MEND_LOCK]);
-      const wanted = Object.entries(FOR_AUTOVACUUM).map(([name, value]) => `${name}=${value}`);
-      const { rows } = await client.query<{ database: string }>(UNBOUND, [wanted]);
-      for (const { database } of rows) await bindAutovacuum(client, database).catch(unlessGone);
-    });
+  /** See {@link bindAutovacuumEverywhere}. */
+  bindAutovacuum(): Promise<void> {
+    return this.asService(this.address.database, bindAutovacuumEverywhere);
   }
 
   /** What mending would put right, in words. @throws pg.DatabaseError where the database or a role is gone */
@@ -184,7 +174,7 @@ export class Provisioning {
     await this.asService(this.address.database, async (client) => {
       await dropDatabase(client, database);
       for (const role of [dumpRole(placement), writer, reader, database])
-        await client.query(`DROP ROLE IF EXISTS ${q(role)}`);
+        await client.query(`DROP ROLE IF EXISTS ${quotedName(role)}`);
     });
   }
 
@@ -198,23 +188,23 @@ export class Provisioning {
     for (const role of missing) {
       await client.query(
         role === database
-          ? `CREATE ROLE ${q(role)} NOLOGIN`
-          : `CREATE ROLE ${q(role)} LOGIN CONNECTION LIMIT ${CONNECTION_LIMIT} PASSWORD ${this.verifier(role)}`,
+          ? `CREATE ROLE ${quotedName(role)} NOLOGIN`
+          : `CREATE ROLE ${quotedName(role)} LOGIN CONNECTION LIMIT ${CONNECTION_LIMIT} PASSWORD ${this.verifier(role)}`,
       );
     }
-    await client.query(`GRANT ${q(database)} TO ${q(writer)}, ${q(reader)}`);
+    await client.query(`GRANT ${quotedName(database)} TO ${quotedName(writer)}, ${quotedName(reader)}`);
     // A member of a role may see and end its sessions, without being a superuser.
-    await client.query(`GRANT ${q(writer)}, ${q(reader)} TO CURRENT_USER`);
+    await client.query(`GRANT ${quotedName(writer)}, ${quotedName(reader)} TO CURRENT_USER`);
     return missing;
   }
 
   private async resetRoles(client: pg.Client, { database, writer, reader }: Placement): Promise<void> {
     for (const role of [writer, reader]) {
       await client.query(
-        `ALTER ROLE ${q(role)} LOGIN CONNECTION LIMIT ${CONNECTION_LIMIT} PASSWORD ${this.verifier(role)}`,
+        `ALTER ROLE ${quotedName(role)} LOGIN CONNECTION LIMIT ${CONNECTION_LIMIT} PASSWORD ${this.verifier(role)}`,
       );
-      await client.query(`ALTER ROLE ${q(role)} RESET ALL`);
-      await client.query(`ALTER ROLE ${q(role)} IN DATABASE ${q(database)} RESET ALL`);
+      await client.query(`ALTER ROLE ${quotedName(role)} RESET ALL`);
+      await client.query(`ALTER ROLE ${quotedName(role)} IN DATABASE ${quotedName(database)} RESET ALL`);
     }
   }
 
@@ -222,14 +212,14 @@ export class Provisioning {
     return literal(this.credentials.scramVerifier(role)).text;
   }
 
-  /** CREATE DATABASE refuses (55006) while another instance is connected to the template to upgrade it. */
+  /** CREATE DATABASE refuses while another instance is connected to the template to upgrade it. */
   private async cloneTemplate(client: pg.Client, database: string): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       try {
-        await client.query(`CREATE DATABASE ${q(database)} TEMPLATE ${q(this.template)}`);
+        await client.query(`CREATE DATABASE ${quotedName(database)} TEMPLATE ${quotedName(this.template)}`);
         return;
       } catch (error) {
-        if (!(error instanceof pg.DatabaseError && error.code === '55006') || attempt === 20) throw error;
+        if (!(error instanceof pg.DatabaseError && error.code === OBJECT_IN_USE) || attempt === 20) throw error;
         await sleep(250);
       }
     }
@@ -253,35 +243,13 @@ export class Provisioning {
   }
 }
 
-/**
- * Settings of a project's database for autovacuum, whose sessions ask for nothing of their own, and run functions of the project's
- * indexes. Read-only there, what such a function writes past the project's quota is refused, while vacuum itself
- * goes on; sessions of the service say that they write. And where a function that fails keeps the database from being frozen,
- * vacuum does without indexes soon, before all others have to wait for it (manual 24.1.5.1).
- */
-const FOR_AUTOVACUUM = { default_transaction_read_only: 'on', vacuum_failsafe_age: '0' };
-
-async function bindAutovacuum(client: pg.Client, database: string): Promise<void> {
-  for (const [name, value] of Object.entries(FOR_AUTOVACUUM)) {
-    await client.query(`ALTER DATABASE ${q(database)} SET ${name} = ${value}`);
-  }
-}
-
-/** The project may have been deleted meanwhile. */
-function unlessGone(error: unknown): void {
-  if ((error as pg.DatabaseError).code !== '3D000') throw error;
-}
-
-/** Projects' databases without them: made by an older program, or reset by hand. */
-const UNBOUND = `SELECT p.database_name AS database FROM cdp.projects p JOIN pg_database d ON d.datname = p.database_name
-  WHERE p.status IN ('active', 'inactive') AND NOT EXISTS (SELECT FROM pg_db_role_setting s
-    WHERE s.setdatabase = d.oid AND s.setrole = 0 AND s.setconfig @> $1::text[])`;
-
 /** Takes the lock. @returns false where it had to be waited for */
 async function isFirst(client: pg.Client): Promise<boolean> {
-  const { rows } = await client.query<{ taken: boolean }>('SELECT pg_try_advisory_lock($1) AS taken', [MEND_LOCK]);
+  const { rows } = await client.query<{ taken: boolean }>('SELECT pg_try_advisory_lock($1) AS taken', [
+    ADVISORY_LOCKS.mending,
+  ]);
   if (rows[0]?.taken) return true;
-  await client.query('SELECT pg_advisory_lock($1)', [MEND_LOCK]);
+  await client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.mending]);
   return false;
 }
 
@@ -294,22 +262,19 @@ async function requireRights(client: pg.Client): Promise<void> {
   throw new Error('The role of DATABASE_URL may not make databases and roles: ALTER ROLE … CREATEDB CREATEROLE');
 }
 
-/** FORCE has found a process that this role may not end. */
-const INSUFFICIENT_PRIVILEGE = '42501';
-
 /**
  * Drops a database and ends what uses it. Where autovacuum is at work there, which is the superuser's, Postgres refuses FORCE
  * to anybody else. Without FORCE it ends autovacuum itself, and waits some seconds for sessions that end.
  */
 async function dropDatabase(client: pg.Client, database: string): Promise<void> {
   try {
-    await client.query(`DROP DATABASE IF EXISTS ${q(database)} WITH (FORCE)`);
+    await client.query(`DROP DATABASE IF EXISTS ${quotedName(database)} WITH (FORCE)`);
   } catch (error) {
     if ((error as pg.DatabaseError).code !== INSUFFICIENT_PRIVILEGE) throw error;
     await client.query(
       `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client backend'`,
       [database],
     );
-    await client.query(`DROP DATABASE IF EXISTS ${q(database)}`);
+    await client.query(`DROP DATABASE IF EXISTS ${quotedName(database)}`);
   }
 }

@@ -14,7 +14,7 @@ import { rowsWalked, type WalkPlan, walkRows } from './row-walk.js';
 import type { ValueEncoder, ValueWriter } from './value.js';
 
 /** What rows become. */
-export interface RowForm {
+interface RowForm {
   /** `AS_…` of `assembly/kinds.ts`. */
   readonly format: number;
   /** What stands before each value. */

@@ -9,7 +9,7 @@ import { writeField } from './value.js';
 export type RowMode = 'object' | 'array';
 
 /** Where rows stand: each behind a comma, in the list of an answer, or on a line of its own. */
-export type RowPlace = 'list' | 'line';
+type RowPlace = 'list' | 'line';
 
 export function jsonRowEncoder(columns: readonly ResultColumn[], mode: RowMode, place: RowPlace): RowEncoder {
   const open = `${place === 'list' ? ',' : ''}${mode === 'object' ? '{' : '['}`;

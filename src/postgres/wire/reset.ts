@@ -1,14 +1,13 @@
 /** The messages that clear a session of whatever statements have left in it. */
 import { runUnnamed } from './messages.js';
+import { fixed } from '../sql.js';
 
 /** DISCARD ALL leaves the seed of random() as it is, and so the next request's random numbers to this one's choice. */
 const SEED = 'SET seed = 0.';
 const SEED_DIGITS = 15;
 
 /** With a seed of zeros; {@link writeSeed} puts another one into a copy. */
-export const RESET = Buffer.concat(
-  runUnnamed(['DISCARD ALL', SEED + '0'.repeat(SEED_DIGITS)].map((text) => ({ text, params: [] }))),
-);
+export const RESET = Buffer.concat(runUnnamed(['DISCARD ALL', SEED + '0'.repeat(SEED_DIGITS)].map(fixed)));
 const DIGITS_END = RESET.indexOf(SEED) + SEED.length + SEED_DIGITS;
 
 /** @param at where {@link RESET} begins in `bytes` */

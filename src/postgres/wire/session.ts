@@ -2,7 +2,7 @@
  * What the engine asks of one logged-in connection, in the extended query protocol. Everything a request needs in one go is
  * written in one piece and ends in one Sync; rows reach the caller as the bytes of their DataRow message.
  */
-import type { Statement } from '../sql.js';
+import { ROLLBACK, type Statement } from '../sql.js';
 import { Connection } from './connection.js';
 import type { MessageHandler, RowTaker } from './framing.js';
 import {
@@ -113,7 +113,7 @@ export class Session extends Connection {
 
   /** Whatever statements left behind in the session goes away: an open transaction, and prepared statements too. */
   async reset(): Promise<void> {
-    const rollback = this.transaction === 'I' ? [] : runUnnamed([{ text: 'ROLLBACK', params: [] }]);
+    const rollback = this.transaction === 'I' ? [] : runUnnamed([ROLLBACK]);
     await this.sendWithReset(Buffer.concat([...rollback, resetMessages(), SYNC]), ignore);
   }
 

@@ -1,0 +1,61 @@
+/** Making folders and files that others may be making at the same moment, and telling why the system refused to. */
+import { randomBytes } from 'node:crypto';
+import { chmod, lstat, mkdir, rename, stat, writeFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
+
+/** A part of a name that no other process, and no other call, uses. */
+export const unique = (): string => `${process.pid}-${randomBytes(6).toString('hex')}`;
+
+/** The system found nothing there. */
+export const isMissing = (error: unknown): boolean => hasCode(error, 'ENOENT', 'ENOTDIR');
+
+/** Whether an error of the system, or of the driver, has one of these codes: `ENOENT`. */
+export function hasCode(error: unknown, ...codes: string[]): boolean {
+  return error instanceof Error && codes.includes((error as NodeJS.ErrnoException).code ?? '');
+}
+
+/** A link counts, wherever it leads. @throws what the system says where it does not let us look */
+export async function exists(path: string): Promise<boolean> {
+  try {
+    await lstat(path);
+    return true;
+  } catch (error) {
+    if (isMissing(error)) return false;
+    throw error;
+  }
+}
+
+/**
+ * Makes a folder of this mode where there is none, and those above it. Not by Node's `recursive`: where the system lets
+ * nobody make a folder and says that the one above is missing, as in /proc, Node tries for ever.
+ * @throws Error naming the folder
+ */
+export async function makeFolder(path: string, mode: number): Promise<void> {
+  try {
+    await makeAbove(path, mode);
+  } catch (error) {
+    throw new Error(`The folder ${path} cannot be made: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+async function makeAbove(path: string, mode: number): Promise<void> {
+  const make = () =>
+    mkdir(path, { mode }).catch(async (error: unknown) => {
+      if (!hasCode(error, 'EEXIST') || !(await stat(path)).isDirectory()) throw error;
+    });
+  try {
+    await make();
+  } catch (error) {
+    if (!hasCode(error, 'ENOENT') || dirname(path) === path) throw error;
+    await makeAbove(dirname(path), mode);
+    await make();
+  }
+}
+
+/** Replaces a small file of ours as a whole; its reader may be another user. */
+export async function replaceFile(path: string, content: string): Promise<void> {
+  const draft = `${path}.${unique()}`;
+  await writeFile(draft, content, { flag: 'wx' });
+  await chmod(draft, 0o644);
+  await rename(draft, path);
+}

@@ -1,0 +1,37 @@
+/** What failures of the service's own work in Postgres are called (postgres/service-work.ts). */
+import pg from 'pg';
+import { expect, it } from 'vitest';
+import { EngineError } from '../../src/contract/errors.js';
+import { ConnectionLost, PostgresError } from '../../src/postgres/errors.js';
+import { withServiceClient } from '../../src/postgres/service-pool.js';
+import { serviceWork } from '../../src/postgres/service-work.js';
+import { embeddedServer } from '../support/postgres.js';
+
+const { connection } = embeddedServer();
+const address = { ...connection, connectionTimeoutMillis: 5_000 };
+
+it("calls what Postgres says of the service's own work unavailability, with nothing of it but the cause", async () => {
+  const work = () => withServiceClient(address, 'postgres', (client) => client.query('SELECT FROM secret_name'));
+  const error = await serviceWork(work).then(
+    () => null,
+    (thrown: unknown) => thrown,
+  );
+  if (!(error instanceof EngineError)) throw new Error(`It was ${String(error)}`);
+  expect(error).toMatchObject({ code: 'database_unavailable', hint: undefined, postgres: undefined });
+  expect(error.message).not.toContain('secret_name');
+  expect(error.cause).toBeInstanceOf(PostgresError);
+});
+
+it.each([
+  ['a lost connection', new ConnectionLost('lost'), 'database_unavailable'],
+  ['a refused connection', Object.assign(new Error('refused'), { code: 'ECONNREFUSED' }), 'database_unavailable'],
+  ['a full server', Object.assign(new pg.DatabaseError('full', 0, 'error'), { code: '53300' }), 'database_unavailable'],
+  ['an error that was made on purpose', new EngineError('not_found', 'gone'), 'not_found'],
+])('passes on %s as it should', async (_what, thrown, code) => {
+  await expect(serviceWork(() => Promise.reject(thrown))).rejects.toMatchObject({ code });
+});
+
+it('leaves defects as they are', async () => {
+  const defect = new TypeError('x is not a function');
+  await expect(serviceWork(() => Promise.reject(defect))).rejects.toBe(defect);
+});
