@@ -23,7 +23,7 @@ import { readBody } from './connection/read-body.js';
 import { RequestLog } from './watch/request-log.js';
 import type { Context, Route, RouteSettings } from './api/route.js';
 import { ROUTES } from './api/routes.js';
-import type { RequestTracer } from './watch/tracing.js';
+import type { RequestTracer } from './watch/request-tracer.js';
 
 /** What the processes that share one service do together. */
 export interface Together {

@@ -20,7 +20,7 @@ import type { SqlBody } from '../../contract/wire/sql.js';
 import type { RequestTrace, Stage } from '../../engine/trace.js';
 import { asEngineError } from '../answer/error-exit.js';
 import { readTraceparent, type TraceContext } from './trace-context.js';
-import type { RequestSpan, RequestTracer, TraceDetail } from './tracing.js';
+import type { RequestSpan, RequestTracer, TraceDetail } from './request-tracer.js';
 
 export interface SpanSettings {
   readonly detail: TraceDetail;
