@@ -28,7 +28,7 @@ export interface AppSettings {
 }
 
 /** Told of what happens to requests. */
-export interface Watcher {
+interface Watcher {
   /** Of every request, before anything else, and also of one that reaches no hook. */
   opened(request: FastifyRequest, reply: FastifyReply): void;
   /** A failure has been answered. */

@@ -32,7 +32,7 @@ export interface Together {
   metrics(): Promise<string>;
 }
 
-export interface HttpSettings extends AppSettings, RouteSettings {
+interface HttpSettings extends AppSettings, RouteSettings {
   /** True where /metrics has a listener of its own. */
   separateMetrics: boolean;
   /** The first start makes a project and shows its token: it is not ready before. */

@@ -22,7 +22,7 @@ import { asEngineError } from '../answer/error-exit.js';
 import { readTraceparent, type TraceContext } from './trace-context.js';
 import type { RequestSpan, RequestTracer, TraceDetail } from './request-tracer.js';
 
-export interface SpanSettings {
+interface SpanSettings {
   readonly detail: TraceDetail;
   /** Whether a request may say which trace it belongs to. */
   readonly takesContext: boolean;
