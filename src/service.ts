@@ -11,7 +11,7 @@ import { LogLines } from './log-lines.js';
 import type { Engine, EngineSettings } from './engine/engine.js';
 import { welcome } from './engine/first-start.js';
 import type { RequestSpans } from './http/watch/request-spans.js';
-import type { TraceExport } from './tracing.js';
+import type { TraceExport } from './trace-export.js';
 import type { Metrics } from './http/watch/metrics.js';
 import type { Together } from './http/server.js';
 
@@ -108,7 +108,7 @@ export async function openTracing(
   closing: Closing,
 ): Promise<RequestSpans | undefined> {
   if (traces === null) return undefined;
-  const { Tracing } = await import('./tracing.js');
+  const { Tracing } = await import('./trace-export.js');
   const tracing = await Tracing.open(traces, config.traceDetail, logger);
   closing.add(() => tracing.close());
   return tracing.spans;

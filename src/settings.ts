@@ -8,7 +8,7 @@ import { AUDIT_MODES, AUDIT_STATEMENTS, type AuditMode, type AuditStatements } f
 import { parseProxies } from './http/gate/client-address.js';
 import { parseOrigins } from './http/connection/cors.js';
 import { parseRate } from './http/gate/rate-limit.js';
-import { TRACE_DETAILS, type TraceDetail } from './http/watch/tracing.js';
+import { TRACE_DETAILS, type TraceDetail } from './http/watch/request-tracer.js';
 import {
   checkedBy,
   databaseUrl,

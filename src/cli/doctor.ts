@@ -15,7 +15,7 @@ import {
 import { serverFacts } from '../postgres/server-facts.js';
 import { openEngine } from '../service.js';
 import type { Config, SettingName } from '../settings.js';
-import { messageOf } from '../failure.js';
+import { messageOf } from '../operator-message.js';
 import { aligned, commandLine, hasDatabase, managementOptions, print, WHERE_ELSE } from './management.js';
 import { DATABASE_SETTINGS, readConfig } from './settings.js';
 

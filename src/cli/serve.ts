@@ -5,7 +5,7 @@ import { Command } from 'commander';
 import type { Config } from '../settings.js';
 import { createLogger, type RunningService, startService } from '../service.js';
 import { STOP_SIGNALS } from '../stop-signals.js';
-import type { TraceExport } from '../tracing.js';
+import type { TraceExport } from '../trace-export.js';
 import { ALL_SETTINGS, addSettings, readConfig } from './settings.js';
 import { tracesFrom } from './traces.js';
 

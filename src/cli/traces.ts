@@ -2,7 +2,7 @@
  * Whether there are to be traces, by the standard variables of OpenTelemetry (specification, "Environment Variable
  * Specification"): those that choose. What they say of endpoint, headers, sampler, resource and limits the SDK reads.
  */
-import type { TraceExport } from '../tracing.js';
+import type { TraceExport } from '../trace-export.js';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 

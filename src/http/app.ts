@@ -28,7 +28,7 @@ export interface AppSettings {
 }
 
 /** Told of what happens to requests. */
-export interface Watcher {
+interface Watcher {
   /** Of every request, before anything else, and also of one that reaches no hook. */
   opened(request: FastifyRequest, reply: FastifyReply): void;
   /** A failure has been answered. */
@@ -56,44 +56,78 @@ export function createApp(settings: AppSettings, answers: Answers, watcher: Watc
     });
     watcher.opened(request, reply);
   };
-  // It gets no logger: for one, it makes a child and two listeners for each request.
   const app: FastifyInstance = Fastify({
-    bodyLimit: LIMITS.bodyBytes,
-    requestTimeout: settings.requestTimeoutMs,
-    connectionTimeout: 0,
-    keepAliveTimeout: KEPT_MS,
-    forceCloseConnections: 'idle',
-    return503OnClosing: false,
-    trustProxy: settings.trustProxy === null ? false : parseProxies(settings.trustProxy),
-    // Node bounds the whole head of a request; a long name in a path is a table that is not there.
-    routerOptions: { maxParamLength: maxHeaderSize, ignoreTrailingSlash: false },
-    genReqId: requestIdOf,
-    schemaController: SCHEMA_CONTROLLER,
+    ...limitsOfHttp(settings),
     // A path that cannot be decoded reaches no route and none of the hooks.
     frameworkErrors: (error, request, reply) => {
       begin(request, reply);
       answers.fail(error, request, reply);
     },
     clientErrorHandler: connections.refuse,
+  });
+  hearConnections(app, connections);
+  setExits(app, answers, watcher);
+  app.removeAllContentTypeParsers();
+  app.decorateRequest('exchange');
+
+  app.addHook('onRequest', (request, reply, done) => {
+    begin(request, reply);
+    done(refusalOfHead(request.raw));
+  });
+  // What Fastify sends by itself. A page may have set some of them for itself.
+  app.addHook('onSend', (request, reply, payload, done) => {
+    void reply.headers(allHeadersOf(request, reply));
+    reply.raw.setTimeout(settings.streamStallMs);
+    done(null, payload);
+  });
+  return app;
+}
+
+/** It gets no logger: for one, Fastify makes a child and two listeners for each request. */
+function limitsOfHttp({ requestTimeoutMs, trustProxy }: AppSettings) {
+  return {
+    bodyLimit: LIMITS.bodyBytes,
+    requestTimeout: requestTimeoutMs,
+    connectionTimeout: 0,
+    keepAliveTimeout: KEPT_MS,
+    forceCloseConnections: 'idle',
+    return503OnClosing: false,
+    trustProxy: trustProxy === null ? false : parseProxies(trustProxy),
+    // Node bounds the whole head of a request; a long name in a path is a table that is not there.
+    routerOptions: { maxParamLength: maxHeaderSize, ignoreTrailingSlash: false },
+    genReqId: requestIdOf,
+    schemaController: SCHEMA_CONTROLLER,
     http: {
-      headersTimeout: settings.requestTimeoutMs,
+      headersTimeout: requestTimeoutMs,
       connectionsCheckingInterval: 1_000,
       // Node would answer without a body; the first hook refuses it in our shape.
       requireHostHeader: false,
       IncomingMessage: WholeRequest,
       ServerResponse: WholeResponse,
     },
-  });
-  // For the same reason an expectation that nobody knows is not met, and not refused (RFC 9110 section 10.1.1).
-  app.server.on('checkExpectation', (request, response) => app.server.emit('request', request, response));
-  app.server.on('connect', (_request, socket) => {
+  } as const;
+}
+
+/** What comes over a connection and is no ordinary request, and the end of all connections at a stop. */
+function hearConnections(app: FastifyInstance, connections: ClientConnections): void {
+  const { server } = app;
+  // Node would answer 417 without a body; an expectation that nobody knows may be ignored (RFC 9110 section 10.1.1).
+  server.on('checkExpectation', (request, response) => server.emit('request', request, response));
+  server.on('connect', (_request, socket) => {
     // The client may be gone already; there is nobody to tell then.
     socket.on('error', () => socket.destroy());
     connections.refuse(noTunnel(), socket as Socket);
   });
-  connections.watch(app.server);
+  connections.watch(server);
   // Their size is bounded. By their number Node would leave some of them out, and not say so.
-  app.server.maxHeadersCount = 0;
+  server.maxHeadersCount = 0;
+  app.addHook('preClose', (done) => {
+    void connections.stop(server).then(() => done());
+  });
+}
+
+/** The ways on which a failure leaves. */
+function setExits(app: FastifyInstance, answers: Answers, watcher: Watcher): void {
   const pace = new RefusalPace();
   app.setErrorHandler((error, request, reply) => {
     const refuse = () => {
@@ -108,23 +142,6 @@ export function createApp(settings: AppSettings, answers: Answers, watcher: Watc
   app.setNotFoundHandler((request) => {
     throw notFound(request);
   });
-  app.removeAllContentTypeParsers();
-  app.decorateRequest('exchange');
-
-  app.addHook('onRequest', (request, reply, done) => {
-    begin(request, reply);
-    done(refusalOfHead(request.raw));
-  });
-  // What Fastify sends by itself. A page may have set some of them for itself.
-  app.addHook('onSend', (request, reply, payload, done) => {
-    void reply.headers(allHeadersOf(request, reply));
-    reply.raw.setTimeout(settings.streamStallMs);
-    done(null, payload);
-  });
-  app.addHook('preClose', (done) => {
-    void connections.stop(app.server).then(() => done());
-  });
-  return app;
 }
 
 /**

@@ -6,7 +6,7 @@ import type { JsonDocument } from '../engine/json/read-json.js';
 import type { Project } from '../engine/project.js';
 import type { Route } from './api/route.js';
 import type { Place } from './gate/byte-room.js';
-import type { RequestSpan } from './watch/tracing.js';
+import type { RequestSpan } from './watch/request-tracer.js';
 
 /** A row of the route tables, or as much of one as is known of what is served without a row. */
 export type ServedRoute = Pick<Route, 'url' | 'audit'> & Partial<Route>;

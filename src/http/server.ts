@@ -23,7 +23,7 @@ import { readBody } from './connection/read-body.js';
 import { RequestLog } from './watch/request-log.js';
 import type { Context, Route, RouteSettings } from './api/route.js';
 import { ROUTES } from './api/routes.js';
-import type { RequestTracer } from './watch/tracing.js';
+import type { RequestTracer } from './watch/request-tracer.js';
 
 /** What the processes that share one service do together. */
 export interface Together {
@@ -32,7 +32,7 @@ export interface Together {
   metrics(): Promise<string>;
 }
 
-export interface HttpSettings extends AppSettings, RouteSettings {
+interface HttpSettings extends AppSettings, RouteSettings {
   /** True where /metrics has a listener of its own. */
   separateMetrics: boolean;
   /** The first start makes a project and shows its token: it is not ready before. */

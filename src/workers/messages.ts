@@ -2,7 +2,7 @@
 import type { MetricObjectWithValues, MetricValue } from 'prom-client';
 import type { ServerAddress } from '../postgres/server.js';
 import type { Config } from '../settings.js';
-import type { TraceExport } from '../tracing.js';
+import type { TraceExport } from '../trace-export.js';
 
 /** What a worker is told when it starts. */
 export interface Orders {

@@ -7,7 +7,7 @@ import { type Database, openDatabase } from '../database.js';
 import { parseRate, requestCounter } from '../http/gate/rate-limit.js';
 import { BACKLOG, Closing, type RunningService } from '../service.js';
 import type { Config } from '../settings.js';
-import type { TraceExport } from '../tracing.js';
+import type { TraceExport } from '../trace-export.js';
 import { Crew } from './crew.js';
 import { FrontDoor } from './front-door.js';
 import { copyLines } from './merged-log.js';

@@ -7,7 +7,7 @@ import { EngineError } from '../contract/errors.js';
 import { type Database, openDatabase } from '../database.js';
 import type { Engine } from '../engine/engine.js';
 import { welcome } from '../engine/first-start.js';
-import { messageOf } from '../failure.js';
+import { messageOf } from '../operator-message.js';
 import { HandedConnections } from '../http/connection/handed-connections.js';
 import type { Metrics } from '../http/watch/metrics.js';
 import type { Together } from '../http/server.js';

@@ -11,7 +11,7 @@ export const alive = () => ({ success: true, message: 'alive' });
 
 const METRICS: ServedRoute = { url: '/metrics', audit: 'metrics' };
 
-export interface OperatorSettings {
+interface OperatorSettings {
   document: object;
   separateMetrics: boolean;
   /** The first start makes a project and shows its token. */

@@ -8,7 +8,7 @@ import { LIMITS } from '../../contract/limits.js';
 import type { Departure } from '../../engine/admission/departure.js';
 import type { Patience } from '../../engine/admission/patience.js';
 
-export interface RoomLimits {
+interface RoomLimits {
   readonly perProject: number;
   /** Over all projects; small requests, and the first of a project, do not depend on it. */
   readonly total: number;

@@ -17,7 +17,7 @@ export function requestCounter({ windowS }: Rate): (caller: string) => Window {
 
 const UNITS = { s: 1, m: 60, h: 3_600 } as const;
 
-export interface Rate {
+interface Rate {
   requests: number;
   windowS: number;
 }

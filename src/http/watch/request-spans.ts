@@ -20,9 +20,9 @@ import type { SqlBody } from '../../contract/wire/sql.js';
 import type { RequestTrace, Stage } from '../../engine/trace.js';
 import { asEngineError } from '../answer/error-exit.js';
 import { readTraceparent, type TraceContext } from './trace-context.js';
-import type { RequestSpan, RequestTracer, TraceDetail } from './tracing.js';
+import type { RequestSpan, RequestTracer, TraceDetail } from './request-tracer.js';
 
-export interface SpanSettings {
+interface SpanSettings {
   readonly detail: TraceDetail;
   /** Whether a request may say which trace it belongs to. */
   readonly takesContext: boolean;

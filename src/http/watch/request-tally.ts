@@ -2,7 +2,7 @@
  * Requests and their times, counted as they end and put into labels when somebody asks: the general way (`prom-client`)
  * hashes the labels of each request anew.
  */
-export interface RequestOutcome {
+interface RequestOutcome {
   /** The route's pattern, never the path. */
   route: string;
   method: string;

@@ -1,4 +1,4 @@
-/** What a start or a command failed of. */
+/** An error as one line for an operator. */
 import { EngineError } from './contract/errors.js';
 
 /** What went wrong, in words for an operator, who may know what a caller over HTTP may not. */

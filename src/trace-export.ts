@@ -8,7 +8,7 @@ import { defaultResource, detectResources, envDetector, resourceFromAttributes }
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base';
 import type { Logger } from 'pino';
 import { RequestSpans } from './http/watch/request-spans.js';
-import type { TraceDetail } from './http/watch/tracing.js';
+import type { TraceDetail } from './http/watch/request-tracer.js';
 import { VERSION } from './version.js';
 
 /** What the command line makes of the variables that the SDK leaves to it. */
