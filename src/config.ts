@@ -71,8 +71,8 @@ function readFile(file: string | null): Record<string, string> {
   return Object.fromEntries(
     Object.entries(content).map(([key, value]) => {
       if (!known.has(key)) throw new ConfigError(`${path} has an unknown setting "${key}"`);
-      if (typeof value !== 'string' && typeof value !== 'number') {
-        throw new ConfigError(`${path}: "${key}" must be a string or a number`);
+      if (!['string', 'number', 'boolean'].includes(typeof value)) {
+        throw new ConfigError(`${path}: "${key}" must be a string, a number, true or false`);
       }
       return [key, String(value)];
     }),

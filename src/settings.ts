@@ -62,7 +62,7 @@ export const SETTINGS = {
     default: '.cdp',
     value: 'DIR',
     describe: 'Folder of the embedded Postgres and its secret. Not used with a database URL.',
-    parse: (value: string) => resolve(text('data-dir')(value)),
+    parse: text('data-dir'),
   }),
   databaseUrl: setting<string | null>({
     flag: 'database-url',

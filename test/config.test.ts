@@ -58,6 +58,11 @@ describe('works', () => {
     });
   });
 
+  it('takes true and false in the file as JSON has them', () => {
+    const { config } = loadConfig({}, {}, file({ 'allow-unhardened': true, 'metrics-by-project': false }));
+    expect(config).toMatchObject({ allowUnhardened: true, metricsByProject: false });
+  });
+
   it('makes the data folder absolute', () => {
     expect(value('dataDir', 'here')).toBe(resolve('here'));
   });
@@ -261,8 +266,9 @@ describe('refuses', () => {
     ['is not an object', [1], /must hold a JSON object/],
     ['has an unknown setting', { prot: 1 }, /unknown setting "prot"/],
     ['names a setting as the program does', { dataDir: 'x' }, /unknown setting "dataDir"/],
-    ['holds null', { host: null }, /"host" must be a string or a number/],
-    ['holds an object', { host: {} }, /"host" must be a string or a number/],
+    ['holds null', { host: null }, /"host" must be a string, a number, true or false/],
+    ['holds an object', { host: {} }, /"host" must be a string, a number, true or false/],
+    ['holds true where it is no answer', { host: 'a', port: true }, /"port" in the settings file: must be a whole/],
   ])('a file that %s', (_what, content, message) => {
     const path = file(content);
     expect(() => loadConfig({}, {}, path)).toThrow(ConfigError);
