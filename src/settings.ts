@@ -85,7 +85,7 @@ export const SETTINGS = {
     flag: 'allow-unhardened',
     default: false,
     value: 'BOOLEAN',
-    describe: 'Start although the role of the database URL may not close what Postgres shows to everybody.',
+    describe: "Start even though the role of DATABASE_URL cannot hide other projects' names from SQL.",
     parse: yesOrNo,
   }),
   extensions: setting<readonly string[]>({
@@ -158,7 +158,7 @@ export const SETTINGS = {
     flag: 'project-reserved',
     default: 2,
     value: 'N',
-    describe: 'Of those, kept for inserts and schema calls.',
+    describe: 'Of project-running, places kept for inserts and schema calls.',
     parse: integer(0, 999),
   }),
   projectWaiting: setting({
@@ -279,7 +279,7 @@ export const SETTINGS = {
     flag: 'audit-statements',
     default: 'hash',
     value: 'WHAT',
-    describe: 'What it keeps of free SQL: hash (SHA-256 alone) or text (the whole text too, with the values in it).',
+    describe: 'What the audit log keeps of free SQL: hash (SHA-256 alone) or text (the whole text too, with the values in it).',
     parse: oneOf(...AUDIT_STATEMENTS),
   }),
   auditDays: setting({
