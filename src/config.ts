@@ -10,6 +10,8 @@ export type Source = 'flag' | 'environment' | 'file' | 'default';
 export interface LoadedConfig {
   config: Config;
   sources: Record<SettingName, Source>;
+  /** The text of each value that was given. */
+  written: Partial<Record<SettingName, string>>;
 }
 
 /** The wrong setting by the name that the operator used. */
@@ -32,6 +34,7 @@ export function loadConfig(
   const fromFile = readFile(file);
   const config: Partial<Record<SettingName, unknown>> = {};
   const sources: Partial<Record<SettingName, Source>> = {};
+  const written: Partial<Record<SettingName, string>> = {};
   for (const name of Object.keys(SETTINGS) as SettingName[]) {
     const row = SETTINGS[name] as Setting<unknown>;
     const candidates: [Source, string, string | undefined][] = [
@@ -41,10 +44,15 @@ export function loadConfig(
     ];
     const given = candidates.find(([, , value]) => value !== undefined);
     sources[name] = given?.[0] ?? 'default';
-    config[name] = given?.[2] === undefined ? row.default : parse(row, given[1], given[2]);
+    if (given?.[2] === undefined) {
+      config[name] = row.default;
+    } else {
+      written[name] = given[2];
+      config[name] = parse(row, given[1], given[2]);
+    }
   }
   config.dataDir = resolve(config.dataDir as string);
-  return { config: checked(config as Config), sources: sources as Record<SettingName, Source> };
+  return { config: checked(config as Config), sources: sources as Record<SettingName, Source>, written };
 }
 
 function parse(row: Setting<unknown>, label: string, value: string): unknown {
@@ -71,8 +79,8 @@ function readFile(file: string | null): Record<string, string> {
   return Object.fromEntries(
     Object.entries(content).map(([key, value]) => {
       if (!known.has(key)) throw new ConfigError(`${path} has an unknown setting "${key}"`);
-      if (typeof value !== 'string' && typeof value !== 'number') {
-        throw new ConfigError(`${path}: "${key}" must be a string or a number`);
+      if (!['string', 'number', 'boolean'].includes(typeof value)) {
+        throw new ConfigError(`${path}: "${key}" must be a string, a number, true or false`);
       }
       return [key, String(value)];
     }),

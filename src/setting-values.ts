@@ -1,4 +1,6 @@
 /** From the text of a setting to its value. Each throws an Error saying what is expected. */
+import { isIP } from 'node:net';
+import type { Rate } from './http/gate/rate-limit.js';
 
 export const text = (what: string) => (value: string) => {
   if (value === '') throw new Error(`${what} must not be empty`);
@@ -47,8 +49,42 @@ export const extensionNames = (value: string) => {
   return names;
 };
 
-/** Kept as the operator wrote it, and read by whoever uses it. */
-export const checkedBy = (read: (text: string) => unknown) => (value: string) => {
-  read(value);
-  return value;
+const SECONDS = { s: 1, m: 60, h: 3_600 } as const;
+
+/** `100/1s`, `5000/1m`, `100000/24h`. */
+export const rate = (value: string): Rate => {
+  const [, requests, length, unit] = /^([1-9]\d{0,8})\/([1-9]\d{0,4})([smh])$/.exec(value) ?? [];
+  const windowS = Number(length) * (SECONDS[unit as keyof typeof SECONDS] ?? NaN);
+  if (!(windowS <= 86_400)) {
+    throw new Error('must be requests per time, up to a day, such as 100/1s, 5000/1m or 50000/24h');
+  }
+  return { requests: Number(requests), windowS };
+};
+
+const NETWORKS = ['loopback', 'linklocal', 'uniquelocal'];
+
+/** A list of addresses, networks (`10.0.0.0/8`) and the names that Fastify's `trustProxy` knows. */
+export const proxies = (value: string): readonly string[] => {
+  const list = value.split(',').map((part) => part.trim());
+  const isProxy = (part: string) => {
+    const [address = '', bits, ...more] = part.split('/');
+    const most = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
+    const isNetwork = more.length === 0 && (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= most));
+    return NETWORKS.includes(part) || (most > 0 && isNetwork);
+  };
+  if (!list.every(isProxy)) {
+    throw new Error(`must be addresses, networks such as 10.0.0.0/8, or ${NETWORKS.join(', ')}, separated by commas`);
+  }
+  return list;
+};
+
+/** `*`, or origins as browsers send them, separated by commas. */
+export const origins = (value: string): readonly string[] => {
+  const list = value.split(',').map((part) => part.trim());
+  const isOrigin = (part: string) =>
+    /^https?:\/\/[^*]+$/.test(part) && URL.canParse(part) && new URL(part).origin === part;
+  if (value !== '*' && !list.every(isOrigin)) {
+    throw new Error('must be * or origins such as https://app.example.com, without a path, separated by commas');
+  }
+  return list;
 };

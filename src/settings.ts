@@ -5,21 +5,24 @@
 import { resolve } from 'node:path';
 import { parseQuota } from './contract/disk-size.js';
 import { AUDIT_MODES, AUDIT_STATEMENTS, type AuditMode, type AuditStatements } from './contract/audit.js';
-import { parseProxies } from './http/gate/client-address.js';
-import { parseOrigins } from './http/connection/cors.js';
-import { parseRate } from './http/gate/rate-limit.js';
+import type { Rate } from './http/gate/rate-limit.js';
 import { TRACE_DETAILS, type TraceDetail } from './http/watch/request-tracer.js';
 import {
-  checkedBy,
   databaseUrl,
   extensionNames,
   integer,
   oneOf,
+  origins,
+  proxies,
+  rate,
   secret,
   text,
   url,
   yesOrNo,
 } from './setting-values.js';
+
+/** What people are shown of a value; the others are {@link Setting.isShownAsWritten}. */
+export type Shown = string | number | boolean | readonly string[] | null;
 
 export interface Setting<T> {
   /** `--data-dir` on the command line, `data-dir` in the file. */
@@ -32,6 +35,8 @@ export interface Setting<T> {
   readonly value: string;
   /** Never printed. */
   readonly secret?: boolean;
+  /** Its value is made for the program; people are shown what they wrote. */
+  readonly isShownAsWritten?: boolean;
   /** @throws Error saying what is expected */
   parse(text: string): T;
 }
@@ -62,7 +67,7 @@ export const SETTINGS = {
     default: '.cdp',
     value: 'DIR',
     describe: 'Folder of the embedded Postgres and its secret. Not used with a database URL.',
-    parse: (value: string) => resolve(text('data-dir')(value)),
+    parse: text('data-dir'),
   }),
   databaseUrl: setting<string | null>({
     flag: 'database-url',
@@ -85,7 +90,7 @@ export const SETTINGS = {
     flag: 'allow-unhardened',
     default: false,
     value: 'BOOLEAN',
-    describe: 'Start although the role of the database URL may not close what Postgres shows to everybody.',
+    describe: "Start even though the role of DATABASE_URL cannot hide other projects' names from SQL.",
     parse: yesOrNo,
   }),
   extensions: setting<readonly string[]>({
@@ -158,7 +163,7 @@ export const SETTINGS = {
     flag: 'project-reserved',
     default: 2,
     value: 'N',
-    describe: 'Of those, kept for inserts and schema calls.',
+    describe: 'Of project-running, places kept for inserts and schema calls.',
     parse: integer(0, 999),
   }),
   projectWaiting: setting({
@@ -203,12 +208,13 @@ export const SETTINGS = {
     describe: 'Time in which the headers and body of a request must have arrived.',
     parse: integer(100, 3_600_000),
   }),
-  rateLimit: setting<string | null>({
+  rateLimit: setting<Rate | null>({
     flag: 'rate-limit',
     default: null,
     value: 'N/TIME',
     describe: 'Requests of one token within a time, such as 100/1s or 5000/1m; further ones are refused with 429.',
-    parse: checkedBy(parseRate),
+    isShownAsWritten: true,
+    parse: rate,
   }),
   wrongTokens: setting({
     flag: 'wrong-tokens',
@@ -217,19 +223,21 @@ export const SETTINGS = {
     describe: 'Wrong tokens from one address within a minute; further unknown ones are refused with 429. 0: no limit.',
     parse: integer(0, 1_000_000),
   }),
-  trustProxy: setting<string | null>({
+  trustProxy: setting<readonly string[] | null>({
     flag: 'trust-proxy',
     default: null,
     value: 'LIST',
     describe: 'Proxies whose X-Forwarded-For is believed: addresses, networks, or loopback, linklocal, uniquelocal.',
-    parse: checkedBy(parseProxies),
+    isShownAsWritten: true,
+    parse: proxies,
   }),
-  corsOrigins: setting<string | null>({
+  corsOrigins: setting<readonly string[] | null>({
     flag: 'cors-origins',
     default: null,
     value: 'LIST',
     describe: 'Origins whose pages may call from a browser, such as https://app.example.com, or *.',
-    parse: checkedBy(parseOrigins),
+    isShownAsWritten: true,
+    parse: origins,
   }),
   shutdownMs: setting({
     flag: 'shutdown-ms',
@@ -279,7 +287,8 @@ export const SETTINGS = {
     flag: 'audit-statements',
     default: 'hash',
     value: 'WHAT',
-    describe: 'What it keeps of free SQL: hash (SHA-256 alone) or text (the whole text too, with the values in it).',
+    describe:
+      'What the audit log keeps of free SQL: hash (SHA-256 alone) or text (the whole text too, with the values in it).',
     parse: oneOf(...AUDIT_STATEMENTS),
   }),
   auditDays: setting({

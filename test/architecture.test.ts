@@ -125,7 +125,6 @@ describe('imports', () => {
 
   it('of a start are few packages: what only some requests or settings need is read in then', () => {
     expect(packagesOf('cli/main.ts', 'cli/serve.ts', 'http/server.ts', 'http/watch/metrics-listener.ts')).toEqual([
-      '@fastify/cors',
       'ajv',
       'ajv-formats',
       'commander',

@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path';
 import { tmpdir } from 'node:os';
 import { afterAll, describe, expect, it } from 'vitest';
 import { ConfigError, loadConfig } from '../src/config.js';
-import { SETTINGS, type SettingName } from '../src/settings.js';
+import { type Setting, type SettingName, SETTINGS, type Shown } from '../src/settings.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'cdp-config-'));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -58,6 +58,21 @@ describe('works', () => {
     });
   });
 
+  it('takes true and false in the file as JSON has them', () => {
+    const { config } = loadConfig({}, {}, file({ 'allow-unhardened': true, 'metrics-by-project': false }));
+    expect(config).toMatchObject({ allowUnhardened: true, metricsByProject: false });
+  });
+
+  it('hands on limits of rate and lists as what they say', () => {
+    expect(value('rateLimit', '5000/1m')).toEqual({ requests: 5_000, windowS: 60 });
+    expect(value('trustProxy', 'loopback, 10.0.0.0/8')).toEqual(['loopback', '10.0.0.0/8']);
+    expect(value('corsOrigins', 'https://a.example,http://localhost:3000')).toEqual([
+      'https://a.example',
+      'http://localhost:3000',
+    ]);
+    expect(value('corsOrigins', '*')).toEqual(['*']);
+  });
+
   it('makes the data folder absolute', () => {
     expect(value('dataDir', 'here')).toBe(resolve('here'));
   });
@@ -73,8 +88,8 @@ describe('works', () => {
   });
 
   it('accepts each default as a given value', () => {
-    for (const [name, row] of Object.entries(SETTINGS)) {
-      if (String(row.default ?? '') === '' || name === 'dataDir') continue;
+    for (const [name, row] of Object.entries(SETTINGS as Record<SettingName, Setting<Shown>>)) {
+      if (row.default === null || String(row.default) === '' || name === 'dataDir') continue;
       expect(value(name as SettingName, String(row.default)), name).toBe(row.default);
     }
   });
@@ -222,7 +237,10 @@ describe('refuses', () => {
   it.each(Object.entries(TEXTS) as [SettingName, { good: string[]; bad: string[] }][])(
     '%s that is none',
     (name, texts) => {
-      for (const good of texts.good) expect(String(value(name, good))).toBe(good);
+      for (const good of texts.good) {
+        const taken: unknown = value(name, good);
+        if (SETTINGS[name].isShownAsWritten !== true) expect(String(taken)).toBe(good);
+      }
       for (const bad of texts.bad) expect(() => value(name, bad), JSON.stringify(bad)).toThrow(ConfigError);
     },
   );
@@ -261,8 +279,9 @@ describe('refuses', () => {
     ['is not an object', [1], /must hold a JSON object/],
     ['has an unknown setting', { prot: 1 }, /unknown setting "prot"/],
     ['names a setting as the program does', { dataDir: 'x' }, /unknown setting "dataDir"/],
-    ['holds null', { host: null }, /"host" must be a string or a number/],
-    ['holds an object', { host: {} }, /"host" must be a string or a number/],
+    ['holds null', { host: null }, /"host" must be a string, a number, true or false/],
+    ['holds an object', { host: {} }, /"host" must be a string, a number, true or false/],
+    ['holds true where it is no answer', { host: 'a', port: true }, /"port" in the settings file: must be a whole/],
   ])('a file that %s', (_what, content, message) => {
     const path = file(content);
     expect(() => loadConfig({}, {}, path)).toThrow(ConfigError);

@@ -1,6 +1,6 @@
 /** `cdp config`: the settings in force and where each comes from. */
 import { Command } from 'commander';
-import { type SettingName, SETTINGS } from '../settings.js';
+import { type SettingName, SETTINGS, type Shown } from '../settings.js';
 import { aligned, print } from './management.js';
 import { addSettings, ALL_SETTINGS, readSettings } from './settings.js';
 
@@ -9,10 +9,10 @@ export function configCommand(): Command {
   return addSettings(command, ALL_SETTINGS)
     .option('--json', 'Print JSON')
     .action(() => {
-      const { config, sources } = readSettings(command);
+      const { config, sources, written } = readSettings(command);
       const rows = (Object.keys(SETTINGS) as SettingName[]).map((name) => {
-        const { flag, env, secret } = SETTINGS[name];
-        const value = config[name];
+        const { flag, env, secret, isShownAsWritten } = SETTINGS[name];
+        const value = (isShownAsWritten ? (written[name] ?? null) : config[name]) as Shown;
         return { name: flag, env, value: secret && value !== null ? '(secret)' : value, source: sources[name] };
       });
       const lines = rows.map(({ name, env, value, source }) => [name, env, String(value ?? '') || '-', source]);

@@ -1,7 +1,7 @@
 /** Settings as flags of a command, and their values out of flags, environment and file. */
 import { Option, type Command } from 'commander';
 import { CONFIG_FILE, loadConfig, type LoadedConfig } from '../config.js';
-import { type Config, type SettingName, SETTINGS } from '../settings.js';
+import { type Config, type Setting, type SettingName, SETTINGS, type Shown } from '../settings.js';
 
 /** The settings that a management command needs: where the database is. */
 export const DATABASE_SETTINGS: readonly SettingName[] = [
@@ -19,7 +19,7 @@ export const ALL_SETTINGS = Object.keys(SETTINGS) as SettingName[];
 
 export function addSettings(command: Command, names: readonly SettingName[]): Command {
   for (const name of names) {
-    const { flag, value, describe, env, default: preset } = SETTINGS[name];
+    const { flag, value, describe, env, default: preset } = SETTINGS[name] as Setting<Shown>;
     const shown =
       preset === null || String(preset) === '' ? `(env: ${env})` : `(env: ${env}, default: ${String(preset)})`;
     command.addOption(new Option(`--${flag} <${value}>`, `${describe} ${shown}`));

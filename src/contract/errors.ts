@@ -256,7 +256,7 @@ export interface PostgresDetails {
 /** What the service needs beside itself. */
 export type Dependency = 'database' | 'identity provider';
 
-interface EngineErrorOptions {
+export interface EngineErrorOptions {
   errors?: ErrorPlace[];
   /** How many places are wrong, where `errors` holds only the first of them. */
   errorCount?: number;

@@ -8,7 +8,7 @@ import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest, 
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import { allHeadersOf, type Answers } from './answer/answers.js';
-import { clientAddress, parseProxies } from './gate/client-address.js';
+import { clientAddress } from './gate/client-address.js';
 import { ClientConnections } from './connection/client-connections.js';
 import { SCHEMA_CONTROLLER } from './api/compilers.js';
 import { Exchange } from './exchange.js';
@@ -23,8 +23,8 @@ export interface AppSettings {
   requestTimeoutMs: number;
   /** Whoever takes nothing of an answer for so long loses the connection. */
   streamStallMs: number;
-  /** Proxies whose X-Forwarded-For is believed, as {@link parseProxies} reads them; null: none. */
-  trustProxy: string | null;
+  /** Proxies whose X-Forwarded-For is believed, as Fastify's `trustProxy` takes them; null: none. */
+  trustProxy: readonly string[] | null;
 }
 
 /** Told of what happens to requests. */
@@ -92,7 +92,7 @@ function limitsOfHttp({ requestTimeoutMs, trustProxy }: AppSettings) {
     keepAliveTimeout: KEPT_MS,
     forceCloseConnections: 'idle',
     return503OnClosing: false,
-    trustProxy: trustProxy === null ? false : parseProxies(trustProxy),
+    trustProxy: trustProxy === null ? false : [...trustProxy],
     // Node bounds the whole head of a request; a long name in a path is a table that is not there.
     routerOptions: { maxParamLength: maxHeaderSize, ignoreTrailingSlash: false },
     genReqId: requestIdOf,

@@ -11,14 +11,14 @@ import { type AppSettings, createApp, defineRoutes } from './app.js';
 import { requestSettled, responseClosed } from './watch/audit.js';
 import { readJsonBody } from './body.js';
 import { ByteRoom, roomOfEach } from './gate/byte-room.js';
-import { Cors, parseOrigins } from './connection/cors.js';
+import { Cors } from './connection/cors.js';
 import type { DocsPage } from './api/docs-page.js';
 import { Gate } from './gate/gate.js';
 import { Metrics } from './watch/metrics.js';
 import { openApiDocument } from './api/openapi.js';
 import { operatorRoutes } from './api/operator-routes.js';
 import { Pieces } from './answer/pieces.js';
-import { type CountRequest, parseRate, RateLimit } from './gate/rate-limit.js';
+import { type CountRequest, type Rate, RateLimit } from './gate/rate-limit.js';
 import { readBody } from './connection/read-body.js';
 import { RequestLog } from './watch/request-log.js';
 import type { Context, Route, RouteSettings } from './api/route.js';
@@ -39,10 +39,10 @@ interface HttpSettings extends AppSettings, RouteSettings {
   showsFirstToken: boolean;
   /** Metrics of each project, too. */
   metricsByProject: boolean;
-  /** Requests of one token within a time, as {@link parseRate} reads them; null: any number. */
-  rateLimit: string | null;
-  /** Origins whose pages may call, as {@link parseOrigins} reads them; null: none. */
-  corsOrigins: string | null;
+  /** Requests of one token within a time; null: any number. */
+  rateLimit: Rate | null;
+  /** Origins whose pages may call, or `*` alone; null: none. */
+  corsOrigins: readonly string[] | null;
   /** Processes that share the service; each takes its part of the room for bodies and answers. */
   workers: number;
   /** null: the process is alone. */
@@ -59,9 +59,8 @@ export async function httpServer(
   const { together } = settings;
   const metrics = new Metrics(engine, together, settings.metricsByProject);
   const log = new RequestLog(logger);
-  const cors = settings.corsOrigins === null ? null : new Cors(parseOrigins(settings.corsOrigins));
-  const rateLimit =
-    settings.rateLimit === null ? null : new RateLimit(parseRate(settings.rateLimit), together?.countRequest);
+  const cors = settings.corsOrigins === null ? null : new Cors(settings.corsOrigins);
+  const rateLimit = settings.rateLimit === null ? null : new RateLimit(settings.rateLimit, together?.countRequest);
   const answers = new Answers(settings.streamStallMs, logger, cors !== null || rateLimit !== null);
   const gate = new Gate(engine, rateLimit, new ByteRoom(roomOfEach(settings.workers)));
   const app = createApp(settings, answers, {

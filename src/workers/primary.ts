@@ -4,7 +4,7 @@
  */
 import type { Logger } from 'pino';
 import { type Database, openDatabase } from '../database.js';
-import { parseRate, requestCounter } from '../http/gate/rate-limit.js';
+import { requestCounter } from '../http/gate/rate-limit.js';
 import { BACKLOG, Closing, type RunningService } from '../service.js';
 import type { Config } from '../settings.js';
 import type { TraceExport } from '../trace-export.js';
@@ -26,7 +26,7 @@ export async function startWorkers(
 ): Promise<RunningService> {
   const closing = new Closing();
   const metrics = new MetricsSum();
-  const countRequest = config.rateLimit === null ? null : requestCounter(parseRate(config.rateLimit));
+  const countRequest = config.rateLimit === null ? null : requestCounter(config.rateLimit);
   try {
     const database: Database = await openDatabase(config, 'service', logger, {
       restarted: (pid) => crew.say({ say: 'postmaster', pid }),

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { projectCommand } from '../../src/cli/project.js';
 import { tokenCommand } from '../../src/cli/token.js';
-import { SETTINGS } from '../../src/settings.js';
+import { type Setting, type SettingName, SETTINGS, type Shown } from '../../src/settings.js';
 import { VERSION } from '../../src/version.js';
 import { runProgram } from '../support/program.js';
 
@@ -15,13 +15,14 @@ beforeAll(async () => {
 });
 afterAll(() => rm(cwd, { recursive: true }));
 
-const ROWS = Object.values(SETTINGS);
+const ROWS = Object.values(SETTINGS as Record<SettingName, Setting<Shown>>);
 
 describe('cdp config', () => {
   it('shows where each value comes from, flag before environment before file before default, and no secret', async () => {
     await writeFile(join(cwd, 'cdp.config.json'), '{ "port": 1, "host": "from-file", "secret": "hidden in the file" }');
     const secrets = { CDP_SECRET: 'hidden, of more than 32 characters', DATABASE_URL: 'postgres://me:hidden@h/d' };
-    const env = { ...secrets, CDP_PORT: '2', CDP_HOST: 'from-environment', CDP_WAIT_MS: '9' };
+    const lists = { CDP_RATE_LIMIT: '5000/1m', CDP_CORS_ORIGINS: 'https://a.example, https://b.example' };
+    const env = { ...secrets, ...lists, CDP_PORT: '2', CDP_HOST: 'from-environment', CDP_WAIT_MS: '9' };
     const { code, stdout, stderr } = await runProgram(['config', '--port', '3', '--json'], { cwd, env });
     expect([code, stderr]).toEqual([0, '']);
     expect(stdout).not.toContain('hidden');
@@ -34,6 +35,9 @@ describe('cdp config', () => {
       secret: { value: '(secret)', source: 'environment' },
       'database-url': { env: 'DATABASE_URL', value: '(secret)', source: 'environment' },
       'data-dir': { value: join(cwd, '.cdp'), source: 'default' },
+      'rate-limit': { value: '5000/1m', source: 'environment' },
+      'cors-origins': { value: 'https://a.example, https://b.example', source: 'environment' },
+      'trust-proxy': { value: null, source: 'default' },
       'metrics-port': { value: null, source: 'default' },
     });
 
@@ -68,7 +72,8 @@ describe('help', () => {
       expect(code).toBe(0);
       const text = stdout.replace(/\s+/g, ' ');
       for (const { flag, value, env, describe: description, default: preset } of ROWS) {
-        const shown = String(preset ?? '') === '' ? `(env: ${env})` : `(env: ${env}, default: ${String(preset)})`;
+        const shown =
+          preset === null || String(preset) === '' ? `(env: ${env})` : `(env: ${env}, default: ${String(preset)})`;
         expect(text).toContain(`--${flag} <${value}> ${description} ${shown}`);
       }
     },

@@ -239,7 +239,10 @@ describe('the log', () => {
   ])('with the proxies %s takes X-Forwarded-For: %s for %s', async (trustProxy, forwarded, address) => {
     const written: string[] = [];
     const logger = pino({ level: 'info', base: null }, { write: (line) => void written.push(line) });
-    const logged = await startService({ ...service.config, trustProxy }, logger);
+    const logged = await startService(
+      { ...service.config, trustProxy: trustProxy === null ? null : [trustProxy] },
+      logger,
+    );
     await call(logged.url, 'GET', '/healthz', { headers: { 'x-forwarded-for': forwarded } });
     await logged.close();
     const line = written

@@ -2,10 +2,12 @@
 import { Agent, request } from 'node:http';
 import { createServer } from 'node:net';
 import { once } from 'node:events';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { text } from 'node:stream/consumers';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { processes } from '../../src/postgres/embedded/processes.js';
 import {
   endEverything,
   eventually,
@@ -111,7 +113,9 @@ describe('works', () => {
     const listening = service.log().filter(({ msg }) => msg === 'listening');
     expect(listening).toEqual([expect.objectContaining({ url: service.url, workers: 2, embedded: true })]);
     expect(await workersOf(service)).toHaveLength(2);
-    expect(await postmasterOf(dataDir)).toBeDefined();
+    const started = `postgres -D ${join(dataDir, 'postgres/data')} -c config_file=`;
+    const postmasters = (await processes()).filter(({ command }) => command.includes(started));
+    expect(postmasters.map(({ pid }) => pid)).toEqual([await postmasterOf(dataDir)]);
     expect([one.worker, two.worker].sort()).toEqual([1, 2]);
   });
 

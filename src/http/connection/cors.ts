@@ -2,7 +2,7 @@
  * Cross-origin requests from browsers (Fetch standard, "CORS protocol"), where the setting `cors-origins` allows any.
  * Credentials that a browser sends by itself play no part: a caller is who has the token.
  */
-import cors, { type FastifyCorsOptions } from '@fastify/cors';
+import type { FastifyCorsOptions } from '@fastify/cors';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 
 const OPTIONS: FastifyCorsOptions = {
@@ -32,23 +32,10 @@ const OPTIONS: FastifyCorsOptions = {
   credentials: false,
 };
 
-/**
- * `*`, or origins as browsers send them, separated by commas.
- * @throws Error saying what is expected
- */
-export function parseOrigins(text: string): string[] {
-  const list = text.split(',').map((part) => part.trim());
-  const isOrigin = (part: string) =>
-    /^https?:\/\/[^*]+$/.test(part) && URL.canParse(part) && new URL(part).origin === part;
-  if (text !== '*' && !list.every(isOrigin)) {
-    throw new Error('must be * or origins such as https://app.example.com, without a path, separated by commas');
-  }
-  return list;
-}
-
 export class Cors {
   private readonly origins: ReadonlySet<string>;
 
+  /** @param origins as browsers send them, or `*` alone */
   constructor(origins: readonly string[]) {
     this.origins = new Set(origins);
   }
@@ -59,7 +46,8 @@ export class Cors {
     const any = { ...OPTIONS, origin };
     // What is no preflight is a request like any other: 405 or 404, in our shape.
     const plain = { ...any, preflight: false };
-    await app.register(cors, {
+    // Read in here: most services have no such setting.
+    await app.register((await import('@fastify/cors')).default, {
       delegator: (request: FastifyRequest, done: (error: Error | null, options: FastifyCorsOptions) => void) =>
         done(null, isPreflight(request) ? any : plain),
     });

@@ -15,23 +15,10 @@ export function requestCounter({ windowS }: Rate): (caller: string) => Window {
   return (caller) => counter.add(caller);
 }
 
-const UNITS = { s: 1, m: 60, h: 3_600 } as const;
-
-interface Rate {
+/** So many requests within a window of so many seconds. */
+export interface Rate {
   requests: number;
   windowS: number;
-}
-
-/**
- * `100/1s`, `5000/1m`, `100000/24h`.
- * @throws Error saying what is expected
- */
-export function parseRate(text: string): Rate {
-  const [, requests, length, unit] = /^([1-9]\d{0,8})\/([1-9]\d{0,4})([smh])$/.exec(text) ?? [];
-  const windowS = Number(length) * (UNITS[unit as keyof typeof UNITS] ?? NaN);
-  if (!(windowS <= 86_400))
-    throw new Error('must be requests per time, up to a day, such as 100/1s, 5000/1m or 50000/24h');
-  return { requests: Number(requests), windowS };
 }
 
 /** `RateLimit` and `RateLimit-Policy` as in draft-ietf-httpapi-ratelimit-headers-10: structured fields (RFC 9651). */
