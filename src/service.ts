@@ -188,7 +188,7 @@ export async function openEngine(config: Config, database: Database, logger: Log
   const onAuditTrouble: EngineSettings['onAuditTrouble'] = (message, details) => logger.error(details, message);
   const onAutovacuumKept: EngineSettings['onAutovacuumKept'] = (project, failure) => {
     const outcome = failure === null ? { ended: true } : { ended: false, error: String(failure) };
-    logger.warn({ project, ...outcome }, 'functions of indexes or statistics have kept autovacuum for too long');
+    logger.warn({ project, ...outcome }, 'tables of a project have kept autovacuum for too long');
   };
   const told = { onUnclearedProject, onExposed, onAuditTrouble, onAutovacuumKept };
   return Engine.open({ ...config, maxConnections, address, secret, postmaster, jwt, ...told });

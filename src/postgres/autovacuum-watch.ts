@@ -1,71 +1,89 @@
 /**
- * Ends autovacuum where a project keeps it. It runs the functions of a table's indexes and statistics, for as long as those
- * like: no time limit of Postgres holds there, and a few such tables would keep it from everybody (docs/decisions/0016).
+ * Ends autovacuum where a project keeps it from the others. It runs the functions of a table's indexes and statistics for as
+ * long as those like, and as slowly as the table's own settings ask for: no time limit of Postgres holds there, and its few
+ * workers serve all projects (docs/decisions/0016).
  */
 import type pg from 'pg';
 import { type BackendPriority, GIVES_WAY } from './embedded/priority.js';
-import type { ServerAddress } from './server.js';
-import { withServiceClient } from './service-pool.js';
 
-const LOOK_MS = 5_000;
+const LOOK_S = 5;
 
-/**
- * A worker that is found at a project's functions at so many looks in a row is told to leave the table: after 25 to 30 s. The
- * sample of a table has 30,000 rows, so functions may take most of a millisecond each. If it is found there once more it is
- * ended: it was told once already, or does not listen.
- */
-const LOOKS = 6;
+/** A visit to a table may take so long for its size: what Postgres's own settings let five workers write together. */
+const BYTES_PER_S = 8 * 1024 * 1024;
 
-/** In a database where that has happened within the last hour: after 5 to 10 s. */
-const LOOKS_AFTER_AN_END = 2;
-const REMEMBERED_MS = 3_600_000;
+/** Of what a project has spent, half is forgotten after so long. */
+const HALF_LIFE_S = 600;
 
-/** One of autovacuum's processes at work in a project's database, at what may be the project's functions. */
+/** Seconds of workers that a project has spent before any has to leave, where others wait. */
+const SPENT_S = 30;
+
+/** Seconds of one visit after which it ends although nobody waits: its snapshot keeps dead rows of all catalogs. */
+const VISIT_S = 600;
+
+/** A visit that has outlasted its size for so long may not let its database grow by more (a function may call REINDEX). */
+const WATCHED_S = 10;
+const GROWTH_BYTES = 256 * 1024 * 1024;
+
+/** Looks after which a worker that was ended and is still there is said not to end. */
+const LOOKS_TO_END = 6;
+
+/** One of autovacuum's processes at work in a project's database. */
 interface Worker {
   readonly pid: number;
   /** Tells it from a later process that was given the same pid. */
   readonly began: string;
+  readonly id: string;
   readonly project: string;
   readonly database: string;
-  /** The table whose indexes VACUUM is cleaning up; null: it is not at that. */
-  readonly vacuumed: string | null;
+  /** When it came to the table that it is at. */
+  readonly visit: string;
+  /** What it is to read there, where it has said so. */
+  readonly bytes: number;
+  /** All of the server's workers are busy. */
+  readonly isShort: boolean;
 }
 
-/** Found at so many looks in a row. */
-interface Found {
-  looks: number;
-  told: boolean;
+/** A worker at one table. */
+interface Visit {
+  /** Seconds that it may take for the table's size, of which `spent` are none. */
+  creditFor: number;
+  credit: number;
+  spent: number;
+  /** Bytes of the database when it began to be watched. */
+  size: number | null;
 }
 
 /**
- * Who computes statistics, or cleans up indexes, which for BRIN makes summaries of their values; sampling a table and the other
- * steps of VACUUM run nothing of the project's (manual 27.4.1 and 27.4.5, phases of ANALYZE and VACUUM). And who is at a
- * table without any progress: summaries by themselves report none, and a function that catches an error has wiped it out.
+ * Whatever they are doing: a project can stretch any step, the first by an expression of constants, the samples and scans by
+ * the table's cost settings, the others by locks and functions.
  */
-const AT_FUNCTIONS = `
-  SELECT a.pid, a.backend_start::text AS began, p.name AS project, p.database_name AS database,
-    CASE WHEN v.phase = 'cleaning up indexes' THEN v.relid::text END AS vacuumed
+const WORKERS = `
+  SELECT a.pid, a.backend_start::text AS began, p.id::text, p.name AS project, p.database_name AS database,
+    coalesce(a.query_start::text, '') AS visit,
+    coalesce(s.sample_blks_total, v.heap_blks_total, 0)::float8 * current_setting('block_size')::int AS bytes,
+    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')
+      >= current_setting('autovacuum_max_workers')::int AS "isShort"
   FROM cdp.projects p JOIN pg_stat_activity a ON a.datname = p.database_name
     LEFT JOIN pg_stat_progress_analyze s USING (pid) LEFT JOIN pg_stat_progress_vacuum v USING (pid)
-  WHERE a.backend_type = 'autovacuum worker' AND (s.phase LIKE 'computing %' OR v.phase = 'cleaning up indexes'
-    OR s.pid IS NULL AND v.pid IS NULL AND a.query LIKE 'autovacuum: %')`;
-
-/** Of a table, in its database: to clean up other indexes takes its time. */
-const HAS_FUNCTIONS_IN_BRIN = `
-  SELECT FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
-  WHERE i.indrelid = $1::oid AND a.amname = 'brin' AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)`;
+  WHERE a.backend_type = 'autovacuum worker'`;
 
 const THIS_WORKER = 'FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2::timestamptz';
 const LEAVE_TABLE = `SELECT pg_cancel_backend(pid) ${THIS_WORKER}`;
 const END = `SELECT pg_terminate_backend(pid) ${THIS_WORKER}`;
+const SIZE = 'SELECT pg_database_size($1)::float8 AS bytes';
 
-/** Told of a project whose functions have kept autovacuum, and of why that could not be ended. */
+/**
+ * Told of a project whose tables have kept autovacuum.
+ * @param failure why that could not be ended; null: it was told to leave
+ */
 export type OnAutovacuumKept = (project: string, failure: Error | null) => void;
 
 export class AutovacuumWatch {
-  private found = new Map<string, Found>();
-  /** When a worker was last told to leave a table of a project, by its name. */
-  private readonly ended = new Map<string, number>();
+  private visits = new Map<string, Visit>();
+  /** How many looks ago a worker was first told to leave a table, and so is ended at the next. */
+  private told = new Map<string, number>();
+  /** Seconds of workers that projects have spent beyond what the sizes of their tables explain, by id. */
+  private readonly spent = new Map<string, number>();
   private readonly timer: NodeJS.Timeout;
   private looking = false;
 
@@ -74,7 +92,6 @@ export class AutovacuumWatch {
    * @param priority lets workers give way as well; null where the server is not our own
    */
   constructor(
-    private readonly address: ServerAddress,
     private readonly pool: pg.Pool,
     private readonly priority: BackendPriority | null,
     private readonly onKept: OnAutovacuumKept,
@@ -86,7 +103,7 @@ export class AutovacuumWatch {
       void this.look()
         .catch(() => {})
         .finally(() => (this.looking = false));
-    }, LOOK_MS).unref();
+    }, LOOK_S * 1_000).unref();
   }
 
   close(): void {
@@ -94,49 +111,79 @@ export class AutovacuumWatch {
   }
 
   private async look(): Promise<void> {
-    const { rows } = await this.pool.query<Worker>(AT_FUNCTIONS);
-    const before = this.found;
-    this.found = new Map();
-    for (const worker of rows) {
-      if (!(await this.runsFunctions(worker))) continue;
-      const key = `${worker.pid} ${worker.began}`;
-      const found = before.get(key) ?? { looks: 0, told: false };
-      this.found.set(key, found);
-      found.looks++;
-      if (found.looks === 1) void this.priority?.lower(worker.pid, GIVES_WAY).catch(() => {});
-      if (found.looks >= this.allowed(worker.project)) await this.tell(worker, found);
+    const { rows: workers } = await this.pool.query<Worker>(WORKERS);
+    const before = this.visits;
+    this.visits = new Map(workers.map((worker) => [visitOf(worker), before.get(visitOf(worker)) ?? newVisit()]));
+    this.told = new Map([...this.told].filter(([key]) => workers.some((worker) => keyOf(worker) === key)));
+    this.forget();
+    for (const worker of workers) this.charge(worker);
+    const greediest = this.greediest(workers);
+    for (const worker of workers) {
+      const visit = this.at(worker);
+      if (visit.credit > 0) continue;
+      const mustLeave = worker.id === greediest || visit.spent >= VISIT_S || (await this.hasGrown(worker, visit));
+      if (mustLeave) await this.tell(worker);
     }
   }
 
-  /** Where the database cannot be asked, it counts as if it did not. */
-  private async runsFunctions({ database, vacuumed }: Worker): Promise<boolean> {
-    if (vacuumed === null) return true;
-    const asking = withServiceClient(this.address, database, (client) =>
-      client.query(HAS_FUNCTIONS_IN_BRIN, [vacuumed]),
-    );
-    return asking.then(
-      ({ rowCount }) => rowCount !== 0,
-      () => false,
-    );
+  private forget(): void {
+    for (const [id, seconds] of this.spent) {
+      const left = seconds * 0.5 ** (LOOK_S / HALF_LIFE_S);
+      if (left < 1) this.spent.delete(id);
+      else this.spent.set(id, left);
+    }
   }
 
-  private async tell({ pid, began, project }: Worker, found: Found): Promise<void> {
-    this.ended.set(project, performance.now());
+  /** The time since the last look, so far as the size of the table does not explain it. */
+  private charge(worker: Worker): void {
+    const { pid, id, bytes } = worker;
+    const visit = this.at(worker);
+    const creditFor = Math.max(visit.creditFor, bytes / BYTES_PER_S);
+    const credit = visit.credit + creditFor - visit.creditFor;
+    const spent = Math.max(0, LOOK_S - credit);
+    if (visit.spent === 0 && spent > 0) void this.priority?.lower(pid, GIVES_WAY).catch(() => {});
+    Object.assign(visit, { creditFor, credit: Math.max(0, credit - LOOK_S), spent: visit.spent + spent });
+    this.spent.set(id, (this.spent.get(id) ?? 0) + spent);
+  }
+
+  /** The project that has to leave where all workers are busy; undefined: none has. */
+  private greediest(workers: readonly Worker[]): string | undefined {
+    if (workers[0]?.isShort !== true) return undefined;
+    const spent = (id: string) => this.spent.get(id) ?? 0;
+    return workers
+      .filter((worker) => this.at(worker).credit === 0 && spent(worker.id) >= SPENT_S)
+      .map(({ id }) => id)
+      .sort((a, b) => spent(b) - spent(a))[0];
+  }
+
+  private async hasGrown({ database }: Worker, visit: Visit): Promise<boolean> {
+    if (visit.spent < WATCHED_S) return false;
+    const { rows } = await this.pool.query<{ bytes: number }>(SIZE, [database]);
+    const bytes = rows[0]?.bytes ?? 0;
+    visit.size ??= bytes;
+    return bytes - visit.size > GROWTH_BYTES;
+  }
+
+  /** To leave its table; at the next occasion to end, for it was told already, or does not listen. */
+  private async tell(worker: Worker): Promise<void> {
+    const { pid, began, project } = worker;
+    const looks = this.told.get(keyOf(worker)) ?? 0;
+    this.told.set(keyOf(worker), looks + 1);
     try {
-      const { rowCount } = await this.pool.query(found.told ? END : LEAVE_TABLE, [pid, began]);
+      const { rowCount } = await this.pool.query(looks === 0 ? LEAVE_TABLE : END, [pid, began]);
       // It is said once; and another process of the service may have ended it.
-      if (!found.told && rowCount !== 0) this.onKept(project, null);
+      if (looks === 0 && rowCount !== 0) this.onKept(project, null);
+      if (looks === LOOKS_TO_END && rowCount !== 0) this.onKept(project, new Error('It does not end'));
     } catch (error) {
-      if (!found.told) this.onKept(project, error as Error);
+      if (looks === 0) this.onKept(project, error as Error);
     }
-    found.told = true;
   }
 
-  private allowed(project: string): number {
-    const last = this.ended.get(project);
-    if (last === undefined) return LOOKS;
-    if (performance.now() - last < REMEMBERED_MS) return LOOKS_AFTER_AN_END;
-    this.ended.delete(project);
-    return LOOKS;
+  private at(worker: Worker): Visit {
+    return this.visits.get(visitOf(worker)) as Visit;
   }
 }
+
+const keyOf = ({ pid, began }: Worker): string => `${pid} ${began}`;
+const visitOf = (worker: Worker): string => `${keyOf(worker)} ${worker.visit}`;
+const newVisit = (): Visit => ({ creditFor: 0, credit: 0, spent: 0, size: null });

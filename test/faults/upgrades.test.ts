@@ -124,7 +124,8 @@ describe.each(CASES)('$name', ({ server, release }) => {
       expect(new Set(project).size).toBe(project.length);
       const bounds = `SELECT setconfig FROM pg_db_role_setting s JOIN pg_database d ON d.oid = setdatabase AND setrole = 0
         WHERE datname = '${release.database}'`;
-      const setconfig = ['default_transaction_read_only=on', 'vacuum_failsafe_age=0'];
+      const failsafe = ['vacuum_failsafe_age=0', 'vacuum_multixact_failsafe_age=0'];
+      const setconfig = ['default_transaction_read_only=on', ...failsafe];
       await vi.waitFor(async () => expect(await ask(server, bounds)).toEqual([{ setconfig }]), { timeout: 30_000 });
     } finally {
       await Promise.all(services.map((service) => service.close()));

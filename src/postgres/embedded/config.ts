@@ -53,6 +53,7 @@ export function serverConfig(home: Home, connections: number, durable: boolean):
     jit: 'off',
     temp_file_limit: '2GB', // per session: one sort must not fill the disk that all projects write to
     client_connection_check_interval: '1s',
+    autovacuum_max_workers: '5', // of three, one project's large tables would leave too few to the others
 
     datestyle: 'iso, mdy',
     timezone: 'UTC',

@@ -12,7 +12,11 @@ import { INVALID_CATALOG_NAME } from '../sqlstate.js';
  * service say that they write. And where a function that fails keeps the database from being frozen, vacuum does
  * without indexes soon, before all others have to wait for it (manual 24.1.5.1).
  */
-const FOR_AUTOVACUUM = { default_transaction_read_only: 'on', vacuum_failsafe_age: '0' };
+const FOR_AUTOVACUUM = {
+  default_transaction_read_only: 'on',
+  vacuum_failsafe_age: '0',
+  vacuum_multixact_failsafe_age: '0',
+};
 
 /** @param client of a role that owns the database. @throws pg.DatabaseError, 3D000 where there is none of that name */
 export async function bindAutovacuum(client: pg.Client, database: string): Promise<void> {
@@ -22,7 +26,8 @@ export async function bindAutovacuum(client: pg.Client, database: string): Promi
 }
 
 /**
- * Gives autovacuum its bounds in all projects' databases where it has lost them, or never had them.
+ * Gives autovacuum its bounds in all projects' databases where it has lost them, or never had them; one that cannot be altered
+ * keeps none of the others from it.
  * @param client of the service's own role on the control database; keeps a lock until it ends
  * @throws pg.DatabaseError
  */
@@ -31,7 +36,12 @@ export async function bindAutovacuumEverywhere(client: pg.Client): Promise<void>
   await client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.mending]);
   const wanted = Object.entries(FOR_AUTOVACUUM).map(([name, value]) => `${name}=${value}`);
   const { rows } = await client.query<{ database: string }>(UNBOUND, [wanted]);
-  for (const { database } of rows) await bindAutovacuum(client, database).catch(unlessGone);
+  const failures: unknown[] = [];
+  for (const { database } of rows) {
+    await bindAutovacuum(client, database).catch((error: unknown) => failures.push(error));
+  }
+  const failure = failures.find((error) => !isGone(error));
+  if (failure !== undefined) throw failure as Error;
 }
 
 /** Projects' databases without them: made by an older program, or reset by hand. */
@@ -40,6 +50,4 @@ const UNBOUND = `SELECT p.database_name AS database FROM cdp.projects p JOIN pg_
     WHERE s.setdatabase = d.oid AND s.setrole = 0 AND s.setconfig @> $1::text[])`;
 
 /** The project may have been deleted meanwhile. */
-function unlessGone(error: unknown): void {
-  if ((error as pg.DatabaseError).code !== INVALID_CATALOG_NAME) throw error;
-}
+const isGone = (error: unknown): boolean => (error as pg.DatabaseError).code === INVALID_CATALOG_NAME;

@@ -17,6 +17,8 @@ export interface Network {
   halfOpen(): void;
   /** The same of each connection that is open, once so many bytes more have come from the service, in the middle of what it sends. */
   halfOpenAfter(bytes: number): void;
+  /** Of each connection that is open, nothing more comes back from Postgres, which gets all that is sent. */
+  swallowAnswers(): void;
   /** Connections of the service that are open. */
   readonly open: () => number;
   close(): Promise<void>;
@@ -31,6 +33,8 @@ interface Pair {
   dead: boolean;
   /** Bytes to Postgres until it is. */
   left: number;
+  /** Swallows what Postgres says. */
+  mute: boolean;
 }
 
 /** @param socketPath of Postgres */
@@ -55,7 +59,7 @@ export async function startNetwork(socketPath: string): Promise<Network> {
     near.on('error', () => undefined);
     if (weather === 'cut') return void near.destroy();
     const far = connect(socketPath);
-    const pair: Pair = { near, far, held: [], dead: false, left: Infinity };
+    const pair: Pair = { near, far, held: [], dead: false, left: Infinity, mute: false };
     pairs.add(pair);
     far.on('error', () => undefined);
     near.on('data', (bytes: Buffer) => {
@@ -64,7 +68,7 @@ export async function startNetwork(socketPath: string): Promise<Network> {
       pair.left -= taken.length;
       pair.dead ||= pair.left === 0;
     });
-    far.on('data', (bytes: Buffer) => pass(pair, () => near.write(bytes)));
+    far.on('data', (bytes: Buffer) => pass(pair, () => pair.mute || near.write(bytes)));
     near.on('close', () => {
       pairs.delete(pair);
       // The server learns of it in the end, by its own keepalive.
@@ -94,6 +98,9 @@ export async function startNetwork(socketPath: string): Promise<Network> {
     },
     halfOpenAfter: (bytes) => {
       for (const pair of pairs) pair.left = bytes;
+    },
+    swallowAnswers: () => {
+      for (const pair of pairs) pair.mute = true;
     },
     open: () => pairs.size,
     close: async () => {
