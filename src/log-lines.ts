@@ -10,7 +10,7 @@ const DELAY_MS = 100;
 const PIECE_CHARACTERS = 32 * 1024;
 
 /** Where so much waits to be taken, further lines are left out and counted. */
-const MOST_WAITING_BYTES = 8 * 1024 * 1024;
+const MAX_WAITING_BYTES = 8 * 1024 * 1024;
 
 const STDOUT = 1;
 
@@ -48,7 +48,7 @@ export class LogLines implements DestinationStream {
     const { output, gathered } = this;
     if (gathered === '') return output.retry();
     this.gathered = '';
-    if (output.waiting > MOST_WAITING_BYTES) {
+    if (output.waiting > MAX_WAITING_BYTES) {
       this.leftOut += gathered.split('\n').length - 1;
       return output.retry();
     }

@@ -9,10 +9,10 @@ const UNITS: readonly (readonly [string, number])[] = [
 ];
 
 /** An empty project takes about half of it. With less, nothing could ever be written. */
-const LEAST_QUOTA = 16 * MIB;
+const MIN_QUOTA = 16 * MIB;
 
 /** So that any sum with it is exact. */
-const MOST_QUOTA = 1024 * MIB * MIB;
+const MAX_QUOTA = 1024 * MIB * MIB;
 
 /**
  * @returns bytes
@@ -22,7 +22,7 @@ export function parseQuota(text: string): number {
   const [, digits, unit] = /^(\d{1,7})(MB|GB|TB)$/i.exec(text) ?? [];
   const factor = UNITS.find(([name]) => name === unit?.toUpperCase())?.[1];
   const bytes = factor === undefined ? NaN : Number(digits) * factor;
-  if (!(bytes >= LEAST_QUOTA && bytes <= MOST_QUOTA)) {
+  if (!(bytes >= MIN_QUOTA && bytes <= MAX_QUOTA)) {
     throw new Error('must be a whole number and MB, GB or TB, such as 10GB; at least 16MB, at most 1024TB');
   }
   return bytes;

@@ -1,7 +1,7 @@
 /** Finds the name that a misspelt one was probably meant to be, for the hints of errors. */
 
 /** Typing errors that are taken for such, at most. */
-const MOST_ERRORS = 3;
+const MAX_ERRORS = 3;
 
 /**
  * The candidate with the fewest typing errors, or undefined where none is near: at most one error in three characters,
@@ -10,7 +10,7 @@ const MOST_ERRORS = 3;
 export function nearName(name: string, candidates: Iterable<string>): string | undefined {
   const wanted = name.toLowerCase();
   let best: string | undefined;
-  let limit = Math.min(MOST_ERRORS, Math.max(1, Math.floor(name.length / 3)));
+  let limit = Math.min(MAX_ERRORS, Math.max(1, Math.floor(name.length / 3)));
   for (const candidate of candidates) {
     const distance = typingErrors(wanted, candidate.toLowerCase(), limit);
     if (distance > limit) continue;
@@ -22,13 +22,13 @@ export function nearName(name: string, candidates: Iterable<string>): string | u
 }
 
 /**
- * Three rows of the table of distances, each from the diagonal's place less {@link MOST_ERRORS} to that place more, between two
+ * Three rows of the table of distances, each from the diagonal's place less {@link MAX_ERRORS} to that place more, between two
  * places that are never reached: what lies further away has more errors. A project may have thousands of names that are
  * nearly the same, and the whole table for each of them would keep the event loop from others for a minute.
  */
 const FIRST = 1;
-const LAST = FIRST + 2 * MOST_ERRORS;
-const DIAGONAL = FIRST + MOST_ERRORS;
+const LAST = FIRST + 2 * MAX_ERRORS;
+const DIAGONAL = FIRST + MAX_ERRORS;
 const rows = [1, 2, 3].map(() => new Uint8Array(LAST + 2)) as [Uint8Array, Uint8Array, Uint8Array];
 
 /**

@@ -49,7 +49,7 @@ export interface ProjectAccess {
 }
 
 /** Whoever fills the lock table has more requests waiting than are ended at once. */
-const MOST_ATTEMPTS = 4;
+const MAX_ATTEMPTS = 4;
 
 export class Project {
   /** How long this request may still wait, wherever that is. */
@@ -138,7 +138,7 @@ export class Project {
       try {
         return await this.attempt(lane, deadline, work, growth, trace);
       } catch (error) {
-        if (attempt >= MOST_ATTEMPTS) throw await this.explained(error);
+        if (attempt >= MAX_ATTEMPTS) throw await this.explained(error);
         // Whatever ended that connection may have ended the other idle ones too.
         if (error instanceof StaleConnection && attempt === 1) this.access.connections.closeProject(this.row.id);
         else if (!(await this.hasRoomAgain(lane, deadline, error))) throw await this.explained(error);

@@ -26,15 +26,15 @@ const LARGE_WORK_MS = 100;
 const LOOK_SHARE = 0.2;
 
 /** Nobody waits longer for a look to begin. */
-const MOST_WAIT_MS = 2_000;
+const MAX_WAIT_MS = 2_000;
 
 /** Work that takes longer is looked at again and again while it runs. */
 const LOOK_EVERY_MS = 1_000;
 
 /** What running work may add to the quota, so that what began with room left can end: a tenth, within these bounds. */
 const MARGIN_SHARE = 0.1;
-const LEAST_MARGIN = 64 * 1024 * 1024;
-const MOST_MARGIN = 1024 * 1024 * 1024;
+const MIN_MARGIN = 64 * 1024 * 1024;
+const MAX_MARGIN = 1024 * 1024 * 1024;
 
 /**
  * `none`: it only reads or drops. `rewrites`: a table is written anew before its old files go away (VACUUM FULL,
@@ -204,7 +204,7 @@ export class Quotas {
 
   private async takeLook(usage: Usage): Promise<void> {
     const early = usage.nextLookAt - performance.now();
-    if (early > 0) await sleep(Math.min(early, MOST_WAIT_MS));
+    if (early > 0) await sleep(Math.min(early, MAX_WAIT_MS));
     usage.outdated = false;
     const startedAt = performance.now();
     // Where the database is gone, whatever comes next on it says so better.
@@ -242,7 +242,7 @@ function limitOf({ quota, least, bytes }: Usage, growth: Growth): number {
   return Math.max(quota, least ?? 0) + margin(quota) + (growth === 'rewrites' ? bytes : 0);
 }
 
-const margin = (quota: number): number => Math.min(Math.max(quota * MARGIN_SHARE, LEAST_MARGIN), MOST_MARGIN);
+const margin = (quota: number): number => Math.min(Math.max(quota * MARGIN_SHARE, MIN_MARGIN), MAX_MARGIN);
 
 const HINT =
   'Reads, deletes and drops still work. DROP and TRUNCATE give room back at once, DELETE with a VACUUM FULL behind it; ' +

@@ -12,7 +12,7 @@ export const MIN_POOLED_BYTES = 16 * 1024;
 const GROWTH = 4;
 
 /** Spare bytes that are kept at most, whatever was in use at once a moment ago. */
-const MOST_SPARE = 256 * 1024 * 1024;
+const MAX_SPARE = 256 * 1024 * 1024;
 
 /** What nobody has taken for so long, or for twice that, is freed. */
 const UNUSED_MS = 5_000;
@@ -54,7 +54,7 @@ export function giveBuffer({ buffer }: Uint8Array): void {
   const length = buffer.byteLength;
   if (!lent.delete(buffer)) return;
   const whole = Buffer.from(buffer);
-  if (spareBytes + length > MOST_SPARE) return discard(whole);
+  if (spareBytes + length > MAX_SPARE) return discard(whole);
   spareBytes += length;
   timer ??= setTimeout(freeUnused, UNUSED_MS).unref();
   const shelf = spare.get(length);

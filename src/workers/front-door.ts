@@ -9,7 +9,7 @@ import type { ListenerName } from './messages.js';
 import type { Connection, WorkerProcess } from './worker-process.js';
 
 /** Connections that wait while no worker is there. Beyond these they are closed. */
-const MOST_WAITING = 4_096;
+const MAX_WAITING = 4_096;
 
 export class FrontDoor {
   private readonly servers: Server[] = [];
@@ -76,7 +76,7 @@ export class FrontDoor {
     const idlest = workers.filter(({ load }) => load === least);
     const next = idlest[this.turn++ % idlest.length];
     if (next !== undefined && !this.isClosed) next.take(connection);
-    else if (this.isClosed || this.waiting.length >= MOST_WAITING) connection.socket.destroy();
+    else if (this.isClosed || this.waiting.length >= MAX_WAITING) connection.socket.destroy();
     else this.waiting.push(connection);
   }
 }

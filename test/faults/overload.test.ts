@@ -15,7 +15,7 @@ const CONNECTIONS = 1_000;
 const CAPACITY = 8;
 
 /** MiB that the service may take at the most: some 130, and 256 for bodies and answers (docs/operations.md). */
-const MOST_MIB = 640;
+const MAX_MIB = 640;
 
 /** A thousand connections that open at once take the first seconds; the times are those of the requests after. */
 const OPENING_MS = 2_000;
@@ -78,7 +78,7 @@ it(`${CONNECTIONS} connections for 10 s: the accepted are served, the others ref
   expect(over.p99, 'the accepted wait for a place, and are then served as before').toBeLessThan(WAIT_MS + 5 * calm.p99);
   // The clients, who do not heed Retry-After, and the refusals take most of two processors.
   expect(over.perSecond, 'throughput does not collapse').toBeGreaterThan(calm.perSecond / 6);
-  expect(peak).toBeLessThan(MOST_MIB);
+  expect(peak).toBeLessThan(MAX_MIB);
   expect(after.wrongly).toEqual([]);
   expect(after.perSecond, 'as before').toBeGreaterThan(calm.perSecond / 2);
   const verdict = await stage.compare();

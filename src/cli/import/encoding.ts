@@ -84,7 +84,7 @@ export async function* decode(
       yield decoder.decode(chunk, { stream: true });
       const end = open.lastIndexOf(LF) + 1;
       line += countOfLines(open.subarray(0, end));
-      open = open.subarray(Math.max(end, open.length - MOST_SHOWN));
+      open = open.subarray(Math.max(end, open.length - MAX_SHOWN));
     }
     yield decoder?.decode() ?? '';
   } catch (error) {
@@ -97,7 +97,7 @@ export async function* decode(
   }
 }
 
-const MOST_SHOWN = 64 * 1024;
+const MAX_SHOWN = 64 * 1024;
 
 function countOfLines(bytes: Buffer): number {
   let count = 0;

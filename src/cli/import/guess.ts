@@ -12,7 +12,7 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 const NO_VALUE = /^(?:na|n\/a|#n\/a|null|nil|none|nan|\\n|-+|\.|\?|unknown)$/i;
 
 /** More different values that do not fit, and it is out. */
-const MOST_MISFITS = 3;
+const MAX_MISFITS = 3;
 
 /** A candidate, and what does not fit it. */
 interface Standing {
@@ -129,9 +129,9 @@ export class ColumnGuess {
       const { misfits } = standing;
       const value = cut(shown, SHOWN);
       if (!misfits.has(value)) misfits.set(value, line);
-      isOut ||= misfits.size > MOST_MISFITS;
+      isOut ||= misfits.size > MAX_MISFITS;
     }
-    if (isOut) this.#left = this.#left.filter(({ misfits }) => misfits.size <= MOST_MISFITS);
+    if (isOut) this.#left = this.#left.filter(({ misfits }) => misfits.size <= MAX_MISFITS);
   }
 
   /** A number whose digits no type for numbers would keep. */

@@ -37,7 +37,7 @@ export interface Shape {
 /** Of a file that can be read but once, which are held in memory. */
 const HELD = { records: 10_000, characters: 16 * 1024 * 1024 };
 /** A table has at most 500 columns, but some of the fields may be left out. */
-const MOST_FIELDS = 10_000;
+const MAX_FIELDS = 10_000;
 const SHOWN = 3;
 
 /**
@@ -129,9 +129,9 @@ class Seen {
     for (const [head, node] of membersOf(text) ?? []) {
       let field = this.#found.get(head);
       if (field === undefined) {
-        if (this.#found.size >= MOST_FIELDS) {
+        if (this.#found.size >= MAX_FIELDS) {
           throw new UsageError(
-            `Line ${line}: by here the records have more than ${MOST_FIELDS} different fields`,
+            `Line ${line}: by here the records have more than ${MAX_FIELDS} different fields`,
             'A table has at most 500 columns; what differs from record to record belongs into one JSON value',
           );
         }

@@ -18,7 +18,7 @@ import { claimKey, type IdempotencyKey, rememberAnswer, takeNewKey } from './ide
 import type { Project } from '../project.js';
 import { LIES_WITH_THE_SERVER } from './refused-record.js';
 import type { KnownShape } from './shape-cache.js';
-import { MOST_SHARED_BYTES, type SendBatches, type WaitingBatch } from './shared-copy.js';
+import { MAX_SHARED_BYTES, type SendBatches, type WaitingBatch } from './shared-copy.js';
 import type { RequestTrace } from '../trace.js';
 import { outcomeUnknown } from '../transaction.js';
 
@@ -74,7 +74,7 @@ function sendShared(project: Project, known: KnownShape, batch: Outgoing, deadli
     project.knownShape(known.table.name) === known
       ? store(project, known, batches, { ...deadline, signal }, null)
       : OUTDATED;
-  if (batch.data.length > MOST_SHARED_BYTES) return send([batch], deadline.signal);
+  if (batch.data.length > MAX_SHARED_BYTES) return send([batch], deadline.signal);
   return project.copies.sharedBy(batch.columns, batch.records).store(batch, deadline.signal, project.patience, send);
 }
 

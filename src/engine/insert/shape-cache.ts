@@ -15,7 +15,7 @@ export interface KnownShape {
 }
 
 /** Estimated bytes that are kept, over all projects: those of some two thousand tables of a few columns. */
-const MOST_BYTES = 64 * 1024 * 1024;
+const MAX_BYTES = 64 * 1024 * 1024;
 
 /** Estimates: of an entry, of the statements that a plan comes to have, and of a column beside its bytes in the plan. */
 const ENTRY_BYTES = 500;
@@ -43,7 +43,7 @@ export class ShapeCache {
     this.delete(name);
     this.shapes.set(name, known);
     this.bytes += sizeOf(known);
-    while (this.bytes > MOST_BYTES && this.shapes.size > 1) this.delete((this.shapes.first as { key: string }).key);
+    while (this.bytes > MAX_BYTES && this.shapes.size > 1) this.delete((this.shapes.first as { key: string }).key);
     return known;
   }
 

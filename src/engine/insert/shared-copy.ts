@@ -15,7 +15,7 @@ import type { RequestTrace } from '../trace.js';
 
 /** Behind a COPY that takes longer nobody waits any more, except where so many are under way. */
 const SLOW_MS = 20;
-const MOST_UNDER_WAY = 4;
+const MAX_UNDER_WAY = 4;
 /** Where one took so long (its rows are slow to check), what it shared with others would take the time of all of them. */
 const VERY_SLOW_MS = 1_000;
 
@@ -35,13 +35,13 @@ interface Kind {
 /** A COPY of small batches costs more by itself than by what is in it: two keep Postgres at work. */
 export const SMALL: Kind = { parts: 2, fewest: CROWD };
 /** One of these is worth a COPY. */
-export const LARGE: Kind = { parts: MOST_UNDER_WAY, fewest: 1 };
+export const LARGE: Kind = { parts: MAX_UNDER_WAY, fewest: 1 };
 
 /** Records and bytes of one shared COPY. */
-const MOST_RECORDS = 1_000;
-const MOST_BYTES = 256 * 1024;
+const MAX_RECORDS = 1_000;
+const MAX_BYTES = 256 * 1024;
 /** What is larger goes alone: others beside it would be few, and it would keep them waiting while it is read. */
-export const MOST_SHARED_BYTES = MOST_BYTES / 2;
+export const MAX_SHARED_BYTES = MAX_BYTES / 2;
 
 /** A batch with the trace of its request, if that is traced. */
 export interface WaitingBatch extends CopyData {
@@ -116,7 +116,7 @@ export class SharedCopy {
             this.waiting.splice(this.waiting.indexOf(member), 1);
             member.leaves();
             reject(TOO_MANY_WAIT);
-          } else if (now >= since + SLOW_MS && this.underWay < MOST_UNDER_WAY) this.sendWaiting();
+          } else if (now >= since + SLOW_MS && this.underWay < MAX_UNDER_WAY) this.sendWaiting();
         },
       };
       this.waiting.push(member);
@@ -136,7 +136,7 @@ export class SharedCopy {
   private gather(): void {
     const { parts, fewest } = this.kind;
     const isPart = this.waiting.length >= Math.max(fewest, this.crowd / parts);
-    const isFull = this.waitingRecords >= MOST_RECORDS || this.waitingBytes >= MOST_BYTES;
+    const isFull = this.waitingRecords >= MAX_RECORDS || this.waitingBytes >= MAX_BYTES;
     if ((isPart || isFull) && this.underWay < parts) this.sendWaiting();
     else if (this.underWay === 0 && !this.isGathering) {
       this.isGathering = true;
@@ -181,7 +181,7 @@ export class SharedCopy {
     for (const { batch } of this.waiting) {
       records += batch.records;
       bytes += batch.data.length;
-      if (count > 0 && (records > MOST_RECORDS || bytes > MOST_BYTES)) break;
+      if (count > 0 && (records > MAX_RECORDS || bytes > MAX_BYTES)) break;
       count++;
     }
     return count;

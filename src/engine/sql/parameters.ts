@@ -10,8 +10,8 @@ import type { JsonNode } from '../json/nodes.js';
 const TAKES_JSON_TEXT = new Set([114, 3802, 25, 1043, 1042, 705]);
 
 /** The making of a Postgres array holds everybody up; JSON text is passed on as it is. */
-const MOST_ELEMENTS = 100_000;
-const TOO_MANY_ELEMENTS = `an array holds at most ${MOST_ELEMENTS} values; send more as a parameter of type jsonb, or as records`;
+const MAX_ELEMENTS = 100_000;
+const TOO_MANY_ELEMENTS = `an array holds at most ${MAX_ELEMENTS} values; send more as a parameter of type jsonb, or as records`;
 
 /**
  * Strings as they are, numbers with the digits that were sent, booleans, objects as JSON text, arrays as Postgres
@@ -59,6 +59,6 @@ function encode(value: JsonNode, oid: number): string | null | Refusal {
       return readJsonText(value);
     case 'array':
       if (TAKES_JSON_TEXT.has(oid)) return readJsonText(value);
-      return (value.values ?? 0) > MOST_ELEMENTS ? new Refusal(TOO_MANY_ELEMENTS) : readArray(value);
+      return (value.values ?? 0) > MAX_ELEMENTS ? new Refusal(TOO_MANY_ELEMENTS) : readArray(value);
   }
 }

@@ -19,7 +19,7 @@ const LARGE_TEXT = 64 * 1024;
 /** Of the processors; the longest parse of an honest 1 MiB takes about half of it. */
 const PARSE_MS = 5_000;
 /** By the clock, where the machine has other work. */
-const MOST_PARSE_MS = 20_000;
+const MAX_PARSE_MS = 20_000;
 const IDLE_MS = 30_000;
 /** JavaScript heap of a thread; the worst 1 MiB found needs 300 MiB for its tree. */
 const HEAP_MB = 512;
@@ -123,7 +123,7 @@ export class ParserThreads {
 
   private async run(text: string, closing: AbortSignal): Promise<Parsed> {
     const worker = this.takeIdle() ?? this.startThread();
-    const time = limitProcessorTime(PARSE_MS, MOST_PARSE_MS);
+    const time = limitProcessorTime(PARSE_MS, MAX_PARSE_MS);
     let reusable = false;
     try {
       worker.postMessage(text);

@@ -1,7 +1,7 @@
 /** A limit for work in a thread, by the processor's time instead of the clock's: a busy machine must not refuse an honest text. */
 
 /** So soon it is looked again where the time is nearly up. */
-const LEAST_MS = 20;
+const MIN_MS = 20;
 
 interface TimeLimit {
   /** Aborted when the time is up. */
@@ -22,7 +22,7 @@ export function limitProcessorTime(ms: number, mostMs: number): TimeLimit {
   const before = process.cpuUsage();
   let timer: NodeJS.Timeout;
   const wait = (left: number): void => {
-    timer = setTimeout(look, Math.max(left, LEAST_MS)).unref();
+    timer = setTimeout(look, Math.max(left, MIN_MS)).unref();
   };
   const look = (): void => {
     const { user, system } = process.cpuUsage(before);

@@ -21,13 +21,13 @@ const DRAIN_STEP_MS = 25;
 /** What comes to the machine during a turn of the event loop is seen only in the next: in so short a turn hardly anything. */
 const SHORT_TURN_MS = 2;
 /** A loop that is busy throughout has no short ones. */
-const MOST_TURNS = 50;
+const MAX_TURNS = 50;
 
 /** Resolves right behind a short turn of the event loop, when all that had come before it has been read. */
 async function shortTurn(): Promise<void> {
   // What is left of this turn is not a whole one: nobody has looked for what came while its first half ran.
   await setImmediate();
-  for (let turn = 0; turn < MOST_TURNS; turn++) {
+  for (let turn = 0; turn < MAX_TURNS; turn++) {
     const began = performance.now();
     await setImmediate();
     if (performance.now() - began < SHORT_TURN_MS) return;

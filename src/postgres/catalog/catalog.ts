@@ -142,12 +142,12 @@ export const nameIsFree = (schema: string, name: string): Statement =>
     WHERE relnamespace = ${schemaOid(schema)} AND ${spelledLike(name)}) THEN 0 ELSE 1 END`);
 
 /** A name of more letters has so many spellings that going through all tables is cheaper than looking each up. */
-const MOST_LETTERS = 8;
+const MAX_LETTERS = 8;
 
 /** @param name ASCII, as names of tables are */
 function spelledLike(name: string): Fragment {
   const letters = name.replace(/[^a-z]/gi, '').length;
-  if (letters > MOST_LETTERS) return sql`pg_catalog.lower(relname) = pg_catalog.lower(${name})`;
+  if (letters > MAX_LETTERS) return sql`pg_catalog.lower(relname) = pg_catalog.lower(${name})`;
   const spellings = [...name].reduce(
     (begun, character) => {
       const cases = new Set([character.toLowerCase(), character.toUpperCase()]);

@@ -18,7 +18,7 @@ const SHARED_KIB_EACH = 92;
 const SHARE = 1 / 16;
 
 /** A statement that Postgres's own defaults are made for must always fit. */
-const LEAST_MIB = 160;
+const MIN_MIB = 160;
 
 /** What an idle connection of a project keeps: 3.5 MiB of its process after a few inserts, more after free SQL. */
 const IDLE_MIB = 4;
@@ -27,18 +27,18 @@ const IDLE_MIB = 4;
 const IDLE_SHARE = 1 / 6;
 
 /** … but each request that may run at once needs one, and nobody should have to expect more processes than these. */
-const LEAST_CONNECTIONS = 80;
-const MOST_CONNECTIONS = 1_000;
+const MIN_CONNECTIONS = 80;
+const MAX_CONNECTIONS = 1_000;
 
 /** Connections to projects' databases, where the operator does not say. */
 export function defaultConnections(): number {
   const fitting = Math.floor((memoryBytes() * IDLE_SHARE) / (IDLE_MIB * MIB));
-  return Math.min(Math.max(fitting, LEAST_CONNECTIONS), MOST_CONNECTIONS);
+  return Math.min(Math.max(fitting, MIN_CONNECTIONS), MAX_CONNECTIONS);
 }
 
 /** Memory of one backend in MiB, where the operator does not say. */
 export function defaultBackendMemory(): number {
-  return Math.max(LEAST_MIB, Math.floor((memoryBytes() * SHARE) / MIB));
+  return Math.max(MIN_MIB, Math.floor((memoryBytes() * SHARE) / MIB));
 }
 
 /** In a container its limit counts, not the machine. */

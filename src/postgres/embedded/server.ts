@@ -50,7 +50,7 @@ interface RunOptions {
 }
 
 /** An operator's `local.conf` may leave little room; the service then tries. */
-const LEAST_CONNECTIONS = 2;
+const MIN_CONNECTIONS = 2;
 
 /** How often a start may lose against another starter whose server then ends again, or its server be killed at once. */
 const ATTEMPTS = 5;
@@ -128,7 +128,7 @@ async function greet(home: Home, postmaster: Postmaster, connection: Connection)
         `SELECT current_setting('server_version') AS version, current_setting('max_connections')::integer AS most`,
       );
       const { version = '', most = 0 } = rows[0] ?? {};
-      return { version, connections: Math.max(LEAST_CONNECTIONS, most - RESERVED_CONNECTIONS) };
+      return { version, connections: Math.max(MIN_CONNECTIONS, most - RESERVED_CONNECTIONS) };
     } catch (error) {
       if (hasCode(error, INVALID_PASSWORD)) {
         throw new WrongPassword(

@@ -12,7 +12,7 @@ export function arrayOf(element: ValueEncoder): ValueEncoder {
 }
 
 /** MAXDIM of Postgres. */
-const MOST_DIMENSIONS = 6;
+const MAX_DIMENSIONS = 6;
 
 /**
  * Binary format (array_send of Postgres): int32 dimensions, int32 flags, oid of the elements; for each dimension int32
@@ -22,7 +22,7 @@ function binaryArray(writeElement: ValueWriter): ValueWriter {
   return (input, start, _end, out) => {
     const dimensions = input.readInt32BE(start);
     const firstSize = start + 12;
-    if (dimensions > MOST_DIMENSIONS) throw notTheProtocol();
+    if (dimensions > MAX_DIMENSIONS) throw notTheProtocol();
     let at = firstSize + 8 * dimensions;
 
     const writeLevel = (level: number): void => {

@@ -5,7 +5,7 @@ import { bind, BIND_ROW_END, bindRowHead, closeStatement, execute, parse } from 
 
 /** So many are kept, and so much of their texts: one that names all columns of a table may be a hundred thousand long. */
 const MOST = 100;
-const MOST_CHARACTERS = 512 * 1024;
+const MAX_CHARACTERS = 512 * 1024;
 
 interface Prepared {
   readonly name: string;
@@ -48,7 +48,7 @@ export class PreparedStatements {
     const known = this.known.get(text);
     if (known !== undefined) return known;
     for (const oldest of this.known.keys()) {
-      if (this.known.size < MOST && this.characters + text.length <= MOST_CHARACTERS) break;
+      if (this.known.size < MOST && this.characters + text.length <= MAX_CHARACTERS) break;
       messages.push(...this.forget(oldest));
     }
     const prepared = { name: `${this.prefix}${++this.count}`, run: null };

@@ -29,10 +29,10 @@ export interface ColumnSet {
 }
 
 /** Of the statements that are remembered: whoever gives other columns each time has them built each time. */
-const MOST_CHARACTERS = 32 * 1024;
+const MAX_CHARACTERS = 32 * 1024;
 
 /** A session keeps the plans of its INSERTs, some KiB for each cell in Postgres's memory; it has none for COPY. */
-const MOST_CELLS = 100;
+const MAX_CELLS = 100;
 
 export class ColumnSets {
   private readonly known = new Map<string, ColumnSet>();
@@ -56,7 +56,7 @@ export class ColumnSets {
     if (known !== undefined) return known;
     const set = this.build(indices);
     const characters = set.copy.length + (set.insert?.length ?? 0);
-    if (this.characters + characters > MOST_CHARACTERS) {
+    if (this.characters + characters > MAX_CHARACTERS) {
       this.known.clear();
       this.characters = 0;
     }
@@ -71,7 +71,7 @@ export class ColumnSets {
     const into = sql`${ident(schema, name)} (${names})`;
     const copy = statement(sql`COPY ${into} FROM STDIN (${OPTIONS[this.format]})`).text;
     const cells = indices.length;
-    if (this.format !== 'binary' || cells === 0 || cells > MOST_CELLS) return { indices, copy, insert: null };
+    if (this.format !== 'binary' || cells === 0 || cells > MAX_CELLS) return { indices, copy, insert: null };
     const places = join(indices.map((index, i) => trusted(`$${i + 1}::${typeOf(columns[index])}`)));
     return { indices, copy, insert: statement(sql`INSERT INTO ${into} VALUES (${places})`).text };
   }

@@ -63,7 +63,7 @@ export function writeFewDecimals(number: f64, to: usize): usize {
 }
 
 const SMALLEST_PLAIN: f64 = 0.001;
-const MOST_PLACES: u32 = 9;
+const MAX_PLACES: u32 = 9;
 
 /**
  * Writes a real between a thousandth and a million with the fewest decimals that read back as it. Of two reals next to each
@@ -75,7 +75,7 @@ export function writeReal(number: f32, to: usize): usize {
   const bits = reinterpret<u32>(number);
   if (!(magnitude >= SMALLEST_PLAIN && magnitude < MILLION) || (bits & 0x7fffff) == 0) return 0;
   let scale: f64 = 1;
-  for (let places: u32 = 0; places <= MOST_PLACES; places++) {
+  for (let places: u32 = 0; places <= MAX_PLACES; places++) {
     // Exact: 24 bits and the 21 of 5^9. Of two that are as near the larger is taken, as JavaScript does.
     const scaled = Math.floor(magnitude * scale + 0.5);
     if (f32(scaled / scale) == f32(magnitude)) {

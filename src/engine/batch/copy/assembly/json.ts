@@ -38,8 +38,8 @@ const SAFE_EXPONENT_DIGITS: usize = 4;
 export const CELL_DEPTH: i32 = 2;
 
 /** By depth, whether what is open there is an object. */
-const MOST_DEPTH = 256;
-const isObjectAt = memory.data(MOST_DEPTH);
+const MAX_DEPTH = 256;
+const isObjectAt = memory.data(MAX_DEPTH);
 
 /** From `at` on, where what is no white space stands. Mostly that is `at`: small enough to be compiled into its callers. */
 export function skipSpace(at: usize): usize {
@@ -151,7 +151,7 @@ function nestedEnd(at: usize): usize {
     const byte: u32 = load<u8>(at);
     if (byte == QUOTE) at = stringEnd(at);
     else if (byte == OPEN_BRACE || byte == OPEN_BRACKET) {
-      if (depth == jsonDepth || depth == MOST_DEPTH) return 0;
+      if (depth == jsonDepth || depth == MAX_DEPTH) return 0;
       store<u8>(isObjectAt + usize(depth), u8(isObject));
       depth++;
       isObject = byte == OPEN_BRACE;

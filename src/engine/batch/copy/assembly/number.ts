@@ -31,7 +31,7 @@ const SMALLEST: f64 = 1e-270;
 const LARGEST: f64 = 1e300;
 
 /** Decimal digits that 64 bits hold whatever they are. */
-const MOST_DIGITS: usize = 19;
+const MAX_DIGITS: usize = 19;
 /** Doubles hold every integer below it. */
 const EXACT: u64 = 1 << 53;
 const INT64_MAX: u64 = 0x7fff_ffff_ffff_ffff;
@@ -56,7 +56,7 @@ export function integer(start: usize, fraction: bool): usize {
   const first = start + usize(negative);
   digits = 0;
   let at = readDigits(first);
-  if (!isWhole(first, at) || at - first > MOST_DIGITS || digits > INT64_MAX + u64(negative)) return 0;
+  if (!isWhole(first, at) || at - first > MAX_DIGITS || digits > INT64_MAX + u64(negative)) return 0;
   int64 = negative ? 0 - digits : digits;
   wholeEnd = at;
   if (fraction && load<u8>(at) == POINT) {
@@ -84,7 +84,7 @@ export function float(start: usize): usize {
     if (at == fraction) return 0;
     exponent = i32(fraction - at);
     significant += at - fraction;
-    if (significant > MOST_DIGITS) significant -= leadingZeros(first, fraction, at);
+    if (significant > MAX_DIGITS) significant -= leadingZeros(first, fraction, at);
   }
   if ((load<u8>(at) | CASE) == LOWER_E) {
     const sign: u32 = load<u8>(at + 1);
@@ -96,7 +96,7 @@ export function float(start: usize): usize {
     exponent += sign == MINUS ? -i32(digits) : i32(digits);
     digits = mantissa;
   }
-  let value = significant > MOST_DIGITS ? NaN : nearestDouble(digits, exponent);
+  let value = significant > MAX_DIGITS ? NaN : nearestDouble(digits, exponent);
   if (isNaN(value)) {
     value = readDouble(first, at);
     if (value == Infinity || (value == 0 && hasDigits(first, at))) return 0;
