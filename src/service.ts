@@ -183,7 +183,7 @@ export async function openEngine(config: Config, database: Database, logger: Log
     logger.error({ project: name, status, error: String(cause) }, 'a project is half done and cannot be cleared away');
   };
   const onExposed: EngineSettings['onExposed'] = (objects) => {
-    logger.warn({ objects }, 'not hardened: every project can read the names of databases, roles and sessions here');
+    logger.warn({ objects }, 'not hardened: every project can use or read here what belongs to the whole server');
   };
   const onAuditTrouble: EngineSettings['onAuditTrouble'] = (message, details) => logger.error(details, message);
   const onAutovacuumKept: EngineSettings['onAutovacuumKept'] = (project, failure) => {

@@ -69,6 +69,15 @@ export function statementsIn(script: string, roles: ReadonlyMap<string, string>)
   return statements.filter(({ text }) => text !== '');
 }
 
+/** What is quoted, which may look like anything, or the parameter as pg_get_indexdef writes it, and nothing else. */
+const AUTOSUMMARIZE = /'(?:[^']|'')*'|"(?:[^"]|"")*"|\bautosummarize=('[^']*'|\w+)/g;
+
+/** An index of an archive as it is taken here: with `autosummarize` off (hardening/autosummarize.sql). */
+export const withoutAutosummarize = (text: string): string =>
+  text.replaceAll(AUTOSUMMARIZE, (found, value?: string) => (value === undefined ? found : 'autosummarize=off'));
+
+export const isIndex = (line: string): boolean => ENTRY.exec(line)?.[1] === 'INDEX';
+
 const renamed = (text: string, roles: ReadonlyMap<string, string>): string =>
   [...roles].reduce((result, [from, to]) => result.replaceAll(from, to), text);
 

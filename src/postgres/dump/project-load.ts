@@ -4,7 +4,14 @@ import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import pg from 'pg';
-import { type ArchiveStatement, chooseEntries, statementsIn, withSearchPath } from './archive-entries.js';
+import {
+  type ArchiveStatement,
+  chooseEntries,
+  isIndex,
+  statementsIn,
+  withoutAutosummarize,
+  withSearchPath,
+} from './archive-entries.js';
 import { ProgramFailed, run } from './client-programs.js';
 import { EXTENSIONS_SCHEMA } from '../hardening/hardening.js';
 import { libpqEnvironment } from './libpq.js';
@@ -52,10 +59,37 @@ export async function loadProject(
       await rm(listFile, { force: true });
     }
   };
-  await restore(entries.contents, `--dbname=${placement.database}`);
+  const texts = (lines: readonly string[]) => restore(lines, '--file=-');
+  const changed = await changedIndexes(entries.contents.filter(isIndex), texts);
+  // An index that is not taken as it is has its place in the order: others are attached to it, and comments are on it.
+  let start = 0;
+  for (const [i, line] of entries.contents.entries()) {
+    const text = changed.get(line);
+    if (text === undefined) continue;
+    await restore(entries.contents.slice(start, i), `--dbname=${placement.database}`);
+    await withClient(login, (client) => runAll(client, [{ text, isRight: false }]));
+    start = i + 1;
+  }
+  await restore(entries.contents.slice(start), `--dbname=${placement.database}`);
   const roles = new Map((['database', 'writer', 'reader'] as const).map((role) => [dumped[role], placement[role]]));
-  const statements = statementsIn(await restore(entries.statements, '--file=-'), roles);
+  const statements = statementsIn(await texts(entries.statements), roles);
   return withClient(login, (client) => runAll(client, statements));
+}
+
+/** Indexes whose parameter `autosummarize` a project may not have, by their lines of the list, as they are made instead. */
+async function changedIndexes(
+  lines: readonly string[],
+  texts: (lines: readonly string[]) => Promise<string>,
+): Promise<Map<string, string>> {
+  const changed = new Map<string, string>();
+  if (!(await texts(lines)).includes('autosummarize')) return changed;
+  for (const line of lines) {
+    for (const { text } of statementsIn(await texts([line]), new Map())) {
+      const without = withoutAutosummarize(text);
+      if (without !== text) changed.set(line, without);
+    }
+  }
+  return changed;
 }
 
 /** The first bytes of an archive hold all that is looked for there. */

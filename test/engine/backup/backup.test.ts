@@ -442,6 +442,42 @@ describe.each(servers.map((server) => ({ server, major: server.major })))(
       );
     });
 
+    it('BRIN indexes with autosummarize come back with it off, where event triggers would refuse it too', async () => {
+      const project = await service.project('brin');
+      const { placement } = await service.engine.projects.get('brin');
+      await project.rows(`CREATE TABLE t (n int, "autosummarize=on" text); INSERT INTO t VALUES (1);
+        CREATE TABLE parts (n int) PARTITION BY RANGE (n);
+        CREATE TABLE part PARTITION OF parts FOR VALUES FROM (0) TO (10);
+        CREATE INDEX plain ON t (n);
+        CREATE INDEX one ON t USING brin (n, ("autosummarize=on" || ' autosummarize=on'))
+          WITH (pages_per_range = 7, autosummarize);
+        COMMENT ON INDEX one IS 'autosummarize=on';
+        ALTER INDEX one ALTER COLUMN 2 SET STATISTICS 50;
+        CREATE INDEX all_of_them ON parts USING brin (n) WITH (autosummarize = yes)`);
+      const indexesOf = async ({ database }: { database: string }) => {
+        const text = `SELECT c.relname AS name, pg_get_indexdef(c.oid) AS definition, obj_description(c.oid) AS comment,
+            (SELECT max(a.attstattarget) FROM pg_attribute a WHERE a.attrelid = c.oid) AS target
+          FROM pg_class c WHERE relnamespace = 'data'::regnamespace AND relkind IN ('i', 'I') ORDER BY 1`;
+        return (await onServer(server, (client) => client.query<Record<string, unknown>>(text), database)).rows;
+      };
+      const before = await indexesOf(placement);
+      const on = /autosummarize=(yes|'true')/g;
+      expect(JSON.stringify(before).match(on)).toHaveLength(3);
+      const off = JSON.parse(JSON.stringify(before).replaceAll(on, 'autosummarize=off')) as unknown;
+      await save(service, 'brin.cdp', { project: 'brin' });
+      await service.engine.deleteProject('brin');
+      const hardened = await startWatched(server);
+      try {
+        for (const target of [hardened, service]) {
+          expect((await load(target, 'brin.cdp')).projects[0]?.tables).toContainEqual({ name: 't', rows: 1 });
+          expect(await indexesOf((await target.engine.projects.get('brin')).placement)).toEqual(off);
+          await target.engine.deleteProject('brin');
+        }
+      } finally {
+        await hardened.close();
+      }
+    });
+
     it('a project is saved and restored; one with FORCE ROW LEVEL SECURITY is refused', async () => {
       const project = await service.project('plain');
       await project.rows('CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)');

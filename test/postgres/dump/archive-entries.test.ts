@@ -1,6 +1,11 @@
 /** What a restore takes of an archive, told by pg_restore's list, and the statements that follow it. */
 import { describe, expect, it } from 'vitest';
-import { chooseEntries, statementsIn, withSearchPath } from '../../../src/postgres/dump/archive-entries.js';
+import {
+  chooseEntries,
+  statementsIn,
+  withoutAutosummarize,
+  withSearchPath,
+} from '../../../src/postgres/dump/archive-entries.js';
 
 const choose = (...lines: string[]) => chooseEntries([';', '; Archive created at …', ...lines, ''].join('\n'), 'data');
 
@@ -44,6 +49,7 @@ describe('of the list', () => {
     '1; 1255 9 FUNCTION extensions f() cdp_service',
     '1; 1255 9 FUNCTION database f() cdp_service',
     '3183; 2605 16534 CAST - CAST (regrole AS text) ',
+    '3499; 3466 16400 EVENT TRIGGER - cdp_autosummarize cdp_service',
     'nonsense data',
   ])('%s is not taken', (line) => expect(choose(line)).toEqual({ contents: [], statements: [] }));
 });
@@ -91,6 +97,20 @@ GRANT SELECT ON TABLE data.t TO r_old;
       { text: 'GRANT SELECT ON TABLE data.t TO r_new;', isRight: true },
     ]);
     expect(statementsIn('', roles)).toEqual([]);
+  });
+});
+
+describe('an index', () => {
+  it.each([
+    ["WITH (pages_per_range='1', autosummarize='on')", "WITH (pages_per_range='1', autosummarize=off)"],
+    ['WITH (autosummarize=yes, pages_per_range=1)', 'WITH (autosummarize=off, pages_per_range=1)'],
+    [
+      "WITH (autosummarize='1') WHERE (a = 'autosummarize=on'::text)",
+      "WITH (autosummarize=off) WHERE (a = 'autosummarize=on'::text)",
+    ],
+  ])('%s has autosummarize off', (text, without) => {
+    const start = String.raw`CREATE INDEX "autosummarize=on ""'" ON data.t USING brin (((a || E'it''s \'' autosummarize=on'))) `;
+    expect(withoutAutosummarize(start + text)).toBe(start + without);
   });
 });
 
