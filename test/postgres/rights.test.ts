@@ -195,4 +195,18 @@ describe('a role that may not harden', () => {
     await onServer(server, (client) => client.query(`ALTER ROLE ${role} NOSUPERUSER`));
     expect(await provisioning.ensureTemplate(provisioning.schemaVersion)).toEqual([]);
   });
+
+  it('is refused where the superuser had an older program, and told that projects can crash the server', async () => {
+    await serviceRole('CREATEDB CREATEROLE SUPERUSER');
+    await provisioning.ensureTemplate(0);
+    await onServer(server, (client) => client.query('DROP EVENT TRIGGER cdp_autosummarize'), template);
+    await onServer(server, (client) => client.query(`ALTER ROLE ${role} NOSUPERUSER`));
+    const strict = new Provisioning(address, credentials, template, readMigrations('project'), {
+      allowUnhardened: false,
+      extensions: [],
+    });
+    await expect(strict.ensureTemplate(strict.schemaVersion)).rejects.toThrow(
+      'Every project can crash the whole server, by: autosummarize of BRIN indexes. Give the role SUPERUSER',
+    );
+  });
 });
