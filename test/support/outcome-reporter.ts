@@ -47,7 +47,7 @@ export default class OutcomeReporter implements Reporter {
     );
     for (const test of this.#flaky) {
       console.log(`  ${test.module.moduleId} > ${test.fullName}`);
-      for (const { message, stack } of test.result().errors ?? []) console.log(told(message, stack));
+      for (const { message, stack, diff } of test.result().errors ?? []) console.log(told(message, stack, diff));
     }
   }
 }
@@ -67,8 +67,8 @@ function outcome(module: TestModule, errors: readonly SerializedError[]): FileOu
   };
 }
 
-/** The message, and the lines of the stack that are ours. */
-function told(message: string, stack = ''): string {
+/** The message, what differs, and the lines of the stack that are ours. */
+function told(message: string, stack = '', diff = ''): string {
   const places = stack.split('\n').filter((line) => /^ +at /.test(line) && !line.includes('node_modules'));
-  return [`    ${message}`, ...places].join('\n');
+  return [`    ${message}`, ...diff.split('\n'), ...places].join('\n');
 }
