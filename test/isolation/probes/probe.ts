@@ -13,10 +13,10 @@ export type Report = (probe: Probe, answer: string) => void;
 const AT_ONCE = 5;
 
 /** Asks each probe in a request of its own, some at a time. */
-export async function askEach(ask: Ask, probes: readonly Probe[], report: Report): Promise<void> {
+export async function askEach(ask: Ask, probes: readonly Probe[], report: Report, atOnce = AT_ONCE): Promise<void> {
   const left = [...probes];
   const worker = async (): Promise<void> => {
     for (let probe = left.shift(); probe !== undefined; probe = left.shift()) report(probe, await ask(probe.sql));
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  await Promise.all(Array.from({ length: atOnce }, worker));
 }
