@@ -164,7 +164,7 @@ export class Engine {
       const tokens = new Tokens(control, audit);
       const relieve = () => access.locks.relieve(STAYS, new Patience(waitMs));
       const callers = new Callers(tokens, new WrongTokens(settings.wrongTokens), jwt, relieve);
-      const autovacuum = new AutovacuumWatch(pool, priority, settings.onAutovacuumKept);
+      const autovacuum = new AutovacuumWatch(pool, sizes, priority, settings.onAutovacuumKept);
       const watches = [silence, autovacuum];
       const installation = { control, projects, provisioning, audit, address, credentials };
       return new Engine({ tokens, callers, access, watches, sizes, installation });

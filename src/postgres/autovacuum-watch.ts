@@ -5,6 +5,7 @@
  */
 import type pg from 'pg';
 import { type BackendPriority, GIVES_WAY } from './embedded/priority.js';
+import type { DatabaseSizes } from './projects/database-size.js';
 
 const LOOK_S = 5;
 
@@ -70,7 +71,6 @@ const WORKERS = `
 const THIS_WORKER = 'FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2::timestamptz';
 const LEAVE_TABLE = `SELECT pg_cancel_backend(pid) ${THIS_WORKER}`;
 const END = `SELECT pg_terminate_backend(pid) ${THIS_WORKER}`;
-const SIZE = 'SELECT pg_database_size($1)::float8 AS bytes';
 
 /**
  * Told of a project whose tables have kept autovacuum.
@@ -93,6 +93,7 @@ export class AutovacuumWatch {
    */
   constructor(
     private readonly pool: pg.Pool,
+    private readonly sizes: DatabaseSizes,
     private readonly priority: BackendPriority | null,
     private readonly onKept: OnAutovacuumKept,
   ) {
@@ -158,8 +159,7 @@ export class AutovacuumWatch {
 
   private async hasGrown({ database }: Worker, visit: Visit): Promise<boolean> {
     if (visit.spent < WATCHED_S) return false;
-    const { rows } = await this.pool.query<{ bytes: number }>(SIZE, [database]);
-    const bytes = rows[0]?.bytes ?? 0;
+    const bytes = (await this.sizes.of(database)) ?? 0;
     visit.size ??= bytes;
     return bytes - visit.size > GROWTH_BYTES;
   }
