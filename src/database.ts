@@ -6,9 +6,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Config } from './settings.js';
 import { instanceSecret } from './instance-secret.js';
-import { Credentials } from './postgres/credentials.js';
+import { Credentials } from './tenancy/credentials.js';
 import { type EmbeddedPostgres, startEmbedded } from './postgres/embedded.js';
-import { ensureControlDatabase } from './postgres/embedded/control-database.js';
+import { ensureControlDatabase } from './embedded/control-database.js';
 import { AnotherService, Presence } from './postgres/presence.js';
 import { addressOfUrl, type ServerAddress } from './postgres/server.js';
 

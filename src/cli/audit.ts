@@ -4,8 +4,8 @@ import { AUDIT_OPERATIONS } from '../contract/audit.js';
 import { EngineError } from '../contract/errors.js';
 import type { Engine } from '../engine/engine.js';
 import { shownEntry } from '../http/api/admin-views.js';
-import type { AuditFilter } from '../postgres/audit-log.js';
-import type { AuditEntry } from '../postgres/audit-rows.js';
+import type { AuditFilter } from '../tenancy/audit-log.js';
+import type { AuditEntry } from '../tenancy/audit-rows.js';
 import { addSettings, DATABASE_SETTINGS } from './settings.js';
 import { aligned, withEngine } from './management.js';
 

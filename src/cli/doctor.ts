@@ -12,7 +12,7 @@ import {
   problem,
   tryEverything,
 } from '../engine/doctor.js';
-import { serverFacts } from '../postgres/server-facts.js';
+import { serverFacts } from '../tenancy/server-facts.js';
 import { openEngine } from '../service.js';
 import type { Config, SettingName } from '../settings.js';
 import { messageOf } from '../operator-message.js';

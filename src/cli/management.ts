@@ -6,7 +6,7 @@ import { ConfigError } from '../config.js';
 import { openDatabase } from '../database.js';
 import { BY_ITSELF, type Origin } from '../engine/audit/audit.js';
 import type { Engine } from '../engine/engine.js';
-import { hasHome } from '../postgres/embedded/home.js';
+import { hasHome } from '../embedded/home.js';
 import { openEngine } from '../service.js';
 import type { Config } from '../settings.js';
 import { addSettings, DATABASE_SETTINGS, readConfig } from './settings.js';

@@ -4,7 +4,7 @@ import { Command } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
 import { EngineError } from '../contract/errors.js';
 import { quotaBytes, shownProject } from '../http/api/admin-views.js';
-import type { ProjectRow } from '../postgres/control-rows.js';
+import type { ProjectRow } from '../tenancy/control-rows.js';
 import { aligned, commandLine, managementOptions, print, withEngine } from './management.js';
 
 export function projectCommand(): Command {

@@ -1,5 +1,5 @@
 /** What backup and restore share: where programs are looked for, an end by Ctrl-C that leaves nothing half done, progress. */
-import type { ProgramPlaces } from '../postgres/dump/client-programs.js';
+import type { ProgramPlaces } from '../backup/logical/client-programs.js';
 import type { Config } from '../settings.js';
 import { STOP_SIGNALS } from '../stop-signals.js';
 

@@ -2,9 +2,9 @@
 import { randomBytes } from 'node:crypto';
 import { statfs } from 'node:fs/promises';
 import { roundedSize } from '../contract/disk-size.js';
-import { newestVersion, readMigrations } from '../postgres/migrate.js';
-import type { ServerFacts } from '../postgres/server-facts.js';
-import { CONNECTIONS_BESIDE_PROJECTS } from '../postgres/service-pool.js';
+import { newestVersion, readMigrations } from '../tenancy/migrate.js';
+import type { ServerFacts } from '../tenancy/server-facts.js';
+import { CONNECTIONS_BESIDE_PROJECTS } from '../tenancy/service-pool.js';
 import type { Origin } from './audit/audit.js';
 import type { Engine } from './engine.js';
 import { insertRecords } from './insert/records.js';

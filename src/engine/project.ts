@@ -5,10 +5,10 @@
 import { EngineError } from '../contract/errors.js';
 import { ConnectionLost, isOutOfSharedMemory, isShutdown, PostgresError, toEngineError } from '../postgres/errors.js';
 import type { TableDescription } from '../postgres/catalog/catalog.js';
-import type { Connections, Lease } from '../postgres/connections/connections.js';
-import type { ProjectRow } from '../postgres/control-rows.js';
-import type { Lane } from '../postgres/connections/project-session.js';
-import type { Watchdog } from '../postgres/connections/watchdog.js';
+import type { Connections, Lease } from '../tenancy/connections/connections.js';
+import type { ProjectRow } from '../tenancy/control-rows.js';
+import type { Lane } from '../tenancy/connections/project-session.js';
+import type { Watchdog } from '../tenancy/connections/watchdog.js';
 import { INSUFFICIENT_PRIVILEGE } from '../postgres/sqlstate.js';
 import type { Admission, WorkKind } from './admission/admission.js';
 import type { LockGuard } from './admission/lock-guard.js';

@@ -6,7 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { quotaText, roundedSize } from '../contract/disk-size.js';
 import { EngineError } from '../contract/errors.js';
-import type { ProjectRow } from '../postgres/control-rows.js';
+import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { Clock } from './admission/deadline.js';
 
 /** Bytes of a database by its name; null where it is gone. */

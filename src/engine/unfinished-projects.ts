@@ -3,11 +3,11 @@
  * is taken away. Ones that a living process is at work on are left alone.
  */
 import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
-import type { AuditEntry } from '../postgres/audit-rows.js';
-import type { ProjectRow } from '../postgres/control-rows.js';
-import type { ControlDatabase } from '../postgres/control.js';
-import type { Provisioning } from '../postgres/projects/provisioning.js';
-import { serviceWork } from '../postgres/service-work.js';
+import type { AuditEntry } from '../tenancy/audit-rows.js';
+import type { ProjectRow } from '../tenancy/control-rows.js';
+import type { ControlDatabase } from '../tenancy/control.js';
+import type { Provisioning } from '../tenancy/provisioning.js';
+import { serviceWork } from '../tenancy/service-work.js';
 import { type Audit, BY_ITSELF } from './audit/audit.js';
 
 const UNFINISHED: readonly ProjectStatus[] = ['creating', 'deleting'];

@@ -2,7 +2,7 @@
  * Each worker's part of the limits that are set for the whole service: together they keep to them, and none has to ask
  * another (docs/decisions/0030).
  */
-import { CONNECTIONS_BESIDE_PROJECTS } from '../postgres/service-pool.js';
+import { CONNECTIONS_BESIDE_PROJECTS } from '../tenancy/service-pool.js';
 import type { Config } from '../settings.js';
 
 /** Two of everything that one request could keep from another: the least that the settings themselves allow. */

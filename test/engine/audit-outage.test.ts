@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import type pg from 'pg';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Audit, BY_ITSELF } from '../../src/engine/audit/audit.js';
-import { AuditLog } from '../../src/postgres/audit-log.js';
-import type { AuditEntry } from '../../src/postgres/audit-rows.js';
+import { AuditLog } from '../../src/tenancy/audit-log.js';
+import type { AuditEntry } from '../../src/tenancy/audit-rows.js';
 import { type EmbeddedPostgres, startEmbedded } from '../../src/postgres/embedded.js';
-import { migrate, readMigrations } from '../../src/postgres/migrate.js';
-import { servicePool } from '../../src/postgres/service-pool.js';
+import { migrate, readMigrations } from '../../src/tenancy/migrate.js';
+import { servicePool } from '../../src/tenancy/service-pool.js';
 
 let folder: string;
 let server: EmbeddedPostgres;

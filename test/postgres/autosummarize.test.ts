@@ -1,6 +1,6 @@
 /** BRIN's `autosummarize`, by which a project could crash the server for all others, stays off. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Placement } from '../../src/postgres/projects/placement.js';
+import type { Placement } from '../../src/tenancy/placement.js';
 import { testServers } from '../support/postgres.js';
 import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 

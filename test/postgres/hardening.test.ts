@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Placement } from '../../src/postgres/projects/placement.js';
+import type { Placement } from '../../src/tenancy/placement.js';
 import { startService } from '../../src/service.js';
 import { testServers } from '../support/postgres.js';
 import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';

@@ -1,7 +1,7 @@
 /** What the lock guard is told: locks of both tables by process, and how many the smaller one takes. */
 import pg from 'pg';
 import { expect, it } from 'vitest';
-import { Absence } from '../../src/postgres/absence.js';
+import { Absence } from '../../src/tenancy/absence.js';
 import { LockHolders } from '../../src/postgres/lock-holders.js';
 import { withDatabase } from '../support/postgres.js';
 

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { text } from 'node:stream/consumers';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { processes } from '../../src/postgres/embedded/processes.js';
+import { processes } from '../../src/embedded/processes.js';
 import {
   endEverything,
   eventually,

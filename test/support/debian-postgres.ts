@@ -2,8 +2,8 @@
 import { chown, mkdir, rm, writeFile } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Account, run } from '../../src/postgres/embedded/account.js';
-import { HBA, PORT, SUPERUSER } from '../../src/postgres/embedded/config.js';
+import { type Account, run } from '../../src/embedded/account.js';
+import { HBA, PORT, SUPERUSER } from '../../src/embedded/config.js';
 import type { TestServer } from './postgres.js';
 
 /** The majors from 15 to 17 that are installed. 18 is the embedded one. */

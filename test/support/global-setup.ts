@@ -7,7 +7,7 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { startEmbedded } from '../../src/postgres/embedded.js';
-import { accountFor } from '../../src/postgres/embedded/account.js';
+import { accountFor } from '../../src/embedded/account.js';
 import { debianMajors, startDebian, stopDebian } from './debian-postgres.js';
 import type { TestServer } from './postgres.js';
 import { copyDataDir, passwordOf, prepareDataDir } from './prepared-data-dir.js';

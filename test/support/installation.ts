@@ -9,7 +9,7 @@ import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
-import type { Account } from '../../src/postgres/embedded/account.js';
+import type { Account } from '../../src/embedded/account.js';
 
 const projectRoot = fileURLToPath(new URL('../..', import.meta.url));
 const source = join(projectRoot, 'src');

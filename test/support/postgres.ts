@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { inject, vi } from 'vitest';
-import type { Connection } from '../../src/postgres/embedded/server.js';
+import type { Connection } from '../../src/embedded/server.js';
 import { startupOptions, WRITES } from '../../src/postgres/server.js';
 
 export interface TestServer {

@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { inject } from 'vitest';
 import { instanceSecret } from '../../src/instance-secret.js';
-import { Credentials } from '../../src/postgres/credentials.js';
-import { findBinaries } from '../../src/postgres/embedded/binaries.js';
-import { ensureCluster } from '../../src/postgres/embedded/cluster.js';
-import { findHome } from '../../src/postgres/embedded/home.js';
+import { Credentials } from '../../src/tenancy/credentials.js';
+import { findBinaries } from '../../src/embedded/binaries.js';
+import { ensureCluster } from '../../src/embedded/cluster.js';
+import { findHome } from '../../src/embedded/home.js';
 
 declare module 'vitest' {
   interface ProvidedContext {

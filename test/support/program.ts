@@ -8,10 +8,10 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { ClientConfig } from 'pg';
-import { Credentials } from '../../src/postgres/credentials.js';
-import { type Account, canEnter, run } from '../../src/postgres/embedded/account.js';
-import { SUPERUSER } from '../../src/postgres/embedded/config.js';
-import { serves } from '../../src/postgres/embedded/processes.js';
+import { Credentials } from '../../src/tenancy/credentials.js';
+import { type Account, canEnter, run } from '../../src/embedded/account.js';
+import { SUPERUSER } from '../../src/embedded/config.js';
+import { serves } from '../../src/embedded/processes.js';
 import { copyPreparedDataDir } from './prepared-data-dir.js';
 
 export const projectRoot = fileURLToPath(new URL('../..', import.meta.url));

@@ -1,5 +1,5 @@
 /** The worker processes of a service, from outside. */
-import { processes } from '../../src/postgres/embedded/processes.js';
+import { processes } from '../../src/embedded/processes.js';
 import type { RunningProgram } from './program.js';
 
 /** Their process ids. */

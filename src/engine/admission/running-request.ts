@@ -4,8 +4,8 @@
  * section 7).
  */
 import { EngineError } from '../../contract/errors.js';
-import type { Lease } from '../../postgres/connections/connections.js';
-import { type Backend, GRACE_MS, type Watchdog } from '../../postgres/connections/watchdog.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
+import { type Backend, GRACE_MS, type Watchdog } from '../../tenancy/connections/watchdog.js';
 import type { Clock, Deadline, StopReason } from './deadline.js';
 import type { Watched } from './rounds.js';
 

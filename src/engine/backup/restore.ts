@@ -4,11 +4,11 @@
  */
 import { open } from 'node:fs/promises';
 import { EngineError } from '../../contract/errors.js';
-import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../postgres/dump/client-programs.js';
-import type { StoredToken } from '../../postgres/control-rows.js';
-import { countRows, type TableRows } from '../../postgres/dump/project-dump.js';
-import { loadProject } from '../../postgres/dump/project-load.js';
-import { serverMajor } from '../../postgres/server-facts.js';
+import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../backup/logical/client-programs.js';
+import type { StoredToken } from '../../tenancy/control-rows.js';
+import { countRows, type TableRows } from '../../backup/logical/project-dump.js';
+import { loadProject } from '../../backup/logical/project-load.js';
+import { serverMajor } from '../../tenancy/server-facts.js';
 import type { Origin } from '../audit/audit.js';
 import { isProjectName, type NewProject } from '../projects.js';
 import { described, type Installation, messageOf } from './backup.js';

@@ -4,7 +4,7 @@ import type { EngineError } from '../../contract/errors.js';
 import { TOO_MANY_WAIT, type WorkKind } from '../../engine/admission/admission.js';
 import type { Engine } from '../../engine/engine.js';
 import type { Caller } from '../../engine/access/tokens.js';
-import type { ProjectRow } from '../../postgres/control-rows.js';
+import type { ProjectRow } from '../../tenancy/control-rows.js';
 import { type Access, authorize, identify } from './authenticate.js';
 import { announcedBytes, type ByteRoom, type Place } from './byte-room.js';
 import type { RateLimit } from './rate-limit.js';

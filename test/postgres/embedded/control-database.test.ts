@@ -1,6 +1,6 @@
 /** The control database of an embedded server (postgres/embedded/control-database.ts). */
 import { expect, it } from 'vitest';
-import { ensureControlDatabase } from '../../../src/postgres/embedded/control-database.js';
+import { ensureControlDatabase } from '../../../src/embedded/control-database.js';
 import { embeddedServer } from '../../support/postgres.js';
 import { onServer } from '../../support/service.js';
 

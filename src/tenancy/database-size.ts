@@ -1,0 +1,37 @@
+/**
+ * How much disk a project's database takes: tables, indexes, large objects and temporary tables, in all tablespaces.
+ * The write-ahead log and the temporary files of sorts are the server's and do not count.
+ */
+import pg from 'pg';
+import { serviceWork } from './service-work.js';
+import { INVALID_CATALOG_NAME, UNDEFINED_FILE } from '../postgres/sqlstate.js';
+
+/** A database that is being dropped, or whose files go away while they are counted. */
+const GONE = new Set([INVALID_CATALOG_NAME, UNDEFINED_FILE]);
+
+export class DatabaseSizes {
+  /** @param pool of the service's own role, which owns the projects' databases and so may ask for their size */
+  constructor(private readonly pool: pg.Pool) {}
+
+  /**
+   * Bytes of one database: 1 to 2 ms, and some 30 ms more for each thousand of tables. What running transactions have
+   * written is in it.
+   * @returns null where there is no such database
+   * @throws EngineError database_unavailable
+   */
+  async of(database: string): Promise<number | null> {
+    return serviceWork(async () => {
+      try {
+        const { rows } = await this.pool.query<{ bytes: string }>('SELECT pg_database_size($1::name) AS bytes', [
+          database,
+        ]);
+        return rows[0] === undefined ? null : Number(rows[0].bytes);
+      } catch (error) {
+        if (isGone(error)) return null;
+        throw error;
+      }
+    });
+  }
+}
+
+const isGone = (error: unknown): boolean => error instanceof pg.DatabaseError && GONE.has(error.code ?? '');
