@@ -34,13 +34,11 @@ export class LockGuard {
   /**
    * @param capacity locks that the table is made for
    * @param running all requests that are using a backend now
-   * @param workers that share the part of a project, since none of them sees the requests of the others
    */
   constructor(
     private readonly holders: LockHolders,
     private readonly capacity: number,
     private readonly running: Iterable<RunningRequest>,
-    private readonly workers: number,
   ) {
     this.timer = setInterval(() => this.lookIfLong(), LOOK_MS);
     this.timer.unref();
@@ -93,11 +91,10 @@ export class LockGuard {
     const all = [...locks.values()].reduce((sum, held) => sum + held, 0);
     const isFull = all > this.capacity * PART_WHEN_FULL;
     const most = Math.floor(this.capacity * (isFull ? PART_OF_A_CAUSE : PART_OF_A_PROJECT));
-    const mostHere = Math.floor(most / this.workers);
     const [greatest] = this.byProject(locks).sort((a, b) => b.sum - a.sum);
     if (await this.endAutovacuum(locks, Math.max(most, greatest?.sum ?? 0))) return true;
-    if (greatest === undefined || greatest.sum <= mostHere) return !isFull;
-    await Promise.all(greatest.requests.map((request) => request.end(tooManyLocks(greatest.sum, mostHere), 'locks')));
+    if (greatest === undefined || greatest.sum <= most) return !isFull;
+    await Promise.all(greatest.requests.map((request) => request.end(tooManyLocks(greatest.sum, most), 'locks')));
     return true;
   }
 
