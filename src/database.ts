@@ -24,14 +24,6 @@ export interface Database {
   close(): Promise<void>;
 }
 
-/** What a process may want to know of an embedded server. */
-interface DatabaseEvents {
-  /** It is on its way, and whoever waits for it has time for other work. */
-  readonly starting?: () => void;
-  /** It ended by itself and was started again, with this postmaster. */
-  readonly restarted?: (postmaster: number) => void;
-}
-
 const CONTROL_DATABASE = 'cdp_control';
 
 /** A server of the operator's may have other users, and other instances of the service. */
@@ -42,13 +34,14 @@ const ATTEMPTS = 5;
 
 /**
  * @param role a `service` owns the embedded server: a second one is refused. A `command` borrows it.
+ * @param starting called when an embedded server is on its way: whoever waits for it has time for other work
  * @throws Error that an operator can act on
  */
 export async function openDatabase(
   config: Config,
   role: 'service' | 'command',
   logger: Logger,
-  { starting = () => {}, restarted = () => {} }: DatabaseEvents = {},
+  starting = () => {},
 ): Promise<Database> {
   if (config.databaseUrl !== null) {
     // loadConfig has seen to it that the secret is there.
@@ -78,7 +71,7 @@ export async function openDatabase(
     const { pid } = opened.server;
     return { address, secret, embedded: true, postmaster: () => pid, connections, close: () => leaveServer(opened) };
   }
-  return { address, secret, embedded: true, connections, ...keepRunning(opened, open, logger, restarted) };
+  return { address, secret, embedded: true, connections, ...keepRunning(opened, open, logger) };
 }
 
 interface OpenServer {
@@ -112,7 +105,6 @@ function keepRunning(
   first: OpenServer,
   open: () => Promise<OpenServer>,
   logger: Logger,
-  restarted: (postmaster: number) => void,
 ): { postmaster: () => number; close: () => Promise<void> } {
   let current = first;
   let closing = false;
@@ -123,7 +115,6 @@ function keepRunning(
       logger.error('the embedded Postgres ended unexpectedly; it is started again');
       try {
         current = await open();
-        restarted(current.server.pid);
         return watch();
       } catch (error) {
         logger.error({ error: String(error) }, 'the embedded Postgres could not be started');

@@ -12,11 +12,9 @@ import type { Engine, EngineSettings } from './engine/engine.js';
 import { welcome } from './engine/first-start.js';
 import type { RequestSpans } from './http/watch/request-spans.js';
 import type { TraceExport } from './trace-export.js';
-import type { Metrics } from './http/watch/metrics.js';
-import type { Together } from './http/server.js';
 
-/** A service that runs, in this process or in several. */
-export interface RunningService {
+export interface Service {
+  readonly engine: Engine;
   /** Where it listens, for instance `http://127.0.0.1:8080`. */
   readonly url: string;
   /** The token of the project that a first start on an embedded database makes; null at any later start. */
@@ -27,27 +25,19 @@ export interface RunningService {
   breakOff(): void;
 }
 
-export interface Service extends RunningService {
-  readonly engine: Engine;
-}
-
 /**
  * Connections that may wait to be taken (Linux: at most `net.core.somaxconn`, 4,096). Beyond it the system drops them, and
  * clients try again after 1, 3 and 7 s: Node's 511 were too few for 1,000 clients that come at once.
  */
-export const BACKLOG = 4_096;
+const BACKLOG = 4_096;
 
 /** Reading the modules of a running service takes longer than Postgres takes to start, and happens meanwhile. */
 const loadModules = () =>
   Promise.all([import('./http/server.js'), import('./http/watch/metrics-listener.js'), import('./engine/engine.js')]);
 
-/**
- * One JSON line an event on standard output; secrets never get there.
- * @param worker its number, in every line; null: there are none
- */
-export function createLogger(config: Config, worker: number | null = null): Logger {
-  const base = worker === null ? null : { worker };
-  return pino({ level: config.logLevel, base, timestamp: pino.stdTimeFunctions.isoTime }, new LogLines());
+/** One JSON line an event on standard output; secrets never get there. */
+export function createLogger(config: Config): Logger {
+  return pino({ level: config.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime }, new LogLines());
 }
 
 /**
@@ -62,15 +52,15 @@ export async function startService(
   const closing = new Closing();
   try {
     const spans = await openTracing(traces, config, logger, closing);
-    const database = await openDatabase(config, 'service', logger, { starting: () => void loadModules() });
+    const database = await openDatabase(config, 'service', logger, () => void loadModules());
     closing.add(() => database.close());
-    const { engine, app, metricsApp } = await assemble(config, database, logger, closing, { spans });
+    const { engine, app, metricsApp } = await assemble(config, database, logger, closing, spans);
     if (metricsApp !== null) {
       await metricsApp.listen({ host: config.metricsHost, port: config.metricsPort ?? 0 });
       closing.add(() => metricsApp.close());
     }
     const url = await app.listen({ host: config.host, port: config.port, backlog: BACKLOG });
-    closing.add(() => finish(app, config.shutdownMs, () => closeApp(app)));
+    closing.add(() => finish(app, config.shutdownMs));
     // Only now: a token that is made by a start that fails would never be seen.
     const firstToken = database.embedded ? await welcome(engine) : null;
     logger.info({ url, embedded: database.embedded }, 'listening');
@@ -101,7 +91,7 @@ export class Closing {
 }
 
 /** Who does not trace does not pay for the SDK. Spans are sent last of all: whatever is closed before may still make some. */
-export async function openTracing(
+async function openTracing(
   traces: TraceExport | null,
   config: Config,
   logger: Logger,
@@ -114,43 +104,31 @@ export async function openTracing(
   return tracing.spans;
 }
 
-/** From its beginning Fastify's close tells clients that their connection ends, so that the port is closed before. */
-async function closeApp(app: FastifyInstance): Promise<void> {
+/** Lets running requests finish, and breaks them off if they take longer than `ms`. */
+async function finish(app: FastifyInstance, ms: number): Promise<void> {
+  const late = setTimeout(() => app.server.closeAllConnections(), ms);
   const { closePort } = await import('./http/connection/client-connections.js');
+  // From its beginning Fastify's close tells clients that their connection ends, so the port is closed before.
   await closePort(app.server);
   await app.close();
-}
-
-/** Lets running requests finish, and breaks them off where they take longer than `ms`. */
-export async function finish(app: FastifyInstance, ms: number, close: () => Promise<unknown>): Promise<void> {
-  const late = setTimeout(() => app.server.closeAllConnections(), ms);
-  await close();
   clearTimeout(late);
 }
 
 /** An engine and what answers for it; nothing listens yet. */
-export interface Assembly {
+interface Assembly {
   readonly engine: Engine;
   readonly app: FastifyInstance;
-  readonly metrics: Metrics;
   /** The listener that metrics have to themselves, where that is set. */
   readonly metricsApp: FastifyInstance | null;
 }
 
-/** What an assembly may have beside its parts. */
-export interface Extras {
-  /** Who makes the spans of requests; undefined: there are no traces. */
-  readonly spans?: RequestSpans | undefined;
-  /** What the process does together with the other workers; undefined: it is alone. */
-  readonly together?: Together;
-}
-
+/** @param spans makes the spans of requests; undefined: there are no traces */
 export async function assemble(
   config: Config,
   database: Database,
   logger: Logger,
   closing: Closing,
-  { spans, together }: Extras,
+  spans?: RequestSpans,
 ): Promise<Assembly> {
   const loading = loadModules();
   const engine = await openEngine(config, database, logger);
@@ -162,11 +140,10 @@ export async function assemble(
     ...config,
     separateMetrics: config.metricsPort !== null,
     showsFirstToken: database.embedded,
-    together: together ?? null,
   };
   const { app, metrics } = await httpServer(engine, settings, logger, spans);
   const metricsApp = config.metricsPort === null ? null : metricsListener(metrics, config, logger);
-  return { engine, app, metrics, metricsApp };
+  return { engine, app, metricsApp };
 }
 
 /** The engine over an open database, as the service and the management commands use it. */

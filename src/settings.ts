@@ -114,14 +114,6 @@ export const SETTINGS = {
     describe: 'trace, debug, info, warn, error or silent.',
     parse: oneOf('trace', 'debug', 'info', 'warn', 'error', 'silent'),
   }),
-  workers: setting({
-    flag: 'workers',
-    default: 1,
-    value: 'N',
-    describe: 'Processes that share the work behind one port; auto: half as many as there are processors.',
-    // What is too much for the other settings is seen once all are known.
-    parse: (value: string) => (value === 'auto' ? Infinity : integer(1, 128)(value)),
-  }),
   maxConnections: setting<number | null>({
     flag: 'max-connections',
     default: null,

@@ -48,8 +48,6 @@ export interface EngineSettings extends AuditSettings {
   secret: string;
   /** Connections to projects' databases, all together, the idle ones included. */
   maxConnections: number;
-  /** Processes that share one service, and this is one of them. Its limits are its part of what is set already. */
-  workers: number;
   /** Running over all projects; no more than there may be connections. */
   running: number;
   idleConnectionMs: number;
@@ -148,7 +146,7 @@ export class Engine {
         admission: admissionOf(settings),
         connections: connectionsOf(settings, sessions),
         watchdog: new Watchdog(address, pool, priority === null ? null : new CpuWatch(priority)),
-        locks: new LockGuard(holders, await holders.open(), running, settings.workers),
+        locks: new LockGuard(holders, await holders.open(), running),
         running,
         stops: new Map(),
         shapes: new ShapeCache(),

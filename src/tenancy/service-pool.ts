@@ -9,7 +9,7 @@ import { isSilence } from '../postgres/errors.js';
 import { type LoginOptions, type ServerAddress, startupOptions, withClient, WRITES } from '../postgres/server.js';
 
 /**
- * Connections that one process opens beside those to projects' databases, as servers are sized for (docs/operations.md): the
+ * Connections that an instance opens beside those to projects' databases, as servers are sized for (docs/operations.md): the
  * pool's, that of `lock-holders.ts`, and now and then some to make or mend a project.
  */
 export const CONNECTIONS_BESIDE_PROJECTS = 10;
