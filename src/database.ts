@@ -1,136 +1,73 @@
-/**
- * The Postgres that a process works with: the operator's own by its URL, or the embedded one of the data folder, which
- * is started where it does not run.
- */
-import { setTimeout as sleep } from 'node:timers/promises';
+/** The Postgres that a process works with: the operator's own by its URL, or the embedded one of the data folder. */
 import type { Logger } from 'pino';
 import type { Config } from './settings.js';
-import { instanceSecret } from './instance-secret.js';
-import { Credentials } from './tenancy/credentials.js';
-import { type EmbeddedPostgres, startEmbedded } from './postgres/embedded.js';
-import { ensureControlDatabase } from './embedded/control-database.js';
-import { AnotherService, Presence } from './postgres/presence.js';
+import { parseUidRange } from './setting-values.js';
+import { capacityOf } from './embedded/capacity.js';
+import { defaultBackendMemory, defaultConnections } from './embedded/memory.js';
+import { type Embedded, openEmbedded } from './embedded/embedded.js';
+import type { ServerSize } from './embedded/config.js';
 import { addressOfUrl, type ServerAddress } from './postgres/server.js';
 
 export interface Database {
+  /** The control database, and the service's own login there. */
   readonly address: ServerAddress;
-  readonly secret: string;
-  readonly embedded: boolean;
-  /** The process id of the embedded server's postmaster now; null with a server of the operator's. */
-  readonly postmaster: (() => number) | null;
+  /** null with a server of the operator's. */
+  readonly embedded: Embedded | null;
   /** Connections to projects' databases that this process may have. */
   readonly connections: number;
-  /** Gives the database back: an embedded server is stopped unless a service goes on using it. */
   close(): Promise<void>;
 }
-
-const CONTROL_DATABASE = 'cdp_control';
 
 /** A server of the operator's may have other users, and other instances of the service. */
 const CONNECTIONS_ELSEWHERE = 80;
 
-/** How often a start may meet somebody who is just stopping the server. */
-const ATTEMPTS = 5;
+/** The superuser's reserved ones, the service's own, a backup's and a repair's. */
+const CONNECTIONS_OF_SERVICE = 10;
+
+/** Autovacuum looks at least twice before an idle server is stopped. */
+const NAPS_BEFORE_STOP = 2;
+const LONGEST_NAP_S = 60;
 
 /**
- * @param role a `service` owns the embedded server: a second one is refused. A `command` borrows it.
- * @param starting called when an embedded server is on its way: whoever waits for it has time for other work
- * @throws Error that an operator can act on
+ * Opens the database of the settings; the process owns the data folder until it closes it.
+ * @throws AnotherOwner; Error that an operator can act on
  */
-export async function openDatabase(
-  config: Config,
-  role: 'service' | 'command',
-  logger: Logger,
-  starting = () => {},
-): Promise<Database> {
+export async function openDatabase(config: Config, logger: Logger): Promise<Database> {
   if (config.databaseUrl !== null) {
-    // loadConfig has seen to it that the secret is there.
     return {
       address: addressOfUrl(config.databaseUrl),
-      secret: config.secret ?? '',
-      embedded: false,
-      postmaster: null,
+      embedded: null,
       connections: config.maxConnections ?? CONNECTIONS_ELSEWHERE,
-      close: async () => {},
+      close: () => Promise.resolve(),
     };
   }
-  const secret = config.secret ?? (await instanceSecret(config.dataDir));
-  const password = new Credentials(secret).password('superuser');
-  const log = (message: string, fields: object = {}) => logger.info(fields, message);
-  const { dataDir, backendMemoryMib: backendMib, maxConnections } = config;
-  const open = () =>
-    openEmbedded(
-      () => startEmbedded({ dataDir, password, log, backendMib, connections: maxConnections, starting }),
-      role,
-    );
-  const opened = await open();
-  const { address } = opened;
-  // A server that was there already may have been started with room for fewer.
-  const connections = Math.min(maxConnections ?? Infinity, opened.server.connections);
-  if (role === 'command') {
-    const { pid } = opened.server;
-    return { address, secret, embedded: true, postmaster: () => pid, connections, close: () => leaveServer(opened) };
-  }
-  return { address, secret, embedded: true, connections, ...keepRunning(opened, open, logger) };
-}
-
-interface OpenServer {
-  readonly server: EmbeddedPostgres;
-  readonly presence: Presence;
-  readonly address: ServerAddress;
-}
-
-async function openEmbedded(start: () => Promise<EmbeddedPostgres>, role: 'service' | 'command'): Promise<OpenServer> {
-  for (let attempt = 1; ; attempt++) {
-    const server = await start();
-    const address = { ...server.connection, database: CONTROL_DATABASE, connectionTimeoutMillis: 5_000 };
-    let presence: Presence | undefined;
-    try {
-      presence = await Presence.enter(address, role);
-      await ensureControlDatabase(address);
-      return { server, presence, address };
-    } catch (error) {
-      await presence?.leave(() => server.stop()).catch(() => {});
-      if (error instanceof AnotherService || attempt === ATTEMPTS) throw error;
-      await sleep(100);
-    }
-  }
-}
-
-/**
- * Starts the server again whenever it ends by itself.
- * @returns which process it is now, and the end of that: `close` stops the server
- */
-function keepRunning(
-  first: OpenServer,
-  open: () => Promise<OpenServer>,
-  logger: Logger,
-): { postmaster: () => number; close: () => Promise<void> } {
-  let current = first;
-  let closing = false;
-  let restarting = Promise.resolve();
-  const watch = () => void current.server.died.then(() => (restarting = restart()));
-  const restart = async () => {
-    while (!closing) {
-      logger.error('the embedded Postgres ended unexpectedly; it is started again');
-      try {
-        current = await open();
-        return watch();
-      } catch (error) {
-        logger.error({ error: String(error) }, 'the embedded Postgres could not be started');
-        await sleep(1_000);
-      }
-    }
+  const capacity = await capacityOf();
+  const embedded = await openEmbedded({
+    dataDir: config.dataDir,
+    log: (message, fields = {}) => logger.info(fields, message),
+    size: sizeOf(config),
+    backendMib: config.backendMemoryMib ?? defaultBackendMemory(),
+    maxServers: Math.min(config.maxServers ?? Infinity, capacity.servers),
+    idleStopMs: config.idleStopMs,
+    diskReserve: config.diskReserveMib * 1024 * 1024,
+    uids: config.projectUids === null ? null : parseUidRange(config.projectUids),
+  });
+  return {
+    address: { ...embedded.control.socket, password: '', connectionTimeoutMillis: 5_000 },
+    embedded,
+    connections: config.maxConnections ?? defaultConnections(),
+    close: () => embedded.control.close(),
   };
-  watch();
-  const close = async () => {
-    closing = true;
-    await restarting;
-    await current.server.stop();
-    await current.presence.end();
-  };
-  return { postmaster: () => current.server.pid, close };
 }
 
-/** A command stops the server where nobody else is using it, whoever has started it. */
-const leaveServer = ({ server, presence }: OpenServer): Promise<void> => presence.leave(() => server.stop());
+function sizeOf({ projectRunning, projectReserved, sharedBuffersMib, maxWalSizeMib, idleStopMs }: Config): ServerSize {
+  const nap = Math.floor(idleStopMs / NAPS_BEFORE_STOP / 1_000);
+  return {
+    // As many of each kind as may run, see `Connections`.
+    maxConnections: 2 * projectRunning - projectReserved + CONNECTIONS_OF_SERVICE,
+    sharedBuffersMib,
+    maxWalSizeMib,
+    autovacuumNapSeconds: Math.min(LONGEST_NAP_S, Math.max(1, nap)),
+    durable: true,
+  };
+}

@@ -52,7 +52,8 @@ export async function startService(
   const closing = new Closing();
   try {
     const spans = await openTracing(traces, config, logger, closing);
-    const database = await openDatabase(config, 'service', logger, () => void loadModules());
+    void loadModules();
+    const database = await openDatabase(config, logger);
     closing.add(() => database.close());
     const { engine, app, metricsApp } = await assemble(config, database, logger, closing, spans);
     if (metricsApp !== null) {
@@ -62,8 +63,8 @@ export async function startService(
     const url = await app.listen({ host: config.host, port: config.port, backlog: BACKLOG });
     closing.add(() => finish(app, config.shutdownMs));
     // Only now: a token that is made by a start that fails would never be seen.
-    const firstToken = database.embedded ? await welcome(engine) : null;
-    logger.info({ url, embedded: database.embedded }, 'listening');
+    const firstToken = database.embedded !== null ? await welcome(engine) : null;
+    logger.info({ url, embedded: database.embedded !== null }, 'listening');
     return { url, engine, firstToken, close: () => closing.run(), breakOff: () => app.server.closeAllConnections() };
   } catch (error) {
     await closing.run();
@@ -134,12 +135,12 @@ export async function assemble(
   const engine = await openEngine(config, database, logger);
   closing.add(() => engine.close());
   engine.audit.keepRemovingOld();
-  engine.projects.keepClearingAndBinding();
+  engine.projects.keepClearing();
   const [{ httpServer }, { metricsListener }] = await loading;
   const settings = {
     ...config,
     separateMetrics: config.metricsPort !== null,
-    showsFirstToken: database.embedded,
+    showsFirstToken: database.embedded !== null,
   };
   const { app, metrics } = await httpServer(engine, settings, logger, spans);
   const metricsApp = config.metricsPort === null ? null : metricsListener(metrics, config, logger);
@@ -149,7 +150,7 @@ export async function assemble(
 /** The engine over an open database, as the service and the management commands use it. */
 export async function openEngine(config: Config, database: Database, logger: Logger): Promise<Engine> {
   const { Engine } = await import('./engine/engine.js');
-  const { address, secret, postmaster, connections: maxConnections } = database;
+  const { address, embedded, connections: maxConnections } = database;
   const { jwtIssuer, jwtAudience, jwtJwksUrl } = config;
   const jwt =
     jwtIssuer === null || jwtAudience === null || jwtJwksUrl === null
@@ -159,14 +160,9 @@ export async function openEngine(config: Config, database: Database, logger: Log
     const cause = error instanceof EngineError ? (error.cause ?? error) : error;
     logger.error({ project: name, status, error: String(cause) }, 'a project is half done and cannot be cleared away');
   };
-  const onExposed: EngineSettings['onExposed'] = (objects) => {
-    logger.warn({ objects }, 'not hardened: every project can use or read here what belongs to the whole server');
-  };
   const onAuditTrouble: EngineSettings['onAuditTrouble'] = (message, details) => logger.error(details, message);
-  const onAutovacuumKept: EngineSettings['onAutovacuumKept'] = (project, failure) => {
-    const outcome = failure === null ? { ended: true } : { ended: false, error: String(failure) };
-    logger.warn({ project, ...outcome }, 'tables of a project have kept autovacuum for too long');
-  };
-  const told = { onUnclearedProject, onExposed, onAuditTrouble, onAutovacuumKept };
-  return Engine.open({ ...config, maxConnections, address, secret, postmaster, jwt, ...told });
+  const onServerTrouble: EngineSettings['onServerTrouble'] = (project, trouble, details) =>
+    logger.error({ project, ...details }, trouble);
+  const told = { onUnclearedProject, onAuditTrouble, onServerTrouble };
+  return Engine.open({ ...config, maxConnections, address, embedded, jwt, ...told });
 }

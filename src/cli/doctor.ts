@@ -48,15 +48,15 @@ async function examine(config: Config): Promise<Finding[]> {
   const logger = pino({ level: 'silent' });
   let database: Database;
   try {
-    database = await openDatabase(config, 'command', logger);
+    database = await openDatabase(config, logger);
   } catch (error) {
     return [problem('Postgres', messageOf(error), 'See postgres/postgres.log in the data folder.')];
   }
   const findings: Finding[] = [];
   try {
     const facts = await serverFacts(database.address);
-    findings.push(...examineServer(facts, database.connections, config.allowUnhardened));
-    if (database.embedded) findings.push(await examineDisk(config.dataDir));
+    findings.push(...examineServer(facts, database.connections));
+    if (database.embedded !== null) findings.push(await examineDisk(config.dataDir));
     // Opening the engine would bring the schema up to date, and an older service may be using it.
     if (isCurrent(facts)) findings.push(...(await examineInstallation(config, database)));
   } catch (error) {

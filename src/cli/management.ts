@@ -6,7 +6,7 @@ import { ConfigError } from '../config.js';
 import { openDatabase } from '../database.js';
 import { BY_ITSELF, type Origin } from '../engine/audit/audit.js';
 import type { Engine } from '../engine/engine.js';
-import { hasHome } from '../embedded/home.js';
+import { hasRoot } from '../embedded/root.js';
 import { openEngine } from '../service.js';
 import type { Config } from '../settings.js';
 import { addSettings, DATABASE_SETTINGS, readConfig } from './settings.js';
@@ -21,7 +21,7 @@ export const managementOptions = (command: Command, settings = DATABASE_SETTINGS
 
 /** False in a folder where no service has ever been, such as the wrong one. */
 export const hasDatabase = async ({ databaseUrl, dataDir }: Config): Promise<boolean> =>
-  databaseUrl !== null || hasHome(dataDir);
+  databaseUrl !== null || hasRoot(dataDir);
 
 /**
  * Works with or without a running service; an embedded server that does not run is started for the command.
@@ -37,7 +37,7 @@ export async function withEngine<T>(
     throw new ConfigError(`There is no database in ${config.dataDir}. ${WHERE_ELSE}`);
   }
   const logger = pino({ level: 'silent' });
-  const database = await openDatabase(config, 'command', logger);
+  const database = await openDatabase(config, logger);
   try {
     const engine = await openEngine(config, database, logger);
     try {

@@ -53,7 +53,13 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
     control,
     binaries,
     openFleet: (template, events) =>
-      Fleet.open(root, binaries, once(() => templateFolder(root, binaries, template, options)), options, events),
+      Fleet.open(
+        root,
+        binaries,
+        once(() => templateFolder(root, binaries, template, options)),
+        options,
+        events,
+      ),
   };
 }
 

@@ -29,8 +29,8 @@ export class BackendPriority {
   /** What each process was told last, as long as that is being carried out. */
   private readonly wanted = new Map<number, number>();
 
-  /** @param postmaster the process id of our own server now */
-  constructor(private readonly postmaster: () => number) {}
+  /** @param isPostmaster whether a process is the postmaster of a server of ours */
+  constructor(private readonly isPostmaster: (pid: number) => boolean) {}
 
   /**
    * Lowers the priority of a backend. It cannot be raised again: only root may.
@@ -72,7 +72,7 @@ export class BackendPriority {
 
   /** A process id may belong to anything by now; a child of our postmaster is a process of our server. */
   private async isOurs(pid: number): Promise<boolean> {
-    return (await parentOf(pid)) === this.postmaster();
+    return this.isPostmaster(await parentOf(pid));
   }
 
   private hasAutogroups(): Promise<boolean> {

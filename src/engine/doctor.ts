@@ -49,10 +49,10 @@ export const problem = (subject: string, found: string, advice: string): Finding
 });
 
 /** What can be told of the server before anything of ours is in it. */
-export function examineServer(facts: ServerFacts, maxConnections: number, isHardeningWaived: boolean): Finding[] {
+export function examineServer(facts: ServerFacts, maxConnections: number): Finding[] {
   return [
     version(facts),
-    rights(facts, isHardeningWaived),
+    rights(facts),
     durability(facts),
     connections(facts, maxConnections),
     privacy(facts),
@@ -76,9 +76,9 @@ function version({ major, version: text, isStandby }: ServerFacts): Finding {
   return ok(subject, text);
 }
 
-function rights({ isSuperuser, canProvision }: ServerFacts, isHardeningWaived: boolean): Finding {
+function rights({ isSuperuser, canProvision }: ServerFacts): Finding {
   const subject = 'rights';
-  if (isSuperuser) return ok(subject, 'the role of the service is a superuser and can harden databases');
+  if (isSuperuser) return ok(subject, 'the role of the service is a superuser');
   if (!canProvision) {
     return problem(
       subject,
@@ -86,9 +86,7 @@ function rights({ isSuperuser, canProvision }: ServerFacts, isHardeningWaived: b
       'ALTER ROLE … CREATEDB CREATEROLE',
     );
   }
-  const found = 'the role of the service is no superuser: what the template lacks of its hardening stays open';
-  const advice = 'Give it SUPERUSER for one start of the service, or read docs/operations.md on what stays visible.';
-  return isHardeningWaived ? warning(subject, found, advice) : ok(subject, 'the role of the service can make projects');
+  return ok(subject, 'the role of the service can make projects');
 }
 
 /** Without these an acknowledged row can be gone after a power cut. */

@@ -10,17 +10,8 @@ export const ADVISORY_LOCKS = {
   start: 4_014_252_902,
   /** Project: two new table names that differ by case alone must not slip past each other. Held until the transaction ends. */
   newTable: 4_014_252_903,
-  /** `postgres` of the embedded server: its service is running. Held as long as that is. */
-  service: 4_014_252_904,
-  /** `postgres` of the embedded server: shared by all who use it, as long as they do; taken alone by whoever stops it. */
-  present: 4_014_252_905,
-  /** `postgres` of the embedded server: one starter at a time makes the control database and closes it. */
-  controlDatabase: 4_014_252_906,
-  /**
-   * Template or project: one instance at a time brings it up to date or mends it, since two that alter a role or harden at
-   * once fail. Control database: the same for the settings of all projects' databases. Held for the whole of the work.
-   */
-  mending: 4_014_252_907,
+  /** Template or project: one instance at a time brings it up to date or repairs it. Held for the whole of the work. */
+  repair: 4_014_252_907,
   /** Project: two dumps do not share its role for dumps. Held for the whole dump. */
   dump: 4_014_252_908,
 } as const;

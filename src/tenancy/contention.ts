@@ -29,7 +29,7 @@ const PAUSE_MS = 50;
  * @param work may have been done in part before, and leaves no transaction open
  * @throws what `work` throws
  */
-export async function insist<T>(work: () => Promise<T>): Promise<T> {
+export async function retryOnContention<T>(work: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await work();

@@ -10,6 +10,8 @@ export interface ProjectRow {
   schemaVersion: number;
   /** The project's own disk quota; null: what the setting says, 0: none. */
   quotaBytes: number | null;
+  /** Of the database, when the project's own server was last stopped; null: not known, or it is asked. */
+  sizeBytes: number | null;
   createdAt: Date;
 }
 
@@ -30,7 +32,7 @@ export interface StoredToken extends TokenRow {
   sha256: Buffer;
 }
 
-export const PROJECT_COLUMNS = `id, name, status, database_name, schema_name, writer_role, reader_role, schema_version, quota_bytes, created_at`;
+export const PROJECT_COLUMNS = `id, name, status, database_name, schema_name, writer_role, reader_role, server, schema_version, quota_bytes, size_bytes, created_at`;
 export const TOKEN_COLUMNS = `id, project_id, name, scopes, created_at, expires_at, revoked_at, last_used_at`;
 
 export interface ProjectRecord {
@@ -41,9 +43,11 @@ export interface ProjectRecord {
   schema_name: string;
   writer_role: string;
   reader_role: string;
+  server: string;
   schema_version: number;
   /** The driver gives a bigint as text, to_jsonb as a number. */
   quota_bytes: string | number | null;
+  size_bytes: string | number | null;
   created_at: string | Date;
 }
 
@@ -58,6 +62,8 @@ export interface TokenRecord {
   last_used_at: string | Date | null;
 }
 
+const numberOrNull = (value: string | number | null): number | null => (value === null ? null : Number(value));
+
 const date = (value: string | Date | null): Date | null => (value === null ? null : new Date(value));
 
 export function projectRow(record: ProjectRecord): ProjectRow {
@@ -68,13 +74,15 @@ export function projectRow(record: ProjectRecord): ProjectRow {
     name: record.name,
     status,
     placement: {
+      server: record.server,
       database: record.database_name,
       schema: record.schema_name,
       writer: record.writer_role,
       reader: record.reader_role,
     },
     schemaVersion: record.schema_version,
-    quotaBytes: record.quota_bytes === null ? null : Number(record.quota_bytes),
+    quotaBytes: numberOrNull(record.quota_bytes),
+    sizeBytes: numberOrNull(record.size_bytes),
     createdAt: new Date(record.created_at),
   };
 }

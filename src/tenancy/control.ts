@@ -16,7 +16,6 @@ import {
   type TokenRecord,
   type TokenRow,
 } from './control-rows.js';
-import type { Credentials } from './credentials.js';
 import { migrate, readMigrations } from './migrate.js';
 import type { ServerAddress } from '../postgres/server.js';
 import { withServiceClient } from './service-pool.js';
@@ -34,14 +33,16 @@ export class ControlDatabase {
   /**
    * Migrates the control schema and checks that this instance has the installation's secret.
    * @param pool of the service's own role on the control database, which is that of `address`
-   * @param template makes the template database or looks that it is sound, given the version that it has
+   * @param prepare makes ready what projects are made from, as one instance at a time
+   * @param version of what it prepares
    * @throws Error when the secret differs or the schema is newer than this program
    */
   static async open(
     address: ServerAddress,
     pool: pg.Pool,
-    credentials: Credentials,
-    template: { version: number; ensure: (instanceId: string, version: number) => Promise<void> },
+    fingerprint: string,
+    version: number,
+    prepare: (control: ControlDatabase, isCurrent: boolean) => Promise<void>,
   ): Promise<ControlDatabase> {
     // Not of the pool: others may take their time with the template. The end of the connection gives the lock back.
     return withServiceClient(address, address.database, async (client) => {
@@ -49,21 +50,28 @@ export class ControlDatabase {
       await migrate(client, 'cdp', readMigrations('control'));
       await client.query('INSERT INTO cdp.instance (id, secret_fingerprint) VALUES ($1, $2) ON CONFLICT DO NOTHING', [
         randomBytes(5).toString('hex'),
-        credentials.fingerprint(),
+        fingerprint,
       ]);
       const found = await client.query<{ id: string; secret_fingerprint: string; template_version: number }>(
         'SELECT id, secret_fingerprint, template_version FROM cdp.instance',
       );
       const [instance] = found.rows;
-      if (instance?.secret_fingerprint !== credentials.fingerprint()) {
+      if (instance?.secret_fingerprint !== fingerprint) {
         throw new Error('CDP_SECRET is not the secret that this control database was made with');
       }
-      await template.ensure(instance.id, instance.template_version);
-      if (instance.template_version < template.version) {
-        await client.query('UPDATE cdp.instance SET template_version = $1', [template.version]);
+      const control = new ControlDatabase(address, pool, instance.id);
+      await prepare(control, instance.template_version >= version);
+      if (instance.template_version < version) {
+        await client.query('UPDATE cdp.instance SET template_version = $1', [version]);
       }
-      return new ControlDatabase(address, pool, instance.id);
+      return control;
     });
+  }
+
+  /** Of the control database's server, which is of the same version as the projects'. */
+  async serverMajor(): Promise<number> {
+    const { rows } = await this.query<{ number: string }>(`SELECT current_setting('server_version_num') AS number`);
+    return Math.floor(Number(rows[0]?.number) / 10_000);
   }
 
   /** Whether the operator has not yet been shown a first project. */
@@ -99,12 +107,13 @@ export class ControlDatabase {
   }
 
   /** @returns false where a project of that name exists, in whatever status */
-  async insertProject(project: Omit<ProjectRow, 'quotaBytes' | 'createdAt'>): Promise<boolean> {
-    const { id, name, status, placement, schemaVersion } = project;
+  async insertProject(project: Omit<ProjectRow, 'quotaBytes' | 'sizeBytes' | 'createdAt'>): Promise<boolean> {
+    const { id, name, status, schemaVersion } = project;
+    const { server, database, schema, writer, reader } = project.placement;
     const { rowCount } = await this.query(
-      `INSERT INTO cdp.projects (id, name, status, database_name, schema_name, writer_role, reader_role, schema_version)
-       VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name) DO NOTHING`,
-      [id, name, status, placement.database, placement.schema, placement.writer, placement.reader, schemaVersion],
+      `INSERT INTO cdp.projects (id, name, status, server, database_name, schema_name, writer_role, reader_role, schema_version)
+       VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (name) DO NOTHING`,
+      [id, name, status, server, database, schema, writer, reader, schemaVersion],
     );
     return rowCount === 1;
   }
@@ -136,6 +145,19 @@ export class ControlDatabase {
       [id, quotaBytes],
       entry,
     );
+    return rows[0] ? projectRow(rows[0]) : null;
+  }
+
+  /** Of a project by its own server, which is about to be stopped. */
+  async setProjectSize(server: string, bytes: number): Promise<void> {
+    await this.query('UPDATE cdp.projects SET size_bytes = $2 WHERE server = $1', [server, bytes]);
+  }
+
+  /** The project that lives on a server of its own. */
+  async projectOnServer(server: string): Promise<ProjectRow | null> {
+    const { rows } = await this.query<ProjectRecord>(`SELECT ${PROJECT_COLUMNS} FROM cdp.projects WHERE server = $1`, [
+      server,
+    ]);
     return rows[0] ? projectRow(rows[0]) : null;
   }
 

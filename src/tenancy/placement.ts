@@ -1,6 +1,8 @@
-/** Where a project lives. One small value, so that projects can be spread over servers later. */
+/** Where a project lives. */
 export interface Placement {
-  /** The project's own database. The group role of the same name may connect to it, no one else. */
+  /** The server: the id of its folder, or {@link SHARED} on a server by address. */
+  readonly server: string;
+  /** The project's own database. */
   readonly database: string;
   /** The project's schema in it, owned by the service. */
   readonly schema: string;
@@ -9,3 +11,6 @@ export interface Placement {
   /** Login role that may only read. */
   readonly reader: string;
 }
+
+/** The server of `DATABASE_URL`, on which each project has a database and roles of its own. */
+export const SHARED = 'default';

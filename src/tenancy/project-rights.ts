@@ -2,13 +2,44 @@
  * The rights that a project's roles have in its database: giving them, and telling whether the project has spoilt them.
  */
 import type pg from 'pg';
-import { isPrepared, type Preparation } from '../postgres/hardening/hardening.js';
+import { areInstalled } from './extensions.js';
 import type { Placement } from './placement.js';
 import { quotedName, sql, statement } from '../postgres/sql.js';
 
-/** The rights of the project's roles. Granting them anew mends what `DROP OWNED` and the like took away. */
+/** Makes the roles of a project that are missing. @returns those. @param options of a login role */
+export async function ensureRoles(
+  client: pg.Client,
+  { writer, reader }: Placement,
+  options: (role: string) => string,
+): Promise<string[]> {
+  const { rows } = await client.query<{ rolname: string }>('SELECT rolname FROM pg_roles WHERE rolname = ANY ($1)', [
+    [writer, reader],
+  ]);
+  const missing = [writer, reader].filter((role) => !rows.some(({ rolname }) => rolname === role));
+  for (const role of missing) await client.query(`CREATE ROLE ${quotedName(role)} LOGIN ${options(role)}`);
+  // A member of a role may see and end its sessions, without being a superuser.
+  await client.query(`GRANT ${quotedName(writer)}, ${quotedName(reader)} TO CURRENT_USER`);
+  return missing;
+}
+
+/** Undoes what a project set for its roles: passwords, and settings for all logins or for those to its database. */
+export async function resetRoles(
+  client: pg.Client,
+  { database, writer, reader }: Placement,
+  options: (role: string) => string,
+): Promise<void> {
+  for (const role of [writer, reader]) {
+    await client.query(`ALTER ROLE ${quotedName(role)} LOGIN ${options(role)}`);
+    await client.query(`ALTER ROLE ${quotedName(role)} RESET ALL`);
+    await client.query(`ALTER ROLE ${quotedName(role)} IN DATABASE ${quotedName(database)} RESET ALL`);
+  }
+}
+
+/** The rights of the project's roles. Granting them again mends what `DROP OWNED` and the like took away. */
 export async function grant(client: pg.Client, { database, schema, writer, reader }: Placement): Promise<void> {
-  await client.query(`GRANT CONNECT ON DATABASE ${quotedName(database)} TO ${quotedName(database)}`);
+  await client.query(
+    `GRANT CONNECT ON DATABASE ${quotedName(database)} TO ${quotedName(writer)}, ${quotedName(reader)}`,
+  );
   await client.query(`GRANT TEMPORARY ON DATABASE ${quotedName(database)} TO ${quotedName(writer)}`);
   await client.query(`GRANT USAGE, CREATE ON SCHEMA ${quotedName(schema)} TO ${quotedName(writer)}`);
   await client.query(`GRANT USAGE ON SCHEMA ${quotedName(schema)} TO ${quotedName(reader)}`);
@@ -68,15 +99,15 @@ export async function giveBack(client: pg.Client, { schema, writer }: Placement)
   return rows.length === 0 ? [] : [`${rows.length} tables and other things in its schema were not its own`];
 }
 
-/** What mending is about to put right, in words. Passwords cannot be looked at; they are always set anew. */
-export async function spoiltThings(
+/** What a repair is about to put right, in words. Passwords cannot be looked at; they are always set. */
+export async function driftedThings(
   client: pg.Client,
   { database, schema, writer, reader }: Placement,
-  preparation: Preparation,
+  extensions: readonly string[],
 ): Promise<string[]> {
   const { text, params } = statement(sql`
     SELECT what FROM (VALUES
-      ('the database is not prepared (hardening, extensions)', NOT ${isPrepared(preparation)}),
+      ('extensions of the setting were not installed', NOT (${areInstalled(extensions)})),
       ('its roles have settings of their own', EXISTS (SELECT FROM pg_db_role_setting
         WHERE setrole IN (${writer}::regrole, ${reader}::regrole))),
       ('its roles lack rights', NOT (has_database_privilege(${writer}, ${database}, 'CONNECT')
@@ -89,15 +120,12 @@ export async function spoiltThings(
         FROM pg_default_acl d, aclexplode(d.defaclacl) a
         WHERE d.defaclobjtype IN ('r', 'S') AND d.defaclnamespace = ${schema}::regnamespace
           AND d.defaclrole = ${writer}::regrole AND a.grantee = ${reader}::regrole AND a.privilege_type = 'SELECT'))
-    ) AS things (what, spoilt) WHERE spoilt`);
+    ) AS things (what, drifted) WHERE drifted`);
   const { rows } = await client.query<{ what: string }>(text, [...params]);
   return rows.map(({ what }) => what);
 }
 
-/**
- * Ends what is idle in a project's database, sessions of roles that were dropped under them included.
- * @param client on another database: the project's own shows its roles' sessions alone (hardening/views.sql)
- */
+/** Ends what is idle in a project's database, sessions of roles that were dropped under them included. */
 export async function endIdleSessions(client: pg.Client, { database }: Placement): Promise<void> {
   await client.query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND state = 'idle'`, [
     database,

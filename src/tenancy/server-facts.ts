@@ -83,11 +83,3 @@ export async function serverFacts(address: ServerAddress): Promise<ServerFacts> 
     }),
   );
 }
-
-/** The major version alone: 18. @throws the driver's error where the server cannot be reached */
-export async function serverMajor(address: ServerAddress): Promise<number> {
-  return withServiceClient(address, address.database, async (client) => {
-    const { rows } = await client.query<{ number: string }>(`SELECT current_setting('server_version_num') AS number`);
-    return Math.floor(Number(rows[0]?.number) / 10_000);
-  });
-}

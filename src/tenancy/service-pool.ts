@@ -6,11 +6,11 @@ import type { Socket } from 'node:net';
 import pg from 'pg';
 import { Absence } from './absence.js';
 import { isSilence } from '../postgres/errors.js';
-import { type LoginOptions, type ServerAddress, startupOptions, withClient, WRITES } from '../postgres/server.js';
+import { type LoginOptions, type ServerAddress, startupOptions, withClient } from '../postgres/server.js';
 
 /**
  * Connections that an instance opens beside those to projects' databases, as servers are sized for (docs/operations.md): the
- * pool's, that of `lock-holders.ts`, and now and then some to make or mend a project.
+ * pools', and now and then some to make or repair a project.
  */
 export const CONNECTIONS_BESIDE_PROJECTS = 10;
 
@@ -35,7 +35,6 @@ const SERVICE_SETTINGS = {
   lock_timeout: '0',
   idle_session_timeout: '0',
   idle_in_transaction_session_timeout: '0',
-  ...WRITES,
 };
 
 /**

@@ -53,7 +53,7 @@ export interface ArchiveStatement {
 
 /**
  * The statements that pg_restore writes out for entries, in its order, with the names of the roles that the archive was made
- * with replaced. Those names are random, so nothing else is like them.
+ * with replaced.
  */
 export function statementsIn(script: string, roles: ReadonlyMap<string, string>): ArchiveStatement[] {
   const [, ...parts] = script.split(HEADER);
@@ -69,17 +69,15 @@ export function statementsIn(script: string, roles: ReadonlyMap<string, string>)
   return statements.filter(({ text }) => text !== '');
 }
 
-/** What is quoted, which may look like anything, or the parameter as pg_get_indexdef writes it, and nothing else. */
-const AUTOSUMMARIZE = /'(?:[^']|'')*'|"(?:[^"]|"")*"|\bautosummarize=('[^']*'|\w+)/g;
-
-/** An index of an archive as it is taken here: with `autosummarize` off (hardening/autosummarize.sql). */
-export const withoutAutosummarize = (text: string): string =>
-  text.replaceAll(AUTOSUMMARIZE, (found, value?: string) => (value === undefined ? found : 'autosummarize=off'));
-
-export const isIndex = (line: string): boolean => ENTRY.exec(line)?.[1] === 'INDEX';
-
+/** As pg_dump writes the name of a role: after one of these words, or after another role. */
 const renamed = (text: string, roles: ReadonlyMap<string, string>): string =>
-  [...roles].reduce((result, [from, to]) => result.replaceAll(from, to), text);
+  [...roles].reduce(
+    (result, [from, to]) =>
+      from === to
+        ? result
+        : result.replaceAll(new RegExp(`(?<=\\b(?:TO|FROM|ROLE|BY) (?:\\w+, )*)${from}\\b`, 'g'), to),
+    text,
+  );
 
 /** What pg_dump writes into every archive for the session that restores it (55 bytes), and what we put in its place. */
 const NO_PATH = "SELECT pg_catalog.set_config('search_path', '', false);";

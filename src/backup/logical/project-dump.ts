@@ -2,11 +2,11 @@
 import type { Readable } from 'node:stream';
 import type pg from 'pg';
 import { type ClientPrograms, run, stream } from './client-programs.js';
-import type { Credentials } from '../../tenancy/credentials.js';
 import { LOCK_WAIT_MS, withDumpRole } from './dump-role.js';
 import { libpqEnvironment } from './libpq.js';
 import type { Placement } from '../../tenancy/placement.js';
-import { type LoginOptions, type ServerAddress, withClient } from '../../postgres/server.js';
+import type { Tenancy } from '../../tenancy/tenancy.js';
+import { type LoginOptions, withClient } from '../../postgres/server.js';
 import { ident } from '../../postgres/sql.js';
 
 export interface TableRows {
@@ -15,8 +15,7 @@ export interface TableRows {
 }
 
 export interface DumpOptions {
-  readonly address: ServerAddress;
-  readonly credentials: Credentials;
+  readonly tenancy: Tenancy;
   readonly placement: Placement;
   readonly programs: ClientPrograms;
   /** Of mode 700, for the length of the call. */
@@ -34,8 +33,8 @@ export async function dumpProject(
   options: DumpOptions,
   take: (archive: Readable) => Promise<void>,
 ): Promise<TableRows[]> {
-  const { address, credentials, placement, programs, folder, signal } = options;
-  return withDumpRole(address, credentials, placement, (login) =>
+  const { tenancy, placement, programs, folder, signal } = options;
+  return withDumpRole(tenancy, placement, (login) =>
     inSnapshot(login, placement.schema, async (snapshot, tables) => {
       const environment = await libpqEnvironment(login, folder);
       const args = ['--format=custom', '--no-security-labels', '--no-publications', '--no-subscriptions'];
@@ -51,12 +50,8 @@ export const listOf = (archive: Readable, programs: ClientPrograms, signal: Abor
   run(`${programs.folder}/pg_restore`, ['--list'], { environment: { LC_ALL: 'C' }, input: archive, signal });
 
 /** The tables of the project's schema with their rows, now. */
-export const countRows = (
-  address: ServerAddress,
-  credentials: Credentials,
-  placement: Placement,
-): Promise<TableRows[]> =>
-  withDumpRole(address, credentials, placement, (login) =>
+export const countRows = (tenancy: Tenancy, placement: Placement): Promise<TableRows[]> =>
+  withDumpRole(tenancy, placement, (login) =>
     inSnapshot(login, placement.schema, (_snapshot, tables) => Promise.resolve(tables)),
   );
 

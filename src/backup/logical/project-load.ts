@@ -4,20 +4,13 @@ import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import pg from 'pg';
-import {
-  type ArchiveStatement,
-  chooseEntries,
-  isIndex,
-  statementsIn,
-  withoutAutosummarize,
-  withSearchPath,
-} from './archive-entries.js';
+import { type ArchiveStatement, chooseEntries, statementsIn, withSearchPath } from './archive-entries.js';
 import { ProgramFailed, run } from './client-programs.js';
-import { EXTENSIONS_SCHEMA } from '../../postgres/hardening/hardening.js';
+import { EXTENSIONS_SCHEMA } from '../../tenancy/extensions.js';
 import { libpqEnvironment } from './libpq.js';
 import type { Placement } from '../../tenancy/placement.js';
 import type { DumpOptions } from './project-dump.js';
-import { type LoginOptions, startupOptions, withClient, WRITES } from '../../postgres/server.js';
+import { type LoginOptions, startupOptions, withClient } from '../../postgres/server.js';
 import { UNDEFINED_OBJECT } from '../../postgres/sqlstate.js';
 
 /** What names roles in an archive: those of the project that it was made of. */
@@ -35,16 +28,16 @@ export async function loadProject(
   list: string,
   open: () => Readable,
 ): Promise<string[]> {
-  const { address, credentials, placement, programs, folder, signal } = options;
+  const { tenancy, placement, programs, folder, signal } = options;
   const entries = chooseEntries(list, placement.schema);
   const path = `${placement.schema}, ${EXTENSIONS_SCHEMA}`;
   const login: LoginOptions = {
-    ...address,
+    ...tenancy.serverOf(placement).address,
     database: placement.database,
     user: placement.writer,
-    password: credentials.password(placement.writer),
+    password: tenancy.password(placement.writer),
     application_name: 'cdp restore',
-    options: startupOptions({ search_path: path, jit: 'off', ...WRITES }),
+    options: startupOptions({ search_path: path, jit: 'off' }),
   };
   const environment = await libpqEnvironment(login, folder);
   const restore = async (lines: readonly string[], target: string): Promise<string> => {
@@ -60,36 +53,10 @@ export async function loadProject(
     }
   };
   const texts = (lines: readonly string[]) => restore(lines, '--file=-');
-  const changed = await changedIndexes(entries.contents.filter(isIndex), texts);
-  // An index that is not taken as it is has its place in the order: others are attached to it, and comments are on it.
-  let start = 0;
-  for (const [i, line] of entries.contents.entries()) {
-    const text = changed.get(line);
-    if (text === undefined) continue;
-    await restore(entries.contents.slice(start, i), `--dbname=${placement.database}`);
-    await withClient(login, (client) => runAll(client, [{ text, isRight: false }]));
-    start = i + 1;
-  }
-  await restore(entries.contents.slice(start), `--dbname=${placement.database}`);
+  await restore(entries.contents, `--dbname=${placement.database}`);
   const roles = new Map((['database', 'writer', 'reader'] as const).map((role) => [dumped[role], placement[role]]));
   const statements = statementsIn(await texts(entries.statements), roles);
   return withClient(login, (client) => runAll(client, statements));
-}
-
-/** Indexes whose parameter `autosummarize` a project may not have, by their lines of the list, as they are made instead. */
-async function changedIndexes(
-  lines: readonly string[],
-  texts: (lines: readonly string[]) => Promise<string>,
-): Promise<Map<string, string>> {
-  const changed = new Map<string, string>();
-  if (!(await texts(lines)).includes('autosummarize')) return changed;
-  for (const line of lines) {
-    for (const { text } of statementsIn(await texts([line]), new Map())) {
-      const without = withoutAutosummarize(text);
-      if (without !== text) changed.set(line, without);
-    }
-  }
-  return changed;
 }
 
 /** The first bytes of an archive hold all that is looked for there. */

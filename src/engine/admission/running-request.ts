@@ -75,11 +75,7 @@ export class RunningRequest implements Clock, Watched {
 
   /** Ends the backend at once. @returns when it is gone */
   async end(reason: EngineError, why: StopReason): Promise<void> {
-    if (this.stopped === null) {
-      this.count(why);
-      // Where the lock table is full, Postgres cannot even be told to end the backend; to cancel takes no lock.
-      void this.watchdog.cancel(this.backend);
-    }
+    if (this.stopped === null) this.count(why);
     this.stopped ??= reason;
     this.lease.closeAfterUse();
     clearTimeout(this.timer);

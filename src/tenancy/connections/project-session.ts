@@ -1,17 +1,15 @@
 /**
  * Opens connections that are logged in as a project's own role. Whatever a project did to its roles (password,
- * `ALTER ROLE … SET`, lost grants) is noticed here and mended once, so that it cannot lock the service or itself out.
+ * `ALTER ROLE … SET`, lost grants) is noticed here and repaired once, so that it cannot lock the service or itself out.
  */
-import type { Absence } from '../absence.js';
-import type { Credentials } from '../credentials.js';
-import { ConnectionLost, PostgresError, unavailable } from '../../postgres/errors.js';
-import { EXTENSIONS_SCHEMA, isPrepared, Unhardened } from '../../postgres/hardening/hardening.js';
+import { ConnectionLost, PostgresError } from '../../postgres/errors.js';
+import { areInstalled, EXTENSIONS_SCHEMA } from '../extensions.js';
 import type { Placement } from '../placement.js';
-import type { Provisioning } from '../provisioning.js';
-import { type LoginOptions, type ServerAddress, startupOptions } from '../../postgres/server.js';
+import type { ProjectDatabases } from '../project-databases.js';
+import { type LoginOptions, startupOptions } from '../../postgres/server.js';
 import { serviceWork } from '../service-work.js';
-import type { SilenceWatch } from './silence-watch.js';
-import { BEGIN, fixed, ROLLBACK, sql, type Statement, statement } from '../../postgres/sql.js';
+import type { Tenancy } from '../tenancy.js';
+import { BEGIN, fixed, type Fragment, ROLLBACK, sql, type Statement, statement } from '../../postgres/sql.js';
 import { INSUFFICIENT_PRIVILEGE, INVALID_PASSWORD, TRANSACTION_TIMEOUT } from '../../postgres/sqlstate.js';
 import type { Backend } from './watchdog.js';
 import { login } from '../../postgres/wire/login.js';
@@ -61,9 +59,9 @@ const TYPED_LOCK_TIMEOUT_MS = 5_000;
  * Why a login fails that the project itself has spoilt: its role's password is another one, its right to connect is
  * gone, or `transaction_timeout`, which only Postgres 17 and later know and so is not pinned, ends every transaction.
  */
-const MENDABLE = new Set([INVALID_PASSWORD, INSUFFICIENT_PRIVILEGE, TRANSACTION_TIMEOUT]);
+const REPAIRABLE = new Set([INVALID_PASSWORD, INSUFFICIENT_PRIVILEGE, TRANSACTION_TIMEOUT]);
 
-/** Opening a connection may take so long, mending included. */
+/** Opening a connection may take so long, repair included. */
 const OPEN_MS = 10_000;
 
 /** In front of a query of our own on a project's connection: nothing that the project made can stand in for a name. */
@@ -75,19 +73,21 @@ export interface ProjectSession {
 }
 
 export class ProjectSessions {
-  /** Mending under way in this process, by the project's database. */
-  private readonly mending = new Map<string, Promise<void>>();
+  /** Repairs under way in this process, by server and database. */
+  private readonly repairs = new Map<string, Promise<void>>();
 
   constructor(
-    private readonly address: ServerAddress,
-    private readonly credentials: Credentials,
-    private readonly provisioning: Provisioning,
-    private readonly silence: SilenceWatch,
-    private readonly absence: Absence,
+    private readonly tenancy: Tenancy,
+    private readonly databases: ProjectDatabases,
   ) {}
 
   private get extensionsSchema(): string[] {
-    return this.provisioning.preparation.extensions.length === 0 ? [] : [EXTENSIONS_SCHEMA];
+    return this.databases.extensions.length === 0 ? [] : [EXTENSIONS_SCHEMA];
+  }
+
+  private get extensionsCondition(): Fragment {
+    const { extensions } = this.databases;
+    return extensions.length === 0 ? sql`` : sql`AND ${areInstalled(extensions)}`;
   }
 
   /**
@@ -95,7 +95,8 @@ export class ProjectSessions {
    * @throws EngineError database_unavailable where none can be had in time
    */
   async open(placement: Placement, lane: Lane): Promise<ProjectSession> {
-    const { refusal } = this.absence;
+    const { absence } = this.tenancy.serverOf(placement);
+    const { refusal } = absence;
     if (refusal !== null) return serviceWork(() => Promise.reject(refusal));
     const expiry = new AbortController();
     const timer = setTimeout(() => expiry.abort(), OPEN_MS);
@@ -104,7 +105,7 @@ export class ProjectSessions {
         Promise.race([this.openSound(placement, lane, expiry.signal), aborted(expiry.signal)]),
       );
     } catch (error) {
-      this.absence.saw(error);
+      absence.saw(error);
       // Nothing that was opened on the way is left behind.
       expiry.abort();
       throw error;
@@ -117,7 +118,8 @@ export class ProjectSessions {
   private async openSound(placement: Placement, lane: Lane, signal: AbortSignal): Promise<ProjectSession> {
     const role = lane === 'sql-read' ? placement.reader : placement.writer;
     return (
-      (await this.loginSound(placement, role, lane, signal)) ?? (await this.loginMended(placement, role, lane, signal))
+      (await this.loginSound(placement, role, lane, signal)) ??
+      (await this.loginRepaired(placement, role, lane, signal))
     );
   }
 
@@ -132,43 +134,43 @@ export class ProjectSessions {
     try {
       session = await this.login(placement, role, lane, signal);
       const { isSound, seenAt } = await this.look(session, placement, lane);
-      if (isSound) return this.identified(session, role, seenAt);
+      if (isSound) return this.identified(session, placement, role, seenAt);
     } catch (error) {
-      if (!(error instanceof PostgresError && MENDABLE.has(error.sqlstate))) throw error;
+      if (!(error instanceof PostgresError && REPAIRABLE.has(error.sqlstate))) throw error;
     }
     session?.close();
     return null;
   }
 
-  private async loginMended(
+  private async loginRepaired(
     placement: Placement,
     role: string,
     lane: Lane,
     signal: AbortSignal,
   ): Promise<ProjectSession> {
-    const { database } = placement;
-    let mending = this.mending.get(database);
-    if (mending === undefined) {
+    const key = `${placement.server} ${placement.database}`;
+    let repair = this.repairs.get(key);
+    if (repair === undefined) {
       const isSound = async () => {
         const found = await this.loginSound(placement, role, lane, signal);
         found?.session.close();
         return found !== null;
       };
-      mending = this.provisioning.mend(placement, isSound).finally(() => this.mending.delete(database));
-      this.mending.set(database, mending);
+      repair = this.databases.restoreRights(this.tenancy, placement, isSound).finally(() => this.repairs.delete(key));
+      this.repairs.set(key, repair);
     }
-    await mending.catch(notPrepared);
+    await repair;
     const session = await this.login(placement, role, lane, signal);
     const { seenAt } = await this.look(session, placement, lane);
-    return this.identified(session, role, seenAt);
+    return this.identified(session, placement, role, seenAt);
   }
 
   private async login(placement: Placement, role: string, lane: Lane, signal: AbortSignal): Promise<Session> {
     const options: LoginOptions = {
-      ...this.address,
+      ...this.tenancy.serverOf(placement).address,
       database: placement.database,
       user: role,
-      password: this.credentials.password(role),
+      password: this.tenancy.password(role),
       application_name: `cdp ${lane}`,
       options: startupOptions({
         ...PINNED,
@@ -185,8 +187,8 @@ export class ProjectSessions {
   }
 
   /**
-   * What a fresh connection shows, in one query. It is not sound where the database is not prepared, settings come from
-   * the role itself, its rights in the schema are gone, or the reader would not see what the writer makes next.
+   * What a fresh connection shows, in one query. It is not sound if an extension is missing, settings come from the role
+   * itself, its rights in the schema are gone, or the reader would not see what the writer makes next.
    */
   private async look(
     session: Session,
@@ -202,7 +204,7 @@ export class ProjectSessions {
           WHERE d.defaclobjtype IN ('r', 'S') AND d.defaclnamespace = ${schema}::pg_catalog.regnamespace
             AND d.defaclrole = ${writer}::pg_catalog.regrole
             AND a.grantee = ${reader}::pg_catalog.regrole AND a.privilege_type = 'SELECT')
-        AND ${isPrepared(this.provisioning.preparation)}
+        ${this.extensionsCondition}
         AND NOT EXISTS (SELECT FROM pg_catalog.pg_show_all_settings() s WHERE s.source IN ('user', 'database user'))`),
       ROLLBACK,
     ]);
@@ -210,17 +212,11 @@ export class ProjectSessions {
     return { isSound: isSound === 't', seenAt: seenAt ?? '' };
   }
 
-  private identified(session: Session, role: string, seenAt: string): ProjectSession {
+  private identified(session: Session, placement: Placement, role: string, seenAt: string): ProjectSession {
     const backend = { processId: session.processId, secretKey: session.secretKey, role, seenAt };
-    this.silence.watch(session, backend);
+    this.tenancy.serverOf(placement).silence.watch(session, backend);
     return { session, backend };
   }
-}
-
-/** The operator's to mend, and none of the caller's business. */
-function notPrepared(error: unknown): never {
-  if (!(error instanceof Unhardened)) throw error;
-  throw unavailable(error);
 }
 
 const tooSlow = () => new ConnectionLost('A connection of the project could not be opened in time');
