@@ -56,6 +56,8 @@ export function serverConfig(home: Home, size: ServerSize, extra: readonly strin
     autovacuum_max_workers: '2',
     autovacuum_naptime: `${size.autovacuumNapSeconds}s`,
     shared_buffers: `${size.sharedBuffersMib}MB`,
+    // After a crash all files are flushed first: by one call, not one for each of a thousand.
+    ...(process.platform === 'linux' ? { recovery_init_sync_method: 'syncfs' } : {}),
     // In files of the data directory: /dev/shm of a container holds some 60 servers.
     dynamic_shared_memory_type: 'mmap',
     min_wal_size: '5MB',

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { lstat, mkdir, readdir, rm } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
-import { join } from 'node:path';
+import { join, relative, sep } from 'node:path';
 import { EngineError } from '../contract/errors.js';
 import { exists } from '../files.js';
 import { type Account, run, caller } from './account.js';
@@ -10,7 +10,7 @@ import type { Binaries } from './binaries.js';
 import { copyCluster } from './cluster.js';
 import { PORT, serverConfig, type ServerSize, SUPERUSER } from './config.js';
 import { DiskReserve } from './disk-reserve.js';
-import { existingHome, type Home, homeOf, projectFolder, PROJECTS } from './home.js';
+import { CONTROL, existingHome, type Home, homeOf, projectFolder, PROJECTS } from './home.js';
 import { readLockFile } from './lock-file.js';
 import { boundLog, type Postmaster, startPostmaster } from './postmaster.js';
 import { foundServers } from './processes.js';
@@ -65,6 +65,7 @@ export class Fleet {
   private readonly disk: DiskReserve;
   private readonly timer: NodeJS.Timeout;
   private looking = false;
+  private preparing: Promise<unknown> = Promise.resolve();
   /** Servers on their way, for which there is room. */
   private readonly launched = new Set<string>();
 
@@ -92,8 +93,14 @@ export class Fleet {
     events: FleetEvents,
   ): Promise<Fleet> {
     const fleet = new Fleet(root, binaries, template, settings, events);
-    const found = await foundServers(join(root.folder, PROJECTS));
-    for (const [id, end] of found) fleet.of(id).awaitEnd(end());
+    for (const { data, end } of await foundServers(root.folder)) {
+      const [place, id = ''] = relative(root.folder, data).split(sep);
+      if (place === PROJECTS) fleet.of(id).awaitEnd(end());
+      // A template that was being made.
+      else if (place !== CONTROL) void end().catch(() => {});
+    }
+    // The next new project needs it.
+    fleet.preparing = template().catch(() => {});
     return fleet;
   }
 
@@ -170,6 +177,7 @@ export class Fleet {
 
   async close(): Promise<void> {
     clearInterval(this.timer);
+    await this.preparing;
     await Promise.all([...this.servers.values()].map((server) => server.stop()));
   }
 

@@ -1,6 +1,5 @@
 /** Which Postgres processes belong to a data folder. Everything that signals a process asks here first. */
 import { execFile } from 'node:child_process';
-import { basename, dirname } from 'node:path';
 import { readFile, readdir } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -72,17 +71,12 @@ export async function endOrphans(home: Home): Promise<boolean> {
   return found;
 }
 
-/**
- * Servers that an earlier service has left running below a folder, by one look at all processes.
- * @returns by the name of each server's folder, a function that ends it
- */
-export async function foundServers(folder: string): Promise<Map<string, () => Promise<void>>> {
-  const found = new Map<string, () => Promise<void>>();
-  for (const { pid, command } of await processes()) {
+/** Servers that run on data directories below a folder, by one look at all processes. */
+export async function foundServers(folder: string): Promise<{ pid: number; data: string; end: () => Promise<void> }[]> {
+  return (await processes()).flatMap(({ pid, command }) => {
     const data = folderOf(command);
-    if (data?.startsWith(`${folder}/`)) found.set(basename(dirname(data)), () => stopPostmaster(pid, data));
-  }
-  return found;
+    return data?.startsWith(`${folder}/`) ? [{ pid, data, end: () => stopPostmaster(pid, data) }] : [];
+  });
 }
 
 function signalTo(pid: number, signal: NodeJS.Signals): void {
