@@ -48,6 +48,7 @@ export async function openDatabase(config: Config, logger: Logger): Promise<Data
     size: sizeOf(config),
     backendMib: config.backendMemoryMib ?? defaultBackendMemory(),
     maxServers: Math.min(config.maxServers ?? Infinity, capacity.servers),
+    maxWaiting: config.projectRunning + config.projectWaiting,
     idleStopMs: config.idleStopMs,
     diskReserve: config.diskReserveMib * 1024 * 1024,
     uids: config.projectUids === null ? null : parseUidRange(config.projectUids),

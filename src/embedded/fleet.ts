@@ -24,6 +24,8 @@ export interface FleetSettings {
   readonly backendMib: number;
   /** Servers that may run at once. */
   readonly maxServers: number;
+  /** Requests that may wait for the start of one server. */
+  readonly maxWaiting: number;
   /** A server that nobody has used for this time is stopped. */
   readonly idleStopMs: number;
   /** Bytes of the disk that projects may not fill. */
@@ -161,7 +163,7 @@ export class Fleet {
   async remove(id: string): Promise<void> {
     const server = this.of(id);
     await server.stop();
-    const home = this.home(id);
+    const home = await existingHome(this.root, projectFolder(id)).catch(() => this.home(id));
     await freeSharedMemory(home);
     await rm(home.root, { recursive: true, force: true, maxRetries: 8 });
     if (!home.socketDir.startsWith(home.root)) {
@@ -193,10 +195,11 @@ export class Fleet {
   private of(id: string): ProjectServer {
     const known = this.servers.get(id);
     if (known !== undefined) return known;
-    const server: ProjectServer = new ProjectServer({
-      start: (signal) => this.start(id, server, signal),
-      failed: (reason, pauseMs) => this.events.failed(id, reason, pauseMs),
-    });
+    const supervision = {
+      start: (signal: AbortSignal) => this.start(id, server, signal),
+      failed: (reason: string, pauseMs: number) => this.events.failed(id, reason, pauseMs),
+    };
+    const server: ProjectServer = new ProjectServer(supervision, this.settings.maxWaiting);
     this.servers.set(id, server);
     return server;
   }
@@ -294,7 +297,7 @@ async function freeSharedMemory(home: Home): Promise<void> {
   const lock = await readLockFile(home).catch(() => undefined);
   if (lock?.sharedMemoryId === undefined) return;
   // It may be gone, or the program may be missing: then it stays until the machine restarts.
-  await run(caller(), 'ipcrm', ['-m', String(lock.sharedMemoryId)]).catch(() => {});
+  await run(home.account, 'ipcrm', ['-m', String(lock.sharedMemoryId)]).catch(() => {});
 }
 
 const tooMany = (max: number) =>

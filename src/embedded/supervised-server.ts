@@ -40,17 +40,22 @@ export class SupervisedServer {
   private failures = 0;
   private startAfter = -Infinity;
 
-  constructor(private readonly supervision: Supervision) {}
+  /** @param maxWaiting that may wait for a start at once */
+  constructor(
+    private readonly supervision: Supervision,
+    private readonly maxWaiting: number,
+  ) {}
 
   /**
    * Keeps the server running until {@link release}.
    * @returns undefined if it runs already; else resolves when it does
-   * @throws EngineError database_unavailable, and nothing needs to be released
+   * @throws EngineError database_unavailable, overloaded; nothing needs to be released then
    */
   acquire(): Promise<void> | undefined {
     this.users++;
     if (this.state === 'running') return undefined;
-    return this.ensureRunning().catch((error: unknown) => {
+    const starting = this.users > this.maxWaiting ? Promise.reject(tooManyWait()) : this.ensureRunning();
+    return starting.catch((error: unknown) => {
       this.release();
       throw error;
     });
@@ -140,6 +145,9 @@ export class SupervisedServer {
     this.supervision.failed(reason, pause);
   }
 }
+
+const tooManyWait = () =>
+  new EngineError('overloaded', 'Too many requests wait for the start of the Postgres server of the project');
 
 const pausing = (ms: number) =>
   new EngineError('database_unavailable', 'The Postgres server of the project has ended and starts again shortly', {

@@ -71,6 +71,8 @@ interface EngineLoad {
   /** As many of them as there may be. */
   maxConnections: number;
   overQuota: number;
+  /** Postgres servers of projects that run. */
+  servers: number;
   stops: ReadonlyMap<StopReason, number>;
 }
 
@@ -171,12 +173,13 @@ export class Engine {
    * ended from outside since the start.
    */
   get load(): EngineLoad {
-    const { admission, connections, quotas, stops } = this.access;
+    const { admission, connections, quotas, stops, tenancy } = this.access;
     return {
       requests: admission.load,
       connections: connections.open,
       maxConnections: connections.most,
       overQuota: quotas.projectsOver,
+      servers: tenancy.running,
       stops,
     };
   }

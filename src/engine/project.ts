@@ -22,7 +22,7 @@ import type { Pace } from './admission/pace.js';
 import { Patience } from './admission/patience.js';
 import type { Clock, Deadline, StopReason } from './admission/deadline.js';
 import type { Excess, Growth, Quotas } from './quota.js';
-import type { RequestTrace } from './trace.js';
+import type { RequestTrace, Stage } from './trace.js';
 
 /** What all projects of a service share. */
 export interface ProjectAccess {
@@ -168,26 +168,25 @@ export class Project {
     const { connections, quotas, running, stops, tenancy } = this.access;
     const { id, placement } = this.row;
     const server = tenancy.serverOf(placement);
-    const place = this.enter(lane === 'typed' ? 'typed' : 'sql', deadline, trace);
-    const leave = place instanceof Promise ? await place : place;
-    const call = trace?.calls();
+    const starting = server.acquire();
+    if (starting !== undefined) await this.untilRunning(server, starting);
     let lease: Lease;
-    try {
-      const starting = server.acquire();
-      if (starting !== undefined) await this.untilRunning(server, starting);
-    } catch (error) {
-      call?.end(error);
+    let leave = () => {};
+    let call: Stage | undefined;
+    const done = () => {
+      server.release();
       leave();
-      throw error;
-    }
+    };
     try {
+      const place = this.enter(lane === 'typed' ? 'typed' : 'sql', deadline, trace);
+      leave = place instanceof Promise ? await place : place;
+      call = trace?.calls();
       const upgrade = this.access.upgraded(this.row);
       if (upgrade !== undefined) await upgrade;
       lease = connections.lendIdle(id, lane) ?? (await connections.lendNew(id, placement, lane));
     } catch (error) {
       call?.end(error);
-      server.release();
-      leave();
+      done();
       throw error;
     }
     const { session } = lease;
@@ -212,10 +211,6 @@ export class Project {
       request.finish();
       unwatch?.();
       const { ending } = request;
-      const done = () => {
-        server.release();
-        leave();
-      };
       const cleaned = connections.giveBack(lease, ending === null ? done : () => void ending.then(done));
       if (cleaned !== null) await cleaned;
     }

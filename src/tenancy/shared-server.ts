@@ -35,6 +35,7 @@ const POOL_SIZE = 6;
 
 export class SharedServer implements Tenancy {
   readonly own = false;
+  readonly running = 1;
   private readonly server: Server;
 
   /** @param template the name of the database that new ones are cloned from */

@@ -33,6 +33,8 @@ export interface Server {
 export interface Tenancy {
   /** True if each project has a server of its own. */
   readonly own: boolean;
+  /** Servers of projects that run now. */
+  readonly running: number;
   /** Names for a project that is about to be made. */
   newPlacement(): Placement;
   serverOf(placement: Placement): Server;

@@ -77,6 +77,7 @@ export class Metrics {
       'As many of them as there may be, the unused ones included.',
       () => engine.load.maxConnections,
     );
+    gauge('cdp_project_servers_running', 'Postgres servers of projects that run now.', () => engine.load.servers);
     gauge(
       'cdp_projects_over_quota',
       'Projects over their disk quota when this instance last looked.',
