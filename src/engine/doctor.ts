@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { statfs } from 'node:fs/promises';
 import { roundedSize } from '../contract/disk-size.js';
+import { limitsOf } from '../postgres/embedded/limits.js';
 import { newestVersion, readMigrations } from '../postgres/migrate.js';
 import type { ServerFacts } from '../postgres/server-facts.js';
 import { CONNECTIONS_BESIDE_PROJECTS } from '../postgres/service-pool.js';
@@ -160,6 +161,20 @@ export async function examineDisk(folder: string): Promise<Finding> {
   const advice = 'Make room, or give projects a quota (cdp project quota, or the setting project-quota).';
   if (free < DISK.least) return problem('disk', found, advice);
   return free < DISK.bytes || free < all * DISK.share ? warning('disk', found, advice) : ok('disk', found);
+}
+
+/** @param postmaster the process id of an embedded server. @returns nothing if the system does not tell its limits */
+export async function examineLimits(postmaster: number): Promise<Finding[]> {
+  const limits = await limitsOf(postmaster);
+  if (limits === null) return [];
+  const { stackMib, dataMib, hasFullStack } = limits;
+  const subject = 'limits';
+  const memory = dataMib === Infinity ? 'no bound on its memory' : `${dataMib} MiB of memory`;
+  const found = `each process of Postgres: ${memory}, stack ${stackMib} MiB`;
+  if (hasFullStack) return [ok(subject, found)];
+  const advice =
+    'Raise the hard limit (LimitSTACK= in the unit, `ulimit -Hs`, the container’s ulimits) to 256 MiB: deeply nested SQL crashes a small stack.';
+  return [warning(subject, `${found}, since the hard limit allows no more`, advice)];
 }
 
 /** Whether every project is as it should be. */

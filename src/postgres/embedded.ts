@@ -8,7 +8,7 @@ import { findBinaries } from './embedded/binaries.js';
 import { ensureCluster } from './embedded/cluster.js';
 import { exists } from '../files.js';
 import { type Log, findHome } from './embedded/home.js';
-import { defaultBackendMemory, defaultConnections } from './embedded/memory.js';
+import { defaultBackendMemory, defaultConnections } from './embedded/limits.js';
 import { type Server, runServer } from './embedded/server.js';
 
 export type EmbeddedPostgres = Server;
@@ -21,7 +21,7 @@ interface EmbeddedOptions {
   readonly log: Log;
   /** False only in tests: no fsync, so a crash of the machine loses the cluster. */
   readonly durable?: boolean;
-  /** MiB that each Postgres process may take beside the shared memory; null: a share of the machine's. */
+  /** MiB that each Postgres process may take besides shared memory and stack; null: a share of the machine's. */
   readonly backendMib?: number | null;
   /** Connections to projects' databases; null: as many as fit a share of the machine's memory. */
   readonly connections?: number | null;

@@ -181,6 +181,24 @@ describe.runIf(onLinux)('memory', () => {
     expect((await sql('hostile', 'SELECT 1 AS one')).body.rows).toEqual([{ one: 1 }]);
   });
 
+  it('is used up to the brim without taking the stack along', async () => {
+    const started = await superuser.query('SELECT pg_postmaster_start_time(), pg_stat_get_db_sessions_killed(0)');
+    const answer = await sql(
+      'hostile',
+      `DO $$ DECLARE n int := 32 * 1024 * 1024; a text[] := '{}'; r text[] := '{}'; t text := repeat('[', 200000);
+         u text := repeat('x', 65536); BEGIN
+       FOR i IN 1..200 LOOP r := r || repeat('z', 60000); END LOOP;
+       WHILE n >= 4000 LOOP
+         BEGIN IF n >= 65536 THEN a := a || repeat(u, n / 65536); ELSE a := a || repeat('x', n); END IF;
+         EXCEPTION WHEN out_of_memory THEN n := n / 2; END;
+       END LOOP;
+       r := NULL; PERFORM t::json; END $$`,
+    );
+    expect(failure(answer, 400, 'sql_error').postgres?.sqlstate).toBe('54001'); // stack depth limit exceeded
+    const now = await superuser.query('SELECT pg_postmaster_start_time(), pg_stat_get_db_sessions_killed(0)');
+    expect(now.rows).toEqual(started.rows);
+  });
+
   it('is enough for an answer of 16 MiB and an index over a large table', async () => {
     const answer = await sql('neighbour', `SELECT repeat('x', 1000) AS a FROM generate_series(1, 20000)`, {
       max_rows: 100_000,

@@ -10,7 +10,7 @@ import { HBA, serverConfig } from './config.js';
 import { replaceFile } from '../../files.js';
 import type { Home, Log } from './home.js';
 import { readLockFile } from './lock-file.js';
-import { limited } from './memory.js';
+import { limited } from './limits.js';
 import { postmasterArguments, serves, stopPostmaster } from './processes.js';
 
 export interface Postmaster {
@@ -33,9 +33,7 @@ export async function startPostmaster(
   const log = await openLog(home);
   try {
     const logStart = (await log.stat()).size;
-    const { backendMib, connections } = options;
-    const postgres = join(binaries.bin, 'postgres');
-    const [program, args] = limited(postgres, postmasterArguments(home), backendMib, connections);
+    const [program, args] = limited(join(binaries.bin, 'postgres'), postmasterArguments(home), options.backendMib);
     const child = spawn(program, args, {
       ...home.account,
       cwd: '/',
