@@ -4,6 +4,7 @@ import { pino } from 'pino';
 import { type Database, openDatabase } from '../database.js';
 import {
   examineDisk,
+  examineLibxml,
   examineLimits,
   examineProjects,
   examineServer,
@@ -58,7 +59,10 @@ async function examine(config: Config): Promise<Finding[]> {
     const facts = await serverFacts(database.address);
     findings.push(...examineServer(facts, database.connections, config.allowUnhardened));
     if (database.embedded) findings.push(await examineDisk(config.dataDir));
-    if (database.postmaster !== null) findings.push(...(await examineLimits(database.postmaster())));
+    if (database.postmaster !== null) {
+      const postmaster = database.postmaster();
+      findings.push(...(await examineLimits(postmaster)), ...(await examineLibxml(postmaster)));
+    }
     // Opening the engine would bring the schema up to date, and an older service may be using it.
     if (isCurrent(facts)) findings.push(...(await examineInstallation(config, database)));
   } catch (error) {

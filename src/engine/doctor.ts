@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { statfs } from 'node:fs/promises';
 import { roundedSize } from '../contract/disk-size.js';
+import { BOUNDED, isOlder, loadedLibxml } from '../postgres/embedded/libxml.js';
 import { limitsOf } from '../postgres/embedded/limits.js';
 import { newestVersion, readMigrations } from '../postgres/migrate.js';
 import type { ServerFacts } from '../postgres/server-facts.js';
@@ -175,6 +176,16 @@ export async function examineLimits(postmaster: number): Promise<Finding[]> {
   const advice =
     'Raise the hard limit (LimitSTACK= in the unit, `ulimit -Hs`, the container’s ulimits) to 256 MiB: deeply nested SQL crashes a small stack.';
   return [warning(subject, `${found}, since the hard limit allows no more`, advice)];
+}
+
+/** @param postmaster the process id of an embedded server. @returns nothing if that cannot be told */
+export async function examineLibxml(postmaster: number): Promise<Finding[]> {
+  const loaded = await loadedLibxml(postmaster);
+  if (loaded === null) return [];
+  const found = `${loaded.version}, ${loaded.path}`;
+  if (!isOlder(loaded.version, BOUNDED)) return [ok('libxml2', found)];
+  const advice = `Install the system's libxml2 (${BOUNDED} to 2.13) and restart: this one crashes on deeply nested XPath.`;
+  return [warning('libxml2', found, advice)];
 }
 
 /** Whether every project is as it should be. */

@@ -3,7 +3,6 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { type FileHandle, constants, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ENVIRONMENT } from './account.js';
 import type { Binaries } from './binaries.js';
 import { lastLines } from './cluster.js';
 import { HBA, serverConfig } from './config.js';
@@ -37,7 +36,7 @@ export async function startPostmaster(
     const child = spawn(program, args, {
       ...home.account,
       cwd: '/',
-      env: ENVIRONMENT,
+      env: binaries.environment,
       detached: true,
       stdio: ['ignore', log.fd, log.fd],
     });
