@@ -8,8 +8,8 @@ import { Connections } from '../postgres/connections/connections.js';
 import { Credentials } from '../postgres/credentials.js';
 import { DatabaseSizes } from '../postgres/projects/database-size.js';
 import { newestVersion, readMigrations } from '../postgres/migrate.js';
-import { BackendPriority } from '../postgres/embedded/priority.js';
-import { CpuWatch } from '../postgres/embedded/cpu-watch.js';
+import { Niceness } from '../postgres/embedded/niceness.js';
+import { parentOf } from '../postgres/embedded/processes.js';
 import { LockHolders } from '../postgres/lock-holders.js';
 import { ProjectSessions } from '../postgres/connections/project-session.js';
 import { Provisioning } from '../postgres/projects/provisioning.js';
@@ -132,7 +132,7 @@ export class Engine {
     const pool = servicePool(address, SERVICE_CONNECTIONS, { absence });
     const holders = new LockHolders(address, absence);
     const silence = new SilenceWatch(address, pool);
-    const priority = postmaster === null ? null : new BackendPriority(postmaster);
+    const niceness = postmaster === null ? null : new Niceness(async (pid) => (await parentOf(pid)) === postmaster());
     try {
       const { control, provisioning } = await openControl(settings, pool, credentials);
       const audit = new Audit(new AuditLog(pool), settings);
@@ -147,7 +147,7 @@ export class Engine {
       const access: ProjectAccess = {
         admission: admissionOf(settings),
         connections: connectionsOf(settings, sessions),
-        watchdog: new Watchdog(address, pool, priority === null ? null : new CpuWatch(priority)),
+        watchdog: new Watchdog(address, pool, niceness),
         locks: new LockGuard(holders, await holders.open(), running, settings.workers),
         running,
         stops: new Map(),
@@ -164,7 +164,7 @@ export class Engine {
       const tokens = new Tokens(control, audit);
       const relieve = () => access.locks.relieve(STAYS, new Patience(waitMs));
       const callers = new Callers(tokens, new WrongTokens(settings.wrongTokens), jwt, relieve);
-      const autovacuum = new AutovacuumWatch(pool, sizes, priority, settings.onAutovacuumKept);
+      const autovacuum = new AutovacuumWatch(pool, sizes, niceness, settings.onAutovacuumKept);
       const watches = [silence, autovacuum];
       const installation = { control, projects, provisioning, audit, address, credentials };
       return new Engine({ tokens, callers, access, watches, sizes, installation });

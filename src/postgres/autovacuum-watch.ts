@@ -4,7 +4,7 @@
  * workers serve all projects (docs/decisions/0016).
  */
 import type pg from 'pg';
-import { type BackendPriority, GIVES_WAY } from './embedded/priority.js';
+import type { Niceness } from './embedded/niceness.js';
 import type { DatabaseSizes } from './projects/database-size.js';
 
 const LOOK_S = 5;
@@ -89,12 +89,12 @@ export class AutovacuumWatch {
 
   /**
    * @param pool of the service's own role; where that may not see autovacuum's workers, none is ended
-   * @param priority lets workers give way as well; null where the server is not our own
+   * @param niceness lowers the priority of workers as well; null if the server is not our own
    */
   constructor(
     private readonly pool: pg.Pool,
     private readonly sizes: DatabaseSizes,
-    private readonly priority: BackendPriority | null,
+    private readonly niceness: Niceness | null,
     private readonly onKept: OnAutovacuumKept,
   ) {
     this.timer = setInterval(() => {
@@ -142,7 +142,7 @@ export class AutovacuumWatch {
     const creditFor = Math.max(visit.creditFor, bytes / BYTES_PER_S);
     const credit = visit.credit + creditFor - visit.creditFor;
     const spent = Math.max(0, LOOK_S - credit);
-    if (visit.spent === 0 && spent > 0) void this.priority?.lower(pid, GIVES_WAY).catch(() => {});
+    if (visit.spent === 0 && spent > 0) void this.niceness?.lower(pid).catch(() => {});
     Object.assign(visit, { creditFor, credit: Math.max(0, credit - LOOK_S), spent: visit.spent + spent });
     this.spent.set(id, (this.spent.get(id) ?? 0) + spent);
   }

@@ -18,7 +18,8 @@ import { instanceSecret } from '../../src/instance-secret.js';
 import { Credentials } from '../../src/postgres/credentials.js';
 import { PORT, SUPERUSER } from '../../src/postgres/embedded/config.js';
 import { findHome } from '../../src/postgres/embedded/home.js';
-import { BackendPriority, GIVES_WAY } from '../../src/postgres/embedded/priority.js';
+import { LOW_PRIORITY_NICE, Niceness } from '../../src/postgres/embedded/niceness.js';
+import { parentOf } from '../../src/postgres/embedded/processes.js';
 import { type Service, startService } from '../../src/service.js';
 import { call, failure, type TestAnswer } from '../support/service.js';
 
@@ -93,7 +94,7 @@ describe.runIf(onLinux)('processors', { retry: 2 }, () => {
     });
     const pid = await backendOf('mark_busy');
     expect(pid).toBe(before[0]?.pid);
-    expect(await until(() => getPriority(pid) === GIVES_WAY)).toBe(true);
+    expect(await until(() => getPriority(pid) === LOW_PRIORITY_NICE)).toBe(true);
     if (existsSync(`/proc/${pid}/autogroup`)) {
       expect(await until(() => readFileSync(`/proc/${pid}/autogroup`, 'utf8').trim().endsWith('nice 10'))).toBe(true);
     }
@@ -113,7 +114,7 @@ describe.runIf(onLinux)('processors', { retry: 2 }, () => {
     );
     const insert = post('hostile', '/data/busy', [{ n: 1 }]);
     const pid = await backendOf('busy');
-    expect(await until(() => getPriority(pid) === GIVES_WAY)).toBe(true);
+    expect(await until(() => getPriority(pid) === LOW_PRIORITY_NICE)).toBe(true);
     expect((await insert).status).toBe(201);
   });
 
@@ -123,7 +124,7 @@ describe.runIf(onLinux)('processors', { retry: 2 }, () => {
     const pidNow = async () =>
       ((await sql('hostile', 'SELECT pg_backend_pid() AS pid')).body.rows as { pid: number }[])[0]?.pid;
     const lowered = await pidNow();
-    expect(getPriority(lowered)).toBe(GIVES_WAY);
+    expect(getPriority(lowered)).toBe(LOW_PRIORITY_NICE);
     expect(await pidNow()).toBe(lowered);
     await sleep(5_100);
     expect(await pidNow()).toBe(lowered);
@@ -143,7 +144,7 @@ describe.runIf(onLinux)('processors', { retry: 2 }, () => {
     await once(stranger, 'spawn');
     const pid = stranger.pid as number;
     try {
-      expect(await new BackendPriority(() => postmaster).lower(pid, GIVES_WAY)).toBe(false);
+      expect(await new Niceness(async (of) => (await parentOf(of)) === postmaster).lower(pid)).toBe(false);
       expect(getPriority(pid)).toBe(getPriority());
     } finally {
       stranger.kill();
@@ -366,7 +367,7 @@ describe('autovacuum', () => {
   it('gives way where a table takes it long, and is let be where nobody waits', async () => {
     expect((await sql('hostile', indexed('slow', 'IF n = 1 THEN PERFORM pg_sleep(40); END IF;'))).status).toBe(200);
     const { pid } = await workerAt('slow');
-    if (onLinux) expect(await until(() => getPriority(pid) === GIVES_WAY)).toBe(true);
+    if (onLinux) expect(await until(() => getPriority(pid) === LOW_PRIORITY_NICE)).toBe(true);
     await vi.waitUntil(() => isAnalyzed('hostile', 'slow'), { timeout: 120_000, interval: 200 });
     await drop('slow');
   });
