@@ -4,6 +4,8 @@ import { pino } from 'pino';
 import { type Database, openDatabase } from '../database.js';
 import {
   examineDisk,
+  examineLibxml,
+  examineLimits,
   examineProjects,
   examineServer,
   type Finding,
@@ -56,7 +58,10 @@ async function examine(config: Config): Promise<Finding[]> {
   try {
     const facts = await serverFacts(database.address);
     findings.push(...examineServer(facts, database.connections));
-    if (database.embedded !== null) findings.push(await examineDisk(config.dataDir));
+    if (database.embedded !== null) {
+      const { pid } = database.embedded.control;
+      findings.push(await examineDisk(config.dataDir), ...(await examineLimits(pid)), ...(await examineLibxml(pid)));
+    }
     // Opening the engine would bring the schema up to date, and an older service may be using it.
     if (isCurrent(facts)) findings.push(...(await examineInstallation(config, database)));
   } catch (error) {
