@@ -9,8 +9,10 @@ import { instanceSecret } from './instance-secret.js';
 import { Credentials } from './postgres/credentials.js';
 import { type EmbeddedPostgres, startEmbedded } from './postgres/embedded.js';
 import { ensureControlDatabase } from './postgres/embedded/control-database.js';
-import { AnotherService, Presence } from './postgres/presence.js';
+import { FolderInUse, Presence, SERVICE } from './postgres/presence.js';
 import { addressOfUrl, type ServerAddress } from './postgres/server.js';
+
+export { FolderInUse, SERVICE };
 
 export interface Database {
   readonly address: ServerAddress;
@@ -20,7 +22,7 @@ export interface Database {
   readonly postmaster: (() => number) | null;
   /** Connections to projects' databases that this process may have. */
   readonly connections: number;
-  /** Gives the database back: an embedded server is stopped unless a service goes on using it. */
+  /** Gives the database back: an embedded server is stopped. */
   close(): Promise<void>;
 }
 
@@ -41,12 +43,12 @@ const CONNECTIONS_ELSEWHERE = 80;
 const ATTEMPTS = 5;
 
 /**
- * @param role a `service` owns the embedded server: a second one is refused. A `command` borrows it.
- * @throws Error that an operator can act on
+ * @param owner the command that owns the embedded server from now on, such as {@link SERVICE}
+ * @throws FolderInUse where the server has an owner; Error that an operator can act on
  */
 export async function openDatabase(
   config: Config,
-  role: 'service' | 'command',
+  owner: string,
   logger: Logger,
   { starting = () => {}, restarted = () => {} }: DatabaseEvents = {},
 ): Promise<Database> {
@@ -68,16 +70,12 @@ export async function openDatabase(
   const open = () =>
     openEmbedded(
       () => startEmbedded({ dataDir, password, log, backendMib, connections: maxConnections, starting }),
-      role,
+      owner,
     );
   const opened = await open();
   const { address } = opened;
   // A server that was there already may have been started with room for fewer.
   const connections = Math.min(maxConnections ?? Infinity, opened.server.connections);
-  if (role === 'command') {
-    const { pid } = opened.server;
-    return { address, secret, embedded: true, postmaster: () => pid, connections, close: () => leaveServer(opened) };
-  }
   return { address, secret, embedded: true, connections, ...keepRunning(opened, open, logger, restarted) };
 }
 
@@ -87,18 +85,19 @@ interface OpenServer {
   readonly address: ServerAddress;
 }
 
-async function openEmbedded(start: () => Promise<EmbeddedPostgres>, role: 'service' | 'command'): Promise<OpenServer> {
+async function openEmbedded(start: () => Promise<EmbeddedPostgres>, owner: string): Promise<OpenServer> {
   for (let attempt = 1; ; attempt++) {
     const server = await start();
     const address = { ...server.connection, database: CONTROL_DATABASE, connectionTimeoutMillis: 5_000 };
     let presence: Presence | undefined;
     try {
-      presence = await Presence.enter(address, role);
+      presence = await Presence.enter(address, owner);
       await ensureControlDatabase(address);
       return { server, presence, address };
     } catch (error) {
-      await presence?.leave(() => server.stop()).catch(() => {});
-      if (error instanceof AnotherService || attempt === ATTEMPTS) throw error;
+      if (presence !== undefined) await server.stop().catch(() => {});
+      await presence?.end();
+      if (error instanceof FolderInUse || attempt === ATTEMPTS) throw error;
       await sleep(100);
     }
   }
@@ -140,6 +139,3 @@ function keepRunning(
   };
   return { postmaster: () => current.server.pid, close };
 }
-
-/** A command stops the server where nobody else is using it, whoever has started it. */
-const leaveServer = ({ server, presence }: OpenServer): Promise<void> => presence.leave(() => server.stop());

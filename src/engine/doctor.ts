@@ -2,27 +2,17 @@
 import { randomBytes } from 'node:crypto';
 import { statfs } from 'node:fs/promises';
 import { roundedSize } from '../contract/disk-size.js';
+import { messageOf } from '../contract/operator-message.js';
+import type { Finding } from '../contract/wire/operator.js';
 import { newestVersion, readMigrations } from '../postgres/migrate.js';
-import type { ServerFacts } from '../postgres/server-facts.js';
+import type { ServerAddress } from '../postgres/server.js';
+import { type ServerFacts, serverFacts } from '../postgres/server-facts.js';
 import { CONNECTIONS_BESIDE_PROJECTS } from '../postgres/service-pool.js';
 import type { Origin } from './audit/audit.js';
 import type { Engine } from './engine.js';
 import { insertRecords } from './insert/records.js';
 import { collectSql } from './sql/collect.js';
 import { createTable } from './schema/tables.js';
-
-/** `problem`: the service does not do what it promises. `warning`: it does, and something speaks against it lasting. */
-export type Health = 'ok' | 'warning' | 'problem';
-
-export interface Finding {
-  /** What was looked at: `Postgres`, `durability`, … */
-  readonly subject: string;
-  readonly health: Health;
-  /** What was found, in a sentence without its full stop. */
-  readonly found: string;
-  /** What to do about it; null where all is well. */
-  readonly advice: string | null;
-}
 
 const MAJORS = { oldest: 15, newest: 18 };
 
@@ -41,15 +31,56 @@ const warning = (subject: string, found: string, advice: string): Finding => ({
   found,
   advice,
 });
-export const problem = (subject: string, found: string, advice: string): Finding => ({
+const problem = (subject: string, found: string, advice: string): Finding => ({
   subject,
   health: 'problem',
   found,
   advice,
 });
 
+/** What the doctor looks at. */
+export interface Patient {
+  readonly address: ServerAddress;
+  /** Connections to projects' databases that this process may have. */
+  readonly connections: number;
+  readonly allowUnhardened: boolean;
+  /** Of an embedded server; null: the server is the operator's. */
+  readonly folder: string | null;
+  /** Opens the engine, if it is not open yet. */
+  readonly engine: () => Promise<Engine>;
+}
+
+/** Looks at everything, and tries everything once. Whatever fails is a finding. */
+export async function examine(patient: Patient, by: Origin): Promise<Finding[]> {
+  const { address, connections, allowUnhardened, folder } = patient;
+  const findings: Finding[] = [];
+  try {
+    const facts = await serverFacts(address);
+    findings.push(...examineServer(facts, connections, allowUnhardened));
+    if (folder !== null) findings.push(await examineDisk(folder));
+    // Opening the engine would bring the schema up to date, and an older service may be using it.
+    if (isCurrent(facts)) findings.push(...(await examineInstallation(patient, by)));
+  } catch (error) {
+    findings.push(
+      problem('Postgres', messageOf(error), 'Look at DATABASE_URL, pg_hba.conf and the log of the server.'),
+    );
+  }
+  return findings;
+}
+
+async function examineInstallation({ engine: open }: Patient, by: Origin): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  try {
+    const engine = await open();
+    findings.push(...(await examineProjects(engine)), await tryEverything(engine, by));
+  } catch (error) {
+    findings.push(problem('trial', messageOf(error), 'docs/errors.md says what a code means; the log says more.'));
+  }
+  return findings;
+}
+
 /** What can be told of the server before anything of ours is in it. */
-export function examineServer(facts: ServerFacts, maxConnections: number, isHardeningWaived: boolean): Finding[] {
+function examineServer(facts: ServerFacts, maxConnections: number, isHardeningWaived: boolean): Finding[] {
   return [
     version(facts),
     rights(facts, isHardeningWaived),
@@ -62,7 +93,7 @@ export function examineServer(facts: ServerFacts, maxConnections: number, isHard
 }
 
 /** True where the control schema is the one of this program, so that it can be worked with as it stands. */
-export const isCurrent = ({ controlVersion }: ServerFacts): boolean =>
+const isCurrent = ({ controlVersion }: ServerFacts): boolean =>
   controlVersion === newestVersion(readMigrations('control'));
 
 function version({ major, version: text, isStandby }: ServerFacts): Finding {
@@ -153,7 +184,7 @@ function controlSchema({ controlVersion }: ServerFacts): Finding {
 }
 
 /** @param folder of an embedded server */
-export async function examineDisk(folder: string): Promise<Finding> {
+async function examineDisk(folder: string): Promise<Finding> {
   const { bavail, blocks, bsize } = await statfs(folder);
   const [free, all] = [bavail * bsize, blocks * bsize];
   const found = `${roundedSize(free)} of ${roundedSize(all)} free`;
@@ -163,7 +194,7 @@ export async function examineDisk(folder: string): Promise<Finding> {
 }
 
 /** Whether every project is as it should be. */
-export async function examineProjects(engine: Engine): Promise<Finding[]> {
+async function examineProjects(engine: Engine): Promise<Finding[]> {
   const findings: Finding[] = [];
   const projects = await engine.projects.list();
   for (const project of projects) {
@@ -186,7 +217,7 @@ export async function examineProjects(engine: Engine): Promise<Finding[]> {
  * Makes a project, a table in it and a row in that, asks for the row, and takes everything away again.
  * @throws EngineError whatever failed; the project is gone then, too
  */
-export async function tryEverything(engine: Engine, by: Origin): Promise<Finding> {
+async function tryEverything(engine: Engine, by: Origin): Promise<Finding> {
   const started = performance.now();
   const name = `doctor-${randomBytes(4).toString('hex')}`;
   const row = await engine.projects.create(name, by);

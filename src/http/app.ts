@@ -9,7 +9,7 @@ import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import { allHeadersOf, type Answers } from './answer/answers.js';
 import { clientAddress } from './gate/client-address.js';
-import { ClientConnections } from './connection/client-connections.js';
+import { ClientConnections, closePort } from './connection/client-connections.js';
 import { SCHEMA_CONTROLLER } from './api/compilers.js';
 import { Exchange } from './exchange.js';
 import { refusalOfHead } from './connection/framing.js';
@@ -142,6 +142,19 @@ function setExits(app: FastifyInstance, answers: Answers, watcher: Watcher): voi
   app.setNotFoundHandler((request) => {
     throw notFound(request);
   });
+}
+
+/** Lets running requests finish, and breaks them off where they take longer than `ms`. */
+export async function finish(app: FastifyInstance, ms: number, close = () => closeApp(app)): Promise<void> {
+  const late = setTimeout(() => app.server.closeAllConnections(), ms);
+  await close();
+  clearTimeout(late);
+}
+
+/** From its beginning Fastify's close tells clients that their connection ends, so that the port is closed before. */
+async function closeApp(app: FastifyInstance): Promise<void> {
+  await closePort(app.server);
+  await app.close();
 }
 
 /**

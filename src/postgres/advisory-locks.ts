@@ -10,10 +10,8 @@ export const ADVISORY_LOCKS = {
   start: 4_014_252_902,
   /** Project: two new table names that differ by case alone must not slip past each other. Held until the transaction ends. */
   newTable: 4_014_252_903,
-  /** `postgres` of the embedded server: its service is running. Held as long as that is. */
-  service: 4_014_252_904,
-  /** `postgres` of the embedded server: shared by all who use it, as long as they do; taken alone by whoever stops it. */
-  present: 4_014_252_905,
+  /** `postgres` of the embedded server: held by its one owner, a service or a command, as long as that runs. */
+  owner: 4_014_252_904,
   /** `postgres` of the embedded server: one starter at a time makes the control database and closes it. */
   controlDatabase: 4_014_252_906,
   /**

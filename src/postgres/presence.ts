@@ -1,37 +1,52 @@
 /**
- * Who is using the embedded server: one service at most, and any number of commands. Whoever leaves last stops it. Told
- * by advisory locks, which end with their connection, so that a killed process leaves none behind.
+ * Who owns the embedded server: one process at a time, the service or a command that found none running. Told by an
+ * advisory lock, which ends with its connection, so that a killed process leaves none behind.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { ADVISORY_LOCKS } from './advisory-locks.js';
 import type { ServerAddress } from './server.js';
 
-/** Postgres may need a moment to see that a killed service is gone. */
-const SERVICE_PATIENCE_MS = 3_000;
+/** The owner that runs until it is stopped. */
+export const SERVICE = 'cdp serve';
 
-/** Thrown where the data folder has its service already. */
-export class AnotherService extends Error {
-  constructor() {
-    super('Another service is running on this data folder; stop it first, or use --data-dir');
+/** How long a service waits: Postgres may need a moment to see that a killed one is gone, and a command ends soon. */
+const PATIENCE_MS = { forService: 3_000, forCommand: 10_000 };
+
+/** The data folder has an owner already. */
+export class FolderInUse extends Error {
+  /** @param owner such as `cdp backup (process 4711)`; null: it has just ended, or begun */
+  constructor(asking: string, owner: string | null) {
+    super(
+      isService(asking) && isService(owner)
+        ? 'Another service is running on this data folder; stop it first, or use --data-dir'
+        : `${owner ?? 'Another process'} is using this data folder. Wait until it has started or ended, or use --data-dir`,
+    );
   }
 }
+
+const isService = (owner: string | null): boolean => owner?.startsWith(SERVICE) === true;
 
 export class Presence {
   private constructor(private readonly client: pg.Client) {}
 
   /**
-   * Waits while somebody is stopping the server; then the connection breaks, and the caller must start it again.
-   * @throws AnotherService; a network error or PostgresError where the server has gone
+   * A service waits a while for the owner before it. A command does not: its caller asks the owner meanwhile.
+   * @param owner the command that wants the server, such as `cdp backup`
+   * @throws FolderInUse; a network error or PostgresError where the server has gone
    */
-  static async enter(address: ServerAddress, role: 'service' | 'command'): Promise<Presence> {
+  static async enter(address: ServerAddress, owner: string): Promise<Presence> {
     // Advisory locks belong to a database, and this one is always there.
-    const client = new pg.Client({ ...address, database: 'postgres', application_name: `cdp ${role}` });
+    const application_name = `${owner} (process ${process.pid})`;
+    const client = new pg.Client({ ...address, database: 'postgres', application_name });
     client.on('error', () => {});
     try {
       await client.connect();
-      await client.query('SELECT pg_advisory_lock_shared($1)', [ADVISORY_LOCKS.present]);
-      if (role === 'service' && !(await patiently(client))) throw new AnotherService();
+      for (const started = Date.now(); !(await take(client)); await sleep(100)) {
+        const other = await ownerNow(client);
+        const patience = isService(other) ? PATIENCE_MS.forService : PATIENCE_MS.forCommand;
+        if (!isService(owner) || Date.now() - started > patience) throw new FolderInUse(owner, other);
+      }
       return new Presence(client);
     } catch (error) {
       await client.end().catch(() => {});
@@ -39,27 +54,24 @@ export class Presence {
     }
   }
 
-  /** @param stop runs where nobody else is present, and keeps out whoever comes in the meantime */
-  async leave(stop: () => Promise<void>): Promise<void> {
-    await this.client.query('SELECT pg_advisory_unlock_shared($1)', [ADVISORY_LOCKS.present]);
-    if (await take(this.client, ADVISORY_LOCKS.present)) await stop();
-    await this.end();
-  }
-
-  /** Leaves without a look at who else is there. */
   async end(): Promise<void> {
     await this.client.end().catch(() => {});
   }
 }
 
-async function patiently(client: pg.Client): Promise<boolean> {
-  for (const until = Date.now() + SERVICE_PATIENCE_MS; Date.now() < until; await sleep(100)) {
-    if (await take(client, ADVISORY_LOCKS.service)) return true;
-  }
-  return false;
+async function take(client: pg.Client): Promise<boolean> {
+  const { rows } = await client.query<{ held: boolean }>('SELECT pg_try_advisory_lock($1) AS held', [
+    ADVISORY_LOCKS.owner,
+  ]);
+  return rows[0]?.held === true;
 }
 
-async function take(client: pg.Client, lock: number): Promise<boolean> {
-  const { rows } = await client.query<{ held: boolean }>('SELECT pg_try_advisory_lock($1) AS held', [lock]);
-  return rows[0]?.held === true;
+/** The lock's number is shown in two halves (Postgres manual 53.12, `pg_locks`). */
+async function ownerNow(client: pg.Client): Promise<string | null> {
+  const { rows } = await client.query<{ name: string }>(
+    `SELECT application_name AS name FROM pg_locks JOIN pg_stat_activity USING (pid)
+     WHERE locktype = 'advisory' AND granted AND (classid::bigint << 32) | objid::bigint = $1`,
+    [ADVISORY_LOCKS.owner],
+  );
+  return rows[0]?.name ?? null;
 }

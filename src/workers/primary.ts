@@ -3,7 +3,7 @@
  * instance of the service that is given connections. Why like this: docs/decisions/0030-workers.md.
  */
 import type { Logger } from 'pino';
-import { type Database, openDatabase } from '../database.js';
+import { type Database, openDatabase, SERVICE } from '../database.js';
 import { requestCounter } from '../http/gate/rate-limit.js';
 import { BACKLOG, Closing, type RunningService } from '../service.js';
 import type { Config } from '../settings.js';
@@ -28,7 +28,7 @@ export async function startWorkers(
   const metrics = new MetricsSum();
   const countRequest = config.rateLimit === null ? null : requestCounter(config.rateLimit);
   try {
-    const database: Database = await openDatabase(config, 'service', logger, {
+    const database: Database = await openDatabase(config, SERVICE, logger, {
       restarted: (pid) => crew.say({ say: 'postmaster', pid }),
     });
     closing.add(() => database.close());

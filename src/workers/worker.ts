@@ -4,14 +4,15 @@
  */
 import type { Socket } from 'node:net';
 import { EngineError } from '../contract/errors.js';
-import { type Database, openDatabase } from '../database.js';
+import { type Database, openDatabase, SERVICE } from '../database.js';
 import type { Engine } from '../engine/engine.js';
 import { welcome } from '../engine/first-start.js';
-import { messageOf } from '../operator-message.js';
+import { messageOf } from '../contract/operator-message.js';
+import { finish } from '../http/app.js';
 import { HandedConnections } from '../http/connection/handed-connections.js';
 import type { Metrics } from '../http/watch/metrics.js';
 import type { Together } from '../http/server.js';
-import { assemble, Closing, createLogger, finish, openTracing } from '../service.js';
+import { assemble, Closing, createLogger, openTracing } from '../service.js';
 import { STOP_SIGNALS } from '../stop-signals.js';
 import { type Counted, type ListenerName, type Orders, Questions, type ToPrimary, type ToWorker } from './messages.js';
 
@@ -44,7 +45,7 @@ async function start({ config, embedded, number, traces }: Orders): Promise<Runn
   if (embedded !== null) postmaster = embedded.postmaster;
   const database: Database =
     embedded === null
-      ? await openDatabase(config, 'service', logger)
+      ? await openDatabase(config, SERVICE, logger)
       : {
           ...embedded,
           embedded: true,

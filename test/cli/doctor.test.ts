@@ -1,7 +1,7 @@
 /** `cdp doctor`: finds nothing where all is well, names what is not and what to do, and leaves nothing behind. */
 import { existsSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Finding } from '../../src/engine/doctor.js';
+import type { Finding } from '../../src/contract/wire/operator.js';
 import { endEverything, newDataDir, preparedDataDir, runProgram } from '../support/program.js';
 import { onServer, startTestService, type TestService } from '../support/service.js';
 

@@ -6,11 +6,13 @@ import { type FileHandle, lstat, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { randomBytes } from 'node:crypto';
 import type { Readable } from 'node:stream';
+import { described } from '../../contract/wire/operator.js';
+import { withPrivateFolder } from '../../files.js';
 import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../postgres/dump/client-programs.js';
 import type { ControlDatabase } from '../../postgres/control.js';
 import type { ProjectRow } from '../../postgres/control-rows.js';
 import type { Credentials } from '../../postgres/credentials.js';
-import { dumpProject, listOf, type TableRows } from '../../postgres/dump/project-dump.js';
+import { dumpProject, listOf } from '../../postgres/dump/project-dump.js';
 import type { Provisioning } from '../../postgres/projects/provisioning.js';
 import type { ServerAddress } from '../../postgres/server.js';
 import { serverMajor } from '../../postgres/server-facts.js';
@@ -29,7 +31,6 @@ import {
   SUMS,
 } from './manifest.js';
 import { readMember, TarWriter } from './tar.js';
-import { withPrivateFolder } from './private-folder.js';
 
 /** What a backup is made of, and a restore puts back. */
 export interface Installation {
@@ -206,11 +207,6 @@ async function dump(
   const start = readMember(part, { name, offset, size });
   await add(listOfDump(name), [Buffer.from(await listOf(start, programs, signal))]);
   return { name, bytes: size, database, writer, reader, extensions, tables };
-}
-
-export function described(tables: readonly TableRows[]): string {
-  const rows = tables.reduce((sum, table) => sum + table.rows, 0);
-  return `${tables.length} ${tables.length === 1 ? 'table' : 'tables'}, ${rows} ${rows === 1 ? 'row' : 'rows'}`;
 }
 
 /** Of the disk or the network, and so not of one project. */

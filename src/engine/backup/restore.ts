@@ -4,14 +4,16 @@
  */
 import { open } from 'node:fs/promises';
 import { EngineError } from '../../contract/errors.js';
+import { described, type TableRows } from '../../contract/wire/operator.js';
+import { withPrivateFolder } from '../../files.js';
 import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../postgres/dump/client-programs.js';
 import type { StoredToken } from '../../postgres/control-rows.js';
-import { countRows, type TableRows } from '../../postgres/dump/project-dump.js';
+import { countRows } from '../../postgres/dump/project-dump.js';
 import { loadProject } from '../../postgres/dump/project-load.js';
 import { serverMajor } from '../../postgres/server-facts.js';
 import type { Origin } from '../audit/audit.js';
 import { isProjectName, type NewProject } from '../projects.js';
-import { described, type Installation, messageOf } from './backup.js';
+import { type Installation, messageOf } from './backup.js';
 import {
   type Control,
   CONTROL,
@@ -25,7 +27,6 @@ import {
   parseSums,
   SUMS,
 } from './manifest.js';
-import { withPrivateFolder } from './private-folder.js';
 import { BadArchive, hashMember, type Member, readMember, readMembers } from './tar.js';
 
 export interface RestoreOptions {

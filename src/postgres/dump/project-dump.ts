@@ -1,6 +1,7 @@
 /** Dumping a project's database: pg_dump and a count of the rows, both of one snapshot. */
 import type { Readable } from 'node:stream';
 import type pg from 'pg';
+import type { TableRows } from '../../contract/wire/operator.js';
 import { type ClientPrograms, run, stream } from './client-programs.js';
 import type { Credentials } from '../credentials.js';
 import { LOCK_WAIT_MS, withDumpRole } from './dump-role.js';
@@ -8,11 +9,6 @@ import { libpqEnvironment } from './libpq.js';
 import type { Placement } from '../projects/placement.js';
 import { type LoginOptions, type ServerAddress, withClient } from '../server.js';
 import { ident } from '../sql.js';
-
-export interface TableRows {
-  name: string;
-  rows: number;
-}
 
 export interface DumpOptions {
   readonly address: ServerAddress;
