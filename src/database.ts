@@ -39,7 +39,9 @@ const CONTROL_DATABASE = 'cdp_control';
 /** A server of the operator's may have other users, and other instances of the service. */
 const CONNECTIONS_ELSEWHERE = 80;
 
-/** How often a start may meet somebody who is just stopping the server. */
+/** How long a start may go on meeting owners who are just stopping the server, … */
+const PATIENCE_MS = 10_000;
+/** … and how often the server may fail once it is its own. */
 const ATTEMPTS = 5;
 
 /**
@@ -86,7 +88,8 @@ interface OpenServer {
 }
 
 async function openEmbedded(start: () => Promise<EmbeddedPostgres>, owner: string): Promise<OpenServer> {
-  for (let attempt = 1; ; attempt++) {
+  const until = Date.now() + PATIENCE_MS;
+  for (let failures = 0; ;) {
     const server = await start();
     const address = { ...server.connection, database: CONTROL_DATABASE, connectionTimeoutMillis: 5_000 };
     let presence: Presence | undefined;
@@ -95,9 +98,12 @@ async function openEmbedded(start: () => Promise<EmbeddedPostgres>, owner: strin
       await ensureControlDatabase(address);
       return { server, presence, address };
     } catch (error) {
-      if (presence !== undefined) await server.stop().catch(() => {});
-      await presence?.end();
-      if (error instanceof FolderInUse || attempt === ATTEMPTS) throw error;
+      if (presence !== undefined) {
+        failures++;
+        await server.stop().catch(() => {});
+        await presence.end();
+      }
+      if (error instanceof FolderInUse || failures === ATTEMPTS || Date.now() > until) throw error;
       await sleep(100);
     }
   }
