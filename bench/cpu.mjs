@@ -22,20 +22,6 @@ export function cpuOf(pid) {
   return fields === null ? 0 : (fields[11] + fields[12]) / TICKS;
 }
 
-/** CPU seconds of a service with its workers, which are children of it, and without its Postgres, which is one too. */
-export function cpuOfService(pid) {
-  const workers = childrenOf(pid).filter((fields) => commandOf(fields.pid).includes('workers/worker.js'));
-  return workers.reduce((sum, fields) => sum + (fields[11] + fields[12]) / TICKS, cpuOf(pid));
-}
-
-function commandOf(pid) {
-  try {
-    return readFileSync(`/proc/${pid}/cmdline`, 'latin1');
-  } catch {
-    return ''; // it has ended
-  }
-}
-
 /**
  * CPU seconds of a postmaster and all its children. Those of a child that has ended are the postmaster's once it has
  * taken note of that; if this happens while the children are looked at, they are looked at again.

@@ -36,22 +36,14 @@ export class House {
     await chmod(folder, 0o711); // Postgres may run as another user
     const http = new Generator('load.mjs');
     this.#later(() => http.stop());
-    const [workers, ...others] = this.options.workers;
-    const service = await this.#serviceTarget(folder, 'service', workers, http);
+    const service = await this.#serviceTarget(folder, 'service', http);
     this.service = service.service;
-    if (others.length > 0) {
-      this.targets = { [workers]: Object.assign(service, { name: workers }) };
-      for (const count of others) {
-        this.targets[count] = await this.#serviceTarget(join(folder, count), count, count, http);
-      }
-      return;
-    }
     const superuser = await this.service.superuser();
     // The `dist` of another state of the project, on a Postgres of its own.
     const before =
       this.options.before === undefined
         ? {}
-        : { before: await this.#serviceTarget(join(folder, 'before'), 'before', workers, http, this.options.before) };
+        : { before: await this.#serviceTarget(join(folder, 'before'), 'before', http, this.options.before) };
     if (this.options.profile) {
       this.profiles = await mkdtemp(join(tmpdir(), 'cdp-profile-'));
       this.targets = { service };
@@ -89,12 +81,11 @@ export class House {
     this.targets.postgrest = new PostgRestTarget(server, rest, http);
   }
 
-  /** A service with an embedded Postgres of its own. @param {string} workers */
-  async #serviceTarget(folder, name, workers, http, dist) {
+  /** A service with an embedded Postgres of its own. */
+  async #serviceTarget(folder, name, http, dist) {
     await mkdir(folder, { recursive: true, mode: 0o711 });
     const service = new Service(folder);
     if (dist !== undefined) service.program = join(dist, 'cli/bin.js');
-    if (workers !== '1') service.settings.push('--workers', workers);
     this.#later(() => service.remove());
     await service.start();
     const { rows } = await service.call('/sql', {

@@ -8,11 +8,6 @@ const OPTIONS = {
   rows: { type: 'string', default: '1000000', help: 'rows that the large table of "growth" has (goal: 10000000)' },
   'stream-rows': { type: 'string', default: '1000000', help: 'rows that "stream" reads as NDJSON' },
   projects: { type: 'string', default: '20', help: 'projects that are written to in turn (goal: 1000)' },
-  workers: {
-    type: 'string',
-    default: '1',
-    help: 'workers of the service; several numbers (1,2,4) compare them, without raw wire and PostgREST',
-  },
   naive: {
     type: 'boolean',
     default: false,
@@ -38,7 +33,6 @@ export function readOptions(args) {
     rows: number('rows'),
     streamRows: number('stream-rows'),
     projects: number('projects'),
-    workers: values.workers.split(','),
     naive: values.naive,
     before: values.before,
     profile: values.profile,

@@ -83,32 +83,6 @@ export function beforeTable(rows) {
   );
 }
 
-/**
- * The service with several numbers of workers: speeds, their ratio to the first in the same round, CPU seconds of
- * Postgres + service for a million. @param {Row[]} rows
- */
-export function workersTable(rows) {
-  const counts = Object.keys(rows[0].measured);
-  const head = [
-    'work',
-    'unit',
-    'cores used by others',
-    ...counts.flatMap((count) => [`${count} workers`, 'CPU s', '']),
-  ];
-  return table(
-    head,
-    rows.map(({ title, unit, measured }) => {
-      const others = Object.values(measured).flatMap((list) => list.map((one) => one.others));
-      const cells = counts.flatMap((count) => [
-        speed(measured[count]),
-        cpuSeconds(measured[count]),
-        share(ratio(measured[count], measured[counts[0]])),
-      ]);
-      return [title, unit, median(others).toFixed(1), ...cells];
-    }),
-  );
-}
-
 const speed = (list) => (list === undefined ? '' : thousands(median(list.map(({ perSecond }) => perSecond))));
 
 /** Postgres + server. */

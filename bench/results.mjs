@@ -31,7 +31,7 @@ const TABLE = 'shape';
 
 build();
 const { House } = await import('./house.mjs');
-const house = new House({ workers: ['1'], seconds, profile: false, postgrest: false, before: given.before });
+const house = new House({ seconds, profile: false, postgrest: false, before: given.before });
 
 /** Orders by target; each target has its own table of the same content. */
 function orders(columns, rows, format, role) {

@@ -9,7 +9,7 @@ import { build } from '../scripts/build.mjs';
 import { loadAverage, machine } from './cpu.mjs';
 import { HELP, readOptions } from './options.mjs';
 import { summary } from './profile.mjs';
-import { beforeTable, cpuTable, factsTable, naiveTable, ratiosTable, workersTable } from './report.mjs';
+import { beforeTable, cpuTable, factsTable, naiveTable, ratiosTable } from './report.mjs';
 
 const say = (text) => process.stderr.write(`${text}\n`);
 
@@ -42,7 +42,7 @@ function install() {
   if (status !== 0) throw new Error('PostgREST could not be installed');
 }
 
-async function measure(house, works, { seconds, rounds, workers, naive, before }) {
+async function measure(house, works, { seconds, rounds, naive, before }) {
   const load = loadAverage();
   await house.open();
   const rows = [];
@@ -56,7 +56,7 @@ async function measure(house, works, { seconds, rounds, workers, naive, before }
   }
   const parts = [
     `${machine()}; ${rounds} rounds of ${seconds} s; load average before ${load}, after ${loadAverage()}`,
-    ...(rows.length === 0 ? [] : workers.length > 1 ? [workersTable(rows)] : [ratiosTable(rows), cpuTable(rows)]),
+    ...(rows.length === 0 ? [] : [ratiosTable(rows), cpuTable(rows)]),
     ...(rows.length > 0 && naive ? [naiveTable(rows)] : []),
     ...(rows.length > 0 && before !== undefined ? [beforeTable(rows)] : []),
     ...(facts.length === 0 ? [] : [factsTable(facts)]),

@@ -32,7 +32,6 @@ if (chosen.length === 0) throw new Error(`The shapes are ${Object.keys(SHAPES).j
 const options = {
   seconds: Number(values.seconds),
   rounds: Number(values.rounds),
-  workers: ['1'],
   before: values.before,
 };
 const house = new House({ ...options, profile: false, postgrest: false });

@@ -47,8 +47,7 @@ export async function openAdminSocket(
     import('./http/admin-listener.js'),
     import('./http/app.js'),
   ]);
-  const { allowUnhardened, dataDir } = config;
-  const server = { address, connections, allowUnhardened, folder: embedded ? dataDir : null };
+  const server = { address, connections, folder: embedded === null ? null : config.dataDir };
   const app = adminListener({ ...server, engine, version: VERSION }, config, logger);
   const place = placeIn(folder);
   try {

@@ -1,6 +1,5 @@
 /** Loading the settings: where each value comes from, and what no single one can check. */
 import { existsSync, readFileSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { type Config, type Setting, type SettingName, SETTINGS } from './settings.js';
 
@@ -96,13 +95,6 @@ function checked(config: Config): Config {
   }
   if (config.projectReserved >= config.projectRunning) {
     throw new ConfigError('project-reserved must be less than project-running');
-  }
-  // Each worker has a place for SQL, and one kept for inserts and schema calls.
-  const most = Math.floor(Math.min(config.projectRunning, config.running) / 2);
-  // Postgres wants as much of the processors as the service does.
-  if (config.workers === Infinity) config.workers = Math.max(1, Math.min(availableParallelism() >> 1, most));
-  if (config.workers > most) {
-    throw new ConfigError('project-running and running must each be at least twice workers');
   }
   const jwt = [config.jwtIssuer, config.jwtAudience, config.jwtJwksUrl].filter((value) => value !== null);
   if (jwt.length !== 0 && jwt.length !== 3) {

@@ -1,147 +1,79 @@
-/**
- * The Postgres that a process works with: the operator's own by its URL, or the embedded one of the data folder, which
- * is started where it does not run.
- */
-import { setTimeout as sleep } from 'node:timers/promises';
+/** The Postgres that a process works with: the operator's own by its URL, or the embedded one of the data folder. */
 import type { Logger } from 'pino';
 import type { Config } from './settings.js';
-import { instanceSecret } from './instance-secret.js';
-import { Credentials } from './postgres/credentials.js';
-import { type EmbeddedPostgres, startEmbedded } from './postgres/embedded.js';
-import { ensureControlDatabase } from './postgres/embedded/control-database.js';
-import { FolderInUse, Presence, SERVICE } from './postgres/presence.js';
+import { parseUidRange } from './setting-values.js';
+import { capacityOf } from './embedded/capacity.js';
+import { defaultBackendMemory, defaultConnections } from './embedded/memory.js';
+import { AnotherOwner, SERVICE } from './embedded/control-server.js';
+import { type Embedded, openEmbedded } from './embedded/embedded.js';
+import type { ServerSize } from './embedded/config.js';
 import { addressOfUrl, type ServerAddress } from './postgres/server.js';
 
-export { FolderInUse, SERVICE };
+export { AnotherOwner, SERVICE };
 
 export interface Database {
+  /** The control database, and the service's own login there. */
   readonly address: ServerAddress;
-  readonly secret: string;
-  readonly embedded: boolean;
-  /** The process id of the embedded server's postmaster now; null with a server of the operator's. */
-  readonly postmaster: (() => number) | null;
+  /** null with a server of the operator's. */
+  readonly embedded: Embedded | null;
   /** Connections to projects' databases that this process may have. */
   readonly connections: number;
-  /** Gives the database back: an embedded server is stopped. */
   close(): Promise<void>;
 }
-
-/** What a process may want to know of an embedded server. */
-interface DatabaseEvents {
-  /** It is on its way, and whoever waits for it has time for other work. */
-  readonly starting?: () => void;
-  /** It ended by itself and was started again, with this postmaster. */
-  readonly restarted?: (postmaster: number) => void;
-}
-
-const CONTROL_DATABASE = 'cdp_control';
 
 /** A server of the operator's may have other users, and other instances of the service. */
 const CONNECTIONS_ELSEWHERE = 80;
 
-/** How long a start may go on meeting owners who are just stopping the server, … */
-const PATIENCE_MS = 10_000;
-/** … and how often the server may fail once it is its own. */
-const ATTEMPTS = 5;
+/** The superuser's reserved ones, the service's own, a backup's and a repair's. */
+const CONNECTIONS_OF_SERVICE = 10;
+
+/** Autovacuum looks at least twice before an idle server is stopped. */
+const NAPS_BEFORE_STOP = 2;
+const LONGEST_NAP_S = 60;
 
 /**
- * @param owner the command that owns the embedded server from now on, such as {@link SERVICE}
- * @throws FolderInUse where the server has an owner; Error that an operator can act on
+ * Opens the database of the settings; the process owns the data folder until it closes it.
+ * @param owner the command that wants it, such as {@link SERVICE}, for those that come meanwhile
+ * @throws AnotherOwner; Error that an operator can act on
  */
-export async function openDatabase(
-  config: Config,
-  owner: string,
-  logger: Logger,
-  { starting = () => {}, restarted = () => {} }: DatabaseEvents = {},
-): Promise<Database> {
+export async function openDatabase(config: Config, owner: string, logger: Logger): Promise<Database> {
   if (config.databaseUrl !== null) {
-    // loadConfig has seen to it that the secret is there.
     return {
       address: addressOfUrl(config.databaseUrl),
-      secret: config.secret ?? '',
-      embedded: false,
-      postmaster: null,
+      embedded: null,
       connections: config.maxConnections ?? CONNECTIONS_ELSEWHERE,
-      close: async () => {},
+      close: () => Promise.resolve(),
     };
   }
-  const secret = config.secret ?? (await instanceSecret(config.dataDir));
-  const password = new Credentials(secret).password('superuser');
-  const log = (message: string, fields: object = {}) => logger.info(fields, message);
-  const { dataDir, backendMemoryMib: backendMib, maxConnections } = config;
-  const open = () =>
-    openEmbedded(
-      () => startEmbedded({ dataDir, password, log, backendMib, connections: maxConnections, starting }),
-      owner,
-    );
-  const opened = await open();
-  const { address } = opened;
-  // A server that was there already may have been started with room for fewer.
-  const connections = Math.min(maxConnections ?? Infinity, opened.server.connections);
-  return { address, secret, embedded: true, connections, ...keepRunning(opened, open, logger, restarted) };
-}
-
-interface OpenServer {
-  readonly server: EmbeddedPostgres;
-  readonly presence: Presence;
-  readonly address: ServerAddress;
-}
-
-async function openEmbedded(start: () => Promise<EmbeddedPostgres>, owner: string): Promise<OpenServer> {
-  const until = Date.now() + PATIENCE_MS;
-  for (let failures = 0; ;) {
-    const server = await start();
-    const address = { ...server.connection, database: CONTROL_DATABASE, connectionTimeoutMillis: 5_000 };
-    let presence: Presence | undefined;
-    try {
-      presence = await Presence.enter(address, owner);
-      await ensureControlDatabase(address);
-      return { server, presence, address };
-    } catch (error) {
-      if (presence !== undefined) {
-        failures++;
-        await server.stop().catch(() => {});
-        await presence.end();
-      }
-      if (error instanceof FolderInUse || failures === ATTEMPTS || Date.now() > until) throw error;
-      await sleep(100);
-    }
-  }
-}
-
-/**
- * Starts the server again whenever it ends by itself.
- * @returns which process it is now, and the end of that: `close` stops the server
- */
-function keepRunning(
-  first: OpenServer,
-  open: () => Promise<OpenServer>,
-  logger: Logger,
-  restarted: (postmaster: number) => void,
-): { postmaster: () => number; close: () => Promise<void> } {
-  let current = first;
-  let closing = false;
-  let restarting = Promise.resolve();
-  const watch = () => void current.server.died.then(() => (restarting = restart()));
-  const restart = async () => {
-    while (!closing) {
-      logger.error('the embedded Postgres ended unexpectedly; it is started again');
-      try {
-        current = await open();
-        restarted(current.server.pid);
-        return watch();
-      } catch (error) {
-        logger.error({ error: String(error) }, 'the embedded Postgres could not be started');
-        await sleep(1_000);
-      }
-    }
+  const capacity = await capacityOf();
+  const embedded = await openEmbedded({
+    dataDir: config.dataDir,
+    owner,
+    log: (message, fields = {}) => logger.info(fields, message),
+    size: sizeOf(config),
+    backendMib: config.backendMemoryMib ?? defaultBackendMemory(),
+    maxServers: Math.min(config.maxServers ?? Infinity, capacity.servers),
+    maxWaiting: config.projectRunning + config.projectWaiting,
+    idleStopMs: config.idleStopMs,
+    diskReserve: config.diskReserveMib * 1024 * 1024,
+    uids: config.projectUids === null ? null : parseUidRange(config.projectUids),
+  });
+  return {
+    address: { ...embedded.control.socket, password: '', connectionTimeoutMillis: 5_000 },
+    embedded,
+    connections: config.maxConnections ?? defaultConnections(),
+    close: () => embedded.control.close(),
   };
-  watch();
-  const close = async () => {
-    closing = true;
-    await restarting;
-    await current.server.stop();
-    await current.presence.end();
+}
+
+function sizeOf({ projectRunning, projectReserved, sharedBuffersMib, maxWalSizeMib, idleStopMs }: Config): ServerSize {
+  const nap = Math.floor(idleStopMs / NAPS_BEFORE_STOP / 1_000);
+  return {
+    // As many of each kind as may run, see `Connections`.
+    maxConnections: 2 * projectRunning - projectReserved + CONNECTIONS_OF_SERVICE,
+    sharedBuffersMib,
+    maxWalSizeMib,
+    autovacuumNapSeconds: Math.min(LONGEST_NAP_S, Math.max(1, nap)),
+    durable: true,
   };
-  return { postmaster: () => current.server.pid, close };
 }

@@ -13,11 +13,9 @@ import type { Engine, EngineSettings } from './engine/engine.js';
 import { welcome } from './engine/first-start.js';
 import type { RequestSpans } from './http/watch/request-spans.js';
 import type { TraceExport } from './trace-export.js';
-import type { Metrics } from './http/watch/metrics.js';
-import type { Together } from './http/server.js';
 
-/** A service that runs, in this process or in several. */
-export interface RunningService {
+export interface Service {
+  readonly engine: Engine;
   /** Where it listens, for instance `http://127.0.0.1:8080`. */
   readonly url: string;
   /** The token of the project that a first start on an embedded database makes; null at any later start. */
@@ -28,15 +26,11 @@ export interface RunningService {
   breakOff(): void;
 }
 
-export interface Service extends RunningService {
-  readonly engine: Engine;
-}
-
 /**
  * Connections that may wait to be taken (Linux: at most `net.core.somaxconn`, 4,096). Beyond it the system drops them, and
  * clients try again after 1, 3 and 7 s: Node's 511 were too few for 1,000 clients that come at once.
  */
-export const BACKLOG = 4_096;
+const BACKLOG = 4_096;
 
 /** Reading the modules of a running service takes longer than Postgres takes to start, and happens meanwhile. */
 const loadModules = () =>
@@ -47,13 +41,9 @@ const loadModules = () =>
     import('./http/admin-listener.js'),
   ]);
 
-/**
- * One JSON line an event on standard output; secrets never get there.
- * @param worker its number, in every line; null: there are none
- */
-export function createLogger(config: Config, worker: number | null = null): Logger {
-  const base = worker === null ? null : { worker };
-  return pino({ level: config.logLevel, base, timestamp: pino.stdTimeFunctions.isoTime }, new LogLines());
+/** One JSON line an event on standard output; secrets never get there. */
+export function createLogger(config: Config): Logger {
+  return pino({ level: config.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime }, new LogLines());
 }
 
 /**
@@ -68,10 +58,11 @@ export async function startService(
   const closing = new Closing();
   try {
     const spans = await openTracing(traces, config, logger, closing);
-    const database = await openDatabase(config, SERVICE, logger, { starting: () => void loadModules() });
+    void loadModules();
+    const database = await openDatabase(config, SERVICE, logger);
     closing.add(() => database.close());
     const { finish } = await import('./http/app.js');
-    const { engine, app, metricsApp } = await assemble(config, database, logger, closing, { spans });
+    const { engine, app, metricsApp } = await assemble(config, database, logger, closing, spans);
     if (metricsApp !== null) {
       await metricsApp.listen({ host: config.metricsHost, port: config.metricsPort ?? 0 });
       closing.add(() => metricsApp.close());
@@ -84,12 +75,12 @@ export async function startService(
       await finish(app, config.shutdownMs);
       await admin?.close(Math.max(0, until - performance.now()));
     });
-    if (database.embedded) {
+    if (database.embedded !== null) {
       admin = await openAdminSocket(config.dataDir, config, database, () => Promise.resolve(engine), logger);
     }
     // Only now: a token that is made by a start that fails would never be seen.
-    const firstToken = database.embedded ? await welcome(engine) : null;
-    logger.info({ url, embedded: database.embedded }, 'listening');
+    const firstToken = database.embedded !== null ? await welcome(engine) : null;
+    logger.info({ url, embedded: database.embedded !== null }, 'listening');
     const breakOff = () => {
       app.server.closeAllConnections();
       admin?.breakOff();
@@ -121,7 +112,7 @@ export class Closing {
 }
 
 /** Who does not trace does not pay for the SDK. Spans are sent last of all: whatever is closed before may still make some. */
-export async function openTracing(
+async function openTracing(
   traces: TraceExport | null,
   config: Config,
   logger: Logger,
@@ -135,50 +126,41 @@ export async function openTracing(
 }
 
 /** An engine and what answers for it; nothing listens yet. */
-export interface Assembly {
+interface Assembly {
   readonly engine: Engine;
   readonly app: FastifyInstance;
-  readonly metrics: Metrics;
   /** The listener that metrics have to themselves, where that is set. */
   readonly metricsApp: FastifyInstance | null;
 }
 
-/** What an assembly may have beside its parts. */
-export interface Extras {
-  /** Who makes the spans of requests; undefined: there are no traces. */
-  readonly spans?: RequestSpans | undefined;
-  /** What the process does together with the other workers; undefined: it is alone. */
-  readonly together?: Together;
-}
-
+/** @param spans makes the spans of requests; undefined: there are no traces */
 export async function assemble(
   config: Config,
   database: Database,
   logger: Logger,
   closing: Closing,
-  { spans, together }: Extras,
+  spans?: RequestSpans,
 ): Promise<Assembly> {
   const loading = loadModules();
   const engine = await openEngine(config, database, logger);
   closing.add(() => engine.close());
   engine.audit.keepRemovingOld();
-  engine.projects.keepClearingAndBinding();
+  engine.projects.keepClearing();
   const [{ httpServer }, { metricsListener }] = await loading;
   const settings = {
     ...config,
     separateMetrics: config.metricsPort !== null,
-    showsFirstToken: database.embedded,
-    together: together ?? null,
+    showsFirstToken: database.embedded !== null,
   };
   const { app, metrics } = await httpServer(engine, settings, logger, spans);
   const metricsApp = config.metricsPort === null ? null : metricsListener(metrics, config, logger);
-  return { engine, app, metrics, metricsApp };
+  return { engine, app, metricsApp };
 }
 
 /** The engine over an open database, as the service and the management commands use it. */
 export async function openEngine(config: Config, database: Database, logger: Logger): Promise<Engine> {
   const { Engine } = await import('./engine/engine.js');
-  const { address, secret, postmaster, connections: maxConnections } = database;
+  const { address, embedded, connections: maxConnections } = database;
   const { jwtIssuer, jwtAudience, jwtJwksUrl } = config;
   const jwt =
     jwtIssuer === null || jwtAudience === null || jwtJwksUrl === null
@@ -188,14 +170,9 @@ export async function openEngine(config: Config, database: Database, logger: Log
     const cause = error instanceof EngineError ? (error.cause ?? error) : error;
     logger.error({ project: name, status, error: String(cause) }, 'a project is half done and cannot be cleared away');
   };
-  const onExposed: EngineSettings['onExposed'] = (objects) => {
-    logger.warn({ objects }, 'not hardened: every project can use or read here what belongs to the whole server');
-  };
   const onAuditTrouble: EngineSettings['onAuditTrouble'] = (message, details) => logger.error(details, message);
-  const onAutovacuumKept: EngineSettings['onAutovacuumKept'] = (project, failure) => {
-    const outcome = failure === null ? { ended: true } : { ended: false, error: String(failure) };
-    logger.warn({ project, ...outcome }, 'tables of a project have kept autovacuum for too long');
-  };
-  const told = { onUnclearedProject, onExposed, onAuditTrouble, onAutovacuumKept };
-  return Engine.open({ ...config, maxConnections, address, secret, postmaster, jwt, ...told });
+  const onServerTrouble: EngineSettings['onServerTrouble'] = (project, trouble, details) =>
+    logger.error({ project, ...details }, trouble);
+  const told = { onUnclearedProject, onAuditTrouble, onServerTrouble };
+  return Engine.open({ ...config, maxConnections, address, embedded, jwt, ...told });
 }

@@ -88,3 +88,16 @@ export const origins = (value: string): readonly string[] => {
   }
   return list;
 };
+
+/** `50000-59999`; `off` for none. */
+export const uidRange = (value: string): string | null => {
+  if (value === 'off') return null;
+  const { first, last } = parseUidRange(value);
+  if (!(first > 0 && last >= first && last < 2 ** 31)) throw new Error('must be off or a range such as 50000-59999');
+  return value;
+};
+
+export function parseUidRange(range: string): { first: number; last: number } {
+  const [, first, last] = /^(\d{1,10})-(\d{1,10})$/.exec(range) ?? [];
+  return { first: Number(first), last: Number(last) };
+}

@@ -17,6 +17,7 @@ import {
   rate,
   secret,
   text,
+  uidRange,
   url,
   yesOrNo,
 } from './setting-values.js';
@@ -66,7 +67,7 @@ export const SETTINGS = {
     flag: 'data-dir',
     default: '.cdp',
     value: 'DIR',
-    describe: 'Folder of the embedded Postgres and its secret. Not used with a database URL.',
+    describe: 'Folder of the embedded Postgres servers. Not used with a database URL.',
     parse: text('data-dir'),
   }),
   databaseUrl: setting<string | null>({
@@ -85,13 +86,6 @@ export const SETTINGS = {
     describe: 'Instance secret, at least 32 characters; required with a database URL, the same for all instances.',
     secret: true,
     parse: secret,
-  }),
-  allowUnhardened: setting({
-    flag: 'allow-unhardened',
-    default: false,
-    value: 'BOOLEAN',
-    describe: "Start even though the role of DATABASE_URL cannot hide other projects' names from SQL.",
-    parse: yesOrNo,
   }),
   extensions: setting<readonly string[]>({
     flag: 'extensions',
@@ -113,14 +107,6 @@ export const SETTINGS = {
     value: 'LEVEL',
     describe: 'trace, debug, info, warn, error or silent.',
     parse: oneOf('trace', 'debug', 'info', 'warn', 'error', 'silent'),
-  }),
-  workers: setting({
-    flag: 'workers',
-    default: 1,
-    value: 'N',
-    describe: 'Processes that share the work behind one port; auto: half as many as there are processors.',
-    // What is too much for the other settings is seen once all are known.
-    parse: (value: string) => (value === 'auto' ? Infinity : integer(1, 128)(value)),
   }),
   maxConnections: setting<number | null>({
     flag: 'max-connections',
@@ -144,6 +130,52 @@ export const SETTINGS = {
     value: 'MIB',
     describe: "Memory of one process of the embedded Postgres. Without it, a sixteenth of the machine's.",
     parse: integer(64, 1_048_576),
+  }),
+  maxServers: setting<number | null>({
+    flag: 'max-servers',
+    default: null,
+    value: 'N',
+    describe:
+      'Embedded Postgres servers of projects that may run at once. Without it, as many as memory, processes, open files ' +
+      'and shared memory segments allow.',
+    parse: integer(2, 100_000),
+  }),
+  idleStopMs: setting({
+    flag: 'idle-stop-ms',
+    default: 600_000,
+    value: 'MS',
+    describe: 'Stop the embedded Postgres server of a project that has not been used for this long.',
+    parse: integer(1_000, 86_400_000),
+  }),
+  sharedBuffersMib: setting({
+    flag: 'shared-buffers-mib',
+    default: 32,
+    value: 'MIB',
+    describe: "Page cache of each project's embedded Postgres server (shared_buffers).",
+    parse: integer(1, 1_048_576),
+  }),
+  maxWalSizeMib: setting({
+    flag: 'max-wal-size-mib',
+    default: 256,
+    value: 'MIB',
+    describe: "Write-ahead log that each project's embedded Postgres server keeps between checkpoints (max_wal_size).",
+    parse: integer(16, 1_048_576),
+  }),
+  diskReserveMib: setting({
+    flag: 'disk-reserve-mib',
+    default: 1_024,
+    value: 'MIB',
+    describe: 'Disk space to keep free. Below it, the servers of projects that grow are stopped, the fastest first.',
+    parse: integer(0, 1_048_576),
+  }),
+  projectUids: setting<string | null>({
+    flag: 'project-uids',
+    default: '50000-59999',
+    value: 'RANGE',
+    describe:
+      "User ids for the projects' embedded servers, one each, if the service runs as root, such as 50000-59999; off: " +
+      'all run as the same user.',
+    parse: uidRange,
   }),
   idleConnectionMs: setting({
     flag: 'idle-connection-ms',

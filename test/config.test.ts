@@ -27,7 +27,6 @@ const value = (name: SettingName, given: string) => {
 /** Settings that another one needs, or that leave it room. */
 const COMPANIONS: Partial<Record<SettingName, Record<string, string>>> = {
   databaseUrl: { secret: 's'.repeat(32) },
-  workers: { 'project-running': '1000', running: '10000' },
   projectRunning: { 'project-reserved': '0' },
   projectReserved: { 'project-running': '1000' },
   jwtIssuer: { 'jwt-audience': 'a', 'jwt-jwks-url': 'https://example.com/keys' },
@@ -98,7 +97,6 @@ describe('works', () => {
 /** Least and most of the settings that are numbers. */
 const BOUNDS: Partial<Record<SettingName, [number, number]>> = {
   port: [0, 65_535],
-  workers: [1, 128],
   maxConnections: [2, 10_000],
   running: [2, 10_000],
   backendMemoryMib: [64, 1_048_576],

@@ -41,10 +41,7 @@ const ANSWERS = {
   },
 };
 
-// A worker of the service has a channel to its primary, which asks other questions.
-const isWorker = process.argv[1]?.endsWith('workers/worker.js');
-
-if (isMainThread && process.channel !== undefined && !isWorker) {
+if (isMainThread && process.channel !== undefined) {
   process.on('message', async ({ question, argument }) => process.send({ answer: await ANSWERS[question](argument) }));
   // The service ends when it is done, not when the benchmark is.
   process.channel.unref();

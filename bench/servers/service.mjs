@@ -14,7 +14,7 @@ import { instanceSecret } from '../../dist/instance-secret.js';
 import { Credentials } from '../../dist/postgres/credentials.js';
 import { findHome } from '../../dist/postgres/embedded/home.js';
 import { PORT, SUPERUSER } from '../../dist/postgres/embedded/config.js';
-import { cpuOfService } from '../cpu.mjs';
+import { cpuOf } from '../cpu.mjs';
 import { call, httpRequest } from '../http.mjs';
 import { freePort, ready, start, stop } from './process.mjs';
 
@@ -70,7 +70,7 @@ export class Service {
   }
 
   get cpu() {
-    return cpuOfService(this.pid);
+    return cpuOf(this.pid);
   }
 
   headers(token = this.token) {

@@ -4,10 +4,10 @@ import type { Command } from 'commander';
 import { pino } from 'pino';
 import { findAdminSocket, openAdminSocket } from '../admin-socket.js';
 import { ConfigError } from '../config.js';
-import { FolderInUse, openDatabase } from '../database.js';
+import { AnotherOwner, openDatabase } from '../database.js';
 import type { Engine } from '../engine/engine.js';
 import { withPrivateFolder } from '../files.js';
-import { hasHome } from '../postgres/embedded/home.js';
+import { hasRoot } from '../embedded/root.js';
 import { Closing, openEngine } from '../service.js';
 import type { Config } from '../settings.js';
 import { AdminClient, NobodyListens } from './admin-client.js';
@@ -25,7 +25,7 @@ export const managementOptions = (command: Command, settings = DATABASE_SETTINGS
 
 /** False in a folder where no service has ever been, such as the wrong one. */
 export const hasDatabase = async ({ databaseUrl, dataDir }: Config): Promise<boolean> =>
-  databaseUrl !== null || hasHome(dataDir);
+  databaseUrl !== null || hasRoot(dataDir);
 
 export const WHERE_ELSE =
   'Run this in the folder of the service, or name its database: --data-dir, --database-url. cdp serve makes a new one.';
@@ -58,7 +58,7 @@ export async function withAdmin<T>(command: Command, work: Work<T>, { isDoctor =
     try {
       return await alone(config.dataDir);
     } catch (error) {
-      if (!(error instanceof FolderInUse) || Date.now() > until) throw error;
+      if (!(error instanceof AnotherOwner) || Date.now() > until) throw error;
     }
   }
 }

@@ -3,9 +3,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import type { Config } from '../settings.js';
-import { createLogger, type RunningService, startService } from '../service.js';
+import { createLogger, type Service, startService } from '../service.js';
 import { STOP_SIGNALS } from '../stop-signals.js';
-import type { TraceExport } from '../trace-export.js';
 import { ALL_SETTINGS, addSettings, readConfig } from './settings.js';
 import { tracesFrom } from './traces.js';
 
@@ -15,12 +14,10 @@ export function serveCommand(): Command {
 }
 
 async function serve(config: Config): Promise<void> {
-  let service: RunningService | null = null;
+  let service: Service | null = null;
   const stopped = new Promise<void>((resolve) => onStopSignals(resolve, () => service?.breakOff()));
   const traces = tracesFrom(process.env);
-  service = await (config.workers === 1
-    ? startService(config, createLogger(config), traces)
-    : startWithWorkers(config, traces));
+  service = await startService(config, createLogger(config), traces);
   if (service.firstToken !== null) await showFirstToken(config, service.url, service.firstToken);
   await stopped;
   await service.close();
@@ -32,9 +29,6 @@ async function serve(config: Config): Promise<void> {
 
 /** What is left of the log when all is done has so long to be taken. */
 const LOG_MS = 1_000;
-
-const startWithWorkers = async (config: Config, traces: TraceExport | null): Promise<RunningService> =>
-  (await import('../workers/primary.js')).startWorkers(config, createLogger(config), traces);
 
 /** npm passes on a Ctrl-C that the terminal has sent to us as well: within this time it is the same one. */
 const ONE_KEYSTROKE_MS = 1_000;

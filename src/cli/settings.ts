@@ -4,13 +4,7 @@ import { CONFIG_FILE, loadConfig, type LoadedConfig } from '../config.js';
 import { type Config, type Setting, type SettingName, SETTINGS, type Shown } from '../settings.js';
 
 /** The settings that a management command needs: where the database is. */
-export const DATABASE_SETTINGS: readonly SettingName[] = [
-  'dataDir',
-  'databaseUrl',
-  'secret',
-  'allowUnhardened',
-  'extensions',
-];
+export const DATABASE_SETTINGS: readonly SettingName[] = ['dataDir', 'databaseUrl', 'secret', 'extensions'];
 
 /** Also needed to run Postgres's own programs. */
 export const PROGRAM_SETTINGS: readonly SettingName[] = [...DATABASE_SETTINGS, 'postgresBin'];

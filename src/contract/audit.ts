@@ -21,6 +21,8 @@ export const AUDIT_OPERATIONS = [
   'project.repair',
   'project.quota',
   'project.list',
+  /** The project's Postgres server ended by itself, or was stopped since it filled the disk. */
+  'project.crash',
   'project.backup',
   'project.restore',
   'token.create',

@@ -4,10 +4,10 @@ import { statfs } from 'node:fs/promises';
 import { roundedSize } from '../contract/disk-size.js';
 import { messageOf } from '../contract/operator-message.js';
 import type { Finding } from '../contract/wire/operator.js';
-import { newestVersion, readMigrations } from '../postgres/migrate.js';
 import type { ServerAddress } from '../postgres/server.js';
-import { type ServerFacts, serverFacts } from '../postgres/server-facts.js';
-import { CONNECTIONS_BESIDE_PROJECTS } from '../postgres/service-pool.js';
+import { newestVersion, readMigrations } from '../tenancy/migrate.js';
+import { type ServerFacts, serverFacts } from '../tenancy/server-facts.js';
+import { CONNECTIONS_BESIDE_PROJECTS } from '../tenancy/service-pool.js';
 import type { Origin } from './audit/audit.js';
 import type { Engine } from './engine.js';
 import { insertRecords } from './insert/records.js';
@@ -43,7 +43,6 @@ export interface Patient {
   readonly address: ServerAddress;
   /** Connections to projects' databases that this process may have. */
   readonly connections: number;
-  readonly allowUnhardened: boolean;
   /** Of an embedded server; null: the server is the operator's. */
   readonly folder: string | null;
   /** Opens the engine, if it is not open yet. */
@@ -52,11 +51,11 @@ export interface Patient {
 
 /** Looks at everything, and tries everything once. Whatever fails is a finding. */
 export async function examine(patient: Patient, by: Origin): Promise<Finding[]> {
-  const { address, connections, allowUnhardened, folder } = patient;
+  const { address, connections, folder } = patient;
   const findings: Finding[] = [];
   try {
     const facts = await serverFacts(address);
-    findings.push(...examineServer(facts, connections, allowUnhardened));
+    findings.push(...examineServer(facts, connections));
     if (folder !== null) findings.push(await examineDisk(folder));
     // Opening the engine would bring the schema up to date, and an older service may be using it.
     if (isCurrent(facts)) findings.push(...(await examineInstallation(patient, by)));
@@ -80,10 +79,10 @@ async function examineInstallation({ engine: open }: Patient, by: Origin): Promi
 }
 
 /** What can be told of the server before anything of ours is in it. */
-function examineServer(facts: ServerFacts, maxConnections: number, isHardeningWaived: boolean): Finding[] {
+function examineServer(facts: ServerFacts, maxConnections: number): Finding[] {
   return [
     version(facts),
-    rights(facts, isHardeningWaived),
+    rights(facts),
     durability(facts),
     connections(facts, maxConnections),
     privacy(facts),
@@ -107,9 +106,9 @@ function version({ major, version: text, isStandby }: ServerFacts): Finding {
   return ok(subject, text);
 }
 
-function rights({ isSuperuser, canProvision }: ServerFacts, isHardeningWaived: boolean): Finding {
+function rights({ isSuperuser, canProvision }: ServerFacts): Finding {
   const subject = 'rights';
-  if (isSuperuser) return ok(subject, 'the role of the service is a superuser and can harden databases');
+  if (isSuperuser) return ok(subject, 'the role of the service is a superuser');
   if (!canProvision) {
     return problem(
       subject,
@@ -117,9 +116,7 @@ function rights({ isSuperuser, canProvision }: ServerFacts, isHardeningWaived: b
       'ALTER ROLE … CREATEDB CREATEROLE',
     );
   }
-  const found = 'the role of the service is no superuser: what the template lacks of its hardening stays open';
-  const advice = 'Give it SUPERUSER for one start of the service, or read docs/operations.md on what stays visible.';
-  return isHardeningWaived ? warning(subject, found, advice) : ok(subject, 'the role of the service can make projects');
+  return ok(subject, 'the role of the service can make projects');
 }
 
 /** Without these an acknowledged row can be gone after a power cut. */

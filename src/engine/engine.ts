@@ -1,33 +1,27 @@
 /** Puts the engine together over one Postgres server, in order; closing it goes the other way. */
-import { Absence } from '../postgres/absence.js';
-import { AutovacuumWatch, type OnAutovacuumKept } from '../postgres/autovacuum-watch.js';
-import { AuditLog } from '../postgres/audit-log.js';
-import type { ProjectRow } from '../postgres/control-rows.js';
-import { ControlDatabase } from '../postgres/control.js';
-import { Connections } from '../postgres/connections/connections.js';
-import { Credentials } from '../postgres/credentials.js';
-import { DatabaseSizes } from '../postgres/projects/database-size.js';
-import { newestVersion, readMigrations } from '../postgres/migrate.js';
-import { BackendPriority } from '../postgres/embedded/priority.js';
-import { CpuWatch } from '../postgres/embedded/cpu-watch.js';
-import { LockHolders } from '../postgres/lock-holders.js';
-import { ProjectSessions } from '../postgres/connections/project-session.js';
-import { Provisioning } from '../postgres/projects/provisioning.js';
+import { AuditLog } from '../tenancy/audit-log.js';
+import type { ProjectRow } from '../tenancy/control-rows.js';
+import { Absence } from '../tenancy/absence.js';
+import { ControlDatabase } from '../tenancy/control.js';
+import { Connections } from '../tenancy/connections/connections.js';
+import { Credentials } from '../tenancy/credentials.js';
+import { readMigrations } from '../tenancy/migrate.js';
+import type { Embedded } from '../embedded/embedded.js';
+import { OwnServers, type ServerEvents } from '../tenancy/own-servers.js';
+import { ProjectSessions } from '../tenancy/connections/project-session.js';
+import { ProjectDatabases } from '../tenancy/project-databases.js';
 import type { ServerAddress } from '../postgres/server.js';
-import { servicePool } from '../postgres/service-pool.js';
-import { SilenceWatch } from '../postgres/connections/silence-watch.js';
-import { Watchdog } from '../postgres/connections/watchdog.js';
+import { servicePool } from '../tenancy/service-pool.js';
+import { SharedServer } from '../tenancy/shared-server.js';
+import type { Tenancy } from '../tenancy/tenancy.js';
 import { Admission, type WorkKind } from './admission/admission.js';
 import type { StopReason } from './admission/deadline.js';
-import { STAYS } from './admission/departure.js';
-import { Audit, type AuditSettings, type Origin } from './audit/audit.js';
+import { Audit, type AuditSettings, BY_ITSELF, type Origin } from './audit/audit.js';
 import type { Installation } from './backup/backup.js';
 import { Callers } from './access/callers.js';
 import type { JwtSettings } from './access/jwt.js';
 import { CopyInserts } from './insert/copy-inserts.js';
-import { LockGuard } from './admission/lock-guard.js';
 import { Pace } from './admission/pace.js';
-import { Patience } from './admission/patience.js';
 import { Project, type ProjectAccess } from './project.js';
 import { Projects } from './projects.js';
 import { Quotas } from './quota.js';
@@ -42,14 +36,14 @@ import { WrongTokens } from './access/wrong-tokens.js';
 
 export interface EngineSettings extends AuditSettings {
   address: ServerAddress;
-  /** The process id of our own server's postmaster now; null where the server is the operator's. */
-  postmaster: (() => number) | null;
-  /** The instance secret that role passwords are derived from. */
-  secret: string;
+  /** Where the projects' own servers are; null: all projects are on the server of `address`. */
+  embedded: Embedded | null;
+  /** A project's own server that was not used for this time is stopped. */
+  idleStopMs: number;
+  /** The instance secret that role passwords are derived from; null with servers of our own, whose roles have none. */
+  secret: string | null;
   /** Connections to projects' databases, all together, the idle ones included. */
   maxConnections: number;
-  /** Processes that share one service, and this is one of them. Its limits are its part of what is set already. */
-  workers: number;
   /** Running over all projects; no more than there may be connections. */
   running: number;
   idleConnectionMs: number;
@@ -63,15 +57,12 @@ export interface EngineSettings extends AuditSettings {
   /** Wrong tokens from one address within a minute; 0: any number. */
   wrongTokens: number;
   jwt: JwtSettings | null;
-  /** Go on where the service's role may not close what Postgres shows to everybody. */
-  allowUnhardened: boolean;
   /** Extensions that every project may use. */
   extensions: readonly string[];
-  /** Told of what the server shows to every project, where `allowUnhardened` accepts it. */
-  onExposed: (objects: readonly string[]) => void;
   /** Told of a project that a crash left half made or half deleted, and that cannot be cleared away now. */
   onUnclearedProject: (project: ProjectRow, error: unknown) => void;
-  onAutovacuumKept: OnAutovacuumKept;
+  /** Told of a project whose server crashed, or was stopped since it filled the disk. */
+  onServerTrouble: (project: string, trouble: string, details: object) => void;
 }
 
 interface EngineLoad {
@@ -80,6 +71,8 @@ interface EngineLoad {
   /** As many of them as there may be. */
   maxConnections: number;
   overQuota: number;
+  /** Postgres servers of projects that run. */
+  servers: number;
   stops: ReadonlyMap<StopReason, number>;
 }
 
@@ -92,8 +85,6 @@ interface EngineParts {
   readonly tokens: Tokens;
   readonly callers: Callers;
   readonly access: ProjectAccess;
-  readonly watches: readonly { close(): void }[];
-  readonly sizes: DatabaseSizes;
   readonly installation: Installation;
 }
 
@@ -106,10 +97,8 @@ export class Engine {
   /** What backups are made of. */
   readonly installation: Installation;
   private readonly access: ProjectAccess;
-  private readonly watches: readonly { close(): void }[];
-  private readonly sizes: DatabaseSizes;
 
-  private constructor({ tokens, callers, access, watches, sizes, installation }: EngineParts) {
+  private constructor({ tokens, callers, access, installation }: EngineParts) {
     this.control = installation.control;
     this.projects = installation.projects;
     this.audit = installation.audit;
@@ -117,8 +106,6 @@ export class Engine {
     this.callers = callers;
     this.installation = installation;
     this.access = access;
-    this.watches = watches;
-    this.sizes = sizes;
   }
 
   /**
@@ -126,30 +113,24 @@ export class Engine {
    * @throws Error where the server cannot be reached or used; the message says what to do
    */
   static async open(settings: EngineSettings): Promise<Engine> {
-    const { address, waitMs, postmaster } = settings;
-    const credentials = new Credentials(settings.secret);
+    const { address, waitMs } = settings;
     const absence = new Absence();
     const pool = servicePool(address, SERVICE_CONNECTIONS, { absence });
-    const holders = new LockHolders(address, absence);
-    const silence = new SilenceWatch(address, pool);
-    const priority = postmaster === null ? null : new BackendPriority(postmaster);
     try {
-      const { control, provisioning } = await openControl(settings, pool, credentials);
       const audit = new Audit(new AuditLog(pool), settings);
-      const projects = new Projects(control, provisioning, audit, settings.onUnclearedProject);
+      const databases = new ProjectDatabases(readMigrations('project'), settings.extensions);
+      const { control, tenancy } = await openControl(settings, pool, databases, audit);
+      const projects = new Projects(control, tenancy, databases, audit, settings.onUnclearedProject);
       await projects.unfinished.clear();
       // Its library is most of what the engine reads, and few ask for it.
       const jwt =
         settings.jwt === null ? null : new (await import('./access/jwt.js')).JwtVerifier(settings.jwt, control);
-      const sessions = new ProjectSessions(address, credentials, provisioning, silence, absence);
-      const running = new Rounds<RunningRequest>();
-      const sizes = new DatabaseSizes(pool);
+      const sessions = new ProjectSessions(tenancy, databases);
       const access: ProjectAccess = {
         admission: admissionOf(settings),
         connections: connectionsOf(settings, sessions),
-        watchdog: new Watchdog(address, pool, priority === null ? null : new CpuWatch(priority)),
-        locks: new LockGuard(holders, await holders.open(), running, settings.workers),
-        running,
+        tenancy,
+        running: new Rounds<RunningRequest>(),
         stops: new Map(),
         shapes: new ShapeCache(),
         statements: new KnownStatements(),
@@ -158,19 +139,15 @@ export class Engine {
         pace: new Pace(),
         waitMs,
         upgraded: (project) => projects.upgraded(project),
-        quotas: new Quotas((database) => sizes.of(database), settings.projectQuota),
+        quotas: new Quotas((project) => tenancy.sizeOf(project), settings.projectQuota),
         requireActive: (project) => projects.requireActive(project),
       };
       const tokens = new Tokens(control, audit);
-      const relieve = () => access.locks.relieve(STAYS, new Patience(waitMs));
-      const callers = new Callers(tokens, new WrongTokens(settings.wrongTokens), jwt, relieve);
-      const autovacuum = new AutovacuumWatch(pool, sizes, priority, settings.onAutovacuumKept);
-      const watches = [silence, autovacuum];
-      const installation = { control, projects, provisioning, audit, address, credentials };
-      return new Engine({ tokens, callers, access, watches, sizes, installation });
+      const callers = new Callers(tokens, new WrongTokens(settings.wrongTokens), jwt);
+      const installation = { control, projects, tenancy, databases, audit };
+      return new Engine({ tokens, callers, access, installation });
     } catch (error) {
-      silence.close();
-      await Promise.all([pool.end(), holders.close()]);
+      await pool.end();
       throw error;
     }
   }
@@ -196,12 +173,13 @@ export class Engine {
    * ended from outside since the start.
    */
   get load(): EngineLoad {
-    const { admission, connections, quotas, stops } = this.access;
+    const { admission, connections, quotas, stops, tenancy } = this.access;
     return {
       requests: admission.load,
       connections: connections.open,
       maxConnections: connections.most,
       overQuota: quotas.projectsOver,
+      servers: tenancy.running,
       stops,
     };
   }
@@ -214,9 +192,9 @@ export class Engine {
   /** Bytes on disk by project; one whose database is not there is left out. @throws EngineError database_unavailable */
   async sizesOf(projects: readonly ProjectRow[]): Promise<Map<string, number>> {
     const sizes = new Map<string, number>();
-    for (const { id, placement } of projects) {
-      const bytes = await this.sizes.of(placement.database);
-      if (bytes !== null) sizes.set(id, bytes);
+    for (const project of projects) {
+      const bytes = await this.access.tenancy.sizeOf(project);
+      if (bytes !== null) sizes.set(project.id, bytes);
     }
     return sizes;
   }
@@ -235,30 +213,56 @@ export class Engine {
     this.access.quotas.close();
     await this.audit.close();
     await this.access.splitter.close();
-    await this.access.locks.close();
-    for (const watch of this.watches) watch.close();
+    await this.access.tenancy.close();
     await this.control.close();
   }
 }
 
-/** The control database, and the template behind what makes projects: one instance at a time prepares both. */
+/** The control database, and where projects live: one instance at a time prepares both. */
 async function openControl(
-  { address, allowUnhardened, extensions, onExposed }: EngineSettings,
+  settings: EngineSettings,
   pool: ServicePool,
-  credentials: Credentials,
-): Promise<{ control: ControlDatabase; provisioning: Provisioning }> {
-  const migrations = readMigrations('project');
-  const preparation = { allowUnhardened, extensions };
-  const provisioningOf = (instanceId: string) =>
-    new Provisioning(address, credentials, `cdp_template_${instanceId}`, migrations, preparation);
-  const control = await ControlDatabase.open(address, pool, credentials, {
-    version: newestVersion(migrations),
-    ensure: async (instanceId, version) => {
-      const exposed = await provisioningOf(instanceId).ensureTemplate(version);
-      if (exposed.length > 0) onExposed(exposed);
-    },
-  });
-  return { control, provisioning: provisioningOf(control.instanceId) };
+  databases: ProjectDatabases,
+  audit: Audit,
+): Promise<{ control: ControlDatabase; tenancy: Tenancy }> {
+  const { address, embedded, idleStopMs, secret } = settings;
+  const credentials = new Credentials(secret ?? '');
+  let tenancy: Tenancy | undefined;
+  const prepare = async (control: ControlDatabase, isCurrent: boolean): Promise<void> => {
+    if (embedded !== null) {
+      const events = serverEvents(control, audit, settings.onServerTrouble);
+      tenancy = await OwnServers.open(embedded, databases, control, idleStopMs, events);
+      return;
+    }
+    const shared = new SharedServer(address, credentials, `cdp_template_${control.instanceId}`, databases);
+    await shared.prepareTemplate(isCurrent);
+    tenancy = shared;
+  };
+  const { schemaVersion } = databases;
+  const control = await ControlDatabase.open(address, pool, credentials.fingerprint(), schemaVersion, prepare);
+  if (tenancy === undefined) throw new Error('The place of the projects was not prepared');
+  return { control, tenancy };
+}
+
+/** What happens to a project's server is said by the project's name, in the log and in the audit log. */
+function serverEvents(
+  control: ControlDatabase,
+  audit: Audit,
+  onTrouble: EngineSettings['onServerTrouble'],
+): ServerEvents {
+  const tell = (server: string, trouble: string, details: object) => {
+    const known = control.projectOnServer(server).catch(() => null);
+    void known.then((project) => {
+      onTrouble(project?.name ?? server, trouble, details);
+      audit.record(BY_ITSELF, { operation: 'project.crash', outcome: 'database_unavailable', project });
+    });
+  };
+  return {
+    crashed: (server, reason, pauseMs) =>
+      tell(server, 'the Postgres server of a project has ended unexpectedly', { reason, pauseMs }),
+    grew: (server, bytes) =>
+      tell(server, 'the Postgres server of a project was stopped: it grew while the disk was nearly full', { bytes }),
+  };
 }
 
 const admissionOf = (settings: EngineSettings): Admission =>

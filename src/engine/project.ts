@@ -2,16 +2,16 @@
  * One project as its operations see it: a name, a place, and the only way to its database. That way leads through
  * admission, a connection logged in as the project's role, and a deadline.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.js';
-import { ConnectionLost, isOutOfSharedMemory, isShutdown, PostgresError, toEngineError } from '../postgres/errors.js';
+import { ConnectionLost, isShutdown, PostgresError, toEngineError, unavailable } from '../postgres/errors.js';
 import type { TableDescription } from '../postgres/catalog/catalog.js';
-import type { Connections, Lease } from '../postgres/connections/connections.js';
-import type { ProjectRow } from '../postgres/control-rows.js';
-import type { Lane } from '../postgres/connections/project-session.js';
-import type { Watchdog } from '../postgres/connections/watchdog.js';
+import type { Connections, Lease } from '../tenancy/connections/connections.js';
+import type { ProjectRow } from '../tenancy/control-rows.js';
+import type { Lane } from '../tenancy/connections/project-session.js';
+import type { Server, Tenancy } from '../tenancy/tenancy.js';
 import { INSUFFICIENT_PRIVILEGE } from '../postgres/sqlstate.js';
 import type { Admission, WorkKind } from './admission/admission.js';
-import type { LockGuard } from './admission/lock-guard.js';
 import type { Rounds } from './admission/rounds.js';
 import { clientLeft, RunningRequest } from './admission/running-request.js';
 import type { KnownShape, ShapeCache } from './insert/shape-cache.js';
@@ -22,14 +22,13 @@ import type { Pace } from './admission/pace.js';
 import { Patience } from './admission/patience.js';
 import type { Clock, Deadline, StopReason } from './admission/deadline.js';
 import type { Excess, Growth, Quotas } from './quota.js';
-import type { RequestTrace } from './trace.js';
+import type { RequestTrace, Stage } from './trace.js';
 
 /** What all projects of a service share. */
 export interface ProjectAccess {
   readonly admission: Admission;
   readonly connections: Connections;
-  readonly watchdog: Watchdog;
-  readonly locks: LockGuard;
+  readonly tenancy: Tenancy;
   /** All requests that are using a backend now. */
   readonly running: Rounds<RunningRequest>;
   /** How many were ended from outside, by reason. */
@@ -47,9 +46,6 @@ export interface ProjectAccess {
   /** @throws EngineError unauthorized, cdp_inactive where the project was deleted or deactivated in the meantime */
   requireActive(project: ProjectRow): Promise<void>;
 }
-
-/** Whoever fills the lock table has more requests waiting than are ended at once. */
-const MAX_ATTEMPTS = 4;
 
 export class Project {
   /** How long this request may still wait, wherever that is. */
@@ -121,8 +117,8 @@ export class Project {
   }
 
   /**
-   * Runs `work` on a connection of a lane. It is run again where nothing was done: once on a connection that had died while
-   * it was idle and answered nothing, and where the server's lock table was full and room could be made.
+   * Runs `work` on a connection of a lane, while the project's server runs. It is run again, once, on a connection that had
+   * died while it was idle and answered nothing.
    * @param growth what the work may do to the size of the project before it is ended
    * @param trace of the request that it is done for
    * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's own, and what `work` throws
@@ -134,15 +130,17 @@ export class Project {
     growth: Growth = 'writes',
     trace: RequestTrace | null = this.trace,
   ): Promise<T> {
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return await this.attempt(lane, deadline, work, growth, trace);
-      } catch (error) {
-        if (attempt >= MAX_ATTEMPTS) throw await this.explained(error);
-        // Whatever ended that connection may have ended the other idle ones too.
-        if (error instanceof StaleConnection && attempt === 1) this.access.connections.closeProject(this.row.id);
-        else if (!(await this.hasRoomAgain(lane, deadline, error))) throw await this.explained(error);
-      }
+    try {
+      return await this.attempt(lane, deadline, work, growth, trace);
+    } catch (error) {
+      if (!(error instanceof StaleConnection)) throw await this.explained(error);
+    }
+    // Whatever ended that connection may have ended the other idle ones too.
+    this.access.connections.closeProject(this.row.id);
+    try {
+      return await this.attempt(lane, deadline, work, growth, trace);
+    } catch (error) {
+      throw await this.explained(error);
     }
   }
 
@@ -150,17 +148,6 @@ export class Project {
   distrust(lease: Lease): void {
     lease.closeAfterUse();
     this.access.connections.closeProject(this.row.id);
-  }
-
-  /** Free SQL may have sent rows before it failed, and is run again only where it could not even log in. */
-  private async hasRoomAgain(lane: Lane, { signal }: Deadline, error: unknown): Promise<boolean> {
-    if (!isOutOfSharedMemory(error)) return false;
-    const isLogin = error instanceof EngineError && error.code === 'database_unavailable';
-    const mayRepeat = lane === 'typed' || isLogin;
-    // The server may be out of reach by now: then the error is what there is to say.
-    const patience = mayRepeat ? this.patience : new Patience(0);
-    const hasRoom = await this.access.locks.relieve(signal, patience).catch(() => false);
-    return mayRepeat && hasRoom;
   }
 
   /** Where Postgres answers and yet gives no connection, or ended it, the project itself may have gone. */
@@ -178,24 +165,33 @@ export class Project {
     growth: Growth,
     trace: RequestTrace | null,
   ): Promise<T> {
-    const { connections, quotas, running, stops, watchdog } = this.access;
+    const { connections, quotas, running, stops, tenancy } = this.access;
     const { id, placement } = this.row;
-    const place = this.enter(lane === 'typed' ? 'typed' : 'sql', deadline, trace);
-    const leave = place instanceof Promise ? await place : place;
-    const call = trace?.calls();
+    const server = tenancy.serverOf(placement);
+    const starting = server.acquire();
+    if (starting !== undefined) await this.untilRunning(server, starting);
     let lease: Lease;
+    let leave = () => {};
+    let call: Stage | undefined;
+    const done = () => {
+      server.release();
+      leave();
+    };
     try {
+      const place = this.enter(lane === 'typed' ? 'typed' : 'sql', deadline, trace);
+      leave = place instanceof Promise ? await place : place;
+      call = trace?.calls();
       const upgrade = this.access.upgraded(this.row);
       if (upgrade !== undefined) await upgrade;
       lease = connections.lendIdle(id, lane) ?? (await connections.lendNew(id, placement, lane));
     } catch (error) {
       call?.end(error);
-      leave();
+      done();
       throw error;
     }
     const { session } = lease;
     const answersBefore = session.answers;
-    const request = new RunningRequest(id, lease, deadline, watchdog, stops);
+    const request = new RunningRequest(id, lease, deadline, server.watchdog, stops);
     const unwatch = lane === 'sql-read' ? null : quotas.watch(this.row, growth, request);
     running.add(request);
     try {
@@ -215,9 +211,25 @@ export class Project {
       request.finish();
       unwatch?.();
       const { ending } = request;
-      const cleaned = connections.giveBack(lease, ending === null ? leave : () => void ending.then(leave));
+      const cleaned = connections.giveBack(lease, ending === null ? done : () => void ending.then(done));
       if (cleaned !== null) await cleaned;
     }
+  }
+
+  /** A server that starts for longer, as after a crash, goes on starting; the request has waited long enough. */
+  private async untilRunning(server: Server, starting: Promise<void>): Promise<void> {
+    const waited = this.patience.wait();
+    const late = sleep(this.patience.ms, 'late' as const, { ref: false });
+    try {
+      if ((await Promise.race([starting, late])) !== 'late') return;
+    } finally {
+      waited();
+    }
+    starting.then(
+      () => server.release(),
+      () => {},
+    );
+    throw unavailable(new Error('The Postgres server of the project is still starting'));
   }
 
   private enter(kind: WorkKind, { signal }: Deadline, trace: RequestTrace | null): (() => void) | Promise<() => void> {

@@ -6,11 +6,12 @@ import { randomUUID } from 'node:crypto';
 import { EngineError } from '../contract/errors.js';
 import { PROJECT_NAME_PATTERN } from '../contract/names.js';
 import { PROJECT_STATUSES } from '../contract/projects.js';
-import type { ControlDatabase } from '../postgres/control.js';
+import type { ControlDatabase } from '../tenancy/control.js';
 import { unavailable } from '../postgres/errors.js';
-import type { ProjectRow } from '../postgres/control-rows.js';
-import { newPlacement, type Provisioning } from '../postgres/projects/provisioning.js';
-import { serviceWork } from '../postgres/service-work.js';
+import type { ProjectRow } from '../tenancy/control-rows.js';
+import type { ProjectDatabases } from '../tenancy/project-databases.js';
+import { serviceWork } from '../tenancy/service-work.js';
+import type { Tenancy } from '../tenancy/tenancy.js';
 import { Semaphore } from './admission/semaphore.js';
 import { type Audit, BY_ITSELF, type Origin } from './audit/audit.js';
 import { type OnUncleared, UnfinishedProjects } from './unfinished-projects.js';
@@ -18,7 +19,7 @@ import { type OnUncleared, UnfinishedProjects } from './unfinished-projects.js';
 /** Projects made or unmade at once: each takes connections of its own and makes Postgres copy or delete files. */
 const AT_ONCE = 4;
 
-/** How often it is looked whether anything was left half done or without bounds. */
+/** How often it is looked whether anything was left half done. */
 const LOOK_EVERY_MS = 60_000;
 
 /** How long to wait for a turn, or for another process that is making or unmaking the same project. */
@@ -45,11 +46,12 @@ export class Projects {
 
   constructor(
     private readonly control: ControlDatabase,
-    private readonly provisioning: Provisioning,
+    private readonly tenancy: Tenancy,
+    private readonly databases: ProjectDatabases,
     private readonly audit: Audit,
     onUncleared: OnUncleared,
   ) {
-    this.unfinished = new UnfinishedProjects(control, provisioning, audit, onUncleared);
+    this.unfinished = new UnfinishedProjects(control, tenancy, audit, onUncleared);
   }
 
   /**
@@ -65,8 +67,8 @@ export class Projects {
       id: randomUUID(),
       name,
       status: 'creating' as const,
-      placement: newPlacement(),
-      schemaVersion: this.provisioning.schemaVersion,
+      placement: this.tenancy.newPlacement(),
+      schemaVersion: this.databases.schemaVersion,
     };
     const created = await this.turns.run(async () => {
       await this.unfinished.clearNamed(name);
@@ -86,7 +88,7 @@ export class Projects {
   private async build(project: NewProject, by: Origin, fill: Fill | null): Promise<void> {
     const { id, name, placement } = project;
     try {
-      await serviceWork(() => this.provisioning.create(placement));
+      await serviceWork(() => this.tenancy.create(placement));
       const status = fill === null ? 'active' : await fill(project);
       const entry = this.audit.entryOfChange(by, { operation: fill === null ? 'project.create' : 'project.restore' });
       if (!(await this.control.setProjectStatus(id, ['creating'], status, entry))) throw deletedMeanwhile(name);
@@ -145,7 +147,7 @@ export class Projects {
     const repaired = await this.turns.run(() =>
       this.control.withProjectLock(
         project.id,
-        () => serviceWork(() => this.provisioning.repair(project.placement)),
+        () => serviceWork(() => this.databases.repair(this.tenancy, project.placement)),
         WAIT_MS,
       ),
     );
@@ -156,7 +158,7 @@ export class Projects {
 
   /** What {@link repair} would put right, in words. @throws EngineError database_unavailable */
   examine({ placement }: ProjectRow): Promise<string[]> {
-    return serviceWork(() => this.provisioning.examine(placement));
+    return serviceWork(() => this.databases.examine(this.tenancy, placement));
   }
 
   /**
@@ -197,16 +199,11 @@ export class Projects {
     return deleted;
   }
 
-  /**
-   * From now on, every minute: what another process, or a Postgres that went away, has left half done is cleared away,
-   * and databases whose autovacuum has no bounds, as those that an older program has made, get them.
-   */
-  keepClearingAndBinding(): void {
+  /** From now on, every minute: what another process, or a Postgres that went away, has left half done is cleared away. */
+  keepClearing(): void {
     // The next look comes soon.
-    const bind = () => this.provisioning.bindAutovacuum().catch(() => {});
-    const look = () => void this.unfinished.clear().then(bind, bind);
+    const look = () => void this.unfinished.clear().catch(() => {});
     this.looking = setInterval(look, LOOK_EVERY_MS).unref();
-    void bind();
   }
 
   close(): void {
@@ -218,11 +215,11 @@ export class Projects {
    * @returns undefined where it is, as nearly always
    */
   upgraded(project: ProjectRow): Promise<void> | undefined {
-    const { schemaVersion } = this.provisioning;
+    const { schemaVersion } = this.databases;
     if (project.schemaVersion >= schemaVersion) return undefined;
     let upgrade = this.upgrades.get(project.id);
     if (upgrade === undefined) {
-      upgrade = serviceWork(() => this.provisioning.upgrade(project.placement.database)).then(() =>
+      upgrade = serviceWork(() => this.databases.upgrade(this.tenancy, project.placement)).then(() =>
         this.control.setProjectVersion(project.id, schemaVersion),
       );
       this.upgrades.set(project.id, upgrade);

@@ -6,11 +6,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { quotaText, roundedSize } from '../contract/disk-size.js';
 import { EngineError } from '../contract/errors.js';
-import type { ProjectRow } from '../postgres/control-rows.js';
+import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { Clock } from './admission/deadline.js';
 
-/** Bytes of a database by its name; null where it is gone. */
-type MeasureSize = (database: string) => Promise<number | null>;
+/** Bytes of a project's database; null if it is gone. */
+type MeasureSize = (project: ProjectRow) => Promise<number | null>;
 
 /** While a project has room, a look is used again for so long; then it is renewed, and nobody waits for that … */
 const RENEW_MS = 2_000;
@@ -60,7 +60,7 @@ interface Work {
 
 /** What is known of one project. */
 interface Usage {
-  readonly database: string;
+  project: ProjectRow;
   quota: number;
   bytes: number;
   /** On the clock of `performance.now()`. */
@@ -154,7 +154,8 @@ export class Quotas {
   }
 
   /** null where the project has no quota. A quota that was changed holds as soon as the project's row is new. */
-  private usageOf({ id, placement, quotaBytes }: ProjectRow): Usage | null {
+  private usageOf(project: ProjectRow): Usage | null {
+    const { id, quotaBytes } = project;
     const quota = quotaBytes === null ? this.defaultBytes : quotaBytes === 0 ? null : quotaBytes;
     const known = this.usages.get(id);
     if (quota === null) {
@@ -163,7 +164,7 @@ export class Quotas {
     }
     if (known === undefined) {
       const usage: Usage = {
-        database: placement.database,
+        project,
         quota,
         bytes: 0,
         lookedAt: -Infinity,
@@ -176,6 +177,7 @@ export class Quotas {
       this.usages.set(id, usage);
       return usage;
     }
+    known.project = project;
     if (known.quota !== quota) {
       known.quota = quota;
       note(known, known.bytes);
@@ -208,7 +210,7 @@ export class Quotas {
     usage.outdated = false;
     const startedAt = performance.now();
     // Where the database is gone, whatever comes next on it says so better.
-    note(usage, (await this.measure(usage.database)) ?? 0);
+    note(usage, (await this.measure(usage.project)) ?? 0);
     usage.lookedAt = startedAt;
     const endedAt = performance.now();
     usage.nextLookAt = endedAt + (endedAt - startedAt) * (1 / LOOK_SHARE - 1);

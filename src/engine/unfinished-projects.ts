@@ -3,11 +3,11 @@
  * is taken away. Ones that a living process is at work on are left alone.
  */
 import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
-import type { AuditEntry } from '../postgres/audit-rows.js';
-import type { ProjectRow } from '../postgres/control-rows.js';
-import type { ControlDatabase } from '../postgres/control.js';
-import type { Provisioning } from '../postgres/projects/provisioning.js';
-import { serviceWork } from '../postgres/service-work.js';
+import type { AuditEntry } from '../tenancy/audit-rows.js';
+import type { ProjectRow } from '../tenancy/control-rows.js';
+import type { ControlDatabase } from '../tenancy/control.js';
+import type { Tenancy } from '../tenancy/tenancy.js';
+import { serviceWork } from '../tenancy/service-work.js';
 import { type Audit, BY_ITSELF } from './audit/audit.js';
 
 const UNFINISHED: readonly ProjectStatus[] = ['creating', 'deleting'];
@@ -20,7 +20,7 @@ type Identified = Pick<ProjectRow, 'id' | 'placement'>;
 export class UnfinishedProjects {
   constructor(
     private readonly control: ControlDatabase,
-    private readonly provisioning: Provisioning,
+    private readonly tenancy: Tenancy,
     private readonly audit: Audit,
     private readonly onUncleared: OnUncleared,
   ) {}
@@ -50,7 +50,7 @@ export class UnfinishedProjects {
 
   /** Takes away a project that is marked as `deleting`: its database, its roles and, last, the mark. */
   async remove({ id, placement }: Identified, entry: AuditEntry | null): Promise<void> {
-    await serviceWork(() => this.provisioning.drop(placement));
+    await serviceWork(() => this.tenancy.drop(placement));
     await this.control.deleteProject(id, entry);
   }
 

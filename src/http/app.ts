@@ -144,17 +144,13 @@ function setExits(app: FastifyInstance, answers: Answers, watcher: Watcher): voi
   });
 }
 
-/** Lets running requests finish, and breaks them off where they take longer than `ms`. */
-export async function finish(app: FastifyInstance, ms: number, close = () => closeApp(app)): Promise<void> {
+/** Lets running requests finish, and breaks them off if they take longer than `ms`. */
+export async function finish(app: FastifyInstance, ms: number): Promise<void> {
   const late = setTimeout(() => app.server.closeAllConnections(), ms);
-  await close();
-  clearTimeout(late);
-}
-
-/** From its beginning Fastify's close tells clients that their connection ends, so that the port is closed before. */
-async function closeApp(app: FastifyInstance): Promise<void> {
+  // From its beginning Fastify's close tells clients that their connection ends, so the port is closed before.
   await closePort(app.server);
   await app.close();
+  clearTimeout(late);
 }
 
 /**

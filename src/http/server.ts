@@ -10,7 +10,7 @@ import { Answers } from './answer/answers.js';
 import { type AppSettings, createApp, defineRoutes } from './app.js';
 import { requestSettled, responseClosed } from './watch/audit.js';
 import { readJsonBody } from './body.js';
-import { ByteRoom, roomOfEach } from './gate/byte-room.js';
+import { ByteRoom } from './gate/byte-room.js';
 import { Cors } from './connection/cors.js';
 import type { DocsPage } from './api/docs-page.js';
 import { Gate } from './gate/gate.js';
@@ -18,19 +18,12 @@ import { Metrics } from './watch/metrics.js';
 import { openApiDocument } from './api/openapi.js';
 import { operatorRoutes } from './api/operator-routes.js';
 import { Pieces } from './answer/pieces.js';
-import { type CountRequest, type Rate, RateLimit } from './gate/rate-limit.js';
+import { type Rate, RateLimit } from './gate/rate-limit.js';
 import { readBody } from './connection/read-body.js';
 import { RequestLog } from './watch/request-log.js';
 import type { Context, Route, RouteSettings } from './api/route.js';
 import { ROUTES } from './api/routes.js';
 import type { RequestTracer } from './watch/request-tracer.js';
-
-/** What the processes that share one service do together. */
-export interface Together {
-  countRequest: CountRequest;
-  /** The metrics of all, in Prometheus's text format. */
-  metrics(): Promise<string>;
-}
 
 interface HttpSettings extends AppSettings, RouteSettings {
   /** True where /metrics has a listener of its own. */
@@ -43,10 +36,6 @@ interface HttpSettings extends AppSettings, RouteSettings {
   rateLimit: Rate | null;
   /** Origins whose pages may call, or `*` alone; null: none. */
   corsOrigins: readonly string[] | null;
-  /** Processes that share the service; each takes its part of the room for bodies and answers. */
-  workers: number;
-  /** null: the process is alone. */
-  together: Together | null;
 }
 
 /** The server, not yet listening, and the metrics it fills. */
@@ -56,13 +45,12 @@ export async function httpServer(
   logger: Logger,
   tracer: RequestTracer | null = null,
 ): Promise<{ app: FastifyInstance; metrics: Metrics }> {
-  const { together } = settings;
-  const metrics = new Metrics(engine, together, settings.metricsByProject);
+  const metrics = new Metrics(engine, settings.metricsByProject);
   const log = new RequestLog(logger);
   const cors = settings.corsOrigins === null ? null : new Cors(settings.corsOrigins);
-  const rateLimit = settings.rateLimit === null ? null : new RateLimit(settings.rateLimit, together?.countRequest);
+  const rateLimit = settings.rateLimit === null ? null : new RateLimit(settings.rateLimit);
   const answers = new Answers(settings.streamStallMs, logger, cors !== null || rateLimit !== null);
-  const gate = new Gate(engine, rateLimit, new ByteRoom(roomOfEach(settings.workers)));
+  const gate = new Gate(engine, rateLimit, new ByteRoom());
   const app = createApp(settings, answers, {
     opened: (request, reply) => {
       if (tracer !== null) request.exchange.span = tracer.begin(request);

@@ -176,12 +176,6 @@ const NOT_OWN_MEMORY = new Set(['lock.c', 'predicate.c', 'shmem.c', 'pl_exec.c']
 const isOutOfOwnMemory = ({ sqlstate, fields: { source } }: PostgresError): boolean =>
   sqlstate === OUT_OF_MEMORY && !NOT_OWN_MEMORY.has(source ?? '');
 
-/** The lock table, which all sessions of the server share, is full: whoever filled it, everybody meets it. */
-export function isOutOfSharedMemory(error: unknown): boolean {
-  if (error instanceof PostgresError) return error.sqlstate === OUT_OF_MEMORY && !isOutOfOwnMemory(error);
-  return error instanceof EngineError && isOutOfSharedMemory(error.cause);
-}
-
 /** Messages of our own where Postgres's would speak of settings that the caller does not know. */
 const OWN_MESSAGE: Partial<Record<ErrorCode, string>> = {
   query_timeout: 'The statement ran longer than its time and was cancelled',

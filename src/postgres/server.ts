@@ -63,9 +63,6 @@ export function startupOptions(settings: Readonly<Record<string, string>>): stri
     .join(' ');
 }
 
-/** For whoever writes to a project's database, which is read-only to sessions that ask for nothing (`projects/autovacuum-settings.ts`). */
-export const WRITES = { default_transaction_read_only: 'off' };
-
 /** One short-lived connection of any role, by the driver. */
 export async function withClient<T>(login: pg.ClientConfig, work: (client: pg.Client) => Promise<T>): Promise<T> {
   const client = new pg.Client(login);

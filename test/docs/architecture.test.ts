@@ -10,7 +10,6 @@ const map = read('docs/architecture.md');
 /** Of the other folders the map says what they are for, and no more. */
 const SECTIONS = {
   '': 'The map of the code',
-  workers: 'Inside workers',
   http: 'Inside http',
   client: 'Inside the client',
   cli: 'Inside cli',

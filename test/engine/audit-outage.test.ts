@@ -5,20 +5,20 @@ import { join } from 'node:path';
 import type pg from 'pg';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Audit, BY_ITSELF } from '../../src/engine/audit/audit.js';
-import { AuditLog } from '../../src/postgres/audit-log.js';
-import type { AuditEntry } from '../../src/postgres/audit-rows.js';
-import { type EmbeddedPostgres, startEmbedded } from '../../src/postgres/embedded.js';
-import { migrate, readMigrations } from '../../src/postgres/migrate.js';
-import { servicePool } from '../../src/postgres/service-pool.js';
+import { AuditLog } from '../../src/tenancy/audit-log.js';
+import type { AuditEntry } from '../../src/tenancy/audit-rows.js';
+import { startThrowaway, type ThrowawayServer } from '../support/throwaway-postgres.js';
+import { migrate, readMigrations } from '../../src/tenancy/migrate.js';
+import { servicePool } from '../../src/tenancy/service-pool.js';
 
 let folder: string;
-let server: EmbeddedPostgres;
+let server: ThrowawayServer;
 let pool: pg.Pool;
 let log: AuditLog;
 let audit: Audit;
 let troubles: [string, Record<string, unknown>][];
 
-const start = () => startEmbedded({ dataDir: join(folder, 'data'), password: 'secret', log: () => {}, durable: false });
+const start = () => startThrowaway(join(folder, 'server'));
 
 beforeEach(async () => {
   folder = await mkdtemp('/tmp/cdp-audit-');

@@ -2,7 +2,7 @@
 import type pg from 'pg';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import type { Placement } from '../../src/postgres/projects/placement.js';
+import type { Placement } from '../../src/tenancy/placement.js';
 import { startService } from '../../src/service.js';
 import { testServers } from '../support/postgres.js';
 import { onServer, startTestService, type TestService } from '../support/service.js';

@@ -2,9 +2,9 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { ProjectStatus } from '../../src/contract/projects.js';
-import { ProjectSessions } from '../../src/postgres/connections/project-session.js';
-import type { Placement } from '../../src/postgres/projects/placement.js';
-import { newPlacement } from '../../src/postgres/projects/provisioning.js';
+import { ProjectSessions } from '../../src/tenancy/connections/project-session.js';
+import type { Placement } from '../../src/tenancy/placement.js';
+import { newPlacement } from '../../src/tenancy/provisioning.js';
 import { failure, onServer, runningRequests, startTestService, type TestService } from '../support/service.js';
 import { until } from '../support/stream.js';
 

@@ -21,7 +21,6 @@ beforeAll(async () => {
   const operated = {
     address: addressOfUrl(config.databaseUrl ?? ''),
     connections: 8,
-    allowUnhardened: false,
     folder: null,
     engine: () => Promise.resolve(engine),
     version: '0.0.0',

@@ -45,7 +45,7 @@ describe('a service with its database', () => {
 
   it('is not ready before the project is there whose token the first start shows', async () => {
     const { engine, config } = service;
-    const settings = { ...config, separateMetrics: false, showsFirstToken: true, together: null };
+    const settings = { ...config, separateMetrics: false, showsFirstToken: true };
     const { app } = await httpServer(engine, settings, pino({ level: 'silent' }));
     const url = await app.listen({ port: 0 });
     failure(await call(url, 'GET', '/readyz'), 503, 'overloaded');

@@ -1,6 +1,6 @@
 /** `repair` of the admin API: what a project did to itself, or a half restored backup to it, is put right again. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Placement } from '../../src/postgres/projects/placement.js';
+import type { Placement } from '../../src/tenancy/placement.js';
 import { testServers } from '../support/postgres.js';
 import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 

@@ -15,10 +15,10 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { loadConfig } from '../../src/config.js';
 import { instanceSecret } from '../../src/instance-secret.js';
-import { Credentials } from '../../src/postgres/credentials.js';
-import { PORT, SUPERUSER } from '../../src/postgres/embedded/config.js';
-import { findHome } from '../../src/postgres/embedded/home.js';
-import { BackendPriority, GIVES_WAY } from '../../src/postgres/embedded/priority.js';
+import { Credentials } from '../../src/tenancy/credentials.js';
+import { PORT, SUPERUSER } from '../../src/embedded/config.js';
+import { findHome } from '../../src/embedded/home.js';
+import { BackendPriority, GIVES_WAY } from '../../src/embedded/priority.js';
 import { type Service, startService } from '../../src/service.js';
 import { call, failure, type TestAnswer } from '../support/service.js';
 

@@ -2,7 +2,7 @@
  * What a hostile token with `sql:write` may leave in its own project, as SQL, and what an honest caller of the same
  * project asks afterwards.
  */
-import { ADVISORY_LOCKS } from '../../src/postgres/advisory-locks.js';
+import { ADVISORY_LOCKS } from '../../src/tenancy/advisory-locks.js';
 import type { TestAnswer, TestProject } from '../support/service.js';
 
 /** Runs in the session of whoever fires it: settings, a role and a lock that nothing rolls back. */

@@ -2,7 +2,7 @@
 import { createHash, randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Placement } from '../../src/postgres/projects/placement.js';
+import type { Placement } from '../../src/tenancy/placement.js';
 import { onServer, type TestProject, type TestService } from '../support/service.js';
 import { Markers } from './markers.js';
 

@@ -3,7 +3,7 @@
  * tools ask. Each is answered, to the writer and to the reader, and shows the project's own objects.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Placement } from '../../src/postgres/projects/placement.js';
+import type { Placement } from '../../src/tenancy/placement.js';
 import { testServers } from '../support/postgres.js';
 import { onServer, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
 import { type Question, questions, statementsOf } from './introspection/questions.js';

@@ -5,8 +5,8 @@
 import { existsSync, readFileSync } from 'node:fs';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Credentials } from '../../src/postgres/credentials.js';
-import type { Placement } from '../../src/postgres/projects/placement.js';
+import { Credentials } from '../../src/tenancy/credentials.js';
+import type { Placement } from '../../src/tenancy/placement.js';
 import { testServers } from '../support/postgres.js';
 import { onServer, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
 import { controlDatabase } from './neighbour.js';

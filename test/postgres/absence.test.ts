@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { expect, it } from 'vitest';
-import { servicePool } from '../../src/postgres/service-pool.js';
+import { servicePool } from '../../src/tenancy/service-pool.js';
 import { fatal } from '../support/fatal.js';
 
 it('tells all who want a connection what the last login was told', async () => {

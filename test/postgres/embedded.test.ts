@@ -23,10 +23,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type EmbeddedPostgres, startEmbedded } from '../../src/postgres/embedded.js';
-import { type Account, accountFor, calledByRoot } from '../../src/postgres/embedded/account.js';
+import { type Account, accountFor, calledByRoot } from '../../src/embedded/account.js';
 import { exists } from '../../src/files.js';
-import { SYSTEM_FOLDER } from '../../src/postgres/embedded/folders.js';
-import { processes } from '../../src/postgres/embedded/processes.js';
+import { SYSTEM_FOLDER } from '../../src/embedded/folders.js';
+import { processes } from '../../src/embedded/processes.js';
 import { install, libraryLinks, spawnStarter, start } from '../support/installation.js';
 
 let scratch: string;

@@ -1,13 +1,13 @@
 /** Opening a connection as a project's role: whatever the project has planted or spoilt, it works or ends in time. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Absence } from '../../src/postgres/absence.js';
-import { Credentials } from '../../src/postgres/credentials.js';
-import type { Placement } from '../../src/postgres/projects/placement.js';
-import { LANES, type ProjectSession, ProjectSessions } from '../../src/postgres/connections/project-session.js';
-import { Provisioning } from '../../src/postgres/projects/provisioning.js';
-import { servicePool } from '../../src/postgres/service-pool.js';
-import { SilenceWatch } from '../../src/postgres/connections/silence-watch.js';
-import { Watchdog } from '../../src/postgres/connections/watchdog.js';
+import { Absence } from '../../src/tenancy/absence.js';
+import { Credentials } from '../../src/tenancy/credentials.js';
+import type { Placement } from '../../src/tenancy/placement.js';
+import { LANES, type ProjectSession, ProjectSessions } from '../../src/tenancy/connections/project-session.js';
+import { Provisioning } from '../../src/tenancy/provisioning.js';
+import { servicePool } from '../../src/tenancy/service-pool.js';
+import { SilenceWatch } from '../../src/tenancy/connections/silence-watch.js';
+import { Watchdog } from '../../src/tenancy/connections/watchdog.js';
 import { testServers } from '../support/postgres.js';
 import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { expect, it } from 'vitest';
-import { servicePool } from '../../src/postgres/service-pool.js';
+import { servicePool } from '../../src/tenancy/service-pool.js';
 import { fatal } from '../support/fatal.js';
 import { embeddedServer } from '../support/postgres.js';
 

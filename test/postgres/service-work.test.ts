@@ -3,8 +3,8 @@ import pg from 'pg';
 import { expect, it } from 'vitest';
 import { EngineError } from '../../src/contract/errors.js';
 import { ConnectionLost, PostgresError } from '../../src/postgres/errors.js';
-import { withServiceClient } from '../../src/postgres/service-pool.js';
-import { serviceWork } from '../../src/postgres/service-work.js';
+import { withServiceClient } from '../../src/tenancy/service-pool.js';
+import { serviceWork } from '../../src/tenancy/service-work.js';
 import { embeddedServer } from '../support/postgres.js';
 
 const { connection } = embeddedServer();

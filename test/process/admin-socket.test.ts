@@ -5,7 +5,7 @@ import { chmod, lstat, readdir, readFile, readlink, writeFile } from 'node:fs/pr
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { calledByRoot } from '../../src/postgres/embedded/account.js';
+import { calledByRoot } from '../../src/embedded/account.js';
 import {
   endEverything,
   eventually,

@@ -8,7 +8,7 @@ import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { findPrograms } from '../../src/postgres/dump/client-programs.js';
+import { findPrograms } from '../../src/backup/logical/client-programs.js';
 import { createDatabase, type TestDatabase, type TestServer, testServers } from '../support/postgres.js';
 import {
   endEverything,

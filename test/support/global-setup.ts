@@ -6,11 +6,10 @@ import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
-import { startEmbedded } from '../../src/postgres/embedded.js';
-import { accountFor } from '../../src/postgres/embedded/account.js';
-import { debianMajors, startDebian, stopDebian } from './debian-postgres.js';
+import { accountFor } from '../../src/embedded/account.js';
+import { debianMajors, startThrowaway } from './throwaway-postgres.js';
 import type { TestServer } from './postgres.js';
-import { copyDataDir, passwordOf, prepareDataDir } from './prepared-data-dir.js';
+import { prepareDataDir } from './prepared-data-dir.js';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -35,28 +34,19 @@ export default async function setup(project: TestProject): Promise<() => Promise
   process.once('exit', leave);
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => process.exit(1));
 
-  const prepared = join(folder, 'prepared');
-  const embedded = async (): Promise<TestServer> => {
-    const dataDir = join(folder, '18');
-    await prepareDataDir(prepared);
-    await copyDataDir(prepared, dataDir);
-    const password = await passwordOf(dataDir);
-    const server = await startEmbedded({ dataDir, password, log: () => undefined, durable: false });
+  const start = async (major: number): Promise<TestServer> => {
+    const server = await startThrowaway(join(folder, String(major)), { major, account });
     stops.push(() => server.stop());
-    return { major: 18, connection: server.connection };
+    return { major, connection: server.connection };
   };
-  const debian = async (major: number): Promise<TestServer> => {
-    const home = join(folder, String(major));
-    const server = await startDebian(major, home, account, 'for-tests-only');
-    stops.push(() => stopDebian(major, home, account));
-    return server;
-  };
-  const started = await Promise.allSettled([embedded(), ...debianMajors().map(debian)]);
+  const prepared = join(folder, 'prepared');
+  const started = await Promise.allSettled([18, ...debianMajors()].map(start));
   const failed = started.find((result) => result.status === 'rejected');
   if (failed !== undefined) {
     await teardown();
     throw failed.reason;
   }
+  await prepareDataDir(prepared);
   project.provide('preparedDataDir', prepared);
   project.provide(
     'postgresServers',
@@ -67,7 +57,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
 
 /** What still works while Node exits: an immediate shutdown of each server whose lock file is in the folder. */
 function endAtOnce(folder: string): void {
-  for (const data of ['18/postgres/data', ...debianMajors().map((major) => `${major}/data`)]) {
+  for (const data of [18, ...debianMajors()].map((major) => `${major}/data`)) {
     const lockFile = join(folder, data, 'postmaster.pid');
     if (existsSync(lockFile)) process.kill(Number.parseInt(readFileSync(lockFile, 'utf8')), 'SIGQUIT');
   }

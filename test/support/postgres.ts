@@ -2,8 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { inject, vi } from 'vitest';
-import type { Connection } from '../../src/postgres/embedded/server.js';
-import { startupOptions, WRITES } from '../../src/postgres/server.js';
+import type { Connection } from './throwaway-postgres.js';
 
 export interface TestServer {
   readonly major: number;
@@ -68,9 +67,9 @@ export async function withDatabase<T>(
   }
 }
 
-/** Runs `work` on a connection of its own, which may write wherever it leads. */
+/** Runs `work` on a connection of its own. */
 export async function connected<T>(connection: pg.ClientConfig, work: (client: pg.Client) => Promise<T>): Promise<T> {
-  const client = new pg.Client({ options: startupOptions(WRITES), ...connection });
+  const client = new pg.Client(connection);
   await client.connect();
   try {
     return await work(client);

@@ -1,14 +1,13 @@
-/** A data folder as initdb leaves it, made once for a run: most tests of the program are not about its first start. */
+/** A data folder before its first service, made once for a run: most tests of the program are not about its first start. */
 import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { pino } from 'pino';
 import { inject } from 'vitest';
-import { instanceSecret } from '../../src/instance-secret.js';
-import { Credentials } from '../../src/postgres/credentials.js';
-import { findBinaries } from '../../src/postgres/embedded/binaries.js';
-import { ensureCluster } from '../../src/postgres/embedded/cluster.js';
-import { findHome } from '../../src/postgres/embedded/home.js';
+import { loadConfig } from '../../src/config.js';
+import { openDatabase } from '../../src/database.js';
+import { openEngine } from '../../src/service.js';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -16,14 +15,18 @@ declare module 'vitest' {
   }
 }
 
-/** For `global-setup.ts`. */
+/** For `global-setup.ts`: with the control database and the template for projects. */
 export async function prepareDataDir(dataDir: string): Promise<void> {
-  const password = await passwordOf(dataDir);
-  const home = await findHome(dataDir, () => {});
-  await ensureCluster(home, await findBinaries(home), password, false);
-  // Tests kill processes, not the machine: what was written is there without waiting for the disk. A new database goes
-  // into the log page by page; to pack those takes most of its time.
-  await writeFile(join(home.root, 'local.conf'), 'fsync = off\nwal_compression = off\n');
+  const { config } = loadConfig({ 'data-dir': dataDir }, {}, null);
+  const logger = pino({ level: 'silent' });
+  const database = await openDatabase(config, 'test', logger);
+  // Tests kill processes, not the machine: what was written is there without waiting for the disk.
+  await writeFile(join(dataDir, 'postgres', 'local.conf'), 'fsync = off\n');
+  const engine = await openEngine(config, database, logger);
+  await engine.projects.create('prepared');
+  await engine.deleteProject('prepared');
+  await engine.close();
+  await database.close();
 }
 
 /** Makes a copy of it for a test. @param dataDir does not exist, in a folder that does */
@@ -33,7 +36,3 @@ export const copyPreparedDataDir = (dataDir: string): Promise<void> => copyDataD
 export async function copyDataDir(from: string, to: string): Promise<void> {
   await promisify(execFile)('cp', ['-a', from, to]);
 }
-
-/** The superuser's, with the secret of the folder, which is made where it is missing. */
-export const passwordOf = async (dataDir: string): Promise<string> =>
-  new Credentials(await instanceSecret(dataDir)).password('superuser');

@@ -7,11 +7,10 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import type { ClientConfig } from 'pg';
-import { Credentials } from '../../src/postgres/credentials.js';
-import { type Account, canEnter, run } from '../../src/postgres/embedded/account.js';
-import { SUPERUSER } from '../../src/postgres/embedded/config.js';
-import { serves } from '../../src/postgres/embedded/processes.js';
+import pg, { type ClientConfig } from 'pg';
+import { type Account, canEnter, run } from '../../src/embedded/account.js';
+import { SUPERUSER } from '../../src/embedded/config.js';
+import { foundServers, serves } from '../../src/embedded/processes.js';
 import { copyPreparedDataDir } from './prepared-data-dir.js';
 
 export const projectRoot = fileURLToPath(new URL('../..', import.meta.url));
@@ -140,9 +139,29 @@ export async function newFolder(): Promise<string> {
   return folder;
 }
 
-/** The process id of the Postgres that serves the data folder; undefined where none does. */
-export async function postmasterOf(dataDir: string): Promise<number | undefined> {
-  const data = join(dataDir, 'postgres/data');
+/** The process id of the control server of a data folder; undefined if it does not run. */
+export const postmasterOf = (dataDir: string): Promise<number | undefined> => postmasterIn(dataDir, 'control');
+
+/** The same of a project's server. */
+export const projectPostmaster = async (dataDir: string, project = 'default'): Promise<number | undefined> =>
+  postmasterIn(dataDir, join('projects', await serverOf(dataDir, project)));
+
+/** The id of a project's server, as the control database knows it. */
+export async function serverOf(dataDir: string, project = 'default'): Promise<string> {
+  const client = new pg.Client(superuserOf(dataDir));
+  await client.connect();
+  try {
+    const { rows } = await client.query<{ server: string }>('SELECT server FROM cdp.projects WHERE name = $1', [
+      project,
+    ]);
+    return rows[0]?.server ?? '';
+  } finally {
+    await client.end();
+  }
+}
+
+async function postmasterIn(dataDir: string, server: string): Promise<number | undefined> {
+  const data = join(dataDir, 'postgres', server, 'data');
   const content = await readFile(join(data, 'postmaster.pid'), 'utf8').catch(() => '');
   const pid = Number.parseInt(content);
   return !Number.isNaN(pid) && (await serves(pid, data)) ? pid : undefined;
@@ -155,12 +174,19 @@ export const firstToken = (dataDir: string): Promise<string> =>
     return content.endsWith('\n') && content.trim();
   });
 
-/** How the superuser comes into the embedded Postgres of a data folder. */
-export async function superuserOf(dataDir: string, database = 'cdp_control'): Promise<ClientConfig> {
-  const secret = (await readFile(join(dataDir, 'secret'), 'utf8')).trim();
-  const password = new Credentials(secret).password('superuser');
-  return { host: join(dataDir, 'postgres/socket'), user: SUPERUSER, password, database };
-}
+/** How the superuser comes into the control database of a data folder. */
+export const superuserOf = (dataDir: string): ClientConfig => ({
+  host: join(dataDir, 'postgres/control/socket'),
+  user: SUPERUSER,
+  database: 'postgres',
+});
+
+/** The same of a project's database, while its server runs. */
+export const superuserOfProject = async (dataDir: string, project = 'default'): Promise<ClientConfig> => ({
+  host: join(dataDir, 'postgres/projects', await serverOf(dataDir, project), 'socket'),
+  user: SUPERUSER,
+  database: 'project',
+});
 
 /** For `afterAll`: kills what a failed test has left, service and Postgres, and removes the data folders. */
 export async function endEverything(): Promise<void> {
@@ -178,8 +204,7 @@ export async function killEverything(): Promise<void> {
     await once(child, 'close');
   }
   for (const dataDir of dataDirs) {
-    const postmaster = await postmasterOf(dataDir);
-    if (postmaster !== undefined) process.kill(postmaster, 'SIGKILL');
+    for (const { pid } of await foundServers(join(dataDir, 'postgres'))) process.kill(pid, 'SIGKILL');
   }
 }
 

@@ -123,7 +123,7 @@ export async function startTestService(
       await service.close();
       await onServer(server, async (client) => {
         for (const { database: own, writer, reader } of placements) {
-          await clearAway(client, dropDatabase(own), `DROP ROLE IF EXISTS ${writer}, ${reader}, ${own}`);
+          await clearAway(client, dropDatabase(own), `DROP ROLE IF EXISTS ${writer}, ${reader}`);
         }
         await clearAway(client, dropDatabase(template), dropDatabase(database));
       });

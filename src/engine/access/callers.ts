@@ -3,7 +3,6 @@
  * against the address they come from.
  */
 import { EngineError } from '../../contract/errors.js';
-import { isOutOfSharedMemory } from '../../postgres/errors.js';
 import type { JwtVerifier } from './jwt.js';
 import type { Caller, Tokens } from './tokens.js';
 import type { WrongTokens } from './wrong-tokens.js';
@@ -14,11 +13,6 @@ export class Callers {
     private readonly wrongTokens: WrongTokens,
     /** null: there is no identity provider. */
     private readonly jwt: JwtVerifier | null,
-    /**
-     * Where the lock table is full, the service cannot log in to the control database either: ends who fills it.
-     * @returns whether there is room again
-     */
-    private readonly relieve: () => Promise<boolean>,
   ) {}
 
   /**
@@ -30,15 +24,14 @@ export class Callers {
     return this.tokens.callerOf(token) ?? this.lookUp(token, address);
   }
 
-  private async lookUp(token: string, address: string, isRepeat = false): Promise<Caller> {
+  private async lookUp(token: string, address: string): Promise<Caller> {
     try {
       // A JWT is verified without a question to the database.
       if (this.jwt !== null && this.jwt.accepts(token)) return await this.jwt.authenticate(token);
       return await this.tokens.authenticate(token, () => this.wrongTokens.beforeQuestion(address));
     } catch (error) {
       if (error instanceof EngineError && error.code === 'unauthorized') throw this.wrongTokens.refused(address, error);
-      if (isRepeat || !isOutOfSharedMemory(error) || !(await this.relieve().catch(() => false))) throw error;
-      return this.lookUp(token, address, true);
+      throw error;
     }
   }
 }

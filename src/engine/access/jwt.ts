@@ -5,8 +5,8 @@
 import { createRemoteJWKSet, errors, type JWTPayload, jwtVerify } from 'jose';
 import { EngineError } from '../../contract/errors.js';
 import { SCOPES, type Scope } from '../../contract/names.js';
-import type { ControlDatabase } from '../../postgres/control.js';
-import type { ProjectRow } from '../../postgres/control-rows.js';
+import type { ControlDatabase } from '../../tenancy/control.js';
+import type { ProjectRow } from '../../tenancy/control-rows.js';
 import { isProjectName } from '../projects.js';
 import type { Caller } from './tokens.js';
 

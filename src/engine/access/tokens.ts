@@ -7,8 +7,8 @@ import { crc32 } from 'node:zlib';
 import { LruMap } from 'toad-cache';
 import { EngineError } from '../../contract/errors.js';
 import { SCOPES, type Scope } from '../../contract/names.js';
-import type { ControlDatabase } from '../../postgres/control.js';
-import type { ProjectRow, TokenRow } from '../../postgres/control-rows.js';
+import type { ControlDatabase } from '../../tenancy/control.js';
+import type { ProjectRow, TokenRow } from '../../tenancy/control-rows.js';
 import { type Audit, BY_ITSELF, type Origin } from '../audit/audit.js';
 
 /**

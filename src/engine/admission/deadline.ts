@@ -14,7 +14,7 @@ export interface Deadline {
  * Why a request was ended from outside its statement. `outgrown`: a known query whose rows have become too many for one
  * write; it is run again, in steps.
  */
-export const STOP_REASONS = ['time_limit', 'client_left', 'quota', 'locks', 'outgrown'] as const;
+export const STOP_REASONS = ['time_limit', 'client_left', 'quota', 'outgrown'] as const;
 export type StopReason = (typeof STOP_REASONS)[number];
 
 /** Stops and restarts the time: it does not run while a slow reader holds a stream up. Or ends the work before it. */

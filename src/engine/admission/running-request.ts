@@ -4,8 +4,8 @@
  * section 7).
  */
 import { EngineError } from '../../contract/errors.js';
-import type { Lease } from '../../postgres/connections/connections.js';
-import { type Backend, GRACE_MS, type Watchdog } from '../../postgres/connections/watchdog.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
+import { type Backend, GRACE_MS, type Watchdog } from '../../tenancy/connections/watchdog.js';
 import type { Clock, Deadline, StopReason } from './deadline.js';
 import type { Watched } from './rounds.js';
 
@@ -75,11 +75,7 @@ export class RunningRequest implements Clock, Watched {
 
   /** Ends the backend at once. @returns when it is gone */
   async end(reason: EngineError, why: StopReason): Promise<void> {
-    if (this.stopped === null) {
-      this.count(why);
-      // Where the lock table is full, Postgres cannot even be told to end the backend; to cancel takes no lock.
-      void this.watchdog.cancel(this.backend);
-    }
+    if (this.stopped === null) this.count(why);
     this.stopped ??= reason;
     this.lease.closeAfterUse();
     clearTimeout(this.timer);

@@ -3,8 +3,8 @@
  * cannot be written is tried again; what finds no room is counted, and an entry stands for it afterwards.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type AuditLog, isRefusedEntry } from '../../postgres/audit-log.js';
-import type { AuditEntry } from '../../postgres/audit-rows.js';
+import { type AuditLog, isRefusedEntry } from '../../tenancy/audit-log.js';
+import type { AuditEntry } from '../../tenancy/audit-rows.js';
 
 /** How long an entry waits for others. */
 const DELAY_MS = 250;

@@ -9,8 +9,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { LruMap } from 'toad-cache';
 import type { AuditActor, AuditMode, AuditOperation, AuditStatements } from '../../contract/audit.js';
 import { LIMITS } from '../../contract/limits.js';
-import type { AuditFilter, AuditLog } from '../../postgres/audit-log.js';
-import type { AuditEntry } from '../../postgres/audit-rows.js';
+import type { AuditFilter, AuditLog } from '../../tenancy/audit-log.js';
+import type { AuditEntry } from '../../tenancy/audit-rows.js';
 import { AuditWriter, type OnAuditTrouble } from './audit-writer.js';
 import { RefusalCounter } from './refusal-counter.js';
 

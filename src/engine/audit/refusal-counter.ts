@@ -2,7 +2,7 @@
  * Refusals that cost nothing to provoke (a wrong token, a missing scope, too many requests) could fill the disk through
  * the audit log. The first of a kind is an entry at once; those that follow within an interval become one with a number.
  */
-import type { AuditEntry } from '../../postgres/audit-rows.js';
+import type { AuditEntry } from '../../tenancy/audit-rows.js';
 
 interface Group {
   /** The latest of those that were counted; null while the first one is alone. */

@@ -8,14 +8,12 @@ import { randomBytes } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import { described } from '../../contract/wire/operator.js';
 import { withPrivateFolder } from '../../files.js';
-import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../postgres/dump/client-programs.js';
-import type { ControlDatabase } from '../../postgres/control.js';
-import type { ProjectRow } from '../../postgres/control-rows.js';
-import type { Credentials } from '../../postgres/credentials.js';
-import { dumpProject, listOf } from '../../postgres/dump/project-dump.js';
-import type { Provisioning } from '../../postgres/projects/provisioning.js';
-import type { ServerAddress } from '../../postgres/server.js';
-import { serverMajor } from '../../postgres/server-facts.js';
+import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../backup/logical/client-programs.js';
+import type { ControlDatabase } from '../../tenancy/control.js';
+import type { ProjectRow } from '../../tenancy/control-rows.js';
+import { dumpProject, listOf } from '../../backup/logical/project-dump.js';
+import type { ProjectDatabases } from '../../tenancy/project-databases.js';
+import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 import type { Audit, Origin } from '../audit/audit.js';
 import type { Projects } from '../projects.js';
 import {
@@ -36,10 +34,9 @@ import { readMember, TarWriter } from './tar.js';
 export interface Installation {
   readonly control: ControlDatabase;
   readonly projects: Projects;
-  readonly provisioning: Provisioning;
+  readonly tenancy: Tenancy;
+  readonly databases: ProjectDatabases;
   readonly audit: Audit;
-  readonly address: ServerAddress;
-  readonly credentials: Credentials;
 }
 
 interface BackupOptions {
@@ -66,7 +63,7 @@ interface BackupOptions {
 export async function backup(installation: Installation, options: BackupOptions): Promise<Manifest> {
   const { file, project, places } = options;
   if (await lstat(file).catch(() => null)) throw new Error(`${file} exists already; a backup overwrites nothing`);
-  const major = await serverMajor(installation.address);
+  const major = await installation.control.serverMajor();
   const programs = await findPrograms(places, major);
   const chosen = project === null ? await readyProjects(installation) : [await installation.projects.get(project)];
   const part = `${file}.${randomBytes(4).toString('hex')}.part`;
@@ -129,7 +126,8 @@ async function write(installation: Installation, options: BackupOptions, writing
     progress(`${project.name}: is being dumped`);
     try {
       const known = await controlRow(installation.control, project);
-      const done = await dump(installation, project, add, options, writing);
+      const server = installation.tenancy.serverOf(project.placement);
+      const done = await withServer(server, () => dump(installation, project, add, options, writing));
       dumped.push(done);
       control.projects.push(known);
       progress(`${project.name}: ${described(done.tables)}, ${done.bytes} bytes`);
@@ -146,7 +144,7 @@ async function write(installation: Installation, options: BackupOptions, writing
     format: 'cdp-backup',
     format_version: FORMAT_VERSION,
     program_version: version,
-    schema_version: installation.provisioning.schemaVersion,
+    schema_version: installation.databases.schemaVersion,
     created_at: createdAt.toISOString(),
     postgres: major,
     pg_dump: programs.major,
@@ -184,7 +182,7 @@ async function controlRow(control: ControlDatabase, project: ProjectRow): Promis
 type Add = (name: string, content: AsyncIterable<Buffer> | Iterable<Buffer>) => ReturnType<TarWriter['add']>;
 
 async function dump(
-  { address, credentials, projects, provisioning }: Installation,
+  { projects, tenancy, databases }: Installation,
   project: ProjectRow,
   add: Add,
   { signal }: BackupOptions,
@@ -194,9 +192,9 @@ async function dump(
   const { database, writer, reader } = placement;
   await projects.upgraded(project);
   // What the project did to its roles and rights must not keep it from being saved.
-  await provisioning.mend(placement);
-  const extensions = await provisioning.extensions(database);
-  const dumping = { address, credentials, placement, programs, folder, signal };
+  await databases.restoreRights(tenancy, placement);
+  const extensions = await databases.extensionsOf(tenancy, placement);
+  const dumping = { tenancy, placement, programs, folder, signal };
   // null only until the dump is through.
   let member: Awaited<ReturnType<Add>> | null = null;
   const tables = await dumpProject(dumping, async (archive: Readable) => {

@@ -6,11 +6,10 @@ import { open } from 'node:fs/promises';
 import { EngineError } from '../../contract/errors.js';
 import { described, type TableRows } from '../../contract/wire/operator.js';
 import { withPrivateFolder } from '../../files.js';
-import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../postgres/dump/client-programs.js';
-import type { StoredToken } from '../../postgres/control-rows.js';
-import { countRows } from '../../postgres/dump/project-dump.js';
-import { loadProject } from '../../postgres/dump/project-load.js';
-import { serverMajor } from '../../postgres/server-facts.js';
+import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../backup/logical/client-programs.js';
+import type { StoredToken } from '../../tenancy/control-rows.js';
+import { countRows } from '../../backup/logical/project-dump.js';
+import { loadProject } from '../../backup/logical/project-load.js';
 import type { Origin } from '../audit/audit.js';
 import { isProjectName, type NewProject } from '../projects.js';
 import { type Installation, messageOf } from './backup.js';
@@ -195,12 +194,12 @@ async function refuseWhatIsThere({ projects, control }: Installation, chosen: re
 const isReady = ({ status }: { status: string }): boolean => status === 'active' || status === 'inactive';
 
 async function refuseMissingExtensions(
-  { provisioning }: Installation,
+  { databases, tenancy }: Installation,
   { schema_version: version }: Manifest,
   chosen: readonly Chosen[],
 ): Promise<void> {
-  if (version > provisioning.schemaVersion) throw new Error('The backup was made by a newer program: use that one');
-  const here = new Set(await provisioning.extensions());
+  if (version > databases.schemaVersion) throw new Error('The backup was made by a newer program: use that one');
+  const here = new Set(await tenancy.extensions());
   const missing = new Set(chosen.flatMap(({ dumped }) => dumped.extensions.filter((name) => !here.has(name))));
   if (missing.size === 0) return;
   throw new Error(
@@ -209,8 +208,8 @@ async function refuseMissingExtensions(
   );
 }
 
-async function fittingPrograms({ address }: Installation, manifest: Manifest, places: ProgramPlaces) {
-  const major = await serverMajor(address);
+async function fittingPrograms({ control }: Installation, manifest: Manifest, places: ProgramPlaces) {
+  const major = await control.serverMajor();
   if (manifest.postgres > major) {
     throw new Error(
       `The backup was made on Postgres ${manifest.postgres}, and this is ${major}: it takes that or later`,
@@ -227,24 +226,30 @@ async function restoreProject(
   programs: ClientPrograms,
   { by, signal }: RestoreOptions,
 ): Promise<RestoredProject> {
-  const { address, credentials, projects, control } = installation;
+  const { tenancy, projects, control } = installation;
   const { name, dumped, status, tokens } = chosen;
   let result: RestoredProject | null = null;
   await projects.create(name, by, async ({ id, placement }: NewProject) => {
     const list = Buffer.concat(await readAll(archive, listOfDump(dumped.name))).toString();
-    const leftOut = await withPrivateFolder((folder) =>
-      loadProject({ address, credentials, placement, programs, folder, signal }, dumped, list, () =>
-        readMember(archive.file, archive.member(dumpOf(dumped.name))),
-      ),
-    );
-    const tables = await countRows(address, credentials, placement);
-    if (JSON.stringify(tables) !== JSON.stringify(dumped.tables)) {
-      throw new Error('What is in the tables after the restore is not what was in them when the backup was made');
+    const server = tenancy.serverOf(placement);
+    await server.acquire();
+    try {
+      const leftOut = await withPrivateFolder((folder) =>
+        loadProject({ tenancy, placement, programs, folder, signal }, dumped, list, () =>
+          readMember(archive.file, archive.member(dumpOf(dumped.name))),
+        ),
+      );
+      const tables = await countRows(tenancy, placement);
+      if (JSON.stringify(tables) !== JSON.stringify(dumped.tables)) {
+        throw new Error('What is in the tables after the restore is not what was in them when the backup was made');
+      }
+      signal.throwIfAborted();
+      await control.adoptHistory(id, chosen, tokens);
+      result = { name, tables, leftOut };
+      return status;
+    } finally {
+      server.release();
     }
-    signal.throwIfAborted();
-    await control.adoptHistory(id, chosen, tokens);
-    result = { name, tables, leftOut };
-    return status;
   });
   return result as unknown as RestoredProject;
 }

@@ -6,7 +6,7 @@
  */
 import { ConnectionLost, errorCode, isShutdown, PostgresError } from '../../postgres/errors.js';
 import type { BatchAnswer } from '../../contract/wire/batch.js';
-import type { Lease } from '../../postgres/connections/connections.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
 import { MIN_POOLED_BYTES } from '../../postgres/spare-buffers.js';
 import type { RowsIn } from '../../postgres/wire/rows-in.js';
 import { DEADLOCK_DETECTED, PROTOCOL_VIOLATION } from '../../postgres/sqlstate.js';

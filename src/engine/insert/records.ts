@@ -6,7 +6,7 @@ import { EngineError } from '../../contract/errors.js';
 import type { BatchAnswer } from '../../contract/wire/batch.js';
 import { readTables, tableToWrite, type TableDescription } from '../../postgres/catalog/catalog.js';
 import { readCommandTag } from '../../postgres/command-tag.js';
-import type { Lease } from '../../postgres/connections/connections.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
 import { PostgresError } from '../../postgres/errors.js';
 import { BEGIN, ident, ROLLBACK, sql, type Statement, statement } from '../../postgres/sql.js';
 import { UNDEFINED_TABLE, WRONG_OBJECT_TYPE } from '../../postgres/sqlstate.js';

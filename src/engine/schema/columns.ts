@@ -13,7 +13,7 @@ import {
   FEATURE_NOT_SUPPORTED,
   UNDEFINED_FUNCTION,
 } from '../../postgres/sqlstate.js';
-import type { Lease } from '../../postgres/connections/connections.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
 import type { ColumnShape } from '../../postgres/catalog/table-shape.js';
 import type { Session } from '../../postgres/wire/session.js';
 import { cut } from '../message-text.js';

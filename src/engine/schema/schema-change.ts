@@ -1,6 +1,6 @@
 /** The frame of every schema call: one transaction, short waits for locks, and a bound on how long a table is held. */
 import { EngineError } from '../../contract/errors.js';
-import type { Lease } from '../../postgres/connections/connections.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
 import { BEGIN, fixed, type Statement } from '../../postgres/sql.js';
 import type { Session } from '../../postgres/wire/session.js';
 import type { Departure } from '../admission/departure.js';

@@ -3,7 +3,7 @@ import type { CreateTableBody } from '../../contract/wire/tables.js';
 import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
-import { ADVISORY_LOCKS } from '../../postgres/advisory-locks.js';
+import { ADVISORY_LOCKS } from '../../tenancy/advisory-locks.js';
 import {
   allTables,
   collidingNames,
@@ -17,7 +17,7 @@ import {
 } from '../../postgres/catalog/catalog.js';
 import { fixed, ident, join, literal, ROLLBACK, sql, type Statement, statement, trusted } from '../../postgres/sql.js';
 import { DIVISION_BY_ZERO, UNDEFINED_TABLE, WRONG_OBJECT_TYPE } from '../../postgres/sqlstate.js';
-import type { Lease } from '../../postgres/connections/connections.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
 import { PostgresError } from '../../postgres/errors.js';
 import type { Session } from '../../postgres/wire/session.js';
 import { refuseText } from '../batch/text.js';

@@ -5,7 +5,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
-import type { Lease } from '../../postgres/connections/connections.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
 import { ConnectionLost, MessageTooLarge, PostgresError } from '../../postgres/errors.js';
 import { BEGIN, COMMIT, ROLLBACK } from '../../postgres/sql.js';
 import { PROTOCOL_VIOLATION } from '../../postgres/sqlstate.js';

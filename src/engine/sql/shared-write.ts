@@ -5,7 +5,7 @@
  */
 import { EngineError } from '../../contract/errors.js';
 import { runRepeatedly } from '../../postgres/wire/repeated-query.js';
-import type { Lease } from '../../postgres/connections/connections.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
 import type { RowMode } from '../../postgres/results/rows.js';
 import { type Clock, queryTimeout } from '../admission/deadline.js';
 import { STAYS } from '../admission/departure.js';

@@ -5,7 +5,7 @@
 import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
 import { PostgresError, toEngineError } from '../../postgres/errors.js';
-import type { Lease } from '../../postgres/connections/connections.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
 import { BEGIN, callerSql, fixed, ROLLBACK, type Statement } from '../../postgres/sql.js';
 import { ACTIVE_SQL_TRANSACTION } from '../../postgres/sqlstate.js';
 import type { Described, Session } from '../../postgres/wire/session.js';

@@ -2,7 +2,7 @@
 import { EngineError } from '../../contract/errors.js';
 import { Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/projects.js';
-import type { ProjectRow } from '../../postgres/control-rows.js';
+import type { ProjectRow } from '../../tenancy/control-rows.js';
 import { originOf } from '../watch/audit.js';
 import { READ_AUDIT } from './audit-route.js';
 import { quotaBytes, shownProject, shownToken } from './admin-views.js';

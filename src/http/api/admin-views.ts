@@ -6,8 +6,8 @@ import { parseQuota, quotaText } from '../../contract/disk-size.js';
 import { EngineError } from '../../contract/errors.js';
 import type * as audit from '../../contract/wire/audit.js';
 import type * as wire from '../../contract/wire/projects.js';
-import type { AuditEntry } from '../../postgres/audit-rows.js';
-import type { ProjectRow, TokenRow } from '../../postgres/control-rows.js';
+import type { AuditEntry } from '../../tenancy/audit-rows.js';
+import type { ProjectRow, TokenRow } from '../../tenancy/control-rows.js';
 
 /**
  * Bytes of a quota as it is written here and on the command line: null for `default`, 0 for `none`.

@@ -19,12 +19,6 @@ const MIB = 1024 * 1024;
 /** Six of the largest bodies, and all answers that may be under way, of one project; four such projects at once. */
 const ROOM: RoomLimits = { perProject: 6 * LIMITS.bodyBytes + 4 * MIB, total: 256 * MIB };
 
-/** What each of so many processes may hold, so that all together hold no more. */
-export const roomOfEach = (processes: number): RoomLimits => ({
-  perProject: ROOM.perProject / processes,
-  total: ROOM.total / processes,
-});
-
 /** A request up to this size never waits because of other projects. */
 const SMALL_BYTES = 64 * 1024;
 
@@ -62,7 +56,7 @@ export class ByteRoom {
   /** Projects with something in memory or waiting. Its order is the order of turns. */
   private readonly tenants = new Map<string, Tenant>();
 
-  constructor(private readonly limits: RoomLimits) {}
+  constructor(private readonly limits: RoomLimits = ROOM) {}
 
   /**
    * Takes room, at once where there is some, or waits for it. A request that is alone of its project always has some.

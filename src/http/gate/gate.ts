@@ -1,10 +1,9 @@
 /** Who calls, whether they may, and room for what they send: all before a byte of the body has been looked at. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { EngineError } from '../../contract/errors.js';
 import { TOO_MANY_WAIT, type WorkKind } from '../../engine/admission/admission.js';
 import type { Engine } from '../../engine/engine.js';
 import type { Caller } from '../../engine/access/tokens.js';
-import type { ProjectRow } from '../../postgres/control-rows.js';
+import type { ProjectRow } from '../../tenancy/control-rows.js';
 import { type Access, authorize, identify } from './authenticate.js';
 import { announcedBytes, type ByteRoom, type Place } from './byte-room.js';
 import type { RateLimit } from './rate-limit.js';
@@ -32,20 +31,14 @@ export class Gate {
     return this.admit(caller, request, reply, entry);
   }
 
-  private admit(caller: Caller, request: FastifyRequest, reply: FastifyReply, entry: Entry): Promise<void> | undefined {
-    request.exchange.caller = caller;
-    const counted = this.rateLimit?.count(caller, reply) ?? null;
-    if (counted instanceof Promise)
-      return counted.then((tooMany) => this.admitCounted(tooMany, caller, request, entry));
-    return this.admitCounted(counted, caller, request, entry);
-  }
-
-  private admitCounted(
-    oneTooMany: EngineError | null,
+  private admit(
     caller: Caller,
     request: FastifyRequest,
+    reply: FastifyReply,
     { access, work }: Entry,
   ): Promise<void> | undefined {
+    request.exchange.caller = caller;
+    const oneTooMany = this.rateLimit?.count(caller, reply) ?? null;
     authorize(caller, access);
     if (oneTooMany !== null) throw oneTooMany;
     const row = caller.project;

@@ -3,16 +3,7 @@
  * operator asks for it.
  */
 import type { FastifyReply } from 'fastify';
-import {
-  type Aggregator,
-  Counter,
-  collectDefaultMetrics,
-  Gauge,
-  type Histogram,
-  type MetricObjectWithValues,
-  type MetricValue,
-  Registry,
-} from 'prom-client';
+import { Counter, collectDefaultMetrics, Gauge, type Histogram, Registry } from 'prom-client';
 import type { Load } from '../../engine/admission/admission.js';
 import { STOP_REASONS } from '../../engine/admission/deadline.js';
 import type { Engine } from '../../engine/engine.js';
@@ -29,15 +20,8 @@ export class Metrics {
   /** null: not asked for. */
   readonly byProject: ProjectMetrics | null;
 
-  /**
-   * @param together how the metrics of all are had where several processes share the service; null: it is alone
-   * @param byProject whether there are metrics of each project, too
-   */
-  constructor(
-    engine: Engine,
-    private readonly together: { metrics(): Promise<string> } | null,
-    byProject: boolean,
-  ) {
+  /** @param byProject whether there are metrics of each project, too */
+  constructor(engine: Engine, byProject: boolean) {
     const registers = [this.registry];
     collectDefaultMetrics({ register: this.registry });
     const { tally } = this;
@@ -53,16 +37,14 @@ export class Metrics {
     });
     const name = 'cdp_http_request_duration_seconds';
     const help = 'Time from the request line to the last byte of the answer.';
-    const get = () =>
-      Promise.resolve({ name, help, type: 'histogram', aggregator: 'sum', values: tally.histogram(name) });
+    const get = () => Promise.resolve({ name, help, type: 'histogram', values: tally.histogram(name) });
     this.registry.registerMetric({ name, get } as unknown as Histogram);
     this.rows = new Counter({ name: 'cdp_inserted_rows_total', help: 'Records stored by batch inserts.', registers });
-    const gauge = (name: string, help: string, value: () => number, aggregator: Aggregator = 'sum') =>
+    const gauge = (name: string, help: string, value: () => number) =>
       new Gauge({
         name,
         help,
         registers,
-        aggregator,
         collect() {
           this.set(value());
         },
@@ -95,11 +77,11 @@ export class Metrics {
       'As many of them as there may be, the unused ones included.',
       () => engine.load.maxConnections,
     );
+    gauge('cdp_project_servers_running', 'Postgres servers of projects that run now.', () => engine.load.servers);
     gauge(
       'cdp_projects_over_quota',
       'Projects over their disk quota when this instance last looked.',
       () => engine.load.overQuota,
-      'max',
     );
     gauge('cdp_audit_waiting', 'Entries of the audit log that are not written yet.', () => engine.audit.backlog);
     new Counter({
@@ -115,7 +97,6 @@ export class Metrics {
       name: 'cdp_postgres_up',
       help: 'Whether the control database answers.',
       registers,
-      aggregator: 'min',
       async collect() {
         this.set(
           await engine.control.ping().then(
@@ -130,13 +111,8 @@ export class Metrics {
 
   /** Answers with all of them, in Prometheus's text format. */
   async send(reply: FastifyReply): Promise<FastifyReply> {
-    const text = await (this.together ?? this.registry).metrics();
+    const text = await this.registry.metrics();
     return reply.type(this.registry.contentType).send(text);
-  }
-
-  /** Those of this process, to be added up with those of others. */
-  own(): Promise<MetricObjectWithValues<MetricValue<string>>[]> {
-    return this.registry.getMetricsAsJSON();
   }
 
   /** @param route its pattern, never the path */

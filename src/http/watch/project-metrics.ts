@@ -38,7 +38,7 @@ export class ProjectMetrics {
           for (const [code, count] of counts?.requests ?? []) this.inc({ project, code }, count);
       },
     });
-    // From 0 on for each project that there is: where no worker names one, it is gone (workers/metrics-sum.ts).
+    // From 0 on, so that Prometheus's increase() sees the first rows too.
     new Counter({
       name: 'cdp_project_inserted_rows_total',
       help: 'Records stored by batch inserts of the project.',

@@ -1,7 +1,7 @@
 /** Refusals that anybody can provoke: the first of a kind is an entry, the rest of an interval a number. */
 import { describe, expect, it } from 'vitest';
 import { RefusalCounter } from '../../../src/engine/audit/refusal-counter.js';
-import type { AuditEntry } from '../../../src/postgres/audit-rows.js';
+import type { AuditEntry } from '../../../src/tenancy/audit-rows.js';
 
 const refusal = (given: Partial<AuditEntry> = {}): AuditEntry => ({
   at: 1,

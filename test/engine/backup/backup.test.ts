@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { BY_ITSELF } from '../../../src/engine/audit/audit.js';
 import { backup } from '../../../src/engine/backup/backup.js';
 import { restore, type RestoreOptions } from '../../../src/engine/backup/restore.js';
-import { findPrograms } from '../../../src/postgres/dump/client-programs.js';
+import { findPrograms } from '../../../src/backup/logical/client-programs.js';
 import { description, EVERYTHING, ROWS } from '../../support/everything.js';
 import { clearAway, dropDatabase, embeddedServer, type TestServer, testServers } from '../../support/postgres.js';
 import { strays, watchPlacements } from '../../support/strays.js';

@@ -2,8 +2,7 @@
 import { mkdtemp, chmod, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
-import { type EmbeddedPostgres, startEmbedded } from '../../../src/postgres/embedded.js';
-import { startupOptions, WRITES } from '../../../src/postgres/server.js';
+import { type ThrowawayServer, startThrowaway } from '../../support/throwaway-postgres.js';
 import {
   firstToken,
   freePort,
@@ -11,9 +10,8 @@ import {
   runProgram,
   type RunningService,
   startServe,
-  superuserOf,
+  superuserOfProject,
 } from '../../support/program.js';
-import { copyPreparedDataDir, passwordOf } from '../../support/prepared-data-dir.js';
 import { call } from '../../support/service.js';
 import { Ledger, LEDGER_TABLE, type Verdict } from './ledger.js';
 
@@ -50,11 +48,19 @@ export async function embeddedStageOn(
   const token = await firstToken(dataDir);
   await createLedger(service.url, token);
   const ledger = new Ledger();
+  const url = `http://127.0.0.1:${port}`;
+  // The project's server runs while a service does, and was just asked for.
   const compare = async () => {
-    const database = await onDatabase(await superuserOf(dataDir), databaseOf('default'));
-    return onDatabase(await superuserOf(dataDir, database), (client) => ledger.compare(client));
+    const answers = await call(url, 'POST', '/api/cdp/sql', { token, body: { sql: 'SELECT 1' } }).catch(() => null);
+    const own = answers === null ? (await start()).service : null;
+    if (own !== null) await call(url, 'POST', '/api/cdp/sql', { token, body: { sql: 'SELECT 1' } });
+    try {
+      return await onDatabase(await superuserOfProject(dataDir), (client) => ledger.compare(client));
+    } finally {
+      await own?.end();
+    }
   };
-  return { dataDir, url: `http://127.0.0.1:${port}`, token, ledger, compare, start, first: service };
+  return { dataDir, url, token, ledger, compare, start, first: service };
 }
 
 /** A Postgres of the test's own, and services that are given its `DATABASE_URL`. */
@@ -64,7 +70,7 @@ export interface ServerStage extends Scene {
   cdp(...args: string[]): Promise<string>;
   readonly environment: (via?: string) => Record<string, string>;
   /** The server now; it is another one after `restart`. */
-  readonly server: () => EmbeddedPostgres;
+  readonly server: () => ThrowawayServer;
   /** Starts the server again after it was killed. */
   restart(): Promise<void>;
   query<Row extends pg.QueryResultRow>(text: string, values?: unknown[], database?: string): Promise<Row[]>;
@@ -76,10 +82,7 @@ const SECRET = 's'.repeat(32);
 export async function serverStage(): Promise<ServerStage> {
   const folder = await mkdtemp('/tmp/cdp-fault-');
   await chmod(folder, 0o711);
-  const dataDir = join(folder, 'server');
-  await copyPreparedDataDir(dataDir);
-  const password = await passwordOf(dataDir);
-  const launch = () => startEmbedded({ dataDir, password, log: () => undefined });
+  const launch = () => startThrowaway(join(folder, 'server'), { durable: true });
   let server = await launch();
   const at = (database: string) => ({ ...server.connection, database });
   const query = <Row extends pg.QueryResultRow>(text: string, values: unknown[] = [], database = 'cdp') =>
@@ -134,7 +137,7 @@ export const databaseOf = (project: string) => async (client: pg.Client) => {
 
 /** A connection beside the service, for one errand. */
 export async function onDatabase<T>(settings: pg.ClientConfig, work: (client: pg.Client) => Promise<T>): Promise<T> {
-  const client = new pg.Client({ options: startupOptions(WRITES), ...settings });
+  const client = new pg.Client(settings);
   client.on('error', () => undefined);
   await client.connect();
   try {

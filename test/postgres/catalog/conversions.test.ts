@@ -6,7 +6,7 @@ import { readCell } from '../../../src/engine/batch/cell.js';
 import { Refusal } from '../../../src/engine/batch/refusal.js';
 import { POSTGRES_TYPES } from '../../../src/postgres/catalog/catalog.js';
 import { conversion, type Conversion } from '../../../src/postgres/catalog/conversions.js';
-import { migrate, readMigrations } from '../../../src/postgres/migrate.js';
+import { migrate, readMigrations } from '../../../src/tenancy/migrate.js';
 import { ident, type Fragment, statement } from '../../../src/postgres/sql.js';
 import { column } from '../../engine/batch/shapes.js';
 import { createDatabase, testServers, type TestDatabase } from '../../support/postgres.js';

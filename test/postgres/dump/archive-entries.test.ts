@@ -5,7 +5,7 @@ import {
   statementsIn,
   withoutAutosummarize,
   withSearchPath,
-} from '../../../src/postgres/dump/archive-entries.js';
+} from '../../../src/backup/logical/archive-entries.js';
 
 const choose = (...lines: string[]) => chooseEntries([';', '; Archive created at …', ...lines, ''].join('\n'), 'data');
 

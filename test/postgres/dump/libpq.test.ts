@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { afterAll, describe, expect, it } from 'vitest';
-import { libpqEnvironment } from '../../../src/postgres/dump/libpq.js';
+import { libpqEnvironment } from '../../../src/backup/logical/libpq.js';
 import { addressOfUrl } from '../../../src/postgres/server.js';
 
 const folder = mkdtempSync('/tmp/cdp-libpq-');

@@ -1,0 +1,106 @@
+/** The configuration of a server, as text. It is written at every start, so a new release changes it everywhere. */
+import type { Home } from './home.js';
+
+export const SUPERUSER = 'cdp_service';
+export const PORT = 5432;
+
+/** Who may log in (Postgres manual 20.1). The socket's folder has mode 700: whoever reaches it is the service. No TCP. */
+export const HBA = `\
+# TYPE  DATABASE  USER  METHOD
+local   all       all   trust
+`;
+
+/** What differs between servers. */
+export interface ServerSize {
+  /** Logins at once, the superuser's three among them. */
+  readonly maxConnections: number;
+  readonly sharedBuffersMib: number;
+  /** Of the write-ahead log, between two checkpoints. */
+  readonly maxWalSizeMib: number;
+  /** Between two looks of autovacuum for work. */
+  readonly autovacuumNapSeconds: number;
+  /** False only for tests, which throw their data away. */
+  readonly durable: boolean;
+}
+
+/** The control database: many short transactions, small tables. */
+export const CONTROL_SIZE: Omit<ServerSize, 'durable'> = {
+  maxConnections: 40,
+  sharedBuffersMib: 64,
+  maxWalSizeMib: 512,
+  autovacuumNapSeconds: 60,
+};
+
+/**
+ * `postgresql.conf`. The log gets what the server itself reports, and no statement, key value or row.
+ * @param extra further lines, such as those of a recovery
+ */
+export function serverConfig(home: Home, size: ServerSize, extra: readonly string[] = []): string {
+  const settings: Record<string, string> = {
+    listen_addresses: '',
+    port: String(PORT),
+    unix_socket_directories: `"${home.socketDir.replaceAll('"', '""')}"`, // a list, split at commas outside quotes
+    unix_socket_permissions: '0700',
+    hba_file: home.hba,
+    cluster_name: home.clusterName,
+    max_connections: String(size.maxConnections),
+    max_locks_per_transaction: '256',
+    max_pred_locks_per_transaction: '256',
+    // Five processes while idle: no parallel workers, no replication, no processes for I/O.
+    max_worker_processes: '0',
+    max_logical_replication_workers: '0',
+    max_wal_senders: '0',
+    max_replication_slots: '2', // a backup keeps the write-ahead log by one
+    io_method: 'sync',
+    autovacuum_worker_slots: '3',
+    autovacuum_max_workers: '2',
+    autovacuum_naptime: `${size.autovacuumNapSeconds}s`,
+    shared_buffers: `${size.sharedBuffersMib}MB`,
+    // After a crash all files are flushed first: by one call, not one for each of a thousand.
+    ...(process.platform === 'linux' ? { recovery_init_sync_method: 'syncfs' } : {}),
+    // In files of the data directory: /dev/shm of a container holds some 60 servers.
+    dynamic_shared_memory_type: 'mmap',
+    min_wal_size: '5MB',
+    max_wal_size: `${size.maxWalSizeMib}MB`,
+    // A backup that falls behind is ended, not the project.
+    max_slot_wal_keep_size: `${4 * size.maxWalSizeMib}MB`,
+    wal_compression: 'pglz', // the only method this build has
+    max_notify_queue_pages: '4096', // 32 MB of notifications that nobody fetches; beyond, NOTIFY fails
+    temp_file_limit: '2GB', // per session
+    jit: 'off',
+    client_connection_check_interval: '1s',
+    // After a crash the service starts it again, says so, and waits longer each time.
+    restart_after_crash: 'off',
+
+    datestyle: 'iso, mdy',
+    timezone: 'UTC',
+    lc_messages: 'C',
+    lc_monetary: 'C',
+    lc_numeric: 'C',
+    lc_time: 'C',
+    default_text_search_config: 'pg_catalog.english',
+
+    logging_collector: 'off', // stderr is the log file, see `postmaster.ts`
+    log_timezone: 'UTC',
+    log_min_messages: 'log',
+    log_min_error_statement: 'panic',
+    log_error_verbosity: 'terse',
+    log_statement: 'none',
+    log_checkpoints: 'off',
+    log_autovacuum_min_duration: '-1',
+    log_parameter_max_length: '0',
+    log_parameter_max_length_on_error: '0',
+    ...(size.durable ? {} : { fsync: 'off', full_page_writes: 'off', synchronous_commit: 'off' }),
+  };
+  const lines = Object.entries(settings).map(([name, value]) => `${name} = ${quoted(value)}`);
+  return [
+    '# Written by the service at every start. An operator’s own settings go into the files named at the end.',
+    ...lines,
+    ...extra,
+    ...home.ownSettings.map((file) => `include_if_exists = ${quoted(file)}`),
+    '',
+  ].join('\n');
+}
+
+/** A value of postgresql.conf (manual 19.1.2), in which a backslash escapes as in a C string. */
+const quoted = (value: string): string => `'${value.replace(/['\\]/g, '\\$&')}'`;

@@ -1,0 +1,304 @@
+/** The servers of all projects: made from one template, started within what the machine bears, stopped when idle. */
+import { randomBytes } from 'node:crypto';
+import { lstat, mkdir, readdir, rm } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
+import { join, relative, sep } from 'node:path';
+import { EngineError } from '../contract/errors.js';
+import { exists } from '../files.js';
+import { type Account, run, caller } from './account.js';
+import type { Binaries } from './binaries.js';
+import { copyCluster } from './cluster.js';
+import { PORT, serverConfig, type ServerSize, SUPERUSER } from './config.js';
+import { DiskReserve } from './disk-reserve.js';
+import { CONTROL, existingHome, type Home, homeOf, projectFolder, PROJECTS } from './home.js';
+import { readLockFile } from './lock-file.js';
+import { boundLog, type Postmaster, startPostmaster } from './postmaster.js';
+import { foundServers } from './processes.js';
+import type { Root } from './root.js';
+import { StartQueue } from './start-queue.js';
+import { SupervisedServer } from './supervised-server.js';
+
+export interface FleetSettings {
+  readonly size: ServerSize;
+  /** MiB of private memory that each process of a server may take. */
+  readonly backendMib: number;
+  /** Servers that may run at once. */
+  readonly maxServers: number;
+  /** Requests that may wait for the start of one server. */
+  readonly maxWaiting: number;
+  /** A server that nobody has used for this time is stopped. */
+  readonly idleStopMs: number;
+  /** Bytes of the disk that projects may not fill. */
+  readonly diskReserve: number;
+  /** User ids for the servers, one each, if the service is root; null: all run as the control server does. */
+  readonly uids: { readonly first: number; readonly last: number } | null;
+}
+
+export interface FleetEvents {
+  /** A server ended by itself, or did not start. */
+  failed(id: string, reason: string, pauseMs: number): void;
+  /** A server was stopped since the disk is nearly full and it grew. */
+  grew(id: string, bytes: number): void;
+  /** Asked before an idle server is stopped. @returns false to let it run for now, as long as autovacuum works */
+  mayStop(id: string, idleMs: number): Promise<boolean>;
+}
+
+/** How to reach a server as its superuser; `host` is the folder of its socket. */
+export interface Socket {
+  readonly host: string;
+  readonly port: number;
+  readonly user: string;
+}
+
+/** How often all running servers are looked at: for their logs, and for the disk. */
+const LOOK_MS = 500;
+
+/** One that grew while the disk was short may not start again for this time. */
+const GREW_PAUSE_MS = 10_000;
+
+class ProjectServer extends SupervisedServer {
+  postmaster: Postmaster | null = null;
+  asking = false;
+}
+
+export class Fleet {
+  private readonly servers = new Map<string, ProjectServer>();
+  private readonly queue: StartQueue;
+  private readonly disk: DiskReserve;
+  private readonly timer: NodeJS.Timeout;
+  private looking = false;
+  private preparing: Promise<unknown> = Promise.resolve();
+  /** Servers on their way, for which there is room. */
+  private readonly launched = new Set<string>();
+
+  private constructor(
+    private readonly root: Root,
+    private readonly binaries: Binaries,
+    private readonly template: () => Promise<string>,
+    private readonly settings: FleetSettings,
+    private readonly events: FleetEvents,
+  ) {
+    this.queue = new StartQueue(2 * availableParallelism());
+    this.disk = new DiskReserve(root.folder, settings.diskReserve);
+    this.timer = setInterval(() => void this.look(), Math.min(LOOK_MS, settings.idleStopMs)).unref();
+  }
+
+  /**
+   * Ends the servers that an earlier service has left behind. Nobody waits for that but who needs one of them.
+   * @param template returns the data directory that new servers are copied from, and makes it if it is missing
+   */
+  static async open(
+    root: Root,
+    binaries: Binaries,
+    template: () => Promise<string>,
+    settings: FleetSettings,
+    events: FleetEvents,
+  ): Promise<Fleet> {
+    const fleet = new Fleet(root, binaries, template, settings, events);
+    for (const { data, end } of await foundServers(root.folder)) {
+      const [place, id = ''] = relative(root.folder, data).split(sep);
+      if (place === PROJECTS) fleet.of(id).awaitEnd(end());
+      // A template that was being made.
+      else if (place !== CONTROL) void end().catch(() => {});
+    }
+    // The next new project needs it.
+    fleet.preparing = template().catch(() => {});
+    return fleet;
+  }
+
+  /** Servers that run, start or stop now. */
+  get running(): number {
+    let count = this.launched.size;
+    for (const { state } of this.servers.values()) if (state === 'running' || state === 'stopping') count++;
+    return count;
+  }
+
+  /** Pids of the postmasters that run now. */
+  isPostmaster(pid: number): boolean {
+    for (const { postmaster } of this.servers.values()) if (postmaster?.pid === pid) return true;
+    return false;
+  }
+
+  isRunning(id: string): boolean {
+    return this.servers.get(id)?.state === 'running';
+  }
+
+  socket(id: string): Socket {
+    return { host: this.home(id).socketDir, port: PORT, user: SUPERUSER };
+  }
+
+  /** See {@link SupervisedServer.acquire}. */
+  acquire(id: string): Promise<void> | undefined {
+    return this.of(id).acquire();
+  }
+
+  release(id: string): void {
+    this.servers.get(id)?.release();
+  }
+
+  /** A new id: short, so that the paths of sockets stay short. */
+  static newId = (): string => randomBytes(6).toString('hex');
+
+  /** Makes the folder of a new server from the template. It is started when somebody needs it. */
+  async create(id: string): Promise<void> {
+    const template = await this.template();
+    const home = homeOf(this.root, projectFolder(id), await this.newAccount());
+    await this.makeFolder(home);
+    await copyCluster(template, home.data, home.account, this.settings.size.durable);
+  }
+
+  /** Makes the folder of a new server, whose data directory is filled by the caller: with what a backup holds. */
+  async createEmpty(id: string): Promise<Home> {
+    const home = homeOf(this.root, projectFolder(id), await this.newAccount());
+    await this.makeFolder(home);
+    return home;
+  }
+
+  /** The folder of a server that exists. @throws Error if there is none */
+  homeOf(id: string): Promise<Home> {
+    return existingHome(this.root, projectFolder(id));
+  }
+
+  /** Stops a server, and removes everything of it. Every step may have been done before. */
+  async remove(id: string): Promise<void> {
+    const server = this.of(id);
+    await server.stop();
+    const home = await existingHome(this.root, projectFolder(id)).catch(() => this.home(id));
+    await freeSharedMemory(home);
+    await rm(home.root, { recursive: true, force: true, maxRetries: 8 });
+    if (!home.socketDir.startsWith(home.root)) {
+      await rm(join(home.socketDir, '..'), { recursive: true, force: true });
+    }
+    this.servers.delete(id);
+  }
+
+  /** Stops one server, such as one whose settings change; whoever comes next starts it again. */
+  stop(id: string): Promise<void> {
+    return this.servers.get(id)?.stop() ?? Promise.resolve();
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.timer);
+    await this.preparing;
+    await Promise.all([...this.servers.values()].map((server) => server.stop()));
+  }
+
+  private home(id: string): Home {
+    return homeOf(this.root, projectFolder(id));
+  }
+
+  private async makeFolder(home: Home): Promise<void> {
+    await mkdir(join(this.root.folder, PROJECTS), { recursive: true, mode: 0o711 });
+    await mkdir(home.root, { mode: 0o711 });
+  }
+
+  private of(id: string): ProjectServer {
+    const known = this.servers.get(id);
+    if (known !== undefined) return known;
+    const supervision = {
+      start: (signal: AbortSignal) => this.start(id, server, signal),
+      failed: (reason: string, pauseMs: number) => this.events.failed(id, reason, pauseMs),
+    };
+    const server: ProjectServer = new ProjectServer(supervision, this.settings.maxWaiting);
+    this.servers.set(id, server);
+    return server;
+  }
+
+  private start(id: string, server: ProjectServer, signal: AbortSignal): Promise<Postmaster> {
+    const starting = this.queue.run(async () => {
+      await this.makeRoom();
+      this.launched.add(id);
+      const home = await existingHome(this.root, projectFolder(id));
+      const { size, backendMib } = this.settings;
+      const config = serverConfig(home, size);
+      const options = { config, backendMib, exclusive: true };
+      server.postmaster = await startPostmaster(home, this.binaries, options, signal);
+      return server.postmaster;
+    });
+    return starting.finally(() => this.launched.delete(id));
+  }
+
+  /** At the bound, the server that has been idle for the longest time is stopped. @throws EngineError overloaded */
+  private async makeRoom(): Promise<void> {
+    while (this.running >= this.settings.maxServers) {
+      const idle = [...this.servers.values()].filter(({ state, users }) => state === 'running' && users === 0);
+      const [longest] = idle.sort((a, b) => a.idleSince - b.idleSince);
+      if (longest === undefined) throw tooMany(this.settings.maxServers);
+      await longest.stop();
+    }
+  }
+
+  /** The lowest user id of the range that no server has. */
+  private async newAccount(): Promise<Account> {
+    const { uids } = this.settings;
+    if (uids === null || caller().uid !== 0 || this.root.owner.uid !== 0) return this.root.account;
+    const folder = join(this.root.folder, PROJECTS);
+    const taken = new Set<number>();
+    for (const id of (await exists(folder)) ? await readdir(folder) : []) {
+      const data = await lstat(join(folder, id, 'data')).catch(() => null);
+      if (data !== null) taken.add(data.uid);
+    }
+    for (const uid of this.promised) taken.add(uid);
+    for (let uid = uids.first; uid <= uids.last; uid++) {
+      if (taken.has(uid)) continue;
+      this.promised.add(uid);
+      setTimeout(() => this.promised.delete(uid), 60_000).unref();
+      return { uid, gid: uid };
+    }
+    throw new Error(`All user ids of the setting project-uids are taken (${uids.first} to ${uids.last})`);
+  }
+
+  /** User ids of servers that are being made. */
+  private readonly promised = new Set<number>();
+
+  private async look(): Promise<void> {
+    if (this.looking) return;
+    this.looking = true;
+    try {
+      for (const [id, server] of this.servers) {
+        if (server.state !== 'running') continue;
+        await boundLog(await existingHome(this.root, projectFolder(id))).catch(() => {});
+        this.stopIfIdle(id, server);
+      }
+      await this.endGrowing();
+    } catch {
+      // The next look comes soon.
+    } finally {
+      this.looking = false;
+    }
+  }
+
+  private stopIfIdle(id: string, server: ProjectServer): void {
+    const idleMs = performance.now() - server.idleSince;
+    if (server.users > 0 || idleMs < this.settings.idleStopMs || server.asking) return;
+    server.asking = true;
+    const stop = async () => {
+      const may = await this.events.mayStop(id, idleMs).catch(() => true);
+      if (may && server.users === 0 && performance.now() - server.idleSince >= idleMs) await server.stop();
+    };
+    void stop()
+      .catch(() => {})
+      .finally(() => (server.asking = false));
+  }
+
+  private async endGrowing(): Promise<void> {
+    const running = [...this.servers].filter(([, { state }]) => state === 'running').map(([id]) => id);
+    const worst = await this.disk.greatestGrowth(running.map((id) => ({ id, folder: this.home(id).root })));
+    if (worst === null) return;
+    const server = this.of(worst.id);
+    server.pause(GREW_PAUSE_MS);
+    this.events.grew(worst.id, worst.bytes);
+    await server.stop();
+  }
+}
+
+/** A server that was killed leaves its SysV segment behind, of which a machine has a bounded number. */
+async function freeSharedMemory(home: Home): Promise<void> {
+  const lock = await readLockFile(home).catch(() => undefined);
+  if (lock?.sharedMemoryId === undefined) return;
+  // It may be gone, or the program may be missing: then it stays until the machine restarts.
+  await run(home.account, 'ipcrm', ['-m', String(lock.sharedMemoryId)]).catch(() => {});
+}
+
+const tooMany = (max: number) =>
+  new EngineError('overloaded', `${max} projects are in use at once, which is as many as this service runs`);

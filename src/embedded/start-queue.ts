@@ -1,0 +1,31 @@
+/** Lets a few servers start at once, first come, first served. */
+
+/** A start that takes longer, as a recovery does, lets the next one begin. */
+const TURN_MS = 2_000;
+
+export class StartQueue {
+  private starting = 0;
+  private readonly waiting: (() => void)[] = [];
+
+  constructor(private readonly atOnce: number) {}
+
+  async run<T>(start: () => Promise<T>): Promise<T> {
+    if (this.starting < this.atOnce) this.starting++;
+    else await new Promise<void>((resolve) => this.waiting.push(resolve));
+    let over = false;
+    const end = () => {
+      if (over) return;
+      over = true;
+      const next = this.waiting.shift();
+      if (next === undefined) this.starting--;
+      else next();
+    };
+    const timer = setTimeout(end, TURN_MS).unref();
+    try {
+      return await start();
+    } finally {
+      clearTimeout(timer);
+      end();
+    }
+  }
+}

@@ -1,0 +1,155 @@
+/**
+ * One Postgres server under supervision: started when somebody needs it, stopped when nobody does. Its state changes in
+ * one place at a time, so whoever comes during a stop waits for its end and starts the server again.
+ */
+import { EngineError } from '../contract/errors.js';
+
+export type ServerState = 'stopped' | 'starting' | 'running' | 'stopping';
+
+/** A running server, as far as its supervisor needs it. */
+export interface Running {
+  /** Resolves when it has ended, with the reason in a few words. */
+  readonly ended: Promise<string>;
+  stop(): Promise<void>;
+}
+
+export interface Supervision {
+  /** Resolves when the server accepts connections. @param signal aborted: it is to be stopped instead */
+  start(signal: AbortSignal): Promise<Running>;
+  /** It ended by itself, or did not start. @param pauseMs until it may be started again */
+  failed(reason: string, pauseMs: number): void;
+}
+
+/** A server that ran for so long is not one that crashes again and again. */
+const STABLE_MS = 60_000;
+
+/** The second start in a row that fails is followed by this pause, and each further one by twice as much. */
+const FIRST_PAUSE_MS = 250;
+const LONGEST_PAUSE_MS = 30_000;
+
+export class SupervisedServer {
+  state: ServerState = 'stopped';
+  /** Requests, backups and the like that need it now. */
+  users = 0;
+  /** Since when it has had no user, on the clock of `performance.now()`. */
+  idleSince = performance.now();
+  private running: Running | null = null;
+  private runningSince = 0;
+  private starting = new AbortController();
+  private change: Promise<void> = Promise.resolve();
+  private failures = 0;
+  private startAfter = -Infinity;
+
+  /** @param maxWaiting that may wait for a start at once */
+  constructor(
+    private readonly supervision: Supervision,
+    private readonly maxWaiting: number,
+  ) {}
+
+  /**
+   * Keeps the server running until {@link release}.
+   * @returns undefined if it runs already; else resolves when it does
+   * @throws EngineError database_unavailable, overloaded; nothing needs to be released then
+   */
+  acquire(): Promise<void> | undefined {
+    this.users++;
+    if (this.state === 'running') return undefined;
+    const starting = this.users > this.maxWaiting ? Promise.reject(tooManyWait()) : this.ensureRunning();
+    return starting.catch((error: unknown) => {
+      this.release();
+      throw error;
+    });
+  }
+
+  release(): void {
+    this.users--;
+    this.idleSince = performance.now();
+  }
+
+  /** Stops it; whoever uses it loses the connection. A start that does not come to its end is given up. */
+  async stop(): Promise<void> {
+    while (this.state !== 'stopped') {
+      if (this.state === 'running') this.begin('stopping', () => this.end());
+      else if (this.state === 'starting') this.starting.abort();
+      await this.change.catch(() => {});
+    }
+  }
+
+  /** Nobody may start it for this time. */
+  pause(ms: number): void {
+    this.startAfter = Math.max(this.startAfter, performance.now() + ms);
+  }
+
+  /** Waits for the end of a process that an earlier service left behind. */
+  awaitEnd(end: Promise<void>): void {
+    this.begin('stopping', () => end.finally(() => (this.state = 'stopped')));
+  }
+
+  private async ensureRunning(): Promise<void> {
+    while (this.state !== 'running') {
+      if (this.state === 'stopped') this.begin('starting', () => this.start());
+      await this.change;
+    }
+  }
+
+  private begin(state: ServerState, change: () => Promise<void>): void {
+    this.state = state;
+    this.change = change();
+    // Whoever waits for it hears of its failure.
+    this.change.catch(() => {});
+  }
+
+  private async start(): Promise<void> {
+    try {
+      const pause = this.startAfter - performance.now();
+      if (pause > 0) throw pausing(pause);
+      this.starting = new AbortController();
+      const running = await this.supervision.start(this.starting.signal);
+      this.running = running;
+      this.runningSince = performance.now();
+      this.state = 'running';
+      void running.ended.then((reason) => this.hasEnded(running, reason));
+    } catch (error) {
+      this.state = 'stopped';
+      if (error instanceof EngineError) throw error;
+      if (!this.starting.signal.aborted) this.fail(String(error instanceof Error ? error.message : error));
+      throw new EngineError('database_unavailable', 'The Postgres server of the project does not start', {
+        cause: error,
+      });
+    }
+  }
+
+  private async end(): Promise<void> {
+    const { running } = this;
+    this.running = null;
+    try {
+      await running?.stop();
+    } finally {
+      this.state = 'stopped';
+    }
+  }
+
+  private hasEnded(running: Running, reason: string): void {
+    if (this.running !== running) return;
+    this.running = null;
+    this.state = 'stopped';
+    if (performance.now() - this.runningSince > STABLE_MS) this.failures = 0;
+    this.fail(reason);
+  }
+
+  /** One crash costs no pause; a server that crashes again and again is left alone for longer each time. */
+  private fail(reason: string): void {
+    this.failures++;
+    const pause = this.failures < 2 ? 0 : Math.min(FIRST_PAUSE_MS * 2 ** (this.failures - 2), LONGEST_PAUSE_MS);
+    this.pause(pause);
+    this.supervision.failed(reason, pause);
+  }
+}
+
+const tooManyWait = () =>
+  new EngineError('overloaded', 'Too many requests wait for the start of the Postgres server of the project');
+
+const pausing = (ms: number) =>
+  new EngineError('database_unavailable', 'The Postgres server of the project has ended and starts again shortly', {
+    retryAfter: Math.ceil(ms / 1_000),
+  });

@@ -1,0 +1,226 @@
+/**
+ * Opens connections that are logged in as a project's own role. Whatever a project did to its roles (password,
+ * `ALTER ROLE … SET`, lost grants) is noticed here and repaired once, so that it cannot lock the service or itself out.
+ */
+import { ConnectionLost, PostgresError } from '../../postgres/errors.js';
+import { areInstalled, EXTENSIONS_SCHEMA } from '../extensions.js';
+import type { Placement } from '../placement.js';
+import type { ProjectDatabases } from '../project-databases.js';
+import { type LoginOptions, startupOptions } from '../../postgres/server.js';
+import { serviceWork } from '../service-work.js';
+import type { Tenancy } from '../tenancy.js';
+import { BEGIN, fixed, type Fragment, ROLLBACK, sql, type Statement, statement } from '../../postgres/sql.js';
+import { INSUFFICIENT_PRIVILEGE, INVALID_PASSWORD, TRANSACTION_TIMEOUT } from '../../postgres/sqlstate.js';
+import type { Backend } from './watchdog.js';
+import { login } from '../../postgres/wire/login.js';
+import { Session } from '../../postgres/wire/session.js';
+
+/**
+ * What a connection is for. Connections are never lent from one lane to another: one that ran free SQL never serves
+ * inserts or schema calls (contract section 7).
+ */
+export const LANES = ['typed', 'sql-write', 'sql-read'] as const;
+export type Lane = (typeof LANES)[number];
+
+/** Settings that the answers, the checks or the start of a connection depend on. `ALTER ROLE … SET` cannot change them. */
+const PINNED = {
+  client_encoding: 'UTF8',
+  DateStyle: 'ISO,MDY',
+  IntervalStyle: 'postgres',
+  TimeZone: 'UTC',
+  extra_float_digits: '1',
+  bytea_output: 'hex',
+  xmloption: 'content',
+  standard_conforming_strings: 'on',
+  array_nulls: 'on',
+  transform_null_equals: 'off',
+  default_transaction_isolation: 'read committed',
+  default_transaction_deferrable: 'off',
+  row_security: 'on',
+  check_function_bodies: 'on',
+  // A library that does not exist would end every login.
+  local_preload_libraries: '',
+  default_tablespace: '',
+  temp_tablespaces: '',
+  default_table_access_method: 'heap',
+  statement_timeout: '0',
+  idle_session_timeout: '0',
+  // A service that dies between two statements must not leave locks behind.
+  idle_in_transaction_session_timeout: '90000',
+  client_connection_check_interval: '1000',
+  client_min_messages: 'error',
+  jit: 'off',
+};
+
+/** How long an insert waits for a table that a schema change holds, or for a row of another transaction. */
+const TYPED_LOCK_TIMEOUT_MS = 5_000;
+
+/**
+ * Why a login fails that the project itself has spoilt: its role's password is another one, its right to connect is
+ * gone, or `transaction_timeout`, which only Postgres 17 and later know and so is not pinned, ends every transaction.
+ */
+const REPAIRABLE = new Set([INVALID_PASSWORD, INSUFFICIENT_PRIVILEGE, TRANSACTION_TIMEOUT]);
+
+/** Opening a connection may take so long, repair included. */
+const OPEN_MS = 10_000;
+
+/** In front of a query of our own on a project's connection: nothing that the project made can stand in for a name. */
+const IN_PG_CATALOG: readonly Statement[] = [BEGIN, fixed('SET LOCAL search_path = pg_catalog, pg_temp')];
+
+export interface ProjectSession {
+  readonly session: Session;
+  readonly backend: Backend;
+}
+
+export class ProjectSessions {
+  /** Repairs under way in this process, by server and database. */
+  private readonly repairs = new Map<string, Promise<void>>();
+
+  constructor(
+    private readonly tenancy: Tenancy,
+    private readonly databases: ProjectDatabases,
+  ) {}
+
+  private get extensionsSchema(): string[] {
+    return this.databases.extensions.length === 0 ? [] : [EXTENSIONS_SCHEMA];
+  }
+
+  private get extensionsCondition(): Fragment {
+    const { extensions } = this.databases;
+    return extensions.length === 0 ? sql`` : sql`AND ${areInstalled(extensions)}`;
+  }
+
+  /**
+   * A new connection of a lane, clean and with its rights in place.
+   * @throws EngineError database_unavailable where none can be had in time
+   */
+  async open(placement: Placement, lane: Lane): Promise<ProjectSession> {
+    const { absence } = this.tenancy.serverOf(placement);
+    const { refusal } = absence;
+    if (refusal !== null) return serviceWork(() => Promise.reject(refusal));
+    const expiry = new AbortController();
+    const timer = setTimeout(() => expiry.abort(), OPEN_MS);
+    try {
+      return await serviceWork(() =>
+        Promise.race([this.openSound(placement, lane, expiry.signal), aborted(expiry.signal)]),
+      );
+    } catch (error) {
+      absence.saw(error);
+      // Nothing that was opened on the way is left behind.
+      expiry.abort();
+      throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** @param signal aborted: nobody waits for the connection any more */
+  private async openSound(placement: Placement, lane: Lane, signal: AbortSignal): Promise<ProjectSession> {
+    const role = lane === 'sql-read' ? placement.reader : placement.writer;
+    return (
+      (await this.loginSound(placement, role, lane, signal)) ??
+      (await this.loginRepaired(placement, role, lane, signal))
+    );
+  }
+
+  /** null where the project has done something to its roles that a fresh connection shows. */
+  private async loginSound(
+    placement: Placement,
+    role: string,
+    lane: Lane,
+    signal: AbortSignal,
+  ): Promise<ProjectSession | null> {
+    let session: Session | null = null;
+    try {
+      session = await this.login(placement, role, lane, signal);
+      const { isSound, seenAt } = await this.look(session, placement, lane);
+      if (isSound) return this.identified(session, placement, role, seenAt);
+    } catch (error) {
+      if (!(error instanceof PostgresError && REPAIRABLE.has(error.sqlstate))) throw error;
+    }
+    session?.close();
+    return null;
+  }
+
+  private async loginRepaired(
+    placement: Placement,
+    role: string,
+    lane: Lane,
+    signal: AbortSignal,
+  ): Promise<ProjectSession> {
+    const key = `${placement.server} ${placement.database}`;
+    let repair = this.repairs.get(key);
+    if (repair === undefined) {
+      const isSound = async () => {
+        const found = await this.loginSound(placement, role, lane, signal);
+        found?.session.close();
+        return found !== null;
+      };
+      repair = this.databases.restoreRights(this.tenancy, placement, isSound).finally(() => this.repairs.delete(key));
+      this.repairs.set(key, repair);
+    }
+    await repair;
+    const session = await this.login(placement, role, lane, signal);
+    const { seenAt } = await this.look(session, placement, lane);
+    return this.identified(session, placement, role, seenAt);
+  }
+
+  private async login(placement: Placement, role: string, lane: Lane, signal: AbortSignal): Promise<Session> {
+    const options: LoginOptions = {
+      ...this.tenancy.serverOf(placement).address,
+      database: placement.database,
+      user: role,
+      password: this.tenancy.password(role),
+      application_name: `cdp ${lane}`,
+      options: startupOptions({
+        ...PINNED,
+        search_path: [placement.schema, ...this.extensionsSchema].join(', '),
+        default_transaction_read_only: lane === 'sql-read' ? 'on' : 'off',
+        lock_timeout: lane === 'typed' ? String(TYPED_LOCK_TIMEOUT_MS) : '0',
+      }),
+    };
+    const session = new Session(await login(options));
+    const destroy = () => session.destroy(tooSlow());
+    if (signal.aborted) destroy();
+    else signal.addEventListener('abort', destroy, { once: true });
+    return session;
+  }
+
+  /**
+   * What a fresh connection shows, in one query. It is not sound if an extension is missing, settings come from the role
+   * itself, its rights in the schema are gone, or the reader would not see what the writer makes next.
+   */
+  private async look(
+    session: Session,
+    { schema, writer, reader }: Placement,
+    lane: Lane,
+  ): Promise<{ isSound: boolean; seenAt: string }> {
+    const privilege = lane === 'sql-read' ? 'USAGE' : 'CREATE';
+    const results = await session.run([
+      ...IN_PG_CATALOG,
+      statement(sql`SELECT pg_catalog.now(), pg_catalog.has_schema_privilege(${schema}, 'USAGE')
+        AND pg_catalog.has_schema_privilege(${schema}, ${privilege})
+        AND 2 = (SELECT pg_catalog.count(*) FROM pg_catalog.pg_default_acl d, pg_catalog.aclexplode(d.defaclacl) a
+          WHERE d.defaclobjtype IN ('r', 'S') AND d.defaclnamespace = ${schema}::pg_catalog.regnamespace
+            AND d.defaclrole = ${writer}::pg_catalog.regrole
+            AND a.grantee = ${reader}::pg_catalog.regrole AND a.privilege_type = 'SELECT')
+        ${this.extensionsCondition}
+        AND NOT EXISTS (SELECT FROM pg_catalog.pg_show_all_settings() s WHERE s.source IN ('user', 'database user'))`),
+      ROLLBACK,
+    ]);
+    const [seenAt, isSound] = results[IN_PG_CATALOG.length]?.rows[0] ?? [];
+    return { isSound: isSound === 't', seenAt: seenAt ?? '' };
+  }
+
+  private identified(session: Session, placement: Placement, role: string, seenAt: string): ProjectSession {
+    const backend = { processId: session.processId, secretKey: session.secretKey, role, seenAt };
+    this.tenancy.serverOf(placement).silence.watch(session, backend);
+    return { session, backend };
+  }
+}
+
+const tooSlow = () => new ConnectionLost('A connection of the project could not be opened in time');
+
+/** Never comes to anything but its end. */
+const aborted = (signal: AbortSignal): Promise<never> =>
+  new Promise((_, reject) => signal.addEventListener('abort', () => reject(tooSlow()), { once: true }));

@@ -1,0 +1,49 @@
+/** The operator's extensions in a project's database, in a schema of their own. */
+import type pg from 'pg';
+import { type Fragment, ident, sql } from '../postgres/sql.js';
+
+/** Behind the project's own schema in the search path. */
+export const EXTENSIONS_SCHEMA = 'extensions';
+
+/**
+ * Extensions that open files or sockets, or run other languages with the rights of the operating system's user. On a
+ * server of one's own that user is the service's, or one among many.
+ */
+const REACHING_OUT = new Set([
+  'adminpack',
+  'dblink',
+  'file_fdw',
+  'plperlu',
+  'plpython3u',
+  'pltclu',
+  'postgres_fdw',
+  'sslinfo',
+]);
+
+/** @throws Error naming the extensions that a project's own server may not have */
+export function refuseReachingOut(extensions: readonly string[]): void {
+  const refused = extensions.filter((name) => REACHING_OUT.has(name));
+  if (refused.length === 0) return;
+  throw new Error(
+    `The setting extensions names ${refused.join(', ')}, by which a project could open files or connections of ` +
+      'this machine. They are available with a Postgres of your own (DATABASE_URL).',
+  );
+}
+
+/** @throws Error if this Postgres does not have one */
+export async function installExtensions(client: pg.ClientBase, extensions: readonly string[]): Promise<void> {
+  if (extensions.length === 0) return;
+  const schema = ident(EXTENSIONS_SCHEMA).text;
+  await client.query(`CREATE SCHEMA IF NOT EXISTS ${schema}`);
+  await client.query(`GRANT USAGE ON SCHEMA ${schema} TO PUBLIC`);
+  for (const extension of extensions) {
+    const { rowCount } = await client.query('SELECT FROM pg_available_extensions WHERE name = $1', [extension]);
+    if (rowCount === 0) throw new Error(`This Postgres has no extension "${extension}" (setting extensions)`);
+    await client.query(`CREATE EXTENSION IF NOT EXISTS ${ident(extension).text} WITH SCHEMA ${schema} CASCADE`);
+  }
+}
+
+/** Whether all of them are installed, as a condition for any role that is connected to the database. */
+export const areInstalled = (extensions: readonly string[]): Fragment => sql`NOT EXISTS (
+  SELECT FROM pg_catalog.unnest(${`{${extensions.join(',')}}`}::pg_catalog.text[]) AS wanted (name)
+  WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_extension e WHERE e.extname = wanted.name::pg_catalog.name))`;

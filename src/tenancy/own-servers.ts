@@ -1,0 +1,177 @@
+/**
+ * A Postgres server for each project, on this machine: a folder, a postmaster, a database `project`, and the roles
+ * `writer` and `reader`. The superuser logs in only to make, upgrade, repair, back up and watch over it.
+ */
+import { createHash } from 'node:crypto';
+import type { Embedded, Template } from '../embedded/embedded.js';
+import { CpuWatch } from '../embedded/cpu-watch.js';
+import { Fleet, type FleetEvents, type Socket } from '../embedded/fleet.js';
+import { BackendPriority } from '../embedded/priority.js';
+import type { ControlDatabase } from './control.js';
+import type { ProjectRow } from './control-rows.js';
+import { databaseSize } from './database-size.js';
+import { refuseReachingOut } from './extensions.js';
+import type { Placement } from './placement.js';
+import type { ProjectDatabases } from './project-databases.js';
+import { ensureRoles, grant } from './project-rights.js';
+import type { ServerAddress } from '../postgres/server.js';
+import { withServiceClient } from './service-pool.js';
+import { connectionsTo, type Server, type Tenancy } from './tenancy.js';
+
+const PLACEMENT = { database: 'project', schema: 'data', writer: 'writer', reader: 'reader' };
+
+/** The database that the service's own sessions are in: no role of a project may connect to it. */
+const SERVICE_DATABASE = 'template1';
+
+/** Connections of the service's own to one server: the watchdog's, and a look at its size. */
+const POOL_SIZE = 2;
+
+/** An idle server whose tables wait for autovacuum runs on for at most so many times the setting. */
+const LONGEST_GRACE = 3;
+
+/** Told of a server that crashed, or was ended for the disk's sake. */
+export interface ServerEvents {
+  crashed(server: string, reason: string, pauseMs: number): void;
+  grew(server: string, bytes: number): void;
+}
+
+export class OwnServers implements Tenancy {
+  readonly own = true;
+  private readonly servers = new Map<string, Server>();
+
+  private constructor(
+    private readonly fleet: Fleet,
+    private readonly databases: ProjectDatabases,
+    private readonly control: ControlDatabase,
+    private readonly idleStopMs: number,
+  ) {}
+
+  static async open(
+    embedded: Embedded,
+    databases: ProjectDatabases,
+    control: ControlDatabase,
+    idleStopMs: number,
+    events: ServerEvents,
+  ): Promise<OwnServers> {
+    refuseReachingOut(databases.extensions);
+    const fleetEvents: FleetEvents = {
+      failed: (id, reason, pauseMs) => events.crashed(id, reason, pauseMs),
+      grew: (id, bytes) => events.grew(id, bytes),
+      mayStop: (id, idleMs) => tenancy.mayStop(id, idleMs),
+    };
+    const fleet = await embedded.openFleet(templateOf(databases), fleetEvents);
+    const tenancy = new OwnServers(fleet, databases, control, idleStopMs);
+    return tenancy;
+  }
+
+  /** Servers that run now. */
+  get running(): number {
+    return this.fleet.running;
+  }
+
+  newPlacement(): Placement {
+    return { server: Fleet.newId(), ...PLACEMENT };
+  }
+
+  serverOf({ server: id }: Placement): Server {
+    const known = this.servers.get(id);
+    if (known !== undefined) return known;
+    const { fleet } = this;
+    const cpu = new CpuWatch(new BackendPriority((pid) => fleet.isPostmaster(pid)));
+    const server: Server = {
+      ...connectionsTo(addressOf(fleet.socket(id)), POOL_SIZE, cpu),
+      acquire: () => fleet.acquire(id),
+      release: () => fleet.release(id),
+    };
+    this.servers.set(id, server);
+    return server;
+  }
+
+  create({ server }: Placement): Promise<void> {
+    return this.fleet.create(server);
+  }
+
+  async drop({ server: id }: Placement): Promise<void> {
+    await this.fleet.remove(id);
+    const server = this.servers.get(id);
+    this.servers.delete(id);
+    server?.silence.close();
+    await server?.pool.end();
+  }
+
+  /** The socket is in a folder that nobody else can enter: a password would protect nothing. */
+  roleOptions(): string {
+    return 'PASSWORD NULL';
+  }
+
+  password(): string {
+    return '';
+  }
+
+  /** A server that does not run is not started for this: its size is the one that it had when it was stopped. */
+  sizeOf({ placement, sizeBytes }: Pick<ProjectRow, 'placement' | 'sizeBytes'>): Promise<number | null> {
+    if (!this.fleet.isRunning(placement.server)) return Promise.resolve(sizeBytes);
+    return databaseSize(this.serverOf(placement).pool, placement.database);
+  }
+
+  extensions(): Promise<string[]> {
+    return Promise.resolve([...this.databases.extensions]);
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.servers.values()].map(({ pool }) => pool.end()));
+    for (const { silence } of this.servers.values()) silence.close();
+    await this.fleet.close();
+  }
+
+  /** Notes the size of an idle server. @returns false while autovacuum works there, or has work to do */
+  private async mayStop(id: string, idleMs: number): Promise<boolean> {
+    const address = addressOf(this.fleet.socket(id));
+    const { bytes, busy } = await withServiceClient(address, PLACEMENT.database, async (client) => {
+      const { rows } = await client.query<{ bytes: string; busy: boolean }>(
+        `SELECT pg_database_size(current_database()) AS bytes, ${AUTOVACUUM_HAS_WORK} AS busy`,
+      );
+      return { bytes: Number(rows[0]?.bytes), busy: rows[0]?.busy === true };
+    });
+    if (busy && idleMs < LONGEST_GRACE * this.idleStopMs) return false;
+    await this.control.setProjectSize(id, bytes);
+    return true;
+  }
+}
+
+/** By the thresholds of autovacuum's defaults (manual 24.1.6). */
+const AUTOVACUUM_HAS_WORK = `(EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')
+  OR EXISTS (SELECT FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid
+    WHERE s.n_mod_since_analyze > 50 + 0.1 * greatest(c.reltuples, 0)
+      OR s.n_dead_tup > 50 + 0.2 * greatest(c.reltuples, 0)
+      OR s.n_ins_since_vacuum > 1000 + 0.2 * greatest(c.reltuples, 0)))`;
+
+const addressOf = (socket: Socket): ServerAddress => ({
+  ...socket,
+  password: '',
+  database: SERVICE_DATABASE,
+  connectionTimeoutMillis: 5_000,
+});
+
+/** What every project's server begins with: the roles, and the database with everything of the service in it. */
+function templateOf(databases: ProjectDatabases): Template {
+  const contents = [databases.schemaVersion, ...databases.extensions].join(' ');
+  const version = createHash('sha256').update(contents).digest('hex').slice(0, 12);
+  return {
+    version,
+    async prepare(socket) {
+      const address = addressOf(socket);
+      const placement = { server: '', ...PLACEMENT };
+      await withServiceClient(address, SERVICE_DATABASE, async (client) => {
+        await client.query(`ALTER DATABASE postgres RENAME TO ${PLACEMENT.database}`);
+        await client.query(`REVOKE ALL ON DATABASE ${PLACEMENT.database}, template1 FROM PUBLIC`);
+        await ensureRoles(client, placement, () => '');
+      });
+      await withServiceClient(address, PLACEMENT.database, async (client) => {
+        await databases.prepare(client);
+        await grant(client, placement);
+      });
+      await databases.grantDefaults({ password: () => '', serverOf: () => ({ address }) }, placement);
+    },
+  };
+}

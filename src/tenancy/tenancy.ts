@@ -1,0 +1,80 @@
+/**
+ * Where projects live: each on a server of its own (`own-servers.ts`), or all on one server by address
+ * (`shared-server.ts`).
+ */
+import type pg from 'pg';
+import type { ProjectRow } from './control-rows.js';
+import { Absence } from './absence.js';
+import { SilenceWatch } from './connections/silence-watch.js';
+import { Watchdog } from './connections/watchdog.js';
+import type { Placement } from './placement.js';
+import type { ServerAddress } from '../postgres/server.js';
+import { servicePool } from './service-pool.js';
+import type { CpuWatch } from '../embedded/cpu-watch.js';
+
+/** A Postgres server that projects live on. */
+export interface Server {
+  /** The service's own login. `database` is one that no project can connect to. */
+  readonly address: ServerAddress;
+  /** A few connections of that login, for short questions. */
+  readonly pool: pg.Pool;
+  readonly absence: Absence;
+  readonly silence: SilenceWatch;
+  readonly watchdog: Watchdog;
+  /**
+   * Keeps the server running until {@link release}.
+   * @returns undefined if it runs already; else resolves when it does
+   * @throws EngineError database_unavailable, overloaded; nothing needs to be released then
+   */
+  acquire(): Promise<void> | undefined;
+  release(): void;
+}
+
+export interface Tenancy {
+  /** True if each project has a server of its own. */
+  readonly own: boolean;
+  /** Servers of projects that run now. */
+  readonly running: number;
+  /** Names for a project that is about to be made. */
+  newPlacement(): Placement;
+  serverOf(placement: Placement): Server;
+  /** Makes everything of a placement, empty. After a failure or a crash in between, {@link drop} clears what is there. */
+  create(placement: Placement): Promise<void>;
+  /** Takes everything of a placement away. Every step may have been done before. */
+  drop(placement: Placement): Promise<void>;
+  /** The options of a login role in CREATE ROLE and ALTER ROLE. */
+  roleOptions(role: string): string;
+  password(role: string): string;
+  /** Bytes on disk of the project's database; null if it is unknown, or gone. @throws EngineError database_unavailable */
+  sizeOf(project: Pick<ProjectRow, 'placement' | 'sizeBytes'>): Promise<number | null>;
+  /** Names of the extensions that a new project has. */
+  extensions(): Promise<string[]>;
+  close(): Promise<void>;
+}
+
+/** What belongs to each server alone: its connections, and what watches over them. */
+export function connectionsTo(
+  address: ServerAddress,
+  poolSize: number,
+  cpu: CpuWatch | null,
+): Pick<Server, 'address' | 'pool' | 'absence' | 'silence' | 'watchdog'> {
+  const absence = new Absence();
+  const pool = servicePool(address, poolSize, { absence });
+  return {
+    address,
+    pool,
+    absence,
+    silence: new SilenceWatch(address, pool),
+    watchdog: new Watchdog(address, pool, cpu),
+  };
+}
+
+/** Runs `work` while the server runs. */
+export async function withServer<T>(server: Server, work: () => Promise<T>): Promise<T> {
+  await server.acquire();
+  try {
+    return await work();
+  } finally {
+    server.release();
+  }
+}
