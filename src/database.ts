@@ -4,9 +4,12 @@ import type { Config } from './settings.js';
 import { parseUidRange } from './setting-values.js';
 import { capacityOf } from './embedded/capacity.js';
 import { defaultBackendMemory, defaultConnections } from './embedded/limits.js';
+import { AnotherOwner, SERVICE } from './embedded/control-server.js';
 import { type Embedded, openEmbedded } from './embedded/embedded.js';
 import type { ServerSize } from './embedded/config.js';
 import { addressOfUrl, type ServerAddress } from './postgres/server.js';
+
+export { AnotherOwner, SERVICE };
 
 export interface Database {
   /** The control database, and the service's own login there. */
@@ -30,9 +33,10 @@ const LONGEST_NAP_S = 60;
 
 /**
  * Opens the database of the settings; the process owns the data folder until it closes it.
+ * @param owner the command that wants it, such as {@link SERVICE}, for those that come meanwhile
  * @throws AnotherOwner; Error that an operator can act on
  */
-export async function openDatabase(config: Config, logger: Logger): Promise<Database> {
+export async function openDatabase(config: Config, owner: string, logger: Logger): Promise<Database> {
   if (config.databaseUrl !== null) {
     return {
       address: addressOfUrl(config.databaseUrl),
@@ -44,6 +48,7 @@ export async function openDatabase(config: Config, logger: Logger): Promise<Data
   const capacity = await capacityOf();
   const embedded = await openEmbedded({
     dataDir: config.dataDir,
+    owner,
     log: (message, fields = {}) => logger.info(fields, message),
     size: sizeOf(config),
     backendMib: config.backendMemoryMib ?? defaultBackendMemory(),

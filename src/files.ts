@@ -1,7 +1,8 @@
 /** Making folders and files that others may be making at the same moment, and telling why the system refused to. */
 import { randomBytes } from 'node:crypto';
-import { chmod, lstat, mkdir, rename, stat, writeFile } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { chmod, lstat, mkdir, mkdtemp, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 
 /** A part of a name that no other process, and no other call, uses. */
 export const unique = (): string => `${process.pid}-${randomBytes(6).toString('hex')}`;
@@ -49,6 +50,19 @@ async function makeAbove(path: string, mode: number): Promise<void> {
     if (!hasCode(error, 'ENOENT') || dirname(path) === path) throw error;
     await makeAbove(dirname(path), mode);
     await make();
+  }
+}
+
+/**
+ * A folder for the length of some work, which nobody else can look into: mkdtemp(3) gives it mode 700.
+ * @param parent where it is made
+ */
+export async function withPrivateFolder<T>(work: (folder: string) => Promise<T>, parent = tmpdir()): Promise<T> {
+  const folder = await mkdtemp(join(parent, 'cdp-'));
+  try {
+    return await work(folder);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
   }
 }
 

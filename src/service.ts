@@ -4,9 +4,10 @@
  */
 import type { FastifyInstance } from 'fastify';
 import { pino, type Logger } from 'pino';
+import { type AdminSocket, openAdminSocket } from './admin-socket.js';
 import type { Config } from './settings.js';
 import { EngineError } from './contract/errors.js';
-import { type Database, openDatabase } from './database.js';
+import { type Database, openDatabase, SERVICE } from './database.js';
 import { LogLines } from './log-lines.js';
 import type { Engine, EngineSettings } from './engine/engine.js';
 import { welcome } from './engine/first-start.js';
@@ -33,7 +34,12 @@ const BACKLOG = 4_096;
 
 /** Reading the modules of a running service takes longer than Postgres takes to start, and happens meanwhile. */
 const loadModules = () =>
-  Promise.all([import('./http/server.js'), import('./http/watch/metrics-listener.js'), import('./engine/engine.js')]);
+  Promise.all([
+    import('./http/server.js'),
+    import('./http/watch/metrics-listener.js'),
+    import('./engine/engine.js'),
+    import('./http/admin-listener.js'),
+  ]);
 
 /** One JSON line an event on standard output; secrets never get there. */
 export function createLogger(config: Config): Logger {
@@ -53,19 +59,33 @@ export async function startService(
   try {
     const spans = await openTracing(traces, config, logger, closing);
     void loadModules();
-    const database = await openDatabase(config, logger);
+    const database = await openDatabase(config, SERVICE, logger);
     closing.add(() => database.close());
+    const { finish } = await import('./http/app.js');
     const { engine, app, metricsApp } = await assemble(config, database, logger, closing, spans);
     if (metricsApp !== null) {
       await metricsApp.listen({ host: config.metricsHost, port: config.metricsPort ?? 0 });
       closing.add(() => metricsApp.close());
     }
     const url = await app.listen({ host: config.host, port: config.port, backlog: BACKLOG });
-    closing.add(() => finish(app, config.shutdownMs));
+    let admin: AdminSocket | undefined;
+    // Commands are served until the last request has its answer: after that they would have to wait for the end.
+    closing.add(async () => {
+      const until = performance.now() + config.shutdownMs;
+      await finish(app, config.shutdownMs);
+      await admin?.close(Math.max(0, until - performance.now()));
+    });
+    if (database.embedded !== null) {
+      admin = await openAdminSocket(config.dataDir, config, database, () => Promise.resolve(engine), logger);
+    }
     // Only now: a token that is made by a start that fails would never be seen.
     const firstToken = database.embedded !== null ? await welcome(engine) : null;
     logger.info({ url, embedded: database.embedded !== null }, 'listening');
-    return { url, engine, firstToken, close: () => closing.run(), breakOff: () => app.server.closeAllConnections() };
+    const breakOff = () => {
+      app.server.closeAllConnections();
+      admin?.breakOff();
+    };
+    return { url, engine, firstToken, close: () => closing.run(), breakOff };
   } catch (error) {
     await closing.run();
     throw error;
@@ -103,16 +123,6 @@ async function openTracing(
   const tracing = await Tracing.open(traces, config.traceDetail, logger);
   closing.add(() => tracing.close());
   return tracing.spans;
-}
-
-/** Lets running requests finish, and breaks them off if they take longer than `ms`. */
-async function finish(app: FastifyInstance, ms: number): Promise<void> {
-  const late = setTimeout(() => app.server.closeAllConnections(), ms);
-  const { closePort } = await import('./http/connection/client-connections.js');
-  // From its beginning Fastify's close tells clients that their connection ends, so the port is closed before.
-  await closePort(app.server);
-  await app.close();
-  clearTimeout(late);
 }
 
 /** An engine and what answers for it; nothing listens yet. */

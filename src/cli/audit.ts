@@ -2,12 +2,10 @@
 import { Command } from 'commander';
 import { AUDIT_OPERATIONS } from '../contract/audit.js';
 import { EngineError } from '../contract/errors.js';
-import type { Engine } from '../engine/engine.js';
-import { shownEntry } from '../http/api/admin-views.js';
-import type { AuditFilter } from '../tenancy/audit-log.js';
-import type { AuditEntry } from '../tenancy/audit-rows.js';
+import type { AuditAnswer, AuditEntry, AuditQuery } from '../contract/wire/audit.js';
+import type { AdminClient } from './admin-client.js';
+import { aligned, withAdmin } from './management.js';
 import { addSettings, DATABASE_SETTINGS } from './settings.js';
-import { aligned, withEngine } from './management.js';
 
 interface Options {
   project?: string;
@@ -40,15 +38,16 @@ export function auditCommand(): Command {
   return addSettings(command, DATABASE_SETTINGS).action(async () => {
     const options = command.opts<Options>();
     const filter = filterOf(options, Date.now());
-    const entries = await withEngine(command, (engine) => latest(engine, filter));
+    const entries = await withAdmin(command, (admin) => latest(admin, filter, Number(options.limit)));
     process.stdout.write((options.json ? entries.map(jsonLine) : table(entries)).map((line) => `${line}\n`).join(''));
   });
 }
 
 /** @throws EngineError invalid_request naming the option */
-function filterOf(options: Options, now: number): AuditFilter {
+function filterOf(options: Options, now: number): AuditQuery {
   const { project, since, until, operation, outcome, failed, token, limit } = options;
-  if (operation !== undefined && !AUDIT_OPERATIONS.some((known) => known === operation)) {
+  const known = AUDIT_OPERATIONS.find((word) => word === operation);
+  if (operation !== undefined && known === undefined) {
     throw new EngineError('invalid_request', `--operation takes one of ${AUDIT_OPERATIONS.join(', ')}`);
   }
   if (failed && outcome !== undefined) throw new EngineError('invalid_request', 'Give either --outcome or --failed');
@@ -57,12 +56,11 @@ function filterOf(options: Options, now: number): AuditFilter {
   }
   return {
     ...(project === undefined ? {} : { project }),
-    ...(operation === undefined ? {} : { operation }),
+    ...(known === undefined ? {} : { operation: known }),
     ...(failed ? { outcome: 'failed' } : outcome === undefined ? {} : { outcome }),
     ...(token === undefined ? {} : { token }),
     ...(since === undefined ? {} : { since: timeIn('--since', since, now) }),
     ...(until === undefined ? {} : { until: timeIn('--until', until, now) }),
-    limit: Number(limit),
   };
 }
 
@@ -71,37 +69,39 @@ const UNITS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_
 /** A date alone is midnight UTC, and a time without an offset is UTC, as everywhere in the service. */
 const ISO = /^\d{4}-\d\d-\d\d(?:[Tt ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(Z|z|[+-]\d\d:\d\d)?)?$/;
 
-function timeIn(option: string, text: string, now: number): Date {
+function timeIn(option: string, text: string, now: number): string {
   const [, amount, unit] = /^(\d{1,6})([smhd])$/.exec(text) ?? [];
-  if (amount !== undefined) return new Date(now - Number(amount) * (UNITS[unit ?? ''] ?? NaN));
+  if (amount !== undefined)
+    return new Date(Math.max(0, now - Number(amount) * (UNITS[unit ?? ''] ?? NaN))).toISOString();
   const iso = ISO.exec(text);
   const time = new Date(text.length > 10 && iso?.[1] === undefined ? `${text}Z` : text);
   if (iso === null || Number.isNaN(time.getTime())) {
     throw new EngineError('invalid_request', `${option} takes 2h, 30m or 7d, or a time such as 2026-01-31T09:30:00Z`);
   }
-  return time;
+  return time.toISOString();
 }
 
 /** Page by page; the oldest first. */
-async function latest({ audit }: Engine, filter: AuditFilter): Promise<AuditEntry[]> {
+async function latest(admin: AdminClient, filter: AuditQuery, most: number): Promise<AuditEntry[]> {
   const found: AuditEntry[] = [];
-  while (found.length < filter.limit) {
-    const limit = Math.min(PAGE, filter.limit - found.length);
-    const last = found.at(-1);
-    const page = await audit.read({ ...filter, ...(last === undefined ? {} : { before: last }), limit });
-    found.push(...page);
-    if (page.length < limit) break;
-  }
+  let next: string | null = null;
+  do {
+    const limit = String(Math.min(PAGE, most - found.length));
+    const query = new URLSearchParams({ ...filter, limit, ...(next === null ? {} : { before: next }) });
+    const page: AuditAnswer = await admin.call('GET', `admin/audit?${query.toString()}`);
+    found.push(...page.entries);
+    next = page.next;
+  } while (next !== null && found.length < most);
   return found.reverse();
 }
 
 function table(entries: readonly AuditEntry[]): string[] {
   const lines = entries.map((entry) => [
-    new Date(entry.at).toISOString(),
+    entry.time,
     entry.project ?? '-',
     actorIn(entry),
     entry.operation + (entry.count > 1 ? ` (${entry.count})` : ''),
-    entry.object ?? (entry.statementSha256 === null ? '-' : `sha256:${entry.statementSha256.slice(0, 12)}`),
+    entry.object ?? (entry.statement_sha256 === null ? '-' : `sha256:${entry.statement_sha256.slice(0, 12)}`),
     String(entry.rows ?? '-'),
     entry.outcome,
     entry.address ?? '-',
@@ -110,14 +110,14 @@ function table(entries: readonly AuditEntry[]): string[] {
 }
 
 /** `importer (5f3f2b8e)`: the name says what a token is for, the beginning of its id which one it is. */
-function actorIn({ actor, actorId, actorName }: AuditEntry): string {
+function actorIn({ actor, actor_id: actorId, actor_name: actorName }: AuditEntry): string {
   if (actorId === null) return actor;
   return actorName === null ? `${actor} ${actorId}` : `${actorName} (${actorId.slice(0, 8)})`;
 }
 
 /** Statements may hold what a terminal obeys beyond what JSON escapes by itself. */
 const jsonLine = (entry: AuditEntry): string =>
-  JSON.stringify(shownEntry(entry)).replace(/[\u007F-\u009F\u2028\u2029\p{Cf}]/gu, (character) =>
+  JSON.stringify(entry).replace(/[\u007F-\u009F\u2028\u2029\p{Cf}]/gu, (character) =>
     character
       .split('')
       .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)

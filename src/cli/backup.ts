@@ -3,12 +3,12 @@ import { createReadStream } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { Command } from 'commander';
-import { backup, described } from '../engine/backup/backup.js';
-import { withPrivateFolder } from '../engine/backup/private-folder.js';
-import { VERSION } from '../version.js';
-import { commandLine, managementOptions, print, withEngine } from './management.js';
+import { type BackupBody, type BackupDone, described } from '../contract/wire/operator.js';
+import type { AdminClient } from './admin-client.js';
+import { managementOptions, print, withAdmin } from './management.js';
+import { printable } from './remote/terminal-text.js';
 import { PROGRAM_SETTINGS, readConfig } from './settings.js';
-import { abortedBySignals, programPlaces, progress } from './transfer.js';
+import { abortedBySignals, programPlaces, progress, withTransferFolder } from './transfer.js';
 
 /** Standard output in the place of a file. */
 const STDOUT = '-';
@@ -18,37 +18,34 @@ export function backupCommand(): Command {
     .description('Save projects with their tables, rows, code and tokens into one file')
     .argument('<FILE>', 'Must not exist; - writes to standard output')
     .option('--project <NAME>', 'Only this project (default: all)');
-  return managementOptions(command, PROGRAM_SETTINGS).action(async (target: string) => {
-    const { project = null } = command.opts<{ project?: string }>();
-    const options = {
-      project,
-      places: programPlaces(readConfig(command)),
-      version: VERSION,
-      by: commandLine(),
-      progress,
-    };
-    const save = (file: string) =>
-      abortedBySignals((signal) =>
-        withEngine(command, ({ installation }) => backup(installation, { ...options, file, signal })),
-      );
-    if (target === STDOUT) {
-      // Into a file first: sizes stand before contents, and half a backup should not get into a pipe.
-      return withPrivateFolder(async (folder) => {
-        const file = join(folder, 'backup');
-        const { left_out: leftOut } = await save(file);
-        await pipeline(createReadStream(file), process.stdout, { end: false });
-        requireAll(leftOut);
-      });
-    }
-    const manifest = await save(resolve(target));
-    const { projects, left_out: leftOut } = manifest;
-    print(command, manifest, [
-      `${projects.length} ${projects.length === 1 ? 'project' : 'projects'} saved in ${target}`,
-      ...projects.map(({ name, tables }) => `- ${name}: ${described(tables)}`),
-    ]);
-    requireAll(leftOut);
-  });
+  return managementOptions(command, PROGRAM_SETTINGS).action((target: string) =>
+    withAdmin(command, async (admin) => {
+      const config = readConfig(command);
+      const { project = null } = command.opts<{ project?: string }>();
+      const save = (file: string) => saved(admin, { file, project, ...programPlaces(config) });
+      if (target === STDOUT) {
+        // Into a file first: sizes stand before contents, and half a backup should not get into a pipe.
+        return withTransferFolder(config, async (folder) => {
+          await admin.handOver(folder);
+          const file = join(folder, 'backup');
+          const { left_out: leftOut } = await save(file);
+          await pipeline(createReadStream(file), process.stdout, { end: false });
+          requireAll(leftOut);
+        });
+      }
+      const manifest = await save(resolve(target));
+      const { projects, left_out: leftOut } = manifest;
+      print(command, manifest, [
+        `${projects.length} ${projects.length === 1 ? 'project' : 'projects'} saved in ${printable(target)}`,
+        ...projects.map(({ name, tables }) => `- ${printable(name)}: ${described(tables)}`),
+      ]);
+      requireAll(leftOut);
+    }),
+  );
 }
+
+const saved = (admin: AdminClient, body: BackupBody): Promise<BackupDone> =>
+  abortedBySignals((signal) => admin.watch('local/backup', body, { signal, progress }));
 
 function requireAll(leftOut: readonly { name: string }[]): void {
   if (leftOut.length === 0) return;

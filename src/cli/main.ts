@@ -4,7 +4,7 @@ import { ConfigError } from '../config.js';
 import { EngineError } from '../contract/errors.js';
 import { VERSION } from '../version.js';
 import { commandsFor } from './commands.js';
-import { messageOf } from '../operator-message.js';
+import { messageOf } from '../contract/operator-message.js';
 
 /** Exit codes: 0 done, 1 failed, 2 wrong usage or settings. `remote/outcome.ts` has more, for people with a token. */
 const FAILED = 1;

@@ -3,31 +3,28 @@ import { createInterface } from 'node:readline/promises';
 import { Command } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
 import { EngineError } from '../contract/errors.js';
-import { quotaBytes, shownProject } from '../http/api/admin-views.js';
-import type { ProjectRow } from '../tenancy/control-rows.js';
-import { aligned, commandLine, managementOptions, print, withEngine } from './management.js';
+import type { Project, ProjectAnswer, ProjectsAnswer, RepairAnswer } from '../contract/wire/projects.js';
+import type { AdminClient } from './admin-client.js';
+import { aligned, managementOptions, print, withAdmin } from './management.js';
+import { printable } from './remote/terminal-text.js';
 
 export function projectCommand(): Command {
   return new Command('project')
     .description('Manage projects')
     .addCommand(
-      onOne(
-        'create',
-        'Create a project with a database of its own',
-        'created',
-        (engine, name) => engine.projects.create(name, commandLine()),
-        { make: true },
+      onOne('create', 'Create a project with a database of its own', 'created', (admin, name) =>
+        admin.call('POST', 'admin/projects', { name }),
       ),
     )
     .addCommand(list())
     .addCommand(
-      onOne('activate', 'Let a project be used again', 'active', (engine, name) =>
-        engine.projects.setActive(name, true, commandLine()),
+      onOne('activate', 'Let a project be used again', 'active', (admin, name) =>
+        admin.call('POST', `${pathOf(name)}/activate`),
       ),
     )
     .addCommand(
-      onOne('deactivate', 'Answer every call of a project with 403', 'inactive', (engine, name) =>
-        engine.projects.setActive(name, false, commandLine()),
+      onOne('deactivate', 'Answer every call of a project with 403', 'inactive', (admin, name) =>
+        admin.call('POST', `${pathOf(name)}/deactivate`),
       ),
     )
     .addCommand(repair())
@@ -35,54 +32,62 @@ export function projectCommand(): Command {
     .addCommand(remove());
 }
 
-type Work = (engine: Parameters<Parameters<typeof withEngine>[1]>[0], name: string) => Promise<ProjectRow>;
+const pathOf = (name: string): string => `admin/projects/${encodeURIComponent(name)}`;
 
-function onOne(verb: string, description: string, outcome: string, work: Work, { make = false } = {}): Command {
+type Work = (admin: AdminClient, name: string) => Promise<ProjectAnswer>;
+
+function onOne(verb: string, description: string, outcome: string, work: Work): Command {
   const command = new Command(verb).description(description).argument('<NAME>');
-  return managementOptions(command).action(async (name: string) => {
-    const project = await withEngine(command, (engine) => work(engine, name), { make });
-    print(command, shownProject(project), [`Project ${project.name} ${outcome}`]);
-  });
+  return managementOptions(command).action((name: string) =>
+    withAdmin(command, async (admin) => {
+      const { project } = await work(admin, name);
+      print(command, project, [`Project ${project.name} ${outcome}`]);
+    }),
+  );
 }
 
 function repair(): Command {
   const command = new Command('repair')
     .description('Put right what a project did to its own roles, rights and schema; its rows stay as they are')
     .argument('<NAME>');
-  return managementOptions(command).action(async (name: string) => {
-    const { project, repaired } = await withEngine(command, (engine) => engine.projects.repair(name, commandLine()));
-    const lines = [`Project ${project.name} repaired`, ...repaired.map((what) => `- ${what}`)];
-    print(command, { ...shownProject(project), repaired }, lines);
-  });
+  return managementOptions(command).action((name: string) =>
+    withAdmin(command, async (admin) => {
+      const { project, repaired } = await admin.call<RepairAnswer>('POST', `${pathOf(name)}/repair`);
+      const lines = [`Project ${project.name} repaired`, ...repaired.map((what) => `- ${printable(what)}`)];
+      print(command, { ...project, repaired }, lines);
+    }),
+  );
 }
 
 function list(): Command {
   const command = new Command('list').description('List all projects');
-  return managementOptions(command).action(async () => {
-    const projects = await withEngine(command, async (engine) => {
-      const rows = await engine.projects.list();
-      const sizes = await engine.sizesOf(rows);
-      return rows.map((project) => shownProject(project, sizes.get(project.id)));
-    });
-    const rows = projects.map(({ name, status, size_bytes: size, quota: allowed, created_at: created }) => {
-      return [name, status, size === undefined ? '-' : roundedSize(size), allowed, created];
-    });
-    print(command, projects, aligned([['NAME', 'STATUS', 'SIZE', 'QUOTA', 'CREATED'], ...rows]));
-  });
+  return managementOptions(command).action(() =>
+    withAdmin(command, async (admin) => {
+      const { projects } = await admin.call<ProjectsAnswer>('GET', 'admin/projects');
+      print(command, projects, aligned([['NAME', 'STATUS', 'SIZE', 'QUOTA', 'CREATED'], ...projects.map(cellsOf)]));
+    }),
+  );
 }
+
+const cellsOf = ({ name, status, size_bytes: size, quota, created_at: created }: Project): string[] => [
+  name,
+  status,
+  size === undefined ? '-' : roundedSize(size),
+  quota,
+  created,
+];
 
 function quota(): Command {
   const command = new Command('quota')
     .description('Set the disk quota of a project: a size such as 10GB, "default" or "none"')
     .argument('<NAME>')
     .argument('<SIZE>');
-  return managementOptions(command).action(async (name: string, size: string) => {
-    const bytes = quotaBytes(size);
-    const project = shownProject(
-      await withEngine(command, (engine) => engine.projects.setQuota(name, bytes, commandLine())),
-    );
-    print(command, project, [`Project ${project.name} has the quota ${project.quota}`]);
-  });
+  return managementOptions(command).action((name: string, size: string) =>
+    withAdmin(command, async (admin) => {
+      const { project } = await admin.call<ProjectAnswer>('PUT', `${pathOf(name)}/quota`, { quota: size });
+      print(command, project, [`Project ${project.name} has the quota ${project.quota}`]);
+    }),
+  );
 }
 
 function remove(): Command {
@@ -92,8 +97,11 @@ function remove(): Command {
     .option('--yes', 'Without being asked');
   return managementOptions(command).action(async (name: string) => {
     if (command.opts<{ yes?: boolean }>().yes !== true) await confirm(name);
-    const project = await withEngine(command, (engine) => engine.deleteProject(name, commandLine()));
-    print(command, shownProject(project), [`Project ${project.name} deleted`]);
+    await withAdmin(command, async (admin) => {
+      const query = `confirm=${encodeURIComponent(name)}`;
+      const { project } = await admin.call<ProjectAnswer>('DELETE', `${pathOf(name)}?${query}`);
+      print(command, project, [`Project ${project.name} deleted`]);
+    });
   });
 }
 

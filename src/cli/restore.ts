@@ -3,12 +3,12 @@ import { createWriteStream } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { Command } from 'commander';
-import { described } from '../engine/backup/backup.js';
-import { withPrivateFolder } from '../engine/backup/private-folder.js';
-import { restore, type Restored } from '../engine/backup/restore.js';
-import { commandLine, managementOptions, print, withEngine } from './management.js';
+import { described, type RestoreBody, type RestoreDone } from '../contract/wire/operator.js';
+import type { AdminClient } from './admin-client.js';
+import { managementOptions, print, withAdmin } from './management.js';
+import { printable } from './remote/terminal-text.js';
 import { PROGRAM_SETTINGS, readConfig } from './settings.js';
-import { abortedBySignals, programPlaces, progress } from './transfer.js';
+import { abortedBySignals, programPlaces, progress, withTransferFolder } from './transfer.js';
 
 /** Standard input in the place of a file. */
 const STDIN = '-';
@@ -20,28 +20,30 @@ export function restoreCommand(): Command {
     .option('--project <NAME>', 'Only this project (default: all)')
     .option('--as <NEWNAME>', 'Another name for it; without its tokens');
   return managementOptions(command, PROGRAM_SETTINGS).action(async (source: string) => {
+    const config = readConfig(command);
     const { project = null, as = null } = command.opts<{ project?: string; as?: string }>();
-    const options = { project, as, places: programPlaces(readConfig(command)), by: commandLine(), progress };
-    const load = (file: string) =>
-      abortedBySignals((signal) =>
-        withEngine(command, ({ installation }) => restore(installation, { ...options, file, signal }), { make: true }),
-      );
-    const restored =
-      source === STDIN
-        ? // Into a file first: it is checked as a whole before anything is changed.
-          await withPrivateFolder(async (folder) => {
-            const file = join(folder, 'backup');
-            await pipeline(process.stdin, createWriteStream(file, { mode: 0o600 }));
-            return load(file);
-          })
-        : await load(resolve(source));
-    show(command, restored);
+    const wanted = { project, as, ...programPlaces(config) };
+    const load = (file: string, ...ours: string[]) =>
+      withAdmin(command, async (admin) => {
+        for (const path of ours) await admin.handOver(path);
+        show(command, await loaded(admin, { file, ...wanted }));
+      });
+    if (source !== STDIN) return load(resolve(source));
+    // Into a file first: it is checked as a whole before anything is changed.
+    await withTransferFolder(config, async (folder) => {
+      const file = join(folder, 'backup');
+      await pipeline(process.stdin, createWriteStream(file, { mode: 0o600 }));
+      await load(file, folder, file);
+    });
   });
 }
 
-function show(command: Command, { projects, failed }: Restored): void {
-  const lines = projects.map(({ name, tables }) => `Project ${name} restored: ${described(tables)}`);
-  const shown = projects.map(({ leftOut, ...project }) => ({ ...project, left_out: leftOut }));
-  print(command, { projects: shown, failed }, lines);
+const loaded = (admin: AdminClient, body: RestoreBody): Promise<RestoreDone> =>
+  abortedBySignals((signal) => admin.watch('local/restore', body, { signal, progress }));
+
+function show(command: Command, done: RestoreDone): void {
+  const { projects, failed } = done;
+  const lines = projects.map(({ name, tables }) => `Project ${printable(name)} restored: ${described(tables)}`);
+  print(command, done, lines);
   if (failed.length > 0) throw new Error(`Not restored: ${failed.map(({ name }) => name).join(', ')}`);
 }

@@ -1,11 +1,18 @@
 /** `cdp token …`: create, list and revoke the tokens of a project, or admin tokens. */
 import { Command } from 'commander';
 import { EngineError } from '../contract/errors.js';
-import { SCOPES } from '../contract/names.js';
-import type { Engine } from '../engine/engine.js';
-import { parseScopes } from '../engine/access/tokens.js';
-import { shownToken } from '../http/api/admin-views.js';
-import { aligned, commandLine, managementOptions, print, withEngine } from './management.js';
+import { SCOPES, type Scope } from '../contract/names.js';
+import type {
+  CreateTokenAnswer,
+  CreateTokenBody,
+  Token,
+  TokenAnswer,
+  TokensAnswer,
+} from '../contract/wire/projects.js';
+import { aligned, managementOptions, print, withAdmin } from './management.js';
+
+/** Where admin tokens are, and where a token of any kind is revoked. */
+const EVERY_TOKEN = 'local/tokens';
 
 interface Whose {
   project?: string;
@@ -23,61 +30,75 @@ function create(): Command {
     .option('--expires <TIME>', 'From now, as 30d, 12h or 45m (default: never)');
   return managementOptions(command).action(async () => {
     const options = command.opts<Whose & { scopes?: string; name?: string; expires?: string }>();
-    const owner = ownerIn(options);
+    const path = pathIn(options);
+    const { name, expires } = options;
     const scopes = options.scopes === undefined ? undefined : parseScopes(options.scopes);
-    const expiresAt = options.expires === undefined ? null : expiry(options.expires);
-    const wanted = {
-      ...(options.name === undefined ? {} : { name: options.name }),
-      ...(scopes === undefined ? {} : { scopes }),
-      expiresAt,
+    const wanted: CreateTokenBody = {
+      ...(name === undefined ? {} : { name }),
+      // An admin token has none.
+      ...(scopes === undefined || options.admin ? {} : { scopes }),
+      ...(expires === undefined ? {} : { expires_at: expiry(expires).toISOString() }),
     };
-    const { token, details } = await withEngine(command, async (engine) =>
-      engine.tokens.create(await idOf(engine, owner), wanted, commandLine()),
-    );
-    print(command, { token, ...shownToken(details) }, [token]);
+    await withAdmin(command, async (admin) => {
+      const { token, details } = await admin.call<CreateTokenAnswer>('POST', path, wanted);
+      print(command, { token, ...details }, [token]);
+    });
   });
 }
 
 function list(): Command {
   const command = whose(new Command('list').description('List the tokens of a project'));
   return managementOptions(command).action(async () => {
-    const owner = ownerIn(command.opts<Whose>());
-    const rows = await withEngine(command, async (engine) => engine.tokens.list(await idOf(engine, owner)));
-    const tokens = rows.map(shownToken);
-    const lines = tokens.map((token) => [
-      token.id,
-      token.name,
-      token.revoked_at === null ? 'valid' : 'revoked',
-      token.expires_at ?? 'never',
-      token.last_used_at ?? 'never',
-      token.scopes.join(','),
-    ]);
-    print(command, tokens, aligned([['ID', 'NAME', 'STATE', 'EXPIRES', 'LAST USED', 'SCOPES'], ...lines]));
+    const path = pathIn(command.opts<Whose>());
+    await withAdmin(command, async (admin) => {
+      const { tokens } = await admin.call<TokensAnswer>('GET', path);
+      const heads = ['ID', 'NAME', 'STATE', 'EXPIRES', 'LAST USED', 'SCOPES'];
+      print(command, tokens, aligned([heads, ...tokens.map(cellsOf)]));
+    });
   });
 }
+
+const cellsOf = (token: Token): string[] => [
+  token.id,
+  token.name,
+  token.revoked_at === null ? 'valid' : 'revoked',
+  token.expires_at ?? 'never',
+  token.last_used_at ?? 'never',
+  token.scopes.join(','),
+];
 
 function revoke(): Command {
   const command = new Command('revoke')
     .description('Revoke a token; it stops working within a second')
     .argument('<ID>', 'As `cdp token list` shows it');
-  return managementOptions(command).action(async (id: string) => {
-    const token = await withEngine(command, (engine) => engine.tokens.revoke(id, undefined, commandLine()));
-    print(command, shownToken(token), [`Token ${token.id} revoked`]);
-  });
+  return managementOptions(command).action((id: string) =>
+    withAdmin(command, async (admin) => {
+      const { details } = await admin.call<TokenAnswer>('DELETE', `${EVERY_TOKEN}/${encodeURIComponent(id)}`);
+      print(command, details, [`Token ${details.id} revoked`]);
+    }),
+  );
 }
 
 const whose = (command: Command): Command =>
   command.option('--project <NAME>', 'The project').option('--admin', 'An admin token, for the admin API');
 
-/** The name of the project; null for admin tokens. */
-function ownerIn({ project, admin }: Whose): string | null {
+/** Where the tokens of a project are, or those of administrators. */
+function pathIn({ project, admin }: Whose): string {
   if ((project === undefined) === !admin)
     throw new EngineError('invalid_request', 'Give either --project NAME or --admin');
-  return project ?? null;
+  return project === undefined ? EVERY_TOKEN : `admin/projects/${encodeURIComponent(project)}/tokens`;
 }
 
-const idOf = async (engine: Engine, project: string | null): Promise<string | null> =>
-  project === null ? null : (await engine.projects.get(project)).id;
+/** @throws EngineError where a scope is none of the five */
+function parseScopes(list: string): Scope[] {
+  return list.split(',').map((item) => {
+    const scope = SCOPES.find((known) => known === item.trim());
+    if (scope === undefined) {
+      throw new EngineError('invalid_request', `"${item.trim()}" is not a scope; the scopes are ${SCOPES.join(', ')}`);
+    }
+    return scope;
+  });
+}
 
 const UNITS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 

@@ -1,12 +1,25 @@
 /** What backup and restore share: where programs are looked for, an end by Ctrl-C that leaves nothing half done, progress. */
-import type { ProgramPlaces } from '../backup/logical/client-programs.js';
+import type { BackupBody } from '../contract/wire/operator.js';
+import { exists, withPrivateFolder } from '../files.js';
 import type { Config } from '../settings.js';
 import { STOP_SIGNALS } from '../stop-signals.js';
 
-export const programPlaces = ({ postgresBin }: Config): ProgramPlaces => ({
-  folder: postgresBin,
+export const programPlaces = ({ postgresBin }: Config): Pick<BackupBody, 'postgres_bin' | 'path'> => ({
+  postgres_bin: postgresBin,
   path: process.env.PATH ?? '',
 });
+
+/**
+ * A folder for what comes from standard input or goes to standard output, where the process that has the database gets to:
+ * a service may have a /tmp of its own.
+ */
+export async function withTransferFolder<T>(
+  { databaseUrl, dataDir }: Config,
+  work: (folder: string) => Promise<T>,
+): Promise<T> {
+  const isEmbedded = databaseUrl === null && (await exists(dataDir));
+  return withPrivateFolder(work, isEmbedded ? dataDir : undefined);
+}
 
 /** Standard output belongs to the result. */
 export const progress = (line: string): void => void process.stderr.write(`${line}\n`);

@@ -18,11 +18,14 @@ const DATABASE = 'postgres';
 /** Held by the owner of the data folder, as long as that runs (Postgres manual 13.3.5). */
 const OWNER_LOCK = 4_014_252_904;
 
-/** Postgres may need a moment to see that a killed service is gone. */
-const OWNER_WAIT_MS = 3_000;
+/** The owner that runs until it is stopped. */
+export const SERVICE = 'cdp serve';
 
-/** How often an attempt may meet somebody who is just starting or stopping the server. */
-const ATTEMPTS = 20;
+/** How long a service waits: Postgres may need a moment to see that a killed one is gone, and a command ends soon. */
+const OWNER_WAIT_MS = { forService: 3_000, forCommand: 10_000 };
+
+/** How long attempts may go on meeting owners who are just starting or stopping the server. */
+const PATIENCE_MS = 10_000;
 const ATTEMPT_PAUSE_MS = 100;
 
 /** MiB of private memory for one process: the control database runs only the service's own statements. */
@@ -30,10 +33,17 @@ const BACKEND_MIB = 1_024;
 
 /** Another process owns the data folder. */
 export class AnotherOwner extends Error {
-  constructor() {
-    super('Another service is running on this data folder; stop it first, or use --data-dir');
+  /** @param other such as `cdp backup (process 4711)`; null: it has just begun or ended */
+  constructor(asking: string, other: string | null) {
+    super(
+      isService(asking) && isService(other)
+        ? 'Another service is running on this data folder; stop it first, or use --data-dir'
+        : `${other ?? 'Another process'} is using this data folder. Wait until it has started or ended, or use --data-dir`,
+    );
   }
 }
+
+const isService = (owner: string | null): boolean => owner?.startsWith(SERVICE) === true;
 
 interface Owned {
   readonly pid: number;
@@ -50,14 +60,15 @@ export class ControlServer {
     private readonly binaries: Binaries,
     private readonly durable: boolean,
     private readonly log: Log,
+    private readonly owner: string,
     private owned: Owned,
   ) {
     this.watch();
   }
 
   /** Starts the server, or adopts it, and takes the data folder. The data directory exists. @throws AnotherOwner */
-  static async open(home: Home, binaries: Binaries, durable: boolean, log: Log): Promise<ControlServer> {
-    return new ControlServer(home, binaries, durable, log, await own(home, binaries, durable));
+  static async open(home: Home, binaries: Binaries, durable: boolean, log: Log, owner: string): Promise<ControlServer> {
+    return new ControlServer(home, binaries, durable, log, owner, await own(home, binaries, durable, owner));
   }
 
   get pid(): number {
@@ -85,7 +96,7 @@ export class ControlServer {
     this.log('the control database has ended unexpectedly and is started again', {});
     while (!this.closing) {
       try {
-        this.owned = await own(this.home, this.binaries, this.durable);
+        this.owned = await own(this.home, this.binaries, this.durable, this.owner);
         return this.watch();
       } catch (error) {
         this.log('the control database does not start', { error: String(error) });
@@ -95,44 +106,47 @@ export class ControlServer {
   }
 }
 
-async function own(home: Home, binaries: Binaries, durable: boolean): Promise<Owned> {
+async function own(home: Home, binaries: Binaries, durable: boolean, owner: string): Promise<Owned> {
   const config = serverConfig(home, { ...CONTROL_SIZE, durable });
-  for (let attempt = 1; ; attempt++) {
+  for (const until = Date.now() + PATIENCE_MS; ; await sleep(ATTEMPT_PAUSE_MS)) {
     try {
       const pid =
         (await findPostmaster(home)) ??
         (await startPostmaster(home, binaries, { config, backendMib: BACKEND_MIB, exclusive: false })).pid;
-      return { pid, session: await lockedSession(home, binaries, pid) };
+      return { pid, session: await lockedSession(home, binaries, pid, owner) };
     } catch (error) {
-      if (error instanceof AnotherOwner || attempt === ATTEMPTS) throw error;
+      if (error instanceof AnotherOwner || Date.now() > until) throw error;
       const isWorthwhile = error instanceof OtherVersion || isOfConnection(error) || (await findPostmaster(home));
       if (!isWorthwhile) throw error;
-      await sleep(ATTEMPT_PAUSE_MS);
     }
   }
 }
 
 class OtherVersion extends Error {}
 
+/** What the driver says without a code of a connection that broke while it was waiting, or of none in time. */
+const BROKEN = /^(Connection terminated|Client has encountered a connection error|timeout expired)/;
+
 /** It starts, stops, or has just gone. */
 const isOfConnection = (error: unknown): boolean => {
-  const { code } = error as { code?: string };
-  return code === 'ENOENT' || code === 'ECONNREFUSED' || code === 'ECONNRESET' || code?.startsWith('57P') === true;
+  const { code, message } = error as { code?: string; message: string };
+  if (code === undefined) return BROKEN.test(message);
+  return ['ENOENT', 'ECONNREFUSED', 'ECONNRESET', 'EPIPE'].includes(code) || code.startsWith('57P');
 };
 
-async function lockedSession(home: Home, binaries: Binaries, pid: number): Promise<pg.Client> {
+async function lockedSession(home: Home, binaries: Binaries, pid: number, owner: string): Promise<pg.Client> {
   const session = new pg.Client({
     host: home.socketDir,
     port: PORT,
     user: SUPERUSER,
     database: DATABASE,
-    application_name: 'cdp owner',
+    application_name: `${owner} (process ${process.pid})`,
     connectionTimeoutMillis: 5_000,
   });
   session.on('error', () => {});
   try {
     await session.connect();
-    await takeLock(session);
+    await takeLock(session, owner);
     const { rows } = await session.query<{ version: string }>(`SELECT current_setting('server_version') AS version`);
     if (rows[0]?.version === binaries.version) return session;
     await stopPostmaster(pid, home.data);
@@ -143,11 +157,26 @@ async function lockedSession(home: Home, binaries: Binaries, pid: number): Promi
   }
 }
 
-/** @throws AnotherOwner */
-async function takeLock(session: pg.Client): Promise<void> {
-  for (const until = Date.now() + OWNER_WAIT_MS; ; await sleep(100)) {
+/**
+ * A service waits a while for the owner before it. A command does not: its caller asks the owner meanwhile.
+ * @throws AnotherOwner
+ */
+async function takeLock(session: pg.Client, owner: string): Promise<void> {
+  for (const started = Date.now(); ; await sleep(100)) {
     const { rows } = await session.query<{ held: boolean }>('SELECT pg_try_advisory_lock($1) AS held', [OWNER_LOCK]);
     if (rows[0]?.held) return;
-    if (Date.now() > until) throw new AnotherOwner();
+    const other = await ownerNow(session);
+    const wait = isService(other) ? OWNER_WAIT_MS.forService : OWNER_WAIT_MS.forCommand;
+    if (!isService(owner) || Date.now() - started > wait) throw new AnotherOwner(owner, other);
   }
+}
+
+/** The lock's number is shown in two halves (Postgres manual 53.12, `pg_locks`). */
+async function ownerNow(session: pg.Client): Promise<string | null> {
+  const { rows } = await session.query<{ name: string }>(
+    `SELECT application_name AS name FROM pg_locks JOIN pg_stat_activity USING (pid)
+     WHERE locktype = 'advisory' AND granted AND (classid::bigint << 32) | objid::bigint = $1`,
+    [OWNER_LOCK],
+  );
+  return rows[0]?.name ?? null;
 }

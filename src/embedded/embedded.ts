@@ -16,6 +16,8 @@ import { findRoot, type Log, type Root } from './root.js';
 export interface EmbeddedOptions extends FleetSettings {
   /** Made if it is missing. */
   readonly dataDir: string;
+  /** The command that wants it, for those that come meanwhile. */
+  readonly owner: string;
   readonly log: Log;
 }
 
@@ -50,7 +52,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
     await buildFolder(home.data, (data) => initializeCluster(data, root.account, binaries, size.durable));
   }
   await refuseOtherMajor(home.data, binaries);
-  const control = await ControlServer.open(home, binaries, size.durable, log);
+  const control = await ControlServer.open(home, binaries, size.durable, log, options.owner);
   return {
     control,
     binaries,

@@ -4,27 +4,17 @@ import { statfs } from 'node:fs/promises';
 import { roundedSize } from '../contract/disk-size.js';
 import { BOUNDED, isOlder, loadedLibxml } from '../embedded/libxml.js';
 import { limitsOf } from '../embedded/limits.js';
+import { messageOf } from '../contract/operator-message.js';
+import type { Finding } from '../contract/wire/operator.js';
+import type { ServerAddress } from '../postgres/server.js';
 import { newestVersion, readMigrations } from '../tenancy/migrate.js';
-import type { ServerFacts } from '../tenancy/server-facts.js';
+import { type ServerFacts, serverFacts } from '../tenancy/server-facts.js';
 import { CONNECTIONS_BESIDE_PROJECTS } from '../tenancy/service-pool.js';
 import type { Origin } from './audit/audit.js';
 import type { Engine } from './engine.js';
 import { insertRecords } from './insert/records.js';
 import { collectSql } from './sql/collect.js';
 import { createTable } from './schema/tables.js';
-
-/** `problem`: the service does not do what it promises. `warning`: it does, and something speaks against it lasting. */
-export type Health = 'ok' | 'warning' | 'problem';
-
-export interface Finding {
-  /** What was looked at: `Postgres`, `durability`, … */
-  readonly subject: string;
-  readonly health: Health;
-  /** What was found, in a sentence without its full stop. */
-  readonly found: string;
-  /** What to do about it; null where all is well. */
-  readonly advice: string | null;
-}
 
 const MAJORS = { oldest: 15, newest: 18 };
 
@@ -43,15 +33,62 @@ const warning = (subject: string, found: string, advice: string): Finding => ({
   found,
   advice,
 });
-export const problem = (subject: string, found: string, advice: string): Finding => ({
+const problem = (subject: string, found: string, advice: string): Finding => ({
   subject,
   health: 'problem',
   found,
   advice,
 });
 
+/** What the doctor looks at. */
+export interface Patient {
+  readonly address: ServerAddress;
+  /** Connections to projects' databases that this process may have. */
+  readonly connections: number;
+  /** The data folder, and the process id of its control server; null: the server is the operator's. */
+  readonly embedded: { readonly folder: string; readonly postmaster: number } | null;
+  /** Opens the engine, if it is not open yet. */
+  readonly engine: () => Promise<Engine>;
+}
+
+/** Looks at everything, and tries everything once. Whatever fails is a finding. */
+export async function examine(patient: Patient, by: Origin): Promise<Finding[]> {
+  const { address, connections, embedded } = patient;
+  const findings: Finding[] = [];
+  try {
+    const facts = await serverFacts(address);
+    findings.push(...examineServer(facts, connections));
+    if (embedded !== null) {
+      const { folder, postmaster } = embedded;
+      findings.push(
+        await examineDisk(folder),
+        ...(await examineLimits(postmaster)),
+        ...(await examineLibxml(postmaster)),
+      );
+    }
+    // Opening the engine would bring the schema up to date, and an older service may be using it.
+    if (isCurrent(facts)) findings.push(...(await examineInstallation(patient, by)));
+  } catch (error) {
+    findings.push(
+      problem('Postgres', messageOf(error), 'Look at DATABASE_URL, pg_hba.conf and the log of the server.'),
+    );
+  }
+  return findings;
+}
+
+async function examineInstallation({ engine: open }: Patient, by: Origin): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  try {
+    const engine = await open();
+    findings.push(...(await examineProjects(engine)), await tryEverything(engine, by));
+  } catch (error) {
+    findings.push(problem('trial', messageOf(error), 'docs/errors.md says what a code means; the log says more.'));
+  }
+  return findings;
+}
+
 /** What can be told of the server before anything of ours is in it. */
-export function examineServer(facts: ServerFacts, maxConnections: number): Finding[] {
+function examineServer(facts: ServerFacts, maxConnections: number): Finding[] {
   return [
     version(facts),
     rights(facts),
@@ -64,7 +101,7 @@ export function examineServer(facts: ServerFacts, maxConnections: number): Findi
 }
 
 /** True where the control schema is the one of this program, so that it can be worked with as it stands. */
-export const isCurrent = ({ controlVersion }: ServerFacts): boolean =>
+const isCurrent = ({ controlVersion }: ServerFacts): boolean =>
   controlVersion === newestVersion(readMigrations('control'));
 
 function version({ major, version: text, isStandby }: ServerFacts): Finding {
@@ -153,7 +190,7 @@ function controlSchema({ controlVersion }: ServerFacts): Finding {
 }
 
 /** @param folder of an embedded server */
-export async function examineDisk(folder: string): Promise<Finding> {
+async function examineDisk(folder: string): Promise<Finding> {
   const { bavail, blocks, bsize } = await statfs(folder);
   const [free, all] = [bavail * bsize, blocks * bsize];
   const found = `${roundedSize(free)} of ${roundedSize(all)} free`;
@@ -177,7 +214,7 @@ export async function examineLimits(postmaster: number): Promise<Finding[]> {
 }
 
 /** @param postmaster the process id of an embedded server. @returns nothing if that cannot be told */
-export async function examineLibxml(postmaster: number): Promise<Finding[]> {
+async function examineLibxml(postmaster: number): Promise<Finding[]> {
   const loaded = await loadedLibxml(postmaster);
   if (loaded === null) return [];
   const found = `${loaded.version}, ${loaded.path}`;
@@ -187,7 +224,7 @@ export async function examineLibxml(postmaster: number): Promise<Finding[]> {
 }
 
 /** Whether every project is as it should be. */
-export async function examineProjects(engine: Engine): Promise<Finding[]> {
+async function examineProjects(engine: Engine): Promise<Finding[]> {
   const findings: Finding[] = [];
   const projects = await engine.projects.list();
   for (const project of projects) {
@@ -210,7 +247,7 @@ export async function examineProjects(engine: Engine): Promise<Finding[]> {
  * Makes a project, a table in it and a row in that, asks for the row, and takes everything away again.
  * @throws EngineError whatever failed; the project is gone then, too
  */
-export async function tryEverything(engine: Engine, by: Origin): Promise<Finding> {
+async function tryEverything(engine: Engine, by: Origin): Promise<Finding> {
   const started = performance.now();
   const name = `doctor-${randomBytes(4).toString('hex')}`;
   const row = await engine.projects.create(name, by);

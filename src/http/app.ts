@@ -9,7 +9,7 @@ import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import { allHeadersOf, type Answers } from './answer/answers.js';
 import { clientAddress } from './gate/client-address.js';
-import { ClientConnections } from './connection/client-connections.js';
+import { ClientConnections, closePort } from './connection/client-connections.js';
 import { SCHEMA_CONTROLLER } from './api/compilers.js';
 import { Exchange } from './exchange.js';
 import { refusalOfHead } from './connection/framing.js';
@@ -142,6 +142,15 @@ function setExits(app: FastifyInstance, answers: Answers, watcher: Watcher): voi
   app.setNotFoundHandler((request) => {
     throw notFound(request);
   });
+}
+
+/** Lets running requests finish, and breaks them off if they take longer than `ms`. */
+export async function finish(app: FastifyInstance, ms: number): Promise<void> {
+  const late = setTimeout(() => app.server.closeAllConnections(), ms);
+  // From its beginning Fastify's close tells clients that their connection ends, so the port is closed before.
+  await closePort(app.server);
+  await app.close();
+  clearTimeout(late);
 }
 
 /**

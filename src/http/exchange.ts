@@ -22,6 +22,8 @@ export class Exchange {
   /** null: one that leaves no entry in the audit log, or none. */
   route: ServedRoute | null = null;
   caller: Caller | null = null;
+  /** Of the operator whose command has come over the admin socket; null: the caller has a token. */
+  account: string | null = null;
   /** The caller's project, the same for the whole request. */
   project: Project | null = null;
   /** The bytes of this request and its answer. */

@@ -1,8 +1,8 @@
 /** `cdp doctor`: finds nothing where all is well, names what is not and what to do, and leaves nothing behind. */
 import { existsSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Finding } from '../../src/engine/doctor.js';
-import { endEverything, newDataDir, preparedDataDir, runProgram } from '../support/program.js';
+import type { Finding } from '../../src/contract/wire/operator.js';
+import { endEverything, newDataDir, preparedDataDir, runProgram, startServe } from '../support/program.js';
 import { onServer, startTestService, type TestService } from '../support/service.js';
 
 interface Report {
@@ -34,7 +34,7 @@ describe('on an embedded Postgres', () => {
   it('says that all is well after the first start', async () => {
     const dataDir = await newDataDir();
     const doctor = (...args: string[]) => runProgram(['doctor', '--data-dir', dataDir, ...args]);
-    expect((await runProgram(['project', 'create', 'shop', '--data-dir', dataDir])).code).toBe(0);
+    expect((await (await startServe(['--data-dir', dataDir])).end()).code).toBe(0);
     const { code, stdout, stderr } = await doctor();
     expect([code, stderr]).toEqual([0, '']);
     for (const subject of ['Postgres', 'rights', 'durability', 'connections', 'passwords', 'clock', 'control schema']) {
@@ -45,7 +45,7 @@ describe('on an embedded Postgres', () => {
     expect(stdout).toMatch(/^ok +trial +.*answered and taken away again in \d+ ms$/m);
     expect(stdout).toMatch(/^0 problems, \d warnings$/m);
     const { stdout: list } = await runProgram(['project', 'list', '--json', '--data-dir', dataDir]);
-    expect((JSON.parse(list) as { name: string }[]).map(({ name }) => name)).toEqual(['shop']);
+    expect((JSON.parse(list) as { name: string }[]).map(({ name }) => name)).toEqual(['default']);
   });
 });
 

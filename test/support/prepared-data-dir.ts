@@ -19,7 +19,7 @@ declare module 'vitest' {
 export async function prepareDataDir(dataDir: string): Promise<void> {
   const { config } = loadConfig({ 'data-dir': dataDir }, {}, null);
   const logger = pino({ level: 'silent' });
-  const database = await openDatabase(config, logger);
+  const database = await openDatabase(config, 'test', logger);
   // Tests kill processes, not the machine: what was written is there without waiting for the disk.
   await writeFile(join(dataDir, 'postgres', 'local.conf'), 'fsync = off\n');
   const engine = await openEngine(config, database, logger);

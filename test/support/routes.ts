@@ -13,7 +13,7 @@ export const titled = (routes: readonly Route[]): [string, Route][] =>
   routes.map((route) => [`${route.method} ${route.url}`, route]);
 
 /** The route's path with names in place of its parameters; none of them exists in a new project. */
-export function pathOf({ url }: Route, names: Readonly<Record<string, string>> = {}): string {
+export function pathOf({ url }: Pick<Route, 'url'>, names: Readonly<Record<string, string>> = {}): string {
   const all: Record<string, string> = { table_name: 'customers', column_name: 'country', ...names };
   return url.replace(/:(\w+)/g, (_, name: string) => all[name] ?? (name === 'project' ? 'nobody' : randomUUID()));
 }

@@ -1,6 +1,7 @@
 /** Dumping a project's database: pg_dump and a count of the rows, both of one snapshot. */
 import type { Readable } from 'node:stream';
 import type pg from 'pg';
+import type { TableRows } from '../../contract/wire/operator.js';
 import { type ClientPrograms, run, stream } from './client-programs.js';
 import { LOCK_WAIT_MS, withDumpRole } from './dump-role.js';
 import { libpqEnvironment } from './libpq.js';
@@ -8,11 +9,6 @@ import type { Placement } from '../../tenancy/placement.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
 import { type LoginOptions, withClient } from '../../postgres/server.js';
 import { ident } from '../../postgres/sql.js';
-
-export interface TableRows {
-  name: string;
-  rows: number;
-}
 
 export interface DumpOptions {
   readonly tenancy: Tenancy;

@@ -231,17 +231,6 @@ class FreshCallers {
   }
 }
 
-/** @throws EngineError where a scope is none of the five */
-export function parseScopes(list: string): Scope[] {
-  return list.split(',').map((item) => {
-    const scope = SCOPES.find((known) => known === item.trim());
-    if (scope === undefined) {
-      throw new EngineError('invalid_request', `"${item.trim()}" is not a scope; the scopes are ${SCOPES.join(', ')}`);
-    }
-    return scope;
-  });
-}
-
 function generateToken(): string {
   const body = base62(BigInt(`0x${randomBytes(32).toString('hex')}`), 43);
   return `cdp_${body}${checksum(body)}`;

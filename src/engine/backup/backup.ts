@@ -6,10 +6,12 @@ import { type FileHandle, lstat, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { randomBytes } from 'node:crypto';
 import type { Readable } from 'node:stream';
+import { described } from '../../contract/wire/operator.js';
+import { withPrivateFolder } from '../../files.js';
 import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../backup/logical/client-programs.js';
 import type { ControlDatabase } from '../../tenancy/control.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
-import { dumpProject, listOf, type TableRows } from '../../backup/logical/project-dump.js';
+import { dumpProject, listOf } from '../../backup/logical/project-dump.js';
 import type { ProjectDatabases } from '../../tenancy/project-databases.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 import type { Audit, Origin } from '../audit/audit.js';
@@ -27,7 +29,6 @@ import {
   SUMS,
 } from './manifest.js';
 import { readMember, TarWriter } from './tar.js';
-import { withPrivateFolder } from './private-folder.js';
 
 /** What a backup is made of, and a restore puts back. */
 export interface Installation {
@@ -204,11 +205,6 @@ async function dump(
   const start = readMember(part, { name, offset, size });
   await add(listOfDump(name), [Buffer.from(await listOf(start, programs, signal))]);
   return { name, bytes: size, database, writer, reader, extensions, tables };
-}
-
-export function described(tables: readonly TableRows[]): string {
-  const rows = tables.reduce((sum, table) => sum + table.rows, 0);
-  return `${tables.length} ${tables.length === 1 ? 'table' : 'tables'}, ${rows} ${rows === 1 ? 'row' : 'rows'}`;
 }
 
 /** Of the disk or the network, and so not of one project. */

@@ -4,13 +4,15 @@
  */
 import { open } from 'node:fs/promises';
 import { EngineError } from '../../contract/errors.js';
+import { described, type TableRows } from '../../contract/wire/operator.js';
+import { withPrivateFolder } from '../../files.js';
 import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../backup/logical/client-programs.js';
 import type { StoredToken } from '../../tenancy/control-rows.js';
-import { countRows, type TableRows } from '../../backup/logical/project-dump.js';
+import { countRows } from '../../backup/logical/project-dump.js';
 import { loadProject } from '../../backup/logical/project-load.js';
 import type { Origin } from '../audit/audit.js';
 import { isProjectName, type NewProject } from '../projects.js';
-import { described, type Installation, messageOf } from './backup.js';
+import { type Installation, messageOf } from './backup.js';
 import {
   type Control,
   CONTROL,
@@ -24,7 +26,6 @@ import {
   parseSums,
   SUMS,
 } from './manifest.js';
-import { withPrivateFolder } from './private-folder.js';
 import { BadArchive, hashMember, type Member, readMember, readMembers } from './tar.js';
 
 export interface RestoreOptions {

@@ -1,7 +1,4 @@
-/**
- * Projects, tokens and the audit log as the admin API and the command line show them alike. Apart from the routes, whose
- * schemas take longer to read than many a command runs.
- */
+/** Projects, tokens and the audit log as the admin API shows them. */
 import { parseQuota, quotaText } from '../../contract/disk-size.js';
 import { EngineError } from '../../contract/errors.js';
 import type * as audit from '../../contract/wire/audit.js';

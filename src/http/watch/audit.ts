@@ -1,7 +1,7 @@
 /** From requests to entries of the audit log: one for each request that is over, on whatever way it ended. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AuditOperation } from '../../contract/audit.js';
-import type { Audit, Origin } from '../../engine/audit/audit.js';
+import { type Audit, BY_ITSELF, type Origin } from '../../engine/audit/audit.js';
 import { runsAsReader } from '../gate/authenticate.js';
 
 /** The answer is out, or the client has left: then what becomes of its request is still to be seen. */
@@ -45,7 +45,16 @@ function record(audit: Audit, request: FastifyRequest): void {
 }
 
 function origin({ exchange, id }: FastifyRequest, status: number | null): Origin {
-  const { caller } = exchange;
+  const { account, caller } = exchange;
+  if (account !== null) {
+    return {
+      ...BY_ITSELF,
+      actor: 'command_line',
+      actorId: account || null,
+      requestId: id,
+      startedAt: exchange.started,
+    };
+  }
   const known = caller !== null;
   const actor = !known ? 'unknown' : caller.project === null ? 'admin' : caller.name === null ? 'jwt' : 'token';
   return {

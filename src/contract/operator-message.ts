@@ -1,5 +1,5 @@
 /** An error as one line for an operator. */
-import { EngineError } from './contract/errors.js';
+import { EngineError } from './errors.js';
 
 /** What went wrong, in words for an operator, who may know what a caller over HTTP may not. */
 export function messageOf(error: unknown): string {

@@ -1,0 +1,63 @@
+/** What the operator's commands say and hear on the admin socket alone. */
+import { STRICT, type Static, Type } from '../schema.js';
+
+/** `problem`: the service does not do what it promises. `warning`: it does, and something speaks against it lasting. */
+export type Health = 'ok' | 'warning' | 'problem';
+
+export interface Finding {
+  /** What was looked at: `Postgres`, `durability`, … */
+  readonly subject: string;
+  readonly health: Health;
+  /** What was found, in a sentence without its full stop. */
+  readonly found: string;
+  /** What to do about it; null where all is well. */
+  readonly advice: string | null;
+}
+
+const AbsolutePath = Type.String({ pattern: '^/[^\\u0000]*$' });
+
+/** Where pg_dump and pg_restore are looked for: this folder alone, or else the folders of a PATH and the usual places. */
+const programs = { postgres_bin: Type.Nullable(AbsolutePath), path: Type.String() };
+
+export const BackupBody = Type.Object(
+  { file: AbsolutePath, project: Type.Nullable(Type.String()), ...programs },
+  STRICT,
+);
+export type BackupBody = Static<typeof BackupBody>;
+
+export const RestoreBody = Type.Object(
+  { file: AbsolutePath, project: Type.Nullable(Type.String()), as: Type.Nullable(Type.String()), ...programs },
+  STRICT,
+);
+export type RestoreBody = Static<typeof RestoreBody>;
+
+export interface TableRows {
+  name: string;
+  rows: number;
+}
+
+/** As much of a backup's manifest as a command reads. */
+export interface BackupDone {
+  readonly projects: readonly { readonly name: string; readonly tables: readonly TableRows[] }[];
+  /** Projects that could not be dumped. */
+  readonly left_out: readonly { readonly name: string; readonly reason: string }[];
+}
+
+export interface RestoreDone {
+  readonly projects: readonly {
+    readonly name: string;
+    readonly tables: readonly TableRows[];
+    /** What the dump holds and this server does not take, in words. */
+    readonly left_out: readonly string[];
+  }[];
+  readonly failed: readonly { readonly name: string; readonly reason: string }[];
+}
+
+/** `2 tables, 1 row` */
+export function described(tables: readonly TableRows[]): string {
+  const rows = tables.reduce((sum, table) => sum + table.rows, 0);
+  return `${tables.length} ${tables.length === 1 ? 'table' : 'tables'}, ${rows} ${rows === 1 ? 'row' : 'rows'}`;
+}
+
+/** The account that a command runs as, percent-encoded. It is believed on the admin socket and read nowhere else. */
+export const ACCOUNT_HEADER = 'x-cdp-account';

@@ -1,0 +1,124 @@
+/**
+ * The routes of the admin socket, which no TCP listener has: those of an admin token, without one, and what else the
+ * operator's commands need.
+ */
+import { EngineError } from '../../contract/errors.js';
+import * as wire from '../../contract/wire/operator.js';
+import { CreateTokenBody } from '../../contract/wire/projects.js';
+import type { Patient } from '../../engine/doctor.js';
+import { progressAnswer } from '../answer/progress-answer.js';
+import { timeOf } from '../time.js';
+import { originOf } from '../watch/audit.js';
+import { ADMIN_ROUTES } from './admin-routes.js';
+import { shownToken } from './admin-views.js';
+import type { Answer, Context, Route } from './route.js';
+
+/** What the process that has the database lets commands work with. */
+export interface Operated extends Patient {
+  /** Of this program. */
+  readonly version: string;
+}
+
+/** The engine may not be open yet: a doctor looks before. */
+interface LocalContext extends Omit<Context, 'engine'> {
+  readonly operated: Operated;
+}
+
+/** A row as the other tables have them, without what their document, tokens and audit entries take from it. */
+export interface LocalRoute extends Pick<Route, 'method' | 'url' | 'query' | 'body' | 'example'> {
+  readonly success: Pick<Route['success'], 'status'>;
+  handle(context: LocalContext): Promise<Answer>;
+}
+
+const LOCAL_ALONE: readonly LocalRoute[] = [
+  {
+    method: 'GET',
+    url: '/api/cdp/local/tokens',
+    success: { status: 200 },
+    async handle({ operated }) {
+      const tokens = await (await operated.engine()).tokens.list(null);
+      return { body: { success: true, tokens: tokens.map(shownToken) } };
+    },
+  },
+  {
+    method: 'POST',
+    url: '/api/cdp/local/tokens',
+    body: CreateTokenBody,
+    example: { name: 'ops' },
+    success: { status: 201 },
+    async handle({ operated, request }) {
+      const { name, scopes, expires_at: expires } = request.body as CreateTokenBody;
+      if (scopes !== undefined) throw new EngineError('invalid_request', 'An admin token has no scopes');
+      const options = {
+        ...(name === undefined ? {} : { name }),
+        expiresAt: expires == null ? null : timeOf('expires_at', expires),
+      };
+      const { token, details } = await (await operated.engine()).tokens.create(null, options, originOf(request));
+      return { body: { success: true, token, details: shownToken(details) } };
+    },
+  },
+  {
+    method: 'DELETE',
+    url: '/api/cdp/local/tokens/:token_id',
+    success: { status: 200 },
+    async handle({ operated, request }) {
+      const { token_id: id } = request.params as { token_id: string };
+      const details = await (await operated.engine()).tokens.revoke(id, undefined, originOf(request));
+      return { body: { success: true, details: shownToken(details) } };
+    },
+  },
+  {
+    method: 'POST',
+    url: '/api/cdp/local/doctor',
+    success: { status: 200 },
+    async handle({ operated, request }) {
+      const { examine } = await import('../../engine/doctor.js');
+      return { body: { success: true, findings: await examine(operated, originOf(request)) } };
+    },
+  },
+  {
+    method: 'POST',
+    url: '/api/cdp/local/backup',
+    body: wire.BackupBody,
+    example: { file: '/nowhere/shop.cdp', project: 'shop', postgres_bin: null, path: '' },
+    success: { status: 200 },
+    async handle(context) {
+      const { operated, request } = context;
+      const { file, project, postgres_bin: folder, path } = request.body as wire.BackupBody;
+      const { version } = operated;
+      const options = { file, project, version, places: { folder, path }, by: originOf(request) };
+      // Its modules are read in when they are asked for, here and below: few starts need them.
+      const { backup } = await import('../../engine/backup/backup.js');
+      const { installation } = await operated.engine();
+      await progressAnswer(context, (told) => backup(installation, { ...options, ...told }));
+      return { body: null };
+    },
+  },
+  {
+    method: 'POST',
+    url: '/api/cdp/local/restore',
+    body: wire.RestoreBody,
+    example: { file: '/nowhere/shop.cdp', project: null, as: null, postgres_bin: null, path: '' },
+    success: { status: 200 },
+    async handle(context) {
+      const { operated, request } = context;
+      const { file, project, as, postgres_bin: folder, path } = request.body as wire.RestoreBody;
+      const options = { file, project, as, places: { folder, path }, by: originOf(request) };
+      const { restore } = await import('../../engine/backup/restore.js');
+      const { installation } = await operated.engine();
+      await progressAnswer(context, async (told): Promise<wire.RestoreDone> => {
+        const { projects, failed } = await restore(installation, { ...options, ...told });
+        return { projects: projects.map(({ leftOut, ...project }) => ({ ...project, left_out: leftOut })), failed };
+      });
+      return { body: null };
+    },
+  },
+];
+
+/** A route of the admin API as a command reaches it. */
+const withoutToken = (route: Route): LocalRoute => ({
+  ...route,
+  handle: async (context) => route.handle({ ...context, engine: await context.operated.engine() }),
+});
+
+export const LOCAL_ROUTES: readonly LocalRoute[] = [...ADMIN_ROUTES.map(withoutToken), ...LOCAL_ALONE];

@@ -1,0 +1,170 @@
+/** The routes of the admin socket: without a token, in the contract's shape of refusals, and nowhere but there. */
+import type { FastifyInstance } from 'fastify';
+import { pino } from 'pino';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ACCOUNT_HEADER, type Finding } from '../../src/contract/wire/operator.js';
+import { adminListener } from '../../src/http/admin-listener.js';
+import { ADMIN_ROUTES } from '../../src/http/api/admin-routes.js';
+import { LOCAL_ROUTES, type LocalRoute } from '../../src/http/api/local-routes.js';
+import { addressOfUrl } from '../../src/postgres/server.js';
+import { checkAnswer, pathOf } from '../support/routes.js';
+import { type Call, call, failure, startTestService, type TestAnswer, type TestService } from '../support/service.js';
+
+let service: TestService;
+let app: FastifyInstance;
+let url: string;
+let admin: string;
+
+beforeAll(async () => {
+  service = await startTestService({ audit: 'all' });
+  const { config, engine } = service;
+  const operated = {
+    address: addressOfUrl(config.databaseUrl ?? ''),
+    connections: 8,
+    folder: null,
+    engine: () => Promise.resolve(engine),
+    version: '0.0.0',
+  };
+  app = adminListener(operated, config, pino({ level: 'silent' }));
+  // Over TCP for these tests alone, which fetch can reach.
+  url = await app.listen({ host: '127.0.0.1', port: 0 });
+  admin = (await engine.tokens.create(null)).token;
+});
+afterAll(async () => {
+  await app.close();
+  await service.close();
+});
+
+const titled = (routes: readonly LocalRoute[]): [string, LocalRoute][] =>
+  routes.map((route) => [`${route.method} ${route.url}`, route]);
+
+const isAdminRoute = ({ method, url }: LocalRoute): boolean =>
+  ADMIN_ROUTES.some((route) => route.method === method && route.url === url);
+
+const local = (method: string, path: string, given?: Call): Promise<TestAnswer> => call(url, method, path, given);
+
+const send = (route: LocalRoute, given: Call = {}): Promise<TestAnswer> => local(route.method, pathOf(route), given);
+
+describe.each(titled(LOCAL_ROUTES))('%s', (_title, route) => {
+  it('asks for no token', async () => {
+    const answer = await send(route, route.body === undefined ? {} : { body: '{"' });
+    checkAnswer(answer);
+    expect([401, 403]).not.toContain(answer.status);
+  });
+
+  it('refuses other methods and says which there are', async () => {
+    const methods = LOCAL_ROUTES.filter(({ url }) => url === route.url).map(({ method }) => method as string);
+    if (methods.includes('GET')) methods.push('HEAD');
+    for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'].filter((m) => !methods.includes(m))) {
+      const answer = await local(method, pathOf(route));
+      failure(answer, 405, 'method_not_allowed');
+      expect(answer.headers.get('allow')?.split(/, ?/).sort()).toEqual([...methods].sort());
+    }
+  });
+});
+
+describe.each(titled(LOCAL_ROUTES.filter(({ body }) => body !== undefined)))('the body of %s', (_title, route) => {
+  it('is JSON of the right shape, and says so', async () => {
+    const text = JSON.stringify(route.example);
+    const plain = { 'content-type': 'text/plain' };
+    failure(await send(route, { body: text, headers: plain }), 415, 'unsupported_media_type');
+    for (const body of ['', '{"a":', '{"name":"x","name":"x"}']) {
+      failure(await send(route, { body }), 400, 'invalid_json');
+    }
+    for (const body of ['[]', 'null', `${text.slice(0, -1)},"unknown_field":1}`]) {
+      failure(await send(route, { body }), 400, 'invalid_request');
+    }
+    failure(await send(route, { body: ' '.repeat(10 * 1024 * 1024 + 1) }), 413, 'payload_too_large');
+  });
+});
+
+describe('over TCP', () => {
+  it.each(titled(LOCAL_ROUTES.filter((route) => !isAdminRoute(route))))('there is no %s', async (_title, route) => {
+    for (const token of [null, admin]) {
+      const body = route.example === undefined ? {} : { body: route.example };
+      const headers = { [ACCOUNT_HEADER]: 'root' };
+      failure(await service.call(route.method, pathOf(route), { token, headers, ...body }), 404, 'not_found');
+    }
+  });
+
+  it('a header with an account makes nobody an operator', async () => {
+    const headers = { [ACCOUNT_HEADER]: 'root' };
+    const body = { name: 'by-token' };
+    failure(await service.call('POST', '/api/cdp/admin/projects', { headers, body }), 401, 'unauthorized');
+    const made = await service.call('POST', '/api/cdp/admin/projects', { token: admin, headers, body });
+    expect(made.status).toBe(201);
+    expect(await entriesOf('by-token')).toEqual([['project.create', 'admin', null, '127.0.0.1']]);
+  });
+});
+
+async function entriesOf(project: string): Promise<unknown[]> {
+  const entries = await service.engine.audit.read({ project, limit: 10 });
+  // The id of an admin token is its own.
+  return entries.map(({ operation, actor, actorId, address }) => [
+    operation,
+    actor,
+    actor === 'admin' ? null : actorId,
+    address,
+  ]);
+}
+
+describe('works:', () => {
+  it('a change is in the audit log as done on the command line, by the account of the header', async () => {
+    const headers = { [ACCOUNT_HEADER]: encodeURIComponent('jürgen') };
+    const made = await local('POST', '/api/cdp/admin/projects', { body: { name: 'mine' }, headers });
+    expect([made.status, made.body.success]).toEqual([201, true]);
+    expect(await entriesOf('mine')).toEqual([['project.create', 'command_line', 'jürgen', null]]);
+    await local('POST', '/api/cdp/admin/projects/mine/deactivate');
+    expect(await entriesOf('mine')).toContainEqual(['project.deactivate', 'command_line', null, null]);
+  });
+
+  it('a look leaves no entry', async () => {
+    const before = await service.engine.audit.read({ limit: 1 });
+    expect((await local('GET', '/api/cdp/admin/projects')).status).toBe(200);
+    expect((await local('GET', '/api/cdp/admin/audit')).status).toBe(200);
+    await service.engine.audit.flush();
+    expect(await service.engine.audit.read({ limit: 1 })).toEqual(before);
+  });
+
+  it('admin tokens are made, listed and revoked, and have no scopes', async () => {
+    const made = await local('POST', '/api/cdp/local/tokens', { body: { name: 'ops' } });
+    const { token, details } = made.body as { token: string; details: { id: string } };
+    expect((await local('GET', '/api/cdp/local/tokens')).body.tokens).toContainEqual(
+      expect.objectContaining({ id: details.id, name: 'ops', scopes: [] }),
+    );
+    expect((await service.call('GET', '/api/cdp/admin/projects', { token })).status).toBe(200);
+    expect((await local('DELETE', `/api/cdp/local/tokens/${details.id}`)).status).toBe(200);
+    await expect.poll(async () => (await service.call('GET', '/api/cdp/admin/projects', { token })).status).toBe(401);
+    const scoped = await local('POST', '/api/cdp/local/tokens', { body: { scopes: ['sql:read'] } });
+    failure(scoped, 400, 'invalid_request');
+  });
+
+  it('the doctor looks and tries everything', async () => {
+    const { findings } = (await local('POST', '/api/cdp/local/doctor')).body as { findings: Finding[] };
+    expect(findings.at(-1)).toMatchObject({ subject: 'trial', health: 'ok' });
+  });
+});
+
+describe('refuses:', () => {
+  const lastLine = ({ text }: TestAnswer) => JSON.parse(text.trimEnd().split('\n').at(-1) ?? '') as object;
+
+  it('a backup without programs, in the last line of its answer, with all that is known', async () => {
+    const body = { file: '/nowhere/x.cdp', project: null, postgres_bin: '/nowhere', path: '' };
+    const answer = await local('POST', '/api/cdp/local/backup', { body });
+    expect([answer.status, answer.headers.get('content-type')]).toEqual([200, 'application/x-ndjson']);
+    expect(lastLine(answer)).toMatchObject({
+      error: { error: 'internal', message: expect.stringContaining('in /nowhere there is none at all') as string },
+    });
+  });
+
+  it('to restore a file that is not there', async () => {
+    const body = { file: '/nowhere/x.cdp', project: null, as: null, postgres_bin: null, path: '' };
+    const answer = await local('POST', '/api/cdp/local/restore', { body });
+    expect(lastLine(answer)).toMatchObject({ error: { message: expect.stringContaining('ENOENT') as string } });
+  });
+
+  it('a file that is not named from the root: the process that writes it may be anywhere', async () => {
+    const body = { file: 'x.cdp', project: null, postgres_bin: null, path: '' };
+    failure(await local('POST', '/api/cdp/local/backup', { body }), 400, 'invalid_request');
+  });
+});
