@@ -8,6 +8,7 @@ import type { AuditFilter } from '../postgres/audit-log.js';
 import type { AuditEntry } from '../postgres/audit-rows.js';
 import { addSettings, DATABASE_SETTINGS } from './settings.js';
 import { aligned, withEngine } from './management.js';
+import { printableJson } from './remote/terminal-text.js';
 
 interface Options {
   project?: string;
@@ -115,11 +116,4 @@ function actorIn({ actor, actorId, actorName }: AuditEntry): string {
   return actorName === null ? `${actor} ${actorId}` : `${actorName} (${actorId.slice(0, 8)})`;
 }
 
-/** Statements may hold what a terminal obeys beyond what JSON escapes by itself. */
-const jsonLine = (entry: AuditEntry): string =>
-  JSON.stringify(shownEntry(entry)).replace(/[\u007F-\u009F\u2028\u2029\p{Cf}]/gu, (character) =>
-    character
-      .split('')
-      .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
-      .join(''),
-  );
+const jsonLine = (entry: AuditEntry): string => printableJson(shownEntry(entry));

@@ -9,6 +9,7 @@ import type { Engine } from '../engine/engine.js';
 import { hasHome } from '../postgres/embedded/home.js';
 import { openEngine } from '../service.js';
 import type { Config } from '../settings.js';
+import { printable, printableJson } from './remote/terminal-text.js';
 import { addSettings, DATABASE_SETTINGS, readConfig } from './settings.js';
 
 export interface ManagementOptions {
@@ -64,14 +65,16 @@ export function commandLine(): Origin {
   return { ...BY_ITSELF, actor: 'command_line', actorId, startedAt: performance.now() };
 }
 
-/** JSON for programs, lines for people. */
+/** JSON for programs, lines for people. Either may hold names that a project chose, and get to a terminal. */
 export function print(command: Command, value: object, lines: readonly string[]): void {
   const { json } = command.opts<ManagementOptions>();
-  process.stdout.write(json ? `${JSON.stringify(value)}\n` : lines.map((line) => `${line}\n`).join(''));
+  const shown = json ? [printableJson(value)] : lines.map(printable);
+  process.stdout.write(shown.map((line) => `${line}\n`).join(''));
 }
 
-/** Columns as wide as their widest cell. */
-export function aligned(rows: readonly (readonly string[])[]): string[] {
+/** Columns as wide as their widest cell, each cell on one line. */
+export function aligned(cells: readonly (readonly string[])[]): string[] {
+  const rows = cells.map((row) => row.map(printable));
   const widths = (rows[0] ?? []).map((_, i) => Math.max(...rows.map((row) => row[i]?.length ?? 0)));
   return rows.map((row) =>
     row

@@ -2,14 +2,15 @@
 import type { ProgramPlaces } from '../postgres/dump/client-programs.js';
 import type { Config } from '../settings.js';
 import { STOP_SIGNALS } from '../stop-signals.js';
+import { printable } from './remote/terminal-text.js';
 
 export const programPlaces = ({ postgresBin }: Config): ProgramPlaces => ({
   folder: postgresBin,
   path: process.env.PATH ?? '',
 });
 
-/** Standard output belongs to the result. */
-export const progress = (line: string): void => void process.stderr.write(`${line}\n`);
+/** Standard output belongs to the result. A line may have names and messages that a project chose. */
+export const progress = (line: string): void => void process.stderr.write(`${printable(line)}\n`);
 
 /** A signal aborts the work, which then takes away what it had begun. */
 export async function abortedBySignals<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {

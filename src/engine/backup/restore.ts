@@ -236,7 +236,7 @@ async function restoreProject(
         readMember(archive.file, archive.member(dumpOf(dumped.name))),
       ),
     );
-    const tables = await countRows(address, credentials, placement);
+    const tables = await countRows(address, credentials, placement, signal);
     if (JSON.stringify(tables) !== JSON.stringify(dumped.tables)) {
       throw new Error('What is in the tables after the restore is not what was in them when the backup was made');
     }

@@ -44,7 +44,7 @@ export async function loadProject(
     user: placement.writer,
     password: credentials.password(placement.writer),
     application_name: 'cdp restore',
-    options: startupOptions({ search_path: path, jit: 'off', ...WRITES }),
+    options: startupOptions({ search_path: path, jit: 'off', client_connection_check_interval: '1s', ...WRITES }),
   };
   const environment = await libpqEnvironment(login, folder);
   const restore = async (lines: readonly string[], target: string): Promise<string> => {
@@ -67,13 +67,13 @@ export async function loadProject(
     const text = changed.get(line);
     if (text === undefined) continue;
     await restore(entries.contents.slice(start, i), `--dbname=${placement.database}`);
-    await withClient(login, (client) => runAll(client, [{ text, isRight: false }]));
+    await withClient(login, (client) => runAll(client, [{ text, isRight: false }]), signal);
     start = i + 1;
   }
   await restore(entries.contents.slice(start), `--dbname=${placement.database}`);
   const roles = new Map((['database', 'writer', 'reader'] as const).map((role) => [dumped[role], placement[role]]));
   const statements = statementsIn(await texts(entries.statements), roles);
-  return withClient(login, (client) => runAll(client, statements));
+  return withClient(login, (client) => runAll(client, statements), signal);
 }
 
 /** Indexes whose parameter `autosummarize` a project may not have, by their lines of the list, as they are made instead. */

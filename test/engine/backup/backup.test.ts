@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { copyFile, open, readdir, readFile, stat, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { BY_ITSELF } from '../../../src/engine/audit/audit.js';
 import { backup } from '../../../src/engine/backup/backup.js';
 import { restore, type RestoreOptions } from '../../../src/engine/backup/restore.js';
@@ -28,7 +28,7 @@ const silent = () => undefined;
 const folder = mkdtempSync('/tmp/cdp-backup-');
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-const save = (service: TestService, name: string, more: { project?: string } = {}) =>
+const save = (service: TestService, name: string, more: { project?: string; signal?: AbortSignal } = {}) =>
   backup(service.engine.installation, {
     file: join(folder, name),
     project: null,
@@ -386,6 +386,79 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await save(source, `sly-${using.length}.cdp`, { project: 'sly' });
       await source.engine.deleteProject('sly');
       await expect(load(source, `sly-${using.length}.cdp`)).rejects.toThrow(/ran as (w_[0-9a-f]{20}) of \1/);
+    });
+
+    it.each([
+      ['sleeps', 'PERFORM pg_sleep(100000);'],
+      ['raises an error', `RAISE EXCEPTION E'\\x1b]0;OWNED\\x07';`],
+    ])('code that the planner of a count would run, which %s, is not run: rows are exact', async (_what, body) => {
+      const sly = await source.project('sly-count');
+      await sly.rows(`CREATE FUNCTION trap(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
+        $$ BEGIN IF current_user LIKE 'b\\_%' THEN ${body} END IF; RETURN $1; END $$`);
+      await sly.rows(`CREATE TABLE t (pad text, a int, twice int GENERATED ALWAYS AS (a * 2) STORED);
+        CREATE INDEX ON t (a) WHERE trap(1) = 1; CREATE STATISTICS s ON (trap(a)), a FROM t;
+        INSERT INTO t (a) SELECT generate_series(1, 1000); DELETE FROM t WHERE a > 900;
+        CREATE TABLE child () INHERITS (t); INSERT INTO child (a) VALUES (1), (2);
+        CREATE TABLE wide (a text); INSERT INTO wide VALUES ('x'), (NULL);
+        CREATE TABLE none (); INSERT INTO none DEFAULT VALUES`);
+      const tables = Object.entries({ child: 2, none: 1, t: 900, wide: 2 }).map(([name, rows]) => ({ name, rows }));
+      const file = `sly-count-${body.length}.cdp`;
+      const { projects, left_out: leftOut } = await save(source, file);
+      expect(leftOut).toEqual([]);
+      expect(projects).toContainEqual(expect.objectContaining({ name: 'sly-count', tables }));
+      await source.engine.deleteProject('sly-count');
+      expect((await load(source, file, { project: 'sly-count' })).projects[0]?.tables).toEqual(tables);
+      await source.engine.deleteProject('sly-count');
+    });
+
+    /** Aborts as soon as a query is seen that `condition` describes, and expects the work to end by this. */
+    async function abortedAt(condition: string, work: (signal: AbortSignal) => Promise<unknown>) {
+      const controller = new AbortController();
+      const ended = expect(work(controller.signal)).rejects.toThrow('by the operator');
+      await vi.waitFor(
+        async () => {
+          const text = `SELECT FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND ${condition}`;
+          expect((await onServer(server, (client) => client.query(text))).rows).not.toEqual([]);
+        },
+        { timeout: 60_000 },
+      );
+      controller.abort(new Error('ended by the operator'));
+      await ended;
+    }
+
+    it('a backup that waits for a lock ends as soon as the operator wants it', async () => {
+      const project = await source.project('held');
+      await project.rows('CREATE TABLE t (a int)');
+      const { placement } = await source.engine.projects.get('held');
+      const hold = async (client: { query: (text: string) => Promise<unknown> }) => {
+        await client.query('BEGIN; LOCK TABLE data.t');
+        await abortedAt(`query LIKE 'LOCK TABLE ONLY "data"."t" %' AND wait_event_type = 'Lock'`, (ending) =>
+          save(source, 'held.cdp', { project: 'held', signal: ending }),
+        );
+        await client.query('ROLLBACK');
+      };
+      await onServer(server, hold, placement.database);
+      await vi.waitFor(async () => expect(await inventory(source)).toMatchObject({ strays: [] }), { timeout: 60_000 });
+      expect((await readdir(folder)).filter((name) => name.startsWith('held.'))).toEqual([]);
+      await source.engine.deleteProject('held');
+    });
+
+    it('a restore in which a view is filled for ever ends as soon as the operator wants it', async () => {
+      const project = await source.project('endless');
+      const slow = (body: string) =>
+        project.rows(
+          `CREATE OR REPLACE FUNCTION slow() RETURNS int LANGUAGE plpgsql AS $$ BEGIN ${body} RETURN 1; END $$`,
+        );
+      await slow('');
+      await project.rows('CREATE MATERIALIZED VIEW v AS SELECT slow() AS a');
+      await slow('PERFORM pg_sleep(100000);');
+      await save(source, 'endless.cdp', { project: 'endless' });
+      await source.engine.deleteProject('endless');
+      await abortedAt(`query LIKE 'REFRESH MATERIALIZED VIEW %'`, (ending) =>
+        load(source, 'endless.cdp', { project: 'endless', signal: ending }),
+      );
+      await vi.waitFor(async () => expect(await inventory(source)).toMatchObject({ strays: [] }), { timeout: 60_000 });
+      expect((await source.engine.projects.list()).map(({ name }) => name)).not.toContain('endless');
     });
 
     it('what the project did to its roles does not keep it from being saved', async () => {
