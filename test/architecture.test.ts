@@ -7,7 +7,7 @@ import { describe, expect, it } from 'vitest';
 const src = fileURLToPath(new URL('../src/', import.meta.url));
 
 /** Imports run from left to right, or stay within a layer. A file at the top of src assembles the others … */
-const LAYERS = ['cli', 'workers', 'service', 'http', 'engine', 'postgres', 'contract'];
+const LAYERS = ['cli', 'workers', 'service', 'http', 'engine', 'backup', 'postgres', 'contract'];
 
 /** … but for this one, which everybody may import, and which imports nothing of ours. */
 const FOUNDATION = 'files.ts';

@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { Command } from 'commander';
-import { backup, described } from '../engine/backup/backup.js';
+import { backup, contentOf } from '../engine/backup/backup.js';
 import { withPrivateFolder } from '../engine/backup/private-folder.js';
 import { VERSION } from '../version.js';
 import { commandLine, managementOptions, print, withEngine } from './management.js';
@@ -23,6 +23,7 @@ export function backupCommand(): Command {
     const options = {
       project,
       places: programPlaces(readConfig(command)),
+      ownServers: null,
       version: VERSION,
       by: commandLine(),
       progress,
@@ -44,7 +45,7 @@ export function backupCommand(): Command {
     const { projects, left_out: leftOut } = manifest;
     print(command, manifest, [
       `${projects.length} ${projects.length === 1 ? 'project' : 'projects'} saved in ${target}`,
-      ...projects.map(({ name, tables }) => `- ${name}: ${described(tables)}`),
+      ...projects.map((project) => `- ${project.name}: ${contentOf(project)}`),
     ]);
     requireAll(leftOut);
   });

@@ -21,7 +21,8 @@ export function restoreCommand(): Command {
     .option('--as <NEWNAME>', 'Another name for it; without its tokens');
   return managementOptions(command, PROGRAM_SETTINGS).action(async (source: string) => {
     const { project = null, as = null } = command.opts<{ project?: string; as?: string }>();
-    const options = { project, as, places: programPlaces(readConfig(command)), by: commandLine(), progress };
+    const places = programPlaces(readConfig(command));
+    const options = { project, as, at: null, places, ownServers: null, by: commandLine(), progress };
     const load = (file: string) =>
       abortedBySignals((signal) =>
         withEngine(command, ({ installation }) => restore(installation, { ...options, file, signal }), { make: true }),
@@ -40,7 +41,9 @@ export function restoreCommand(): Command {
 }
 
 function show(command: Command, { projects, failed }: Restored): void {
-  const lines = projects.map(({ name, tables }) => `Project ${name} restored: ${described(tables)}`);
+  const lines = projects.map(
+    ({ name, tables }) => `Project ${name} restored${tables === null ? '' : `: ${described(tables)}`}`,
+  );
   const shown = projects.map(({ leftOut, ...project }) => ({ ...project, left_out: leftOut }));
   print(command, { projects: shown, failed }, lines);
   if (failed.length > 0) throw new Error(`Not restored: ${failed.map(({ name }) => name).join(', ')}`);

@@ -57,7 +57,7 @@ async function writeOwner(path: string, serverId: string): Promise<void> {
 }
 
 /**
- * Settings that take effect at a start. The module is part of Postgres (manual F.4) and bundled: it writes under another name, flushes,
+ * Settings that take effect at a start. The module is part of Postgres (manual F.5) and bundled: it writes under another name, flushes,
  * renames, takes a segment again that it has already, and refuses one of the same name with another content. A command
  * would be a shell for each MB of log, with the same to do in its language.
  */

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { exists } from '../../files.js';
 import { readControlFile } from './control-file.js';
 
-/** In the data folder, while there is something to replay (Postgres manual 19.5.4). */
+/** In the data folder, while there is something to replay (Postgres manual 19.5.5). */
 export const RECOVERY_SIGNAL = 'recovery.signal';
 
 /**

@@ -1,5 +1,5 @@
 /**
- * Copies the data folder of a server that runs and is used, by Postgres's own rules (manual 25.3.3, "Making a Base Backup
+ * Copies the data folder of a server that runs and is used, by Postgres's own rules (manual 25.3.4, "Making a Base Backup
  * Using the Low Level API"). The copy has the log from its start to its end, and so needs no archive.
  */
 import { randomBytes } from 'node:crypto';

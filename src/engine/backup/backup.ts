@@ -1,45 +1,32 @@
 /**
- * Writes a backup: what the control database knows of the projects, and a dump of each. The file appears under its name when
- * it is whole and on the disk.
+ * Writes a backup: what the control database knows of the projects, and of each a dump or the files of its server. The file
+ * appears under its name when it is whole and on the disk.
  */
 import { type FileHandle, lstat, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { randomBytes } from 'node:crypto';
-import type { Readable } from 'node:stream';
-import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../postgres/dump/client-programs.js';
+import type { ProgramPlaces } from '../../postgres/dump/client-programs.js';
 import type { ControlDatabase } from '../../postgres/control.js';
 import type { ProjectRow } from '../../postgres/control-rows.js';
-import type { Credentials } from '../../postgres/credentials.js';
-import { dumpProject, listOf, type TableRows } from '../../postgres/dump/project-dump.js';
-import type { Provisioning } from '../../postgres/projects/provisioning.js';
-import type { ServerAddress } from '../../postgres/server.js';
-import { serverMajor } from '../../postgres/server-facts.js';
-import type { Audit, Origin } from '../audit/audit.js';
-import type { Projects } from '../projects.js';
+import type { TableRows } from '../../postgres/dump/project-dump.js';
+import type { Origin } from '../audit/audit.js';
 import {
   type Control,
   CONTROL,
-  type DumpedProject,
-  dumpOf,
   FORMAT_VERSION,
   formatSums,
-  listOfDump,
   MANIFEST,
   type Manifest,
+  type SavedProject,
   SUMS,
 } from './manifest.js';
-import { readMember, TarWriter } from './tar.js';
+import type { Installation } from './installation.js';
+import { dumps, type Save } from './logical.js';
+import { type OwnServers, savePhysically } from './physical.js';
+import { type Add, TarWriter } from './tar.js';
 import { withPrivateFolder } from './private-folder.js';
 
-/** What a backup is made of, and a restore puts back. */
-export interface Installation {
-  readonly control: ControlDatabase;
-  readonly projects: Projects;
-  readonly provisioning: Provisioning;
-  readonly audit: Audit;
-  readonly address: ServerAddress;
-  readonly credentials: Credentials;
-}
+export type { Installation };
 
 interface BackupOptions {
   /** Must not exist. */
@@ -47,6 +34,8 @@ interface BackupOptions {
   /** null: all. */
   readonly project: string | null;
   readonly places: ProgramPlaces;
+  /** Projects are saved physically; null: as dumps. */
+  readonly ownServers: OwnServers | null;
   /** Of this program. */
   readonly version: string;
   /** For the audit log. */
@@ -58,21 +47,21 @@ interface BackupOptions {
 }
 
 /**
- * With several projects, one that cannot be dumped is left out and named: it must not keep the others from being saved.
+ * With several projects, one that cannot be saved is left out and named: it must not keep the others from being saved.
  * @returns what is in the file
  * @throws EngineError not_found; Error with what to do, and then there is no file
  */
 export async function backup(installation: Installation, options: BackupOptions): Promise<Manifest> {
-  const { file, project, places } = options;
+  const { file, project, places, ownServers, signal } = options;
   if (await lstat(file).catch(() => null)) throw new Error(`${file} exists already; a backup overwrites nothing`);
-  const major = await serverMajor(installation.address);
-  const programs = await findPrograms(places, major);
   const chosen = project === null ? await readyProjects(installation) : [await installation.projects.get(project)];
   const part = `${file}.${randomBytes(4).toString('hex')}.part`;
+  const saver = (folder: string): Promise<Save> =>
+    ownServers === null ? dumps(installation, { places, part, folder, signal }) : physicalSaver(ownServers, signal);
   const handle = await open(part, 'wx', 0o600);
   try {
-    const manifest = await withPrivateFolder((folder) =>
-      write(installation, options, { handle, part, folder, programs, major, chosen }),
+    const manifest = await withPrivateFolder(async (folder) =>
+      write(installation, options, { handle, chosen, save: await saver(folder) }),
     );
     await handle.close();
     await rename(part, file);
@@ -100,46 +89,51 @@ async function syncFolder(folder: string): Promise<void> {
   await handle.sync().finally(() => handle.close());
 }
 
+const physicalSaver = (servers: OwnServers, signal: AbortSignal): Promise<Save> =>
+  Promise.resolve((project, add) =>
+    servers.hold(project, (server) => savePhysically(project.name, server, add, signal)),
+  );
+
 interface Writing {
   readonly handle: FileHandle;
-  readonly part: string;
-  readonly folder: string;
-  readonly programs: ClientPrograms;
-  readonly major: number;
   readonly chosen: readonly ProjectRow[];
+  readonly save: Save;
 }
 
 async function write(installation: Installation, options: BackupOptions, writing: Writing): Promise<Manifest> {
   const { progress, version, signal } = options;
-  const { handle, programs, major, chosen } = writing;
+  const { handle, chosen, save } = writing;
   const createdAt = new Date();
   const tar = new TarWriter(handle, createdAt);
-  const sums = new Map<string, string>();
-  const add = async (name: string, content: AsyncIterable<Buffer> | Iterable<Buffer>) => {
+  let sums = new Map<string, string>();
+  const add: Add = async (name, content) => {
     const member = await tar.add(name, content);
     sums.set(name, member.sha256);
     return member;
   };
 
-  const dumped: DumpedProject[] = [];
+  const saved: SavedProject[] = [];
   const control: Control = { projects: [] };
   const leftOut: Manifest['left_out'] = [];
   for (const project of chosen) {
-    progress(`${project.name}: is being dumped`);
+    progress(`${project.name}: is being saved`);
+    const before = { position: tar.position, sums: new Map(sums) };
     try {
       const known = await controlRow(installation.control, project);
-      const done = await dump(installation, project, add, options, writing);
-      dumped.push(done);
+      const done = await save(project, add);
+      saved.push(done);
       control.projects.push(known);
-      progress(`${project.name}: ${described(done.tables)}, ${done.bytes} bytes`);
+      progress(`${project.name}: ${contentOf(done)}`);
     } catch (error) {
-      if (chosen.length === 1 || signal.aborted || isOfTheSystem(error)) throw error;
+      if (chosen.length === 1 || signal.aborted || concernsAll(error, options)) throw error;
+      await tar.truncate(before.position);
+      sums = before.sums;
       const reason = messageOf(error);
       leftOut.push({ name: project.name, reason });
-      progress(`${project.name}: LEFT OUT, it could not be dumped: ${reason}`);
+      progress(`${project.name}: LEFT OUT, it could not be saved: ${reason}`);
     }
   }
-  if (dumped.length === 0 && leftOut.length > 0) throw new Error('None of the projects could be dumped');
+  if (saved.length === 0 && leftOut.length > 0) throw new Error('None of the projects could be saved');
 
   const manifest: Manifest = {
     format: 'cdp-backup',
@@ -147,9 +141,7 @@ async function write(installation: Installation, options: BackupOptions, writing
     program_version: version,
     schema_version: installation.provisioning.schemaVersion,
     created_at: createdAt.toISOString(),
-    postgres: major,
-    pg_dump: programs.major,
-    projects: dumped,
+    projects: saved,
     left_out: leftOut,
   };
   await add(CONTROL, [json(control)]);
@@ -180,41 +172,20 @@ async function controlRow(control: ControlDatabase, project: ProjectRow): Promis
   };
 }
 
-type Add = (name: string, content: AsyncIterable<Buffer> | Iterable<Buffer>) => ReturnType<TarWriter['add']>;
-
-async function dump(
-  { address, credentials, projects, provisioning }: Installation,
-  project: ProjectRow,
-  add: Add,
-  { signal }: BackupOptions,
-  { part, folder, programs }: Writing,
-): Promise<DumpedProject> {
-  const { name, placement } = project;
-  const { database, writer, reader } = placement;
-  await projects.upgraded(project);
-  // What the project did to its roles and rights must not keep it from being saved.
-  await provisioning.mend(placement);
-  const extensions = await provisioning.extensions(database);
-  const dumping = { address, credentials, placement, programs, folder, signal };
-  // null only until the dump is through.
-  let member: Awaited<ReturnType<Add>> | null = null;
-  const tables = await dumpProject(dumping, async (archive: Readable) => {
-    member = await add(dumpOf(name), archive as AsyncIterable<Buffer>);
-  });
-  const { offset, size } = member as unknown as Awaited<ReturnType<Add>>;
-  // Read back: a dump that pg_restore cannot list would not be one.
-  const start = readMember(part, { name, offset, size });
-  await add(listOfDump(name), [Buffer.from(await listOf(start, programs, signal))]);
-  return { name, bytes: size, database, writer, reader, extensions, tables };
-}
-
 export function described(tables: readonly TableRows[]): string {
   const rows = tables.reduce((sum, table) => sum + table.rows, 0);
   return `${tables.length} ${tables.length === 1 ? 'table' : 'tables'}, ${rows} ${rows === 1 ? 'row' : 'rows'}`;
 }
 
-/** Of the disk or the network, and so not of one project. */
-const isOfTheSystem = (error: unknown): boolean => error instanceof Error && 'syscall' in error;
+/** What was saved of a project, in words. */
+export const contentOf = (project: SavedProject): string =>
+  `${project.kind === 'logical' ? `${described(project.tables)}, ` : ''}${project.bytes} bytes`;
+
+/** Of the disk that the backup is written to, or of the one server that all projects share. */
+const concernsAll = (error: unknown, { ownServers }: BackupOptions): boolean =>
+  error instanceof Error &&
+  'syscall' in error &&
+  (ownServers === null || ['write', 'fsync', 'ftruncate'].includes(String(error.syscall)));
 
 export function messageOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);

@@ -1,30 +1,36 @@
 /**
- * Restores projects from a backup: each is made in the normal way, with new names and rights, and then filled. Everything that
+ * Restores projects from a backup: from a dump each is made in the normal way, with new names and rights, and then filled; from the
+ * files of its server it gets a server that begins with these. Everything that
  * can be refused is refused before anything is made; a project that fails on the way is taken away again.
  */
 import { open } from 'node:fs/promises';
 import { EngineError } from '../../contract/errors.js';
 import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../postgres/dump/client-programs.js';
+import type { Recovery } from '../../backup/physical/recovery.js';
 import type { StoredToken } from '../../postgres/control-rows.js';
 import { countRows, type TableRows } from '../../postgres/dump/project-dump.js';
 import { loadProject } from '../../postgres/dump/project-load.js';
 import { serverMajor } from '../../postgres/server-facts.js';
 import type { Origin } from '../audit/audit.js';
 import { isProjectName, type NewProject } from '../projects.js';
-import { described, type Installation, messageOf } from './backup.js';
+import { described, messageOf } from './backup.js';
+import type { Installation } from './installation.js';
 import {
   type Control,
   CONTROL,
-  type DumpedProject,
   dumpOf,
   listOfDump,
+  type LogicalProject,
   MANIFEST,
   type Manifest,
   parseControl,
   parseManifest,
   parseSums,
+  type PhysicalProject,
+  type SavedProject,
   SUMS,
 } from './manifest.js';
+import { membersOf, type OwnServers, recoveryOf, refuseElsewhere, restorePhysically } from './physical.js';
 import { withPrivateFolder } from './private-folder.js';
 import { BadArchive, hashMember, type Member, readMember, readMembers } from './tar.js';
 
@@ -34,7 +40,11 @@ export interface RestoreOptions {
   readonly project: string | null;
   /** Another name for the one project. */
   readonly as: string | null;
+  /** The state of projects at this time, by the archive of their servers; null: as they are in the backup. */
+  readonly at: Date | null;
   readonly places: ProgramPlaces;
+  /** null: what was saved physically cannot be restored. */
+  readonly ownServers: OwnServers | null;
   /** For the audit log. */
   readonly by: Origin;
   /** Aborted: the project that is being restored goes away again. */
@@ -44,7 +54,8 @@ export interface RestoreOptions {
 
 interface RestoredProject {
   readonly name: string;
-  readonly tables: readonly TableRows[];
+  /** null: not counted, as nothing but the files of its server was restored. */
+  readonly tables: readonly TableRows[] | null;
   /** What the dump holds and this server does not take, in words. */
   readonly leftOut: readonly string[];
 }
@@ -66,11 +77,13 @@ export async function restore(installation: Installation, options: RestoreOption
   const chosen = chooseProjects(archive, options);
   await refuseWhatIsThere(installation, chosen);
   await refuseMissingExtensions(installation, archive.manifest, chosen);
-  const programs = await fittingPrograms(installation, archive.manifest, options.places);
+  const load = await loader(installation, archive, chosen, options);
   progress('Checking the backup');
-  for (const { dumped } of chosen) {
-    for (const name of [dumpOf(dumped.name), listOfDump(dumped.name)]) await archive.verify(name);
-    signal.throwIfAborted();
+  for (const { saved } of chosen) {
+    for (const name of membersFor(saved, archive)) {
+      await archive.verify(name);
+      signal.throwIfAborted();
+    }
   }
 
   const projects: RestoredProject[] = [];
@@ -78,9 +91,9 @@ export async function restore(installation: Installation, options: RestoreOption
   for (const one of chosen) {
     progress(`${one.name}: is being restored`);
     try {
-      const restored = await restoreProject(installation, archive, one, programs, options);
+      const restored = await load(one);
       projects.push(restored);
-      progress(`${one.name}: ${described(restored.tables)}`);
+      progress(`${one.name}: ${restored.tables === null ? 'restored' : described(restored.tables)}`);
       for (const what of restored.leftOut) progress(`${one.name}: left out, ${what}`);
     } catch (error) {
       if (signal.aborted || chosen.length === 1) throw error;
@@ -91,8 +104,13 @@ export async function restore(installation: Installation, options: RestoreOption
   return { projects, failed };
 }
 
+/** Those of one project. */
+const membersFor = (saved: SavedProject, { names }: Archive): string[] =>
+  saved.kind === 'logical' ? [dumpOf(saved.name), listOfDump(saved.name)] : membersOf(saved, names);
+
 interface Archive {
   readonly file: string;
+  readonly names: readonly string[];
   readonly manifest: Manifest;
   readonly control: Control;
   readonly member: (name: string) => Member;
@@ -124,7 +142,8 @@ async function openArchive(file: string): Promise<Archive> {
     await verify(MANIFEST);
     await verify(CONTROL);
     const manifest = parseManifest(await read(MANIFEST));
-    return { file, manifest, control: parseControl(await read(CONTROL)), member, verify };
+    const control = parseControl(await read(CONTROL));
+    return { file, names: [...members.keys()], manifest, control, member, verify };
   } catch (error) {
     throw error instanceof BadArchive ? new Error(`${file} cannot be restored. ${error.message}`) : error;
   } finally {
@@ -135,7 +154,7 @@ async function openArchive(file: string): Promise<Archive> {
 interface Chosen {
   /** That it gets. */
   readonly name: string;
-  readonly dumped: DumpedProject;
+  readonly saved: SavedProject;
   readonly status: 'active' | 'inactive';
   readonly createdAt: Date;
   readonly quotaBytes: number | null;
@@ -147,18 +166,18 @@ function chooseProjects({ file, manifest, control }: Archive, { project, as }: R
     throw new EngineError('invalid_request', '--as names one project: give --project as well');
   }
   if (as !== null && !isProjectName(as)) throw new EngineError('invalid_name', `"${as}" is no name of a project`);
-  const dumps = manifest.projects.filter(({ name }) => project === null || name === project);
-  if (project !== null && dumps.length === 0) {
+  const found = manifest.projects.filter(({ name }) => project === null || name === project);
+  if (project !== null && found.length === 0) {
     const names = manifest.projects.map(({ name }) => name).join(', ');
     throw new EngineError('not_found', `There is no project "${project}" in ${file}; it holds ${names || 'none'}`);
   }
-  return dumps.map((dumped) => {
-    const known = control.projects.find(({ name }) => name === dumped.name);
-    if (known === undefined) throw new Error(`${file} cannot be restored. Its ${CONTROL} does not know ${dumped.name}`);
+  return found.map((saved) => {
+    const known = control.projects.find(({ name }) => name === saved.name);
+    if (known === undefined) throw new Error(`${file} cannot be restored. Its ${CONTROL} does not know ${saved.name}`);
     const { status, created_at: createdAt, quota_bytes: quotaBytes } = known;
     // A copy under another name has no tokens: they speak for the project that they were made for.
     const tokens = as === null ? known.tokens.map(storedToken) : [];
-    return { name: as ?? dumped.name, dumped, status, createdAt: new Date(createdAt), quotaBytes, tokens };
+    return { name: as ?? saved.name, saved, status, createdAt: new Date(createdAt), quotaBytes, tokens };
   });
 }
 
@@ -200,7 +219,8 @@ async function refuseMissingExtensions(
 ): Promise<void> {
   if (version > provisioning.schemaVersion) throw new Error('The backup was made by a newer program: use that one');
   const here = new Set(await provisioning.extensions());
-  const missing = new Set(chosen.flatMap(({ dumped }) => dumped.extensions.filter((name) => !here.has(name))));
+  const wanted = chosen.flatMap(({ saved }) => (saved.kind === 'logical' ? saved.extensions : []));
+  const missing = new Set(wanted.filter((name) => !here.has(name)));
   if (missing.size === 0) return;
   throw new Error(
     `The projects of the backup have extensions that new projects here would not have: ${[...missing].join(', ')}. ` +
@@ -208,26 +228,80 @@ async function refuseMissingExtensions(
   );
 }
 
-async function fittingPrograms({ address }: Installation, manifest: Manifest, places: ProgramPlaces) {
-  const major = await serverMajor(address);
-  if (manifest.postgres > major) {
-    throw new Error(
-      `The backup was made on Postgres ${manifest.postgres}, and this is ${major}: it takes that or later`,
-    );
+type Load = (chosen: Chosen) => Promise<RestoredProject>;
+
+/** @throws Error where any of them cannot be restored here */
+async function loader(
+  installation: Installation,
+  archive: Archive,
+  chosen: readonly Chosen[],
+  options: RestoreOptions,
+): Promise<Load> {
+  const dumps = chosen.flatMap(({ saved }) => (saved.kind === 'logical' ? [saved] : []));
+  const { at, ownServers } = options;
+  const recoveries = new Map<string, Recovery>();
+  for (const { saved } of chosen) {
+    if (saved.kind === 'logical') {
+      if (at !== null)
+        throw new EngineError('invalid_request', `"${saved.name}" is a dump, of one moment: restore it without --at`);
+      continue;
+    }
+    refuseElsewhere(saved, ownServers?.major ?? null);
+    if (ownServers !== null) recoveries.set(saved.name, await recoveryOf(saved, at, ownServers));
   }
-  const most = major < TRANSACTION_TIMEOUT ? TRANSACTION_TIMEOUT - 1 : undefined;
-  return findPrograms(places, Math.max(major, manifest.pg_dump), most);
+  const programs = dumps.length === 0 ? null : await fittingPrograms(installation, dumps, options.places);
+  return (one) => {
+    const { saved } = one;
+    if (saved.kind === 'logical' && programs !== null)
+      return restoreDump(installation, archive, one, saved, programs, options);
+    if (saved.kind === 'physical' && ownServers !== null)
+      return restoreFiles(installation, archive, one, saved, ownServers, recoveries.get(saved.name) ?? null, options);
+    throw new Error(`"${saved.name}" cannot be restored here`);
+  };
 }
 
-async function restoreProject(
+async function fittingPrograms(
+  { address }: Installation,
+  dumps: readonly LogicalProject[],
+  places: ProgramPlaces,
+): Promise<ClientPrograms> {
+  const major = await serverMajor(address);
+  const newest = Math.max(...dumps.map(({ postgres }) => postgres));
+  if (newest > major) {
+    throw new Error(`The backup was made on Postgres ${newest}, and this is ${major}: it takes that or later`);
+  }
+  const most = major < TRANSACTION_TIMEOUT ? TRANSACTION_TIMEOUT - 1 : undefined;
+  return findPrograms(places, Math.max(major, ...dumps.map(({ pg_dump: version }) => version)), most);
+}
+
+async function restoreFiles(
+  { control }: Installation,
+  { file, names, member }: Archive,
+  chosen: Chosen,
+  saved: PhysicalProject,
+  servers: OwnServers,
+  recovery: Recovery,
+  { by, signal }: RestoreOptions,
+): Promise<RestoredProject> {
+  const { name, status, tokens } = chosen;
+  await servers.adopt(name, by, async (place) => {
+    await restorePhysically(saved, names, (path) => readMember(file, member(path)), place, recovery, signal);
+    await control.adoptHistory(place.id, chosen, tokens);
+    return status;
+  });
+  return { name, tables: null, leftOut: [] };
+}
+
+async function restoreDump(
   installation: Installation,
   archive: Archive,
   chosen: Chosen,
+  dumped: LogicalProject,
   programs: ClientPrograms,
   { by, signal }: RestoreOptions,
 ): Promise<RestoredProject> {
   const { address, credentials, projects, control } = installation;
-  const { name, dumped, status, tokens } = chosen;
+  const { name, status, tokens } = chosen;
   let result: RestoredProject | null = null;
   await projects.create(name, by, async ({ id, placement }: NewProject) => {
     const list = Buffer.concat(await readAll(archive, listOfDump(dumped.name))).toString();

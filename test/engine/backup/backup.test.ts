@@ -33,6 +33,7 @@ const save = (service: TestService, name: string, more: { project?: string; sign
     file: join(folder, name),
     project: null,
     places,
+    ownServers: null,
     version: '0.0.0',
     by: BY_ITSELF,
     signal,
@@ -45,12 +46,27 @@ const load = (service: TestService, name: string, more: Partial<RestoreOptions> 
     file: join(folder, name),
     project: null,
     as: null,
+    at: null,
     places,
+    ownServers: null,
     by: BY_ITSELF,
     signal,
     progress: silent,
     ...more,
   });
+
+/** A copy of the good backup with another manifest. */
+async function repacked(name: string, change: (text: string) => string): Promise<string> {
+  const place = mkdtempSync(join(folder, 'repack-'));
+  execFileSync('tar', ['-xf', join(folder, 'all.cdp'), '-C', place]);
+  const manifest = join(place, 'manifest.json');
+  await writeFile(manifest, change(await readFile(manifest, 'utf8')));
+  const names = ['projects/full.dump', 'projects/full.list', 'projects/small.dump', 'projects/small.list'];
+  const members = [...names, 'control.json', 'manifest.json'];
+  execFileSync('sh', ['-c', `sha256sum ${members.join(' ')} > SHA256SUMS`], { cwd: place });
+  execFileSync('tar', ['--format=ustar', '-cf', join(folder, name), ...members, 'SHA256SUMS'], { cwd: place });
+  return name;
+}
 
 /** A refusal leaves the projects as they were, and nothing else of the installation's on the server. */
 const inventory = async ({ engine, server }: TestService) => ({
@@ -140,6 +156,21 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await source.engine.deleteProject('copy');
     });
 
+    it('a backup of format 1, which had dumps alone', async () => {
+      const name = await repacked('first.cdp', (text) => {
+        const { projects, ...manifest } = JSON.parse(text) as { projects: Record<string, unknown>[] };
+        const { postgres, pg_dump } = projects[0] as { postgres: number; pg_dump: number };
+        for (const project of projects) {
+          expect(project.kind).toBe('logical');
+          for (const key of ['kind', 'postgres', 'pg_dump']) delete project[key];
+        }
+        return JSON.stringify({ ...manifest, format_version: 1, postgres, pg_dump, projects });
+      });
+      const { projects } = await load(target, name, { project: 'full', as: 'first' });
+      expect(projects[0]?.tables).toContainEqual({ name: 'big', rows: ROWS });
+      await target.engine.deleteProject('first');
+    });
+
     it('a token that was revoked, or has a scope and an end, is the same token afterwards', async () => {
       const project = await source.project('tokens');
       const { tokens } = source.engine;
@@ -166,7 +197,8 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       expect(execFileSync('sha256sum', ['-c', 'SHA256SUMS'], { cwd: unpacked }).toString()).toContain('full.dump: OK');
       expect(await readdir(join(unpacked, 'projects'))).toEqual(['full.dump', 'full.list', 'small.dump', 'small.list']);
       const manifest = JSON.parse(await readFile(join(unpacked, 'manifest.json'), 'utf8')) as object;
-      expect(manifest).toMatchObject({ format: 'cdp-backup', format_version: 1, postgres: server.major, left_out: [] });
+      const kind = { kind: 'logical', postgres: server.major };
+      expect(manifest).toMatchObject({ format: 'cdp-backup', format_version: 2, projects: [kind, kind], left_out: [] });
       const bytes = await readFile(file);
       const { writer, reader } = (await source.engine.projects.get('full')).placement;
       const { credentials } = source.engine.installation;
@@ -236,18 +268,6 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       return name;
     }
 
-    async function repacked(name: string, change: (text: string) => string): Promise<string> {
-      const place = mkdtempSync(join(folder, 'repack-'));
-      execFileSync('tar', ['-xf', join(folder, 'all.cdp'), '-C', place]);
-      const manifest = join(place, 'manifest.json');
-      await writeFile(manifest, change(await readFile(manifest, 'utf8')));
-      const names = ['projects/full.dump', 'projects/full.list', 'projects/small.dump', 'projects/small.list'];
-      const members = [...names, 'control.json', 'manifest.json'];
-      execFileSync('sh', ['-c', `sha256sum ${members.join(' ')} > SHA256SUMS`], { cwd: place });
-      execFileSync('tar', ['--format=ustar', '-cf', join(folder, name), ...members, 'SHA256SUMS'], { cwd: place });
-      return name;
-    }
-
     it('a project that is there', () => refused(() => load(source, 'all.cdp'), /already: "full", "small"/, source));
 
     it('tokens that are there, of another project', async () => {
@@ -304,9 +324,9 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
     });
 
     it('a newer format, a newer server, a newer program', async () => {
-      const newer = await repacked('newer.cdp', (text) => text.replace('"format_version": 1', '"format_version": 2'));
-      await refused(() => load(target, newer), /format 2, and this program knows 1: use a newer program/);
-      const later = await repacked('later.cdp', (text) => text.replace(/"postgres": \d+/, '"postgres": 99'));
+      const newer = await repacked('newer.cdp', (text) => text.replace('"format_version": 2', '"format_version": 3'));
+      await refused(() => load(target, newer), /format 3, and this program knows 2: use a newer program/);
+      const later = await repacked('later.cdp', (text) => text.replace(/"postgres": \d+/g, '"postgres": 99'));
       const fresh = { project: 'small', as: 'fresh' };
       await refused(() => load(target, later, fresh), /made on Postgres 99, and this is/);
       const schema = await repacked('schema.cdp', (text) =>
@@ -467,7 +487,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await spoiled.rows(`ALTER ROLE CURRENT_USER PASSWORD 'mine'`);
       await spoiled.rows(`ALTER ROLE CURRENT_USER SET statement_timeout = 1`);
       const { projects } = await save(source, 'spoiled.cdp', { project: 'spoiled' });
-      expect(projects[0]?.tables).toEqual([{ name: 't', rows: 0 }]);
+      expect(projects).toMatchObject([{ tables: [{ name: 't', rows: 0 }] }]);
       await source.engine.deleteProject('spoiled');
     });
 
@@ -575,7 +595,8 @@ describe('without fitting programs', () => {
 
   it('a backup is refused with what to install, and leaves no file', async () => {
     const empty = mkdtempSync(join(folder, 'empty-'));
-    const options = { file: join(empty, 'file'), project: null, version: '0', by: BY_ITSELF, signal, progress: silent };
+    const empties = { ownServers: null, version: '0' };
+    const options = { file: join(empty, 'file'), project: null, ...empties, by: BY_ITSELF, signal, progress: silent };
     const none = backup(service.engine.installation, { ...options, places: { folder: empty, path: '' } });
     await expect(none).rejects.toThrow(
       /pg_dump and pg_restore of version 18 or later are needed, and in .* there is none at all.*install postgresql-client-18/,
