@@ -1,7 +1,7 @@
 /** Physical backups in a backup's file: projects with a server of their own, saved and restored without any program. */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { archiveAll, archiveFolder, archiveSettings, prepareArchive } from '../../../src/backup/physical/archive.js';
@@ -144,17 +144,24 @@ describe('works:', () => {
     expect(await rowsOf('as-it-was')).toEqual([{ a: 'busy' }, { a: 'good' }]);
   });
 
-  it('one that cannot be copied is named, and nothing of it is in the file', async () => {
-    const idle = running.get('idle') as { isStopped: boolean };
+  it('one that cannot be reached, or copied to its end, is named, and nothing of it is in the file', async () => {
+    const idle = running.get('idle') as { server: OwnServer; isStopped: boolean };
+    const leftOut = async (name: string, reason: string) => {
+      const manifest = await save(name);
+      expect(manifest.projects.map((project) => project.name)).not.toContain('idle');
+      expect(manifest.left_out).toEqual([{ name: 'idle', reason: expect.stringContaining(reason) as string }]);
+      const place = unpacked(name);
+      expect(await readdir(join(place, 'projects'))).not.toContain('idle');
+      execFileSync('sha256sum', ['--quiet', '-c', 'SHA256SUMS'], { cwd: place });
+    };
     // Its server does not run: a copy of a running one cannot log in.
     idle.isStopped = false;
-    const { projects, left_out: leftOut } = await save('part.cdp');
+    await leftOut('unreached.cdp', 'ENOENT');
     idle.isStopped = true;
-    expect(projects.map(({ name }) => name)).not.toContain('idle');
-    expect(leftOut).toEqual([{ name: 'idle', reason: expect.stringContaining('ENOENT') as string }]);
-    const place = unpacked('part.cdp');
-    expect(await readdir(join(place, 'projects'))).not.toContain('idle');
-    execFileSync('sha256sum', ['--quiet', '-c', 'SHA256SUMS'], { cwd: place });
+    const link = join(idle.server.dataFolder, 'pg_tblspc/1');
+    await symlink('/tmp', link);
+    await leftOut('linked.cdp', 'neither a file nor a folder');
+    await rm(link);
   });
 });
 
