@@ -32,6 +32,9 @@ export interface Service {
  */
 const BACKLOG = 4_096;
 
+/** How often archived log is looked through for what is too old. */
+const ARCHIVES_EVERY_MS = 3_600_000;
+
 /** Reading the modules of a running service takes longer than Postgres takes to start, and happens meanwhile. */
 const loadModules = () =>
   Promise.all([
@@ -146,6 +149,12 @@ export async function assemble(
   closing.add(() => engine.close());
   engine.audit.keepRemovingOld();
   engine.projects.keepClearing();
+  const tidyArchives = async () => {
+    const { removeOldArchives } = await import('./engine/backup/archiving.js');
+    await removeOldArchives(engine.installation, config.archiveDays);
+  };
+  const tidying = setInterval(() => void tidyArchives().catch(() => {}), ARCHIVES_EVERY_MS).unref();
+  closing.add(() => Promise.resolve(clearInterval(tidying)));
   const [{ httpServer }, { metricsListener }] = await loading;
   const settings = {
     ...config,

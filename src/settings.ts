@@ -94,6 +94,13 @@ export const SETTINGS = {
     describe: "Postgres extensions that the service installs into every project's database, separated by commas.",
     parse: extensionNames,
   }),
+  archiveDays: setting({
+    flag: 'archive-days',
+    default: 14,
+    value: 'N',
+    describe: 'Days for which the write-ahead log of projects that archive it is kept (cdp project archive).',
+    parse: integer(1, 36_500),
+  }),
   postgresBin: setting<string | null>({
     flag: 'postgres-bin',
     default: null,

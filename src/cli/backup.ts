@@ -2,8 +2,8 @@
 import { createReadStream } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { Command } from 'commander';
-import { type BackupBody, type BackupDone, described } from '../contract/wire/operator.js';
+import { Command, Option } from 'commander';
+import { type BackupBody, type BackupDone, contentOf } from '../contract/wire/operator.js';
 import type { AdminClient } from './admin-client.js';
 import { managementOptions, print, withAdmin } from './management.js';
 import { printable } from './remote/terminal-text.js';
@@ -17,12 +17,18 @@ export function backupCommand(): Command {
   const command = new Command('backup')
     .description('Save projects with their tables, rows, code and tokens into one file')
     .argument('<FILE>', 'Must not exist; - writes to standard output')
-    .option('--project <NAME>', 'Only this project (default: all)');
+    .option('--project <NAME>', 'Only this project (default: all)')
+    .addOption(
+      new Option(
+        '--format <FORM>',
+        'physical: the files, for the same Postgres and platform; logical: dumps by pg_dump, for any (default: physical, with DATABASE_URL logical)',
+      ).choices(['physical', 'logical']),
+    );
   return managementOptions(command, PROGRAM_SETTINGS).action((target: string) =>
     withAdmin(command, async (admin) => {
       const config = readConfig(command);
-      const { project = null } = command.opts<{ project?: string }>();
-      const save = (file: string) => saved(admin, { file, project, ...programPlaces(config) });
+      const { project = null, format = null } = command.opts<{ project?: string; format?: 'physical' | 'logical' }>();
+      const save = (file: string) => saved(admin, { file, project, format, ...programPlaces(config) });
       if (target === STDOUT) {
         // Into a file first: sizes stand before contents, and half a backup should not get into a pipe.
         return withTransferFolder(config, async (folder) => {
@@ -37,7 +43,7 @@ export function backupCommand(): Command {
       const { projects, left_out: leftOut } = manifest;
       print(command, manifest, [
         `${projects.length} ${projects.length === 1 ? 'project' : 'projects'} saved in ${printable(target)}`,
-        ...projects.map(({ name, tables }) => `- ${printable(name)}: ${described(tables)}`),
+        ...projects.map((project) => `- ${printable(project.name)}: ${contentOf(project)}`),
       ]);
       requireAll(leftOut);
     }),

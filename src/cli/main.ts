@@ -5,6 +5,7 @@ import { EngineError } from '../contract/errors.js';
 import { VERSION } from '../version.js';
 import { commandsFor } from './commands.js';
 import { messageOf } from '../contract/operator-message.js';
+import { printableLines } from './remote/terminal-text.js';
 
 /** Exit codes: 0 done, 1 failed, 2 wrong usage or settings. `remote/outcome.ts` has more, for people with a token. */
 const FAILED = 1;
@@ -39,7 +40,7 @@ export async function main(argv: readonly string[]): Promise<void> {
 function report(error: unknown): number {
   // Commander has printed its help or its complaint already.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : WRONG_USAGE;
-  process.stderr.write(`cdp: ${messageOf(error)}\n`);
+  process.stderr.write(`cdp: ${printableLines(messageOf(error))}\n`);
   if (error instanceof EngineError && error.hint !== undefined) process.stderr.write(`${error.hint}\n`);
   const wrongUsage = error instanceof ConfigError || (error instanceof EngineError && error.status === 400);
   return wrongUsage ? WRONG_USAGE : FAILED;

@@ -1,6 +1,6 @@
 /** `cdp project …`: create, list, activate, deactivate, repair, set the quota of and delete projects. */
 import { createInterface } from 'node:readline/promises';
-import { Command } from 'commander';
+import { Argument, Command } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
 import { EngineError } from '../contract/errors.js';
 import type { Project, ProjectAnswer, ProjectsAnswer, RepairAnswer } from '../contract/wire/projects.js';
@@ -27,6 +27,7 @@ export function projectCommand(): Command {
         admin.call('POST', `${pathOf(name)}/deactivate`),
       ),
     )
+    .addCommand(archive())
     .addCommand(repair())
     .addCommand(quota())
     .addCommand(remove());
@@ -42,6 +43,24 @@ function onOne(verb: string, description: string, outcome: string, work: Work): 
     withAdmin(command, async (admin) => {
       const { project } = await work(admin, name);
       print(command, project, [`Project ${project.name} ${outcome}`]);
+    }),
+  );
+}
+
+function archive(): Command {
+  const command = new Command('archive')
+    .description(
+      "Archive the write-ahead log of a project's server, so that a backup can be restored to any time since",
+    )
+    .argument('<NAME>')
+    .addArgument(new Argument('<on|off>').choices(['on', 'off']));
+  return managementOptions(command).action((name: string, state: string) =>
+    withAdmin(command, async (admin) => {
+      const on = state === 'on';
+      await admin.call('POST', 'local/archive', { project: name, on });
+      print(command, { name, archive: on }, [
+        `The log of project ${name} is ${on ? 'archived from now on' : 'no longer archived'}`,
+      ]);
     }),
   );
 }

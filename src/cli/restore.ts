@@ -18,11 +18,15 @@ export function restoreCommand(): Command {
     .description('Make projects anew out of a backup; those that exist are never touched')
     .argument('<FILE>', 'Of `cdp backup`; - reads standard input')
     .option('--project <NAME>', 'Only this project (default: all)')
-    .option('--as <NEWNAME>', 'Another name for it; without its tokens');
+    .option('--as <NEWNAME>', 'Another name for it; without its tokens')
+    .option(
+      '--at <TIME>',
+      'Its state at this time, as 2026-01-31T09:30:00Z; its log must have been archived since the backup',
+    );
   return managementOptions(command, PROGRAM_SETTINGS).action(async (source: string) => {
     const config = readConfig(command);
-    const { project = null, as = null } = command.opts<{ project?: string; as?: string }>();
-    const wanted = { project, as, ...programPlaces(config) };
+    const { project = null, as = null, at = null } = command.opts<{ project?: string; as?: string; at?: string }>();
+    const wanted = { project, as, at, ...programPlaces(config) };
     const load = (file: string, ...ours: string[]) =>
       withAdmin(command, async (admin) => {
         for (const path of ours) await admin.handOver(path);
@@ -43,7 +47,9 @@ const loaded = (admin: AdminClient, body: RestoreBody): Promise<RestoreDone> =>
 
 function show(command: Command, done: RestoreDone): void {
   const { projects, failed } = done;
-  const lines = projects.map(({ name, tables }) => `Project ${printable(name)} restored: ${described(tables)}`);
+  const lines = projects.map(
+    ({ name, tables }) => `Project ${printable(name)} restored${tables === null ? '' : `: ${described(tables)}`}`,
+  );
   print(command, done, lines);
   if (failed.length > 0) throw new Error(`Not restored: ${failed.map(({ name }) => name).join(', ')}`);
 }

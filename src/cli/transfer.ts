@@ -3,6 +3,7 @@ import type { BackupBody } from '../contract/wire/operator.js';
 import { exists, withPrivateFolder } from '../files.js';
 import type { Config } from '../settings.js';
 import { STOP_SIGNALS } from '../stop-signals.js';
+import { printable } from './remote/terminal-text.js';
 
 export const programPlaces = ({ postgresBin }: Config): Pick<BackupBody, 'postgres_bin' | 'path'> => ({
   postgres_bin: postgresBin,
@@ -22,7 +23,7 @@ export async function withTransferFolder<T>(
 }
 
 /** Standard output belongs to the result. */
-export const progress = (line: string): void => void process.stderr.write(`${line}\n`);
+export const progress = (line: string): void => void process.stderr.write(`${printable(line)}\n`);
 
 /** A signal aborts the work, which then takes away what it had begun. */
 export async function abortedBySignals<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {

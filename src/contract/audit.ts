@@ -24,6 +24,8 @@ export const AUDIT_OPERATIONS = [
   /** The project's Postgres server ended by itself, or was stopped since it filled the disk. */
   'project.crash',
   'project.backup',
+  /** The write-ahead log of its server is archived from now on, or no more. */
+  'project.archive',
   'project.restore',
   'token.create',
   'token.revoke',

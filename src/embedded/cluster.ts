@@ -11,6 +11,9 @@ import { SUPERUSER } from './config.js';
  */
 const LOCALE = ['--encoding=UTF8', '--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8'];
 
+/** What {@link LOCALE} says, for a backup's manifest. */
+export const DATABASE_LOCALE = { provider: 'builtin', name: 'C.UTF-8' };
+
 /** A server that does little should need little disk: one segment of the write-ahead log is 1 MB instead of 16. */
 const SEGMENT_MB = 1;
 

@@ -179,6 +179,16 @@ export class Fleet {
     this.servers.delete(id);
   }
 
+  /** See {@link SupervisedServer.whileStopped}. */
+  whileStopped<T>(id: string, work: (needed: AbortSignal) => Promise<T>): Promise<T | null> {
+    return this.of(id).whileStopped(work);
+  }
+
+  /** The folder that all servers are in, for archives of their logs. */
+  get folder(): string {
+    return this.root.folder;
+  }
+
   /** Stops one server, such as one whose settings change; whoever comes next starts it again. */
   stop(id: string): Promise<void> {
     return this.servers.get(id)?.stop() ?? Promise.resolve();

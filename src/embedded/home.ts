@@ -12,7 +12,7 @@ export interface Home {
   readonly data: string;
   readonly config: string;
   readonly hba: string;
-  /** An operator's own settings: of this server, and of all servers. */
+  /** Files with further settings, each of which may be missing: of a restore, of an archive, and the operator's own. */
   readonly ownSettings: readonly string[];
   readonly log: string;
   readonly socketDir: string;
@@ -22,6 +22,9 @@ export interface Home {
   /** Who owns the folders. */
   readonly owner: Account;
 }
+
+/** In the folder of a server whose write-ahead log is archived. */
+export const ARCHIVE_SETTINGS = 'archive.conf';
 
 /** Below the servers' folder: the control server, and each project's by the id of its server. */
 export const CONTROL = 'control';
@@ -36,7 +39,12 @@ export function homeOf(root: Root, name: string, account: Account = root.account
     data: join(folder, 'data'),
     config: join(folder, 'postgresql.conf'),
     hba: join(folder, 'pg_hba.conf'),
-    ownSettings: [root.folder, folder].map((parent) => join(parent, 'local.conf')),
+    ownSettings: [
+      join(folder, 'data', 'recovery-settings.conf'),
+      join(folder, ARCHIVE_SETTINGS),
+      join(root.folder, 'local.conf'),
+      join(folder, 'local.conf'),
+    ],
     log: join(folder, 'postgres.log'),
     socketDir: join(root.sockets, name, 'socket'),
     clusterName: `cdp-${basename(name)}`,

@@ -39,6 +39,8 @@ export class SupervisedServer {
   private change: Promise<void> = Promise.resolve();
   private failures = 0;
   private startAfter = -Infinity;
+  /** Ends what is done to the stopped server, if somebody needs it. */
+  private needed: AbortController | null = null;
 
   /** @param maxWaiting that may wait for a start at once */
   constructor(
@@ -54,6 +56,7 @@ export class SupervisedServer {
   acquire(): Promise<void> | undefined {
     this.users++;
     if (this.state === 'running') return undefined;
+    this.needed?.abort(new NeededMeanwhile());
     const starting = this.users > this.maxWaiting ? Promise.reject(tooManyWait()) : this.ensureRunning();
     return starting.catch((error: unknown) => {
       this.release();
@@ -73,6 +76,24 @@ export class SupervisedServer {
       else if (this.state === 'starting') this.starting.abort();
       await this.change.catch(() => {});
     }
+  }
+
+  /**
+   * Does something to the stopped server, which stays stopped meanwhile.
+   * @param work is aborted if somebody needs the server
+   * @returns null if it is not stopped
+   * @throws NeededMeanwhile; what `work` throws
+   */
+  async whileStopped<T>(work: (needed: AbortSignal) => Promise<T>): Promise<T | null> {
+    if (this.state !== 'stopped') return null;
+    const needed = new AbortController();
+    this.needed = needed;
+    const working = work(needed.signal).finally(() => {
+      this.needed = null;
+      this.state = 'stopped';
+    });
+    this.begin('stopping', () => working.then(noop, noop));
+    return working;
   }
 
   /** Nobody may start it for this time. */
@@ -145,6 +166,11 @@ export class SupervisedServer {
     this.supervision.failed(reason, pause);
   }
 }
+
+/** A stopped server was needed while something was done to it. */
+export class NeededMeanwhile extends Error {}
+
+const noop = () => {};
 
 const tooManyWait = () =>
   new EngineError('overloaded', 'Too many requests wait for the start of the Postgres server of the project');

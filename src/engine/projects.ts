@@ -9,6 +9,7 @@ import { PROJECT_STATUSES } from '../contract/projects.js';
 import type { ControlDatabase } from '../tenancy/control.js';
 import { unavailable } from '../postgres/errors.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
+import type { Placement } from '../tenancy/placement.js';
 import type { ProjectDatabases } from '../tenancy/project-databases.js';
 import { serviceWork } from '../tenancy/service-work.js';
 import type { Tenancy } from '../tenancy/tenancy.js';
@@ -36,6 +37,8 @@ export type NewProject = Pick<ProjectRow, 'id' | 'name' | 'placement'>;
 /** Puts into a project what is to be in it. @returns the status that it gets */
 type Fill = (project: NewProject) => Promise<'active' | 'inactive'>;
 
+type Make = (placement: Placement) => Promise<void>;
+
 export class Projects {
   /** Upgrades of project databases under way or done in this process, by project. */
   private readonly upgrades = new Map<string, Promise<void>>();
@@ -56,10 +59,16 @@ export class Projects {
 
   /**
    * Makes a project; nobody can use it before it is whole. Where that fails, nothing of it stays.
+   * @param make makes its place; default: an empty one
    * @param fill brings back what was in it, and its status; null: it is empty, and active
    * @throws EngineError invalid_name, unique_violation, overloaded, database_unavailable, outcome_unknown; what `fill` throws
    */
-  async create(name: string, by: Origin = BY_ITSELF, fill: Fill | null = null): Promise<ProjectRow> {
+  async create(
+    name: string,
+    by: Origin = BY_ITSELF,
+    fill: Fill | null = null,
+    make: Make = (placement) => this.tenancy.create(placement),
+  ): Promise<ProjectRow> {
     if (!isProjectName(name)) {
       throw new EngineError('invalid_name', `A project's name must match ${PROJECT_NAME_PATTERN}`);
     }
@@ -76,7 +85,7 @@ export class Projects {
         if (!(await this.control.insertProject(project))) {
           throw new EngineError('unique_violation', `A project "${name}" exists already`);
         }
-        await this.build(project, by, fill);
+        await this.build(project, by, fill, make);
         return this.control.projectByName(name);
       });
     });
@@ -85,10 +94,10 @@ export class Projects {
   }
 
   /** Of a project that is marked as `creating`: all that belongs to it, and its status; or nothing. */
-  private async build(project: NewProject, by: Origin, fill: Fill | null): Promise<void> {
+  private async build(project: NewProject, by: Origin, fill: Fill | null, make: Make): Promise<void> {
     const { id, name, placement } = project;
     try {
-      await serviceWork(() => this.tenancy.create(placement));
+      await serviceWork(() => make(placement));
       const status = fill === null ? 'active' : await fill(project);
       const entry = this.audit.entryOfChange(by, { operation: fill === null ? 'project.create' : 'project.restore' });
       if (!(await this.control.setProjectStatus(id, ['creating'], status, entry))) throw deletedMeanwhile(name);

@@ -1,4 +1,5 @@
 /** A Postgres server as an address: where it is, and what a login there takes, of whichever role. */
+import type { Socket } from 'node:net';
 import type { ConnectionOptions } from 'node:tls';
 import pg from 'pg';
 import { parse as parseConnectionString } from 'pg-connection-string';
@@ -63,14 +64,35 @@ export function startupOptions(settings: Readonly<Record<string, string>>): stri
     .join(' ');
 }
 
-/** One short-lived connection of any role, by the driver. */
-export async function withClient<T>(login: pg.ClientConfig, work: (client: pg.Client) => Promise<T>): Promise<T> {
+/**
+ * One short-lived connection of any role, by the driver.
+ * @param signal aborted: the connection breaks at once, whatever it waits for
+ */
+export async function withClient<T>(
+  login: pg.ClientConfig,
+  work: (client: pg.Client) => Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> {
+  signal?.throwIfAborted();
   const client = new pg.Client(login);
   client.on('error', () => {});
-  await client.connect();
+  const breakOff = () => (client as unknown as Wired).connection.stream.destroy();
+  signal?.addEventListener('abort', breakOff);
   try {
-    return await work(client);
+    await client.connect();
+    try {
+      return await work(client);
+    } finally {
+      await client.end();
+    }
+  } catch (error) {
+    throw signal?.aborted ? signal.reason : error;
   } finally {
-    await client.end();
+    signal?.removeEventListener('abort', breakOff);
   }
+}
+
+/** What the driver's type declarations leave out. */
+export interface Wired {
+  connection: { stream: Socket };
 }

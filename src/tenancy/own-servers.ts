@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import type { Embedded, Template } from '../embedded/embedded.js';
 import { Fleet, type FleetEvents, type Socket } from '../embedded/fleet.js';
+import type { Home } from '../embedded/home.js';
 import { Niceness } from '../embedded/niceness.js';
 import { parentOf } from '../embedded/processes.js';
 import type { ControlDatabase } from './control.js';
@@ -44,6 +45,8 @@ export class OwnServers implements Tenancy {
     private readonly databases: ProjectDatabases,
     private readonly control: ControlDatabase,
     private readonly idleStopMs: number,
+    /** Of the embedded Postgres: `18.4`. */
+    readonly version: string,
   ) {}
 
   static async open(
@@ -60,7 +63,7 @@ export class OwnServers implements Tenancy {
       mayStop: (id, idleMs) => tenancy.mayStop(id, idleMs),
     };
     const fleet = await embedded.openFleet(templateOf(databases), fleetEvents);
-    const tenancy = new OwnServers(fleet, databases, control, idleStopMs);
+    const tenancy = new OwnServers(fleet, databases, control, idleStopMs, embedded.binaries.version);
     return tenancy;
   }
 
@@ -116,6 +119,31 @@ export class OwnServers implements Tenancy {
 
   extensions(): Promise<string[]> {
     return Promise.resolve([...this.databases.extensions]);
+  }
+
+  /** The folder of a project's server, for a backup or a restore. @throws Error if there is none */
+  homeOf({ server }: Placement): Promise<Home> {
+    return this.fleet.homeOf(server);
+  }
+
+  /** Makes the folder of a new server, whose data directory the caller lays out. */
+  createEmpty({ server }: Placement): Promise<Home> {
+    return this.fleet.createEmpty(server);
+  }
+
+  /** See {@link Fleet.whileStopped}. */
+  whileStopped<T>({ server }: Placement, work: (needed: AbortSignal) => Promise<T>): Promise<T | null> {
+    return this.fleet.whileStopped(server, work);
+  }
+
+  /** Below it are the archives of servers' logs, by their ids. */
+  get folder(): string {
+    return this.fleet.folder;
+  }
+
+  /** Has it take up other settings: whoever comes next starts it again. */
+  stop({ server }: Placement): Promise<void> {
+    return this.fleet.stop(server);
   }
 
   async close(): Promise<void> {

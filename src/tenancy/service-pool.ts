@@ -2,11 +2,10 @@
  * Connections of the service's own role: a pool on the control database for short questions, and one at a time to any
  * database for work that takes longer.
  */
-import type { Socket } from 'node:net';
 import pg from 'pg';
 import { Absence } from './absence.js';
 import { isSilence } from '../postgres/errors.js';
-import { type LoginOptions, type ServerAddress, startupOptions, withClient } from '../postgres/server.js';
+import { type LoginOptions, type ServerAddress, startupOptions, type Wired, withClient } from '../postgres/server.js';
 
 /**
  * Connections that an instance opens beside those to projects' databases, as servers are sized for (docs/operations.md): the
@@ -103,11 +102,6 @@ function dropTheSilent(pool: pg.Pool): void {
     else if (isSilence(error))
       for (const { connection } of [...idle] as unknown as Wired[]) connection.stream.destroy(error);
   });
-}
-
-/** What the driver's type declarations leave out. */
-interface Wired {
-  connection: { stream: Socket };
 }
 
 /** One short-lived connection of the service's own role to any database. */

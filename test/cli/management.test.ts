@@ -56,6 +56,13 @@ describe.each(['without a running service', 'with a running service'])('%s', (si
     expect(await postmasterOf(dataDir), 'the last one out has stopped Postgres').toBeUndefined();
   });
 
+  it('a name that a terminal would obey is shown as what it is', async () => {
+    const { code, stdout, stderr } = await run('project', 'delete', '\u001b]0;OWNED\u0007\u009b2K', '--yes');
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toContain('\\u{1b}]0;OWNED\\u{7}\\u{9b}2K');
+    expect(stderr).toMatch(/^[\x20-\x7e\n]+$/);
+  });
+
   it('a project is created, listed, deactivated, activated and deleted', async () => {
     const shown = {
       id: expect.stringMatching(UUID) as string,

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { errorPlace } from '../../src/cli/remote/error-place.js';
 import { grid, records } from '../../src/cli/remote/grid.js';
-import { printable, printableLines, widthOf } from '../../src/cli/remote/terminal-text.js';
+import { printable, printableJson, printableLines, widthOf } from '../../src/cli/remote/terminal-text.js';
 
 it.each([
   ['abc', 3],
@@ -23,6 +23,9 @@ it('shows control and format characters as what they are', () => {
   expect(printable(`${bad}\n\t`)).toMatch(/^[\x20-\x7e]+$/);
   expect(printableLines(`a\n\tb${bad}`)).toMatch(/^a\n\tb[\x20-\x7e]+$/);
   expect(printable('größe 日本 👍')).toBe('größe 日本 👍');
+  const value = { größe: `${bad}\n👍\u{e0001}` };
+  expect(printableJson(value)).toMatch(/^[\x20-\x7eöß👍]+$/u);
+  expect(JSON.parse(printableJson(value))).toEqual(value);
 });
 
 it('puts values in columns, or one a line with their own lines', () => {

@@ -26,27 +26,37 @@ const CATALOGS = [
 ];
 const FUNCTIONS = ['shobj_description(oid, name)', 'pg_export_snapshot()'];
 
+/** A session whose client has gone ends within a second, on servers of others too. */
+const SETTINGS = {
+  search_path: 'pg_catalog',
+  row_security: 'off',
+  jit: 'off',
+  client_connection_check_interval: '1s',
+};
+
 /** Derived from the writer's: a crash leaves a role that the next dump, or the end of the project, clears away. */
 export const dumpRole = ({ writer }: Pick<Placement, 'writer'>): string => `b_${writer.slice(2)}`;
 
 /**
  * Runs `work` with the role's login, and takes the role away.
+ * @param signal ends the waiting for another dump; afterwards `work` has to end by itself, and the role is taken away
  * @throws Error where the service's role may not lend what pg_dump needs; pg.DatabaseError; what `work` throws
  */
 export async function withDumpRole<T>(
   tenancy: Tenancy,
   placement: Placement,
+  signal: AbortSignal,
   work: (login: LoginOptions) => Promise<T>,
 ): Promise<T> {
   const role = dumpRole(placement);
   const { address } = tenancy.serverOf(placement);
   return withServiceClient(address, placement.database, async (client) => {
     await client.query(`SET lock_timeout = ${LOCK_WAIT_MS}`);
-    await client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.dump]);
+    await unlessAborted(client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.dump]), signal);
     try {
       await drop(client, role);
       await inTransaction(client, () => make(client, role, tenancy.roleOptions(role), placement));
-      const options = startupOptions({ search_path: 'pg_catalog', row_security: 'off', jit: 'off' });
+      const options = startupOptions(SETTINGS);
       return await work({
         ...address,
         database: placement.database,
@@ -60,6 +70,16 @@ export async function withDumpRole<T>(
       await drop(client, role).catch(() => {});
     }
   });
+}
+
+/** The end of the connection ends what it still waits for. */
+async function unlessAborted(waiting: Promise<unknown>, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
+  waiting.catch(() => {});
+  let abort = () => {};
+  const aborted = new Promise<never>((_, reject) => (abort = () => reject(signal.reason as Error)));
+  signal.addEventListener('abort', abort);
+  await Promise.race([waiting, aborted]).finally(() => signal.removeEventListener('abort', abort));
 }
 
 /** A role that was half made would not be seen by {@link drop}: it shows itself as a member of the project's group. */

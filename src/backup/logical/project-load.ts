@@ -37,7 +37,7 @@ export async function loadProject(
     user: placement.writer,
     password: tenancy.password(placement.writer),
     application_name: 'cdp restore',
-    options: startupOptions({ search_path: path, jit: 'off' }),
+    options: startupOptions({ search_path: path, jit: 'off', client_connection_check_interval: '1s' }),
   };
   const environment = await libpqEnvironment(login, folder);
   const restore = async (lines: readonly string[], target: string): Promise<string> => {
@@ -56,7 +56,7 @@ export async function loadProject(
   await restore(entries.contents, `--dbname=${placement.database}`);
   const roles = new Map((['database', 'writer', 'reader'] as const).map((role) => [dumped[role], placement[role]]));
   const statements = statementsIn(await texts(entries.statements), roles);
-  return withClient(login, (client) => runAll(client, statements));
+  return withClient(login, (client) => runAll(client, statements), signal);
 }
 
 /** The first bytes of an archive hold all that is looked for there. */

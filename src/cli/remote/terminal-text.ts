@@ -36,3 +36,11 @@ export const printable = (text: string): string => text.replace(CONTROL, escaped
 /** The same, with its lines and tabs left as they are. */
 export const printableLines = (text: string): string =>
   text.replace(CONTROL, (character) => (character === '\n' || character === '\t' ? character : escaped(character)));
+
+/** JSON of one line that says the same: of the characters that a terminal might obey, JSON itself escapes some. */
+export const printableJson = (value: unknown): string =>
+  JSON.stringify(value).replace(CONTROL, (character) =>
+    [...Array(character.length).keys()]
+      .map((i) => `\\u${character.charCodeAt(i).toString(16).padStart(4, '0')}`)
+      .join(''),
+  );

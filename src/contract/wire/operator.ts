@@ -20,16 +20,30 @@ const AbsolutePath = Type.String({ pattern: '^/[^\\u0000]*$' });
 const programs = { postgres_bin: Type.Nullable(AbsolutePath), path: Type.String() };
 
 export const BackupBody = Type.Object(
-  { file: AbsolutePath, project: Type.Nullable(Type.String()), ...programs },
+  {
+    file: AbsolutePath,
+    project: Type.Nullable(Type.String()),
+    format: Type.Nullable(Type.Enum(['physical', 'logical'])),
+    ...programs,
+  },
   STRICT,
 );
 export type BackupBody = Static<typeof BackupBody>;
 
 export const RestoreBody = Type.Object(
-  { file: AbsolutePath, project: Type.Nullable(Type.String()), as: Type.Nullable(Type.String()), ...programs },
+  {
+    file: AbsolutePath,
+    project: Type.Nullable(Type.String()),
+    as: Type.Nullable(Type.String()),
+    at: Type.Nullable(Type.String()),
+    ...programs,
+  },
   STRICT,
 );
 export type RestoreBody = Static<typeof RestoreBody>;
+
+export const ArchiveBody = Type.Object({ project: Type.String(), on: Type.Boolean() }, STRICT);
+export type ArchiveBody = Static<typeof ArchiveBody>;
 
 export interface TableRows {
   name: string;
@@ -38,15 +52,21 @@ export interface TableRows {
 
 /** As much of a backup's manifest as a command reads. */
 export interface BackupDone {
-  readonly projects: readonly { readonly name: string; readonly tables: readonly TableRows[] }[];
-  /** Projects that could not be dumped. */
+  readonly projects: readonly {
+    readonly name: string;
+    readonly bytes: number;
+    /** Of a dump. */
+    readonly tables?: readonly TableRows[];
+  }[];
+  /** Projects that could not be saved. */
   readonly left_out: readonly { readonly name: string; readonly reason: string }[];
 }
 
 export interface RestoreDone {
   readonly projects: readonly {
     readonly name: string;
-    readonly tables: readonly TableRows[];
+    /** null: not counted, as the files of the server were restored. */
+    readonly tables: readonly TableRows[] | null;
     /** What the dump holds and this server does not take, in words. */
     readonly left_out: readonly string[];
   }[];
@@ -58,6 +78,10 @@ export function described(tables: readonly TableRows[]): string {
   const rows = tables.reduce((sum, table) => sum + table.rows, 0);
   return `${tables.length} ${tables.length === 1 ? 'table' : 'tables'}, ${rows} ${rows === 1 ? 'row' : 'rows'}`;
 }
+
+/** What was saved of a project. */
+export const contentOf = ({ tables, bytes }: BackupDone['projects'][number]): string =>
+  `${tables === undefined ? '' : `${described(tables)}, `}${bytes} bytes`;
 
 /** The account that a command runs as, percent-encoded. It is believed on the admin socket and read nowhere else. */
 export const ACCOUNT_HEADER = 'x-cdp-account';

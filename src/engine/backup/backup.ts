@@ -1,43 +1,35 @@
 /**
- * Writes a backup: what the control database knows of the projects, and a dump of each. The file appears under its name when
- * it is whole and on the disk.
+ * Writes a backup: what the control database knows of the projects, and of each a dump or the files of its server. The file
+ * appears under its name when it is whole and on the disk.
  */
 import { type FileHandle, lstat, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { randomBytes } from 'node:crypto';
-import type { Readable } from 'node:stream';
-import { described } from '../../contract/wire/operator.js';
-import { withPrivateFolder } from '../../files.js';
-import { type ClientPrograms, findPrograms, type ProgramPlaces } from '../../backup/logical/client-programs.js';
+import type { ProgramPlaces } from '../../backup/logical/client-programs.js';
 import type { ControlDatabase } from '../../tenancy/control.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
-import { dumpProject, listOf } from '../../backup/logical/project-dump.js';
-import type { ProjectDatabases } from '../../tenancy/project-databases.js';
-import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
-import type { Audit, Origin } from '../audit/audit.js';
-import type { Projects } from '../projects.js';
+import { EngineError } from '../../contract/errors.js';
+import { contentOf } from '../../contract/wire/operator.js';
+import { NeededMeanwhile } from '../../embedded/supervised-server.js';
+import { withPrivateFolder } from '../../files.js';
+import { OwnServers } from '../../tenancy/own-servers.js';
+import type { Origin } from '../audit/audit.js';
 import {
   type Control,
   CONTROL,
-  type DumpedProject,
-  dumpOf,
   FORMAT_VERSION,
   formatSums,
-  listOfDump,
   MANIFEST,
   type Manifest,
+  type SavedProject,
   SUMS,
 } from './manifest.js';
-import { readMember, TarWriter } from './tar.js';
+import type { Installation } from './installation.js';
+import { dumps, type Save } from './logical.js';
+import { savePhysically } from './physical.js';
+import { type Add, TarWriter } from './tar.js';
 
-/** What a backup is made of, and a restore puts back. */
-export interface Installation {
-  readonly control: ControlDatabase;
-  readonly projects: Projects;
-  readonly tenancy: Tenancy;
-  readonly databases: ProjectDatabases;
-  readonly audit: Audit;
-}
+export type { Installation };
 
 interface BackupOptions {
   /** Must not exist. */
@@ -45,6 +37,8 @@ interface BackupOptions {
   /** null: all. */
   readonly project: string | null;
   readonly places: ProgramPlaces;
+  /** Default: physical, if each project has a server of its own. */
+  readonly form: 'physical' | 'logical' | null;
   /** Of this program. */
   readonly version: string;
   /** For the audit log. */
@@ -56,21 +50,22 @@ interface BackupOptions {
 }
 
 /**
- * With several projects, one that cannot be dumped is left out and named: it must not keep the others from being saved.
+ * With several projects, one that cannot be saved is left out and named: it must not keep the others from being saved.
  * @returns what is in the file
  * @throws EngineError not_found; Error with what to do, and then there is no file
  */
 export async function backup(installation: Installation, options: BackupOptions): Promise<Manifest> {
-  const { file, project, places } = options;
+  const { file, project, places, signal } = options;
+  const ownServers = physicalTenancy(installation, options.form);
   if (await lstat(file).catch(() => null)) throw new Error(`${file} exists already; a backup overwrites nothing`);
-  const major = await installation.control.serverMajor();
-  const programs = await findPrograms(places, major);
   const chosen = project === null ? await readyProjects(installation) : [await installation.projects.get(project)];
   const part = `${file}.${randomBytes(4).toString('hex')}.part`;
+  const saver = (folder: string): Promise<Save> =>
+    ownServers === null ? dumps(installation, { places, part, folder, signal }) : physicalSaver(ownServers, signal);
   const handle = await open(part, 'wx', 0o600);
   try {
-    const manifest = await withPrivateFolder((folder) =>
-      write(installation, options, { handle, part, folder, programs, major, chosen }),
+    const manifest = await withPrivateFolder(async (folder) =>
+      write(installation, options, { handle, chosen, save: await saver(folder) }),
     );
     await handle.close();
     await rename(part, file);
@@ -98,47 +93,65 @@ async function syncFolder(folder: string): Promise<void> {
   await handle.sync().finally(() => handle.close());
 }
 
+const physicalSaver = (servers: OwnServers, signal: AbortSignal): Promise<Save> =>
+  Promise.resolve((project, add) => savePhysically(servers, project, add, signal));
+
+/** @returns null for dumps. @throws EngineError if there are no servers to save the files of */
+function physicalTenancy({ tenancy }: Installation, form: BackupOptions['form']): OwnServers | null {
+  if (form === 'logical') return null;
+  if (tenancy instanceof OwnServers) return tenancy;
+  if (form === null) return null;
+  throw new EngineError(
+    'invalid_request',
+    'With DATABASE_URL a backup is logical: the files are those of all projects',
+  );
+}
+
 interface Writing {
   readonly handle: FileHandle;
-  readonly part: string;
-  readonly folder: string;
-  readonly programs: ClientPrograms;
-  readonly major: number;
   readonly chosen: readonly ProjectRow[];
+  readonly save: Save;
 }
 
 async function write(installation: Installation, options: BackupOptions, writing: Writing): Promise<Manifest> {
   const { progress, version, signal } = options;
-  const { handle, programs, major, chosen } = writing;
+  const { handle, chosen, save } = writing;
   const createdAt = new Date();
   const tar = new TarWriter(handle, createdAt);
-  const sums = new Map<string, string>();
-  const add = async (name: string, content: AsyncIterable<Buffer> | Iterable<Buffer>) => {
+  let sums = new Map<string, string>();
+  const add: Add = async (name, content) => {
     const member = await tar.add(name, content);
     sums.set(name, member.sha256);
     return member;
   };
 
-  const dumped: DumpedProject[] = [];
+  const saved: SavedProject[] = [];
   const control: Control = { projects: [] };
   const leftOut: Manifest['left_out'] = [];
   for (const project of chosen) {
-    progress(`${project.name}: is being dumped`);
+    progress(`${project.name}: is being saved`);
+    const before = { position: tar.position, sums: new Map(sums) };
     try {
       const known = await controlRow(installation.control, project);
-      const server = installation.tenancy.serverOf(project.placement);
-      const done = await withServer(server, () => dump(installation, project, add, options, writing));
-      dumped.push(done);
+      const done = await save(project, add).catch(async (error: unknown) => {
+        if (!(error instanceof NeededMeanwhile)) throw error;
+        await tar.truncate(before.position);
+        sums = new Map(before.sums);
+        return save(project, add);
+      });
+      saved.push(done);
       control.projects.push(known);
-      progress(`${project.name}: ${described(done.tables)}, ${done.bytes} bytes`);
+      progress(`${project.name}: ${contentOf(done)}`);
     } catch (error) {
-      if (chosen.length === 1 || signal.aborted || isOfTheSystem(error)) throw error;
+      if (chosen.length === 1 || signal.aborted || concernsAll(error, installation)) throw error;
+      await tar.truncate(before.position);
+      sums = before.sums;
       const reason = messageOf(error);
       leftOut.push({ name: project.name, reason });
-      progress(`${project.name}: LEFT OUT, it could not be dumped: ${reason}`);
+      progress(`${project.name}: LEFT OUT, it could not be saved: ${reason}`);
     }
   }
-  if (dumped.length === 0 && leftOut.length > 0) throw new Error('None of the projects could be dumped');
+  if (saved.length === 0 && leftOut.length > 0) throw new Error('None of the projects could be saved');
 
   const manifest: Manifest = {
     format: 'cdp-backup',
@@ -146,9 +159,7 @@ async function write(installation: Installation, options: BackupOptions, writing
     program_version: version,
     schema_version: installation.databases.schemaVersion,
     created_at: createdAt.toISOString(),
-    postgres: major,
-    pg_dump: programs.major,
-    projects: dumped,
+    projects: saved,
     left_out: leftOut,
   };
   await add(CONTROL, [json(control)]);
@@ -179,36 +190,11 @@ async function controlRow(control: ControlDatabase, project: ProjectRow): Promis
   };
 }
 
-type Add = (name: string, content: AsyncIterable<Buffer> | Iterable<Buffer>) => ReturnType<TarWriter['add']>;
-
-async function dump(
-  { projects, tenancy, databases }: Installation,
-  project: ProjectRow,
-  add: Add,
-  { signal }: BackupOptions,
-  { part, folder, programs }: Writing,
-): Promise<DumpedProject> {
-  const { name, placement } = project;
-  const { database, writer, reader } = placement;
-  await projects.upgraded(project);
-  // What the project did to its roles and rights must not keep it from being saved.
-  await databases.restoreRights(tenancy, placement);
-  const extensions = await databases.extensionsOf(tenancy, placement);
-  const dumping = { tenancy, placement, programs, folder, signal };
-  // null only until the dump is through.
-  let member: Awaited<ReturnType<Add>> | null = null;
-  const tables = await dumpProject(dumping, async (archive: Readable) => {
-    member = await add(dumpOf(name), archive as AsyncIterable<Buffer>);
-  });
-  const { offset, size } = member as unknown as Awaited<ReturnType<Add>>;
-  // Read back: a dump that pg_restore cannot list would not be one.
-  const start = readMember(part, { name, offset, size });
-  await add(listOfDump(name), [Buffer.from(await listOf(start, programs, signal))]);
-  return { name, bytes: size, database, writer, reader, extensions, tables };
-}
-
-/** Of the disk or the network, and so not of one project. */
-const isOfTheSystem = (error: unknown): boolean => error instanceof Error && 'syscall' in error;
+/** Of the disk that the backup is written to, or of the one server that all projects share. */
+const concernsAll = (error: unknown, { tenancy }: Installation): boolean =>
+  error instanceof Error &&
+  'syscall' in error &&
+  (!tenancy.own || ['write', 'fsync', 'ftruncate'].includes(String(error.syscall)));
 
 export function messageOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);

@@ -4,8 +4,8 @@ import { type Schema, type Static, Type } from '../../contract/schema.js';
 import { describes } from '../json/validator.js';
 import { BadArchive } from './tar.js';
 
-/** Raised with every change that an older program cannot restore. */
-export const FORMAT_VERSION = 1;
+/** Raised with every change that an older program cannot restore. 1 had dumps alone. */
+export const FORMAT_VERSION = 2;
 
 /** The last but one, because it says what became of each project. */
 export const MANIFEST = 'manifest.json';
@@ -17,41 +17,91 @@ export const dumpOf = (project: string): string => `projects/${project}.dump`;
 /** What the dump holds, as `pg_restore --list` shows it. */
 export const listOfDump = (project: string): string => `projects/${project}.list`;
 
+/** What the names of the files of a data folder begin with. */
+export const dataOf = (project: string): string => `projects/${project}/data/`;
+
 const Time = Type.String({ pattern: '^\\d{4}-\\d\\d-\\d\\dT[0-9:.]+Z$' });
 const Optional = <S extends Schema>(schema: S) => Type.Union([schema, Type.Null()]);
 const ProjectName = Type.String({ pattern: PROJECT_NAME_PATTERN });
 const RoleName = Type.String({ pattern: '^[a-z0-9_]{1,63}$' });
 
-export const Manifest = Type.Object({
+const dump = {
+  name: ProjectName,
+  /** Of the dump. */
+  bytes: Type.Integer(),
+  /** Names that the dump may hold. The project has others where it is restored. */
+  database: RoleName,
+  writer: RoleName,
+  reader: RoleName,
+  extensions: Type.Array(Type.String()),
+  /** Exact numbers of rows, of the dump's own snapshot. */
+  tables: Type.Array(Type.Object({ name: Type.String(), rows: Type.Integer() })),
+};
+
+/** Major version of the server, and of pg_dump. */
+const versions = { postgres: Type.Integer(), pg_dump: Type.Integer() };
+
+/** A dump, which goes into any server of this version or later. */
+const LogicalProject = Type.Object({ kind: Type.Literal('logical'), ...dump, ...versions });
+export type LogicalProject = Static<typeof LogicalProject>;
+
+const Lsn = Type.String({ pattern: '^[0-9A-F]{1,8}/[0-9A-F]{1,8}$' });
+
+/** The files of a server of its own, which are good for the same Postgres on the same platform. */
+const PhysicalProject = Type.Object({
+  kind: Type.Literal('physical'),
+  name: ProjectName,
+  /** Of all files. */
+  bytes: Type.Integer(),
+  /** Of the server. Servers are copies of a template, so Postgres's system identifier is the same in all. */
+  server_id: Type.String({ pattern: '^[a-z0-9]{1,63}$' }),
+  /** Major version, and all of it: `18.4`. */
+  postgres: Type.Integer(),
+  version: Type.String(),
+  /** Of Node: `linux-x64`. */
+  platform: Type.String(),
+  locale_provider: Type.String(),
+  locale: Type.String(),
+  /** Where Postgres begins to replay its log, and where it must get to. */
+  wal_start: Lsn,
+  wal_stop: Lsn,
+  timeline: Type.Integer({ minimum: 1 }),
+  wal_segment_bytes: Type.Integer({ minimum: 1 }),
+  /** 0: pages have none. */
+  checksum_version: Type.Integer(),
+  catalog_version: Type.Integer(),
+  started_at: Time,
+  ended_at: Time,
+  /** Those that hold nothing too, which are no members. */
+  folders: Type.Array(Type.String()),
+});
+export type PhysicalProject = Static<typeof PhysicalProject>;
+
+const frame = {
   format: Type.Literal('cdp-backup'),
-  format_version: Type.Literal(FORMAT_VERSION),
   /** Of this package. */
   program_version: Type.String(),
   /** Version of the schema `_cdp` in projects' databases. */
   schema_version: Type.Integer(),
   created_at: Time,
-  /** Major version of the server, and of pg_dump. */
-  postgres: Type.Integer(),
-  pg_dump: Type.Integer(),
-  projects: Type.Array(
-    Type.Object({
-      name: ProjectName,
-      /** Of the dump. */
-      bytes: Type.Integer(),
-      /** Names that the dump may hold. The project has others where it is restored. */
-      database: RoleName,
-      writer: RoleName,
-      reader: RoleName,
-      extensions: Type.Array(Type.String()),
-      /** Exact numbers of rows, of the dump's own snapshot. */
-      tables: Type.Array(Type.Object({ name: Type.String(), rows: Type.Integer() })),
-    }),
-  ),
-  /** Projects that could not be dumped. */
+  /** Projects that could not be saved. */
   left_out: Type.Array(Type.Object({ name: ProjectName, reason: Type.String() })),
+};
+
+export const Manifest = Type.Object({
+  ...frame,
+  format_version: Type.Literal(FORMAT_VERSION),
+  projects: Type.Array(Type.Union<Schema<LogicalProject | PhysicalProject>>([LogicalProject, PhysicalProject])),
 });
 export type Manifest = Static<typeof Manifest>;
-export type DumpedProject = Manifest['projects'][number];
+export type SavedProject = Manifest['projects'][number];
+
+const FirstManifest = Type.Object({
+  ...frame,
+  ...versions,
+  format_version: Type.Literal(1),
+  projects: Type.Array(Type.Object(dump)),
+});
 
 /** What the control database knows of the projects. No password is in it, nor anything that a password is made of. */
 export const Control = Type.Object({
@@ -80,6 +130,7 @@ export const Control = Type.Object({
 export type Control = Static<typeof Control>;
 
 const isManifest = describes(Manifest);
+const isFirstManifest = describes(FirstManifest);
 const isControl = describes(Control);
 
 /** @throws BadArchive also for a newer format, saying so */
@@ -89,8 +140,14 @@ export function parseManifest(bytes: Buffer): Manifest {
   if (format === 'cdp-backup' && typeof version === 'number' && version > FORMAT_VERSION) {
     throw new BadArchive(`It has format ${version}, and this program knows ${FORMAT_VERSION}: use a newer program`);
   }
+  if (isFirstManifest(value)) return asSecond(value);
   if (!isManifest(value)) throw new BadArchive(`Its ${MANIFEST} is not one`);
   return value;
+}
+
+function asSecond({ postgres, pg_dump, ...manifest }: Static<typeof FirstManifest>): Manifest {
+  const projects = manifest.projects.map((project) => ({ kind: 'logical' as const, ...project, postgres, pg_dump }));
+  return { ...manifest, format_version: FORMAT_VERSION, projects };
 }
 
 /** @throws BadArchive */

@@ -25,7 +25,7 @@ export class BadArchive extends Error {}
 
 /** Appends members to an empty file. What was to be appended and failed is taken off again. */
 export class TarWriter {
-  private position = 0;
+  private end = 0;
 
   constructor(
     private readonly file: FileHandle,
@@ -34,7 +34,7 @@ export class TarWriter {
 
   /** @returns the content's SHA-256, hex, and its size */
   async add(name: string, content: AsyncIterable<Buffer> | Iterable<Buffer>): Promise<Member & { sha256: string }> {
-    const start = this.position;
+    const start = this.end;
     const offset = start + BLOCK;
     const hash = createHash('sha256');
     try {
@@ -43,16 +43,26 @@ export class TarWriter {
         hash.update(part);
         await this.append(part);
       }
-      const size = this.position - offset;
+      const size = this.end - offset;
       await this.append(Buffer.alloc(padding(size)));
       await write(this.file, header(name, size, this.modified), start);
       return { name, offset, size, sha256: hash.digest('hex') };
     } catch (error) {
       // On a full disk this makes room; it is what failed first that counts.
-      await this.file.truncate(start).catch(() => {});
-      this.position = start;
+      await this.truncate(start).catch(() => {});
       throw error;
     }
+  }
+
+  /** Where the next member begins. */
+  get position(): number {
+    return this.end;
+  }
+
+  /** Takes off what was appended since {@link position} was this. */
+  async truncate(position: number): Promise<void> {
+    this.end = position;
+    await this.file.truncate(position);
   }
 
   /** Two blocks of zeros end a tar file. Afterwards all of it is on the disk. */
@@ -62,10 +72,13 @@ export class TarWriter {
   }
 
   private async append(bytes: Buffer): Promise<void> {
-    await write(this.file, bytes, this.position);
-    this.position += bytes.length;
+    await write(this.file, bytes, this.end);
+    this.end += bytes.length;
   }
 }
+
+/** Adds a member. */
+export type Add = TarWriter['add'];
 
 async function write(file: FileHandle, bytes: Buffer, position: number): Promise<void> {
   for (let done = 0; done < bytes.length;) {

@@ -80,13 +80,13 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     method: 'POST',
     url: '/api/cdp/local/backup',
     body: wire.BackupBody,
-    example: { file: '/nowhere/shop.cdp', project: 'shop', postgres_bin: null, path: '' },
+    example: { file: '/nowhere/shop.cdp', project: 'shop', format: null, postgres_bin: null, path: '' },
     success: { status: 200 },
     async handle(context) {
       const { operated, request } = context;
-      const { file, project, postgres_bin: folder, path } = request.body as wire.BackupBody;
+      const { file, project, format: form, postgres_bin: folder, path } = request.body as wire.BackupBody;
       const { version } = operated;
-      const options = { file, project, version, places: { folder, path }, by: originOf(request) };
+      const options = { file, project, form, version, places: { folder, path }, by: originOf(request) };
       // Its modules are read in when they are asked for, here and below: few starts need them.
       const { backup } = await import('../../engine/backup/backup.js');
       const { installation } = await operated.engine();
@@ -96,14 +96,28 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
   },
   {
     method: 'POST',
+    url: '/api/cdp/local/archive',
+    body: wire.ArchiveBody,
+    example: { project: 'shop', on: true },
+    success: { status: 200 },
+    async handle({ operated, request }) {
+      const { project, on } = request.body as wire.ArchiveBody;
+      const { setArchiving } = await import('../../engine/backup/archiving.js');
+      await setArchiving((await operated.engine()).installation, project, on, originOf(request));
+      return { body: { success: true } };
+    },
+  },
+  {
+    method: 'POST',
     url: '/api/cdp/local/restore',
     body: wire.RestoreBody,
-    example: { file: '/nowhere/shop.cdp', project: null, as: null, postgres_bin: null, path: '' },
+    example: { file: '/nowhere/shop.cdp', project: null, as: null, at: null, postgres_bin: null, path: '' },
     success: { status: 200 },
     async handle(context) {
       const { operated, request } = context;
-      const { file, project, as, postgres_bin: folder, path } = request.body as wire.RestoreBody;
-      const options = { file, project, as, places: { folder, path }, by: originOf(request) };
+      const { file, project, as, at, postgres_bin: folder, path } = request.body as wire.RestoreBody;
+      const time = at === null ? null : timeOf('at', at);
+      const options = { file, project, as, at: time, places: { folder, path }, by: originOf(request) };
       const { restore } = await import('../../engine/backup/restore.js');
       const { installation } = await operated.engine();
       await progressAnswer(context, async (told): Promise<wire.RestoreDone> => {

@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { copyFile, open, readdir, readFile, stat, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { BY_ITSELF } from '../../../src/engine/audit/audit.js';
 import { backup } from '../../../src/engine/backup/backup.js';
 import { restore, type RestoreOptions } from '../../../src/engine/backup/restore.js';
@@ -28,11 +28,12 @@ const silent = () => undefined;
 const folder = mkdtempSync('/tmp/cdp-backup-');
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-const save = (service: TestService, name: string, more: { project?: string } = {}) =>
+const save = (service: TestService, name: string, more: { project?: string; signal?: AbortSignal } = {}) =>
   backup(service.engine.installation, {
     file: join(folder, name),
     project: null,
     places,
+    ownServers: null,
     version: '0.0.0',
     by: BY_ITSELF,
     signal,
@@ -45,12 +46,27 @@ const load = (service: TestService, name: string, more: Partial<RestoreOptions> 
     file: join(folder, name),
     project: null,
     as: null,
+    at: null,
     places,
+    ownServers: null,
     by: BY_ITSELF,
     signal,
     progress: silent,
     ...more,
   });
+
+/** A copy of the good backup with another manifest. */
+async function repacked(name: string, change: (text: string) => string): Promise<string> {
+  const place = mkdtempSync(join(folder, 'repack-'));
+  execFileSync('tar', ['-xf', join(folder, 'all.cdp'), '-C', place]);
+  const manifest = join(place, 'manifest.json');
+  await writeFile(manifest, change(await readFile(manifest, 'utf8')));
+  const names = ['projects/full.dump', 'projects/full.list', 'projects/small.dump', 'projects/small.list'];
+  const members = [...names, 'control.json', 'manifest.json'];
+  execFileSync('sh', ['-c', `sha256sum ${members.join(' ')} > SHA256SUMS`], { cwd: place });
+  execFileSync('tar', ['--format=ustar', '-cf', join(folder, name), ...members, 'SHA256SUMS'], { cwd: place });
+  return name;
+}
 
 /** A refusal leaves the projects as they were, and nothing else of the installation's on the server. */
 const inventory = async ({ engine, server }: TestService) => ({
@@ -140,6 +156,21 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await source.engine.deleteProject('copy');
     });
 
+    it('a backup of format 1, which had dumps alone', async () => {
+      const name = await repacked('first.cdp', (text) => {
+        const { projects, ...manifest } = JSON.parse(text) as { projects: Record<string, unknown>[] };
+        const { postgres, pg_dump } = projects[0] as { postgres: number; pg_dump: number };
+        for (const project of projects) {
+          expect(project.kind).toBe('logical');
+          for (const key of ['kind', 'postgres', 'pg_dump']) delete project[key];
+        }
+        return JSON.stringify({ ...manifest, format_version: 1, postgres, pg_dump, projects });
+      });
+      const { projects } = await load(target, name, { project: 'full', as: 'first' });
+      expect(projects[0]?.tables).toContainEqual({ name: 'big', rows: ROWS });
+      await target.engine.deleteProject('first');
+    });
+
     it('a token that was revoked, or has a scope and an end, is the same token afterwards', async () => {
       const project = await source.project('tokens');
       const { tokens } = source.engine;
@@ -166,7 +197,8 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       expect(execFileSync('sha256sum', ['-c', 'SHA256SUMS'], { cwd: unpacked }).toString()).toContain('full.dump: OK');
       expect(await readdir(join(unpacked, 'projects'))).toEqual(['full.dump', 'full.list', 'small.dump', 'small.list']);
       const manifest = JSON.parse(await readFile(join(unpacked, 'manifest.json'), 'utf8')) as object;
-      expect(manifest).toMatchObject({ format: 'cdp-backup', format_version: 1, postgres: server.major, left_out: [] });
+      const kind = { kind: 'logical', postgres: server.major };
+      expect(manifest).toMatchObject({ format: 'cdp-backup', format_version: 2, projects: [kind, kind], left_out: [] });
       const bytes = await readFile(file);
       const { writer, reader } = (await source.engine.projects.get('full')).placement;
       const { credentials } = source.engine.installation;
@@ -236,18 +268,6 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       return name;
     }
 
-    async function repacked(name: string, change: (text: string) => string): Promise<string> {
-      const place = mkdtempSync(join(folder, 'repack-'));
-      execFileSync('tar', ['-xf', join(folder, 'all.cdp'), '-C', place]);
-      const manifest = join(place, 'manifest.json');
-      await writeFile(manifest, change(await readFile(manifest, 'utf8')));
-      const names = ['projects/full.dump', 'projects/full.list', 'projects/small.dump', 'projects/small.list'];
-      const members = [...names, 'control.json', 'manifest.json'];
-      execFileSync('sh', ['-c', `sha256sum ${members.join(' ')} > SHA256SUMS`], { cwd: place });
-      execFileSync('tar', ['--format=ustar', '-cf', join(folder, name), ...members, 'SHA256SUMS'], { cwd: place });
-      return name;
-    }
-
     it('a project that is there', () => refused(() => load(source, 'all.cdp'), /already: "full", "small"/, source));
 
     it('tokens that are there, of another project', async () => {
@@ -304,9 +324,9 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
     });
 
     it('a newer format, a newer server, a newer program', async () => {
-      const newer = await repacked('newer.cdp', (text) => text.replace('"format_version": 1', '"format_version": 2'));
-      await refused(() => load(target, newer), /format 2, and this program knows 1: use a newer program/);
-      const later = await repacked('later.cdp', (text) => text.replace(/"postgres": \d+/, '"postgres": 99'));
+      const newer = await repacked('newer.cdp', (text) => text.replace('"format_version": 2', '"format_version": 3'));
+      await refused(() => load(target, newer), /format 3, and this program knows 2: use a newer program/);
+      const later = await repacked('later.cdp', (text) => text.replace(/"postgres": \d+/g, '"postgres": 99'));
       const fresh = { project: 'small', as: 'fresh' };
       await refused(() => load(target, later, fresh), /made on Postgres 99, and this is/);
       const schema = await repacked('schema.cdp', (text) =>
@@ -388,13 +408,86 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await expect(load(source, `sly-${using.length}.cdp`)).rejects.toThrow(/ran as (w_[0-9a-f]{20}) of \1/);
     });
 
+    it.each([
+      ['sleeps', 'PERFORM pg_sleep(100000);'],
+      ['raises an error', `RAISE EXCEPTION E'\\x1b]0;OWNED\\x07';`],
+    ])('code that the planner of a count would run, which %s, is not run: rows are exact', async (_what, body) => {
+      const sly = await source.project('sly-count');
+      await sly.rows(`CREATE FUNCTION trap(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
+        $$ BEGIN IF current_user LIKE 'b\\_%' THEN ${body} END IF; RETURN $1; END $$`);
+      await sly.rows(`CREATE TABLE t (pad text, a int, twice int GENERATED ALWAYS AS (a * 2) STORED);
+        CREATE INDEX ON t (a) WHERE trap(1) = 1; CREATE STATISTICS s ON (trap(a)), a FROM t;
+        INSERT INTO t (a) SELECT generate_series(1, 1000); DELETE FROM t WHERE a > 900;
+        CREATE TABLE child () INHERITS (t); INSERT INTO child (a) VALUES (1), (2);
+        CREATE TABLE wide (a text); INSERT INTO wide VALUES ('x'), (NULL);
+        CREATE TABLE none (); INSERT INTO none DEFAULT VALUES`);
+      const tables = Object.entries({ child: 2, none: 1, t: 900, wide: 2 }).map(([name, rows]) => ({ name, rows }));
+      const file = `sly-count-${body.length}.cdp`;
+      const { projects, left_out: leftOut } = await save(source, file);
+      expect(leftOut).toEqual([]);
+      expect(projects).toContainEqual(expect.objectContaining({ name: 'sly-count', tables }));
+      await source.engine.deleteProject('sly-count');
+      expect((await load(source, file, { project: 'sly-count' })).projects[0]?.tables).toEqual(tables);
+      await source.engine.deleteProject('sly-count');
+    });
+
+    /** Aborts as soon as a query is seen that `condition` describes, and expects the work to end by this. */
+    async function abortedAt(condition: string, work: (signal: AbortSignal) => Promise<unknown>) {
+      const controller = new AbortController();
+      const ended = expect(work(controller.signal)).rejects.toThrow('by the operator');
+      await vi.waitFor(
+        async () => {
+          const text = `SELECT FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND ${condition}`;
+          expect((await onServer(server, (client) => client.query(text))).rows).not.toEqual([]);
+        },
+        { timeout: 60_000 },
+      );
+      controller.abort(new Error('ended by the operator'));
+      await ended;
+    }
+
+    it('a backup that waits for a lock ends as soon as the operator wants it', async () => {
+      const project = await source.project('held');
+      await project.rows('CREATE TABLE t (a int)');
+      const { placement } = await source.engine.projects.get('held');
+      const hold = async (client: { query: (text: string) => Promise<unknown> }) => {
+        await client.query('BEGIN; LOCK TABLE data.t');
+        await abortedAt(`query LIKE 'LOCK TABLE ONLY "data"."t" %' AND wait_event_type = 'Lock'`, (ending) =>
+          save(source, 'held.cdp', { project: 'held', signal: ending }),
+        );
+        await client.query('ROLLBACK');
+      };
+      await onServer(server, hold, placement.database);
+      await vi.waitFor(async () => expect(await inventory(source)).toMatchObject({ strays: [] }), { timeout: 60_000 });
+      expect((await readdir(folder)).filter((name) => name.startsWith('held.'))).toEqual([]);
+      await source.engine.deleteProject('held');
+    });
+
+    it('a restore in which a view is filled for ever ends as soon as the operator wants it', async () => {
+      const project = await source.project('endless');
+      const slow = (body: string) =>
+        project.rows(
+          `CREATE OR REPLACE FUNCTION slow() RETURNS int LANGUAGE plpgsql AS $$ BEGIN ${body} RETURN 1; END $$`,
+        );
+      await slow('');
+      await project.rows('CREATE MATERIALIZED VIEW v AS SELECT slow() AS a');
+      await slow('PERFORM pg_sleep(100000);');
+      await save(source, 'endless.cdp', { project: 'endless' });
+      await source.engine.deleteProject('endless');
+      await abortedAt(`query LIKE 'REFRESH MATERIALIZED VIEW %'`, (ending) =>
+        load(source, 'endless.cdp', { project: 'endless', signal: ending }),
+      );
+      await vi.waitFor(async () => expect(await inventory(source)).toMatchObject({ strays: [] }), { timeout: 60_000 });
+      expect((await source.engine.projects.list()).map(({ name }) => name)).not.toContain('endless');
+    });
+
     it('what the project did to its roles does not keep it from being saved', async () => {
       const spoiled = await source.project('spoiled');
       await spoiled.rows(`CREATE TABLE t (a int)`);
       await spoiled.rows(`ALTER ROLE CURRENT_USER PASSWORD 'mine'`);
       await spoiled.rows(`ALTER ROLE CURRENT_USER SET statement_timeout = 1`);
       const { projects } = await save(source, 'spoiled.cdp', { project: 'spoiled' });
-      expect(projects[0]?.tables).toEqual([{ name: 't', rows: 0 }]);
+      expect(projects).toMatchObject([{ tables: [{ name: 't', rows: 0 }] }]);
       await source.engine.deleteProject('spoiled');
     });
 
@@ -502,7 +595,8 @@ describe('without fitting programs', () => {
 
   it('a backup is refused with what to install, and leaves no file', async () => {
     const empty = mkdtempSync(join(folder, 'empty-'));
-    const options = { file: join(empty, 'file'), project: null, version: '0', by: BY_ITSELF, signal, progress: silent };
+    const empties = { ownServers: null, version: '0' };
+    const options = { file: join(empty, 'file'), project: null, ...empties, by: BY_ITSELF, signal, progress: silent };
     const none = backup(service.engine.installation, { ...options, places: { folder: empty, path: '' } });
     await expect(none).rejects.toThrow(
       /pg_dump and pg_restore of version 18 or later are needed, and in .* there is none at all.*install postgresql-client-18/,
