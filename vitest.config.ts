@@ -4,8 +4,8 @@ import { MAY_PASS_LATER } from './test/support/outcome-reporter.js';
 /** Of the whole run, once. */
 export const GLOBAL_SETUP = ['scripts/assembly.mjs', 'test/support/global-setup.ts'];
 
-/** It compares how much is served in one phase and in the next, and has the machine for itself. */
-const ALONE = ['test/faults/overload.test.ts'];
+/** They compare how much is served in one phase and in the next, or take all that there is, and have the machine for themselves. */
+const ALONE = ['test/faults/overload.test.ts', 'test/attacks/**/*.test.ts'];
 
 export const COMMON = {
   // Real Postgres and real processes: a slow machine must not fail a right answer.
@@ -33,7 +33,7 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           // test/tools needs programs that `npm test` must not ask a bare machine for; CI installs them
           // (vitest.tools.config.ts).
-          exclude: ['test/tools/**', 'test/faults/**'],
+          exclude: ['test/tools/**', 'test/faults/**', 'test/attacks/**'],
           sequence: { groupOrder: 1 },
         },
       },

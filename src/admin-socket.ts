@@ -47,7 +47,8 @@ export async function openAdminSocket(
     import('./http/admin-listener.js'),
     import('./http/app.js'),
   ]);
-  const server = { address, connections, folder: embedded === null ? null : config.dataDir };
+  const own = embedded && { folder: config.dataDir, postmaster: () => embedded.control.pid };
+  const server = { address, connections, embedded: own };
   const app = adminListener({ ...server, engine, version: VERSION }, config, logger);
   const place = placeIn(folder);
   try {

@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import type { Config } from './settings.js';
 import { parseUidRange } from './setting-values.js';
 import { capacityOf } from './embedded/capacity.js';
-import { defaultBackendMemory, defaultConnections } from './embedded/memory.js';
+import { defaultBackendMemory, defaultConnections } from './embedded/limits.js';
 import { AnotherOwner, SERVICE } from './embedded/control-server.js';
 import { type Embedded, openEmbedded } from './embedded/embedded.js';
 import type { ServerSize } from './embedded/config.js';

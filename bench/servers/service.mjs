@@ -1,19 +1,16 @@
 /**
- * The service as a user runs it: `cdp serve` with an embedded Postgres in a data folder of its own. That Postgres also
- * serves the other targets, so all of them share one server, one disk and one configuration.
+ * The service as a user runs it: `cdp serve` with embedded Postgres servers in a data folder of its own. The server of the
+ * project `default` also serves the other targets, so all of them share one server, one disk and one configuration.
  */
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { readFile, rm } from 'node:fs/promises';
+import { mkdir, readdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { instanceSecret } from '../../dist/instance-secret.js';
-import { Credentials } from '../../dist/postgres/credentials.js';
-import { findHome } from '../../dist/postgres/embedded/home.js';
-import { PORT, SUPERUSER } from '../../dist/postgres/embedded/config.js';
+import { PORT, SUPERUSER } from '../../dist/embedded/config.js';
 import { cpuOf } from '../cpu.mjs';
 import { call, httpRequest } from '../http.mjs';
 import { freePort, ready, start, stop } from './process.mjs';
@@ -44,6 +41,9 @@ export class Service {
   }
 
   async start() {
+    // Room for the connections of all targets.
+    await mkdir(join(this.dataDir, 'postgres'), { recursive: true, mode: 0o711 });
+    await writeFile(join(this.dataDir, 'postgres', 'local.conf'), 'max_connections = 200\n');
     const args = ['--expose-gc', '--import', PROBE, this.program, 'serve'];
     await this.launch(process.execPath, args, { ipc: true, cwd: this.folder });
     // The first start writes it just after it has begun to listen.
@@ -97,16 +97,27 @@ export class Service {
     return stdout.trim();
   }
 
-  /** How the superuser of the embedded server logs in. @returns what the driver takes, without a database */
+  /** The folder of the server of the project `default`, which at first is the only one. */
+  async server() {
+    if (this.defaultServer === undefined) {
+      const projects = await realpath(join(this.dataDir, 'postgres', 'projects'));
+      const [id] = await readdir(projects);
+      this.defaultServer = join(projects, id);
+    }
+    return this.defaultServer;
+  }
+
+  /** How the superuser of that server logs in. @returns what the driver takes, without a database */
   async superuser() {
-    const { socketDir } = await findHome(this.dataDir, () => {});
-    const password = new Credentials(await instanceSecret(this.dataDir)).password('superuser');
-    return { host: socketDir, port: PORT, user: SUPERUSER, password, connectionTimeoutMillis: 5_000 };
+    // It runs from the first request on.
+    await this.call('/sql', { sql: 'SELECT 1' });
+    const host = join(await this.server(), 'socket');
+    return { host, port: PORT, user: SUPERUSER, password: '', connectionTimeoutMillis: 5_000 };
   }
 
   async postmaster() {
-    const { data } = await findHome(this.dataDir, () => {});
-    return Number((await readFile(join(data, 'postmaster.pid'), 'utf8')).split('\n', 1)[0]);
+    const lock = join(await this.server(), 'data', 'postmaster.pid');
+    return Number((await readFile(lock, 'utf8')).split('\n', 1)[0]);
   }
 
   /** Asks the probe inside the service. */

@@ -45,7 +45,11 @@ export async function canEnter(account: Account, folder: string): Promise<boolea
 }
 
 /** What a Postgres process gets to see of our environment: nothing, since ours may hold tokens and passwords. */
-export const ENVIRONMENT = { PATH: '/usr/local/bin:/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' };
+export const ENVIRONMENT: Readonly<Record<string, string>> = {
+  PATH: '/usr/local/bin:/usr/bin:/bin',
+  LC_ALL: 'C',
+  TZ: 'UTC',
+};
 
 /**
  * Runs a program as the account to its end. Node drops the supplementary groups when it is given a uid.
@@ -56,9 +60,10 @@ export function run(
   program: string,
   args: string[],
   input = '',
+  environment = ENVIRONMENT,
 ): Promise<{ code: number | null; output: string }> {
   return new Promise((resolve, reject) => {
-    const child = spawn(program, args, { ...account, cwd: '/', env: ENVIRONMENT, stdio: 'pipe' });
+    const child = spawn(program, args, { ...account, cwd: '/', env: environment, stdio: 'pipe' });
     let output = '';
     const collect = (chunk: Buffer): void => void (output += chunk.toString());
     child.stdout.on('data', collect);
@@ -69,9 +74,3 @@ export function run(
     child.on('close', (code) => resolve({ code, output }));
   });
 }
-
-/** The same for the programs of one installation. */
-export const environmentOf = (binaries: { readonly environment?: Readonly<Record<string, string>> }) => ({
-  ...ENVIRONMENT,
-  ...binaries.environment,
-});

@@ -2,19 +2,20 @@
 import { access, chmod, cp, readFile, readdir, symlink } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
-import { type Account, calledByRoot, caller, run } from './account.js';
+import { type Account, calledByRoot, caller, ENVIRONMENT, run } from './account.js';
 import { buildFolder } from './build-folder.js';
 import { exists, hasCode } from '../files.js';
 import { SYSTEM_FOLDER, ownFolder } from './folders.js';
 import type { Root } from './root.js';
+import { newerLibxml } from './libxml.js';
 
 export interface Binaries {
   /** The folder with `initdb` and `postgres`. */
   readonly bin: string;
   /** As the server reports it: `18.4`. */
   readonly version: string;
-  /** Variables that its programs need. */
-  readonly environment?: Readonly<Record<string, string>>;
+  /** What its processes get to see. */
+  readonly environment: Readonly<Record<string, string>>;
 }
 
 /**
@@ -51,13 +52,27 @@ async function installed(): Promise<{ native: string; version: string }> {
   return { native: join(root, 'native'), version: manifest.version };
 }
 
-async function tryBinaries(native: string, account: Account): Promise<Binaries | { problem: string }> {
+/** @param libxmlFolders where the system's libxml2 may be; without them, where distributions keep it */
+export async function tryBinaries(
+  native: string,
+  account: Account,
+  libxmlFolders?: readonly string[],
+): Promise<Binaries | { problem: string }> {
   try {
     await linkLibraries(native);
     const bin = join(native, 'bin');
-    const { output } = await run(account, join(bin, 'postgres'), ['--version']);
-    const version = /^postgres \(PostgreSQL\) (\S+)/.exec(output)?.[1];
-    return version === undefined ? { problem: output.trim() } : { bin, version };
+    const libxml = await newerLibxml(native, libxmlFolders);
+    let problem = '';
+    for (const environment of libxml === null ? [ENVIRONMENT] : [{ ...ENVIRONMENT, ...libxml }, ENVIRONMENT]) {
+      // Without the variable, symbols that a library lacks would be missed when the server calls them.
+      const trial = { ...environment, LD_BIND_NOW: '1' };
+      const { output } = await run(account, join(bin, 'postgres'), ['--version'], '', trial);
+      // The loader says on a line of its own that it cannot preload a library, and goes on without it.
+      const version = /^postgres \(PostgreSQL\) (\S+)\s*$/.exec(output)?.[1];
+      if (version !== undefined) return { bin, version, environment };
+      problem = output.trim();
+    }
+    return { problem };
   } catch (error) {
     return { problem: String(error) };
   }

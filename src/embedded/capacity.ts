@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
-import { memoryBytes } from './memory.js';
+import { memoryBytes } from './limits.js';
 
 export interface Capacity {
   readonly servers: number;

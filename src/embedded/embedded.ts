@@ -4,11 +4,12 @@ import { join } from 'node:path';
 import { exists } from '../files.js';
 import { type Binaries, findBinaries } from './binaries.js';
 import { buildFolder } from './build-folder.js';
+import { ProjectCgroups } from './cgroup.js';
 import { initializeCluster } from './cluster.js';
-import { serverConfig, type ServerSize } from './config.js';
+import { PORT, serverConfig, type ServerSize, SUPERUSER } from './config.js';
 import { ControlServer } from './control-server.js';
 import { Fleet, type FleetEvents, type FleetSettings, type Socket } from './fleet.js';
-import { CONTROL, homeOf, makeHome, PROJECTS } from './home.js';
+import { CONTROL, homeOf, makeHome } from './home.js';
 import { startPostmaster } from './postmaster.js';
 import { findRoot, type Log, type Root } from './root.js';
 
@@ -41,6 +42,7 @@ export interface Embedded {
  */
 export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> {
   const { log, size } = options;
+  const cgroups = await ProjectCgroups.open();
   const root = await findRoot(options.dataDir, log);
   const binaries = await findBinaries(root);
   const home = homeOf(root, CONTROL);
@@ -61,6 +63,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
         once(() => templateFolder(root, binaries, template, options)),
         options,
         events,
+        cgroups,
       ),
   };
 }
@@ -95,7 +98,7 @@ async function templateFolder(
     const config = serverConfig(building, size);
     const server = await startPostmaster(building, binaries, { config, backendMib, exclusive: true });
     try {
-      await prepare({ host: home.socketDir, port: 5432, user: 'cdp_service' });
+      await prepare({ host: home.socketDir, port: PORT, user: SUPERUSER });
     } finally {
       await server.stop();
     }
@@ -114,5 +117,3 @@ function once<T>(make: () => Promise<T>): () => Promise<T> {
     return made;
   };
 }
-
-export { PROJECTS };

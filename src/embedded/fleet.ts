@@ -7,16 +7,18 @@ import { EngineError } from '../contract/errors.js';
 import { exists } from '../files.js';
 import { type Account, run, caller } from './account.js';
 import type { Binaries } from './binaries.js';
+import type { ProjectCgroups } from './cgroup.js';
 import { copyCluster } from './cluster.js';
 import { PORT, serverConfig, type ServerSize, SUPERUSER } from './config.js';
 import { DiskReserve } from './disk-reserve.js';
 import { CONTROL, existingHome, type Home, homeOf, projectFolder, PROJECTS } from './home.js';
+import { memoryBytes } from './limits.js';
 import { readLockFile } from './lock-file.js';
 import { boundLog, type Postmaster, startPostmaster } from './postmaster.js';
 import { foundServers } from './processes.js';
 import type { Root } from './root.js';
 import { StartQueue } from './start-queue.js';
-import { SupervisedServer } from './supervised-server.js';
+import { type Running, SupervisedServer } from './supervised-server.js';
 
 export interface FleetSettings {
   readonly size: ServerSize;
@@ -56,6 +58,9 @@ const LOOK_MS = 500;
 /** One that grew while the disk was short may not start again for this time. */
 const GREW_PAUSE_MS = 10_000;
 
+/** One project takes no more than half of the memory, and as much of the processors as any other that wants them. */
+const GROUP_LIMITS = { cpuWeight: 100, memoryMaxBytes: Math.floor(memoryBytes() / 2), pidsMax: 256 };
+
 class ProjectServer extends SupervisedServer {
   postmaster: Postmaster | null = null;
   asking = false;
@@ -77,6 +82,7 @@ export class Fleet {
     private readonly template: () => Promise<string>,
     private readonly settings: FleetSettings,
     private readonly events: FleetEvents,
+    private readonly cgroups: ProjectCgroups | null,
   ) {
     this.queue = new StartQueue(2 * availableParallelism());
     this.disk = new DiskReserve(root.folder, settings.diskReserve);
@@ -93,8 +99,9 @@ export class Fleet {
     template: () => Promise<string>,
     settings: FleetSettings,
     events: FleetEvents,
+    cgroups: ProjectCgroups | null,
   ): Promise<Fleet> {
-    const fleet = new Fleet(root, binaries, template, settings, events);
+    const fleet = new Fleet(root, binaries, template, settings, events, cgroups);
     for (const { data, end } of await foundServers(root.folder)) {
       const [place, id = ''] = relative(root.folder, data).split(sep);
       if (place === PROJECTS) fleet.of(id).awaitEnd(end());
@@ -204,7 +211,7 @@ export class Fleet {
     return server;
   }
 
-  private start(id: string, server: ProjectServer, signal: AbortSignal): Promise<Postmaster> {
+  private start(id: string, server: ProjectServer, signal: AbortSignal): Promise<Running> {
     const starting = this.queue.run(async () => {
       await this.makeRoom();
       this.launched.add(id);
@@ -212,8 +219,15 @@ export class Fleet {
       const { size, backendMib } = this.settings;
       const config = serverConfig(home, size);
       const options = { config, backendMib, exclusive: true };
-      server.postmaster = await startPostmaster(home, this.binaries, options, signal);
-      return server.postmaster;
+      const postmaster = await startPostmaster(home, this.binaries, options, signal);
+      server.postmaster = postmaster;
+      // Without a group of its own the server runs all the same.
+      await this.cgroups?.add(id, postmaster.pid, GROUP_LIMITS).catch(() => {});
+      const stop = async () => {
+        await postmaster.stop();
+        await this.cgroups?.remove(id);
+      };
+      return { ended: postmaster.ended, stop };
     });
     return starting.finally(() => this.launched.delete(id));
   }

@@ -3,13 +3,12 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { type FileHandle, constants, open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { environmentOf } from './account.js';
 import type { Binaries } from './binaries.js';
 import { lastLines } from './cluster.js';
 import { HBA } from './config.js';
 import { isMissing, replaceFile } from '../files.js';
 import { type Home, makeHome } from './home.js';
-import { limited } from './memory.js';
+import { limited } from './limits.js';
 import { clearAway, findPostmaster, readLockFile } from './lock-file.js';
 import { postmasterArguments, stopPostmaster } from './processes.js';
 
@@ -94,7 +93,7 @@ async function spawnPostmaster(home: Home, binaries: Binaries, backendMib: numbe
     const child = spawn(program, args, {
       ...home.account,
       cwd: '/',
-      env: environmentOf(binaries),
+      env: binaries.environment,
       detached: true,
       stdio: ['ignore', log.fd, log.fd],
     });

@@ -5,6 +5,8 @@ import { roundedSize } from '../contract/disk-size.js';
 import { messageOf } from '../contract/operator-message.js';
 import type { Finding } from '../contract/wire/operator.js';
 import type { ServerAddress } from '../postgres/server.js';
+import { BOUNDED, isOlder, loadedLibxml } from '../embedded/libxml.js';
+import { limitsOf } from '../embedded/limits.js';
 import { newestVersion, readMigrations } from '../tenancy/migrate.js';
 import { type ServerFacts, serverFacts } from '../tenancy/server-facts.js';
 import { CONNECTIONS_BESIDE_PROJECTS } from '../tenancy/service-pool.js';
@@ -43,20 +45,23 @@ export interface Patient {
   readonly address: ServerAddress;
   /** Connections to projects' databases that this process may have. */
   readonly connections: number;
-  /** Of an embedded server; null: the server is the operator's. */
-  readonly folder: string | null;
+  /** null: the server is the operator's. */
+  readonly embedded: { readonly folder: string; readonly postmaster: () => number } | null;
   /** Opens the engine, if it is not open yet. */
   readonly engine: () => Promise<Engine>;
 }
 
 /** Looks at everything, and tries everything once. Whatever fails is a finding. */
 export async function examine(patient: Patient, by: Origin): Promise<Finding[]> {
-  const { address, connections, folder } = patient;
+  const { address, connections, embedded } = patient;
   const findings: Finding[] = [];
   try {
     const facts = await serverFacts(address);
     findings.push(...examineServer(facts, connections));
-    if (folder !== null) findings.push(await examineDisk(folder));
+    if (embedded !== null) {
+      const pid = embedded.postmaster();
+      findings.push(await examineDisk(embedded.folder), ...(await examineLimits(pid)), ...(await examineLibxml(pid)));
+    }
     // Opening the engine would bring the schema up to date, and an older service may be using it.
     if (isCurrent(facts)) findings.push(...(await examineInstallation(patient, by)));
   } catch (error) {
@@ -188,6 +193,30 @@ async function examineDisk(folder: string): Promise<Finding> {
   const advice = 'Make room, or give projects a quota (cdp project quota, or the setting project-quota).';
   if (free < DISK.least) return problem('disk', found, advice);
   return free < DISK.bytes || free < all * DISK.share ? warning('disk', found, advice) : ok('disk', found);
+}
+
+/** @param postmaster the process id of an embedded server. @returns nothing if the system does not tell its limits */
+export async function examineLimits(postmaster: number): Promise<Finding[]> {
+  const limits = await limitsOf(postmaster);
+  if (limits === null) return [];
+  const { stackMib, dataMib, hasFullStack } = limits;
+  const subject = 'limits';
+  const memory = dataMib === Infinity ? 'no bound on its memory' : `${dataMib} MiB of memory`;
+  const found = `each process of Postgres: ${memory}, stack ${stackMib} MiB`;
+  if (hasFullStack) return [ok(subject, found)];
+  const advice =
+    'Raise the hard limit (LimitSTACK= in the unit, `ulimit -Hs`, the container’s ulimits) to 256 MiB: deeply nested SQL crashes a small stack.';
+  return [warning(subject, `${found}, since the hard limit allows no more`, advice)];
+}
+
+/** @param postmaster the process id of an embedded server. @returns nothing if that cannot be told */
+export async function examineLibxml(postmaster: number): Promise<Finding[]> {
+  const loaded = await loadedLibxml(postmaster);
+  if (loaded === null) return [];
+  const found = `${loaded.version}, ${loaded.path}`;
+  if (!isOlder(loaded.version, BOUNDED)) return [ok('libxml2', found)];
+  const advice = `Install the system's libxml2 (${BOUNDED} to 2.13) and restart: this one crashes on deeply nested XPath.`;
+  return [warning('libxml2', found, advice)];
 }
 
 /** Whether every project is as it should be. */

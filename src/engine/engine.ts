@@ -280,4 +280,5 @@ const connectionsOf = (settings: EngineSettings, sessions: ProjectSessions): Con
     // As many of each kind as may run: else each change of what runs would close connections and log others in.
     perProject: 2 * settings.projectRunning - settings.projectReserved,
     idleMs: settings.idleConnectionMs,
+    isLocal: settings.address.host.startsWith('/'),
   });

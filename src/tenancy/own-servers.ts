@@ -4,9 +4,9 @@
  */
 import { createHash } from 'node:crypto';
 import type { Embedded, Template } from '../embedded/embedded.js';
-import { CpuWatch } from '../embedded/cpu-watch.js';
 import { Fleet, type FleetEvents, type Socket } from '../embedded/fleet.js';
-import { BackendPriority } from '../embedded/priority.js';
+import { Niceness } from '../embedded/niceness.js';
+import { parentOf } from '../embedded/processes.js';
 import type { ControlDatabase } from './control.js';
 import type { ProjectRow } from './control-rows.js';
 import { databaseSize } from './database-size.js';
@@ -77,9 +77,9 @@ export class OwnServers implements Tenancy {
     const known = this.servers.get(id);
     if (known !== undefined) return known;
     const { fleet } = this;
-    const cpu = new CpuWatch(new BackendPriority((pid) => fleet.isPostmaster(pid)));
+    const niceness = new Niceness(async (pid) => fleet.isPostmaster(await parentOf(pid)));
     const server: Server = {
-      ...connectionsTo(addressOf(fleet.socket(id)), POOL_SIZE, cpu),
+      ...connectionsTo(addressOf(fleet.socket(id)), POOL_SIZE, niceness),
       acquire: () => fleet.acquire(id),
       release: () => fleet.release(id),
     };

@@ -10,7 +10,7 @@ import { Watchdog } from './connections/watchdog.js';
 import type { Placement } from './placement.js';
 import type { ServerAddress } from '../postgres/server.js';
 import { servicePool } from './service-pool.js';
-import type { CpuWatch } from '../embedded/cpu-watch.js';
+import type { Niceness } from '../embedded/niceness.js';
 
 /** A Postgres server that projects live on. */
 export interface Server {
@@ -56,7 +56,7 @@ export interface Tenancy {
 export function connectionsTo(
   address: ServerAddress,
   poolSize: number,
-  cpu: CpuWatch | null,
+  niceness: Niceness | null,
 ): Pick<Server, 'address' | 'pool' | 'absence' | 'silence' | 'watchdog'> {
   const absence = new Absence();
   const pool = servicePool(address, poolSize, { absence });
@@ -65,7 +65,7 @@ export function connectionsTo(
     pool,
     absence,
     silence: new SilenceWatch(address, pool),
-    watchdog: new Watchdog(address, pool, cpu),
+    watchdog: new Watchdog(address, pool, niceness),
   };
 }
 

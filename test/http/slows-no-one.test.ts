@@ -15,10 +15,11 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { loadConfig } from '../../src/config.js';
 import { instanceSecret } from '../../src/instance-secret.js';
-import { Credentials } from '../../src/tenancy/credentials.js';
-import { PORT, SUPERUSER } from '../../src/embedded/config.js';
-import { findHome } from '../../src/embedded/home.js';
-import { BackendPriority, GIVES_WAY } from '../../src/embedded/priority.js';
+import { Credentials } from '../../src/postgres/credentials.js';
+import { PORT, SUPERUSER } from '../../src/postgres/embedded/config.js';
+import { findHome } from '../../src/postgres/embedded/home.js';
+import { LOW_PRIORITY_NICE, Niceness } from '../../src/postgres/embedded/niceness.js';
+import { parentOf } from '../../src/postgres/embedded/processes.js';
 import { type Service, startService } from '../../src/service.js';
 import { call, failure, type TestAnswer } from '../support/service.js';
 
@@ -93,7 +94,7 @@ describe.runIf(onLinux)('processors', { retry: 2 }, () => {
     });
     const pid = await backendOf('mark_busy');
     expect(pid).toBe(before[0]?.pid);
-    expect(await until(() => getPriority(pid) === GIVES_WAY)).toBe(true);
+    expect(await until(() => getPriority(pid) === LOW_PRIORITY_NICE)).toBe(true);
     if (existsSync(`/proc/${pid}/autogroup`)) {
       expect(await until(() => readFileSync(`/proc/${pid}/autogroup`, 'utf8').trim().endsWith('nice 10'))).toBe(true);
     }
@@ -113,7 +114,7 @@ describe.runIf(onLinux)('processors', { retry: 2 }, () => {
     );
     const insert = post('hostile', '/data/busy', [{ n: 1 }]);
     const pid = await backendOf('busy');
-    expect(await until(() => getPriority(pid) === GIVES_WAY)).toBe(true);
+    expect(await until(() => getPriority(pid) === LOW_PRIORITY_NICE)).toBe(true);
     expect((await insert).status).toBe(201);
   });
 
@@ -123,7 +124,7 @@ describe.runIf(onLinux)('processors', { retry: 2 }, () => {
     const pidNow = async () =>
       ((await sql('hostile', 'SELECT pg_backend_pid() AS pid')).body.rows as { pid: number }[])[0]?.pid;
     const lowered = await pidNow();
-    expect(getPriority(lowered)).toBe(GIVES_WAY);
+    expect(getPriority(lowered)).toBe(LOW_PRIORITY_NICE);
     expect(await pidNow()).toBe(lowered);
     await sleep(5_100);
     expect(await pidNow()).toBe(lowered);
@@ -143,7 +144,7 @@ describe.runIf(onLinux)('processors', { retry: 2 }, () => {
     await once(stranger, 'spawn');
     const pid = stranger.pid as number;
     try {
-      expect(await new BackendPriority(() => postmaster).lower(pid, GIVES_WAY)).toBe(false);
+      expect(await new Niceness(async (of) => (await parentOf(of)) === postmaster).lower(pid)).toBe(false);
       expect(getPriority(pid)).toBe(getPriority());
     } finally {
       stranger.kill();
@@ -179,6 +180,24 @@ describe.runIf(onLinux)('memory', () => {
     const now = await superuser.query('SELECT pg_postmaster_start_time(), pg_stat_get_db_sessions_killed(0)');
     expect(now.rows).toEqual(started.rows);
     expect((await sql('hostile', 'SELECT 1 AS one')).body.rows).toEqual([{ one: 1 }]);
+  });
+
+  it('is used up to the brim without taking the stack along', async () => {
+    const started = await superuser.query('SELECT pg_postmaster_start_time(), pg_stat_get_db_sessions_killed(0)');
+    const answer = await sql(
+      'hostile',
+      `DO $$ DECLARE n int := 32 * 1024 * 1024; a text[] := '{}'; r text[] := '{}'; t text := repeat('[', 200000);
+         u text := repeat('x', 65536); BEGIN
+       FOR i IN 1..200 LOOP r := r || repeat('z', 60000); END LOOP;
+       WHILE n >= 4000 LOOP
+         BEGIN IF n >= 65536 THEN a := a || repeat(u, n / 65536); ELSE a := a || repeat('x', n); END IF;
+         EXCEPTION WHEN out_of_memory THEN n := n / 2; END;
+       END LOOP;
+       r := NULL; PERFORM t::json; END $$`,
+    );
+    expect(failure(answer, 400, 'sql_error').postgres?.sqlstate).toBe('54001'); // stack depth limit exceeded
+    const now = await superuser.query('SELECT pg_postmaster_start_time(), pg_stat_get_db_sessions_killed(0)');
+    expect(now.rows).toEqual(started.rows);
   });
 
   it('is enough for an answer of 16 MiB and an index over a large table', async () => {
@@ -348,7 +367,7 @@ describe('autovacuum', () => {
   it('gives way where a table takes it long, and is let be where nobody waits', async () => {
     expect((await sql('hostile', indexed('slow', 'IF n = 1 THEN PERFORM pg_sleep(40); END IF;'))).status).toBe(200);
     const { pid } = await workerAt('slow');
-    if (onLinux) expect(await until(() => getPriority(pid) === GIVES_WAY)).toBe(true);
+    if (onLinux) expect(await until(() => getPriority(pid) === LOW_PRIORITY_NICE)).toBe(true);
     await vi.waitUntil(() => isAnalyzed('hostile', 'slow'), { timeout: 120_000, interval: 200 });
     await drop('slow');
   });

@@ -5,7 +5,7 @@ import { startService } from '../../src/service.js';
 import { testServers } from '../support/postgres.js';
 import { columnTypes, tableNames } from '../support/schema.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
-import { TABLE, Tables } from '../support/tables.js';
+import { inDatabase, TABLE, Tables } from '../support/tables.js';
 
 const TEXT = [{ name: 'a', type: 'TEXT' }];
 const UUID_V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
@@ -242,6 +242,26 @@ describe.each(testServers())('tables on Postgres $major', (server) => {
     // Statistics of the insert that arrive after those of ANALYZE count its rows twice.
     const { approximate_rows: rows } = body.table as { approximate_rows: number };
     expect([1_000, 2_000]).toContain(rows);
+  });
+
+  it('reads and fills a table with absurd statistics, which Postgres 18 lets its owner import', async () => {
+    for (const [table, rows] of [
+      ['absurd', '1e30'],
+      ['no_number', 'NaN'],
+    ] as const) {
+      await project.table(table, { a: 'TEXT' });
+      await inDatabase(service, project, (client) =>
+        client.query('UPDATE pg_class SET reltuples = $1 WHERE relname = $2', [rows, table]),
+      );
+      const { status, body } = await project.call('GET', `${TABLE}/${table}`);
+      expect({ status, body }).toMatchObject({
+        status: 200,
+        body: { table: { approximate_rows: 999_999_986_991_104 } },
+      });
+      expect((await project.call('GET', '/api/cdp/schema')).status).toBe(200);
+      expect((await project.call('POST', `/api/cdp/data/${table}`, { body: [{ a: 'x' }] })).status).toBe(201);
+      expect(await project.rows(`SELECT count(*) AS n FROM ${table}`)).toEqual([{ n: 1 }]);
+    }
   });
 
   it('sees in the next request what free SQL or another instance has just changed', async () => {

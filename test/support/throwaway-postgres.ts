@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { chown, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type Account, accountFor, environmentOf, run } from '../../src/embedded/account.js';
+import { type Account, accountFor, ENVIRONMENT, run } from '../../src/embedded/account.js';
 import { type Binaries, findBinaries } from '../../src/embedded/binaries.js';
 import { PORT, SUPERUSER } from '../../src/embedded/config.js';
 
@@ -46,10 +46,10 @@ interface Options {
 /** Starts the server of a folder, and makes its cluster if it is missing. The folder's path is short, so the socket fits. */
 export async function startThrowaway(folder: string, options: Options = {}): Promise<ThrowawayServer> {
   const { major = 18, durable = false, settings = [], account = await accountFor(folder) } = options;
-  const binaries = major === 18 ? await embeddedPrograms(folder, account) : { bin: debianPrograms(major), version: '' };
+  const binaries = major === 18 ? await embeddedPrograms(folder, account) : { bin: debianPrograms(major), version: '', environment: ENVIRONMENT };
   const data = join(folder, 'data');
   const program = async (name: string, ...args: string[]) => {
-    const variables = Object.entries(environmentOf(binaries)).map(([key, value]) => `${key}=${value}`);
+    const variables = Object.entries(binaries.environment).map(([key, value]) => `${key}=${value}`);
     const { code, output } = await run(account, '/usr/bin/env', [...variables, join(binaries.bin, name), ...args]);
     if (code !== 0) throw new Error(output);
   };

@@ -27,7 +27,7 @@ export class RunningRequest implements Clock, Watched {
   /** Of what comes next, once it was stopped. */
   private timer: NodeJS.Timeout | undefined;
   private nextProcessorLook = this.startedAt + PROCESSOR_LOOK_MS;
-  private firstProcessorMs: number | null = null;
+  private watchProcessors: (() => Promise<void>) | undefined;
 
   constructor(
     readonly project: string,
@@ -38,7 +38,7 @@ export class RunningRequest implements Clock, Watched {
     private readonly stops: Map<StopReason, number>,
   ) {
     this.due = this.startedAt + deadline.timeoutMs;
-    if (watchdog.cpu?.isTired(lease.backend)) lease.closeAfterUse();
+    if (watchdog.niceness?.shouldRecycle(lease.backend)) lease.closeAfterUse();
   }
 
   get backend(): Backend {
@@ -107,10 +107,8 @@ export class RunningRequest implements Clock, Watched {
   private lookAtProcessors(now: number): void {
     this.nextProcessorLook = now + PROCESSOR_LOOK_MS;
     // A process that is gone, or may not be touched, is left alone: the statement runs as it did before.
-    this.watchdog.cpu?.look(this.backend, this.firstProcessorMs).then(
-      (first) => (this.firstProcessorMs = first),
-      () => {},
-    );
+    this.watchProcessors ??= this.watchdog.niceness?.watch(this.backend);
+    void this.watchProcessors?.().catch(() => {});
   }
 }
 

@@ -68,6 +68,9 @@ export function shapeIsStill({ schema, name, version }: TableDescription): State
   );
 }
 
+/** A project may import any statistics (`pg_restore_relation_stats`), so the estimate is bounded before it is cast. NaN sorts last. */
+const ESTIMATED_ROWS = sql`LEAST(c.reltuples, 1e15::pg_catalog.float4)::pg_catalog.int8`;
+
 /** One row per column, or one row without a column; tables by name, columns by position. */
 function describe(where: Fragment, toWrite: boolean): Statement {
   const comment = (text: Fragment) => (toWrite ? sql`NULL` : shownComment(text));
@@ -76,7 +79,7 @@ function describe(where: Fragment, toWrite: boolean): Statement {
   return statement(sql`
     SELECT c.relname, c.relkind, ${comment(sql`pg_catalog.obj_description(c.oid, 'pg_class')`)},
       CASE WHEN c.relkind IN ('v', 'f') THEN NULL
-        ELSE GREATEST(pg_catalog.pg_stat_get_live_tuples(c.oid), c.reltuples::pg_catalog.int8, 0) END,
+        ELSE GREATEST(pg_catalog.pg_stat_get_live_tuples(c.oid), ${ESTIMATED_ROWS}, 0) END,
       x.needs_insert, x.needs_insert OR x.runs_code,
       ${toWrite ? sql`v.version` : sql`NULL`},
       pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 160000,

@@ -5,6 +5,7 @@
  */
 import { ConnectionLost } from '../../postgres/errors.js';
 import type { Placement } from '../placement.js';
+import { privateMemoryMib } from './private-memory.js';
 import { LANES, type Lane, type ProjectSession, type ProjectSessions } from './project-session.js';
 import { ROLLBACK } from '../../postgres/sql.js';
 import type { Backend } from './watchdog.js';
@@ -17,6 +18,8 @@ interface ConnectionLimits {
   perProject: number;
   /** Milliseconds after which an idle connection is closed. */
   idleMs: number;
+  /** The server runs on this machine, so that the memory of its processes can be looked at. */
+  isLocal: boolean;
 }
 
 interface Entry {
@@ -60,6 +63,9 @@ export class Lease implements ProjectSession {
   }
 }
 
+/** Idle processes have 2 to 30 MiB. What a statement made its session keep (`temp_buffers`) no reset frees. */
+const MAX_IDLE_MIB = 64;
+
 /** A reset that takes longer has met something strange; the connection is closed instead. */
 const RESET_MS = 5_000;
 
@@ -75,6 +81,7 @@ export class Connections {
   private readonly counts = new Map<string, number>();
   private total = 0;
   private readonly sweeper: NodeJS.Timeout;
+  private lastSweep = 0;
   private closing = false;
 
   constructor(
@@ -202,8 +209,20 @@ export class Connections {
   }
 
   private closeIdle(): void {
-    const before = Date.now() - this.limits.idleMs;
-    for (const entry of this.allIdle()) if (entry.idleSince <= before) this.discard(entry);
+    const now = Date.now();
+    for (const entry of this.allIdle()) {
+      if (entry.idleSince <= now - this.limits.idleMs) this.discard(entry);
+      // Looked at here and not when it comes back: no request waits for it, and one of many in a burst pays for all.
+      else if (this.limits.isLocal && entry.idleSince >= this.lastSweep) void this.closeIfLarge(entry);
+    }
+    this.lastSweep = now;
+  }
+
+  private async closeIfLarge(entry: Entry): Promise<void> {
+    const mib = await privateMemoryMib(entry.opened.backend.processId);
+    if (mib === null || mib <= MAX_IDLE_MIB) return;
+    if (this.lent.has(entry)) entry.unwanted = true;
+    else this.discard(entry);
   }
 
   private discard(entry: Entry): void {

