@@ -47,8 +47,9 @@ export async function openAdminSocket(
     import('./http/admin-listener.js'),
     import('./http/app.js'),
   ]);
-  const own = embedded === null ? null : { folder: config.dataDir, postmaster: embedded.control.pid };
-  const app = adminListener({ address, connections, embedded: own, engine, version: VERSION }, config, logger);
+  const own = embedded && { folder: config.dataDir, postmaster: () => embedded.control.pid };
+  const server = { address, connections, embedded: own };
+  const app = adminListener({ ...server, engine, version: VERSION }, config, logger);
   const place = placeIn(folder);
   try {
     await remove(place);

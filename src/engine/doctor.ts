@@ -2,11 +2,11 @@
 import { randomBytes } from 'node:crypto';
 import { statfs } from 'node:fs/promises';
 import { roundedSize } from '../contract/disk-size.js';
-import { BOUNDED, isOlder, loadedLibxml } from '../embedded/libxml.js';
-import { limitsOf } from '../embedded/limits.js';
 import { messageOf } from '../contract/operator-message.js';
 import type { Finding } from '../contract/wire/operator.js';
 import type { ServerAddress } from '../postgres/server.js';
+import { BOUNDED, isOlder, loadedLibxml } from '../embedded/libxml.js';
+import { limitsOf } from '../embedded/limits.js';
 import { newestVersion, readMigrations } from '../tenancy/migrate.js';
 import { type ServerFacts, serverFacts } from '../tenancy/server-facts.js';
 import { CONNECTIONS_BESIDE_PROJECTS } from '../tenancy/service-pool.js';
@@ -45,8 +45,8 @@ export interface Patient {
   readonly address: ServerAddress;
   /** Connections to projects' databases that this process may have. */
   readonly connections: number;
-  /** The data folder, and the process id of its control server; null: the server is the operator's. */
-  readonly embedded: { readonly folder: string; readonly postmaster: number } | null;
+  /** null: the server is the operator's. */
+  readonly embedded: { readonly folder: string; readonly postmaster: () => number } | null;
   /** Opens the engine, if it is not open yet. */
   readonly engine: () => Promise<Engine>;
 }
@@ -57,14 +57,10 @@ export async function examine(patient: Patient, by: Origin): Promise<Finding[]> 
   const findings: Finding[] = [];
   try {
     const facts = await serverFacts(address);
-    findings.push(...examineServer(facts, connections));
+    findings.push(...examineServer(facts, embedded === null ? connections : null));
     if (embedded !== null) {
-      const { folder, postmaster } = embedded;
-      findings.push(
-        await examineDisk(folder),
-        ...(await examineLimits(postmaster)),
-        ...(await examineLibxml(postmaster)),
-      );
+      const pid = embedded.postmaster();
+      findings.push(await examineDisk(embedded.folder), ...(await examineLimits(pid)), ...(await examineLibxml(pid)));
     }
     // Opening the engine would bring the schema up to date, and an older service may be using it.
     if (isCurrent(facts)) findings.push(...(await examineInstallation(patient, by)));
@@ -88,12 +84,13 @@ async function examineInstallation({ engine: open }: Patient, by: Origin): Promi
 }
 
 /** What can be told of the server before anything of ours is in it. */
-function examineServer(facts: ServerFacts, maxConnections: number): Finding[] {
+/** @param maxConnections null: no project is on this server */
+function examineServer(facts: ServerFacts, maxConnections: number | null): Finding[] {
   return [
     version(facts),
     rights(facts),
     durability(facts),
-    connections(facts, maxConnections),
+    ...(maxConnections === null ? [] : [connections(facts, maxConnections)]),
     privacy(facts),
     clock(facts),
     controlSchema(facts),

@@ -147,6 +147,9 @@ export class OwnServers implements Tenancy {
   }
 
   async close(): Promise<void> {
+    const running = [...this.servers.keys()].filter((id) => this.fleet.isRunning(id));
+    // A server that does not answer is stopped all the same.
+    await Promise.all(running.map((id) => this.noteSize(id).catch(() => {})));
     await Promise.all([...this.servers.values()].map(({ pool }) => pool.end()));
     for (const { silence } of this.servers.values()) silence.close();
     await this.fleet.close();
@@ -154,6 +157,12 @@ export class OwnServers implements Tenancy {
 
   /** Notes the size of an idle server. @returns false while autovacuum works there, or has work to do */
   private async mayStop(id: string, idleMs: number): Promise<boolean> {
+    const busy = await this.noteSize(id);
+    return !busy || idleMs >= LONGEST_GRACE * this.idleStopMs;
+  }
+
+  /** @returns whether autovacuum works on the server, or has work to do */
+  private async noteSize(id: string): Promise<boolean> {
     const address = addressOf(this.fleet.socket(id));
     const { bytes, busy } = await withServiceClient(address, PLACEMENT.database, async (client) => {
       const { rows } = await client.query<{ bytes: string; busy: boolean }>(
@@ -161,9 +170,8 @@ export class OwnServers implements Tenancy {
       );
       return { bytes: Number(rows[0]?.bytes), busy: rows[0]?.busy === true };
     });
-    if (busy && idleMs < LONGEST_GRACE * this.idleStopMs) return false;
     await this.control.setProjectSize(id, bytes);
-    return true;
+    return busy;
   }
 }
 

@@ -21,7 +21,7 @@ beforeAll(async () => {
   const operated = {
     address: addressOfUrl(config.databaseUrl ?? ''),
     connections: 8,
-    folder: null,
+    embedded: null,
     engine: () => Promise.resolve(engine),
     version: '0.0.0',
   };
