@@ -76,8 +76,6 @@ async function withinOneSecond(token: string, expected: unknown): Promise<void> 
   expect(await codes(token)).toEqual([expected, expected]);
 }
 
-const controlDatabase = (): string => /@\/([^?]+)\?/.exec(service.config.databaseUrl ?? '')?.[1] ?? '';
-
 describe('projects', () => {
   it('are created, listed, deactivated, activated and deleted', async () => {
     const created = await send('POST', '', { name: 'shop' });
@@ -256,7 +254,7 @@ describe('tokens', () => {
         expect(dump.rows[0]?.all).not.toContain(token.slice(4, 47));
         expect(dump.rows[0]?.all).not.toContain(token.slice(0, 12));
       },
-      controlDatabase(),
+      service.database,
     );
   });
 

@@ -50,10 +50,9 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   describe('a role', () => {
     it('may log in to its own database, and to no other', async () => {
       const template = `cdp_template_${service.engine.control.instanceId}`;
-      const control = /@\/(\w+)\?/.exec(service.config.databaseUrl ?? '')?.[1] ?? '';
       for (const role of [own.writer, own.reader]) {
         await loginTo(role, own.database);
-        for (const database of [other.database, template, control, 'postgres', 'template1']) {
+        for (const database of [other.database, template, service.database, 'postgres', 'template1']) {
           await refusedLogin(role, database);
         }
       }

@@ -51,7 +51,7 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
   markers.add('lock', String(lock));
   markers.add('token', token);
   markers.add('tokenhash', createHash('sha256').update(token).digest('hex'));
-  markers.add('controldatabase', controlDatabase(service));
+  markers.add('controldatabase', service.database);
 
   let running = new AbortController();
   let requests: Promise<unknown>[] = [];
@@ -95,9 +95,6 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
     },
   };
 }
-
-export const controlDatabase = (service: TestService): string =>
-  /@\/(\w+)\?/.exec(service.config.databaseUrl ?? '')?.[1] ?? '';
 
 /** Looks again and again, for 20 s at most. */
 async function until(what: string, holds: () => Promise<boolean>): Promise<void> {

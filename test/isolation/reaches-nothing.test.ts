@@ -9,7 +9,6 @@ import { Credentials } from '../../src/tenancy/credentials.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { testServers } from '../support/postgres.js';
 import { onServer, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
-import { controlDatabase } from './neighbour.js';
 import { askEach } from './probes/probe.js';
 
 /** By theme, one attempt a line. */
@@ -49,7 +48,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     text.replace(/\{(\w+)\}/g, (whole, name: string) => {
       const names: Record<string, string> = {
         ...{ writer: other.writer, reader: other.reader, database: other.database, own: own.database },
-        ...{ superuser: server.connection.user, control: controlDatabase(service), file: FORBIDDEN_FILE },
+        ...{ superuser: server.connection.user, control: service.database, file: FORBIDDEN_FILE },
         ...{ socket: server.connection.host, port: String(server.connection.port) },
       };
       return names[name] ?? whole;
@@ -173,7 +172,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       for (const role of [own.writer, own.reader]) {
         const password = credentials.password(role);
         expect(await login(role, own.database, password)).toBe('in');
-        for (const database of [other.database, controlDatabase(service), 'postgres', 'template1']) {
+        for (const database of [other.database, service.database, 'postgres', 'template1']) {
           expect({ database, code: await login(role, database, password) }).toEqual({
             database,
             code: expect.stringMatching(/^(28000|42501)$/) as string,

@@ -7,7 +7,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { testServers } from '../support/postgres.js';
 import { onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { type Ask, asProject, asSuperuser } from './ask.js';
-import { controlDatabase, makeNeighbour, type Neighbour } from './neighbour.js';
+import { makeNeighbour, type Neighbour } from './neighbour.js';
 import { byOidProbes } from './probes/by-oid.js';
 import { type Call, functionCalls } from './probes/functions.js';
 import { askEach, type Probe, type Report } from './probes/probe.js';
@@ -72,7 +72,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     function statements(): Probe[] {
       const { markers, placement } = neighbour;
       const { writer, reader, database } = placement;
-      const names: Record<string, string> = { writer, reader, database, control: controlDatabase(service) };
+      const names: Record<string, string> = { writer, reader, database, control: service.database };
       return STATEMENTS.split('\n')
         .filter((line) => line !== '' && !line.startsWith('--'))
         .map((line) => ({
@@ -118,7 +118,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
 
     it('would see the marks, if they were there', async () => {
       const here = asSuperuser(server, neighbour.placement.database);
-      const control = asSuperuser(server, controlDatabase(service));
+      const control = asSuperuser(server, service.database);
       const seen = new Set<string>();
       const missing = () => [...neighbour.kinds].filter((kind) => !seen.has(kind)).sort();
       // A question may meet the lock of another test, and is then asked once more.

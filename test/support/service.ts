@@ -51,6 +51,8 @@ export interface TestService {
   readonly url: string;
   readonly engine: Engine;
   readonly server: TestServer;
+  /** The name of its control database. */
+  readonly database: string;
   /** What a second instance on the same control database would be given. */
   readonly config: Config;
   call(method: string, path: string, call?: Call): Promise<TestAnswer>;
@@ -114,6 +116,7 @@ export async function startTestService(
     url: service.url,
     engine,
     server,
+    database,
     config,
     call: (method, path, given) => call(service.url, method, path, given),
     project,

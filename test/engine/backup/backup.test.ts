@@ -53,14 +53,14 @@ const load = (service: TestService, name: string, more: Partial<RestoreOptions> 
   });
 
 /** A refusal leaves the projects as they were, and nothing else of the installation's on the server. */
-const inventory = async ({ engine, server }: TestService) => ({
+const inventory = async ({ engine, server, database }: TestService) => ({
   projects: await engine.projects.list(),
-  strays: await strays(server, engine.installation.address.database),
+  strays: await strays(server, database),
 });
 
 async function startWatched(server: TestServer): Promise<TestService> {
   const service = await startTestService({}, server);
-  await watchPlacements(server, service.engine.installation.address.database);
+  await watchPlacements(server, service.database);
   return service;
 }
 
@@ -169,20 +169,20 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       expect(manifest).toMatchObject({ format: 'cdp-backup', format_version: 1, postgres: server.major, left_out: [] });
       const bytes = await readFile(file);
       const { writer, reader } = (await source.engine.projects.get('full')).placement;
-      const { credentials } = source.engine.installation;
-      for (const secret of [full.token, credentials.password(writer), credentials.password(reader), 'SCRAM-SHA-256']) {
+      const { tenancy } = source.engine.installation;
+      for (const secret of [full.token, tenancy.password(writer), tenancy.password(reader), 'SCRAM-SHA-256']) {
         expect(bytes.includes(secret)).toBe(false);
       }
     });
 
     it('leaves an entry in the audit log for each project, saved or restored', async () => {
-      const entries = async ({ engine }: TestService, operation: string) => {
+      const entries = async ({ engine, database }: TestService, operation: string) => {
         await engine.audit.flush();
         const { rows } = await onServer(
           server,
           (client) =>
             client.query<{ project: string }>('SELECT project FROM cdp.audit WHERE operation = $1', [operation]),
-          engine.installation.address.database,
+          database,
         );
         return rows.map(({ project }) => project);
       };
