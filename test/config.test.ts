@@ -4,7 +4,8 @@ import { join, resolve } from 'node:path';
 import { tmpdir } from 'node:os';
 import { afterAll, describe, expect, it } from 'vitest';
 import { ConfigError, loadConfig } from '../src/config.js';
-import { type Setting, type SettingName, SETTINGS, type Shown } from '../src/settings.js';
+import type { Setting, Shown } from '../src/setting.js';
+import { type SettingName, SETTINGS } from '../src/settings.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'cdp-config-'));
 afterAll(() => rmSync(folder, { recursive: true }));

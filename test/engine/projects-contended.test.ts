@@ -91,7 +91,9 @@ it.each(testServers())(
       const other = await startTestService({}, server);
       try {
         const project = await other.project();
-        expect(await project.rows(`SELECT has_table_privilege('pg_database', 'SELECT') AS yes`)).toEqual([{ yes: false }]);
+        expect(await project.rows(`SELECT has_table_privilege('pg_database', 'SELECT') AS yes`)).toEqual([
+          { yes: false },
+        ]);
       } finally {
         await client.query('ROLLBACK');
         await other.close();

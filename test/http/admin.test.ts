@@ -132,12 +132,12 @@ describe('projects', () => {
       onServer(service.server, async (client) => {
         const { rows } = await client.query<{ count: string }>(
           `SELECT (SELECT count(*) FROM pg_database WHERE datname = $1) +
-            (SELECT count(*) FROM pg_roles WHERE rolname IN ($1, $2, $3)) AS count`,
+            (SELECT count(*) FROM pg_roles WHERE rolname IN ($2, $3)) AS count`,
           [placement?.database, placement?.writer, placement?.reader],
         );
         return Number(rows[0]?.count);
       });
-    expect(await there()).toBe(4);
+    expect(await there()).toBe(3);
     await send('DELETE', `/${name}?confirm=${name}`);
     expect(await there()).toBe(0);
   });

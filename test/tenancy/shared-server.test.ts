@@ -92,9 +92,7 @@ it('drops a project that is at work, with CREATEDB and CREATEROLE alone', async 
   await tenancy.drop(placement);
   expect(await ended).toBe('57P01');
   const left = await onServer(server, (client) =>
-    client.query('SELECT FROM pg_roles WHERE rolname = ANY ($1)', [
-      [placement.writer, placement.reader],
-    ]),
+    client.query('SELECT FROM pg_roles WHERE rolname = ANY ($1)', [[placement.writer, placement.reader]]),
   );
   expect(left.rowCount).toBe(0);
 });
