@@ -271,7 +271,7 @@ describe('a service whose database goes away', () => {
       const project = await service.project();
       await project.table('kept', { a: 'TEXT' });
       const fresh = await project.tokenWith('schema:read', 'sql:read');
-      await server.stop();
+      await server.stop('fast');
 
       expect((await service.call('GET', '/healthz')).status).toBe(200);
       const away = await service.call('GET', '/readyz');
@@ -296,7 +296,7 @@ describe('a service whose database goes away', () => {
       expect((await project.call('GET', '/api/cdp/schema/table/kept')).status).toBe(200);
       await service.close();
     } finally {
-      await server.stop();
+      await server.stop('fast');
       await rm(folder, { recursive: true, force: true });
     }
   });

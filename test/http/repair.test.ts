@@ -76,7 +76,8 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
       'roles that a restored server does not have',
       ({ database, writer, reader }) => [
         `REASSIGN OWNED BY ${writer} TO CURRENT_USER`,
-        `DROP OWNED BY ${writer}, ${reader}`,
+        `DROP OWNED BY ${writer}`,
+        `DROP OWNED BY ${reader}`,
         `REVOKE ALL ON DATABASE ${database} FROM ${writer}`,
         `DROP ROLE ${writer}, ${reader}`,
       ],
