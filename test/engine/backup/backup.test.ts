@@ -431,17 +431,17 @@ describe.each(servers.map((server) => ({ server, major: server.major })))(
       await onServer(server, (client) => clearAway(client, dropDatabase(control), `DROP ROLE IF EXISTS ${control}`));
     });
 
-    it('a project comes back', async () => {
-      const project = await service.project('lowly');
-      await project.table('t', { a: 'TEXT' });
-      await project.rows(`INSERT INTO t (a) VALUES ('kept')`);
-      await save(service, 'lowly.cdp', { project: 'lowly' });
-      await service.engine.deleteProject('lowly');
-      const { projects } = await load(service, 'lowly.cdp');
-      expect(projects).toMatchObject([{ name: 'lowly', tables: [{ name: 't', rows: 1 }], leftOut: [] }]);
-      const body = { sql: 'SELECT a FROM t' };
-      const read = await service.call('POST', '/api/cdp/sql', { token: project.token, body });
-      expect(read.body.rows).toEqual([{ a: 'kept' }]);
+    it('a project is saved and restored; one with FORCE ROW LEVEL SECURITY is refused', async () => {
+      const project = await service.project('plain');
+      await project.rows('CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)');
+      await save(service, 'lowly.cdp');
+      await service.engine.deleteProject('plain');
+      const { projects, failed } = await load(service, 'lowly.cdp');
+      expect(failed).toEqual([]);
+      expect(projects).toMatchObject([{ name: 'plain', tables: [{ name: 't', rows: 2 }] }]);
+      await sleep(1_000);
+      await project.rows('ALTER TABLE t ENABLE ROW LEVEL SECURITY; ALTER TABLE t FORCE ROW LEVEL SECURITY');
+      await expect(save(service, 'forced.cdp')).rejects.toThrow(/row-level security policy for table "t"/);
     });
   },
 );
