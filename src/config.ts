@@ -1,7 +1,8 @@
 /** Loading the settings: where each value comes from, and what no single one can check. */
 import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { type Config, type Setting, type SettingName, SETTINGS } from './settings.js';
+import type { Setting } from './setting.js';
+import { type Config, type SettingName, SETTINGS } from './settings.js';
 
 /** Where a value came from, for `cdp config`. */
 export type Source = 'flag' | 'environment' | 'file' | 'default';

@@ -5,6 +5,7 @@
 import { resolve } from 'node:path';
 import { parseQuota } from './contract/disk-size.js';
 import { AUDIT_MODES, AUDIT_STATEMENTS, type AuditMode, type AuditStatements } from './contract/audit.js';
+import { EMBEDDED_SETTINGS } from './embedded-settings.js';
 import type { Rate } from './http/gate/rate-limit.js';
 import { TRACE_DETAILS, type TraceDetail } from './http/watch/request-tracer.js';
 import {
@@ -17,36 +18,10 @@ import {
   rate,
   secret,
   text,
-  uidRange,
   url,
   yesOrNo,
 } from './setting-values.js';
-
-/** What people are shown of a value; the others are {@link Setting.isShownAsWritten}. */
-export type Shown = string | number | boolean | readonly string[] | null;
-
-export interface Setting<T> {
-  /** `--data-dir` on the command line, `data-dir` in the file. */
-  readonly flag: string;
-  /** Its environment variable. */
-  readonly env: string;
-  readonly default: T;
-  readonly describe: string;
-  /** Placeholder in `--help`. */
-  readonly value: string;
-  /** Never printed. */
-  readonly secret?: boolean;
-  /** Its value is made for the program; people are shown what they wrote. */
-  readonly isShownAsWritten?: boolean;
-  /** @throws Error saying what is expected */
-  parse(text: string): T;
-}
-
-/** The variable is called as the flag is, unless all programs call it something else. */
-const setting = <T>(row: Omit<Setting<T>, 'env'> & { readonly env?: string }): Setting<T> => ({
-  env: `CDP_${row.flag.toUpperCase().replaceAll('-', '_')}`,
-  ...row,
-});
+import { type Setting, setting } from './setting.js';
 
 export const SETTINGS = {
   port: setting({
@@ -131,59 +106,7 @@ export const SETTINGS = {
     describe: 'Requests that may run in Postgres at once, over all projects.',
     parse: integer(2, 10_000),
   }),
-  backendMemoryMib: setting<number | null>({
-    flag: 'backend-memory-mib',
-    default: null,
-    value: 'MIB',
-    describe: "Memory of one process of the embedded Postgres. Without it, a sixteenth of the machine's.",
-    parse: integer(64, 1_048_576),
-  }),
-  maxServers: setting<number | null>({
-    flag: 'max-servers',
-    default: null,
-    value: 'N',
-    describe:
-      'Embedded Postgres servers of projects that may run at once. Without it, as many as memory, processes, open files ' +
-      'and shared memory segments allow.',
-    parse: integer(2, 100_000),
-  }),
-  idleStopMs: setting({
-    flag: 'idle-stop-ms',
-    default: 600_000,
-    value: 'MS',
-    describe: 'Stop the embedded Postgres server of a project that has not been used for this long.',
-    parse: integer(1_000, 86_400_000),
-  }),
-  sharedBuffersMib: setting({
-    flag: 'shared-buffers-mib',
-    default: 32,
-    value: 'MIB',
-    describe: "Page cache of each project's embedded Postgres server (shared_buffers).",
-    parse: integer(1, 1_048_576),
-  }),
-  maxWalSizeMib: setting({
-    flag: 'max-wal-size-mib',
-    default: 256,
-    value: 'MIB',
-    describe: "Write-ahead log that each project's embedded Postgres server keeps between checkpoints (max_wal_size).",
-    parse: integer(16, 1_048_576),
-  }),
-  diskReserveMib: setting({
-    flag: 'disk-reserve-mib',
-    default: 1_024,
-    value: 'MIB',
-    describe: 'Disk space to keep free. Below it, the servers of projects that grow are stopped, the fastest first.',
-    parse: integer(0, 1_048_576),
-  }),
-  projectUids: setting<string | null>({
-    flag: 'project-uids',
-    default: '50000-59999',
-    value: 'RANGE',
-    describe:
-      "User ids for the projects' embedded servers, one each, if the service runs as root, such as 50000-59999; off: " +
-      'all run as the same user.',
-    parse: uidRange,
-  }),
+  ...EMBEDDED_SETTINGS,
   idleConnectionMs: setting({
     flag: 'idle-connection-ms',
     default: 60_000,

@@ -4,7 +4,8 @@ import { join, resolve } from 'node:path';
 import { tmpdir } from 'node:os';
 import { afterAll, describe, expect, it } from 'vitest';
 import { ConfigError, loadConfig } from '../src/config.js';
-import { type Setting, type SettingName, SETTINGS, type Shown } from '../src/settings.js';
+import type { Setting, Shown } from '../src/setting.js';
+import { type SettingName, SETTINGS } from '../src/settings.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'cdp-config-'));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -57,9 +58,14 @@ describe('works', () => {
     });
   });
 
+  it('takes off for no user ids of the projects’ own', () => {
+    expect(value('projectUids', 'off')).toBeNull();
+  });
+
   it('takes true and false in the file as JSON has them', () => {
-    const { config } = loadConfig({}, {}, file({ 'allow-unhardened': true, 'metrics-by-project': false }));
-    expect(config).toMatchObject({ allowUnhardened: true, metricsByProject: false });
+    const { config } = loadConfig({}, {}, file({ 'metrics-by-project': true }));
+    expect(config).toMatchObject({ metricsByProject: true });
+    expect(loadConfig({}, {}, file({ 'metrics-by-project': false })).config.metricsByProject).toBe(false);
   });
 
   it('hands on limits of rate and lists as what they say', () => {
@@ -100,6 +106,11 @@ const BOUNDS: Partial<Record<SettingName, [number, number]>> = {
   maxConnections: [2, 10_000],
   running: [2, 10_000],
   backendMemoryMib: [64, 1_048_576],
+  maxServers: [2, 100_000],
+  idleStopMs: [1_000, 86_400_000],
+  sharedBuffersMib: [1, 1_048_576],
+  maxWalSizeMib: [16, 1_048_576],
+  diskReserveMib: [0, 1_048_576],
   idleConnectionMs: [100, 86_400_000],
   projectRunning: [2, 1_000],
   projectReserved: [0, 999],
@@ -123,7 +134,6 @@ const TEXTS: Partial<Record<SettingName, { good: string[]; bad: string[] }>> = {
     bad: ['', 'mysql://u:p@h/d', 'host=h user=u', '/run/postgresql d'],
   },
   secret: { good: ['x'.repeat(32)], bad: ['', 'x'.repeat(31)] },
-  allowUnhardened: { good: ['true', 'false'], bad: ['', 'yes', 'TRUE', '1'] },
   extensions: { good: ['citext', 'pg_trgm,uuid-ossp'], bad: ['', 'a,', 'A', 'a;b', 'a b', '"a"'] },
   postgresBin: { good: ['/usr/lib/postgresql/18/bin'], bad: [''] },
   logLevel: { good: ['trace', 'debug', 'info', 'warn', 'error', 'silent'], bad: ['', 'INFO', 'verbose'] },
@@ -131,6 +141,7 @@ const TEXTS: Partial<Record<SettingName, { good: string[]; bad: string[] }>> = {
   auditStatements: { good: ['hash', 'text'], bad: ['', 'sha256', 'TEXT'] },
   metricsByProject: { good: ['true', 'false'], bad: ['', 'yes', '0'] },
   traceDetail: { good: ['route', 'names', 'statements'], bad: ['', 'NAMES', 'all'] },
+  projectUids: { good: ['50000-59999', '1-1'], bad: ['', '0-9', '9-8', '50000', '1-', '1-2147483648', 'OFF'] },
   rateLimit: {
     good: ['1/1s', '100/10s', '5000/1m', '999999999/24h', '1/86400s'],
     bad: [

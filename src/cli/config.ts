@@ -1,6 +1,7 @@
 /** `cdp config`: the settings in force and where each comes from. */
 import { Command } from 'commander';
-import { type SettingName, SETTINGS, type Shown } from '../settings.js';
+import type { Shown } from '../setting.js';
+import { type SettingName, SETTINGS } from '../settings.js';
 import { aligned, print } from './management.js';
 import { addSettings, ALL_SETTINGS, readSettings } from './settings.js';
 

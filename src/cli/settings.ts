@@ -1,7 +1,8 @@
 /** Settings as flags of a command, and their values out of flags, environment and file. */
 import { Option, type Command } from 'commander';
 import { CONFIG_FILE, loadConfig, type LoadedConfig } from '../config.js';
-import { type Config, type Setting, type SettingName, SETTINGS, type Shown } from '../settings.js';
+import type { Setting, Shown } from '../setting.js';
+import { type Config, type SettingName, SETTINGS } from '../settings.js';
 
 /** The settings that a management command needs: where the database is. */
 export const DATABASE_SETTINGS: readonly SettingName[] = ['dataDir', 'databaseUrl', 'secret', 'extensions'];

@@ -14,3 +14,6 @@ export interface Placement {
 
 /** The server of `DATABASE_URL`, on which each project has a database and roles of its own. */
 export const SHARED = 'default';
+
+/** The role of a backup: a crash leaves one that the next backup, or the end of the project, clears away. */
+export const dumpRole = ({ writer }: Pick<Placement, 'writer'>): string => `b_${writer.slice(2)}`;

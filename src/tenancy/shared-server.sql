@@ -1,11 +1,14 @@
 -- On a server by address, shared by projects: closes what Postgres shows to everybody of the whole server (names of other
 -- databases and roles, comments, who is connected, what runs), and the import of statistics. A role that is no superuser may
--- revoke none of it; Postgres then says so in warnings, and that is all. Runs in the template, which CREATE DATABASE copies
--- with its rights. Names that a version of Postgres does not have are simply not found. May run again.
+-- revoke none of it, and does nothing here. Runs in the template, which CREATE DATABASE copies with its rights. Names that
+-- a version of Postgres does not have are simply not found. May run again.
 DO $do$
 DECLARE
   object text;
 BEGIN
+  IF NOT (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN
+    RETURN;
+  END IF;
   FOR object IN
     SELECT c.oid::regclass::text FROM pg_catalog.pg_class c
     WHERE c.relnamespace = 'pg_catalog'::regnamespace AND c.relkind IN ('r', 'v')
@@ -32,20 +35,14 @@ BEGIN
   LOOP
     EXECUTE format('REVOKE ALL ON %s FROM PUBLIC', object);
   END LOOP;
-END
-$do$;
 
--- information_schema.columns reads pg_database as its invoker; this equivalent does not.
-DO $do$
-BEGIN
-  IF (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN
-    CREATE OR REPLACE FUNCTION information_schema._pg_char_octet_length(typid oid, typmod int4) RETURNS integer
-      LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURNS NULL ON NULL INPUT
-      RETURN CASE WHEN $1 IN (25, 1042, 1043) THEN
-        CASE WHEN $2 = -1 THEN CAST(2 ^ 30 AS integer)
-        ELSE information_schema._pg_char_max_length($1, $2) * pg_catalog.pg_encoding_max_length(
-          pg_catalog.pg_char_to_encoding(pg_catalog.getdatabaseencoding())) END
-        ELSE null END;
-  END IF;
+  -- information_schema.columns reads pg_database as its invoker; this equivalent does not.
+  CREATE OR REPLACE FUNCTION information_schema._pg_char_octet_length(typid oid, typmod int4) RETURNS integer
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURNS NULL ON NULL INPUT
+    RETURN CASE WHEN $1 IN (25, 1042, 1043) THEN
+      CASE WHEN $2 = -1 THEN CAST(2 ^ 30 AS integer)
+      ELSE information_schema._pg_char_max_length($1, $2) * pg_catalog.pg_encoding_max_length(
+        pg_catalog.pg_char_to_encoding(pg_catalog.getdatabaseencoding())) END
+      ELSE null END;
 END
 $do$;

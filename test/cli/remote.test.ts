@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { person, type Person } from '../support/cdp.js';
 import { endEverything, freePort, projectRoot } from '../support/program.js';
-import { startTestService, type TestProject, type TestService } from '../support/service.js';
+import { runningRequests, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 let service: TestService;
 let project: TestProject;
@@ -183,9 +183,8 @@ describe('cdp sql', () => {
   it('ends the statement on Ctrl-C, with 130', async () => {
     const started = ada.start(['sql', 'SELECT pg_sleep(50)']);
     await project.rows('SELECT 1');
-    const running = `SELECT count(*)::int AS n FROM pg_stat_activity WHERE query LIKE '%pg_sleep(50)%' AND state = 'active' AND pid <> pg_backend_pid()`;
     const until = async (n: number) => {
-      while ((await project.rows(running))[0]?.n !== n) await new Promise((resolve) => setTimeout(resolve, 50));
+      while (runningRequests(service) !== n) await new Promise((resolve) => setTimeout(resolve, 50));
     };
     await until(1);
     expect((await started.end('SIGINT')).code).toBe(130);

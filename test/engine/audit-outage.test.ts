@@ -41,7 +41,7 @@ beforeEach(async () => {
 afterEach(async () => {
   await audit.close();
   await pool.end();
-  await server.stop();
+  await server.stop('fast');
   await rm(folder, { recursive: true, force: true });
 });
 
@@ -60,7 +60,7 @@ describe('entries that are made while Postgres is away', () => {
     const ids = Array.from({ length: 5_000 }, (_, i) => `request-${i}`);
     ids.slice(0, 10).forEach((id) => record(id));
     await audit.flush();
-    await server.stop();
+    await server.stop('fast');
     ids.slice(10).forEach((id) => record(id));
     await audit.flush();
     expect(audit.backlog).toBe(ids.length - 10);
@@ -75,7 +75,7 @@ describe('entries that are made while Postgres is away', () => {
   });
 
   it('are written by themselves: nobody has to ask for another try', async () => {
-    await server.stop();
+    await server.stop('fast');
     record('late');
     await audit.flush();
     server = await start();
@@ -85,7 +85,7 @@ describe('entries that are made while Postgres is away', () => {
   });
 
   it('are counted where memory does not hold them, and the gap is an entry of its own', async () => {
-    await server.stop();
+    await server.stop('fast');
     const text = `SELECT '${'x'.repeat(1_000_000)}'`;
     for (let i = 0; i < 30; i++) record(`request-${i}`, text);
     expect(audit.lost).toBeGreaterThan(0);
@@ -102,7 +102,7 @@ describe('entries that are made while Postgres is away', () => {
   });
 
   it('are lost with a stop that cannot write them, and it says how many', async () => {
-    await server.stop();
+    await server.stop('fast');
     record('one');
     record('two');
     await audit.close();

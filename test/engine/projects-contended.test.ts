@@ -13,24 +13,21 @@ const LONG_MS = 60_000;
 let service: TestService;
 beforeAll(async () => {
   service = await startTestService();
-  const control = controlDatabase();
   await onServer(service.server, async (client) => {
     // Whoever closes the circle of a deadlock in this time is not the one that Postgres ends.
-    await client.query(`ALTER DATABASE ${control} SET deadlock_timeout = '3s'`);
+    await client.query(`ALTER DATABASE ${service.database} SET deadlock_timeout = '3s'`);
     // What an operator may have set for everybody.
     for (const limit of ['statement_timeout', 'lock_timeout', 'idle_session_timeout']) {
-      await client.query(`ALTER DATABASE ${control} SET ${limit} = '1ms'`);
+      await client.query(`ALTER DATABASE ${service.database} SET ${limit} = '1ms'`);
     }
   });
 });
 afterAll(() => service.close());
 
-const controlDatabase = (): string => /@\/([^?]+)\?/.exec(service.config.databaseUrl ?? '')?.[1] ?? '';
-
 const left = ({ database, writer, reader }: Placement, client: pg.Client) =>
   client.query(
     'SELECT datname FROM pg_database WHERE datname = $1 UNION SELECT rolname FROM pg_roles WHERE rolname = ANY ($2)',
-    [database, [database, writer, reader]],
+    [database, [writer, reader]],
   );
 
 /**
@@ -41,11 +38,11 @@ const left = ({ database, writer, reader }: Placement, client: pg.Client) =>
 async function deleteAgainst(meet: (client: pg.Client, placement: Placement) => Promise<unknown>): Promise<boolean> {
   const { name } = await service.project();
   const { placement } = await service.engine.projects.get(name);
-  const { writer, database } = placement;
+  const { writer } = placement;
   return onServer(service.server, async (client) => {
     await client.query(`SET deadlock_timeout = '${LONG_MS}'`);
     await client.query('BEGIN');
-    await client.query(`GRANT ${database} TO ${writer} WITH ADMIN OPTION`);
+    await client.query(`GRANT ${writer} TO CURRENT_USER WITH ADMIN OPTION`);
     const deleting = service.engine.projects.delete(name);
     const isWaiting = async () => {
       const { rowCount } = await onServer(service.server, (other) =>
@@ -94,7 +91,7 @@ it.each(testServers())(
       const other = await startTestService({}, server);
       try {
         const project = await other.project();
-        expect(await project.rows(`SELECT has_table_privilege('_cdp_pg_database', 'SELECT') AS yes`)).toEqual([
+        expect(await project.rows(`SELECT has_table_privilege('pg_database', 'SELECT') AS yes`)).toEqual([
           { yes: false },
         ]);
       } finally {
@@ -121,7 +118,7 @@ it('what another process has left half done is cleared away by a running service
   const { id, placement } = await service.engine.projects.get(name);
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
   try {
-    service.engine.projects.keepClearingAndBinding();
+    service.engine.projects.keepClearing();
     await service.engine.control.setProjectStatus(id, ['active'], 'deleting', null);
     vi.advanceTimersByTime(60_000);
     await until(async () => (await service.engine.control.projectByName(name)) === null, LONG_MS);

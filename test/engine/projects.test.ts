@@ -4,7 +4,6 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { ProjectStatus } from '../../src/contract/projects.js';
 import { ProjectSessions } from '../../src/tenancy/connections/project-session.js';
 import type { Placement } from '../../src/tenancy/placement.js';
-import { newPlacement } from '../../src/tenancy/provisioning.js';
 import { failure, onServer, runningRequests, startTestService, type TestService } from '../support/service.js';
 import { until } from '../support/stream.js';
 
@@ -26,7 +25,7 @@ const remains = ({ database, writer, reader }: Placement): Promise<string[]> =>
     const { rows } = await client.query<{ name: string }>(
       `SELECT 'database ' || datname AS name FROM pg_database WHERE datname = $1
        UNION ALL SELECT 'role ' || rolname FROM pg_roles WHERE rolname = ANY ($2)`,
-      [database, [database, writer, reader]],
+      [database, [writer, reader]],
     );
     return rows.map(({ name }) => name);
   });
@@ -35,16 +34,15 @@ const rowOf = (name: string) => service.engine.control.projectByName(name);
 
 /** Leaves behind what a crash would: a row in a status, and as many steps of creation as were done. */
 async function leave(name: string, status: ProjectStatus, steps: number): Promise<Placement> {
-  const placement = newPlacement();
+  const placement = service.engine.installation.tenancy.newPlacement();
   const { database, writer, reader } = placement;
   await service.engine.control.insertProject({ id: randomUUID(), name, status, placement, schemaVersion: 1 });
   const all = [
-    `CREATE ROLE ${database} NOLOGIN`,
-    `CREATE ROLE ${writer} LOGIN IN ROLE ${database}`,
-    `CREATE ROLE ${reader} LOGIN IN ROLE ${database}`,
+    `CREATE ROLE ${writer} LOGIN`,
+    `CREATE ROLE ${reader} LOGIN`,
     `CREATE DATABASE ${database} TEMPLATE cdp_template_${service.engine.control.instanceId}`,
     `REVOKE ALL ON DATABASE ${database} FROM PUBLIC`,
-    `GRANT CONNECT ON DATABASE ${database} TO ${database}`,
+    `GRANT CONNECT ON DATABASE ${database} TO ${writer}, ${reader}`,
   ];
   await onServer(service.server, async (client) => {
     for (const step of all.slice(0, steps)) await client.query(step);
@@ -61,7 +59,7 @@ async function leave(name: string, status: ProjectStatus, steps: number): Promis
   }
   return placement;
 }
-const STEPS = 6;
+const STEPS = 5;
 
 describe('a crash', () => {
   it.each(Array.from({ length: STEPS + 1 }, (_, step) => step))(
@@ -165,7 +163,7 @@ describe('a deleted project', () => {
     const project = await service.project('short-lived');
     await project.table('kept', { n: 'INTEGER' });
     const placement = (await projects().get('short-lived')).placement;
-    expect((await remains(placement)).length).toBe(4);
+    expect((await remains(placement)).length).toBe(3);
     await service.engine.deleteProject('short-lived');
     expect(await remains(placement)).toEqual([]);
     failure(await project.call('GET', '/api/cdp/schema'), 401, 'unauthorized');

@@ -6,7 +6,6 @@ import { loadConfig } from '../../src/config.js';
 import { Credentials } from '../../src/tenancy/credentials.js';
 import { newestVersion, readMigrations } from '../../src/tenancy/migrate.js';
 import { type Service, startService } from '../../src/service.js';
-import { controlDatabase } from '../support/audit.js';
 import { clearAway, dropDatabase, type TestServer, testServers } from '../support/postgres.js';
 import { runProgram } from '../support/program.js';
 import { call, onServer, startTestService } from '../support/service.js';
@@ -144,7 +143,7 @@ it('a control schema or a template of a newer program is refused, by name and nu
   const env = { DATABASE_URL: config.databaseUrl ?? '', CDP_SECRET: config.secret ?? '' };
   try {
     for (const [schema, database] of [
-      ['cdp', controlDatabase(service)],
+      ['cdp', service.database],
       ['_cdp', `cdp_template_${service.engine.control.instanceId}`],
     ] as const) {
       await ask(server, `INSERT INTO ${schema}.migrations (version, name) VALUES (999, 'of the future')`, database);

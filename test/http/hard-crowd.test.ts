@@ -8,7 +8,6 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { LIMITS } from '../../src/contract/limits.js';
-import { controlDatabase } from '../isolation/neighbour.js';
 import { connect } from '../support/raw.js';
 import { isIdle, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { until } from '../support/stream.js';
@@ -122,7 +121,7 @@ it('clients that leave while the database is asked for their token take no room 
       for (const socket of sockets) socket.destroy();
       await answered();
     },
-    controlDatabase(service),
+    service.database,
   );
   const records = Array.from({ length: 250 }, () => ({ a: 'x'.repeat(24_000) }));
   const answer = await project.call('POST', '/api/cdp/data/kept', { token, body: records });

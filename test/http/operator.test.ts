@@ -8,8 +8,8 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { httpServer } from '../../src/http/server.js';
 import { startService } from '../../src/service.js';
-import { startEmbedded } from '../../src/postgres/embedded.js';
 import { rawAnswer } from '../support/raw.js';
+import { startThrowaway } from '../support/throwaway-postgres.js';
 import { call, failure, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 /** The value of a metric without labels, or with exactly these. */
@@ -265,14 +265,13 @@ describe('a service whose database goes away', () => {
     const folder = await mkdtemp('/tmp/cdp-test-');
     // Passable, so that an unprivileged server reaches its folder in it.
     await chmod(folder, 0o711);
-    const options = { dataDir: join(folder, 'd'), password: 'for-tests-only', log: () => undefined, durable: false };
-    let server = await startEmbedded(options);
+    let server = await startThrowaway(join(folder, 'd'));
     try {
       const service = await startTestService({}, { major: 18, connection: server.connection });
       const project = await service.project();
       await project.table('kept', { a: 'TEXT' });
       const fresh = await project.tokenWith('schema:read', 'sql:read');
-      await server.stop();
+      await server.stop('fast');
 
       expect((await service.call('GET', '/healthz')).status).toBe(200);
       const away = await service.call('GET', '/readyz');
@@ -291,13 +290,13 @@ describe('a service whose database goes away', () => {
       // A token that nobody could have is refused without the database.
       failure(await project.call('GET', '/api/cdp/schema', { token: 'x' }), 401, 'unauthorized');
 
-      server = await startEmbedded(options);
+      server = await startThrowaway(join(folder, 'd'));
       const ready = async () => (await service.call('GET', '/readyz')).status === 200;
       expect(await eventually(ready, 5_000)).toBe(true);
       expect((await project.call('GET', '/api/cdp/schema/table/kept')).status).toBe(200);
       await service.close();
     } finally {
-      await server.stop();
+      await server.stop('fast');
       await rm(folder, { recursive: true, force: true });
     }
   });

@@ -18,10 +18,8 @@ afterAll(() => service.close());
 const send = (method: string, path: string, body?: unknown): Promise<TestAnswer> =>
   service.call(method, PROJECTS + path, { token: admin, body });
 
-const controlDatabase = (): string => /@\/([^?]+)\?/.exec(service.config.databaseUrl ?? '')?.[1] ?? '';
-
 const inControl = <Row extends QueryResultRow>(text: string): Promise<QueryResult<Row>> =>
-  onServer(embeddedServer(), (client) => client.query<Row>(text), controlDatabase());
+  onServer(embeddedServer(), (client) => client.query<Row>(text), service.database);
 
 describe('eight projects at once', () => {
   it('are all made, and a request with a token that nobody has looked up yet does not wait for them', async () => {

@@ -2,13 +2,28 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { testServers } from '../support/postgres.js';
-import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+import {
+  failure,
+  inProject,
+  startOwnService,
+  startTestService,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 
-describe.each(testServers().map((server) => ({ server, major: server.major })))('on Postgres $major', ({ server }) => {
+const TENANCIES = [
+  { where: 'a server of its own', start: () => startOwnService() },
+  ...testServers().map((server) => ({
+    where: `a shared Postgres ${server.major}`,
+    start: () => startTestService({}, server),
+  })),
+];
+
+describe.each(TENANCIES)('on $where', ({ start }) => {
   let service: TestService;
   let admin: string;
   beforeAll(async () => {
-    service = await startTestService({}, server);
+    service = await start();
     admin = (await service.engine.tokens.create(null)).token;
   });
   afterAll(() => service.close());
@@ -23,8 +38,6 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     await project.table('customers', { email: 'TEXT' });
     return { project, placement: (await service.engine.projects.get(project.name)).placement };
   }
-
-  const asSuperuser = (text: string, database?: string) => onServer(server, (client) => client.query(text), database);
 
   /** Rows, rights and lanes: everything of the project works. */
   async function expectWhole(project: TestProject, rows: number): Promise<void> {
@@ -57,40 +70,38 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     await expectWhole(project, 1);
   });
 
-  it.each<[string, (placement: Placement) => [text: string, database?: string][], RegExp]>([
-    ['a role that may not log in any more', ({ writer }) => [[`ALTER ROLE ${writer} NOLOGIN`]], /^$/],
+  it.each<[string, (placement: Placement) => string[], RegExp]>([
+    ['a role that may not log in any more', ({ writer }) => [`ALTER ROLE ${writer} NOLOGIN`], /^$/],
     [
       'roles that a restored server does not have',
       ({ database, writer, reader }) => [
-        [`REASSIGN OWNED BY ${writer} TO ${server.connection.user}`, database],
-        ...[writer, reader, database].map((role): [string, string] => [`DROP OWNED BY ${role}`, database]),
-        [`REVOKE ALL ON DATABASE ${database} FROM ${writer}, ${database}`],
-        [`DROP ROLE ${writer}, ${reader}, ${database}`],
+        `REASSIGN OWNED BY ${writer} TO CURRENT_USER`,
+        `DROP OWNED BY ${writer}`,
+        `DROP OWNED BY ${reader}`,
+        `REVOKE ALL ON DATABASE ${database} FROM ${writer}`,
+        `DROP ROLE ${writer}, ${reader}`,
       ],
-      /^the role d_\w+ was missing,the role w_\w+ was missing,the role r_\w+ was missing,its roles lack rights,the reader does not see what the writer makes,1 tables and other/,
+      /^the role w\w+ was missing,the role r\w+ was missing,its roles lack rights,the reader does not see what the writer makes,1 tables and other/,
     ],
     [
       'a schema of another owner',
-      ({ database, schema, writer }) => [[`ALTER SCHEMA ${schema} OWNER TO ${writer}`, database]],
-      /^the schema data belonged to w_\w+,its roles lack rights$/,
+      ({ schema, writer }) => [`ALTER SCHEMA ${schema} OWNER TO ${writer}`],
+      /^the schema data belonged to w\w+,its roles lack rights$/,
     ],
     [
       'settings of a role, and rights that were taken away',
-      ({ database, schema, writer, reader }) => [
-        [`ALTER ROLE ${writer} SET default_transaction_read_only = on`],
-        [`REVOKE ALL ON SCHEMA ${schema} FROM ${writer}, ${reader}`, database],
+      ({ schema, writer, reader }) => [
+        `ALTER ROLE ${writer} SET default_transaction_read_only = on`,
+        `REVOKE ALL ON SCHEMA ${schema} FROM ${writer}, ${reader}`,
       ],
       /^its roles have settings of their own,its roles lack rights$/,
-    ],
-    [
-      'a hardening that is gone',
-      ({ database }) => [['GRANT SELECT ON _cdp_pg_database TO PUBLIC', database]],
-      /^the database is not prepared \(hardening, extensions\)$/,
     ],
   ])('mends %s', async (_what, spoil, repaired) => {
     const { project, placement } = await newProject();
     await insert(project);
-    for (const [text, database] of spoil(placement)) await asSuperuser(text, database);
+    await inProject(service, placement, async (client) => {
+      for (const text of spoil(placement)) await client.query(text);
+    });
     const answer = await repair(project.name);
     expect(answer.status).toBe(200);
     expect((answer.body.repaired as string[]).join(',')).toMatch(repaired);

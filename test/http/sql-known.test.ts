@@ -135,7 +135,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
         EXECUTE 'DECLARE left_behind CURSOR WITH HOLD FOR SELECT 1';
         RETURN 1; END $$`);
       const traces = `SELECT current_setting('work_mem') AS work_mem, to_regclass('pg_temp.left_behind')::text AS temp,
-        (SELECT count(*) FROM pg_prepared_statements) AS prepared, (SELECT count(*) FROM pg_listening_channels()) AS heard,
+        (SELECT count(*) FROM pg_listening_channels()) AS heard,
         (SELECT count(*) FROM pg_cursors WHERE name <> '') AS cursors, pg_try_advisory_xact_lock(77) AS lock_is_free`;
       const [clean] = await project.rows(traces);
       const drawn = new Set<unknown>();

@@ -1,7 +1,6 @@
 /** The two who ask: a project through the API, and the superuser in the neighbour's own database as the proof that the
  * probes find what is there. */
 import pg from 'pg';
-import type { TestServer } from '../support/postgres.js';
 import type { TestProject } from '../support/service.js';
 
 /** Runs a statement and answers everything that comes back, rows or error, as one text. */
@@ -32,11 +31,10 @@ export function asProject(project: TestProject, token: string, accept = 'applica
   };
 }
 
-/** As the superuser of the server, in a database; each question in a transaction that is rolled back. */
-export function asSuperuser(server: TestServer, database: string): { ask: Ask; end: () => Promise<void> } {
+/** As the superuser; each question in a transaction that is rolled back. */
+export function asSuperuser(login: pg.ClientConfig): { ask: Ask; end: () => Promise<void> } {
   const pool = new pg.Pool({
-    ...server.connection,
-    database,
+    ...login,
     options: '-c search_path=data,pg_catalog -c lock_timeout=200',
     // As text, just as Postgres writes it.
     types: { getTypeParser: () => (text: string | Buffer) => text.toString() },

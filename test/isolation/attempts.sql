@@ -115,7 +115,6 @@ CREATE SCHEMA AUTHORIZATION CURRENT_USER
 -- theme: other roles
 SET ROLE {writer}
 SET ROLE {superuser}
-SET ROLE {own}; CREATE ROLE r
 SET SESSION AUTHORIZATION {writer}
 SET SESSION AUTHORIZATION {superuser}
 SELECT set_config('role', '{writer}', false)
@@ -125,7 +124,7 @@ DO $$ BEGIN EXECUTE 'SET SESSION AUTHORIZATION {superuser}'; END $$
 CREATE FUNCTION f() RETURNS int LANGUAGE sql SET role = '{superuser}' AS $$ SELECT 1 $$
 CREATE ROLE r
 CREATE ROLE r SUPERUSER
-CREATE USER u IN ROLE {database}
+CREATE USER u IN ROLE {writer}
 ALTER ROLE CURRENT_USER SUPERUSER
 ALTER ROLE CURRENT_USER CREATEROLE
 ALTER ROLE CURRENT_USER BYPASSRLS
@@ -138,16 +137,13 @@ ALTER ROLE {writer} NOLOGIN
 ALTER ROLE {superuser} PASSWORD 'a'
 ALTER ROLE ALL SET work_mem = '1MB'
 DROP ROLE {writer}
-DROP ROLE {own}
 GRANT {writer} TO CURRENT_USER
 GRANT {superuser} TO CURRENT_USER
-GRANT {database} TO CURRENT_USER
-GRANT {own} TO {writer}
+GRANT {mine} TO {writer}
 GRANT pg_read_server_files TO CURRENT_USER
 GRANT pg_execute_server_program TO CURRENT_USER
 GRANT pg_monitor TO CURRENT_USER
 GRANT pg_signal_backend TO CURRENT_USER
-REVOKE {own} FROM CURRENT_USER
 DROP OWNED BY {writer}
 REASSIGN OWNED BY {writer} TO CURRENT_USER
 REASSIGN OWNED BY CURRENT_USER TO {writer}
@@ -187,15 +183,14 @@ SELECT * FROM pg_largeobject
 SELECT * FROM pg_statistic
 SELECT * FROM pg_user_mapping
 SELECT * FROM pg_subscription
-SELECT * FROM pg_catalog._cdp_pg_database
-SELECT * FROM pg_catalog._cdp_pg_auth_members
-SELECT * FROM pg_catalog._cdp_pg_shdepend
-SELECT * FROM pg_catalog._cdp_pg_shdescription
-SELECT pg_catalog._cdp_pg_get_userbyid(10)
-SELECT pg_catalog._cdp_acldefault('r', 10)
-SELECT pg_catalog._cdp_pg_database_size('{database}')
-SELECT regroleout(10)
-SELECT makeaclitem(10, 10, 'SELECT', false)
+SELECT * FROM pg_database
+SELECT * FROM pg_roles
+SELECT * FROM pg_auth_members
+SELECT * FROM pg_shdepend
+SELECT * FROM pg_shdescription
+SELECT * FROM pg_stat_activity
+SELECT * FROM pg_locks
+SELECT pg_database_size('{database}')
 UPDATE pg_class SET relowner = relowner
 UPDATE pg_catalog.pg_database SET datname = 'a'
 DELETE FROM pg_catalog.pg_database
@@ -224,8 +219,6 @@ DROP FUNCTION _cdp.uuid_v7() CASCADE
 SELECT * FROM _cdp.migrations
 INSERT INTO _cdp.migrations VALUES (1000, 'a', now())
 DELETE FROM _cdp.migrations
-UPDATE _cdp.preparation SET hardening = 0
-DELETE FROM _cdp.preparation
 TRUNCATE _cdp.idempotency_keys
 DROP TABLE _cdp.idempotency_keys
 ALTER TABLE _cdp.idempotency_keys ADD COLUMN x int

@@ -114,7 +114,7 @@ export const HARMLESS: readonly [what: string, text: string][] = [
   ['a held cursor, a prepared statement', 'DECLARE c CURSOR WITH HOLD FOR SELECT 1; PREPARE p AS SELECT 1'],
   [
     'locks that the service uses',
-    `SELECT pg_advisory_lock(${ADVISORY_LOCKS.newTable}), pg_advisory_lock(${ADVISORY_LOCKS.mending})`,
+    `SELECT pg_advisory_lock(${ADVISORY_LOCKS.newTable}), pg_advisory_lock(${ADVISORY_LOCKS.repair})`,
   ],
   [
     'a held cursor that fails at the commit',

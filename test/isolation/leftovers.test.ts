@@ -33,8 +33,7 @@ async function expectOrder(project: TestProject, readToken: string): Promise<voi
 }
 
 const SESSION = `SELECT json_object_agg(name, setting ORDER BY name) AS settings, current_user = session_user AS own,
-  current_setting('my.trace', true) AS trace, pg_my_temp_schema()::text AS temp,
-  (SELECT count(*) FROM pg_prepared_statements) AS prepared FROM pg_settings`;
+  current_setting('my.trace', true) AS trace, pg_my_temp_schema()::text AS temp FROM pg_settings`;
 
 /** They would end the very statement that sets them; test/http/sql-leaves-nothing.test.ts has them one by one. */
 const SELF_DEFEATING = `('exit_on_error', 'statement_timeout', 'transaction_timeout')`;
@@ -138,8 +137,12 @@ describe('code of the project that an insert runs', () => {
  */
 const replacing = (deallocate: string): string => `
   CREATE FUNCTION evil() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE
-      names text[] := array(SELECT name FROM pg_prepared_statements) || array(SELECT 's' || n FROM generate_series(1, 20) n);
+      names text[] := array(SELECT 's' || n FROM generate_series(1, 20) n);
       name text; BEGIN
+    BEGIN
+      names := names || array(SELECT p.name FROM pg_prepared_statements p);
+    EXCEPTION WHEN insufficient_privilege THEN NULL;
+    END;
     FOREACH name IN ARRAY names LOOP
       BEGIN EXECUTE ${deallocate}; EXCEPTION WHEN OTHERS THEN NULL; END;
     END LOOP;

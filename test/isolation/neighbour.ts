@@ -3,7 +3,7 @@ import { createHash, randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Placement } from '../../src/tenancy/placement.js';
-import { onServer, type TestProject, type TestService } from '../support/service.js';
+import { inProject, type TestProject, type TestService } from '../support/service.js';
 import { Markers } from './markers.js';
 
 const text = (file: string): string => readFileSync(new URL(file, import.meta.url), 'utf8');
@@ -38,20 +38,26 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
   await project.call('POST', `/api/cdp/data/${stem}_api`, { body: [{ n: 1 }], ...key });
 
   // What an operator may have written beside it.
-  await onServer(service.server, async (client) => {
+  await inProject(service, placement, async (client) => {
     await client.query(`COMMENT ON DATABASE ${placement.database} IS '${stem}_databasecomment'`);
     await client.query(`COMMENT ON ROLE ${placement.writer} IS '${stem}_rolecomment'`);
     await client.query(`ALTER ROLE ${placement.writer} SET ${stem}_rolesetting.x = '${stem}_rolesettingvalue'`);
     await client.query(`ALTER DATABASE ${placement.database} SET ${stem}_dbsetting.x = '${stem}_dbsettingvalue'`);
   });
 
-  markers.add('role', placement.writer);
-  markers.add('role', placement.reader);
-  markers.add('database', placement.database);
+  // On servers of their own the names within are the same for all.
+  const names: [kind: string, name: string][] = service.engine.installation.tenancy.own
+    ? [['server', placement.server]]
+    : [
+        ['role', placement.writer],
+        ['role', placement.reader],
+        ['database', placement.database],
+        ['controldatabase', service.database],
+      ];
+  for (const [kind, name] of names) markers.add(kind, name);
   markers.add('lock', String(lock));
   markers.add('token', token);
   markers.add('tokenhash', createHash('sha256').update(token).digest('hex'));
-  markers.add('controldatabase', controlDatabase(service));
 
   let running = new AbortController();
   let requests: Promise<unknown>[] = [];
@@ -69,7 +75,8 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
         '{m}-project {m}_tokenname {m}_idempotencykey {m}_api {m}_channel {m}_payload',
       ),
       ...markers.kindsOf('{m}_databasecomment {m}_rolecomment {m}_rolesettingvalue {m}_dbsettingvalue'),
-      ...['role', 'database', 'lock', 'token', 'tokenhash', 'controldatabase'],
+      ...names.map(([kind]) => kind),
+      ...['lock', 'token', 'tokenhash'],
     ]),
     work: async () => {
       running = new AbortController();
@@ -96,9 +103,6 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
   };
 }
 
-export const controlDatabase = (service: TestService): string =>
-  /@\/(\w+)\?/.exec(service.config.databaseUrl ?? '')?.[1] ?? '';
-
 /** Looks again and again, for 20 s at most. */
 async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
   for (let attempt = 0; !(await holds()); attempt++) {
@@ -108,31 +112,29 @@ async function until(what: string, holds: () => Promise<boolean>): Promise<void>
 }
 
 /** How many of its requests have come to the statement that they stay at. */
-async function requestsThatStay(service: TestService, { database }: Placement): Promise<number> {
-  const { rows } = await onServer(service.server, (client) =>
+async function requestsThatStay(service: TestService, placement: Placement): Promise<number> {
+  const { rows } = await inProject(service, placement, (client) =>
     client.query<{ count: number }>(
       `SELECT count(*)::integer AS count FROM pg_stat_activity
        WHERE datname = $1 AND state = 'active' AND (wait_event = 'PgSleep' OR wait_event_type = 'Lock')`,
-      [database],
+      [placement.database],
     ),
   );
   return rows[0]?.count ?? 0;
 }
 
-async function pidsOf(service: TestService, { database }: Placement): Promise<number[]> {
-  const { rows } = await onServer(service.server, (client) =>
-    client.query<{ pid: number }>('SELECT pid FROM pg_stat_activity WHERE datname = $1', [database]),
+async function pidsOf(service: TestService, placement: Placement): Promise<number[]> {
+  const { rows } = await inProject(service, placement, (client) =>
+    client.query<{ pid: number }>('SELECT pid FROM pg_stat_activity WHERE datname = $1', [placement.database]),
   );
   return rows.map(({ pid }) => pid);
 }
 
 /** Everything of the neighbour's database that was not cloned from the template, and all that databases share. */
-async function oidsOf(service: TestService, { database, schema }: Placement): Promise<number[]> {
-  return onServer(
-    service.server,
-    async (client) => {
-      const { rows } = await client.query<{ oids: number[] }>(
-        `SELECT array_agg(DISTINCT o::bigint::float8) AS oids FROM (
+async function oidsOf(service: TestService, placement: Placement): Promise<number[]> {
+  return inProject(service, placement, async (client) => {
+    const { rows } = await client.query<{ oids: number[] }>(
+      `SELECT array_agg(DISTINCT o::bigint::float8) AS oids FROM (
            SELECT oid FROM pg_class WHERE relnamespace = $1::regnamespace
            UNION ALL SELECT oid FROM pg_type WHERE typnamespace = $1::regnamespace
            UNION ALL SELECT oid FROM pg_proc WHERE pronamespace = $1::regnamespace
@@ -152,10 +154,8 @@ async function oidsOf(service: TestService, { database, schema }: Placement): Pr
            UNION ALL SELECT oid FROM pg_authid WHERE oid >= 16384
            UNION ALL SELECT oid FROM pg_database
          ) AS known (o)`,
-        [schema],
-      );
-      return rows[0]?.oids ?? [];
-    },
-    database,
-  );
+      [placement.schema],
+    );
+    return rows[0]?.oids ?? [];
+  });
 }

@@ -1,13 +1,20 @@
 /**
- * A project that asks everything it can of Postgres, beside a neighbour whose every name and text is marked: no answer
- * holds a mark. The same questions, put by the superuser in the neighbour's own database, find the marks.
+ * A project that asks everything it can of Postgres, beside a neighbour whose every name and text is marked. On servers of
+ * their own no answer holds a mark. On a server by address no answer holds any of the neighbour's data; names that Postgres
+ * shows to everybody may show. The same questions, put by the superuser in the neighbour's own database, find the marks.
  */
 import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
-import { onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+import {
+  inProject,
+  startOwnService,
+  startTestService,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 import { type Ask, asProject, asSuperuser } from './ask.js';
-import { controlDatabase, makeNeighbour, type Neighbour } from './neighbour.js';
+import { makeNeighbour, type Neighbour } from './neighbour.js';
 import { byOidProbes } from './probes/by-oid.js';
 import { type Call, functionCalls } from './probes/functions.js';
 import { askEach, type Probe, type Report } from './probes/probe.js';
@@ -28,135 +35,152 @@ const OF_A_SESSION = [
   ...['uncommitted', 'unborn', 'slowstatement', 'channel', 'payload', 'token'],
 ];
 
-describe.each(testServers().map((server) => ({ server, major: server.major })))(
-  'on Postgres $major',
-  ({ server, major }) => {
-    let service: TestService;
-    let prober: TestProject;
-    /** Asks what names the neighbour: whatever it grants to that name, its own catalogs show afterwards. */
-    let namer: TestProject;
-    let neighbour: Neighbour;
-    let relations: Probe[];
-    let numbers: Probe[];
-    let calls: Call[];
+/** Random names, which say nothing of a project. */
+const NAMES = ['role', 'database', 'controldatabase'];
 
-    beforeAll(async () => {
-      service = await startTestService({}, server);
-      prober = await service.project();
-      namer = await service.project();
-      neighbour = await makeNeighbour(service);
-      for (const project of [prober, namer]) await project.rows(TOOLS);
-      await prober.rows('INSERT INTO probe_oids SELECT unnest($1::bigint[])::oid', [neighbour.oids]);
-      const { placement } = await service.engine.projects.get(prober.name);
-      await onServer(
-        server,
-        async (client) => {
-          relations = await relationProbes(client);
-          calls = await functionCalls(client);
-        },
-        placement.database,
+const TENANCIES = [
+  { where: 'servers of their own', start: () => startOwnService(), mayShow: [] as string[], asReader: true },
+  ...testServers().map((server) => ({
+    where: `a shared Postgres ${server.major}`,
+    start: () => startTestService({}, server),
+    mayShow: NAMES,
+    // The reader may do no more than the writer, and is asked on one of them, for the time it takes.
+    asReader: server.major === 18,
+  })),
+];
+
+describe.each<(typeof TENANCIES)[number]>(TENANCIES)('on $where', ({ start, mayShow, asReader }) => {
+  let service: TestService;
+  let prober: TestProject;
+  /** Asks what names the neighbour: whatever it grants to that name, its own catalogs show afterwards. */
+  let namer: TestProject;
+  let neighbour: Neighbour;
+  let relations: Probe[];
+  let numbers: Probe[];
+  let calls: Call[];
+
+  beforeAll(async () => {
+    service = await start();
+    prober = await service.project();
+    namer = await service.project();
+    neighbour = await makeNeighbour(service);
+    for (const project of [prober, namer]) await project.rows(TOOLS);
+    await prober.rows('INSERT INTO probe_oids SELECT unnest($1::bigint[])::oid', [neighbour.oids]);
+    const { placement } = await service.engine.projects.get(prober.name);
+    await inProject(service, placement, async (client) => {
+      relations = await relationProbes(client);
+      calls = await functionCalls(client);
+    });
+    numbers = byOidProbes(Math.max(...neighbour.oids.filter((oid) => oid < CHOSEN)) + 1_000);
+  });
+  beforeEach(async () => {
+    const pids = await neighbour.work();
+    await prober.rows('DELETE FROM probe_numbers');
+    await prober.rows('INSERT INTO probe_numbers SELECT unnest($1::integer[]) UNION SELECT generate_series(0, 8)', [
+      pids,
+    ]);
+  });
+  afterEach(() => neighbour.rest());
+  afterAll(() => service.close());
+
+  /** The lines of statements.sql, with the neighbour's names in place. */
+  function statements(): Probe[] {
+    const { markers, placement } = neighbour;
+    const { writer, reader, database } = placement;
+    const names: Record<string, string> = { writer, reader, database, control: service.database };
+    return STATEMENTS.split('\n')
+      .filter((line) => line !== '' && !line.startsWith('--'))
+      .map((line) => ({
+        name: line,
+        sql: markers
+          .fill(line)
+          .replace(/\{(writer|reader|database|control)\}/g, (_, name: string) => names[name] ?? ''),
+      }));
+  }
+
+  const marksIn = (answer: string, asked?: string): string[] =>
+    neighbour.markers.in(answer, asked).filter((kind) => !mayShow.includes(kind));
+
+  /** Asks all, and answers which questions showed what. */
+  async function shown(ask: Ask, probes: readonly Probe[], atOnce?: number, marks = marksIn) {
+    const found: Record<string, string[]> = {};
+    const report: Report = ({ name, sql }, answer) => {
+      const kinds = marks(answer, sql);
+      if (kinds.length > 0) found[name] = kinds;
+    };
+    await askEach(ask, probes, report, atOnce);
+    return found;
+  }
+
+  /** One at a time: they name the neighbour, and a project may see the text of its own other requests. */
+  const shownByNames = (ask: Ask) => shown(ask, statements(), 1);
+
+  /** Calls all functions, many in one request, and answers which calls showed what. */
+  async function shownByCalls(ask: Ask): Promise<Record<string, string[]>> {
+    const found: Record<string, string[]> = {};
+    const isIn = (answer: string): boolean => marksIn(answer).length > 0;
+    for (let at = 0; at < calls.length; at += BATCH) {
+      const batch = calls.slice(at, at + BATCH);
+      const answer = await ask(
+        'SELECT data.probe(question, source) FROM unnest($1::text[], $2::text[]) AS asked (question, source)',
+        [batch.map(({ question }) => question), batch.map(({ source }) => source)],
       );
-      numbers = byOidProbes(Math.max(...neighbour.oids.filter((oid) => oid < CHOSEN)) + 1_000);
-    });
-    beforeEach(async () => {
-      const pids = await neighbour.work();
-      await prober.rows('DELETE FROM probe_numbers');
-      await prober.rows('INSERT INTO probe_numbers SELECT unnest($1::integer[]) UNION SELECT generate_series(0, 8)', [
-        pids,
-      ]);
-    });
-    afterEach(() => neighbour.rest());
-    afterAll(() => service.close());
-
-    /** The lines of statements.sql, with the neighbour's names in place. */
-    function statements(): Probe[] {
-      const { markers, placement } = neighbour;
-      const { writer, reader, database } = placement;
-      const names: Record<string, string> = { writer, reader, database, control: controlDatabase(service) };
-      return STATEMENTS.split('\n')
-        .filter((line) => line !== '' && !line.startsWith('--'))
-        .map((line) => ({
-          name: line,
-          sql: markers
-            .fill(line)
-            .replace(/\{(writer|reader|database|control)\}/g, (_, name: string) => names[name] ?? ''),
-        }));
-    }
-
-    /** Asks all, and answers which questions showed what. */
-    async function shown(ask: Ask, probes: readonly Probe[], atOnce?: number): Promise<Record<string, string[]>> {
-      const found: Record<string, string[]> = {};
-      const report: Report = ({ name, sql }, answer) => {
-        const kinds = neighbour.markers.in(answer, sql);
-        if (kinds.length > 0) found[name] = kinds;
-      };
-      await askEach(ask, probes, report, atOnce);
-      return found;
-    }
-
-    /** One at a time: they name the neighbour, and a project may see the text of its own other requests. */
-    const shownByNames = (ask: Ask) => shown(ask, statements(), 1);
-
-    /** Calls all functions, many in one request, and answers which calls showed what. */
-    async function shownByCalls(ask: Ask): Promise<Record<string, string[]>> {
-      const found: Record<string, string[]> = {};
-      const isIn = (answer: string): boolean => neighbour.markers.in(answer).length > 0;
-      for (let at = 0; at < calls.length; at += BATCH) {
-        const batch = calls.slice(at, at + BATCH);
-        const answer = await ask(
-          'SELECT data.probe(question, source) FROM unnest($1::text[], $2::text[]) AS asked (question, source)',
-          [batch.map(({ question }) => question), batch.map(({ source }) => source)],
-        );
-        if (!isIn(answer)) continue;
-        for (const { question, source } of batch) {
-          const one = await ask('SELECT data.probe($1, $2)', [question, source]);
-          if (isIn(one)) found[question] = neighbour.markers.in(one);
-        }
+      if (!isIn(answer)) continue;
+      for (const { question, source } of batch) {
+        const one = await ask('SELECT data.probe($1, $2)', [question, source]);
+        if (isIn(one)) found[question] = marksIn(one);
       }
-      return found;
     }
+    return found;
+  }
 
-    it('would see the marks, if they were there', async () => {
-      const here = asSuperuser(server, neighbour.placement.database);
-      const control = asSuperuser(server, controlDatabase(service));
-      const seen = new Set<string>();
-      const missing = () => [...neighbour.kinds].filter((kind) => !seen.has(kind)).sort();
-      // A question may meet the lock of another test, and is then asked once more.
-      for (let round = 0; round < 3 && missing().length > OF_A_SESSION.length; round++) {
-        const answers = [
-          await shown(here.ask, [...relations.filter(({ name }) => name.startsWith('rows')), ...numbers]),
-          await shown(
-            control.ask,
-            ['projects', 'tokens'].map((name) => ({ name, sql: `SELECT * FROM cdp.${name}` })),
-          ),
-        ];
-        for (const kind of answers.flatMap((found) => Object.values(found).flat())) seen.add(kind);
-      }
-      await Promise.all([here.end(), control.end()]);
-      expect(missing()).toEqual(OF_A_SESSION.sort());
-    });
+  it('would see the marks, if they were there', async () => {
+    const { placement } = neighbour;
+    const { address } = service.engine.installation.tenancy.serverOf(placement);
+    const here = asSuperuser({ ...address, database: placement.database });
+    const control = asSuperuser({ ...service.server.connection, database: service.database });
+    const seen = new Set<string>();
+    const missing = () => [...neighbour.kinds].filter((kind) => !seen.has(kind)).sort();
+    const all = (ask: Ask, probes: readonly Probe[]) =>
+      shown(ask, probes, undefined, (...text) => neighbour.markers.in(...text));
+    // A question may meet the lock of another test, and is then asked once more.
+    for (let round = 0; round < 3 && missing().length > OF_A_SESSION.length; round++) {
+      const answers = [
+        await all(here.ask, [...relations.filter(({ name }) => name.startsWith('rows')), ...numbers]),
+        await all(
+          control.ask,
+          ['projects', 'tokens'].map((name) => ({ name, sql: `SELECT * FROM cdp.${name}` })),
+        ),
+      ];
+      for (const kind of answers.flatMap((found) => Object.values(found).flat())) seen.add(kind);
+    }
+    await Promise.all([here.end(), control.end()]);
+    expect(missing()).toEqual(OF_A_SESSION.sort());
+  });
 
-    it('asks more than 1,100 questions', () => {
-      expect(relations.length + numbers.length + calls.length + statements().length).toBeGreaterThan(1_100);
-    });
+  it('asks more than 1,100 questions', () => {
+    expect(relations.length + numbers.length + calls.length + statements().length).toBeGreaterThan(1_100);
+  });
 
-    // The reader may do no more than the writer, and is asked on one server, for the time it takes.
-    it.each(major === 18 ? (['writer', 'reader'] as const) : (['writer'] as const))(
-      'shows the %s nothing',
-      async (role) => {
-        const token = async (project: TestProject): Promise<string> =>
-          role === 'reader' ? project.tokenWith('sql:read') : project.token;
-        const ask = asProject(prober, await token(prober));
-        expect(await shown(ask, [...relations, ...numbers])).toEqual({});
-        expect(await shownByCalls(ask)).toEqual({});
-        expect(await shownByNames(asProject(namer, await token(namer)))).toEqual({});
-      },
-    );
+  // Each in a minute of its own, which is as long as the neighbour's requests may run.
+  describe.each(asReader ? (['writer', 'reader'] as const) : (['writer'] as const))('shows the %s nothing', (role) => {
+    const ask = async (project: TestProject): Promise<Ask> =>
+      asProject(project, role === 'reader' ? await project.tokenWith('sql:read') : project.token);
 
-    it('shows nothing in streams', async () => {
+    it('by relations', async () => expect(await shown(await ask(prober), relations)).toEqual({}));
+    it('by numbers', async () => expect(await shown(await ask(prober), numbers)).toEqual({}));
+    it('by functions', async () => expect(await shownByCalls(await ask(prober))).toEqual({}));
+    it('by names', async () => expect(await shownByNames(await ask(namer))).toEqual({}));
+  });
+
+  describe('shows nothing in streams', () => {
+    it('of CSV', async () => {
       const rows = relations.filter(({ name }) => name.startsWith('rows'));
       expect(await shown(asProject(prober, prober.token, 'text/csv'), rows)).toEqual({});
+    });
+
+    it('of NDJSON', async () => {
       expect(await shownByNames(asProject(namer, namer.token, 'application/x-ndjson'))).toEqual({});
     });
-  },
-);
+  });
+});

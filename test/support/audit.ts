@@ -22,12 +22,9 @@ export interface AuditRow {
   count: string;
 }
 
-export const controlDatabase = ({ config }: TestService): string =>
-  /@\/([^?]+)\?/.exec(config.databaseUrl ?? '')?.[1] ?? '';
-
 /** A statement in the control database, as the server's superuser. */
 export const inControl = <Row extends object>(service: TestService, text: string, values: unknown[] = []) =>
-  onServer(service.server, async (client) => (await client.query<Row>(text, values)).rows, controlDatabase(service));
+  onServer(service.server, async (client) => (await client.query<Row>(text, values)).rows, service.database);
 
 /** All entries that were made so far, oldest first. */
 export async function auditRows(service: TestService): Promise<AuditRow[]> {

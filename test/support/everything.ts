@@ -64,7 +64,8 @@ export const EVERYTHING: readonly string[] = [
    CREATE POLICY everybody ON guarded FOR SELECT USING (owner = 'b');
    COMMENT ON POLICY own ON guarded IS 'mine'`,
   `DO $$ BEGIN EXECUTE format('CREATE POLICY readers ON guarded FOR SELECT TO %I USING (true)',
-     (SELECT rolname FROM pg_roles WHERE rolname LIKE 'r\\_%')); END $$`,
+     (SELECT DISTINCT pg_get_userbyid(a.grantee) FROM pg_default_acl d, aclexplode(d.defaclacl) a
+      WHERE a.grantee <> d.defaclrole)); END $$`,
   // Filled under the policies: the owner sees both rows by now.
   `CREATE MATERIALIZED VIEW summary AS SELECT count(*) AS n FROM guarded; CREATE UNIQUE INDEX ON summary (n)`,
   `CREATE MATERIALIZED VIEW unfilled AS SELECT 1 AS one WITH NO DATA`,

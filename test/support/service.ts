@@ -1,16 +1,21 @@
 /**
- * The real service for tests: its own control database on a server of the run, a free port on loopback, real HTTP.
- * Everything it made on the server is gone after `close()`.
+ * The real service for tests: its own control database on a server of the run, or an embedded server for each project; a
+ * free port on loopback, real HTTP. Everything it made is gone after `close()`.
  */
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import type pg from 'pg';
 import { pino } from 'pino';
 import { loadConfig } from '../../src/config.js';
 import type { Config } from '../../src/settings.js';
 import type { Scope } from '../../src/contract/names.js';
 import type { ErrorBody } from '../../src/contract/wire/failure.js';
+import { PORT, SUPERUSER } from '../../src/embedded/config.js';
 import type { Engine } from '../../src/engine/engine.js';
 import { startService } from '../../src/service.js';
+import type { Placement } from '../../src/tenancy/placement.js';
 import { clearAway, connected, dropDatabase, embeddedServer, type TestServer } from './postgres.js';
+import { copyPreparedDataDir } from './prepared-data-dir.js';
 
 const SECRET = 'a secret for tests, of more than 32 characters';
 
@@ -50,7 +55,10 @@ export interface TestProject {
 export interface TestService {
   readonly url: string;
   readonly engine: Engine;
+  /** The server of its control database. */
   readonly server: TestServer;
+  /** The name of its control database. */
+  readonly database: string;
   /** What a second instance on the same control database would be given. */
   readonly config: Config;
   call(method: string, path: string, call?: Call): Promise<TestAnswer>;
@@ -60,7 +68,14 @@ export interface TestService {
 
 let counter = 0;
 
-/** @param settings by flag name, as on the command line: `{ 'wait-ms': '200' }` */
+const PRESET = {
+  port: '0',
+  'log-level': 'silent',
+  // All tests come from one address, and many send wrong tokens.
+  'wrong-tokens': '0',
+};
+
+/** All projects on a server by address. @param settings by flag name, as on the command line: `{ 'wait-ms': '200' }` */
 export async function startTestService(
   settings: Record<string, string> = {},
   server: TestServer = embeddedServer(),
@@ -69,16 +84,41 @@ export async function startTestService(
   await onServer(server, (client) => client.query(`CREATE DATABASE ${database} ENCODING 'UTF8' TEMPLATE template0`));
   const { host, port, user, password } = server.connection;
   const url = `postgres://${user}:${encodeURIComponent(password)}@/${database}?host=${encodeURIComponent(host)}&port=${port}`;
-  const preset = {
-    port: '0',
-    'log-level': 'silent',
-    'database-url': url,
-    secret: SECRET,
-    'max-connections': '24',
-    // All tests come from one address, and many send wrong tokens.
-    'wrong-tokens': '0',
+  const preset = { ...PRESET, 'database-url': url, secret: SECRET, 'max-connections': '24' };
+  return start({ ...preset, ...settings }, server, database, async (placements, instanceId) => {
+    await onServer(server, async (client) => {
+      for (const { database: own, writer, reader } of placements) {
+        await clearAway(client, dropDatabase(own), `DROP ROLE IF EXISTS ${writer}, ${reader}`);
+      }
+      await clearAway(client, dropDatabase(`cdp_template_${instanceId}`), dropDatabase(database));
+    });
+  });
+}
+
+/** A server for each project, in a data folder of its own. @param settings by flag name */
+export async function startOwnService(settings: Record<string, string> = {}): Promise<TestService> {
+  // A short path, so that the sockets fit; passable, so that an unprivileged server reaches its folder in it.
+  const folder = await mkdtemp('/tmp/cdp-own-');
+  await chmod(folder, 0o711);
+  const dataDir = join(folder, 'data');
+  await copyPreparedDataDir(dataDir);
+  const connection = {
+    ...{ host: join(dataDir, 'postgres/control/socket'), port: PORT, user: SUPERUSER, password: '' },
+    database: 'postgres',
   };
-  const { config } = loadConfig({ ...preset, ...settings }, {}, null);
+  return start({ ...PRESET, 'data-dir': dataDir, ...settings }, { major: 18, connection }, connection.database, () =>
+    rm(folder, { recursive: true, force: true, maxRetries: 8 }),
+  );
+}
+
+/** @param clear takes away what is left once the service has ended */
+async function start(
+  settings: Record<string, string>,
+  server: TestServer,
+  database: string,
+  clear: (placements: readonly Placement[], instanceId: string) => Promise<void>,
+): Promise<TestService> {
+  const { config } = loadConfig(settings, {}, null);
   const service = await startService(config, pino({ level: config.logLevel }));
   const { engine } = service;
 
@@ -114,19 +154,14 @@ export async function startTestService(
     url: service.url,
     engine,
     server,
+    database,
     config,
     call: (method, path, given) => call(service.url, method, path, given),
     project,
     close: async () => {
       const placements = (await engine.projects.list()).map(({ placement }) => placement);
-      const template = `cdp_template_${engine.control.instanceId}`;
       await service.close();
-      await onServer(server, async (client) => {
-        for (const { database: own, writer, reader } of placements) {
-          await clearAway(client, dropDatabase(own), `DROP ROLE IF EXISTS ${writer}, ${reader}`);
-        }
-        await clearAway(client, dropDatabase(template), dropDatabase(database));
-      });
+      await clear(placements, engine.control.instanceId);
     },
   };
 }
@@ -187,3 +222,11 @@ export const onServer = <T>(
   work: (client: pg.Client) => Promise<T>,
   database?: string,
 ): Promise<T> => connected({ ...server.connection, ...(database === undefined ? {} : { database }) }, work);
+
+/** As the superuser, in a project's database, on whichever server it lives. That runs, if the project has been used. */
+export const inProject = <T>(
+  { engine }: TestService,
+  placement: Placement,
+  work: (client: pg.Client) => Promise<T>,
+): Promise<T> =>
+  connected({ ...engine.installation.tenancy.serverOf(placement).address, database: placement.database }, work);

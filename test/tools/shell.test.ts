@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { person, type Person } from '../support/cdp.js';
 import { endEverything, eventually, freePort, projectRoot } from '../support/program.js';
-import { startTestService, type TestProject, type TestService } from '../support/service.js';
+import { runningRequests, startTestService, type TestProject, type TestService } from '../support/service.js';
 import { openTerminal, type Terminal, type TerminalOptions } from '../support/terminal.js';
 
 const PROMPT = /shop=> $/;
@@ -173,8 +173,7 @@ describe('works', () => {
     await terminal.until(PROMPT);
     expect(await enter(terminal, 'SELECT 1 AS one;')).toContain('one\n');
     terminal.type('SELECT pg_sleep(50);\r');
-    const running = `SELECT count(*)::int AS n FROM pg_stat_activity WHERE query LIKE '%pg_sleep(50)%' AND state = 'active' AND pid <> pg_backend_pid()`;
-    const sleeps = async (n: number) => (await project.rows(running))[0]?.n === n;
+    const sleeps = (n: number) => Promise.resolve(runningRequests(service) === n);
     await eventually('the statement runs', () => sleeps(1));
     terminal.type(`SELECT 'not this';\r${CTRL_C}`);
     const shown = await terminal.until(PROMPT);

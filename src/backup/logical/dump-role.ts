@@ -6,7 +6,7 @@
 import type pg from 'pg';
 import { ADVISORY_LOCKS } from '../../tenancy/advisory-locks.js';
 import { retryOnContention } from '../../tenancy/contention.js';
-import type { Placement } from '../../tenancy/placement.js';
+import { dumpRole, type Placement } from '../../tenancy/placement.js';
 import { type LoginOptions, startupOptions } from '../../postgres/server.js';
 import { withServiceClient } from '../../tenancy/service-pool.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
@@ -33,9 +33,6 @@ const SETTINGS = {
   jit: 'off',
   client_connection_check_interval: '1s',
 };
-
-/** Derived from the writer's: a crash leaves a role that the next dump, or the end of the project, clears away. */
-export const dumpRole = ({ writer }: Pick<Placement, 'writer'>): string => `b_${writer.slice(2)}`;
 
 /**
  * Runs `work` with the role's login, and takes the role away.

@@ -23,7 +23,7 @@ export class PreparedStatements {
   private readonly known = new Map<string, Prepared>();
   /**
    * A trigger that runs between two of them could put a statement of its own under the name of the second, by DEALLOCATE and
-   * PREPARE. So names cannot be guessed, and pg_prepared_statements does not tell them to projects (hardening/views.sql).
+   * PREPARE. So names cannot be guessed, and pg_prepared_statements is closed to projects (migration 009 of projects).
    */
   private readonly prefix = randomBytes(12).toString('base64url');
   private count = 0;

@@ -204,7 +204,7 @@ WHERE r.rolname !~ '^pg_'
 ORDER BY 1;
 
 -- ask: \drg
--- shows: {writer}, {database}
+-- shows: {writer}
 SELECT m.rolname AS "Role name", r.rolname AS "Member of", pam.admin_option, g.rolname AS "Grantor"
 FROM pg_catalog.pg_roles m
 JOIN pg_catalog.pg_auth_members pam ON pam.member = m.oid

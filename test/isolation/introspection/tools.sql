@@ -187,7 +187,7 @@ LEFT JOIN pg_catalog.pg_shdescription d ON n.oid = d.objoid
 ORDER BY CASE WHEN datname = pg_catalog.current_database() THEN -1::bigint ELSE n.oid::bigint END;
 
 -- ask: DataGrip, roles and their groups
--- shows: {writer}, {database}
+-- shows: {writer}
 SELECT r.oid::bigint AS role_id, rolname AS role_name, rolsuper AS is_super, rolconfig AS config,
   (SELECT json_agg(json_build_array(m.roleid::bigint, g.rolname, m.admin_option)) FROM pg_catalog.pg_auth_members m
    JOIN pg_catalog.pg_roles g ON g.oid = m.roleid WHERE m.member = r.oid) AS groups

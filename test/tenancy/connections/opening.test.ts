@@ -1,17 +1,9 @@
 /** Opening a connection as a project's role: whatever the project has planted or spoilt, it works or ends in time. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Absence } from '../../src/tenancy/absence.js';
-import { Credentials } from '../../src/tenancy/credentials.js';
-import type { Placement } from '../../src/tenancy/placement.js';
-import { LANES, type ProjectSession, ProjectSessions } from '../../src/tenancy/connections/project-session.js';
-import { Provisioning } from '../../src/tenancy/provisioning.js';
-import { servicePool } from '../../src/tenancy/service-pool.js';
-import { SilenceWatch } from '../../src/tenancy/connections/silence-watch.js';
-import { Watchdog } from '../../src/tenancy/connections/watchdog.js';
-import { testServers } from '../support/postgres.js';
-import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
-
-const PREPARATION = { allowUnhardened: false, extensions: [] };
+import type { Placement } from '../../../src/tenancy/placement.js';
+import { LANES, type ProjectSession, ProjectSessions } from '../../../src/tenancy/connections/project-session.js';
+import { testServers } from '../../support/postgres.js';
+import { failure, onServer, startTestService, type TestProject, type TestService } from '../../support/service.js';
 
 /** Types that the service's own queries compare, and those that stand close to them. */
 const TYPES = [
@@ -49,23 +41,15 @@ const HOSTILE = [
 describe.each(testServers().map((server) => ({ server, major: server.major })))('on Postgres $major', ({ server }) => {
   let service: TestService;
   let sessions: ProjectSessions;
-  let pool: ReturnType<typeof servicePool>;
-  let watchdog: Watchdog;
   const opened: ProjectSession[] = [];
 
   beforeAll(async () => {
     service = await startTestService({}, server);
-    const database = /@\/(\w+)\?/.exec(service.config.databaseUrl ?? '')?.[1] ?? '';
-    const address = { ...server.connection, database, connectionTimeoutMillis: 5_000 };
-    const credentials = new Credentials(service.config.secret ?? '');
-    pool = servicePool(address, 6);
-    watchdog = new Watchdog(address, pool);
-    const provisioning = new Provisioning(address, credentials, '', [], PREPARATION);
-    sessions = new ProjectSessions(address, credentials, provisioning, new SilenceWatch(address, pool), new Absence());
+    const { tenancy, databases } = service.engine.installation;
+    sessions = new ProjectSessions(tenancy, databases);
   });
   afterAll(async () => {
     for (const { session } of opened) session.close();
-    await pool.end();
     await service.close();
   });
 
@@ -100,6 +84,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   it('ends the backend that it opened, and none that has its number but began later', async () => {
     const placement = await placementOf(await service.project());
     const { session, backend } = await open(placement, 'typed');
+    const { watchdog } = service.engine.installation.tenancy.serverOf(placement);
     await watchdog.terminate({ ...backend, seenAt: '2000-01-01' });
     expect((await session.run([{ text: 'SELECT 1', params: [] }]))[0]?.rows).toEqual([['1']]);
     await watchdog.terminate(backend);
@@ -129,8 +114,11 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       },
       placement.database,
     );
-    const left = async () =>
-      (await pool.query('SELECT FROM pg_stat_activity WHERE datname = $1', [placement.database])).rowCount;
+    const left = () =>
+      onServer(server, async (client) => {
+        const sessions = 'SELECT FROM pg_stat_activity WHERE datname = $1';
+        return (await client.query(sessions, [placement.database])).rowCount;
+      });
     await expect.poll(left, { timeout: 5_000 }).toBe(0);
     await open(placement, 'typed');
   });
@@ -138,15 +126,13 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   it('mends for many at once, and while another mends or alters the same role', async () => {
     const project = await service.project();
     const placement = await placementOf(project);
-    const credentials = new Credentials(service.config.secret ?? '');
-    const address = { ...server.connection, database: placement.database, connectionTimeoutMillis: 5_000 };
-    const elsewhere = new Provisioning(address, credentials, '', [], PREPARATION);
+    const { tenancy, databases } = service.engine.installation;
     for (let round = 0; round < 3; round++) {
       await asSuperuser(placement, `ALTER ROLE ${placement.writer} SET work_mem = '1MB'`);
       const answers = await Promise.allSettled([
         ...Array.from({ length: 12 }, (_, i) => open(placement, LANES[i % LANES.length] ?? 'typed')),
-        elsewhere.mend(placement),
-        elsewhere.mend(placement),
+        databases.restoreRights(tenancy, placement),
+        databases.restoreRights(tenancy, placement),
       ]);
       expect(answers.filter(({ status }) => status === 'rejected')).toEqual([]);
     }

@@ -1,11 +1,6 @@
 /** What a restore takes of an archive, told by pg_restore's list, and the statements that follow it. */
 import { describe, expect, it } from 'vitest';
-import {
-  chooseEntries,
-  statementsIn,
-  withoutAutosummarize,
-  withSearchPath,
-} from '../../../src/backup/logical/archive-entries.js';
+import { chooseEntries, statementsIn, withSearchPath } from '../../../src/backup/logical/archive-entries.js';
 
 const choose = (...lines: string[]) => chooseEntries([';', '; Archive created at …', ...lines, ''].join('\n'), 'data');
 
@@ -97,20 +92,6 @@ GRANT SELECT ON TABLE data.t TO r_old;
       { text: 'GRANT SELECT ON TABLE data.t TO r_new;', isRight: true },
     ]);
     expect(statementsIn('', roles)).toEqual([]);
-  });
-});
-
-describe('an index', () => {
-  it.each([
-    ["WITH (pages_per_range='1', autosummarize='on')", "WITH (pages_per_range='1', autosummarize=off)"],
-    ['WITH (autosummarize=yes, pages_per_range=1)', 'WITH (autosummarize=off, pages_per_range=1)'],
-    [
-      "WITH (autosummarize='1') WHERE (a = 'autosummarize=on'::text)",
-      "WITH (autosummarize=off) WHERE (a = 'autosummarize=on'::text)",
-    ],
-  ])('%s has autosummarize off', (text, without) => {
-    const start = String.raw`CREATE INDEX "autosummarize=on ""'" ON data.t USING brin (((a || E'it''s \'' autosummarize=on'))) `;
-    expect(withoutAutosummarize(start + text)).toBe(start + without);
   });
 });
 
