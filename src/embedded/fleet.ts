@@ -1,8 +1,9 @@
 /** The servers of all projects: made from one template, started within what the machine bears, stopped when idle. */
 import { randomBytes } from 'node:crypto';
-import { lstat, mkdir, readdir, rm } from 'node:fs/promises';
+import { lstat, mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join, relative, sep } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.js';
 import { exists } from '../files.js';
 import { type Account, run, caller } from './account.js';
@@ -11,7 +12,7 @@ import { copyCluster } from './cluster.js';
 import { PORT, serverConfig, type ServerSize, SUPERUSER } from './config.js';
 import { DiskReserve } from './disk-reserve.js';
 import { CONTROL, existingHome, type Home, homeOf, projectFolder, PROJECTS } from './home.js';
-import { readLockFile } from './lock-file.js';
+import { clearAway, readLockFile } from './lock-file.js';
 import { boundLog, type Postmaster, startPostmaster } from './postmaster.js';
 import { foundServers } from './processes.js';
 import type { Root } from './root.js';
@@ -51,12 +52,17 @@ export interface Socket {
 /** How often all running servers are looked at: for their logs, and for the disk. */
 const LOOK_MS = 500;
 
+/** A server that does not answer is stopped all the same. */
+const LAST_LOOK_MS = 2_000;
+
 /** One that grew while the disk was short may not start again for this time. */
 const GREW_PAUSE_MS = 10_000;
 
 class ProjectServer extends SupervisedServer {
   postmaster: Postmaster | null = null;
   asking = false;
+  /** There is room for it, and it counts. */
+  launched = false;
 }
 
 export class Fleet {
@@ -65,9 +71,8 @@ export class Fleet {
   private readonly disk: DiskReserve;
   private readonly timer: NodeJS.Timeout;
   private looking = false;
+  private closing = false;
   private preparing: Promise<unknown> = Promise.resolve();
-  /** Servers on their way, for which there is room. */
-  private readonly launched = new Set<string>();
 
   private constructor(
     private readonly root: Root,
@@ -106,8 +111,10 @@ export class Fleet {
 
   /** Servers that run, start or stop now. */
   get running(): number {
-    let count = this.launched.size;
-    for (const { state } of this.servers.values()) if (state === 'running' || state === 'stopping') count++;
+    let count = 0;
+    for (const { state, launched } of this.servers.values()) {
+      if (state === 'running' || state === 'stopping' || (state === 'starting' && launched)) count++;
+    }
     return count;
   }
 
@@ -159,9 +166,10 @@ export class Fleet {
 
   /** Stops a server, and removes everything of it. Every step may have been done before. */
   async remove(id: string): Promise<void> {
-    const server = this.of(id);
-    await server.stop();
+    await this.of(id).close();
     const home = this.home(id);
+    // What a service and a postmaster that were killed have left.
+    await clearAway(home);
     await freeSharedMemory(home);
     await rm(home.root, { recursive: true, force: true, maxRetries: 8 });
     if (!home.socketDir.startsWith(home.root)) {
@@ -176,9 +184,10 @@ export class Fleet {
   }
 
   async close(): Promise<void> {
+    this.closing = true;
     clearInterval(this.timer);
     await this.preparing;
-    await Promise.all([...this.servers.values()].map((server) => server.stop()));
+    await Promise.all([...this.servers].map(([id, server]) => this.lastLook(id, server).then(() => server.close())));
   }
 
   private home(id: string): Home {
@@ -202,9 +211,9 @@ export class Fleet {
   }
 
   private start(id: string, server: ProjectServer, signal: AbortSignal): Promise<Postmaster> {
-    const starting = this.queue.run(async () => {
-      await this.makeRoom();
-      this.launched.add(id);
+    server.launched = false;
+    return this.queue.run(async () => {
+      await this.makeRoomFor(server);
       const home = await existingHome(this.root, projectFolder(id));
       const { size, backendMib } = this.settings;
       const config = serverConfig(home, size);
@@ -212,17 +221,29 @@ export class Fleet {
       server.postmaster = await startPostmaster(home, this.binaries, options, signal);
       return server.postmaster;
     });
-    return starting.finally(() => this.launched.delete(id));
   }
 
   /** At the bound, the server that has been idle for the longest time is stopped. @throws EngineError overloaded */
-  private async makeRoom(): Promise<void> {
+  private async makeRoomFor(server: ProjectServer): Promise<void> {
+    if (this.closing) throw new EngineError('database_unavailable', 'The service is being stopped');
     while (this.running >= this.settings.maxServers) {
-      const idle = [...this.servers.values()].filter(({ state, users }) => state === 'running' && users === 0);
-      const [longest] = idle.sort((a, b) => a.idleSince - b.idleSince);
-      if (longest === undefined) throw tooMany(this.settings.maxServers);
-      await longest.stop();
+      const all = [...this.servers];
+      const leaving = all.find(([, { state }]) => state === 'stopping');
+      const idle = all.filter(([, { state, users }]) => state === 'running' && users === 0);
+      const [longest] = idle.sort(([, a], [, b]) => a.idleSince - b.idleSince);
+      const [id, goes] = leaving ?? longest ?? [];
+      if (id === undefined || goes === undefined) throw tooMany(this.settings.maxServers);
+      await this.lastLook(id, goes);
+      if (goes.users === 0 || goes.state === 'stopping') await goes.stop();
     }
+    server.launched = true;
+  }
+
+  /** The look that goes before the stop of an idle server, for one that is stopped in any case. */
+  private async lastLook(id: string, { state }: ProjectServer): Promise<void> {
+    if (state !== 'running') return;
+    const late = sleep(LAST_LOOK_MS, undefined, { ref: false });
+    await Promise.race([this.events.mayStop(id, Infinity).catch(() => {}), late]);
   }
 
   /** The lowest user id of the range that no server has. */
@@ -292,9 +313,16 @@ export class Fleet {
 /** A server that was killed leaves its SysV segment behind, of which a machine has a bounded number. */
 async function freeSharedMemory(home: Home): Promise<void> {
   const lock = await readLockFile(home).catch(() => undefined);
-  if (lock?.sharedMemoryId === undefined) return;
+  if (lock?.sharedMemoryId === undefined || (await isAttached(lock.sharedMemoryId))) return;
   // It may be gone, or the program may be missing: then it stays until the machine restarts.
   await run(caller(), 'ipcrm', ['-m', String(lock.sharedMemoryId)]).catch(() => {});
+}
+
+/** After a restart of the machine the same id may be another server's (proc(5), /proc/sysvipc/shm). */
+async function isAttached(sharedMemoryId: number): Promise<boolean> {
+  const segments = await readFile('/proc/sysvipc/shm', 'utf8').catch(() => '');
+  const rows = segments.split('\n').map((line) => line.trim().split(/\s+/).map(Number));
+  return rows.some(([, id, , , , , attached = 0]) => id === sharedMemoryId && attached > 0);
 }
 
 const tooMany = (max: number) =>
