@@ -30,7 +30,7 @@ export interface Embedded {
   readonly control: ControlServer;
   readonly binaries: Binaries;
   /** Ends what an earlier service has left running, and takes charge of the projects' servers. Once. */
-  openFleet(template: Template, events: FleetEvents): Promise<Fleet>;
+  readonly openFleet: (template: Template, events: FleetEvents) => Promise<Fleet>;
 }
 
 /**

@@ -44,7 +44,7 @@ class Machine {
   }
 
   private process(): Running {
-    let end = (_reason: string): void => {};
+    let end: (reason: string) => void = () => {};
     const ended = new Promise<string>((resolve) => (end = resolve));
     this.crash = (reason) => {
       this.crash = null;
