@@ -13,6 +13,7 @@ import {
   firstToken,
   newDataDir,
   postmasterOf,
+  postmastersIn,
   preparedDataDir,
   projectPostmaster,
   serverOf,
@@ -20,7 +21,7 @@ import {
 } from '../support/program.js';
 import { copyDataDir } from '../support/prepared-data-dir.js';
 import { call } from '../support/service.js';
-import { openStage, postmastersIn, processesOf, type Stage, type StageProject } from './stage.js';
+import { openStage, processesOf, type Stage, type StageProject } from './stage.js';
 
 afterAll(endEverything);
 

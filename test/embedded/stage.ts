@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { pino } from 'pino';
 import { loadConfig } from '../../src/config.js';
-import { foundServers, processes } from '../../src/embedded/processes.js';
+import { processes } from '../../src/embedded/processes.js';
 import { type Service, startService } from '../../src/service.js';
 import { OwnServers } from '../../src/tenancy/own-servers.js';
 import { preparedDataDir, projectPostmaster, serverOf, superuserOf } from '../support/program.js';
@@ -81,6 +81,3 @@ export async function processesOf(dataDir: string, ...servers: string[]): Promis
   const all = (await processes()).map(({ command }) => command);
   return all.filter((command) => command.includes(dataDir) || titles.some((title) => command.startsWith(title)));
 }
-
-export const postmastersIn = async (dataDir: string): Promise<number[]> =>
-  (await foundServers(join(dataDir, 'postgres'))).map(({ pid }) => pid);
