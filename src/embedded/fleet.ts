@@ -147,14 +147,14 @@ export class Fleet {
   /** Makes the folder of a new server from the template. It is started when somebody needs it. */
   async create(id: string): Promise<void> {
     const template = await this.template();
-    const home = homeOf(this.root, projectFolder(id), await this.newAccount());
+    const home = homeOf(this.root, projectFolder(id), await this.newAccount(id));
     await this.makeFolder(home);
     await copyCluster(template, home.data, home.account, this.settings.size.durable);
   }
 
   /** Makes the folder of a new server, whose data directory is filled by the caller: with what a backup holds. */
   async createEmpty(id: string): Promise<Home> {
-    const home = homeOf(this.root, projectFolder(id), await this.newAccount());
+    const home = homeOf(this.root, projectFolder(id), await this.newAccount(id));
     await this.makeFolder(home);
     return home;
   }
@@ -176,6 +176,7 @@ export class Fleet {
       await rm(join(home.socketDir, '..'), { recursive: true, force: true });
     }
     this.servers.delete(id);
+    this.promised.delete(id);
   }
 
   /** Stops one server, such as one whose settings change; whoever comes next starts it again. */
@@ -247,27 +248,26 @@ export class Fleet {
   }
 
   /** The lowest user id of the range that no server has. */
-  private async newAccount(): Promise<Account> {
+  private async newAccount(id: string): Promise<Account> {
     const { uids } = this.settings;
     if (uids === null || caller().uid !== 0 || this.root.owner.uid !== 0) return this.root.account;
     const folder = join(this.root.folder, PROJECTS);
     const taken = new Set<number>();
-    for (const id of (await exists(folder)) ? await readdir(folder) : []) {
-      const data = await lstat(join(folder, id, 'data')).catch(() => null);
+    for (const name of (await exists(folder)) ? await readdir(folder) : []) {
+      const data = await lstat(join(folder, name, 'data')).catch(() => null);
       if (data !== null) taken.add(data.uid);
     }
-    for (const uid of this.promised) taken.add(uid);
+    for (const uid of this.promised.values()) taken.add(uid);
     for (let uid = uids.first; uid <= uids.last; uid++) {
       if (taken.has(uid)) continue;
-      this.promised.add(uid);
-      setTimeout(() => this.promised.delete(uid), 60_000).unref();
+      this.promised.set(id, uid);
       return { uid, gid: uid };
     }
     throw new Error(`All user ids of the setting project-uids are taken (${uids.first} to ${uids.last})`);
   }
 
-  /** User ids of servers that are being made. */
-  private readonly promised = new Set<number>();
+  /** User ids by server, of those that were made here: their data directories may not be there yet. */
+  private readonly promised = new Map<string, number>();
 
   private async look(): Promise<void> {
     if (this.looking) return;

@@ -47,6 +47,7 @@ describe('a crash', () => {
     await killBackend('shop', 'SIGSEGV');
     expect((await broken).status).toBe(503);
 
+    await eventually('it is back', async () => (await shop.sql('SELECT 1')).status === 200);
     expect((await shop.sql('SELECT n FROM kept')).body.rows).toEqual([{ n: 42 }]);
     expect(await shop.pid()).not.toBe(pid);
     expect((await untouched).body).toMatchObject({ rows: [{ n: 7 }] });

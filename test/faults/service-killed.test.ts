@@ -68,11 +68,12 @@ describe('kill -9 at any moment of the first start', () => {
       const starting = startProgram(['serve', '--port', '0', '--data-dir', dataDir]);
       await sleep(ms);
       await starting.end('SIGKILL');
-      const service = await startServe(['--data-dir', dataDir]);
+      expect((await (await startServe(['--data-dir', dataDir])).end()).code).toBe(0);
       const listed = await runProgram(['project', 'list', '--json', '--data-dir', dataDir]);
       expect(JSON.parse(listed.stdout), `killed after ${ms} ms`).toMatchObject([{ name: 'default', status: 'active' }]);
       const created = await runProgram(['token', 'create', '--project', 'default', '--json', '--data-dir', dataDir]);
       const { token } = JSON.parse(created.stdout) as { token: string };
+      const service = await startServe(['--data-dir', dataDir]);
       const answer = await call(service.url, 'POST', '/api/cdp/sql', { token, body: { sql: 'SELECT 1 AS n' } });
       expect(answer.body.rows).toEqual([{ n: 1 }]);
       expect((await service.end()).code).toBe(0);

@@ -130,8 +130,8 @@ describe('kill -9', () => {
   );
 
   it('while a project is being made fails that call, not the service, and the name can be used again', async () => {
-    const { service } = await start();
     const admin = (await runProgram(['token', 'create', '--admin', '--data-dir', dataDir])).stdout.trim();
+    const { service } = await start();
     const create = () => call(service.url, 'POST', '/api/cdp/admin/projects', { token: admin, body: { name: 'shop' } });
     const client = new pg.Client(await superuserOf(dataDir));
     client.on('error', () => undefined);
