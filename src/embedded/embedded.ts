@@ -23,7 +23,7 @@ export interface Template {
   /** Names what is in it: another one is made if this changes. */
   readonly version: string;
   /** Fills a server that initdb has made. */
-  prepare(socket: Socket): Promise<void>;
+  readonly prepare: (socket: Socket) => Promise<void>;
 }
 
 export interface Embedded {

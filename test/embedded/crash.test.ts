@@ -21,7 +21,7 @@ afterAll(endEverything);
 const crashes = () => stage.log().filter(({ msg }) => /has ended unexpectedly$/.test(String(msg)));
 
 const auditedCrashes = () =>
-  controlRows(stage.dataDir, `SELECT project_name, outcome FROM cdp.audit WHERE operation = 'project.crash'`);
+  controlRows(stage.dataDir, `SELECT project, outcome FROM cdp.audit WHERE operation = 'project.crash'`);
 
 /** Ends the backend of a statement that runs in a project. */
 async function killBackend(project: string, signal: NodeJS.Signals): Promise<void> {
@@ -54,7 +54,7 @@ describe('a crash', () => {
     await eventually('the log names it', () => Promise.resolve(crashes().length > 0));
     expect(crashes()).toMatchObject([{ project: 'shop', reason: 'client backend was terminated by signal 11' }]);
     await eventually('the audit log names it', async () => (await auditedCrashes()).length > 0);
-    expect(await auditedCrashes()).toMatchObject([{ project_name: 'shop' }]);
+    expect(await auditedCrashes()).toMatchObject([{ project: 'shop' }]);
   });
 
   it('that comes again and again is followed by growing pauses, with 503 and Retry-After', async () => {

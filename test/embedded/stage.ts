@@ -26,9 +26,9 @@ export interface StageProject {
   readonly server: string;
   readonly folder: string;
   readonly token: string;
-  sql(text: string): Promise<TestAnswer>;
+  readonly sql: (text: string) => Promise<TestAnswer>;
   /** Of its postmaster; undefined if it does not run. */
-  pid(): Promise<number | undefined>;
+  readonly pid: () => Promise<number | undefined>;
 }
 
 /** @param settings by flag name, as on the command line: `{ 'idle-stop-ms': '1000' }` */

@@ -23,23 +23,25 @@ const MAKE_BALLAST = `INSERT INTO data.ledger (batch, note)
   SELECT 'ballast', repeat('x', 32) FROM generate_series(1, ${Math.ceil(SEGMENT_BYTES / 80)})`;
 const DROP_BALLAST = `DELETE FROM data.ledger WHERE batch = 'ballast'`;
 
-async function run({ dataDir, url, token }: EmbeddedStage, text: string): Promise<void> {
+/** Beside the service, in the project's database. */
+async function run({ url, token }: EmbeddedStage, project: pg.ClientConfig, text: string): Promise<void> {
   await send(`${url}/api/cdp/sql`, token, '{"sql":"SELECT 1"}', null); // starts the server
-  await onDatabase(await superuserOfProject(dataDir), (client) => client.query(text));
+  await onDatabase(project, (client) => client.query(text));
 }
 
 /** Another session uses up what is left of the write-ahead log. @returns how Postgres ended over it */
-async function exhaustLog({ dataDir }: EmbeddedStage): Promise<string> {
+async function exhaustLog(project: pg.ClientConfig): Promise<string> {
   const write = async (client: pg.Client) => {
     for (let n = 0; n < 40; n++) await client.query(`SELECT pg_logical_emit_message(false, '', repeat('x', 4000000))`);
     return 'it goes on';
   };
-  return onDatabase(await superuserOfProject(dataDir), write).catch((error: Error) => error.message);
+  return onDatabase(project, write).catch((error: Error) => error.message);
 }
 
 async function fillAndBreak(name: string, disk: Disk): Promise<void> {
   const stage = await embeddedStageOn(disk.dataDir, '--disk-reserve-mib', '0');
-  await run(stage, MAKE_BALLAST);
+  const project = await superuserOfProject(disk.dataDir);
+  await run(stage, project, MAKE_BALLAST);
   const { url, token, ledger, first: service } = stage;
   const pid = service.process.pid as number;
   const clients = startClients({ url: () => url, token, ledger, count: 8, pauseMs: 10 });
@@ -76,7 +78,7 @@ async function fillAndBreak(name: string, disk: Disk): Promise<void> {
     const afterFull = await backAfter();
 
     await disk.break(pid);
-    const end = await exhaustLog(stage);
+    const end = await exhaustLog(project);
     await sleep(2_000);
     const healthy = await fetch(`${url}/healthz`);
     const afterBreak = await backAfter();
@@ -91,7 +93,7 @@ async function fillAndBreak(name: string, disk: Disk): Promise<void> {
   } finally {
     await clients.stop();
   }
-  await run(stage, DROP_BALLAST);
+  await run(stage, project, DROP_BALLAST);
   const verdict = await stage.compare();
   console.log(`${name}:`, verdict, ledger.codes);
   expect(verdict.wrong, UNTRUE).toEqual([]);

@@ -133,7 +133,7 @@ describe('kill -9', () => {
     const admin = (await runProgram(['token', 'create', '--admin', '--data-dir', dataDir])).stdout.trim();
     const { service } = await start();
     const create = () => call(service.url, 'POST', '/api/cdp/admin/projects', { token: admin, body: { name: 'shop' } });
-    const client = new pg.Client(await superuserOf(dataDir));
+    const client = new pg.Client(superuserOf(dataDir));
     client.on('error', () => undefined);
     await client.connect();
     const creating = create();
