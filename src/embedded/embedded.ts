@@ -26,14 +26,14 @@ export interface Template {
   /** Names what is in it: another one is made if this changes. */
   readonly version: string;
   /** Fills a server that initdb has made. */
-  prepare(socket: Socket): Promise<void>;
+  readonly prepare: (socket: Socket) => Promise<void>;
 }
 
 export interface Embedded {
   readonly control: ControlServer;
   readonly binaries: Binaries;
   /** Ends what an earlier service has left running, and takes charge of the projects' servers. Once. */
-  openFleet(template: Template, events: FleetEvents): Promise<Fleet>;
+  readonly openFleet: (template: Template, events: FleetEvents) => Promise<Fleet>;
 }
 
 /**

@@ -1,8 +1,9 @@
 /** The servers of all projects: made from one template, started within what the machine bears, stopped when idle. */
 import { randomBytes } from 'node:crypto';
-import { lstat, mkdir, readdir, rm } from 'node:fs/promises';
+import { lstat, mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join, relative, sep } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.js';
 import { exists } from '../files.js';
 import { type Account, run, caller } from './account.js';
@@ -13,7 +14,7 @@ import { PORT, serverConfig, type ServerSize, SUPERUSER } from './config.js';
 import { DiskReserve } from './disk-reserve.js';
 import { CONTROL, existingHome, type Home, homeOf, projectFolder, PROJECTS } from './home.js';
 import { memoryBytes } from './limits.js';
-import { readLockFile } from './lock-file.js';
+import { clearAway, readLockFile } from './lock-file.js';
 import { boundLog, type Postmaster, startPostmaster } from './postmaster.js';
 import { foundServers } from './processes.js';
 import type { Root } from './root.js';
@@ -55,6 +56,9 @@ export interface Socket {
 /** How often all running servers are looked at: for their logs, and for the disk. */
 const LOOK_MS = 500;
 
+/** A server that does not answer is stopped all the same. */
+const LAST_LOOK_MS = 2_000;
+
 /** One that grew while the disk was short may not start again for this time. */
 const GREW_PAUSE_MS = 10_000;
 
@@ -64,6 +68,8 @@ const GROUP_LIMITS = { cpuWeight: 100, memoryMaxBytes: Math.floor(memoryBytes() 
 class ProjectServer extends SupervisedServer {
   postmaster: Postmaster | null = null;
   asking = false;
+  /** There is room for it, and it counts. */
+  launched = false;
 }
 
 export class Fleet {
@@ -72,9 +78,8 @@ export class Fleet {
   private readonly disk: DiskReserve;
   private readonly timer: NodeJS.Timeout;
   private looking = false;
+  private closing = false;
   private preparing: Promise<unknown> = Promise.resolve();
-  /** Servers on their way, for which there is room. */
-  private readonly launched = new Set<string>();
 
   private constructor(
     private readonly root: Root,
@@ -115,8 +120,10 @@ export class Fleet {
 
   /** Servers that run, start or stop now. */
   get running(): number {
-    let count = this.launched.size;
-    for (const { state } of this.servers.values()) if (state === 'running' || state === 'stopping') count++;
+    let count = 0;
+    for (const { state, launched } of this.servers.values()) {
+      if (state === 'running' || state === 'stopping' || (state === 'starting' && launched)) count++;
+    }
     return count;
   }
 
@@ -149,14 +156,14 @@ export class Fleet {
   /** Makes the folder of a new server from the template. It is started when somebody needs it. */
   async create(id: string): Promise<void> {
     const template = await this.template();
-    const home = homeOf(this.root, projectFolder(id), await this.newAccount());
+    const home = homeOf(this.root, projectFolder(id), await this.newAccount(id));
     await this.makeFolder(home);
     await copyCluster(template, home.data, home.account, this.settings.size.durable);
   }
 
   /** Makes the folder of a new server, whose data directory is filled by the caller: with what a backup holds. */
   async createEmpty(id: string): Promise<Home> {
-    const home = homeOf(this.root, projectFolder(id), await this.newAccount());
+    const home = homeOf(this.root, projectFolder(id), await this.newAccount(id));
     await this.makeFolder(home);
     return home;
   }
@@ -168,15 +175,17 @@ export class Fleet {
 
   /** Stops a server, and removes everything of it. Every step may have been done before. */
   async remove(id: string): Promise<void> {
-    const server = this.of(id);
-    await server.stop();
+    await this.of(id).close();
     const home = await existingHome(this.root, projectFolder(id)).catch(() => this.home(id));
+    // What a service and a postmaster that were killed have left.
+    await clearAway(home);
     await freeSharedMemory(home);
     await rm(home.root, { recursive: true, force: true, maxRetries: 8 });
     if (!home.socketDir.startsWith(home.root)) {
       await rm(join(home.socketDir, '..'), { recursive: true, force: true });
     }
     this.servers.delete(id);
+    this.promised.delete(id);
   }
 
   /** See {@link SupervisedServer.whileStopped}. */
@@ -195,9 +204,10 @@ export class Fleet {
   }
 
   async close(): Promise<void> {
+    this.closing = true;
     clearInterval(this.timer);
     await this.preparing;
-    await Promise.all([...this.servers.values()].map((server) => server.stop()));
+    await Promise.all([...this.servers].map(([id, server]) => this.lastLook(id, server).then(() => server.close())));
   }
 
   private home(id: string): Home {
@@ -222,9 +232,9 @@ export class Fleet {
   }
 
   private start(id: string, server: ProjectServer, signal: AbortSignal): Promise<Running> {
-    const starting = this.queue.run(async () => {
-      await this.makeRoom();
-      this.launched.add(id);
+    server.launched = false;
+    return this.queue.run(async () => {
+      await this.makeRoomFor(server);
       const home = await existingHome(this.root, projectFolder(id));
       const { size, backendMib } = this.settings;
       const config = serverConfig(home, size);
@@ -239,41 +249,52 @@ export class Fleet {
       };
       return { ended: postmaster.ended, stop };
     });
-    return starting.finally(() => this.launched.delete(id));
   }
 
   /** At the bound, the server that has been idle for the longest time is stopped. @throws EngineError overloaded */
-  private async makeRoom(): Promise<void> {
+  private async makeRoomFor(server: ProjectServer): Promise<void> {
+    if (this.closing) throw new EngineError('database_unavailable', 'The service is being stopped');
     while (this.running >= this.settings.maxServers) {
-      const idle = [...this.servers.values()].filter(({ state, users }) => state === 'running' && users === 0);
-      const [longest] = idle.sort((a, b) => a.idleSince - b.idleSince);
-      if (longest === undefined) throw tooMany(this.settings.maxServers);
-      await longest.stop();
+      const all = [...this.servers];
+      const leaving = all.find(([, { state }]) => state === 'stopping');
+      const idle = all.filter(([, { state, users }]) => state === 'running' && users === 0);
+      const [longest] = idle.sort(([, a], [, b]) => a.idleSince - b.idleSince);
+      const [id, goes] = leaving ?? longest ?? [];
+      if (id === undefined || goes === undefined) throw tooMany(this.settings.maxServers);
+      await this.lastLook(id, goes);
+      if (goes.users === 0 || goes.state === 'stopping') await goes.stop();
     }
+    server.launched = true;
+  }
+
+  /** The look that goes before the stop of an idle server, for one that is stopped in any case. */
+  private async lastLook(id: string, { state }: ProjectServer): Promise<void> {
+    if (state !== 'running') return;
+    const late = sleep(LAST_LOOK_MS, undefined, { ref: false });
+    await Promise.race([this.events.mayStop(id, Infinity).catch(() => {}), late]);
   }
 
   /** The lowest user id of the range that no server has. */
-  private async newAccount(): Promise<Account> {
+  private async newAccount(id: string): Promise<Account> {
     const { uids } = this.settings;
     if (uids === null || caller().uid !== 0 || this.root.owner.uid !== 0) return this.root.account;
     const folder = join(this.root.folder, PROJECTS);
     const taken = new Set<number>();
-    for (const id of (await exists(folder)) ? await readdir(folder) : []) {
-      const data = await lstat(join(folder, id, 'data')).catch(() => null);
+    for (const name of (await exists(folder)) ? await readdir(folder) : []) {
+      const data = await lstat(join(folder, name, 'data')).catch(() => null);
       if (data !== null) taken.add(data.uid);
     }
-    for (const uid of this.promised) taken.add(uid);
+    for (const uid of this.promised.values()) taken.add(uid);
     for (let uid = uids.first; uid <= uids.last; uid++) {
       if (taken.has(uid)) continue;
-      this.promised.add(uid);
-      setTimeout(() => this.promised.delete(uid), 60_000).unref();
+      this.promised.set(id, uid);
       return { uid, gid: uid };
     }
     throw new Error(`All user ids of the setting project-uids are taken (${uids.first} to ${uids.last})`);
   }
 
-  /** User ids of servers that are being made. */
-  private readonly promised = new Set<number>();
+  /** User ids by server, of those that were made here: their data directories may not be there yet. */
+  private readonly promised = new Map<string, number>();
 
   private async look(): Promise<void> {
     if (this.looking) return;
@@ -319,9 +340,16 @@ export class Fleet {
 /** A server that was killed leaves its SysV segment behind, of which a machine has a bounded number. */
 async function freeSharedMemory(home: Home): Promise<void> {
   const lock = await readLockFile(home).catch(() => undefined);
-  if (lock?.sharedMemoryId === undefined) return;
+  if (lock?.sharedMemoryId === undefined || (await isAttached(lock.sharedMemoryId))) return;
   // It may be gone, or the program may be missing: then it stays until the machine restarts.
   await run(home.account, 'ipcrm', ['-m', String(lock.sharedMemoryId)]).catch(() => {});
+}
+
+/** After a restart of the machine the same id may be another server's (proc(5), /proc/sysvipc/shm). */
+async function isAttached(sharedMemoryId: number): Promise<boolean> {
+  const segments = await readFile('/proc/sysvipc/shm', 'utf8').catch(() => '');
+  const rows = segments.split('\n').map((line) => line.trim().split(/\s+/).map(Number));
+  return rows.some(([, id, , , , , attached = 0]) => id === sharedMemoryId && attached > 0);
 }
 
 const tooMany = (max: number) =>

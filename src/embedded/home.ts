@@ -1,4 +1,5 @@
 /** The folder of one server: its data directory, configuration, log and socket. */
+import { createHash } from 'node:crypto';
 import { lstat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { Account } from './account.js';
@@ -47,11 +48,14 @@ export function homeOf(root: Root, name: string, account: Account = root.account
     ],
     log: join(folder, 'postgres.log'),
     socketDir: join(root.sockets, name, 'socket'),
-    clusterName: `cdp-${basename(name)}`,
+    clusterName: `cdp-${basename(name)}-${hashOf(folder)}`,
     account,
     owner: root.owner,
   };
 }
+
+/** Other data folders of the machine have servers of the same names: `control`, and after a copy any other. */
+const hashOf = (folder: string): string => createHash('sha256').update(folder).digest('hex').slice(0, 8);
 
 /** The same of a server that was made before: it runs as the owner of its data directory. */
 export async function existingHome(root: Root, name: string): Promise<Home> {

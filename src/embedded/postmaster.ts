@@ -10,7 +10,7 @@ import { isMissing, replaceFile } from '../files.js';
 import { type Home, makeHome } from './home.js';
 import { limited } from './limits.js';
 import { clearAway, findPostmaster, readLockFile } from './lock-file.js';
-import { postmasterArguments, stopPostmaster } from './processes.js';
+import { endOrphans, postmasterArguments, stopPostmaster } from './processes.js';
 
 /** A postmaster that accepts connections, and is a child of this process. */
 export interface Postmaster {
@@ -66,21 +66,34 @@ async function tryStart(
   backendMib: number,
   signal: AbortSignal | undefined,
 ): Promise<Postmaster | Error> {
+  if (signal?.aborted) return new Error('The start was ended before it began');
   const { child, logStart } = await spawnPostmaster(home, binaries, backendMib);
   const pid = child.pid as number;
-  const giveUp = () => void stopPostmaster(pid, home.data).catch(() => {});
-  signal?.addEventListener('abort', giveUp, { once: true });
   const exited = new Promise<string>((resolve) => {
     child.once('exit', (code, signal) => resolve(signal === null ? `exit code ${code}` : `ended by ${signal}`));
   });
-  const ready = await isReady(home, child);
-  signal?.removeEventListener('abort', giveUp);
+  const ready = await isReady(home, child, signal);
   if (!ready || signal?.aborted) {
+    if (signal?.aborted) await stopStarting(child, home);
     const log = await logSince(home, logStart);
     return new Error(`Postgres did not start (${await exited}). The end of ${home.log}:\n${lastLines(log)}`);
   }
-  const ended = exited.then(async (how) => (await lastWords(home)) ?? how);
+  const ended = exited.then(async (how) => {
+    // A busy backend outlives a postmaster that was killed, and nobody might start this server again.
+    if (how !== CLEAN_END) await endOrphans(home).catch(() => {});
+    return (await lastWords(home, logStart)) ?? how;
+  });
   return { pid, ended, stop: () => stopPostmaster(pid, home.data) };
+}
+
+const CLEAN_END = 'exit code 0';
+
+/** In its first moments the system may not show yet what it is. */
+async function stopStarting(child: ChildProcess, home: Home): Promise<void> {
+  while (!hasEnded(child)) {
+    await stopPostmaster(child.pid as number, home.data);
+    await sleep(POLL_MS);
+  }
 }
 
 /** Neither our end nor Ctrl-C in our terminal reaches it, and it does not keep us alive. */
@@ -107,9 +120,9 @@ async function spawnPostmaster(home: Home, binaries: Binaries, backendMib: numbe
 
 const hasEnded = (child: ChildProcess): boolean => child.exitCode !== null || child.signalCode !== null;
 
-/** @returns false if it has ended instead */
-async function isReady(home: Home, child: ChildProcess): Promise<boolean> {
-  for (let pause = POLL_MS; !hasEnded(child); pause = Math.min(pause * 1.2, 100)) {
+/** @returns false if it has ended instead, or was told to */
+async function isReady(home: Home, child: ChildProcess, signal: AbortSignal | undefined): Promise<boolean> {
+  for (let pause = POLL_MS; !hasEnded(child) && !signal?.aborted; pause = Math.min(pause * 1.2, 100)) {
     const lock = await readLockFile(home);
     if (lock !== undefined && lock.pid === child.pid && lock.status === 'ready') return true;
     await sleep(pause);
@@ -149,8 +162,8 @@ async function logSince(home: Home, start: number): Promise<string> {
 const CRASH = /^\S+ \S+ \S+ \[\d+\] LOG: {2}((?:[a-z ]{1,40}) )\(PID \d+\) (was terminated by signal \d+)/;
 const PANIC = /^\S+ \S+ \S+ \[\d+\] PANIC:/;
 
-async function lastWords(home: Home): Promise<string | undefined> {
-  const lines = (await logSince(home, 0)).slice(-65_536).split('\n').reverse();
+async function lastWords(home: Home, logStart: number): Promise<string | undefined> {
+  const lines = (await logSince(home, logStart)).slice(-65_536).split('\n').reverse();
   for (const line of lines.slice(0, 200)) {
     const [, process, end] = CRASH.exec(line) ?? [];
     if (process !== undefined && end !== undefined) return process + end;

@@ -41,6 +41,7 @@ export class SupervisedServer {
   private startAfter = -Infinity;
   /** Ends what is done to the stopped server, if somebody needs it. */
   private needed: AbortController | null = null;
+  private closed = false;
 
   /** @param maxWaiting that may wait for a start at once */
   constructor(
@@ -69,13 +70,20 @@ export class SupervisedServer {
     this.idleSince = performance.now();
   }
 
-  /** Stops it; whoever uses it loses the connection. A start that does not come to its end is given up. */
+  /**
+   * Stops it; whoever uses it loses the connection, and a start that has not come to its end is ended. Who waits for that
+   * start, or comes meanwhile, starts it again.
+   */
   async stop(): Promise<void> {
-    while (this.state !== 'stopped') {
-      if (this.state === 'running') this.begin('stopping', () => this.end());
-      else if (this.state === 'starting') this.starting.abort();
-      await this.change.catch(() => {});
-    }
+    if (this.state === 'running') this.begin('stopping', () => this.end());
+    else if (this.state === 'starting') this.starting.abort();
+    await this.change.catch(() => {});
+  }
+
+  /** Stops it for good: nobody can start it again. */
+  async close(): Promise<void> {
+    this.closed = true;
+    await this.stop();
   }
 
   /**
@@ -108,6 +116,7 @@ export class SupervisedServer {
 
   private async ensureRunning(): Promise<void> {
     while (this.state !== 'running') {
+      if (this.closed) throw notStarting();
       if (this.state === 'stopped') this.begin('starting', () => this.start());
       await this.change;
     }
@@ -121,30 +130,38 @@ export class SupervisedServer {
   }
 
   private async start(): Promise<void> {
+    this.starting = new AbortController();
+    const { signal } = this.starting;
+    let state: ServerState = 'stopped';
     try {
       const pause = this.startAfter - performance.now();
       if (pause > 0) throw pausing(pause);
-      this.starting = new AbortController();
-      const running = await this.supervision.start(this.starting.signal);
+      const running = await this.supervision.start(signal);
+      if (signal.aborted) return await running.stop();
       this.running = running;
       this.runningSince = performance.now();
-      this.state = 'running';
+      state = 'running';
       void running.ended.then((reason) => this.hasEnded(running, reason));
     } catch (error) {
-      this.state = 'stopped';
+      // Whoever waits for it sees that it does not run, and starts it again.
+      if (signal.aborted) return;
       if (error instanceof EngineError) throw error;
-      if (!this.starting.signal.aborted) this.fail(String(error instanceof Error ? error.message : error));
-      throw new EngineError('database_unavailable', 'The Postgres server of the project does not start', {
-        cause: error,
-      });
+      this.fail(error);
+      throw notStarting(error);
+    } finally {
+      this.state = state;
     }
   }
 
   private async end(): Promise<void> {
     const { running } = this;
     this.running = null;
+    this.countStable();
     try {
       await running?.stop();
+    } catch (error) {
+      // The next start meets what is left of it.
+      this.fail(error);
     } finally {
       this.state = 'stopped';
     }
@@ -154,16 +171,20 @@ export class SupervisedServer {
     if (this.running !== running) return;
     this.running = null;
     this.state = 'stopped';
-    if (performance.now() - this.runningSince > STABLE_MS) this.failures = 0;
+    this.countStable();
     this.fail(reason);
   }
 
+  private countStable(): void {
+    if (performance.now() - this.runningSince > STABLE_MS) this.failures = 0;
+  }
+
   /** One crash costs no pause; a server that crashes again and again is left alone for longer each time. */
-  private fail(reason: string): void {
+  private fail(cause: unknown): void {
     this.failures++;
     const pause = this.failures < 2 ? 0 : Math.min(FIRST_PAUSE_MS * 2 ** (this.failures - 2), LONGEST_PAUSE_MS);
     this.pause(pause);
-    this.supervision.failed(reason, pause);
+    this.supervision.failed(cause instanceof Error ? cause.message : String(cause), pause);
   }
 }
 
@@ -174,6 +195,9 @@ const noop = () => {};
 
 const tooManyWait = () =>
   new EngineError('overloaded', 'Too many requests wait for the start of the Postgres server of the project');
+
+const notStarting = (cause?: unknown) =>
+  new EngineError('database_unavailable', 'The Postgres server of the project does not start', { cause });
 
 const pausing = (ms: number) =>
   new EngineError('database_unavailable', 'The Postgres server of the project has ended and starts again shortly', {

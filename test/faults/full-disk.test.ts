@@ -2,11 +2,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { afterAll, expect, it } from 'vitest';
-import { endEverything, eventually, killEverything, superuserOf } from '../support/program.js';
+import { endEverything, eventually, killEverything, superuserOfProject } from '../support/program.js';
 import { send, startClients } from './support/clients.js';
 import { type Disk, limitedFiles, SEGMENT_BYTES, smallDisk } from './support/disk.js';
 import { isOpen, type Reply, UNTRUE } from './support/ledger.js';
-import { databaseOf, type EmbeddedStage, embeddedStageOn, onDatabase } from './support/stage.js';
+import { type EmbeddedStage, embeddedStageOn, onDatabase } from './support/stage.js';
 
 afterAll(endEverything);
 
@@ -14,7 +14,7 @@ afterAll(endEverything);
 const TRUE_ANSWERS = ['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
 
 /** From the moment that there is room to the next success. */
-const BACK_MS = 5_000;
+const BACK_MS = 10_000;
 
 const inserted = ({ status }: Reply): boolean => status === 201;
 
@@ -23,24 +23,25 @@ const MAKE_BALLAST = `INSERT INTO data.ledger (batch, note)
   SELECT 'ballast', repeat('x', 32) FROM generate_series(1, ${Math.ceil(SEGMENT_BYTES / 80)})`;
 const DROP_BALLAST = `DELETE FROM data.ledger WHERE batch = 'ballast'`;
 
-async function run({ dataDir }: EmbeddedStage, text: string): Promise<void> {
-  const settings = await superuserOf(dataDir);
-  const database = await onDatabase(settings, databaseOf('default'));
-  await onDatabase({ ...settings, database }, (client) => client.query(text));
+/** Beside the service, in the project's database. */
+async function run({ url, token }: EmbeddedStage, project: pg.ClientConfig, text: string): Promise<void> {
+  await send(`${url}/api/cdp/sql`, token, '{"sql":"SELECT 1"}', null); // starts the server
+  await onDatabase(project, (client) => client.query(text));
 }
 
-/** Other writers of the server use up what is left of the write-ahead log. @returns how Postgres ended over it */
-async function exhaustLog({ dataDir }: EmbeddedStage): Promise<string> {
+/** Another session uses up what is left of the write-ahead log. @returns how Postgres ended over it */
+async function exhaustLog(project: pg.ClientConfig): Promise<string> {
   const write = async (client: pg.Client) => {
     for (let n = 0; n < 40; n++) await client.query(`SELECT pg_logical_emit_message(false, '', repeat('x', 4000000))`);
     return 'it goes on';
   };
-  return onDatabase(await superuserOf(dataDir), write).catch((error: Error) => error.message);
+  return onDatabase(project, write).catch((error: Error) => error.message);
 }
 
 async function fillAndBreak(name: string, disk: Disk): Promise<void> {
-  const stage = await embeddedStageOn(disk.dataDir);
-  await run(stage, MAKE_BALLAST);
+  const stage = await embeddedStageOn(disk.dataDir, '--disk-reserve-mib', '0');
+  const project = await superuserOfProject(disk.dataDir);
+  await run(stage, project, MAKE_BALLAST);
   const { url, token, ledger, first: service } = stage;
   const pid = service.process.pid as number;
   const clients = startClients({ url: () => url, token, ledger, count: 8, pauseMs: 10 });
@@ -67,7 +68,7 @@ async function fillAndBreak(name: string, disk: Disk): Promise<void> {
     await sleep(1_000);
     const full = Date.now();
     const reads: Reply[] = [];
-    for (let n = 0; n < 30; n++) {
+    for (let n = 0; n < 15; n++) {
       const sql = `SELECT count(*) FROM ledger WHERE place = ${n}`;
       reads.push(await send(`${url}/api/cdp/sql`, token, JSON.stringify({ sql }), null));
       await sleep(50);
@@ -77,9 +78,9 @@ async function fillAndBreak(name: string, disk: Disk): Promise<void> {
     const afterFull = await backAfter();
 
     await disk.break(pid);
-    const end = await exhaustLog(stage);
+    const end = await exhaustLog(project);
     await sleep(2_000);
-    const [healthy, ready] = await Promise.all(['/healthz', '/readyz'].map((path) => fetch(url + path)));
+    const healthy = await fetch(`${url}/healthz`);
     const afterBreak = await backAfter();
     console.log(`${name}:`, { reads: reads.length, writes: writes.length, stored, end, afterFull, afterBreak });
 
@@ -87,12 +88,12 @@ async function fillAndBreak(name: string, disk: Disk): Promise<void> {
     expect(writes.length).toBeGreaterThan(50);
     expect(stored / writes.length, 'stored where there was no room').toBeLessThan(0.2);
     expect(end).not.toBe('it goes on');
-    expect([healthy?.status, ready?.status]).toEqual([200, 503]);
+    expect(healthy.status).toBe(200);
     expect(Math.max(afterFull, afterBreak)).toBeLessThan(BACK_MS);
   } finally {
     await clients.stop();
   }
-  await run(stage, DROP_BALLAST);
+  await run(stage, project, DROP_BALLAST);
   const verdict = await stage.compare();
   console.log(`${name}:`, verdict, ledger.codes);
   expect(verdict.wrong, UNTRUE).toEqual([]);
@@ -105,7 +106,6 @@ async function fillAndBreak(name: string, disk: Disk): Promise<void> {
   }
   expect(Math.max(...ledger.replies.map(({ ms }) => ms)), 'the longest that anybody waited').toBeLessThan(8_000);
   const hasLogged = (message: string) => service.log().some(({ msg }) => msg === message);
-  await eventually('the audit log is written', () => Promise.resolve(hasLogged('audit entries are written again')));
   expect(hasLogged('audit entries are lost')).toBe(false);
   expect((await service.end()).code).toBe(0);
 }

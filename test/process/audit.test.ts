@@ -110,8 +110,8 @@ describe('cdp audit', () => {
 
 describe('a service that is killed', () => {
   it('has written what was over before the last interval', async () => {
-    const service = await serve();
     const token = JSON.parse(await output('token', 'create', '--project', 'shop', '--json')) as { token: string };
+    const service = await serve();
     const id = randomUUID();
     const headers = { 'x-request-id': id };
     expect((await call(service.url, 'GET', '/api/cdp/schema', { token: token.token, headers })).status).toBe(200);

@@ -3,7 +3,6 @@ import { access } from 'node:fs/promises';
 import { Agent, get } from 'node:http';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   endEverything,
@@ -11,11 +10,13 @@ import {
   firstToken,
   newDataDir,
   postmasterOf,
+  postmastersIn,
   preparedDataDir,
   startProgram,
   startServe,
-  superuserOf,
+  superuserOfProject,
 } from '../support/program.js';
+import { connected } from '../support/postgres.js';
 import { call } from '../support/service.js';
 
 /** One folder for all tests, except where the start itself is what is tested. */
@@ -34,14 +35,13 @@ async function start(...args: string[]) {
 
 /** Until so many statements of projects are asleep in Postgres. */
 async function untilAsleep(count: number): Promise<void> {
-  const client = new pg.Client(await superuserOf(dataDir));
-  await client.connect();
+  const settings = await superuserOfProject(dataDir);
   const text = "SELECT count(*)::int AS n FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
-  await eventually(`${count} statements are running`, async () => {
-    const { rows } = await client.query<{ n: number }>(text);
-    return rows[0]?.n === count;
-  });
-  await client.end();
+  await eventually(`${count} statements are running`, () =>
+    connected(settings, async (client) => (await client.query<{ n: number }>(text)).rows[0]?.n === count).catch(
+      () => false, // the server is still starting
+    ),
+  );
 }
 
 /** A table whose inserts take two seconds. */
@@ -79,46 +79,48 @@ describe.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)('%s', (signal) => {
     expect(await ended).toMatchObject({ code: 0, signal: null });
     // The connections that a client would keep are closed; without that it takes --shutdown-ms, 30 s.
     expect(performance.now() - answered).toBeLessThan(20_000);
-    expect(await postmasterOf(dataDir)).toBeUndefined();
+    expect(await postmastersIn(dataDir)).toEqual([]);
 
     const again = await start();
     const kept = await again.post('/api/cdp/sql', { sql: 'SELECT note FROM slow' });
     expect(kept.body.rows).toEqual([{ note: 'kept' }]);
     expect((await again.service.end(signal)).code).toBe(0);
   });
+});
 
-  it('a second one breaks off what is still running, and Postgres is stopped all the same', async () => {
+describe('on the way to the end', () => {
+  it('a second SIGINT breaks off what is still running, and Postgres is stopped all the same', async () => {
     const { service, post } = await start();
     const running = post('/api/cdp/sql', { sql: 'CREATE TABLE half AS SELECT 1 AS n; SELECT pg_sleep(50)' });
     const broken = expect(running).rejects.toThrow();
     await untilAsleep(1);
-    service.process.kill(signal);
+    service.process.kill('SIGINT');
     await sleep(50);
-    service.process.kill(signal); // npm passes on a Ctrl-C that the terminal has sent already
+    service.process.kill('SIGINT'); // npm passes on a Ctrl-C that the terminal has sent already
     await sleep(1_200);
     expect(service.process.exitCode).toBe(null);
     const before = performance.now();
-    expect(await service.end(signal)).toMatchObject({ code: 0, signal: null });
+    expect(await service.end('SIGINT')).toMatchObject({ code: 0, signal: null });
     expect(performance.now() - before).toBeLessThan(15_000);
     await broken;
-    expect(await postmasterOf(dataDir)).toBeUndefined();
+    expect(await postmastersIn(dataDir)).toEqual([]);
   });
 
-  it('during the start leaves no process behind, and the next start works', async () => {
+  it('SIGTERM during the start leaves no process behind, and the next start works', async () => {
     dataDir = await newDataDir();
     const starting = startProgram(['serve', '--port', '0', '--data-dir', dataDir]);
-    await eventually('the start has begun', () => exists(join(dataDir, 'secret')));
-    expect(await starting.end(signal)).toMatchObject({ code: 0, signal: null });
-    expect(await postmasterOf(dataDir)).toBeUndefined();
+    await eventually('the start has begun', () => exists(join(dataDir, 'postgres')));
+    expect(await starting.end()).toMatchObject({ code: 0, signal: null });
+    expect(await postmastersIn(dataDir)).toEqual([]);
 
     const next = startProgram(['serve', '--port', '0', '--data-dir', dataDir]);
     await eventually('Postgres runs', () => postmasterOf(dataDir));
-    expect(await next.end(signal)).toMatchObject({ code: 0, signal: null });
-    expect(await postmasterOf(dataDir)).toBeUndefined();
+    expect(await next.end()).toMatchObject({ code: 0, signal: null });
+    expect(await postmastersIn(dataDir)).toEqual([]);
 
     const { service, post } = await start();
     expect((await post('/api/cdp/sql', { sql: 'SELECT 1' })).status).toBe(200);
-    expect((await service.end(signal)).code).toBe(0);
+    expect((await service.end()).code).toBe(0);
   });
 });
 
@@ -130,7 +132,7 @@ it('running requests have no longer than --shutdown-ms', async () => {
   expect(await service.end()).toMatchObject({ code: 0, signal: null });
   expect(performance.now() - before).toBeLessThan(15_000);
   await broken;
-  expect(await postmasterOf(dataDir)).toBeUndefined();
+  expect(await postmastersIn(dataDir)).toEqual([]);
 });
 
 const exists = (path: string): Promise<boolean> =>

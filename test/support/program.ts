@@ -160,6 +160,10 @@ export async function serverOf(dataDir: string, project = 'default'): Promise<st
   }
 }
 
+/** Pids of all servers that run in a data folder. */
+export const postmastersIn = async (dataDir: string): Promise<number[]> =>
+  (await foundServers(join(dataDir, 'postgres'))).map(({ pid }) => pid);
+
 async function postmasterIn(dataDir: string, server: string): Promise<number | undefined> {
   const data = join(dataDir, 'postgres', server, 'data');
   const content = await readFile(join(data, 'postmaster.pid'), 'utf8').catch(() => '');

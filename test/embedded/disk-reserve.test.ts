@@ -1,0 +1,41 @@
+/** One project fills the disk: it is ended before the reserve is gone, and its neighbour and the control database go on. */
+import { afterAll, expect, it } from 'vitest';
+import { smallDisk } from '../faults/support/disk.js';
+import { copyPreparedDataDir } from '../support/prepared-data-dir.js';
+import { endEverything, eventually, killEverything } from '../support/program.js';
+import { openStage } from './stage.js';
+
+afterAll(endEverything);
+
+it('the project that grows is stopped, refused for a while, and told of by name; the others go on', async () => {
+  const disk = await smallDisk();
+  if (disk === null) return console.log('disk reserve: there is no right to mount a disk');
+  try {
+    await copyPreparedDataDir(disk.dataDir);
+    const stage = await openStage({ 'disk-reserve-mib': '100' }, disk.dataDir);
+    const [greedy, modest] = [await stage.project('greedy'), await stage.project('modest')];
+    await modest.sql('CREATE TABLE t (s text)');
+    await greedy.sql('CREATE TABLE t (s text); ALTER TABLE t ALTER COLUMN s SET STORAGE EXTERNAL');
+    const growth = `INSERT INTO t SELECT repeat('x', 1000000) FROM generate_series(1, 8)`;
+    const statuses: number[] = [];
+    const grew = () => stage.log().filter(({ msg }) => /it grew while the disk was nearly full/.test(String(msg)));
+    await eventually('it is stopped', async () => {
+      statuses.push((await greedy.sql(growth)).status);
+      return grew().length > 0;
+    });
+    expect(grew()).toMatchObject([{ project: 'greedy' }]);
+    expect(statuses).toContain(200);
+    const refused = await greedy.sql('SELECT 1');
+    expect([refused.status, Number(refused.headers.get('retry-after')) > 0]).toEqual([503, true]);
+
+    expect((await modest.sql("INSERT INTO t VALUES ('here')")).status).toBe(200);
+    await stage.service.engine.projects.setQuota('modest', 1_000_000_000);
+    expect((await fetch(`${stage.service.url}/readyz`)).status).toBe(200);
+    await stage.service.engine.deleteProject('greedy');
+    expect((await modest.sql('SELECT s FROM t')).body.rows).toEqual([{ s: 'here' }]);
+    await stage.close();
+  } finally {
+    await killEverything();
+    await disk.close();
+  }
+});

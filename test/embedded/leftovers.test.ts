@@ -1,0 +1,169 @@
+/** What a killed service, a killed Postgres and the machine leave behind, and a later start has to cope with. */
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFile, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { exists } from '../../src/files.js';
+import { processes } from '../../src/embedded/processes.js';
+import {
+  endEverything,
+  eventually,
+  firstToken,
+  newDataDir,
+  postmasterOf,
+  postmastersIn,
+  preparedDataDir,
+  projectPostmaster,
+  serverOf,
+  startServe,
+} from '../support/program.js';
+import { copyDataDir } from '../support/prepared-data-dir.js';
+import { call } from '../support/service.js';
+import { openStage, processesOf, type Stage, type StageProject } from './stage.js';
+
+afterAll(endEverything);
+
+describe('the next start of a server', () => {
+  let stage: Stage;
+  let shop: StageProject;
+  beforeEach(async () => {
+    stage = await openStage({ 'idle-stop-ms': '1000' });
+    shop = await stage.project('shop');
+    await shop.sql('CREATE TABLE kept AS SELECT 42 AS n');
+  });
+  afterEach(() => stage.close());
+
+  const lockFiles = () => ['data/postmaster.pid', 'socket/.s.PGSQL.5432.lock'].map((name) => join(shop.folder, name));
+
+  /** Kills the server, and lets its lock files name another process. */
+  async function killedWithPid(pid: number): Promise<void> {
+    process.kill((await shop.pid()) ?? 0, 'SIGKILL');
+    await eventually('its end is noticed', () => Promise.resolve(stage.running() === 0));
+    for (const file of lockFiles()) {
+      const content = await readFile(file, 'utf8');
+      await writeFile(file, content.replace(/^\d+/, String(pid)));
+    }
+  }
+
+  const findsItsRows = async () => expect((await shop.sql('SELECT n FROM kept')).body.rows).toEqual([{ n: 42 }]);
+
+  /** Whoever runs it: another account's process cannot be signalled, which Postgres takes for a living one. */
+  async function owner(): Promise<{ uid: number; gid: number }> {
+    const { uid, gid } = await stat(join(shop.folder, 'data'));
+    return { uid, gid };
+  }
+
+  it('does not mind lock files with the pid of another program', async () => {
+    const other = spawn('sleep', ['600'], { ...(await owner()), cwd: '/' });
+    await killedWithPid(other.pid ?? 0);
+    await findsItsRows();
+    expect(other.exitCode, 'the other program is left alone').toBeNull();
+    other.kill();
+  });
+
+  it('does not mind lock files with the pid of a zombie', async () => {
+    // The shell ends its child and never asks for its exit code.
+    const parent = spawn('sh', ['-c', 'sleep 0 & echo $!; exec sleep 600'], { ...(await owner()), cwd: '/' });
+    const [output] = (await once(parent.stdout, 'data')) as [Buffer];
+    const zombie = Number(output.toString());
+    await eventually('it is a zombie', async () =>
+      /\) Z /.test(await readFile(`/proc/${zombie}/stat`, 'utf8').catch(() => '')),
+    );
+    await killedWithPid(zombie);
+    await findsItsRows();
+    parent.kill();
+  });
+
+  it('does not mind empty lock files', async () => {
+    await killedWithPid(0);
+    for (const file of lockFiles()) await writeFile(file, '');
+    await findsItsRows();
+  });
+});
+
+describe('deleting a project', () => {
+  it('whose server was killed leaves no shared memory, no process and no folder', async () => {
+    const stage = await openStage();
+    const shop = await stage.project('shop');
+    await shop.sql('SELECT 1');
+    const lock = await readFile(join(shop.folder, 'data/postmaster.pid'), 'utf8');
+    const id = lock.split('\n')[6]?.trim().split(/\s+/)[1] ?? '';
+    const segments = async () => (await promisify(execFile)('ipcs', ['-m'])).stdout.match(/^0x\S+ +(\d+)/gm) ?? [];
+    const isThere = async () => (await segments()).some((row) => row.endsWith(` ${id}`));
+    expect(await isThere()).toBe(true);
+    process.kill((await shop.pid()) ?? 0, 'SIGKILL');
+    await eventually('its end is noticed', () => Promise.resolve(stage.running() === 0));
+
+    await stage.service.engine.deleteProject('shop');
+    expect(await isThere()).toBe(false);
+    expect(await exists(shop.folder)).toBe(false);
+    expect(await processesOf(shop.folder, shop.server)).toEqual([]);
+    await stage.close();
+  });
+});
+
+describe('kill -9 of the service', () => {
+  it('with running servers: the next one adopts the control server, ends the others, and serves every project', async () => {
+    const dataDir = await preparedDataDir();
+    const service = await startServe(['--data-dir', dataDir]);
+    const token = await firstToken(dataDir);
+    const sql = (url: string, text: string) => call(url, 'POST', '/api/cdp/sql', { token, body: { sql: text } });
+    await sql(service.url, 'CREATE TABLE kept AS SELECT 42 AS n');
+    const id = await serverOf(dataDir);
+    // A session that computes does not look whether its postmaster is there.
+    const busy = sql(service.url, 'DO $$ BEGIN LOOP END LOOP; END $$').catch(() => null);
+    const ours = new RegExp(`^postgres: cdp-${id}-\\w+: writer .* DO$`);
+    await eventually('it computes', async () => (await processes()).some(({ command }) => ours.test(command)));
+    const control = await postmasterOf(dataDir);
+    const first = (await projectPostmaster(dataDir)) ?? 0;
+    await service.end('SIGKILL');
+    await busy;
+    expect(await postmastersIn(dataDir)).toHaveLength(2);
+
+    const second = await startServe(['--data-dir', dataDir]);
+    expect(await postmasterOf(dataDir)).toBe(control);
+    expect((await sql(second.url, 'SELECT n FROM kept')).body.rows).toEqual([{ n: 42 }]);
+    expect(await projectPostmaster(dataDir)).not.toBe(first);
+
+    // Service and postmaster at once: the busy session outlives both.
+    const again = sql(second.url, 'DO $$ BEGIN LOOP END LOOP; END $$').catch(() => null);
+    await eventually('it computes', async () => (await processes()).some(({ command }) => ours.test(command)));
+    const pid = (await projectPostmaster(dataDir)) ?? 0;
+    second.process.kill('SIGKILL');
+    process.kill(pid, 'SIGKILL');
+    await again;
+    expect((await processes()).some(({ command }) => ours.test(command))).toBe(true);
+    const third = await startServe(['--data-dir', dataDir]);
+    expect((await sql(third.url, 'SELECT n FROM kept')).body.rows).toEqual([{ n: 42 }]);
+    expect((await processes()).some(({ command }) => ours.test(command))).toBe(false);
+
+    expect((await third.end()).code).toBe(0);
+    expect(await processesOf(dataDir, id)).toEqual([]);
+  });
+});
+
+describe('two data folders', () => {
+  it('on one machine, of which one is a copy of the other: what recovers in one leaves the processes of the other alone', async () => {
+    const stage = await openStage();
+    const shop = await stage.project('shop');
+    await shop.sql('SELECT 1');
+    await stage.close();
+    const copied = await newDataDir();
+    await copyDataDir(stage.dataDir, copied);
+
+    const first = await openStage({}, stage.dataDir);
+    const second = await openStage({}, copied);
+    const sql = ({ service }: Stage, text: string) =>
+      call(service.url, 'POST', '/api/cdp/sql', { token: shop.token, body: { sql: text } });
+    const working = sql(first, 'SELECT pg_sleep(6), 7 AS n');
+    await sql(second, 'SELECT 1');
+    const victims = [await postmasterOf(copied), await projectPostmaster(copied, 'shop')];
+    for (const pid of victims) process.kill(pid ?? 0, 'SIGKILL');
+    await eventually('the copy serves again', async () => (await sql(second, 'SELECT 1')).status === 200);
+    expect((await working).body).toMatchObject({ rows: [{ n: 7 }] });
+    expect(first.log().filter(({ msg }) => /unexpectedly/.test(String(msg)))).toEqual([]);
+    await Promise.all([first.close(), second.close()]);
+  });
+});
