@@ -56,6 +56,7 @@ export async function startService(
     const database = await openDatabase(config, logger);
     closing.add(() => database.close());
     const { engine, app, metricsApp } = await assemble(config, database, logger, closing, spans);
+    if (database.embedded === null) await warnOfSharedServer(engine, logger);
     if (metricsApp !== null) {
       await metricsApp.listen({ host: config.metricsHost, port: config.metricsPort ?? 0 });
       closing.add(() => metricsApp.close());
@@ -70,6 +71,16 @@ export async function startService(
     await closing.run();
     throw error;
   }
+}
+
+/** Projects on one server share its crashes and its load, which an operator should not learn from the first one. */
+async function warnOfSharedServer({ projects }: Engine, logger: Logger): Promise<void> {
+  const { length } = await projects.list();
+  if (length < 2) return;
+  logger.warn(
+    { projects: length },
+    'these projects share one Postgres server: whoever can run SQL in one of them can slow or crash it for all (docs/security.md)',
+  );
 }
 
 /** What is to be closed, the last first. */
