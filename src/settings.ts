@@ -83,7 +83,7 @@ export const SETTINGS = {
     flag: 'secret',
     default: null,
     value: 'TEXT',
-    describe: 'Instance secret, at least 32 characters; required with a database URL, the same for all instances.',
+    describe: 'Instance secret for a database URL, at least 32 characters, the same for all instances.',
     secret: true,
     parse: secret,
   }),
@@ -113,8 +113,8 @@ export const SETTINGS = {
     default: null,
     value: 'N',
     describe:
-      "Connections to projects' databases, over all projects, the unused ones included. Without it, by the machine's " +
-      'memory (80 to 1000); with a database URL 80.',
+      "Connections to projects' databases, over all projects, including unused ones. Default: by the machine's memory " +
+      '(80 to 1000); with a database URL 80.',
     parse: integer(2, 10_000),
   }),
   running: setting({
@@ -128,7 +128,7 @@ export const SETTINGS = {
     flag: 'backend-memory-mib',
     default: null,
     value: 'MIB',
-    describe: "Memory of one process of the embedded Postgres. Without it, a sixteenth of the machine's.",
+    describe: "Memory of one process of the embedded Postgres. Default: a sixteenth of the machine's.",
     parse: integer(64, 1_048_576),
   }),
   maxServers: setting<number | null>({
@@ -136,7 +136,7 @@ export const SETTINGS = {
     default: null,
     value: 'N',
     describe:
-      'Embedded Postgres servers of projects that may run at once. Without it, as many as memory, processes, open files ' +
+      'Embedded Postgres servers of projects that may run at once. Default: as many as memory, processes, open files ' +
       'and shared memory segments allow.',
     parse: integer(2, 100_000),
   }),
@@ -165,7 +165,7 @@ export const SETTINGS = {
     flag: 'disk-reserve-mib',
     default: 1_024,
     value: 'MIB',
-    describe: 'Disk space to keep free. Below it, the servers of projects that grow are stopped, the fastest first.',
+    describe: 'Disk space to keep free. Below it, the embedded server of the project that grew most is stopped.',
     parse: integer(0, 1_048_576),
   }),
   projectUids: setting<string | null>({
@@ -173,8 +173,8 @@ export const SETTINGS = {
     default: '50000-59999',
     value: 'RANGE',
     describe:
-      "User ids for the projects' embedded servers, one each, if the service runs as root, such as 50000-59999; off: " +
-      'all run as the same user.',
+      "User ids for the projects' embedded servers, one for each, if the service runs as root. With off, all run as the " +
+      'same user.',
     parse: uidRange,
   }),
   idleConnectionMs: setting({
@@ -230,7 +230,7 @@ export const SETTINGS = {
     flag: 'stream-stall-ms',
     default: 30_000,
     value: 'MS',
-    describe: 'A client that takes nothing of a streamed result for this time is given up.',
+    describe: 'Disconnect a client that has not read from a stream for this long.',
     parse: integer(100, 3_600_000),
   }),
   requestTimeoutMs: setting({
@@ -259,7 +259,7 @@ export const SETTINGS = {
     flag: 'trust-proxy',
     default: null,
     value: 'LIST',
-    describe: 'Proxies whose X-Forwarded-For is believed: addresses, networks, or loopback, linklocal, uniquelocal.',
+    describe: 'Proxies whose X-Forwarded-For is trusted: addresses, networks, or loopback, linklocal, uniquelocal.',
     isShownAsWritten: true,
     parse: proxies,
   }),
@@ -289,14 +289,14 @@ export const SETTINGS = {
     flag: 'metrics-port',
     default: null,
     value: 'N',
-    describe: 'Port of a listener of its own for /metrics. Without it, /metrics answers loopback and the admin token.',
+    describe: 'Port of a separate listener for /metrics. Default: /metrics answers loopback and the admin token.',
     parse: integer(0, 65_535),
   }),
   metricsByProject: setting({
     flag: 'metrics-by-project',
     default: false,
     value: 'BOOLEAN',
-    describe: 'Metrics of each project, too, with its name in their labels.',
+    describe: 'Also export metrics for each project, with its name in their labels.',
     parse: yesOrNo,
   }),
   traceDetail: setting<TraceDetail>({
@@ -327,7 +327,7 @@ export const SETTINGS = {
     flag: 'audit-days',
     default: 90,
     value: 'N',
-    describe: 'Entries of the audit log are kept for so many days.',
+    describe: 'Days that entries of the audit log are kept.',
     parse: integer(1, 36_500),
   }),
   jwtIssuer: setting<string | null>({
