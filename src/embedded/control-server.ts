@@ -1,6 +1,6 @@
 /**
- * The server of the control database, and the mark of whoever owns the data folder: an advisory lock in it, which ends
- * with its process. A server that a killed service left behind is adopted.
+ * The server of the control database, and the lock of the process that owns the data folder: an advisory lock, which ends
+ * with that process. A server that a killed service left behind is adopted.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
@@ -21,7 +21,7 @@ const OWNER_LOCK = 4_014_252_904;
 /** Postgres may need a moment to see that a killed service is gone. */
 const OWNER_WAIT_MS = 3_000;
 
-/** How often an attempt may meet somebody who is just starting or stopping the server. */
+/** Attempts that may find the server starting or stopping. */
 const ATTEMPTS = 20;
 const ATTEMPT_PAUSE_MS = 100;
 
@@ -82,13 +82,13 @@ export class ControlServer {
   }
 
   private async restart(): Promise<void> {
-    this.log('the control database has ended unexpectedly and is started again', {});
+    this.log('the Postgres server of the control database has ended unexpectedly and is being restarted', {});
     while (!this.closing) {
       try {
         this.owned = await own(this.home, this.binaries, this.durable);
         return this.watch();
       } catch (error) {
-        this.log('the control database does not start', { error: String(error) });
+        this.log('the Postgres server of the control database could not be started', { error: String(error) });
         await sleep(1_000);
       }
     }
