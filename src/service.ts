@@ -66,6 +66,7 @@ export async function startService(
     closing.add(() => database.close());
     const { finish } = await import('./http/app.js');
     const { engine, app, metricsApp } = await assemble(config, database, logger, closing, spans);
+    if (database.embedded === null) await warnOfSharedServer(engine, logger);
     if (metricsApp !== null) {
       await metricsApp.listen({ host: config.metricsHost, port: config.metricsPort ?? 0 });
       closing.add(() => metricsApp.close());
@@ -93,6 +94,16 @@ export async function startService(
     await closing.run();
     throw error;
   }
+}
+
+/** Projects on one server share its crashes and its load, which an operator should not learn from the first one. */
+async function warnOfSharedServer({ projects }: Engine, logger: Logger): Promise<void> {
+  const { length } = await projects.list();
+  if (length < 2) return;
+  logger.warn(
+    { projects: length },
+    'these projects share one Postgres server: whoever can run SQL in one of them can slow or crash it for all (docs/security.md)',
+  );
 }
 
 /** What is to be closed, the last first. */

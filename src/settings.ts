@@ -58,7 +58,7 @@ export const SETTINGS = {
     flag: 'secret',
     default: null,
     value: 'TEXT',
-    describe: 'Instance secret, at least 32 characters; required with a database URL, the same for all instances.',
+    describe: 'Instance secret for a database URL, at least 32 characters, the same for all instances.',
     secret: true,
     parse: secret,
   }),
@@ -95,8 +95,8 @@ export const SETTINGS = {
     default: null,
     value: 'N',
     describe:
-      "Connections to projects' databases, over all projects, the unused ones included. Without it, by the machine's " +
-      'memory (80 to 1000); with a database URL 80.',
+      "Connections to projects' databases, over all projects, including unused ones. Default: by the machine's memory " +
+      '(80 to 1000); with a database URL 80.',
     parse: integer(2, 10_000),
   }),
   running: setting({
@@ -160,7 +160,7 @@ export const SETTINGS = {
     flag: 'stream-stall-ms',
     default: 30_000,
     value: 'MS',
-    describe: 'A client that takes nothing of a streamed result for this time is given up.',
+    describe: 'Disconnect a client that has not read from a stream for this long.',
     parse: integer(100, 3_600_000),
   }),
   requestTimeoutMs: setting({
@@ -189,7 +189,7 @@ export const SETTINGS = {
     flag: 'trust-proxy',
     default: null,
     value: 'LIST',
-    describe: 'Proxies whose X-Forwarded-For is believed: addresses, networks, or loopback, linklocal, uniquelocal.',
+    describe: 'Proxies whose X-Forwarded-For is trusted: addresses, networks, or loopback, linklocal, uniquelocal.',
     isShownAsWritten: true,
     parse: proxies,
   }),
@@ -219,14 +219,14 @@ export const SETTINGS = {
     flag: 'metrics-port',
     default: null,
     value: 'N',
-    describe: 'Port of a listener of its own for /metrics. Without it, /metrics answers loopback and the admin token.',
+    describe: 'Port of a separate listener for /metrics. Default: /metrics answers loopback and the admin token.',
     parse: integer(0, 65_535),
   }),
   metricsByProject: setting({
     flag: 'metrics-by-project',
     default: false,
     value: 'BOOLEAN',
-    describe: 'Metrics of each project, too, with its name in their labels.',
+    describe: 'Also export metrics for each project, with its name in their labels.',
     parse: yesOrNo,
   }),
   traceDetail: setting<TraceDetail>({
@@ -257,7 +257,7 @@ export const SETTINGS = {
     flag: 'audit-days',
     default: 90,
     value: 'N',
-    describe: 'Entries of the audit log are kept for so many days.',
+    describe: 'Days that entries of the audit log are kept.',
     parse: integer(1, 36_500),
   }),
   jwtIssuer: setting<string | null>({

@@ -215,7 +215,7 @@ export const ERROR_CODES = {
   database_unavailable: {
     status: 503,
     meaning:
-      "Postgres cannot be reached or has no room, or the identity provider's keys cannot be had. Nothing was stored.",
+      "Postgres cannot be reached or has no room, or the identity provider's keys cannot be fetched. Nothing was stored.",
     action: 'Repeat after the time in `Retry-After`.',
   },
   outcome_unknown: {
@@ -226,7 +226,7 @@ export const ERROR_CODES = {
   },
   internal: {
     status: 500,
-    meaning: 'A defect of the service.',
+    meaning: 'Internal error (a bug in the service).',
     action: 'Report it with the request_id.',
   },
 } as const satisfies Record<string, ErrorRow>;

@@ -18,8 +18,8 @@ export function caller(): Account {
 export const calledByRoot = (): boolean => caller().uid === 0;
 
 /**
- * The account for the cluster in `data`: the caller itself, unless that is root. Then whoever owns the cluster (it may
- * have been made by an ordinary user), and for a new one the system's `postgres` user, else `nobody`.
+ * The account for the cluster in `data`: the caller itself, unless that is root. Then the owner of the cluster, which an
+ * ordinary user may have made; for a new one the system's `postgres` user, else `nobody`.
  */
 export async function accountFor(data: string): Promise<Account> {
   const owner = await stat(data).catch(() => undefined);
@@ -36,7 +36,9 @@ export async function accountFor(data: string): Promise<Account> {
     const [uid, gid] = await Promise.all([run(caller(), 'id', ['-u', name]), run(caller(), 'id', ['-g', name])]);
     if (uid.code === 0 && gid.code === 0) return { uid: Number(uid.output), gid: Number(gid.output) };
   }
-  throw new Error('Postgres does not run as root, and there is neither a user `postgres` nor `nobody` to run it as.');
+  throw new Error(
+    'Postgres refuses to run as root, and this system has neither a user `postgres` nor `nobody` to run it as.',
+  );
 }
 
 /** Whether the account gets into the folder through every folder above it. Asked of the system, so ACLs count too. */
@@ -53,7 +55,7 @@ export const ENVIRONMENT: Readonly<Record<string, string>> = {
 
 /**
  * Runs a program as the account to its end. Node drops the supplementary groups when it is given a uid.
- * @returns the exit code (null after a signal) and stdout with stderr; throws where the program cannot be executed.
+ * @returns the exit code (null after a signal) and stdout with stderr; throws if the program cannot be executed.
  */
 export function run(
   account: Account,

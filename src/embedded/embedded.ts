@@ -21,9 +21,9 @@ export interface EmbeddedOptions extends FleetSettings {
   readonly log: Log;
 }
 
-/** What every project's server begins with. */
+/** The contents of every new project's server. */
 export interface Template {
-  /** Names what is in it: another one is made if this changes. */
+  /** Of its contents: if it changes, another template is made. */
   readonly version: string;
   /** Fills a server that initdb has made. */
   readonly prepare: (socket: Socket) => Promise<void>;
@@ -47,7 +47,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
   const binaries = await findBinaries(root);
   const home = homeOf(root, CONTROL);
   if (!(await exists(home.data))) {
-    log('making the control database, once');
+    log('creating the control database');
     await makeHome(home);
     await buildFolder(home.data, (data) => initializeCluster(data, root.account, binaries, size.durable));
   }
@@ -68,12 +68,12 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
   };
 }
 
-/** The programs of a package are those of one major; the coming ones will bring those of the one before, too. */
+/** A package contains the programs of one major; later packages will contain those of the one before as well. */
 export async function refuseOtherMajor(data: string, { version }: Binaries): Promise<void> {
   const made = (await readFile(join(data, 'PG_VERSION'), 'utf8')).trim();
   if (made === version.split('.')[0]) return;
   throw new Error(
-    `${data} was made by Postgres ${made}, and this program brings Postgres ${version}. ` +
+    `${data} was made by Postgres ${made}, and this program includes Postgres ${version}. ` +
       'Save the projects with the program that made it (cdp backup --format logical), and restore them here.',
   );
 }
@@ -106,7 +106,7 @@ async function templateFolder(
   return home.data;
 }
 
-/** Whoever asks at the same time gets the same answer; after a failure it is tried again. */
+/** Callers at the same time share one result; after a failure the next caller tries again. */
 function once<T>(make: () => Promise<T>): () => Promise<T> {
   let made: Promise<T> | null = null;
   return () => {

@@ -1,4 +1,4 @@
-/** The servers of all projects: made from one template, started within what the machine bears, stopped when idle. */
+/** The servers of all projects: copied from one template, started as far as the machine allows, stopped when idle. */
 import { randomBytes } from 'node:crypto';
 import { lstat, mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
@@ -40,9 +40,9 @@ export interface FleetSettings {
 export interface FleetEvents {
   /** A server ended by itself, or did not start. */
   failed(id: string, reason: string, pauseMs: number): void;
-  /** A server was stopped since the disk is nearly full and it grew. */
+  /** A server was stopped because it grew while the disk was nearly full. */
   grew(id: string, bytes: number): void;
-  /** Asked before an idle server is stopped. @returns false to let it run for now, as long as autovacuum works */
+  /** Asked before an idle server is stopped. @returns false to let it run for now, for instance if autovacuum works */
   mayStop(id: string, idleMs: number): Promise<boolean>;
 }
 
@@ -53,7 +53,7 @@ export interface Socket {
   readonly user: string;
 }
 
-/** How often all running servers are looked at: for their logs, and for the disk. */
+/** How often logs and disk are checked. */
 const LOOK_MS = 500;
 
 /** A server that does not answer is stopped all the same. */
@@ -95,7 +95,7 @@ export class Fleet {
   }
 
   /**
-   * Ends the servers that an earlier service has left behind. Nobody waits for that but who needs one of them.
+   * Stops the servers that an earlier service left behind. Only requests that need one of them wait for that.
    * @param template returns the data directory that new servers are copied from, and makes it if it is missing
    */
   static async open(
@@ -110,7 +110,7 @@ export class Fleet {
     for (const { data, end } of await foundServers(root.folder)) {
       const [place, id = ''] = relative(root.folder, data).split(sep);
       if (place === PROJECTS) fleet.of(id).awaitEnd(end());
-      // A template that was being made.
+      // A template that was being built.
       else if (place !== CONTROL) void end().catch(() => {});
     }
     // The next new project needs it.
@@ -161,7 +161,7 @@ export class Fleet {
     await copyCluster(template, home.data, home.account, this.settings.size.durable);
   }
 
-  /** Makes the folder of a new server, whose data directory is filled by the caller: with what a backup holds. */
+  /** Makes the folder of a new server, whose data directory the caller fills, for instance from a backup. */
   async createEmpty(id: string): Promise<Home> {
     const home = homeOf(this.root, projectFolder(id), await this.newAccount(id));
     await this.makeFolder(home);
@@ -198,7 +198,7 @@ export class Fleet {
     return this.root.folder;
   }
 
-  /** Stops one server, such as one whose settings change; whoever comes next starts it again. */
+  /** Stops one server, for instance because its settings change; the next request starts it again. */
   stop(id: string): Promise<void> {
     return this.servers.get(id)?.stop() ?? Promise.resolve();
   }
@@ -353,4 +353,4 @@ async function isAttached(sharedMemoryId: number): Promise<boolean> {
 }
 
 const tooMany = (max: number) =>
-  new EngineError('overloaded', `${max} projects are in use at once, which is as many as this service runs`);
+  new EngineError('overloaded', `${max} projects are in use now, and no more servers may run at once`);

@@ -1,4 +1,4 @@
-/** Folders that the unprivileged server must reach, and that nobody else may have squatted on. */
+/** Folders that the unprivileged server must reach, and that nobody else may have created before. */
 import { chmod, chown, lstat, mkdir } from 'node:fs/promises';
 import { hasCode } from '../files.js';
 import { type Account, caller } from './account.js';

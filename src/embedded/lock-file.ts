@@ -1,4 +1,4 @@
-/** `postmaster.pid`, Postgres's own lock on a data directory, which says who serves it and how far that one has come. */
+/** `postmaster.pid`, Postgres's own lock on a data directory, which names the postmaster and its state. */
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PORT } from './config.js';

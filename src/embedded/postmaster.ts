@@ -39,7 +39,7 @@ const ATTEMPTS = 3;
  * Starts the server of a home and waits until it accepts connections, for as long as a recovery takes. What a dead
  * server has left is cleared away only if the start fails: a lock file with a pid that belongs to another process now,
  * or a backend that outlived its postmaster.
- * @param signal aborted: the start is given up
+ * @param signal stops the server instead, if it is aborted
  * @throws Error with the end of Postgres's log
  */
 export async function startPostmaster(
@@ -158,7 +158,7 @@ async function logSince(home: Home, start: number): Promise<string> {
   return log.subarray(log.length < start ? 0 : start).toString();
 }
 
-/** What Postgres says when one of its processes dies. Nothing else of the log is passed on: the rest may be a project's. */
+/** What Postgres says when one of its processes dies. Nothing else of the log is passed on: the rest may contain a project's text. */
 const CRASH = /^\S+ \S+ \S+ \[\d+\] LOG: {2}((?:[a-z ]{1,40}) )\(PID \d+\) (was terminated by signal \d+)/;
 const PANIC = /^\S+ \S+ \S+ \[\d+\] PANIC:/;
 

@@ -35,7 +35,7 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** Signals in the order of patience (manual 18.5): fast, immediate, and kill for a postmaster that hangs. */
+/** Signals, each with a time to wait (manual 18.5): fast, immediate, and kill for a postmaster that hangs. */
 const STOP_STEPS = [
   ['SIGINT', 10_000],
   ['SIGQUIT', 10_000],
@@ -53,7 +53,7 @@ export async function stopPostmaster(pid: number, data: string): Promise<void> {
       if (!(await serves(pid, data))) return;
     }
   }
-  throw new Error(`The Postgres process ${pid} on ${data} does not end.`);
+  throw new Error(`The Postgres process ${pid} on ${data} cannot be stopped.`);
 }
 
 /**
@@ -96,7 +96,7 @@ async function orphans(home: Home): Promise<number[]> {
   return all.filter(isOurs).map(({ pid }) => pid);
 }
 
-/** Empty for a process that does not exist or has ended. Where there is no /proc (macOS) `ps` answers. */
+/** Empty for a process that does not exist or has ended. Without /proc (macOS) `ps` answers. */
 async function commandLine(pid: number): Promise<string> {
   try {
     if (process.platform === 'linux') return unpacked(await readFile(`/proc/${pid}/cmdline`, 'utf8'));

@@ -1,4 +1,4 @@
-/** Where the embedded servers live: `postgres` in the data folder, or a link of that name to a place in reach. */
+/** Where the embedded servers live: `postgres` in the data folder, or a link of that name to a place that they can reach. */
 import { createHash, randomBytes } from 'node:crypto';
 import { lstat, realpath, rmdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -28,7 +28,7 @@ const LONGEST_SOCKET = 'projects/0123456789ab/socket/.s.PGSQL.5432.lock';
 /** In a data folder: the servers, or a link to where they are. */
 const placeIn = (dataDir: string): string => join(dataDir, 'postgres');
 
-/** False in a folder in which no service has ever been. */
+/** False in a folder that no service has used. */
 export const hasRoot = (dataDir: string): Promise<boolean> => exists(placeIn(dataDir));
 
 /** Finds the servers' folder of a data folder, or makes it. @throws Error that an operator can act on */
@@ -81,11 +81,11 @@ async function linkElsewhere(place: string, log: Log): Promise<void> {
     log('Postgres cannot reach the data folder, so the databases are kept elsewhere', { link: place, folder });
   } catch (error) {
     await rmdir(folder);
-    if (!hasCode(error, 'EEXIST')) throw error; // somebody else made it in this moment
+    if (!hasCode(error, 'EEXIST')) throw error; // another process has just made it
   }
 }
 
-/** Follows the link only if the caller made it: root must not be led astray by another user's. */
+/** Follows the link only if the caller made it: root must not follow another user's link. */
 async function resolved(place: string): Promise<string> {
   const found = await lstat(place);
   if (found.isSymbolicLink() && found.uid !== caller().uid) {

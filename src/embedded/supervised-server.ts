@@ -1,6 +1,6 @@
 /**
- * One Postgres server under supervision: started when somebody needs it, stopped when nobody does. Its state changes in
- * one place at a time, so whoever comes during a stop waits for its end and starts the server again.
+ * One Postgres server under supervision: started when a request needs it, stopped when none does. One change of state
+ * runs at a time, so a request that arrives during a stop waits for its end and starts the server again.
  */
 import { EngineError } from '../contract/errors.js';
 
@@ -20,7 +20,7 @@ export interface Supervision {
   failed(reason: string, pauseMs: number): void;
 }
 
-/** A server that ran for so long is not one that crashes again and again. */
+/** A server that has run this long does not count as one that crashes again and again. */
 const STABLE_MS = 60_000;
 
 /** The second start in a row that fails is followed by this pause, and each further one by twice as much. */
@@ -104,7 +104,7 @@ export class SupervisedServer {
     return working;
   }
 
-  /** Nobody may start it for this time. */
+  /** Refuses starts for this time. */
   pause(ms: number): void {
     this.startAfter = Math.max(this.startAfter, performance.now() + ms);
   }
@@ -125,7 +125,7 @@ export class SupervisedServer {
   private begin(state: ServerState, change: () => Promise<void>): void {
     this.state = state;
     this.change = change();
-    // Whoever waits for it hears of its failure.
+    // Those who wait for it get the error.
     this.change.catch(() => {});
   }
 
@@ -194,12 +194,16 @@ export class NeededMeanwhile extends Error {}
 const noop = () => {};
 
 const tooManyWait = () =>
-  new EngineError('overloaded', 'Too many requests wait for the start of the Postgres server of the project');
+  new EngineError('overloaded', "Too many requests are waiting for the project's Postgres server to start");
 
 const notStarting = (cause?: unknown) =>
   new EngineError('database_unavailable', 'The Postgres server of the project does not start', { cause });
 
 const pausing = (ms: number) =>
-  new EngineError('database_unavailable', 'The Postgres server of the project has ended and starts again shortly', {
-    retryAfter: Math.ceil(ms / 1_000),
-  });
+  new EngineError(
+    'database_unavailable',
+    "The project's Postgres server has stopped and will be started again shortly",
+    {
+      retryAfter: Math.ceil(ms / 1_000),
+    },
+  );

@@ -237,7 +237,7 @@ async function examineProjects(engine: Engine): Promise<Finding[]> {
     if (spoilt.length > 0) findings.push(problem(subject, spoilt.join('; '), `cdp project repair ${name}`));
   }
   if (findings.length > 0) return findings;
-  return [ok('projects', `${projects.length}, each with its roles, rights and hardening in place`)];
+  return [ok('projects', `${projects.length}, each with its roles and rights in place`)];
 }
 
 /**

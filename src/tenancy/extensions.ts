@@ -2,12 +2,12 @@
 import type pg from 'pg';
 import { type Fragment, ident, sql } from '../postgres/sql.js';
 
-/** Behind the project's own schema in the search path. */
+/** After the project's own schema in the search path. */
 export const EXTENSIONS_SCHEMA = 'extensions';
 
 /**
- * Extensions that open files or sockets, or run other languages with the rights of the operating system's user. On a
- * server of one's own that user is the service's, or one among many.
+ * Extensions that open files or sockets, or run languages with the rights of the operating system account, which on a
+ * project's own server may be the service's.
  */
 const REACHING_OUT = new Set([
   'adminpack',
@@ -25,8 +25,8 @@ export function refuseReachingOut(extensions: readonly string[]): void {
   const refused = extensions.filter((name) => REACHING_OUT.has(name));
   if (refused.length === 0) return;
   throw new Error(
-    `The setting extensions names ${refused.join(', ')}, by which a project could open files or connections of ` +
-      'this machine. They are available with a Postgres of your own (DATABASE_URL).',
+    `The setting extensions names ${refused.join(', ')}, with which a project could open files or connections on ` +
+      'this machine. They are available only with your own Postgres (DATABASE_URL).',
   );
 }
 

@@ -27,10 +27,10 @@ const SERVICE_DATABASE = 'template1';
 /** Connections of the service's own to one server: the watchdog's, and a look at its size. */
 const POOL_SIZE = 2;
 
-/** An idle server whose tables wait for autovacuum runs on for at most so many times the setting. */
+/** An idle server on which autovacuum has work runs on for at most this many times the setting. */
 const LONGEST_GRACE = 3;
 
-/** Told of a server that crashed, or was ended for the disk's sake. */
+/** A server crashed, or was stopped to keep disk free. */
 export interface ServerEvents {
   crashed(server: string, reason: string, pauseMs: number): void;
   grew(server: string, bytes: number): void;
@@ -189,7 +189,7 @@ const addressOf = (socket: Socket): ServerAddress => ({
   connectionTimeoutMillis: 5_000,
 });
 
-/** What every project's server begins with: the roles, and the database with everything of the service in it. */
+/** Every new project's server has the roles, and the database with the service's own part. */
 function templateOf(databases: ProjectDatabases): Template {
   const contents = [databases.schemaVersion, ...databases.extensions].join(' ');
   const version = createHash('sha256').update(contents).digest('hex').slice(0, 12);

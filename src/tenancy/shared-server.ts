@@ -20,7 +20,7 @@ import { literal, quotedName } from '../postgres/sql.js';
 import { INSUFFICIENT_PRIVILEGE, OBJECT_IN_USE } from '../postgres/sqlstate.js';
 import { connectionsTo, type Server, type Tenancy } from './tenancy.js';
 
-/** Closes what Postgres shows to everybody of the whole server, as far as the role may. Of no use where it may not. */
+/** Hides what Postgres shows to everybody about the whole server, as far as the service's role may. */
 const REVOKES = readFileSync(new URL('./shared-server.sql', import.meta.url), 'utf8');
 
 /**
@@ -29,7 +29,7 @@ const REVOKES = readFileSync(new URL('./shared-server.sql', import.meta.url), 'u
  */
 const CONNECTION_LIMIT = 128;
 
-/** Connections of the service's own role beside those of the control database: the watchdog's, and sizes. */
+/** Connections of the service's own role, apart from those to the control database: the watchdog's, and for sizes. */
 const POOL_SIZE = 6;
 
 export class SharedServer implements Tenancy {
@@ -44,7 +44,7 @@ export class SharedServer implements Tenancy {
     private readonly template: string,
     private readonly databases: ProjectDatabases,
   ) {
-    // It runs, or it does not: that is the operator's.
+    // Only the operator starts and stops it.
     this.server = { ...connectionsTo(address, POOL_SIZE, null), acquire: () => undefined, release: () => {} };
   }
 

@@ -35,12 +35,12 @@ export interface Tenancy {
   readonly own: boolean;
   /** Servers of projects that run now. */
   readonly running: number;
-  /** Names for a project that is about to be made. */
+  /** Names for a new project. */
   newPlacement(): Placement;
   serverOf(placement: Placement): Server;
-  /** Makes everything of a placement, empty. After a failure or a crash in between, {@link drop} clears what is there. */
+  /** Creates everything of a placement, empty. After a failure or a crash, {@link drop} removes what is there. */
   create(placement: Placement): Promise<void>;
-  /** Takes everything of a placement away. Every step may have been done before. */
+  /** Removes everything of a placement. Every step may have been done before. */
   drop(placement: Placement): Promise<void>;
   /** The options of a login role in CREATE ROLE and ALTER ROLE. */
   roleOptions(role: string): string;
@@ -52,7 +52,7 @@ export interface Tenancy {
   close(): Promise<void>;
 }
 
-/** What belongs to each server alone: its connections, and what watches over them. */
+/** What each server has of its own: the service's connections, and what watches over them. */
 export function connectionsTo(
   address: ServerAddress,
   poolSize: number,

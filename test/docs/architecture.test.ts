@@ -16,6 +16,8 @@ const SECTIONS = {
   'cli/import': 'Inside cli',
   engine: 'Inside the engine',
   'engine/sql': 'Inside free SQL',
+  tenancy: 'Inside tenancy',
+  embedded: 'Inside embedded',
   postgres: 'Inside postgres',
 };
 

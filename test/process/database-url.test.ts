@@ -24,6 +24,9 @@ afterAll(async () => {
   await control.drop();
 });
 
+/** The level of pino's `warn`. */
+const WARN = 40;
+
 const inControl = (text: string) =>
   onServer(embeddedServer(), (client) => client.query<Record<string, unknown>>(text), control.name);
 
@@ -58,6 +61,20 @@ describe('works', () => {
     expect(await status(other.url)).toBe(200);
     expect((await other.end()).code).toBe(0);
     expect((await inControl('SELECT 1 FROM cdp.projects')).rowCount).toBe(1);
+  });
+
+  it('warns at the start if several projects share the server, and not of one alone', async () => {
+    const warnings = async () => {
+      const service = await startServe([], operator);
+      await service.end();
+      return service.log().filter(({ level, projects }) => level === WARN && projects !== undefined);
+    };
+    expect(await warnings()).toEqual([]);
+    await cdp('project', 'create', 'second');
+    expect(await warnings()).toMatchObject([
+      { projects: 2, msg: expect.stringContaining('share one Postgres server') as string },
+    ]);
+    await cdp('project', 'delete', 'second', '--yes');
   });
 });
 

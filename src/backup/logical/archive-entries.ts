@@ -19,7 +19,7 @@ const AS_STATEMENTS = new Set(['ACL', 'DEFAULT ACL', 'POLICY', 'MATERIALIZED VIE
 const LARGE_OBJECTS = new Set(['BLOB', 'BLOB METADATA', 'BLOBS']);
 
 /**
- * The project's own part. The service's schema, its hardening, extensions and the schemas themselves are there already
+ * The project's own part. The service's schema, extensions and the schemas themselves are there already
  * where a project was made in the normal way; of the service's tables only the answers by Idempotency-Key come along.
  */
 export function chooseEntries(list: string, schema: string): ChosenEntries {
@@ -37,7 +37,7 @@ function isOwn(kind: string, namespace: string, name: string, schema: string): b
   if (namespace === schema) return true;
   if (namespace === '_cdp') return kind === 'TABLE DATA' && name.startsWith('idempotency_keys ');
   if (namespace !== '-') return false;
-  // One of a cast's types is its maker's own; the hardening has casts, too.
+  // A cast of the project has one of its own types.
   if (/^(CAST|COMMENT)$/.test(kind) && name.startsWith('CAST (')) return new RegExp(`[( ]${schema}\\.`).test(name);
   return LARGE_OBJECTS.has(kind) || (/^(COMMENT|ACL)$/.test(kind) && name.startsWith('LARGE OBJECT'));
 }

@@ -1,2 +1,2 @@
--- Databases are not hardened any more (docs/decisions/0021).
+-- Databases are no longer hardened (docs/decisions/0008).
 DROP TABLE IF EXISTS _cdp.preparation;
