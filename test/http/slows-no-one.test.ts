@@ -156,6 +156,8 @@ describe.runIf(onLinux)('processors', { retry: 2 }, () => {
 });
 
 describe.runIf(onLinux)('memory', () => {
+  const lives = () => rowsIn('hostile', 'SELECT pg_postmaster_start_time(), pg_stat_get_db_sessions_killed(0)');
+
   it.each([
     [
       'a sort',
@@ -163,7 +165,6 @@ describe.runIf(onLinux)('memory', () => {
     ],
     ['a string', `SELECT length(repeat('x', 1000000000))`],
   ])('is refused to %s beyond its bound, and nobody else notices', async (_what, text) => {
-    const lives = () => rowsIn('hostile', 'SELECT pg_postmaster_start_time(), pg_stat_get_db_sessions_killed(0)');
     const started = await lives();
     const answer = await sql('hostile', `SET work_mem = '100GB'; ${text}`);
     const body = failure(answer, 400, 'sql_error');

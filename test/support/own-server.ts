@@ -6,9 +6,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import { RECOVERY_SETTINGS } from '../../src/backup/physical/recovery.js';
-import { type Account, accountFor, ENVIRONMENT, run } from '../../src/postgres/embedded/account.js';
-import { findBinaries } from '../../src/postgres/embedded/binaries.js';
-import { findHome } from '../../src/postgres/embedded/home.js';
+import { type Account, accountFor, run } from '../../src/embedded/account.js';
+import { type Binaries, findBinaries } from '../../src/embedded/binaries.js';
 import { type LoginOptions, startupOptions, withClient } from '../../src/postgres/server.js';
 
 export interface OwnServers {
@@ -25,9 +24,9 @@ export interface OwnServers {
 export async function ownServers(): Promise<OwnServers> {
   const folder = await mkdtemp('/tmp/cdp-own-');
   await chmod(folder, 0o711);
-  const home = await findHome(join(folder, 'programs'), () => {});
-  const { bin } = await findBinaries(home);
   const account = await accountFor(folder);
+  const binaries = await findBinaries({ folder, account, owner: account, sockets: folder });
+  const { bin } = binaries;
   const servers: OwnServer[] = [];
   const on = async (name: string): Promise<OwnServer> => {
     const place = join(folder, name);
@@ -35,7 +34,7 @@ export async function ownServers(): Promise<OwnServers> {
       await mkdir(path, { mode: 0o700 });
       await chown(path, account.uid, account.gid);
     }
-    const server = new OwnServer(place, bin, account);
+    const server = new OwnServer(place, binaries, account);
     servers.push(server);
     return server;
   };
@@ -68,7 +67,7 @@ export class OwnServer {
 
   constructor(
     private readonly place: string,
-    private readonly bin: string,
+    private readonly binaries: Binaries,
     private readonly account: Account,
   ) {
     this.dataFolder = join(place, 'data');
@@ -99,10 +98,10 @@ export class OwnServer {
     await writeFile(config, lines.join('\n'));
     await chown(config, this.account.uid, this.account.gid);
     this.said = '';
-    const child = spawn(join(this.bin, 'postgres'), ['-D', this.dataFolder], {
+    const child = spawn(join(this.binaries.bin, 'postgres'), ['-D', this.dataFolder], {
       ...this.account,
       cwd: '/',
-      env: ENVIRONMENT,
+      env: this.binaries.environment,
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     for (const output of [child.stdout, child.stderr]) {

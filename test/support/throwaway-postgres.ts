@@ -46,7 +46,10 @@ interface Options {
 /** Starts the server of a folder, and makes its cluster if it is missing. The folder's path is short, so the socket fits. */
 export async function startThrowaway(folder: string, options: Options = {}): Promise<ThrowawayServer> {
   const { major = 18, durable = false, settings = [], account = await accountFor(folder) } = options;
-  const binaries = major === 18 ? await embeddedPrograms(folder, account) : { bin: debianPrograms(major), version: '', environment: ENVIRONMENT };
+  const binaries =
+    major === 18
+      ? await embeddedPrograms(folder, account)
+      : { bin: debianPrograms(major), version: '', environment: ENVIRONMENT };
   const data = join(folder, 'data');
   const program = async (name: string, ...args: string[]) => {
     const variables = Object.entries(binaries.environment).map(([key, value]) => `${key}=${value}`);

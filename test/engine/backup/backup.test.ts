@@ -33,7 +33,7 @@ const save = (service: TestService, name: string, more: { project?: string; sign
     file: join(folder, name),
     project: null,
     places,
-    ownServers: null,
+    form: null,
     version: '0.0.0',
     by: BY_ITSELF,
     signal,
@@ -48,7 +48,6 @@ const load = (service: TestService, name: string, more: Partial<RestoreOptions> 
     as: null,
     at: null,
     places,
-    ownServers: null,
     by: BY_ITSELF,
     signal,
     progress: silent,
@@ -548,7 +547,7 @@ describe('without fitting programs', () => {
 
   it('a backup is refused with what to install, and leaves no file', async () => {
     const empty = mkdtempSync(join(folder, 'empty-'));
-    const empties = { ownServers: null, version: '0' };
+    const empties = { form: null, version: '0' };
     const options = { file: join(empty, 'file'), project: null, ...empties, by: BY_ITSELF, signal, progress: silent };
     const none = backup(service.engine.installation, { ...options, places: { folder: empty, path: '' } });
     await expect(none).rejects.toThrow(

@@ -1,223 +1,291 @@
-/** Physical backups in a backup's file: projects with a server of their own, saved and restored without any program. */
+/** Backup and restore of projects that have a server of their own: files of the server, its log, and times in between. */
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { archiveAll, archiveFolder, archiveSettings, prepareArchive } from '../../../src/backup/physical/archive.js';
-import { isRecovered } from '../../../src/backup/physical/recovery.js';
 import { BY_ITSELF } from '../../../src/engine/audit/audit.js';
+import { removeOldArchives, setArchiving } from '../../../src/engine/backup/archiving.js';
 import { backup } from '../../../src/engine/backup/backup.js';
-import type { OwnServers as Known } from '../../../src/engine/backup/physical.js';
 import { restore, type RestoreOptions } from '../../../src/engine/backup/restore.js';
-import { type OwnServer, type OwnServers, ownServers } from '../../support/own-server.js';
-import { startTestService, type TestService } from '../../support/service.js';
+import type { OwnServers } from '../../../src/tenancy/own-servers.js';
+import {
+  failure,
+  startOwnService,
+  startTestService,
+  type TestProject,
+  type TestService,
+} from '../../support/service.js';
 
 const folder = mkdtempSync('/tmp/cdp-physical-');
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
-
-/** No program of Postgres is found. */
-const places = { folder, path: '' };
-const never = new AbortController().signal;
-
 let service: TestService;
-let servers: OwnServers;
-/** The servers of projects by name, and what a supervisor does with them. */
-const running = new Map<string, { server: OwnServer; isStopped: boolean }>();
-let known: Known;
-
 beforeAll(async () => {
-  [service, servers] = await Promise.all([startTestService(), ownServers()]);
-  known = {
-    major: 18,
-    hold: (project, work) => {
-      const { server, isStopped } = running.get(project.name) as { server: OwnServer; isStopped: boolean };
-      const locale = { localeProvider: 'builtin', locale: 'C.UTF-8' };
-      const { dataFolder, login } = server;
-      return work({ id: project.name, version: '18.4', ...locale, dataFolder, login: isStopped ? null : login });
-    },
-    archive: async (serverId) => {
-      const at = archiveFolder(servers.folder, serverId);
-      const { server } = running.get(serverId) ?? {};
-      if (server !== undefined) await archiveAll(at, server.login, never);
-      return at;
-    },
-    adopt: async (name, _by, fill) => {
-      const server = await servers.on(name);
-      try {
-        const { id } = await service.engine.projects.create(name);
-        const { dataFolder } = server;
-        const status = await fill({ id, dataFolder, account: servers.account });
-        await service.engine.projects.setActive(name, status === 'active');
-        await server.start();
-        expect(await isRecovered(dataFolder)).toBe(true);
-        running.set(name, { server, isStopped: false });
-      } catch (error) {
-        await service.engine.deleteProject(name);
-        await rm(dirname(server.dataFolder), { recursive: true });
-        throw error;
-      }
-    },
-  };
-  for (const name of ['busy', 'idle']) {
-    await service.project(name);
-    const archive = archiveFolder(servers.folder, name);
-    await prepareArchive(archive, name, servers.account);
-    const server = await servers.copy(name);
-    await server.start(archiveSettings(archive));
-    await server.rows(`CREATE TABLE t AS SELECT '${name}' AS a`);
-    if (name === 'idle') await server.stop();
-    running.set(name, { server, isStopped: name === 'idle' });
-  }
-  await save('all.cdp');
+  service = await startOwnService();
 });
 afterAll(async () => {
-  await Promise.all([service.close(), servers.close()]);
+  await service.close();
+  rmSync(folder, { recursive: true, force: true });
 });
 
-const save = (name: string, more: { signal?: AbortSignal } = {}) =>
-  backup(service.engine.installation, {
+const places = { folder: null, path: '' };
+const signal = new AbortController().signal;
+const common = { places, by: BY_ITSELF, signal, progress: () => undefined };
+
+const save = (name: string, project: string | null, more: { signal?: AbortSignal } = {}, from = service) =>
+  backup(from.engine.installation, { ...common, file: join(folder, name), project, form: null, version: '0', ...more });
+
+const load = (name: string, more: Partial<RestoreOptions> = {}, into = service) =>
+  restore(into.engine.installation, {
+    ...common,
     file: join(folder, name),
     project: null,
-    places,
-    ownServers: known,
-    version: '0.0.0',
-    by: BY_ITSELF,
-    signal: never,
-    progress: () => undefined,
-    ...more,
-  });
-
-const load = (name: string, more: Partial<RestoreOptions> = {}) =>
-  restore(service.engine.installation, {
-    file: join(folder, name),
-    project: 'busy',
-    as: 'copy',
+    as: null,
     at: null,
-    places,
-    ownServers: known,
-    by: BY_ITSELF,
-    signal: never,
-    progress: () => undefined,
     ...more,
   });
 
-const rowsOf = (name: string) => running.get(name)?.server.rows('SELECT a FROM t ORDER BY a');
+const tenancy = (): OwnServers => service.engine.installation.tenancy as OwnServers;
+const placementOf = async (name: string) => (await service.engine.projects.get(name)).placement;
 
-function unpacked(name: string): string {
-  const place = mkdtempSync(join(folder, 'unpacked-'));
-  execFileSync('tar', ['-xf', join(folder, name), '-C', place]);
-  return place;
+/** A project with a table of numbers. */
+async function numbered(rows: number): Promise<TestProject> {
+  const project = await service.project();
+  await project.table('kept', { n: 'INTEGER' });
+  await project.rows(`INSERT INTO kept (n) SELECT generate_series(1, ${rows})`);
+  return project;
 }
 
-describe('works:', () => {
-  it('running and stopped projects are saved into one file, which tar and sha256sum read', async () => {
-    const place = unpacked('all.cdp');
-    execFileSync('sha256sum', ['--quiet', '-c', 'SHA256SUMS'], { cwd: place });
-    const manifest = JSON.parse(await readFile(join(place, 'manifest.json'), 'utf8')) as { projects: object[] };
-    const common = { kind: 'physical', postgres: 18, version: '18.4', platform: `${process.platform}-${process.arch}` };
-    const more = { locale_provider: 'builtin', locale: 'C.UTF-8', checksum_version: 1, timeline: 1 };
-    expect(manifest).toMatchObject({ format_version: 2, left_out: [] });
-    expect(manifest.projects).toEqual(
-      ['busy', 'idle'].map((name) => expect.objectContaining({ ...common, ...more, name, server_id: name }) as object),
-    );
-    expect(await readdir(join(place, 'projects/busy/data'))).toContain('backup_label');
-  });
+const numbers = async (name: string): Promise<number[]> => {
+  const project = await service.engine.projects.get(name);
+  const { token } = await service.engine.tokens.create(project.id);
+  const answer = await service.call('POST', '/api/cdp/sql', { token, body: { sql: 'SELECT n FROM kept ORDER BY n' } });
+  return (answer.body.rows as { n: number }[]).map(({ n }) => n);
+};
 
-  it('a project comes back under another name, from a running and from a stopped one', async () => {
-    for (const name of ['busy', 'idle']) {
-      const { projects } = await load('all.cdp', { project: name, as: `${name}-copy` });
-      expect(projects).toEqual([{ name: `${name}-copy`, tables: null, leftOut: [] }]);
-      expect(await rowsOf(`${name}-copy`)).toEqual([{ a: name }]);
-      expect(await service.engine.projects.get(`${name}-copy`)).toMatchObject({ status: 'active' });
+const upTo = (last: number) => Array.from({ length: last }, (_, i) => i + 1);
+
+describe('works', () => {
+  it('running and stopped projects are saved without pg_dump into one file that tar and sha256sum read', async () => {
+    const [running, stopped] = [await numbered(3), await numbered(2)];
+    await tenancy().stop(await placementOf(stopped.name));
+    const manifest = await save('all.cdp', null);
+    expect(manifest.left_out).toEqual([]);
+    expect(manifest.projects).toEqual(
+      expect.arrayContaining(
+        [running, stopped].map(({ name }) => expect.objectContaining({ name, kind: 'physical', postgres: 18 })),
+      ),
+    );
+    const unpacked = mkdtempSync(join(folder, 'unpacked-'));
+    execFileSync('tar', ['-xf', join(folder, 'all.cdp'), '-C', unpacked]);
+    expect(execFileSync('sha256sum', ['--quiet', '-c', 'SHA256SUMS'], { cwd: unpacked }).toString()).toBe('');
+    // Nobody has started the stopped one for that.
+    expect(readdirSync((await tenancy().homeOf(await placementOf(stopped.name))).data)).not.toContain('postmaster.pid');
+    for (const [project, rows] of [
+      [running, 3],
+      [stopped, 2],
+    ] as const) {
+      const as = `${project.name}-copy`;
+      await load('all.cdp', { project: project.name, as });
+      expect(await numbers(as)).toEqual(upTo(rows));
     }
   });
 
-  it('a project comes back as it was at a time', async () => {
-    const { server } = running.get('busy') as { server: OwnServer };
-    await server.rows(`INSERT INTO t VALUES ('good')`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-    const at = new Date();
-    await new Promise((resolve) => setTimeout(resolve, 20));
-    await server.rows(`DELETE FROM t`);
-    await load('all.cdp', { as: 'as-it-was', at });
-    expect(await rowsOf('as-it-was')).toEqual([{ a: 'busy' }, { a: 'good' }]);
+  it('a copy is a server of its own on a new timeline, and can be saved and restored again', async () => {
+    const source = await numbered(1);
+    await save('first.cdp', source.name);
+    await load('first.cdp', { as: 'once', project: source.name });
+    await source.rows('INSERT INTO kept (n) VALUES (2)');
+    expect(await numbers('once')).toEqual([1]);
+    const again = await save('second.cdp', 'once');
+    expect(again.projects[0]).toMatchObject({ timeline: 2 });
+    await load('second.cdp', { as: 'twice', project: 'once' });
+    expect(await numbers('twice')).toEqual([1]);
+    const ids = await Promise.all([source.name, 'once', 'twice'].map(placementOf));
+    expect(new Set(ids.map(({ server }) => server)).size).toBe(3);
   });
 
-  it('one that cannot be reached, or copied to its end, is named, and nothing of it is in the file', async () => {
-    const idle = running.get('idle') as { server: OwnServer; isStopped: boolean };
-    const leftOut = async (name: string, reason: string) => {
-      const manifest = await save(name);
-      expect(manifest.projects.map((project) => project.name)).not.toContain('idle');
-      expect(manifest.left_out).toEqual([{ name: 'idle', reason: expect.stringContaining(reason) as string }]);
-      const place = unpacked(name);
-      expect(await readdir(join(place, 'projects'))).not.toContain('idle');
-      execFileSync('sha256sum', ['--quiet', '-c', 'SHA256SUMS'], { cwd: place });
-    };
-    // Its server does not run: a copy of a running one cannot log in.
-    idle.isStopped = false;
-    await leftOut('unreached.cdp', 'ENOENT');
-    idle.isStopped = true;
-    const link = join(idle.server.dataFolder, 'pg_tblspc/1');
-    await symlink('/tmp', link);
-    await leftOut('linked.cdp', 'neither a file nor a folder');
-    await rm(link);
-  });
-});
-
-describe('refuses, and makes nothing:', () => {
-  async function refused(work: () => Promise<unknown>, message: RegExp) {
-    const before = await service.engine.projects.list();
-    await expect(work()).rejects.toThrow(message);
-    expect(await service.engine.projects.list()).toEqual(before);
-    expect(await readdir(servers.folder)).not.toContain('copy');
-  }
-
-  async function repacked(name: string, from: string | RegExp, to: string): Promise<string> {
-    const place = unpacked('all.cdp');
-    const manifest = join(place, 'manifest.json');
-    await writeFile(manifest, (await readFile(manifest, 'utf8')).replaceAll(from, to));
-    execFileSync('sh', ['-c', `find * -type f ! -name SHA256SUMS | sort | xargs sha256sum > SHA256SUMS`], {
-      cwd: place,
+  it('a deleted project comes back under its name, with its tokens', async () => {
+    const project = await numbered(2);
+    await save('deleted.cdp', project.name);
+    await service.engine.deleteProject(project.name);
+    await load('deleted.cdp');
+    const { token } = project;
+    const answer = await service.call('POST', '/api/cdp/sql', {
+      token,
+      body: { sql: 'SELECT count(*) AS n FROM kept' },
     });
-    const members = `find * -type f ! -name SHA256SUMS | sort > ../list; echo SHA256SUMS >> ../list`;
-    execFileSync('sh', ['-c', `${members}; tar --format=ustar -cf "../${name}" -T ../list`], { cwd: place });
-    return name;
-  }
-
-  it('another platform, another major, a server by address', async () => {
-    const here = `${process.platform}-${process.arch}`;
-    const elsewhere = await repacked('elsewhere.cdp', `"${here}"`, '"plan9-mips"');
-    await refused(
-      () => load(elsewhere),
-      new RegExp(`"busy" was made on plan9-mips with Postgres 18; here is ${here} with Postgres 18`),
-    );
-    await refused(
-      () => load('all.cdp', { ownServers: { ...known, major: 19 } }),
-      new RegExp(`made on ${here} with Postgres 18; here is ${here} with Postgres 19`),
-    );
-    await refused(() => load('all.cdp', { ownServers: null }), /here is projects have no server of their own/);
+    expect(answer.body.rows).toEqual([{ n: 2 }]);
   });
 
-  it('a time before the backup, and a time that has not come', async () => {
-    await refused(() => load('all.cdp', { at: new Date(0) }), /an earlier one is needed/);
-    await refused(() => load('all.cdp', { at: new Date(Date.now() + 3_600_000) }), /The log in .* ends at/);
+  it('a project comes back as it was at a time, also after it was deleted', async () => {
+    const project = await numbered(1);
+    await setArchiving(service.engine.installation, project.name, true, BY_ITSELF);
+    await save('before.cdp', project.name);
+    await project.rows('INSERT INTO kept (n) VALUES (2)');
+    await sleep(50);
+    const at = new Date();
+    await sleep(50);
+    await project.rows('INSERT INTO kept (n) VALUES (3)');
+    await load('before.cdp', { as: 'at-that-time', project: project.name, at });
+    expect(await numbers('at-that-time')).toEqual([1, 2]);
+    const home = await tenancy().homeOf(await placementOf('at-that-time'));
+    expect(readdirSync(home.root)).not.toContain('replayed-wal');
+    expect(readdirSync(home.data)).not.toContain('recovery-settings.conf');
+    await service.engine.deleteProject(project.name);
+    await load('before.cdp', { as: 'later', project: project.name, at });
+    expect(await numbers('later')).toEqual([1, 2]);
   });
 
-  it('the archive of another server', async () => {
-    const other = await repacked('other.cdp', '"server_id": "busy"', '"server_id": "another"');
-    const archive = () => Promise.resolve(archiveFolder(servers.folder, 'busy'));
-    const confused = { ...known, archive };
-    await refused(
-      () => load(other, { at: new Date(), ownServers: confused }),
-      /of the server busy, not of another: it must not be replayed there/,
-    );
+  it('a stopped project that is needed while it is saved answers, and is saved all the same', async () => {
+    const project = await numbered(5);
+    const placement = await placementOf(project.name);
+    for (let i = 0; i < 3; i++) {
+      await tenancy().stop(placement);
+      const saving = save(`needed-${i}.cdp`, project.name);
+      await sleep(5 * i);
+      expect(await project.rows('SELECT count(*) AS n FROM kept')).toEqual([{ n: 5 }]);
+      await saving;
+      await load(`needed-${i}.cdp`, { as: `needed-${i}`, project: project.name });
+      expect(await numbers(`needed-${i}`)).toEqual(upTo(5));
+    }
   });
 
-  it('a backup and a restore that the operator ends', async () => {
-    const ended = AbortSignal.abort(new Error('by the operator'));
-    await refused(() => save('ended.cdp', { signal: ended }), /by the operator/);
-    expect((await readdir(folder)).filter((name) => name.startsWith('ended'))).toEqual([]);
-    await refused(() => load('all.cdp', { signal: ended }), /by the operator/);
+  it('archived log goes when it is older than the setting', async () => {
+    const project = await numbered(1);
+    await setArchiving(service.engine.installation, project.name, true, BY_ITSELF);
+    await project.rows('CREATE TABLE filler AS SELECT generate_series(1, 100000) AS n');
+    const archive = join(tenancy().folder, 'archive', (await placementOf(project.name)).server);
+    await expect.poll(() => readdirSync(archive).length, { timeout: 60_000 }).toBeGreaterThan(2);
+    await removeOldArchives(service.engine.installation, 1);
+    expect(readdirSync(archive).length).toBeGreaterThan(2);
+    await removeOldArchives(service.engine.installation, -1);
+    expect(readdirSync(archive).filter((name) => /^[0-9A-F]{24}$/.test(name))).toEqual([]);
   });
 });
+
+describe('refuses', () => {
+  it('a name that is taken, and changes nothing', async () => {
+    const project = await numbered(1);
+    await save('taken.cdp', project.name);
+    await expect(load('taken.cdp')).rejects.toMatchObject({ code: 'unique_violation' });
+    expect(await numbers(project.name)).toEqual([1]);
+  });
+
+  it('another platform, another major, and a server by address', async () => {
+    const project = await numbered(1);
+    await save('elsewhere.cdp', project.name);
+    for (const [from, to] of [
+      [`"platform": "${process.platform}-`, '"platform": "plan9-'],
+      ['"postgres": 18', '"postgres": 17'],
+    ] as const) {
+      const file = await repacked('elsewhere.cdp', (text) => text.replace(from, to));
+      const elsewhere = load(file, { as: 'nowhere', project: project.name });
+      await expect(elsewhere).rejects.toThrow(/was made on .* with Postgres 1[78]; here is/);
+    }
+    const shared = await startTestService();
+    try {
+      const there = load('elsewhere.cdp', { as: 'nowhere', project: project.name }, shared);
+      await expect(there).rejects.toThrow(/here is projects have no server of their own/);
+    } finally {
+      await shared.close();
+    }
+    await expect(service.engine.projects.get('nowhere')).rejects.toMatchObject({ code: 'not_found' });
+  });
+
+  it('a time before the backup, one that has not come, and one without an archive', async () => {
+    const project = await numbered(1);
+    const early = new Date();
+    await save('times.cdp', project.name);
+    const at = (time: Date) => load('times.cdp', { as: 'nowhere', project: project.name, at: time });
+    await expect(at(new Date())).rejects.toThrow(/no archive|There is no archive/);
+    await setArchiving(service.engine.installation, project.name, true, BY_ITSELF);
+    await project.rows('SELECT 1');
+    await save('archived.cdp', project.name);
+    const then = (time: Date) => load('archived.cdp', { as: 'nowhere', project: project.name, at: time });
+    await expect(then(early)).rejects.toThrow(/an earlier one is needed/);
+    await expect(then(new Date(Date.now() + 3_600_000))).rejects.toThrow(/ends at/);
+    await expect(service.engine.projects.get('nowhere')).rejects.toMatchObject({ code: 'not_found' });
+  });
+
+  it('a file that was changed on its way', async () => {
+    const project = await numbered(1);
+    await save('whole.cdp', project.name);
+    const bytes = readFileSync(join(folder, 'whole.cdp'));
+    bytes.writeUInt8(bytes.readUInt8(Math.floor(bytes.length / 2)) ^ 1, Math.floor(bytes.length / 2));
+    await writeFile(join(folder, 'damaged.cdp'), bytes);
+    await expect(load('damaged.cdp', { as: 'nowhere', project: project.name })).rejects.toThrow();
+    await expect(service.engine.projects.get('nowhere')).rejects.toMatchObject({ code: 'not_found' });
+  });
+});
+
+describe('protects', () => {
+  it('the project, if the operator ends a backup or a restore: nothing half done is left', async () => {
+    const project = await numbered(1);
+    const ended = new AbortController();
+    const saving = save('ended.cdp', project.name, { signal: ended.signal });
+    ended.abort(new Error('the operator ended it'));
+    await expect(saving).rejects.toThrow('the operator ended it');
+    expect(existsSync(join(folder, 'ended.cdp'))).toBe(false);
+    await save('good.cdp', project.name);
+    const again = new AbortController();
+    const loading = load('good.cdp', { as: 'ended', project: project.name, signal: again.signal });
+    setTimeout(() => again.abort(new Error('the operator ended it')), 30);
+    await expect(loading).rejects.toThrow('the operator ended it');
+    await expect(service.engine.projects.get('ended')).rejects.toMatchObject({ code: 'not_found' });
+    expect(await project.rows('SELECT count(*) AS n FROM kept')).toEqual([{ n: 1 }]);
+  });
+
+  it('writes that go on while the project is saved: each acknowledged before is in the copy', async () => {
+    const project = await numbered(1);
+    let acknowledged = 1;
+    let saved = false;
+    const writing = (async () => {
+      while (!saved) {
+        const answer = await project.call('POST', '/api/cdp/data/kept', { body: [{ n: acknowledged + 1 }] });
+        if (answer.status !== 201) throw new Error(answer.text);
+        acknowledged++;
+      }
+    })();
+    await sleep(100);
+    const before = acknowledged;
+    await save('busy.cdp', project.name);
+    saved = true;
+    await writing;
+    await load('busy.cdp', { as: 'busy', project: project.name });
+    const found = await numbers('busy');
+    expect(found).toEqual(upTo(found.length));
+    expect(found.length).toBeGreaterThanOrEqual(before);
+    expect(found.length).toBeLessThanOrEqual(acknowledged);
+  });
+
+  it('an archive from being asked for by address, in words', async () => {
+    const shared = await startTestService();
+    try {
+      const project = await shared.project();
+      const asked = setArchiving(shared.engine.installation, project.name, true, BY_ITSELF);
+      await expect(asked).rejects.toMatchObject({ code: 'invalid_request' });
+      failure(await shared.call('GET', '/api/cdp/schema'), 401, 'unauthorized');
+    } finally {
+      await shared.close();
+    }
+  });
+});
+
+/** A copy of a good backup with another manifest. */
+async function repacked(name: string, change: (text: string) => string): Promise<string> {
+  const place = mkdtempSync(join(folder, 'repack-'));
+  execFileSync('tar', ['-xf', join(folder, name), '-C', place]);
+  const manifest = join(place, 'manifest.json');
+  await writeFile(manifest, change(readFileSync(manifest, 'utf8')));
+  const sum = execFileSync('sha256sum', ['manifest.json'], { cwd: place }).toString();
+  const sums = readFileSync(join(place, 'SHA256SUMS'), 'utf8').replace(/^.* {2}manifest\.json\n/m, sum);
+  await writeFile(join(place, 'SHA256SUMS'), sums);
+  const members = execFileSync('tar', ['-tf', join(folder, name)])
+    .toString()
+    .trim();
+  await writeFile(join(place, 'members'), `${members}\n`);
+  const file = `repacked-${Math.random().toString(36).slice(2)}.cdp`;
+  execFileSync('tar', ['--format=ustar', '-cf', join(folder, file), '--no-recursion', '-T', 'members'], { cwd: place });
+  return file;
+}
