@@ -1,5 +1,5 @@
 /** Where the embedded servers live, whom their folders belong to, and the data folders that are refused. */
-import { chown, lstat, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { chown, lstat, mkdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { calledByRoot, run } from '../../src/embedded/account.js';
@@ -87,6 +87,8 @@ describe('a server', () => {
     expect(await modeOf(folder)).toBe(0o700);
     await engine.deleteProject('shop');
     await expect(lstat(folder)).rejects.toThrow('ENOENT');
+    await stage.close();
+    await rm(join(folder, '../../..'), { recursive: true });
   });
 });
 
@@ -171,6 +173,7 @@ if (calledByRoot()) {
       expect((await lstat(link)).isSymbolicLink()).toBe(true);
       expect(stdout).toContain(SYSTEM_FOLDER);
       expect(await modeOf(dirname(dataDir))).toBe(0o700);
+      await rm(await realpath(link), { recursive: true });
     });
   });
 }

@@ -26,7 +26,7 @@ afterAll(endEverything);
 /** How soon a service that was killed must serve again. */
 const BACK_MS = 5_000;
 
-const KILLS = 8;
+const KILLS = 6;
 
 describe('kill -9 of the service under load', () => {
   it(`${KILLS} times: every 201 is there once and whole, every key exactly once, and it is back within 5 s`, async () => {
