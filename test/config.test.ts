@@ -113,6 +113,7 @@ const BOUNDS: Partial<Record<SettingName, [number, number]>> = {
   diskReserveMib: [0, 1_048_576],
   idleConnectionMs: [100, 86_400_000],
   projectRunning: [2, 1_000],
+  archiveDays: [1, 36_500],
   projectReserved: [0, 999],
   projectWaiting: [0, 100_000],
   waitMs: [1, 60_000],

@@ -103,3 +103,13 @@ async function copyForOthers(native: string, folder: string): Promise<void> {
   await linkLibraries(folder);
   for (const path of ['', ...(await readdir(folder, { recursive: true }))]) await chmod(join(folder, path), 0o755);
 }
+
+/** A package contains the programs of one major; later packages will contain those of the one before as well. */
+export async function refuseOtherMajor(data: string, { version }: Binaries): Promise<void> {
+  const made = (await readFile(join(data, 'PG_VERSION'), 'utf8')).trim();
+  if (made === version.split('.')[0]) return;
+  throw new Error(
+    `${data} was made by Postgres ${made}, and this program includes Postgres ${version}. ` +
+      'Save the projects with the program that made it (cdp backup --format logical), and restore them here.',
+  );
+}

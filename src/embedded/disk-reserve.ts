@@ -50,7 +50,7 @@ export class DiskReserve {
 }
 
 /** Bytes on disk of a folder and everything below it. */
-async function bytesIn(folder: string): Promise<number> {
+export async function bytesIn(folder: string): Promise<number> {
   let bytes = 0;
   const entries = await readdir(folder, { withFileTypes: true }).catch((error: unknown) => {
     if (!isMissing(error)) throw error;

@@ -1,8 +1,8 @@
 /** The embedded Postgres of a data folder: the control server, and a server for each project. */
-import { readFile, readdir, rm } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { exists } from '../files.js';
-import { type Binaries, findBinaries } from './binaries.js';
+import { type Binaries, findBinaries, refuseOtherMajor } from './binaries.js';
 import { buildFolder } from './build-folder.js';
 import { ProjectCgroups } from './cgroup.js';
 import { initializeCluster } from './cluster.js';
@@ -66,16 +66,6 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
         cgroups,
       ),
   };
-}
-
-/** A package contains the programs of one major; later packages will contain those of the one before as well. */
-export async function refuseOtherMajor(data: string, { version }: Binaries): Promise<void> {
-  const made = (await readFile(join(data, 'PG_VERSION'), 'utf8')).trim();
-  if (made === version.split('.')[0]) return;
-  throw new Error(
-    `${data} was made by Postgres ${made}, and this program includes Postgres ${version}. ` +
-      'Save the projects with the program that made it (cdp backup --format logical), and restore them here.',
-  );
 }
 
 /** The data directory that new servers are copied from; made if it is missing or not of this version. */

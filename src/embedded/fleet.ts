@@ -7,11 +7,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.js';
 import { exists } from '../files.js';
 import { type Account, run, caller } from './account.js';
-import type { Binaries } from './binaries.js';
+import { type Binaries, refuseOtherMajor } from './binaries.js';
 import type { ProjectCgroups } from './cgroup.js';
 import { copyCluster } from './cluster.js';
 import { PORT, serverConfig, type ServerSize, SUPERUSER } from './config.js';
-import { DiskReserve } from './disk-reserve.js';
+import { bytesIn, DiskReserve } from './disk-reserve.js';
 import { CONTROL, existingHome, type Home, homeOf, projectFolder, PROJECTS } from './home.js';
 import { memoryBytes } from './limits.js';
 import { clearAway, readLockFile } from './lock-file.js';
@@ -61,6 +61,9 @@ const LAST_LOOK_MS = 2_000;
 
 /** One that grew while the disk was short may not start again for this time. */
 const GREW_PAUSE_MS = 10_000;
+
+/** The database that initdb makes, under whatever name (pg_database.dat of Postgres). */
+const DATABASE_OID = '5';
 
 /** One project takes no more than half of the memory, and as much of the processors as any other that wants them. */
 const GROUP_LIMITS = { cpuWeight: 100, memoryMaxBytes: Math.floor(memoryBytes() / 2), pidsMax: 256 };
@@ -153,12 +156,16 @@ export class Fleet {
   /** A new id: short, so that the paths of sockets stay short. */
   static newId = (): string => randomBytes(6).toString('hex');
 
-  /** Makes the folder of a new server from the template. It is started when somebody needs it. */
-  async create(id: string): Promise<void> {
+  /**
+   * Makes the folder of a new server from the template. It is started when somebody needs it.
+   * @returns bytes of its database
+   */
+  async create(id: string): Promise<number> {
     const template = await this.template();
     const home = homeOf(this.root, projectFolder(id), await this.newAccount(id));
     await this.makeFolder(home);
     await copyCluster(template, home.data, home.account, this.settings.size.durable);
+    return bytesIn(join(home.data, 'base', DATABASE_OID));
   }
 
   /** Makes the folder of a new server, whose data directory the caller fills, for instance from a backup. */
@@ -236,6 +243,7 @@ export class Fleet {
     return this.queue.run(async () => {
       await this.makeRoomFor(server);
       const home = await existingHome(this.root, projectFolder(id));
+      await refuseOtherMajor(home.data, this.binaries);
       const { size, backendMib } = this.settings;
       const config = serverConfig(home, size);
       const options = { config, backendMib, exclusive: true };

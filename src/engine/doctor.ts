@@ -83,8 +83,10 @@ async function examineInstallation({ engine: open }: Patient, by: Origin): Promi
   return findings;
 }
 
-/** What can be told of the server before anything of ours is in it. */
-/** @param maxConnections null: no project is on this server */
+/**
+ * What can be told of the server before anything of ours is in it.
+ * @param maxConnections null: no project is on this server
+ */
 function examineServer(facts: ServerFacts, maxConnections: number | null): Finding[] {
   return [
     version(facts),

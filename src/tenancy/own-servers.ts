@@ -90,8 +90,8 @@ export class OwnServers implements Tenancy {
     return server;
   }
 
-  create({ server }: Placement): Promise<void> {
-    return this.fleet.create(server);
+  async create({ server }: Placement): Promise<void> {
+    await this.control.setProjectSize(server, await this.fleet.create(server));
   }
 
   async drop({ server: id }: Placement): Promise<void> {

@@ -11,13 +11,16 @@ const STATEMENT_MS = 2_500;
 
 export interface Attacker {
   /** Sends one request of free SQL. Never fails. */
-  sql(text: string, options?: { read_only?: boolean; timeout_ms?: number; max_rows?: number }): Promise<unknown>;
-  call(method: string, path: string, body?: unknown): Promise<unknown>;
+  readonly sql: (
+    text: string,
+    options?: { read_only?: boolean; timeout_ms?: number; max_rows?: number },
+  ) => Promise<unknown>;
+  readonly call: (method: string, path: string, body?: unknown) => Promise<unknown>;
 }
 
 export interface Attack {
   readonly name: string;
-  run(attacker: Attacker): Promise<unknown>;
+  readonly run: (attacker: Attacker) => Promise<unknown>;
   /** Takes away what would be in the way of the next one. */
   readonly after?: string;
 }

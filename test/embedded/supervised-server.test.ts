@@ -24,10 +24,13 @@ class Machine {
   started = 0;
   pauses: number[] = [];
   readonly wrong: string[] = [];
-  readonly server = new SupervisedServer({
-    start: (signal) => this.start(signal),
-    failed: (_reason, pauseMs) => void this.pauses.push(pauseMs),
-  });
+  readonly server = new SupervisedServer(
+    {
+      start: (signal) => this.start(signal),
+      failed: (_reason, pauseMs) => void this.pauses.push(pauseMs),
+    },
+    Infinity,
+  );
 
   private start(signal: AbortSignal): Promise<Running> {
     this.started++;

@@ -149,7 +149,7 @@ describe('refuses:', () => {
   const lastLine = ({ text }: TestAnswer) => JSON.parse(text.trimEnd().split('\n').at(-1) ?? '') as object;
 
   it('a backup without programs, in the last line of its answer, with all that is known', async () => {
-    const body = { file: '/nowhere/x.cdp', project: null, postgres_bin: '/nowhere', path: '' };
+    const body = { file: '/nowhere/x.cdp', project: null, format: null, postgres_bin: '/nowhere', path: '' };
     const answer = await local('POST', '/api/cdp/local/backup', { body });
     expect([answer.status, answer.headers.get('content-type')]).toEqual([200, 'application/x-ndjson']);
     expect(lastLine(answer)).toMatchObject({
@@ -158,13 +158,13 @@ describe('refuses:', () => {
   });
 
   it('to restore a file that is not there', async () => {
-    const body = { file: '/nowhere/x.cdp', project: null, as: null, postgres_bin: null, path: '' };
+    const body = { file: '/nowhere/x.cdp', project: null, as: null, at: null, postgres_bin: null, path: '' };
     const answer = await local('POST', '/api/cdp/local/restore', { body });
     expect(lastLine(answer)).toMatchObject({ error: { message: expect.stringContaining('ENOENT') as string } });
   });
 
   it('a file that is not named from the root: the process that writes it may be anywhere', async () => {
-    const body = { file: 'x.cdp', project: null, postgres_bin: null, path: '' };
+    const body = { file: 'x.cdp', project: null, format: null, postgres_bin: null, path: '' };
     failure(await local('POST', '/api/cdp/local/backup', { body }), 400, 'invalid_request');
   });
 });

@@ -110,7 +110,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       const file = join(folder, 'shop.cdp');
       const { code, stdout, stderr } = await runProgram(['backup', file, '--project', 'shop'], operator);
       expect([code, stdout]).toEqual([0, `1 project saved in ${file}\n- shop: 1 table, 20000 rows\n`]);
-      expect(stderr).toMatch(/^shop: is being dumped\nshop: 1 table, 20000 rows, \d+ bytes\n$/);
+      expect(stderr).toMatch(/^shop: is being saved\nshop: 1 table, 20000 rows, \d+ bytes\n$/);
       const count = () =>
         call(service.url, 'POST', '/api/cdp/sql', { token, body: { sql: 'SELECT count(*)::int AS n FROM t' } });
       expect((await count()).body.rows).toEqual([{ n: 20_000 }]);
@@ -273,7 +273,7 @@ describe('with the embedded Postgres and a folder without its programs', () => {
   it('backup and restore say what to install, and change nothing', async () => {
     const dataDir = await preparedDataDir();
     const folder = await newFolder();
-    const options = ['--data-dir', dataDir, '--postgres-bin', folder];
+    const options = ['--format', 'logical', '--data-dir', dataDir, '--postgres-bin', folder];
     const { code, stdout, stderr } = await runProgram(['backup', join(folder, 'file'), ...options]);
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr).toMatch(/^cdp: pg_dump and pg_restore of version 18 or later are needed.*postgresql-client-18.*\n$/);

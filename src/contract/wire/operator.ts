@@ -1,4 +1,5 @@
 /** What the operator's commands say and hear on the admin socket alone. */
+import { roundedSize } from '../disk-size.js';
 import { STRICT, type Static, Type } from '../schema.js';
 
 /** `problem`: the service does not do what it promises. `warning`: it does, and something speaks against it lasting. */
@@ -79,9 +80,9 @@ export function described(tables: readonly TableRows[]): string {
   return `${tables.length} ${tables.length === 1 ? 'table' : 'tables'}, ${rows} ${rows === 1 ? 'row' : 'rows'}`;
 }
 
-/** What was saved of a project. */
+/** What was saved of a project: `2 tables, 1 row` of a dump, `28.5 MB` of files. */
 export const contentOf = ({ tables, bytes }: BackupDone['projects'][number]): string =>
-  `${tables === undefined ? '' : `${described(tables)}, `}${bytes} bytes`;
+  tables === undefined ? roundedSize(bytes) : described(tables);
 
 /** The account that a command runs as, percent-encoded. It is believed on the admin socket and read nowhere else. */
 export const ACCOUNT_HEADER = 'x-cdp-account';

@@ -141,7 +141,7 @@ async function write(installation: Installation, options: BackupOptions, writing
       });
       saved.push(done);
       control.projects.push(known);
-      progress(`${project.name}: ${contentOf(done)}`);
+      progress(`${project.name}: ${contentOf(done)}, ${done.bytes} bytes`);
     } catch (error) {
       if (chosen.length === 1 || signal.aborted || concernsAll(error, installation)) throw error;
       await tar.truncate(before.position);

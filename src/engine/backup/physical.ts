@@ -10,7 +10,8 @@ import { isRecovered, type Recovery, RECOVERY_SETTINGS } from '../../backup/phys
 import { copyRunning } from '../../backup/physical/running.js';
 import { copyStopped } from '../../backup/physical/stopped.js';
 import { copyCluster, DATABASE_LOCALE } from '../../embedded/cluster.js';
-import type { Home } from '../../embedded/home.js';
+import { ARCHIVE_SETTINGS, type Home } from '../../embedded/home.js';
+import { exists } from '../../files.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
 import { OwnServers } from '../../tenancy/own-servers.js';
 import type { Placement } from '../../tenancy/placement.js';
@@ -101,7 +102,9 @@ export async function archiveFor(
   const archive = archiveFolder(tenancy.folder, saved.server_id);
   // Where the server is still there, all that it has committed by now goes into the archive.
   const living = await control.projectOnServer(saved.server_id);
-  if (living !== null) {
+  const archives = async ({ placement }: ProjectRow) =>
+    exists(join((await tenancy.homeOf(placement)).root, ARCHIVE_SETTINGS));
+  if (living !== null && (await archives(living))) {
     const server = tenancy.serverOf(living.placement);
     await withServer(server, () => archiveAll(archive, server.address, signal));
   }

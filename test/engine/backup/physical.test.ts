@@ -73,7 +73,9 @@ describe('works', () => {
     expect(manifest.left_out).toEqual([]);
     expect(manifest.projects).toEqual(
       expect.arrayContaining(
-        [running, stopped].map(({ name }) => expect.objectContaining({ name, kind: 'physical', postgres: 18 })),
+        [running, stopped].map(({ name }): unknown =>
+          expect.objectContaining({ name, kind: 'physical', postgres: 18 }),
+        ),
       ),
     );
     const unpacked = mkdtempSync(join(folder, 'unpacked-'));
