@@ -34,9 +34,15 @@ const LONGEST_NAP_S = 60;
 /**
  * Opens the database of the settings; the process owns the data folder until it closes it.
  * @param owner the command that wants it, such as {@link SERVICE}, for those that come meanwhile
+ * @param starting called when an embedded server is about to start
  * @throws AnotherOwner; Error that an operator can act on
  */
-export async function openDatabase(config: Config, owner: string, logger: Logger): Promise<Database> {
+export async function openDatabase(
+  config: Config,
+  owner: string,
+  logger: Logger,
+  starting: () => void = () => {},
+): Promise<Database> {
   if (config.databaseUrl !== null) {
     return {
       address: addressOfUrl(config.databaseUrl),
@@ -49,6 +55,7 @@ export async function openDatabase(config: Config, owner: string, logger: Logger
   const embedded = await openEmbedded({
     dataDir: config.dataDir,
     owner,
+    starting,
     log: (message, fields = {}) => logger.info(fields, message),
     size: sizeOf(config),
     backendMib: config.backendMemoryMib ?? defaultBackendMemory(),

@@ -61,8 +61,7 @@ export async function startService(
   const closing = new Closing();
   try {
     const spans = await openTracing(traces, config, logger, closing);
-    void loadModules();
-    const database = await openDatabase(config, SERVICE, logger);
+    const database = await openDatabase(config, SERVICE, logger, () => void loadModules());
     closing.add(() => database.close());
     const { finish } = await import('./http/app.js');
     const { engine, app, metricsApp } = await assemble(config, database, logger, closing, spans);

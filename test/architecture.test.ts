@@ -168,6 +168,10 @@ describe('imports', () => {
     expect(users.map(({ path }) => path).filter((path) => folderOf(path) !== 'tenancy')).toEqual([
       'cli/management.ts',
       'database.ts',
+      'engine/backup/archiving.ts',
+      'engine/backup/backup.ts',
+      'engine/backup/physical.ts',
+      'engine/doctor.ts',
       'engine/engine.ts',
     ]);
   });

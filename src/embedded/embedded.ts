@@ -19,6 +19,8 @@ export interface EmbeddedOptions extends FleetSettings {
   /** The command that wants it, for those that come meanwhile. */
   readonly owner: string;
   readonly log: Log;
+  /** Called when the control server is about to start: until it answers there is time for other work. */
+  readonly starting?: () => void;
 }
 
 /** The contents of every new project's server. */
@@ -52,6 +54,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
     await buildFolder(home.data, (data) => initializeCluster(data, root.account, binaries, size.durable));
   }
   await refuseOtherMajor(home.data, binaries);
+  options.starting?.();
   const control = await ControlServer.open(home, binaries, size.durable, log, options.owner);
   return {
     control,

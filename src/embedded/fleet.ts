@@ -1,12 +1,10 @@
 /** The servers of all projects: copied from one template, started as far as the machine allows, stopped when idle. */
 import { randomBytes } from 'node:crypto';
-import { lstat, mkdir, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join, relative, sep } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.js';
-import { exists } from '../files.js';
-import { type Account, run, caller } from './account.js';
 import { type Binaries, refuseOtherMajor } from './binaries.js';
 import type { ProjectCgroups } from './cgroup.js';
 import { copyCluster } from './cluster.js';
@@ -14,9 +12,11 @@ import { PORT, serverConfig, type ServerSize, SUPERUSER } from './config.js';
 import { bytesIn, DiskReserve } from './disk-reserve.js';
 import { CONTROL, existingHome, type Home, homeOf, projectFolder, PROJECTS } from './home.js';
 import { memoryBytes } from './limits.js';
-import { clearAway, readLockFile } from './lock-file.js';
+import { clearAway } from './lock-file.js';
+import { ProjectAccounts, type UidRange } from './project-accounts.js';
 import { boundLog, type Postmaster, startPostmaster } from './postmaster.js';
 import { foundServers } from './processes.js';
+import { freeSharedMemory } from './shared-memory.js';
 import type { Root } from './root.js';
 import { StartQueue } from './start-queue.js';
 import { type Running, SupervisedServer } from './supervised-server.js';
@@ -34,7 +34,7 @@ export interface FleetSettings {
   /** Bytes of the disk that projects may not fill. */
   readonly diskReserve: number;
   /** User ids for the servers, one each, if the service is root; null: all run as the control server does. */
-  readonly uids: { readonly first: number; readonly last: number } | null;
+  readonly uids: UidRange | null;
 }
 
 export interface FleetEvents {
@@ -79,6 +79,7 @@ export class Fleet {
   private readonly servers = new Map<string, ProjectServer>();
   private readonly queue: StartQueue;
   private readonly disk: DiskReserve;
+  private readonly accounts: ProjectAccounts;
   private readonly timer: NodeJS.Timeout;
   private looking = false;
   private closing = false;
@@ -94,6 +95,7 @@ export class Fleet {
   ) {
     this.queue = new StartQueue(2 * availableParallelism());
     this.disk = new DiskReserve(root.folder, settings.diskReserve);
+    this.accounts = new ProjectAccounts(root, settings.uids);
     this.timer = setInterval(() => void this.look(), Math.min(LOOK_MS, settings.idleStopMs)).unref();
   }
 
@@ -162,7 +164,7 @@ export class Fleet {
    */
   async create(id: string): Promise<number> {
     const template = await this.template();
-    const home = homeOf(this.root, projectFolder(id), await this.newAccount(id));
+    const home = homeOf(this.root, projectFolder(id), await this.accounts.take(id));
     await this.makeFolder(home);
     await copyCluster(template, home.data, home.account, this.settings.size.durable);
     return bytesIn(join(home.data, 'base', DATABASE_OID));
@@ -170,7 +172,7 @@ export class Fleet {
 
   /** Makes the folder of a new server, whose data directory the caller fills, for instance from a backup. */
   async createEmpty(id: string): Promise<Home> {
-    const home = homeOf(this.root, projectFolder(id), await this.newAccount(id));
+    const home = homeOf(this.root, projectFolder(id), await this.accounts.take(id));
     await this.makeFolder(home);
     return home;
   }
@@ -192,7 +194,7 @@ export class Fleet {
       await rm(join(home.socketDir, '..'), { recursive: true, force: true });
     }
     this.servers.delete(id);
-    this.promised.delete(id);
+    this.accounts.release(id);
   }
 
   /** See {@link SupervisedServer.whileStopped}. */
@@ -282,28 +284,6 @@ export class Fleet {
     await Promise.race([this.events.mayStop(id, Infinity).catch(() => {}), late]);
   }
 
-  /** The lowest user id of the range that no server has. */
-  private async newAccount(id: string): Promise<Account> {
-    const { uids } = this.settings;
-    if (uids === null || caller().uid !== 0 || this.root.owner.uid !== 0) return this.root.account;
-    const folder = join(this.root.folder, PROJECTS);
-    const taken = new Set<number>();
-    for (const name of (await exists(folder)) ? await readdir(folder) : []) {
-      const data = await lstat(join(folder, name, 'data')).catch(() => null);
-      if (data !== null) taken.add(data.uid);
-    }
-    for (const uid of this.promised.values()) taken.add(uid);
-    for (let uid = uids.first; uid <= uids.last; uid++) {
-      if (taken.has(uid)) continue;
-      this.promised.set(id, uid);
-      return { uid, gid: uid };
-    }
-    throw new Error(`All user ids of the setting project-uids are taken (${uids.first} to ${uids.last})`);
-  }
-
-  /** User ids by server, of those that were made here: their data directories may not be there yet. */
-  private readonly promised = new Map<string, number>();
-
   private async look(): Promise<void> {
     if (this.looking) return;
     this.looking = true;
@@ -343,21 +323,6 @@ export class Fleet {
     this.events.grew(worst.id, worst.bytes);
     await server.stop();
   }
-}
-
-/** A server that was killed leaves its SysV segment behind, of which a machine has a bounded number. */
-async function freeSharedMemory(home: Home): Promise<void> {
-  const lock = await readLockFile(home).catch(() => undefined);
-  if (lock?.sharedMemoryId === undefined || (await isAttached(lock.sharedMemoryId))) return;
-  // It may be gone, or the program may be missing: then it stays until the machine restarts.
-  await run(home.account, 'ipcrm', ['-m', String(lock.sharedMemoryId)]).catch(() => {});
-}
-
-/** After a restart of the machine the same id may be another server's (proc(5), /proc/sysvipc/shm). */
-async function isAttached(sharedMemoryId: number): Promise<boolean> {
-  const segments = await readFile('/proc/sysvipc/shm', 'utf8').catch(() => '');
-  const rows = segments.split('\n').map((line) => line.trim().split(/\s+/).map(Number));
-  return rows.some(([, id, , , , , attached = 0]) => id === sharedMemoryId && attached > 0);
 }
 
 const tooMany = (max: number) =>

@@ -93,6 +93,7 @@ describe('help', () => {
         'project list',
         'project activate',
         'project deactivate',
+        'project archive',
         'project repair',
         'project quota',
         'project delete',

@@ -64,7 +64,16 @@ exec sleep 1000
 /** A backup that has begun and goes on until it is ended. @returns it, and the process id of its pg_dump */
 async function endlessBackup() {
   const file = join(programs, 'file.cdp');
-  const command = startProgram(['backup', file, '--postgres-bin', programs, '--data-dir', dataDir]);
+  const command = startProgram([
+    'backup',
+    file,
+    '--format',
+    'logical',
+    '--postgres-bin',
+    programs,
+    '--data-dir',
+    dataDir,
+  ]);
   await eventually('pg_dump runs', () => Promise.resolve(existsSync(marker)));
   return { command, pid: Number(await readFile(marker, 'utf8')) };
 }

@@ -37,11 +37,15 @@ const FUNCTIONS = [
   ...CATALOGS.map((catalog) => `shobj_description(o, '${catalog}')`),
 ];
 
+/** A right as one is made of numbers alone, whoever has them. */
+const NUMBERS =
+  '^\\(\\d+,\\d+,[A-Z_]+,[ft]\\)$|^\\{"grantor":\"?\\d+\"?,"grantee":\"?\\d+\"?,"privilege_type":"[A-Z_]+","is_grantable":(true|false)\\}$';
+
 /** @param last the highest number in use */
 export function byOidProbes(last: number): Probe[] {
   return [...CASTS, ...FUNCTIONS].map((expression) => ({
     name: `all numbers: ${expression}`,
     sql: `SELECT o, a FROM (SELECT o::oid, ${expression} AS a FROM generate_series(1, ${last}) AS o) AS asked
-      WHERE o >= 16384 AND a NOT IN (o::text, '"' || o || '"', 'false', 'unknown (OID=' || o || ')')`,
+      WHERE o >= 16384 AND a NOT IN (o::text, '"' || o || '"', 'false', 'unknown (OID=' || o || ')') AND a !~ '${NUMBERS}'`,
   }));
 }
