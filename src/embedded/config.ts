@@ -32,7 +32,7 @@ export const CONTROL_SIZE: Omit<ServerSize, 'durable'> = {
 };
 
 /**
- * `postgresql.conf`. The log gets what the server itself reports, and no statement, key value or row.
+ * `postgresql.conf`. The log gets what the server itself reports.
  * @param extra further lines, such as those of a recovery
  */
 export function serverConfig(home: Home, size: ServerSize, extra: readonly string[] = []): string {

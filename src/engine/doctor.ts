@@ -226,6 +226,7 @@ async function examineLibxml(postmaster: number): Promise<Finding[]> {
 async function examineProjects(engine: Engine): Promise<Finding[]> {
   const findings: Finding[] = [];
   const projects = await engine.projects.list();
+  let stopped = 0;
   for (const project of projects) {
     const { name, status } = project;
     const subject = `project ${name}`;
@@ -235,11 +236,17 @@ async function examineProjects(engine: Engine): Promise<Finding[]> {
       );
       continue;
     }
+    if (!engine.projects.runs(project)) {
+      stopped++;
+      continue;
+    }
     const spoilt = await engine.projects.examine(project).catch((error: unknown) => [String(error)]);
     if (spoilt.length > 0) findings.push(problem(subject, spoilt.join('; '), `cdp project repair ${name}`));
   }
   if (findings.length > 0) return findings;
-  return [ok('projects', `${projects.length}, each with its roles and rights in place`)];
+  if (stopped === 0) return [ok('projects', `${projects.length}, each with its roles and rights in place`)];
+  const rest = stopped === 1 ? '1 is stopped, and was not looked at' : `${stopped} are stopped, and were not looked at`;
+  return [ok('projects', `${projects.length}; ${rest}`)];
 }
 
 /**

@@ -165,6 +165,11 @@ export class Projects {
     return { project, repaired };
   }
 
+  /** Whether its server runs. */
+  runs({ placement }: ProjectRow): boolean {
+    return this.tenancy.runs(placement);
+  }
+
   /** What {@link repair} would put right, in words. @throws EngineError database_unavailable */
   examine({ placement }: ProjectRow): Promise<string[]> {
     return serviceWork(() => this.databases.examine(this.tenancy, placement));

@@ -76,6 +76,10 @@ export class OwnServers implements Tenancy {
     return { server: Fleet.newId(), ...PLACEMENT };
   }
 
+  runs({ server }: Placement): boolean {
+    return this.fleet.isRunning(server);
+  }
+
   serverOf({ server: id }: Placement): Server {
     const known = this.servers.get(id);
     if (known !== undefined) return known;
@@ -202,6 +206,8 @@ function templateOf(databases: ProjectDatabases): Template {
         await client.query(`ALTER DATABASE postgres RENAME TO ${PLACEMENT.database}`);
         await client.query(`REVOKE ALL ON DATABASE ${PLACEMENT.database}, template1 FROM PUBLIC`);
         await ensureRoles(client, placement, () => '');
+        // A session writes nothing to the log, whatever it raises. Only a superuser may change this setting.
+        await client.query('ALTER ROLE ALL SET log_min_messages = panic');
       });
       await withServiceClient(address, PLACEMENT.database, async (client) => {
         await databases.prepare(client);

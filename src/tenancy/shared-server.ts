@@ -66,6 +66,10 @@ export class SharedServer implements Tenancy {
     return { server: SHARED, database: `d_${hex()}`, schema: 'data', writer: `w_${hex()}`, reader: `r_${hex()}` };
   }
 
+  runs(): boolean {
+    return true;
+  }
+
   serverOf(): Server {
     return this.server;
   }

@@ -38,6 +38,8 @@ export interface Tenancy {
   /** Names for a new project. */
   newPlacement(): Placement;
   serverOf(placement: Placement): Server;
+  /** Whether the project's server runs, or is the operator's to run. */
+  runs(placement: Placement): boolean;
   /** Creates everything of a placement, empty. After a failure or a crash, {@link drop} removes what is there. */
   create(placement: Placement): Promise<void>;
   /** Removes everything of a placement. Every step may have been done before. */

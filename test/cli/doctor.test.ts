@@ -2,7 +2,8 @@
 import { existsSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Finding } from '../../src/contract/wire/operator.js';
-import { endEverything, newDataDir, preparedDataDir, runProgram, startServe } from '../support/program.js';
+import { withDatabase } from '../support/postgres.js';
+import { endEverything, newDataDir, runProgram, startServe } from '../support/program.js';
 import { onServer, startTestService, type TestService } from '../support/service.js';
 
 interface Report {
@@ -22,15 +23,6 @@ describe('on an embedded Postgres', () => {
     expect(existsSync(dataDir)).toBe(false);
   });
 
-  it('says what is not there yet where nothing but a database is', async () => {
-    const dataDir = await preparedDataDir();
-    const empty = JSON.parse((await runProgram(['doctor', '--json', '--data-dir', dataDir])).stdout) as Report;
-    expect(empty.findings).toContainEqual(
-      expect.objectContaining({ subject: 'control schema', health: 'warning', found: 'not there yet' }),
-    );
-    expect(empty.findings.map(({ subject }) => subject)).not.toContain('trial');
-  });
-
   it('says that all is well after the first start', async () => {
     const dataDir = await newDataDir();
     const doctor = (...args: string[]) => runProgram(['doctor', '--data-dir', dataDir, ...args]);
@@ -41,7 +33,7 @@ describe('on an embedded Postgres', () => {
       expect(stdout).toMatch(new RegExp(`^ok +${subject} +\\S`, 'm'));
     }
     expect(stdout).toMatch(/^(ok|WARNING) +disk +.* free$/m);
-    expect(stdout).toMatch(/^ok +projects +1, each/m);
+    expect(stdout).toMatch(/^ok +projects +1; 1 is stopped, and was not looked at$/m);
     expect(stdout).toMatch(/^ok +trial +.*answered and taken away again in \d+ ms$/m);
     expect(stdout).toMatch(/^0 problems, \d warnings$/m);
     const { stdout: list } = await runProgram(['project', 'list', '--json', '--data-dir', dataDir]);
@@ -64,6 +56,17 @@ describe('on the Postgres of a URL', () => {
     expect(stderr).toBe('');
     return { code, ...(JSON.parse(stdout) as Report) };
   };
+
+  it('says what is not there yet if there is nothing but a database', async () => {
+    await withDatabase(async ({ name }) => {
+      const url = (service.config.databaseUrl ?? '').replace(/@\/\w+\?/, `@/${name}?`);
+      const { findings } = await doctor({ DATABASE_URL: url });
+      expect(findings).toContainEqual(
+        expect.objectContaining({ subject: 'control schema', health: 'warning', found: 'not there yet' }),
+      );
+      expect(findings.map(({ subject }) => subject)).not.toContain('trial');
+    });
+  });
 
   it('names what makes acknowledged rows unsafe, beside a running service', async () => {
     // The servers of the tests are thrown away, and run without fsync.

@@ -1,4 +1,6 @@
 /** The routes of the admin socket: without a token, in the contract's shape of refusals, and nowhere but there. */
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { FastifyInstance } from 'fastify';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -149,7 +151,8 @@ describe('refuses:', () => {
   const lastLine = ({ text }: TestAnswer) => JSON.parse(text.trimEnd().split('\n').at(-1) ?? '') as object;
 
   it('a backup without programs, in the last line of its answer, with all that is known', async () => {
-    const body = { file: '/nowhere/x.cdp', project: null, format: null, postgres_bin: '/nowhere', path: '' };
+    const file = join(tmpdir(), `cdp-none-${process.pid}`);
+    const body = { file, project: null, format: null, postgres_bin: '/nowhere', path: '' };
     const answer = await local('POST', '/api/cdp/local/backup', { body });
     expect([answer.status, answer.headers.get('content-type')]).toEqual([200, 'application/x-ndjson']);
     expect(lastLine(answer)).toMatchObject({
