@@ -10,6 +10,10 @@ import { Readable } from 'node:stream';
 
 const BLOCK = 512;
 
+/** Places for a name and for the folders before it. */
+const NAME_BYTES = 99;
+const PREFIX_BYTES = 154;
+
 /** From here on, octal digits do not suffice and the size is written in binary, as GNU tar and bsdtar do. */
 const OCTAL_LIMIT = 8 ** 11;
 
@@ -91,8 +95,15 @@ const padding = (size: number): number => (BLOCK - (size % BLOCK)) % BLOCK;
 /** Fields and their places: POSIX.1-1988, `ustar` (tar(5)). */
 export function header(name: string, size: number, modified: Date): Buffer {
   const block = Buffer.alloc(BLOCK);
-  if (Buffer.byteLength(name) > 99) throw new Error(`The name ${name} is too long for a tar file`);
-  block.write(name, 0);
+  // A long name is parted at a slash, which is not written.
+  const slash =
+    Buffer.byteLength(name) <= NAME_BYTES ? -1 : name.indexOf('/', Buffer.byteLength(name) - NAME_BYTES - 1);
+  const [prefix, rest] = [name.slice(0, Math.max(slash, 0)), name.slice(slash + 1)];
+  if (Buffer.byteLength(rest) > NAME_BYTES || Buffer.byteLength(prefix) > PREFIX_BYTES) {
+    throw new Error(`The name ${name} is too long for a tar file`);
+  }
+  block.write(rest, 0);
+  block.write(prefix, 345);
   const octal = (value: number, at: number, digits: number) =>
     block.write(`${value.toString(8).padStart(digits, '0')}\0`, at, 'latin1');
   octal(0o600, 100, 7);
@@ -145,7 +156,7 @@ function parseHeader(block: Buffer): { name: string; size: number } {
   if (block.toString('latin1', 257, 263) !== 'ustar\0') throw new BadArchive('It is not a backup of cdp');
   const text = (from: number, to: number) => block.toString('latin1', from, to).replace(/\0.*$/s, '');
   if (Number.parseInt(text(148, 156), 8) !== checksum(block)) throw new BadArchive('It is damaged');
-  const name = text(0, 100);
+  const name = [text(345, 500), text(0, 100)].filter((part) => part !== '').join('/');
   const size = block[124] === 0x80 ? Number(block.readBigUInt64BE(128)) : Number.parseInt(text(124, 136), 8);
   if (text(156, 157) !== '0' || !Number.isSafeInteger(size) || size < 0)
     throw new BadArchive('It is not a backup of cdp');

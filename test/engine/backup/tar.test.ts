@@ -25,6 +25,16 @@ async function writing(name: string, work: (tar: TarWriter, file: FileHandle) =>
 const listed = (name: string) => execFileSync('tar', ['-tvf', path(name)], { env: { TZ: 'UTC' } }).toString();
 
 describe('works:', () => {
+  it('the longest name of a project', async () => {
+    const name = `projects/${'p'.repeat(63)}/data/global/pg_filenode.map_of_a_relation`;
+    const members = await writing('long', async (tar) => {
+      await tar.add(name, [Buffer.from('here')]);
+      await tar.finish();
+    });
+    expect([...members.keys()]).toEqual([name]);
+    expect(execFileSync('tar', ['-xOf', path('long'), name]).toString()).toBe('here');
+  });
+
   it.each([0, 1, 511, 512, 513, 100_000])('a member of %i bytes', async (size) => {
     const name = `size-${size}`;
     const members = await writing(name, async (tar) => {
