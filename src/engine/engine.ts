@@ -191,12 +191,10 @@ export class Engine {
 
   /** Bytes on disk by project; one whose database is not there is left out. @throws EngineError database_unavailable */
   async sizesOf(projects: readonly ProjectRow[]): Promise<Map<string, number>> {
-    const sizes = new Map<string, number>();
-    for (const project of projects) {
-      const bytes = await this.access.tenancy.sizeOf(project);
-      if (bytes !== null) sizes.set(project.id, bytes);
-    }
-    return sizes;
+    // A server that does not answer has the size that was noted last.
+    const sizeOf = (project: ProjectRow) => this.access.tenancy.sizeOf(project).catch(() => project.sizeBytes);
+    const found = await Promise.all(projects.map(async (project) => [project.id, await sizeOf(project)] as const));
+    return new Map(found.filter((entry): entry is [string, number] => entry[1] !== null));
   }
 
   /** Deletes a project and everything this instance holds of it. */

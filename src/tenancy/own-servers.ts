@@ -151,9 +151,6 @@ export class OwnServers implements Tenancy {
   }
 
   async close(): Promise<void> {
-    const running = [...this.servers.keys()].filter((id) => this.fleet.isRunning(id));
-    // A server that does not answer is stopped all the same.
-    await Promise.all(running.map((id) => this.noteSize(id).catch(() => {})));
     await Promise.all([...this.servers.values()].map(({ pool }) => pool.end()));
     for (const { silence } of this.servers.values()) silence.close();
     await this.fleet.close();
