@@ -33,7 +33,7 @@ export interface Service {
 const BACKLOG = 4_096;
 
 /** How often archived log is looked through for what is too old. */
-const ARCHIVES_EVERY_MS = 3_600_000;
+const ARCHIVES_EVERY_MS = 600_000;
 
 /** Reading the modules of a running service takes longer than Postgres takes to start, and happens meanwhile. */
 const loadModules = () =>
@@ -163,7 +163,8 @@ export async function assemble(
     const { removeOldArchives } = await import('./engine/backup/archiving.js');
     await removeOldArchives(engine.installation, config.archiveDays);
   };
-  const tidying = setInterval(() => void tidyArchives().catch(() => {}), ARCHIVES_EVERY_MS).unref();
+  const tidyingFailed = (error: unknown) => logger.warn({ error: String(error) }, 'old archived log cannot be removed');
+  const tidying = setInterval(() => void tidyArchives().catch(tidyingFailed), ARCHIVES_EVERY_MS).unref();
   closing.add(() => Promise.resolve(clearInterval(tidying)));
   const [{ httpServer }, { metricsListener }] = await loading;
   const settings = {
@@ -193,5 +194,7 @@ export async function openEngine(config: Config, database: Database, logger: Log
   const onServerTrouble: EngineSettings['onServerTrouble'] = (project, trouble, details) =>
     logger.error({ project, ...details }, trouble);
   const told = { onUnclearedProject, onAuditTrouble, onServerTrouble };
-  return Engine.open({ ...config, maxConnections, address, embedded, jwt, ...told });
+  // Roles of servers of our own have no passwords that it would make.
+  const secret = embedded === null ? config.secret : null;
+  return Engine.open({ ...config, maxConnections, address, embedded, secret, jwt, ...told });
 }

@@ -5,7 +5,13 @@ import type { Setting, Shown } from '../setting.js';
 import { type Config, type SettingName, SETTINGS } from '../settings.js';
 
 /** The settings that a management command needs: where the database is. */
-export const DATABASE_SETTINGS: readonly SettingName[] = ['dataDir', 'databaseUrl', 'secret', 'extensions'];
+export const DATABASE_SETTINGS: readonly SettingName[] = [
+  'dataDir',
+  'databaseUrl',
+  'secret',
+  'extensions',
+  'projectUids',
+];
 
 /** Also needed to run Postgres's own programs. */
 export const PROGRAM_SETTINGS: readonly SettingName[] = [...DATABASE_SETTINGS, 'postgresBin'];
