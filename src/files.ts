@@ -1,6 +1,7 @@
 /** Making folders and files that others may be making at the same moment, and telling why the system refused to. */
 import { randomBytes } from 'node:crypto';
-import { chmod, lstat, mkdir, mkdtemp, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { chmod, lstat, mkdir, mkdtemp, open, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 
@@ -63,6 +64,24 @@ export async function withPrivateFolder<T>(work: (folder: string) => Promise<T>,
     return await work(folder);
   } finally {
     await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/**
+ * Reads a small file in a folder of another account, which must not have us follow a link, wait at a pipe, or read
+ * without end.
+ * @throws Error if it is no plain file, or is larger than `maxBytes`
+ */
+export async function readSmallFile(path: string, maxBytes = 65_536): Promise<Buffer> {
+  const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  try {
+    const found = await file.stat();
+    if (!found.isFile() || found.size > maxBytes)
+      throw new Error(`${path} is not a plain file of at most ${maxBytes} bytes`);
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(found.size), 0, found.size, 0);
+    return buffer.subarray(0, bytesRead);
+  } finally {
+    await file.close();
   }
 }
 

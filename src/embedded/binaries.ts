@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import { type Account, calledByRoot, caller, ENVIRONMENT, run } from './account.js';
 import { buildFolder } from './build-folder.js';
-import { exists, hasCode } from '../files.js';
+import { exists, hasCode, readSmallFile } from '../files.js';
 import { SYSTEM_FOLDER, ownFolder } from './folders.js';
 import type { Root } from './root.js';
 import { newerLibxml } from './libxml.js';
@@ -106,7 +106,7 @@ async function copyForOthers(native: string, folder: string): Promise<void> {
 
 /** A package contains the programs of one major; later packages will contain those of the one before as well. */
 export async function refuseOtherMajor(data: string, { version }: Binaries): Promise<void> {
-  const made = (await readFile(join(data, 'PG_VERSION'), 'utf8')).trim();
+  const made = (await readSmallFile(join(data, 'PG_VERSION'))).toString().trim();
   if (made === version.split('.')[0]) return;
   throw new Error(
     `${data} was made by Postgres ${made}, and this program includes Postgres ${version}. ` +

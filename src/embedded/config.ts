@@ -71,6 +71,8 @@ export function serverConfig(home: Home, size: ServerSize, extra: readonly strin
     client_connection_check_interval: '1s',
     // After a crash the service starts it again, says so, and waits longer each time.
     restart_after_crash: 'off',
+    // What a server wrote into its data directory must not change this file.
+    allow_alter_system: 'off',
 
     datestyle: 'iso, mdy',
     timezone: 'UTC',

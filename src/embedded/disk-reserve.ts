@@ -5,7 +5,7 @@ import { isMissing } from '../files.js';
 
 interface Candidate {
   readonly id: string;
-  readonly folder: string;
+  readonly folders: readonly string[];
 }
 
 interface Growth {
@@ -15,7 +15,7 @@ interface Growth {
 }
 
 export class DiskReserve {
-  /** Bytes of each folder when the disk was first found to be short of space. */
+  /** Bytes of each candidate when the disk was first found to be short of space. */
   private readonly before = new Map<string, number>();
 
   /** @param reserve in bytes */
@@ -25,8 +25,8 @@ export class DiskReserve {
   ) {}
 
   /**
-   * Measuring begins at twice the reserve, so that the growth of folders is known when the reserve is reached.
-   * @returns the folder that has grown most; null if the reserve is free, or no folder has grown
+   * Measuring begins at twice the reserve, so that the growth of each is known when the reserve is reached.
+   * @returns the one that has grown most; null if the reserve is free, or none has grown
    */
   async greatestGrowth(candidates: readonly Candidate[]): Promise<Growth | null> {
     const { bavail, bsize } = await statfs(this.folder);
@@ -36,8 +36,9 @@ export class DiskReserve {
       return null;
     }
     let greatest: Growth | null = null;
-    for (const { id, folder } of candidates) {
-      const bytes = await bytesIn(folder);
+    for (const { id, folders } of candidates) {
+      let bytes = 0;
+      for (const folder of folders) bytes += await bytesIn(folder);
       const before = this.before.get(id);
       if (before === undefined) this.before.set(id, bytes);
       const growth = bytes - (before ?? bytes);

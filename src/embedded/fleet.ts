@@ -1,6 +1,6 @@
 /** The servers of all projects: copied from one template, started as far as the machine allows, stopped when idle. */
 import { randomBytes } from 'node:crypto';
-import { mkdir, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join, relative, sep } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -10,7 +10,7 @@ import type { ProjectCgroups } from './cgroup.js';
 import { copyCluster } from './cluster.js';
 import { PORT, serverConfig, type ServerSize, SUPERUSER } from './config.js';
 import { bytesIn, DiskReserve } from './disk-reserve.js';
-import { CONTROL, existingHome, type Home, homeOf, projectFolder, PROJECTS } from './home.js';
+import { archiveFolder, CONTROL, existingHome, type Home, homeOf, makeHome, projectFolder, PROJECTS } from './home.js';
 import { memoryBytes } from './limits.js';
 import { clearAway } from './lock-file.js';
 import { ProjectAccounts, type UidRange } from './project-accounts.js';
@@ -165,7 +165,7 @@ export class Fleet {
   async create(id: string): Promise<number> {
     const template = await this.template();
     const home = homeOf(this.root, projectFolder(id), await this.accounts.take(id));
-    await this.makeFolder(home);
+    await makeHome(home);
     await copyCluster(template, home.data, home.account, this.settings.size.durable);
     return bytesIn(join(home.data, 'base', DATABASE_OID));
   }
@@ -173,7 +173,7 @@ export class Fleet {
   /** Makes the folder of a new server, whose data directory the caller fills, for instance from a backup. */
   async createEmpty(id: string): Promise<Home> {
     const home = homeOf(this.root, projectFolder(id), await this.accounts.take(id));
-    await this.makeFolder(home);
+    await makeHome(home);
     return home;
   }
 
@@ -221,11 +221,6 @@ export class Fleet {
 
   private home(id: string): Home {
     return homeOf(this.root, projectFolder(id));
-  }
-
-  private async makeFolder(home: Home): Promise<void> {
-    await mkdir(join(this.root.folder, PROJECTS), { recursive: true, mode: 0o711 });
-    await mkdir(home.root, { mode: 0o711 });
   }
 
   private of(id: string): ProjectServer {
@@ -316,7 +311,8 @@ export class Fleet {
 
   private async endGrowing(): Promise<void> {
     const running = [...this.servers].filter(([, { state }]) => state === 'running').map(([id]) => id);
-    const worst = await this.disk.greatestGrowth(running.map((id) => ({ id, folder: this.home(id).root })));
+    const foldersOf = (id: string) => [this.home(id).root, archiveFolder(this.root.folder, id)];
+    const worst = await this.disk.greatestGrowth(running.map((id) => ({ id, folders: foldersOf(id) })));
     if (worst === null) return;
     const server = this.of(worst.id);
     server.pause(GREW_PAUSE_MS);

@@ -30,6 +30,10 @@ export const ARCHIVE_SETTINGS = 'archive.conf';
 /** Below the servers' folder: the control server, and each project's by the id of its server. */
 export const CONTROL = 'control';
 export const PROJECTS = 'projects';
+/** A folder for each server whose log is archived; it outlives the server. */
+export const ARCHIVE = 'archive';
+/** @param root the servers' folder */
+export const archiveFolder = (root: string, id: string): string => join(root, ARCHIVE, id);
 export const projectFolder = (id: string): string => join(PROJECTS, id);
 
 /** @param name below the servers' folder: `control`, `projects/<id>`. @param account if it is not that of the control server */

@@ -1,8 +1,8 @@
 /** `postmaster.pid`, Postgres's own lock on a data directory, which names the postmaster and its state. */
-import { readFile, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PORT } from './config.js';
-import { isMissing } from '../files.js';
+import { isMissing, readSmallFile } from '../files.js';
 import type { Home } from './home.js';
 import { endOrphans, isAlive, servedFolder, stopPostmaster } from './processes.js';
 
@@ -15,11 +15,11 @@ interface LockFile {
 
 /** Lines 1, 7 and 8 of the file (miscadmin.h of Postgres); the status is `starting`, `ready` or `stopping`. */
 export async function readLockFile(home: Home): Promise<LockFile | undefined> {
-  const content = await readFile(lockPath(home), 'utf8').catch((error: unknown) => {
+  const content = await readSmallFile(lockPath(home)).catch((error: unknown) => {
     if (!isMissing(error)) throw error;
   });
   if (content === undefined) return undefined;
-  const lines = content.split('\n');
+  const lines = content.toString().split('\n');
   const [, id] = lines[6]?.trim().split(/\s+/) ?? [];
   return {
     pid: Number.parseInt(lines[0] ?? ''),
@@ -48,7 +48,7 @@ export async function clearAway(home: Home): Promise<boolean> {
   if (running !== undefined) await stopPostmaster(running, home.data);
   let found = (await endOrphans(home)) || running !== undefined;
   for (const path of [lockPath(home), join(home.socketDir, `.s.PGSQL.${PORT}.lock`)]) {
-    const pid = Number.parseInt(await readFile(path, 'utf8').catch(() => '0'));
+    const pid = Number.parseInt((await readSmallFile(path).catch(() => '0')).toString());
     if (pid === 0 || (isAlive(pid) && (await servedFolder(pid)) === home.data)) continue;
     if (Number.isNaN(pid) || isAlive(pid)) {
       await rm(path, { force: true });

@@ -1,9 +1,9 @@
 /** A user id for each project's server, if the service runs as root: what runs in one server cannot reach the files of another. */
-import { lstat, readdir } from 'node:fs/promises';
+import { lstat, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Account, caller } from './account.js';
 import { exists } from '../files.js';
-import { PROJECTS } from './home.js';
+import { ARCHIVE, PROJECTS } from './home.js';
 import type { Root } from './root.js';
 
 export interface UidRange {
@@ -21,12 +21,12 @@ export class ProjectAccounts {
     private readonly uids: UidRange | null,
   ) {}
 
-  /** The lowest user id of the range that no server has. @throws Error if all are taken */
+  /** The lowest user id of the range that no server, no archive and no process has. @throws Error if all are taken */
   async take(server: string): Promise<Account> {
     const { root, uids } = this;
     if (uids === null || caller().uid !== 0 || root.owner.uid !== 0) return root.account;
     const owners = await this.owners();
-    for (const uid of this.taken.values()) owners.add(uid);
+    for (const uid of [...this.taken.values(), ...(await runningUids())]) owners.add(uid);
     for (let uid = uids.first; uid <= uids.last; uid++) {
       if (owners.has(uid)) continue;
       this.taken.set(server, uid);
@@ -41,9 +41,19 @@ export class ProjectAccounts {
   }
 
   private async owners(): Promise<Set<number>> {
-    const folder = join(this.root.folder, PROJECTS);
-    const names = (await exists(folder)) ? await readdir(folder) : [];
-    const found = await Promise.all(names.map((name) => lstat(join(folder, name, 'data')).catch(() => null)));
-    return new Set(found.flatMap((data) => (data === null ? [] : [data.uid])));
+    const paths = async (folder: string, below: string) =>
+      (await exists(folder)) ? (await readdir(folder)).map((name) => join(folder, name, below)) : [];
+    const { folder } = this.root;
+    const all = [...(await paths(join(folder, PROJECTS), 'data')), ...(await paths(join(folder, ARCHIVE), ''))];
+    const found = await Promise.all(all.map((path) => lstat(path).catch(() => null)));
+    return new Set(found.flatMap((folder) => (folder === null ? [] : [folder.uid])));
   }
+}
+
+/** Whoever got a shell in a server may have left a process behind, which must not find its user id given to another. */
+async function runningUids(): Promise<number[]> {
+  if (process.platform !== 'linux') return [];
+  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
+  const statuses = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/status`, 'utf8').catch(() => '')));
+  return statuses.flatMap((status) => (/^Uid:\s+(.*)$/m.exec(status)?.[1] ?? '').split(/\s+/).map(Number));
 }

@@ -51,7 +51,7 @@ export async function findRoot(dataDir: string, log: Log): Promise<Root> {
         'Let others pass through the folders above it (chmod o+x), or move the data folder.',
     );
   }
-  return { folder, account, owner, sockets: await socketFolder(folder) };
+  return { folder, account, owner, sockets: await socketFolder(folder, owner) };
 }
 
 /** The servers' accounts must pass through folders that root owns; nobody else needs to see them at all. */
@@ -94,10 +94,10 @@ async function resolved(place: string): Promise<string> {
   return realpath(place);
 }
 
-async function socketFolder(folder: string): Promise<string> {
+async function socketFolder(folder: string, owner: Account): Promise<string> {
   if (Buffer.byteLength(join(folder, LONGEST_SOCKET)) < SOCKET_PATH_BYTES) return folder;
   const id = createHash('sha256').update(folder).digest('hex').slice(0, 16);
   const elsewhere = `/tmp/cdp-${id}`;
-  await ownFolder(elsewhere, rootMode(), caller());
+  await ownFolder(elsewhere, rootMode(), owner);
   return elsewhere;
 }

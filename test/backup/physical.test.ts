@@ -2,13 +2,8 @@
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, truncate, utimes, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import {
-  archiveAll,
-  archiveFolder,
-  archiveSettings,
-  checkArchive,
-  prepareArchive,
-} from '../../src/backup/physical/archive.js';
+import { archiveAll, archiveSettings, checkArchive, prepareArchive } from '../../src/backup/physical/archive.js';
+import { archiveFolder } from '../../src/embedded/home.js';
 import { readControlFile } from '../../src/backup/physical/control-file.js';
 import type { Add, Copied } from '../../src/backup/physical/data-folder.js';
 import { type BackupFile, layOut } from '../../src/backup/physical/lay-out.js';

@@ -2,15 +2,12 @@
  * The log of one server, kept for restores to a time: a folder with each finished segment, and a file that says whose they are. Servers
  * are copies of one template, so their segments do not tell them apart, and those of another would be replayed into nonsense.
  */
-import { chmod, chown, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
+import { chmod, lchown, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { exists, hasCode, isMissing } from '../../files.js';
+import { exists, hasCode, isMissing, readSmallFile, unique } from '../../files.js';
 import { type LoginOptions, startupOptions, withClient } from '../../postgres/server.js';
 import { parseLsn, segmentName, segmentOf } from './wal.js';
-
-/** @param root the service's data folder */
-export const archiveFolder = (root: string, serverId: string): string => join(root, 'archive', serverId);
 
 const OWNER = 'server';
 
@@ -27,8 +24,8 @@ export async function prepareArchive(
   await makeFolder(folder, 0o700);
   const owner = join(folder, OWNER);
   if (await exists(owner)) await requireOwner(folder, serverId);
-  else await writeOwner(owner, serverId);
-  for (const path of [folder, owner]) await chown(path, uid, gid);
+  else await writeOwner(owner, serverId, { uid, gid });
+  await lchown(folder, uid, gid);
   // Copies that the end of an archiver left half done.
   for (const name of await readdir(folder)) if (name.startsWith('archtemp.')) await rm(join(folder, name));
 }
@@ -43,12 +40,13 @@ async function makeFolder(path: string, mode: number): Promise<void> {
   }
 }
 
-/** Whole or absent, also after a power cut. */
-async function writeOwner(path: string, serverId: string): Promise<void> {
-  const draft = `${path}.new`;
-  const file = await open(draft, 'w', 0o600);
+/** Whole or absent, also after a power cut. Never through a link that the server's account has made. */
+async function writeOwner(path: string, serverId: string, { uid, gid }: { uid: number; gid: number }): Promise<void> {
+  const draft = `${path}.${unique()}`;
+  const file = await open(draft, 'wx', 0o600);
   try {
     await file.writeFile(`${serverId}\n`);
+    await file.chown(uid, gid);
     await file.sync();
   } finally {
     await file.close();
@@ -137,7 +135,7 @@ export async function checkArchive(folder: string, wanted: Wanted): Promise<void
 }
 
 async function requireOwner(folder: string, serverId: string): Promise<void> {
-  const owner = (await readFile(join(folder, OWNER), 'utf8').catch(missing))?.trim();
+  const owner = (await readSmallFile(join(folder, OWNER)).catch(missing))?.toString().trim();
   if (owner === undefined) throw new Error(`There is no archive of a server's log in ${folder}`);
   if (owner !== serverId) {
     throw new Error(

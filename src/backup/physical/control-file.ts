@@ -1,7 +1,7 @@
 /** What `pg_control` says of a data folder: how it was left, and where its log is. `pg_controldata` is not bundled. */
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { readSmallFile } from '../../files.js';
 
 /** Path below the data folder. */
 export const CONTROL_FILE = 'global/pg_control';
@@ -40,7 +40,7 @@ export async function readControlFile(dataFolder: string): Promise<ControlFile> 
 export async function readControlBytes(dataFolder: string): Promise<Buffer> {
   const path = join(dataFolder, CONTROL_FILE);
   for (let attempt = 1; ; attempt++) {
-    const bytes = await readFile(path);
+    const bytes = await readSmallFile(path);
     const version = bytes.length < 12 ? 0 : bytes.readUInt32LE(8);
     const at = CRC_AT[version];
     if (at === undefined) throw new Error(`${path} is of version ${version}, which this program does not know`);

@@ -38,9 +38,9 @@ const WITHOUT_CONTENT = new Set([
   'pg_subtrans',
 ]);
 
-/** Of this server or an earlier backup, and temporary files and tables of sessions. The control file comes last. */
+/** Of this server or an earlier backup, settings that its configuration does not allow, and temporary files and tables of sessions. The control file comes last. */
 const IS_LEFT_OUT =
-  /^(?:postmaster\.(?:pid|opts)|backup_label(?:\.old)?|tablespace_map(?:\.old)?|(?:recovery|standby)\.signal|recovery-settings\.conf)$|(?:^|\/)(?:pgsql_tmp[^/]*|pg_internal\.init[^/]*|t\d+_\d+[^/]*|[^/]*\.conf\.tmp)$|^global\/pg_control$/;
+  /^(?:postmaster\.(?:pid|opts)|backup_label(?:\.old)?|tablespace_map(?:\.old)?|(?:recovery|standby)\.signal|recovery-settings\.conf|postgresql\.auto\.conf)$|(?:^|\/)(?:pgsql_tmp[^/]*|pg_internal\.init[^/]*|t\d+_\d+[^/]*|[^/]*\.conf\.tmp)$|^global\/pg_control$/;
 
 /**
  * Hands over every file but those of `pg_wal`. Files may grow, shrink and vanish meanwhile: what a server did to them
@@ -91,7 +91,7 @@ export async function copyFile(
   let file: FileHandle;
   try {
     // The files are another account's, who must not have us read others by a link.
-    file = await open(join(dataFolder, path), constants.O_RDONLY | constants.O_NOFOLLOW);
+    file = await open(join(dataFolder, path), constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   } catch (error) {
     if (isMissing(error)) return null;
     throw error;

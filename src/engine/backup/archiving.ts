@@ -1,10 +1,10 @@
 /** Keeping the write-ahead log of a project's server, so that a backup can be restored to any time since. */
-import { readdir, rm, stat } from 'node:fs/promises';
+import { lstat, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { archiveFolder, archiveSettings, prepareArchive } from '../../backup/physical/archive.js';
+import { archiveSettings, prepareArchive } from '../../backup/physical/archive.js';
 import { EngineError } from '../../contract/errors.js';
-import { ARCHIVE_SETTINGS } from '../../embedded/home.js';
-import { isMissing, replaceFile } from '../../files.js';
+import { ARCHIVE, archiveFolder, ARCHIVE_SETTINGS, projectFolder } from '../../embedded/home.js';
+import { exists, isMissing, replaceFile } from '../../files.js';
 import { OwnServers } from '../../tenancy/own-servers.js';
 import { type Origin } from '../audit/audit.js';
 import type { Installation } from './installation.js';
@@ -37,18 +37,24 @@ export async function setArchiving(installation: Installation, name: string, on:
 
 const escaped = (value: string): string => value.replace(/['\\]/g, '\\$&');
 
-/** Removes archived log that is older than some days, of servers that are gone, too. */
+/** Removes archived log that is older than some days, and the whole archive of a server that is gone once it has none. */
 export async function removeOldArchives({ tenancy }: Installation, days: number): Promise<void> {
   if (!(tenancy instanceof OwnServers)) return;
-  const all = join(tenancy.folder, 'archive');
+  const all = join(tenancy.folder, ARCHIVE);
   const before = Date.now() - days * DAY_MS;
   for (const server of await namesIn(all)) {
     const folder = join(all, server);
-    for (const segment of (await namesIn(folder)).filter((name) => /^[0-9A-F]{24}/.test(name))) {
-      const path = join(folder, segment);
-      const { mtimeMs } = await stat(path);
-      if (mtimeMs < before) await rm(path, { force: true });
+    let kept = 0;
+    for (const name of await namesIn(folder)) {
+      const path = join(folder, name);
+      // The server may be renaming it now.
+      const found = await lstat(path).catch(() => null);
+      if (!found?.isFile() || !/^[0-9A-F]{24}/.test(name)) continue;
+      if (found.mtimeMs < before) await rm(path, { force: true });
+      else kept++;
     }
+    const isGone = !(await exists(join(tenancy.folder, projectFolder(server))));
+    if (kept === 0 && isGone) await rm(folder, { recursive: true, force: true });
   }
 }
 

@@ -2,7 +2,7 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { EngineError } from '../../contract/errors.js';
-import { archiveAll, archiveFolder, checkArchive } from '../../backup/physical/archive.js';
+import { archiveAll, checkArchive } from '../../backup/physical/archive.js';
 import { readControlFile } from '../../backup/physical/control-file.js';
 import type { Add, Copied } from '../../backup/physical/data-folder.js';
 import { type BackupFile, layOut } from '../../backup/physical/lay-out.js';
@@ -10,7 +10,7 @@ import { isRecovered, type Recovery, RECOVERY_SETTINGS } from '../../backup/phys
 import { copyRunning } from '../../backup/physical/running.js';
 import { copyStopped } from '../../backup/physical/stopped.js';
 import { copyCluster, DATABASE_LOCALE } from '../../embedded/cluster.js';
-import { ARCHIVE_SETTINGS, type Home } from '../../embedded/home.js';
+import { archiveFolder, ARCHIVE_SETTINGS, type Home } from '../../embedded/home.js';
 import { exists } from '../../files.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
 import { OwnServers } from '../../tenancy/own-servers.js';
