@@ -194,11 +194,11 @@ async function main() {
 
 async function measure(service, children, load) {
   await service.start();
-  const postmaster = await service.postmaster();
   const admin = await service.command('token', 'create', '--admin');
   const neighbour = new Neighbour(service, service.token);
   children.push(neighbour.child);
   await neighbour.prepare();
+  const postmaster = await service.postmaster();
   await neighbour.measure();
   const rows = [];
   const wanted = values.only.split(',').filter(Boolean);
