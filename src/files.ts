@@ -1,7 +1,7 @@
 /** Making folders and files that others may be making at the same moment, and telling why the system refused to. */
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
-import { chmod, lstat, mkdir, mkdtemp, open, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, lstat, mkdir, mkdtemp, open, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 
@@ -23,6 +23,16 @@ export async function exists(path: string): Promise<boolean> {
     return true;
   } catch (error) {
     if (isMissing(error)) return false;
+    throw error;
+  }
+}
+
+/** None in a folder that is missing. */
+export async function namesIn(folder: string): Promise<string[]> {
+  try {
+    return await readdir(folder);
+  } catch (error) {
+    if (isMissing(error)) return [];
     throw error;
   }
 }

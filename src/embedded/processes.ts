@@ -117,12 +117,32 @@ export async function processes(): Promise<Process[]> {
       return { pid: Number(pid), parent: Number(parent), command };
     });
   }
-  const pids = (await readdir('/proc')).map(Number).filter(Number.isInteger);
-  return Promise.all(pids.map(async (pid) => ({ pid, parent: await parentOf(pid), command: await commandLine(pid) })));
+  return Promise.all(
+    (await allPids()).map(async (pid) => ({ pid, parent: await parentOf(pid), command: await commandLine(pid) })),
+  );
 }
 
-/** 0 for a process that is gone. Field 4 of /proc/pid/stat (proc(5)); the name before it stands in parentheses and may hold spaces. */
+const allPids = async (): Promise<number[]> => (await readdir('/proc')).map(Number).filter(Number.isInteger);
+
+/** 0 for a process that is gone. Field 4 of /proc/pid/stat (proc(5)). */
 export async function parentOf(pid: number): Promise<number> {
-  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
-  return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1] ?? 0);
+  const [, parent] = await statOf(pid);
+  return Number(parent ?? 0);
+}
+
+/**
+ * The fields of /proc/pid/stat (proc(5)) from the third on; the name before them stands in parentheses and may hold
+ * spaces. None for a process that is gone.
+ */
+export async function statOf(pid: number): Promise<string[]> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'latin1').catch(() => '');
+  return stat === '' ? [] : stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+}
+
+/** User ids that any process of the machine has, on Linux; elsewhere none. */
+export async function runningUids(): Promise<number[]> {
+  if (process.platform !== 'linux') return [];
+  const pids = await allPids();
+  const statuses = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/status`, 'utf8').catch(() => '')));
+  return statuses.flatMap((status) => (/^Uid:\s+(.*)$/m.exec(status)?.[1] ?? '').split(/\s+/).map(Number));
 }

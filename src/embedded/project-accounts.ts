@@ -1,9 +1,10 @@
 /** A user id for each project's server, if the service runs as root: what runs in one server cannot reach the files of another. */
-import { lstat, readdir, readFile } from 'node:fs/promises';
+import { lstat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Account, caller } from './account.js';
-import { exists } from '../files.js';
+import { namesIn } from '../files.js';
 import { ARCHIVE, PROJECTS } from './home.js';
+import { runningUids } from './processes.js';
 import type { Root } from './root.js';
 
 export interface UidRange {
@@ -25,10 +26,12 @@ export class ProjectAccounts {
   async take(server: string): Promise<Account> {
     const { root, uids } = this;
     if (uids === null || caller().uid !== 0 || root.owner.uid !== 0) return root.account;
-    const owners = await this.owners();
-    for (const uid of [...this.taken.values(), ...(await runningUids())]) owners.add(uid);
+    // Whoever got a shell in a server may have left a process behind, which must not find its user id given to another.
+    const [owners, running] = await Promise.all([this.owners(), runningUids()]);
+    // From here on without a pause: who asks at the same moment gets another one.
+    const inUse = new Set([...owners, ...running, ...this.taken.values()]);
     for (let uid = uids.first; uid <= uids.last; uid++) {
-      if (owners.has(uid)) continue;
+      if (inUse.has(uid)) continue;
       this.taken.set(server, uid);
       return { uid, gid: uid };
     }
@@ -40,20 +43,12 @@ export class ProjectAccounts {
     this.taken.delete(server);
   }
 
-  private async owners(): Promise<Set<number>> {
+  private async owners(): Promise<number[]> {
     const paths = async (folder: string, below: string) =>
-      (await exists(folder)) ? (await readdir(folder)).map((name) => join(folder, name, below)) : [];
+      (await namesIn(folder)).map((name) => join(folder, name, below));
     const { folder } = this.root;
     const all = [...(await paths(join(folder, PROJECTS), 'data')), ...(await paths(join(folder, ARCHIVE), ''))];
     const found = await Promise.all(all.map((path) => lstat(path).catch(() => null)));
-    return new Set(found.flatMap((folder) => (folder === null ? [] : [folder.uid])));
+    return found.flatMap((folder) => (folder === null ? [] : [folder.uid]));
   }
-}
-
-/** Whoever got a shell in a server may have left a process behind, which must not find its user id given to another. */
-async function runningUids(): Promise<number[]> {
-  if (process.platform !== 'linux') return [];
-  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
-  const statuses = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/status`, 'utf8').catch(() => '')));
-  return statuses.flatMap((status) => (/^Uid:\s+(.*)$/m.exec(status)?.[1] ?? '').split(/\s+/).map(Number));
 }

@@ -3,6 +3,7 @@ import { chown, lstat, mkdir, readFile, realpath, rm, writeFile } from 'node:fs/
 import { dirname, join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { calledByRoot, run } from '../../src/embedded/account.js';
+import { ProjectAccounts } from '../../src/embedded/project-accounts.js';
 import { SYSTEM_FOLDER } from '../../src/embedded/folders.js';
 import {
   endEverything,
@@ -139,6 +140,15 @@ if (calledByRoot()) {
       await stage.service.engine.deleteProject('a');
       const { folder } = await stage.project('d');
       expect((await lstat(join(folder, 'data'))).uid).toBe(own);
+    });
+
+    it('servers that are made at the same moment get user ids of their own', async () => {
+      const folder = await newFolder();
+      const root = { uid: 0, gid: 0 };
+      const range = { first: 52_000, last: 52_009 };
+      const accounts = new ProjectAccounts({ folder, account: root, owner: root, sockets: folder }, range);
+      const taken = await Promise.all(['a', 'b', 'c'].map((server) => accounts.take(server)));
+      expect(taken.map(({ uid }) => uid).sort()).toEqual([52_000, 52_001, 52_002]);
     });
 
     it('an ordinary user’s servers go on being that user’s', async () => {
