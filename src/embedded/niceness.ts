@@ -6,6 +6,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { setPriority } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { hasCode } from '../files.js';
+import { statOf } from './processes.js';
 
 /**
  * A processor that both want is given to others nine times as long (sched(7)). At 19 it would be 68 times as long, and on
@@ -107,11 +108,6 @@ export class Niceness {
 
 /** utime and stime, fields 14 and 15 of /proc/pid/stat (proc(5)); null for a process that is gone. */
 async function cpuMs(pid: number): Promise<number | null> {
-  const stat = await readFile(`/proc/${pid}/stat`, 'latin1').catch(() => '');
-  const [user, system] = stat
-    .slice(stat.lastIndexOf(')') + 2)
-    .split(' ')
-    .slice(11, 13)
-    .map(Number);
+  const [user, system] = (await statOf(pid)).slice(11, 13).map(Number);
   return user === undefined || system === undefined ? null : (user + system) * TICK_MS;
 }

@@ -156,14 +156,8 @@ export class OwnServers implements Tenancy {
     await this.fleet.close();
   }
 
-  /** Notes the size of an idle server. @returns false while autovacuum works there, or has work to do */
+  /** Notes the size of an idle server. @returns false while autovacuum works there, or has work to do, for a while */
   private async mayStop(id: string, idleMs: number): Promise<boolean> {
-    const busy = await this.noteSize(id);
-    return !busy || idleMs >= LONGEST_GRACE * this.idleStopMs;
-  }
-
-  /** @returns whether autovacuum works on the server, or has work to do */
-  private async noteSize(id: string): Promise<boolean> {
     const address = addressOf(this.fleet.socket(id));
     const { bytes, busy } = await withServiceClient(address, PLACEMENT.database, async (client) => {
       const { rows } = await client.query<{ bytes: string; busy: boolean }>(
@@ -172,7 +166,7 @@ export class OwnServers implements Tenancy {
       return { bytes: Number(rows[0]?.bytes), busy: rows[0]?.busy === true };
     });
     await this.control.setProjectSize(id, bytes);
-    return busy;
+    return !busy || idleMs >= LONGEST_GRACE * this.idleStopMs;
   }
 }
 

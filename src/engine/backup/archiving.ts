@@ -1,10 +1,10 @@
 /** Keeping the write-ahead log of a project's server, so that a backup can be restored to any time since. */
-import { lstat, readdir, rm } from 'node:fs/promises';
+import { lstat, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { archiveSettings, prepareArchive } from '../../backup/physical/archive.js';
 import { EngineError } from '../../contract/errors.js';
 import { ARCHIVE, archiveFolder, ARCHIVE_SETTINGS, projectFolder } from '../../embedded/home.js';
-import { exists, isMissing, replaceFile } from '../../files.js';
+import { exists, namesIn, replaceFile } from '../../files.js';
 import { OwnServers } from '../../tenancy/own-servers.js';
 import { type Origin } from '../audit/audit.js';
 import type { Installation } from './installation.js';
@@ -55,14 +55,5 @@ export async function removeOldArchives({ tenancy }: Installation, days: number)
     }
     const isGone = !(await exists(join(tenancy.folder, projectFolder(server))));
     if (kept === 0 && isGone) await rm(folder, { recursive: true, force: true });
-  }
-}
-
-async function namesIn(folder: string): Promise<string[]> {
-  try {
-    return await readdir(folder);
-  } catch (error) {
-    if (isMissing(error)) return [];
-    throw error;
   }
 }
