@@ -1,11 +1,23 @@
-import { defineConfig } from 'vitest/config';
+import { defineConfig, type TestProjectInlineConfiguration } from 'vitest/config';
 import { MAY_PASS_LATER } from './test/support/outcome-reporter.js';
 
-/** Of the whole run, once. */
+/** Run once for the whole run. */
 export const GLOBAL_SETUP = ['scripts/assembly.mjs', 'test/support/global-setup.ts'];
 
-/** They compare how much is served in one phase and in the next, or take all that there is, and have the machine for themselves. */
+/** They compare throughput between phases, or take everything the machine has: they run one at a time, after all others. */
 const ALONE = ['test/faults/overload.test.ts', 'test/attacks/**/*.test.ts'];
+
+/** Only `npm run test:all` runs these: random tests, programs as processes, races, and whatever takes half a minute. */
+const LONG = [
+  ...['backup', 'embedded', 'isolation', 'process', 'properties', 'tenancy/connections'].map(
+    (name) => `test/${name}/**`,
+  ),
+  'test/cli/management.test.ts',
+  'test/codec/batch/differential.test.ts',
+  'test/docs/tutorial.test.ts',
+  'test/engine/audit-outage.test.ts',
+  'test/http/{insert-races,quota,repair,slows-no-one,sql-leaves-nothing,sql-stream-clients}.test.ts',
+];
 
 export const COMMON = {
   // Real Postgres and real processes: a slow machine must not fail a right answer.
@@ -13,52 +25,38 @@ export const COMMON = {
   hookTimeout: 120_000,
   // A file keeps two thirds of a processor busy: these are for two processors.
   maxWorkers: 3,
+  // `test/support/outcome-reporter.ts` names each test that passed only when run again, and calls it a bug.
+  retry: { count: 1, condition: MAY_PASS_LATER },
 };
-
-/** `test/support/outcome-reporter.ts` names each test that passed only then. */
-export const ONCE_MORE = { count: 1, condition: MAY_PASS_LATER };
 
 export const REPORTERS = ['default', './test/support/outcome-reporter.ts'];
 
+let order = 0;
+
+/** Projects run one after the other, in the order in which they are listed. */
+const project = (
+  name: string,
+  include: string[],
+  exclude: string[] = [],
+  maxWorkers = COMMON.maxWorkers,
+): TestProjectInlineConfiguration => ({
+  test: { ...COMMON, name, include, exclude, maxWorkers, sequence: { groupOrder: ++order } },
+});
+
+/** The tests in `test/tools` need a browser, Python and other shells: `.ci/run` installs them (vitest.tools.config.ts). */
 export default defineConfig({
   test: {
     reporters: REPORTERS,
     globalSetup: GLOBAL_SETUP,
     projects: [
-      {
-        test: {
-          ...COMMON,
-          name: 'main',
-          retry: ONCE_MORE,
-          include: ['test/**/*.test.ts'],
-          // test/tools needs programs that `npm test` must not ask a bare machine for; CI installs them
-          // (vitest.tools.config.ts).
-          exclude: ['test/tools/**', 'test/faults/**', 'test/attacks/**'],
-          sequence: { groupOrder: 1 },
-        },
-      },
-      {
-        test: {
-          ...COMMON,
-          name: 'faults',
-          retry: ONCE_MORE,
-          include: ['test/faults/**/*.test.ts'],
-          exclude: ALONE,
-          // They measure how soon the service is back, and mostly wait.
-          maxWorkers: 2,
-          sequence: { groupOrder: 2 },
-        },
-      },
-      {
-        test: {
-          ...COMMON,
-          name: 'alone',
-          retry: ONCE_MORE,
-          include: ALONE,
-          maxWorkers: 1,
-          sequence: { groupOrder: 3 },
-        },
-      },
+      project('main', ['test/**/*.test.ts'], ['test/tools/**', 'test/faults/**', 'test/attacks/**', ...LONG]),
+      project(
+        'long',
+        LONG.map((place) => place.replace(/\*\*$/, '**/*.test.ts')),
+      ),
+      // They measure how soon the service is back, and mostly wait.
+      project('faults', ['test/faults/**/*.test.ts'], ALONE, 2),
+      project('alone', ALONE, [], 1),
     ],
   },
 });

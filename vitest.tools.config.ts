@@ -1,13 +1,7 @@
 /** The tests that need a browser, Python or other shells; `.ci/run` installs them and runs them. */
 import { defineConfig } from 'vitest/config';
-import { COMMON, GLOBAL_SETUP, ONCE_MORE, REPORTERS } from './vitest.config.js';
+import { COMMON, GLOBAL_SETUP, REPORTERS } from './vitest.config.js';
 
 export default defineConfig({
-  test: {
-    ...COMMON,
-    reporters: REPORTERS,
-    globalSetup: GLOBAL_SETUP,
-    include: ['test/tools/**/*.test.ts'],
-    retry: ONCE_MORE,
-  },
+  test: { ...COMMON, reporters: REPORTERS, globalSetup: GLOBAL_SETUP, include: ['test/tools/**/*.test.ts'] },
 });

@@ -1,11 +1,10 @@
 /**
  * The encoder of batches alone, without HTTP and Postgres: `node bench/encoder.mjs [NAMES] [--seconds N]`. For each shape
- * of records the time for a record and for a byte of JSON, and how many of its cells left the fast path for the
- * reference. The shapes are those of the benchmark and others for which nothing was made on purpose.
+ * of records the time for a record and for a byte of JSON, and how many batches the
+ * encoder left to the checked path. The shapes are those of the benchmark and others for which nothing was made on purpose.
  */
 import { parseArgs } from 'node:util';
-import { CopyEncoder } from '../dist/engine/batch/copy/copy-encoder.js';
-import { copyPlan } from '../dist/engine/batch/copy/plan.js';
+import { batchEncoder, freeBuffer } from '../dist/codec/index.js';
 import { SHAPES } from './encoder-shapes.mjs';
 
 const { values, positionals } = parseArgs({
@@ -13,15 +12,6 @@ const { values, positionals } = parseArgs({
   options: { seconds: { type: 'string', default: '0.5' }, text: { type: 'boolean', default: false } },
 });
 const names = positionals.length > 0 ? positionals : Object.keys(SHAPES);
-
-let left = 0;
-const { readCell } = CopyEncoder.prototype;
-CopyEncoder.prototype.readCell = function (...args) {
-  left++;
-  return readCell.apply(this, args);
-};
-
-const encoder = new CopyEncoder();
 
 function prepared(name) {
   const { columns, record, json = JSON.stringify, count = 250 } = SHAPES[name];
@@ -34,44 +24,41 @@ function prepared(name) {
     isArray: false,
     hasDefault: false,
     isId: false,
-    hasServiceDefault: false,
     comment: null,
   }));
-  const id = { ...shapes[0], name: 'id', type: null, isId: true, hasDefault: true, hasServiceDefault: true };
+  const id = { ...shapes[0], name: 'id', type: null, isId: true, hasDefault: true };
   const other = { ...shapes[0], name: 'other', type: null };
   const all = [id, ...shapes, ...(values.text ? [other] : [])];
-  const flags = { needsInsert: false, runsProjectCode: false, marksDefaults: false };
-  const plan = copyPlan({ schema: 'data', name: 't', columns: all, ...flags });
+  const encoder = batchEncoder(all, false);
   // Several bodies, so that nothing is learnt of one.
   const bodies = Array.from({ length: 8 }, (_, i) =>
     Buffer.from(json(Array.from({ length: count }, (_, n) => record(i * count + n)))),
   );
-  return { name, plan, bodies, count };
+  return { name, encoder, bodies, count };
 }
 
-function run({ plan, bodies }, milliseconds) {
+function run({ encoder, bodies }, milliseconds) {
   const end = performance.now() + milliseconds;
   let batches = 0;
   let refused = 0;
-  left = 0;
   const from = process.cpuUsage();
   do {
     for (const body of bodies) {
-      const data = encoder.encode(body, plan);
+      const data = encoder.encode(body);
       if (data === null) refused++;
-      else encoder.release(data);
+      else freeBuffer(data.data);
       batches++;
     }
   } while (performance.now() < end);
   const { user, system } = process.cpuUsage(from);
-  return { batches, refused, left, micros: user + system };
+  return { batches, refused, micros: user + system };
 }
 
 const works = names.map(prepared);
 for (const work of works) run(work, 150);
-console.log('shape                      bytes/record   ns/record   ns/byte   cells left   batches left');
+console.log('shape                      bytes/record   ns/record   ns/byte   batches left');
 for (const work of works) {
-  const { batches, refused, left: cells, micros } = run(work, Number(values.seconds) * 1000);
+  const { batches, refused, micros } = run(work, Number(values.seconds) * 1000);
   const records = batches * work.count;
   const bytes = work.bodies.reduce((sum, { length }) => sum + length, 0) / work.bodies.length / work.count;
   const nanos = (micros * 1000) / records;
@@ -80,7 +67,6 @@ for (const work of works) {
       bytes.toFixed(0).padStart(13) +
       nanos.toFixed(0).padStart(12) +
       (nanos / bytes).toFixed(2).padStart(10) +
-      (cells / records).toFixed(2).padStart(13) +
       `${((100 * refused) / batches).toFixed(0)} %`.padStart(15),
   );
 }

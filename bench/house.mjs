@@ -43,7 +43,7 @@ export class House {
     const before =
       this.options.before === undefined
         ? {}
-        : { before: await this.#serviceTarget(join(folder, 'before'), 'before', http, this.options.before) };
+        : { before: await this.#serviceTarget(join(folder, 'b'), 'before', http, this.options.before) };
     if (this.options.profile) {
       this.profiles = await mkdtemp(join(tmpdir(), 'cdp-profile-'));
       this.targets = { service };

@@ -2,8 +2,8 @@
  * The raw wire, a process of its own: Postgres connections logged in by the driver, then bare sockets with bytes that
  * were built before. Nothing that speaks to this server can be faster, short of a better loop.
  */
-import { login } from '../dist/postgres/wire/login.js';
-import { SYNC } from '../dist/postgres/wire/messages.js';
+import { logIn } from '../dist/pg/login.js';
+import { SYNC } from '../dist/pg/messages.js';
 import { closedLoop } from './load/closed-loop.mjs';
 import { serve } from './load/serve.mjs';
 
@@ -25,7 +25,7 @@ await serve(async ({ login: options, connections, prepare, tag, ...load }) => {
 });
 
 async function open(options, prepare) {
-  const { socket } = await login(options);
+  const { socket } = await logIn({ connectionTimeoutMillis: 5_000, ...options });
   socket.setNoDelay?.(true);
   await new Promise((resolve, reject) => {
     const feed = wireReader(READY, resolve);

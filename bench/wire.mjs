@@ -1,5 +1,5 @@
 /** Bytes of the raw wire (Postgres manual 54.7; COPY, "Binary Format"). */
-import { bind, COPY_DONE, copyDataHeader, execute, parse, SYNC } from '../dist/postgres/wire/messages.js';
+import { bind, COPY_DONE, copyDataHeader, execute, parse, SYNC } from '../dist/pg/messages.js';
 
 const STATEMENT = 'bench';
 

@@ -11,13 +11,9 @@ import { fail, root, say } from './prepare.mjs';
 /** The file in `assembly` that each begins with, which also gives it its name, and how much memory it may take. */
 const MODULES = [
   // 64 MiB: a body of 10 MiB, its rows, and a row of it once more.
-  { folder: join(root, 'src/engine/batch/copy'), name: 'walk', memory: ['--maximumMemory', '1024'] },
-  // Just over 1.25 MiB, as `memory.ts` there divides it.
-  {
-    folder: join(root, 'src/postgres/results'),
-    name: 'rows',
-    memory: ['--initialMemory', '21', '--maximumMemory', '21'],
-  },
+  { folder: join(root, 'src/codec/batch'), name: 'encode', memory: ['--maximumMemory', '1024'] },
+  // 256 MiB: a message of 16 MiB, each byte of which becomes six, and once more as much for a value that is written outside.
+  { folder: join(root, 'src/codec/results'), name: 'rows', memory: ['--maximumMemory', '4096'] },
 ];
 
 const OPTIONS = [
@@ -47,5 +43,7 @@ function compile({ folder, name, memory }) {
   const { status } = spawnSync(process.execPath, [compiler, ...args], { cwd: root, stdio: ['ignore', 2, 2] });
   if (status !== 0) fail('The AssemblyScript does not compile.');
   move(draft, target);
-  fs.writeFileSync(stamp, state);
+  // Renamed into place: a copy of the tree made of hard links has a stamp of its own.
+  fs.writeFileSync(`${stamp}.${process.pid}`, state);
+  move(`${stamp}.${process.pid}`, stamp);
 }

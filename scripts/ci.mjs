@@ -1,4 +1,4 @@
-/** The checks of `.ci/run`: the tests, then types, lint, format and package. Closes with `N passed, N failed`. */
+/** The checks of `.ci/run`: all tests, then types, lint, format and package. Closes with `N passed, N failed`. */
 import { execFile, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -38,41 +38,15 @@ async function checkAtOnce(...commands) {
   await Promise.all(all);
 }
 
-/** @returns what the run came to, by test/support/outcome-reporter.ts; undefined where it broke off */
-function vitest(...options) {
+/** Runs tests, and counts them one by one as test/support/outcome-reporter.ts has written them down. */
+function test(...command) {
   const outcome = join(folder, 'outcome.json');
   rmSync(outcome, { force: true });
-  const reporters = ['default', './test/support/outcome-reporter.ts'].map((name) => `--reporter=${name}`);
-  const good = run({ CDP_TEST_OUTCOME: outcome }, 'npm', 'test', '--', ...options, ...reporters);
-  if (!existsSync(outcome)) return undefined;
-  const { files, failedElsewhere } = JSON.parse(readFileSync(outcome, 'utf8'));
-  const failed = files.some((file) => file.failed > 0) || failedElsewhere > 0;
-  // A failure that no test and no file has, as of the servers' end.
-  return { files, failedElsewhere: failedElsewhere + Number(!good && !failed) };
-}
-
-/** Counts single tests. A file that failed runs again, by itself: what it then comes to counts. */
-function test(...options) {
-  const first = vitest(...options);
-  const again = (first?.files ?? []).filter(({ failed, mayPassLater }) => failed > 0 && mayPassLater);
-  const paths = again.map(({ file }) => file);
-  let second;
-  if (paths.length > 0) {
-    console.log(`\nRUN AGAIN, since they failed: ${paths.join(', ')}`);
-    second = vitest(...options, '--maxWorkers=1', ...paths);
-  }
-  const others = (first?.files ?? []).filter((file) => !again.includes(file));
-  const last = [...others, ...(second?.files ?? [])];
-  for (const { passed, failed } of last) {
-    count.passed += passed;
-    count.failed += failed;
-  }
-  count.failed += (first?.failedElsewhere ?? 0) + (second?.failedElsewhere ?? 0);
-  const ran = new Set(last.filter(({ passed }) => passed > 0).map(({ file }) => file));
-  if (ran.size === 0 || paths.some((file) => !ran.has(file))) {
-    count.failed++;
-    console.log('FAILED: the tests broke off');
-  }
+  const good = run({ CDP_TEST_OUTCOME: outcome, CDP_TEST_MAJORS: 'all' }, ...command);
+  const { passed, failed } = existsSync(outcome) ? JSON.parse(readFileSync(outcome, 'utf8')) : { passed: 0, failed: 1 };
+  count.passed += passed;
+  // A failure that no test has, such as that of a server that does not end.
+  count.failed += failed || Number(!good || passed === 0);
 }
 
 /**
@@ -131,9 +105,9 @@ const TOOLS = [
 
 try {
   install(POSTGRES);
-  test();
+  test('npm', 'run', 'test:all');
   install(TOOLS);
-  test('--config', 'vitest.tools.config.ts');
+  test('npx', '--no-install', 'vitest', 'run', '--config', 'vitest.tools.config.ts');
   await checkAtOnce(['npm', 'run', 'types'], ['npm', 'run', 'lint'], ['npm', 'run', 'format']);
   check('npm', 'pack', '--dry-run', '--loglevel=error');
   check('npx', '--no-install', 'publint', '--strict');

@@ -19,7 +19,7 @@ prepare();
 build();
 console.log(`Seed ${seed}`);
 const millisecondsEach = Math.ceil((Number(minutes) * 60_000 * 2) / PROPERTIES);
-await startVitest('test', ['test/properties', 'test/engine/batch/copy/differential'], {
+await startVitest('test', ['test/properties', 'test/codec/batch/differential'], {
   root,
   watch: false,
   provide: { fuzz: { seed: Number(seed), millisecondsEach } },

@@ -1,6 +1,6 @@
 /**
- * The admin socket: where it is, and making and removing it. The process that has the data folder listens there, the
- * service as well as a command that runs without one, and all other commands talk to it.
+ * The admin socket: finding, creating and removing it. The process that has the data directory listens there, whether the
+ * service or a command that runs without one; all other commands call it.
  */
 import { chmod, lstat, mkdtemp, readlink, rename, rm, rmdir, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -16,26 +16,26 @@ import { VERSION } from './version.js';
 const SOCKET_PATH_BYTES = 90;
 
 export interface AdminSocket {
-  /** Lets running requests finish, and breaks them off if they take longer than `ms`. */
+  /** Lets running requests finish, and aborts them after `ms`. */
   close(ms: number): Promise<void>;
   breakOff(): void;
 }
 
-/** In a data folder: the socket, or a link to where it is. */
-const placeIn = (folder: string): string => join(folder, 'admin.sock');
+/** In a data directory: the socket, or a link to it. */
+const socketPath = (folder: string): string => join(folder, 'admin.sock');
 
-/** The socket of a data folder; null: there is none. */
+/** The socket of a data directory; null: there is none. */
 export async function findAdminSocket(folder: string): Promise<string | null> {
-  const place = placeIn(folder);
+  const path = socketPath(folder);
   try {
-    return (await lstat(place)).isSymbolicLink() ? await readlink(place) : place;
+    return (await lstat(path)).isSymbolicLink() ? await readlink(path) : path;
   } catch (error) {
     if (isMissing(error)) return null;
     throw error;
   }
 }
 
-/** Listens in the folder, of which the caller is the only owner: a socket that is there was left by a killed process. */
+/** Listens in the folder. Only its owner may call this: a socket that exists was left by a killed process. */
 export async function openAdminSocket(
   folder: string,
   config: Config,
@@ -50,41 +50,41 @@ export async function openAdminSocket(
   const own = embedded && { folder: config.dataDir, postmaster: () => embedded.control.pid };
   const server = { address, connections, embedded: own };
   const app = adminListener({ ...server, engine, version: VERSION }, config, logger);
-  const place = placeIn(folder);
+  const path = socketPath(folder);
   try {
-    await remove(place);
-    await listen(app, place);
+    await remove(path);
+    await listen(app, path);
   } catch (error) {
     await app.close();
     throw error;
   }
   return {
     close: async (ms) => {
-      await remove(place);
+      await remove(path);
       await finish(app, ms);
     },
     breakOff: () => app.server.closeAllConnections(),
   };
 }
 
-/** The socket gets its name when it has its mode. */
-async function listen(app: FastifyInstance, place: string): Promise<void> {
-  const draft = `${place}.new`;
+/** The socket gets its name only after its mode. */
+async function listen(app: FastifyInstance, path: string): Promise<void> {
+  const draft = `${path}.new`;
   await rm(draft, { force: true });
   const fits = Buffer.byteLength(draft) < SOCKET_PATH_BYTES;
-  // Where the server's sockets go in that case, too.
+  // In the same place as the server's sockets in that case.
   const socket = fits ? draft : join(await mkdtemp('/tmp/cdp-'), 'admin.sock');
   await app.listen({ path: socket });
   await chmod(socket, 0o600);
   if (!fits) await symlink(socket, draft);
-  await rename(draft, place);
+  await rename(draft, path);
 }
 
-async function remove(place: string): Promise<void> {
-  const socket = await findAdminSocket(dirname(place));
-  if (socket !== null && socket !== place) {
+async function remove(path: string): Promise<void> {
+  const socket = await findAdminSocket(dirname(path));
+  if (socket !== null && socket !== path) {
     await rm(socket, { force: true });
     await rmdir(dirname(socket)).catch(() => {});
   }
-  await rm(place, { force: true });
+  await rm(path, { force: true });
 }

@@ -1,33 +1,33 @@
-/** The Postgres that a process works with: the operator's own by its URL, or the embedded one of the data folder. */
+/** The Postgres of a process: the operator's own, by its URL, or the embedded one of the data directory. */
 import type { Logger } from 'pino';
 import type { Config } from './settings.js';
-import { parseUidRange } from './setting-values.js';
+import { parseUidRange } from './setting.js';
 import { capacityOf } from './embedded/capacity.js';
 import { defaultBackendMemory, defaultConnections } from './embedded/limits.js';
-import { AnotherOwner, SERVICE } from './embedded/control-server.js';
+import { DataFolderInUse, SERVICE } from './embedded/control-server.js';
 import { type Embedded, openEmbedded } from './embedded/embedded.js';
 import type { ServerSize } from './embedded/config.js';
-import { addressOfUrl, type ServerAddress } from './postgres/server.js';
+import { addressOfUrl, type ServerAddress } from './pg/index.js';
 
-export { AnotherOwner, SERVICE };
+export { DataFolderInUse, SERVICE };
 
 export interface Database {
   /** The control database, and the service's own login there. */
   readonly address: ServerAddress;
-  /** null with a server of the operator's. */
+  /** null with the operator's own server. */
   readonly embedded: Embedded | null;
-  /** Connections to projects' databases that this process may have. */
+  /** Connections to projects' databases that this process may open. */
   readonly connections: number;
   close(): Promise<void>;
 }
 
-/** A server of the operator's may have other users, and other instances of the service. */
+/** The operator's own server may have other users, and other instances of the service. */
 const CONNECTIONS_ELSEWHERE = 80;
 
 /** The superuser's reserved ones, the service's own, a backup's and a repair's. */
 const CONNECTIONS_OF_SERVICE = 10;
 
-/** Autovacuum looks at least twice before an idle server is stopped. */
+/** Autovacuum runs at least twice before an idle server is stopped. */
 const NAPS_BEFORE_STOP = 2;
 const LONGEST_NAP_S = 60;
 
@@ -35,7 +35,7 @@ const LONGEST_NAP_S = 60;
  * Opens the database of the settings; the process owns the data folder until it closes it.
  * @param owner the command that wants it, such as {@link SERVICE}, for those that come meanwhile
  * @param starting called when an embedded server is about to start
- * @throws AnotherOwner; Error that an operator can act on
+ * @throws DataFolderInUse; Error that an operator can act on
  */
 export async function openDatabase(
   config: Config,
@@ -76,7 +76,7 @@ export async function openDatabase(
 function sizeOf({ projectRunning, projectReserved, sharedBuffersMib, maxWalSizeMib, idleStopMs }: Config): ServerSize {
   const nap = Math.floor(idleStopMs / NAPS_BEFORE_STOP / 1_000);
   return {
-    // As many of each kind as may run, see `Connections`.
+    // As many of each kind as requests may run, see `Connections`.
     maxConnections: 2 * projectRunning - projectReserved + CONNECTIONS_OF_SERVICE,
     sharedBuffersMib,
     maxWalSizeMib,

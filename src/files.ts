@@ -1,22 +1,22 @@
-/** Making folders and files that others may be making at the same moment, and telling why the system refused to. */
+/** Small helpers for files and folders, safe against concurrent creation and against links of other users. */
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { chmod, lstat, mkdir, mkdtemp, open, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 
-/** A part of a name that no other process, and no other call, uses. */
+/** Part of a name that no other process and no other call uses. */
 export const unique = (): string => `${process.pid}-${randomBytes(6).toString('hex')}`;
 
-/** The system found nothing there. */
+/** Whether the error says that there is no such file. */
 export const isMissing = (error: unknown): boolean => hasCode(error, 'ENOENT', 'ENOTDIR');
 
-/** Whether an error of the system, or of the driver, has one of these codes: `ENOENT`. */
+/** Whether an error of the system or of the driver has one of these codes, such as `ENOENT`. */
 export function hasCode(error: unknown, ...codes: string[]): boolean {
   return error instanceof Error && codes.includes((error as NodeJS.ErrnoException).code ?? '');
 }
 
-/** A link counts, wherever it leads. @throws what the system says where it does not let us look */
+/** A dangling link exists, too. @throws the system's error if the caller may not look there */
 export async function exists(path: string): Promise<boolean> {
   try {
     await lstat(path);
@@ -27,7 +27,7 @@ export async function exists(path: string): Promise<boolean> {
   }
 }
 
-/** None in a folder that is missing. */
+/** Names in a folder; none if it is missing. */
 export async function namesIn(folder: string): Promise<string[]> {
   try {
     return await readdir(folder);
@@ -38,8 +38,8 @@ export async function namesIn(folder: string): Promise<string[]> {
 }
 
 /**
- * Makes a folder of this mode where there is none, and those above it. Not by Node's `recursive`: where the system lets
- * nobody make a folder and says that the one above is missing, as in /proc, Node tries for ever.
+ * Makes a folder of this mode if it is missing, and those above it. Not by Node's `recursive`, which never returns if the system says
+ * that the folder above is missing although it exists, as in /proc.
  * @throws Error naming the folder
  */
 export async function makeFolder(path: string, mode: number): Promise<void> {
@@ -65,7 +65,7 @@ async function makeAbove(path: string, mode: number): Promise<void> {
 }
 
 /**
- * A folder for the length of some work, which nobody else can look into: mkdtemp(3) gives it mode 700.
+ * A temporary folder of mode 700 for the length of some work.
  * @param parent where it is made
  */
 export async function withPrivateFolder<T>(work: (folder: string) => Promise<T>, parent = tmpdir()): Promise<T> {
@@ -78,9 +78,8 @@ export async function withPrivateFolder<T>(work: (folder: string) => Promise<T>,
 }
 
 /**
- * Reads a small file in a folder of another account, which must not have us follow a link, wait at a pipe, or read
- * without end.
- * @throws Error if it is no plain file, or is larger than `maxBytes`
+ * Reads a small file in another account's folder: no link is followed, and a pipe or a large file is refused.
+ * @throws Error if it is not a plain file, or larger than `maxBytes`
  */
 export async function readSmallFile(path: string, maxBytes = 65_536): Promise<Buffer> {
   const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
@@ -95,7 +94,7 @@ export async function readSmallFile(path: string, maxBytes = 65_536): Promise<Bu
   }
 }
 
-/** Replaces a small file of ours as a whole; its reader may be another user. */
+/** Replaces a small file atomically; any user may read it. */
 export async function replaceFile(path: string, content: string): Promise<void> {
   const draft = `${path}.${unique()}`;
   await writeFile(draft, content, { flag: 'wx' });

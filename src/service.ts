@@ -1,6 +1,6 @@
 /**
- * The running service: opens in order (database, engine, HTTP) and closes in reverse. The command line, the tests and
- * the benchmarks start exactly this.
+ * The running service: opens database, engine and HTTP in this order, and closes them in reverse. The command line, the
+ * tests and the benchmarks all start this.
  */
 import type { FastifyInstance } from 'fastify';
 import { pino, type Logger } from 'pino';
@@ -10,48 +10,48 @@ import { EngineError } from './contract/errors.js';
 import { type Database, openDatabase, SERVICE } from './database.js';
 import { LogLines } from './log-lines.js';
 import type { Engine, EngineSettings } from './engine/engine.js';
-import { welcome } from './engine/first-start.js';
-import type { RequestSpans } from './http/watch/request-spans.js';
+import { bootstrap } from './engine/bootstrap.js';
+import type { RequestSpans } from './http/observability/request-spans.js';
 import type { TraceExport } from './trace-export.js';
 
 export interface Service {
   readonly engine: Engine;
-  /** Where it listens, for instance `http://127.0.0.1:8080`. */
+  /** Its address, such as `http://127.0.0.1:8080`. */
   readonly url: string;
-  /** The token of the project that a first start on an embedded database makes; null at any later start. */
+  /** The token of the project that the first start on an embedded database creates; null at later starts. */
   readonly firstToken: string | null;
-  /** Finishes running requests, then stops everything it started. Calling it again waits for the same end. */
+  /** Finishes running requests, then stops everything it started. A second call waits for the first. */
   close(): Promise<void>;
-  /** Breaks off the requests that are running; with it, a `close` that waits for them comes to its end. */
+  /** Aborts running requests, so that a `close` that waits for them can finish. */
   breakOff(): void;
 }
 
 /**
- * Connections that may wait to be taken (Linux: at most `net.core.somaxconn`, 4,096). Beyond it the system drops them, and
- * clients try again after 1, 3 and 7 s: Node's 511 were too few for 1,000 clients that come at once.
+ * Connections that may wait to be accepted (Linux: at most `net.core.somaxconn`, 4,096). The system drops further ones, and
+ * clients retry after 1, 3 and 7 s: Node's 511 are too few for 1,000 clients that connect at once.
  */
 const BACKLOG = 4_096;
 
-/** How often archived log is looked through for what is too old. */
+/** How often old archived log is removed. */
 const ARCHIVES_EVERY_MS = 600_000;
 
-/** Reading the modules of a running service takes longer than Postgres takes to start, and happens meanwhile. */
+/** Loading these modules takes longer than Postgres takes to start, so it happens meanwhile. */
 const loadModules = () =>
   Promise.all([
     import('./http/server.js'),
-    import('./http/watch/metrics-listener.js'),
+    import('./http/metrics-listener.js'),
     import('./engine/engine.js'),
     import('./http/admin-listener.js'),
   ]);
 
-/** One JSON line an event on standard output; secrets never get there. */
+/** One JSON line per event on standard output, never with a secret. */
 export function createLogger(config: Config): Logger {
   return pino({ level: config.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime }, new LogLines());
 }
 
 /**
  * @param traces where spans go; null: nowhere
- * @throws Error that an operator can act on; whatever had been started is stopped again
+ * @throws Error that an operator can act on; whatever was started is stopped again
  */
 export async function startService(
   config: Config,
@@ -72,7 +72,7 @@ export async function startService(
     }
     const url = await app.listen({ host: config.host, port: config.port, backlog: BACKLOG });
     let admin: AdminSocket | undefined;
-    // Commands are served until the last request has its answer: after that they would have to wait for the end.
+    // Commands are served until the last request is answered; later ones would have to wait for the exit.
     closing.add(async () => {
       const until = performance.now() + config.shutdownMs;
       await finish(app, config.shutdownMs);
@@ -81,8 +81,8 @@ export async function startService(
     if (database.embedded !== null) {
       admin = await openAdminSocket(config.dataDir, config, database, () => Promise.resolve(engine), logger);
     }
-    // Only now: a token that is made by a start that fails would never be seen.
-    const firstToken = database.embedded !== null ? await welcome(engine) : null;
+    // Last: nobody would see a token that a failing start creates.
+    const firstToken = database.embedded !== null ? await bootstrap(engine) : null;
     logger.info({ url, embedded: database.embedded !== null }, 'listening');
     const breakOff = () => {
       app.server.closeAllConnections();
@@ -95,7 +95,7 @@ export async function startService(
   }
 }
 
-/** Projects on one server share its crashes and its load, which an operator should not learn from the first one. */
+/** Projects on one server share its crashes and its load. An operator should know before the first crash. */
 async function warnOfSharedServer({ projects }: Engine, logger: Logger): Promise<void> {
   const { length } = await projects.list();
   if (length < 2) return;
@@ -105,7 +105,7 @@ async function warnOfSharedServer({ projects }: Engine, logger: Logger): Promise
   );
 }
 
-/** What is to be closed, the last first. */
+/** Steps to close what was opened, in reverse order. */
 export class Closing {
   private readonly steps: (() => Promise<unknown>)[] = [];
   private running: Promise<void> | null = null;
@@ -114,7 +114,7 @@ export class Closing {
     this.steps.push(step);
   }
 
-  /** Calling it again waits for the same end. */
+  /** A second call waits for the first. */
   run(): Promise<void> {
     return (this.running ??= this.takeSteps());
   }
@@ -124,7 +124,7 @@ export class Closing {
   }
 }
 
-/** Who does not trace does not pay for the SDK. Spans are sent last of all: whatever is closed before may still make some. */
+/** Without traces the SDK is not loaded. It closes last: whatever closes before it may still create spans. */
 async function openTracing(
   traces: TraceExport | null,
   config: Config,
@@ -138,15 +138,15 @@ async function openTracing(
   return tracing.spans;
 }
 
-/** An engine and what answers for it; nothing listens yet. */
+/** An engine and its HTTP servers, which do not listen yet. */
 interface Assembly {
   readonly engine: Engine;
   readonly app: FastifyInstance;
-  /** The listener that metrics have to themselves, where that is set. */
+  /** The separate listener for metrics, if one is set. */
   readonly metricsApp: FastifyInstance | null;
 }
 
-/** @param spans makes the spans of requests; undefined: there are no traces */
+/** @param spans creates the spans of requests; undefined: no traces */
 export async function assemble(
   config: Config,
   database: Database,
@@ -160,8 +160,8 @@ export async function assemble(
   engine.audit.keepRemovingOld();
   engine.projects.keepClearing();
   const tidyArchives = async () => {
-    const { removeOldArchives } = await import('./engine/backup/archiving.js');
-    await removeOldArchives(engine.installation, config.archiveDays);
+    const { removeOldArchives } = await import('./backup/archiving.js');
+    await removeOldArchives(engine.tenancy, config.archiveDays);
   };
   const tidyingFailed = (error: unknown) => logger.warn({ error: String(error) }, 'old archived log cannot be removed');
   const tidying = setInterval(() => void tidyArchives().catch(tidyingFailed), ARCHIVES_EVERY_MS).unref();
@@ -177,7 +177,7 @@ export async function assemble(
   return { engine, app, metricsApp };
 }
 
-/** The engine over an open database, as the service and the management commands use it. */
+/** The engine on an open database, as the service and the management commands use it. */
 export async function openEngine(config: Config, database: Database, logger: Logger): Promise<Engine> {
   const { Engine } = await import('./engine/engine.js');
   const { address, embedded, connections: maxConnections } = database;
@@ -193,8 +193,8 @@ export async function openEngine(config: Config, database: Database, logger: Log
   const onAuditTrouble: EngineSettings['onAuditTrouble'] = (message, details) => logger.error(details, message);
   const onServerTrouble: EngineSettings['onServerTrouble'] = (project, trouble, details) =>
     logger.error({ project, ...details }, trouble);
-  const told = { onUnclearedProject, onAuditTrouble, onServerTrouble };
-  // Roles of servers of our own have no passwords that it would make.
+  const handlers = { onUnclearedProject, onAuditTrouble, onServerTrouble };
+  // Roles of embedded servers have no passwords to derive from it.
   const secret = embedded === null ? config.secret : null;
-  return Engine.open({ ...config, maxConnections, address, embedded, secret, jwt, ...told });
+  return Engine.open({ ...config, maxConnections, address, embedded, secret, jwt, ...handlers });
 }

@@ -1,27 +1,162 @@
-/** What a setting is: one row of the table in `settings.ts`. */
+/** What a setting is, and the kinds of values that settings have. */
+import { isIP } from 'node:net';
+import { parseQuota } from './contract/disk-size.js';
+import type { Rate } from './http/limits/rate-limit.js';
 
-/** What people are shown of a value; the others are {@link Setting.isShownAsWritten}. */
-export type Shown = string | number | boolean | readonly string[] | null;
-
-export interface Setting<T> {
-  /** `--data-dir` on the command line, `data-dir` in the file. */
-  readonly flag: string;
-  /** Its environment variable. */
-  readonly env: string;
-  readonly default: T;
-  readonly describe: string;
-  /** Placeholder in `--help`. */
+/** A kind of value: its placeholder in `--help`, and how to read it. */
+export interface Kind<T> {
   readonly value: string;
-  /** Never printed. */
-  readonly secret?: boolean;
-  /** Its value is made for the program; people are shown what they wrote. */
-  readonly isShownAsWritten?: boolean;
   /** @throws Error saying what is expected */
   parse(text: string): T;
 }
 
-/** The variable is called as the flag is, unless all programs call it something else. */
-export const setting = <T>(row: Omit<Setting<T>, 'env'> & { readonly env?: string }): Setting<T> => ({
-  env: `CDP_${row.flag.toUpperCase().replaceAll('-', '_')}`,
-  ...row,
+export interface SettingRow<T> extends Kind<T> {
+  readonly default: T;
+  /** For `--help` and docs/settings.md: an imperative that makes sense without the name of the setting. */
+  readonly describe: string;
+  /** Its environment variable, if all programs call it something else than we would. */
+  readonly env?: string;
+  /** Never printed. */
+  readonly secret?: boolean;
+  /** The value is made for the program; people are shown what they wrote. */
+  readonly isShownAsWritten?: boolean;
+}
+
+export interface Setting<T> extends SettingRow<T> {
+  /** `--data-dir` on the command line, `data-dir` in the file. */
+  readonly flag: string;
+  readonly env: string;
+}
+
+/** What people are shown of a value, unless it {@link Setting.isShownAsWritten}. */
+export type Shown = string | number | boolean | readonly string[] | null;
+
+type Extra = Pick<SettingRow<unknown>, 'env' | 'secret' | 'isShownAsWritten'>;
+
+export const setting = <T>(preset: T, kind: Kind<T>, describe: string, extra: Extra = {}): SettingRow<T> => ({
+  default: preset,
+  describe,
+  ...kind,
+  ...extra,
 });
+
+/** Names each row by its key: `dataDir` is `--data-dir` and `CDP_DATA_DIR`. */
+export function named<Rows extends Record<string, SettingRow<unknown>>>(rows: Rows) {
+  const settings = Object.entries(rows).map(([name, row]) => {
+    const flag = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+    return [name, { flag, env: `CDP_${flag.toUpperCase().replaceAll('-', '_')}`, ...row }];
+  });
+  return Object.fromEntries(settings) as {
+    [K in keyof Rows]: Rows[K] & { readonly flag: string; readonly env: string };
+  };
+}
+
+type Parse<T> = (text: string) => T;
+
+const kind = <T>(value: string, parse: Parse<T>): Kind<T> => ({ value, parse });
+
+const whole =
+  (min: number, max: number): Parse<number> =>
+  (text) => {
+    const number = Number(text);
+    if (!/^\d+$/.test(text) || number < min || number > max) {
+      throw new Error(`must be a whole number from ${min} to ${max}`);
+    }
+    return number;
+  };
+
+export const integer = (min: number, max: number) => kind('N', whole(min, max));
+export const milliseconds = (min: number, max: number) => kind('MS', whole(min, max));
+export const mebibytes = (min: number, max: number) => kind('MIB', whole(min, max));
+
+/** @param value placeholder in `--help` */
+export const text = (value: string) =>
+  kind(value, (text) => {
+    if (text === '') throw new Error('must not be empty');
+    return text;
+  });
+
+export const oneOf = <T extends string>(value: string, ...allowed: readonly T[]) =>
+  kind(value, (text) => {
+    const found = allowed.find((word) => word === text);
+    if (found === undefined) throw new Error(`must be one of ${allowed.join(', ')}`);
+    return found;
+  });
+
+export const boolean = kind('BOOLEAN', (text) => oneOf('', 'true', 'false').parse(text) === 'true');
+
+const matching = (value: string, pattern: RegExp, expected: string) =>
+  kind(value, (text) => {
+    if (!pattern.test(text)) throw new Error(`must ${expected}`);
+    return text;
+  });
+
+export const secret = matching('TEXT', /^[^]{32,}$/, 'have at least 32 characters');
+export const databaseUrl = matching('URL', /^postgres(ql)?:\/\//, 'be postgres://user:password@host:port/database');
+
+export const url = kind('URL', (text) => {
+  if (!/^https?:\/\//.test(text) || !URL.canParse(text)) throw new Error('must be an http or https URL');
+  return text;
+});
+
+/** A list, separated by commas. */
+const list = (value: string, isItem: (item: string) => boolean, expected: string) =>
+  kind<readonly string[]>(value, (text) => {
+    const items = text.split(',').map((item) => item.trim());
+    if (!items.every(isItem)) throw new Error(`must be ${expected}, separated by commas`);
+    return items;
+  });
+
+/** Statements contain these names quoted, and an array's text contains them unquoted. */
+export const extensionNames = list('NAMES', (name) => /^[a-z][a-z0-9_-]{0,62}$/.test(name), 'names of extensions');
+
+const NETWORKS = ['loopback', 'linklocal', 'uniquelocal'];
+
+/** Addresses, networks (`10.0.0.0/8`) and the names that Fastify's `trustProxy` knows. */
+export const proxies = list(
+  'LIST',
+  (item) => {
+    const [address = '', bits, ...more] = item.split('/');
+    const most = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1;
+    const isNetwork = more.length === 0 && (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= most));
+    return NETWORKS.includes(item) || (most > 0 && isNetwork);
+  },
+  `addresses, networks such as 10.0.0.0/8, or ${NETWORKS.join(', ')}`,
+);
+
+const originList = list(
+  'LIST',
+  (item) => /^https?:\/\/[^*]+$/.test(item) && URL.canParse(item) && new URL(item).origin === item,
+  '* or origins such as https://app.example.com, without a path',
+);
+
+/** `*`, or origins as browsers send them. */
+export const origins = kind('LIST', (text) => (text === '*' ? ['*'] : originList.parse(text)));
+
+const SECONDS = { s: 1, m: 60, h: 3_600 } as const;
+
+/** `100/1s`, `5000/1m`, `100000/24h`. */
+export const rate = kind<Rate>('N/TIME', (text) => {
+  const [, requests, length, unit] = /^([1-9]\d{0,8})\/([1-9]\d{0,4})([smh])$/.exec(text) ?? [];
+  const windowS = Number(length) * (SECONDS[unit as keyof typeof SECONDS] ?? NaN);
+  if (!(windowS <= 86_400)) {
+    throw new Error('must be requests per time, up to a day, such as 100/1s, 5000/1m or 50000/24h');
+  }
+  return { requests: Number(requests), windowS };
+});
+
+/** `500MB`; `off` for none. */
+export const quota = kind('SIZE', (text) => (text === 'off' ? null : parseQuota(text)));
+
+/** `50000-59999`; `off` for none. */
+export const uidRange = kind('RANGE', (text) => {
+  if (text === 'off') return null;
+  const { first, last } = parseUidRange(text);
+  if (!(first > 0 && last >= first && last < 2 ** 31)) throw new Error('must be off or a range such as 50000-59999');
+  return text;
+});
+
+export function parseUidRange(range: string): { first: number; last: number } {
+  const [, first, last] = /^(\d{1,10})-(\d{1,10})$/.exec(range) ?? [];
+  return { first: Number(first), last: Number(last) };
+}

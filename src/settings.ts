@@ -1,288 +1,214 @@
 /**
- * Every setting, declared once: its name (the flag, the key in the file and, in capitals, the environment variable), its
- * default, parser and description. `--help`, `cdp config`, the docs test and the validation all derive from this table.
+ * Every setting, declared once: default, kind and description. Its key gives its name: the flag, the key in the file and,
+ * in capitals, the environment variable. `--help`, `cdp config`, the docs test and the validation derive from this table.
  */
 import { resolve } from 'node:path';
-import { parseQuota } from './contract/disk-size.js';
 import { AUDIT_MODES, AUDIT_STATEMENTS, type AuditMode, type AuditStatements } from './contract/audit.js';
-import { EMBEDDED_SETTINGS } from './embedded-settings.js';
-import type { Rate } from './http/gate/rate-limit.js';
-import { TRACE_DETAILS, type TraceDetail } from './http/watch/request-tracer.js';
+import type { Rate } from './http/limits/rate-limit.js';
+import { TRACE_DETAILS, type TraceDetail } from './http/observability/request-tracer.js';
 import {
+  boolean,
   databaseUrl,
   extensionNames,
   integer,
+  mebibytes,
+  milliseconds,
+  named,
   oneOf,
   origins,
   proxies,
+  quota,
   rate,
   secret,
+  setting,
+  type SettingRow,
   text,
+  uidRange,
   url,
-  yesOrNo,
-} from './setting-values.js';
-import { type Setting, setting } from './setting.js';
+} from './setting.js';
 
-export const SETTINGS = {
-  port: setting({
-    flag: 'port',
-    default: 8080,
-    value: 'N',
-    describe: 'Port to listen on; 0 takes a free one.',
-    parse: integer(0, 65_535),
-  }),
-  host: setting({
-    flag: 'host',
-    default: '127.0.0.1',
-    value: 'ADDRESS',
-    describe: 'Address to listen on.',
-    parse: text('host'),
-  }),
-  dataDir: setting({
-    flag: 'data-dir',
-    default: '.cdp',
-    value: 'DIR',
-    describe: 'Folder of the embedded Postgres servers. Not used with a database URL.',
-    parse: text('data-dir'),
-  }),
-  databaseUrl: setting<string | null>({
-    flag: 'database-url',
-    env: 'DATABASE_URL',
-    default: null,
-    value: 'URL',
-    describe: 'Postgres to use instead of the embedded one; its database becomes the control database.',
-    secret: true,
-    parse: databaseUrl,
-  }),
-  secret: setting<string | null>({
-    flag: 'secret',
-    default: null,
-    value: 'TEXT',
-    describe: 'Instance secret for a database URL, at least 32 characters, the same for all instances.',
-    secret: true,
-    parse: secret,
-  }),
-  extensions: setting<readonly string[]>({
-    flag: 'extensions',
-    default: [],
-    value: 'NAMES',
-    describe: "Postgres extensions that the service installs into every project's database, separated by commas.",
-    parse: extensionNames,
-  }),
-  archiveDays: setting({
-    flag: 'archive-days',
-    default: 14,
-    value: 'N',
-    describe: 'Days for which the write-ahead log of projects that archive it is kept (cdp project archive).',
-    parse: integer(1, 36_500),
-  }),
-  postgresBin: setting<string | null>({
-    flag: 'postgres-bin',
-    default: null,
-    value: 'DIR',
-    describe: 'Folder of pg_dump and pg_restore for backup and restore. Default: PATH and the usual places.',
-    parse: (value: string) => resolve(text('postgres-bin')(value)),
-  }),
-  logLevel: setting<string>({
-    flag: 'log-level',
-    default: 'info',
-    value: 'LEVEL',
-    describe: 'trace, debug, info, warn, error or silent.',
-    parse: oneOf('trace', 'debug', 'info', 'warn', 'error', 'silent'),
-  }),
-  maxConnections: setting<number | null>({
-    flag: 'max-connections',
-    default: null,
-    value: 'N',
-    describe:
-      "Connections to projects' databases, over all projects, including unused ones. Default: by the machine's memory " +
-      '(80 to 1000); with a database URL 80.',
-    parse: integer(2, 10_000),
-  }),
-  running: setting({
-    flag: 'running',
-    default: 80,
-    value: 'N',
-    describe: 'Requests that may run in Postgres at once, over all projects.',
-    parse: integer(2, 10_000),
-  }),
-  ...EMBEDDED_SETTINGS,
-  idleConnectionMs: setting({
-    flag: 'idle-connection-ms',
-    default: 60_000,
-    value: 'MS',
-    describe: 'An unused connection is closed after this time.',
-    parse: integer(100, 86_400_000),
-  }),
-  projectRunning: setting({
-    flag: 'project-running',
-    default: 8,
-    value: 'N',
-    describe: 'Requests of one project that may run in Postgres at once.',
-    parse: integer(2, 1_000),
-  }),
-  projectReserved: setting({
-    flag: 'project-reserved',
-    default: 2,
-    value: 'N',
-    describe: 'Of project-running, places kept for inserts and schema calls.',
-    parse: integer(0, 999),
-  }),
-  projectWaiting: setting({
-    flag: 'project-waiting',
-    default: 64,
-    value: 'N',
-    describe: 'Requests of one project that may wait; further ones are refused with 503.',
-    parse: integer(0, 100_000),
-  }),
-  waitMs: setting({
-    flag: 'wait-ms',
-    default: 5_000,
-    value: 'MS',
-    describe: 'Longest wait of a request for its turn.',
-    parse: integer(1, 60_000),
-  }),
-  projectQuota: setting<number | null>({
-    flag: 'project-quota',
-    default: null,
-    value: 'SIZE',
-    describe: 'Disk that the database of a project may take, such as 500MB or 10GB; off for no quota.',
-    parse: (value: string) => (value === 'off' ? null : parseQuota(value)),
-  }),
-  schemaHoldMs: setting({
-    flag: 'schema-hold-ms',
-    default: 30_000,
-    value: 'MS',
-    describe: 'A schema change that holds its table for longer is undone.',
-    parse: integer(100, 3_600_000),
-  }),
-  streamStallMs: setting({
-    flag: 'stream-stall-ms',
-    default: 30_000,
-    value: 'MS',
-    describe: 'Disconnect a client that has not read from a stream for this long.',
-    parse: integer(100, 3_600_000),
-  }),
-  requestTimeoutMs: setting({
-    flag: 'request-timeout-ms',
-    default: 30_000,
-    value: 'MS',
-    describe: 'Time in which the headers and body of a request must have arrived.',
-    parse: integer(100, 3_600_000),
-  }),
-  rateLimit: setting<Rate | null>({
-    flag: 'rate-limit',
-    default: null,
-    value: 'N/TIME',
-    describe: 'Requests of one token within a time, such as 100/1s or 5000/1m; further ones are refused with 429.',
-    isShownAsWritten: true,
-    parse: rate,
-  }),
-  wrongTokens: setting({
-    flag: 'wrong-tokens',
-    default: 30,
-    value: 'N',
-    describe: 'Wrong tokens from one address within a minute; further unknown ones are refused with 429. 0: no limit.',
-    parse: integer(0, 1_000_000),
-  }),
-  trustProxy: setting<readonly string[] | null>({
-    flag: 'trust-proxy',
-    default: null,
-    value: 'LIST',
-    describe: 'Proxies whose X-Forwarded-For is trusted: addresses, networks, or loopback, linklocal, uniquelocal.',
-    isShownAsWritten: true,
-    parse: proxies,
-  }),
-  corsOrigins: setting<readonly string[] | null>({
-    flag: 'cors-origins',
-    default: null,
-    value: 'LIST',
-    describe: 'Origins whose pages may call from a browser, such as https://app.example.com, or *.',
-    isShownAsWritten: true,
-    parse: origins,
-  }),
-  shutdownMs: setting({
-    flag: 'shutdown-ms',
-    default: 30_000,
-    value: 'MS',
-    describe: 'Time that running requests have to finish after SIGTERM.',
-    parse: integer(0, 3_600_000),
-  }),
-  metricsHost: setting({
-    flag: 'metrics-host',
-    default: '127.0.0.1',
-    value: 'ADDRESS',
-    describe: 'Address of the separate listener for /metrics.',
-    parse: text('metrics-host'),
-  }),
-  metricsPort: setting<number | null>({
-    flag: 'metrics-port',
-    default: null,
-    value: 'N',
-    describe: 'Port of a separate listener for /metrics. Default: /metrics answers loopback and the admin token.',
-    parse: integer(0, 65_535),
-  }),
-  metricsByProject: setting({
-    flag: 'metrics-by-project',
-    default: false,
-    value: 'BOOLEAN',
-    describe: 'Also export metrics for each project, with its name in their labels.',
-    parse: yesOrNo,
-  }),
-  traceDetail: setting<TraceDetail>({
-    flag: 'trace-detail',
-    default: 'route',
-    value: 'WHAT',
-    describe:
-      'What spans say of a request: route (nothing of the caller), names (also project, table, path, address) or ' +
-      'statements (also the text of free SQL).',
-    parse: oneOf(...TRACE_DETAILS),
-  }),
-  audit: setting<AuditMode>({
-    flag: 'audit',
-    default: 'all',
-    value: 'WHAT',
-    describe: 'What the audit log records: all, changes (no inserts, no reads) or off.',
-    parse: oneOf(...AUDIT_MODES),
-  }),
-  auditStatements: setting<AuditStatements>({
-    flag: 'audit-statements',
-    default: 'hash',
-    value: 'WHAT',
-    describe:
-      'What the audit log keeps of free SQL: hash (SHA-256 alone) or text (the whole text too, with the values in it).',
-    parse: oneOf(...AUDIT_STATEMENTS),
-  }),
-  auditDays: setting({
-    flag: 'audit-days',
-    default: 90,
-    value: 'N',
-    describe: 'Days that entries of the audit log are kept.',
-    parse: integer(1, 36_500),
-  }),
-  jwtIssuer: setting<string | null>({
-    flag: 'jwt-issuer',
-    default: null,
-    value: 'TEXT',
-    describe: 'Issuer of accepted JWTs; with jwt-jwks-url and jwt-audience.',
-    parse: text('jwt-issuer'),
-  }),
-  jwtAudience: setting<string | null>({
-    flag: 'jwt-audience',
-    default: null,
-    value: 'TEXT',
-    describe: 'Audience that accepted JWTs must name.',
-    parse: text('jwt-audience'),
-  }),
-  jwtJwksUrl: setting<string | null>({
-    flag: 'jwt-jwks-url',
-    default: null,
-    value: 'URL',
-    describe: "Where the identity provider's public keys are.",
-    parse: url,
-  }),
-};
+const DAY_MS = 86_400_000;
+const HOUR_MS = 3_600_000;
+
+export const SETTINGS = named({
+  port: setting(8080, integer(0, 65_535), 'Listen on this port; 0 picks a free one.'),
+  host: setting('127.0.0.1', text('ADDRESS'), 'Listen on this address.'),
+  dataDir: setting(
+    '.cdp',
+    text('DIR'),
+    'Keep the embedded Postgres servers in this folder. Not used with a database URL.',
+  ),
+  databaseUrl: setting<string | null>(
+    null,
+    databaseUrl,
+    'Use this Postgres instead of the embedded one; its database becomes the control database.',
+    { env: 'DATABASE_URL', secret: true },
+  ),
+  secret: setting<string | null>(
+    null,
+    secret,
+    'Derive the passwords of database roles from this text of at least 32 characters, the same for all instances. ' +
+      'Required with a database URL.',
+    { secret: true },
+  ),
+  extensions: setting<readonly string[]>(
+    [],
+    extensionNames,
+    "Install these Postgres extensions into every project's database, separated by commas.",
+  ),
+  archiveDays: setting(
+    14,
+    integer(1, 36_500),
+    'Keep the archived write-ahead log of projects for this many days (cdp project archive).',
+  ),
+  postgresBin: setting<string | null>(
+    null,
+    { value: 'DIR', parse: (value) => resolve(text('DIR').parse(value)) },
+    'Look for pg_dump and pg_restore in this folder. Default: PATH and the usual places.',
+  ),
+  logLevel: setting<string>(
+    'info',
+    oneOf('LEVEL', 'trace', 'debug', 'info', 'warn', 'error', 'silent'),
+    'Log events from this level up: trace, debug, info, warn, error or silent.',
+  ),
+  maxConnections: setting<number | null>(
+    null,
+    integer(2, 10_000),
+    "Open at most this many connections to projects' databases, including idle ones. Default: by the machine's " +
+      'memory (80 to 1000); with a database URL 80.',
+  ),
+  running: setting(80, integer(2, 10_000), 'Run at most this many requests in Postgres at once, over all projects.'),
+  backendMemoryMib: setting<number | null>(
+    null,
+    mebibytes(64, 1_048_576),
+    "Limit each process of the embedded Postgres to this much memory. Default: a sixteenth of the machine's.",
+  ),
+  maxServers: setting<number | null>(
+    null,
+    integer(2, 100_000),
+    "Run at most this many of the projects' embedded Postgres servers at once. Default: as many as memory, processes, " +
+      'open files and shared memory segments allow.',
+  ),
+  idleStopMs: setting(
+    600_000,
+    milliseconds(1_000, DAY_MS),
+    'Stop the embedded Postgres server of a project that has not been used for this long.',
+  ),
+  sharedBuffersMib: setting(
+    32,
+    mebibytes(1, 1_048_576),
+    "Give each project's embedded Postgres server a page cache of this size (shared_buffers).",
+  ),
+  maxWalSizeMib: setting(
+    256,
+    mebibytes(16, 1_048_576),
+    "Let each project's embedded Postgres server keep this much write-ahead log between checkpoints (max_wal_size).",
+  ),
+  diskReserveMib: setting(
+    1_024,
+    mebibytes(0, 1_048_576),
+    'Keep this much disk space free: below it, stop the servers of projects that grow, the fastest first.',
+  ),
+  projectUids: setting<string | null>(
+    '50000-59999',
+    uidRange,
+    "If the service runs as root, run each project's embedded server under a user id of its own from this range, such " +
+      'as 50000-59999; off: run all as the same user.',
+  ),
+  idleConnectionMs: setting(
+    60_000,
+    milliseconds(100, DAY_MS),
+    "Close a connection to a project's database that has been idle for this long.",
+  ),
+  projectRunning: setting(8, integer(2, 1_000), 'Run at most this many requests of one project in Postgres at once.'),
+  projectReserved: setting(
+    2,
+    integer(0, 999),
+    'Reserve this many of the slots of project-running for inserts and schema calls.',
+  ),
+  projectWaiting: setting(
+    64,
+    integer(0, 100_000),
+    'Let at most this many requests of one project wait; reject further ones with 503.',
+  ),
+  waitMs: setting(5_000, milliseconds(1, 60_000), 'Reject a request that has waited for a slot for this long.'),
+  projectQuota: setting<number | null>(
+    null,
+    quota,
+    "Limit each project's database to this much disk, such as 500MB or 10GB; off: no limit.",
+  ),
+  schemaHoldMs: setting(
+    30_000,
+    milliseconds(100, HOUR_MS),
+    'Roll back a schema change that has held its table for this long.',
+  ),
+  streamStallMs: setting(
+    30_000,
+    milliseconds(100, HOUR_MS),
+    'Disconnect a client that has not read from a stream for this long.',
+  ),
+  requestTimeoutMs: setting(
+    30_000,
+    milliseconds(100, HOUR_MS),
+    'Disconnect a client whose request, with headers and body, has not arrived within this time.',
+  ),
+  rateLimit: setting<Rate | null>(
+    null,
+    rate,
+    'Allow each token this many requests per time, such as 100/1s or 5000/1m; reject further ones with 429.',
+    { isShownAsWritten: true },
+  ),
+  wrongTokens: setting(
+    30,
+    integer(0, 1_000_000),
+    'Allow each address this many wrong tokens per minute; reject further unknown ones with 429. 0: no limit.',
+  ),
+  trustProxy: setting<readonly string[] | null>(
+    null,
+    proxies,
+    'Trust X-Forwarded-For from these proxies: addresses, networks, or loopback, linklocal, uniquelocal.',
+    { isShownAsWritten: true },
+  ),
+  corsOrigins: setting<readonly string[] | null>(
+    null,
+    origins,
+    'Let pages of these origins call the API from a browser, such as https://app.example.com, or *.',
+    { isShownAsWritten: true },
+  ),
+  shutdownMs: setting(30_000, milliseconds(0, HOUR_MS), 'After SIGTERM, let running requests finish for this long.'),
+  metricsHost: setting('127.0.0.1', text('ADDRESS'), 'Serve /metrics on this address, if metrics-port is set.'),
+  metricsPort: setting<number | null>(
+    null,
+    integer(0, 65_535),
+    'Serve /metrics on this separate port. Default: on the main port, to loopback and admin tokens.',
+  ),
+  metricsByProject: setting(false, boolean, 'Also export metrics for each project, with its name in their labels.'),
+  traceDetail: setting<TraceDetail>(
+    'route',
+    oneOf('WHAT', ...TRACE_DETAILS),
+    'Describe requests in spans by route (nothing of the caller), names (also project, table, path, address) or ' +
+      'statements (also the text of SQL).',
+  ),
+  audit: setting<AuditMode>(
+    'all',
+    oneOf('WHAT', ...AUDIT_MODES),
+    'Record in the audit log: all, changes (no inserts, no reads) or off.',
+  ),
+  auditStatements: setting<AuditStatements>(
+    'hash',
+    oneOf('WHAT', ...AUDIT_STATEMENTS),
+    'Record SQL in the audit log as hash (SHA-256 only) or text (the whole text too, with the values in it).',
+  ),
+  auditDays: setting(90, integer(1, 36_500), 'Keep entries of the audit log for this many days.'),
+  jwtIssuer: setting<string | null>(
+    null,
+    text('TEXT'),
+    'Accept JWTs of this issuer; needs jwt-jwks-url and jwt-audience.',
+  ),
+  jwtAudience: setting<string | null>(null, text('TEXT'), 'Accept only JWTs that name this audience.'),
+  jwtJwksUrl: setting<string | null>(null, url, "Fetch the identity provider's public keys from this URL."),
+});
 
 type Table = typeof SETTINGS;
 export type SettingName = keyof Table;
-export type Config = { [K in SettingName]: Table[K] extends Setting<infer T> ? T : never };
+export type Config = { [K in SettingName]: Table[K] extends SettingRow<infer T> ? T : never };

@@ -1,24 +1,24 @@
 /**
- * OpenTelemetry: spans of requests on their way to a collector, by the SDK, which reads the standard variables by itself.
- * This file is read in only where traces are asked for.
+ * Sends spans of requests to a collector, by OpenTelemetry's SDK, which reads the standard variables itself. Loaded only if
+ * traces are configured.
  */
 import { randomUUID } from 'node:crypto';
 import { diag, DiagLogLevel } from '@opentelemetry/api';
 import { defaultResource, detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base';
 import type { Logger } from 'pino';
-import { RequestSpans } from './http/watch/request-spans.js';
-import type { TraceDetail } from './http/watch/request-tracer.js';
+import { RequestSpans } from './http/observability/request-spans.js';
+import type { TraceDetail } from './http/observability/request-tracer.js';
 import { VERSION } from './version.js';
 
-/** What the command line makes of the variables that the SDK leaves to it. */
+/** The variables that the SDK leaves to the program. */
 export interface TraceExport {
   readonly protocol: 'http/protobuf' | 'http/json';
   /** Whether a request may say which trace it belongs to. */
   readonly takesContext: boolean;
 }
 
-/** A stop waits so long for the collector to take the last spans. */
+/** How long a stop waits for the collector to accept the last spans. */
 const FLUSH_MS = 3_000;
 
 const NAME = 'cdp-data-engine';
@@ -32,7 +32,7 @@ export class Tracing {
   static async open(settings: TraceExport, detail: TraceDetail, logger: Logger): Promise<Tracing> {
     const { protocol, takesContext } = settings;
     let isOpen = false;
-    // What the variables say wrong. Afterwards there would be lines for each batch that cannot be sent.
+    // Wrong variables are warnings. Later there would be a line for each batch that cannot be sent.
     const warn = (message: string) => logger[isOpen ? 'debug' : 'warn']({ cause: message }, 'tracing');
     const silent = () => {};
     const diagnostics = { error: warn, warn, info: silent, debug: silent, verbose: silent };
@@ -56,8 +56,8 @@ export class Tracing {
   }
 
   /**
-   * Sends what is left, as far as the collector takes it within {@link FLUSH_MS}. What is still under way to it then holds
-   * the process up.
+   * Sends what is left, as far as the collector accepts it within {@link FLUSH_MS}. A request that is still running then keeps
+   * the process alive.
    */
   async close(): Promise<void> {
     let late: NodeJS.Timeout | undefined;
@@ -80,7 +80,7 @@ const SUCCESS = 0;
 
 type Done = Parameters<SpanExporter['export']>[1];
 
-/** Says once that spans do not arrive, and once that they do again, with the number of those that it could not send. */
+/** Logs once that spans do not arrive, and once that they do again, with the number of lost ones. */
 class ReportingExporter implements SpanExporter {
   private lost = 0;
 
@@ -112,7 +112,7 @@ class ReportingExporter implements SpanExporter {
 
   private failed(count: number, error: Error | undefined): void {
     if (this.lost === 0) {
-      // Where a name has several addresses, the error of them all has no message.
+      // If a name has several addresses, the error has no message.
       const cause = error?.message || (error as NodeJS.ErrnoException | undefined)?.code;
       this.logger.warn({ cause }, 'spans do not arrive at the collector; they are lost');
     }

@@ -11,20 +11,27 @@ const src = fileURLToPath(new URL('../src/', import.meta.url));
  * the top of src assembles the others …
  */
 const LAYERS = [
-  ['cli'],
   ['service'],
   ['http'],
   ['engine'],
   ['backup'],
   ['tenancy'],
-  ['embedded', 'postgres'],
+  ['embedded'],
+  ['pg', 'codec'],
   ['contract'],
 ] as const;
 
 /** … but for this one, which everybody may import, and which imports nothing of ours. */
 const FOUNDATION = 'files.ts';
 
-/** Beside them: what programs elsewhere import. It takes from the service its words alone, and only the command may use it. */
+/** What people run and programs elsewhere import: what each folder takes from others, besides contract/. Nobody else imports it. */
+const COMMANDS: Readonly<Record<string, readonly string[]>> = {
+  cli: ['service', 'import', 'terminal', 'client'],
+  import: ['client'],
+  terminal: ['client'],
+  client: [],
+};
+
 const CLIENT = 'client/';
 
 interface Source {
@@ -71,7 +78,6 @@ const isOurs = (name: string): boolean => name.endsWith('.ts');
 
 /** The folder that a file counts as. */
 function folderOf(path: string): string {
-  if (path.startsWith(CLIENT)) return 'cli';
   return path.includes('/') ? (path.split('/')[0] ?? '') : 'service';
 }
 
@@ -82,8 +88,13 @@ function layerOf(path: string): number {
   return layer;
 }
 
-const mayImport = (from: string, to: string): boolean =>
-  layerOf(to) > layerOf(from) || (layerOf(to) === layerOf(from) && folderOf(to) === folderOf(from));
+function mayImport(from: string, to: string): boolean {
+  if (from === FOUNDATION) return false;
+  if (to === FOUNDATION || folderOf(to) === folderOf(from)) return true;
+  const allowed = COMMANDS[folderOf(from)];
+  if (allowed !== undefined) return folderOf(to) === 'contract' || allowed.includes(folderOf(to));
+  return COMMANDS[folderOf(to)] === undefined && layerOf(to) > layerOf(from);
+}
 
 /** Files, but those named, whose text matches. */
 const filesWith = (pattern: RegExp, ...allowed: string[]): string[] =>
@@ -116,8 +127,8 @@ describe('imports', () => {
     expect([...paths].filter((path) => !imported.has(path))).toEqual([
       'cli/bin.ts',
       'client/index.ts',
-      'engine/batch/copy/assembly/walk.ts',
-      'postgres/results/assembly/rows.ts',
+      'codec/batch/assembly/encode.ts',
+      'codec/results/assembly/rows.ts',
     ]);
   });
 
@@ -137,18 +148,40 @@ describe('imports', () => {
     expect(wrong).toEqual([]);
   });
 
+  it('of codec/ are its face alone, and it takes nothing but the words that all share', () => {
+    const outside = sources.flatMap(({ path, imports }) =>
+      folderOf(path) === 'codec'
+        ? []
+        : imports.filter((name) => name.startsWith('codec/') && name !== 'codec/index.ts'),
+    );
+    const inside = sources.flatMap(({ path, imports }) =>
+      folderOf(path) === 'codec'
+        ? imports.filter((name) => isOurs(name) && !name.startsWith('codec/') && !name.startsWith('contract/'))
+        : [],
+    );
+    expect({ outside, inside }).toEqual({ outside: [], inside: [] });
+  });
+
+  it('of the import go through its one entry', () => {
+    const wrong = sources.flatMap(({ path, imports }) =>
+      folderOf(path) === 'import'
+        ? []
+        : imports.filter((name) => name.startsWith('import/') && name !== 'import/index.ts'),
+    );
+    expect(wrong).toEqual([]);
+  });
+
   it('have no cycles', () => {
     expect(findCycle()).toBeUndefined();
   });
 
   it('of a start are few packages: what only some requests or settings need is read in then', () => {
-    expect(packagesOf('cli/main.ts', 'cli/serve.ts', 'http/server.ts', 'http/watch/metrics-listener.ts')).toEqual([
+    expect(packagesOf('cli/main.ts', 'cli/serve.ts', 'http/server.ts', 'http/metrics-listener.ts')).toEqual([
       'ajv',
       'ajv-formats',
       'commander',
       'fastify',
       'negotiator',
-      'pg',
       'pg-connection-string',
       'pino',
       'prom-client',
@@ -156,9 +189,22 @@ describe('imports', () => {
     ]);
   });
 
-  it('of the driver are below the engine alone', () => {
-    const users = sources.filter(({ imports }) => imports.includes('pg')).map(({ path }) => folderOf(path));
-    expect([...new Set(users)].sort()).toEqual(['backup', 'embedded', 'postgres', 'tenancy']);
+  it('of pg/ are its face alone, and it takes nothing of ours', () => {
+    const outside = sources.flatMap(({ path, imports }) =>
+      folderOf(path) === 'pg'
+        ? []
+        : imports
+            .filter((name) => name.startsWith('pg/') && name !== 'pg/index.ts')
+            .map((name) => `${path} -> ${name}`),
+    );
+    const inside = sources.flatMap(({ path, imports }) =>
+      folderOf(path) === 'pg' ? imports.filter((name) => isOurs(name) && !name.startsWith('pg/')) : [],
+    );
+    expect({ outside, inside }).toEqual({ outside: [], inside: [] });
+  });
+
+  it('of another Postgres client there are none', () => {
+    expect(sources.filter(({ imports }) => imports.includes('pg')).map(({ path }) => path)).toEqual([]);
   });
 
   it('of the processes of Postgres are where servers are started and projects placed', () => {
@@ -166,11 +212,11 @@ describe('imports', () => {
       ({ path, imports }) => folderOf(path) !== 'embedded' && imports.some((name) => folderOf(name) === 'embedded'),
     );
     expect(users.map(({ path }) => path).filter((path) => folderOf(path) !== 'tenancy')).toEqual([
-      'cli/management.ts',
+      'admin-session.ts',
+      'backup/archiving.ts',
+      'backup/physical/physical.ts',
+      'backup/physical/restore-files.ts',
       'database.ts',
-      'engine/backup/archiving.ts',
-      'engine/backup/backup.ts',
-      'engine/backup/physical.ts',
       'engine/doctor.ts',
       'engine/engine.ts',
     ]);
@@ -178,8 +224,8 @@ describe('imports', () => {
 });
 
 describe('one place alone', () => {
-  it('reads the command line and the environment: cli/', () => {
-    expect(filesWith(/\bprocess\.(env|argv)\b/, 'cli/')).toEqual([]);
+  it('reads the command line and the environment: cli/ and terminal/', () => {
+    expect(filesWith(/\bprocess\.(env|argv)\b/, 'cli/', 'terminal/')).toEqual([]);
   });
 
   it('writes a status of 400 or more: the table of codes, through http/answer/error-exit.ts', () => {

@@ -1,6 +1,6 @@
 /** One shape as a work of the benchmark: what is sent, and whether Postgres then holds it. */
 import { gzipSync } from 'node:zlib';
-import { COPY_DONE, bind, copyDataHeader, execute, SYNC } from '../../dist/postgres/wire/messages.js';
+import { COPY_DONE, bind, copyDataHeader, execute, SYNC } from '../../dist/pg/messages.js';
 import { POSTGRES_TYPES, recordsOf } from '../records.mjs';
 import { prepare } from '../wire.mjs';
 import { copyOut } from './copy-out.mjs';

@@ -1,11 +1,13 @@
-/** `cdp audit`: reads the audit log, the oldest of what was asked for first, like any log. */
+/** `cdp audit`: prints the audit log, the oldest entry first. */
 import { Command } from 'commander';
 import { AUDIT_OPERATIONS } from '../contract/audit.js';
 import { EngineError } from '../contract/errors.js';
 import type { AuditAnswer, AuditEntry, AuditQuery } from '../contract/wire/audit.js';
 import type { AdminClient } from './admin-client.js';
-import { aligned, withAdmin } from './management.js';
-import { addSettings, DATABASE_SETTINGS } from './settings.js';
+import { aligned } from '../terminal/grid.js';
+import { printableJson } from '../terminal/text.js';
+import { parseDuration, withAdmin } from './management.js';
+import { addSettings, DATABASE_SETTINGS } from './setting-flags.js';
 
 interface Options {
   project?: string;
@@ -19,27 +21,29 @@ interface Options {
   json?: boolean;
 }
 
-/** Entries that are read at once, and the most that one command shows. */
+/** Entries per request, and the most that one command shows. */
 const PAGE = 1_000;
-const MOST = 100_000;
+const MAX_ENTRIES = 100_000;
 
 export function auditCommand(): Command {
   const command = new Command('audit')
     .description('Show the audit log: who did what, when, with what outcome')
-    .option('--project <NAME>', 'Only of this project, by its name at the time')
-    .option('--since <TIME>', 'Ago, as 2h, 30m or 7d, or a time as 2026-01-31T09:30:00Z')
-    .option('--until <TIME>', 'The same')
-    .option('--operation <WORD>', `One of ${AUDIT_OPERATIONS.join(', ')}`)
-    .option('--outcome <WORD>', '"ok", a code of an error, or client_gone')
-    .option('--failed', 'Whatever did not succeed')
-    .option('--token <ID>', 'Of a token, or "jwt:" and the subject of a JWT')
-    .option('--limit <N>', `The latest N, at most ${MOST}`, '100')
-    .option('--json', 'Print JSON, an entry a line');
+    .option('--project <NAME>', 'Entries of this project, by its name at the time')
+    .option('--since <TIME>', 'Entries since then: 2h, 30m or 7d ago, or a time such as 2026-01-31T09:30:00Z')
+    .option('--until <TIME>', 'Entries until then, like --since')
+    .option('--operation <WORD>', `Entries of one operation: ${AUDIT_OPERATIONS.join(', ')}`)
+    .option('--outcome <WORD>', 'Entries with this outcome: ok, an error code, or client_gone')
+    .option('--failed', 'Entries of whatever did not succeed')
+    .option('--token <ID>', 'Entries of one token, or of a JWT: jwt: and its subject')
+    .option('--limit <N>', `Show the latest N, at most ${MAX_ENTRIES}`, '100')
+    .option('--json', 'Print JSON, an entry per line');
   return addSettings(command, DATABASE_SETTINGS).action(async () => {
     const options = command.opts<Options>();
     const filter = filterOf(options, Date.now());
     const entries = await withAdmin(command, (admin) => latest(admin, filter, Number(options.limit)));
-    process.stdout.write((options.json ? entries.map(jsonLine) : table(entries)).map((line) => `${line}\n`).join(''));
+    process.stdout.write(
+      (options.json ? entries.map(printableJson) : table(entries)).map((line) => `${line}\n`).join(''),
+    );
   });
 }
 
@@ -51,8 +55,8 @@ function filterOf(options: Options, now: number): AuditQuery {
     throw new EngineError('invalid_request', `--operation takes one of ${AUDIT_OPERATIONS.join(', ')}`);
   }
   if (failed && outcome !== undefined) throw new EngineError('invalid_request', 'Give either --outcome or --failed');
-  if (!/^\d{1,6}$/.test(limit) || Number(limit) < 1 || Number(limit) > MOST) {
-    throw new EngineError('invalid_request', `--limit takes a number from 1 to ${MOST}`);
+  if (!/^\d{1,6}$/.test(limit) || Number(limit) < 1 || Number(limit) > MAX_ENTRIES) {
+    throw new EngineError('invalid_request', `--limit takes a number from 1 to ${MAX_ENTRIES}`);
   }
   return {
     ...(project === undefined ? {} : { project }),
@@ -64,15 +68,12 @@ function filterOf(options: Options, now: number): AuditQuery {
   };
 }
 
-const UNITS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-
 /** A date alone is midnight UTC, and a time without an offset is UTC, as everywhere in the service. */
 const ISO = /^\d{4}-\d\d-\d\d(?:[Tt ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(Z|z|[+-]\d\d:\d\d)?)?$/;
 
 function timeIn(option: string, text: string, now: number): string {
-  const [, amount, unit] = /^(\d{1,6})([smhd])$/.exec(text) ?? [];
-  if (amount !== undefined)
-    return new Date(Math.max(0, now - Number(amount) * (UNITS[unit ?? ''] ?? NaN))).toISOString();
+  const ago = parseDuration(text);
+  if (ago !== null) return new Date(Math.max(0, now - ago)).toISOString();
   const iso = ISO.exec(text);
   const time = new Date(text.length > 10 && iso?.[1] === undefined ? `${text}Z` : text);
   if (iso === null || Number.isNaN(time.getTime())) {
@@ -81,7 +82,7 @@ function timeIn(option: string, text: string, now: number): string {
   return time.toISOString();
 }
 
-/** Page by page; the oldest first. */
+/** Read page by page. */
 async function latest(admin: AdminClient, filter: AuditQuery, most: number): Promise<AuditEntry[]> {
   const found: AuditEntry[] = [];
   let next: string | null = null;
@@ -109,17 +110,8 @@ function table(entries: readonly AuditEntry[]): string[] {
   return aligned([['TIME', 'PROJECT', 'WHO', 'OPERATION', 'OBJECT', 'ROWS', 'OUTCOME', 'FROM'], ...lines]);
 }
 
-/** `importer (5f3f2b8e)`: the name says what a token is for, the beginning of its id which one it is. */
+/** `importer (5f3f2b8e)`: the name of the token, and the beginning of its id. */
 function actorIn({ actor, actor_id: actorId, actor_name: actorName }: AuditEntry): string {
   if (actorId === null) return actor;
   return actorName === null ? `${actor} ${actorId}` : `${actorName} (${actorId.slice(0, 8)})`;
 }
-
-/** Statements may hold what a terminal obeys beyond what JSON escapes by itself. */
-const jsonLine = (entry: AuditEntry): string =>
-  JSON.stringify(entry).replace(/[\u007F-\u009F\u2028\u2029\p{Cf}]/gu, (character) =>
-    character
-      .split('')
-      .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
-      .join(''),
-  );

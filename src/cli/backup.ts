@@ -1,26 +1,35 @@
-/** `cdp backup FILE`: saves projects into one file. */
-import { createReadStream } from 'node:fs';
+/** `cdp backup FILE` and `cdp restore FILE`: save projects to one file, and create them again from it. */
+import { createReadStream, createWriteStream } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { Command, Option } from 'commander';
-import { type BackupBody, type BackupDone, contentOf } from '../contract/wire/operator.js';
+import {
+  type BackupBody,
+  type BackupDone,
+  contentOf,
+  described,
+  type RestoreBody,
+  type RestoreDone,
+} from '../contract/wire/operator.js';
+import { exists, withPrivateFolder } from '../files.js';
+import type { Config } from '../settings.js';
+import { abortOnSignals } from '../terminal/signals.js';
+import { printable } from '../terminal/text.js';
 import type { AdminClient } from './admin-client.js';
 import { managementOptions, print, withAdmin } from './management.js';
-import { printable } from './remote/terminal-text.js';
-import { PROGRAM_SETTINGS, readConfig } from './settings.js';
-import { abortedBySignals, programPlaces, progress, withTransferFolder } from './transfer.js';
+import { PROGRAM_SETTINGS, readConfig } from './setting-flags.js';
 
-/** Standard output in the place of a file. */
-const STDOUT = '-';
+/** Standard input or output instead of a file. */
+const STDIO = '-';
 
 export function backupCommand(): Command {
   const command = new Command('backup')
-    .description('Save projects with their tables, rows, code and tokens into one file')
-    .argument('<FILE>', 'Must not exist; - writes to standard output')
+    .description('Save projects with their tables, rows, code and tokens to one file')
+    .argument('<FILE>', 'File to create; - for stdout')
     .option('--project <NAME>', 'Only this project (default: all)')
     .addOption(
       new Option(
-        '--format <FORM>',
+        '--format <FORMAT>',
         'physical: the files, for the same Postgres and platform; logical: dumps by pg_dump, for any (default: physical, with DATABASE_URL logical)',
       ).choices(['physical', 'logical']),
     );
@@ -28,32 +37,82 @@ export function backupCommand(): Command {
     withAdmin(command, async (admin) => {
       const config = readConfig(command);
       const { project = null, format = null } = command.opts<{ project?: string; format?: 'physical' | 'logical' }>();
-      const save = (file: string) => saved(admin, { file, project, format, ...programPlaces(config) });
-      if (target === STDOUT) {
-        // Into a file first: sizes stand before contents, and half a backup should not get into a pipe.
+      const save = (file: string) =>
+        watch<BackupDone>(admin, 'local/backup', { file, project, format, ...programFolders(config) });
+      if (target === STDIO) {
+        // To a file first: sizes precede contents, and half a backup must not get into a pipe.
         return withTransferFolder(config, async (folder) => {
           await admin.handOver(folder);
           const file = join(folder, 'backup');
-          const { left_out: leftOut } = await save(file);
+          const done = await save(file);
           await pipeline(createReadStream(file), process.stdout, { end: false });
-          requireAll(leftOut);
+          requireComplete(done);
         });
       }
-      const manifest = await save(resolve(target));
-      const { projects, left_out: leftOut } = manifest;
-      print(command, manifest, [
+      const done = await save(resolve(target));
+      const { projects } = done;
+      print(command, done, [
         `${projects.length} ${projects.length === 1 ? 'project' : 'projects'} saved in ${printable(target)}`,
-        ...projects.map((project) => `- ${printable(project.name)}: ${contentOf(project)}`),
+        ...projects.map((saved) => `- ${printable(saved.name)}: ${contentOf(saved)}`),
       ]);
-      requireAll(leftOut);
+      requireComplete(done);
     }),
   );
 }
 
-const saved = (admin: AdminClient, body: BackupBody): Promise<BackupDone> =>
-  abortedBySignals((signal) => admin.watch('local/backup', body, { signal, progress }));
-
-function requireAll(leftOut: readonly { name: string }[]): void {
+function requireComplete({ left_out: leftOut }: BackupDone): void {
   if (leftOut.length === 0) return;
-  throw new Error(`The backup is not complete. Left out: ${leftOut.map(({ name }) => name).join(', ')}`);
+  throw new Error(`The backup is incomplete. Left out: ${leftOut.map(({ name }) => name).join(', ')}`);
+}
+
+export function restoreCommand(): Command {
+  const command = new Command('restore')
+    .description('Create projects from a backup; existing projects are never touched')
+    .argument('<FILE>', 'File of cdp backup; - for stdin')
+    .option('--project <NAME>', 'Only this project (default: all)')
+    .option('--as <NEWNAME>', 'Another name for it; leaves out its tokens')
+    .option(
+      '--at <TIME>',
+      'Its state at this time, such as 2026-01-31T09:30:00Z; needs its archived log since the backup',
+    );
+  return managementOptions(command, PROGRAM_SETTINGS).action(async (source: string) => {
+    const config = readConfig(command);
+    const { project = null, as = null, at = null } = command.opts<{ project?: string; as?: string; at?: string }>();
+    const load = (file: string, ...handedOver: string[]) =>
+      withAdmin(command, async (admin) => {
+        for (const path of handedOver) await admin.handOver(path);
+        const wanted = { file, project, as, at, ...programFolders(config) };
+        const done = await watch<RestoreDone>(admin, 'local/restore', wanted);
+        const lines = done.projects.map(
+          ({ name, tables }) => `Project ${printable(name)} restored${tables === null ? '' : `: ${described(tables)}`}`,
+        );
+        print(command, done, lines);
+        if (done.failed.length > 0) throw new Error(`Not restored: ${done.failed.map(({ name }) => name).join(', ')}`);
+      });
+    if (source !== STDIO) return load(resolve(source));
+    // To a file first: the whole backup is checked before anything changes.
+    await withTransferFolder(config, async (folder) => {
+      const file = join(folder, 'backup');
+      await pipeline(process.stdin, createWriteStream(file, { mode: 0o600 }));
+      await load(file, folder, file);
+    });
+  });
+}
+
+const watch = <T>(admin: AdminClient, path: string, body: BackupBody | RestoreBody): Promise<T> =>
+  abortOnSignals((signal) => admin.watch<T>(path, body, { signal, progress }));
+
+/** On standard error: standard output is for the result. */
+const progress = (line: string): void => void process.stderr.write(`${printable(line)}\n`);
+
+/** Where to look for pg_dump and pg_restore. */
+const programFolders = ({ postgresBin }: Config) => ({ postgres_bin: postgresBin, path: process.env.PATH ?? '' });
+
+/** A folder that the process with the database can open: a service may have its own /tmp. */
+async function withTransferFolder<T>(
+  { databaseUrl, dataDir }: Config,
+  work: (folder: string) => Promise<T>,
+): Promise<T> {
+  const isEmbedded = databaseUrl === null && (await exists(dataDir));
+  return withPrivateFolder(work, isEmbedded ? dataDir : undefined);
 }

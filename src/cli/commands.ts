@@ -1,4 +1,4 @@
-/** The commands by name, each loaded when it is typed: `cdp sql` needs no server, `cdp serve` no reader of CSV. */
+/** The commands by name, each loaded when it is typed: `cdp sql` needs no server, `cdp serve` no CSV parser. */
 import type { Command } from 'commander';
 
 type Load = () => Promise<Command>;
@@ -9,20 +9,20 @@ export const COMMANDS: Readonly<Record<string, Load>> = {
   token: async () => (await import('./token.js')).tokenCommand(),
   audit: async () => (await import('./audit.js')).auditCommand(),
   backup: async () => (await import('./backup.js')).backupCommand(),
-  restore: async () => (await import('./restore.js')).restoreCommand(),
+  restore: async () => (await import('./backup.js')).restoreCommand(),
   doctor: async () => (await import('./doctor.js')).doctorCommand(),
   config: async () => (await import('./config.js')).configCommand(),
   login: async () => (await import('./remote/login.js')).loginCommand(),
   logout: async () => (await import('./remote/login.js')).logoutCommand(),
-  tables: async () => (await import('./remote/schema.js')).tablesCommand(),
-  describe: async () => (await import('./remote/schema.js')).describeCommand(),
+  tables: async () => (await import('./remote/tables.js')).tablesCommand(),
+  describe: async () => (await import('./remote/tables.js')).describeCommand(),
   sql: async () => (await import('./remote/sql.js')).sqlCommand(),
-  import: async () => (await import('./import/import.js')).importCommand(),
+  import: async () => (await import('./remote/import.js')).importCommand(),
   export: async () => (await import('./remote/export.js')).exportCommand(),
-  completion: async () => (await import('./completion/completion.js')).completionCommand(COMMANDS),
+  completion: async () => (await import('./completion.js')).completionCommand(COMMANDS),
 };
 
-/** The command that the arguments name, or all where they name none of them: for `--help`, and for what may have been meant. */
+/** The command that the arguments name, or all of them: for `--help`, and to suggest what was meant. */
 export function commandsFor(argv: readonly string[]): Promise<Command[]> {
   const [first = ''] = argv;
   const named = Object.hasOwn(COMMANDS, first) ? COMMANDS[first] : undefined;

@@ -2,8 +2,9 @@
 import { Command } from 'commander';
 import type { Shown } from '../setting.js';
 import { type SettingName, SETTINGS } from '../settings.js';
-import { aligned, print } from './management.js';
-import { addSettings, ALL_SETTINGS, readSettings } from './settings.js';
+import { aligned } from '../terminal/grid.js';
+import { print } from './management.js';
+import { addSettings, ALL_SETTINGS, readSettings } from './setting-flags.js';
 
 export function configCommand(): Command {
   const command = new Command('config').description('Show the settings in force and where each comes from');

@@ -1,11 +1,13 @@
-/** `cdp doctor`: looks at everything the service depends on and says what to do about what is wrong. */
+/** `cdp doctor`: checks everything the service depends on, and gives advice on what is wrong. */
 import { Command } from 'commander';
+import { hasDatabase } from '../admin-session.js';
 import { messageOf } from '../contract/operator-message.js';
 import type { Finding, Health } from '../contract/wire/operator.js';
 import type { SettingName } from '../settings.js';
-import { aligned, hasDatabase, managementOptions, print, WHERE_ELSE, withAdmin } from './management.js';
-import { printable } from './remote/terminal-text.js';
-import { DATABASE_SETTINGS, readConfig } from './settings.js';
+import { aligned } from '../terminal/grid.js';
+import { printable } from '../terminal/text.js';
+import { managementOptions, print, WHERE_ELSE, withAdmin } from './management.js';
+import { DATABASE_SETTINGS, readConfig } from './setting-flags.js';
 
 const SETTINGS: readonly SettingName[] = [...DATABASE_SETTINGS, 'maxConnections'];
 
@@ -13,7 +15,7 @@ const MARKS: Readonly<Record<Health, string>> = { ok: 'ok', warning: 'WARNING', 
 
 export function doctorCommand(): Command {
   const command = new Command('doctor').description(
-    'Look at database, rights, durability, disk, clock and projects, try everything once, and say what to do',
+    'Check the database, rights, durability, disk, clock and projects, and say what to do',
   );
   return managementOptions(command, SETTINGS).action(async () => {
     const findings = await findingsOf(command);
@@ -36,7 +38,7 @@ async function findingsOf(command: Command): Promise<readonly Finding[]> {
     const { findings } = await withAdmin(
       command,
       (admin) => admin.call<{ findings: Finding[] }>('POST', 'local/doctor'),
-      { isDoctor: true },
+      { opensLate: true },
     );
     return findings;
   } catch (error) {

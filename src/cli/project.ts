@@ -1,29 +1,30 @@
-/** `cdp project …`: create, list, activate, deactivate, repair, set the quota of and delete projects. */
+/** `cdp project …`: create, list, activate, deactivate, archive, repair, limit and delete projects. */
 import { createInterface } from 'node:readline/promises';
 import { Argument, Command } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
 import { EngineError } from '../contract/errors.js';
 import type { Project, ProjectAnswer, ProjectsAnswer, RepairAnswer } from '../contract/wire/projects.js';
+import { aligned } from '../terminal/grid.js';
+import { printable } from '../terminal/text.js';
 import type { AdminClient } from './admin-client.js';
-import { aligned, managementOptions, print, withAdmin } from './management.js';
-import { printable } from './remote/terminal-text.js';
+import { managementOptions, print, withAdmin } from './management.js';
 
 export function projectCommand(): Command {
   return new Command('project')
     .description('Manage projects')
     .addCommand(
-      onOne('create', 'Create a project with a database of its own', 'created', (admin, name) =>
+      simple('create', 'Create a project with a database of its own', 'created', (admin, name) =>
         admin.call('POST', 'admin/projects', { name }),
       ),
     )
     .addCommand(list())
     .addCommand(
-      onOne('activate', 'Let a project be used again', 'active', (admin, name) =>
+      simple('activate', 'Serve a deactivated project again', 'active', (admin, name) =>
         admin.call('POST', `${pathOf(name)}/activate`),
       ),
     )
     .addCommand(
-      onOne('deactivate', 'Answer every call of a project with 403', 'inactive', (admin, name) =>
+      simple('deactivate', 'Answer every call of a project with 403', 'inactive', (admin, name) =>
         admin.call('POST', `${pathOf(name)}/deactivate`),
       ),
     )
@@ -35,45 +36,18 @@ export function projectCommand(): Command {
 
 const pathOf = (name: string): string => `admin/projects/${encodeURIComponent(name)}`;
 
-type Work = (admin: AdminClient, name: string) => Promise<ProjectAnswer>;
-
-function onOne(verb: string, description: string, outcome: string, work: Work): Command {
+/** A command that does one thing to one project. */
+function simple(
+  verb: string,
+  description: string,
+  outcome: string,
+  work: (admin: AdminClient, name: string) => Promise<ProjectAnswer>,
+): Command {
   const command = new Command(verb).description(description).argument('<NAME>');
   return managementOptions(command).action((name: string) =>
     withAdmin(command, async (admin) => {
       const { project } = await work(admin, name);
       print(command, project, [`Project ${project.name} ${outcome}`]);
-    }),
-  );
-}
-
-function archive(): Command {
-  const command = new Command('archive')
-    .description(
-      "Archive the write-ahead log of a project's server, so that a backup can be restored to any time since",
-    )
-    .argument('<NAME>')
-    .addArgument(new Argument('<on|off>').choices(['on', 'off']));
-  return managementOptions(command).action((name: string, state: string) =>
-    withAdmin(command, async (admin) => {
-      const on = state === 'on';
-      await admin.call('POST', 'local/archive', { project: name, on });
-      print(command, { name, archive: on }, [
-        `The log of project ${name} is ${on ? 'archived from now on' : 'no longer archived'}`,
-      ]);
-    }),
-  );
-}
-
-function repair(): Command {
-  const command = new Command('repair')
-    .description('Put right what a project did to its own roles, rights and schema; its rows stay as they are')
-    .argument('<NAME>');
-  return managementOptions(command).action((name: string) =>
-    withAdmin(command, async (admin) => {
-      const { project, repaired } = await admin.call<RepairAnswer>('POST', `${pathOf(name)}/repair`);
-      const lines = [`Project ${project.name} repaired`, ...repaired.map((what) => `- ${printable(what)}`)];
-      print(command, { ...project, repaired }, lines);
     }),
   );
 }
@@ -96,6 +70,33 @@ const cellsOf = ({ name, status, size_bytes: size, quota, created_at: created }:
   created,
 ];
 
+function archive(): Command {
+  const command = new Command('archive')
+    .description("Archive a project's write-ahead log, so that a backup can be restored to any later time")
+    .argument('<NAME>')
+    .addArgument(new Argument('<on|off>').choices(['on', 'off']));
+  return managementOptions(command).action((name: string, state: string) =>
+    withAdmin(command, async (admin) => {
+      const on = state === 'on';
+      await admin.call('POST', 'local/archive', { project: name, on });
+      print(command, { name, archive: on }, [`Archiving the log of project ${name} is ${state}`]);
+    }),
+  );
+}
+
+function repair(): Command {
+  const command = new Command('repair')
+    .description('Restore the roles, rights and schema of a project that its own SQL has changed; keeps its rows')
+    .argument('<NAME>');
+  return managementOptions(command).action((name: string) =>
+    withAdmin(command, async (admin) => {
+      const { project, repaired } = await admin.call<RepairAnswer>('POST', `${pathOf(name)}/repair`);
+      const lines = [`Project ${project.name} repaired`, ...repaired.map((what) => `- ${printable(what)}`)];
+      print(command, { ...project, repaired }, lines);
+    }),
+  );
+}
+
 function quota(): Command {
   const command = new Command('quota')
     .description('Set the disk quota of a project: a size such as 10GB, "default" or "none"')
@@ -111,9 +112,9 @@ function quota(): Command {
 
 function remove(): Command {
   const command = new Command('delete')
-    .description('Delete a project with everything in it; there is no way back')
+    .description('Delete a project with everything in it; this cannot be undone')
     .argument('<NAME>')
-    .option('--yes', 'Without being asked');
+    .option('--yes', 'Do not ask');
   return managementOptions(command).action(async (name: string) => {
     if (command.opts<{ yes?: boolean }>().yes !== true) await confirm(name);
     await withAdmin(command, async (admin) => {
@@ -124,17 +125,17 @@ function remove(): Command {
   });
 }
 
-/** A person types the name again; nobody is there to do so in a script, which has to say that it means it. */
+/** A person types the name again; a script has to say --yes. */
 async function confirm(name: string): Promise<void> {
   if (!process.stdin.isTTY) {
-    throw new EngineError('invalid_request', `Deleting "${name}" cannot be undone. Without a terminal it takes --yes`);
+    throw new EngineError('invalid_request', `Deleting "${name}" cannot be undone. Without a terminal it needs --yes`);
   }
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   const left = new Promise<string>((resolve) => terminal.once('close', () => resolve('')).once('SIGINT', resolve));
   try {
-    const question = `Deleting "${name}" cannot be undone. Type its name to go on: `;
+    const question = `Deleting "${name}" cannot be undone. Type its name to confirm: `;
     const answer = await Promise.race([terminal.question(question), left]);
-    if (answer !== name) throw new Error('Not deleted: its name was not typed');
+    if (answer !== name) throw new Error('Not deleted: the name was not typed');
   } finally {
     terminal.close();
   }

@@ -1,11 +1,11 @@
-/** `cdp serve`: runs the service until it is told to stop. */
+/** `cdp serve`: runs the service until a signal stops it. */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Command } from 'commander';
-import type { Config } from '../settings.js';
 import { createLogger, type Service, startService } from '../service.js';
-import { STOP_SIGNALS } from '../stop-signals.js';
-import { ALL_SETTINGS, addSettings, readConfig } from './settings.js';
+import type { Config } from '../settings.js';
+import { STOP_SIGNALS } from '../terminal/signals.js';
+import { ALL_SETTINGS, addSettings, readConfig } from './setting-flags.js';
 import { tracesFrom } from './traces.js';
 
 export function serveCommand(): Command {
@@ -21,36 +21,33 @@ async function serve(config: Config): Promise<void> {
   if (service.firstToken !== null) await showFirstToken(config, service.url, service.firstToken);
   await stopped;
   await service.close();
-  // What is still under way to a collector that does not answer would hold the process up,
+  // Requests to a trace collector that does not answer would keep the process alive,
   if (traces !== null) process.exit();
   // and so would a log that nobody reads.
   setTimeout(() => process.exit(), LOG_MS).unref();
 }
 
-/** What is left of the log when all is done has so long to be taken. */
+/** Time to write the rest of the log at the end. */
 const LOG_MS = 1_000;
 
-/** npm passes on a Ctrl-C that the terminal has sent to us as well: within this time it is the same one. */
-const ONE_KEYSTROKE_MS = 1_000;
+/** npm passes on a Ctrl-C that the terminal has sent to us too: within this time it is the same one. */
+const SAME_KEYSTROKE_MS = 1_000;
 
-/**
- * The first signal, also one that comes during the start, lets running requests finish; a later one does not. SIGHUP is what
- * comes when a terminal is closed; there is nothing that could be read anew.
- */
+/** The first signal, even during the start, lets running requests finish; a later one aborts them. */
 function onStopSignals(first: () => void, later: () => void): void {
   let since: number | null = null;
-  const heard = () => {
-    if (since !== null && performance.now() - since > ONE_KEYSTROKE_MS) return later();
+  const stop = () => {
+    if (since !== null && performance.now() - since > SAME_KEYSTROKE_MS) return later();
     since ??= performance.now();
     first();
   };
-  for (const signal of STOP_SIGNALS) process.on(signal, heard);
+  for (const signal of STOP_SIGNALS) process.on(signal, stop);
 }
 
-/** Once, where a person sees it; else into a file that only the operator can read. */
+/** On the terminal if a person reads it, else in a file that only the operator can read. */
 async function showFirstToken(config: Config, url: string, token: string): Promise<void> {
   if (process.stdout.isTTY || process.env.CDP_NPM_START === '1') {
-    process.stdout.write(welcomeText(url, token));
+    process.stdout.write(firstSteps(url, token));
     return;
   }
   const file = join(config.dataDir, 'first-token');
@@ -58,12 +55,12 @@ async function showFirstToken(config: Config, url: string, token: string): Promi
   process.stderr.write(`The token of the project "default" is in ${file}\n`);
 }
 
-function welcomeText(url: string, token: string): string {
+function firstSteps(url: string, token: string): string {
   const curl = (path: string, body: string) =>
     `curl -sS ${url}${path} \\\n  -H 'Authorization: Bearer ${token}' \\\n  -H 'Content-Type: application/json' \\\n  -d '${body}'\n`;
   return `
 The service is ready at ${url} (its API: ${url}/docs).
-This is the token of the project "default". It is shown this once:
+This is the token of the project "default". It is shown only this once:
 
   ${token}
 
@@ -73,10 +70,10 @@ ${curl('/api/cdp/schema/table', '{"table_name": "customers", "columns": [{"name"
 Insert records:
 
 ${curl('/api/cdp/data/customers', '[{"email": "ada@example.com", "age": 36}, {"email": "grace@example.com", "age": 45}]')}
-Ask a question:
+Query them:
 
 ${curl('/api/cdp/sql', '{"sql": "SELECT email, age FROM customers ORDER BY age DESC"}')}
-Or bring a file, in another terminal:
+Or import a file, in another terminal:
 
 npx cdp login --url ${url}
 npx cdp import FILE.csv --table NAME --create

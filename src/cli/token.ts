@@ -9,9 +9,10 @@ import type {
   TokenAnswer,
   TokensAnswer,
 } from '../contract/wire/projects.js';
-import { aligned, managementOptions, print, withAdmin } from './management.js';
+import { aligned } from '../terminal/grid.js';
+import { managementOptions, parseDuration, print, withAdmin } from './management.js';
 
-/** Where admin tokens are, and where a token of any kind is revoked. */
+/** The path of admin tokens; tokens of any kind are revoked there. */
 const EVERY_TOKEN = 'local/tokens';
 
 interface Whose {
@@ -24,10 +25,10 @@ export function tokenCommand(): Command {
 }
 
 function create(): Command {
-  const command = whose(new Command('create').description('Create a token; it is shown this once'))
-    .option('--scopes <LIST>', `Comma-separated (default: all): ${SCOPES.join(',')}`)
+  const command = whose(new Command('create').description('Create a token, which is shown only this once'))
+    .option('--scopes <LIST>', `Scopes, separated by commas (default: all): ${SCOPES.join(',')}`)
     .option('--name <NAME>', 'What the token is for')
-    .option('--expires <TIME>', 'From now, as 30d, 12h or 45m (default: never)');
+    .option('--expires <TIME>', 'Time until it expires, such as 30d, 12h or 45m (default: never)');
   return managementOptions(command).action(async () => {
     const options = command.opts<Whose & { scopes?: string; name?: string; expires?: string }>();
     const path = pathIn(options);
@@ -35,7 +36,7 @@ function create(): Command {
     const scopes = options.scopes === undefined ? undefined : parseScopes(options.scopes);
     const wanted: CreateTokenBody = {
       ...(name === undefined ? {} : { name }),
-      // An admin token has none.
+      // Admin tokens have none.
       ...(scopes === undefined || options.admin ? {} : { scopes }),
       ...(expires === undefined ? {} : { expires_at: expiry(expires).toISOString() }),
     };
@@ -70,7 +71,7 @@ const cellsOf = (token: Token): string[] => [
 function revoke(): Command {
   const command = new Command('revoke')
     .description('Revoke a token; it stops working within a second')
-    .argument('<ID>', 'As `cdp token list` shows it');
+    .argument('<ID>', 'ID from cdp token list');
   return managementOptions(command).action((id: string) =>
     withAdmin(command, async (admin) => {
       const { details } = await admin.call<TokenAnswer>('DELETE', `${EVERY_TOKEN}/${encodeURIComponent(id)}`);
@@ -80,16 +81,14 @@ function revoke(): Command {
 }
 
 const whose = (command: Command): Command =>
-  command.option('--project <NAME>', 'The project').option('--admin', 'An admin token, for the admin API');
+  command.option('--project <NAME>', 'Tokens of this project').option('--admin', 'Admin tokens, for the admin API');
 
-/** Where the tokens of a project are, or those of administrators. */
 function pathIn({ project, admin }: Whose): string {
   if ((project === undefined) === !admin)
     throw new EngineError('invalid_request', 'Give either --project NAME or --admin');
   return project === undefined ? EVERY_TOKEN : `admin/projects/${encodeURIComponent(project)}/tokens`;
 }
 
-/** @throws EngineError where a scope is none of the five */
 function parseScopes(list: string): Scope[] {
   return list.split(',').map((item) => {
     const scope = SCOPES.find((known) => known === item.trim());
@@ -100,15 +99,12 @@ function parseScopes(list: string): Scope[] {
   });
 }
 
-const UNITS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
-
-/** A century is the most that makes sense, and keeps the date one that Postgres and JavaScript share. */
-const LONGEST_MS = 100 * 365 * 86_400_000;
+/** A century, which keeps the date one that Postgres and JavaScript share. */
+const MAX_MS = 100 * 365 * 86_400_000;
 
 function expiry(text: string): Date {
-  const match = /^(\d{1,6})([mhd])$/.exec(text);
-  const ms = Number(match?.[1]) * (UNITS[match?.[2] ?? ''] ?? NaN);
-  if (!(ms > 0 && ms <= LONGEST_MS))
+  const ms = /s$/.test(text) ? null : parseDuration(text);
+  if (ms === null || ms === 0 || ms > MAX_MS)
     throw new EngineError('invalid_request', '--expires takes a time such as 30d, 12h or 45m');
   return new Date(Date.now() + ms);
 }

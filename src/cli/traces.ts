@@ -1,15 +1,15 @@
 /**
- * Whether there are to be traces, by the standard variables of OpenTelemetry (specification, "Environment Variable
- * Specification"): those that choose. What they say of endpoint, headers, sampler, resource and limits the SDK reads.
+ * Whether to export traces, by the standard variables of OpenTelemetry (specification, "Environment Variable
+ * Specification"). The SDK itself reads those for headers, sampler, resource and limits.
  */
 import type { TraceExport } from '../trace-export.js';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * Traces are asked for by naming a collector, or the exporter `otlp`. A wrong value is said on standard error and there
- * are no traces then: platforms set these variables for everything that they run, and a service must start all the same.
- * @returns null where there are to be none
+ * Naming a collector, or the exporter `otlp`, turns traces on. A wrong value is reported on standard error and turns them
+ * off: platforms set these variables for everything that they run, and the service must start all the same.
+ * @returns null: no traces
  */
 export function tracesFrom(environment: Environment): TraceExport | null {
   const read = (name: string): string | null => environment[`OTEL_${name}`]?.trim() || null;
@@ -27,6 +27,6 @@ export function tracesFrom(environment: Environment): TraceExport | null {
 }
 
 function refuse(name: string, value: string, expected: string): null {
-  process.stderr.write(`cdp: no traces: OTEL_${name} must be ${expected}, and is ${JSON.stringify(value)}\n`);
+  process.stderr.write(`cdp: no traces: OTEL_${name} must be ${expected}, not ${JSON.stringify(value)}\n`);
   return null;
 }

@@ -1,39 +1,37 @@
-/** Cuts a source of records into batches that the service takes, each record as the JSON that is sent. */
+/** Cuts records into batches that the service accepts, each record as the JSON that is sent. */
 import type { ErrorPlace } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import { toJson } from './json.js';
 
 export type RecordSource<Item> = Iterable<Item> | AsyncIterable<Item>;
 
-/** A record on its way, with its place in the input. */
-export interface Parcel<Item> {
+/** A record with its position in the input. */
+export interface IndexedRecord<Item> {
   index: number;
   record: Item;
   json: string;
-  /** In UTF-8, with the comma behind it. */
-  bytes: number;
 }
 
-/** Cuts by number of records and by bytes of the body. What cannot be sent at all is refused here. */
-export async function* cut<Item extends object>(
-  source: RecordSource<Item>,
-  refuse: (refused: { index: number; record: Item; errors: readonly ErrorPlace[] }) => Promise<void>,
-): AsyncGenerator<Parcel<Item>[], void> {
-  let batch: Parcel<Item>[] = [];
+const BRACKETS = 2;
+const utf8 = new TextEncoder();
+
+/** Bytes in the body: in UTF-8, with a comma. */
+const bytesOf = (json: string): number => utf8.encode(json).length + 1;
+
+/** Cuts by the number of records and the bytes of the body. The same records always make the same batches. */
+export async function* cutBatches<Item extends { readonly json: string }>(
+  items: AsyncIterable<Item>,
+): AsyncGenerator<Item[], void> {
+  let batch: Item[] = [];
   let bytes = BRACKETS;
-  let index = 0;
-  for await (const record of source) {
-    const parcel = pack(index++, record);
-    if ('error' in parcel) {
-      await refuse({ index: index - 1, record, errors: [parcel] });
-      continue;
-    }
-    if (bytes + parcel.bytes > LIMITS.bodyBytes) {
+  for await (const item of items) {
+    const more = bytesOf(item.json);
+    if (batch.length > 0 && bytes + more > LIMITS.bodyBytes) {
       yield batch;
       [batch, bytes] = [[], BRACKETS];
     }
-    batch.push(parcel);
-    bytes += parcel.bytes;
+    batch.push(item);
+    bytes += more;
     if (batch.length === LIMITS.recordsPerBatch) {
       yield batch;
       [batch, bytes] = [[], BRACKETS];
@@ -42,20 +40,27 @@ export async function* cut<Item extends object>(
   if (batch.length > 0) yield batch;
 }
 
-const BRACKETS = 2;
-const utf8 = new TextEncoder();
+/** The records as JSON; those that cannot be sent go to `refuse`. */
+export async function* toRecords<Item extends object>(
+  source: RecordSource<Item>,
+  refuse: (refused: { index: number; record: Item; errors: readonly ErrorPlace[] }) => Promise<void>,
+): AsyncGenerator<IndexedRecord<Item>, void> {
+  let index = 0;
+  for await (const record of source) {
+    const json = jsonOrError(record, index);
+    if (typeof json === 'string') yield { index, record, json };
+    else await refuse({ index, record, errors: [json] });
+    index++;
+  }
+}
 
-function pack<Item extends object>(record: number, item: Item): Parcel<Item> | ErrorPlace {
-  let json: string;
+function jsonOrError(item: object, record: number): string | ErrorPlace {
   try {
-    json = toJson(item);
+    const json = toJson(item);
+    if (BRACKETS + bytesOf(json) <= LIMITS.bodyBytes) return json;
   } catch (error) {
     return { record, error: 'invalid_value', message: `Record ${record}: ${(error as Error).message}` };
   }
-  const bytes = utf8.encode(json).length + 1;
-  if (BRACKETS + bytes > LIMITS.bodyBytes) {
-    const message = `Record ${record} alone is larger than the ${LIMITS.bodyBytes} bytes of a batch`;
-    return { record, error: 'payload_too_large', message };
-  }
-  return { index: record, record: item, json, bytes };
+  const message = `Record ${record} alone is larger than the ${LIMITS.bodyBytes} bytes of a batch`;
+  return { record, error: 'payload_too_large', message };
 }

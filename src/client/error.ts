@@ -1,47 +1,39 @@
-/** The one error of the client: what the service answered, or why no answer of it came. */
+/** The client's only error class: what the service answered, or why there was no answer. */
 import type { ErrorCode, ErrorPlace, PostgresDetails } from '../contract/errors.js';
 
 /**
- * What can go wrong without an answer of the service.
- * - `network_error`: no answer within the time, or one that broke off;
- * - `unexpected_answer`: an answer, but not the service's (a proxy's page of HTML);
+ * Failures without an answer from the service.
+ * - `network_error`: no answer in time, or one that broke off;
+ * - `unexpected_answer`: an answer, but not from the service (a proxy's HTML page);
  * - `aborted`: the caller's AbortSignal; `cause` is its reason;
- * - `caller_error`: the caller's own source of records or callback threw; `cause` is what.
+ * - `caller_error`: the caller's source of records or callback threw; `cause` is what it threw.
  */
 export type ClientErrorCode = 'network_error' | 'unexpected_answer' | 'aborted' | 'caller_error';
 
 export type CdpErrorCode = ErrorCode | ClientErrorCode;
 
-export interface CdpErrorDetails {
-  status?: number | undefined;
-  errors?: readonly ErrorPlace[] | undefined;
-  errorCount?: number | undefined;
-  hint?: string | undefined;
-  postgres?: PostgresDetails | undefined;
-  requestId?: string | undefined;
-  retryAfter?: number | undefined;
-  inserted?: number | undefined;
-  cause?: unknown;
-}
+type DetailName = 'status' | 'errors' | 'errorCount' | 'hint' | 'postgres' | 'requestId' | 'retryAfter' | 'inserted';
+
+export type CdpErrorDetails = { [Name in DetailName]?: CdpError[Name] | undefined } & { cause?: unknown };
 
 export class CdpError extends Error {
   override readonly name = 'CdpError';
-  /** A code of the table of errors, or one of the client's own. */
+  /** One of the service's error codes, or one of the client's own. */
   readonly code: CdpErrorCode;
-  /** The HTTP status; 0 where no answer came, or no request was sent. */
+  /** The HTTP status; 0 if there was no answer, or no request was sent. */
   readonly status: number;
-  /** The wrong places, at most 50. Of an insert, `record` is the 0-based position in the caller's whole input. */
+  /** What is wrong and where, at most 50 entries. In an insert, `record` is the 0-based position in the whole input. */
   readonly errors: readonly ErrorPlace[];
-  /** How many places are wrong, where `errors` holds only the first of them. */
+  /** How many there are in all; `errors` may hold only the first. */
   readonly errorCount: number;
   readonly hint: string | undefined;
-  /** What Postgres said: SQLSTATE, position, constraint. */
+  /** Details from Postgres: SQLSTATE, position, constraint. */
   readonly postgres: PostgresDetails | undefined;
-  /** Names the request in the service's log. */
+  /** Identifies the request in the service's log. */
   readonly requestId: string | undefined;
-  /** Seconds after which a repeat makes sense, as the answer's `Retry-After` says. */
+  /** Seconds to wait before a retry, from the `Retry-After` header. */
   readonly retryAfter: number | undefined;
-  /** Of an insert: rows that the service had acknowledged before the failure, in all batches together. */
+  /** Rows of an insert that the service had acknowledged before the failure, in all its batches. */
   readonly inserted: number;
 
   constructor(code: CdpErrorCode, message: string, details: CdpErrorDetails = {}) {
@@ -57,7 +49,7 @@ export class CdpError extends Error {
     this.inserted = details.inserted ?? 0;
   }
 
-  /** The same error, with some of it told otherwise. */
+  /** A copy with another message and some other details. */
   with(message: string, details: CdpErrorDetails): CdpError {
     return new CdpError(this.code, message, { ...this, cause: this.cause, ...details });
   }

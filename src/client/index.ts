@@ -1,4 +1,4 @@
-/** The client for programs: `import { CdpClient } from 'cdp-data-engine/client'`. Needs `fetch` and nothing else. */
+/** The client for programs: `import { CdpClient } from 'cdp-data-engine/client'`. It needs only `fetch`. */
 export {
   type AddColumn,
   type AlterColumn,

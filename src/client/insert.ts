@@ -1,13 +1,14 @@
 /**
- * Any number of records: cut into batches as the caller's source yields them, a few in flight at a time, each with a
- * key of its own so that a repeat stores nothing twice.
+ * Inserts any number of records, in batches. A few batches are in flight at a time, each with its own idempotency key, so
+ * that a retry stores nothing twice.
  */
 import type { ErrorPlace } from '../contract/errors.js';
 import type { BatchAnswer } from '../contract/wire/batch.js';
-import { cut, type Parcel, type RecordSource } from './batches.js';
+import { cutBatches, type IndexedRecord, type RecordSource, toRecords } from './batches.js';
+import { forEachConcurrently } from './concurrency.js';
 import { aborted, CdpError } from './error.js';
 import { toJson } from './json.js';
-import { verdictOn } from './refusal.js';
+import { partitionBatch } from './partition.js';
 import type { Transport } from './transport.js';
 
 export interface InsertProgress {
@@ -15,9 +16,9 @@ export interface InsertProgress {
   inserted: number;
   /** Batches that it has acknowledged. */
   batches: number;
-  /** Requests that had to be repeated. */
+  /** Retried requests. */
   retries: number;
-  /** Records that were handed to `onRefused`. */
+  /** Records passed to `onRefused`. */
   refused: number;
 }
 
@@ -37,29 +38,29 @@ export interface InsertOptions<Item> {
   /** Called after each batch. */
   onProgress?: (progress: Readonly<InsertProgress>) => void;
   /**
-   * Called with each record that the service refuses; the others of its batch are sent again. Without it, the first
-   * refusal ends the insert.
+   * Called with each record that the service refuses; the other records of its batch are sent again. Without it, the
+   * first refused record ends the insert.
    */
   onRefused?: (refused: RefusedRecord<Item>) => void | Promise<void>;
   signal?: AbortSignal;
 }
 
 export interface InsertResult extends InsertProgress {
-  /** With `return: 'ids'`, by the position of the record in the input; null where it was refused. */
+  /** With `return: 'ids'`, by the position of the record in the input; null if it was refused. */
   ids?: (string | null)[];
 }
 
-/** Of one batch, sent as it is. */
+/** For one batch, sent as it is. */
 export interface BatchOptions {
   /**
-   * 1 to 255 printable ASCII characters; default: one of its own. The same batch under the same key is stored once,
-   * for 24 hours, whichever process sends it.
+   * 1 to 255 printable ASCII characters; default: a random one. For 24 hours, the same batch under the same key is stored
+   * once, whichever process sends it.
    */
   idempotencyKey?: string;
   /** `'ids'`: the result holds the id of every record. */
   return?: 'ids';
   signal?: AbortSignal;
-  /** Called before each repeat. */
+  /** Called before each retry. */
   onRetry?: () => void;
 }
 
@@ -70,8 +71,8 @@ export interface BatchResult {
 }
 
 /**
- * Sends 1 to 250 records in one request, which are stored wholly or not at all.
- * @throws TypeError for what is no array of records, or what JSON cannot say; CdpError, `errors[].record` counting in the batch
+ * Sends 1 to 250 records in one request: all of them are stored, or none.
+ * @throws TypeError if they are not an array, or hold a value that JSON lacks; CdpError, `errors[].record` counting in the batch
  */
 export async function insertBatch<Item extends object>(
   transport: Transport,
@@ -79,7 +80,7 @@ export async function insertBatch<Item extends object>(
   records: readonly Item[],
   options: BatchOptions,
 ): Promise<BatchResult> {
-  if (!Array.isArray(records)) throw noRecords(records, 'an array of records');
+  if (!Array.isArray(records)) throw notRecords(records, 'an array of records');
   const answer = await sendBatch(transport, path, `[${records.map((record) => toJson(record)).join(',')}]`, options);
   return { inserted: answer.inserted_rows, ...(answer.ids === undefined ? {} : { ids: answer.ids }) };
 }
@@ -95,15 +96,16 @@ const sendBatch = (
     path: path + (wanted === undefined ? '' : '?return=ids'),
     body,
     headers: { 'idempotency-key': idempotencyKey },
-    repeatable: true,
+    idempotent: true,
     signal,
     ...(onRetry === undefined ? {} : { onRetry }),
   });
 
 /**
- * Sends all records of the source to the table. The source is asked for more only when there is room for a batch.
- * @throws TypeError for a source or a concurrency that is none; CdpError with `inserted`, and `errors[].record` counted in the whole input. After a failure no new batch is
- * begun, and those in flight are waited for; after an abort they are not, and may yet be stored.
+ * Sends all records of the source to the table. The source is asked for more only when there is room for a batch. After a
+ * failure no new batch is started and those in flight are waited for; after an abort they are not, and may still be stored.
+ * @throws TypeError if the source or the concurrency is invalid; CdpError with `inserted`, and `errors[].record` counted in
+ * the whole input
  */
 export async function insertAll<Item extends object>(
   transport: Transport,
@@ -115,57 +117,40 @@ export async function insertAll<Item extends object>(
   if (!Number.isInteger(concurrency) || concurrency < 1) {
     throw new TypeError('concurrency must be a whole number from 1');
   }
-  if (!isSource(source)) throw noRecords(source, 'an iterable or async iterable of records');
-  const delivery = new Delivery(transport, path, options);
-  const halt = new AbortController();
-  const stop = () => halt.abort();
-  let failure: unknown;
+  if (!isSource(source)) throw notRecords(source, 'an iterable or async iterable of records');
   if (signal?.aborted) throw aborted(signal);
-  signal?.addEventListener('abort', stop);
 
-  const batches = cut(source, (refused) => delivery.refuse(refused));
-  const worker = async (): Promise<void> => {
-    for (;;) {
-      const next = await unless(halt.signal, batches.next());
-      if (next === undefined || next.done) return;
-      await delivery.send(next.value);
-    }
-  };
-  const workers = Array.from({ length: concurrency }, () =>
-    worker().catch((error: unknown) => {
-      failure ??= error;
-      halt.abort();
-    }),
-  );
-  await Promise.all(workers);
-  signal?.removeEventListener('abort', stop);
-
-  if (failure === undefined && !signal?.aborted) return delivery.result;
-  // Closes the source, as soon as it yields: it may be waiting for something that never comes.
-  void batches.return().catch(() => {});
-  const { inserted } = delivery.result;
-  if (signal?.aborted) throw aborted(signal).with('The insert was aborted', { inserted });
-  if (failure instanceof CdpError) throw failure.with(failure.message, { inserted });
-  throw new CdpError('caller_error', `The source of records or a callback failed: ${String(failure)}`, {
-    inserted,
-    cause: failure,
-  });
+  const insert = new Insert(transport, path, options);
+  const batches = cutBatches(toRecords(source, (refused) => insert.refuse(refused)));
+  try {
+    await forEachConcurrently(batches, { concurrency, signal }, (batch) => insert.send(batch));
+    if (!signal?.aborted) return insert.result;
+    throw aborted(signal);
+  } catch (error) {
+    // Closes the source at its next record; it may be waiting for one that never comes.
+    void batches.return().catch(() => {});
+    const { inserted } = insert.result;
+    if (signal?.aborted) throw aborted(signal).with('The insert was aborted', { inserted });
+    if (error instanceof CdpError) throw error.with(error.message, { inserted });
+    const message = `The source of records or a callback failed: ${String(error)}`;
+    throw new CdpError('caller_error', message, { inserted, cause: error });
+  }
 }
 
 const isObject = (value: unknown): value is object => typeof value === 'object' && value !== null;
 
-/** A text is iterable, too, but its characters are no records. */
+/** A string is iterable, too, but its characters are not records. */
 const isSource = (source: unknown): boolean =>
   isObject(source) && (Symbol.iterator in source || Symbol.asyncIterator in source);
 
-/** For programs in JavaScript: the compiler says so to others. */
-function noRecords(given: unknown, wanted: string): TypeError {
+/** For JavaScript programs: TypeScript reports this when compiling. */
+function notRecords(given: unknown, wanted: string): TypeError {
   const hint = given instanceof Promise ? '; await it' : isObject(given) ? '; one record goes as [record]' : '';
   return new TypeError(`insert takes ${wanted}${hint}`);
 }
 
-/** The batches of one insert, and what has become of them. */
-class Delivery<Item extends object> {
+/** The state of one call of {@link insertAll}. */
+class Insert<Item extends object> {
   readonly result: InsertResult = { inserted: 0, batches: 0, retries: 0, refused: 0 };
   readonly #transport: Transport;
   readonly #path: string;
@@ -178,40 +163,42 @@ class Delivery<Item extends object> {
     if (options.return === 'ids') this.result.ids = [];
   }
 
-  async send(batch: readonly Parcel<Item>[]): Promise<void> {
-    const { signal, onProgress } = this.#options;
+  async send(batch: readonly IndexedRecord<Item>[]): Promise<void> {
+    const { signal, onProgress, return: wanted } = this.#options;
+    const { result } = this;
     try {
       const answer = await sendBatch(this.#transport, this.#path, `[${batch.map(({ json }) => json).join(',')}]`, {
-        ...(this.result.ids === undefined ? {} : { return: 'ids' }),
+        ...(wanted === undefined ? {} : { return: wanted }),
         ...(signal === undefined ? {} : { signal }),
-        onRetry: () => void this.result.retries++,
+        onRetry: () => void result.retries++,
       });
-      this.result.inserted += answer.inserted_rows;
-      this.result.batches++;
-      answer.ids?.forEach((id, i) => this.#keepId(batch[i], id));
+      result.inserted += answer.inserted_rows;
+      result.batches++;
+      batch.forEach(({ index }, i) => {
+        const id = answer.ids?.[i];
+        if (result.ids !== undefined && id !== undefined) result.ids[index] = id;
+      });
     } catch (error) {
       if (!(error instanceof CdpError)) throw error;
-      await this.#handleRefusal(error, batch);
-      return;
+      return this.#sendGood(error, batch);
     }
-    onProgress?.({ ...this.result });
+    onProgress?.({ ...result });
   }
 
-  /** @throws the error itself, where it is not for `onRefused` */
-  async #handleRefusal(refusal: CdpError, batch: readonly Parcel<Item>[]): Promise<void> {
-    const error = inInput(refusal, batch);
-    const verdict = this.#options.onRefused === undefined ? undefined : verdictOn(refusal, batch.length);
-    if (verdict === undefined) throw error;
-    for (const [place, found] of verdict.refused) {
-      const parcel = batch[place];
-      if (parcel === undefined) throw error;
-      const { index, record } = parcel;
-      await this.refuse({ index, record, errors: found.map((each) => placeInInput(each, index)) });
+  /** Sends a refused batch again without its bad records. @throws CdpError if no record caused it, or without `onRefused` */
+  async #sendGood(error: CdpError, batch: readonly IndexedRecord<Item>[]): Promise<void> {
+    const partition = this.#options.onRefused === undefined ? undefined : partitionBatch(error, batch.length);
+    if (partition === undefined) throw inInput(error, batch);
+    for (const [i, errors] of partition.refused) {
+      const bad = batch[i];
+      if (bad === undefined) throw inInput(error, batch);
+      const { index, record } = bad;
+      await this.refuse({ index, record, errors: errors.map((place) => placeInInput(place, index)) });
     }
-    for (const places of verdict.again) await this.send(batch.filter((_, i) => places.includes(i)));
+    for (const positions of partition.resend) await this.send(batch.filter((_, i) => positions.includes(i)));
   }
 
-  /** @throws CdpError where the caller wants none refused */
+  /** @throws CdpError without `onRefused` */
   async refuse(refused: RefusedRecord<Item>): Promise<void> {
     const { onRefused } = this.#options;
     const [place] = refused.errors;
@@ -222,20 +209,16 @@ class Delivery<Item extends object> {
     if (this.result.ids !== undefined) this.result.ids[refused.index] = null;
     await onRefused(refused);
   }
-
-  #keepId(parcel: Parcel<Item> | undefined, id: string): void {
-    if (parcel !== undefined && this.result.ids !== undefined) this.result.ids[parcel.index] = id;
-  }
 }
 
-/** The same error with records counted in the whole input, in its words too. */
-function inInput<Item>(error: CdpError, batch: readonly Parcel<Item>[]): CdpError {
+/** The error with record numbers of the whole input, in its messages too. */
+function inInput<Item>(error: CdpError, batch: readonly IndexedRecord<Item>[]): CdpError {
   const indexOf = (record: number) => batch[record]?.index ?? record;
   const message = error.message.replace(RECORD, (_, record: string) => `Record ${indexOf(Number(record))}`);
   const errors = error.errors.map((place) =>
     place.record === undefined ? place : placeInInput(place, indexOf(place.record)),
   );
-  return error.with(message, { errors, errorCount: error.errorCount });
+  return error.with(message, { errors });
 }
 
 const RECORD = /^Record (\d+)/;
@@ -246,18 +229,8 @@ const placeInInput = (place: ErrorPlace, record: number): ErrorPlace => ({
   record,
 });
 
-/** 128 random bits. Not `randomUUID`, which browsers have on secure pages alone. */
+/** 128 random bits. Browsers have `randomUUID` on secure pages only. */
 function newKey(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
-}
-
-/** What the promise becomes, or undefined as soon as the signal aborts. */
-export function unless<Value>(signal: AbortSignal, promise: Promise<Value>): Promise<Value | undefined> {
-  return new Promise((resolve, reject) => {
-    const stop = () => resolve(undefined);
-    signal.addEventListener('abort', stop);
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop));
-    if (signal.aborted) stop();
-  });
 }

@@ -1,22 +1,22 @@
 /**
- * Values to JSON without changing one on the way. `JSON.stringify` throws on a bigint and turns NaN, infinities and
- * invalid dates into null, which the service would store as NULL.
+ * Values as JSON, none of them changed. `JSON.stringify` throws on a bigint and turns NaN, infinities and invalid dates into
+ * null, which the service would store as NULL.
  */
 import { LIMITS } from '../contract/limits.js';
 
-/** JSON that is sent as it stands: a number with more digits than a double has, a record that was read as text. */
+/** JSON that is sent unchanged: a number with more digits than a double, a record that was read as text. */
 export class RawJson {
   constructor(readonly text: string) {}
 }
 
-/** Marks a text as JSON already; whether it is, the service will say. */
+/** Marks a text as JSON. The service checks whether it is. */
 export const rawJson = (text: string): RawJson => new RawJson(text);
 
 /**
- * A bigint becomes its digits, NaN and the infinities the strings that FLOAT takes, a Date its ISO text (by `toJSON`).
- * As in `JSON.stringify`, a member that is undefined is left out.
- * @throws TypeError for what JSON cannot say: undefined elsewhere, functions, symbols, invalid dates, nesting deeper
- * than 100 levels (and so cycles), and what holds its values elsewhere than in members: a Map, a Set, a Promise
+ * A bigint becomes its digits, NaN and the infinities the strings that FLOAT accepts, a Date its ISO text (by `toJSON`). As in
+ * `JSON.stringify`, an undefined member is left out.
+ * @throws TypeError for values that JSON lacks: undefined elsewhere, functions, symbols, invalid dates, nesting deeper than
+ * 100 levels (and so cycles), and objects whose values are not members: a Map, a Set, a Promise
  */
 export function toJson(value: unknown, depth = 0): string {
   switch (typeof value) {
@@ -50,7 +50,7 @@ function objectToJson(value: object, depth: number): string {
   return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${toJson(member, depth + 1)}`).join(',')}}`;
 }
 
-/** Of these `JSON.stringify` makes `{}`, which would be stored. */
+/** `JSON.stringify` turns these into `{}`, which would be stored. */
 const NOT_MEMBERS = [
   [Map, 'Object.fromEntries(map) makes an object of it'],
   [Set, '[...set] makes an array of it'],

@@ -1,25 +1,30 @@
-/** SQL as a tagged template: every value becomes a parameter, names only by `identifier`, text never. */
+/** SQL as a tagged template: every value becomes a parameter; names go in through `identifier`, text never. */
 import type { SqlAnswer, SqlBody } from '../contract/wire/sql.js';
+import { toJson } from './json.js';
+import type { Call } from './transport.js';
 
-type Wire = Omit<SqlBody, 'sql' | 'params'>;
-
-export interface QueryOptions extends Wire {
-  /** `'bigint'`: every value of an INTEGER column is a bigint. Else it is a number up to 2^53-1, and a string beyond. */
+export interface QueryOptions extends Omit<SqlBody, 'sql' | 'params'> {
+  /** `'bigint'`: every value of an INTEGER column is a bigint. Default: a number up to 2^53-1, a string beyond. */
   integers?: 'bigint';
   signal?: AbortSignal;
 }
 
-/** A stream has no row cap and tells no types. */
+/** A stream has no row limit and no column types. */
 export type StreamOptions = Omit<QueryOptions, 'integers' | 'max_rows'>;
 
-/** The answer of free SQL, its rows typed by the caller. */
+/** The answer to a query, its rows typed by the caller. */
 export interface QueryResult<Row> extends Omit<SqlAnswer, 'rows' | 'success'> {
   rows: Row[];
 }
 
 export type DefaultRow = Record<string, unknown>;
 
-/** A piece of SQL: text around values. A value that is a piece itself becomes part of the text. */
+/** What the tag `sql` made, or a text with its parameters `$1`, `$2`, …; then options. */
+export type SqlArguments<Options> =
+  | [query: SqlFragment, options?: Options | undefined]
+  | [text: string, params?: readonly unknown[] | undefined, options?: Options | undefined];
+
+/** A piece of SQL: text around values. A value that is itself a fragment becomes part of the text. */
 export class SqlFragment {
   readonly #texts: readonly string[];
   readonly #values: readonly unknown[];
@@ -41,7 +46,7 @@ export class SqlFragment {
   }
 }
 
-/** A piece that runs when it is awaited, once. */
+/** A fragment that runs once, when it is awaited. */
 export class SqlQuery<Row> extends SqlFragment implements PromiseLike<QueryResult<Row>> {
   readonly #run: Run<Row>;
   #result: Promise<QueryResult<Row>> | undefined;
@@ -63,9 +68,9 @@ export class SqlQuery<Row> extends SqlFragment implements PromiseLike<QueryResul
 type Run<Row> = (query: SqlFragment) => Promise<QueryResult<Row>>;
 
 export interface SqlTag {
-  /** Runs when it is awaited; within another template it becomes part of it. */
+  /** Runs when it is awaited. Inside another template it becomes part of that one. */
   <Row = DefaultRow>(texts: TemplateStringsArray, ...values: unknown[]): SqlQuery<Row>;
-  /** The name of a table or column, quoted: the only way for a name that is not written in the template itself. */
+  /** The quoted name of a table or column. Names that are not literally in the template must go through this. */
   identifier(name: string): SqlFragment;
 }
 
@@ -79,11 +84,12 @@ export function sqlTag(run: Run<unknown>): SqlTag {
 }
 
 function identifier(name: string): SqlFragment {
-  if (typeof name !== 'string' || name === '' || name.includes('\0')) throw new TypeError('That is not a name');
+  if (typeof name !== 'string' || name === '' || name.includes('\0'))
+    throw new TypeError('identifier: that is not a name');
   return new SqlFragment([`"${name.replaceAll('"', '""')}"`]);
 }
 
-/** Makes bigints of the values of INTEGER columns, in place. */
+/** Converts the values of INTEGER columns to bigint, in place. */
 export function readIntegers({ rows, columns, results = [] }: SqlAnswer): void {
   columns.forEach(({ name, type }, i) => {
     if (type !== 'INTEGER') return;
@@ -94,4 +100,31 @@ export function readIntegers({ rows, columns, results = [] }: SqlAnswer): void {
     }
   });
   for (const result of results) readIntegers({ success: true, ...result });
+}
+
+/** @throws TypeError for arguments that the compiler would reject */
+export function sqlCall([query, second, third]: SqlArguments<QueryOptions>): {
+  call: Call;
+  integers: QueryOptions['integers'];
+} {
+  const isText = typeof query === 'string';
+  if (!isText && !(query instanceof SqlFragment)) {
+    throw new TypeError('SQL is a text with its parameters, or made by the tag: sqlStream(sql`…`), query(sql`…`)');
+  }
+  if (isText && second !== undefined && !Array.isArray(second)) {
+    throw new TypeError('params: an array, as in query(text, [value], options); [] for none');
+  }
+  const { text: sql, params } = isText
+    ? { text: query, params: (second as readonly unknown[] | undefined) ?? [] }
+    : query.compile();
+  const { integers, signal, ...options } = (isText ? third : (second as QueryOptions | undefined)) ?? {};
+  const call: Call = {
+    method: 'POST',
+    path: '/api/cdp/sql',
+    body: toJson({ sql, ...(params.length === 0 ? {} : { params }), ...options }),
+    // A read-only transaction changes nothing.
+    idempotent: options.read_only === true,
+    signal,
+  };
+  return { call, integers };
 }

@@ -1,19 +1,20 @@
-/** One call over HTTP: sent, timed, read, and repeated where a repeat can do no harm. */
+/** One HTTP call, with a time limit, and retried if a retry is safe. */
 import type { ErrorBody } from '../contract/wire/failure.js';
+import { unlessAborted } from './concurrency.js';
 import { aborted, CdpError, type CdpErrorCode } from './error.js';
 
 export interface ClientOptions {
-  /** Address of the service, as `https://cdp.example`. */
+  /** Address of the service, such as `https://cdp.example`. */
   url: string;
   /** A token of the project: `cdp_…`, or a JWT of your identity provider. */
   token: string;
-  /** In place of the global one. */
+  /** Default: the global one. */
   fetch?: typeof fetch;
-  /** Asked before each try for headers to send with it, such as a `traceparent`. */
+  /** Called before each attempt for further headers, such as a `traceparent`. */
   headers?: () => Record<string, string>;
-  /** Repeats of one request before it counts as failed. Default 8, some 20 seconds in all. */
+  /** Retries of one request before it counts as failed. Default 8, about 20 seconds in all. */
   maxRetries?: number;
-  /** Milliseconds for one try, of a stream for its beginning. Default 100,000: the service itself gives up before. */
+  /** Milliseconds for one attempt; for a stream, until it begins. Default 100,000, longer than the service itself takes. */
   timeoutMs?: number;
 }
 
@@ -23,24 +24,24 @@ export interface Call {
   /** JSON. */
   body?: string;
   headers?: Record<string, string>;
-  /** Whether doing it twice is the same as doing it once: a read, or an insert with an idempotency key. */
-  repeatable: boolean;
+  /** Whether a second execution changes nothing: a read, or an insert with an idempotency key. */
+  idempotent: boolean;
   signal?: AbortSignal | undefined;
   onRetry?: () => void;
 }
 
-/** With these the service says that nothing was done, so any call can be repeated. */
+/** The service did nothing, so any call can be retried. */
 const NOTHING_DONE: readonly CdpErrorCode[] = ['rate_limited', 'overloaded', 'table_busy', 'database_unavailable'];
 
-/** With these it may have been done. */
-const OUTCOME_OPEN: readonly CdpErrorCode[] = ['network_error', 'request_in_flight', 'outcome_unknown'];
+/** The service may have done it, so only an idempotent call can be retried. */
+const OUTCOME_UNKNOWN: readonly CdpErrorCode[] = ['network_error', 'request_in_flight', 'outcome_unknown'];
 
-/** What a proxy answers when it could not reach the service, or lost it. */
+/** Answers of a proxy that could not reach the service, or lost the connection to it. */
 const GATEWAY_STATUSES: readonly number[] = [429, 502, 503, 504];
 
 const BACKOFF_MS = 250;
 const BACKOFF_MAX_MS = 8_000;
-/** Whoever wants us to wait longer wants us to go away. */
+/** A longer wait is not worth a retry. */
 const RETRY_AFTER_MAX_S = 60;
 
 export class Transport {
@@ -51,47 +52,41 @@ export class Transport {
   readonly #maxRetries: number;
   readonly #timeoutMs: number;
 
-  /** @throws TypeError where the address is none, or the token is missing: an environment that lacks a variable */
+  /** @throws TypeError if the URL is invalid or the token is missing, as when an environment variable is not set */
   constructor({ url, token, fetch, headers, maxRetries = 8, timeoutMs = 100_000 }: ClientOptions) {
     if (!/^https?:\/\//i.test(url))
-      throw new TypeError(`url: ${String(url)} is no address; one looks like http://127.0.0.1:8080`);
-    if (typeof token !== 'string') throw new TypeError('token: there is none');
+      throw new TypeError(`url: ${String(url)} is not a URL such as http://127.0.0.1:8080`);
+    if (typeof token !== 'string') throw new TypeError('token: it is missing');
     this.#base = new URL(url).href.replace(/\/+$/, '');
     this.#token = token;
-    // Browsers refuse a fetch that is called as the method of something else.
+    // Browsers reject fetch if it is called as a method of another object.
     this.#fetch = fetch ?? ((input, init) => globalThis.fetch(input, init));
     this.#headers = headers ?? (() => ({}));
     this.#maxRetries = maxRetries;
     this.#timeoutMs = timeoutMs;
   }
 
-  /** @throws CdpError */
-  async json<Answer>(call: Call): Promise<Answer> {
-    return this.#repeat(call, async (response) => (await jsonOf(response)).value as Answer);
+  /** The answer's JSON. @throws CdpError */
+  json<Answer>(call: Call): Promise<Answer> {
+    return this.#send(call, async (response) => (await readJson(response)).value as Answer);
   }
 
-  /**
-   * The same, as its text.
-   * @throws CdpError
-   */
-  async text(call: Call): Promise<string> {
-    return this.#repeat(call, async (response) => (await jsonOf(response)).text);
+  /** The answer's JSON as text. @throws CdpError */
+  text(call: Call): Promise<string> {
+    return this.#send(call, async (response) => (await readJson(response)).text);
   }
 
-  /**
-   * The answer with its body unread; from here on its reader heeds the signal.
-   * @throws CdpError
-   */
-  async open(call: Call): Promise<Response> {
-    return this.#repeat(call, (response) => Promise.resolve(response));
+  /** The answer with its body unread; from here on, its reader must observe the signal. @throws CdpError */
+  open(call: Call): Promise<Response> {
+    return this.#send(call, (response) => Promise.resolve(response));
   }
 
-  async #repeat<Result>(call: Call, read: (response: Response) => Promise<Result>): Promise<Result> {
+  async #send<Result>(call: Call, read: (response: Response) => Promise<Result>): Promise<Result> {
     for (let retries = 0; ; retries++) {
       try {
         return await this.#attempt(call, read);
       } catch (error) {
-        if (!(error instanceof CdpError) || retries >= this.#maxRetries || !mayRepeat(error, call)) throw error;
+        if (!(error instanceof CdpError) || retries >= this.#maxRetries || !mayRetry(error, call)) throw error;
         await sleep(delayMs(error, retries), call.signal);
         call.onRetry?.();
       }
@@ -118,7 +113,7 @@ export class Transport {
           ...headers,
         },
       });
-      if (!response.ok) throw await refusal(response);
+      if (!response.ok) throw await errorIn(response);
       return await read(response);
     } catch (thrown) {
       if (thrown instanceof CdpError) throw thrown;
@@ -136,18 +131,18 @@ export function networkError(what: string, cause: unknown): CdpError {
   return new CdpError('network_error', what + (why === '' ? '' : `: ${why}`), { cause });
 }
 
-/** "fetch failed" says nothing; what lies behind it in Node does: "connect ECONNREFUSED 127.0.0.1:8080". */
+/** Node's "fetch failed" says nothing; its cause does: "connect ECONNREFUSED 127.0.0.1:8080". */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return '';
-  // In OpenSSL's words it is a line of numbers and files.
+  // OpenSSL's own message is a line of numbers and file names.
   if ('code' in error && error.code === 'ERR_SSL_WRONG_VERSION_NUMBER')
     return 'nothing speaks TLS there; is it http://?';
-  // One error for each address of a host, without a message of its own.
+  // An AggregateError has an error for each address of a host, and no message.
   const [first] = error instanceof AggregateError ? (error.errors as unknown[]) : [];
   return reasonOf(error.cause) || reasonOf(first) || error.message.trim();
 }
 
-async function jsonOf(response: Response): Promise<{ value: unknown; text: string }> {
+async function readJson(response: Response): Promise<{ value: unknown; text: string }> {
   const text = await response.text();
   try {
     return { value: JSON.parse(text) as unknown, text };
@@ -156,18 +151,14 @@ async function jsonOf(response: Response): Promise<{ value: unknown; text: strin
   }
 }
 
-async function refusal(response: Response): Promise<CdpError> {
-  const text = await response.text();
-  try {
-    return fromBody(JSON.parse(text) as ErrorBody, retryAfterOf(response)) ?? unexpected(response);
-  } catch {
-    return unexpected(response);
-  }
+async function errorIn(response: Response): Promise<CdpError> {
+  const { value } = await readJson(response);
+  return fromBody(value as ErrorBody | null, retryAfterOf(response)) ?? unexpected(response);
 }
 
-/** Undefined where the body is not a failure of the service. */
-export function fromBody(body: ErrorBody, retryAfter?: number): CdpError | undefined {
-  if (body.success !== false || typeof body.error !== 'string') return undefined;
+/** Undefined if the body is not an error of the service. */
+export function fromBody(body: ErrorBody | null, retryAfter?: number): CdpError | undefined {
+  if (body?.success !== false || typeof body.error !== 'string') return undefined;
   return new CdpError(body.error as CdpErrorCode, body.message, {
     status: body.status,
     errors: body.errors as CdpError['errors'] | undefined,
@@ -194,29 +185,23 @@ function retryAfterOf(response: Response): number | undefined {
   return Number.isNaN(seconds) ? undefined : Math.max(0, seconds);
 }
 
-function mayRepeat(error: CdpError, { repeatable }: Call): boolean {
+function mayRetry(error: CdpError, { idempotent }: Call): boolean {
   if ((error.retryAfter ?? 0) > RETRY_AFTER_MAX_S) return false;
   if (NOTHING_DONE.includes(error.code)) return true;
-  if (!repeatable) return false;
+  if (!idempotent) return false;
   if (error.code === 'unexpected_answer') return GATEWAY_STATUSES.includes(error.status);
-  return OUTCOME_OPEN.includes(error.code);
+  return OUTCOME_UNKNOWN.includes(error.code);
 }
 
-/** Exponential with full jitter, on top of what the service asks for, so that many callers do not come back at once. */
-function delayMs({ retryAfter = 0 }: CdpError, retries: number): number {
-  return retryAfter * 1_000 + Math.random() * Math.min(BACKOFF_MAX_MS, BACKOFF_MS * 2 ** retries);
-}
+/** Exponential backoff with full jitter on top of `Retry-After`, so that many clients do not return at the same moment. */
+const delayMs = ({ retryAfter = 0 }: CdpError, retries: number): number =>
+  retryAfter * 1_000 + Math.random() * Math.min(BACKOFF_MAX_MS, BACKOFF_MS * 2 ** retries);
 
-function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const end = () => {
-      clearTimeout(timer);
-      signal?.removeEventListener('abort', end);
-      if (signal?.aborted) reject(aborted(signal));
-      else resolve();
-    };
-    const timer = setTimeout(end, ms);
-    signal?.addEventListener('abort', end);
-    if (signal?.aborted) end();
-  });
+/** @throws CdpError aborted */
+async function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const elapsed = new Promise<void>((resolve) => (timer = setTimeout(resolve, ms)));
+  await unlessAborted(signal, elapsed);
+  clearTimeout(timer);
+  if (signal?.aborted) throw aborted(signal);
 }

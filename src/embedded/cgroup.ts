@@ -1,19 +1,19 @@
 /**
- * A control group for each project's server, so that the kernel shares processors between projects and bounds their memory
- * (cgroup v2; kernel documentation, cgroup-v2.rst). Only if the service's own group is delegated to it, as systemd does with
- * `Delegate=yes`; otherwise there is none, and niceness (`niceness.ts`) is what holds.
+ * A control group for each project's server: the kernel shares processors between projects and bounds their memory (cgroup v2).
+ * Only if the service's own group is delegated to it, as by systemd's `Delegate=yes`; otherwise niceness has to do.
  */
 import { mkdir, readFile, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { hasCode } from '../files.js';
+import { readProc } from './proc.js';
 
 const CONTROLLERS = ['cpu', 'memory', 'pids'];
 
-/** A group with processes of its own cannot have others below it, so the service moves into this one. */
+/** A group with processes of its own cannot have groups below it, so the service moves into this one. */
 const SERVICE = 'service';
 
-export interface GroupLimits {
+interface GroupLimits {
   /** 1 to 10,000; the kernel's default is 100. */
   readonly cpuWeight: number;
   /** Beyond it the kernel kills a process of the group, which ends this project's server. */
@@ -25,8 +25,8 @@ export class ProjectCgroups {
   private constructor(private readonly folder: string) {}
 
   /**
-   * For the start of the service, before it has started any process.
-   * @returns null if its group is not delegated, or other processes are in it
+   * To be called before the service has started any process.
+   * @returns null if the group of the service is not delegated to it, or has other processes
    */
   static async open(root = '/sys/fs/cgroup', self = '/proc/self/cgroup'): Promise<ProjectCgroups | null> {
     const own = /^0::(\/.*)$/m.exec(await readFile(self, 'utf8').catch(() => ''))?.[1];
@@ -39,14 +39,14 @@ export class ProjectCgroups {
       await writeFile(join(folder, SERVICE, 'cgroup.procs'), String(process.pid));
       await writeFile(join(folder, 'cgroup.subtree_control'), CONTROLLERS.map((name) => `+${name}`).join(' '));
     } catch {
-      return null; // read-only, somebody else's, or not empty
+      return null;
     }
     return new ProjectCgroups(folder);
   }
 
   /**
-   * Moves a server into a group of its own: right after its postmaster was started, or adopted.
-   * @throws the system's error; the server then stays where it is, and runs all the same
+   * Moves a server into a group of its own, right after the start of its postmaster.
+   * @throws the system's error; the server stays where it is
    */
   async add(project: string, postmaster: number, limits: GroupLimits): Promise<void> {
     const group = this.groupOf(project);
@@ -56,12 +56,12 @@ export class ProjectCgroups {
     await write('memory.max', limits.memoryMaxBytes);
     await write('pids.max', limits.pidsMax);
     await write('cgroup.procs', postmaster);
-    // Children that it had already, unless they have ended; later ones are born in the group.
-    const children = await readFile(`/proc/${postmaster}/task/${postmaster}/children`, 'utf8').catch(() => '');
+    // Later children are born in the group; these may have ended.
+    const children = await readProc(`${postmaster}/task/${postmaster}/children`);
     for (const pid of children.split(' ').filter(Boolean)) await write('cgroup.procs', pid).catch(() => {});
   }
 
-  /** Once the server has stopped. A process of it may take a moment to go. */
+  /** After the stop of the server, whose processes may take a moment to go. */
   async remove(project: string): Promise<void> {
     for (let attempt = 0; attempt < 100; attempt++) {
       const error: unknown = await rmdir(this.groupOf(project)).catch((error: unknown) => error);

@@ -1,23 +1,23 @@
-/** Making data directories: by initdb, and as copies of one that is ready. */
+/** Making data directories: by initdb, and as copies of a template. */
 import { chown, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type Account, caller, run } from './account.js';
+import { type Account, caller, run } from './accounts.js';
 import type { Binaries } from './binaries.js';
 import { SUPERUSER } from './config.js';
 
 /**
- * Collation by code point, from Postgres itself: the order of customer data, and so every index over text, is the same
- * on each machine and after each upgrade of the system (decision 0002).
+ * Collation by code point, built into Postgres: the order of text, and so every index over it, is the same on each machine and
+ * after each upgrade of the system (decision 0002).
  */
 const LOCALE = ['--encoding=UTF8', '--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8'];
 
-/** What {@link LOCALE} says, for a backup's manifest. */
+/** {@link LOCALE} for a backup's manifest. */
 export const DATABASE_LOCALE = { provider: 'builtin', name: 'C.UTF-8' };
 
-/** A server that does little should need little disk: one segment of the write-ahead log is 1 MB instead of 16. */
+/** A WAL segment is 1 MB instead of 16, because most servers write little. */
 const SEGMENT_MB = 1;
 
-/** Runs initdb in a folder that does not exist. Logins need no password: only the folder's owner reaches the socket. */
+/** Runs initdb. Logins need no password: only the service can reach the socket. */
 export async function initializeCluster(
   data: string,
   account: Account,
@@ -31,15 +31,20 @@ export async function initializeCluster(
   await must(run(account, join(bin, 'initdb'), [...init, ...options, ...LOCALE]), 'initdb');
 }
 
-/**
- * Copies the data directory of a stopped server, for an account. It is on the disk before this returns: a clean server
- * takes it for granted that its files are, and starts without flushing them.
- */
+/** Copies the data directory of a stopped server, for an account. */
 export async function copyCluster(from: string, to: string, account: Account, durable: boolean): Promise<void> {
-  // -p keeps modes; the owner is set afterwards, if the caller may.
-  const flush = durable ? ' && { sync -f "$2" 2>/dev/null || sync; }' : '';
-  const script = `cp -Rp "$1" "$2" && { [ "$(id -u)" != 0 ] || chown -R "$3" "$2"; }${flush}`;
-  await must(run(caller(), '/bin/sh', ['-c', script, 'sh', from, to, `${account.uid}:${account.gid}`]), 'cp');
+  await must(run(caller(), 'cp', ['-Rp', from, to]), 'cp');
+  await giveTo(account, to, durable);
+}
+
+/**
+ * Makes an account the owner of a data directory, if the caller is root, and flushes it: Postgres takes it for granted that the
+ * files of a server that was shut down are on the disk.
+ */
+export async function giveTo(account: Account, data: string, durable = true): Promise<void> {
+  const flush = durable ? ' && { sync -f "$1" 2>/dev/null || sync; }' : '';
+  const script = `{ [ "$(id -u)" != 0 ] || chown -R "$2" "$1"; }${flush}`;
+  await must(run(caller(), '/bin/sh', ['-c', script, 'sh', data, `${account.uid}:${account.gid}`]), 'chown');
 }
 
 async function must(result: ReturnType<typeof run>, program: string): Promise<void> {
@@ -48,7 +53,7 @@ async function must(result: ReturnType<typeof run>, program: string): Promise<vo
   throw new Error(`The data directory could not be created: ${program} failed:\n${lastLines(output)}`);
 }
 
-/** The end of what Postgres had to say, for an error message. */
+/** The end of a program's output, for an error message. */
 export function lastLines(output: string): string {
   return output.trim().split('\n').slice(-12).join('\n');
 }

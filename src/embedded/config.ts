@@ -1,10 +1,10 @@
-/** The configuration of a server, as text. It is written at every start, so a new release changes it everywhere. */
-import type { Home } from './home.js';
+/** The configuration of a server, as text. It is written at every start, so a new release can change it. */
+import type { ServerFolder } from './server-folder.js';
 
 export const SUPERUSER = 'cdp_service';
 export const PORT = 5432;
 
-/** Who may log in (Postgres manual 20.1). The socket's folder has mode 700: only the service can reach it. No TCP. */
+/** Who may log in (Postgres manual 20.1). Only the service can reach the socket, in a folder of mode 700. There is no TCP. */
 export const HBA = `\
 # TYPE  DATABASE  USER  METHOD
 local   all       all   trust
@@ -12,14 +12,14 @@ local   all       all   trust
 
 /** What differs between servers. */
 export interface ServerSize {
-  /** Logins at once, the superuser's three among them. */
+  /** Concurrent logins, including three of the superuser. */
   readonly maxConnections: number;
   readonly sharedBuffersMib: number;
-  /** Of the write-ahead log, between two checkpoints. */
+  /** WAL between two checkpoints. */
   readonly maxWalSizeMib: number;
-  /** Between two looks of autovacuum for work. */
+  /** `autovacuum_naptime` */
   readonly autovacuumNapSeconds: number;
-  /** False only for tests, which throw their data away. */
+  /** False only for tests. */
   readonly durable: boolean;
 }
 
@@ -35,43 +35,43 @@ export const CONTROL_SIZE: Omit<ServerSize, 'durable'> = {
  * `postgresql.conf`. The log gets what the server itself reports.
  * @param extra further lines, such as those of a recovery
  */
-export function serverConfig(home: Home, size: ServerSize, extra: readonly string[] = []): string {
+export function serverConfig(folder: ServerFolder, size: ServerSize, extra: readonly string[] = []): string {
   const settings: Record<string, string> = {
     listen_addresses: '',
     port: String(PORT),
-    unix_socket_directories: `"${home.socketDir.replaceAll('"', '""')}"`, // a list, split at commas outside quotes
+    unix_socket_directories: `"${folder.socketDir.replaceAll('"', '""')}"`, // a list, split at commas outside quotes
     unix_socket_permissions: '0700',
-    hba_file: home.hba,
-    cluster_name: home.clusterName,
+    hba_file: folder.hba,
+    cluster_name: folder.clusterName,
     max_connections: String(size.maxConnections),
     max_locks_per_transaction: '256',
     max_pred_locks_per_transaction: '256',
-    // Five processes while idle: no parallel workers, no replication, no processes for I/O.
+    // Five processes when idle: no parallel workers, no replication, no I/O workers.
     max_worker_processes: '0',
     max_logical_replication_workers: '0',
     max_wal_senders: '0',
-    max_replication_slots: '2', // a backup keeps the write-ahead log by one
+    max_replication_slots: '2', // for backups
     io_method: 'sync',
     autovacuum_worker_slots: '3',
     autovacuum_max_workers: '2',
     autovacuum_naptime: `${size.autovacuumNapSeconds}s`,
     shared_buffers: `${size.sharedBuffersMib}MB`,
-    // After a crash all files are flushed first: by one call, not one for each of a thousand.
+    // Crash recovery first flushes all files: by one call instead of a thousand.
     ...(process.platform === 'linux' ? { recovery_init_sync_method: 'syncfs' } : {}),
-    // In files of the data directory: /dev/shm of a container holds some 60 servers.
+    // In the data directory: /dev/shm of a container is enough for some 60 servers only.
     dynamic_shared_memory_type: 'mmap',
     min_wal_size: '5MB',
     max_wal_size: `${size.maxWalSizeMib}MB`,
     // If a backup falls behind, the backup fails, not the project.
     max_slot_wal_keep_size: `${4 * size.maxWalSizeMib}MB`,
     wal_compression: 'pglz', // the only method this build has
-    max_notify_queue_pages: '4096', // 32 MB of notifications that nobody fetches; beyond, NOTIFY fails
+    max_notify_queue_pages: '4096', // 32 MB of unread notifications; beyond, NOTIFY fails
     temp_file_limit: '2GB', // per session
     jit: 'off',
     client_connection_check_interval: '1s',
-    // After a crash the service starts it again, says so, and waits longer each time.
+    // The service restarts a crashed server itself, with a backoff.
     restart_after_crash: 'off',
-    // What a server wrote into its data directory must not change this file.
+    // Only this file configures the server.
     allow_alter_system: 'off',
 
     datestyle: 'iso, mdy',
@@ -99,10 +99,10 @@ export function serverConfig(home: Home, size: ServerSize, extra: readonly strin
     '# Written by the service at every start. An operator’s own settings go into the files named at the end.',
     ...lines,
     ...extra,
-    ...home.ownSettings.map((file) => `include_if_exists = ${quoted(file)}`),
+    ...folder.ownSettings.map((file) => `include_if_exists = ${quoted(file)}`),
     '',
   ].join('\n');
 }
 
 /** A value of postgresql.conf (manual 19.1.2), in which a backslash escapes as in a C string. */
-const quoted = (value: string): string => `'${value.replace(/['\\]/g, '\\$&')}'`;
+export const quoted = (value: string): string => `'${value.replace(/['\\]/g, '\\$&')}'`;

@@ -1,16 +1,16 @@
 /**
  * The server of the control database, and the lock of the process that owns the data folder: an advisory lock, which ends
- * with that process. A server that a killed service left behind is adopted.
+ * with that process. A server that a killed service has left is adopted.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import pg from 'pg';
+import { ConnectionLost, PostgresError, Session, sql } from '../pg/index.js';
 import type { Binaries } from './binaries.js';
 import { CONTROL_SIZE, PORT, serverConfig, SUPERUSER } from './config.js';
-import type { Home } from './home.js';
+import type { ServerFolder } from './server-folder.js';
 import { findPostmaster } from './lock-file.js';
 import { startPostmaster } from './postmaster.js';
 import { stopPostmaster } from './processes.js';
-import type { Log } from './root.js';
+import type { Log } from './data-folder.js';
 
 /** The database that initdb makes. */
 const DATABASE = 'postgres';
@@ -18,27 +18,27 @@ const DATABASE = 'postgres';
 /** Held by the owner of the data folder, as long as that runs (Postgres manual 13.3.5). */
 const OWNER_LOCK = 4_014_252_904;
 
-/** The owner that runs until it is stopped. */
+/** An owner that runs until it is stopped. */
 export const SERVICE = 'cdp serve';
 
-/** How long a service waits: Postgres may need a moment to see that a killed one is gone, and a command ends soon. */
+/** How long a service waits: Postgres needs a moment to notice that a killed owner is gone, and commands are short. */
 const OWNER_WAIT_MS = { forService: 3_000, forCommand: 10_000 };
 
-/** How long attempts may go on meeting owners who are just starting or stopping the server. */
-const PATIENCE_MS = 10_000;
+/** How long to retry while another process starts or stops the server. */
+const RETRY_MS = 10_000;
 const ATTEMPT_PAUSE_MS = 100;
 
-/** MiB of private memory for one process: the control database runs only the service's own statements. */
+/** MiB of private memory for one process, which runs the service's own statements only. */
 const BACKEND_MIB = 1_024;
 
 /** Another process owns the data folder. */
-export class AnotherOwner extends Error {
-  /** @param other such as `cdp backup (process 4711)`; null: it has just begun or ended */
+export class DataFolderInUse extends Error {
+  /** @param other such as `cdp backup (process 4711)`; null: it has just started or ended */
   constructor(asking: string, other: string | null) {
     super(
       isService(asking) && isService(other)
-        ? 'Another service is running on this data folder; stop it first, or use --data-dir'
-        : `${other ?? 'Another process'} is using this data folder. Wait until it has started or ended, or use --data-dir`,
+        ? 'Another service is running on this data folder; stop it first, or choose another folder with --data-dir'
+        : `${other ?? 'Another process'} is using this data folder. Wait for it to end, or choose another folder with --data-dir`,
     );
   }
 }
@@ -48,7 +48,7 @@ const isService = (owner: string | null): boolean => owner?.startsWith(SERVICE) 
 interface Owned {
   readonly pid: number;
   /** The session that holds the lock. */
-  readonly session: pg.Client;
+  readonly session: Session;
 }
 
 export class ControlServer {
@@ -56,7 +56,7 @@ export class ControlServer {
   private restarting: Promise<void> = Promise.resolve();
 
   private constructor(
-    private readonly home: Home,
+    private readonly folder: ServerFolder,
     private readonly binaries: Binaries,
     private readonly durable: boolean,
     private readonly log: Log,
@@ -66,9 +66,15 @@ export class ControlServer {
     this.watch();
   }
 
-  /** Starts the server, or adopts it, and takes the data folder. The data directory exists. @throws AnotherOwner */
-  static async open(home: Home, binaries: Binaries, durable: boolean, log: Log, owner: string): Promise<ControlServer> {
-    return new ControlServer(home, binaries, durable, log, owner, await own(home, binaries, durable, owner));
+  /** Starts the server of an existing data directory, or adopts it, and takes the data folder. @throws DataFolderInUse */
+  static async open(
+    folder: ServerFolder,
+    binaries: Binaries,
+    durable: boolean,
+    log: Log,
+    owner: string,
+  ): Promise<ControlServer> {
+    return new ControlServer(folder, binaries, durable, log, owner, await own(folder, binaries, durable, owner));
   }
 
   get pid(): number {
@@ -76,27 +82,30 @@ export class ControlServer {
   }
 
   get socket() {
-    return { host: this.home.socketDir, port: PORT, user: SUPERUSER, database: DATABASE };
+    return { host: this.folder.socketDir, port: PORT, user: SUPERUSER, database: DATABASE };
   }
 
   async close(): Promise<void> {
     this.closing = true;
     await this.restarting;
-    await stopPostmaster(this.owned.pid, this.home.data);
-    await this.owned.session.end().catch(() => {});
+    await stopPostmaster(this.owned.pid, this.folder.data);
+    await this.owned.session.close();
   }
 
   private watch(): void {
-    this.owned.session.once('end', () => {
+    const { session } = this.owned;
+    const restart = () => {
       if (!this.closing) this.restarting = this.restart();
-    });
+    };
+    if (session.closed) restart();
+    else session.onClose(restart);
   }
 
   private async restart(): Promise<void> {
     this.log('the Postgres server of the control database has ended unexpectedly and is being restarted', {});
     while (!this.closing) {
       try {
-        this.owned = await own(this.home, this.binaries, this.durable, this.owner);
+        this.owned = await own(this.folder, this.binaries, this.durable, this.owner);
         return this.watch();
       } catch (error) {
         this.log('the Postgres server of the control database could not be started', { error: String(error) });
@@ -106,17 +115,17 @@ export class ControlServer {
   }
 }
 
-async function own(home: Home, binaries: Binaries, durable: boolean, owner: string): Promise<Owned> {
-  const config = serverConfig(home, { ...CONTROL_SIZE, durable });
-  for (const until = Date.now() + PATIENCE_MS; ; await sleep(ATTEMPT_PAUSE_MS)) {
+async function own(folder: ServerFolder, binaries: Binaries, durable: boolean, owner: string): Promise<Owned> {
+  const config = serverConfig(folder, { ...CONTROL_SIZE, durable });
+  for (const until = Date.now() + RETRY_MS; ; await sleep(ATTEMPT_PAUSE_MS)) {
     try {
       const pid =
-        (await findPostmaster(home)) ??
-        (await startPostmaster(home, binaries, { config, backendMib: BACKEND_MIB, exclusive: false })).pid;
-      return { pid, session: await lockedSession(home, binaries, pid, owner) };
+        (await findPostmaster(folder)) ??
+        (await startPostmaster(folder, binaries, { config, backendMib: BACKEND_MIB, exclusive: false })).pid;
+      return { pid, session: await lockedSession(folder, binaries, pid, owner) };
     } catch (error) {
-      if (error instanceof AnotherOwner || Date.now() > until) throw error;
-      const isWorthwhile = error instanceof OtherVersion || isOfConnection(error) || (await findPostmaster(home));
+      if (error instanceof DataFolderInUse || Date.now() > until) throw error;
+      const isWorthwhile = error instanceof OtherVersion || isOfConnection(error) || (await findPostmaster(folder));
       if (!isWorthwhile) throw error;
     }
   }
@@ -124,59 +133,51 @@ async function own(home: Home, binaries: Binaries, durable: boolean, owner: stri
 
 class OtherVersion extends Error {}
 
-/** What the driver says without a code of a connection that broke while it was waiting, or of none in time. */
-const BROKEN = /^(Connection terminated|Client has encountered a connection error|timeout expired)/;
+/** The server is starting or stopping, or has just ended. */
+const isOfConnection = (error: unknown): boolean =>
+  error instanceof ConnectionLost || (error instanceof PostgresError && error.sqlstate.startsWith('57P'));
 
-/** It starts, stops, or has just gone. */
-const isOfConnection = (error: unknown): boolean => {
-  const { code, message } = error as { code?: string; message: string };
-  if (code === undefined) return BROKEN.test(message);
-  return ['ENOENT', 'ECONNREFUSED', 'ECONNRESET', 'EPIPE'].includes(code) || code.startsWith('57P');
-};
-
-async function lockedSession(home: Home, binaries: Binaries, pid: number, owner: string): Promise<pg.Client> {
-  const session = new pg.Client({
-    host: home.socketDir,
+async function lockedSession(folder: ServerFolder, binaries: Binaries, pid: number, owner: string): Promise<Session> {
+  const session = await Session.connect({
+    host: folder.socketDir,
     port: PORT,
     user: SUPERUSER,
+    password: '',
     database: DATABASE,
     application_name: `${owner} (process ${process.pid})`,
     connectionTimeoutMillis: 5_000,
   });
-  session.on('error', () => {});
   try {
-    await session.connect();
     await takeLock(session, owner);
-    const { rows } = await session.query<{ version: string }>(`SELECT current_setting('server_version') AS version`);
-    if (rows[0]?.version === binaries.version) return session;
-    await stopPostmaster(pid, home.data);
+    const [[version] = []] = await session.query(sql`SELECT current_setting('server_version')`);
+    if (version === binaries.version) return session;
+    await stopPostmaster(pid, folder.data);
     throw new OtherVersion('A Postgres of another version was running');
   } catch (error) {
-    await session.end().catch(() => {});
+    await session.close();
     throw error;
   }
 }
 
 /**
- * A service waits a while for the owner before it. A command does not: its caller asks the owner meanwhile.
- * @throws AnotherOwner
+ * A service waits for the owner to end. A command does not: its caller asks the owner to do the work.
+ * @throws DataFolderInUse
  */
-async function takeLock(session: pg.Client, owner: string): Promise<void> {
+async function takeLock(session: Session, owner: string): Promise<void> {
   for (const started = Date.now(); ; await sleep(100)) {
-    const { rows } = await session.query<{ held: boolean }>('SELECT pg_try_advisory_lock($1) AS held', [OWNER_LOCK]);
-    if (rows[0]?.held) return;
+    const [[isHeld] = []] = await session.query(sql`SELECT pg_try_advisory_lock(${OWNER_LOCK})`);
+    if (isHeld === 't') return;
     const other = await ownerNow(session);
     const wait = isService(other) ? OWNER_WAIT_MS.forService : OWNER_WAIT_MS.forCommand;
-    if (!isService(owner) || Date.now() - started > wait) throw new AnotherOwner(owner, other);
+    if (!isService(owner) || Date.now() - started > wait) throw new DataFolderInUse(owner, other);
   }
 }
 
 /** The lock's number is shown in two halves (Postgres manual 53.12, `pg_locks`). */
-async function ownerNow(session: pg.Client): Promise<string | null> {
-  const { rows } = await session.query<{ name: string }>(
-    `SELECT application_name AS name FROM pg_locks JOIN pg_stat_activity USING (pid)
-     WHERE locktype = 'advisory' AND granted AND (classid::bigint << 32) | objid::bigint = $1`,
-    [OWNER_LOCK],
+async function ownerNow(session: Session): Promise<string | null> {
+  const [[name] = []] = await session.query(
+    sql`SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid)
+        WHERE locktype = 'advisory' AND granted AND (classid::bigint << 32) | objid::bigint = ${OWNER_LOCK}`,
   );
-  return rows[0]?.name ?? null;
+  return name ?? null;
 }

@@ -1,4 +1,4 @@
-/** Finds the project that fills the disk, before the control database can no longer write. */
+/** Finds the project that fills the disk, while the control database can still write. */
 import { lstat, readdir, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isMissing } from '../files.js';
@@ -10,12 +10,12 @@ interface Candidate {
 
 interface Growth {
   readonly id: string;
-  /** Growth since the disk became short of space. */
+  /** Growth since free space fell below twice the reserve. */
   readonly bytes: number;
 }
 
 export class DiskReserve {
-  /** Bytes of each candidate when the disk was first found to be short of space. */
+  /** Bytes of each candidate when free space fell below twice the reserve. */
   private readonly before = new Map<string, number>();
 
   /** @param reserve in bytes */
@@ -25,7 +25,7 @@ export class DiskReserve {
   ) {}
 
   /**
-   * Measuring begins at twice the reserve, so that the growth of each is known when the reserve is reached.
+   * Measuring begins at twice the reserve, so that each one's growth is known when the reserve is reached.
    * @returns the one that has grown most; null if the reserve is free, or none has grown
    */
   async greatestGrowth(candidates: readonly Candidate[]): Promise<Growth | null> {
@@ -60,7 +60,6 @@ export async function bytesIn(folder: string): Promise<number> {
   for (const entry of entries) {
     const path = join(folder, entry.name);
     if (entry.isDirectory()) bytes += await bytesIn(path);
-    // It may be deleted meanwhile.
     else bytes += ((await lstat(path).catch(() => null))?.blocks ?? 0) * 512;
   }
   return bytes;

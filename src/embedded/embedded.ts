@@ -3,59 +3,58 @@ import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { exists } from '../files.js';
 import { type Binaries, findBinaries, refuseOtherMajor } from './binaries.js';
-import { buildFolder } from './build-folder.js';
 import { ProjectCgroups } from './cgroup.js';
 import { initializeCluster } from './cluster.js';
 import { PORT, serverConfig, type ServerSize, SUPERUSER } from './config.js';
 import { ControlServer } from './control-server.js';
 import { Fleet, type FleetEvents, type FleetSettings, type Socket } from './fleet.js';
-import { CONTROL, homeOf, makeHome } from './home.js';
+import { buildFolder, CONTROL, makeServerFolder, serverFolder } from './server-folder.js';
 import { startPostmaster } from './postmaster.js';
-import { findRoot, type Log, type Root } from './root.js';
+import { findDataFolder, type Log, type DataFolder } from './data-folder.js';
 
-export interface EmbeddedOptions extends FleetSettings {
+interface EmbeddedOptions extends FleetSettings {
   /** Made if it is missing. */
   readonly dataDir: string;
-  /** The command that wants it, for those that come meanwhile. */
+  /** The command that opens it, for the error message of others. */
   readonly owner: string;
   readonly log: Log;
-  /** Called when the control server is about to start: until it answers there is time for other work. */
+  /** Called before the control server starts, which leaves time for other work. */
   readonly starting?: () => void;
 }
 
-/** The contents of every new project's server. */
+/** What every new project's server contains. */
 export interface Template {
-  /** Of its contents: if it changes, another template is made. */
+  /** If it changes, another template is made. */
   readonly version: string;
-  /** Fills a server that initdb has made. */
+  /** Prepares a server that initdb has made. */
   readonly prepare: (socket: Socket) => Promise<void>;
 }
 
 export interface Embedded {
   readonly control: ControlServer;
   readonly binaries: Binaries;
-  /** Ends what an earlier service has left running, and takes charge of the projects' servers. Once. */
+  /** Stops what an earlier service has left running, and manages the projects' servers. To be called once. */
   readonly openFleet: (template: Template, events: FleetEvents) => Promise<Fleet>;
 }
 
 /**
  * Starts the control server of the data folder, and makes it at the first start.
- * @throws AnotherOwner; a plain Error that an operator can act on
+ * @throws DataFolderInUse; Error that an operator can act on
  */
 export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> {
   const { log, size } = options;
   const cgroups = await ProjectCgroups.open();
-  const root = await findRoot(options.dataDir, log);
+  const root = await findDataFolder(options.dataDir, log);
   const binaries = await findBinaries(root);
-  const home = homeOf(root, CONTROL);
-  if (!(await exists(home.data))) {
+  const folder = serverFolder(root, CONTROL);
+  if (!(await exists(folder.data))) {
     log('creating the control database');
-    await makeHome(home);
-    await buildFolder(home.data, (data) => initializeCluster(data, root.account, binaries, size.durable));
+    await makeServerFolder(folder);
+    await buildFolder(folder.data, (data) => initializeCluster(data, root.account, binaries, size.durable));
   }
-  await refuseOtherMajor(home.data, binaries);
+  await refuseOtherMajor(folder.data, binaries);
   options.starting?.();
-  const control = await ControlServer.open(home, binaries, size.durable, log, options.owner);
+  const control = await ControlServer.open(folder, binaries, size.durable, log, options.owner);
   return {
     control,
     binaries,
@@ -73,30 +72,30 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
 
 /** The data directory that new servers are copied from; made if it is missing or not of this version. */
 async function templateFolder(
-  root: Root,
+  root: DataFolder,
   binaries: Binaries,
   { version, prepare }: Template,
   { size, backendMib }: { size: ServerSize; backendMib: number },
 ): Promise<string> {
   const name = `template-${binaries.version}-${version}`;
-  const home = homeOf(root, name);
-  if (await exists(home.data)) return home.data;
+  const folder = serverFolder(root, name);
+  if (await exists(folder.data)) return folder.data;
   for (const other of await readdir(root.folder)) {
     if (other.startsWith('template-')) await rm(join(root.folder, other), { recursive: true, force: true });
   }
-  await makeHome(home);
-  await buildFolder(home.data, async (data) => {
+  await makeServerFolder(folder);
+  await buildFolder(folder.data, async (data) => {
     await initializeCluster(data, root.account, binaries, size.durable);
-    const building = { ...home, data };
+    const building = { ...folder, data };
     const config = serverConfig(building, size);
     const server = await startPostmaster(building, binaries, { config, backendMib, exclusive: true });
     try {
-      await prepare({ host: home.socketDir, port: PORT, user: SUPERUSER });
+      await prepare({ host: folder.socketDir, port: PORT, user: SUPERUSER });
     } finally {
       await server.stop();
     }
   });
-  return home.data;
+  return folder.data;
 }
 
 /** Callers at the same time share one result; after a failure the next caller tries again. */

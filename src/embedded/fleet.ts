@@ -1,27 +1,36 @@
-/** The servers of all projects: copied from one template, started as far as the machine allows, stopped when idle. */
+/** The servers of all projects: copied from one template, started on demand as far as the machine allows. */
 import { randomBytes } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join, relative, sep } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.js';
+import { calledByRoot, ProjectAccounts, type UidRange } from './accounts.js';
 import { type Binaries, refuseOtherMajor } from './binaries.js';
 import type { ProjectCgroups } from './cgroup.js';
 import { copyCluster } from './cluster.js';
 import { PORT, serverConfig, type ServerSize, SUPERUSER } from './config.js';
-import { bytesIn, DiskReserve } from './disk-reserve.js';
-import { archiveFolder, CONTROL, existingHome, type Home, homeOf, makeHome, projectFolder, PROJECTS } from './home.js';
+import type { DataFolder } from './data-folder.js';
+import { bytesIn } from './disk-reserve.js';
 import { memoryBytes } from './limits.js';
-import { clearAway } from './lock-file.js';
-import { ProjectAccounts, type UidRange } from './project-accounts.js';
-import { boundLog, type Postmaster, startPostmaster } from './postmaster.js';
-import { foundServers } from './processes.js';
-import { freeSharedMemory } from './shared-memory.js';
-import type { Root } from './root.js';
+import { removeLeftovers } from './lock-file.js';
+import { type Postmaster, startPostmaster } from './postmaster.js';
+import { findPostmasters, stopPostmaster } from './processes.js';
+import {
+  ARCHIVE,
+  CONTROL,
+  existingServerFolder,
+  makeServerFolder,
+  projectFolder,
+  PROJECTS,
+  serverFolder,
+  type ServerFolder,
+} from './server-folder.js';
 import { StartQueue } from './start-queue.js';
 import { type Running, SupervisedServer } from './supervised-server.js';
+import { Sweeper, type SweeperEvents, type SweeperSettings } from './sweeper.js';
 
-export interface FleetSettings {
+export interface FleetSettings extends SweeperSettings {
   readonly size: ServerSize;
   /** MiB of private memory that each process of a server may take. */
   readonly backendMib: number;
@@ -29,21 +38,13 @@ export interface FleetSettings {
   readonly maxServers: number;
   /** Requests that may wait for the start of one server. */
   readonly maxWaiting: number;
-  /** A server that nobody has used for this time is stopped. */
-  readonly idleStopMs: number;
-  /** Bytes of the disk that projects may not fill. */
-  readonly diskReserve: number;
   /** User ids for the servers, one each, if the service is root; null: all run as the control server does. */
   readonly uids: UidRange | null;
 }
 
-export interface FleetEvents {
+export interface FleetEvents extends SweeperEvents {
   /** A server ended by itself, or did not start. */
   failed(id: string, reason: string, pauseMs: number): void;
-  /** A server was stopped because it grew while the disk was nearly full. */
-  grew(id: string, bytes: number): void;
-  /** Asked before an idle server is stopped. @returns false to let it run for now, for instance if autovacuum works */
-  mayStop(id: string, idleMs: number): Promise<boolean>;
 }
 
 /** How to reach a server as its superuser; `host` is the folder of its socket. */
@@ -53,16 +54,10 @@ export interface Socket {
   readonly user: string;
 }
 
-/** How often logs and disk are checked. */
-const LOOK_MS = 500;
+/** A server that does not answer is stopped after this time without `beforeStop`. */
+const BEFORE_STOP_MS = 2_000;
 
-/** A server that does not answer is stopped all the same. */
-const LAST_LOOK_MS = 2_000;
-
-/** One that grew while the disk was short may not start again for this time. */
-const GREW_PAUSE_MS = 10_000;
-
-/** The database that initdb makes, under whatever name (pg_database.dat of Postgres). */
+/** The database that initdb makes, whatever its name is now (pg_database.dat of Postgres). */
 const DATABASE_OID = '5';
 
 /** One project takes no more than half of the memory, and as much of the processors as any other that wants them. */
@@ -70,33 +65,34 @@ const GROUP_LIMITS = { cpuWeight: 100, memoryMaxBytes: Math.floor(memoryBytes() 
 
 class ProjectServer extends SupervisedServer {
   postmaster: Postmaster | null = null;
-  asking = false;
-  /** There is room for it, and it counts. */
-  launched = false;
+  /** It is starting within `maxServers`, and does not wait for its turn. */
+  hasRoom = false;
 }
 
 export class Fleet {
   private readonly servers = new Map<string, ProjectServer>();
-  private readonly queue: StartQueue;
-  private readonly disk: DiskReserve;
-  private readonly accounts: ProjectAccounts;
-  private readonly timer: NodeJS.Timeout;
-  private looking = false;
+  private readonly queue = new StartQueue(2 * availableParallelism());
+  private readonly accounts: ProjectAccounts | null;
+  private readonly sweeper: Sweeper;
   private closing = false;
   private preparing: Promise<unknown> = Promise.resolve();
 
   private constructor(
-    private readonly root: Root,
+    private readonly data: DataFolder,
     private readonly binaries: Binaries,
     private readonly template: () => Promise<string>,
     private readonly settings: FleetSettings,
     private readonly events: FleetEvents,
     private readonly cgroups: ProjectCgroups | null,
   ) {
-    this.queue = new StartQueue(2 * availableParallelism());
-    this.disk = new DiskReserve(root.folder, settings.diskReserve);
-    this.accounts = new ProjectAccounts(root, settings.uids);
-    this.timer = setInterval(() => void this.look(), Math.min(LOOK_MS, settings.idleStopMs)).unref();
+    const { folder, owner } = data;
+    const owned = [
+      { path: join(folder, PROJECTS), below: 'data' },
+      { path: join(folder, ARCHIVE), below: '' },
+    ];
+    const { uids } = settings;
+    this.accounts = uids !== null && calledByRoot() && owner.uid === 0 ? new ProjectAccounts(uids, owned) : null;
+    this.sweeper = new Sweeper(data, this.servers, settings, events);
   }
 
   /**
@@ -104,46 +100,53 @@ export class Fleet {
    * @param template returns the data directory that new servers are copied from, and makes it if it is missing
    */
   static async open(
-    root: Root,
+    data: DataFolder,
     binaries: Binaries,
     template: () => Promise<string>,
     settings: FleetSettings,
     events: FleetEvents,
     cgroups: ProjectCgroups | null,
   ): Promise<Fleet> {
-    const fleet = new Fleet(root, binaries, template, settings, events, cgroups);
-    for (const { data, end } of await foundServers(root.folder)) {
-      const [place, id = ''] = relative(root.folder, data).split(sep);
-      if (place === PROJECTS) fleet.of(id).awaitEnd(end());
+    const fleet = new Fleet(data, binaries, template, settings, events, cgroups);
+    for (const found of await findPostmasters(data.folder)) {
+      const [place, id = ''] = relative(data.folder, found.data).split(sep);
+      const stop = () => stopPostmaster(found.pid, found.data);
+      if (place === PROJECTS) fleet.of(id).awaitEnd(stop());
       // A template that was being built.
-      else if (place !== CONTROL) void end().catch(() => {});
+      else if (place !== CONTROL) void stop().catch(() => {});
     }
     // The next new project needs it.
     fleet.preparing = template().catch(() => {});
     return fleet;
   }
 
-  /** Servers that run, start or stop now. */
-  get running(): number {
-    let count = 0;
-    for (const { state, launched } of this.servers.values()) {
-      if (state === 'running' || state === 'stopping' || (state === 'starting' && launched)) count++;
-    }
-    return count;
+  /** A new id: short, so that the paths of sockets stay short. */
+  static newId = (): string => randomBytes(6).toString('hex');
+
+  /** The folder that all servers and archives are in. */
+  get folder(): string {
+    return this.data.folder;
   }
 
-  /** Pids of the postmasters that run now. */
-  isPostmaster(pid: number): boolean {
-    for (const { postmaster } of this.servers.values()) if (postmaster?.pid === pid) return true;
-    return false;
+  /** Servers that run, start or stop now. */
+  get running(): number {
+    return [...this.servers.values()].filter(
+      ({ state, hasRoom }) => state === 'running' || state === 'stopping' || (state === 'starting' && hasRoom),
+    ).length;
   }
 
   isRunning(id: string): boolean {
     return this.servers.get(id)?.state === 'running';
   }
 
+  /** Whether a postmaster of this process id runs now. */
+  isPostmaster(pid: number): boolean {
+    for (const { postmaster } of this.servers.values()) if (postmaster?.pid === pid) return true;
+    return false;
+  }
+
   socket(id: string): Socket {
-    return { host: this.home(id).socketDir, port: PORT, user: SUPERUSER };
+    return { host: serverFolder(this.data, projectFolder(id)).socketDir, port: PORT, user: SUPERUSER };
   }
 
   /** See {@link SupervisedServer.acquire}. */
@@ -155,56 +158,38 @@ export class Fleet {
     this.servers.get(id)?.release();
   }
 
-  /** A new id: short, so that the paths of sockets stay short. */
-  static newId = (): string => randomBytes(6).toString('hex');
-
   /**
-   * Makes the folder of a new server from the template. It is started when somebody needs it.
+   * Makes a new server from the template. It is started on demand.
    * @returns bytes of its database
    */
   async create(id: string): Promise<number> {
     const template = await this.template();
-    const home = homeOf(this.root, projectFolder(id), await this.accounts.take(id));
-    await makeHome(home);
-    await copyCluster(template, home.data, home.account, this.settings.size.durable);
-    return bytesIn(join(home.data, 'base', DATABASE_OID));
+    const { data, account } = await this.createEmpty(id);
+    await copyCluster(template, data, account, this.settings.size.durable);
+    return bytesIn(join(data, 'base', DATABASE_OID));
   }
 
-  /** Makes the folder of a new server, whose data directory the caller fills, for instance from a backup. */
-  async createEmpty(id: string): Promise<Home> {
-    const home = homeOf(this.root, projectFolder(id), await this.accounts.take(id));
-    await makeHome(home);
-    return home;
+  /** Makes the folder of a new server without a data directory, which the caller makes. */
+  async createEmpty(id: string): Promise<ServerFolder> {
+    const folder = serverFolder(this.data, projectFolder(id), await this.accounts?.take(id));
+    await makeServerFolder(folder);
+    return folder;
   }
 
   /** The folder of a server that exists. @throws Error if there is none */
-  homeOf(id: string): Promise<Home> {
-    return existingHome(this.root, projectFolder(id));
+  folderOf(id: string): Promise<ServerFolder> {
+    return existingServerFolder(this.data, projectFolder(id));
   }
 
   /** Stops a server, and removes everything of it. Every step may have been done before. */
   async remove(id: string): Promise<void> {
     await this.of(id).close();
-    const home = await existingHome(this.root, projectFolder(id)).catch(() => this.home(id));
-    // What a service and a postmaster that were killed have left.
-    await clearAway(home);
-    await freeSharedMemory(home);
-    await rm(home.root, { recursive: true, force: true, maxRetries: 8 });
-    if (!home.socketDir.startsWith(home.root)) {
-      await rm(join(home.socketDir, '..'), { recursive: true, force: true });
-    }
+    const folder = await this.folderOf(id).catch(() => serverFolder(this.data, projectFolder(id)));
+    await removeLeftovers(folder);
+    await rm(folder.root, { recursive: true, force: true, maxRetries: 8 });
+    await rm(join(folder.socketDir, '..'), { recursive: true, force: true });
     this.servers.delete(id);
-    this.accounts.release(id);
-  }
-
-  /** See {@link SupervisedServer.whileStopped}. */
-  whileStopped<T>(id: string, work: (needed: AbortSignal) => Promise<T>): Promise<T | null> {
-    return this.of(id).whileStopped(work);
-  }
-
-  /** The folder that all servers are in, for archives of their logs. */
-  get folder(): string {
-    return this.root.folder;
+    this.accounts?.release(id);
   }
 
   /** Stops one server, for instance because its settings change; the next request starts it again. */
@@ -212,15 +197,17 @@ export class Fleet {
     return this.servers.get(id)?.stop() ?? Promise.resolve();
   }
 
-  async close(): Promise<void> {
-    this.closing = true;
-    clearInterval(this.timer);
-    await this.preparing;
-    await Promise.all([...this.servers].map(([id, server]) => this.lastLook(id, server).then(() => server.close())));
+  /** Stops a server if nobody uses it now. */
+  async stopIfUnused(id: string): Promise<void> {
+    const server = this.servers.get(id);
+    if (server?.users === 0) await server.stop();
   }
 
-  private home(id: string): Home {
-    return homeOf(this.root, projectFolder(id));
+  async close(): Promise<void> {
+    this.closing = true;
+    this.sweeper.close();
+    await this.preparing;
+    await Promise.all([...this.servers].map(([id, server]) => this.beforeStop(id, server).then(() => server.close())));
   }
 
   private of(id: string): ProjectServer {
@@ -236,15 +223,14 @@ export class Fleet {
   }
 
   private start(id: string, server: ProjectServer, signal: AbortSignal): Promise<Running> {
-    server.launched = false;
+    server.hasRoom = false;
     return this.queue.run(async () => {
       await this.makeRoomFor(server);
-      const home = await existingHome(this.root, projectFolder(id));
-      await refuseOtherMajor(home.data, this.binaries);
+      const folder = await this.folderOf(id);
+      await refuseOtherMajor(folder.data, this.binaries);
       const { size, backendMib } = this.settings;
-      const config = serverConfig(home, size);
-      const options = { config, backendMib, exclusive: true };
-      const postmaster = await startPostmaster(home, this.binaries, options, signal);
+      const options = { config: serverConfig(folder, size), backendMib, exclusive: true };
+      const postmaster = await startPostmaster(folder, this.binaries, options, signal);
       server.postmaster = postmaster;
       // Without a group of its own the server runs all the same.
       await this.cgroups?.add(id, postmaster.pid, GROUP_LIMITS).catch(() => {});
@@ -256,68 +242,26 @@ export class Fleet {
     });
   }
 
-  /** At the bound, the server that has been idle for the longest time is stopped. @throws EngineError overloaded */
+  /** At `maxServers`, the server that has been idle for the longest time is stopped. @throws EngineError overloaded */
   private async makeRoomFor(server: ProjectServer): Promise<void> {
     if (this.closing) throw new EngineError('database_unavailable', 'The service is being stopped');
     while (this.running >= this.settings.maxServers) {
       const all = [...this.servers];
-      const leaving = all.find(([, { state }]) => state === 'stopping');
+      const stopping = all.find(([, { state }]) => state === 'stopping');
       const idle = all.filter(([, { state, users }]) => state === 'running' && users === 0);
       const [longest] = idle.sort(([, a], [, b]) => a.idleSince - b.idleSince);
-      const [id, goes] = leaving ?? longest ?? [];
-      if (id === undefined || goes === undefined) throw tooMany(this.settings.maxServers);
-      await this.lastLook(id, goes);
-      if (goes.users === 0 || goes.state === 'stopping') await goes.stop();
+      const [id, victim] = stopping ?? longest ?? [];
+      if (id === undefined || victim === undefined) throw tooMany(this.settings.maxServers);
+      await this.beforeStop(id, victim);
+      if (victim.users === 0 || victim.state === 'stopping') await victim.stop();
     }
-    server.launched = true;
+    server.hasRoom = true;
   }
 
-  /** The look that goes before the stop of an idle server, for one that is stopped in any case. */
-  private async lastLook(id: string, { state }: ProjectServer): Promise<void> {
+  private async beforeStop(id: string, { state }: ProjectServer): Promise<void> {
     if (state !== 'running') return;
-    const late = sleep(LAST_LOOK_MS, undefined, { ref: false });
-    await Promise.race([this.events.mayStop(id, Infinity).catch(() => {}), late]);
-  }
-
-  private async look(): Promise<void> {
-    if (this.looking) return;
-    this.looking = true;
-    try {
-      for (const [id, server] of this.servers) {
-        if (server.state !== 'running') continue;
-        await boundLog(await existingHome(this.root, projectFolder(id))).catch(() => {});
-        this.stopIfIdle(id, server);
-      }
-      await this.endGrowing();
-    } catch {
-      // The next look comes soon.
-    } finally {
-      this.looking = false;
-    }
-  }
-
-  private stopIfIdle(id: string, server: ProjectServer): void {
-    const idleMs = performance.now() - server.idleSince;
-    if (server.users > 0 || idleMs < this.settings.idleStopMs || server.asking) return;
-    server.asking = true;
-    const stop = async () => {
-      const may = await this.events.mayStop(id, idleMs).catch(() => true);
-      if (may && server.users === 0 && performance.now() - server.idleSince >= idleMs) await server.stop();
-    };
-    void stop()
-      .catch(() => {})
-      .finally(() => (server.asking = false));
-  }
-
-  private async endGrowing(): Promise<void> {
-    const running = [...this.servers].filter(([, { state }]) => state === 'running').map(([id]) => id);
-    const foldersOf = (id: string) => [this.home(id).root, archiveFolder(this.root.folder, id)];
-    const worst = await this.disk.greatestGrowth(running.map((id) => ({ id, folders: foldersOf(id) })));
-    if (worst === null) return;
-    const server = this.of(worst.id);
-    server.pause(GREW_PAUSE_MS);
-    this.events.grew(worst.id, worst.bytes);
-    await server.stop();
+    const timeout = sleep(BEFORE_STOP_MS, undefined, { ref: false });
+    await Promise.race([this.events.beforeStop(id, Infinity).catch(() => {}), timeout]);
   }
 }
 

@@ -1,22 +1,22 @@
 /**
- * Which libxml2 the embedded Postgres runs with. The package bundles 2.9.4, which crashes on deeply nested XPath; the
- * system's own is used in its place if it is newer. Linux alone.
+ * Which libxml2 the embedded Postgres uses. The package bundles 2.9.4, which crashes on deeply nested XPath; the system's is used
+ * instead if it is newer. Linux only.
  */
 import { readFile, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
+import { readProc } from './proc.js';
 
 const NAME = 'libxml2.so.2';
 
-/** Where distributions keep it: Debian and Ubuntu, Fedora and SUSE, Arch. Libxml2 2.14 has another name and does not fit. */
+/** Debian and Ubuntu; Fedora and SUSE; Arch. libxml2 2.14 has another name, and does not fit. */
 const FOLDERS = [`/usr/lib/${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-linux-gnu`, '/usr/lib64', '/usr/lib'];
 
-/** The first that bounds the recursion of XPath. */
+/** The first version that limits the recursion of XPath. */
 export const BOUNDED = '2.9.11';
 
 /**
  * @param native folder of the programs' package
- * @returns variables for the environment of Postgres; null if the system has no newer one. `LD_PRELOAD` replaces this
- *   library alone, by its SONAME (ld.so(8)); the package's RUNPATH goes on finding the others.
+ * @returns variables for the environment of Postgres, which replace this one library (ld.so(8)); null if there is no newer one
  */
 export async function newerLibxml(
   native: string,
@@ -32,15 +32,14 @@ export async function newerLibxml(
   return null;
 }
 
-/** @returns the version that a process has loaded, and from where; null if that cannot be told */
+/** The version that a process has loaded, and from where; null if the system does not say. */
 export async function loadedLibxml(pid: number): Promise<{ version: string; path: string } | null> {
-  const maps = await readFile(`/proc/${pid}/maps`, 'utf8').catch(() => '');
-  const path = /\S*\/libxml2\.so\.2\S*$/m.exec(maps)?.[0];
+  const path = /\S*\/libxml2\.so\.2\S*$/m.exec(await readProc(`${pid}/maps`))?.[0];
   const version = path === undefined ? null : await versionOf(path);
   return path === undefined || version === null ? null : { version, path };
 }
 
-/** By the name of the file, `libxml2.so.2.9.14`, else by `xmlParserVersion` in it, `20904`. */
+/** From the name of the file, `libxml2.so.2.9.14`, or from `xmlParserVersion` in it, `20904`. */
 async function versionOf(path: string): Promise<string | null> {
   const [, named] = /\.so\.(\d+\.\d+\.\d+)$/.exec(path) ?? [];
   if (named !== undefined) return named;
@@ -49,7 +48,5 @@ async function versionOf(path: string): Promise<string | null> {
   return major === undefined ? null : [major, minor, patch].map(Number).join('.');
 }
 
-/** Of versions of numbers and dots. */
-export function isOlder(version: string, than: string): boolean {
-  return version.localeCompare(than, 'en', { numeric: true }) < 0;
-}
+export const isOlder = (version: string, than: string): boolean =>
+  version.localeCompare(than, 'en', { numeric: true }) < 0;

@@ -1,47 +1,44 @@
 /**
- * The operating system's limits for the processes of an embedded server (setrlimit(2)): how much memory and how much stack
- * each may take, and how many of them may wait for work. `work_mem` is the statement's own to set, so Postgres cannot bound
- * its memory. Beyond RLIMIT_DATA it reports 53200, and no other process has to make room.
+ * Limits of the operating system for the processes of an embedded server (setrlimit(2)), and the defaults that follow from the
+ * machine's memory. `work_mem` is a setting of the session, so Postgres cannot bound its memory itself; beyond RLIMIT_DATA it reports 53200.
  */
-import { readFile } from 'node:fs/promises';
 import { totalmem } from 'node:os';
+import { softLimit } from './proc.js';
 
 const MIB = 1024 * 1024;
 
 /**
- * Postgres checks its own recursion against `max_stack_depth` (2 MB), but not everywhere (nested types in its type cache),
- * and its libraries do not check at all. A process that runs out of stack crashes the server, so there is a margin.
+ * Postgres checks its recursion against `max_stack_depth` (2 MB), but not everywhere, and its libraries not at all. A process that
+ * exceeds its stack crashes the server, so there is a margin.
  */
 const STACK_MIB = 256;
 
-/** One project runs at most 8 statements at once (contract section 8); together they may take half of the memory, stacks aside. */
+/** A project runs at most 8 statements at once (contract section 8), which together may take half of the memory. */
 const SHARE = 1 / 16;
 
-/** A statement that Postgres's own defaults are made for must always fit. */
+/** Enough for a statement under Postgres's own defaults. */
 const MIN_MIB = 160;
 
-/** What an idle connection of a project keeps: 3.5 MiB of its process after a few inserts, more after free SQL. */
+/** An idle connection keeps 3.5 MiB after a few inserts, more after free SQL. All of them may take this share of the memory … */
 const IDLE_MIB = 4;
-
-/** All connections to projects may take this share of the memory while they are idle … */
 const IDLE_SHARE = 1 / 6;
 
-/** … but each request that may run at once needs one, and nobody should have to expect more processes than these. */
+/** … but each request that may run at once needs one, and more processes than these are unexpected. */
 const MIN_CONNECTIONS = 80;
 const MAX_CONNECTIONS = 1_000;
 
-/** Connections to projects' databases, where the operator does not say. */
+/** Default of `max-connections`. */
 export function defaultConnections(): number {
   const fitting = Math.floor((memoryBytes() * IDLE_SHARE) / (IDLE_MIB * MIB));
   return Math.min(Math.max(fitting, MIN_CONNECTIONS), MAX_CONNECTIONS);
 }
 
-/** Memory of one backend in MiB, where the operator does not say. */
+/** Default of `backend-memory-mib`. */
 export function defaultBackendMemory(): number {
   return Math.max(MIN_MIB, Math.floor((memoryBytes() * SHARE) / MIB));
 }
 
-/** In a container its limit counts, not the machine. */
+/** Of the machine, or of the container if that has a limit. */
 export function memoryBytes(): number {
   const constrained = process.constrainedMemory();
   // 0, or more than there is: no limit.
@@ -49,10 +46,9 @@ export function memoryBytes(): number {
 }
 
 /**
- * A command that runs the program under these limits, which all its children inherit. RLIMIT_DATA counts private writable
- * memory: neither shared memory nor the stack, whose growth the kernel would refuse with SIGSEGV under RLIMIT_AS. Only Linux
- * holds processes to it. If a lower hard limit is in force already, that one stays.
- * @param backendMib memory that each process may take; a new one has 3 MiB
+ * A command that runs a program under these limits, which its children inherit. RLIMIT_DATA counts private writable memory, without
+ * the stack: under RLIMIT_AS a stack could not grow, and the process would crash. Only Linux enforces it.
+ * @param backendMib memory of each process; a new one has 3 MiB
  */
 export function limited(program: string, args: string[], backendMib: number): [program: string, args: string[]] {
   const data = process.platform === 'linux' ? `ulimit -d ${backendMib * 1024}; ` : '';
@@ -60,7 +56,7 @@ export function limited(program: string, args: string[], backendMib: number): [p
   return ['/bin/sh', ['-c', `{ ${data}${stack}; } 2>/dev/null; exec "$@"`, 'sh', program, ...args]];
 }
 
-/** The limits that a process runs under, in MiB. */
+/** The limits of a process, in MiB. */
 export interface Limits {
   readonly stackMib: number;
   /** Infinity: none. */
@@ -71,12 +67,8 @@ export interface Limits {
 
 /** @returns null if the process is gone, or the system does not say (macOS) */
 export async function limitsOf(pid: number): Promise<Limits | null> {
-  const text = await readFile(`/proc/${pid}/limits`, 'utf8').catch(() => '');
-  const soft = (name: string): number | null => {
-    const value = new RegExp(`^Max ${name} size +(\\S+)`, 'm').exec(text)?.[1];
-    return value === undefined ? null : value === 'unlimited' ? Infinity : Math.floor(Number(value) / MIB);
-  };
-  const [stackMib, dataMib] = [soft('stack'), soft('data')];
-  if (stackMib === null || dataMib === null) return null;
-  return { stackMib, dataMib, hasFullStack: stackMib >= STACK_MIB };
+  const [stack, data] = await Promise.all([softLimit(pid, 'Max stack size'), softLimit(pid, 'Max data size')]);
+  if (stack === null || data === null) return null;
+  const stackMib = Math.floor(stack / MIB);
+  return { stackMib, dataMib: Math.floor(data / MIB), hasFullStack: stackMib >= STACK_MIB };
 }

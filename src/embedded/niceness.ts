@@ -1,38 +1,20 @@
-/**
- * Lowers the scheduling priority of Postgres processes that take much processor time, by niceness (sched(7)). On Linux alone;
- * elsewhere nothing changes.
- */
-import { readFile, writeFile } from 'node:fs/promises';
+/** Lowers the priority of Postgres processes that use much processor time (niceness, sched(7)). Linux only. */
+import { writeFile } from 'node:fs/promises';
 import { setPriority } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { hasCode } from '../files.js';
-import { statOf } from './processes.js';
+import { cpuMs, readProc } from './proc.js';
 
-/**
- * A processor that both want is given to others nine times as long (sched(7)). At 19 it would be 68 times as long, and on
- * a machine with other work an honest query would never come to its end.
- */
+/** Others get nine times as much of a processor that both want. At 19 it would be 68 times: honest queries would starve. */
 export const LOW_PRIORITY_NICE = 10;
 
-/** Processor time after the first look at a request beyond which its process gets the low priority. */
+/** Processor time in one request after which its process gets the low priority. */
 const GREEDY_MS = 100;
 
-/**
- * The process keeps the low priority for the requests that follow: a greedy statement that is repeated gets it from the
- * beginning. Only root could raise it again, so after this time the connection is replaced.
- */
+/** Only root could raise the priority again, so after this time the connection is replaced. */
 const KEPT_MS = 5_000;
 
-/** USER_HZ, 100 wherever Linux runs on x86 and ARM (time(7)). */
-const TICK_MS = 10;
-
-/**
- * If the kernel schedules by autogroups, niceness counts only within one, and each Postgres process is in one of its own,
- * since it begins a session. Then the group's niceness has to be set as well (sched(7), "The autogroup feature").
- */
-const AUTOGROUPS = '/proc/sys/kernel/sched_autogroup_enabled';
-
-/** Without CAP_SYS_ADMIN the kernel sets the niceness of one group in a tenth of a second, over the whole machine. */
+/** Without CAP_SYS_ADMIN the kernel sets the niceness of one autogroup in 0.1 s, on the whole machine. */
 const AUTOGROUP_RETRY_MS = 110;
 const AUTOGROUP_RETRIES = 30;
 
@@ -46,7 +28,7 @@ export class Niceness {
   private readonly lowered = new WeakMap<Backend, number>();
   private autogroups: Promise<boolean> | undefined;
 
-  /** @param isChild whether a process id is that of a child of one of our postmasters now: it may belong to anything */
+  /** @param isChild whether a process is a child of one of our postmasters now: its id may belong to anything */
   constructor(private readonly isChild: (pid: number) => boolean | Promise<boolean>) {}
 
   /** @returns true if the connection has had the low priority for a while, and should be closed after its request */
@@ -55,10 +37,7 @@ export class Niceness {
     return since !== undefined && performance.now() - since > KEPT_MS;
   }
 
-  /**
-   * Watches the process of one request.
-   * @returns what to call again and again while the request runs; it lowers the priority once much time was taken
-   */
+  /** @returns a function to be called repeatedly while a request runs, which lowers the priority of its process */
   watch(backend: Backend): () => Promise<void> {
     let first: number | null = null;
     return async () => {
@@ -71,19 +50,19 @@ export class Niceness {
     };
   }
 
-  /** @returns false if it is no process of ours (any more), or its priority may not be changed */
+  /** @returns false if the process is not ours, or its priority may not be changed */
   async lower(pid: number): Promise<boolean> {
     if (process.platform !== 'linux' || !(await this.isChild(pid))) return false;
     try {
       setPriority(pid, LOW_PRIORITY_NICE);
-      return !(await this.hasAutogroups()) || (await this.lowerGroup(pid));
+      return !(await this.hasAutogroups()) || (await this.lowerAutogroup(pid));
     } catch (error) {
       if (hasCode(error, 'EACCES', 'EPERM', 'ESRCH', 'ENOENT', 'EROFS', 'ERR_SYSTEM_ERROR')) return false;
       throw error;
     }
   }
 
-  private async lowerGroup(pid: number): Promise<boolean> {
+  private async lowerAutogroup(pid: number): Promise<boolean> {
     for (let attempt = 0; attempt < AUTOGROUP_RETRIES; attempt++) {
       try {
         await writeFile(`/proc/${pid}/autogroup`, String(LOW_PRIORITY_NICE));
@@ -97,17 +76,9 @@ export class Niceness {
     return false;
   }
 
+  /** Then niceness counts within an autogroup only, and each Postgres process, which begins a session, has its own (sched(7)). */
   private hasAutogroups(): Promise<boolean> {
-    this.autogroups ??= readFile(AUTOGROUPS, 'utf8').then(
-      (text) => text.trim() === '1',
-      () => false,
-    );
+    this.autogroups ??= readProc('sys/kernel/sched_autogroup_enabled').then((text) => text.trim() === '1');
     return this.autogroups;
   }
-}
-
-/** utime and stime, fields 14 and 15 of /proc/pid/stat (proc(5)); null for a process that is gone. */
-async function cpuMs(pid: number): Promise<number | null> {
-  const [user, system] = (await statOf(pid)).slice(11, 13).map(Number);
-  return user === undefined || system === undefined ? null : (user + system) * TICK_MS;
 }

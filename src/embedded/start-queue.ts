@@ -1,6 +1,6 @@
-/** Lets a few servers start at once, first come, first served. */
+/** Limits how many servers start at once; first come, first served. */
 
-/** A start that takes longer, as a recovery does, lets the next one begin. */
+/** A start that takes longer, for instance because of a recovery, no longer blocks the next one. */
 const TURN_MS = 2_000;
 
 export class StartQueue {

@@ -1,37 +1,36 @@
 /**
- * One Postgres server under supervision: started when a request needs it, stopped when none does. One change of state
- * runs at a time, so a request that arrives during a stop waits for its end and starts the server again.
+ * One Postgres server under supervision: started on demand, stopped when idle, restarted with a backoff. One change of state runs at
+ * a time, so a request that arrives during a stop waits for its end and starts the server again.
  */
 import { EngineError } from '../contract/errors.js';
 
-export type ServerState = 'stopped' | 'starting' | 'running' | 'stopping';
+type ServerState = 'stopped' | 'starting' | 'running' | 'stopping';
 
-/** A running server, as far as its supervisor needs it. */
 export interface Running {
-  /** Resolves when it has ended, with the reason in a few words. */
+  /** Resolves with the reason when it has ended. */
   readonly ended: Promise<string>;
   stop(): Promise<void>;
 }
 
-export interface Supervision {
-  /** Resolves when the server accepts connections. @param signal aborted: it is to be stopped instead */
+interface Supervision {
+  /** Resolves when the server accepts connections. @param signal aborted: the server is stopped instead */
   start(signal: AbortSignal): Promise<Running>;
-  /** It ended by itself, or did not start. @param pauseMs until it may be started again */
+  /** The server ended by itself, or did not start. @param pauseMs until it may be started again */
   failed(reason: string, pauseMs: number): void;
 }
 
-/** A server that has run this long does not count as one that crashes again and again. */
+/** After this time running, earlier failures no longer count. */
 const STABLE_MS = 60_000;
 
-/** The second start in a row that fails is followed by this pause, and each further one by twice as much. */
+/** The pause after the second failure in a row; it doubles with each further one. */
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 30_000;
 
 export class SupervisedServer {
   state: ServerState = 'stopped';
-  /** Requests, backups and the like that need it now. */
+  /** Requests, backups and others that need it now. */
   users = 0;
-  /** Since when it has had no user, on the clock of `performance.now()`. */
+  /** When it lost its last user, by `performance.now()`. */
   idleSince = performance.now();
   private running: Running | null = null;
   private runningSince = 0;
@@ -39,11 +38,10 @@ export class SupervisedServer {
   private change: Promise<void> = Promise.resolve();
   private failures = 0;
   private startAfter = -Infinity;
-  /** Ends what is done to the stopped server, if somebody needs it. */
-  private needed: AbortController | null = null;
+  private pauseReason = '';
   private closed = false;
 
-  /** @param maxWaiting that may wait for a start at once */
+  /** @param maxWaiting users that may wait for a start */
   constructor(
     private readonly supervision: Supervision,
     private readonly maxWaiting: number,
@@ -57,7 +55,6 @@ export class SupervisedServer {
   acquire(): Promise<void> | undefined {
     this.users++;
     if (this.state === 'running') return undefined;
-    this.needed?.abort(new NeededMeanwhile());
     const starting = this.users > this.maxWaiting ? Promise.reject(tooManyWait()) : this.ensureRunning();
     return starting.catch((error: unknown) => {
       this.release();
@@ -70,10 +67,7 @@ export class SupervisedServer {
     this.idleSince = performance.now();
   }
 
-  /**
-   * Stops it; whoever uses it loses the connection, and a start that has not come to its end is ended. Who waits for that
-   * start, or comes meanwhile, starts it again.
-   */
+  /** Stops it, or aborts its start. Its users lose their connections; those who wait for the start begin another one. */
   async stop(): Promise<void> {
     if (this.state === 'running') this.begin('stopping', () => this.end());
     else if (this.state === 'starting') this.starting.abort();
@@ -86,30 +80,13 @@ export class SupervisedServer {
     await this.stop();
   }
 
-  /**
-   * Does something to the stopped server, which stays stopped meanwhile.
-   * @param work is aborted if somebody needs the server
-   * @returns null if it is not stopped
-   * @throws NeededMeanwhile; what `work` throws
-   */
-  async whileStopped<T>(work: (needed: AbortSignal) => Promise<T>): Promise<T | null> {
-    if (this.state !== 'stopped') return null;
-    const needed = new AbortController();
-    this.needed = needed;
-    const working = work(needed.signal).finally(() => {
-      this.needed = null;
-      this.state = 'stopped';
-    });
-    this.begin('stopping', () => working.then(noop, noop));
-    return working;
-  }
-
-  /** Refuses starts for this time. */
-  pause(ms: number): void {
+  /** Refuses starts for this time. @param reason for the error message: `has stopped unexpectedly` */
+  pause(ms: number, reason: string): void {
     this.startAfter = Math.max(this.startAfter, performance.now() + ms);
+    this.pauseReason = reason;
   }
 
-  /** Waits for the end of a process that an earlier service left behind. */
+  /** Starts only after the end of a process that an earlier service has left. */
   awaitEnd(end: Promise<void>): void {
     this.begin('stopping', () => end.finally(() => (this.state = 'stopped')));
   }
@@ -125,7 +102,7 @@ export class SupervisedServer {
   private begin(state: ServerState, change: () => Promise<void>): void {
     this.state = state;
     this.change = change();
-    // Those who wait for it get the error.
+    // Those who await it get the error.
     this.change.catch(() => {});
   }
 
@@ -135,7 +112,7 @@ export class SupervisedServer {
     let state: ServerState = 'stopped';
     try {
       const pause = this.startAfter - performance.now();
-      if (pause > 0) throw pausing(pause);
+      if (pause > 0) throw pausing(this.pauseReason, pause);
       const running = await this.supervision.start(signal);
       if (signal.aborted) return await running.stop();
       this.running = running;
@@ -143,7 +120,7 @@ export class SupervisedServer {
       state = 'running';
       void running.ended.then((reason) => this.hasEnded(running, reason));
     } catch (error) {
-      // Whoever waits for it sees that it does not run, and starts it again.
+      // Those who wait see that it is stopped, and start it again.
       if (signal.aborted) return;
       if (error instanceof EngineError) throw error;
       this.fail(error);
@@ -160,7 +137,7 @@ export class SupervisedServer {
     try {
       await running?.stop();
     } catch (error) {
-      // The next start meets what is left of it.
+      // The next start removes the leftovers.
       this.fail(error);
     } finally {
       this.state = 'stopped';
@@ -179,30 +156,25 @@ export class SupervisedServer {
     if (performance.now() - this.runningSince > STABLE_MS) this.failures = 0;
   }
 
-  /** One crash costs no pause; a server that crashes again and again is left alone for longer each time. */
+  /** There is no pause after one crash, and a longer one after each further crash. */
   private fail(cause: unknown): void {
     this.failures++;
     const pause = this.failures < 2 ? 0 : Math.min(FIRST_PAUSE_MS * 2 ** (this.failures - 2), LONGEST_PAUSE_MS);
-    this.pause(pause);
+    this.pause(pause, 'has stopped unexpectedly');
     this.supervision.failed(cause instanceof Error ? cause.message : String(cause), pause);
   }
 }
-
-/** A stopped server was needed while something was done to it. */
-export class NeededMeanwhile extends Error {}
-
-const noop = () => {};
 
 const tooManyWait = () =>
   new EngineError('overloaded', "Too many requests are waiting for the project's Postgres server to start");
 
 const notStarting = (cause?: unknown) =>
-  new EngineError('database_unavailable', 'The Postgres server of the project does not start', { cause });
+  new EngineError('database_unavailable', "The project's Postgres server could not be started", { cause });
 
-const pausing = (ms: number) =>
+const pausing = (reason: string, ms: number) =>
   new EngineError(
     'database_unavailable',
-    "The project's Postgres server has stopped and will be started again shortly",
+    `The project's Postgres server ${reason}, and will be started again shortly`,
     {
       retryAfter: Math.ceil(ms / 1_000),
     },

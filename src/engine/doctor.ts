@@ -1,10 +1,10 @@
-/** What `cdp doctor` looks at, and what an operator should do about it. Looking changes nothing, except for the trial. */
+/** `cdp doctor`: checks everything that the service depends on, and says what to do. Only the trial changes anything. */
 import { randomBytes } from 'node:crypto';
 import { statfs } from 'node:fs/promises';
 import { roundedSize } from '../contract/disk-size.js';
 import { messageOf } from '../contract/operator-message.js';
 import type { Finding } from '../contract/wire/operator.js';
-import type { ServerAddress } from '../postgres/server.js';
+import type { ServerAddress } from '../pg/index.js';
 import { BOUNDED, isOlder, loadedLibxml } from '../embedded/libxml.js';
 import { limitsOf } from '../embedded/limits.js';
 import { newestVersion, readMigrations } from '../tenancy/migrate.js';
@@ -12,16 +12,16 @@ import { type ServerFacts, serverFacts } from '../tenancy/server-facts.js';
 import { CONNECTIONS_BESIDE_PROJECTS } from '../tenancy/service-pool.js';
 import type { Origin } from './audit/audit.js';
 import type { Engine } from './engine.js';
-import { insertRecords } from './insert/records.js';
-import { collectSql } from './sql/collect.js';
+import { insertRecords } from './insert/insert.js';
+import { collectSql } from './sql/collect-sql.js';
 import { createTable } from './schema/tables.js';
 
 const MAJORS = { oldest: 15, newest: 18 };
 
-/** Answers can wait for tokens whose times lie between two clocks. */
+/** Difference between the clocks of Postgres and of this machine. */
 const CLOCK_MS = 1_000;
 
-/** Below this share of the disk, or these bytes, one large import may fill it. */
+/** Warn below this share of the disk or these bytes, which one large import may fill. */
 const DISK = { share: 0.1, bytes: 2 * 1024 ** 3, least: 256 * 1024 ** 2 };
 
 const TRIAL_MS = 30_000;
@@ -40,7 +40,7 @@ const problem = (subject: string, found: string, advice: string): Finding => ({
   advice,
 });
 
-/** What the doctor looks at. */
+/** What is checked. */
 export interface Patient {
   readonly address: ServerAddress;
   /** Connections to projects' databases that this process may have. */
@@ -51,7 +51,7 @@ export interface Patient {
   readonly engine: () => Promise<Engine>;
 }
 
-/** Looks at everything, and tries everything once. Whatever fails is a finding. */
+/** Checks everything, and tries everything once. A failure is a finding. */
 export async function examine(patient: Patient, by: Origin): Promise<Finding[]> {
   const { address, connections, embedded } = patient;
   const findings: Finding[] = [];
@@ -62,12 +62,10 @@ export async function examine(patient: Patient, by: Origin): Promise<Finding[]> 
       const pid = embedded.postmaster();
       findings.push(await examineDisk(embedded.folder), ...(await examineLimits(pid)), ...(await examineLibxml(pid)));
     }
-    // Opening the engine would bring the schema up to date, and an older service may be using it.
+    // Opening the engine would migrate the schema, and an older service may be using it.
     if (isCurrent(facts)) findings.push(...(await examineInstallation(patient, by)));
   } catch (error) {
-    findings.push(
-      problem('Postgres', messageOf(error), 'Look at DATABASE_URL, pg_hba.conf and the log of the server.'),
-    );
+    findings.push(problem('Postgres', messageOf(error), 'Check DATABASE_URL, pg_hba.conf and the log of the server.'));
   }
   return findings;
 }
@@ -78,13 +76,13 @@ async function examineInstallation({ engine: open }: Patient, by: Origin): Promi
     const engine = await open();
     findings.push(...(await examineProjects(engine)), await tryEverything(engine, by));
   } catch (error) {
-    findings.push(problem('trial', messageOf(error), 'docs/errors.md says what a code means; the log says more.'));
+    findings.push(problem('trial', messageOf(error), 'docs/errors.md explains the error codes; see also the log.'));
   }
   return findings;
 }
 
 /**
- * What can be told of the server before anything of ours is in it.
+ * Checks of the server that need nothing of ours in it.
  * @param maxConnections null: no project is on this server
  */
 function examineServer(facts: ServerFacts, maxConnections: number | null): Finding[] {
@@ -99,14 +97,14 @@ function examineServer(facts: ServerFacts, maxConnections: number | null): Findi
   ];
 }
 
-/** True where the control schema is the one of this program, so that it can be worked with as it stands. */
+/** Whether the control schema is of this program's version. */
 const isCurrent = ({ controlVersion }: ServerFacts): boolean =>
   controlVersion === newestVersion(readMigrations('control'));
 
 function version({ major, version: text, isStandby }: ServerFacts): Finding {
   const subject = 'Postgres';
   if (isStandby) {
-    return problem(subject, `${text}, a standby, which takes no writes`, 'Point DATABASE_URL at the primary.');
+    return problem(subject, `${text}, a read-only standby`, 'Point DATABASE_URL at the primary.');
   }
   const { oldest, newest } = MAJORS;
   if (major < oldest) return problem(subject, text, `Upgrade the server to Postgres ${oldest} or later.`);
@@ -116,18 +114,18 @@ function version({ major, version: text, isStandby }: ServerFacts): Finding {
 
 function rights({ isSuperuser, canProvision }: ServerFacts): Finding {
   const subject = 'rights';
-  if (isSuperuser) return ok(subject, 'the role of the service is a superuser');
+  if (isSuperuser) return ok(subject, "the service's role is a superuser");
   if (!canProvision) {
     return problem(
       subject,
-      'the role of the service may not make databases and roles',
+      "the service's role may not create databases and roles",
       'ALTER ROLE … CREATEDB CREATEROLE',
     );
   }
-  return ok(subject, 'the role of the service can make projects');
+  return ok(subject, "the service's role may create databases and roles");
 }
 
-/** Without these an acknowledged row can be gone after a power cut. */
+/** Without these an acknowledged row can be lost in a power failure. */
 const DURABLE = ['fsync', 'full_page_writes', 'synchronous_commit'];
 
 function durability({ settings }: ServerFacts): Finding {
@@ -139,8 +137,8 @@ function durability({ settings }: ServerFacts): Finding {
   if (off.length > 0) {
     return warning(
       'durability',
-      'autovacuum is off; tables bloat, and the server stops at a wraparound',
-      'Turn it on.',
+      'autovacuum is off; tables bloat, and transaction IDs will wrap around',
+      'ALTER SYSTEM RESET autovacuum',
     );
   }
   return ok('durability', `${DURABLE.join(', ')} are on`);
@@ -148,21 +146,21 @@ function durability({ settings }: ServerFacts): Finding {
 
 function connections(facts: ServerFacts, maxConnections: number): Finding {
   const needed = maxConnections + CONNECTIONS_BESIDE_PROJECTS;
-  const found = `${facts.connections} for ordinary roles; this instance takes ${needed} at most`;
+  const found = `${facts.connections} available to ordinary roles; this instance uses up to ${needed}`;
   if (facts.connections >= needed) return ok('connections', found);
   return warning(
     'connections',
     found,
-    'Raise max_connections of Postgres, or lower the setting max-connections; several instances add up.',
+    'Raise max_connections of Postgres, or lower the setting max-connections. Several instances add up.',
   );
 }
 
 function privacy({ isPrivate, settings }: ServerFacts): Finding {
   const subject = 'passwords';
   if (settings.get('password_encryption') !== 'scram-sha-256') {
-    return warning(subject, 'password_encryption is not scram-sha-256', 'Set it, for roles that others make.');
+    return warning(subject, 'password_encryption is not scram-sha-256', 'Set password_encryption to scram-sha-256.');
   }
-  if (isPrivate) return ok(subject, 'scram-sha-256, on a connection that nobody else can read');
+  if (isPrivate) return ok(subject, 'scram-sha-256, over a connection that nobody else can read');
   return warning(subject, 'the connection to Postgres is not encrypted', 'Add sslmode=verify-full to DATABASE_URL.');
 }
 
@@ -170,7 +168,11 @@ function clock({ clockAheadMs }: ServerFacts): Finding {
   const seconds = (Math.abs(clockAheadMs) / 1000).toFixed(1);
   const found = `Postgres is ${seconds} s ${clockAheadMs < 0 ? 'behind' : 'ahead of'} this machine`;
   if (Math.abs(clockAheadMs) < CLOCK_MS) return ok('clock', found);
-  return warning('clock', found, 'Keep both in time by NTP: tokens expire by one of them and keys by the other.');
+  return warning(
+    'clock',
+    found,
+    'Synchronize both by NTP: tokens expire by one clock, and idempotency keys by the other.',
+  );
 }
 
 function controlSchema({ controlVersion }: ServerFacts): Finding {
@@ -179,13 +181,13 @@ function controlSchema({ controlVersion }: ServerFacts): Finding {
   if (controlVersion > newest) {
     return problem(
       subject,
-      `version ${controlVersion}, and this program knows ${newest}`,
-      'Run the newer program; there is no way back but a backup.',
+      `version ${controlVersion}; this program supports up to ${newest}`,
+      'Run the newer program, or restore a backup that this one has made.',
     );
   }
-  if (controlVersion === newest) return ok(subject, `version ${controlVersion}, the one of this program`);
-  const found = controlVersion === 0 ? 'not there yet' : `version ${controlVersion} of ${newest}`;
-  return warning(subject, found, 'The next start of this program brings it up to date. Nothing else was looked at.');
+  if (controlVersion === newest) return ok(subject, `version ${controlVersion}, up to date`);
+  const found = controlVersion === 0 ? 'not created yet' : `version ${controlVersion} of ${newest}`;
+  return warning(subject, found, 'The next start of this program migrates it. Projects were not checked.');
 }
 
 /** @param folder of an embedded server */
@@ -193,36 +195,36 @@ async function examineDisk(folder: string): Promise<Finding> {
   const { bavail, blocks, bsize } = await statfs(folder);
   const [free, all] = [bavail * bsize, blocks * bsize];
   const found = `${roundedSize(free)} of ${roundedSize(all)} free`;
-  const advice = 'Make room, or give projects a quota (cdp project quota, or the setting project-quota).';
+  const advice = 'Free disk space, or limit projects (cdp project quota, or the setting project-quota).';
   if (free < DISK.least) return problem('disk', found, advice);
   return free < DISK.bytes || free < all * DISK.share ? warning('disk', found, advice) : ok('disk', found);
 }
 
-/** @param postmaster the process id of an embedded server. @returns nothing if the system does not tell its limits */
+/** @param postmaster process id of an embedded server. @returns nothing if the system does not say */
 export async function examineLimits(postmaster: number): Promise<Finding[]> {
   const limits = await limitsOf(postmaster);
   if (limits === null) return [];
   const { stackMib, dataMib, hasFullStack } = limits;
   const subject = 'limits';
-  const memory = dataMib === Infinity ? 'no bound on its memory' : `${dataMib} MiB of memory`;
-  const found = `each process of Postgres: ${memory}, stack ${stackMib} MiB`;
+  const memory = dataMib === Infinity ? 'unlimited memory' : `${dataMib} MiB of memory`;
+  const found = `per Postgres process: ${memory}, ${stackMib} MiB of stack`;
   if (hasFullStack) return [ok(subject, found)];
   const advice =
-    'Raise the hard limit (LimitSTACK= in the unit, `ulimit -Hs`, the container’s ulimits) to 256 MiB: deeply nested SQL crashes a small stack.';
-  return [warning(subject, `${found}, since the hard limit allows no more`, advice)];
+    'Raise the hard limit to 256 MiB (LimitSTACK= in the unit, `ulimit -Hs`, ulimits of the container): deeply nested SQL can exceed a small stack and crash the server.';
+  return [warning(subject, `${found}, because of the hard limit`, advice)];
 }
 
-/** @param postmaster the process id of an embedded server. @returns nothing if that cannot be told */
+/** @param postmaster process id of an embedded server. @returns nothing if the system does not say */
 async function examineLibxml(postmaster: number): Promise<Finding[]> {
   const loaded = await loadedLibxml(postmaster);
   if (loaded === null) return [];
   const found = `${loaded.version}, ${loaded.path}`;
   if (!isOlder(loaded.version, BOUNDED)) return [ok('libxml2', found)];
-  const advice = `Install the system's libxml2 (${BOUNDED} to 2.13) and restart: this one crashes on deeply nested XPath.`;
+  const advice = `Install libxml2 ${BOUNDED} to 2.13 on the system and restart: this one crashes on deeply nested XPath.`;
   return [warning('libxml2', found, advice)];
 }
 
-/** Whether every project is as it should be. */
+/** Whether the roles and rights of each project are intact. A stopped server is not started for that. */
 async function examineProjects(engine: Engine): Promise<Finding[]> {
   const findings: Finding[] = [];
   const projects = await engine.projects.list();
@@ -232,7 +234,11 @@ async function examineProjects(engine: Engine): Promise<Finding[]> {
     const subject = `project ${name}`;
     if (status === 'creating' || status === 'deleting') {
       findings.push(
-        warning(subject, `half done: ${status}`, 'The next start of the service finishes it, or cdp project delete.'),
+        warning(
+          subject,
+          `interrupted while ${status}`,
+          'The service removes it at its next start; or use cdp project delete.',
+        ),
       );
       continue;
     }
@@ -240,18 +246,20 @@ async function examineProjects(engine: Engine): Promise<Finding[]> {
       stopped++;
       continue;
     }
-    const spoilt = await engine.projects.examine(project).catch((error: unknown) => [String(error)]);
-    if (spoilt.length > 0) findings.push(problem(subject, spoilt.join('; '), `cdp project repair ${name}`));
+    const drift = await engine.projects.examine(project).catch((error: unknown) => [String(error)]);
+    if (drift.length > 0) findings.push(problem(subject, drift.join('; '), `cdp project repair ${name}`));
   }
   if (findings.length > 0) return findings;
-  if (stopped === 0) return [ok('projects', `${projects.length}, each with its roles and rights in place`)];
-  const rest = stopped === 1 ? '1 is stopped, and was not looked at' : `${stopped} are stopped, and were not looked at`;
-  return [ok('projects', `${projects.length}; ${rest}`)];
+  const intact = `${projects.length - stopped} checked: roles and rights are intact`;
+  const servers = stopped === 1 ? 'its server is' : 'their servers are';
+  const skipped = `${stopped} not checked, because ${servers} stopped until the next request`;
+  if (stopped === 0) return [ok('projects', intact)];
+  return [ok('projects', stopped === projects.length ? skipped : `${intact}; ${skipped}`)];
 }
 
 /**
- * Makes a project, a table in it and a row in that, asks for the row, and takes everything away again.
- * @throws EngineError whatever failed; the project is gone then, too
+ * Creates a project, a table and a row, reads the row, and deletes the project.
+ * @throws EngineError whatever failed; the project is deleted then, too
  */
 async function tryEverything(engine: Engine, by: Origin): Promise<Finding> {
   const started = performance.now();
@@ -266,11 +274,11 @@ async function tryEverything(engine: Engine, by: Origin): Promise<Finding> {
     await insertRecords(project, 'trial', Buffer.from('[{"note":"well"}]'), options);
     const question = { sql: 'SELECT note FROM trial', params: [], readOnly: true, timeoutMs: TRIAL_MS, signal };
     const [result] = await collectSql(project, { ...question, maxRows: 1, rowMode: 'array' });
-    const answer = Buffer.concat(result?.rows?.views() ?? []).toString();
-    if (answer !== '["well"]') return problem('trial', `the answer was ${answer}`, 'Report this as a defect.');
+    const answer = Buffer.concat(result?.rows?.buffers ?? []).toString();
+    if (answer !== ',["well"]') return problem('trial', `the answer was ${answer}`, 'Report this as a bug.');
   } finally {
     await engine.deleteProject(name, by);
   }
   const ms = Math.round(performance.now() - started);
-  return ok('trial', `a project, a table, a row, a question: answered and taken away again in ${ms} ms`);
+  return ok('trial', `created a project, a table and a row, read it, and deleted everything in ${ms} ms`);
 }

@@ -1,7 +1,7 @@
 /** Puts the engine together over one Postgres server, in order; closing it goes the other way. */
 import { AuditLog } from '../tenancy/audit-log.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
-import { Absence } from '../tenancy/absence.js';
+import { CircuitBreaker } from '../tenancy/circuit-breaker.js';
 import { ControlDatabase } from '../tenancy/control.js';
 import { Connections } from '../tenancy/connections/connections.js';
 import { Credentials } from '../tenancy/credentials.js';
@@ -10,26 +10,23 @@ import type { Embedded } from '../embedded/embedded.js';
 import { OwnServers, type ServerEvents } from '../tenancy/own-servers.js';
 import { ProjectSessions } from '../tenancy/connections/project-session.js';
 import { ProjectDatabases } from '../tenancy/project-databases.js';
-import type { ServerAddress } from '../postgres/server.js';
+import type { Pool, ServerAddress } from '../pg/index.js';
 import { servicePool } from '../tenancy/service-pool.js';
 import { SharedServer } from '../tenancy/shared-server.js';
 import type { Tenancy } from '../tenancy/tenancy.js';
-import { Admission, type WorkKind } from './admission/admission.js';
-import type { StopReason } from './admission/deadline.js';
+import { Slots, type WorkKind } from './limits/slots.js';
+import type { StopReason } from './limits/deadline.js';
 import { Audit, type AuditSettings, BY_ITSELF, type Origin } from './audit/audit.js';
-import type { Installation } from './backup/backup.js';
+import type { Installation } from '../backup/installation.js';
 import { Callers } from './access/callers.js';
 import type { JwtSettings } from './access/jwt.js';
-import { CopyInserts } from './insert/copy-inserts.js';
-import { Pace } from './admission/pace.js';
-import { Project, type ProjectAccess } from './project.js';
+import { DatabaseAccess } from './database-access.js';
+import { EventLoopThrottle } from './limits/event-loop-throttle.js';
+import { Project, type SharedServices } from './project.js';
 import { Projects } from './projects.js';
 import { Quotas } from './quota.js';
-import { Rounds } from './admission/rounds.js';
-import type { RunningRequest } from './admission/running-request.js';
-import { ShapeCache } from './insert/shape-cache.js';
-import { KnownStatements } from './sql/known-statements.js';
-import { Splitter } from './sql/split.js';
+import { SchemaCache } from './insert/schema-cache.js';
+import { Splitter } from './sql/splitter.js';
 import { Tokens } from './access/tokens.js';
 import type { RequestTrace } from './trace.js';
 import { WrongTokens } from './access/wrong-tokens.js';
@@ -66,7 +63,7 @@ export interface EngineSettings extends AuditSettings {
 }
 
 interface EngineLoad {
-  requests: Admission['load'];
+  requests: Slots['load'];
   connections: number;
   /** As many of them as there may be. */
   maxConnections: number;
@@ -76,16 +73,18 @@ interface EngineLoad {
   stops: ReadonlyMap<StopReason, number>;
 }
 
-type ServicePool = ReturnType<typeof servicePool>;
-
 /** Connections of the service's own role: tokens, projects, watchdog. */
 const SERVICE_CONNECTIONS = 6;
 
 interface EngineParts {
   readonly tokens: Tokens;
   readonly callers: Callers;
-  readonly access: ProjectAccess;
-  readonly installation: Installation;
+  readonly shared: SharedServices;
+  readonly tenancy: Tenancy;
+  readonly control: ControlDatabase;
+  readonly projects: Projects;
+  readonly audit: Audit;
+  readonly databases: ProjectDatabases;
 }
 
 export class Engine {
@@ -94,18 +93,19 @@ export class Engine {
   readonly audit: Audit;
   readonly tokens: Tokens;
   readonly callers: Callers;
-  /** What backups are made of. */
-  readonly installation: Installation;
-  private readonly access: ProjectAccess;
+  readonly tenancy: Tenancy;
+  readonly databases: ProjectDatabases;
+  private readonly shared: SharedServices;
 
-  private constructor({ tokens, callers, access, installation }: EngineParts) {
-    this.control = installation.control;
-    this.projects = installation.projects;
-    this.audit = installation.audit;
+  private constructor({ tokens, callers, shared, tenancy, control, projects, audit, databases }: EngineParts) {
+    this.control = control;
+    this.projects = projects;
+    this.audit = audit;
     this.tokens = tokens;
     this.callers = callers;
-    this.installation = installation;
-    this.access = access;
+    this.tenancy = tenancy;
+    this.databases = databases;
+    this.shared = shared;
   }
 
   /**
@@ -114,8 +114,8 @@ export class Engine {
    */
   static async open(settings: EngineSettings): Promise<Engine> {
     const { address, waitMs } = settings;
-    const absence = new Absence();
-    const pool = servicePool(address, SERVICE_CONNECTIONS, { absence });
+    const breaker = new CircuitBreaker();
+    const pool = servicePool(address, SERVICE_CONNECTIONS, { breaker });
     try {
       const audit = new Audit(new AuditLog(pool), settings);
       const databases = new ProjectDatabases(readMigrations('project'), settings.extensions);
@@ -126,28 +126,27 @@ export class Engine {
       const jwt =
         settings.jwt === null ? null : new (await import('./access/jwt.js')).JwtVerifier(settings.jwt, control);
       const sessions = new ProjectSessions(tenancy, databases);
-      const access: ProjectAccess = {
-        admission: admissionOf(settings),
-        connections: connectionsOf(settings, sessions),
+      const quotas = new Quotas((project) => tenancy.sizeOf(project), settings.projectQuota);
+      const database = new DatabaseAccess(
         tenancy,
-        running: new Rounds<RunningRequest>(),
-        stops: new Map(),
-        shapes: new ShapeCache(),
-        statements: new KnownStatements(),
+        slotsOf(settings),
+        connectionsOf(settings, sessions),
+        quotas,
+        projects,
+      );
+      const shared: SharedServices = {
+        database,
+        quotas,
+        throttle: new EventLoopThrottle(),
+        schemas: new SchemaCache(settings.projectWaiting),
         splitter: new Splitter(),
-        copies: new CopyInserts({ waiting: settings.projectWaiting }),
-        pace: new Pace(),
         waitMs,
-        upgraded: (project) => projects.upgraded(project),
-        quotas: new Quotas((project) => tenancy.sizeOf(project), settings.projectQuota),
-        requireActive: (project) => projects.requireActive(project),
       };
       const tokens = new Tokens(control, audit);
       const callers = new Callers(tokens, new WrongTokens(settings.wrongTokens), jwt);
-      const installation = { control, projects, tenancy, databases, audit };
-      return new Engine({ tokens, callers, access, installation });
+      return new Engine({ tokens, callers, shared, tenancy, control, projects, audit, databases });
     } catch (error) {
-      await pool.end();
+      await pool.close();
       throw error;
     }
   }
@@ -159,13 +158,13 @@ export class Engine {
 
   /** Whether a request of a kind that came now would be refused, so that nothing of it needs to be read. */
   isFull({ id }: ProjectRow, kind: WorkKind): boolean {
-    return this.access.admission.isFull(id, kind);
+    return this.shared.database.slots.isFull(id, kind);
   }
 
   /** The project of a caller, ready for the operations of one request. */
   project(row: ProjectRow, trace: RequestTrace | null = null): Project {
-    this.access.pace.saw(row.id);
-    return new Project(row, this.access, trace);
+    this.shared.throttle.noteRequest(row.id);
+    return new Project(row, this.shared, trace);
   }
 
   /**
@@ -173,45 +172,63 @@ export class Engine {
    * ended from outside since the start.
    */
   get load(): EngineLoad {
-    const { admission, connections, quotas, stops, tenancy } = this.access;
+    const { database, quotas } = this.shared;
+    const { slots, connections, stops } = database;
     return {
-      requests: admission.load,
+      requests: slots.load,
       connections: connections.open,
       maxConnections: connections.most,
       overQuota: quotas.projectsOver,
-      servers: tenancy.running,
+      servers: this.tenancy.running,
       stops,
     };
   }
 
   /** Requests of one project by kind, now. */
   loadOf(project: string): EngineLoad['requests'] {
-    return this.access.admission.loadOf(project);
+    return this.shared.database.slots.loadOf(project);
   }
 
   /** Bytes on disk by project; one whose database is not there is left out. @throws EngineError database_unavailable */
   async sizesOf(projects: readonly ProjectRow[]): Promise<Map<string, number>> {
     // A server that does not answer has the size that was noted last.
-    const sizeOf = (project: ProjectRow) => this.access.tenancy.sizeOf(project).catch(() => project.sizeBytes);
+    const sizeOf = (project: ProjectRow) => this.tenancy.sizeOf(project).catch(() => project.sizeBytes);
     const found = await Promise.all(projects.map(async (project) => [project.id, await sizeOf(project)] as const));
     return new Map(found.filter((entry): entry is [string, number] => entry[1] !== null));
+  }
+
+  /** What a backup or a restore works on. @param by for the audit log */
+  installation(by: Origin): Installation {
+    const { audit, control, databases, projects, tenancy } = this;
+    return {
+      control,
+      databases,
+      tenancy,
+      projects: {
+        list: () => projects.list(),
+        get: (name) => projects.get(name),
+        upgraded: (project) => projects.upgraded(project),
+        restore: (name, fill, make) => projects.create(name, by, fill, make),
+      },
+      record: (operation, project) => audit.record(by, { operation, outcome: 'ok', project }),
+    };
   }
 
   /** Deletes a project and everything this instance holds of it. */
   async deleteProject(name: string, by?: Origin): Promise<ProjectRow> {
     const project = await this.projects.delete(name, by);
-    this.access.connections.closeProject(project.id);
-    this.access.quotas.forget(project.id);
+    this.shared.database.closeProject(project.id);
+    this.shared.quotas.forget(project.id);
     return project;
   }
 
   async close(): Promise<void> {
     this.projects.close();
-    this.access.connections.close();
-    this.access.quotas.close();
+    this.shared.database.connections.close();
+    this.shared.quotas.close();
     await this.audit.close();
-    await this.access.splitter.close();
-    await this.access.tenancy.close();
+    await this.shared.splitter.close();
+    await this.tenancy.close();
     await this.control.close();
   }
 }
@@ -219,7 +236,7 @@ export class Engine {
 /** The control database, and where projects live: one instance at a time prepares both. */
 async function openControl(
   settings: EngineSettings,
-  pool: ServicePool,
+  pool: Pool,
   databases: ProjectDatabases,
   audit: Audit,
 ): Promise<{ control: ControlDatabase; tenancy: Tenancy }> {
@@ -263,8 +280,8 @@ function serverEvents(
   };
 }
 
-const admissionOf = (settings: EngineSettings): Admission =>
-  new Admission({
+const slotsOf = (settings: EngineSettings): Slots =>
+  new Slots({
     total: Math.min(settings.running, settings.maxConnections),
     running: settings.projectRunning,
     reservedForTyped: settings.projectReserved,

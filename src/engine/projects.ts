@@ -7,34 +7,34 @@ import { EngineError } from '../contract/errors.js';
 import { PROJECT_NAME_PATTERN } from '../contract/names.js';
 import { PROJECT_STATUSES } from '../contract/projects.js';
 import type { ControlDatabase } from '../tenancy/control.js';
-import { unavailable } from '../postgres/errors.js';
+import { unavailable } from '../tenancy/engine-error.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { Placement } from '../tenancy/placement.js';
 import type { ProjectDatabases } from '../tenancy/project-databases.js';
 import { serviceWork } from '../tenancy/service-work.js';
 import type { Tenancy } from '../tenancy/tenancy.js';
-import { Semaphore } from './admission/semaphore.js';
+import { Slots } from './limits/slots.js';
 import { type Audit, BY_ITSELF, type Origin } from './audit/audit.js';
 import { type OnUncleared, UnfinishedProjects } from './unfinished-projects.js';
 
-/** Projects made or unmade at once: each takes connections of its own and makes Postgres copy or delete files. */
+/** Projects created, repaired or deleted at once: each takes several connections and makes Postgres copy or delete files. */
 const AT_ONCE = 4;
 
-/** How often it is looked whether anything was left half done. */
-const LOOK_EVERY_MS = 60_000;
+/** How often the service checks for projects that a crash has left half created or half deleted. */
+const CLEAR_EVERY_MS = 60_000;
 
-/** How long to wait for a turn, or for another process that is making or unmaking the same project. */
+/** How long to wait for a slot, or for another process that is creating or deleting the same project. */
 const WAIT_MS = 5_000;
 
 const NAME = new RegExp(PROJECT_NAME_PATTERN);
 
-/** False for what no project can be called; a name with U+0000 could not even be asked for. */
+/** False for what cannot be a project's name; Postgres could not even be asked for a name with U+0000. */
 export const isProjectName = (name: string): boolean => NAME.test(name);
 
 /** A project that nobody can use yet. */
 export type NewProject = Pick<ProjectRow, 'id' | 'name' | 'placement'>;
 
-/** Puts into a project what is to be in it. @returns the status that it gets */
+/** Fills a new project, for instance from a backup. @returns the status that it gets */
 type Fill = (project: NewProject) => Promise<'active' | 'inactive'>;
 
 type Make = (placement: Placement) => Promise<void>;
@@ -42,10 +42,16 @@ type Make = (placement: Placement) => Promise<void>;
 export class Projects {
   /** Upgrades of project databases under way or done in this process, by project. */
   private readonly upgrades = new Map<string, Promise<void>>();
-  /** Those that are half made or half deleted. */
+  /** Those that are half created or half deleted. */
   readonly unfinished: UnfinishedProjects;
-  private looking: NodeJS.Timeout | undefined;
-  private readonly turns = new Semaphore(AT_ONCE, WAIT_MS);
+  private clearing: NodeJS.Timeout | undefined;
+  private readonly slots = new Slots({
+    total: AT_ONCE,
+    running: AT_ONCE,
+    reservedForTyped: 0,
+    waiting: Infinity,
+    waitMs: WAIT_MS,
+  });
 
   constructor(
     private readonly control: ControlDatabase,
@@ -58,9 +64,9 @@ export class Projects {
   }
 
   /**
-   * Makes a project; nobody can use it before it is whole. Where that fails, nothing of it stays.
-   * @param make makes its place; default: an empty one
-   * @param fill brings back what was in it, and its status; null: it is empty, and active
+   * Creates a project, which nobody can use before it is complete. If that fails, nothing of it stays.
+   * @param fill restores its contents and its status; null: it is empty and active
+   * @param make creates its database; default: an empty one
    * @throws EngineError invalid_name, unique_violation, overloaded, database_unavailable, outcome_unknown; what `fill` throws
    */
   async create(
@@ -79,7 +85,7 @@ export class Projects {
       placement: this.tenancy.newPlacement(),
       schemaVersion: this.databases.schemaVersion,
     };
-    const created = await this.turns.run(async () => {
+    const created = await this.inSlot(async () => {
       await this.unfinished.clearNamed(name);
       return this.control.withProjectLock(project.id, async () => {
         if (!(await this.control.insertProject(project))) {
@@ -93,7 +99,17 @@ export class Projects {
     return created;
   }
 
-  /** Of a project that is marked as `creating`: all that belongs to it, and its status; or nothing. */
+  /** @throws EngineError overloaded; what `work` throws */
+  private async inSlot<T>(work: () => Promise<T>): Promise<T> {
+    const release = await this.slots.acquire('', 'typed');
+    try {
+      return await work();
+    } finally {
+      release();
+    }
+  }
+
+  /** Completes a project that is marked as `creating`, or takes it away. */
   private async build(project: NewProject, by: Origin, fill: Fill | null, make: Make): Promise<void> {
     const { id, name, placement } = project;
     try {
@@ -102,13 +118,13 @@ export class Projects {
       const entry = this.audit.entryOfChange(by, { operation: fill === null ? 'project.create' : 'project.restore' });
       if (!(await this.control.setProjectStatus(id, ['creating'], status, entry))) throw deletedMeanwhile(name);
     } catch (error) {
-      // What is there so far goes away now if it can, else at the next look.
+      // What is there so far goes away now if possible, else with the next check.
       const isGone = await this.unfinished.takeBack(project).then(
         () => true,
         () => false,
       );
       if (!(error instanceof EngineError) || error.code !== 'outcome_unknown') throw error;
-      throw isGone ? unavailable(error) : perhapsMade(name, error);
+      throw isGone ? unavailable(error) : perhapsCreated(name, error);
     }
   }
 
@@ -124,8 +140,7 @@ export class Projects {
   }
 
   /**
-   * What a caller is told whose project went away, or was deactivated, after its token had been looked up.
-   * @throws EngineError unauthorized, cdp_inactive
+   * @throws EngineError unauthorized, cdp_inactive if the project was deleted or deactivated after its token had been looked up
    */
   async requireActive({ id, name }: ProjectRow): Promise<void> {
     const project = await this.control.projectByName(name);
@@ -146,21 +161,21 @@ export class Projects {
   }
 
   /**
-   * Puts right what a project, or a half restored backup, did to the project's roles, rights and schema. The audit log
-   * says so a moment later: what is put right is in another database than the log.
+   * Repairs what a project, or a half restored backup, did to the project's roles, rights and schema. The audit entry follows
+   * a moment later, because the log is in another database.
    * @returns what was wrong, in words
    * @throws EngineError not_found, request_in_flight, database_unavailable
    */
   async repair(name: string, by: Origin = BY_ITSELF): Promise<{ project: ProjectRow; repaired: string[] }> {
     const project = await this.get(name);
-    const repaired = await this.turns.run(() =>
+    const repaired = await this.inSlot(() =>
       this.control.withProjectLock(
         project.id,
         () => serviceWork(() => this.databases.repair(this.tenancy, project.placement)),
         WAIT_MS,
       ),
     );
-    if (repaired === null) throw inOtherHands(name);
+    if (repaired === null) throw inUseElsewhere(name);
     this.audit.record(by, { operation: 'project.repair', outcome: 'ok', project });
     return { project, repaired };
   }
@@ -170,7 +185,7 @@ export class Projects {
     return this.tenancy.runs(placement);
   }
 
-  /** What {@link repair} would put right, in words. @throws EngineError database_unavailable */
+  /** What {@link repair} would repair, in words. @throws EngineError database_unavailable */
   examine({ placement }: ProjectRow): Promise<string[]> {
     return serviceWork(() => this.databases.examine(this.tenancy, placement));
   }
@@ -188,19 +203,19 @@ export class Projects {
   }
 
   /**
-   * Takes a project away with everything in it. There is no way back. Waits for whoever is still making it; what a
-   * crash has left of one goes away too.
+   * Deletes a project with everything in it, for good. Waits for whoever is still creating it; what a crash has left of one is
+   * deleted too.
    * @throws EngineError not_found, request_in_flight, overloaded, database_unavailable
    */
   async delete(name: string, by: Origin = BY_ITSELF): Promise<ProjectRow> {
     const project = isProjectName(name) ? await this.control.projectByName(name) : null;
     if (project === null) throw notFound(name);
     const { id } = project;
-    const deleted = await this.turns.run(() =>
+    const deleted = await this.inSlot(() =>
       this.control.withProjectLock(
         id,
         async () => {
-          // From here on there is no way back: what a crash leaves is deleted by the next start.
+          // From here on there is no way back: the next start deletes what a crash leaves.
           const entry = this.audit.entryOfChange(by, { operation: 'project.delete' });
           if (!(await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', entry))) throw notFound(name);
           await this.unfinished.remove(project, null);
@@ -209,24 +224,24 @@ export class Projects {
         WAIT_MS,
       ),
     );
-    if (deleted === null) throw inOtherHands(name);
+    if (deleted === null) throw inUseElsewhere(name);
     return deleted;
   }
 
-  /** From now on, every minute: what another process, or a Postgres that went away, has left half done is cleared away. */
+  /** From now on, clears away every minute what another process, or a lost Postgres, has left half done. */
   keepClearing(): void {
-    // The next look comes soon.
-    const look = () => void this.unfinished.clear().catch(() => {});
-    this.looking = setInterval(look, LOOK_EVERY_MS).unref();
+    // A failure is not reported: the next attempt comes soon.
+    const clear = () => void this.unfinished.clear().catch(() => {});
+    this.clearing = setInterval(clear, CLEAR_EVERY_MS).unref();
   }
 
   close(): void {
-    clearInterval(this.looking);
+    clearInterval(this.clearing);
   }
 
   /**
    * Brings a project's database up to date with this program, once per process.
-   * @returns undefined where it is, as nearly always
+   * @returns undefined if it is, as nearly always
    */
   upgraded(project: ProjectRow): Promise<void> | undefined {
     const { schemaVersion } = this.databases;
@@ -243,17 +258,17 @@ export class Projects {
   }
 }
 
-/** A path may hold anything in the place of a name. */
+/** A path may contain anything instead of a name. */
 const notFound = (name: string) => new EngineError('not_found', `There is no project "${name.slice(0, 63)}"`);
 
-const inOtherHands = (name: string) =>
+const inUseElsewhere = (name: string) =>
   new EngineError(
     'request_in_flight',
     `Project "${name}" is still being created, repaired or deleted by another request`,
   );
 
 /** The answer to the last step was lost, and there is no connection now to undo it. */
-const perhapsMade = (name: string, cause: unknown) =>
+const perhapsCreated = (name: string, cause: unknown) =>
   new EngineError(
     'outcome_unknown',
     `The connection to Postgres was lost in the last step: look whether project "${name}" is there before you repeat the request`,

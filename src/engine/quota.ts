@@ -1,49 +1,48 @@
 /**
- * The disk quota of projects. Postgres has none, so the service looks at the size of a project's database while it is
- * being written to, refuses writes once it is over, and ends statements that go on growing it. Why like this:
- * docs/decisions/0019-disk-quota.md.
+ * The disk quota of projects. Postgres has none, so the service measures a project's database while it is being written to,
+ * rejects writes once it is over, and ends statements that keep growing it. Reasons: docs/decisions/0019-disk-quota.md.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { quotaText, roundedSize } from '../contract/disk-size.js';
 import { EngineError } from '../contract/errors.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
-import type { Clock } from './admission/deadline.js';
+import type { Clock } from './limits/deadline.js';
 
 /** Bytes of a project's database; null if it is gone. */
 type MeasureSize = (project: ProjectRow) => Promise<number | null>;
 
-/** While a project has room, a look is used again for so long; then it is renewed, and nobody waits for that … */
+/** While a project is within its quota, a measurement is used for this long; then it is renewed in the background … */
 const RENEW_MS = 2_000;
-/** … except after a pause, in which other instances may have written. */
+/** … except after a pause, in which other instances may have written: then requests wait for a new one. */
 const TRUST_MS = 30_000;
-/** While a project is over quota: it may have got room back by another instance, or by Postgres's own vacuum. */
+/** While a project is over its quota: another instance, or Postgres's own vacuum, may have freed space. */
 const RECHECK_MS = 500;
 
-/** After work that took so long, which may have written much, the next look is not waited for. */
+/** Work that took longer may have written much: the size is measured again after it. */
 const LARGE_WORK_MS = 100;
 
-/** Looking takes longer the more tables there are; it may take this part of the time at most. */
-const LOOK_SHARE = 0.2;
+/** Measuring takes longer the more tables there are; this is the most of the time that it may take. */
+const MEASURING_SHARE = 0.2;
 
-/** Nobody waits longer for a look to begin. */
+/** A request waits this long at most for a measurement to begin. */
 const MAX_WAIT_MS = 2_000;
 
-/** Work that takes longer is looked at again and again while it runs. */
-const LOOK_EVERY_MS = 1_000;
+/** While work runs that takes longer, the size is measured at this interval. */
+const MEASURE_EVERY_MS = 1_000;
 
-/** What running work may add to the quota, so that what began with room left can end: a tenth, within these bounds. */
+/** What running work may add to the quota, so that what began within it can end: a tenth, within these bounds. */
 const MARGIN_SHARE = 0.1;
 const MIN_MARGIN = 64 * 1024 * 1024;
 const MAX_MARGIN = 1024 * 1024 * 1024;
 
 /**
- * `none`: it only reads or drops. `rewrites`: a table is written anew before its old files go away (VACUUM FULL,
- * CLUSTER, REINDEX).
+ * What work may do to the size of its project. `none`: it only reads or drops. `rewrites`: new files are written before the old
+ * ones go away (VACUUM FULL, CLUSTER, REINDEX).
  */
-export type Growth = 'none' | 'writes' | 'rewrites';
+export type QuotaImpact = 'none' | 'writes' | 'rewrites';
 
 /** A project is over its quota. */
-export interface Excess {
+export interface OverQuota {
   readonly error: EngineError;
   /** False once it has grown further by what ran along with deletes (triggers, functions): then only drops help. */
   readonly mayRunCode: boolean;
@@ -64,11 +63,11 @@ interface Usage {
   quota: number;
   bytes: number;
   /** On the clock of `performance.now()`. */
-  lookedAt: number;
-  /** When the next look may begin. */
-  nextLookAt: number;
-  looking: Promise<void> | null;
-  /** Something was taken away since the last look began. */
+  measuredAt: number;
+  /** When the next measurement may begin. */
+  nextMeasurementAt: number;
+  measuring: Promise<void> | null;
+  /** Something was removed since the last measurement began. */
   outdated: boolean;
   /** The least size since the project went over its quota; null: it is not over. */
   least: number | null;
@@ -86,7 +85,7 @@ export class Quotas {
     private readonly defaultBytes: number | null,
   ) {}
 
-  /** Projects that were over quota when this instance last looked. */
+  /** Projects that were over their quota when this instance last measured them. */
   get projectsOver(): number {
     let count = 0;
     for (const { least } of this.usages.values()) if (least !== null) count++;
@@ -94,50 +93,50 @@ export class Quotas {
   }
 
   /**
-   * @returns undefined where there is nothing to wait for
-   * @throws EngineError quota_exceeded; database_unavailable where its size has to be looked at and cannot
+   * @returns undefined if there is nothing to wait for
+   * @throws EngineError quota_exceeded; database_unavailable if its size has to be measured and cannot
    */
   requireRoom(project: ProjectRow): Promise<void> | undefined {
     const usage = this.usageOf(project);
-    return usage === null ? undefined : this.refuseExcess(usage);
+    return usage === null ? undefined : this.rejectOverQuota(usage);
   }
 
-  private async refuseExcess(usage: Usage): Promise<void> {
-    const excess = await this.excessOf(usage);
-    if (excess !== null) throw excess.error;
+  private async rejectOverQuota(usage: Usage): Promise<void> {
+    const overQuota = await this.check(usage);
+    if (overQuota !== null) throw overQuota.error;
   }
 
   /** @returns null, at once, for a project without a quota. @throws EngineError database_unavailable */
-  excess(project: ProjectRow): Promise<Excess | null> | null {
+  overQuota(project: ProjectRow): Promise<OverQuota | null> | null {
     const usage = this.usageOf(project);
-    return usage === null ? null : this.excessOf(usage);
+    return usage === null ? null : this.check(usage);
   }
 
-  private async excessOf(usage: Usage): Promise<Excess | null> {
-    const age = performance.now() - usage.lookedAt;
-    if (usage.least === null ? age > TRUST_MS : usage.outdated || age > RECHECK_MS) await this.lookAgain(usage);
+  private async check(usage: Usage): Promise<OverQuota | null> {
+    const age = performance.now() - usage.measuredAt;
+    if (usage.least === null ? age > TRUST_MS : usage.outdated || age > RECHECK_MS) await this.measureAgain(usage);
     else if (age > RENEW_MS) this.renew(usage);
     if (usage.least === null) return null;
     return { error: exceeded(usage), mayRunCode: usage.bytes <= usage.least + margin(usage.quota) };
   }
 
   /**
-   * Keeps an eye on work that may write, until the function that it returns is called.
-   * @param request is stopped when it goes too far, which may be at any time
-   * @returns null where there is nothing to keep an eye on
+   * Watches work that may write.
+   * @param request is stopped if it goes too far, which may be at any time
+   * @returns ends the watch; null if there is nothing to watch
    */
-  watch(project: ProjectRow, growth: Growth, request: Stoppable): (() => void) | null {
+  watch(project: ProjectRow, impact: QuotaImpact, request: Stoppable): (() => void) | null {
     const usage = this.usageOf(project);
     if (usage === null) return null;
     const { works } = usage;
-    const work = { since: performance.now(), limit: limitOf(usage, growth), request };
+    const work = { since: performance.now(), limit: limitOf(usage, impact), request };
     works.add(work);
     this.atWork.add(usage);
-    this.timer ??= setInterval(() => this.lookAtWork(), LOOK_EVERY_MS).unref();
+    this.timer ??= setInterval(() => this.checkWork(), MEASURE_EVERY_MS).unref();
     return () => {
       works.delete(work);
       if (works.size === 0) this.atWork.delete(usage);
-      // It may have given room back, which the next write should have at once.
+      // It may have freed space, which the next write should find at once.
       if (usage.least !== null) usage.outdated = true;
       else if (performance.now() - work.since > LARGE_WORK_MS) this.renew(usage);
     };
@@ -153,7 +152,7 @@ export class Quotas {
     this.timer = undefined;
   }
 
-  /** null where the project has no quota. A quota that was changed holds as soon as the project's row is new. */
+  /** null if the project has no quota. A changed quota applies as soon as the project's row is read again. */
   private usageOf(project: ProjectRow): Usage | null {
     const { id, quotaBytes } = project;
     const quota = quotaBytes === null ? this.defaultBytes : quotaBytes === 0 ? null : quotaBytes;
@@ -167,9 +166,9 @@ export class Quotas {
         project,
         quota,
         bytes: 0,
-        lookedAt: -Infinity,
-        nextLookAt: 0,
-        looking: null,
+        measuredAt: -Infinity,
+        nextMeasurementAt: 0,
+        measuring: null,
         outdated: false,
         least: null,
         works: new Set(),
@@ -185,63 +184,63 @@ export class Quotas {
     return known;
   }
 
-  /** A look that began before something was taken away does not count. */
-  private async lookAgain(usage: Usage): Promise<void> {
-    if (usage.looking !== null) {
-      await usage.looking;
+  /** A measurement that began before something was removed does not count. */
+  private async measureAgain(usage: Usage): Promise<void> {
+    if (usage.measuring !== null) {
+      await usage.measuring;
       if (!usage.outdated) return;
     }
-    await this.look(usage);
+    await this.startMeasuring(usage);
   }
 
-  /** Nobody waits for it: where it fails, the next request that has to wait for a look will say so. */
+  /** In the background: if it fails, the next request that has to wait for a measurement reports that. */
   private renew(usage: Usage): void {
-    this.look(usage).catch(() => {});
+    this.startMeasuring(usage).catch(() => {});
   }
 
-  private look(usage: Usage): Promise<void> {
-    usage.looking ??= this.takeLook(usage).finally(() => (usage.looking = null));
-    return usage.looking;
+  private startMeasuring(usage: Usage): Promise<void> {
+    usage.measuring ??= this.takeMeasurement(usage).finally(() => (usage.measuring = null));
+    return usage.measuring;
   }
 
-  private async takeLook(usage: Usage): Promise<void> {
-    const early = usage.nextLookAt - performance.now();
+  private async takeMeasurement(usage: Usage): Promise<void> {
+    const early = usage.nextMeasurementAt - performance.now();
     if (early > 0) await sleep(Math.min(early, MAX_WAIT_MS));
     usage.outdated = false;
     const startedAt = performance.now();
-    // Where the database is gone, whatever comes next on it says so better.
+    // If the database is gone, whatever uses it next reports that better.
     note(usage, (await this.measure(usage.project)) ?? 0);
-    usage.lookedAt = startedAt;
+    usage.measuredAt = startedAt;
     const endedAt = performance.now();
-    usage.nextLookAt = endedAt + (endedAt - startedAt) * (1 / LOOK_SHARE - 1);
+    usage.nextMeasurementAt = endedAt + (endedAt - startedAt) * (1 / MEASURING_SHARE - 1);
   }
 
-  private lookAtWork(): void {
+  private checkWork(): void {
     for (const usage of this.atWork) {
-      const isLong = ({ since }: Work) => performance.now() - since >= LOOK_EVERY_MS;
-      if (usage.looking !== null || ![...usage.works].some(isLong)) continue;
-      this.look(usage).then(
+      const isLong = ({ since }: Work) => performance.now() - since >= MEASURE_EVERY_MS;
+      if (usage.measuring !== null || ![...usage.works].some(isLong)) continue;
+      this.startMeasuring(usage).then(
         () => {
           for (const work of usage.works)
             if (isLong(work) && usage.bytes > work.limit) work.request.stop(ended(usage), 'quota');
         },
-        // Without a look nothing is ended; the next one is a second away.
+        // Without a measurement nothing is ended; the next one is a second away.
         () => {},
       );
     }
   }
 }
 
-/** Takes in what a look has shown. */
+/** Takes in what was measured. */
 function note(usage: Usage, bytes: number): void {
   usage.bytes = bytes;
   usage.least = bytes > usage.quota ? Math.min(usage.least ?? bytes, bytes) : null;
 }
 
 /** Bytes of the whole database beyond which work is ended. */
-function limitOf({ quota, least, bytes }: Usage, growth: Growth): number {
-  if (growth === 'none') return Infinity;
-  return Math.max(quota, least ?? 0) + margin(quota) + (growth === 'rewrites' ? bytes : 0);
+function limitOf({ quota, least, bytes }: Usage, impact: QuotaImpact): number {
+  if (impact === 'none') return Infinity;
+  return Math.max(quota, least ?? 0) + margin(quota) + (impact === 'rewrites' ? bytes : 0);
 }
 
 const margin = (quota: number): number => Math.min(Math.max(quota * MARGIN_SHARE, MIN_MARGIN), MAX_MARGIN);

@@ -1,17 +1,16 @@
 /**
- * A traced request as the engine sees it: it says when a part of the way begins and ends, and what becomes of that is not
- * its business. Without tracing there is none, and nothing is said.
+ * A traced request as the engine sees it: the engine reports when a stage begins and ends. null without tracing.
  */
 export interface RequestTrace {
-  /** It waits for a place in Postgres. */
+  /** It waits for a slot. */
   waits(): Stage;
-  /** Its project's database is opened and works for it. */
+  /** It uses its project's database. */
   calls(): Stage;
-  /** The same trace where that work is a COPY, which batches of other requests may share. */
+  /** The same trace for a COPY that batches of other requests may share. */
   copying(others: readonly RequestTrace[]): RequestTrace;
 }
 
 export interface Stage {
-  /** @param error undefined where it went well */
+  /** @param error undefined if it went well */
   end(error?: unknown): void;
 }

@@ -1,44 +1,45 @@
 /** Ends of a transaction, and the truth about one whose end nobody saw. */
 import { EngineError } from '../contract/errors.js';
-import { ConnectionLost, isShutdown } from '../postgres/errors.js';
-import { COMMIT, type Statement } from '../postgres/sql.js';
-import type { Session } from '../postgres/wire/session.js';
-import type { TextResult } from '../postgres/wire/text-results.js';
+import {
+  COMMIT,
+  ConnectionLost,
+  isShutdown,
+  type Outcome,
+  type Result,
+  type Session,
+  type Statement,
+} from '../pg/index.js';
 
 /**
  * Runs the last statements of a transaction and its COMMIT in one round trip.
  * @param repeatable a repeat of the request cannot do the work twice (it has an Idempotency-Key)
- * @throws PostgresError where Postgres refused; EngineError outcome_unknown where the connection was lost on the way
+ * @throws PostgresError if Postgres refused; EngineError outcome_unknown if the connection was lost on the way
  */
-export function commit(
+export async function commit(
   session: Session,
   statements: readonly Statement[] = [],
   repeatable = false,
-): Promise<TextResult[]> {
-  return outcomeOf(session, statements.length, repeatable, () => session.run([...statements, COMMIT]));
+): Promise<Result[]> {
+  return resultsOf(session, await session.pipeline([...statements, COMMIT]), statements.length, repeatable);
 }
 
 /** Runs COMMIT and a reset of the session in one round trip. @throws what {@link commit} throws */
 export async function commitAndReset(session: Session): Promise<void> {
-  await outcomeOf(session, 0, false, () => session.runAndReset([COMMIT]));
+  resultsOf(session, await session.pipeline([COMMIT], { reset: true }), 0, false);
 }
 
-/** @param before how many statements stand before the COMMIT */
-async function outcomeOf<T>(
-  session: Session,
-  before: number,
-  repeatable: boolean,
-  committing: () => Promise<T>,
-): Promise<T> {
-  const completedBefore = session.completed;
-  try {
-    return await committing();
-  } catch (error) {
-    // Postgres was told to end the connection, and said so before it had come to the COMMIT.
-    if (isShutdown(error) && session.completed - completedBefore < before) throw error;
-    if (error instanceof ConnectionLost || session.closed) throw outcomeUnknown(error, repeatable);
-    throw error;
-  }
+/**
+ * The results of a pipeline that ended in a commit.
+ * @param before how many steps come before the commit
+ * @throws what {@link commit} throws
+ */
+export function resultsOf(session: Session, outcome: Outcome, before: number, repeatable: boolean): Result[] {
+  const { results, error } = outcome;
+  if (error === null) return results;
+  // Postgres was told to end the connection, and said so before it had come to the COMMIT.
+  if (isShutdown(error) && results.length < before) throw error;
+  if (error instanceof ConnectionLost || session.closed) throw outcomeUnknown(error, repeatable);
+  throw error;
 }
 
 export function outcomeUnknown(cause: unknown, repeatable: boolean): EngineError {
@@ -50,11 +51,3 @@ export function outcomeUnknown(cause: unknown, repeatable: boolean): EngineError
     retryAfter: repeatable ? 1 : null,
   });
 }
-
-/** A statement was committed, but what came back cannot be passed on. */
-export const notShown = (cause: unknown): EngineError =>
-  new EngineError(
-    'outcome_unknown',
-    'The statement was carried out, but its rows cannot be shown. Check what is there before you repeat it',
-    { cause, retryAfter: null },
-  );

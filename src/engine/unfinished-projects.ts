@@ -1,9 +1,9 @@
 /**
- * Projects that are half made or half deleted, as a crash leaves them: their status says so, and what there is of them
- * is taken away. Ones that a living process is at work on are left alone.
+ * Projects that are half created or half deleted, as a crash leaves them: their status says so, and what there is of them is
+ * deleted. Those that a live process is working on are left alone.
  */
 import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
-import type { AuditEntry } from '../tenancy/audit-rows.js';
+import type { AuditRow } from '../tenancy/audit-log.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { ControlDatabase } from '../tenancy/control.js';
 import type { Tenancy } from '../tenancy/tenancy.js';
@@ -12,7 +12,7 @@ import { type Audit, BY_ITSELF } from './audit/audit.js';
 
 const UNFINISHED: readonly ProjectStatus[] = ['creating', 'deleting'];
 
-/** Told of a project that could not be cleared away now. */
+/** Called for a project that cannot be cleared away now. */
 export type OnUncleared = (project: ProjectRow, error: unknown) => void;
 
 type Identified = Pick<ProjectRow, 'id' | 'placement'>;
@@ -25,7 +25,7 @@ export class UnfinishedProjects {
     private readonly onUncleared: OnUncleared,
   ) {}
 
-  /** Clears all of them away. One with which that fails keeps its mark for the next look. */
+  /** Clears all of them away. A project for which that fails keeps its mark for the next check. */
   async clear(onFailure = this.onUncleared): Promise<void> {
     for (const project of await this.control.projects()) {
       if (!UNFINISHED.includes(project.status)) continue;
@@ -40,8 +40,8 @@ export class UnfinishedProjects {
   }
 
   /**
-   * Takes away what this process was making. It may be active, where that has come to Postgres and the answer has not
-   * come back.
+   * Takes away what this process was creating. It may be active already, if that change reached Postgres and only the answer
+   * was lost.
    */
   async takeBack({ id, placement }: Identified): Promise<void> {
     await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', null);
@@ -49,14 +49,14 @@ export class UnfinishedProjects {
   }
 
   /** Takes away a project that is marked as `deleting`: its database, its roles and, last, the mark. */
-  async remove({ id, placement }: Identified, entry: AuditEntry | null): Promise<void> {
+  async remove({ id, placement }: Identified, entry: AuditRow | null): Promise<void> {
     await serviceWork(() => this.tenancy.drop(placement));
     await this.control.deleteProject(id, entry);
   }
 
   /**
-   * Looks again once it holds the lock: whoever held it before may have come to its end. The mark keeps out one who
-   * has lost the lock with his connection and does not know it.
+   * Checks the status again once it holds the lock: the previous holder may have finished. The mark stops a holder that has lost
+   * the lock with its connection and does not know it.
    */
   private async clearOne(project: Identified): Promise<void> {
     await this.control.withProjectLock(project.id, async () => {

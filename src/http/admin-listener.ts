@@ -1,18 +1,17 @@
 /**
  * The listener of the admin socket: admin routes without a token, since whoever may open the socket is the operator. It
- * writes no audit entries of its own: a change writes its entry by itself, and commands that only look leave none.
+ * adds no audit entries: a change writes its own, and commands that only look leave none.
  */
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { ACCOUNT_HEADER } from '../contract/wire/operator.js';
 import type { Caller } from '../engine/access/tokens.js';
-import { Answers } from './answer/answers.js';
+import { ErrorExit } from './answer/error-exit.js';
 import { forOperator } from './answer/progress-answer.js';
-import { LOCAL_ROUTES, type LocalRoute, type Operated } from './api/local-routes.js';
+import { LOCAL_ROUTES, type Operated } from './api/local-routes.js';
 import type { RouteSettings } from './api/route.js';
 import { type AppSettings, createApp, defineRoutes } from './app.js';
-import { readJsonBody } from './body.js';
-import { readBody } from './connection/read-body.js';
+import { parseJsonBody } from './body.js';
 
 const OPERATOR: Caller = { id: 'operator', name: null, scopes: new Set(), project: null };
 
@@ -22,24 +21,11 @@ export function adminListener(
   settings: AppSettings & RouteSettings,
   logger: Logger,
 ): FastifyInstance {
-  const answers = new Answers(settings.streamStallMs, logger, false);
-  const app = createApp({ ...settings, trustProxy: null }, answers);
-  app.addContentTypeParser('application/json', readBody);
-  const running = new Set<Promise<void>>();
+  const app = createApp({ ...settings, trustProxy: null }, new ErrorExit(logger));
+  const running = new Set<Promise<unknown>>();
   app.addHook('onClose', async () => {
-    await Promise.all(running);
+    await Promise.allSettled(running);
   });
-
-  async function serve(route: LocalRoute, request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    const signal = request.exchange.departure;
-    try {
-      const { body } = await route.handle({ operated, settings, caller: OPERATOR, request, reply, signal });
-      if (body !== null) answers.send(request, reply, route.success.status, JSON.stringify(body));
-    } catch (error) {
-      answers.fail(forOperator(error), request, reply);
-    }
-  }
-
   defineRoutes(app, () => {
     for (const route of LOCAL_ROUTES) {
       const { method, url, body, query } = route;
@@ -52,14 +38,24 @@ export function adminListener(
         },
         onRequest: (request, _reply, done) => {
           const { [ACCOUNT_HEADER]: account = '' } = request.headers;
-          request.exchange.account = decoded(String(account));
+          request.context.account = decoded(String(account));
           done();
         },
-        ...(body === undefined ? {} : { preValidation: async (request) => readJsonBody(request) }),
-        handler: (request, reply) => {
-          const work = serve(route, request, reply);
+        ...(body === undefined ? {} : { preValidation: parseJsonBody }),
+        handler: async (request, reply) => {
+          const { context } = request;
+          const { signal } = context;
+          const work = route.handle({ operated, settings, caller: OPERATOR, request, reply, signal });
           running.add(work);
-          void work.finally(() => running.delete(work));
+          try {
+            const { body } = await work;
+            context.settle();
+            return body === null ? reply : await reply.code(route.success.status).send(body);
+          } catch (error) {
+            throw forOperator(error);
+          } finally {
+            running.delete(work);
+          }
         },
       });
     }

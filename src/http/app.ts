@@ -1,162 +1,163 @@
 /**
- * What every listener of the service shares: limits of HTTP itself, the id and the headers of each answer, and one shape
- * of refusal, also for what never becomes a request.
+ * What every listener of the service shares: the limits of HTTP itself, the id and the headers of each answer, and one shape
+ * of error answer, also for what never becomes a request.
  */
-import { maxHeaderSize, METHODS } from 'node:http';
-import type { Socket } from 'node:net';
+import { randomUUID } from 'node:crypto';
+import { type IncomingMessage, maxHeaderSize, METHODS } from 'node:http';
+import { isIP, type Socket } from 'node:net';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest, type HTTPMethods } from 'fastify';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
-import { allHeadersOf, type Answers } from './answer/answers.js';
-import { clientAddress } from './gate/client-address.js';
-import { ClientConnections, closePort } from './connection/client-connections.js';
+import type { ErrorExit } from './answer/error-exit.js';
+import { answerHeaders } from './answer/headers.js';
+import { HttpError } from './answer/http-error.js';
 import { SCHEMA_CONTROLLER } from './api/compilers.js';
-import { Exchange } from './exchange.js';
-import { refusalOfHead } from './connection/framing.js';
-import { requestIdOf } from './connection/request-id.js';
-import { RefusalPace } from './gate/refusal-pace.js';
-import { WholeRequest } from './connection/whole-request.js';
-import { KEPT_MS, WholeResponse } from './connection/whole-response.js';
+import { readBody } from './body.js';
+import { ClientConnections } from './connection/client-connections.js';
+import { errorInHead } from './connection/request-head.js';
+import { RequestContext } from './request-context.js';
 
 export interface AppSettings {
   /** Time in which headers and body must have arrived. */
   requestTimeoutMs: number;
-  /** Whoever takes nothing of an answer for so long loses the connection. */
+  /** A client that reads nothing of an answer for this long loses its connection. */
   streamStallMs: number;
-  /** Proxies whose X-Forwarded-For is believed, as Fastify's `trustProxy` takes them; null: none. */
+  /** Proxies whose X-Forwarded-For is trusted, as Fastify's `trustProxy` takes them; null: none. */
   trustProxy: readonly string[] | null;
 }
 
-/** Told of what happens to requests. */
-interface Watcher {
-  /** Of every request, before anything else, and also of one that reaches no hook. */
-  opened(request: FastifyRequest, reply: FastifyReply): void;
-  /** A failure has been answered. */
-  refused(request: FastifyRequest): void;
-  /** The answer is out, or the connection broke. */
-  closed(request: FastifyRequest, reply: FastifyReply): void;
+/** Called for each request of a listener. */
+interface RequestObserver {
+  /** First of all, also for a request that reaches no hook. */
+  begin(request: FastifyRequest, reply: FastifyReply): void;
+  /** The answer has been sent, or the connection has closed. */
+  close(request: FastifyRequest, reply: FastifyReply): void;
+  /** The handler has ended as well. */
+  end(request: FastifyRequest): void;
 }
 
-const NOBODY: Watcher = { opened: () => {}, refused: () => {}, closed: () => {} };
+const NO_OBSERVER: RequestObserver = { begin: () => {}, close: () => {}, end: () => {} };
+
+/**
+ * Clients that ignore `Retry-After` and come back at once would take the event loop from those who are served. So
+ * `overloaded` is answered this long after its request began.
+ */
+const OVERLOADED_MS = 250;
+
+/** A connection without a request is kept for this long. */
+const KEEP_ALIVE_MS = 72_000;
 
 /** A server without routes, not yet listening. */
-export function createApp(settings: AppSettings, answers: Answers, watcher: Watcher = NOBODY): FastifyInstance {
+export function createApp(
+  settings: AppSettings,
+  errors: ErrorExit,
+  observer: RequestObserver = NO_OBSERVER,
+): FastifyInstance {
   const connections = new ClientConnections();
-  const believesProxies = settings.trustProxy !== null;
   const begin = (request: FastifyRequest, reply: FastifyReply) => {
-    const raw = reply.raw as WholeResponse;
-    const connection = connections.begin(raw);
-    const exchange = new Exchange(believesProxies ? clientAddress(request) : connection.address);
-    request.exchange = exchange;
-    // Unlike the hook for it, this also happens when the client has left before its answer.
-    raw.on('close', () => {
-      connections.end(raw, connection);
-      watcher.closed(request, reply);
-      if (!raw.writableFinished) exchange.departure.happen();
+    const { raw } = reply;
+    const context = new RequestContext(clientAddress(request), () => observer.end(request));
+    request.context = context;
+    connections.begin(raw, () => {
+      observer.close(request, reply);
+      context.close(raw.headersSent ? raw.statusCode : null, raw.writableFinished);
     });
-    watcher.opened(request, reply);
+    observer.begin(request, reply);
   };
   const app: FastifyInstance = Fastify({
-    ...limitsOfHttp(settings),
+    ...httpLimits(settings),
     // A path that cannot be decoded reaches no route and none of the hooks.
     frameworkErrors: (error, request, reply) => {
       begin(request, reply);
-      answers.fail(error, request, reply);
+      void reply.headers(answerHeaders(request, reply));
+      errors.send(error, request, reply);
     },
-    clientErrorHandler: connections.refuse,
+    clientErrorHandler: (error, socket) => void connections.refuse(error, socket),
   });
-  hearConnections(app, connections);
-  setExits(app, answers, watcher);
+  handleOddRequests(app, connections);
   app.removeAllContentTypeParsers();
-  app.decorateRequest('exchange');
-
+  app.addContentTypeParser('application/json', readBody);
+  app.decorateRequest('context');
   app.addHook('onRequest', (request, reply, done) => {
     begin(request, reply);
-    done(refusalOfHead(request.raw));
+    done(errorInHead(request.raw));
   });
-  // What Fastify sends by itself. A page may have set some of them for itself.
   app.addHook('onSend', (request, reply, payload, done) => {
-    void reply.headers(allHeadersOf(request, reply));
+    void reply.headers(answerHeaders(request, reply));
     reply.raw.setTimeout(settings.streamStallMs);
     done(null, payload);
+  });
+  app.setErrorHandler((error, request, reply) => {
+    const isOverload = error instanceof EngineError && error.code === 'overloaded';
+    const holdMs = isOverload ? request.context.started + OVERLOADED_MS - performance.now() : 0;
+    if (holdMs <= 0) errors.send(error, request, reply);
+    else setTimeout(() => errors.send(error, request, reply), holdMs);
+  });
+  app.setNotFoundHandler((request) => {
+    throw notFound(request);
   });
   return app;
 }
 
-/** It gets no logger: for one, Fastify makes a child and two listeners for each request. */
-function limitsOfHttp({ requestTimeoutMs, trustProxy }: AppSettings) {
+function httpLimits({ requestTimeoutMs, trustProxy }: AppSettings) {
   return {
     bodyLimit: LIMITS.bodyBytes,
     requestTimeout: requestTimeoutMs,
     connectionTimeout: 0,
-    keepAliveTimeout: KEPT_MS,
+    keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     trustProxy: trustProxy === null ? false : [...trustProxy],
-    // Node bounds the whole head of a request; a long name in a path is a table that is not there.
+    // Node limits the whole head of a request. A long name in a path is a table that does not exist.
     routerOptions: { maxParamLength: maxHeaderSize, ignoreTrailingSlash: false },
     genReqId: requestIdOf,
     schemaController: SCHEMA_CONTROLLER,
     http: {
       headersTimeout: requestTimeoutMs,
       connectionsCheckingInterval: 1_000,
-      // Node would answer without a body; the first hook refuses it in our shape.
+      // Node would answer without a body; `errorInHead` refuses it in our shape.
       requireHostHeader: false,
-      IncomingMessage: WholeRequest,
-      ServerResponse: WholeResponse,
     },
   } as const;
 }
 
-/** What comes over a connection and is no ordinary request, and the end of all connections at a stop. */
-function hearConnections(app: FastifyInstance, connections: ClientConnections): void {
+/** A request id that does no harm in a header or a log. */
+const SAFE_ID = /^[\w.:/+=-]{1,128}$/;
+
+function requestIdOf({ headers }: IncomingMessage): string {
+  const given = headers['x-request-id'];
+  return typeof given === 'string' && SAFE_ID.test(given) ? given : randomUUID();
+}
+
+/**
+ * The address of the socket, or if that is a proxy of the setting `trust-proxy`, the nearest one in X-Forwarded-For that is
+ * none. If the proxy passed on something that is no address, the proxy's own.
+ */
+const clientAddress = ({ ip, socket }: FastifyRequest): string => (isIP(ip) === 0 ? (socket.remoteAddress ?? '') : ip);
+
+/** What is no ordinary request, and the end of all connections when the service stops. */
+function handleOddRequests(app: FastifyInstance, connections: ClientConnections): void {
   const { server } = app;
-  // Node would answer 417 without a body; an expectation that nobody knows may be ignored (RFC 9110 section 10.1.1).
+  // Node would answer 417 without a body; an unknown expectation may be ignored (RFC 9110 section 10.1.1).
   server.on('checkExpectation', (request, response) => server.emit('request', request, response));
   server.on('connect', (_request, socket) => {
-    // The client may be gone already; there is nobody to tell then.
     socket.on('error', () => socket.destroy());
-    connections.refuse(noTunnel(), socket as Socket);
+    void connections.refuse(noTunnel(), socket as Socket);
   });
   connections.watch(server);
-  // Their size is bounded. By their number Node would leave some of them out, and not say so.
+  // Their size is limited. Limited by number, some of them would be left out silently.
   server.maxHeadersCount = 0;
-  app.addHook('preClose', (done) => {
-    void connections.stop(server).then(() => done());
-  });
+  app.addHook('preClose', () => connections.drain());
 }
 
-/** The ways on which a failure leaves. */
-function setExits(app: FastifyInstance, answers: Answers, watcher: Watcher): void {
-  const pace = new RefusalPace();
-  app.setErrorHandler((error, request, reply) => {
-    const refuse = () => {
-      answers.fail(error, request, reply);
-      watcher.refused(request);
-    };
-    const isOverload = error instanceof EngineError && error.code === 'overloaded';
-    const turn = isOverload ? pace.wait(request.exchange.started) : undefined;
-    if (turn === undefined) refuse();
-    else void turn.then(refuse);
-  });
-  app.setNotFoundHandler((request) => {
-    throw notFound(request);
-  });
-}
-
-/** Lets running requests finish, and breaks them off if they take longer than `ms`. */
+/** Lets running requests finish, and closes their connections after `ms`. */
 export async function finish(app: FastifyInstance, ms: number): Promise<void> {
   const late = setTimeout(() => app.server.closeAllConnections(), ms);
-  // From its beginning Fastify's close tells clients that their connection ends, so the port is closed before.
-  await closePort(app.server);
   await app.close();
   clearTimeout(late);
 }
 
-/**
- * Defines routes, and for each of their paths the refusal of every other method: 405 with `Allow`, before authentication
- * and body, since neither matters.
- */
+/** Defines routes, and answers every other method of their paths with 405 and `Allow`, before authentication and body. */
 export function defineRoutes(app: FastifyInstance, define: () => void): void {
   const allowed = new Map<string, Set<HTTPMethods>>();
   app.addHook('onRoute', ({ url, method }) => {
@@ -173,7 +174,7 @@ export function defineRoutes(app: FastifyInstance, define: () => void): void {
     app.route({
       method: all.filter((method) => !methods.has(method)),
       url,
-      // A path with nothing behind its last slash is none of ours, although the router finds an empty name there.
+      // The router finds an empty name after a last slash; no route of ours has that path.
       onRequest: (request, _reply, done) =>
         done(request.url.split('?')[0]?.endsWith('/') ? notFound(request) : notAllowed(request, allow)),
       handler: () => {},
@@ -185,10 +186,8 @@ const notFound = ({ method, url }: FastifyRequest) =>
   new EngineError('not_found', `There is no ${method} ${url.split('?')[0]?.slice(0, 200)}`);
 
 const notAllowed = ({ method }: FastifyRequest, allow: string) =>
-  new EngineError('method_not_allowed', `${method} is not allowed here`, { headers: { allow } });
+  new HttpError('method_not_allowed', `${method} is not allowed here`, { allow });
 
-/** CONNECT asks a proxy for a tunnel (RFC 9110 section 9.3.6); Node would hang up without a word. */
+/** CONNECT asks a proxy for a tunnel (RFC 9110 section 9.3.6); Node would close the connection without an answer. */
 const noTunnel = () =>
-  new EngineError('method_not_allowed', 'The service is no proxy', {
-    headers: { allow: 'DELETE, GET, HEAD, POST, PUT' },
-  });
+  new HttpError('method_not_allowed', 'The service is no proxy', { allow: 'DELETE, GET, HEAD, POST, PUT' });

@@ -1,45 +1,80 @@
-/** From the bytes of a body to what a route takes: unpacked, and JSON where the route has a schema for it. */
+/** The body of a request: read into memory that is freed with the request, decompressed, and parsed as JSON if the route has a schema for it. */
+import type { IncomingMessage } from 'node:http';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
-import type { FastifyRequest } from 'fastify';
+import { errorCodes, type FastifyRequest } from 'fastify';
+import { allocBuffer, freeBuffer, readJson, refuseDuplicateKeys } from '../codec/index.js';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
-import { refuseDuplicateKeys } from '../engine/json/nodes.js';
-import { readJson } from '../engine/json/read-json.js';
+
+/** The first buffer of a body whose length is not announced. */
+const FIRST_BYTES = 16 * 1024;
+
+/**
+ * Reads a body for Fastify, as the parser of its content type. Fastify's own parser would keep every chunk, however small,
+ * and join them at the end.
+ */
+export function readBody(
+  request: FastifyRequest,
+  payload: IncomingMessage,
+  done: (error: Error | null, body?: Buffer) => void,
+): void {
+  const announced = payload.headers['content-length'];
+  if (Number(announced ?? 0) > LIMITS.bodyBytes) return done(new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE());
+  let bytes = allocBuffer(Number(announced ?? FIRST_BYTES));
+  let length = 0;
+  const fail = (error: Error) => {
+    payload.removeListener('data', take).removeListener('end', end).removeListener('error', fail);
+    freeBuffer(bytes);
+    done(error);
+  };
+  const take = (chunk: Buffer) => {
+    if (length + chunk.length > LIMITS.bodyBytes) return fail(new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE());
+    if (length + chunk.length > bytes.length) {
+      const larger = allocBuffer(Math.max(2 * bytes.length, length + chunk.length));
+      bytes.copy(larger, 0, 0, length);
+      freeBuffer(bytes);
+      bytes = larger;
+    }
+    length += chunk.copy(bytes, length);
+    freeBuffer(chunk);
+  };
+  const end = () => {
+    request.context.freeWhenSent({ free: () => freeBuffer(bytes) });
+    done(null, bytes.subarray(0, length));
+  };
+  // The client may have left while the request waited for its turn; then there will be no event.
+  if (payload.destroyed && !payload.readableEnded) return fail(brokenOff());
+  payload.on('data', take).on('end', end).on('error', fail);
+}
+
+const brokenOff = () => Object.assign(new Error('The client has left'), { code: 'ECONNRESET' });
 
 const unpack = promisify(gunzip);
 
-/** A batch of 250 records in one step: each is a turn of a thread, and takes as long as unpacking 16 KiB. */
+/** Each step of decompression is a task of a thread, and takes as long for 16 KiB as for a batch of 250 records. */
 const UNPACKED_AT_ONCE = 64 * 1024;
 
 /**
- * The body's bytes, unpacked, when it is their turn to be read: at once where there is nothing to unpack or to wait for.
+ * The decompressed bytes of the body, once the event-loop throttle lets the project read them.
  * @throws EngineError unsupported_media_type, invalid_request, payload_too_large
  */
-export function decodeBody(request: FastifyRequest): Buffer | Promise<Buffer> {
-  const bytes = Buffer.isBuffer(request.body) ? request.body : NOTHING;
+export async function decodeBody(request: FastifyRequest): Promise<Buffer> {
+  const { reservation, project } = request.context;
+  const body = Buffer.isBuffer(request.body) ? request.body : Buffer.alloc(0);
   const encoding = (request.headers['content-encoding'] ?? 'identity').toLowerCase();
-  return encoding === 'identity' ? inTurn(request, bytes) : unpacked(request, bytes, encoding);
+  const bytes = encoding === 'identity' ? body : await decompress(body, encoding);
+  reservation?.resize(bytes.length);
+  await project?.throttle(bytes.length);
+  return bytes;
 }
 
-const NOTHING = Buffer.alloc(0);
-
-function inTurn(request: FastifyRequest, bytes: Buffer): Buffer | Promise<Buffer> {
-  const { place, project } = request.exchange;
-  place?.resize(bytes.length);
-  const turn = project?.pace(bytes.length);
-  return turn === undefined ? bytes : turn.then(() => bytes);
-}
-
-async function unpacked(request: FastifyRequest, bytes: Buffer, encoding: string): Promise<Buffer> {
+async function decompress(bytes: Buffer, encoding: string): Promise<Buffer> {
   if (encoding !== 'gzip') {
     throw new EngineError('unsupported_media_type', 'The Content-Encoding must be gzip or identity');
   }
   try {
-    return await inTurn(
-      request,
-      await unpack(bytes, { maxOutputLength: LIMITS.bodyBytes, chunkSize: UNPACKED_AT_ONCE }),
-    );
+    return await unpack(bytes, { maxOutputLength: LIMITS.bodyBytes, chunkSize: UNPACKED_AT_ONCE });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE') throw error;
     throw new EngineError('invalid_request', 'The body is not gzip, although Content-Encoding says so', {
@@ -48,7 +83,7 @@ async function unpacked(request: FastifyRequest, bytes: Buffer, encoding: string
   }
 }
 
-/** No route takes an array with more items; the most are the parameters of a statement, which Postgres counts in 16 bits. */
+/** No route takes a longer array; the longest are the parameters of a statement, which Postgres counts in 16 bits. */
 const LONG_ARRAYS = {
   depth: 2,
   items: 65_535,
@@ -56,22 +91,15 @@ const LONG_ARRAYS = {
 };
 
 /**
- * The body as JSON, its value put in place of the bytes for the route's schema; at once, as {@link decodeBody}.
+ * Replaces the body's bytes by their JSON value, for the schema of the route.
  * @throws EngineError invalid_json and those of {@link decodeBody}
  */
-export function readJsonBody(request: FastifyRequest): Promise<void> | undefined {
-  const bytes = decodeBody(request);
-  if (bytes instanceof Promise) return bytes.then((decoded) => read(request, decoded));
-  read(request, bytes);
-  return undefined;
-}
-
-function read(request: FastifyRequest, bytes: Buffer): void {
-  const { exchange } = request;
-  const dataField = exchange.route?.dataField;
-  const document = readJson(bytes, LONG_ARRAYS, LONG_ARRAYS.depth);
-  // Data nested in a body (the params of free SQL) may say what it likes; what the route reads may not.
+export async function parseJsonBody(request: FastifyRequest): Promise<void> {
+  const { context } = request;
+  const dataField = context.route?.dataField;
+  const document = readJson(await decodeBody(request), LONG_ARRAYS, LONG_ARRAYS.depth);
+  // Data nested in a body (the params of free SQL) may repeat keys; what the route itself reads may not.
   refuseDuplicateKeys(document.root, dataField === undefined);
-  exchange.document = document;
+  context.document = document;
   request.body = document.value(dataField);
 }

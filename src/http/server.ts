@@ -1,42 +1,43 @@
 /**
- * The HTTP server: every request passes authentication, body, schema, handler and error exit, in this order, and leaves
- * one line in the log.
+ * The HTTP server of the service. A request passes authentication, its body, the route's schema and its handler, in this
+ * order; whatever fails leaves through the error exit. Each request is logged, counted and audited once.
  */
-import type { FastifyInstance, FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
+import { TOO_MANY_WAITING } from '../engine/limits/slots.js';
 import type { Engine } from '../engine/engine.js';
-import { ADMIN_ROUTES } from './api/admin-routes.js';
-import { Answers } from './answer/answers.js';
-import { type AppSettings, createApp, defineRoutes } from './app.js';
-import { requestSettled, responseClosed } from './watch/audit.js';
-import { readJsonBody } from './body.js';
-import { ByteRoom } from './gate/byte-room.js';
-import { Cors } from './connection/cors.js';
+import { ErrorExit } from './answer/error-exit.js';
+import { answerHeaders, JSON_TYPE } from './answer/headers.js';
 import type { DocsPage } from './api/docs-page.js';
-import { Gate } from './gate/gate.js';
-import { Metrics } from './watch/metrics.js';
 import { openApiDocument } from './api/openapi.js';
 import { operatorRoutes } from './api/operator-routes.js';
-import { Pieces } from './answer/pieces.js';
-import { type Rate, RateLimit } from './gate/rate-limit.js';
-import { readBody } from './connection/read-body.js';
-import { RequestLog } from './watch/request-log.js';
-import type { Context, Route, RouteSettings } from './api/route.js';
-import { ROUTES } from './api/routes.js';
-import type { RequestTracer } from './watch/request-tracer.js';
+import type { Answer, Route, RouteSettings } from './api/route.js';
+import { ADMIN_ROUTES, ROUTES } from './api/routes.js';
+import { type AppSettings, createApp, defineRoutes } from './app.js';
+import { authorize, bearerToken } from './authenticate.js';
+import { parseJsonBody } from './body.js';
+import { Cors } from './connection/cors.js';
+import { announcedBytes, MemoryBudget } from './limits/memory-budget.js';
+import { type Rate, RateLimit } from './limits/rate-limit.js';
+import { auditRequest } from './observability/audit-request.js';
+import { Metrics } from './observability/metrics.js';
+import { logRequest } from './observability/request-log.js';
+import type { RequestTracer } from './observability/request-tracer.js';
 
 interface HttpSettings extends AppSettings, RouteSettings {
-  /** True where /metrics has a listener of its own. */
+  /** /metrics has a listener of its own. */
   separateMetrics: boolean;
-  /** The first start makes a project and shows its token: it is not ready before. */
+  /** The first start makes a project and shows its token; the service is not ready before. */
   showsFirstToken: boolean;
-  /** Metrics of each project, too. */
   metricsByProject: boolean;
-  /** Requests of one token within a time; null: any number. */
+  /** Requests of one token within a window; null: unlimited. */
   rateLimit: Rate | null;
   /** Origins whose pages may call, or `*` alone; null: none. */
   corsOrigins: readonly string[] | null;
 }
+
+/** The documentation page. */
+const DOCS = '/docs';
 
 /** The server, not yet listening, and the metrics it fills. */
 export async function httpServer(
@@ -46,28 +47,23 @@ export async function httpServer(
   tracer: RequestTracer | null = null,
 ): Promise<{ app: FastifyInstance; metrics: Metrics }> {
   const metrics = new Metrics(engine, settings.metricsByProject);
-  const log = new RequestLog(logger);
   const cors = settings.corsOrigins === null ? null : new Cors(settings.corsOrigins);
-  const rateLimit = settings.rateLimit === null ? null : new RateLimit(settings.rateLimit);
-  const answers = new Answers(settings.streamStallMs, logger, cors !== null || rateLimit !== null);
-  const gate = new Gate(engine, rateLimit, new ByteRoom());
-  const app = createApp(settings, answers, {
-    opened: (request, reply) => {
-      if (tracer !== null) request.exchange.span = tracer.begin(request);
-      // A path that cannot be decoded passes no hook.
+  const app = createApp(settings, new ErrorExit(logger), {
+    begin: (request, reply) => {
+      if (tracer !== null) request.context.span = tracer.begin(request);
+      // A path that cannot be decoded reaches no hook.
       if (cors !== null && request.routeOptions.url === undefined) cors.allow(request, reply);
     },
-    refused: (request) => requestSettled(engine.audit, request),
-    closed: (request, reply) => {
-      request.exchange.place?.leave();
-      report(request, reply, metrics, log);
-      responseClosed(engine.audit, request, reply);
+    close: (request, reply) => {
+      metrics.count(request, reply);
+      logRequest(logger, request, reply);
+      request.context.span?.end(request, reply);
     },
+    end: (request) => auditRequest(engine.audit, request),
   });
-  app.addContentTypeParser('application/json', readBody);
-
   // Before authentication: a preflight has no token.
   await cors?.register(app);
+
   const routes = [...ROUTES, ...ADMIN_ROUTES];
   const document = openApiDocument(routes);
   let docs: Promise<DocsPage> | undefined;
@@ -75,25 +71,23 @@ export async function httpServer(
     docs ??= import('./api/docs-page.js').then(({ docsPage }) => docsPage(document, DOCS));
     return (await docs)(request, reply);
   };
-  // Most of what could stand there does not, in no method.
+  // Below it most paths do not exist, whatever the method.
   app.get(`${DOCS}/*`, showDocs);
   defineRoutes(app, () => {
     app.get(DOCS, showDocs);
-    for (const route of routes) addRoute(app, { engine, settings }, gate, answers, route);
+    const admission = new Admission(engine, settings.rateLimit);
+    for (const route of routes) addRoute(app, engine, settings, admission, route);
     const { separateMetrics, showsFirstToken } = settings;
     operatorRoutes(app, engine, metrics, { document, separateMetrics, showsFirstToken });
   });
   return { app, metrics };
 }
 
-/** Where the documentation has its page. */
-const DOCS = '/docs';
-
 function addRoute(
   app: FastifyInstance,
-  { engine, settings }: Pick<Context, 'engine' | 'settings'>,
-  gate: Gate,
-  answers: Answers,
+  engine: Engine,
+  settings: RouteSettings,
+  admission: Admission,
   route: Route,
 ): void {
   const body = route.rawBody ? undefined : route.body;
@@ -104,58 +98,77 @@ function addRoute(
       ...(body === undefined ? {} : { body }),
       ...(route.query === undefined ? {} : { querystring: route.query }),
     },
-    onRequest: (request, reply, done) => {
-      request.exchange.route = route;
-      // A promise for each request would cost more than what is looked up.
-      whenDone(gate.pass(request, reply, route), done);
-    },
-    ...(body === undefined
-      ? {}
-      : { preValidation: (request, _reply, done: HookHandlerDoneFunction) => whenDone(readJsonBody(request), done) }),
-    handler: (request, reply) => {
-      const { exchange } = request;
-      const { caller } = exchange;
+    onRequest: (request, reply) => admission.admit(request, reply, route),
+    ...(body === undefined ? {} : { preValidation: parseJsonBody }),
+    handler: async (request, reply) => {
+      const { context } = request;
+      const { caller, signal } = context;
       if (caller === null) throw new Error('A route with access was reached without a caller');
-      exchange.parsed = performance.now();
-      const refuse = (error: unknown) => {
-        answers.fail(error, request, reply);
-        requestSettled(engine.audit, request);
-      };
-      // Fastify is told nothing of it: it would only wait for the end too. Nor is there a second promise.
-      const context: Context = { engine, settings, caller, request, reply, signal: exchange.departure };
-      route.handle(context).then(({ body, headers }) => {
-        try {
-          requestSettled(engine.audit, request);
-          if (body === null) return;
-          const isBytes = Buffer.isBuffer(body) || body instanceof Pieces;
-          if (isBytes) exchange.place?.resize(body.length);
-          answers.send(request, reply, route.success.status, isBytes ? body : JSON.stringify(body), headers);
-        } catch (error) {
-          refuse(error);
-        }
-      }, refuse);
+      context.parsed = performance.now();
+      const answer = await route.handle({ engine, settings, caller, request, reply, signal });
+      context.settle();
+      return send(request, reply, settings.streamStallMs, route.success.status, answer);
     },
   });
 }
 
-/** Ends a hook, at once where there is nothing to wait for. */
-function whenDone(work: Promise<void> | undefined, done: HookHandlerDoneFunction): void {
-  if (work === undefined) done();
-  else work.then(() => done(), done);
+/** What a request passes before a byte of its body is read. */
+class Admission {
+  private readonly rateLimit: RateLimit | null;
+  private readonly memory = new MemoryBudget();
+
+  constructor(
+    private readonly engine: Engine,
+    rate: Rate | null,
+  ) {
+    this.rateLimit = rate === null ? null : new RateLimit(rate);
+  }
+
+  /** @throws EngineError unauthorized, token_expired, rate_limited, insufficient_scope, cdp_inactive, overloaded */
+  async admit(request: FastifyRequest, reply: FastifyReply, route: Route): Promise<void> {
+    const { context, headers } = request;
+    context.route = route;
+    const caller = await this.engine.callers.authenticate(bearerToken(headers), context.address);
+    context.caller = caller;
+    // Counted before it is known whether the caller may do this, and refused after.
+    const oneTooMany = this.rateLimit?.count(caller, reply) ?? null;
+    authorize(caller, route.access);
+    if (oneTooMany !== null) throw oneTooMany;
+    if (caller.project !== null) {
+      if (route.work !== null && this.engine.isFull(caller.project, route.work)) throw TOO_MANY_WAITING;
+      const project = this.engine.project(caller.project, context.span?.trace);
+      context.project = project;
+      const bytes = announcedBytes(headers);
+      context.reservation = await this.memory.reserve(project.id, bytes, project.waitBudget, context.signal);
+    }
+    context.authenticated = performance.now();
+  }
 }
 
-/** Of a request that is over: its line in the log, and its count. */
-function report(request: FastifyRequest, reply: FastifyReply, metrics: Metrics, log: RequestLog): void {
-  const { exchange, method } = request;
-  const { caller, errorCode } = exchange;
-  const duration = performance.now() - exchange.started;
-  const route = exchange.route?.url ?? request.routeOptions.url ?? 'unknown';
-  metrics.observe(route, method, reply.raw.statusCode, errorCode, duration / 1_000);
-  const inserted = exchange.route?.audit === 'insert' && errorCode === null ? (exchange.rows ?? 0) : 0;
-  metrics.inserted(inserted);
-  if (metrics.byProject !== null && caller?.project != null) {
-    metrics.byProject.count(caller.project.id, errorCode, inserted);
-  }
-  log.write(request, reply, route, duration);
-  exchange.span?.end(request, reply);
+/** Sends the answer of a handler, unless it has done so itself. */
+function send(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  stallMs: number,
+  status: number,
+  { body, headers }: Answer,
+): FastifyReply {
+  if (body === null) return reply;
+  void reply.code(status).headers({ ...headers, 'content-type': JSON_TYPE });
+  if (!Array.isArray(body)) return reply.send(body);
+  reply.raw.setTimeout(stallMs);
+  return sendBuffers(request, reply, body as readonly Buffer[]);
+}
+
+/** They are in memory already, so all of them are handed to the socket at once. */
+function sendBuffers(request: FastifyRequest, reply: FastifyReply, buffers: readonly Buffer[]): FastifyReply {
+  const length = buffers.reduce((sum, { length }) => sum + length, 0);
+  request.context.reservation?.resize(length);
+  reply.hijack();
+  const { raw } = reply;
+  raw.writeHead(reply.statusCode, { ...answerHeaders(request, reply), 'content-length': length });
+  raw.cork();
+  for (const buffer of buffers) raw.write(buffer);
+  raw.end();
+  return reply;
 }

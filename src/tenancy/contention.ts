@@ -3,19 +3,18 @@
  * catalog that somebody else changed or made at the same moment. Nothing of them was done, and they can be run again.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import pg from 'pg';
-import { DEADLOCK_DETECTED, INTERNAL_ERROR, UNIQUE_VIOLATION } from '../postgres/sqlstate.js';
+import { DEADLOCK_DETECTED, INTERNAL_ERROR, PostgresError, UNIQUE_VIOLATION } from '../pg/index.js';
 
-function gaveWay(error: unknown): boolean {
-  if (!(error instanceof pg.DatabaseError)) return false;
-  switch (error.code) {
+function isContention(error: unknown): boolean {
+  if (!(error instanceof PostgresError)) return false;
+  switch (error.sqlstate) {
     case DEADLOCK_DETECTED:
       return true;
     case UNIQUE_VIOLATION:
-      return error.schema === 'pg_catalog';
+      return error.fields.schema === 'pg_catalog';
     case INTERNAL_ERROR:
       // "tuple concurrently updated" or "deleted": there is no state for it, and the message may be in any language.
-      return error.file === 'heapam.c';
+      return error.fields.source === 'heapam.c';
     default:
       return false;
   }
@@ -34,7 +33,7 @@ export async function retryOnContention<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
-      if (!gaveWay(error) || attempt === ATTEMPTS) throw error;
+      if (!isContention(error) || attempt === ATTEMPTS) throw error;
       // Two that met once do not meet again in step.
       await sleep(PAUSE_MS * attempt * (1 + Math.random()));
     }

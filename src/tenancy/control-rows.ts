@@ -1,4 +1,4 @@
-/** Rows of the control database, as they are stored and as the service sees them. */
+/** Rows of the control database: as JSON of Postgres, and as the service sees them. */
 import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
 import type { Placement } from './placement.js';
 
@@ -32,10 +32,8 @@ export interface StoredToken extends TokenRow {
   sha256: Buffer;
 }
 
-export const PROJECT_COLUMNS = `id, name, status, database_name, schema_name, writer_role, reader_role, server, schema_version, quota_bytes, size_bytes, created_at`;
-export const TOKEN_COLUMNS = `id, project_id, name, scopes, created_at, expires_at, revoked_at, last_used_at`;
-
-export interface ProjectRecord {
+/** A row of `cdp.projects` as `to_jsonb` writes it. */
+interface ProjectRecord {
   id: string;
   name: string;
   status: string;
@@ -45,28 +43,30 @@ export interface ProjectRecord {
   reader_role: string;
   server: string;
   schema_version: number;
-  /** The driver gives a bigint as text, to_jsonb as a number. */
-  quota_bytes: string | number | null;
-  size_bytes: string | number | null;
-  created_at: string | Date;
+  quota_bytes: number | null;
+  size_bytes: number | null;
+  created_at: string;
 }
 
-export interface TokenRecord {
+/** A row of `cdp.tokens` as `to_jsonb` writes it. */
+interface TokenRecord {
   id: string;
   project_id: string | null;
   name: string;
   scopes: string[];
-  created_at: string | Date;
-  expires_at: string | Date | null;
-  revoked_at: string | Date | null;
-  last_used_at: string | Date | null;
+  /** `\x…`. */
+  sha256: string;
+  created_at: string;
+  expires_at: string | null;
+  revoked_at: string | null;
+  last_used_at: string | null;
 }
 
-const numberOrNull = (value: string | number | null): number | null => (value === null ? null : Number(value));
+const date = (value: string | null): Date | null => (value === null ? null : new Date(value));
 
-const date = (value: string | Date | null): Date | null => (value === null ? null : new Date(value));
-
-export function projectRow(record: ProjectRecord): ProjectRow {
+/** @param json `to_jsonb` of a row of `cdp.projects` */
+export function projectRow(json: string): ProjectRow {
+  const record = JSON.parse(json) as ProjectRecord;
   const status = PROJECT_STATUSES.find((known) => known === record.status);
   if (status === undefined) throw new Error(`Unknown project status ${record.status}`);
   return {
@@ -81,21 +81,28 @@ export function projectRow(record: ProjectRecord): ProjectRow {
       reader: record.reader_role,
     },
     schemaVersion: record.schema_version,
-    quotaBytes: numberOrNull(record.quota_bytes),
-    sizeBytes: numberOrNull(record.size_bytes),
+    quotaBytes: record.quota_bytes,
+    sizeBytes: record.size_bytes,
     createdAt: new Date(record.created_at),
   };
 }
 
-export function tokenRow(record: TokenRecord): TokenRow {
-  return {
-    id: record.id,
-    projectId: record.project_id,
-    name: record.name,
-    scopes: record.scopes,
-    createdAt: new Date(record.created_at),
-    expiresAt: date(record.expires_at),
-    revokedAt: date(record.revoked_at),
-    lastUsedAt: date(record.last_used_at),
-  };
+/** @param json `to_jsonb` of a row of `cdp.tokens` */
+export function storedToken(json: string): StoredToken {
+  const record = JSON.parse(json) as TokenRecord;
+  return { ...fieldsOf(record), sha256: Buffer.from(record.sha256.slice(2), 'hex') };
 }
+
+/** The same without the hash. */
+export const tokenRow = (json: string): TokenRow => fieldsOf(JSON.parse(json) as TokenRecord);
+
+const fieldsOf = (record: TokenRecord): TokenRow => ({
+  id: record.id,
+  projectId: record.project_id,
+  name: record.name,
+  scopes: record.scopes,
+  createdAt: new Date(record.created_at),
+  expiresAt: date(record.expires_at),
+  revokedAt: date(record.revoked_at),
+  lastUsedAt: date(record.last_used_at),
+});

@@ -1,6 +1,5 @@
 /** The operator's extensions in a project's database, in a schema of their own. */
-import type pg from 'pg';
-import { type Fragment, ident, sql } from '../postgres/sql.js';
+import { type Fragment, ident, type Session, sql } from '../pg/index.js';
 
 /** After the project's own schema in the search path. */
 export const EXTENSIONS_SCHEMA = 'extensions';
@@ -31,19 +30,24 @@ export function refuseReachingOut(extensions: readonly string[]): void {
 }
 
 /** @throws Error if this Postgres does not have one */
-export async function installExtensions(client: pg.ClientBase, extensions: readonly string[]): Promise<void> {
+export async function installExtensions(session: Session, extensions: readonly string[]): Promise<void> {
   if (extensions.length === 0) return;
-  const schema = ident(EXTENSIONS_SCHEMA).text;
-  await client.query(`CREATE SCHEMA IF NOT EXISTS ${schema}`);
-  await client.query(`GRANT USAGE ON SCHEMA ${schema} TO PUBLIC`);
-  for (const extension of extensions) {
-    const { rowCount } = await client.query('SELECT FROM pg_available_extensions WHERE name = $1', [extension]);
-    if (rowCount === 0) throw new Error(`This Postgres has no extension "${extension}" (setting extensions)`);
-    await client.query(`CREATE EXTENSION IF NOT EXISTS ${ident(extension).text} WITH SCHEMA ${schema} CASCADE`);
+  const schema = ident(EXTENSIONS_SCHEMA);
+  await session.run([sql`CREATE SCHEMA IF NOT EXISTS ${schema}`, sql`GRANT USAGE ON SCHEMA ${schema} TO PUBLIC`]);
+  for (const name of extensions) {
+    const found = await session.query(sql`SELECT 1 FROM pg_available_extensions WHERE name = ${name}`);
+    if (found.length === 0) throw new Error(`This Postgres has no extension "${name}" (setting extensions)`);
+    await session.query(sql`CREATE EXTENSION IF NOT EXISTS ${ident(name)} WITH SCHEMA ${schema} CASCADE`);
   }
+}
+
+/** Names of the extensions in the database of the session. */
+export async function installedExtensions(session: Session): Promise<string[]> {
+  const rows = await session.query(sql`SELECT extname FROM pg_extension WHERE extname <> 'plpgsql' ORDER BY 1`);
+  return rows.map(([name]) => name ?? '');
 }
 
 /** Whether all of them are installed, as a condition for any role that is connected to the database. */
 export const areInstalled = (extensions: readonly string[]): Fragment => sql`NOT EXISTS (
-  SELECT FROM pg_catalog.unnest(${`{${extensions.join(',')}}`}::pg_catalog.text[]) AS wanted (name)
+  SELECT FROM pg_catalog.unnest(${extensions}::pg_catalog.text[]) AS wanted (name)
   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_extension e WHERE e.extname = wanted.name::pg_catalog.name))`;

@@ -3,7 +3,7 @@
  * schema's own `migrations` table. There is no way back down; a program older than the schema refuses to start.
  */
 import { readdirSync, readFileSync } from 'node:fs';
-import type pg from 'pg';
+import { BEGIN, COMMIT, ident, ROLLBACK, type Session, sql } from '../pg/index.js';
 import { ADVISORY_LOCKS } from './advisory-locks.js';
 
 export interface Migration {
@@ -28,53 +28,50 @@ export function readMigrations(kind: 'control' | 'project'): Migration[] {
 export const newestVersion = (migrations: readonly Migration[]): number => migrations.at(-1)?.version ?? 0;
 
 /**
- * Brings the database that `client` is connected to up to date. Safe to run from many instances at once.
+ * Brings the database of the session up to date. Safe to run from many instances at once.
  * @param schema where the `migrations` table lives: `cdp` in the control database, `_cdp` in a project's
  * @throws Error when the database has a migration that this program does not know
  */
 export async function migrate(
-  client: pg.ClientBase,
+  session: Session,
   schema: 'cdp' | '_cdp',
   migrations: readonly Migration[],
 ): Promise<void> {
-  await client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.migration]);
+  await session.query(sql`SELECT pg_advisory_lock(${ADVISORY_LOCKS.migration})`);
   try {
-    const applied = await appliedVersion(client, schema);
+    const applied = await appliedVersion(session, schema);
     if (applied > newestVersion(migrations)) {
       throw new Error(
         `The database is at version ${applied} of the ${schema} schema, this program knows only ${newestVersion(migrations)}: start a newer program`,
       );
     }
     for (const migration of migrations.filter(({ version }) => version > applied)) {
-      await client.query('BEGIN');
+      await session.run([BEGIN]);
       try {
-        await client.query(migration.sql);
-        await client.query(
-          `CREATE TABLE IF NOT EXISTS ${schema}.migrations
-             (version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())`,
-        );
-        await client.query(`INSERT INTO ${schema}.migrations (version, name) VALUES ($1, $2)`, [
-          migration.version,
-          migration.name,
+        await session.script(migration.sql);
+        const table = ident(schema, 'migrations');
+        await session.run([
+          sql`CREATE TABLE IF NOT EXISTS ${table}
+            (version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())`,
+          sql`INSERT INTO ${table} (version, name) VALUES (${migration.version}, ${migration.name})`,
+          COMMIT,
         ]);
-        await client.query('COMMIT');
       } catch (error) {
-        await client.query('ROLLBACK');
+        await session.run([ROLLBACK]);
         throw error;
       }
     }
   } finally {
-    await client.query('SELECT pg_advisory_unlock($1)', [ADVISORY_LOCKS.migration]);
+    await session.query(sql`SELECT pg_advisory_unlock(${ADVISORY_LOCKS.migration})`);
   }
 }
 
-async function appliedVersion(client: pg.ClientBase, schema: string): Promise<number> {
-  const table = await client.query<{ found: boolean }>('SELECT to_regclass($1) IS NOT NULL AS found', [
-    `${schema}.migrations`,
-  ]);
-  if (!table.rows[0]?.found) return 0;
-  const result = await client.query<{ version: number }>(
-    `SELECT coalesce(max(version), 0) AS version FROM ${schema}.migrations`,
+/** 0 if there is no such schema yet. */
+export async function appliedVersion(session: Session, schema: 'cdp' | '_cdp'): Promise<number> {
+  const [[table] = []] = await session.query(sql`SELECT to_regclass(${`${schema}.migrations`})`);
+  if (table == null) return 0;
+  const [[version] = []] = await session.query(
+    sql`SELECT coalesce(max(version), 0) FROM ${ident(schema, 'migrations')}`,
   );
-  return result.rows[0]?.version ?? 0;
+  return Number(version);
 }

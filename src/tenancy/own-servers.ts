@@ -3,21 +3,23 @@
  * `writer` and `reader`. The superuser logs in only to make, upgrade, repair, back up and watch over it.
  */
 import { createHash } from 'node:crypto';
+import { join } from 'node:path';
 import type { Embedded, Template } from '../embedded/embedded.js';
 import { Fleet, type FleetEvents, type Socket } from '../embedded/fleet.js';
-import type { Home } from '../embedded/home.js';
+import { ARCHIVE, projectFolder, type ServerFolder } from '../embedded/server-folder.js';
 import { Niceness } from '../embedded/niceness.js';
-import { parentOf } from '../embedded/processes.js';
+import { parentOf } from '../embedded/proc.js';
+import { exists } from '../files.js';
 import type { ControlDatabase } from './control.js';
 import type { ProjectRow } from './control-rows.js';
-import { databaseSize } from './database-size.js';
 import { refuseReachingOut } from './extensions.js';
 import type { Placement } from './placement.js';
 import type { ProjectDatabases } from './project-databases.js';
 import { ensureRoles, grant } from './project-rights.js';
-import type { ServerAddress } from '../postgres/server.js';
-import { withServiceClient } from './service-pool.js';
+import { databaseSize } from './server-facts.js';
+import { withServiceSession } from './service-pool.js';
 import { connectionsTo, type Server, type Tenancy } from './tenancy.js';
+import { type Fragment, ident, type ServerAddress, sql } from '../pg/index.js';
 
 const PLACEMENT = { database: 'project', schema: 'data', writer: 'writer', reader: 'reader' };
 
@@ -60,7 +62,7 @@ export class OwnServers implements Tenancy {
     const fleetEvents: FleetEvents = {
       failed: (id, reason, pauseMs) => events.crashed(id, reason, pauseMs),
       grew: (id, bytes) => events.grew(id, bytes),
-      mayStop: (id, idleMs) => tenancy.mayStop(id, idleMs),
+      beforeStop: (id, idleMs) => tenancy.beforeStop(id, idleMs),
     };
     const fleet = await embedded.openFleet(templateOf(databases), fleetEvents);
     const tenancy = new OwnServers(fleet, databases, control, idleStopMs, embedded.binaries.version);
@@ -102,13 +104,13 @@ export class OwnServers implements Tenancy {
     await this.fleet.remove(id);
     const server = this.servers.get(id);
     this.servers.delete(id);
-    server?.silence.close();
-    await server?.pool.end();
+    server?.staleConnections.close();
+    await server?.pool.close();
   }
 
   /** The socket is in a folder that nobody else can enter: a password would protect nothing. */
-  roleOptions(): string {
-    return 'PASSWORD NULL';
+  roleOptions(): Fragment {
+    return NO_PASSWORD;
   }
 
   password(): string {
@@ -126,52 +128,56 @@ export class OwnServers implements Tenancy {
   }
 
   /** The folder of a project's server, for a backup or a restore. @throws Error if there is none */
-  homeOf({ server }: Placement): Promise<Home> {
-    return this.fleet.homeOf(server);
+  folderOf({ server }: Placement): Promise<ServerFolder> {
+    return this.fleet.folderOf(server);
   }
 
   /** Makes the folder of a new server, whose data directory the caller lays out. */
-  createEmpty({ server }: Placement): Promise<Home> {
+  createEmpty({ server }: Placement): Promise<ServerFolder> {
     return this.fleet.createEmpty(server);
   }
 
-  /** See {@link Fleet.whileStopped}. */
-  whileStopped<T>({ server }: Placement, work: (needed: AbortSignal) => Promise<T>): Promise<T | null> {
-    return this.fleet.whileStopped(server, work);
+  /** The folders of archived WAL are in this one, by the ids of servers, some of which are gone. */
+  get archives(): string {
+    return join(this.fleet.folder, ARCHIVE);
   }
 
-  /** Below it are the archives of servers' logs, by their ids. */
-  get folder(): string {
-    return this.fleet.folder;
+  /** Whether there is a server of this id, running or not. */
+  hasServer(id: string): Promise<boolean> {
+    return exists(join(this.fleet.folder, projectFolder(id)));
   }
 
-  /** Has it take up other settings: whoever comes next starts it again. */
+  /** Stops a server; the next request starts it again, with the settings of then. */
   stop({ server }: Placement): Promise<void> {
     return this.fleet.stop(server);
   }
 
+  /** Stops a server if nobody uses it now. */
+  stopIfUnused({ server }: Placement): Promise<void> {
+    return this.fleet.stopIfUnused(server);
+  }
+
   async close(): Promise<void> {
-    await Promise.all([...this.servers.values()].map(({ pool }) => pool.end()));
-    for (const { silence } of this.servers.values()) silence.close();
+    await Promise.all([...this.servers.values()].map(({ pool }) => pool.close()));
+    for (const { staleConnections } of this.servers.values()) staleConnections.close();
     await this.fleet.close();
   }
 
   /** Notes the size of an idle server. @returns false while autovacuum works there, or has work to do, for a while */
-  private async mayStop(id: string, idleMs: number): Promise<boolean> {
+  private async beforeStop(id: string, idleMs: number): Promise<boolean> {
     const address = addressOf(this.fleet.socket(id));
-    const { bytes, busy } = await withServiceClient(address, PLACEMENT.database, async (client) => {
-      const { rows } = await client.query<{ bytes: string; busy: boolean }>(
-        `SELECT pg_database_size(current_database()) AS bytes, ${AUTOVACUUM_HAS_WORK} AS busy`,
-      );
-      return { bytes: Number(rows[0]?.bytes), busy: rows[0]?.busy === true };
-    });
-    await this.control.setProjectSize(id, bytes);
-    return !busy || idleMs >= LONGEST_GRACE * this.idleStopMs;
+    const [[size, isBusy] = []] = await withServiceSession(address, PLACEMENT.database, (session) =>
+      session.query(sql`SELECT pg_database_size(current_database()), ${AUTOVACUUM_HAS_WORK}`),
+    );
+    await this.control.setProjectSize(id, Number(size));
+    return isBusy !== 't' || idleMs >= LONGEST_GRACE * this.idleStopMs;
   }
 }
 
+const NO_PASSWORD = sql`PASSWORD NULL`;
+
 /** By the thresholds of autovacuum's defaults (manual 24.1.6). */
-const AUTOVACUUM_HAS_WORK = `(EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')
+const AUTOVACUUM_HAS_WORK = sql`(EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')
   OR EXISTS (SELECT FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid
     WHERE s.n_mod_since_analyze > 50 + 0.1 * greatest(c.reltuples, 0)
       OR s.n_dead_tup > 50 + 0.2 * greatest(c.reltuples, 0)
@@ -193,16 +199,17 @@ function templateOf(databases: ProjectDatabases): Template {
     async prepare(socket) {
       const address = addressOf(socket);
       const placement = { server: '', ...PLACEMENT };
-      await withServiceClient(address, SERVICE_DATABASE, async (client) => {
-        await client.query(`ALTER DATABASE postgres RENAME TO ${PLACEMENT.database}`);
-        await client.query(`REVOKE ALL ON DATABASE ${PLACEMENT.database}, template1 FROM PUBLIC`);
-        await ensureRoles(client, placement, () => '');
+      const project = ident(PLACEMENT.database);
+      await withServiceSession(address, SERVICE_DATABASE, async (session) => {
+        await session.query(sql`ALTER DATABASE postgres RENAME TO ${project}`);
+        await session.query(sql`REVOKE ALL ON DATABASE ${project}, template1 FROM PUBLIC`);
+        await ensureRoles(session, placement, () => sql``);
         // A session writes nothing to the log, whatever it raises. Only a superuser may change this setting.
-        await client.query('ALTER ROLE ALL SET log_min_messages = panic');
+        await session.query(sql`ALTER ROLE ALL SET log_min_messages = panic`);
       });
-      await withServiceClient(address, PLACEMENT.database, async (client) => {
-        await databases.prepare(client);
-        await grant(client, placement);
+      await withServiceSession(address, PLACEMENT.database, async (session) => {
+        await databases.prepare(session);
+        await grant(session, placement);
       });
       await databases.grantDefaults({ password: () => '', serverOf: () => ({ address }) }, placement);
     },

@@ -1,6 +1,14 @@
-/** What a server says of itself, for `cdp doctor` and backups: nothing here changes anything. */
-import type { ServerAddress } from '../postgres/server.js';
-import { withServiceClient } from './service-pool.js';
+/** What a server says of itself, for `cdp doctor` and backups, and how large a database is: nothing here changes anything. */
+import {
+  INVALID_CATALOG_NAME,
+  type Pool,
+  PostgresError,
+  type ServerAddress,
+  sql,
+  UNDEFINED_FILE,
+} from '../pg/index.js';
+import { appliedVersion } from './migrate.js';
+import { withServiceSession } from './service-pool.js';
 import { serviceWork } from './service-work.js';
 
 export interface ServerFacts {
@@ -15,71 +23,73 @@ export interface ServerFacts {
   readonly settings: ReadonlyMap<string, string>;
   /** Connections that ordinary roles can have. */
   readonly connections: number;
-  /** True where this connection is encrypted, or does not leave the machine. */
+  /** This connection is encrypted, or does not leave the machine. */
   readonly isPrivate: boolean;
   /** Milliseconds by which the server's clock is ahead of ours. */
   readonly clockAheadMs: number;
-  /** Version of the control schema; 0 where there is none. */
+  /** Version of the control schema; 0 if there is none. */
   readonly controlVersion: number;
-  /** True on a standby, which takes no writes. */
+  /** A standby takes no writes. */
   readonly isStandby: boolean;
 }
 
 const SETTINGS = ['fsync', 'full_page_writes', 'synchronous_commit', 'autovacuum', 'password_encryption'];
 
-/** @throws EngineError database_unavailable; the driver's error where the server cannot be reached */
-export async function serverFacts(address: ServerAddress): Promise<ServerFacts> {
+/** @throws EngineError database_unavailable */
+export function serverFacts(address: ServerAddress): Promise<ServerFacts> {
   return serviceWork(() =>
-    withServiceClient(address, address.database, async (client) => {
-      const { rows: settings } = await client.query<{ name: string; setting: string }>(
-        'SELECT name, setting FROM pg_settings WHERE name = ANY ($1)',
-        [SETTINGS],
-      );
+    withServiceSession(address, address.database, async (session) => {
+      const settings = await session.query(sql`SELECT name, setting FROM pg_settings WHERE name = ANY (${SETTINGS})`);
       const asked = Date.now();
-      const { rows } = await client.query<{
-        version: string;
-        number: number;
-        superuser: boolean;
-        provisions: boolean;
-        connections: number;
-        encrypted: boolean;
-        now_ms: number;
-        standby: boolean;
-        migrated: boolean;
-      }>(
-        `SELECT current_setting('server_version') AS version,
-           current_setting('server_version_num')::integer AS number,
-           rolsuper AS superuser,
-           rolsuper OR (rolcreatedb AND rolcreaterole) AS provisions,
-           current_setting('max_connections')::integer
-             - current_setting('superuser_reserved_connections')::integer
-             - coalesce(current_setting('reserved_connections', true)::integer, 0) AS connections,
-           inet_client_addr() IS NULL OR inet_client_addr() <<= '127.0.0.0/8' OR inet_client_addr() = '::1'
-             OR coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) AS encrypted,
-           extract(epoch FROM clock_timestamp())::float8 * 1000 AS now_ms,
-           pg_is_in_recovery() AS standby,
-           to_regclass('cdp.migrations') IS NOT NULL AS migrated
-         FROM pg_roles WHERE rolname = current_user`,
-      );
+      const [row] = await session.query(sql`
+        SELECT current_setting('server_version_num'), current_setting('server_version'), rolsuper,
+          rolsuper OR (rolcreatedb AND rolcreaterole),
+          current_setting('max_connections')::integer
+            - current_setting('superuser_reserved_connections')::integer
+            - coalesce(current_setting('reserved_connections', true)::integer, 0),
+          inet_client_addr() IS NULL OR inet_client_addr() <<= '127.0.0.0/8' OR inet_client_addr() = '::1'
+            OR coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false),
+          extract(epoch FROM clock_timestamp())::float8 * 1000, pg_is_in_recovery()
+        FROM pg_roles WHERE rolname = current_user`);
       const answered = Date.now();
-      const [row] = rows;
       if (row === undefined) throw new Error('The role of the service is not in pg_roles');
-      const { rows: migrations } = row.migrated
-        ? await client.query<{ version: number }>('SELECT coalesce(max(version), 0) AS version FROM cdp.migrations')
-        : { rows: [] };
+      const [number, version, superuser, provisions, connections, isPrivate, nowMs, standby] = row;
       return {
-        major: Math.floor(row.number / 10_000),
-        version: row.version,
-        isSuperuser: row.superuser,
-        canProvision: row.provisions,
-        settings: new Map(settings.map(({ name, setting }) => [name, setting])),
-        connections: row.connections,
-        isPrivate: row.encrypted,
+        major: Math.floor(Number(number) / 10_000),
+        version: version ?? '',
+        isSuperuser: superuser === 't',
+        canProvision: provisions === 't',
+        settings: new Map(settings.map(([name, setting]) => [name ?? '', setting ?? ''])),
+        connections: Number(connections),
+        isPrivate: isPrivate === 't',
         // The server read its clock at some moment in between.
-        clockAheadMs: row.now_ms - (asked + answered) / 2,
-        controlVersion: migrations[0]?.version ?? 0,
-        isStandby: row.standby,
+        clockAheadMs: Number(nowMs) - (asked + answered) / 2,
+        controlVersion: await appliedVersion(session, 'cdp'),
+        isStandby: standby === 't',
       };
     }),
   );
+}
+
+/** A database that is being dropped, or whose files go away while they are counted. */
+const GONE = new Set([INVALID_CATALOG_NAME, UNDEFINED_FILE]);
+
+/**
+ * Bytes of one database: tables, indexes, large objects and temporary tables, in all tablespaces, with what running
+ * transactions have written; not the write-ahead log nor the temporary files of sorts. Takes 1 to 2 ms, and some 30 ms more
+ * for each thousand of tables.
+ * @param pool of the service's own role, which may ask for the size of any project's database
+ * @returns null if there is no such database
+ * @throws EngineError database_unavailable
+ */
+export function databaseSize(pool: Pool, database: string): Promise<number | null> {
+  return serviceWork(async () => {
+    try {
+      const [[bytes] = []] = await pool.query(sql`SELECT pg_database_size(${database}::name)`);
+      return bytes == null ? null : Number(bytes);
+    } catch (error) {
+      if (error instanceof PostgresError && GONE.has(error.sqlstate)) return null;
+      throw error;
+    }
+  });
 }

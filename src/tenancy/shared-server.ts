@@ -6,18 +6,27 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import pg from 'pg';
-import type { Credentials } from './credentials.js';
-import { databaseSize } from './database-size.js';
-import { dumpRole, type Placement, SHARED } from './placement.js';
+import {
+  type Fragment,
+  ident,
+  INSUFFICIENT_PRIVILEGE,
+  literal,
+  OBJECT_IN_USE,
+  PostgresError,
+  type ServerAddress,
+  type Session,
+  sql,
+  trusted,
+} from '../pg/index.js';
 import type { ProjectRow } from './control-rows.js';
-import { ProjectDatabases } from './project-databases.js';
+import type { Credentials } from './credentials.js';
+import { installedExtensions } from './extensions.js';
+import { dumpRole, type Placement, SHARED } from './placement.js';
+import type { ProjectDatabases } from './project-databases.js';
 import { ensureRoles, grant } from './project-rights.js';
-import type { ServerAddress } from '../postgres/server.js';
-import { withServiceClient } from './service-pool.js';
+import { databaseSize } from './server-facts.js';
+import { withServiceSession } from './service-pool.js';
 import { serviceWork } from './service-work.js';
-import { literal, quotedName } from '../postgres/sql.js';
-import { INSUFFICIENT_PRIVILEGE, OBJECT_IN_USE } from '../postgres/sqlstate.js';
 import { connectionsTo, type Server, type Tenancy } from './tenancy.js';
 
 /** Hides what Postgres shows to everybody about the whole server, as far as the service's role may. */
@@ -55,9 +64,9 @@ export class SharedServer implements Tenancy {
    */
   async prepareTemplate(isCurrent: boolean): Promise<void> {
     if (!isCurrent) await this.makeTemplate();
-    await withServiceClient(this.address, this.template, async (client) => {
-      await this.databases.prepare(client);
-      await client.query(REVOKES);
+    await withServiceSession(this.address, this.template, async (session) => {
+      await this.databases.prepare(session);
+      await session.script(REVOKES);
     });
   }
 
@@ -76,26 +85,27 @@ export class SharedServer implements Tenancy {
 
   async create(placement: Placement): Promise<void> {
     const { database } = placement;
-    await withServiceClient(this.address, this.address.database, async (client) => {
-      await ensureRoles(client, placement, (role) => this.roleOptions(role));
-      await this.cloneTemplate(client, database);
-      await client.query(`REVOKE ALL ON DATABASE ${quotedName(database)} FROM PUBLIC`);
+    await withServiceSession(this.address, this.address.database, async (session) => {
+      await ensureRoles(session, placement, (role) => this.roleOptions(role));
+      await this.cloneTemplate(session, database);
+      await session.query(sql`REVOKE ALL ON DATABASE ${ident(database)} FROM PUBLIC`);
     });
-    await withServiceClient(this.address, database, (client) => grant(client, placement));
+    await withServiceSession(this.address, database, (session) => grant(session, placement));
     await this.databases.grantDefaults(this, placement);
   }
 
   async drop({ database, writer, reader }: Placement): Promise<void> {
-    await withServiceClient(this.address, this.address.database, async (client) => {
-      await dropDatabase(client, database);
+    await withServiceSession(this.address, this.address.database, async (session) => {
+      await dropDatabase(session, database);
       // Until version 0.2 a group role was called like the database.
       for (const role of [dumpRole({ writer }), writer, reader, database])
-        await client.query(`DROP ROLE IF EXISTS ${quotedName(role)}`);
+        await session.query(sql`DROP ROLE IF EXISTS ${ident(role)}`);
     });
   }
 
-  roleOptions(role: string): string {
-    return `CONNECTION LIMIT ${CONNECTION_LIMIT} PASSWORD ${literal(this.credentials.scramVerifier(role)).text}`;
+  roleOptions(role: string): Fragment {
+    const verifier = literal(this.credentials.scramVerifier(role));
+    return sql`CONNECTION LIMIT ${trusted(String(CONNECTION_LIMIT))} PASSWORD ${verifier}`;
   }
 
   password(role: string): string {
@@ -107,33 +117,32 @@ export class SharedServer implements Tenancy {
   }
 
   extensions(): Promise<string[]> {
-    return serviceWork(() => withServiceClient(this.address, this.template, ProjectDatabases.extensionsIn));
+    return serviceWork(() => withServiceSession(this.address, this.template, installedExtensions));
   }
 
   async close(): Promise<void> {
-    this.server.silence.close();
-    await this.server.pool.end();
+    this.server.staleConnections.close();
+    await this.server.pool.close();
   }
 
   private async makeTemplate(): Promise<void> {
-    await withServiceClient(this.address, this.address.database, async (client) => {
-      await requireRights(client);
-      const found = await client.query('SELECT 1 FROM pg_database WHERE datname = $1', [this.template]);
-      if (found.rowCount === 0) {
-        await client.query(`CREATE DATABASE ${quotedName(this.template)} TEMPLATE template0 ENCODING 'UTF8'`);
-      }
-      await client.query(`REVOKE ALL ON DATABASE ${quotedName(this.template)} FROM PUBLIC`);
+    await withServiceSession(this.address, this.address.database, async (session) => {
+      await requireRights(session);
+      const template = ident(this.template);
+      const found = await session.query(sql`SELECT 1 FROM pg_database WHERE datname = ${this.template}`);
+      if (found.length === 0) await session.query(sql`CREATE DATABASE ${template} TEMPLATE template0 ENCODING 'UTF8'`);
+      await session.query(sql`REVOKE ALL ON DATABASE ${template} FROM PUBLIC`);
     });
   }
 
   /** CREATE DATABASE refuses while another instance is connected to the template to upgrade it. */
-  private async cloneTemplate(client: pg.Client, database: string): Promise<void> {
+  private async cloneTemplate(session: Session, database: string): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       try {
-        await client.query(`CREATE DATABASE ${quotedName(database)} TEMPLATE ${quotedName(this.template)}`);
+        await session.query(sql`CREATE DATABASE ${ident(database)} TEMPLATE ${ident(this.template)}`);
         return;
       } catch (error) {
-        if (!(error instanceof pg.DatabaseError && error.code === OBJECT_IN_USE) || attempt === 20) throw error;
+        if (!(error instanceof PostgresError && error.sqlstate === OBJECT_IN_USE) || attempt === 20) throw error;
         await sleep(250);
       }
     }
@@ -141,11 +150,11 @@ export class SharedServer implements Tenancy {
 }
 
 /** Said at the first start, not at the first project. */
-async function requireRights(client: pg.Client): Promise<void> {
-  const { rows } = await client.query<{ enough: boolean }>(
-    'SELECT rolsuper OR (rolcreatedb AND rolcreaterole) AS enough FROM pg_roles WHERE rolname = current_user',
+async function requireRights(session: Session): Promise<void> {
+  const [[isEnough] = []] = await session.query(
+    sql`SELECT rolsuper OR (rolcreatedb AND rolcreaterole) FROM pg_roles WHERE rolname = current_user`,
   );
-  if (rows[0]?.enough) return;
+  if (isEnough === 't') return;
   throw new Error('The role of DATABASE_URL may not make databases and roles: ALTER ROLE … CREATEDB CREATEROLE');
 }
 
@@ -153,15 +162,15 @@ async function requireRights(client: pg.Client): Promise<void> {
  * Drops a database and ends what uses it. While autovacuum, which is the superuser's, works there, Postgres refuses FORCE
  * to anybody else. Without FORCE it ends autovacuum itself, and waits some seconds for sessions that end.
  */
-async function dropDatabase(client: pg.Client, database: string): Promise<void> {
+async function dropDatabase(session: Session, database: string): Promise<void> {
   try {
-    await client.query(`DROP DATABASE IF EXISTS ${quotedName(database)} WITH (FORCE)`);
+    await session.query(sql`DROP DATABASE IF EXISTS ${ident(database)} WITH (FORCE)`);
   } catch (error) {
-    if ((error as pg.DatabaseError).code !== INSUFFICIENT_PRIVILEGE) throw error;
-    await client.query(
-      `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client backend'`,
-      [database],
+    if (!(error instanceof PostgresError && error.sqlstate === INSUFFICIENT_PRIVILEGE)) throw error;
+    await session.query(
+      sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+          WHERE datname = ${database} AND backend_type = 'client backend'`,
     );
-    await client.query(`DROP DATABASE IF EXISTS ${quotedName(database)}`);
+    await session.query(sql`DROP DATABASE IF EXISTS ${ident(database)}`);
   }
 }

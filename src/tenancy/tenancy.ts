@@ -2,24 +2,23 @@
  * Where projects live: each on a server of its own (`own-servers.ts`), or all on one server by address
  * (`shared-server.ts`).
  */
-import type pg from 'pg';
 import type { ProjectRow } from './control-rows.js';
-import { Absence } from './absence.js';
-import { SilenceWatch } from './connections/silence-watch.js';
+import { CircuitBreaker } from './circuit-breaker.js';
+import { StaleConnections } from './connections/stale-connections.js';
 import { Watchdog } from './connections/watchdog.js';
 import type { Placement } from './placement.js';
-import type { ServerAddress } from '../postgres/server.js';
 import { servicePool } from './service-pool.js';
 import type { Niceness } from '../embedded/niceness.js';
+import type { Fragment, Pool, ServerAddress } from '../pg/index.js';
 
 /** A Postgres server that projects live on. */
 export interface Server {
   /** The service's own login. `database` is one that no project can connect to. */
   readonly address: ServerAddress;
   /** A few connections of that login, for short questions. */
-  readonly pool: pg.Pool;
-  readonly absence: Absence;
-  readonly silence: SilenceWatch;
+  readonly pool: Pool;
+  readonly breaker: CircuitBreaker;
+  readonly staleConnections: StaleConnections;
   readonly watchdog: Watchdog;
   /**
    * Keeps the server running until {@link release}.
@@ -45,7 +44,7 @@ export interface Tenancy {
   /** Removes everything of a placement. Every step may have been done before. */
   drop(placement: Placement): Promise<void>;
   /** The options of a login role in CREATE ROLE and ALTER ROLE. */
-  roleOptions(role: string): string;
+  roleOptions(role: string): Fragment;
   password(role: string): string;
   /** Bytes on disk of the project's database; null if it is unknown, or gone. @throws EngineError database_unavailable */
   sizeOf(project: Pick<ProjectRow, 'placement' | 'sizeBytes'>): Promise<number | null>;
@@ -59,15 +58,15 @@ export function connectionsTo(
   address: ServerAddress,
   poolSize: number,
   niceness: Niceness | null,
-): Pick<Server, 'address' | 'pool' | 'absence' | 'silence' | 'watchdog'> {
-  const absence = new Absence();
-  const pool = servicePool(address, poolSize, { absence });
+): Pick<Server, 'address' | 'pool' | 'breaker' | 'staleConnections' | 'watchdog'> {
+  const breaker = new CircuitBreaker();
+  const pool = servicePool(address, poolSize, { breaker });
   return {
     address,
     pool,
-    absence,
-    silence: new SilenceWatch(address, pool),
-    watchdog: new Watchdog(address, pool, niceness),
+    breaker,
+    staleConnections: new StaleConnections(address, pool),
+    watchdog: new Watchdog(pool, niceness),
   };
 }
 

@@ -48,8 +48,8 @@ describe('works', () => {
 
   it('with descriptions where the shell shows them', async () => {
     const zsh = await ada.output('completion', 'zsh', '--', 'sql', '--json');
-    expect(zsh).toBe('--json:An array of objects\n');
-    expect(await ada.output('completion', 'fish', '--', 'sql', '--json')).toBe('--json\tAn array of objects\n');
+    expect(zsh).toBe('--json:Print an array of objects\n');
+    expect(await ada.output('completion', 'fish', '--', 'sql', '--json')).toBe('--json\tPrint an array of objects\n');
   });
 });
 

@@ -33,8 +33,8 @@ describe('on an embedded Postgres', () => {
       expect(stdout).toMatch(new RegExp(`^ok +${subject} +\\S`, 'm'));
     }
     expect(stdout).toMatch(/^(ok|WARNING) +disk +.* free$/m);
-    expect(stdout).toMatch(/^ok +projects +1; 1 is stopped, and was not looked at$/m);
-    expect(stdout).toMatch(/^ok +trial +.*answered and taken away again in \d+ ms$/m);
+    expect(stdout).toMatch(/^ok +projects +1 not checked, because its server is stopped until the next request$/m);
+    expect(stdout).toMatch(/^ok +trial +.*read it, and deleted everything in \d+ ms$/m);
     expect(stdout).toMatch(/^0 problems, \d warnings$/m);
     const { stdout: list } = await runProgram(['project', 'list', '--json', '--data-dir', dataDir]);
     expect((JSON.parse(list) as { name: string }[]).map(({ name }) => name)).toEqual(['default']);
@@ -62,7 +62,7 @@ describe('on the Postgres of a URL', () => {
       const url = (service.config.databaseUrl ?? '').replace(/@\/\w+\?/, `@/${name}?`);
       const { findings } = await doctor({ DATABASE_URL: url });
       expect(findings).toContainEqual(
-        expect.objectContaining({ subject: 'control schema', health: 'warning', found: 'not there yet' }),
+        expect.objectContaining({ subject: 'control schema', health: 'warning', found: 'not created yet' }),
       );
       expect(findings.map(({ subject }) => subject)).not.toContain('trial');
     });
@@ -103,7 +103,7 @@ describe('on the Postgres of a URL', () => {
       const { code, findings } = await doctor();
       expect(code).toBe(1);
       expect(findings.at(-1)).toMatchObject({ subject: 'control schema', health: 'problem' });
-      expect(findings.at(-1)?.found).toMatch(/^version 999, and this program knows \d+$/);
+      expect(findings.at(-1)?.found).toMatch(/^version 999; this program supports up to \d+$/);
     } finally {
       await change('DELETE FROM cdp.migrations WHERE version = 999');
     }

@@ -244,7 +244,7 @@ describe('cdp project delete', () => {
     const bin = join(projectRoot, 'dist/cli/bin.js');
     const attempt = async (typed: string) => {
       const terminal = openTerminal([process.execPath, bin, 'project', 'delete', 'typed', '--data-dir', dataDir]);
-      await terminal.until('Type its name to go on: ');
+      await terminal.until('Type its name to confirm: ');
       terminal.type(typed);
       return terminal.ended;
     };

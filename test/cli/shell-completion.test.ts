@@ -10,44 +10,28 @@ const tables = [
   { name: 'evil\u001b[2J', columns: [column('evil\u009b')] },
 ];
 
-async function hits(line: string, above = ''): Promise<string[]> {
-  const surroundings = { tables, above, commands: ['\\d', '\\dt', '\\i'], files: () => Promise.resolve(['a.sql']) };
-  return (await complete(line, surroundings))[0];
-}
+const hits = (line: string): string[] => complete(line, tables, ['\\d', '\\dt', '\\i'])[0];
 
-it('tables where tables stand', async () => {
-  expect(await hits('select * from ')).toEqual(['"Odd ""one"""', 'customers', 'orders']);
-  expect(await hits('select * from cus')).toEqual(['customers ']);
-  expect(await hits('SELECT * FROM CUS')).toEqual(['customers ']);
-  expect(await hits('select * from orders o join c')).toEqual(['customers ']);
-  expect(await hits('insert into o')).toEqual(['"Odd ""one"""', 'orders']);
-  expect(await hits('select * from customers, or')).toEqual(['orders ']);
-  expect(await hits('or', 'select * from')).toContain('orders ');
-  expect(await hits('select * from "O')).toEqual(['"Odd ""one""" ']);
+it('names of tables and columns, in quotes if SQL needs them', () => {
+  expect(hits('select * from ')).toEqual(['"Odd ""one"""', 'customers', 'orders']);
+  expect(hits('select * from customers')).toEqual(['customers ']);
+  expect(hits('SELECT * FROM CUST')).toEqual(['customer_id', 'customers']);
+  expect(hits('select tot')).toEqual(['total ']);
+  expect(hits('select o.tot')).toEqual(['total ']);
+  expect(hits('select "Sc')).toEqual(['"Score (0-10)" ']);
+  expect(hits('select ord')).toEqual(['"order"', 'order', 'orders']);
+  expect(hits('\\d cus')).toEqual(['customer_id', 'customers']);
 });
 
-it('columns of the tables that the statement names, also by alias and from lines above', async () => {
-  expect(await hits('select tot', '')).toEqual(['total ']);
-  expect(await hits('select * from customers where na')).toEqual(['name ']);
-  expect(await hits('select * from orders o where o.')).toEqual(['"order"', 'customer_id', 'id', 'total']);
-  expect(await hits('where o.cu', 'select * from orders as o')).toEqual(['customer_id ']);
-  expect(await hits('select "Sc')).toEqual(['"Score (0-10)" ']);
-  expect(await hits('select customers."S')).toEqual(['"Score (0-10)" ']);
+it('words of SQL as they are typed, in capitals or not', () => {
+  expect(hits('sel')).toEqual(['select ']);
+  expect(hits('SEL')).toEqual(['SELECT ']);
 });
 
-it('words as they are typed, in capitals or not', async () => {
-  expect(await hits('sel')).toEqual(['select ']);
-  expect(await hits('SEL')).toEqual(['SELECT ']);
-  expect(await hits('select 1 ')).toEqual([]);
+it('commands', () => {
+  expect(hits('\\d')).toEqual(['\\d', '\\dt']);
 });
 
-it('commands, and what they take', async () => {
-  expect(await hits('\\d')).toEqual(['\\d', '\\dt']);
-  expect(await hits('\\d cus')).toEqual(['customers ']);
-  expect(await hits('\\i a')).toEqual(['a.sql']);
-});
-
-it('no name that a terminal would obey', async () => {
-  expect(await hits('select * from ev')).toEqual([]);
-  expect(await hits('select ev')).toEqual([]);
+it('no name that a terminal would obey', () => {
+  expect(hits('select * from ev')).toEqual([]);
 });

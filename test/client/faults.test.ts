@@ -107,7 +107,7 @@ describe('an insert', () => {
     ]);
   });
 
-  it('stores each of 10,000 records once where every second request meets a fault', async () => {
+  it('stores each of 10,000 records once although every second request fails', async () => {
     const name = await table();
     const faults: Fault[] = ['drop-before', 'drop-after', 'cut', 'bad-gateway', 'drop-after'];
     let request = 0;
@@ -127,7 +127,7 @@ describe('an insert', () => {
     expect((two?.at ?? 0) - (one?.at ?? 0)).toBeGreaterThanOrEqual(1_000);
   });
 
-  it('tries again where no answer comes in time', async () => {
+  it('tries again if there is no answer in time', async () => {
     const name = await table();
     first('hang');
     const result = await client({ timeoutMs: 1_000 }).insert(name, items(10));
@@ -186,7 +186,7 @@ describe('other calls', () => {
     expect(rows).toEqual([{ one: 1 }]);
   });
 
-  it('that write are not repeated where they may have been done', async () => {
+  it('that write are not retried if they may have been done', async () => {
     const name = await table();
     for (const fault of ['drop-before', 'drop-after', 'cut'] as const) {
       proxy.seen.length = 0;
@@ -200,7 +200,7 @@ describe('other calls', () => {
     expect(await counted(name).catch(String)).toContain('does not exist');
   });
 
-  it('that write are repeated where the service says that nothing was done', async () => {
+  it('that write are retried if the service says that nothing was done', async () => {
     const name = await table();
     first('rate-limit');
     await client().query(`INSERT INTO ${name} (n) VALUES (1)`);

@@ -271,7 +271,7 @@ describe('insert with onRefused', () => {
     expect(result).toMatchObject({ inserted: 99, refused: 1 });
   });
 
-  it('still fails where it is not about records', async () => {
+  it('still fails if no record caused the error', async () => {
     const error = await caught(cdp.insert('nowhere', items(10), { onRefused: () => {} }));
     expect(error.code).toBe('table_not_found');
   });

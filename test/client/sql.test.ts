@@ -128,10 +128,10 @@ describe('sql refuses', () => {
 
   it('an address that is none, and a token that is missing, before anything is asked', () => {
     for (const url of ['localhost:8080', 'cdp.example', undefined as unknown as string]) {
-      expect(() => new CdpClient({ url, token: project.token })).toThrow(`url: ${url} is no address`);
+      expect(() => new CdpClient({ url, token: project.token })).toThrow(`url: ${url} is not a URL`);
     }
     const { token } = {} as { token: string };
-    expect(() => new CdpClient({ url: service.url, token })).toThrow('token: there is none');
+    expect(() => new CdpClient({ url: service.url, token })).toThrow('token: it is missing');
   });
 
   it('with what Postgres says', async () => {

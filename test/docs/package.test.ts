@@ -19,8 +19,8 @@ it('holds the program, the types of the client, the pages and the files for oper
   ];
   expect(files.filter((file) => !known.some((pattern) => pattern.test(file)))).toEqual([]);
   const needed = [
-    'dist/engine/batch/copy/walk.wasm',
-    'dist/postgres/results/rows.wasm',
+    'dist/codec/batch/encode.wasm',
+    'dist/codec/results/rows.wasm',
     'dist/cli/bin.js',
     'dist/client/index.js',
     'dist/client/index.d.ts',

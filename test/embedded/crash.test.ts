@@ -3,7 +3,7 @@ import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { processes } from '../../src/embedded/processes.js';
+import { processes } from '../../src/embedded/proc.js';
 import { endEverything, eventually, postmasterOf, superuserOfProject } from '../support/program.js';
 import { failure } from '../support/service.js';
 import { controlRows, openStage, processesOf, type Stage, type StageProject } from './stage.js';

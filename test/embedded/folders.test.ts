@@ -2,9 +2,8 @@
 import { chown, lstat, mkdir, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
-import { calledByRoot, run } from '../../src/embedded/account.js';
-import { ProjectAccounts } from '../../src/embedded/project-accounts.js';
-import { SYSTEM_FOLDER } from '../../src/embedded/folders.js';
+import { calledByRoot, ProjectAccounts, run } from '../../src/embedded/accounts.js';
+import { SYSTEM_FOLDER } from '../../src/embedded/data-folder.js';
 import {
   endEverything,
   firstToken,
@@ -71,7 +70,7 @@ describe('a server', () => {
   });
 
   it('below a long path with odd characters has its socket in a private folder under /tmp, while it exists', async () => {
-    const dataDir = await newDataDir(`it's, a "quoted" \\ one`, 'x'.repeat(80));
+    const dataDir = await newDataDir(`it's, a "quoted" \\ öne`, 'x'.repeat(80));
     await mkdir(dirname(dataDir), { recursive: true, mode: 0o711 });
     await copyPreparedDataDir(dataDir);
     stage = await openStage({}, dataDir);
@@ -144,9 +143,8 @@ if (calledByRoot()) {
 
     it('servers that are made at the same moment get user ids of their own', async () => {
       const folder = await newFolder();
-      const root = { uid: 0, gid: 0 };
       const range = { first: 52_000, last: 52_009 };
-      const accounts = new ProjectAccounts({ folder, account: root, owner: root, sockets: folder }, range);
+      const accounts = new ProjectAccounts(range, [{ path: folder, below: 'data' }]);
       const taken = await Promise.all(['a', 'b', 'c'].map((server) => accounts.take(server)));
       expect(taken.map(({ uid }) => uid).sort()).toEqual([52_000, 52_001, 52_002]);
     });

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import { chmod, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Account, accountFor, ENVIRONMENT } from '../../src/embedded/account.js';
+import { type Account, accountFor, ENVIRONMENT } from '../../src/embedded/accounts.js';
 import { tryBinaries } from '../../src/embedded/binaries.js';
 import { isOlder, newerLibxml } from '../../src/embedded/libxml.js';
 

@@ -53,7 +53,7 @@ describe.runIf(onLinux)('cdp doctor', () => {
       {
         subject: 'limits',
         health: 'ok',
-        found: 'each process of Postgres: 300 MiB of memory, stack 256 MiB',
+        found: 'per Postgres process: 300 MiB of memory, 256 MiB of stack',
         advice: null,
       },
     ]);
@@ -63,7 +63,7 @@ describe.runIf(onLinux)('cdp doctor', () => {
     const [finding] = await during('ulimit -s 8192', examineLimits);
     expect(finding).toMatchObject({
       health: 'warning',
-      found: 'each process of Postgres: 300 MiB of memory, stack 8 MiB, since the hard limit allows no more',
+      found: 'per Postgres process: 300 MiB of memory, 8 MiB of stack, because of the hard limit',
     });
     expect(finding?.advice).toContain('LimitSTACK=');
   });

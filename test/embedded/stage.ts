@@ -2,8 +2,8 @@
 import { join } from 'node:path';
 import pg from 'pg';
 import { pino } from 'pino';
-import { loadConfig } from '../../src/config.js';
-import { processes } from '../../src/embedded/processes.js';
+import { loadConfig } from '../../src/load-config.js';
+import { processes } from '../../src/embedded/proc.js';
 import { type Service, startService } from '../../src/service.js';
 import { OwnServers } from '../../src/tenancy/own-servers.js';
 import { preparedDataDir, projectPostmaster, serverOf, superuserOf } from '../support/program.js';
@@ -38,7 +38,7 @@ export async function openStage(settings: Record<string, string> = {}, dataDir?:
   const lines: Record<string, unknown>[] = [];
   const write = (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>);
   const service = await startService(config, pino({ level: 'info' }, { write }));
-  const { tenancy } = service.engine.installation;
+  const { tenancy } = service.engine;
   if (!(tenancy instanceof OwnServers)) throw new Error('The projects have no servers of their own');
   return {
     dataDir: folder,

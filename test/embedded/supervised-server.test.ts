@@ -245,9 +245,10 @@ describe('one server', () => {
   });
 
   it('is refused for the time of a pause, and started after it', async () => {
-    machine.server.pause(10_000);
+    machine.server.pause(10_000, 'filled the disk');
     await run('acquire');
     expect(users.refused).toMatchObject([{ code: 'database_unavailable', retryAfter: 10 }]);
+    expect(String(users.refused[0])).toContain('server filled the disk, and will be started again shortly');
     expect([machine.started, machine.server.users]).toEqual([0, 0]);
     vi.advanceTimersByTime(10_000);
     await run('acquire', 'succeed');

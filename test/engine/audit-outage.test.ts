@@ -2,18 +2,18 @@
 import { randomUUID } from 'node:crypto';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type pg from 'pg';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Audit, BY_ITSELF } from '../../src/engine/audit/audit.js';
-import { AuditLog } from '../../src/tenancy/audit-log.js';
-import type { AuditEntry } from '../../src/tenancy/audit-rows.js';
+import { AuditLog, type AuditRow } from '../../src/tenancy/audit-log.js';
+import type { Pool } from '../../src/pg/index.js';
+import { withClient } from '../support/with-client.js';
 import { startThrowaway, type ThrowawayServer } from '../support/throwaway-postgres.js';
 import { migrate, readMigrations } from '../../src/tenancy/migrate.js';
 import { servicePool } from '../../src/tenancy/service-pool.js';
 
 let folder: string;
 let server: ThrowawayServer;
-let pool: pg.Pool;
+let pool: Pool;
 let log: AuditLog;
 let audit: Audit;
 let troubles: [string, Record<string, unknown>][];
@@ -25,9 +25,7 @@ beforeEach(async () => {
   await chmod(folder, 0o711);
   server = await start();
   pool = servicePool({ ...server.connection, connectionTimeoutMillis: 5_000 }, 2);
-  const client = await pool.connect();
-  await migrate(client, 'cdp', readMigrations('control'));
-  client.release();
+  await pool.use((session) => migrate(session, 'cdp', readMigrations('control')));
   troubles = [];
   log = new AuditLog(pool);
   audit = new Audit(log, {
@@ -40,7 +38,7 @@ beforeEach(async () => {
 
 afterEach(async () => {
   await audit.close();
-  await pool.end();
+  await pool.close();
   await server.stop('fast');
   await rm(folder, { recursive: true, force: true });
 });
@@ -48,12 +46,13 @@ afterEach(async () => {
 const record = (requestId: string, statement: string | null = null) =>
   audit.record({ ...BY_ITSELF, requestId }, { operation: 'sql', outcome: 'ok', statement });
 
-const written = async () =>
-  (
-    await pool.query<{ request_id: string; operation: string; count: string }>(
+const written = () =>
+  withClient(server.connection, async (client) => {
+    const found = await client.query<{ request_id: string; operation: string; count: string }>(
       'SELECT * FROM cdp.audit ORDER BY at, id',
-    )
-  ).rows;
+    );
+    return found.rows;
+  });
 
 describe('entries that are made while Postgres is away', () => {
   it('are written when it is back, in their order and once', async () => {
@@ -119,27 +118,27 @@ describe('a group', () => {
   it('comes back as it was written, whatever stands in it', async () => {
     const plain = audit.entryOfChange(BY_ITSELF, { operation: 'repair' });
     if (plain === null) throw new Error('The audit log is off');
-    const full: AuditEntry = {
+    const full: AuditRow = {
       at: Date.UTC(2026, 1, 3, 4, 5, 6, 789),
       id: Number.MAX_SAFE_INTEGER,
-      requestId: 'request',
-      projectId: randomUUID(),
+      request_id: 'request',
+      project_id: randomUUID(),
       project: 'a\tb\\c\nd\re "f"',
       actor: 'token',
-      actorId: `${'x'.repeat(19)}é`,
-      actorName: 'né 日本 😀',
+      actor_id: `${'x'.repeat(19)}é`,
+      actor_name: 'né 日本 😀',
       address: '::1',
       operation: 'sql',
       object: '',
-      statementSha256: 'ab'.repeat(32),
+      statement_sha256: 'ab'.repeat(32),
       statement: `SELECT '${'é😀x'.repeat(50_000)}\\N'`,
       rows: 2 ** 40 + 3,
       outcome: 'ok',
       status: 200,
-      durationMs: 0.07,
+      duration_ms: 0.07,
       count: 2 ** 33,
     };
-    const old: AuditEntry = { ...plain, at: Date.UTC(1969, 6, 20, 20, 17), id: 0, rows: 0, durationMs: 1e-7 };
+    const old: AuditRow = { ...plain, at: Date.UTC(1969, 6, 20, 20, 17), id: 0, rows: 0, duration_ms: 1e-7 };
     await log.write([full, plain, old]);
     expect(await log.read({ limit: 10 })).toEqual([plain, full, old].sort((a, b) => b.at - a.at));
   });

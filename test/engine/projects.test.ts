@@ -34,7 +34,7 @@ const rowOf = (name: string) => service.engine.control.projectByName(name);
 
 /** Leaves behind what a crash would: a row in a status, and as many steps of creation as were done. */
 async function leave(name: string, status: ProjectStatus, steps: number): Promise<Placement> {
-  const placement = service.engine.installation.tenancy.newPlacement();
+  const placement = service.engine.tenancy.newPlacement();
   const { database, writer, reader } = placement;
   await service.engine.control.insertProject({ id: randomUUID(), name, status, placement, schemaVersion: 1 });
   const all = [

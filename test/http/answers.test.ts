@@ -1,4 +1,4 @@
-/** Answers on their way out: every byte as it was made, in the order of the requests (http/answer/answers.ts). */
+/** Answers on their way out: every byte as it was made, in the order of the requests. */
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { answersIn, connect, received } from '../support/raw.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -42,7 +42,7 @@ it('come in the order of their requests, where these come at once', async () => 
   expect(rows).toEqual(['', Buffer.from('ü').toString('latin1'), 3]);
 });
 
-it('say the same in their heads by the short way and by the long one, which HEAD takes', async () => {
+it('say the same in their heads for GET and HEAD', async () => {
   const headersOf = async (method: string) => {
     const authorization = `Bearer ${project.token}`;
     const { headers } = await fetch(`${service.url}/api/cdp/token`, { method, headers: { authorization } });

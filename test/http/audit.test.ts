@@ -139,7 +139,7 @@ describe('works:', () => {
   });
 
   it('what a crash left half made is cleared away with an entry', async () => {
-    const placement = service.engine.installation.tenancy.newPlacement();
+    const placement = service.engine.tenancy.newPlacement();
     const id = randomUUID();
     const control = service.engine.control;
     await control.insertProject({ id, name: 'half-made', status: 'creating', placement, schemaVersion: 1 });

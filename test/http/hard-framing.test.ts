@@ -307,7 +307,7 @@ describe('a client that never closes its side', () => {
 });
 
 describe('a client that still sends the body of a request that is refused', () => {
-  const SIZE = 64 * 1024 * 1024;
+  const SIZE = 16 * 1024 * 1024;
   const head = (...lines: string[]) =>
     [
       `POST /api/cdp/data/kept HTTP/1.1${CRLF}Host: x`,
@@ -324,11 +324,10 @@ describe('a client that still sends the body of a request that is refused', () =
   ])('gets its %i, and its connection is not reset before it has sent all', async (status, lines) => {
     const { hostname, port } = new URL(service.url);
     const socket = createConnection({ host: hostname, port: Number(port), allowHalfOpen: true });
-    const [answer, ended, failed] = [once(socket, 'data'), once(socket, 'end'), vi.fn()];
+    const [answer, failed] = [once(socket, 'data'), vi.fn()];
     socket.on('error', failed);
     socket.write(head(...lines.map((line) => line())));
     expect(String((await answer)[0])).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
-    await ended;
     // Read as a request it would be the next.
     const rest = Buffer.alloc(SIZE, insert('Content-Length: 2') + '{}');
     await new Promise((sent) => socket.write(rest, sent));

@@ -6,9 +6,9 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ACCOUNT_HEADER, type Finding } from '../../src/contract/wire/operator.js';
 import { adminListener } from '../../src/http/admin-listener.js';
-import { ADMIN_ROUTES } from '../../src/http/api/admin-routes.js';
+import { ADMIN_ROUTES } from '../../src/http/api/routes.js';
 import { LOCAL_ROUTES, type LocalRoute } from '../../src/http/api/local-routes.js';
-import { addressOfUrl } from '../../src/postgres/server.js';
+import { addressOfUrl } from '../../src/pg/index.js';
 import { checkAnswer, pathOf } from '../support/routes.js';
 import { type Call, call, failure, startTestService, type TestAnswer, type TestService } from '../support/service.js';
 
@@ -102,10 +102,10 @@ describe('over TCP', () => {
 async function entriesOf(project: string): Promise<unknown[]> {
   const entries = await service.engine.audit.read({ project, limit: 10 });
   // The id of an admin token is its own.
-  return entries.map(({ operation, actor, actorId, address }) => [
+  return entries.map(({ operation, actor, actor_id, address }) => [
     operation,
     actor,
-    actor === 'admin' ? null : actorId,
+    actor === 'admin' ? null : actor_id,
     address,
   ]);
 }
@@ -156,7 +156,7 @@ describe('refuses:', () => {
     const answer = await local('POST', '/api/cdp/local/backup', { body });
     expect([answer.status, answer.headers.get('content-type')]).toEqual([200, 'application/x-ndjson']);
     expect(lastLine(answer)).toMatchObject({
-      error: { error: 'internal', message: expect.stringContaining('in /nowhere there is none at all') as string },
+      error: { error: 'internal', message: expect.stringContaining('found in /nowhere: none') as string },
     });
   });
 

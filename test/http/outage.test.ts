@@ -1,7 +1,7 @@
 /** What the log says of a database or a provider that is away: once that it went and why, and not each time. */
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { Outage } from '../../src/http/watch/outage.js';
+import { Outage } from '../../src/http/observability/outage.js';
 
 beforeEach(() => vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] }));
 afterEach(() => void vi.useRealTimers());

@@ -9,7 +9,7 @@ import { getPriority } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { LOW_PRIORITY_NICE, Niceness } from '../../src/embedded/niceness.js';
-import { parentOf } from '../../src/embedded/processes.js';
+import { parentOf } from '../../src/embedded/proc.js';
 import {
   failure,
   inProject,

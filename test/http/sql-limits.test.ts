@@ -1,7 +1,7 @@
 /** What one statement may cost: time, rows, bytes, places (contract sections 7 and 8). */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { RunningRequest } from '../../src/engine/admission/running-request.js';
+import { RunningRequest } from '../../src/engine/limits/running-request.js';
 import {
   failure,
   onServer,
@@ -15,7 +15,7 @@ import {
 
 const MIB = 1024 * 1024;
 
-type Look = (this: RunningRequest, now: number) => void;
+type Check = (this: RunningRequest, now: number) => void;
 
 let service: TestService;
 let project: TestProject;
@@ -67,9 +67,9 @@ describe('time', () => {
   });
 
   it('is up after 30 s where the request says nothing', async () => {
-    const { value: look } = Object.getOwnPropertyDescriptor(RunningRequest.prototype, 'look') as { value: Look };
-    const ahead = vi.spyOn(RunningRequest.prototype, 'look').mockImplementation(function (this: RunningRequest, now) {
-      look.call(this, now + 30_000);
+    const { value: check } = Object.getOwnPropertyDescriptor(RunningRequest.prototype, 'check') as { value: Check };
+    const ahead = vi.spyOn(RunningRequest.prototype, 'check').mockImplementation(function (this: RunningRequest, now) {
+      check.call(this, now + 30_000);
     });
     try {
       const { message } = failure(await sql('SELECT pg_sleep(35)'), 504, 'query_timeout');

@@ -1,6 +1,6 @@
 /** The header `traceparent` (W3C Trace Context, section 3.2): what counts, and what counts as none. */
 import { describe, expect, it } from 'vitest';
-import { readTraceparent } from '../../src/http/watch/trace-context.js';
+import { readTraceparent } from '../../src/http/observability/trace-context.js';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const SPAN = '00f067aa0ba902b7';

@@ -46,7 +46,7 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
   });
 
   // On servers of their own the names within are the same for all.
-  const names: [kind: string, name: string][] = service.engine.installation.tenancy.own
+  const names: [kind: string, name: string][] = service.engine.tenancy.own
     ? [['server', placement.server]]
     : [
         ['role', placement.writer],

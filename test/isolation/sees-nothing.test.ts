@@ -136,7 +136,7 @@ describe.each<(typeof TENANCIES)[number]>(TENANCIES)('on $where', ({ start, mayS
 
   it('would see the marks, if they were there', async () => {
     const { placement } = neighbour;
-    const { address } = service.engine.installation.tenancy.serverOf(placement);
+    const { address } = service.engine.tenancy.serverOf(placement);
     const here = asSuperuser({ ...address, database: placement.database });
     const control = asSuperuser({ ...service.server.connection, database: service.database });
     const seen = new Set<string>();

@@ -5,7 +5,7 @@ import { chmod, lstat, readdir, readFile, readlink, writeFile } from 'node:fs/pr
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { calledByRoot } from '../../src/embedded/account.js';
+import { calledByRoot } from '../../src/embedded/accounts.js';
 import {
   endEverything,
   eventually,
@@ -105,7 +105,7 @@ describe('beside a running service', () => {
     const { command, pid } = await endlessBackup();
     expect(await partsLeft()).toHaveLength(1);
     const { stderr } = await command.end(signal);
-    if (signal === 'SIGTERM') expect(stderr).toContain('cdp: Ended by SIGTERM');
+    if (signal === 'SIGTERM') expect(stderr).toContain('cdp: Interrupted by SIGTERM');
     await eventually('pg_dump has ended', () => isGone(pid));
     await eventually('the file is gone', async () => (await partsLeft()).length === 0);
     await succeed('project', 'list');
@@ -166,7 +166,7 @@ describe('without a service', () => {
     const early = await Promise.race([starting, succeed('project', 'create', 'other')]);
     expect(early).toBe('Project other created\n');
     const { code, stderr } = await command.end('SIGTERM');
-    expect([code, stderr]).toEqual([1, expect.stringContaining('Ended by SIGTERM; nothing half done is left')]);
+    expect([code, stderr]).toEqual([1, expect.stringContaining('Interrupted by SIGTERM; nothing is left half done')]);
     expect(await partsLeft()).toEqual([]);
     const service = await starting;
     expect((await call(service.url, 'GET', '/readyz')).status).toBe(200);

@@ -110,7 +110,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       const file = join(folder, 'shop.cdp');
       const { code, stdout, stderr } = await runProgram(['backup', file, '--project', 'shop'], operator);
       expect([code, stdout]).toEqual([0, `1 project saved in ${file}\n- shop: 1 table, 20000 rows\n`]);
-      expect(stderr).toMatch(/^shop: is being saved\nshop: 1 table, 20000 rows, \d+ bytes\n$/);
+      expect(stderr).toMatch(/^shop: saving\nshop: 1 table, 20000 rows, \d+ bytes\n$/);
       const count = () =>
         call(service.url, 'POST', '/api/cdp/sql', { token, body: { sql: 'SELECT count(*)::int AS n FROM t' } });
       expect((await count()).body.rows).toEqual([{ n: 20_000 }]);
@@ -172,7 +172,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       expect(left).toMatch(/^killed\.cdp\.[0-9a-f]{8}\.part$/);
       expect((await stat(join(folder, left ?? ''))).mode & 0o777).toBe(0o600);
       const { stderr } = await runProgram(['restore', join(folder, left ?? '')], operator);
-      expect(stderr).toMatch(/cannot be restored\. It (ends too early|is not a backup|has no)/);
+      expect(stderr).toMatch(/cannot be restored\. It (is incomplete|is not a backup|has no)/);
       await cdp('backup', file);
       expect(await strays(server, control.name)).toEqual([]);
     });
@@ -184,7 +184,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         await eventually('it waits for the lock', async () => (await waiting()) > 0);
         const { code, stderr } = await running.end('SIGTERM');
         expect(code).toBe(1);
-        expect(stderr).toContain('cdp: Ended by SIGTERM; nothing half done is left');
+        expect(stderr).toContain('cdp: Interrupted by SIGTERM; nothing is left half done');
       });
       expect((await readdir(folder)).filter((name) => name.startsWith('ended.'))).toEqual([]);
       expect(await strays(server, control.name)).toEqual([]);
@@ -239,7 +239,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
 
       it('ended by SIGTERM: it is gone at once', async () => {
         const { code, stderr } = await (await started()).end('SIGTERM');
-        expect([code, stderr]).toEqual([1, expect.stringContaining('Ended by SIGTERM')]);
+        expect([code, stderr]).toEqual([1, expect.stringContaining('Interrupted by SIGTERM')]);
         expect(await strays(server, control.name)).toEqual([]);
         expect(await names()).toEqual(['other', 'shop']);
       });

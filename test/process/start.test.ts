@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import { chown, readdir, stat, writeFile } from 'node:fs/promises';
 import { delimiter, dirname, join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { calledByRoot } from '../../src/embedded/account.js';
+import { calledByRoot } from '../../src/embedded/accounts.js';
 import {
   endEverything,
   firstToken,

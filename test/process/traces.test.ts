@@ -109,8 +109,8 @@ describe('with a collector', () => {
       'cdp.rows': 1,
     });
     const database = await spanOf(caller.traceId, CLIENT);
-    expect(database).toMatchObject({ parentSpanId: server.spanId, name: 'INSERT' });
-    expect(database.attributes).toEqual({ 'db.system.name': 'postgresql', 'db.operation.name': 'INSERT' });
+    expect(database).toMatchObject({ parentSpanId: server.spanId, name: 'COPY' });
+    expect(database.attributes).toEqual({ 'db.system.name': 'postgresql', 'db.operation.name': 'COPY' });
   });
 
   it("the log's line has the ids of the span", async () => {
@@ -220,7 +220,7 @@ describe('what is chosen', () => {
       'cdp.project': 'default',
     });
     const call = await spanOf(insert.traceId, CLIENT);
-    expect([call.name, call.attributes['db.collection.name']]).toEqual([`INSERT ${TABLE}`, TABLE]);
+    expect([call.name, call.attributes['db.collection.name']]).toEqual([`COPY ${TABLE}`, TABLE]);
     const text = `SELECT $1::text AS x FROM ${TABLE}`;
     await traced.post('/api/cdp/sql', { sql: text, params: [SECRET] }, { traceparent: traceparent(sql) });
     expect((await spanOf(sql.traceId, CLIENT)).attributes['db.query.text']).toBe(text);

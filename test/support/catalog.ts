@@ -1,7 +1,7 @@
 /** What the service's own statements on the catalog say, asked by the driver in whatever session a test has. */
 import type pg from 'pg';
-import { readTables, type TableDescription } from '../../src/postgres/catalog/catalog.js';
-import type { Statement } from '../../src/postgres/sql.js';
+import { readTables, type TableDescription } from '../../src/engine/catalog/catalog.js';
+import type { Statement } from '../../src/pg/sql.js';
 
 /** The one table that `statement` describes; undefined where there is none. */
 export async function describedBy(

@@ -1,12 +1,13 @@
 /**
- * Starts the Postgres servers of a test run, once: the embedded 18, and each older major that the machine has. Tests
- * take them from `postgres.ts` and make databases of their own. Beside them, a data folder for tests of the program to copy.
+ * Starts the Postgres servers of a test run, once: the embedded 18; with CDP_TEST_MAJORS=all also each older major that the
+ * machine has. Tests take them from `postgres.ts` and make databases of their own. Also prepares a data folder that tests of
+ * the program copy.
  */
 import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
-import { accountFor } from '../../src/embedded/account.js';
+import { accountFor } from '../../src/embedded/accounts.js';
 import { debianMajors, startThrowaway } from './throwaway-postgres.js';
 import type { TestServer } from './postgres.js';
 import { prepareDataDir } from './prepared-data-dir.js';
@@ -16,6 +17,8 @@ declare module 'vitest' {
     postgresServers: TestServer[];
   }
 }
+
+const majors = process.env['CDP_TEST_MAJORS'] === 'all' ? [18, ...debianMajors()] : [18];
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   // A short path, so that the sockets fit; passable, so that an unprivileged server reaches its folder in it.
@@ -40,7 +43,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
     return { major, connection: server.connection };
   };
   const prepared = join(folder, 'prepared');
-  const started = await Promise.allSettled([18, ...debianMajors()].map(start));
+  const started = await Promise.allSettled(majors.map(start));
   const failed = started.find((result) => result.status === 'rejected');
   if (failed !== undefined) {
     await teardown();
@@ -57,7 +60,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
 
 /** What still works while Node exits: an immediate shutdown of each server whose lock file is in the folder. */
 function endAtOnce(folder: string): void {
-  for (const data of [18, ...debianMajors()].map((major) => `${major}/data`)) {
+  for (const data of majors.map((major) => `${major}/data`)) {
     const lockFile = join(folder, data, 'postmaster.pid');
     if (existsSync(lockFile)) process.kill(Number.parseInt(readFileSync(lockFile, 'utf8')), 'SIGQUIT');
   }

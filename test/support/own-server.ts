@@ -5,10 +5,11 @@ import { chmod, chown, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/p
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
-import { RECOVERY_SETTINGS } from '../../src/backup/physical/recovery.js';
-import { type Account, accountFor, run } from '../../src/embedded/account.js';
+import { RECOVERY_SETTINGS } from '../../src/embedded/server-folder.js';
+import { type Account, accountFor, run } from '../../src/embedded/accounts.js';
 import { type Binaries, findBinaries } from '../../src/embedded/binaries.js';
-import { type LoginOptions, startupOptions, withClient } from '../../src/postgres/server.js';
+import { type LoginOptions, startupOptions } from '../../src/pg/index.js';
+import { withClient } from './with-client.js';
 
 export interface OwnServers {
   /** For everything that a test makes; goes away at the end. */
@@ -25,7 +26,7 @@ export async function ownServers(): Promise<OwnServers> {
   const folder = await mkdtemp('/tmp/cdp-own-');
   await chmod(folder, 0o711);
   const account = await accountFor(folder);
-  const binaries = await findBinaries({ folder, account, owner: account, sockets: folder });
+  const binaries = await findBinaries({ folder, account });
   const { bin } = binaries;
   const servers: OwnServer[] = [];
   const on = async (name: string): Promise<OwnServer> => {

@@ -8,9 +8,9 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import pg, { type ClientConfig } from 'pg';
-import { type Account, canEnter, run } from '../../src/embedded/account.js';
+import { type Account, canEnter, run } from '../../src/embedded/accounts.js';
 import { SUPERUSER } from '../../src/embedded/config.js';
-import { foundServers, serves } from '../../src/embedded/processes.js';
+import { findPostmasters, serves } from '../../src/embedded/processes.js';
 import { copyPreparedDataDir } from './prepared-data-dir.js';
 
 export const projectRoot = fileURLToPath(new URL('../..', import.meta.url));
@@ -162,7 +162,7 @@ export async function serverOf(dataDir: string, project = 'default'): Promise<st
 
 /** Pids of all servers that run in a data folder. */
 export const postmastersIn = async (dataDir: string): Promise<number[]> =>
-  (await foundServers(join(dataDir, 'postgres'))).map(({ pid }) => pid);
+  (await findPostmasters(join(dataDir, 'postgres'))).map(({ pid }) => pid);
 
 async function postmasterIn(dataDir: string, server: string): Promise<number | undefined> {
   const data = join(dataDir, 'postgres', server, 'data');
@@ -208,7 +208,7 @@ export async function killEverything(): Promise<void> {
     await once(child, 'close');
   }
   for (const dataDir of dataDirs) {
-    for (const { pid } of await foundServers(join(dataDir, 'postgres'))) process.kill(pid, 'SIGKILL');
+    for (const { pid } of await findPostmasters(join(dataDir, 'postgres'))) process.kill(pid, 'SIGKILL');
   }
 }
 

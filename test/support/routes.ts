@@ -1,7 +1,7 @@
 /** Every route of the service as its tables have it, for sweeps. */
 import { randomUUID } from 'node:crypto';
 import { expect } from 'vitest';
-import { ADMIN_ROUTES } from '../../src/http/api/admin-routes.js';
+import { ADMIN_ROUTES } from '../../src/http/api/routes.js';
 import type { Route } from '../../src/http/api/route.js';
 import { ROUTES } from '../../src/http/api/routes.js';
 import type { TestAnswer } from './service.js';

@@ -6,7 +6,7 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type pg from 'pg';
 import { pino } from 'pino';
-import { loadConfig } from '../../src/config.js';
+import { loadConfig } from '../../src/load-config.js';
 import type { Config } from '../../src/settings.js';
 import type { Scope } from '../../src/contract/names.js';
 import type { ErrorBody } from '../../src/contract/wire/failure.js';
@@ -228,5 +228,4 @@ export const inProject = <T>(
   { engine }: TestService,
   placement: Placement,
   work: (client: pg.Client) => Promise<T>,
-): Promise<T> =>
-  connected({ ...engine.installation.tenancy.serverOf(placement).address, database: placement.database }, work);
+): Promise<T> => connected({ ...engine.tenancy.serverOf(placement).address, database: placement.database }, work);

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { chown, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type Account, accountFor, ENVIRONMENT, run } from '../../src/embedded/account.js';
+import { type Account, accountFor, ENVIRONMENT, run } from '../../src/embedded/accounts.js';
 import { type Binaries, findBinaries } from '../../src/embedded/binaries.js';
 import { PORT, SUPERUSER } from '../../src/embedded/config.js';
 
@@ -81,5 +81,4 @@ export async function startThrowaway(folder: string, options: Options = {}): Pro
   };
 }
 
-const embeddedPrograms = (folder: string, account: Account): Promise<Binaries> =>
-  findBinaries({ folder, account, owner: account, sockets: folder });
+const embeddedPrograms = (folder: string, account: Account): Promise<Binaries> => findBinaries({ folder, account });

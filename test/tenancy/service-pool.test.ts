@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { expect, it } from 'vitest';
+import { fixed } from '../../src/pg/index.js';
 import { servicePool } from '../../src/tenancy/service-pool.js';
 import { fatal } from '../support/fatal.js';
 import { embeddedServer } from '../support/postgres.js';
@@ -31,11 +32,11 @@ it('survives a server that ends a connection in the moment in which the login su
   const address = { host: '127.0.0.1', port: (proxy.address() as AddressInfo).port, user, password, database };
   const pool = servicePool({ ...address, connectionTimeoutMillis: 5_000 }, 1);
   try {
-    for (let question = 0; question < 3; question++) await expect(pool.query('SELECT 1')).rejects.toThrow();
-    expect((await pool.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }]);
+    for (let question = 0; question < 3; question++) await expect(pool.query(fixed('SELECT 1'))).rejects.toThrow();
+    expect(await pool.query(fixed('SELECT 1'))).toEqual([['1']]);
     expect(broken).toBe(3);
   } finally {
-    await pool.end();
+    await pool.close();
     proxy.close();
   }
 });

@@ -1,9 +1,8 @@
 /** What failures of the service's own work in Postgres are called (postgres/service-work.ts). */
-import pg from 'pg';
 import { expect, it } from 'vitest';
 import { EngineError } from '../../src/contract/errors.js';
-import { ConnectionLost, PostgresError } from '../../src/postgres/errors.js';
-import { withServiceClient } from '../../src/tenancy/service-pool.js';
+import { ConnectionLost, PostgresError, sql } from '../../src/pg/index.js';
+import { withServiceSession } from '../../src/tenancy/service-pool.js';
 import { serviceWork } from '../../src/tenancy/service-work.js';
 import { embeddedServer } from '../support/postgres.js';
 
@@ -11,7 +10,7 @@ const { connection } = embeddedServer();
 const address = { ...connection, connectionTimeoutMillis: 5_000 };
 
 it("calls what Postgres says of the service's own work unavailability, with nothing of it but the cause", async () => {
-  const work = () => withServiceClient(address, 'postgres', (client) => client.query('SELECT FROM secret_name'));
+  const work = () => withServiceSession(address, 'postgres', (session) => session.query(sql`SELECT FROM secret_name`));
   const error = await serviceWork(work).then(
     () => null,
     (thrown: unknown) => thrown,
@@ -24,8 +23,7 @@ it("calls what Postgres says of the service's own work unavailability, with noth
 
 it.each([
   ['a lost connection', new ConnectionLost('lost'), 'database_unavailable'],
-  ['a refused connection', Object.assign(new Error('refused'), { code: 'ECONNREFUSED' }), 'database_unavailable'],
-  ['a full server', Object.assign(new pg.DatabaseError('full', 0, 'error'), { code: '53300' }), 'database_unavailable'],
+  ['a full server', new PostgresError('full', '53300', 'FATAL'), 'database_unavailable'],
   ['an error that was made on purpose', new EngineError('not_found', 'gone'), 'not_found'],
 ])('passes on %s as it should', async (_what, thrown, code) => {
   await expect(serviceWork(() => Promise.reject(thrown))).rejects.toMatchObject({ code });

@@ -7,7 +7,7 @@ import { readMigrations } from '../../src/tenancy/migrate.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { ProjectDatabases } from '../../src/tenancy/project-databases.js';
 import { SharedServer } from '../../src/tenancy/shared-server.js';
-import type { ServerAddress } from '../../src/postgres/server.js';
+import type { ServerAddress } from '../../src/pg/index.js';
 import type { Backend } from '../../src/tenancy/connections/watchdog.js';
 import { clearAway, dropDatabase, embeddedServer } from '../support/postgres.js';
 import { onServer } from '../support/service.js';
@@ -82,7 +82,7 @@ async function busyWriter({ database, writer }: Placement): Promise<{ backend: B
     (error: unknown) => (error as { code?: string }).code,
   );
   const { pid = 0, now = '' } = rows[0] ?? {};
-  return { backend: { processId: pid, secretKey: 0, role: writer, seenAt: now }, ended };
+  return { backend: { processId: pid, role: writer, seenAt: now }, ended };
 }
 
 it('drops a project that is at work, with CREATEDB and CREATEROLE alone', async () => {

@@ -63,7 +63,7 @@ it('zsh', async () => {
   terminal.type('peo\t');
   await terminal.until('people ');
   terminal.type('\u0015cdp sql --\t');
-  await terminal.until('An array of objects');
+  await terminal.until('Print an array of objects');
   terminal.type('\u0015cdp import da\t');
   await terminal.until('data.csv ');
   terminal.kill();
@@ -74,6 +74,6 @@ it('fish', async () => {
     run('fish', '--no-config', '-c', `cdp completion fish | source; complete -C '${line}'`);
   expect(await replies('cdp des')).toBe('describe\n');
   expect(await replies('cdp describe peo')).toBe('people\n');
-  expect(await replies('cdp sql --nd')).toBe('--ndjson\tAn object a line\n');
+  expect(await replies('cdp sql --nd')).toBe('--ndjson\tPrint an object per line\n');
   expect(await replies('cdp import da')).toContain('data.csv');
 });

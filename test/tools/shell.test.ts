@@ -1,5 +1,5 @@
 /** The shell of `cdp sql` in a terminal, against the service. */
-import { chmod, readFile, stat, writeFile } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { person, type Person } from '../support/cdp.js';
@@ -39,7 +39,6 @@ function cdp(who: Person, { token = project.token, args = ['sql'], env = {}, ...
       XDG_STATE_HOME: join(who.folder, 'state'),
       CDP_URL: service.url,
       CDP_TOKEN: token,
-      PAGER: '',
       ...env,
     },
     ...options,
@@ -79,42 +78,35 @@ describe('works', () => {
     await terminal.until("shop'> ");
     expect(await enter(terminal, "b' AS t;")).toMatch(/1234567890123\.1234567890 \| a;\\nb\n\(1 row\)/);
     expect(await enter(terminal, 'SELECT nmae FROM people;')).toContain(
-      'sql_error: column "nmae" does not exist\nLINE 1: SELECT nmae FROM people\n               ^\nHint: ',
+      'sql_error: column "nmae" does not exist\nLINE 1: SELECT nmae FROM people;\n               ^\nHint: ',
     );
-    expect(await enter(terminal, 'INSERT INTO people (name) VALUES (1)\\; SELECT 1/0;')).toContain('division by zero');
+    expect(await enter(terminal, 'INSERT INTO people (name) VALUES (1); SELECT 1/0;')).toContain('division by zero');
     expect(await enter(terminal, 'SELECT count(*) FROM people;')).toContain('    2\n');
     terminal.type(CTRL_D);
     expect(await terminal.ended).toBe(0);
   });
 
-  it('with what is pasted: each statement behind its prompt, above its result', async () => {
+  it('with what is pasted: one statement after the other', async () => {
     const terminal = await shell();
     terminal.type("SELECT 'a' AS one,\n\t2 AS two;\nSELECT 3 AS three;\n\\q\n");
-    const shown = await terminal.until('\\q\n');
-    expect(shown).toMatch(
-      /SELECT 'a' AS one,\n+shop-> \t2 AS two;\n+one \| two\n[^]*shop=> SELECT 3 AS three;\n+three\n/,
-    );
     expect(await terminal.ended).toBe(0);
+    expect(terminal.raw()).toMatch(/one \| two[^]*three\r\n/);
   });
 
-  it('with the tables by \\d, and files by \\i up to the first failure', async () => {
+  it('with the tables by \\d, and files by \\i as a whole or not at all', async () => {
     const who = await person();
     await who.write('make.sql', 'CREATE TABLE made (\n  n int PRIMARY KEY\n);\nINSERT INTO made VALUES (1), (2)');
-    await who.write('fail.sql', 'SELECT 1 AS first;\n\nSELECT 1/0;\nSELECT 2 AS second;\n');
+    await who.write('fail.sql', 'CREATE TABLE undone (n int);\n\nSELECT 1/0;\n');
     const terminal = await shell({ who });
     expect(await enter(terminal, '\\i make.sql')).toMatch(/CREATE TABLE\nINSERT 2\n/);
-    expect(await enter(terminal, '\\d')).toMatch(/made +\| table \| +1 [^]*people +\| table \| +4 /);
-    const made = await enter(terminal, '\\d made');
-    expect(made).toMatch(
-      /n +\| integer[^]*Indexes:\n {2}CREATE UNIQUE INDEX made_pkey[^]*Constraints:\n {2}made_pkey PRIMARY KEY/,
-    );
-    const failed = await enter(terminal, '\\i fail.sql');
-    expect(failed).toMatch(/first\n[^]*fail\.sql, line 3\nsql_error: division by zero/);
-    expect(failed).not.toContain('second');
-    expect(await enter(terminal, '\\i none.sql')).toContain('no such file');
+    expect(await enter(terminal, '\\i fail.sql')).toContain('sql_error: division by zero');
+    const tables = await enter(terminal, '\\d');
+    expect(tables).toMatch(/made +\| table \| +1 [^]*people +\| table \| +4 /);
+    expect(tables).not.toContain('undone');
+    expect(await enter(terminal, '\\d made')).toMatch(/n +\| integer/);
+    expect(await enter(terminal, '\\i none.sql')).toContain('There is no file none.sql');
     expect(await enter(terminal, '\\d nobody')).toContain('table_not_found');
     expect(await enter(terminal, '\\foo')).toContain('There is no command \\foo');
-    expect(await enter(terminal, '\\copy people to people.csv')).toContain('cdp export');
   });
 
   it('with completion of tables, also new ones, columns, words and commands', async () => {
@@ -138,7 +130,7 @@ describe('works', () => {
     expect(await enter(terminal, 'SELECT 1;')).toMatch(/Time: \d+\.\d{3} ms/);
   });
 
-  it('with a value a line by \\x, by \\gx, and where a terminal is too narrow', async () => {
+  it('with a value a line by \\x, and where a terminal is too narrow', async () => {
     const terminal = await shell({ columns: 30 });
     const query = `SELECT 'Ada' AS name, 'a text longer than this terminal is' AS text;`;
     expect(await enter(terminal, query)).toMatch(/-\[ 1 \]-*\nname \| Ada\ntext \| a text longer/);
@@ -146,29 +138,12 @@ describe('works', () => {
     expect(await enter(terminal, '\\x')).toContain('Expanded display is on');
     expect(await enter(terminal, 'SELECT 1 AS one;')).toContain('one | 1\n');
     expect(await enter(terminal, '\\x off')).toContain('is off');
-    expect(await enter(terminal, 'SELECT 2 AS two \\gx')).toContain('two | 2\n');
-  });
-
-  it('with \\o into a file, \\e in an editor, and a pager for what does not fit', async () => {
-    const who = await person();
-    await writeFile(join(who.folder, 'editor'), '#!/bin/sh\necho "SELECT 42 AS edited;" > "$1"\n');
-    await writeFile(join(who.folder, 'pager'), '#!/bin/sh\necho PAGED; tail -n 1\n');
-    await Promise.all(['editor', 'pager'].map((name) => chmod(join(who.folder, name), 0o755)));
-    const terminal = await shell({ who, rows: 10, env: { EDITOR: './editor', PAGER: './pager' } });
-    expect(await enter(terminal, '\\e')).toMatch(/SELECT 42 AS edited;\nedited\n/);
-    const paged = await enter(terminal, 'SELECT generate_series(1, 20);');
-    expect(paged).toContain('PAGED\n(20 rows)\n');
-    await enter(terminal, '\\o out.txt');
-    expect(await enter(terminal, 'SELECT generate_series(1, 20) AS n;')).not.toContain('PAGED');
-    expect(await who.read('out.txt')).toMatch(/^ n\n--\n 1\n[^]*20\n\(20 rows\)\n$/);
-    await enter(terminal, '\\o');
-    expect(await enter(terminal, 'SELECT 1 AS back;')).toContain('back');
   });
 
   it('with Ctrl-C for the line that is typed, and for the statement that runs', async () => {
     const terminal = await shell();
-    terminal.type('SELECT (\r');
-    await terminal.until('shop(> ');
+    terminal.type("SELECT '\r");
+    await terminal.until("shop'> ");
     terminal.type(`never${CTRL_C}`);
     await terminal.until(PROMPT);
     expect(await enter(terminal, 'SELECT 1 AS one;')).toContain('one\n');
@@ -178,7 +153,7 @@ describe('works', () => {
     terminal.type(`SELECT 'not this';\r${CTRL_C}`);
     const shown = await terminal.until(PROMPT);
     expect(shown).toContain('Cancelled');
-    expect(shown).not.toContain('not this');
+    expect(shown).not.toContain('row');
     await eventually('the statement is gone', () => sleeps(0));
     expect(await enter(terminal, 'SELECT 2 AS two;')).toContain('two\n');
   });
@@ -233,7 +208,6 @@ describe('protects', () => {
     await project.rows(`CREATE TABLE IF NOT EXISTS evil AS SELECT ${evil}::text AS t`);
     await project.rows(`COMMENT ON TABLE evil IS U&'\\001b[31m comment'`);
     await enter(terminal, 'SELECT t FROM evil;');
-    await enter(terminal, 'SELECT t FROM evil \\gx');
     await enter(terminal, 'SELECT t::int FROM evil;');
     await enter(terminal, '\\d evil');
     await enter(terminal, 'SELECT 1 AS U&"\\001b[2J";');

@@ -1,12 +1,9 @@
-/** What of an archive of pg_dump a restore takes, told by the list that pg_restore makes of it. Pure text. */
+/** Which entries of a dump a restore takes, from the list that `pg_restore --list` makes. */
 
 interface ChosenEntries {
-  /** What pg_restore restores, as lines for its `--use-list`. */
+  /** For pg_restore's `--use-list`. */
   readonly contents: readonly string[];
-  /**
-   * What follows as statements. Rights and policies name roles, which have other names where they are restored. Materialized
-   * views are filled when policies are in place, and pg_restore would not fill one that a policy applies to.
-   */
+  /** To be executed afterwards, with the names of the roles replaced. */
   readonly statements: readonly string[];
 }
 
@@ -15,13 +12,10 @@ const ENTRY = /^\d+; \d+ \d+ ([A-Z]+(?: [A-Z]+)*) (\S+) (.*)$/;
 
 const AS_STATEMENTS = new Set(['ACL', 'DEFAULT ACL', 'POLICY', 'MATERIALIZED VIEW DATA']);
 
-/** What belongs to no schema and yet to the project. */
+/** They belong to the project although they are in no schema. */
 const LARGE_OBJECTS = new Set(['BLOB', 'BLOB METADATA', 'BLOBS']);
 
-/**
- * The project's own part. The service's schema, extensions and the schemas themselves are there already
- * where a project was made in the normal way; of the service's tables only the answers by Idempotency-Key come along.
- */
+/** The project's own part. A new project has the service's part already, except for the answers by Idempotency-Key. */
 export function chooseEntries(list: string, schema: string): ChosenEntries {
   const chosen = { contents: [] as string[], statements: [] as string[] };
   for (const line of list.split('\n')) {
@@ -37,31 +31,28 @@ function isOwn(kind: string, namespace: string, name: string, schema: string): b
   if (namespace === schema) return true;
   if (namespace === '_cdp') return kind === 'TABLE DATA' && name.startsWith('idempotency_keys ');
   if (namespace !== '-') return false;
-  // A cast of the project has one of its own types.
+  // A cast of the project converts to or from one of its types.
   if (/^(CAST|COMMENT)$/.test(kind) && name.startsWith('CAST (')) return new RegExp(`[( ]${schema}\\.`).test(name);
   return LARGE_OBJECTS.has(kind) || (/^(COMMENT|ACL)$/.test(kind) && name.startsWith('LARGE OBJECT'));
 }
 
-/** A line that opens an entry in the text that pg_restore writes, and the one that ends it all. */
+/** Opens an entry in the text that pg_restore writes, or ends the text. */
 const HEADER = /^--\n-- (?:Name: .*; Type: (.*); Schema: .*|PostgreSQL database dump complete)\n--\n/m;
 
 export interface ArchiveStatement {
   readonly text: string;
-  /** It only gives or takes rights, or says to whom they apply. */
+  /** It grants or revokes, or is a policy. */
   readonly isRight: boolean;
 }
 
-/**
- * The statements that pg_restore writes out for entries, in its order, with the names of the roles that the archive was made
- * with replaced.
- */
+/** The statements in the text of pg_restore, in its order, with the names of roles replaced. */
 export function statementsIn(script: string, roles: ReadonlyMap<string, string>): ArchiveStatement[] {
   const [, ...parts] = script.split(HEADER);
   const statements: ArchiveStatement[] = [];
   for (let i = 0; i + 1 < parts.length; i += 2) {
     const [kind, part = ''] = [parts[i], parts[i + 1]];
     if (kind === undefined) continue;
-    // One grant may name a role that is not here; the others of the entry hold without it.
+    // One grant may name a role that does not exist here; the others are executed without it.
     const texts = kind.endsWith('ACL') ? part.split(/(?<=;)\n/) : [part];
     const isRight = kind !== 'MATERIALIZED VIEW DATA';
     for (const text of texts) statements.push({ text: renamed(text.trim(), roles), isRight });
@@ -69,7 +60,7 @@ export function statementsIn(script: string, roles: ReadonlyMap<string, string>)
   return statements.filter(({ text }) => text !== '');
 }
 
-/** As pg_dump writes the name of a role: after one of these words, or after another role. */
+/** pg_dump writes the name of a role after one of these words, or after another role. */
 const renamed = (text: string, roles: ReadonlyMap<string, string>): string =>
   [...roles].reduce(
     (result, [from, to]) =>
@@ -79,20 +70,22 @@ const renamed = (text: string, roles: ReadonlyMap<string, string>): string =>
     text,
   );
 
-/** What pg_dump writes into every archive for the session that restores it (55 bytes), and what we put in its place. */
+/** What pg_dump writes into every archive for the session that restores it. */
 const NO_PATH = "SELECT pg_catalog.set_config('search_path', '', false);";
 
 /**
- * Gives the restoring session the search path that the project's code was written for: a function in a CHECK or an index may
- * name its tables without their schema, and would not find them. pg_restore takes the statement from the archive and
- * offers no other way (archiver: processSearchPathEntry). The length stays, so every offset does.
- * @param start of the archive, at least 4 KiB of it or all
+ * Replaces it by the search path that the project's code was written for: a function in a CHECK or an index may name tables without
+ * their schema. pg_restore offers no option for that: it executes the statement whatever `--use-list` says. All offsets stay.
+ * @param start of the archive, with its first entries
+ * @throws Error if pg_dump has written something else
  */
-export function withSearchPath(start: Buffer, path: string): Buffer {
+export function setSearchPath(start: Buffer, path: string): Buffer {
   const at = start.indexOf(NO_PATH);
   const statement = `SET search_path = ${path};`;
-  if (at === -1 || statement.length > NO_PATH.length) return start;
-  const patched = Buffer.from(start);
-  patched.write(statement.padEnd(NO_PATH.length), at, 'latin1');
-  return patched;
+  if (at === -1 || statement.length > NO_PATH.length) {
+    throw new Error('The dump does not set search_path as pg_dump 15 to 18 do. Make the backup with one of these');
+  }
+  const result = Buffer.from(start);
+  result.write(statement.padEnd(NO_PATH.length), at, 'latin1');
+  return result;
 }

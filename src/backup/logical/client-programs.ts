@@ -1,12 +1,14 @@
-/** Postgres's own client programs, pg_dump and pg_restore: finding a pair that fits the server, and running one. */
-import { type ChildProcessByStdio, spawn } from 'node:child_process';
+/** Postgres's client programs pg_dump and pg_restore: finding a pair that fits the server, and running one. */
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { access, constants, readdir, realpath } from 'node:fs/promises';
+import { access, constants, readdir, realpath, writeFile } from 'node:fs/promises';
 import { basename, delimiter, dirname, join } from 'node:path';
-import type { Readable, Writable } from 'node:stream';
+import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
+import { type ConnectionOptions, rootCertificates } from 'node:tls';
+import type { LoginOptions } from '../../pg/index.js';
 
-/** Where to look: the operator's folder alone, where one is named; else PATH and the usual places. */
+/** Where to search: the operator's folder; or if there is none, PATH and the usual places. */
 export interface ProgramPlaces {
   readonly folder: string | null;
   /** The environment's PATH. */
@@ -15,12 +17,12 @@ export interface ProgramPlaces {
 
 export interface ClientPrograms {
   readonly folder: string;
-  /** As they report it: `18.4`. */
+  /** `18.4` */
   readonly version: string;
   readonly major: number;
 }
 
-/** Folders that packages install to, a star for any name: Debian, Red Hat, Homebrew, Postgres.app, the installer. */
+/** Folders of packages; a star stands for any name: Debian, Red Hat, Homebrew, Postgres.app, the installer. */
 const USUAL_PLACES = [
   '/usr/lib/postgresql/*/bin',
   '/usr/pgsql-*/bin',
@@ -32,10 +34,9 @@ const USUAL_PLACES = [
 ];
 
 /**
- * The pair of the lowest fitting version: pg_dump refuses a server that is newer than itself, pg_restore an archive that is,
- * and what a newer one writes an older server need not understand.
- * @param least major version that they must have
- * @param most major version that they may have
+ * The pair of the lowest fitting version: pg_dump refuses a server newer than itself, pg_restore refuses such an archive, and an older
+ * server may not understand what a newer one writes.
+ * @param least lowest major version. @param most highest major version
  * @throws Error that says what to install
  */
 export async function findPrograms(places: ProgramPlaces, least: number, most = Infinity): Promise<ClientPrograms> {
@@ -53,12 +54,12 @@ export async function findPrograms(places: ProgramPlaces, least: number, most = 
 
 function whatToInstall({ folder }: ProgramPlaces, found: readonly ClientPrograms[], least: number, most: number) {
   const wanted = most === Infinity ? `version ${least} or later` : `version ${least} to ${most}`;
-  const seen = found.map(({ version, folder: where }) => `${version} in ${where}`).join(', ') || 'none at all';
+  const seen = found.map(({ version, folder: where }) => `${version} in ${where}`).join(', ') || 'none';
   const where = folder === null ? 'in PATH and the usual places' : `in ${folder}`;
   return (
-    `pg_dump and pg_restore of ${wanted} are needed, and ${where} there is ${seen}. They are not part of this package: ` +
+    `pg_dump and pg_restore of ${wanted} are needed; found ${where}: ${seen}. They are not part of this package: ` +
     `install postgresql-client-${least} (Debian, Ubuntu; for every version from apt.postgresql.org), postgresql${least} ` +
-    `(Red Hat; from yum.postgresql.org) or postgresql@${least} (Homebrew), or name their folder by --postgres-bin ` +
+    `(Red Hat; from yum.postgresql.org) or postgresql@${least} (Homebrew), or set their folder with --postgres-bin ` +
     '(CDP_POSTGRES_BIN)'
   );
 }
@@ -70,7 +71,7 @@ async function candidates({ folder, path }: ProgramPlaces): Promise<string[]> {
   return [...new Set([...inPath.flatMap((place) => place ?? []), ...usual.flat()])];
 }
 
-/** The folder of the program itself: what stands in PATH may be Debian's wrapper, which chooses among versions. */
+/** The folder of the program itself: the one in PATH may be Debian's wrapper, which chooses among versions. */
 async function realFolder(folder: string): Promise<string | null> {
   const program = await realpath(join(folder, 'pg_dump')).catch(() => null);
   return program !== null && basename(program) === 'pg_dump' ? dirname(program) : null;
@@ -84,7 +85,7 @@ async function expanded(pattern: string): Promise<string[]> {
   return names.map((name) => join(parent, name)).flatMap((path) => (path.startsWith(before) ? [path + after] : []));
 }
 
-/** null where the folder does not hold both programs of one version. */
+/** null if the folder does not have both programs in one version. */
 async function versionIn(folder: string): Promise<string | null> {
   const versions = await Promise.all(
     ['pg_dump', 'pg_restore'].map(async (name) => {
@@ -103,41 +104,38 @@ async function versionIn(folder: string): Promise<string | null> {
 interface RunOptions {
   readonly environment: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal;
-  /** What it reads; default: nothing. It may end without having read it all. */
+  /** Its standard input; the program may end without reading all of it. Default: empty. */
   readonly input?: Readable;
 }
 
-/** What a dump holds was refused. The words may name tables of a project: they are for the operator. */
+/** A program failed. Its words may name tables of a project: they are for the operator. */
 export class ProgramFailed extends Error {}
 
-/** Runs a program to its end. @returns what it wrote. @throws ProgramFailed */
-export async function run(program: string, args: readonly string[], options: RunOptions): Promise<string> {
-  const parts: Buffer[] = [];
-  await stream(program, args, options, async (output) => {
-    for await (const part of output) parts.push(part as Buffer);
-  });
-  return Buffer.concat(parts).toString();
-}
+/** Runs a program to its end. @returns its output. @throws ProgramFailed */
+export const run = (program: string, args: readonly string[], options: RunOptions): Promise<string> =>
+  stream(program, args, options, async (output) => Buffer.concat(await output.toArray()).toString());
 
-/** Runs a program and hands what it writes to `take`, under back-pressure. @throws ProgramFailed, what `take` throws */
-export async function stream(
+/** Runs a program, and hands its output to `take` under back-pressure. @throws ProgramFailed, what `take` throws */
+export async function stream<T>(
   program: string,
   args: readonly string[],
   { environment, signal, input }: RunOptions,
-  take: (output: Readable) => Promise<void>,
-): Promise<void> {
+  take: (output: Readable) => Promise<T>,
+): Promise<T> {
   signal?.throwIfAborted();
   const child = spawn(program, args, { env: environment, cwd: '/', stdio: ['pipe', 'pipe', 'pipe'], signal });
-  const said = collected(child);
+  let words = '';
+  child.stderr.setEncoding('utf8').on('data', (part: string) => (words = (words + part).slice(-4_000)));
   const ended = once(child, 'close') as Promise<[number | null, NodeJS.Signals | null]>;
   ended.catch(() => {});
   try {
-    // A program that is content before the end of its input closes it: how it ended is what counts.
-    const fed = feed(child, input).catch(() => {});
-    await take(child.stdout);
+    // A program that does not need all of its input closes it early: its exit code counts.
+    const fed = pipeline(input ?? Readable.from([]), child.stdin).catch(() => {});
+    const taken = await take(child.stdout);
     await fed;
     const [code, killedBy] = await ended;
-    if (code !== 0) throw new ProgramFailed(`${basename(program)}: ${said() || `ended with ${code ?? killedBy}`}`);
+    if (code === 0) return taken;
+    throw new ProgramFailed(`${basename(program)}: ${words.trim() || `ended with ${code ?? killedBy}`}`);
   } catch (error) {
     child.kill('SIGKILL');
     await ended.catch(() => {});
@@ -145,17 +143,44 @@ export async function stream(
   }
 }
 
-type Child = ChildProcessByStdio<Writable, Readable, Readable>;
-
-async function feed({ stdin }: Child, input: Readable | undefined): Promise<void> {
-  stdin.on('error', () => {});
-  if (input === undefined) stdin.end();
-  else await pipeline(input, stdin);
+/**
+ * The environment of a program that logs in with these options (Postgres manual 34.15). It has nothing of ours, and a password is not
+ * on a command line, which other users could read.
+ * @param folder of mode 700, for certificates while the program runs
+ */
+export async function libpqEnvironment(login: LoginOptions, folder: string): Promise<Record<string, string>> {
+  const { host, port, user, password, database, ssl, options } = login;
+  return {
+    LC_ALL: 'C',
+    PGHOST: host,
+    PGPORT: String(port),
+    PGUSER: user,
+    PGPASSWORD: password,
+    PGDATABASE: database,
+    PGCONNECT_TIMEOUT: String(Math.ceil(login.connectionTimeoutMillis / 1_000)),
+    PGAPPNAME: login.application_name ?? 'cdp service',
+    PGCLIENTENCODING: 'UTF8',
+    ...(options === undefined ? {} : { PGOPTIONS: options }),
+    ...(await sslEnvironment(ssl, folder)),
+  };
 }
 
-/** The end of what it says on stderr. */
-function collected({ stderr }: Child): () => string {
-  let text = '';
-  stderr.setEncoding('utf8').on('data', (part: string) => (text = (text + part).slice(-4_000)));
-  return () => text.trim();
+async function sslEnvironment(ssl: boolean | ConnectionOptions | undefined, folder: string) {
+  if (ssl === undefined || ssl === false) return { PGSSLMODE: 'disable' };
+  const { ca, cert, key, rejectUnauthorized, checkServerIdentity } = ssl === true ? ({} as ConnectionOptions) : ssl;
+  const file = async (name: string, content: unknown): Promise<string> => {
+    const path = join(folder, name);
+    await writeFile(path, Buffer.isBuffer(content) ? content : String(content), { mode: 0o600 });
+    return path;
+  };
+  // If the URL names no certificate, the driver trusts Node's list; libpq would look into ~/.postgresql.
+  const roots = ca ?? rootCertificates.join('\n');
+  const verified = checkServerIdentity === undefined ? 'verify-full' : 'verify-ca';
+  return {
+    PGSSLMODE: rejectUnauthorized === false ? 'require' : verified,
+    // With `require`, libpq would verify all the same if it found a root certificate.
+    PGSSLROOTCERT: rejectUnauthorized === false ? join(folder, 'none') : await file('root.crt', roots),
+    ...(cert === undefined ? {} : { PGSSLCERT: await file('client.crt', cert) }),
+    ...(key === undefined ? {} : { PGSSLKEY: await file('client.key', key) }),
+  };
 }

@@ -1,21 +1,32 @@
 /**
- * A role for the length of one dump: it may read everything of one project and a few catalogs that are closed to projects, and
- * nothing else. pg_dump needs those catalogs, so it cannot run as the project's writer; and whatever a project might
- * slip under it must not run as the service's own role, which may be a superuser.
+ * A role for one dump: it reads everything of one project, a few catalogs that are closed to projects, and nothing else. The
+ * project's writer may not read those catalogs; and a dump as a superuser could be made to run the project's code as that.
  */
-import type pg from 'pg';
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  BEGIN,
+  COMMIT,
+  type Fragment,
+  ident,
+  type LoginOptions,
+  ROLLBACK,
+  type Session,
+  sql,
+  startupOptions,
+  trusted,
+} from '../../pg/index.js';
 import { ADVISORY_LOCKS } from '../../tenancy/advisory-locks.js';
 import { retryOnContention } from '../../tenancy/contention.js';
 import { dumpRole, type Placement } from '../../tenancy/placement.js';
-import { type LoginOptions, startupOptions } from '../../postgres/server.js';
-import { withServiceClient } from '../../tenancy/service-pool.js';
+import { withServiceSession } from '../../tenancy/service-pool.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
-import { quotedName } from '../../postgres/sql.js';
 
-/** A project's own requests hold locks for 60 s at most; whoever waits longer waits for something else. */
+/** Requests of a project hold locks for 60 s at most. */
 export const LOCK_WAIT_MS = 90_000;
 
-/** What `tenancy/shared-server.sql` takes from everybody and pg_dump asks for. */
+export const lockTimeout = (ms: number): Fragment => sql`SET lock_timeout = ${trusted(String(ms))}`;
+
+/** pg_dump reads these, which `tenancy/shared-server.sql` revokes from PUBLIC. */
 const CATALOGS = [
   'pg_database',
   'pg_db_role_setting',
@@ -26,7 +37,6 @@ const CATALOGS = [
 ];
 const FUNCTIONS = ['shobj_description(oid, name)', 'pg_export_snapshot()'];
 
-/** A session whose client has gone ends within a second, on servers of others too. */
 const SETTINGS = {
   search_path: 'pg_catalog',
   row_security: 'off',
@@ -35,9 +45,9 @@ const SETTINGS = {
 };
 
 /**
- * Runs `work` with the role's login, and takes the role away.
- * @param signal ends the waiting for another dump; afterwards `work` has to end by itself, and the role is taken away
- * @throws Error where the service's role may not lend what pg_dump needs; pg.DatabaseError; what `work` throws
+ * Runs `work` with the login of a role that exists for its length.
+ * @param signal ends the wait for another dump of the database; `work` has to end by itself
+ * @throws Error if the service's role may not grant what pg_dump needs; PostgresError; what `work` throws
  */
 export async function withDumpRole<T>(
   tenancy: Tenancy,
@@ -47,12 +57,12 @@ export async function withDumpRole<T>(
 ): Promise<T> {
   const role = dumpRole(placement);
   const { address } = tenancy.serverOf(placement);
-  return withServiceClient(address, placement.database, async (client) => {
-    await client.query(`SET lock_timeout = ${LOCK_WAIT_MS}`);
-    await unlessAborted(client.query('SELECT pg_advisory_lock($1)', [ADVISORY_LOCKS.dump]), signal);
+  return withServiceSession(address, placement.database, async (session) => {
+    await session.query(lockTimeout(LOCK_WAIT_MS));
+    while (!(await tryLock(session))) await sleep(100, undefined, { signal });
     try {
-      await drop(client, role);
-      await inTransaction(client, () => make(client, role, tenancy.roleOptions(role), placement));
+      await drop(session, role);
+      await inTransaction(session, () => make(session, role, tenancy.roleOptions(role), placement));
       const options = startupOptions(SETTINGS);
       return await work({
         ...address,
@@ -63,67 +73,61 @@ export async function withDumpRole<T>(
         options,
       });
     } finally {
-      // Where the connection has gone, so has what the role could be used for: the next dump begins with dropping it.
-      await drop(client, role).catch(() => {});
+      // After a failure the next dump drops it.
+      await drop(session, role).catch(() => {});
     }
   });
 }
 
-/** The end of the connection ends what it still waits for. */
-async function unlessAborted(waiting: Promise<unknown>, signal: AbortSignal): Promise<void> {
-  signal.throwIfAborted();
-  waiting.catch(() => {});
-  let abort = () => {};
-  const aborted = new Promise<never>((_, reject) => (abort = () => reject(signal.reason as Error)));
-  signal.addEventListener('abort', abort);
-  await Promise.race([waiting, aborted]).finally(() => signal.removeEventListener('abort', abort));
+/** One dump of a database at a time. */
+async function tryLock(session: Session): Promise<boolean> {
+  const [[isHeld] = []] = await session.query(sql`SELECT pg_try_advisory_lock(${ADVISORY_LOCKS.dump})`);
+  return isHeld === 't';
 }
 
-/** A role that was half made would not be seen by {@link drop}: it shows itself as a member of the project's group. */
-const inTransaction = (client: pg.Client, work: () => Promise<void>): Promise<void> =>
+/** All or nothing: {@link drop} would not see a role that has no rights yet. */
+const inTransaction = (session: Session, work: () => Promise<void>): Promise<void> =>
   retryOnContention(async () => {
-    await client.query('BEGIN');
+    await session.query(BEGIN);
     try {
       await work();
-      await client.query('COMMIT');
+      await session.query(COMMIT);
     } catch (error) {
-      await client.query('ROLLBACK');
+      await session.query(ROLLBACK);
       throw error;
     }
   });
 
-async function make(client: pg.Client, role: string, options: string, placement: Placement): Promise<void> {
-  const { rows } = await client.query<{ superuser: boolean; bypass: boolean }>(
-    `SELECT rolsuper AS superuser,
-       rolsuper OR rolbypassrls AND current_setting('server_version_num')::integer >= 160000 AS bypass
-     FROM pg_roles WHERE rolname = current_user`,
+async function make(session: Session, role: string, options: Fragment, { writer }: Placement): Promise<void> {
+  const [[superuser, bypass] = []] = await session.query(
+    sql`SELECT rolsuper, rolsuper OR rolbypassrls AND current_setting('server_version_num')::integer >= 160000
+        FROM pg_roles WHERE rolname = current_user`,
   );
-  const { superuser = false, bypass = false } = rows[0] ?? {};
-  await client.query(`CREATE ROLE ${quotedName(role)} LOGIN ${bypass ? 'BYPASSRLS' : ''} ${options}`);
-  await client.query(`GRANT ${quotedName(placement.writer)} TO ${quotedName(role)}`);
-  await client.query(`GRANT ${quotedName(role)} TO CURRENT_USER`);
-  await client.query(`GRANT SELECT ON ALL TABLES IN SCHEMA _cdp TO ${quotedName(role)}`);
-  if (superuser) {
-    await client.query(`GRANT SELECT ON ${CATALOGS.join(', ')} TO ${quotedName(role)}`);
-    await client.query(`GRANT EXECUTE ON FUNCTION ${FUNCTIONS.join(', ')} TO ${quotedName(role)}`);
+  const name = ident(role);
+  await session.query(sql`CREATE ROLE ${name} LOGIN ${trusted(bypass === 't' ? 'BYPASSRLS' : '')} ${options}`);
+  await session.query(sql`GRANT ${ident(writer)} TO ${name}`);
+  await session.query(sql`GRANT ${name} TO CURRENT_USER`);
+  await session.query(sql`GRANT SELECT ON ALL TABLES IN SCHEMA _cdp TO ${name}`);
+  if (superuser === 't') {
+    await session.query(sql`GRANT SELECT ON ${trusted(CATALOGS.join(', '))} TO ${name}`);
+    await session.query(sql`GRANT EXECUTE ON FUNCTION ${trusted(FUNCTIONS.join(', '))} TO ${name}`);
   }
-  const lent = await client.query<{ enough: boolean }>(
-    `SELECT bool_and(has_table_privilege($1, t, 'SELECT')) AND has_function_privilege($1, 'pg_export_snapshot()', 'EXECUTE')
-       AS enough FROM unnest($2::text[]) t`,
-    [role, CATALOGS],
+  const [[isEnough] = []] = await session.query(
+    sql`SELECT bool_and(has_table_privilege(${role}, t, 'SELECT'))
+          AND has_function_privilege(${role}, 'pg_export_snapshot()', 'EXECUTE')
+        FROM unnest(${CATALOGS}::text[]) t`,
   );
-  if (lent.rows[0]?.enough) return;
+  if (isEnough === 't') return;
   throw new Error(
-    'pg_dump has to read catalogs that are closed to everybody on this server: the role of DATABASE_URL must be ' +
-      'SUPERUSER for this command',
+    'pg_dump needs catalogs that are closed to PUBLIC on this server: the role of DATABASE_URL must be SUPERUSER for this command',
   );
 }
 
-async function drop(client: pg.Client, role: string): Promise<void> {
-  const { rowCount } = await client.query('SELECT FROM pg_roles WHERE rolname = $1', [role]);
-  if (rowCount === 0) return;
-  await inTransaction(client, async () => {
-    await client.query(`DROP OWNED BY ${quotedName(role)}`);
-    await client.query(`DROP ROLE ${quotedName(role)}`);
+async function drop(session: Session, role: string): Promise<void> {
+  const found = await session.query(sql`SELECT 1 FROM pg_roles WHERE rolname = ${role}`);
+  if (found.length === 0) return;
+  await inTransaction(session, async () => {
+    await session.query(sql`DROP OWNED BY ${ident(role)}`);
+    await session.query(sql`DROP ROLE ${ident(role)}`);
   });
 }

@@ -1,12 +1,13 @@
-/** `cdp export "SELECT …" -o FILE`: the rows of a query or a table into a file, which is there when it is whole. */
+/** `cdp export "SELECT …" -o FILE`: the rows of a query or a table into a file, which appears when it is complete. */
 import { Command, Option } from 'commander';
-import { connect, remoteOptions } from './connection.js';
-import { EXIT, type ExitCode, ending, UsageError } from './outcome.js';
+import { connect } from '../../terminal/connection.js';
+import { collect, remoteOptions, whole } from '../../terminal/options.js';
+import { EXIT, type ExitCode, runToExit, UsageError } from '../../terminal/outcome.js';
+import { counted, grouped, ProgressLine } from '../../terminal/progress.js';
+import { abortOnSignals } from '../../terminal/signals.js';
 import { isStdout, outputTo } from './output-file.js';
-import { counted, grouped, ProgressLine } from './progress.js';
-import { type Format, FORMATS, rowsAs } from './rows.js';
-import { RowCounter } from './row-counter.js';
-import { abortable, collect, namingParam, whole } from './sql.js';
+import { type Format, FORMATS, RowCounter, rowsAs } from './rows.js';
+import { explainingParams } from './sql.js';
 
 interface Options {
   output: string;
@@ -19,19 +20,20 @@ interface Options {
 
 export function exportCommand(): Command {
   const command = new Command('export')
-    .description('Write the rows of a query or a table into a file: CSV, NDJSON or JSON, also gzipped')
+    .description('Write the rows of a query or a table to a file: CSV, NDJSON or JSON, optionally gzipped')
     .argument('[SQL]', 'The query')
-    .requiredOption('-o, --output <FILE>', 'As .csv, .ndjson, .jsonl or .json, with .gz packed; - is standard output')
-    .option('--table <NAME>', 'All of a table, in place of a query')
-    .option('--param <VALUE>', 'Of $1, then $2, …; taken as text', collect)
-    .addOption(new Option('--format <NAME>', 'Default: by the name of the file').choices([...FORMATS]))
-    .option('--timeout <MS>', 'At most 60000', whole, 60_000)
+    .requiredOption('-o, --output <FILE>', 'File to write: .csv, .ndjson, .jsonl or .json, plus .gz; - for stdout')
+    .option('--table <NAME>', 'Export this whole table instead of a query')
+    .option('--param <VALUE>', 'Value of $1, then $2, …, as text; can be given several times', collect)
+    .addOption(new Option('--format <NAME>', 'Format (default: by the name of the file)').choices([...FORMATS]))
+    .option('--timeout <MS>', 'Time limit of the query, at most 60000', whole, 60_000)
     .option('--json', 'Print the result as JSON')
     .addHelpText('after', EXAMPLES);
   return remoteOptions(command).action((sql: string | undefined) => {
     const options = command.opts<Options>();
-    return ending(
-      () => namingParam(() => abortable((signal) => exportRows(command, queryOf(sql, options), options, signal))),
+    return runToExit(
+      () =>
+        explainingParams(() => abortOnSignals((signal) => exportRows(command, queryOf(sql, options), options, signal))),
       () => sql,
     );
   });
@@ -51,7 +53,7 @@ function formatOf({ format, output }: Options): Format {
   if (isStdout(output)) return format ?? 'csv';
   const ending = /\.(csv|ndjson|jsonl|json)(?:\.gz)?$/i.exec(output)?.[1]?.toLowerCase();
   const found = format ?? (ending === 'jsonl' ? 'ndjson' : FORMATS.find((known) => known === ending));
-  if (found === undefined) throw new UsageError(`What format is ${output}?`, `Say --format ${FORMATS.join('|')}`);
+  if (found === undefined) throw new UsageError(`What format is ${output}?`, `Add --format ${FORMATS.join('|')}`);
   return found;
 }
 
@@ -61,11 +63,11 @@ async function exportRows(command: Command, sql: string, options: Options, signa
   const write = await outputTo(output);
   const client = await connect(command);
   const rows = rowsAs(format, client, sql, param, { read_only: true, timeout_ms: timeout, signal });
-  // The first piece comes before the file: a query that is refused leaves the folder as it was.
+  // Fetched before the file is created: a query that is rejected leaves the folder unchanged.
   const first = await rows.next();
   const counter = new RowCounter(format);
   const progress = new ProgressLine(() => ({ rows: counter.rows, share: null, refused: 0 }));
-  const passing = async function* () {
+  const counting = async function* () {
     for (let next = first; !next.done; next = await rows.next()) {
       const bytes = typeof next.value === 'string' ? Buffer.from(next.value) : next.value;
       counter.add(bytes);
@@ -73,14 +75,14 @@ async function exportRows(command: Command, sql: string, options: Options, signa
     }
   };
   try {
-    await write(passing());
+    await write(counting());
   } finally {
     progress.end();
   }
   const { seconds } = progress;
   const { rows: count, bytes } = counter;
-  const said = isStdout(output) ? process.stderr : process.stdout;
-  said.write(
+  const report = isStdout(output) ? process.stderr : process.stdout;
+  report.write(
     json
       ? `${JSON.stringify({ file: output, rows: count, bytes, seconds: Number(seconds.toFixed(3)) })}\n`
       : `${counted(count)} in ${output}, ${seconds.toFixed(1)} s, ${grouped(count / seconds)} rows/s\n`,

@@ -1,9 +1,17 @@
 /** `cdp login` and `cdp logout`: keep a token for later commands, and forget it. */
+import { createInterface } from 'node:readline';
+import { Writable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { Command } from 'commander';
-import { clientFor, ENVIRONMENT } from './connection.js';
-import { askSecret } from './hidden-prompt.js';
-import { ending, UsageError } from './outcome.js';
-import { DEFAULT_PROFILE, profilesFile, readProfiles, writeProfiles } from './profiles.js';
+import {
+  clientFor,
+  DEFAULT_PROFILE,
+  ENVIRONMENT,
+  profilesFile,
+  readProfiles,
+  writeProfiles,
+} from '../../terminal/connection.js';
+import { EXIT, ExitError, runToExit, UsageError } from '../../terminal/outcome.js';
 
 interface Options {
   profile: string;
@@ -14,23 +22,22 @@ const PROFILE_NAME = /^[\w.-]{1,63}$/;
 
 export function loginCommand(): Command {
   const command = new Command('login')
-    .description('Keep a token for later commands; it is asked for, or read from standard input')
-    .option('--profile <NAME>', 'Under this name', DEFAULT_PROFILE)
+    .description('Keep a token for later commands; asks for it, or reads it from standard input')
+    .option('--profile <NAME>', 'Name to keep it under', DEFAULT_PROFILE)
     .option('--url <URL>', `Address of the service (default: that of the profile, else ${ENVIRONMENT.url})`);
-  return command.action(() => ending(() => login(command.opts<Options>())));
+  return command.action(() => runToExit(() => login(command.opts<Options>())));
 }
 
 async function login({ profile, url: given }: Options): Promise<void> {
-  if (!PROFILE_NAME.test(profile)) throw new UsageError(`"${profile}" is no name for a profile`);
-  const before = (await readProfiles())[profile];
-  const url = given ?? before?.url ?? process.env[ENVIRONMENT.url];
-  if (url === undefined) throw new UsageError('Which service?', 'Say --url https://cdp.example');
+  if (!PROFILE_NAME.test(profile)) throw new UsageError(`"${profile}" is not a valid profile name`);
+  const url = given ?? (await readProfiles())[profile]?.url ?? process.env[ENVIRONMENT.url];
+  if (url === undefined) throw new UsageError('Which service?', 'Add --url https://cdp.example');
   clientFor({ url, token: '' });
   if (isExposed(new URL(url)))
-    process.stderr.write(`Warning: without TLS, everybody on the way to ${url} sees the token\n`);
+    process.stderr.write(`Warning: without TLS, anyone on the network path to ${url} can read the token\n`);
 
-  const token = await askSecret(`Token for ${url} (it is not shown): `);
-  if (!/^[\x21-\x7e]+$/.test(token)) throw new UsageError('That is no token');
+  const token = await askSecret(`Token for ${url} (not shown): `);
+  if (!/^[\x21-\x7e]+$/.test(token)) throw new UsageError('This is not a token');
   const { project, token: own } = await clientFor({ url, token }).token();
   await writeProfiles({ ...(await readProfiles()), [profile]: { url, token } });
   process.stdout.write(`Logged in to the project ${project.name} at ${url}\n`);
@@ -41,17 +48,36 @@ async function login({ profile, url: given }: Options): Promise<void> {
 const isExposed = ({ protocol, hostname }: URL): boolean =>
   protocol === 'http:' && !/^(localhost|127\.[\d.]+|\[::1\])$/.test(hostname);
 
+/** On a terminal without showing it, else from standard input. */
+async function askSecret(question: string): Promise<string> {
+  if (!process.stdin.isTTY) return (await text(process.stdin)).trim();
+  process.stderr.write(question);
+  // The line editor echoes what it reads; here it echoes into nothing.
+  const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
+  const editor = createInterface({ input: process.stdin, output: nowhere, terminal: true });
+  try {
+    return await new Promise<string>((resolve, reject) => {
+      editor.once('line', (line) => resolve(line.trim()));
+      editor.once('SIGINT', () => reject(new ExitError(EXIT.interrupted, 'Not logged in')));
+      editor.once('close', () => reject(new ExitError(EXIT.refused, 'Not logged in: no token was entered')));
+    });
+  } finally {
+    editor.close();
+    process.stderr.write('\n');
+  }
+}
+
 export function logoutCommand(): Command {
   const command = new Command('logout')
     .description('Forget a token; it stays valid until it is revoked')
-    .option('--profile <NAME>', 'Of cdp login', DEFAULT_PROFILE);
+    .option('--profile <NAME>', 'Profile of cdp login', DEFAULT_PROFILE);
   return command.action(() =>
-    ending(async () => {
+    runToExit(async () => {
       const { profile } = command.opts<Options>();
       const { [profile]: forgotten, ...others } = await readProfiles();
       if (forgotten === undefined) throw new UsageError(`There is no profile "${profile}"`);
       await writeProfiles(others);
-      process.stdout.write(`The profile ${profile} is forgotten; its token stays valid until it is revoked\n`);
+      process.stdout.write(`Forgot the profile ${profile}; its token stays valid until it is revoked\n`);
     }),
   );
 }

@@ -1,9 +1,9 @@
-/** The answer of free SQL for people: each value as the text that the service sent, with all its digits, and as lines. */
+/** Results of SQL for people: every value as the text that the service sent, with all its digits. */
 import type { CdpClient } from '../../client/client.js';
 import type { QueryOptions, QueryResult } from '../../client/sql.js';
-import { grid, records } from './grid.js';
-import { counted } from './progress.js';
-import { widthOf } from './terminal-text.js';
+import { grid, records } from '../../terminal/grid.js';
+import { counted } from '../../terminal/progress.js';
+import { widthOf } from '../../terminal/text.js';
 
 export interface Result extends Omit<QueryResult<never>, 'rows' | 'results'> {
   /** null is NULL. */
@@ -11,15 +11,15 @@ export interface Result extends Omit<QueryResult<never>, 'rows' | 'results'> {
 }
 
 export interface Layout {
-  /** A value a line; `auto`: where the rows are wider than the terminal. */
+  /** One value per line; `auto`: if the rows are wider than the terminal. */
   expanded: boolean | 'auto';
-  /** Cells of a line of the terminal; undefined where lines have no end. */
+  /** Columns of the terminal; undefined: unlimited. */
   width: number | undefined;
-  /** How to get the rows that were not shown. */
+  /** How to get the rows that are not shown. */
   more: string;
 }
 
-/** One for each statement. */
+/** One result for each statement. */
 export async function queryResults(
   client: CdpClient,
   sql: string,
@@ -33,10 +33,10 @@ export async function queryResults(
 }
 
 const STRING_OR_NUMBER = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
-/** Begins a number that became a string. No text of Postgres holds it. */
+/** Marks a number that became a string. Postgres has no text with this character. */
 const MARK = '\0';
 
-/** Numbers that a double would spell otherwise (`1.50`) become strings behind a mark. */
+/** Numbers that a double would spell differently (`1.50`) become marked strings. */
 const parseExactly = (text: string): unknown =>
   JSON.parse(
     text.replace(STRING_OR_NUMBER, (token) =>
@@ -53,7 +53,7 @@ function cell(value: unknown): string | null {
 const NUMBERS = /^(INTEGER|FLOAT|integer|smallint|real|numeric.*|oid)$/;
 const WRITES = /^(INSERT|UPDATE|DELETE|MERGE|COPY)$/;
 
-/** As they stand on a terminal. */
+/** The lines for a terminal. */
 export function resultLines(
   { type, rows, columns, row_count: count, truncated: isTruncated }: Result,
   { expanded, width = Infinity, more }: Layout,

@@ -1,4 +1,4 @@
-/** The rows of a query as the bytes of a file, as they come: every digit as the service sends it. */
+/** The rows of a query as the bytes of a file, as they arrive: every digit as the service sends it. */
 import type { CdpClient } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
 import type { StreamOptions } from '../../client/sql.js';
@@ -7,10 +7,10 @@ export const FORMATS = ['csv', 'json', 'ndjson'] as const;
 
 export type Format = (typeof FORMATS)[number];
 
-export const NO_ROWS_OF_JSON = '[]\n';
+const EMPTY_JSON = '[]\n';
 
-/** Lines are gathered to pieces of this size. */
-const PIECE_CHARACTERS = 64 * 1024;
+/** Lines are gathered into chunks of this size. */
+const CHUNK_CHARACTERS = 64 * 1024;
 
 export async function* rowsAs(
   format: Format,
@@ -21,31 +21,59 @@ export async function* rowsAs(
 ): AsyncGenerator<Uint8Array | string, void> {
   if (format === 'csv') return yield* csv(client.sqlCsv(sql, params, options));
   const [open, between, close] = format === 'json' ? ['[', ',\n', ']\n'] : ['', '\n', '\n'];
-  let piece = open;
+  let chunk = open;
   let isFirst = true;
   for await (const line of client.sqlLines(sql, params, options)) {
-    piece += isFirst ? line : between + line;
+    chunk += isFirst ? line : between + line;
     isFirst = false;
-    if (piece.length < PIECE_CHARACTERS) continue;
-    yield piece;
-    piece = '';
+    if (chunk.length < CHUNK_CHARACTERS) continue;
+    yield chunk;
+    chunk = '';
   }
-  if (isFirst) yield format === 'json' ? NO_ROWS_OF_JSON : '';
-  else yield piece + close;
+  if (isFirst) yield format === 'json' ? EMPTY_JSON : '';
+  else yield chunk + close;
 }
 
-/** @throws CdpError with a hint where it broke off: CSV has no place for what the service would have said */
-async function* csv(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void> {
+/** @throws CdpError with a hint if the rows break off: CSV has no place for the service's error */
+async function* csv(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void> {
   let hasBegun = false;
   try {
-    for await (const piece of pieces) {
+    for await (const chunk of chunks) {
       hasBegun = true;
-      yield piece;
+      yield chunk;
     }
   } catch (error) {
     if (!hasBegun || !(error instanceof CdpError) || error.code !== 'network_error') throw error;
     throw error.with(error.message, {
-      hint: 'If the statement failed on its way, CSV cannot say of what; NDJSON does',
+      hint: 'If the statement failed midway, CSV cannot say why; NDJSON does',
     });
+  }
+}
+
+const LF = 0x0a;
+const QUOTE = 0x22;
+
+/** Counts the rows in the bytes of {@link rowsAs} as they pass. */
+export class RowCounter {
+  bytes = 0;
+  private lines = 0;
+  private isQuoted = false;
+
+  constructor(private readonly format: Format) {}
+
+  /** The header of CSV is not a row; JSON has one row per line. */
+  get rows(): number {
+    if (this.format === 'json' && this.bytes === EMPTY_JSON.length) return 0;
+    return this.format === 'csv' ? Math.max(0, this.lines - 1) : this.lines;
+  }
+
+  add(bytes: Uint8Array): void {
+    const isCsv = this.format === 'csv';
+    this.bytes += bytes.length;
+    for (const byte of bytes) {
+      // A doubled quote within quotes ends and begins them, which comes to the same.
+      if (isCsv && byte === QUOTE) this.isQuoted = !this.isQuoted;
+      else if (byte === LF && !this.isQuoted) this.lines++;
+    }
   }
 }

@@ -1,16 +1,15 @@
-/**
- * `cdp sql`: runs SQL from an argument, a file or standard input, a table on a terminal, else rows for programs; or opens
- * the shell.
- */
-import { readFile } from 'node:fs/promises';
+/** `cdp sql`: runs SQL from an argument, a file or standard input, printing a table on a terminal, else CSV; or opens the shell. */
 import { text } from 'node:stream/consumers';
-import { Command, InvalidArgumentError, Option } from 'commander';
+import { Command, Option } from 'commander';
 import type { CdpClient } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
 import type { QueryOptions } from '../../client/sql.js';
-import { connect, remoteOptions } from './connection.js';
-import { EXIT, type ExitCode, ending, UsageError } from './outcome.js';
-import { printChunks, printLines } from './output.js';
+import { connect } from '../../terminal/connection.js';
+import { collect, remoteOptions, whole } from '../../terminal/options.js';
+import { EXIT, type ExitCode, runToExit, UsageError } from '../../terminal/outcome.js';
+import { printChunks, printLines } from '../../terminal/output.js';
+import { abortOnSignals } from '../../terminal/signals.js';
+import { readTextFile } from '../../terminal/user-files.js';
 import { queryResults, resultLines } from './results.js';
 import { type Format, rowsAs } from './rows.js';
 
@@ -29,41 +28,34 @@ interface Options {
 }
 
 export function sqlCommand(): Command {
+  const format = (flags: string, description: string, ...conflicts: string[]) =>
+    new Option(flags, description).conflicts(conflicts);
   const command = new Command('sql')
-    .description('Run SQL; a table on a terminal, CSV into a file or pipe. Without SQL, on a terminal, a shell')
-    .argument('[SQL]', 'The statement (default: standard input, on a terminal a shell)')
-    .option('-f, --file <FILE>', 'Of the statement')
-    .option('--param <VALUE>', 'Of $1, then $2, …; taken as text, as Postgres reads it', collect)
+    .description('Run SQL; prints a table on a terminal, else CSV. Without SQL, on a terminal, opens a shell')
+    .argument('[SQL]', 'The statement (default: standard input)')
+    .option('-f, --file <FILE>', 'File that holds the statement')
+    .option('--param <VALUE>', 'Value of $1, then $2, …, as text; can be given several times', collect)
+    .addOption(format('--csv', 'Print CSV; an empty field is NULL, "" the empty string', 'json', 'ndjson', 'table'))
+    .addOption(format('--json', 'Print an array of objects', 'ndjson', 'table'))
+    .addOption(format('--ndjson', 'Print an object per line', 'table'))
+    .addOption(format('--table', 'Print a table, as on a terminal'))
     .addOption(
-      new Option('--csv', 'A head and rows; an empty field is NULL, "" the empty string').conflicts([
-        'json',
-        'ndjson',
-        'table',
-      ]),
+      format('-x, --expanded', 'Print a value per line (default: if rows are too wide)', 'csv', 'json', 'ndjson'),
     )
-    .addOption(new Option('--json', 'An array of objects').conflicts(['ndjson', 'table']))
-    .addOption(new Option('--ndjson', 'An object a line').conflicts('table'))
-    .addOption(new Option('--table', 'A table, as on a terminal'))
-    .addOption(
-      new Option(
-        '-x, --expanded',
-        'A table with a value a line (default: where the rows are wider than the terminal)',
-      ).conflicts(['csv', 'json', 'ndjson']),
-    )
-    .option('--read-only', 'In a transaction that can change nothing')
-    .option('--timeout <MS>', 'At most 60000 (default: 30000)', whole)
-    .option('--max-rows <N>', 'Of a table; the other forms have no limit', whole, 1_000)
-    .option('--no-history', 'Of the shell: keep nothing of what is typed')
+    .option('--read-only', 'Run in a read-only transaction')
+    .option('--timeout <MS>', 'Time limit, at most 60000 (default: 30000)', whole)
+    .option('--max-rows <N>', 'Rows that a table shows; the other formats have no limit', whole, 1_000)
+    .option('--no-history', 'Keep no history of the shell')
     .addHelpText('after', EXAMPLES);
   return remoteOptions(command).action(async (argument: string | undefined) => {
     const options = command.opts<Options>();
     let sql: string | undefined;
-    await ending(
+    await runToExit(
       async () => {
         if (isShell(argument, options)) return openShell(await connect(command), options);
         sql = await statement(argument, options);
         const client = await connect(command);
-        return namingParam(() => abortable((signal) => run(client, sql ?? '', options, signal)));
+        return explainingParams(() => abortOnSignals((signal) => run(client, sql ?? '', options, signal)));
       },
       () => sql,
     );
@@ -76,13 +68,6 @@ Examples:
   cdp sql 'SELECT * FROM customers WHERE age > $1' --param 30
   cdp sql -f report.sql > report.csv
   echo 'SELECT 1 AS one' | cdp sql --json`;
-
-export const collect = (value: string, values: unknown[] = []): unknown[] => [...values, value];
-
-export function whole(value: string): number {
-  if (!/^[1-9]\d{0,8}$/.test(value)) throw new InvalidArgumentError('It takes a whole number from 1.');
-  return Number(value);
-}
 
 const isShell = (argument: string | undefined, options: Options): boolean =>
   argument === undefined &&
@@ -105,40 +90,17 @@ const queryOptions = ({ readOnly, timeout }: Options): QueryOptions => ({
 });
 
 async function statement(argument: string | undefined, { file }: Options): Promise<string> {
-  if (argument !== undefined && file !== undefined) throw new UsageError('Give the SQL or a file, not both');
+  if (argument !== undefined && file !== undefined) throw new UsageError('Give either the SQL or a file, not both');
   if (argument === undefined && file === undefined && process.stdin.isTTY) {
-    throw new UsageError('What should run?', 'Give the SQL as an argument, a file with -f, or pipe it in');
+    throw new UsageError('There is no SQL to run', 'Give it as an argument, in a file with -f, or pipe it in');
   }
-  const sql = argument ?? (file === undefined ? await text(process.stdin) : await textOf(file));
+  const sql = argument ?? (file === undefined ? await text(process.stdin) : await readTextFile(file));
   if (sql.trim() === '') throw new UsageError('The SQL is empty');
   return sql;
 }
 
-async function textOf(file: string): Promise<string> {
-  try {
-    return await readFile(file, 'utf8');
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT') throw new UsageError(`There is no file ${file}`);
-    if (code === 'EISDIR') throw new UsageError(`${file} is a folder`);
-    throw error;
-  }
-}
-
-/** Ctrl-C ends the statement, too. */
-export async function abortable<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-  const controller = new AbortController();
-  const abort = () => controller.abort();
-  process.once('SIGINT', abort).once('SIGTERM', abort);
-  try {
-    return await work(controller.signal);
-  } finally {
-    process.off('SIGINT', abort).off('SIGTERM', abort);
-  }
-}
-
 /** What the service calls "params" is an option here. */
-export async function namingParam<T>(work: () => Promise<T>): Promise<T> {
+export async function explainingParams<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {

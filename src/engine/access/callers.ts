@@ -1,6 +1,6 @@
 /**
- * Whom a request speaks for, by its token: one of ours, or a JWT of the operator's identity provider. Wrong ones count
- * against the address they come from.
+ * Who sent a request, by its token: one of ours, or a JWT of the operator's identity provider. Wrong ones count against the
+ * address they come from.
  */
 import { EngineError } from '../../contract/errors.js';
 import type { JwtVerifier } from './jwt.js';
@@ -16,15 +16,10 @@ export class Callers {
   ) {}
 
   /**
-   * At once for a token that was good a moment ago.
    * @param address of the client, by which wrong tokens are counted
    * @throws EngineError unauthorized, token_expired, rate_limited, database_unavailable
    */
-  authenticate(token: string, address: string): Caller | Promise<Caller> {
-    return this.tokens.callerOf(token) ?? this.lookUp(token, address);
-  }
-
-  private async lookUp(token: string, address: string): Promise<Caller> {
+  async authenticate(token: string, address: string): Promise<Caller> {
     try {
       // A JWT is verified without a question to the database.
       if (this.jwt !== null && this.jwt.accepts(token)) return await this.jwt.authenticate(token);

@@ -48,7 +48,7 @@ export class JwtVerifier {
     return /^[\w-]+\.[\w-]+\.[\w-]+$/.test(token);
   }
 
-  /** @throws EngineError unauthorized, token_expired; database_unavailable where the provider's keys cannot be had */
+  /** @throws EngineError unauthorized, token_expired; database_unavailable if the provider's keys cannot be fetched */
   async authenticate(token: string): Promise<Caller> {
     const claims = await this.verify(token);
     const { project: name, scope, sub } = claims;
@@ -69,9 +69,9 @@ export class JwtVerifier {
       if (cause instanceof errors.JOSEError && !PROVIDER_FAULTS.has(cause.code)) {
         throw new EngineError('unauthorized', 'The token is not valid', { cause });
       }
-      throw new EngineError('database_unavailable', "The identity provider's keys cannot be had at the moment", {
+      throw new EngineError('database_unavailable', "The identity provider's keys cannot be fetched at the moment", {
         away: 'identity provider',
-        // `fetch` only says that it failed; why, is behind it.
+        // `fetch` only says that it failed; its cause says why.
         cause: cause instanceof TypeError ? (cause.cause ?? cause) : cause,
       });
     }

@@ -5,20 +5,23 @@
 import { hash as digest, randomBytes, randomUUID } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { LruMap } from 'toad-cache';
-import { EngineError } from '../../contract/errors.js';
+import { EngineError, type ErrorCode } from '../../contract/errors.js';
 import { SCOPES, type Scope } from '../../contract/names.js';
 import type { ControlDatabase } from '../../tenancy/control.js';
 import type { ProjectRow, TokenRow } from '../../tenancy/control-rows.js';
 import { type Audit, BY_ITSELF, type Origin } from '../audit/audit.js';
 
 /**
- * How long an answer of the control database may be used again; then it is asked whether anything has changed, for all
- * tokens together. Revocation holds within one second (contract 2).
+ * How long an answer of the control database may be reused. Then it is asked whether anything has changed, for all tokens
+ * together. Revocation takes effect within one second (contract 2).
  */
 const FRESH_MS = 750;
 
-/** Tokens that were looked up lately, wrong ones too; a flood of wrong ones must not fill memory. */
+/** Tokens that are remembered, good and wrong ones each; a flood of wrong ones must not fill memory. */
 const REMEMBERED = 10_000;
+
+/** What the control database says of a token that is not good. */
+const REFUSALS: ReadonlySet<ErrorCode> = new Set(['unauthorized', 'token_expired']);
 
 /** A token's last use is written at most this often. */
 const TOUCH_EVERY_MS = 60_000;
@@ -26,7 +29,7 @@ const TOUCH_EVERY_MS = 60_000;
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const FORMAT = /^cdp_([0-9A-Za-z]{43})([0-9A-Za-z]{6})$/;
 
-/** Whom a request speaks for. */
+/** Who sent a request. */
 export interface Caller {
   /** Of the token, or the subject of a JWT; for logs. */
   readonly id: string;
@@ -43,27 +46,25 @@ interface NewToken {
   details: TokenRow;
 }
 
-/** What the control database said of a token. */
-interface Known {
-  readonly caller: Promise<Caller>;
-  /** When it was asked. */
-  readonly at: number;
-  /** Of a good token, once the answer is there. It holds as long as there are no more changes than before it. */
-  good: { readonly token: TokenRow; readonly changes: string } | null;
+/** A token that was good when it was last looked up. It still is, as long as nothing has changed since. */
+interface Good {
+  readonly caller: Caller;
+  readonly token: TokenRow;
+  /** The number of changes before it was looked up. */
+  readonly changes: string;
 }
 
-/** Whether anything has changed, and when that was asked for. */
-interface Changes {
-  readonly count: Promise<string>;
+/** An answer of the control database, and when it was asked for. */
+interface Answer<T> {
+  readonly value: Promise<T>;
   readonly at: number;
 }
 
 export class Tokens {
-  private readonly known = new Map<string, Known>();
-  private readonly fresh = new FreshCallers();
-  private changes: Changes | null = null;
-  /** Tokens that were good when they were last looked up; wrong ones do not push them out. */
-  private readonly good = new LruMap<true>(REMEMBERED);
+  private readonly good = new LruMap<Good>(REMEMBERED);
+  /** Apart from the good ones, so that a flood of wrong tokens does not push those out. */
+  private readonly answers = new LruMap<Answer<Caller>>(REMEMBERED);
+  private changes: Answer<string> | null = null;
   private readonly touched = new Map<string, number>();
 
   constructor(
@@ -73,7 +74,7 @@ export class Tokens {
 
   /**
    * @param projectId null for an admin token, which has no scopes
-   * @throws EngineError not_found where the project was deleted in the meantime; database_unavailable; outcome_unknown where it may be there
+   * @throws EngineError not_found if the project was deleted meanwhile; database_unavailable; outcome_unknown
    */
   async create(
     projectId: string | null,
@@ -110,93 +111,58 @@ export class Tokens {
     return revoked;
   }
 
-  /** Whom a good token speaks for that came a moment ago; undefined: it has to be looked at. */
-  callerOf(token: string): Caller | undefined {
-    return this.fresh.get(token, Date.now());
-  }
-
   /**
-   * @param beforeQuestion called before the database is asked for a token that was not good lately; it may refuse by
-   * throwing, and is told of the answer by a call of what it returns
+   * @param beforeQuestion called before the database is asked for a token that was not good lately; may reject it by throwing.
+   * What it returns is called when the database has answered
    * @throws EngineError unauthorized, token_expired, database_unavailable
    */
   async authenticate(token: string, beforeQuestion: () => () => void): Promise<Caller> {
-    if (!hasChecksum(token)) throw unauthorized();
-    const { caller, at } = await this.answerOn(sha256(token), Date.now(), beforeQuestion);
-    this.fresh.add(token, await caller, at);
-    return caller;
-  }
-
-  /** An answer that was given, or was seen to hold still, within the last {@link FRESH_MS}: at the time `at`. */
-  private async answerOn(
-    hash: string,
-    now: number,
-    beforeQuestion: () => () => void,
-  ): Promise<Pick<Known, 'caller' | 'at'>> {
-    const remembered = this.known.get(hash);
-    if (remembered !== undefined && now - remembered.at < FRESH_MS) return remembered;
-    if (this.good.get(hash) === undefined) {
-      const answered = beforeQuestion();
-      const { caller, at } = this.ask(hash, now);
-      return { caller: caller.finally(answered), at };
+    const hash = sha256(token);
+    const good = this.good.get(hash);
+    if (good !== undefined && !isOver(good.token) && (await this.changesNow()) === good.changes) {
+      this.touch(good.token.id);
+      return good.caller;
     }
-    if (remembered === undefined) return this.ask(hash, now);
-    const changes = this.changesUntil(now);
-    if (!(await this.stillHolds(remembered, changes))) return this.ask(hash, now);
-    return { caller: remembered.caller, at: changes.at };
+    const answer = this.answers.get(hash);
+    if (answer !== undefined && isFresh(answer)) return answer.value;
+    if (!hasChecksum(token)) throw unauthorized();
+    const answered = good === undefined ? beforeQuestion() : () => {};
+    return this.ask(hash).finally(answered);
   }
 
-  private async stillHolds({ good }: Known, { count }: Changes): Promise<boolean> {
-    if (good === null || isOver(good.token) || (await count) !== good.changes) return false;
-    this.touch(good.token.id);
-    return true;
-  }
-
-  /** The number of changes as it was at some moment of the last {@link FRESH_MS}. */
-  private changesUntil(now: number): Changes {
-    if (this.changes !== null && now - this.changes.at < FRESH_MS) return this.changes;
-    const changes = { count: this.control.changes(), at: now };
+  /** The number of changes at some moment of the last {@link FRESH_MS}. */
+  private changesNow(): Promise<string> {
+    if (this.changes !== null && isFresh(this.changes)) return this.changes.value;
+    const changes = { value: this.control.changes(), at: Date.now() };
     this.changes = changes;
-    // A fault of the database is not an answer.
-    changes.count.catch(() => {
+    // A failure of the database is not an answer.
+    changes.value.catch(() => {
       if (this.changes === changes) this.changes = null;
     });
-    return changes;
+    return changes.value;
   }
 
-  private ask(hash: string, at: number): Known {
-    const caller = this.changesUntil(at).count.then((changes) =>
-      this.lookUp(hash, (token) => (known.good = { token, changes })),
-    );
-    const known: Known = { caller, at, good: null };
-    this.remember(hash, known);
-    return known;
+  private ask(hash: string): Promise<Caller> {
+    const value = this.changesNow().then((changes) => this.lookUp(hash, changes));
+    this.answers.set(hash, { value, at: Date.now() });
+    value.catch((error: unknown) => {
+      const isAnswer = error instanceof EngineError && REFUSALS.has(error.code);
+      if (isAnswer) this.good.delete(hash);
+      else this.answers.delete(hash);
+    });
+    return value;
   }
 
-  /** @param onGood told of the token, where it is good */
-  private async lookUp(hash: string, onGood: (token: TokenRow) => void): Promise<Caller> {
+  private async lookUp(hash: string, changes: string): Promise<Caller> {
     const found = await this.control.tokenByHash(Buffer.from(hash, 'hex'));
     if (found === null || found.token.revokedAt !== null) throw unauthorized();
     const { token, project } = found;
     if (isOver(token)) throw new EngineError('token_expired', `The token expired at ${token.expiresAt?.toISOString()}`);
-    onGood(token);
-    this.touch(token.id);
     const scopes = SCOPES.filter((scope) => token.scopes.includes(scope));
-    return { id: token.id, name: token.name, scopes: new Set(scopes), project };
-  }
-
-  private remember(hash: string, known: Known): void {
-    this.known.delete(hash);
-    this.known.set(hash, known);
-    // Refusals are remembered too; a fault of the database is not an answer.
-    known.caller.then(
-      () => this.good.set(hash, true),
-      (error: unknown) => {
-        if (error instanceof EngineError && error.status === 401) this.good.delete(hash);
-        else this.known.delete(hash);
-      },
-    );
-    if (this.known.size > REMEMBERED) for (const oldest of this.known.keys()) return void this.known.delete(oldest);
+    const caller = { id: token.id, name: token.name, scopes: new Set(scopes), project };
+    this.good.set(hash, { caller, token, changes });
+    this.touch(token.id);
+    return caller;
   }
 
   private touch(id: string): void {
@@ -208,28 +174,7 @@ export class Tokens {
   }
 }
 
-/**
- * Good tokens of the last moment as they were sent, so that a busy one is not hashed for each request. Nothing is kept
- * here for longer than an answer of the control database holds: then all are forgotten together.
- */
-class FreshCallers {
-  private readonly callers = new Map<string, { readonly caller: Caller; readonly at: number }>();
-  private since = 0;
-
-  /** @param at when its answer was asked for */
-  add(token: string, caller: Caller, at: number): void {
-    if (this.callers.size < REMEMBERED) this.callers.set(token, { caller, at });
-  }
-
-  get(token: string, now: number): Caller | undefined {
-    if (now - this.since >= FRESH_MS) {
-      this.callers.clear();
-      this.since = now;
-    }
-    const known = this.callers.get(token);
-    return known !== undefined && now - known.at < FRESH_MS ? known.caller : undefined;
-  }
-}
+const isFresh = ({ at }: { at: number }): boolean => Date.now() - at < FRESH_MS;
 
 function generateToken(): string {
   const body = base62(BigInt(`0x${randomBytes(32).toString('hex')}`), 43);

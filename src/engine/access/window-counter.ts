@@ -11,7 +11,7 @@ export interface Window {
 export class WindowCounter {
   private readonly windows: LruMap<Window>;
 
-  /** @param keys remembered at most; beyond them, the key that was silent for longest is forgotten and counts from 0 */
+  /** @param keys remembered at most; beyond them, the least recently used one is forgotten */
   constructor(
     private readonly windowMs: number,
     keys: number,
@@ -28,7 +28,7 @@ export class WindowCounter {
     return window;
   }
 
-  /** The window that the key's events are counted in now, where there is one. */
+  /** The current window of the key, if any. */
   running(key: string): Window | undefined {
     const window = this.windows.get(key);
     return window !== undefined && window.endsAt > performance.now() ? window : undefined;
@@ -40,5 +40,5 @@ export class WindowCounter {
   }
 }
 
-/** Whole seconds until it is over, at least 1: what `Retry-After` says. */
+/** Whole seconds until it is over, at least 1. */
 export const secondsLeft = ({ endsAt }: Window): number => Math.max(1, Math.ceil((endsAt - performance.now()) / 1_000));

@@ -1,6 +1,6 @@
 /**
- * Wrong tokens, counted by the address they come from: whoever sends many gets no more questions to the database answered
- * than a few. Callers behind the same proxy, whose tokens are known to be good, go on.
+ * Counts wrong tokens by the address they come from: from an address with many, only few more are looked up in the database.
+ * Callers behind the same proxy whose tokens are known to be good are not affected.
  */
 import { isIPv6 } from 'node:net';
 import { EngineError } from '../../contract/errors.js';
@@ -9,12 +9,12 @@ import { secondsLeft, WindowCounter } from './window-counter.js';
 const WINDOW_MS = 60_000;
 
 /**
- * From an address over its limit, one token a second that nobody knows is still looked up, so that a new caller behind a proxy
- * is not kept out for as long as another one there sends nonsense.
+ * From an address over its limit, one unknown token a second is still looked up, so that a new caller behind a proxy is not
+ * locked out while another one there sends nonsense.
  */
 const QUESTION_EVERY_MS = 1_000;
 
-/** Unknown tokens of one address that are looked up at the same time: their count comes only with their answers. */
+/** Unknown tokens of one address that are looked up at the same time: they are counted only when answered. */
 const QUESTIONS_AT_ONCE = 100;
 
 /** Addresses that are remembered; some 2 MB. */
@@ -29,8 +29,8 @@ export class WrongTokens {
   constructor(private readonly limit: number) {}
 
   /**
-   * Before the database is asked for a token that nobody knows.
-   * @returns to be called when it has answered
+   * To be called before the database is asked for an unknown token.
+   * @returns call it when the database has answered
    * @throws EngineError rate_limited
    */
   beforeQuestion(address: string): () => void {
@@ -71,10 +71,7 @@ export class WrongTokens {
   }
 }
 
-/**
- * The part of an address that one customer of a network has to himself: an IPv4 address as it is, of an IPv6 address the
- * first 64 bits (RFC 6177).
- */
+/** The part of an address that belongs to one customer: the whole IPv4 address, or the first 64 bits of an IPv6 one (RFC 6177). */
 export function networkOf(address: string): string {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address);
   if (mapped?.[1] !== undefined) return mapped[1];

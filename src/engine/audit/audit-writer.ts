@@ -1,10 +1,9 @@
 /**
- * Entries of the audit log on their way into the database: they wait a moment in memory and are written in groups. What
- * cannot be written is tried again; what finds no room is counted, and an entry stands for it afterwards.
+ * Writes entries of the audit log in groups, a moment later, from memory. What cannot be written is retried; entries that do
+ * not fit in memory are counted, and one entry later stands for them.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type AuditLog, isRefusedEntry } from '../../tenancy/audit-log.js';
-import type { AuditEntry } from '../../tenancy/audit-rows.js';
+import { type AuditLog, type AuditRow, isRefusedEntry } from '../../tenancy/audit-log.js';
 
 /** How long an entry waits for others. */
 const DELAY_MS = 250;
@@ -13,22 +12,22 @@ const DELAY_MS = 250;
 const GROUP = 2_000;
 const GROUP_BYTES = 4 * 1024 * 1024;
 
-/** What waits in memory at most, at 10,000 entries a second some eight seconds. An entry counts as so many bytes. */
+/** What waits in memory at most: some eight seconds of 10,000 entries a second. An entry counts as this many bytes. */
 const WAITING_BYTES = 32 * 1024 * 1024;
 const ENTRY_BYTES = 400;
 
 const RETRY_MS = 1_000;
 
-/** A stop waits so long for the last entries. */
+/** How long a stop waits for the last entries. */
 const CLOSE_MS = 5_000;
 
-/** Told when entries cannot be written, when they can again, and when some are lost. */
+/** Called when entries cannot be written, when they can again, and when some are lost. */
 export type OnAuditTrouble = (message: string, details: Record<string, unknown>) => void;
 
 export class AuditWriter {
-  /** Entries that nobody will ever read, since the start. */
+  /** Entries lost since the start. */
   lost = 0;
-  private waiting: AuditEntry[] = [];
+  private waiting: AuditRow[] = [];
   private waitingBytes = 0;
   private unnotedLosses = 0;
   private failing = false;
@@ -36,11 +35,11 @@ export class AuditWriter {
   private writing: Promise<void> | null = null;
   private timer: NodeJS.Timeout | undefined;
 
-  /** @param entryOfLoss makes the entry that stands for so many lost ones */
+  /** @param entryOfLoss makes the entry that stands for lost ones */
   constructor(
     private readonly log: AuditLog,
     private readonly onTrouble: OnAuditTrouble,
-    private readonly entryOfLoss: (count: number) => AuditEntry,
+    private readonly entryOfLoss: (count: number) => AuditRow,
   ) {}
 
   /** Entries that are not written yet. */
@@ -49,7 +48,7 @@ export class AuditWriter {
   }
 
   /** Returns at once. */
-  add(entry: AuditEntry): void {
+  add(entry: AuditRow): void {
     const bytes = weight(entry);
     if (this.closed || this.waitingBytes + bytes > WAITING_BYTES) return this.lose(1);
     this.waiting.push(entry);
@@ -65,7 +64,7 @@ export class AuditWriter {
     while (this.waiting.length > 0 && !this.failing && !this.closed);
   }
 
-  /** Writes what waits and takes nothing more. What cannot be written by now is lost, and said to be. */
+  /** Writes what waits and accepts nothing more. What cannot be written now is reported as lost. */
   async close(): Promise<void> {
     const end = new AbortController();
     const inTime = sleep(CLOSE_MS, undefined, { signal: end.signal }).catch(() => {});
@@ -89,7 +88,7 @@ export class AuditWriter {
     return this.writing;
   }
 
-  /** Unless it is to be written sooner already. */
+  /** Does nothing if a write is due sooner. */
   private writeIn(ms: number): void {
     this.timer ??= setTimeout(() => {
       this.timer = undefined;
@@ -102,14 +101,14 @@ export class AuditWriter {
     this.timer = undefined;
   }
 
-  /** What waits need not wait for more to go with it. */
+  /** There is enough for a group. */
   private get isGroup(): boolean {
     return this.waiting.length >= GROUP || this.waitingBytes >= GROUP_BYTES;
   }
 
   /**
-   * Goes on behind a group where there is another, or something has waited for its time. What came while the group was
-   * written waits for others: written at once, few entries would follow each other for as long as there are requests.
+   * Continues after a group if there is another, or if something has waited long enough. What came while the group was written
+   * waits for others: otherwise each write would hold only a few entries.
    */
   private async writeGroups(): Promise<void> {
     while (this.waiting.length > 0 && !this.closed) {
@@ -132,8 +131,8 @@ export class AuditWriter {
     }
   }
 
-  /** An entry that Postgres will never take must not hold the others up. */
-  private async writeGroup(group: readonly AuditEntry[]): Promise<void> {
+  /** An entry that Postgres will never accept must not hold up the others. */
+  private async writeGroup(group: readonly AuditRow[]): Promise<void> {
     try {
       await this.log.write(group);
     } catch (error) {
@@ -145,7 +144,7 @@ export class AuditWriter {
     }
   }
 
-  /** The gap is in the log itself, where it will be missed. */
+  /** Notes the gap in the log itself. */
   private recovered(): void {
     const count = this.unnotedLosses;
     this.unnotedLosses = 0;
@@ -157,9 +156,9 @@ export class AuditWriter {
   }
 }
 
-const weight = ({ statement }: AuditEntry): number => ENTRY_BYTES + 2 * (statement?.length ?? 0);
+const weight = ({ statement }: AuditRow): number => ENTRY_BYTES + 2 * (statement?.length ?? 0);
 
-function groupSize(entries: readonly AuditEntry[]): number {
+function groupSize(entries: readonly AuditRow[]): number {
   let bytes = 0;
   let size = 0;
   for (const entry of entries) {

@@ -1,23 +1,20 @@
 /**
- * The audit log: who did what, and what came of it. Entries of changes to projects and tokens are written with the
- * change itself, in one statement. Entries of requests wait in memory and are written in groups, so that no request waits
- * for them; what cannot be written is tried again, and what finds no room is counted. Why so:
- * docs/decisions/0017-audit-log.md.
+ * The audit log: who did what, with what outcome. Entries of changes to projects and tokens are written with the change
+ * itself, in one statement. Entries of requests are written in groups, so that no request waits for them
+ * (docs/decisions/0017-audit-log.md).
  */
 import { hash, randomInt } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { LruMap } from 'toad-cache';
 import type { AuditActor, AuditMode, AuditOperation, AuditStatements } from '../../contract/audit.js';
 import { LIMITS } from '../../contract/limits.js';
-import type { AuditFilter, AuditLog } from '../../tenancy/audit-log.js';
-import type { AuditEntry } from '../../tenancy/audit-rows.js';
+import type { AuditFilter, AuditLog, AuditRow } from '../../tenancy/audit-log.js';
 import { AuditWriter, type OnAuditTrouble } from './audit-writer.js';
 import { RefusalCounter } from './refusal-counter.js';
 
 export interface AuditSettings {
   audit: AuditMode;
   auditStatements: AuditStatements;
-  /** Entries are kept for so many days. */
+  /** Days for which entries are kept. */
   auditDays: number;
   onAuditTrouble: OnAuditTrouble;
 }
@@ -30,7 +27,7 @@ export interface Origin {
   actorName: string | null;
   requestId: string | null;
   address: string | null;
-  /** What an answer of success says; null where there is no answer. */
+  /** Of the answer; null: there is none. */
   status: number | null;
   /** By `performance.now()`. */
   startedAt: number | null;
@@ -51,7 +48,7 @@ export const BY_ITSELF: Origin = {
 interface Event {
   operation: AuditOperation;
   outcome: string;
-  /** Without an id where there may be none of that name. */
+  /** Without an id if there may be none of that name. */
   project?: { id: string | null; name: string } | null;
   object?: string | null;
   /** The text of free SQL. */
@@ -60,7 +57,7 @@ interface Event {
   count?: number;
 }
 
-/** A stop waits so long for requests whose clients have left: their connections to Postgres have just been closed. */
+/** How long a stop waits for requests whose clients have left: their connections to Postgres have just been closed. */
 const SETTLE_MS = 50;
 
 const REFUSALS_EVERY_MS = 60_000;
@@ -89,10 +86,6 @@ const NOT_CHANGES: ReadonlySet<AuditOperation> = new Set([
   'audit.read',
 ]);
 
-/** Hashes of statements that are kept, and how long these may be: at most some 2 MiB. */
-const HASHES = 500;
-const SHORT_STATEMENT = 2_000;
-
 /** A name, an id, a subject: longer ones are hostile. */
 const TEXT_CHARACTERS = 200;
 
@@ -100,12 +93,10 @@ export class Audit {
   private readonly writer: AuditWriter;
   private refusalTimer: NodeJS.Timeout | undefined;
   private removalTimer: NodeJS.Timeout | undefined;
-  /** Strangers cannot crowd out those who have a token. */
+  /** Apart, so that strangers cannot crowd out those who have a token. */
   private readonly strangers = new RefusalCounter(100);
   private readonly callers = new RefusalCounter(1_000);
-  /** Of short statements that came lately, by their text. */
-  private readonly hashes = new LruMap<string>(HASHES);
-  /** Two instances, or two runs, start so far apart that they do not meet. */
+  /** Two instances, or two runs, start far enough apart. */
   private nextId = randomInt(2 ** 47) * 2 ** 5;
 
   constructor(
@@ -126,7 +117,7 @@ export class Audit {
     return this.writer.backlog;
   }
 
-  /** Entries that nobody will ever read, since the start. */
+  /** Entries lost since the start. */
   get lost(): number {
     return this.writer.lost;
   }
@@ -142,19 +133,18 @@ export class Audit {
   }
 
   /**
-   * For a change that takes its entry along; null where nothing is recorded. The project is filled in from the row that
-   * changes, see `withEntry`.
+   * The entry that a change writes with it, see `withEntry`, which fills in the project; null: nothing is recorded.
    */
-  entryOfChange(origin: Origin, event: { operation: AuditOperation; object?: string }): AuditEntry | null {
+  entryOfChange(origin: Origin, event: { operation: AuditOperation; object?: string }): AuditRow | null {
     return this.isOff ? null : this.entry(origin, { ...event, outcome: 'ok' });
   }
 
   /** @throws EngineError query_timeout, database_unavailable */
-  read(filter: AuditFilter): Promise<AuditEntry[]> {
+  read(filter: AuditFilter): Promise<AuditRow[]> {
     return this.log.read(filter);
   }
 
-  /** From now on old entries are removed along the way. */
+  /** Starts removing old entries regularly. */
   keepRemovingOld(): void {
     const remove = () => {
       this.removeOld().catch((error: unknown) =>
@@ -182,43 +172,32 @@ export class Audit {
     await this.writer.close();
   }
 
-  /** Field by field: spread objects have no fixed shape, which costs several times the rest. */
-  private entry(origin: Origin, event: Event): AuditEntry {
-    const { startedAt, actorId, actorName } = origin;
-    const { statement = null, project = null, object = null } = event;
+  private entry(origin: Origin, event: Event): AuditRow {
+    const { startedAt } = origin;
+    const { statement = null, project = null } = event;
     return {
       at: Date.now(),
       id: this.nextId++,
-      requestId: origin.requestId,
-      projectId: project === null ? null : project.id,
-      project: project === null ? null : clean(project.name),
+      request_id: origin.requestId,
+      project_id: project?.id ?? null,
+      project: printable(project?.name),
       actor: origin.actor,
-      actorId: actorId === null ? null : clean(actorId),
-      actorName: actorName === null ? null : clean(actorName),
+      actor_id: printable(origin.actorId),
+      actor_name: printable(origin.actorName),
       address: origin.address,
       operation: event.operation,
-      object: object === null ? null : clean(object),
-      statementSha256: statement === null ? null : this.hashOf(statement),
+      object: printable(event.object),
+      statement_sha256: statement === null ? null : hash('sha256', statement, 'hex'),
       statement: statement === null || this.settings.auditStatements === 'hash' ? null : storable(statement),
       rows: event.rows ?? null,
       outcome: event.outcome,
       status: origin.status,
-      durationMs: startedAt === null ? null : Math.round((performance.now() - startedAt) * 100) / 100,
+      duration_ms: startedAt === null ? null : Math.round((performance.now() - startedAt) * 100) / 100,
       count: event.count ?? 1,
     };
   }
 
-  /** Most statements of a program come again. */
-  private hashOf(statement: string): string {
-    const known = this.hashes.get(statement);
-    if (known !== undefined) return known;
-    const found = hash('sha256', statement, 'hex');
-    // A copy: the text itself may be a part of a body that is many times as long, and keep that.
-    if (statement.length <= SHORT_STATEMENT) this.hashes.set(Buffer.from(statement).toString(), found);
-    return found;
-  }
-
-  private isFirstRefusal(entry: AuditEntry): boolean {
+  private isFirstRefusal(entry: AuditRow): boolean {
     this.refusalTimer ??= setTimeout(() => this.takeRefusals(), REFUSALS_EVERY_MS).unref();
     return (entry.actor === 'unknown' ? this.strangers : this.callers).isFirst(entry);
   }
@@ -235,13 +214,8 @@ export class Audit {
 /** Postgres text holds no U+0000, and a lone surrogate has no UTF-8. */
 const storable = (text: string): string => text.slice(0, LIMITS.sqlBytes).replace(/[\0\p{Cs}]/gu, '\uFFFD');
 
-/** What a terminal would obey, or show in another order, is not written in the first place. */
+/** What a terminal would obey, or show in another order. */
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
 
-/** Most names are; the test is cheap, the replacement is not. */
-const PLAIN = /^[\w .:@/+=-]{0,200}$/;
-
-function clean(text: string): string {
-  if (PLAIN.test(text)) return text;
-  return text.slice(0, TEXT_CHARACTERS).replace(UNPRINTABLE, '\uFFFD');
-}
+const printable = (text: string | null | undefined): string | null =>
+  text?.slice(0, TEXT_CHARACTERS).replace(UNPRINTABLE, '\uFFFD') ?? null;

@@ -1,25 +1,25 @@
 /**
- * Refusals that cost nothing to provoke (a wrong token, a missing scope, too many requests) could fill the disk through
- * the audit log. The first of a kind is an entry at once; those that follow within an interval become one with a number.
+ * Rejections that cost nothing to provoke (a wrong token, a missing scope, too many requests) could fill the disk through the
+ * audit log. The first of a kind is an entry at once; those that follow within an interval become one with a count.
  */
-import type { AuditEntry } from '../../tenancy/audit-rows.js';
+import type { AuditRow } from '../../tenancy/audit-log.js';
 
 interface Group {
   /** The latest of those that were counted; null while the first one is alone. */
-  latest: AuditEntry | null;
+  latest: AuditRow | null;
   counted: number;
 }
 
 export class RefusalCounter {
   private groups = new Map<string, Group>();
 
-  /** @param kinds how many kinds are told apart in an interval; the others share an entry for operation and outcome */
+  /** @param kinds told apart in an interval; the others share an entry by operation and outcome */
   constructor(private readonly kinds: number) {}
 
-  /** @returns true where it is the first of its kind and is to be written now; else it was counted */
-  isFirst(entry: AuditEntry): boolean {
+  /** @returns true for the first of its kind, which is to be written now; others are counted */
+  isFirst(entry: AuditRow): boolean {
     const what = `${entry.operation} ${entry.outcome}`;
-    const who = `${what} ${entry.actorId ?? entry.address ?? ''}`;
+    const who = `${what} ${entry.actor_id ?? entry.address ?? ''}`;
     const known = this.groups.get(who);
     if (known === undefined && this.groups.size < this.kinds) {
       this.groups.set(who, { latest: null, counted: 0 });
@@ -32,7 +32,7 @@ export class RefusalCounter {
   }
 
   /** Ends the interval. @returns an entry for each kind of which more than one came */
-  take(): AuditEntry[] {
+  take(): AuditRow[] {
     const groups = [...this.groups.values()];
     this.groups = new Map();
     return groups.flatMap(({ latest, counted }) => (latest === null ? [] : [{ ...latest, count: counted }]));
@@ -46,13 +46,13 @@ export class RefusalCounter {
 }
 
 /** It stands for callers of whom there were too many to name. */
-const anonymous = (entry: AuditEntry): AuditEntry => ({
+const anonymous = (entry: AuditRow): AuditRow => ({
   ...entry,
-  requestId: null,
-  projectId: null,
+  request_id: null,
+  project_id: null,
   project: null,
-  actorId: null,
-  actorName: null,
+  actor_id: null,
+  actor_name: null,
   address: null,
-  durationMs: null,
+  duration_ms: null,
 });

@@ -6,9 +6,9 @@ import { createHash } from 'node:crypto';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
-import { sql, type Statement, statement } from '../../postgres/sql.js';
-import type { Session } from '../../postgres/wire/session.js';
-import { describes } from '../json/validator.js';
+import { BEGIN, ROLLBACK, type Session, sql, type Statement } from '../../pg/index.js';
+import { describes } from '../../codec/index.js';
+import type { Inserted } from './inserted.js';
 
 export interface IdempotencyKey {
   key: string;
@@ -21,7 +21,7 @@ export interface IdempotencyKey {
 /** Printable ASCII. */
 const KEY = new RegExp(`^[\\x20-\\x7e]{1,${LIMITS.idempotencyKeyCharacters}}$`);
 
-/** @throws EngineError invalid_request where the header is no key, or too long for one */
+/** @throws EngineError invalid_request if the header is no key, or too long for one */
 export function idempotencyKey(key: string, path: string, query: string, body: Buffer): IdempotencyKey {
   if (!KEY.test(key)) {
     throw new EngineError(
@@ -48,39 +48,34 @@ function lockOf({ path, key }: IdempotencyKey): string {
 }
 
 /**
- * Takes the key for the length of the transaction, where {@link claimKey} would say that this is the first request with
- * it. Otherwise they fail with a division by zero.
+ * Runs work that inserts and commits in a transaction that holds the key, unless an earlier request has used it.
+ * @returns what the work returns, or the answer of the earlier request
+ * @throws EngineError request_in_flight, idempotency_key_reused, and what the work throws
  */
-export function takeNewKey(idempotency: IdempotencyKey): Statement[] {
-  const { path, key } = idempotency;
-  return [
-    statement(
-      sql`SELECT 1 / pg_catalog.pg_try_advisory_xact_lock(${lockOf(idempotency)}::pg_catalog.int8)::pg_catalog.int4`,
-    ),
-    statement(sql`SELECT 1 / (NOT EXISTS (SELECT FROM _cdp.idempotency_keys
-      WHERE path = ${path} AND key = ${key} AND ${isKept}))::pg_catalog.int4`),
-  ];
+export async function underKey<T>(
+  session: Session,
+  idempotency: IdempotencyKey,
+  work: () => Promise<T>,
+): Promise<T | Inserted> {
+  try {
+    const answer = await claimKey(session, idempotency);
+    return answer === null ? await work() : { answer, replayed: true };
+  } finally {
+    // A repeat may come as soon as the answer is out: by then the key must be free.
+    if (!session.closed && session.inTransaction) await session.run([ROLLBACK]);
+  }
 }
 
-/**
- * Begins the transaction and takes the key for its length.
- * @returns the answer of the request that used the key first, or null where this is the first
- * @throws EngineError request_in_flight, idempotency_key_reused
- */
-export async function claimKey(
-  session: Session,
-  begin: readonly Statement[],
-  idempotency: IdempotencyKey,
-): Promise<BatchAnswer | null> {
+/** Begins the transaction and takes the key for its length. @returns the answer stored under it; null: it is new */
+async function claimKey(session: Session, idempotency: IdempotencyKey): Promise<BatchAnswer | null> {
   const { key, path, fingerprint } = idempotency;
   // The row is looked up by a statement after the lock's own, so that its snapshot sees what the last holder committed.
-  const results = await session.run([
-    ...begin,
-    statement(sql`SELECT pg_catalog.pg_try_advisory_xact_lock(${lockOf(idempotency)}::pg_catalog.int8)`),
-    statement(sql`SELECT pg_catalog.encode(fingerprint, 'hex'), answer FROM _cdp.idempotency_keys
-      WHERE path = ${path} AND key = ${key} AND ${isKept}`),
+  const [, locked, found] = await session.run([
+    BEGIN,
+    sql`SELECT pg_catalog.pg_try_advisory_xact_lock(${lockOf(idempotency)}::pg_catalog.int8)`,
+    sql`SELECT pg_catalog.encode(fingerprint, 'hex'), answer FROM _cdp.idempotency_keys
+      WHERE path = ${path} AND key = ${key} AND ${isKept}`,
   ]);
-  const [locked, found] = results.slice(begin.length);
   if (locked?.rows[0]?.[0] !== 't') {
     throw new EngineError('request_in_flight', 'A request with this Idempotency-Key is still running');
   }
@@ -108,12 +103,12 @@ function readAnswer(text: string): BatchAnswer | null {
 /** Stores the answer under the key, and clears some expired keys away. Runs in the insert's transaction. */
 export function rememberAnswer({ key, path, fingerprint }: IdempotencyKey, answer: BatchAnswer): Statement[] {
   return [
-    statement(sql`DELETE FROM _cdp.idempotency_keys WHERE ctid ${EQUALS} ANY (ARRAY(
-      SELECT ctid FROM _cdp.idempotency_keys WHERE NOT ${isKept} LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED))`),
-    statement(sql`INSERT INTO _cdp.idempotency_keys (path, key, fingerprint, answer)
+    sql`DELETE FROM _cdp.idempotency_keys WHERE ctid ${EQUALS} ANY (ARRAY(
+      SELECT ctid FROM _cdp.idempotency_keys WHERE NOT ${isKept} LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED))`,
+    sql`INSERT INTO _cdp.idempotency_keys (path, key, fingerprint, answer)
       VALUES (${path}, ${key}, pg_catalog.decode(${fingerprint}, 'hex'), ${JSON.stringify(answer)})
       ON CONFLICT (path, key) DO UPDATE
-      SET fingerprint = excluded.fingerprint, answer = excluded.answer, created_at = pg_catalog.now()`),
+      SET fingerprint = excluded.fingerprint, answer = excluded.answer, created_at = pg_catalog.now()`,
   ];
 }
 

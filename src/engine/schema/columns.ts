@@ -3,22 +3,27 @@ import type { ColumnType } from '../../contract/column-types.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { AddColumnBody, AlterColumnBody } from '../../contract/wire/tables.js';
-import { POSTGRES_TYPES, tableByName, type TableDescription, viewsOnColumn } from '../../postgres/catalog/catalog.js';
-import { conversion } from '../../postgres/catalog/conversions.js';
-import { PostgresError, toEngineError } from '../../postgres/errors.js';
-import { fixed, ident, sql, type Statement, statement, trusted } from '../../postgres/sql.js';
+import { POSTGRES_TYPES, tableByName, type TableDescription, viewsOnColumn } from '../catalog/catalog.js';
+import { conversion } from '../catalog/conversions.js';
 import {
   CANNOT_COERCE,
   DATATYPE_MISMATCH,
   FEATURE_NOT_SUPPORTED,
+  fixed,
+  ident,
+  PostgresError,
+  type Session,
+  sql,
+  type Statement,
+  trusted,
   UNDEFINED_FUNCTION,
-} from '../../postgres/sqlstate.js';
+} from '../../pg/index.js';
+import { toEngineError } from '../../tenancy/engine-error.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
-import type { ColumnShape } from '../../postgres/catalog/table-shape.js';
-import type { Session } from '../../postgres/wire/session.js';
-import { cut } from '../message-text.js';
+import type { ColumnShape } from '../catalog/table-shape.js';
+import { cut } from '../../contract/message-text.js';
 import { checkName, columnNameProblem } from './names.js';
-import { nearName } from '../near-name.js';
+import { didYouMean } from '../../contract/did-you-mean.js';
 import type { Project } from '../project.js';
 import { schemaChange, type SchemaLimits } from './schema-change.js';
 import { checkComment, columnType, commentOn, existingTable, explainNoTable, notFound } from './tables.js';
@@ -47,9 +52,7 @@ export async function addColumn(
   await project.requireRoom();
   const comment = body.comment || null;
   const change = [
-    statement(
-      sql`ALTER TABLE ${ident(project.schema, table)} ADD COLUMN ${ident(body.name)} ${trusted(POSTGRES_TYPES[type])}`,
-    ),
+    sql`ALTER TABLE ${ident(project.schema, table)} ADD COLUMN ${ident(body.name)} ${trusted(POSTGRES_TYPES[type])}`,
     ...(comment === null ? [] : [commentOn(project.schema, table, body.name, comment)]),
   ];
   await schemaChange(project, limits, async (lease, begin) => {
@@ -106,7 +109,7 @@ export async function alterColumn(
     if (newName !== undefined && newName !== column) {
       refuseTwin(shape, newName, column);
       changes.push(
-        statement(sql`ALTER TABLE ${ident(project.schema, table)} RENAME COLUMN ${ident(column)} TO ${ident(newName)}`),
+        sql`ALTER TABLE ${ident(project.schema, table)} RENAME COLUMN ${ident(column)} TO ${ident(newName)}`,
       );
     }
     try {
@@ -127,9 +130,7 @@ export async function dropColumn(project: Project, table: string, column: string
   if (column === 'id') throw new EngineError('reserved_name', 'The id column cannot be dropped');
   const drop = async (lease: Lease, begin: readonly Statement[]) => {
     existingColumn(await lockTable(lease, begin, project.schema, table), column);
-    await commit(lease.session, [
-      statement(sql`ALTER TABLE ${ident(project.schema, table)} DROP COLUMN ${ident(column)}`),
-    ]);
+    await commit(lease.session, [sql`ALTER TABLE ${ident(project.schema, table)} DROP COLUMN ${ident(column)}`]);
   };
   await schemaChange(project, limits, drop, 'none');
 }
@@ -142,7 +143,7 @@ async function lockTable(
   table: string,
 ): Promise<TableDescription> {
   const { session } = lease;
-  const lock = statement(sql`LOCK TABLE ${ident(schema, table)} IN ACCESS EXCLUSIVE MODE`);
+  const lock = sql`LOCK TABLE ${ident(schema, table)} IN ACCESS EXCLUSIVE MODE`;
   const read = session.run([...begin, lock, tableByName(schema, table)]);
   const results = await read.catch(async (error: unknown) => {
     throw await explainNoTable(session, schema, table, error);
@@ -157,7 +158,7 @@ async function lockTable(
 function existingColumn(table: TableDescription, name: string): ColumnShape {
   const column = table.columns.find((candidate) => candidate.name === name);
   if (column !== undefined) return column;
-  const near = nearName(
+  const near = didYouMean(
     name,
     table.columns.map((candidate) => candidate.name),
   );
@@ -202,11 +203,11 @@ async function retype(
   // The change itself ignores row level security; the look at the values must not see less than it.
   await session.run([fixed('SET LOCAL row_security = off')]);
   const lost = change === null ? sql`${reference} IS NOT NULL` : sql`NOT (${change.convertible})`;
-  const counted = await session.query(statement(sql`SELECT pg_catalog.count(*) FROM ${relation} WHERE ${lost}`));
+  const counted = await session.query(sql`SELECT pg_catalog.count(*) FROM ${relation} WHERE ${lost}`);
   const count = Number(counted[0]?.[0] ?? 0);
   if (change === null || count > 0) {
     const ids = table.columns.some((candidate) => candidate.name === 'id')
-      ? await session.query(statement(sql`SELECT id::pg_catalog.text FROM ${relation} WHERE ${lost} LIMIT 5`))
+      ? await session.query(sql`SELECT id::pg_catalog.text FROM ${relation} WHERE ${lost} LIMIT 5`)
       : [];
     throw notConvertible(
       column,
@@ -216,9 +217,7 @@ async function retype(
       ids.map(([id]) => id ?? ''),
     );
   }
-  return statement(
-    sql`ALTER TABLE ${relation} ALTER COLUMN ${reference} TYPE ${trusted(POSTGRES_TYPES[to])} USING ${change.using}`,
-  );
+  return sql`ALTER TABLE ${relation} ALTER COLUMN ${reference} TYPE ${trusted(POSTGRES_TYPES[to])} USING ${change.using}`;
 }
 
 function notConvertible(

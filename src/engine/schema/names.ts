@@ -1,7 +1,7 @@
 /** What tables and columns may be called (contract section 3). */
 import { EngineError, type ErrorPlace } from '../../contract/errors.js';
 import { NAME_PATTERN } from '../../contract/names.js';
-import { cut } from '../message-text.js';
+import { cut } from '../../contract/message-text.js';
 
 const PATTERN = new RegExp(NAME_PATTERN);
 

@@ -1,16 +1,14 @@
 /** The frame of every schema call: one transaction, short waits for locks, and a bound on how long a table is held. */
 import { EngineError } from '../../contract/errors.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
-import { BEGIN, fixed, type Statement } from '../../postgres/sql.js';
-import type { Session } from '../../postgres/wire/session.js';
-import type { Departure } from '../admission/departure.js';
+import { BEGIN, fixed, type Session, type Statement } from '../../pg/index.js';
 import type { Project } from '../project.js';
-import type { Growth } from '../quota.js';
+import type { QuotaImpact } from '../quota.js';
 
 export interface SchemaLimits {
   /** A change that scans or rewrites a table is undone after this time (contract section 5). */
   holdMs: number;
-  signal: Departure;
+  signal: AbortSignal;
 }
 
 /** DDL waits this long for its lock (contract section 5). */
@@ -26,11 +24,11 @@ export function schemaChange<T>(
   project: Project,
   { holdMs, signal }: SchemaLimits,
   work: (lease: Lease, begin: readonly Statement[]) => Promise<T>,
-  growth: Growth = 'writes',
+  impact: QuotaImpact = 'writes',
 ): Promise<T> {
   const expired = () =>
     new EngineError('table_busy', `The change would have held the table for more than ${holdMs} ms and was undone`);
-  return project.use('typed', { timeoutMs: holdMs, signal, expired }, (lease) => work(lease, BEGIN_CHANGE), growth);
+  return project.use('typed', { timeoutMs: holdMs, signal, expired }, (lease) => work(lease, BEGIN_CHANGE), impact);
 }
 
 export function schemaRead<T>(

@@ -14,17 +14,28 @@ import {
   tableByName,
   tableNames,
   type TableDescription,
-} from '../../postgres/catalog/catalog.js';
-import { fixed, ident, join, literal, ROLLBACK, sql, type Statement, statement, trusted } from '../../postgres/sql.js';
-import { DIVISION_BY_ZERO, UNDEFINED_TABLE, WRONG_OBJECT_TYPE } from '../../postgres/sqlstate.js';
+} from '../catalog/catalog.js';
+import {
+  DIVISION_BY_ZERO,
+  fixed,
+  ident,
+  join,
+  literal,
+  PostgresError,
+  ROLLBACK,
+  type Session,
+  sql,
+  type Statement,
+  trusted,
+  UNDEFINED_TABLE,
+  WRONG_OBJECT_TYPE,
+} from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
-import { PostgresError } from '../../postgres/errors.js';
-import type { Session } from '../../postgres/wire/session.js';
-import { refuseText } from '../batch/text.js';
-import { Faults } from '../faults.js';
-import { cut } from '../message-text.js';
+import { ErrorCollector } from '../../contract/error-collector.js';
+import { cut } from '../../contract/message-text.js';
+import { unstorable } from '../../contract/storable-text.js';
 import { checkName, columnNameProblem, isName, tableNameProblem } from './names.js';
-import { nearName } from '../near-name.js';
+import { didYouMean } from '../../contract/did-you-mean.js';
 import type { Project } from '../project.js';
 import { schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
 import { commit } from '../transaction.js';
@@ -44,14 +55,14 @@ export async function createTable(project: Project, body: CreateTableBody, limit
   const { table_name: name, comment } = body;
   const table = ident(project.schema, name);
   const comments: Statement[] = [];
-  if (comment) comments.push(statement(sql`COMMENT ON TABLE ${table} IS ${literal(comment)}`));
+  if (comment) comments.push(sql`COMMENT ON TABLE ${table} IS ${literal(comment)}`);
   for (const column of columns) {
     if (column.comment) comments.push(commentOn(project.schema, name, column.name, column.comment));
   }
   const definitions = columns.map((column) => sql`${ident(column.name)} ${trusted(POSTGRES_TYPES[column.type])}`);
   const id = sql`id pg_catalog.uuid PRIMARY KEY DEFAULT _cdp.uuid_v7()`;
 
-  const create = statement(sql`CREATE TABLE ${table} (${join([id, ...definitions])})`);
+  const create = sql`CREATE TABLE ${table} (${join([id, ...definitions])})`;
   await schemaChange(project, limits, async ({ session }, begin) => {
     try {
       await commit(session, [...begin, ONE_AT_A_TIME, nameIsFree(project.schema, name), create, ...comments]);
@@ -89,7 +100,7 @@ export async function readTable(project: Project, name: string, limits: SchemaLi
 export async function dropTable(project: Project, name: string, limits: SchemaLimits): Promise<void> {
   const drop = async ({ session }: Lease, begin: readonly Statement[]) => {
     try {
-      await commit(session, [...begin, statement(sql`DROP TABLE ${ident(project.schema, name)}`)]);
+      await commit(session, [...begin, sql`DROP TABLE ${ident(project.schema, name)}`]);
     } catch (error) {
       throw await explainNoTable(session, project.schema, name, error);
     }
@@ -128,9 +139,9 @@ export async function existingTable(
 
 /** @throws EngineError always: table_not_found with a near name as hint */
 export async function tableNotFound(session: Session, schema: string, name: string): Promise<never> {
-  if (session.transaction === 'E') await session.run([ROLLBACK]);
-  const names = (await session.query(tableNames(schema))).map(([found]) => found ?? '');
-  throw notFound('table_not_found', `There is no table ${JSON.stringify(cut(name))}.`, nearName(name, names));
+  const [, found] = await session.run([ROLLBACK, tableNames(schema)]);
+  const names = found?.rows.map(([found]) => found ?? '') ?? [];
+  throw notFound('table_not_found', `There is no table ${JSON.stringify(cut(name))}.`, didYouMean(name, names));
 }
 
 /** Names what is missing, and what may have been meant. */
@@ -141,7 +152,7 @@ export function notFound(code: 'table_not_found' | 'column_not_found', message: 
 }
 
 export const commentOn = (schema: string, table: string, column: string, comment: string | null): Statement =>
-  statement(sql`COMMENT ON COLUMN ${ident(schema, table, column)} IS ${comment ? literal(comment) : trusted('NULL')}`);
+  sql`COMMENT ON COLUMN ${ident(schema, table, column)} IS ${comment ? literal(comment) : trusted('NULL')}`;
 
 /**
  * Postgres text holds no U+0000, and a lone surrogate has no UTF-8.
@@ -153,8 +164,8 @@ export function checkComment(comment: string | null | undefined): void {
 }
 
 function unstorableComment(comment: string | null | undefined): string | undefined {
-  const refusal = comment == null ? undefined : refuseText(comment);
-  return refusal && `comment: ${refusal.reason}`;
+  const reason = comment == null ? undefined : unstorable(comment);
+  return reason && `comment: ${reason}`;
 }
 
 /** A path names a table that cannot exist: no connection is needed to say so. */
@@ -189,26 +200,28 @@ interface CheckedColumn {
 function checkDefinition(body: CreateTableBody): CheckedColumn[] {
   checkName(tableNameProblem(body.table_name));
   checkComment(body.comment);
-  const faults = new Faults();
+  const errors = new ErrorCollector();
   const seen = new Map<string, string>();
   const columns: CheckedColumn[] = [];
   for (const { name, type, comment } of body.columns) {
     const problem = columnNameProblem(name);
-    if (problem !== undefined) faults.add(problem.error, () => ({ column: cut(name), message: problem.message }));
+    if (problem !== undefined) errors.add(problem.error, () => ({ column: cut(name), message: problem.message }));
     const twin = seen.get(name.toLowerCase());
     if (twin !== undefined) {
       const message =
         twin === name ? `Column "${name}" is declared twice` : `Columns "${twin}" and "${name}" differ only by case`;
-      faults.add('invalid_request', () => ({ column: cut(name), message }));
+      errors.add('invalid_request', () => ({ column: cut(name), message }));
     }
     seen.set(name.toLowerCase(), name);
-    const unstorable = unstorableComment(comment);
-    if (unstorable !== undefined) faults.add('invalid_request', () => ({ column: cut(name), message: unstorable }));
+    const problemOfComment = unstorableComment(comment);
+    if (problemOfComment !== undefined) {
+      errors.add('invalid_request', () => ({ column: cut(name), message: problemOfComment }));
+    }
     const known = findType(type);
-    if (known === undefined) faults.add('unknown_type', () => ({ column: cut(name), message: unknownType(type) }));
+    if (known === undefined) errors.add('unknown_type', () => ({ column: cut(name), message: unknownType(type) }));
     else columns.push({ name, type: known, comment: comment ?? null });
   }
-  faults.refuse();
+  errors.throwIfAny();
   return columns;
 }
 

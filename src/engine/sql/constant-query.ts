@@ -1,18 +1,29 @@
 /**
- * Which statements provably leave nothing in their session, whatever the project has made in its database: queries of
- * nothing but constants and parameters, as pools of connections and monitors send them. Their words are all Postgres's own
- * grammar, so that no relation, function or operator is looked up that could be the project's, and the types are found in
- * pg_catalog, which comes first in the search path of a clean session. Everything else may run code of the project.
+ * Queries of nothing but constants, as connection pools and monitors send them. Their words are all Postgres's own grammar, so
+ * no relation, function or operator is looked up that could be the project's, and types are found in pg_catalog, which comes
+ * first in the search path of a clean session. So they provably leave nothing in it, and need no transaction, no round trip to
+ * learn their columns, and no reset (docs/decisions/0024-constant-queries.md).
  */
+import { type ResultColumn, rowEncoder } from '../../codec/index.js';
+import { LIMITS } from '../../contract/limits.js';
+import { unstorable } from '../../contract/storable-text.js';
+import { callerSql, type RowTaker } from '../../pg/index.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
+import { queryTimeout } from '../limits/deadline.js';
+import type { Project } from '../project.js';
+import { RowCollector } from './row-collector.js';
+import { located, type SqlRequest } from './run-sql.js';
+import { type CollectRequest, columnsJson, type SqlResult, sqlResult } from './sql-result.js';
+
+const MAX_LENGTH = 200;
 
 const SPACE = String.raw`[ \t\n\r\f]`;
 
 /** Without a backslash or a quote inside: its end is the same whatever the settings are. */
-const VALUE = String.raw`(?:\d{1,18}(?:\.\d{1,18})?|'[^'\\]*'|\$\d{1,5}|true|false|null)`;
+const VALUE = String.raw`(?:\d{1,18}(?:\.\d{1,18})?|'[^'\\]*'|true|false|null)`;
 
-/** Built in, and never a domain, which could check its values with the project's code. */
-const TYPE =
-  '(?:smallint|int2|integer|int|int4|bigint|int8|numeric|float8|boolean|bool|text|uuid|date|timestamptz|jsonb)';
+/** Built in, and never a domain, which could check its values with the project's code. Rows hold all of them as text. */
+const TYPE = '(?:smallint|int2|integer|int|int4|bigint|int8|numeric|boolean|bool|text|uuid|jsonb)';
 
 const NAME = String.raw`(?:[a-z_][a-z0-9_]*|"[^"]+")`;
 
@@ -23,10 +34,27 @@ const CONSTANT_QUERY = new RegExp(
   'i',
 );
 
-export const isConstantQuery = (text: string): boolean => CONSTANT_QUERY.test(text);
+export const isConstantQuery = ({ sql, params }: Pick<SqlRequest, 'sql' | 'params'>): boolean =>
+  params.length === 0 && sql.length <= MAX_LENGTH && CONSTANT_QUERY.test(sql) && unstorable(sql) === undefined;
 
-/** Postgres reads a literal when it parses the statement: the time that 'now' or 'today' stands for stays in it. */
-const READS_THE_CLOCK = /::(?:date|timestamptz)/i;
-
-/** Whether a query of constants that was parsed once says the same whenever it is run again. */
-export const isTimeless = (text: string): boolean => !READS_THE_CLOCK.test(text);
+/** @throws EngineError as `runSql` */
+export function runConstantQuery(project: Project, request: CollectRequest): Promise<SqlResult> {
+  const { sql, readOnly, timeoutMs, signal, maxRows, rowMode } = request;
+  const deadline = { timeoutMs, signal, expired: queryTimeout(timeoutMs) };
+  const work = async ({ session }: Lease): Promise<SqlResult> => {
+    let columns: readonly ResultColumn[] = [];
+    let rows: RowCollector | null = null;
+    const describe = (found: readonly ResultColumn[]) => {
+      columns = found;
+      rows = new RowCollector(rowEncoder(found, 'list', rowMode), maxRows, LIMITS.resultBytes);
+    };
+    const takeRows: RowTaker = (buffer, start, end) => (rows as RowCollector).takeRows(buffer, start, end);
+    try {
+      const tag = await session.fetchAtOnce(callerSql(sql).text, describe, takeRows);
+      return sqlResult(sql, tag, rows, await columnsJson(session, columns));
+    } catch (error) {
+      throw located(error, { offset: 0 });
+    }
+  };
+  return project.use(readOnly ? 'sql-read' : 'sql-write', deadline, work, 'none');
+}

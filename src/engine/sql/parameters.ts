@@ -1,10 +1,7 @@
 /** Values of `$1`, `$2`, … as text for Postgres, by the types that Postgres itself gave the parameters. */
 import { EngineError } from '../../contract/errors.js';
-import { readArray, readJsonText } from '../batch/nested.js';
-import { Refusal } from '../batch/refusal.js';
-import { refuseText } from '../batch/text.js';
-import { Faults } from '../faults.js';
-import type { JsonNode } from '../json/nodes.js';
+import { type BatchColumn, type Cell, CellError, type JsonNode, readCell } from '../../codec/index.js';
+import { ErrorCollector } from '../../contract/error-collector.js';
 
 /** Types for which a JSON array is JSON text: json, jsonb, text, varchar, char(n), unknown. For all others it is an array. */
 const TAKES_JSON_TEXT = new Set([114, 3802, 25, 1043, 1042, 705]);
@@ -26,18 +23,18 @@ export function encodeParameters(values: readonly JsonNode[], oids: readonly num
     );
   }
   const encoded: (string | null)[] = [];
-  let faults: Faults | undefined;
+  let errors: ErrorCollector | undefined;
   for (let i = 0; i < values.length; i++) {
     const text = encode(values[i] as JsonNode, oids[i] ?? 0);
-    if (text instanceof Refusal) (faults ??= new Faults()).add('invalid_value', placeOf(`$${i + 1}`, text));
+    if (text instanceof CellError) (errors ??= new ErrorCollector()).add('invalid_value', placeOf(`$${i + 1}`, text));
     else encoded.push(text);
   }
-  faults?.refuse();
+  errors?.throwIfAny();
   return encoded;
 }
 
 const placeOf =
-  (parameter: string, { reason }: Refusal) =>
+  (parameter: string, { reason }: CellError) =>
   () => ({
     column: parameter,
     message: `Parameter ${parameter}: ${reason}`,
@@ -45,20 +42,21 @@ const placeOf =
 
 const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;
 
-function encode(value: JsonNode, oid: number): string | null | Refusal {
-  switch (value.kind) {
-    case 'null':
-      return null;
-    case 'string':
-      return refuseText(value.value) ?? value.value;
-    case 'number':
-      return value.text;
-    case 'boolean':
-      return String(value.value);
-    case 'object':
-      return readJsonText(value);
-    case 'array':
-      if (TAKES_JSON_TEXT.has(oid)) return readJsonText(value);
-      return (value.values ?? 0) > MAX_ELEMENTS ? new Refusal(TOO_MANY_ELEMENTS) : readArray(value);
-  }
+function encode(value: JsonNode, oid: number): Cell {
+  const isArray = value.kind === 'array' && !TAKES_JSON_TEXT.has(oid);
+  if (isArray && (value.values ?? 0) > MAX_ELEMENTS) return new CellError(TOO_MANY_ELEMENTS);
+  const isJson = value.kind === 'object' || (value.kind === 'array' && !isArray);
+  return readCell(isJson ? JSON_TEXT : TEXT_OR_ARRAY, value);
 }
+
+const TEXT_OR_ARRAY: BatchColumn = {
+  name: '',
+  type: null,
+  displayType: '',
+  isJson: false,
+  isArray: true,
+  hasDefault: false,
+  isGeneratedAlways: false,
+  isId: false,
+};
+const JSON_TEXT: BatchColumn = { ...TEXT_OR_ARRAY, isJson: true };

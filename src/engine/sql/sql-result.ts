@@ -1,22 +1,18 @@
-/** What one statement of free SQL is answered with. */
-import { readCommandTag } from '../../postgres/command-tag.js';
-import { outputNames, type ResultColumn, typeName } from '../../postgres/results/columns.js';
-import type { RowBytes } from '../../postgres/results/row-bytes.js';
-import type { RowMode } from '../../postgres/results/rows.js';
-import { sql, statement } from '../../postgres/sql.js';
-import type { Session } from '../../postgres/wire/session.js';
-import { mainKeyword } from './main-keyword.js';
+/** The answer to one statement of free SQL. */
+import { type BufferList, describeColumns, type ResultColumn, type RowMode } from '../../codec/index.js';
+import { readCommandTag, type Session, sql } from '../../pg/index.js';
 import type { RowCollector } from './row-collector.js';
-import type { SqlRequest } from './statements.js';
+import type { SqlRequest } from './run-sql.js';
+import { mainKeyword } from './tokens.js';
 
 export interface SqlResult {
   /** Postgres's command tag without its counts. */
   readonly type: string;
   /** Names and types of the columns, as JSON. */
   readonly columnsJson: string;
-  /** The rows as JSON, with commas between them; null where none come back. Whoever has sent them frees them. */
-  readonly rows: RowBytes | null;
-  /** Rows here, or rows affected where none come back. */
+  /** The rows as JSON, each after a comma; null if it returns none. Whoever has sent them frees them. */
+  readonly rows: BufferList | null;
+  /** Rows in `rows`, or affected rows if it returns none. */
   readonly rowCount: number;
   /** For INSERT, UPDATE, DELETE and MERGE. */
   readonly affectedRows: number | undefined;
@@ -32,7 +28,7 @@ export interface CollectRequest extends SqlRequest {
 export const MODIFYING: ReadonlySet<string> = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE']);
 
 /**
- * @param tag null where the rows were cut off before the statement ended
+ * @param tag null if the rows were cut off before the statement ended
  * @param rows null for a statement that returns none
  */
 export function sqlResult(text: string, tag: string | null, rows: RowCollector | null, columnsJson: string): SqlResult {
@@ -48,16 +44,14 @@ export function sqlResult(text: string, tag: string | null, rows: RowCollector |
   };
 }
 
-/** Names as they stand in the rows, types as the API calls them; Postgres is asked only for types that are not built in. */
-export async function describeColumns(session: Session, columns: readonly ResultColumn[] | null): Promise<string> {
-  if (columns === null) return '[]';
-  const names = outputNames(columns);
-  const types = columns.map(typeName);
-  for (const [i, column] of columns.entries()) {
-    if (types[i] !== undefined) continue;
-    const { typeOid, typeModifier } = column;
-    const rows = await session.query(statement(sql`SELECT pg_catalog.format_type(${typeOid}, ${typeModifier})`));
-    types[i] = rows[0]?.[0] ?? '';
+/** Names as in the rows, types as the API calls them; Postgres is asked only for types that are not built in. */
+export async function columnsJson(session: Session, columns: readonly ResultColumn[] | null): Promise<string> {
+  const described = describeColumns(columns ?? []);
+  for (const [i, { typeOid, typeModifier }] of (columns ?? []).entries()) {
+    const column = described[i];
+    if (column === undefined || column.type !== undefined) continue;
+    const rows = await session.query(sql`SELECT pg_catalog.format_type(${typeOid}, ${typeModifier})`);
+    described[i] = { ...column, type: rows[0]?.[0] ?? '' };
   }
-  return JSON.stringify(columns.map((_, i) => ({ name: names[i] ?? '', type: types[i] ?? '' })));
+  return JSON.stringify(described);
 }

@@ -1,13 +1,20 @@
-/** From a failure to what is answered (contract section 1). Nothing else makes a status of 400 or more. */
-import type { FastifyError } from 'fastify';
-import { EngineError, type ErrorCode } from '../../contract/errors.js';
+/** From a failure to its answer (contract section 1). Nothing else makes a status of 400 or more. */
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import type { Logger } from 'pino';
+import { type Dependency, EngineError, type ErrorCode } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
-import { toEngineError } from '../../postgres/errors.js';
-import { SECURITY_HEADERS } from '../connection/security-headers.js';
+import { toEngineError } from '../../tenancy/engine-error.js';
+import { Outage } from '../observability/outage.js';
+import { traceContextOf } from '../observability/trace-context.js';
+import { answerHeaders, JSON_TYPE, SECURITY_HEADERS } from './headers.js';
+import { HttpError } from './http-error.js';
 
-/** Seconds in `Retry-After` where the error does not say. */
+/** Seconds in `Retry-After` if the error does not say. */
 const RETRY_AFTER_S = 1;
+
+/** A rejected body may take this long to come. */
+const UNREAD_BODY_MS = 30_000;
 
 /** Failures of the HTTP layer itself, by the code of the library or of Node. */
 const HTTP_ERRORS: Readonly<Record<string, [ErrorCode, string]>> = {
@@ -21,7 +28,7 @@ const HTTP_ERRORS: Readonly<Record<string, [ErrorCode, string]>> = {
   ECONNRESET: ['invalid_request', 'The request was broken off'],
 };
 
-/** Whatever was thrown, as an error of the contract. What nobody foresaw is `internal` and says nothing more. */
+/** Whatever was thrown, as an error of the contract. Anything unexpected is `internal` and says nothing more. */
 export function asEngineError(thrown: unknown): EngineError {
   const error = toEngineError(thrown);
   if (error instanceof EngineError) return error;
@@ -67,18 +74,84 @@ export function errorBody(error: EngineError, requestId: string): ErrorBody {
   };
 }
 
-export function errorHeaders(error: EngineError): Record<string, string> {
-  const headers = { ...error.headers };
+function errorHeaders(error: EngineError): Record<string, string> {
+  const headers = error instanceof HttpError ? { ...error.headers } : {};
   if (error.status === 401) headers['www-authenticate'] ??= 'Bearer realm="cdp", error="invalid_token"';
-  if (error.code === 'insufficient_scope')
-    headers['www-authenticate'] ??= 'Bearer realm="cdp", error="insufficient_scope"';
+  if (error.code === 'insufficient_scope') {
+    headers['www-authenticate'] = 'Bearer realm="cdp", error="insufficient_scope"';
+  }
   if ((error.status === 429 || error.status === 503) && error.retryAfter !== null) {
     headers['retry-after'] = String(error.retryAfter ?? RETRY_AFTER_S);
   }
   return headers;
 }
 
-/** For what never became a request: the bytes of a whole HTTP answer. */
+/** The one way out of a request that fails. */
+export class ErrorExit {
+  private readonly outages: Readonly<Record<Dependency, Outage>>;
+
+  constructor(private readonly logger: Logger) {
+    this.outages = {
+      database: new Outage(logger, 'database'),
+      'identity provider': new Outage(logger, 'identity provider'),
+    };
+  }
+
+  /** Answers with whatever was thrown, in the one shape of all errors. */
+  send(thrown: unknown, request: FastifyRequest, reply: FastifyReply): void {
+    const { context } = request;
+    const { raw } = reply;
+    const error = asEngineError(thrown);
+    context.errorCode = error.code;
+    this.log(error, request);
+    if (raw.headersSent) raw.destroy();
+    else {
+      void reply.code(error.status).headers(errorHeaders(error));
+      const body = errorBody(error, request.id);
+      if (request.raw.complete || raw.shouldKeepAlive) void reply.send(body);
+      else sendBeforeBody(request, reply, JSON.stringify(body));
+    }
+    context.settle();
+  }
+
+  private log(error: EngineError, request: FastifyRequest): void {
+    if (error.code === 'internal') this.logger.error(circumstances(error, request), 'internal error');
+    // Without details of a statement it was the service's own query that failed, which only the operator can repair.
+    else if (error.code === 'database_unavailable' && error.postgres === undefined) {
+      this.outages[error.away ?? 'database'].refused(circumstances(error, request));
+    }
+  }
+}
+
+/**
+ * Answers a client that wants its connection closed and may still be sending a body. Closed with unread data the connection
+ * would be reset, and the answer lost with it (RFC 9112 section 9.6); so the answer ends once the body has come.
+ */
+function sendBeforeBody(request: FastifyRequest, reply: FastifyReply, body: string): void {
+  const { raw } = reply;
+  reply.hijack();
+  raw.writeHead(raw.statusCode, {
+    ...answerHeaders(request, reply),
+    'content-type': JSON_TYPE,
+    'content-length': Buffer.byteLength(body),
+  });
+  if (request.method !== 'HEAD') raw.write(body);
+  const end = () => void raw.end();
+  const timer = setTimeout(end, UNREAD_BODY_MS).unref();
+  raw.once('close', () => clearTimeout(timer));
+  request.raw.once('end', end).resume();
+}
+
+function circumstances(error: EngineError, request: FastifyRequest): object {
+  const trace = traceContextOf(request);
+  const ids = trace === null ? {} : { trace_id: trace.traceId, span_id: trace.spanId };
+  return { request_id: request.id, ...ids, cause: describe(error.cause) };
+}
+
+/** What an operator needs to find a bug: never the fields of a Postgres error, which quote values. */
+const describe = (cause: unknown): string => (cause instanceof Error ? (cause.stack ?? cause.message) : String(cause));
+
+/** The bytes of a whole HTTP answer, for what never became a request. */
 export function rawError(thrown: unknown, requestId: string): string {
   const error = asEngineError(thrown);
   const body = JSON.stringify(errorBody(error, requestId));
@@ -87,7 +160,7 @@ export function rawError(thrown: unknown, requestId: string): string {
     ...errorHeaders(error),
     'content-type': 'application/json',
     'x-request-id': requestId,
-    // Nobody knows when it began, or for what path it was.
+    // Neither its beginning nor its path is known.
     'server-timing': 'total;dur=0',
     'cache-control': 'no-store',
   };

@@ -1,15 +1,13 @@
 /** The answers of free SQL: one JSON object around rows that are JSON bytes already, or a stream of rows. */
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { finished } from 'node:stream/promises';
-import type { FastifyReply, FastifyRequest } from 'fastify';
 import Negotiator from 'negotiator';
 import type { Project } from '../../engine/project.js';
 import type { SqlResult } from '../../engine/sql/sql-result.js';
-import type { RowBytes } from '../../postgres/results/row-bytes.js';
-import { type StreamFormat, type StreamRequest, streamSql } from '../../engine/sql/stream.js';
-import { allHeadersOf } from './answers.js';
-import { inPieces, type Pieces } from './pieces.js';
+import { type StreamFormat, type StreamRequest, streamSql } from '../../engine/sql/stream-sql.js';
+import { answerHeaders } from './headers.js';
 import { asEngineError, errorBody } from './error-exit.js';
-import type { Context } from '../api/route.js';
+import type { Call } from '../api/route.js';
 
 /** With every parameter that a client may name; the first is what a client without a preference gets. */
 const MEDIA_TYPES: Readonly<Record<string, StreamFormat | null>> = {
@@ -20,21 +18,20 @@ const MEDIA_TYPES: Readonly<Record<string, StreamFormat | null>> = {
 };
 
 /**
- * What the client would rather have (RFC 9110 section 12.5.1, with weights and wildcards); null: one JSON object, which it
- * also gets if it accepts none of them.
+ * The format that the client prefers (RFC 9110 section 12.5.1, with weights and wildcards); null: one JSON object, also for a
+ * client that accepts none of them.
  */
-export function streamFormat(request: FastifyRequest): StreamFormat | null {
+export function streamFormat(request: IncomingMessage): StreamFormat | null {
   const { accept } = request.headers;
   if (accept === undefined || accept === '*/*' || accept === 'application/json') return null;
-  const [preferred] = new Negotiator(request.raw).mediaTypes(Object.keys(MEDIA_TYPES));
+  const [preferred] = new Negotiator(request).mediaTypes(Object.keys(MEDIA_TYPES));
   return MEDIA_TYPES[preferred ?? ''] ?? null;
 }
 
-/** The top level speaks for the last statement; `results` holds all where there are several. */
-export function sqlAnswer(results: readonly SqlResult[]): Buffer | Pieces {
+/** The top level is the result of the last statement; `results` holds all if there are several. */
+export function sqlAnswer(results: readonly SqlResult[]): string | readonly Buffer[] {
   const last = results.at(-1);
   if (last === undefined) throw new Error('Free SQL has run no statement');
-  if (results.length === 1 && last.rows !== null) return inPieces(aroundRows(last, last.rows));
   const head = headOf(last);
   const parts = [head, ...rowsOf(last), behindRows(last)];
   if (results.length > 1) {
@@ -43,40 +40,26 @@ export function sqlAnswer(results: readonly SqlResult[]): Buffer | Pieces {
     });
     parts.push('}]');
   }
-  return joined([...parts, '}']);
+  parts.push('}');
+  const length = results.reduce((sum, { rows }) => sum + (rows?.length ?? 0), 0);
+  // Node sends a short text in one piece with its head; what is long stays in the buffers that it is in.
+  if (length <= SHORT_BYTES) return parts.map(String).join('');
+  return parts.map((part) => (typeof part === 'string' ? Buffer.from(part) : part));
 }
 
-/** Requests that shared a write have their rows in common, and what is around them. */
-const aroundRows = (result: SqlResult, rows: RowBytes): readonly Buffer[] =>
-  rows.whole ?? rows.between(headOf(result), `${behindRows(result)}}`);
+const SHORT_BYTES = 32 * 1024;
 
 const headOf = (result: SqlResult): string => `{"success":true,${beforeRows(result)}`;
 
 const beforeRows = ({ type }: SqlResult): string => `"type":${JSON.stringify(type)},"rows":[`;
 
-const rowsOf = ({ rows }: SqlResult): (string | Buffer)[] => rows?.views() ?? [];
+/** Without the comma before the first. */
+const rowsOf = ({ rows }: SqlResult): (string | Buffer)[] =>
+  (rows?.buffers ?? []).map((bytes, i) => (i === 0 ? bytes.subarray(1) : bytes));
 
 function behindRows({ rowCount, columnsJson, truncated, affectedRows }: SqlResult): string {
   const affected = affectedRows === undefined ? '' : `,"affected_rows":${affectedRows}`;
   return `],"row_count":${rowCount},"columns":${columnsJson},"truncated":${truncated}${affected}`;
-}
-
-/** The memory of the rows is for other answers as soon as this one has gone out. */
-export function freeWhenSent(results: readonly SqlResult[], { raw }: FastifyReply): void {
-  if (!results.some(isLarge)) return;
-  raw.once('finish', () => {
-    for (const result of results) if (isLarge(result)) result.rows?.free();
-  });
-}
-
-const isLarge = ({ rows }: SqlResult): boolean => rows?.isLarge === true;
-
-/** In one buffer, without one for each text. */
-function joined(parts: readonly (string | Buffer)[]): Buffer {
-  const bytes = Buffer.allocUnsafe(parts.reduce((sum, part) => sum + Buffer.byteLength(part), 0));
-  let at = 0;
-  for (const part of parts) at += typeof part === 'string' ? bytes.write(part, at) : part.copy(bytes, at);
-  return bytes;
 }
 
 const CONTENT_TYPE: Readonly<Record<StreamFormat, string>> = {
@@ -89,39 +72,50 @@ const CONTENT_TYPE: Readonly<Record<StreamFormat, string>> = {
  * either format breaks the chunked encoding off, so that no client takes half a result for a whole one.
  */
 export async function streamAnswer(
-  { request, reply, settings }: Context,
+  { request, reply, settings }: Call,
   project: Project,
-  streamRequest: Omit<StreamRequest, 'stallMs'>,
+  streamRequest: StreamRequest,
 ): Promise<void> {
   const { raw } = reply;
   const { format } = streamRequest;
   const begin = () => {
     if (raw.headersSent) return;
     reply.hijack();
-    raw.writeHead(200, { ...allHeadersOf(request, reply), 'content-type': CONTENT_TYPE[format] });
+    raw.writeHead(200, { ...answerHeaders(request, reply), 'content-type': CONTENT_TYPE[format] });
   };
   const output = {
     write: (bytes: Buffer, free: () => void) => {
       begin();
-      return raw.write(bytes, (error) => {
+      const hasRoom = raw.write(bytes, (error) => {
         if (!error) free();
       });
+      return hasRoom ? undefined : drained(raw, settings.streamStallMs);
     },
-    onDrain: (listener: () => void) => void raw.once('drain', listener),
   };
   try {
-    const rowCount = await streamSql(project, { ...streamRequest, stallMs: settings.streamStallMs }, output);
-    request.exchange.rows = rowCount;
+    const rowCount = await streamSql(project, streamRequest, output);
+    request.context.rows = rowCount;
     begin();
     raw.end(format === 'ndjson' ? `${JSON.stringify({ done: true, row_count: rowCount })}\n` : undefined);
   } catch (thrown) {
     if (!raw.headersSent) throw thrown;
     const error = asEngineError(thrown);
-    request.exchange.errorCode = error.code;
+    request.context.errorCode = error.code;
     const line = format === 'ndjson' ? `${JSON.stringify({ error: errorBody(error, request.id) })}\n` : '';
     raw.write(line, () => raw.destroy());
   }
-  // The request is over, for the log and the metrics, when its last byte has gone out or nobody takes it any more.
+  // For the log and the metrics the request is over when its last byte has been sent or the client has left.
   raw.setTimeout(settings.streamStallMs);
   await finished(raw).catch(() => {});
+}
+
+/** Resolves when the client has read enough for more. A client that reads nothing for `stallMs` is disconnected. */
+function drained(raw: ServerResponse, stallMs: number): Promise<void> {
+  raw.setTimeout(stallMs);
+  return new Promise((resolve) => {
+    raw.once('drain', () => {
+      raw.setTimeout(0);
+      resolve();
+    });
+  });
 }

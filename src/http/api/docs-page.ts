@@ -1,16 +1,16 @@
 /**
- * The page of the documentation: Swagger UI with its files, in a server of its own that nothing listens for. It is read
- * in and made when somebody opens the page.
+ * The documentation page: Swagger UI with its files, in a Fastify of its own that does not listen. It is loaded when somebody
+ * opens the page.
  */
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
-import { DOCS_CONTENT_POLICY } from '../connection/security-headers.js';
+import { DOCS_CONTENT_POLICY } from '../answer/headers.js';
 
 /** Answers a GET at or below its prefix. */
 export type DocsPage = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
 
-/** Of an answer whose body is known: Fastify sets them anew. */
+/** Headers that Fastify sets again for the outer answer. */
 const OF_THE_MESSAGE: ReadonlySet<string> = new Set(['connection', 'content-length', 'date', 'transfer-encoding']);
 
 /** @param document OpenAPI */

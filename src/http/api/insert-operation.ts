@@ -2,9 +2,8 @@
 import { LIMITS } from '../../contract/limits.js';
 import * as wire from '../../contract/wire/batch.js';
 import { idempotencyKey } from '../../engine/insert/idempotency.js';
-import { insertRecords } from '../../engine/insert/records.js';
+import { insertRecords } from '../../engine/insert/insert.js';
 import { decodeBody } from '../body.js';
-import { releaseBody } from '../connection/read-body.js';
 import { type Operation, project, TableInPath, tableInPath } from './route.js';
 
 const REPLAYED = { 'idempotency-replayed': 'true' };
@@ -51,18 +50,16 @@ export const INSERT_RECORDS: Operation = {
     'query_timeout',
     'outcome_unknown',
   ],
-  async handle(context) {
-    const { request, signal } = context;
-    const table = tableInPath(context);
-    const decoded = decodeBody(request);
-    const body = decoded instanceof Promise ? await decoded : decoded;
+  async handle(call) {
+    const { request, signal } = call;
+    const table = tableInPath(call);
+    const body = await decodeBody(request);
     const returnIds = (request.query as wire.BatchQuery).return === 'ids';
     const { 'idempotency-key': header } = request.headers;
     const idempotency =
       header === undefined ? null : idempotencyKey(String(header), table, returnIds ? 'return=ids' : '', body);
-    const inserted = await insertRecords(project(context), table, body, { returnIds, idempotency, signal });
-    releaseBody(request);
-    request.exchange.rows = inserted.replayed ? 0 : inserted.answer.inserted_rows;
+    const inserted = await insertRecords(project(call), table, body, { returnIds, idempotency, signal });
+    request.context.rows = inserted.replayed ? 0 : inserted.answer.inserted_rows;
     return inserted.replayed ? { body: inserted.answer, headers: REPLAYED } : { body: inserted.answer };
   },
 };

@@ -7,27 +7,26 @@ import * as wire from '../../contract/wire/operator.js';
 import { CreateTokenBody } from '../../contract/wire/projects.js';
 import type { Patient } from '../../engine/doctor.js';
 import { progressAnswer } from '../answer/progress-answer.js';
-import { timeOf } from '../time.js';
-import { originOf } from '../watch/audit.js';
-import { ADMIN_ROUTES } from './admin-routes.js';
-import { shownToken } from './admin-views.js';
-import type { Answer, Context, Route } from './route.js';
+import { originOf } from '../observability/audit-request.js';
+import { ADMIN_ROUTES } from './routes.js';
+import { shownToken } from './token-operations.js';
+import { type Answer, type Call, type Route, timeOf } from './route.js';
 
-/** What the process that has the database lets commands work with. */
+/** What the process that owns the data directory offers to commands. */
 export interface Operated extends Patient {
   /** Of this program. */
   readonly version: string;
 }
 
 /** The engine may not be open yet: a doctor looks before. */
-interface LocalContext extends Omit<Context, 'engine'> {
+interface LocalCall extends Omit<Call, 'engine'> {
   readonly operated: Operated;
 }
 
-/** A row as the other tables have them, without what their document, tokens and audit entries take from it. */
+/** A row of the other tables, without what documentation, tokens and audit entries need. */
 export interface LocalRoute extends Pick<Route, 'method' | 'url' | 'query' | 'body' | 'example'> {
   readonly success: Pick<Route['success'], 'status'>;
-  handle(context: LocalContext): Promise<Answer>;
+  handle(call: LocalCall): Promise<Answer>;
 }
 
 const LOCAL_ALONE: readonly LocalRoute[] = [
@@ -82,15 +81,15 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     body: wire.BackupBody,
     example: { file: '/nowhere/shop.cdp', project: 'shop', format: null, postgres_bin: null, path: '' },
     success: { status: 200 },
-    async handle(context) {
-      const { operated, request } = context;
+    async handle(call) {
+      const { operated, request } = call;
       const { file, project, format: form, postgres_bin: folder, path } = request.body as wire.BackupBody;
       const { version } = operated;
-      const options = { file, project, form, version, places: { folder, path }, by: originOf(request) };
-      // Its modules are read in when they are asked for, here and below: few starts need them.
-      const { backup } = await import('../../engine/backup/backup.js');
-      const { installation } = await operated.engine();
-      await progressAnswer(context, (told) => backup(installation, { ...options, ...told }));
+      const options = { file, project, form, version, places: { folder, path } };
+      // Its modules are loaded on demand, here and below: few processes need them.
+      const { backup } = await import('../../backup/backup.js');
+      const installation = (await operated.engine()).installation(originOf(request));
+      await progressAnswer(call, (told) => backup(installation, { ...options, ...told }));
       return { body: null };
     },
   },
@@ -102,8 +101,8 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     success: { status: 200 },
     async handle({ operated, request }) {
       const { project, on } = request.body as wire.ArchiveBody;
-      const { setArchiving } = await import('../../engine/backup/archiving.js');
-      await setArchiving((await operated.engine()).installation, project, on, originOf(request));
+      const { setArchiving } = await import('../../backup/archiving.js');
+      await setArchiving((await operated.engine()).installation(originOf(request)), project, on);
       return { body: { success: true } };
     },
   },
@@ -113,14 +112,14 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     body: wire.RestoreBody,
     example: { file: '/nowhere/shop.cdp', project: null, as: null, at: null, postgres_bin: null, path: '' },
     success: { status: 200 },
-    async handle(context) {
-      const { operated, request } = context;
+    async handle(call) {
+      const { operated, request } = call;
       const { file, project, as, at, postgres_bin: folder, path } = request.body as wire.RestoreBody;
       const time = at === null ? null : timeOf('at', at);
-      const options = { file, project, as, at: time, places: { folder, path }, by: originOf(request) };
-      const { restore } = await import('../../engine/backup/restore.js');
-      const { installation } = await operated.engine();
-      await progressAnswer(context, async (told): Promise<wire.RestoreDone> => {
+      const options = { file, project, as, at: time, places: { folder, path } };
+      const { restore } = await import('../../backup/restore.js');
+      const installation = (await operated.engine()).installation(originOf(request));
+      await progressAnswer(call, async (told): Promise<wire.RestoreDone> => {
         const { projects, failed } = await restore(installation, { ...options, ...told });
         return { projects: projects.map(({ leftOut, ...project }) => ({ ...project, left_out: leftOut })), failed };
       });
@@ -129,10 +128,10 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
   },
 ];
 
-/** A route of the admin API as a command reaches it. */
+/** A route of the admin API, for commands. */
 const withoutToken = (route: Route): LocalRoute => ({
   ...route,
-  handle: async (context) => route.handle({ ...context, engine: await context.operated.engine() }),
+  handle: async (call) => route.handle({ ...call, engine: await call.operated.engine() }),
 });
 
 export const LOCAL_ROUTES: readonly LocalRoute[] = [...ADMIN_ROUTES.map(withoutToken), ...LOCAL_ALONE];

@@ -1,12 +1,12 @@
-/** What operators and their tools ask (contract section 9): is it alive, is it ready, how is it doing, what is the API. */
+/** The endpoints of operators and their tools (contract section 9): liveness, readiness, metrics, OpenAPI. */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { EngineError } from '../../contract/errors.js';
 import type { Engine } from '../../engine/engine.js';
-import { authorize, identify } from '../gate/authenticate.js';
-import type { ServedRoute } from '../exchange.js';
-import type { Metrics } from '../watch/metrics.js';
+import { authorize, bearerToken } from '../authenticate.js';
+import type { ServedRoute } from '../request-context.js';
+import type { Metrics } from '../observability/metrics.js';
 
-/** The process answers, whatever its database does. */
+/** The process answers, whatever the state of its database. */
 export const alive = () => ({ success: true, message: 'alive' });
 
 const METRICS: ServedRoute = { url: '/metrics', audit: 'metrics' };
@@ -27,8 +27,7 @@ export function operatorRoutes(
   app.get('/healthz', alive);
 
   app.get('/readyz', async () => {
-    // The migrations ran before the server listened; what can be missing now is the database, and the first project:
-    // whoever waits for the service may go on with its token.
+    // The migrations ran before the server listened. Whoever waits for a first start wants the token of its project.
     const isFirstStart = await engine.isFirstStart();
     if (showsFirstToken && isFirstStart) throw new EngineError('overloaded', 'The first project is being made');
     return { success: true, message: 'ready' };
@@ -36,19 +35,21 @@ export function operatorRoutes(
 
   app.get('/openapi.json', () => document);
 
-  // A page on another origin does not read what an operator's browser sees from loopback.
+  // No page of another origin may read what an operator's browser sees on loopback.
   app.get('/metrics', { config: { cors: false } }, async (request, reply) => {
-    const { exchange } = request;
-    exchange.route = METRICS;
-    if (separateMetrics || !isLoopback(request))
-      authorize((exchange.caller = await identify(engine, request)), 'admin');
+    const { context, headers } = request;
+    context.route = METRICS;
+    if (separateMetrics || !isLoopback(request)) {
+      context.caller = await engine.callers.authenticate(bearerToken(headers), context.address);
+      authorize(context.caller, 'admin');
+    }
     return metrics.send(reply);
   });
 }
 
 /** By the socket, not by a header that anybody can send. */
 function isLoopback({ socket, headers }: FastifyRequest): boolean {
-  // A proxy on this machine speaks for others.
+  // A proxy on this machine forwards requests of others.
   if (headers['x-forwarded-for'] !== undefined || headers.forwarded !== undefined) return false;
   return /^(::ffff:)?127\.|^::1$/.test(socket.remoteAddress ?? '');
 }

@@ -1,26 +1,24 @@
 /** What a row of the route tables says. The tables are the API: validation, OpenAPI and dispatch read them. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AuditOperation } from '../../contract/audit.js';
-import type { ErrorCode } from '../../contract/errors.js';
+import { EngineError, type ErrorCode } from '../../contract/errors.js';
 import { type Schema, Type } from '../../contract/schema.js';
-import type { WorkKind } from '../../engine/admission/admission.js';
-import type { Departure } from '../../engine/admission/departure.js';
+import type { WorkKind } from '../../engine/limits/slots.js';
 import type { Engine } from '../../engine/engine.js';
 import type { Project } from '../../engine/project.js';
 import { checkTableInPath } from '../../engine/schema/tables.js';
 import type { Caller } from '../../engine/access/tokens.js';
-import type { Access } from '../gate/authenticate.js';
-import type { Pieces } from '../answer/pieces.js';
+import type { Access } from '../authenticate.js';
 
 /** What every handler gets. */
-export interface Context {
+export interface Call {
   readonly engine: Engine;
   readonly settings: RouteSettings;
   readonly caller: Caller;
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
-  /** Of the client: `aborted` when it has left. */
-  readonly signal: Departure;
+  /** Aborted when the client leaves. */
+  readonly signal: AbortSignal;
 }
 
 export interface RouteSettings {
@@ -30,31 +28,31 @@ export interface RouteSettings {
 
 /** A success; its status is the route's. */
 export interface Answer {
-  /** An object, JSON in bytes (as a whole or in pieces), or null where the handler has answered by itself. */
-  body: object | Buffer | Pieces | null;
+  /** An object, JSON as text or in a list of buffers, or null if the handler has answered by itself. */
+  body: object | string | readonly Buffer[] | null;
   headers?: Record<string, string>;
 }
 
-/** What stands behind a method and a path: all that differs from one to the next, wherever it is read. */
+/** What a route does, and everything else that differs from one to the next. */
 export interface Operation {
   readonly operationId: string;
   readonly summary: string;
   readonly description?: string;
   readonly tag: 'schema' | 'data' | 'sql' | 'token' | 'admin';
-  /** Its word in the audit log; free SQL as the reader is `sql_read` there. */
+  /** Its name in the audit log; free SQL as the reader is `sql_read` there. */
   readonly audit: AuditOperation;
-  /** Its success writes its entry together with the change (`withEntry` in postgres/audit-log.ts). */
+  /** Its success writes its entry together with the change (`withEntry` in tenancy/audit-log.ts). */
   readonly writesEntry?: true;
   /** What it does in the project's database; null: nothing. */
   readonly work: WorkKind | null;
-  /** What it has Postgres do, where that is one command: its span is named by it. */
+  /** The SQL command, if it is one: it names the span. */
   readonly command?: string;
   readonly params?: Schema;
   readonly query?: Schema;
-  /** Headers of its own; the schema is for the document alone. */
+  /** Headers of its own; for the OpenAPI document alone. */
   readonly headers?: Schema;
   readonly body?: Schema;
-  /** The engine reads the body's bytes itself; the schema is for the document alone. */
+  /** The engine reads the body's bytes itself; the schema is for the OpenAPI document alone. */
   readonly rawBody?: true;
   /** A field of the body that is data, in which keys may repeat. */
   readonly dataField?: string;
@@ -62,13 +60,13 @@ export interface Operation {
     readonly status: number;
     readonly answer: Schema;
     readonly example: unknown;
-    /** By media type, for callers who ask for one of these with `Accept`. */
+    /** By media type, for callers who ask for one with `Accept`. */
     readonly alsoAs?: Readonly<Record<string, Schema>>;
   };
   readonly example?: unknown;
   /** Codes beyond those that every route can answer with. */
   readonly errors: readonly ErrorCode[];
-  handle(context: Context): Promise<Answer>;
+  handle(call: Call): Promise<Answer>;
 }
 
 export interface Route extends Operation {
@@ -78,8 +76,8 @@ export interface Route extends Operation {
 }
 
 /** The project of the caller; its route asks for a scope, which no admin token has. */
-export function project({ request }: Context): Project {
-  const { project: found } = request.exchange;
+export function project({ request }: Call): Project {
+  const { project: found } = request.context;
   if (found === null) throw new Error('The route needs a project and its access is admin');
   return found;
 }
@@ -87,11 +85,37 @@ export function project({ request }: Context): Project {
 export const TableInPath = Type.Object({ table_name: Type.String() });
 export const ColumnInPath = Type.Object({ table_name: Type.String(), column_name: Type.String() });
 
-/** @throws EngineError table_not_found where no table can have the name */
-export function tableInPath({ request }: Context): string {
+/** @throws EngineError table_not_found if no table can have the name */
+export function tableInPath({ request }: Call): string {
   const { table_name: name } = request.params as { table_name: string };
   checkTableInPath(name);
   return name;
 }
 
-export const columnInPath = ({ request }: Context): string => (request.params as { column_name: string }).column_name;
+export const columnInPath = ({ request }: Call): string => (request.params as { column_name: string }).column_name;
+
+export const ProjectInPath = Type.Object({ project: Type.String() });
+
+/** The project that an administrator names. */
+export const projectInPath = ({ request }: Call): string => (request.params as { project: string }).project;
+
+/** The success of an operation. @param example what its answer holds besides `success` and `message` */
+export const succeeds = (status: number, answer: Schema, message: string, example: object): Operation['success'] => ({
+  status,
+  answer,
+  example: { success: true, message, ...example },
+});
+
+/** What all operations of administrators have in common: nothing happens in a project's database. */
+export const ADMIN = { tag: 'admin', work: null } as const;
+
+/**
+ * A text that a schema has found to be RFC 3339, which allows leap seconds: JavaScript and Postgres do not have them.
+ * @param field its name, for the message
+ * @throws EngineError invalid_request
+ */
+export function timeOf(field: string, text: string): Date {
+  const time = new Date(text);
+  if (Number.isNaN(time.getTime())) throw new EngineError('invalid_request', `"${field}" is not a time that exists`);
+  return time;
+}

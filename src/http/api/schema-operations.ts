@@ -2,15 +2,16 @@
 import * as wire from '../../contract/wire/tables.js';
 import { addColumn, alterColumn, dropColumn } from '../../engine/schema/columns.js';
 import { createTable, dropTable, readSchema, readTable } from '../../engine/schema/tables.js';
-import type { TableDescription } from '../../postgres/catalog/catalog.js';
+import type { TableDescription } from '../../engine/catalog/catalog.js';
 import {
   ColumnInPath,
   columnInPath,
-  type Context,
+  type Call,
   type Operation,
   project,
   TableInPath,
   tableInPath,
+  succeeds,
 } from './route.js';
 
 const TABLE_EXAMPLE = {
@@ -47,20 +48,14 @@ export const CREATE_TABLE: Operation = {
       { name: 'signed_up', type: 'TIMESTAMP' },
     ],
   },
-  success: {
-    status: 201,
-    answer: wire.CreateTableAnswer,
-    example: {
-      success: true,
-      message: 'table created',
-      table: 'customers',
-      columns: ['id', 'email', 'age', 'signed_up'],
-    },
-  },
+  success: succeeds(201, wire.CreateTableAnswer, 'table created', {
+    table: 'customers',
+    columns: ['id', 'email', 'age', 'signed_up'],
+  }),
   errors: ['invalid_name', 'reserved_name', 'unknown_type', 'table_exists', ...GROWING_ERRORS],
-  async handle(context) {
-    const body = context.request.body as wire.CreateTableBody;
-    const columns = await createTable(project(context), body, limits(context));
+  async handle(call) {
+    const body = call.request.body as wire.CreateTableBody;
+    const columns = await createTable(project(call), body, limits(call));
     return { body: { success: true, message: 'table created', table: body.table_name, columns } };
   },
 };
@@ -75,21 +70,15 @@ export const ADD_COLUMN: Operation = {
   params: TableInPath,
   body: wire.AddColumnBody,
   example: { name: 'country', type: 'TEXT', comment: 'ISO 3166-1 alpha-2' },
-  success: {
-    status: 201,
-    answer: wire.ColumnAnswer,
-    example: {
-      success: true,
-      message: 'column added',
-      table: 'customers',
-      column: { name: 'country', type: 'TEXT', comment: 'ISO 3166-1 alpha-2' },
-    },
-  },
+  success: succeeds(201, wire.ColumnAnswer, 'column added', {
+    table: 'customers',
+    column: { name: 'country', type: 'TEXT', comment: 'ISO 3166-1 alpha-2' },
+  }),
   errors: ['invalid_name', 'reserved_name', 'unknown_type', 'table_not_found', 'column_exists', ...GROWING_ERRORS],
-  async handle(context) {
-    const body = context.request.body as wire.AddColumnBody;
-    const table = tableInPath(context);
-    const column = await addColumn(project(context), table, body, limits(context));
+  async handle(call) {
+    const body = call.request.body as wire.AddColumnBody;
+    const table = tableInPath(call);
+    const column = await addColumn(project(call), table, body, limits(call));
     return { body: { success: true, message: 'column added', table, column } };
   },
 };
@@ -105,16 +94,10 @@ export const ALTER_COLUMN: Operation = {
   params: ColumnInPath,
   body: wire.AlterColumnBody,
   example: { new_name: 'country_code', comment: '' },
-  success: {
-    status: 200,
-    answer: wire.ColumnAnswer,
-    example: {
-      success: true,
-      message: 'column altered',
-      table: 'customers',
-      column: { name: 'country_code', type: 'TEXT', comment: null },
-    },
-  },
+  success: succeeds(200, wire.ColumnAnswer, 'column altered', {
+    table: 'customers',
+    column: { name: 'country_code', type: 'TEXT', comment: null },
+  }),
   errors: [
     'invalid_name',
     'reserved_name',
@@ -131,10 +114,10 @@ export const ALTER_COLUMN: Operation = {
     'sql_error',
     ...GROWING_ERRORS,
   ],
-  async handle(context) {
-    const body = context.request.body as wire.AlterColumnBody;
-    const table = tableInPath(context);
-    const column = await alterColumn(project(context), table, columnInPath(context), body, limits(context));
+  async handle(call) {
+    const body = call.request.body as wire.AlterColumnBody;
+    const table = tableInPath(call);
+    const column = await alterColumn(project(call), table, columnInPath(call), body, limits(call));
     return { body: { success: true, message: 'column altered', table, column } };
   },
 };
@@ -145,14 +128,10 @@ export const READ_SCHEMA: Operation = {
   tag: 'schema',
   audit: 'read_schema',
   work: 'typed',
-  success: {
-    status: 200,
-    answer: wire.SchemaAnswer,
-    example: { success: true, message: '1 table', tables: [TABLE_EXAMPLE] },
-  },
+  success: succeeds(200, wire.SchemaAnswer, '1 table', { tables: [TABLE_EXAMPLE] }),
   errors: ['result_too_large'],
-  async handle(context) {
-    const tables = await readSchema(project(context), limits(context));
+  async handle(call) {
+    const tables = await readSchema(project(call), limits(call));
     const message = `${tables.length} ${tables.length === 1 ? 'table' : 'tables'}`;
     return { body: { success: true, message, tables: tables.map(shown) } };
   },
@@ -165,18 +144,12 @@ export const READ_TABLE: Operation = {
   audit: 'read_table',
   work: 'typed',
   params: TableInPath,
-  success: {
-    status: 200,
-    answer: wire.TableAnswer,
-    example: {
-      success: true,
-      message: 'table found',
-      table: TABLE_EXAMPLE,
-    },
-  },
+  success: succeeds(200, wire.TableAnswer, 'table found', {
+    table: TABLE_EXAMPLE,
+  }),
   errors: ['table_not_found'],
-  async handle(context) {
-    const table = await readTable(project(context), tableInPath(context), limits(context));
+  async handle(call) {
+    const table = await readTable(project(call), tableInPath(call), limits(call));
     return { body: { success: true, message: 'table found', table: shown(table) } };
   },
 };
@@ -189,15 +162,11 @@ export const DROP_TABLE: Operation = {
   work: 'typed',
   command: 'DROP TABLE',
   params: TableInPath,
-  success: {
-    status: 200,
-    answer: wire.DropTableAnswer,
-    example: { success: true, message: 'table dropped', table: 'customers' },
-  },
+  success: succeeds(200, wire.DropTableAnswer, 'table dropped', { table: 'customers' }),
   errors: ['table_not_found', 'dependent_objects', ...SCHEMA_ERRORS],
-  async handle(context) {
-    const table = tableInPath(context);
-    await dropTable(project(context), table, limits(context));
+  async handle(call) {
+    const table = tableInPath(call);
+    await dropTable(project(call), table, limits(call));
     return { body: { success: true, message: 'table dropped', table } };
   },
 };
@@ -210,21 +179,17 @@ export const DROP_COLUMN: Operation = {
   work: 'typed',
   command: 'ALTER TABLE',
   params: ColumnInPath,
-  success: {
-    status: 200,
-    answer: wire.DropColumnAnswer,
-    example: { success: true, message: 'column dropped', table: 'customers', column: 'country' },
-  },
+  success: succeeds(200, wire.DropColumnAnswer, 'column dropped', { table: 'customers', column: 'country' }),
   errors: ['reserved_name', 'table_not_found', 'column_not_found', 'dependent_objects', ...SCHEMA_ERRORS],
-  async handle(context) {
-    const table = tableInPath(context);
-    const column = columnInPath(context);
-    await dropColumn(project(context), table, column, limits(context));
+  async handle(call) {
+    const table = tableInPath(call);
+    const column = columnInPath(call);
+    await dropColumn(project(call), table, column, limits(call));
     return { body: { success: true, message: 'column dropped', table, column } };
   },
 };
 
-const limits = ({ settings, signal }: Context) => ({ holdMs: settings.schemaHoldMs, signal });
+const limits = ({ settings, signal }: Call) => ({ holdMs: settings.schemaHoldMs, signal });
 
 const shown = ({ name, kind, comment, approximateRows, columns }: TableDescription): wire.Table => ({
   name,

@@ -2,12 +2,12 @@
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import * as wire from '../../contract/wire/sql.js';
-import type { JsonNode } from '../../engine/json/nodes.js';
-import { collectSql } from '../../engine/sql/collect.js';
+import type { JsonNode } from '../../codec/index.js';
+import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { CollectRequest } from '../../engine/sql/sql-result.js';
-import { requireScope, runsAsReader } from '../gate/authenticate.js';
-import { type Context, type Operation, project } from './route.js';
-import { freeWhenSent, sqlAnswer, streamAnswer, streamFormat } from '../answer/sql-answer.js';
+import { requireScope, runsAsReader } from '../authenticate.js';
+import { type Call, type Operation, project } from './route.js';
+import { sqlAnswer, streamAnswer, streamFormat } from '../answer/sql-answer.js';
 
 export const RUN_SQL: Operation = {
   operationId: 'runSql',
@@ -51,24 +51,24 @@ export const RUN_SQL: Operation = {
     'query_timeout',
     'outcome_unknown',
   ],
-  async handle(context) {
-    const { request, reply } = context;
-    const sqlRequest = requestOf(context);
-    const format = streamFormat(request);
+  async handle(call) {
+    const { context, raw } = call.request;
+    const sqlRequest = requestOf(call);
+    const format = streamFormat(raw);
     if (format !== null) {
-      await streamAnswer(context, project(context), { ...sqlRequest, format });
+      await streamAnswer(call, project(call), { ...sqlRequest, format });
       return { body: null };
     }
-    const results = await collectSql(project(context), sqlRequest);
-    request.exchange.rows = results.at(-1)?.rowCount ?? 0;
-    freeWhenSent(results, reply);
+    const results = await collectSql(project(call), sqlRequest);
+    context.rows = results.at(-1)?.rowCount ?? 0;
+    for (const { rows } of results) if (rows !== null) context.freeWhenSent(rows);
     return { body: sqlAnswer(results) };
   },
 };
 
 /** @throws EngineError insufficient_scope; payload_too_large */
-function requestOf(context: Context): CollectRequest {
-  const { request, caller, signal } = context;
+function requestOf(call: Call): CollectRequest {
+  const { request, caller, signal } = call;
   const body = request.body as wire.SqlBody;
   const readOnly = runsAsReader(caller, body.read_only);
   requireScope(caller, readOnly ? 'sql:read' : 'sql:write');
@@ -77,7 +77,7 @@ function requestOf(context: Context): CollectRequest {
   }
   return {
     sql: body.sql,
-    params: body.params === undefined ? NO_PARAMS : paramsOf(context),
+    params: body.params === undefined ? NO_PARAMS : paramsOf(call),
     readOnly,
     timeoutMs: body.timeout_ms ?? LIMITS.timeoutMsDefault,
     rowMode: body.row_mode ?? 'object',
@@ -89,8 +89,8 @@ function requestOf(context: Context): CollectRequest {
 const NO_PARAMS: readonly JsonNode[] = [];
 
 /** The params as they were sent, digit by digit. */
-function paramsOf({ request }: Context): readonly JsonNode[] {
-  const root = request.exchange.document?.root;
+function paramsOf({ request }: Call): readonly JsonNode[] {
+  const root = request.context.document?.root;
   const params = root?.kind === 'object' ? root.members.find(([key]) => key === 'params')?.[1] : undefined;
   return params?.kind === 'array' ? params.items : NO_PARAMS;
 }

@@ -1,6 +1,6 @@
 /**
- * Cross-origin requests from browsers (Fetch standard, "CORS protocol"), where the setting `cors-origins` allows any.
- * Credentials that a browser sends by itself play no part: a caller is who has the token.
+ * Cross-origin requests from browsers (Fetch standard, "CORS protocol"), if the setting `cors-origins` allows any.
+ * Cookies play no part: a caller is whoever has the token.
  */
 import type { FastifyCorsOptions } from '@fastify/cors';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -44,16 +44,16 @@ export class Cors {
   async register(app: FastifyInstance): Promise<void> {
     const origin = this.origins.has('*') ? '*' : [...this.origins];
     const any = { ...OPTIONS, origin };
-    // What is no preflight is a request like any other: 405 or 404, in our shape.
+    // Any other OPTIONS request is answered like the rest: 405 or 404, in our shape.
     const plain = { ...any, preflight: false };
-    // Read in here: most services have no such setting.
+    // Loaded on demand: most services have no such setting.
     await app.register((await import('@fastify/cors')).default, {
       delegator: (request: FastifyRequest, done: (error: Error | null, options: FastifyCorsOptions) => void) =>
         done(null, isPreflight(request) ? any : plain),
     });
   }
 
-  /** The one header that lets a page read an answer, for a refusal that comes before all hooks. */
+  /** The one header that lets a page read an answer, for an error before all hooks. */
   allow({ headers: { origin } }: FastifyRequest, reply: FastifyReply): void {
     if (this.origins.has('*')) void reply.header('access-control-allow-origin', '*');
     else if (origin !== undefined && this.origins.has(origin)) {

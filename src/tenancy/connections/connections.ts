@@ -3,13 +3,11 @@
  * given up first when the server's share is full. A connection only ever serves the project and the lane it was opened
  * for.
  */
-import { ConnectionLost } from '../../postgres/errors.js';
+import { readFile } from 'node:fs/promises';
 import type { Placement } from '../placement.js';
-import { privateMemoryMib } from './private-memory.js';
 import { LANES, type Lane, type ProjectSession, type ProjectSessions } from './project-session.js';
-import { ROLLBACK } from '../../postgres/sql.js';
 import type { Backend } from './watchdog.js';
-import type { Session } from '../../postgres/wire/session.js';
+import { ConnectionLost, ROLLBACK, type Session } from '../../pg/index.js';
 
 interface ConnectionLimits {
   /** All connections to projects' databases. Whoever admits requests must not let more run at once. */
@@ -131,7 +129,7 @@ export class Connections {
     const { entry, session, mustReset } = lease;
     if (lease.mustClose) this.discard(entry);
     // Work that ended well has mostly sent the reset with its own last messages.
-    if (session.closed || (session.transaction === 'I' && (!mustReset || session.isReset))) {
+    if (session.closed || (!session.inTransaction && (!mustReset || session.isClean))) {
       this.keep(entry);
       done();
       return null;
@@ -227,7 +225,7 @@ export class Connections {
 
   private discard(entry: Entry): void {
     this.removeIdle(entry);
-    entry.opened.session.close();
+    void entry.opened.session.close();
   }
 
   private removeIdle({ project, lane, opened }: Entry): void {
@@ -247,6 +245,13 @@ export class Connections {
     if (count === 0) this.counts.delete(project);
     else this.counts.set(project, count);
   }
+}
+
+/** @returns MiB that a Postgres process shares with nobody (RssAnon, proc_pid_status(5)); null if it is none of this machine */
+async function privateMemoryMib(pid: number): Promise<number | null> {
+  const status = await readFile(`/proc/${pid}/status`, 'latin1').catch(() => '');
+  const [, kib] = /^Name:\tpostgres\n[^]*^RssAnon:\s+(\d+) kB$/m.exec(status) ?? [];
+  return kib === undefined ? null : Number(kib) / 1024;
 }
 
 const oldest = (entries: readonly Entry[]): Entry => entries.reduce((a, b) => (b.idleSince < a.idleSince ? b : a));

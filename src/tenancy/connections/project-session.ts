@@ -2,18 +2,29 @@
  * Opens connections that are logged in as a project's own role. Whatever a project did to its roles (password,
  * `ALTER ROLE … SET`, lost grants) is noticed here and repaired once, so that it cannot lock the service or itself out.
  */
-import { ConnectionLost, PostgresError } from '../../postgres/errors.js';
+import { LIMITS } from '../../contract/limits.js';
 import { areInstalled, EXTENSIONS_SCHEMA } from '../extensions.js';
 import type { Placement } from '../placement.js';
 import type { ProjectDatabases } from '../project-databases.js';
-import { type LoginOptions, startupOptions } from '../../postgres/server.js';
 import { serviceWork } from '../service-work.js';
 import type { Tenancy } from '../tenancy.js';
-import { BEGIN, fixed, type Fragment, ROLLBACK, sql, type Statement, statement } from '../../postgres/sql.js';
-import { INSUFFICIENT_PRIVILEGE, INVALID_PASSWORD, TRANSACTION_TIMEOUT } from '../../postgres/sqlstate.js';
 import type { Backend } from './watchdog.js';
-import { login } from '../../postgres/wire/login.js';
-import { Session } from '../../postgres/wire/session.js';
+import {
+  BEGIN,
+  ConnectionLost,
+  fixed,
+  type Fragment,
+  INSUFFICIENT_PRIVILEGE,
+  INVALID_PASSWORD,
+  type LoginOptions,
+  PostgresError,
+  ROLLBACK,
+  Session,
+  sql,
+  startupOptions,
+  type Statement,
+  TRANSACTION_TIMEOUT,
+} from '../../pg/index.js';
 
 /**
  * What a connection is for. Connections are never lent from one lane to another: one that ran free SQL never serves
@@ -95,17 +106,14 @@ export class ProjectSessions {
    * @throws EngineError database_unavailable where none can be had in time
    */
   async open(placement: Placement, lane: Lane): Promise<ProjectSession> {
-    const { absence } = this.tenancy.serverOf(placement);
-    const { refusal } = absence;
-    if (refusal !== null) return serviceWork(() => Promise.reject(refusal));
+    const { breaker } = this.tenancy.serverOf(placement);
     const expiry = new AbortController();
     const timer = setTimeout(() => expiry.abort(), OPEN_MS);
     try {
       return await serviceWork(() =>
-        Promise.race([this.openSound(placement, lane, expiry.signal), aborted(expiry.signal)]),
+        breaker.run(() => Promise.race([this.openSound(placement, lane, expiry.signal), aborted(expiry.signal)])),
       );
     } catch (error) {
-      absence.saw(error);
       // Nothing that was opened on the way is left behind.
       expiry.abort();
       throw error;
@@ -138,7 +146,7 @@ export class ProjectSessions {
     } catch (error) {
       if (!(error instanceof PostgresError && REPAIRABLE.has(error.sqlstate))) throw error;
     }
-    session?.close();
+    void session?.close();
     return null;
   }
 
@@ -153,7 +161,7 @@ export class ProjectSessions {
     if (repair === undefined) {
       const isSound = async () => {
         const found = await this.loginSound(placement, role, lane, signal);
-        found?.session.close();
+        void found?.session.close();
         return found !== null;
       };
       repair = this.databases.restoreRights(this.tenancy, placement, isSound).finally(() => this.repairs.delete(key));
@@ -179,10 +187,8 @@ export class ProjectSessions {
         lock_timeout: lane === 'typed' ? String(TYPED_LOCK_TIMEOUT_MS) : '0',
       }),
     };
-    const session = new Session(await login(options));
-    const destroy = () => session.destroy(tooSlow());
-    if (signal.aborted) destroy();
-    else signal.addEventListener('abort', destroy, { once: true });
+    const session = await Session.connect({ ...options, maxRowBytes: LIMITS.resultBytes }, signal);
+    signal.addEventListener('abort', () => session.destroy(tooSlow()), { once: true });
     return session;
   }
 
@@ -198,14 +204,14 @@ export class ProjectSessions {
     const privilege = lane === 'sql-read' ? 'USAGE' : 'CREATE';
     const results = await session.run([
       ...IN_PG_CATALOG,
-      statement(sql`SELECT pg_catalog.now(), pg_catalog.has_schema_privilege(${schema}, 'USAGE')
+      sql`SELECT pg_catalog.now(), pg_catalog.has_schema_privilege(${schema}, 'USAGE')
         AND pg_catalog.has_schema_privilege(${schema}, ${privilege})
         AND 2 = (SELECT pg_catalog.count(*) FROM pg_catalog.pg_default_acl d, pg_catalog.aclexplode(d.defaclacl) a
           WHERE d.defaclobjtype IN ('r', 'S') AND d.defaclnamespace = ${schema}::pg_catalog.regnamespace
             AND d.defaclrole = ${writer}::pg_catalog.regrole
             AND a.grantee = ${reader}::pg_catalog.regrole AND a.privilege_type = 'SELECT')
         ${this.extensionsCondition}
-        AND NOT EXISTS (SELECT FROM pg_catalog.pg_show_all_settings() s WHERE s.source IN ('user', 'database user'))`),
+        AND NOT EXISTS (SELECT FROM pg_catalog.pg_show_all_settings() s WHERE s.source IN ('user', 'database user'))`,
       ROLLBACK,
     ]);
     const [seenAt, isSound] = results[IN_PG_CATALOG.length]?.rows[0] ?? [];
@@ -213,8 +219,8 @@ export class ProjectSessions {
   }
 
   private identified(session: Session, placement: Placement, role: string, seenAt: string): ProjectSession {
-    const backend = { processId: session.processId, secretKey: session.secretKey, role, seenAt };
-    this.tenancy.serverOf(placement).silence.watch(session, backend);
+    const backend = { processId: session.processId, role, seenAt };
+    this.tenancy.serverOf(placement).staleConnections.watch(session, backend);
     return { session, backend };
   }
 }

@@ -1,6 +1,6 @@
 /** What a restore takes of an archive, told by pg_restore's list, and the statements that follow it. */
 import { describe, expect, it } from 'vitest';
-import { chooseEntries, statementsIn, withSearchPath } from '../../../src/backup/logical/archive-entries.js';
+import { chooseEntries, statementsIn, setSearchPath } from '../../../src/backup/logical/archive-entries.js';
 
 const choose = (...lines: string[]) => chooseEntries([';', '; Archive created at …', ...lines, ''].join('\n'), 'data');
 
@@ -97,11 +97,11 @@ GRANT SELECT ON TABLE data.t TO r_old;
 
 describe('the search path', () => {
   const start = Buffer.from("PGDMP\x01\x0e7SELECT pg_catalog.set_config('search_path', '', false);\n\x00rest");
-  it('takes the place of none, and every other byte stays where it is', () => {
-    const patched = withSearchPath(start, 'data, extensions');
+  it('replaces the empty one at the same length; a dump without it is refused', () => {
+    const patched = setSearchPath(start, 'data, extensions');
     expect(patched).toHaveLength(start.length);
     expect(patched.toString()).toMatch(/7SET search_path = data, extensions; {20}\n/);
     expect(patched.subarray(-6)).toEqual(start.subarray(-6));
-    expect(withSearchPath(Buffer.from('other'), 'data').toString()).toBe('other');
+    expect(() => setSearchPath(Buffer.from('other'), 'data')).toThrow('does not set search_path');
   });
 });

@@ -2,8 +2,8 @@
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { afterAll, describe, expect, it } from 'vitest';
-import { libpqEnvironment } from '../../../src/backup/logical/libpq.js';
-import { addressOfUrl } from '../../../src/postgres/server.js';
+import { libpqEnvironment } from '../../../src/backup/logical/client-programs.js';
+import { addressOfUrl } from '../../../src/pg/index.js';
 
 const folder = mkdtempSync('/tmp/cdp-libpq-');
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

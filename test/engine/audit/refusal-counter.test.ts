@@ -1,26 +1,26 @@
 /** Refusals that anybody can provoke: the first of a kind is an entry, the rest of an interval a number. */
 import { describe, expect, it } from 'vitest';
 import { RefusalCounter } from '../../../src/engine/audit/refusal-counter.js';
-import type { AuditEntry } from '../../../src/tenancy/audit-rows.js';
+import type { AuditRow } from '../../../src/tenancy/audit-log.js';
 
-const refusal = (given: Partial<AuditEntry> = {}): AuditEntry => ({
+const refusal = (given: Partial<AuditRow> = {}): AuditRow => ({
   at: 1,
   id: 1,
-  requestId: 'request',
-  projectId: null,
+  request_id: 'request',
+  project_id: null,
   project: null,
   actor: 'unknown',
-  actorId: null,
-  actorName: null,
+  actor_id: null,
+  actor_name: null,
   address: '192.0.2.1',
   operation: 'authentication',
   object: null,
-  statementSha256: null,
+  statement_sha256: null,
   statement: null,
   rows: null,
   outcome: 'unauthorized',
   status: 401,
-  durationMs: 1,
+  duration_ms: 1,
   count: 1,
   ...given,
 });
@@ -31,9 +31,9 @@ describe('a counter of refusals', () => {
     expect(counter.isFirst(refusal())).toBe(true);
     expect(counter.isFirst(refusal({ address: '192.0.2.2' }))).toBe(true);
     expect(counter.isFirst(refusal({ outcome: 'token_expired' }))).toBe(true);
-    expect(counter.isFirst(refusal({ actorId: 'a token' }))).toBe(true);
-    for (let i = 0; i < 5; i++) expect(counter.isFirst(refusal({ requestId: `request-${i}` }))).toBe(false);
-    expect(counter.take()).toEqual([refusal({ requestId: 'request-4', count: 5 })]);
+    expect(counter.isFirst(refusal({ actor_id: 'a token' }))).toBe(true);
+    for (let i = 0; i < 5; i++) expect(counter.isFirst(refusal({ request_id: `request-${i}` }))).toBe(false);
+    expect(counter.take()).toEqual([refusal({ request_id: 'request-4', count: 5 })]);
   });
 
   it('begins anew with each interval', () => {
@@ -48,7 +48,7 @@ describe('a counter of refusals', () => {
     const passed = Array.from({ length: 100_000 }, (_, i) => counter.isFirst(refusal({ address: `address ${i}` })));
     expect(passed.filter(Boolean)).toHaveLength(100);
     const entries = counter.take();
-    expect(entries).toEqual([refusal({ requestId: null, address: null, durationMs: null, count: 99_900 })]);
+    expect(entries).toEqual([refusal({ request_id: null, address: null, duration_ms: null, count: 99_900 })]);
   });
 
   it('goes on counting those that it knows when there are too many', () => {

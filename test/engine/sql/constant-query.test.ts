@@ -1,6 +1,8 @@
 /** What counts as a query of constants: nothing in it may lead to anything that a project can make. */
 import { describe, expect, it } from 'vitest';
-import { isConstantQuery, isTimeless } from '../../../src/engine/sql/constant-query.js';
+import { isConstantQuery } from '../../../src/engine/sql/constant-query.js';
+
+const isConstant = (sql: string) => isConstantQuery({ sql, params: [] });
 
 describe('a query of constants', () => {
   it.each([
@@ -8,10 +10,10 @@ describe('a query of constants', () => {
     'select 1;',
     ' \n SELECT\t1 AS ok ; ',
     'SELECT 1, 2.5 AS n, NULL, true,false',
-    `SELECT 'it is', 'ü€' AS "A name", $1, $2::int AS n`,
-    `SELECT '{"a":1}'::jsonb, '2024-01-01'::timestamptz AS at`,
+    `SELECT 'it is', 'ü€' AS "A name", '2'::int AS n`,
+    `SELECT '{"a":1}'::jsonb`,
   ])('is %j', (text) => {
-    expect(isConstantQuery(text)).toBe(true);
+    expect(isConstant(text)).toBe(true);
   });
 
   it.each([
@@ -32,6 +34,9 @@ describe('a query of constants', () => {
     'SELECT -1',
     'SELECT @ 1',
     'SELECT 1::own',
+    'SELECT $1',
+    `SELECT 'now'::timestamptz`,
+    'SELECT 1::float8',
     'SELECT 1::data.int',
     'SELECT 1::int[]',
     'SELECT 1::int8own',
@@ -62,19 +67,17 @@ describe('a query of constants', () => {
     'SET work_mem = 1',
     'EXPLAIN SELECT 1',
   ])('is not %j', (text) => {
-    expect(isConstantQuery(text)).toBe(false);
+    expect(isConstant(text)).toBe(false);
   });
 
-  it('stands for the same whenever it runs, unless it holds a time', () => {
-    expect(isTimeless(`SELECT 1, 'now', $1::int, '2024-01-01'::text`)).toBe(true);
-    for (const text of [`SELECT 'now'::timestamptz`, `SELECT 1, 'today'::DATE AS d`])
-      expect(isTimeless(text)).toBe(false);
+  it('has no parameters', () => {
+    expect(isConstantQuery({ sql: 'SELECT 1', params: [{ kind: 'null' }] })).toBe(false);
   });
 
-  it('is told in time that grows with the text', () => {
+  it('is recognized at once, however long the text is', () => {
     const startedAt = performance.now();
-    expect(isConstantQuery(`SELECT 1${' '.repeat(200_000)}x`)).toBe(false);
-    expect(isConstantQuery(`SELECT ${'1, '.repeat(2_000)}f()`)).toBe(false);
-    expect(performance.now() - startedAt).toBeLessThan(2_000);
+    expect(isConstant(`SELECT 1${' '.repeat(200_000)}x`)).toBe(false);
+    expect(isConstant(`SELECT ${'1, '.repeat(2_000)}f()`)).toBe(false);
+    expect(performance.now() - startedAt).toBeLessThan(100);
   });
 });

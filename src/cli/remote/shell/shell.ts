@@ -1,144 +1,225 @@
-/** The shell of `cdp sql`: a prompt, statements over several lines up to a semicolon, and commands behind a backslash. */
-import { readdir } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+/** The shell of `cdp sql`: a prompt for statements that end with a semicolon, and a few commands with the names they have in psql. */
+import { once } from 'node:events';
+import { createInterface, type Interface } from 'node:readline';
 import type { CdpClient } from '../../../client/client.js';
-import { explain } from '../outcome.js';
-import { printLines } from '../output.js';
-import { printable } from '../terminal-text.js';
-import { type Shell, SHELL_COMMANDS } from './commands.js';
+import { CdpError } from '../../../client/error.js';
+import type { QueryOptions } from '../../../client/sql.js';
+import type { Table } from '../../../contract/wire/tables.js';
+import { explain, UsageError } from '../../../terminal/outcome.js';
+import { printLines } from '../../../terminal/output.js';
+import { printable } from '../../../terminal/text.js';
+import { readTextFile } from '../../../terminal/user-files.js';
+import { type Layout, queryResults, resultLines } from '../results.js';
+import { columnLines, tableLines } from '../tables.js';
 import { complete } from './complete.js';
-import { History } from './history.js';
-import { includeFile, perform } from './include.js';
-import { LineEditor } from './line-editor.js';
-import { type Part, StatementScanner } from './scanner.js';
-import { isAborted, Session, type SessionOptions } from './session.js';
+import { appendHistory, HISTORY_ENTRIES, readHistory } from './history.js';
+import { StatementReader } from './statements.js';
 
-export interface ShellOptions extends SessionOptions {
+export interface ShellOptions {
+  query: QueryOptions;
+  expanded: Layout['expanded'];
   keepsHistory: boolean;
 }
 
-/** Characters of the statement above that completion looks at. */
-const LOOKED_BACK = 20_000;
+const COMMANDS: Readonly<Record<string, string>> = {
+  '\\d': '[TABLE]       list the tables and views, or show the columns of one',
+  '\\dt': '              list the tables',
+  '\\i': 'FILE          run a file as one request, all of it or nothing',
+  '\\timing': '[on|off]      show how long statements take',
+  '\\x': '[on|off|auto] show one value per line; auto: if rows are too wide',
+  '\\?': '              show this help',
+  '\\q': '              leave, as Ctrl-D does',
+};
+
+const HELP = [
+  ...Object.entries(COMMANDS).map(([name, usage]) => `${name.padEnd(8)}${usage}`),
+  'A statement ends with a ; at the end of a line. Statements on one line run in one transaction.',
+  'Ctrl-C cancels, Tab completes.',
+];
+
+const MORE = 'more with cdp sql --max-rows, all with cdp export';
+
+/** Statements after which there may be other tables or columns. */
+const CHANGES_TABLES = /^(CREATE|ALTER|DROP|DO|CALL)/;
 
 /**
  * Runs until the person leaves.
- * @throws CdpError where the token opens nothing, before a prompt
+ * @throws CdpError before the first prompt if the token is not accepted
  */
 export async function openShell(client: CdpClient, options: ShellOptions): Promise<void> {
   const { project, token } = await client.token();
-  const history = await History.open(options.keepsHistory).catch((error: unknown) => {
-    process.stderr.write(`${explain(error).join('\n')}\n`);
-    return History.open(false);
-  });
-  const scanner = new StatementScanner();
-  const editor: LineEditor = new LineEditor(history.entries, (line) =>
-    complete(line, {
-      tables: session.tables,
-      above: scanner.text.slice(-LOOKED_BACK),
-      commands: Object.keys(SHELL_COMMANDS).map((name) => `\\${name}`),
-      files: filesThatBegin,
-    }),
-  );
-  const session: Session = new Session(client, editor, options);
-  try {
-    printLines([`Project ${project.name}, scopes ${token.scopes.join(', ')}. \\? for help, \\q to leave`]);
-    void session.refreshTables();
-    await new SqlShell(session, scanner, history, printable(project.name)).run();
-  } finally {
-    session.close();
-  }
+  const history = options.keepsHistory ? await readHistory() : [];
+  printLines([`Project ${project.name}, scopes ${token.scopes.join(', ')}. \\? for help, \\q to leave`]);
+  await new Shell(client, printable(project.name), options, history).run();
 }
 
-class SqlShell implements Shell {
-  readonly session: Session;
-  readonly scanner: StatementScanner;
-  readonly #history: History;
-  readonly #project: string;
-  #isLeaving = false;
-  /** The lines since nothing was open: one entry of the history. */
-  #typed: string[] = [];
-  /** Whether a line's end within them means something: it ends a comment, or stands in a string. */
-  #hasBreaks = false;
+class Shell {
+  private readonly editor: Interface;
+  private readonly statement = new StatementReader();
+  /** Lines that are not part of a whole statement yet. */
+  private typed: string[] = [];
+  /** Lines that have not run yet: a paste brings several at once. */
+  private waiting: string[] = [];
+  private running: AbortController | undefined;
+  private readonly closing = new AbortController();
+  private tables: readonly Table[] = [];
+  private expanded: Layout['expanded'];
+  private isTimed = false;
+  private keepsHistory: boolean;
+  /** The editor's own, which would hold lines; it gets the statements back before each prompt. */
+  private editorHistory: string[] = [];
 
-  constructor(session: Session, scanner: StatementScanner, history: History, project: string) {
-    this.session = session;
-    this.scanner = scanner;
-    this.#history = history;
-    this.#project = project;
+  /** @param history statements and commands, the newest first */
+  constructor(
+    private readonly client: CdpClient,
+    private readonly project: string,
+    private readonly options: ShellOptions,
+    private readonly history: string[],
+  ) {
+    this.expanded = options.expanded;
+    this.keepsHistory = options.keepsHistory;
+    this.editor = createInterface({
+      input: process.stdin,
+      output: process.stdout,
+      terminal: true,
+      history: [...history],
+      historySize: HISTORY_ENTRIES,
+      completer: (line: string) => complete(line, this.tables, Object.keys(COMMANDS)),
+    });
   }
 
   async run(): Promise<void> {
-    while (!this.#isLeaving) {
-      const input = await this.session.editor.next(`${this.#project}${this.scanner.open}> `);
-      if (input.kind === 'end') return;
-      if (input.kind === 'line') {
-        await this.#takeLine(input.text).catch((error: unknown) => this.session.complain(error));
-      } else {
-        this.scanner.reset();
-        this.#typed = [];
-      }
-    }
+    let work = Promise.resolve();
+    this.editor
+      .on('history', (lines) => void (this.editorHistory = lines))
+      .on('SIGINT', () => this.interrupt())
+      .on('line', (line) => {
+        this.waiting.push(line);
+        work = work.then(() => this.next());
+      })
+      .on('close', () => this.closing.abort());
+    void this.refreshTables();
+    this.prompt();
+    await once(this.editor, 'close');
+    await work;
+    process.stdout.write('\n');
   }
 
-  readonly include = (file: string): Promise<void> => includeFile(this, file);
-
-  readonly leave = (): void => void (this.#isLeaving = true);
-
-  readonly type = async (text: string): Promise<void> => {
-    for (const line of text.trimEnd().split('\n')) {
-      printLines([line]);
-      await this.#takeLine(line);
-    }
-  };
-
-  async #takeLine(line: string): Promise<void> {
-    const isFirst = this.scanner.isEmpty;
-    if (isFirst) [this.#typed, this.#hasBreaks] = [[], false];
-    const parts = (isFirst ? wordCommand(line) : undefined) ?? this.scanner.line(line);
-    this.#typed.push(line);
-    this.#hasBreaks ||= line.includes('--') || !'=-('.includes(this.scanner.open);
-    // Before it runs: whatever becomes of it, it can be recalled.
-    await this.#remember();
-    await this.#perform(parts);
-    await this.#remember();
+  private prompt(): void {
+    if (this.closing.signal.aborted) return;
+    this.editorHistory.splice(0, Infinity, ...this.history);
+    this.editor.setPrompt(`${this.project}${this.statement.open}> `);
+    this.editor.prompt(true);
   }
 
-  /** As psql does, it goes on after a failure; after Ctrl-C nothing follows. */
-  async #perform(parts: readonly Part[]): Promise<void> {
-    for (const part of parts) {
-      try {
-        await perform(this, part);
-      } catch (error) {
-        this.session.complain(error);
-        if (isAborted(error)) return;
-      }
-    }
+  /** Takes the next line, unless a Ctrl-C has dropped it. */
+  private async next(): Promise<void> {
+    const line = this.waiting.shift();
+    if (line === undefined) return;
+    // A recalled statement can have several lines.
+    for (const part of line.split(/[\r\n]/)) await this.take(part).catch((error: unknown) => this.complain(error));
+    if (this.waiting.length === 0) this.prompt();
   }
 
-  /** Where nothing is open. */
-  async #remember(): Promise<void> {
-    if (!this.scanner.isEmpty || this.#typed.length === 0) return;
-    const entry = this.#typed.join(this.#hasBreaks ? '\n' : ' ');
-    this.#typed = [];
-    await this.#history.add(entry).catch((error: unknown) => this.session.complain(error));
+  private async take(line: string): Promise<void> {
+    this.typed.push(line);
+    const isCommand = this.statement.open === '=' && /^\s*(\\|(quit|exit)\s*;?\s*$)/i.test(line);
+    const sql = isCommand ? undefined : this.statement.add(line);
+    if (this.statement.open === '=') await this.remember();
+    if (isCommand) await this.command(line.trim());
+    else if (sql !== undefined) await this.execute(sql);
   }
-}
 
-/** Words that people try in a shell. */
-function wordCommand(line: string): Part[] | undefined {
-  if (/^\s*(?:quit|exit)\s*;?\s*$/i.test(line)) return [{ kind: 'command', text: '\\q' }];
-  return /^\s*help\s*;?\s*$/i.test(line) ? [{ kind: 'command', text: '\\?' }] : undefined;
-}
-
-/** Paths as they are written, folders with a slash. */
-async function filesThatBegin(beginning: string): Promise<string[]> {
-  const folder = beginning.endsWith('/') ? beginning : dirname(beginning);
-  const start = beginning.endsWith('/') ? '' : basename(beginning);
-  const entries = await readdir(folder, { withFileTypes: true });
-  return entries
-    .filter(({ name }) => name.startsWith(start) && printable(name) === name)
-    .map((entry) => {
-      const path = beginning.includes('/') ? join(folder, entry.name) : entry.name;
-      return entry.isDirectory() ? `${path}/` : path;
+  /** Before it runs, so that it can be recalled whatever becomes of it. */
+  private async remember(): Promise<void> {
+    const text = this.typed.join(/--|['"$]/.test(this.typed.join('')) ? '\n' : ' ');
+    this.typed = [];
+    if (text.trim() === '' || text === this.history[0]) return;
+    this.history.unshift(text);
+    if (!this.keepsHistory) return;
+    await appendHistory(text).catch((error: unknown) => {
+      this.keepsHistory = false;
+      this.complain(error);
     });
+  }
+
+  private async command(text: string): Promise<void> {
+    const [, name = 'q', argument = ''] = /^(?:\\(\S*)\s*)?(.*?)[\s;]*$/.exec(text) ?? [];
+    switch (name) {
+      case 'd':
+        return argument === '' ? this.list() : this.describe(argument.replace(/^"|"$/g, ''));
+      case 'dt':
+        return this.list('table');
+      case 'i':
+        return this.execute(await readTextFile(argument));
+      case 'timing':
+        this.isTimed = argument === '' ? !this.isTimed : argument === 'on';
+        return printLines([`Timing is ${this.isTimed ? 'on' : 'off'}`]);
+      case 'x':
+        this.expanded = argument === 'auto' ? 'auto' : argument === '' ? this.expanded !== true : argument === 'on';
+        return printLines([`Expanded display is ${this.expanded === 'auto' ? 'auto' : this.expanded ? 'on' : 'off'}`]);
+      case '?':
+        return printLines(HELP);
+      case 'q':
+        this.waiting = [];
+        return this.editor.close();
+      default:
+        throw new UsageError(`There is no command \\${name}`, 'Type \\? for help');
+    }
+  }
+
+  private async list(kind = ''): Promise<void> {
+    const tables = await this.abortable((signal) => this.client.tables({ signal }));
+    printLines(tableLines(tables.filter((table) => table.kind.endsWith(kind))));
+  }
+
+  /** The API describes only tables with names that it would give; the list has all. */
+  private async describe(name: string): Promise<void> {
+    const tables = await this.abortable((signal) => this.client.tables({ signal }));
+    printLines(columnLines(tables.find((table) => table.name === name) ?? (await this.client.describe(name))));
+  }
+
+  private async execute(sql: string): Promise<void> {
+    const started = performance.now();
+    const results = await this.abortable((signal) =>
+      queryResults(this.client, sql, [], { ...this.options.query, signal }),
+    ).catch((error: unknown) => this.complain(error, sql));
+    if (results === undefined) return;
+    const layout = { expanded: this.expanded, width: process.stdout.columns, more: MORE };
+    printLines(results.flatMap((result) => resultLines(result, layout)));
+    if (this.isTimed) printLines([`Time: ${(performance.now() - started).toFixed(3)} ms`]);
+    if (results.some(({ type }) => CHANGES_TABLES.test(type))) void this.refreshTables();
+  }
+
+  /** For completion alone: a token that may not list the tables is no failure here. */
+  private async refreshTables(): Promise<void> {
+    this.tables = await this.client.tables({ signal: this.closing.signal }).catch(() => this.tables);
+  }
+
+  private async abortable<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    this.running = new AbortController();
+    try {
+      return await work(this.running.signal);
+    } finally {
+      this.running = undefined;
+    }
+  }
+
+  /** Cancels what runs and everything pasted after it, or discards what is typed. */
+  private interrupt(): void {
+    this.waiting = [];
+    this.editor.write(null, { ctrl: true, name: 'e' });
+    this.editor.write(null, { ctrl: true, name: 'u' });
+    process.stdout.write('^C\n');
+    if (this.running !== undefined) return this.running.abort();
+    this.typed = [];
+    this.statement.reset();
+    this.prompt();
+  }
+
+  private complain(error: unknown, sql?: string): void {
+    const isCancelled = error instanceof CdpError && error.code === 'aborted';
+    const lines = isCancelled ? ['Cancelled, unless it had already finished'] : explain(error, sql);
+    process.stderr.write(lines.map((line) => `${line}\n`).join(''));
+  }
 }

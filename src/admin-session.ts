@@ -1,0 +1,49 @@
+/** The database for the length of one command, which serves the admin socket meanwhile as the service would. */
+import { pino } from 'pino';
+import { findAdminSocket, openAdminSocket } from './admin-socket.js';
+import { openDatabase } from './database.js';
+import { hasServers } from './embedded/data-folder.js';
+import type { Engine } from './engine/engine.js';
+import { Closing, openEngine } from './service.js';
+import type { Config } from './settings.js';
+
+/** The longest that a timer takes: other commands that use this one's socket are served to their end. */
+const LONGEST_MS = 2 ** 31 - 1;
+
+/** False in a folder where no service has ever run, such as the wrong one. */
+export const hasDatabase = async ({ databaseUrl, dataDir }: Config): Promise<boolean> =>
+  databaseUrl !== null || hasServers(dataDir);
+
+export interface AdminSession {
+  /** Its name, for other processes that want the same data directory. */
+  readonly command: string;
+  /** Where the socket is created. */
+  readonly folder: string;
+  /** Whether the engine opens only when a request needs it. */
+  readonly opensLate: boolean;
+}
+
+/** @throws DataFolderInUse if another process has the data directory; Error that an operator can act on */
+export async function withOwnAdminSocket<T>(
+  config: Config,
+  { command, folder, opensLate }: AdminSession,
+  work: (socket: string) => Promise<T>,
+): Promise<T> {
+  const logger = pino({ level: 'silent' });
+  const closing = new Closing();
+  try {
+    const database = await openDatabase(config, command, logger);
+    closing.add(() => database.close());
+    let opened: Promise<Engine> | undefined;
+    const engine = () => (opened ??= openEngine(config, database, logger));
+    closing.add(async () => {
+      await (await opened?.catch(() => undefined))?.close();
+    });
+    if (!opensLate) await engine();
+    const admin = await openAdminSocket(folder, config, database, engine, logger);
+    closing.add(() => admin.close(LONGEST_MS));
+    return await work((await findAdminSocket(folder)) ?? '');
+  } finally {
+    await closing.run();
+  }
+}

@@ -1,0 +1,41 @@
+/** `cdp project archive`: archiving of the WAL of a project's server, so that a backup can be restored to any time since. */
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { EngineError } from '../contract/errors.js';
+import { quoted } from '../embedded/config.js';
+import { ARCHIVE_SETTINGS } from '../embedded/server-folder.js';
+import { replaceFile } from '../files.js';
+import { OwnServers } from '../tenancy/own-servers.js';
+import type { Tenancy } from '../tenancy/tenancy.js';
+import type { Installation } from './installation.js';
+import { archiveSettings, prepareArchive, removeOldSegments } from './physical/wal-archive.js';
+
+/**
+ * Turns archiving on or off, by a restart of the server. Requests wait for it.
+ * @throws EngineError not_found, invalid_request
+ */
+export async function setArchiving(installation: Installation, name: string, on: boolean): Promise<void> {
+  const { projects, record, tenancy } = installation;
+  if (!(tenancy instanceof OwnServers)) {
+    throw new EngineError('invalid_request', 'With DATABASE_URL, archive the WAL of that server yourself');
+  }
+  const project = await projects.get(name);
+  const { server } = project.placement;
+  const { root, account } = await tenancy.folderOf(project.placement);
+  const settings = join(root, ARCHIVE_SETTINGS);
+  if (on) {
+    const archive = join(tenancy.archives, server);
+    await prepareArchive(archive, account);
+    const lines = Object.entries(archiveSettings(archive)).map(([key, value]) => `${key} = ${quoted(value)}\n`);
+    await replaceFile(settings, lines.join(''));
+  } else {
+    await rm(settings, { force: true });
+  }
+  await tenancy.stop(project.placement);
+  record('project.archive', project);
+}
+
+/** Removes archived WAL that is older than this. */
+export async function removeOldArchives(tenancy: Tenancy, days: number): Promise<void> {
+  if (tenancy instanceof OwnServers) await removeOldSegments(tenancy.archives, days, (id) => tenancy.hasServer(id));
+}

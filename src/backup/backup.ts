@@ -1,0 +1,196 @@
+/**
+ * `cdp backup`: writes projects into one file, each as a dump or as the files of its server, and what the control database knows of
+ * them. The file gets its name when it is complete and flushed.
+ */
+import { randomBytes } from 'node:crypto';
+import { type FileHandle, lstat, open, rename, rm } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { EngineError } from '../contract/errors.js';
+import { messageOf } from '../contract/operator-message.js';
+import { contentOf } from '../contract/wire/operator.js';
+import { withPrivateFolder } from '../files.js';
+import type { ControlDatabase } from '../tenancy/control.js';
+import type { ProjectRow } from '../tenancy/control-rows.js';
+import { OwnServers } from '../tenancy/own-servers.js';
+import { type Installation, isReady } from './installation.js';
+import { findPrograms, type ProgramPlaces } from './logical/client-programs.js';
+import { saveDump } from './logical/dump.js';
+import {
+  type Control,
+  CONTROL,
+  FORMAT_VERSION,
+  formatSums,
+  MANIFEST,
+  type Manifest,
+  type SavedProject,
+  SUMS,
+} from './manifest.js';
+import { saveFiles } from './physical/physical.js';
+import { type Add, TarWriter } from './tar.js';
+
+interface BackupOptions {
+  /** Must not exist. */
+  readonly file: string;
+  /** null: all. */
+  readonly project: string | null;
+  readonly places: ProgramPlaces;
+  /** Default: physical, if each project has a server of its own. */
+  readonly form: 'physical' | 'logical' | null;
+  /** Version of this program. */
+  readonly version: string;
+  /** Aborted: the backup ends, and nothing of it stays. */
+  readonly signal: AbortSignal;
+  /** Gets a line for each step. */
+  readonly progress: (line: string) => void;
+}
+
+/** Saves one project through `add`. */
+type Save = (project: ProjectRow, add: Add) => Promise<SavedProject>;
+
+/**
+ * If one of several projects cannot be saved, it is left out and named.
+ * @returns what is in the file
+ * @throws EngineError not_found; Error with what to do, and then there is no file
+ */
+export async function backup(installation: Installation, options: BackupOptions): Promise<Manifest> {
+  const { file } = options;
+  if (await lstat(file).catch(() => null)) throw new Error(`${file} exists already; a backup overwrites nothing`);
+  const projects = await chosenProjects(installation, options);
+  const draft = `${file}.${randomBytes(4).toString('hex')}.part`;
+  const handle = await open(draft, 'wx', 0o600);
+  try {
+    const manifest = await withPrivateFolder(async (folder) => {
+      const save = await saverOf(installation, options, draft, folder);
+      return write(installation, options, { handle, projects, save });
+    });
+    await handle.close();
+    await rename(draft, file);
+    await flushFolder(dirname(file));
+    const leftOut = new Set(manifest.left_out.map(({ name }) => name));
+    for (const project of projects) if (!leftOut.has(project.name)) installation.record('project.backup', project);
+    return manifest;
+  } catch (error) {
+    await handle.close();
+    await rm(draft, { force: true });
+    throw error;
+  }
+}
+
+async function chosenProjects({ projects }: Installation, { project }: BackupOptions): Promise<ProjectRow[]> {
+  return project === null ? (await projects.list()).filter(isReady) : [await projects.get(project)];
+}
+
+/** @throws Error if Postgres's client programs are missing; EngineError if there are no servers to save the files of */
+async function saverOf(
+  installation: Installation,
+  { form, places, signal }: BackupOptions,
+  draft: string,
+  folder: string,
+): Promise<Save> {
+  const { control, tenancy } = installation;
+  if (tenancy instanceof OwnServers && form !== 'logical') {
+    return (project, add) => saveFiles(tenancy, project, add, signal);
+  }
+  if (form === 'physical') {
+    throw new EngineError('invalid_request', 'With DATABASE_URL, backups are logical: all projects share the files');
+  }
+  const programs = await findPrograms(places, await control.serverMajor());
+  return (project, add) => saveDump(installation, project, add, { draft, programs, folder, signal });
+}
+
+/** A rename is on the disk when its folder is. */
+async function flushFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r');
+  await handle.sync().finally(() => handle.close());
+}
+
+interface Writing {
+  readonly handle: FileHandle;
+  readonly projects: readonly ProjectRow[];
+  readonly save: Save;
+}
+
+async function write(installation: Installation, options: BackupOptions, writing: Writing): Promise<Manifest> {
+  const { progress, version, signal } = options;
+  const { handle, projects, save } = writing;
+  const createdAt = new Date();
+  const tar = new TarWriter(handle, createdAt);
+  const sums = new Map<string, string>();
+  const saved: SavedProject[] = [];
+  const control: Control = { projects: [] };
+  const leftOut: Manifest['left_out'] = [];
+  for (const project of projects) {
+    progress(`${project.name}: saving`);
+    const start = tar.position;
+    const sumsOfProject = new Map<string, string>();
+    try {
+      const known = await controlRow(installation.control, project);
+      const done = await save(project, adding(tar, sumsOfProject));
+      saved.push(done);
+      control.projects.push(known);
+      for (const [name, sum] of sumsOfProject) sums.set(name, sum);
+      progress(`${project.name}: ${contentOf(done)}, ${done.bytes} bytes`);
+    } catch (error) {
+      if (projects.length === 1 || signal.aborted || affectsAll(error, installation)) throw error;
+      await tar.truncate(start);
+      const reason = messageOf(error);
+      leftOut.push({ name: project.name, reason });
+      progress(`${project.name}: LEFT OUT, it could not be saved: ${reason}`);
+    }
+  }
+  if (saved.length === 0 && leftOut.length > 0) throw new Error('None of the projects could be saved');
+
+  const manifest: Manifest = {
+    format: 'cdp-backup',
+    format_version: FORMAT_VERSION,
+    program_version: version,
+    schema_version: installation.databases.schemaVersion,
+    created_at: createdAt.toISOString(),
+    projects: saved,
+    left_out: leftOut,
+  };
+  const add = adding(tar, sums);
+  await add(CONTROL, [json(control)]);
+  await add(MANIFEST, [json(manifest)]);
+  await tar.add(SUMS, [formatSums(sums)]);
+  signal.throwIfAborted();
+  await tar.finish();
+  return manifest;
+}
+
+/** Adds members, and notes their checksums. */
+const adding =
+  (tar: TarWriter, sums: Map<string, string>): Add =>
+  async (name, content) => {
+    const member = await tar.add(name, content);
+    sums.set(name, member.sha256);
+    return member;
+  };
+
+async function controlRow(control: ControlDatabase, project: ProjectRow): Promise<Control['projects'][number]> {
+  const tokens = await control.storedTokens(project.id);
+  return {
+    name: project.name,
+    status: project.status === 'inactive' ? 'inactive' : 'active',
+    created_at: project.createdAt.toISOString(),
+    quota_bytes: project.quotaBytes,
+    tokens: tokens.map((token) => ({
+      id: token.id,
+      name: token.name,
+      scopes: token.scopes as Control['projects'][number]['tokens'][number]['scopes'],
+      sha256: token.sha256.toString('hex'),
+      created_at: token.createdAt.toISOString(),
+      expires_at: token.expiresAt?.toISOString() ?? null,
+      revoked_at: token.revokedAt?.toISOString() ?? null,
+      last_used_at: token.lastUsedAt?.toISOString() ?? null,
+    })),
+  };
+}
+
+/** The disk that the backup is written to failed, or the one server that all projects share. */
+const affectsAll = (error: unknown, { tenancy }: Installation): boolean =>
+  error instanceof Error &&
+  'syscall' in error &&
+  (!tenancy.own || ['write', 'fsync', 'ftruncate'].includes(String(error.syscall)));
+
+const json = (value: object): Buffer => Buffer.from(`${JSON.stringify(value, null, 2)}\n`);

@@ -1,0 +1,41 @@
+/** The parts of the service that a backup reads and a restore changes. */
+import type { ControlDatabase } from '../tenancy/control.js';
+import type { ProjectRow } from '../tenancy/control-rows.js';
+import type { Placement } from '../tenancy/placement.js';
+import type { ProjectDatabases } from '../tenancy/project-databases.js';
+import type { Tenancy } from '../tenancy/tenancy.js';
+
+export interface Installation {
+  readonly control: ControlDatabase;
+  readonly databases: ProjectDatabases;
+  readonly tenancy: Tenancy;
+  readonly projects: ProjectsOfInstallation;
+  /** Adds an entry to the audit log. */
+  readonly record: (operation: 'project.backup' | 'project.archive', project: Pick<ProjectRow, 'id' | 'name'>) => void;
+}
+
+/** A project that nobody can use yet. */
+export type NewProject = Pick<ProjectRow, 'id' | 'name' | 'placement'>;
+
+interface ProjectsOfInstallation {
+  list(): Promise<ProjectRow[]>;
+  /** @throws EngineError not_found */
+  get(name: string): Promise<ProjectRow>;
+  /** Brings the project's database up to the schema of this program. */
+  upgraded(project: ProjectRow): Promise<void> | undefined;
+  /**
+   * Makes a project. After a failure nothing of it stays.
+   * @param fill puts its contents into it. @returns its status
+   * @param make makes its server or database; default: an empty one
+   * @throws EngineError unique_violation; what `fill` and `make` throw
+   */
+  restore(
+    name: string,
+    fill: (project: NewProject) => Promise<'active' | 'inactive'>,
+    make?: (placement: Placement) => Promise<void>,
+  ): Promise<unknown>;
+}
+
+/** Projects that a crash left half made or half deleted have nothing to save, and do not exist for a restore. */
+export const isReady = ({ status }: Pick<ProjectRow, 'status'>): boolean =>
+  status === 'active' || status === 'inactive';

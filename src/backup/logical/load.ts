@@ -1,0 +1,127 @@
+/** Logical restore of one project: a dump loaded by pg_restore into an empty project, as the project's own writer. */
+import { randomBytes } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import type { TableRows } from '../../contract/wire/operator.js';
+import { withPrivateFolder } from '../../files.js';
+import {
+  type LoginOptions,
+  PostgresError,
+  type Session,
+  startupOptions,
+  UNDEFINED_OBJECT,
+  withSession,
+} from '../../pg/index.js';
+import { EXTENSIONS_SCHEMA } from '../../tenancy/extensions.js';
+import type { Placement } from '../../tenancy/placement.js';
+import type { Tenancy } from '../../tenancy/tenancy.js';
+import type { BackupFile } from '../backup-file.js';
+import { dumpOf, listOfDump, type LogicalProject } from '../manifest.js';
+import { type ArchiveStatement, chooseEntries, setSearchPath, statementsIn } from './archive-entries.js';
+import {
+  type ClientPrograms,
+  findPrograms,
+  libpqEnvironment,
+  ProgramFailed,
+  type ProgramPlaces,
+  run,
+} from './client-programs.js';
+import { countRows } from './dump.js';
+
+/** A pg_restore of this version or later sets `transaction_timeout`, which servers before it do not know. */
+const TRANSACTION_TIMEOUT = 17;
+
+/** @param major of the server here. @throws Error if the dumps are of a newer server, or says what to install */
+export function programsFor(
+  dumps: readonly LogicalProject[],
+  major: number,
+  places: ProgramPlaces,
+): Promise<ClientPrograms> {
+  const newest = Math.max(...dumps.map(({ postgres }) => postgres));
+  if (newest > major) {
+    throw new Error(
+      `The backup was made on Postgres ${newest}, and this is ${major}: it needs the same or a later one`,
+    );
+  }
+  const most = major < TRANSACTION_TIMEOUT ? TRANSACTION_TIMEOUT - 1 : undefined;
+  return findPrograms(places, Math.max(major, ...dumps.map(({ pg_dump: version }) => version)), most);
+}
+
+interface Loading {
+  readonly file: BackupFile;
+  readonly programs: ClientPrograms;
+  readonly signal: AbortSignal;
+}
+
+interface Loaded {
+  readonly tables: TableRows[];
+  /** Rights that were given to roles which do not exist here, in words. */
+  readonly leftOut: string[];
+}
+
+/**
+ * Rights, policies and the contents of materialized views follow as statements of our own, because they name roles, which have
+ * other names here, and because pg_restore would not fill a view that a policy applies to.
+ * @throws ProgramFailed, PostgresError; Error if the rows are not those of the dump
+ */
+export async function loadDump(
+  tenancy: Tenancy,
+  placement: Placement,
+  dumped: LogicalProject,
+  { file, programs, signal }: Loading,
+): Promise<Loaded> {
+  const searchPath = `${placement.schema}, ${EXTENSIONS_SCHEMA}`;
+  const login: LoginOptions = {
+    ...tenancy.serverOf(placement).address,
+    database: placement.database,
+    user: placement.writer,
+    password: tenancy.password(placement.writer),
+    application_name: 'cdp restore',
+    options: startupOptions({ search_path: searchPath, jit: 'off', client_connection_check_interval: '1s' }),
+  };
+  const entries = chooseEntries((await file.content(listOfDump(dumped.name))).toString(), placement.schema);
+  const leftOut = await withPrivateFolder(async (folder) => {
+    const environment = await libpqEnvironment(login, folder);
+    const pgRestore = async (lines: readonly string[], target: string): Promise<string> => {
+      if (lines.length === 0) return '';
+      const list = join(folder, randomBytes(8).toString('hex'));
+      await writeFile(list, `${lines.join('\n')}\n`, { mode: 0o600 });
+      const args = ['--no-owner', '--no-tablespaces', '--exit-on-error', `--use-list=${list}`, target];
+      const input = Readable.from(withSearchPath(file.read(dumpOf(dumped.name)), searchPath));
+      return run(join(programs.folder, 'pg_restore'), args, { environment, signal, input });
+    };
+    await pgRestore(entries.contents, `--dbname=${placement.database}`);
+    const roles = new Map((['database', 'writer', 'reader'] as const).map((role) => [dumped[role], placement[role]]));
+    const statements = statementsIn(await pgRestore(entries.statements, '--file=-'), roles);
+    return withSession(login, (session) => runAll(session, statements), signal);
+  });
+  const tables = await countRows(tenancy, placement, signal);
+  if (JSON.stringify(tables) !== JSON.stringify(dumped.tables)) {
+    throw new Error('The tables do not have the rows after the restore that they had in the backup');
+  }
+  return { tables, leftOut };
+}
+
+async function* withSearchPath(dump: Readable, path: string): AsyncGenerator<Buffer> {
+  let isFirst = true;
+  for await (const part of dump as AsyncIterable<Buffer>) {
+    yield isFirst ? setSearchPath(part, path) : part;
+    isFirst = false;
+  }
+}
+
+async function runAll(session: Session, statements: readonly ArchiveStatement[]): Promise<string[]> {
+  const leftOut: string[] = [];
+  for (const { text, isRight } of statements) {
+    try {
+      await session.script(text);
+    } catch (error) {
+      if (!(error instanceof PostgresError)) throw error;
+      const what = `${error.message}: ${text.replaceAll(/\s+/g, ' ')}`;
+      if (!(isRight && error.sqlstate === UNDEFINED_OBJECT)) throw new ProgramFailed(what);
+      leftOut.push(what);
+    }
+  }
+  return leftOut;
+}

@@ -1,0 +1,180 @@
+/** The members of a backup's file, and the shape of those that are JSON. */
+import { PROJECT_NAME_PATTERN, SCOPES } from '../contract/names.js';
+import { type Schema, type Static, Type } from '../contract/schema.js';
+import { describes } from '../codec/index.js';
+import { BadBackup } from './tar.js';
+
+/** Incremented with every change that an older program cannot restore. Version 1 had dumps only. */
+export const FORMAT_VERSION = 2;
+
+/** The last but one member, because it says what became of each project. */
+export const MANIFEST = 'manifest.json';
+export const CONTROL = 'control.json';
+/** SHA-256 of every other member, as `sha256sum` writes and checks it. The last member. */
+export const SUMS = 'SHA256SUMS';
+
+export const dumpOf = (project: string): string => `projects/${project}.dump`;
+/** The contents of the dump, by `pg_restore --list`. */
+export const listOfDump = (project: string): string => `projects/${project}.list`;
+
+/** The data directory of the project's server. */
+export const dataOf = (project: string): string => `projects/${project}/data/`;
+
+const Time = Type.String({ pattern: '^\\d{4}-\\d\\d-\\d\\dT[0-9:.]+Z$' });
+const Optional = <S extends Schema>(schema: S) => Type.Union([schema, Type.Null()]);
+const ProjectName = Type.String({ pattern: PROJECT_NAME_PATTERN });
+const RoleName = Type.String({ pattern: '^[a-z0-9_]{1,63}$' });
+
+const dump = {
+  name: ProjectName,
+  /** Of the dump. */
+  bytes: Type.Integer(),
+  /** Names that the dump may contain. A restored project has others. */
+  database: RoleName,
+  writer: RoleName,
+  reader: RoleName,
+  extensions: Type.Array(Type.String()),
+  /** Exact numbers of rows in the dump's snapshot. */
+  tables: Type.Array(Type.Object({ name: Type.String(), rows: Type.Integer() })),
+};
+
+/** Major version of the server, and of pg_dump. */
+const versions = { postgres: Type.Integer(), pg_dump: Type.Integer() };
+
+/** A dump, for any server of this version or later. */
+const LogicalProject = Type.Object({ kind: Type.Literal('logical'), ...dump, ...versions });
+export type LogicalProject = Static<typeof LogicalProject>;
+
+const Lsn = Type.String({ pattern: '^[0-9A-F]{1,8}/[0-9A-F]{1,8}$' });
+
+/** The files of a server, for the same Postgres on the same platform. */
+const PhysicalProject = Type.Object({
+  kind: Type.Literal('physical'),
+  name: ProjectName,
+  /** Of all files. */
+  bytes: Type.Integer(),
+  /** Servers are copies of a template, so they share Postgres's system identifier. */
+  server_id: Type.String({ pattern: '^[a-z0-9]{1,63}$' }),
+  /** Major version, and all of it: `18.4`. */
+  postgres: Type.Integer(),
+  version: Type.String(),
+  /** Of Node: `linux-x64`. */
+  platform: Type.String(),
+  locale_provider: Type.String(),
+  locale: Type.String(),
+  /** Recovery begins here, and must reach `wal_stop`. */
+  wal_start: Lsn,
+  wal_stop: Lsn,
+  timeline: Type.Integer({ minimum: 1 }),
+  wal_segment_bytes: Type.Integer({ minimum: 1 }),
+  /** 0: pages have none. */
+  checksum_version: Type.Integer(),
+  catalog_version: Type.Integer(),
+  started_at: Time,
+  ended_at: Time,
+  /** All folders, parents first; empty ones are not members of the file. */
+  folders: Type.Array(Type.String()),
+});
+export type PhysicalProject = Static<typeof PhysicalProject>;
+
+const frame = {
+  format: Type.Literal('cdp-backup'),
+  /** Of this package. */
+  program_version: Type.String(),
+  /** Version of the schema `_cdp` in projects' databases. */
+  schema_version: Type.Integer(),
+  created_at: Time,
+  /** Projects that could not be saved. */
+  left_out: Type.Array(Type.Object({ name: ProjectName, reason: Type.String() })),
+};
+
+export const Manifest = Type.Object({
+  ...frame,
+  format_version: Type.Literal(FORMAT_VERSION),
+  projects: Type.Array(Type.Union<Schema<LogicalProject | PhysicalProject>>([LogicalProject, PhysicalProject])),
+});
+export type Manifest = Static<typeof Manifest>;
+export type SavedProject = Manifest['projects'][number];
+
+const ManifestV1 = Type.Object({
+  ...frame,
+  ...versions,
+  format_version: Type.Literal(1),
+  projects: Type.Array(Type.Object(dump)),
+});
+
+/** What the control database knows of the projects. It contains no password, and nothing to derive one from. */
+export const Control = Type.Object({
+  projects: Type.Array(
+    Type.Object({
+      name: ProjectName,
+      status: Type.Enum(['active', 'inactive']),
+      created_at: Time,
+      /** null: the setting of the installation that restores it. */
+      quota_bytes: Optional(Type.Integer({ minimum: 0 })),
+      tokens: Type.Array(
+        Type.Object({
+          id: Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' }),
+          name: Type.String(),
+          scopes: Type.Array(Type.Enum(SCOPES)),
+          sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
+          created_at: Time,
+          expires_at: Optional(Time),
+          revoked_at: Optional(Time),
+          last_used_at: Optional(Time),
+        }),
+      ),
+    }),
+  ),
+});
+export type Control = Static<typeof Control>;
+
+const isManifest = describes(Manifest);
+const isManifestV1 = describes(ManifestV1);
+const isControl = describes(Control);
+
+/** @throws BadBackup also for a newer format, saying so */
+export function parseManifest(bytes: Buffer): Manifest {
+  const value = parseJson(bytes);
+  const { format, format_version: version } = (value ?? {}) as Partial<Record<keyof Manifest, unknown>>;
+  if (format === 'cdp-backup' && typeof version === 'number' && version > FORMAT_VERSION) {
+    throw new BadBackup(`It has format ${version}, and this program knows ${FORMAT_VERSION}: use a newer program`);
+  }
+  if (isManifestV1(value)) return upgraded(value);
+  if (!isManifest(value)) throw new BadBackup(`Its ${MANIFEST} is not valid`);
+  return value;
+}
+
+function upgraded({ postgres, pg_dump, ...manifest }: Static<typeof ManifestV1>): Manifest {
+  const projects = manifest.projects.map((project) => ({ kind: 'logical' as const, ...project, postgres, pg_dump }));
+  return { ...manifest, format_version: FORMAT_VERSION, projects };
+}
+
+/** @throws BadBackup */
+export function parseControl(bytes: Buffer): Control {
+  const value = parseJson(bytes);
+  if (!isControl(value)) throw new BadBackup(`Its ${CONTROL} is not valid`);
+  return value;
+}
+
+function parseJson(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(bytes.toString());
+  } catch {
+    return undefined;
+  }
+}
+
+export const formatSums = (sums: ReadonlyMap<string, string>): Buffer =>
+  Buffer.from([...sums].map(([name, sha256]) => `${sha256}  ${name}\n`).join(''));
+
+/** @throws BadBackup */
+export function parseSums(bytes: Buffer): Map<string, string> {
+  const sums = new Map<string, string>();
+  for (const line of bytes.toString().split('\n').slice(0, -1)) {
+    const [, sha256, name] = /^([0-9a-f]{64}) {2}(.+)$/.exec(line) ?? [];
+    if (sha256 === undefined || name === undefined) throw new BadBackup('It is damaged');
+    sums.set(name, sha256);
+  }
+  return sums;
+}

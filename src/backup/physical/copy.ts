@@ -1,0 +1,126 @@
+/**
+ * Copies the data directory of a running server, by Postgres's low-level base backup (manual 25.3.4). The copy includes the
+ * WAL from its start to its end, so it needs no archive.
+ */
+import { randomBytes } from 'node:crypto';
+import {
+  isShutdown,
+  type LoginOptions,
+  type Row,
+  type Session,
+  sql,
+  startupOptions,
+  type Statement,
+  withSession,
+} from '../../pg/index.js';
+import { type AddFile, copyFile, copyFiles, copyTimelineHistories } from './data-files.js';
+import { parseLsn, segmentName, segmentOf } from './wal.js';
+
+interface RunningServer {
+  readonly dataDirectory: string;
+  /** Of a superuser. */
+  readonly login: LoginOptions;
+  readonly signal: AbortSignal;
+}
+
+export interface Copied {
+  /** All folders below the data directory, including empty ones, parents first. */
+  readonly folders: readonly string[];
+  readonly bytes: number;
+  /** Postgres replays from here, and is consistent from `walStop` on. */
+  readonly walStart: string;
+  readonly walStop: string;
+  readonly timeline: number;
+  readonly segmentBytes: number;
+  /** 0: pages have no checksums. */
+  readonly checksumVersion: number;
+  readonly catalogVersion: number;
+  /** By the clock of this machine. */
+  readonly startedAt: Date;
+  readonly endedAt: Date;
+}
+
+/** A checkpoint on a busy disk can take minutes; a server that is silent for longer is gone. */
+const QUERY_MS = 600_000;
+
+/** No name is looked up in a schema of the project. The session ends within a second of its client. */
+const SETTINGS = {
+  search_path: 'pg_catalog',
+  statement_timeout: '0',
+  lock_timeout: '0',
+  idle_session_timeout: '0',
+  client_connection_check_interval: '1s',
+};
+
+/**
+ * A temporary slot keeps the WAL that the copy needs, from before the checkpoint at its start. It ends with the connection.
+ * @throws Error if the server was stopped or its WAL outgrew `max_slot_wal_keep_size`; what `add` throws; PostgresError
+ */
+export async function copyRunning({ dataDirectory, login, signal }: RunningServer, add: AddFile): Promise<Copied> {
+  const options = startupOptions(SETTINGS);
+  const backup = { ...login, application_name: 'cdp backup', options, timeoutMs: QUERY_MS };
+  const copy = async (session: Session): Promise<Copied> => {
+    const lost = new AbortController();
+    session.onClose((reason) => lost.abort(reason));
+    return copyInSession(session, dataDirectory, add, AbortSignal.any([signal, lost.signal]));
+  };
+  try {
+    return await withSession(backup, copy, signal);
+  } catch (error) {
+    if (!isShutdown(error)) throw error;
+    // So ends the session that holds a slot if a checkpoint needs the space of the WAL (manual 19.6.1).
+    const message =
+      'The server ended the backup: it was stopped, or it wrote more WAL during the copy than max_slot_wal_keep_size ' +
+      'allows. The project is not affected. Try again when it writes less';
+    throw new Error(message, { cause: error });
+  }
+}
+
+async function copyInSession(
+  session: Session,
+  dataDirectory: string,
+  add: AddFile,
+  signal: AbortSignal,
+): Promise<Copied> {
+  const slot = `cdp_backup_${randomBytes(8).toString('hex')}`;
+  await session.query(sql`SELECT pg_create_physical_replication_slot(${slot}, true, true)`);
+  const startedAt = new Date();
+  const [start] = await row(session, sql`SELECT pg_backup_start(${slot}, true)`);
+  const { folders, bytes } = await copyFiles(dataDirectory, add, signal);
+  const [stop, label, tablespaces] = await row(
+    session,
+    sql`SELECT lsn, labelfile, spcmapfile FROM pg_backup_stop(wait_for_archive => false)`,
+  );
+  const endedAt = new Date();
+  if (tablespaces !== '') throw new Error('The server has tablespaces, which are outside of its data directory');
+  const facts = await row(
+    session,
+    sql`SELECT timeline_id, bytes_per_wal_segment, data_page_checksum_version, catalog_version_no
+        FROM pg_control_checkpoint(), pg_control_init(), pg_control_system()`,
+  );
+  const [timeline = 0, segmentBytes = 0, checksumVersion = 0, catalogVersion = 0] = facts.map(Number);
+  const [walStart, walStop] = [start ?? '', stop ?? ''];
+
+  let wal = await copyTimelineHistories(dataDirectory, add, signal);
+  // `walStop` is the byte after the last one.
+  const last = segmentOf(parseLsn(walStop) - 1n, segmentBytes);
+  for (let segment = segmentOf(parseLsn(walStart), segmentBytes); segment <= last; segment++) {
+    const name = segmentName(timeline, segment, segmentBytes);
+    const copied = await copyFile(dataDirectory, `pg_wal/${name}`, add, signal);
+    if (copied !== segmentBytes) throw new Error(`The WAL segment ${name} is missing or incomplete`);
+    wal += copied;
+  }
+  // Without the slot, a segment may have been overwritten by a later one while it was read.
+  await row(session, sql`SELECT 1 FROM pg_replication_slots WHERE slot_name = ${slot} AND wal_status <> 'lost'`);
+  const backupLabel = Buffer.from(label ?? '');
+  await add('backup_label', [backupLabel]);
+  const versions = { timeline, segmentBytes, checksumVersion, catalogVersion };
+  return { folders, bytes: bytes + wal + backupLabel.length, walStart, walStop, ...versions, startedAt, endedAt };
+}
+
+/** @throws Error if there is no row */
+async function row(session: Session, statement: Statement): Promise<Row> {
+  const [found] = await session.query(statement);
+  if (found === undefined) throw new Error('The server has dropped the replication slot of the backup');
+  return found;
+}

@@ -1,0 +1,119 @@
+/**
+ * Archived WAL, for restores to a point in time: a folder for each server that archives, named by the server's id. The id matters:
+ * all servers are copies of one template and have its system identifier, so Postgres would replay the WAL of any other.
+ */
+import { chmod, lchown, lstat, mkdir, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { exists, hasCode, namesIn } from '../../files.js';
+import { type LoginOptions, type Session, sql, startupOptions, withSession } from '../../pg/index.js';
+import { parseLsn, segmentName, segmentOf } from './wal.js';
+
+const DAY_MS = 86_400_000;
+
+const IS_SEGMENT = /^[0-9A-F]{24}$/;
+
+/** Makes the folder that a server of this account archives into. */
+export async function prepareArchive(folder: string, { uid, gid }: { uid: number; gid: number }): Promise<void> {
+  await makeFolder(join(folder, '..'), 0o711);
+  await makeFolder(folder, 0o700);
+  await lchown(folder, uid, gid);
+  // Left by an archiver that was killed; a server that finds one of its name there does not archive.
+  for (const name of await readdir(folder)) if (name.startsWith('archtemp.')) await rm(join(folder, name));
+}
+
+/** Whatever the umask is: the server's account must get through the upper folder. */
+async function makeFolder(path: string, mode: number): Promise<void> {
+  try {
+    await mkdir(path);
+    await chmod(path, mode);
+  } catch (error) {
+    if (!hasCode(error, 'EEXIST')) throw error;
+  }
+}
+
+/** `basic_archive` is bundled with Postgres (manual F.5): atomic, flushed, idempotent. A command would start a shell for each MB. */
+export const archiveSettings = (folder: string): Readonly<Record<string, string>> => ({
+  archive_mode: 'on',
+  archive_library: 'basic_archive',
+  'basic_archive.archive_directory': folder,
+});
+
+/** Waits until everything that has been committed by now is in the archive. */
+export async function archiveAll(folder: string, login: LoginOptions, signal: AbortSignal): Promise<void> {
+  const options = startupOptions({ search_path: 'pg_catalog', default_transaction_read_only: 'off' });
+  const backup = { ...login, application_name: 'cdp backup', options, timeoutMs: 60_000 };
+  const switchSegment = async (session: Session): Promise<string> => {
+    // Recovery stops at the first commit after its target: without one it fails.
+    await session.query(sql`SELECT pg_current_xact_id()`);
+    // The LSN after a switch may be the first of the next segment.
+    const [[name] = []] = await session.query(sql`SELECT pg_walfile_name(pg_switch_wal() - 1)`);
+    return name ?? '';
+  };
+  const segment = await withSession(backup, switchSegment, signal);
+  for (const deadline = Date.now() + 60_000; !(await exists(join(folder, segment)));) {
+    if (Date.now() > deadline) throw new Error(`The server does not archive its WAL into ${folder}`);
+    await sleep(50, undefined, { signal });
+  }
+}
+
+interface Target {
+  readonly walStart: string;
+  readonly timeline: number;
+  readonly segmentBytes: number;
+  /** When the backup ended. */
+  readonly endedAt: Date;
+  readonly until: Date;
+}
+
+/**
+ * The segments that lead from a backup to a point in time, and on as far as the archive goes.
+ * @throws Error that says what is missing
+ */
+export async function segmentsFor(folder: string, target: Target): Promise<string[]> {
+  const { walStart, timeline, segmentBytes, endedAt, until } = target;
+  if (!(await exists(folder))) throw new Error(`There is no archived WAL of this server: no folder ${folder}`);
+  if (until < endedAt) {
+    const times = `The backup ended at ${endedAt.toISOString()}, after ${until.toISOString()}`;
+    throw new Error(`${times}: restore an earlier backup to that time`);
+  }
+  const segments: string[] = [];
+  let reached = new Date(0);
+  for (let segment = segmentOf(parseLsn(walStart), segmentBytes); ; segment++) {
+    const name = segmentName(timeline, segment, segmentBytes);
+    const { size = 0, mtime = reached } = (await lstat(join(folder, name)).catch(() => null)) ?? {};
+    if (size !== segmentBytes) {
+      if (until <= reached) return segments;
+      const missing = `${folder} lacks the WAL segment ${name}, or has only a part of it`;
+      if (segments.length === 0) throw new Error(`${missing}: the backup begins in it`);
+      throw new Error(`${missing}: the project can be restored to ${reached.toISOString()} at most`);
+    }
+    segments.push(name);
+    // When the segment was finished: everything in it had been written before.
+    reached = mtime;
+  }
+}
+
+/**
+ * Removes segments older than this, and the folder of a server that is gone once it has none.
+ * @param all the folder that the archives are in. @param isServer whether a server of this id exists
+ */
+export async function removeOldSegments(
+  all: string,
+  days: number,
+  isServer: (id: string) => Promise<boolean>,
+): Promise<void> {
+  const before = Date.now() - days * DAY_MS;
+  for (const server of await namesIn(all)) {
+    const folder = join(all, server);
+    let kept = 0;
+    for (const name of (await namesIn(folder)).filter((name) => IS_SEGMENT.test(name))) {
+      const path = join(folder, name);
+      const found = await lstat(path).catch(() => null);
+      if (found === null) continue;
+      if (found.mtimeMs < before) await rm(path, { force: true });
+      else kept++;
+    }
+    if (kept === 0 && !(await isServer(server))) await rm(folder, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,271 @@
+/** `cdp import FILE… --table T`: the options of an import, what it shows, and its exit code. The work is in `src/import/`. */
+import { join } from 'node:path';
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
+import {
+  DATE_ORDERS,
+  FORMATS,
+  formatName,
+  importFiles,
+  type ImportOptions,
+  type ImportPlan,
+  type ImportResult,
+  InputError,
+  type Interruption,
+  labelOf,
+  previewImport,
+  type ReadOptions,
+  type Reporter,
+  type ShowProgress,
+} from '../../import/index.js';
+import { clientFor, findConnection } from '../../terminal/connection.js';
+import { grid } from '../../terminal/grid.js';
+import { collect, remoteOptions, whole } from '../../terminal/options.js';
+import { EXIT, type ExitCode, ExitError, runToExit, UsageError } from '../../terminal/outcome.js';
+import { counted, grouped, ProgressLine } from '../../terminal/progress.js';
+import { firstCells, printable, widthOf } from '../../terminal/text.js';
+import { requireFolderOf, stateFolder } from '../../terminal/user-files.js';
+
+interface Options extends ReadOptions {
+  table: string;
+  create?: boolean;
+  addColumns?: boolean;
+  types?: ReadonlyMap<string, ColumnType>;
+  skip?: readonly string[];
+  keepNames?: boolean;
+  sample?: number;
+  dryRun?: boolean;
+  resume?: boolean;
+  resumeLate?: boolean;
+  restart?: boolean;
+  refused?: string;
+  strict?: boolean;
+  concurrency: number;
+  json?: boolean;
+  profile?: string;
+}
+
+export function importCommand(): Command {
+  const command = new Command('import')
+    .description('Import CSV, TSV, NDJSON or JSON, optionally gzipped, into a table')
+    .argument('<FILE...>', '- reads standard input')
+    .requiredOption('--table <NAME>', 'Table to import into')
+    .option('--create', 'Create the table if it does not exist')
+    .option('--add-columns', 'Add the columns that the table lacks')
+    .option('--types <LIST>', 'Column types: a=TEXT,b=INTEGER (default: types that hold every value)', columnTypes)
+    .option('--skip <LIST>', 'Columns to leave out: a,b', list)
+    .option('--keep-names', 'Keep field names as column names if possible')
+    .addOption(new Option('--format <NAME>', 'File format (default: by content and name)').choices([...FORMATS]))
+    .option('--delimiter <CHARACTER>', 'Field delimiter (default: by content)', character)
+    .option('--no-quotes', 'Treat quotes as text')
+    .option('--escape <CHARACTER>', 'Escapes a quote within quotes, such as \\ (default: another quote)', character)
+    .option('--skip-lines <N>', 'Lines to skip before the header', whole, 0)
+    .option('--columns <LIST>', 'Field names, if the file has no header: a,b,c', list)
+    .option('--encoding <NAME>', 'Text encoding (default: utf-8, or utf-16 with a byte order mark)')
+    .option('--null <TEXT>', 'Also means NULL, as an empty field does; can be repeated', collect)
+    .addOption(new Option('--decimal <CHARACTER>', 'Decimal separator').choices(['.', ',']).default('.'))
+    .option('--thousands <CHARACTER>', 'Thousands separator (default: none)', character)
+    .addOption(
+      new Option('--dates <ORDER>', 'Order in 1/2/2024 (default: as the file shows)').choices([...DATE_ORDERS]),
+    )
+    .option('--sample <N>', 'Records to infer types from (default: all; 10000 of a pipe)', whole)
+    .option('--dry-run', 'Show what would be sent, and send nothing')
+    .option('--resume', 'Resume an interrupted import')
+    .option('--resume-late', 'Resume even if idempotency keys may have expired, which could store rows twice')
+    .option('--restart', 'Forget an interrupted import and start again')
+    .option('--refused <FILE>', 'File for refused records (default: FILE.refused.ndjson)')
+    .option('--strict', 'Stop at the first refused record')
+    .option('--concurrency <N>', 'Batches in flight at a time', whole, 4)
+    .option('--json', 'Print the result as JSON')
+    .addHelpText('after', EXAMPLES);
+  return remoteOptions(command).action((files: string[]) =>
+    runToExit(async () => {
+      try {
+        return await run(command, files, command.opts<Options>());
+      } catch (error) {
+        throw usageError(error);
+      }
+    }),
+  );
+}
+
+const EXAMPLES = `
+Examples:
+  cdp import customers.csv --table customers --create --dry-run
+  cdp import customers.csv --table customers --create
+  cdp import umsatz.csv --table sales --create --decimal , --thousands . --encoding windows-1252
+  cdp import part-*.csv.gz --table events --add-columns
+  cdp import customers.csv --table customers --resume
+
+For column names, types, dates and NULL, see docs/cli.md in the package`;
+
+function character(value: string): string {
+  const text = value === '\\t' ? '\t' : value;
+  if (text.length !== 1 || /["\r\n]/.test(text)) throw new InvalidArgumentError('Expected one character.');
+  return text;
+}
+
+const usageError = (error: unknown): unknown =>
+  error instanceof InputError ? new UsageError(error.message, error.hint) : error;
+
+/** For each batch, about 20 seconds in all: an import that takes minutes should survive a restart of the service. */
+const RETRIES = 8;
+
+async function run(command: Command, files: readonly string[], options: Options): Promise<ExitCode> {
+  // Rather than finding out when there is a record to write.
+  if (options.refused !== undefined) await requireFolderOf(options.refused);
+  const connection = await findConnection(command).catch((error: unknown) => {
+    // A file can be looked at without a service.
+    if (options.dryRun && options.create) return undefined;
+    throw error;
+  });
+  const request = importOptions(files, options, connection?.url ?? '');
+  if (connection === undefined || options.dryRun) {
+    const client = connection === undefined ? undefined : clientFor(connection);
+    const { plan, warnings, requests } = await previewImport(client, request, showProgress);
+    showPlan(plan, warnings);
+    process.stdout.write(requests.map(({ request, body }) => `${request}\n${body}\n`).join(''));
+    return EXIT.done;
+  }
+  const interruption = onSignals();
+  try {
+    const reporter: Reporter = { showProgress, showPlan, warn, onSending: interruption.listen };
+    const result = await importFiles(clientFor(connection, RETRIES), request, reporter);
+    return report(result, files, options);
+  } finally {
+    interruption.dispose();
+  }
+}
+
+/** @throws UsageError */
+function importOptions(files: readonly string[], options: Options, url: string): ImportOptions {
+  const { table, create, addColumns, types, skip, keepNames, sample, concurrency, refused, strict, ...others } =
+    options;
+  const { dryRun, resume, resumeLate, restart, json, profile, ...reading } = others;
+  if (reading.thousands === reading.decimal) {
+    throw new UsageError(
+      `--thousands and --decimal are both "${reading.decimal}"`,
+      'For 1.234,5: --decimal , --thousands .',
+    );
+  }
+  return {
+    files,
+    table,
+    url,
+    create: create ?? false,
+    addColumns: addColumns ?? false,
+    columns: { types: types ?? new Map(), skip: skip ?? [], keepNames: keepNames ?? false },
+    reading,
+    sample,
+    concurrency,
+    strict: strict ?? false,
+    refusedFile: refused,
+    interrupted: resumeLate ? 'resume late' : resume ? 'resume' : restart ? 'restart' : undefined,
+    journals: join(stateFolder(), 'imports'),
+  };
+}
+
+const list = (value: string): string[] => value.split(',').map((each) => each.trim());
+
+/** @param value such as `a=TEXT,b=INTEGER` */
+function columnTypes(value: string): Map<string, ColumnType> {
+  return new Map(
+    value.split(',').map((pair) => {
+      const at = pair.lastIndexOf('=');
+      const name = pair.slice(at + 1).trim();
+      const type = COLUMN_TYPES.find((known) => known === name.toUpperCase());
+      if (at >= 1 && type !== undefined) return [pair.slice(0, at).trim(), type];
+      throw new InvalidArgumentError(`Expected a=TEXT,b=INTEGER; the types are ${COLUMN_TYPES.join(', ')}.`);
+    }),
+  );
+}
+
+/** On standard error, since standard output is for the result. */
+const warn = (message: string): void => void process.stderr.write(`${message}\n`);
+
+const showProgress: ShowProgress = (label, current) => {
+  const line = new ProgressLine(current, label);
+  return () => line.end();
+};
+
+/** Some field names are whole sentences, and would leave no room for the rest. */
+const FIELD_WIDTH = 40;
+
+function shortened(field: string): string {
+  const shown = printable(field);
+  return widthOf(shown) <= FIELD_WIDTH ? shown : `${firstCells(shown, FIELD_WIDTH - 1)}…`;
+}
+
+function showPlan({ files }: ImportPlan, warnings: readonly string[]): void {
+  for (const { path, format, mappings } of files) {
+    const hasReasons = mappings.some(({ reason }) => reason !== undefined);
+    const rows = mappings.map(({ field, column, type, reason }) => {
+      return [shortened(field), column ?? '(left out)', type ?? '', ...(hasReasons ? [reason ?? ''] : [])];
+    });
+    const names = ['field', 'column', 'type', ...(hasReasons ? ['why'] : [])];
+    const table = grid(
+      names.map((name) => ({ name })),
+      rows,
+    );
+    warn(printable(`${labelOf(path)}: ${formatName(format)}`));
+    warn(rows.length === 0 ? 'no records' : table.join('\n'));
+  }
+  warnings.forEach(warn);
+}
+
+/** From `listen` on, the first Ctrl-C stops the import and the second aborts it; before, one ends the process. */
+function onSignals(): { listen: () => Interruption; dispose: () => void } {
+  const [stop, abort] = [new AbortController(), new AbortController()];
+  const onSignal = () => {
+    if (stop.signal.aborted) return abort.abort();
+    stop.abort();
+    warn('\nWaiting for the batches in flight; press Ctrl-C again to exit at once');
+  };
+  return {
+    listen: () => {
+      process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+      return { stop: stop.signal, abort: abort.signal };
+    },
+    dispose: () => void process.off('SIGINT', onSignal).off('SIGTERM', onSignal),
+  };
+}
+
+function report(result: ImportResult, files: readonly string[], options: Options): ExitCode {
+  const { outcome, error, inserted, refused, insertedNow, retries, refusedFile, seconds } = result;
+  const { table } = options;
+  const soFar = `${grouped(inserted)} rows are stored, ${grouped(refused)} refused`;
+  if (outcome === 'failed') {
+    // Once the file is corrected, it is another file, and the import cannot be resumed.
+    if (error instanceof InputError && inserted > 0) throw new ExitError(EXIT.refused, soFar, usageError(error));
+    warn(`${soFar}. ${howToResume(result, files, options)}`);
+    throw error;
+  }
+  if (outcome === 'stopped') {
+    throw new ExitError(EXIT.interrupted, `${soFar}. ${howToResume(result, files, options)}`);
+  }
+  const rate = insertedNow / seconds;
+  process.stdout.write(
+    options.json
+      ? `${JSON.stringify({ table, inserted, refused, refused_file: refusedFile, seconds: Number(seconds.toFixed(3)), retries })}\n`
+      : `${counted(inserted)} stored in ${table}, ${grouped(refused)} refused, ${seconds.toFixed(1)} s, ${grouped(rate)} rows/s\n`,
+  );
+  if (refusedFile !== null) {
+    const next = commandFor([refusedFile], options);
+    warn(`The refused records are in ${refusedFile}\nOnce they are corrected there, import them with:\n  ${next}`);
+  }
+  return refused > 0 ? EXIT.someRefused : EXIT.done;
+}
+
+function howToResume({ canResume }: ImportResult, files: readonly string[], options: Options): string {
+  if (!canResume) return 'Input that can be read only once cannot be resumed';
+  const how = options.strict ? 'Continue, without the refused records, with' : 'Continue with';
+  return `${how}:\n  ${commandFor(files, options)} --resume`;
+}
+
+function commandFor(files: readonly string[], { table, profile }: Options): string {
+  const words = ['cdp', 'import', ...files, '--table', table, ...(profile === undefined ? [] : ['--profile', profile])];
+  return words.map(quoted).join(' ');
+}
+
+/** For a POSIX shell. */
+const quoted = (word: string): string => (/^[\w./:@=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);

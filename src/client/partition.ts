@@ -1,0 +1,47 @@
+/** Divides a batch that the service refused into the bad records and those worth sending again. */
+import type { ErrorCode, ErrorPlace } from '../contract/errors.js';
+import type { CdpError, CdpErrorCode } from './error.js';
+
+/** Errors caused by a record even if they do not name one. */
+const CAUSED_BY_A_RECORD: readonly CdpErrorCode[] = [
+  'unique_violation',
+  'constraint_violation',
+  'row_too_large',
+  'sql_error',
+];
+
+export interface Partition {
+  /** The bad records by their position in the batch, from 0. */
+  refused: Map<number, ErrorPlace[]>;
+  /** The batches to send instead, as positions in this one. */
+  resend: number[][];
+}
+
+/**
+ * @param size number of records in the batch
+ * @param more further codes that a record can cause
+ * @returns undefined if no record caused the error
+ */
+export function partitionBatch(
+  error: CdpError,
+  size: number,
+  more: readonly CdpErrorCode[] = [],
+): Partition | undefined {
+  const all = Array.from({ length: size }, (_, i) => i);
+  const refused = new Map<number, ErrorPlace[]>();
+  for (const place of error.errors) {
+    if (place.record !== undefined) refused.set(place.record, [...(refused.get(place.record) ?? []), place]);
+  }
+  if (refused.size > 0) {
+    const good = all.filter((i) => !refused.has(i));
+    return { refused, resend: good.length === 0 ? [] : [good] };
+  }
+  if (![...CAUSED_BY_A_RECORD, ...more].includes(error.code)) return undefined;
+  if (size === 1) {
+    refused.set(0, [{ record: 0, error: error.code as ErrorCode, message: error.message }]);
+    return { refused, resend: [] };
+  }
+  // The error names no record, so bisect.
+  const middle = Math.ceil(size / 2);
+  return { refused, resend: [all.slice(0, middle), all.slice(middle)] };
+}

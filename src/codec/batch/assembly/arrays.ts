@@ -1,0 +1,61 @@
+/**
+ * JSON arrays as Postgres's array literals (Postgres manual 8.15.2), escaped as COPY text is: what `readArray` of the
+ * checked path writes (`nested.ts`), every element but NULL in quotes.
+ */
+import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, OPEN_BRACE, OPEN_BRACKET, QUOTE } from './bytes';
+import { jsonDepth } from './host';
+import { CELL_DEPTH, NULL_WORD, scalarEnd, skipSpace } from './json';
+import { outAt, wrote } from './memory';
+import { copied, ELEMENT, string } from './strings';
+
+const NULL_LITERAL: u32 = 0x4c4c_554e;
+
+/** At the opening bracket. @returns where the array ends; 0 where it is none, or holds an object, which grows by more than others */
+export function array(at: usize): usize {
+  let depth = CELL_DEPTH;
+  while (at != 0) {
+    // At the beginning of an element.
+    if (load<u8>(at) == OPEN_BRACKET) {
+      if (depth == jsonDepth) return 0;
+      depth++;
+      write(OPEN_BRACE);
+      at = skipSpace(at + 1);
+      if (load<u8>(at) != CLOSE_BRACKET) continue;
+      // What is empty is closed by what follows.
+    } else at = element(at);
+    if (at == 0) return 0;
+    // Behind an element.
+    for (;;) {
+      at = skipSpace(at);
+      const next: u32 = load<u8>(at);
+      at++;
+      if (next == COMMA) {
+        write(COMMA);
+        at = skipSpace(at);
+        break;
+      }
+      if (next != CLOSE_BRACKET) return 0;
+      write(CLOSE_BRACE);
+      depth--;
+      if (depth == CELL_DEPTH) return at;
+    }
+  }
+  return 0;
+}
+
+function element(at: usize): usize {
+  if (load<u32>(at) == NULL_WORD) {
+    store<u32>(outAt, NULL_LITERAL);
+    wrote(outAt + 4);
+    return at + 4;
+  }
+  write(QUOTE);
+  const end = load<u8>(at) == QUOTE ? string(at, ELEMENT) : copied(at, scalarEnd(at));
+  write(QUOTE);
+  return end;
+}
+
+function write(byte: u32): void {
+  store<u8>(outAt, byte);
+  wrote(outAt + 1);
+}

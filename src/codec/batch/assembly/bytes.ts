@@ -1,0 +1,79 @@
+/** ASCII bytes and classes of bytes, one at a time and sixteen at a time. */
+
+export const TAB: u32 = 0x09;
+export const LINE_FEED: u32 = 0x0a;
+export const CARRIAGE_RETURN: u32 = 0x0d;
+export const SPACE: u32 = 0x20;
+export const QUOTE: u32 = 0x22;
+export const PLUS: u32 = 0x2b;
+export const COMMA: u32 = 0x2c;
+export const MINUS: u32 = 0x2d;
+export const POINT: u32 = 0x2e;
+export const ZERO: u32 = 0x30;
+export const COLON: u32 = 0x3a;
+export const UPPER_D: u32 = 0x44;
+export const UPPER_N: u32 = 0x4e;
+export const OPEN_BRACKET: u32 = 0x5b;
+export const BACKSLASH: u32 = 0x5c;
+export const CLOSE_BRACKET: u32 = 0x5d;
+export const LOWER_E: u32 = 0x65;
+export const LOWER_F: u32 = 0x66;
+export const LOWER_N: u32 = 0x6e;
+export const LOWER_R: u32 = 0x72;
+export const LOWER_T: u32 = 0x74;
+export const OPEN_BRACE: u32 = 0x7b;
+export const CLOSE_BRACE: u32 = 0x7d;
+
+/** What makes a lower-case letter of an upper-case one. */
+export const CASE: u32 = 0x20;
+
+export function isDigit(byte: u32): bool {
+  return byte - ZERO < 10;
+}
+
+/** Of a byte that is no hexadecimal digit: whatever is put together with it is negative. */
+const NO_DIGIT: i32 = -1;
+
+/** By byte: digits come as if by chance, so nothing should branch on them. */
+const HEX = memory.data(256);
+for (let byte: u32 = 0; byte < 256; byte++) {
+  const letter = (byte | CASE) - 0x61;
+  store<i8>(HEX + usize(byte), isDigit(byte) ? byte - ZERO : letter < 6 ? letter + 10 : NO_DIGIT);
+}
+
+/** Value of the hexadecimal digit at `at`, or {@link NO_DIGIT}. */
+export function hex(at: usize): i32 {
+  return load<i8>(HEX + usize(load<u8>(at)));
+}
+
+/** Of the sixteen bytes at `at`, bits for those that end a run of plain characters in a JSON string: quote, backslash, control character. */
+export function stringStops(at: usize): u32 {
+  const bytes = v128.load(at);
+  const ends = v128.or(i8x16.eq(bytes, i8x16.splat(0x22)), i8x16.eq(bytes, i8x16.splat(0x5c)));
+  return i8x16.bitmask(v128.or(ends, controls(bytes)));
+}
+
+/** Those that end a key: quote, even an escaped one, or control character. */
+export function keyStops(at: usize): u32 {
+  const bytes = v128.load(at);
+  return i8x16.bitmask(v128.or(i8x16.eq(bytes, i8x16.splat(0x22)), controls(bytes)));
+}
+
+/** Those in JSON that COPY text cannot hold as they are: backslash, white space but the blank. */
+export function copyStops(at: usize): u32 {
+  const bytes = v128.load(at);
+  return i8x16.bitmask(v128.or(i8x16.eq(bytes, i8x16.splat(0x5c)), controls(bytes)));
+}
+
+/** Those that are no white space of JSON (RFC 8259 section 2). */
+export function noSpaces(at: usize): u32 {
+  const bytes = v128.load(at);
+  const lines = v128.or(i8x16.eq(bytes, i8x16.splat(0x0a)), i8x16.eq(bytes, i8x16.splat(0x0d)));
+  const gaps = v128.or(i8x16.eq(bytes, i8x16.splat(0x20)), i8x16.eq(bytes, i8x16.splat(0x09)));
+  return ~i8x16.bitmask(v128.or(lines, gaps)) & 0xffff;
+}
+
+/** A byte is below 0x20 where the smaller of it and 0x1f is itself. */
+function controls(bytes: v128): v128 {
+  return i8x16.eq(i8x16.min_u(bytes, i8x16.splat(0x1f)), bytes);
+}

@@ -1,0 +1,75 @@
+/** Cells, each written where it is met; whatever is rare goes through the checked path, so that there is one grammar. */
+import { binaryValue } from './binary-cells';
+import { BACKSLASH, TAB, UPPER_D, UPPER_N } from './bytes';
+import { readCell } from './host';
+import { NULL_WORD, valueEnd } from './json';
+import { ID } from './kinds';
+import { outAt, reserveBeside, wrote } from './memory';
+import { copiedEscaped } from './strings';
+import { indexOf, isText, kindOf } from './table';
+import { textValue } from './text-cells';
+
+/** In binary a cell begins with its length, -1 for NULL; in text it ends with a tab. */
+const LENGTH_BYTES: usize = 4;
+
+/** Between a text and the cell it is escaped into: what a store may reach over. */
+const GAP: usize = 16;
+
+let textAt: usize = 0;
+
+/** Writes the value that begins at `at`. @returns where it ends; 0 where the checked path has to look at the batch */
+export function cell(column: usize, at: usize): usize {
+  const kind = kindOf(column);
+  if (load<u32>(at) == NULL_WORD && kind != ID) {
+    writeNull();
+    return at + 4;
+  }
+  const start = isText ? outAt : outAt + LENGTH_BYTES;
+  wrote(start);
+  let end = isText ? textValue(kind, at) : binaryValue(kind, at);
+  if (end == 0) {
+    wrote(start);
+    end = byReference(column, at);
+  }
+  if (isText) {
+    store<u8>(outAt, TAB);
+    wrote(outAt + 1);
+  } else store<u32>(start - LENGTH_BYTES, bswap(u32(outAt - start)));
+  return end;
+}
+
+/** What `copy-target.ts` tells Postgres to take for a default. */
+export function writeDefault(): void {
+  writeMark(UPPER_D);
+}
+
+function writeMark(letter: u32): void {
+  store<u8>(outAt, BACKSLASH);
+  store<u8>(outAt + 1, letter);
+  store<u8>(outAt + 2, TAB);
+  wrote(outAt + 3);
+}
+
+export function writeNull(): void {
+  if (isText) writeMark(UPPER_N);
+  else {
+    store<i32>(outAt, -1);
+    wrote(outAt + LENGTH_BYTES);
+  }
+}
+
+function byReference(column: usize, at: usize): usize {
+  const end = valueEnd(at);
+  if (end == 0) return 0;
+  const size = readCell(indexOf(column), at, end, outAt);
+  if (size < 0) return 0;
+  if (isText) copiedEscaped(textAt, textAt + usize(size));
+  else wrote(outAt + usize(size));
+  return end;
+}
+
+/** @returns where a text of so many bytes goes that is to be escaped into the next cell; 0: no memory */
+export function placeText(length: usize): usize {
+  textAt = outAt + 2 * length + GAP;
+  return reserveBeside(3 * length + GAP) ? textAt : 0;
+}

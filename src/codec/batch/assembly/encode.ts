@@ -1,0 +1,207 @@
+/**
+ * The encoder of batches: from the bytes of their JSON straight to the rows of COPY. It never says what is wrong: whatever
+ * it does not understand at once, wrong or merely rare, is for the checked path.
+ *
+ * Written in AssemblyScript, which has the syntax of TypeScript and the types and loads of WebAssembly; `wasm-encoder.ts`
+ * is its host.
+ */
+import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, LINE_FEED, OPEN_BRACE, OPEN_BRACKET } from './bytes';
+import { cell, writeDefault, writeNull } from './cells';
+import { recordsPerBatch } from './host';
+import { behindColon, skipSpace, take } from './json';
+import { aligned, body, bodyEnd, copy, outAt, placeBody, reach, reserve, reserveBeside, wrote } from './memory';
+import {
+  beginning,
+  cellEnd,
+  cellStart,
+  columnAt,
+  columnCount,
+  columnOf,
+  defaultCount,
+  hasDefault,
+  isIn,
+  isText,
+  keyAt,
+  lengthOf,
+  marksDefaults,
+  nextRecord,
+  placeColumns,
+  placeCount,
+  placeNoDefaults,
+  placeOfColumn,
+  setCell,
+  setTable,
+  tableEnd,
+} from './table';
+
+/**
+ * What cells may grow by: the shortest, `"a":1,`, becomes eight bytes and a length; a line in JSON becomes an escape. A
+ * column that a record does not mention becomes a length alone.
+ */
+const GROWTH: usize = 2;
+const NULL_BYTES: usize = 4;
+
+/** Records of the last batch, where its rows begin, and where they end. */
+export let records: i32 = 0;
+export let rows: usize = 0;
+export { placeText } from './cells';
+export { placement } from './table';
+export { outAt as rowsEnd } from './memory';
+
+let programEnd: usize = 0;
+/** The last record, and whether it, or with marks one before it, gave other columns with a default than there are places for. */
+let number: u64 = 0;
+let otherDefaults: bool = false;
+
+/** @returns where a program of so many bytes goes; 0: no memory */
+export function placeProgram(length: usize): usize {
+  const program = aligned(__heap_base);
+  programEnd = program + length;
+  return reach(programEnd) ? program : 0;
+}
+
+/** @returns whether there is memory for it */
+export function useProgram(): bool {
+  return setTable(aligned(__heap_base), programEnd);
+}
+
+/** @returns where a body of so many bytes goes; 0: no memory */
+export function placeBatch(length: usize): usize {
+  return placeBody(tableEnd, length);
+}
+
+/** Whether the rows that were written have this column. */
+export function hasColumn(index: i32): bool {
+  return placeOfColumn(columnAt(index)) >= 0;
+}
+
+/** @returns whether the rows of the whole batch were written */
+export function encode(): bool {
+  rows = outAt;
+  if (!marksDefaults) return batch();
+  placeNoDefaults();
+  const before = nextRecord();
+  if (batch()) return true;
+  if (!otherDefaults) return false;
+  // All that the batch gives is known by now: each record may give another column with a default.
+  placeColumns(before);
+  wrote(rows);
+  return batch();
+}
+
+function batch(): bool {
+  records = 0;
+  otherDefaults = false;
+  let at = take(OPEN_BRACKET, body);
+  if (at == 0) return false;
+  for (;;) {
+    if (++records > recordsPerBatch) return false;
+    if (!reserve(GROWTH * (bodyEnd - at) + NULL_BYTES * usize(columnCount + 1))) return false;
+    at = take(OPEN_BRACE, at);
+    if (at == 0) return false;
+    at = records == 1 ? firstRecord(at) : record(at);
+    if (at == 0) return false;
+    const behind = take(COMMA, at);
+    if (behind == 0) break;
+    at = behind;
+  }
+  at = take(CLOSE_BRACKET, at);
+  return at != 0 && skipSpace(at) == bodyEnd && !otherDefaults;
+}
+
+/** The first record decides which columns with a default the data has; mostly those of the batch before. */
+function firstRecord(at: usize): usize {
+  const end = record(at);
+  if (!otherDefaults) return end;
+  placeColumns(number);
+  otherDefaults = false;
+  wrote(rows);
+  return record(at);
+}
+
+/**
+ * Writes the record whose opening brace ends at `at`. Cells are written as they come; those that come in the order of the
+ * columns stay where they are.
+ * @returns where it ends
+ */
+function record(at: usize): usize {
+  number = nextRecord();
+  beginRow();
+  const cells = outAt;
+  let inOrder = true;
+  let place = 0;
+  let defaults = 0;
+  let key = beginning;
+  at = skipSpace(at);
+  if (load<u8>(at) == CLOSE_BRACE) at++;
+  else {
+    for (;;) {
+      key = keyAt(at, key);
+      if (key == 0) return 0;
+      const column = columnOf(key);
+      at = behindColon(at + lengthOf(key));
+      if (at == 0 || isIn(column, number)) return 0;
+      const own = placeOfColumn(column);
+      defaults += i32(hasDefault(column));
+      if (own < place) {
+        inOrder = false;
+        if (own < 0) otherDefaults = true;
+      } else {
+        for (; place < own; place++) writeNull();
+        place++;
+      }
+      const cellAt = outAt;
+      at = cell(column, at);
+      if (at == 0) return 0;
+      setCell(column, number, cellAt, outAt);
+      at = skipSpace(at);
+      const byte: u32 = load<u8>(at);
+      at++;
+      if (byte == CLOSE_BRACE) break;
+      if (byte != COMMA) return 0;
+      at = skipSpace(at);
+    }
+  }
+  // Without marks one that leaves a default out, or adds one, needs an INSERT of its own.
+  if (defaults != defaultCount) {
+    if (marksDefaults) inOrder = false;
+    else otherDefaults = true;
+  }
+  if (otherDefaults) return marksDefaults ? at : 0;
+  // A record of nothing has no line in COPY.
+  if (placeCount == 0) return 0;
+  if (inOrder) for (; place < placeCount; place++) writeNull();
+  else if (!arrange(cells)) return 0;
+  if (isText) store<u8>(outAt - 1, LINE_FEED);
+  return at;
+}
+
+/** In binary a row begins with the number of its cells; in text it ends with a line feed in place of the last tab. */
+function beginRow(): void {
+  if (isText) return;
+  store<u16>(outAt, bswap(u16(placeCount)));
+  wrote(outAt + 2);
+}
+
+/**
+ * Brings the cells that were written from `cells` on in the order of their columns, with a NULL, or the mark of a default, for
+ * each that is missing.
+ */
+function arrange(cells: usize): bool {
+  const end = outAt;
+  if (!reserveBeside(end - cells + NULL_BYTES * usize(placeCount))) return false;
+  for (let i: i32 = 0; i < columnCount; i++) {
+    const column = columnAt(i);
+    if (placeOfColumn(column) < 0) continue;
+    if (isIn(column, number)) {
+      const size = cellEnd(column) - cellStart(column);
+      copy(cellStart(column), outAt, size);
+      wrote(outAt + size);
+    } else if (marksDefaults && hasDefault(column)) writeDefault();
+    else writeNull();
+  }
+  const size = outAt - end;
+  memory.copy(cells, end, size);
+  wrote(cells + size);
+  return true;
+}

@@ -1,0 +1,60 @@
+/**
+ * The checked path of a batch: records and the table's columns in, a verdict on every cell out.
+ *
+ * This is the reference: each step is the obvious one. The {@link BatchEncoder}, which is built for speed, must accept and
+ * store the same values, and leaves the naming of what is wrong to this code.
+ */
+import { didYouMean } from '../../contract/did-you-mean.js';
+import { cut, quoted } from '../../contract/message-text.js';
+import { readCell } from './cell.js';
+import { CellError } from './cell-error.js';
+import type { BatchColumn } from './column.js';
+import type { Records } from './read-records.js';
+
+/** A record's cells by the index of their column, as Postgres's text input takes them; undefined if the record has no such key. */
+export type Row = readonly (string | null | undefined)[];
+
+interface Table {
+  readonly name: string;
+  readonly columns: readonly BatchColumn[];
+}
+
+/**
+ * @throws EngineError `invalid_request`, `invalid_json`, `unknown_column` or `invalid_value`, naming every bad record and
+ *   cell of the batch
+ */
+export function checkRecords({ records, errors }: Records, table: Table): Row[] {
+  const indexByName = new Map(table.columns.map(({ name }, index) => [name, index]));
+  const rows = records.map((object, record) => {
+    const row = new Array<string | null | undefined>(table.columns.length);
+    for (const [key, value] of object.members) {
+      const index = indexByName.get(key);
+      if (index === undefined) {
+        errors.add('unknown_column', () => unknownColumn(record, key, table));
+        continue;
+      }
+      const cell = readCell(table.columns[index] as BatchColumn, value);
+      if (cell instanceof CellError) errors.add('invalid_value', () => invalidValue(record, key, cell));
+      else row[index] = cell;
+    }
+    return row;
+  });
+  errors.throwIfAny();
+  return rows;
+}
+
+function unknownColumn(record: number, key: string, table: Table) {
+  const near = didYouMean(
+    key,
+    table.columns.map(({ name }) => name),
+  );
+  const message = `Record ${record}: table ${quoted(table.name)} has no column ${quoted(key)}`;
+  if (near === undefined) return { record, column: cut(key), message };
+  const hint = `Did you mean ${quoted(near)}?`;
+  return { record, column: cut(key), message: `${message}. ${hint}`, hint };
+}
+
+function invalidValue(record: number, column: string, { reason, hint }: CellError) {
+  const message = `Record ${record}, column ${quoted(column)}: ${reason}`;
+  return { record, column, message, ...(hint !== undefined && { hint }) };
+}

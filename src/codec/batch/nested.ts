@@ -1,0 +1,64 @@
+/** JSON values that stay whole: those of JSONB and json columns, and JSON arrays for columns of a Postgres array type. */
+import type { JsonArray, JsonNode } from '../json/nodes.js';
+import { visitJson } from '../json/read-json.js';
+import { arrayLiteral, quotedElement } from './array-literal.js';
+import { fitsNumeric } from './decimal.js';
+import { CellError, shown, textError, type Cell } from './cell-error.js';
+
+/** Any JSON as the text that was sent, so that every digit arrives. JSON null is NULL. */
+export function readJsonb(node: JsonNode): Cell {
+  return invalidInside(node, 'jsonb') ?? jsonText(node);
+}
+
+/** The same for `json`, which keeps numbers as text and takes any. */
+export function readJsonText(node: JsonNode): Cell {
+  return invalidInside(node, 'json') ?? jsonText(node);
+}
+
+/** A JSON array as Postgres's array literal (Postgres manual 8.15.2); an object in it becomes its JSON text. */
+export function readArray(node: JsonArray): Cell {
+  return invalidInside(node, 'json') ?? arrayLiteral(node.items.map(arrayElement));
+}
+
+function arrayElement(node: JsonNode): string {
+  if (node.kind === 'array') return arrayLiteral(node.items.map(arrayElement));
+  return quotedElement(node.kind === 'string' ? node.value : jsonText(node));
+}
+
+function jsonText(node: JsonNode): string | null {
+  switch (node.kind) {
+    case 'null':
+      return null;
+    case 'boolean':
+      return String(node.value);
+    case 'string':
+      return JSON.stringify(node.value);
+    default:
+      return node.text;
+  }
+}
+
+/** Visits the text of what is nested: a tree of it would take many times its memory. */
+function invalidInside(node: JsonNode, type: 'json' | 'jsonb'): CellError | undefined {
+  if (node.kind === 'string') return textError(node.value);
+  if (node.kind === 'number') return numberError(node.text, type);
+  if (node.kind !== 'array' && node.kind !== 'object') return undefined;
+  let error: CellError | undefined;
+  visitJson(node.text, {
+    // What was sent unescaped is a text that Postgres takes: the body is UTF-8, and U+0000 must be escaped.
+    escaped: (text) => (error ??= MAY_BE_UNSTORABLE.test(text) ? textError(JSON.parse(text) as string) : undefined),
+    number: (text) => (error ??= numberError(text, type)),
+  });
+  return error;
+}
+
+/** An escape of U+0000 or of half a surrogate pair; a text of escapes is long, and most hold neither. */
+const MAY_BE_UNSTORABLE = /\\u(?:0000|[dD][89a-fA-F])/;
+
+/** Within what a jsonb holds, whatever the digits are. */
+const SHORT_NUMBER = /^[^eE]{1,1000}(?:[eE][+-]?[0-9]{1,4})?$/;
+
+function numberError(text: string, type: 'json' | 'jsonb'): CellError | undefined {
+  if (type === 'json' || SHORT_NUMBER.test(text) || fitsNumeric(text)) return undefined;
+  return new CellError(`the number ${shown({ kind: 'number', text })} is beyond what JSONB can hold`);
+}

@@ -1,0 +1,62 @@
+/** The first stage of a batch: from the body's bytes to records, before the table is known or a connection is taken. */
+import { ErrorCollector } from '../../contract/error-collector.js';
+import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import { cut, quoted } from '../../contract/message-text.js';
+import { duplicateKeys, type JsonNode, type JsonObject } from '../json/nodes.js';
+import { readJson } from '../json/read-json.js';
+
+/** 1 to 250 records (specification 4.4). */
+export interface Records {
+  /** An element that is no object becomes one without keys. */
+  readonly records: readonly JsonObject[];
+  /** What is wrong whatever the table is: an element that is no object, a key that stands twice in a record. */
+  readonly errors: ErrorCollector;
+}
+
+/**
+ * What is wrong with single records is left to `check-records.ts`, which names the bad cells in the same answer.
+ * @throws EngineError `invalid_json`, `invalid_request`, `empty_batch`, `too_many_records` (contract section 6).
+ */
+export function readRecords(body: Uint8Array): Records {
+  const { root } = readJson(body, { depth: 1, items: LIMITS.recordsPerBatch, exceeded: tooManyRecords }, CELLS);
+  if (root.kind !== 'array') {
+    throw new EngineError('invalid_request', `The body is ${KIND[root.kind]}, not an array of records`);
+  }
+  if (root.items.length === 0) throw new EngineError('empty_batch', 'The batch holds no record');
+  const errors = new ErrorCollector();
+  return { records: root.items.map((item, record) => recordOf(item, record, errors)), errors };
+}
+
+/** Depth of the records: what is nested in a cell stays text. */
+const CELLS = 2;
+
+const tooManyRecords = () =>
+  new EngineError(
+    'too_many_records',
+    `The batch holds more than ${LIMITS.recordsPerBatch} records, which is the most one request takes`,
+  );
+
+const NO_RECORD: JsonObject = { kind: 'object', members: [], text: '{}' };
+
+function recordOf(item: JsonNode, record: number, errors: ErrorCollector): JsonObject {
+  if (item.kind !== 'object') {
+    const message = `Record ${record} is ${KIND[item.kind]}, not an object`;
+    errors.add('invalid_request', () => ({ record, message }));
+    return NO_RECORD;
+  }
+  for (const key of duplicateKeys(item)) {
+    const message = `Record ${record} gives the key ${quoted(key)} twice`;
+    errors.add('invalid_json', () => ({ record, column: cut(key), message }));
+  }
+  return item;
+}
+
+const KIND: Record<JsonNode['kind'], string> = {
+  null: 'null',
+  boolean: 'a boolean',
+  number: 'a number',
+  string: 'a string',
+  array: 'an array',
+  object: 'an object',
+};

@@ -1,0 +1,166 @@
+/**
+ * Runs the encoder of batches, `assembly/encode.ts`, which the build compiles to WebAssembly. It has a memory of its own:
+ * a body is copied into it, its rows out of it. It asks about single cells that are rare ({@link readCell}), so that there
+ * is one grammar. It waits for nothing in between, so one instance serves all tables.
+ */
+import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { LIMITS } from '../../contract/limits.js';
+import { readJson } from '../json/read-json.js';
+import { allocBuffer } from '../buffers.js';
+import { readCell } from './cell.js';
+import { CellError } from './cell-error.js';
+import type { BatchColumn } from './column.js';
+import type { BatchFormat, Program } from './program.js';
+
+/** As far as it is used here; Node's types leave it to those of browsers. */
+declare const WebAssembly: {
+  readonly Module: new (bytes: Uint8Array) => object;
+  readonly Instance: new (module: object, imports: object) => { readonly exports: unknown };
+};
+
+interface Global {
+  readonly value: number;
+}
+
+/** What it exports; an address is a byte of its memory, 0 for none; 0 is false too. */
+interface WasmExports {
+  readonly memory: { readonly buffer: ArrayBuffer };
+  placeProgram(length: number): number;
+  useProgram(): number;
+  placeBatch(length: number): number;
+  encode(): number;
+  hasColumn(index: number): number;
+  placeText(length: number): number;
+  readonly records: Global;
+  readonly rows: Global;
+  readonly rowsEnd: Global;
+  /** As long as it is the same, {@link hasColumn} says the same. */
+  readonly placement: Global;
+}
+
+/** Rows of COPY. */
+export interface EncodedBatch {
+  readonly records: number;
+  /** `marked`: text in which `\D` stands for a column's default. */
+  readonly format: BatchFormat;
+  /** Indices of the table's columns, in the order of a row's cells; often the same array as that of the batch before. */
+  readonly columns: readonly number[];
+  /** Without COPY's header and trailer. */
+  readonly data: Uint8Array;
+}
+
+/**
+ * An instance that has used more of its memory, which never shrinks, is not used again. The largest body and its rows take
+ * less, unless it is all escapes: fresh memory costs ten times what it takes to write it again.
+ */
+const KEPT_BYTES = 32 * 1024 * 1024;
+
+const NOT_HERE = -1;
+const NONE = Buffer.alloc(0);
+
+let module: object | null = null;
+let instance: WasmEncoder | null = null;
+
+/** @returns null: the checked path has to look at the batch */
+export function runProgram(program: Program, body: Uint8Array): EncodedBatch | null {
+  instance ??= new WasmEncoder();
+  const batch = instance.run(program, body);
+  if (instance.used > KEPT_BYTES) instance = null;
+  return batch;
+}
+
+class WasmEncoder {
+  private readonly wasm: WasmExports;
+  private memory = NONE;
+  /** What the instance has in its memory. */
+  private program: Program | null = null;
+  /** What the last batch gave; null: of another program. */
+  private columns: readonly number[] | null = null;
+  private placement = 0;
+
+  constructor() {
+    module ??= new WebAssembly.Module(readFileSync(new URL('encode.wasm', import.meta.url)));
+    const host = {
+      recordsPerBatch: LIMITS.recordsPerBatch,
+      jsonDepth: LIMITS.jsonDepth,
+      hashFactor: randomBytes(8).readBigUInt64LE() | 1n,
+      readCell: (column: number, start: number, end: number, to: number) => this.readCell(column, start, end, to),
+      readDouble: (start: number, end: number) => Number(this.bytes().toString('latin1', start, end)),
+    };
+    this.wasm = new WebAssembly.Instance(module, { host }).exports as WasmExports;
+  }
+
+  /** Bytes of its memory that the last batch has used. */
+  get used(): number {
+    return this.wasm.rowsEnd.value;
+  }
+
+  run(program: Program, body: Uint8Array): EncodedBatch | null {
+    const { wasm } = this;
+    if (!this.use(program) || !this.place(body, wasm.placeBatch(body.length)) || wasm.encode() === 0) return null;
+    const [start, end] = [wasm.rows.value, wasm.rowsEnd.value];
+    const data = allocBuffer(end - start);
+    this.bytes().copy(data, 0, start, end);
+    return { records: wasm.records.value, format: program.format, columns: this.columnsOf(program), data };
+  }
+
+  private use(program: Program): boolean {
+    if (this.program === program) return true;
+    this.program = null;
+    this.columns = null;
+    const { bytes } = program;
+    if (!this.place(bytes, this.wasm.placeProgram(bytes.length)) || this.wasm.useProgram() === 0) return false;
+    this.program = program;
+    return true;
+  }
+
+  /** @param address 0: there is no memory for it */
+  private place(bytes: Uint8Array, address: number): boolean {
+    if (address !== 0) this.bytes().set(bytes, address);
+    return address !== 0;
+  }
+
+  /** Mostly those of the batch before. */
+  private columnsOf({ columns }: Program): readonly number[] {
+    const placement = this.wasm.placement.value;
+    if (this.columns === null || this.placement !== placement) {
+      this.placement = placement;
+      this.columns = [...columns.keys()].filter((index) => this.wasm.hasColumn(index) !== 0);
+    }
+    return this.columns;
+  }
+
+  /** The instance's memory: whenever that grows, it is another object, and the old one is empty. */
+  private bytes(): Buffer {
+    if (this.memory.length === 0) this.memory = Buffer.from(this.wasm.memory.buffer);
+    return this.memory;
+  }
+
+  /**
+   * A rare cell by the checked path: reads the valid JSON from `start` to `end` in the memory and writes the cell: in
+   * binary to `to`, in text wherever there is room for it.
+   * @returns its bytes; -1: the checked path has to look at the batch
+   */
+  private readCell(index: number, start: number, end: number, to: number): number {
+    const { program } = this;
+    const column = program?.columns[index];
+    if (program === null || column === undefined) return NOT_HERE;
+    const cell = readCell(column, readJson(this.bytes().subarray(start, end), undefined, 0).root);
+    if (cell === null || cell instanceof CellError) return NOT_HERE;
+    return program.format === 'binary' ? this.writeBinary(column, cell, to) : this.writeText(cell);
+  }
+
+  /** Times are spelled for Postgres to parse; they are not written here. */
+  private writeBinary({ type }: BatchColumn, text: string, to: number): number {
+    if (type === 'INTEGER') return this.bytes().writeBigInt64BE(BigInt(text), to) - to;
+    return type === 'FLOAT' ? this.bytes().writeDoubleBE(Number(text), to) - to : NOT_HERE;
+  }
+
+  /** The instance puts it in its place, escaped. */
+  private writeText(text: string): number {
+    const length = Buffer.byteLength(text);
+    const address = this.wasm.placeText(length);
+    return address === 0 ? NOT_HERE : this.bytes().write(text, address);
+  }
+}

@@ -1,0 +1,80 @@
+/**
+ * What a JSON text is read into: numbers stay the text that was sent, arrays and objects know their source text, members
+ * keep their order and their duplicates. Why not plain values: docs/decisions/0003.
+ */
+import { EngineError } from '../../contract/errors.js';
+import { quoted } from '../../contract/message-text.js';
+
+export interface JsonNull {
+  readonly kind: 'null';
+}
+export interface JsonBoolean {
+  readonly kind: 'boolean';
+  readonly value: boolean;
+}
+/** `text` is the number exactly as sent. */
+interface JsonNumber {
+  readonly kind: 'number';
+  readonly text: string;
+}
+/** `value` is decoded; it may hold U+0000 and lone surrogates that were sent as `\u` escapes. */
+interface JsonString {
+  readonly kind: 'string';
+  readonly value: string;
+}
+export interface JsonArray {
+  readonly kind: 'array';
+  /** Read from the text each time, where the document was not to be kept so deeply. */
+  readonly items: readonly JsonNode[];
+  readonly text: string;
+  /** Values in it, the nested ones too; only where `items` are not kept. */
+  readonly values?: number;
+}
+/** `members` in the order sent; a key given twice is there twice. They are read as the items of an array are. */
+export interface JsonObject {
+  readonly kind: 'object';
+  readonly members: readonly JsonMember[];
+  readonly text: string;
+  readonly values?: number;
+}
+export type JsonMember = readonly [key: string, value: JsonNode];
+export type JsonNode = JsonNull | JsonBoolean | JsonNumber | JsonString | JsonArray | JsonObject;
+
+/**
+ * Refuses an object of the request that gives a key twice, since whoever reads it would silently drop one of them.
+ * @param deep also looks into everything nested; off where a nested value is data, such as the `params` of free SQL.
+ * @throws EngineError `invalid_json` naming the key.
+ */
+export function refuseDuplicateKeys(node: JsonNode, deep = true): void {
+  if (node.kind === 'object') {
+    const key = firstDuplicate(node);
+    if (key !== undefined) throw new EngineError('invalid_json', `The key ${quoted(key)} is given twice`);
+  }
+  if (deep) for (const child of children(node)) refuseDuplicateKeys(child);
+}
+
+/** Objects of so many members are compared pair by pair, without a set. */
+const FEW = 8;
+
+function firstDuplicate(object: JsonObject): string | undefined {
+  const { members } = object;
+  if (members.length > FEW) return duplicateKeys(object).values().next().value;
+  for (let i = 1; i < members.length; i++) {
+    for (let k = 0; k < i; k++) if (members[k]?.[0] === members[i]?.[0]) return members[i]?.[0];
+  }
+  return undefined;
+}
+
+/** The keys that this object gives more than once, each named once. */
+export function duplicateKeys(object: JsonObject): Set<string> {
+  const seen = new Set<string>();
+  const twice = new Set<string>();
+  for (const [key] of object.members) (seen.has(key) ? twice : seen).add(key);
+  return twice;
+}
+
+/** The nodes directly inside an array or object; nothing for the others. */
+function children(node: JsonNode): readonly JsonNode[] {
+  if (node.kind === 'array') return node.items;
+  return node.kind === 'object' ? node.members.map(([, value]) => value) : [];
+}

@@ -1,0 +1,313 @@
+/** Reads a JSON body (RFC 8259) without losing anything: docs/decisions/0003. */
+import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import type { JsonArray, JsonBoolean, JsonMember, JsonNode, JsonNull, JsonObject } from './nodes.js';
+
+export class JsonDocument {
+  constructor(
+    readonly text: string,
+    readonly root: JsonNode,
+  ) {}
+
+  /**
+   * The plain value, for the schemas of requests. Numbers are doubles, of duplicate keys the last one stays.
+   * @param dataField a member that is data: of an array only the length is kept
+   */
+  value(dataField?: string): unknown {
+    const { root } = this;
+    if (dataField === undefined || root.kind !== 'object') return JSON.parse(this.text) as unknown;
+    const plain: Record<string, unknown> = {};
+    for (const [key, node] of root.members) {
+      const isData = key === dataField && node.kind === 'array';
+      const value = isData ? node.items.map(() => null) : plainValue(node);
+      // Set like any other, it would become the object's prototype.
+      if (key === '__proto__') Object.defineProperty(plain, key, { value, enumerable: true });
+      else plain[key] = value;
+    }
+    return plain;
+  }
+}
+
+/** A field that is a scalar. Of an array or object it says no more than which of both it is. */
+function plainValue(node: JsonNode): unknown {
+  switch (node.kind) {
+    case 'null':
+      return null;
+    case 'number':
+      return Number(node.text);
+    case 'array':
+      return [];
+    case 'object':
+      return {};
+    default:
+      return node.value;
+  }
+}
+
+/** Ends the reading early: an array at this depth (the document's own is at 1) with more items than these is refused. */
+interface ArrayLimit {
+  readonly depth: number;
+  readonly items: number;
+  readonly exceeded: () => EngineError;
+}
+
+/**
+ * @param kept down to which depth nodes are kept (the document's own array or object is at 1); what is deeper is checked,
+ *   and read again when it is asked for
+ * @throws EngineError `invalid_json`: not UTF-8, not JSON (with line and column), or nested too deeply; and what the
+ *   limit says.
+ */
+export function readJson(body: Uint8Array, limit?: ArrayLimit, kept = Infinity): JsonDocument {
+  const text = decode(body);
+  return new JsonDocument(text, new Reader(text, { limit, kept }).document());
+}
+
+/** What of a text is told to whoever scans it. */
+interface JsonVisitor {
+  /** A string or key with escapes in it, and its quotes. */
+  escaped(text: string): void;
+  number(text: string): void;
+}
+
+/** Visits what is in the text of an array or object that was read, without keeping a tree of it. */
+export function visitJson(text: string, visitor: JsonVisitor): void {
+  new Reader(text, { kept: 0, visitor }).document();
+}
+
+const NULL: JsonNull = { kind: 'null' };
+const TRUE: JsonBoolean = { kind: 'boolean', value: true };
+const FALSE: JsonBoolean = { kind: 'boolean', value: false };
+const WORDS = { true: TRUE, false: FALSE, null: NULL };
+
+const TAB = 0x09;
+const LINE_FEED = 0x0a;
+const RETURN = 0x0d;
+const SPACE = 0x20;
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const MINUS = 0x2d;
+const POINT = 0x2e;
+const ZERO = 0x30;
+const NINE = 0x39;
+const COLON = 0x3a;
+const UPPER_E = 0x45;
+const LOWER_E = 0x65;
+const OPEN_BRACKET = 0x5b;
+const BACKSLASH = 0x5c;
+const CLOSE_BRACKET = 0x5d;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
+
+const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
+const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
+
+const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+function decode(body: Uint8Array): string {
+  try {
+    return UTF8.decode(body);
+  } catch (cause) {
+    throw new EngineError('invalid_json', 'The body is not valid UTF-8', { cause });
+  }
+}
+
+interface ReaderOptions {
+  readonly limit?: ArrayLimit | undefined;
+  readonly kept?: number;
+  readonly visitor?: JsonVisitor;
+}
+
+/**
+ * Recursive descent. Every method skips the white space before what it reads and stops right after it. What is nested more
+ * deeply than it keeps is read in the same way, but nothing is made of it: a tree takes some forty times the memory of
+ * its text.
+ */
+class Reader {
+  private at = 0;
+  /** Values that were read, the nested ones too. */
+  private values = 0;
+  private readonly kept: number;
+
+  constructor(
+    private readonly text: string,
+    private readonly options: ReaderOptions = {},
+  ) {
+    this.kept = options.kept ?? Infinity;
+  }
+
+  document(): JsonNode {
+    if (this.text.startsWith('\uFEFF')) throw this.error('a byte order mark does not belong here');
+    const root = this.value(0);
+    this.skipSpace();
+    if (this.at < this.text.length) throw this.error('the end is expected');
+    return root;
+  }
+
+  /**
+   * @param depth how many arrays and objects are open around this value
+   * @returns any value if it is in an array or object that is not kept
+   */
+  private value(depth: number): JsonNode {
+    this.skipSpace();
+    this.values++;
+    const unit = this.text.charCodeAt(this.at);
+    if (unit === OPEN_BRACE || unit === OPEN_BRACKET) return this.nested(unit === OPEN_BRACE, depth + 1);
+    const isKept = depth <= this.kept;
+    if (unit === QUOTE) {
+      const value = this.string(isKept);
+      return isKept ? { kind: 'string', value } : NULL;
+    }
+    if (unit === MINUS || (unit >= ZERO && unit <= NINE)) {
+      const text = this.number(isKept);
+      return isKept ? { kind: 'number', text } : NULL;
+    }
+    return this.word();
+  }
+
+  private nested(isObject: boolean, depth: number): JsonNode {
+    if (depth > LIMITS.jsonDepth) throw this.error(`at most ${LIMITS.jsonDepth} levels of nesting are allowed`);
+    const start = this.at++;
+    const before = this.values;
+    const members: JsonMember[] = [];
+    const items: JsonNode[] = [];
+    if (isObject) this.members(depth, members);
+    else this.items(depth, items);
+    if (depth > this.kept + 1) return NULL;
+    const text = this.text.slice(start, this.at);
+    if (depth > this.kept) return unread(isObject, text, this.values - before);
+    return isObject ? { kind: 'object', members, text } : { kind: 'array', items, text };
+  }
+
+  private members(depth: number, members: JsonMember[]): void {
+    if (this.take(CLOSE_BRACE)) return;
+    const isKept = depth <= this.kept;
+    do {
+      this.skipSpace();
+      if (this.text.charCodeAt(this.at) !== QUOTE) throw this.error('a key in double quotes is expected');
+      const key = this.string(isKept);
+      if (!this.take(COLON)) throw this.error('a colon is expected');
+      const value = this.value(depth);
+      if (isKept) members.push([key, value]);
+    } while (this.take(COMMA));
+    if (!this.take(CLOSE_BRACE)) throw this.error('a comma or a closing brace is expected');
+  }
+
+  private items(depth: number, items: JsonNode[]): void {
+    if (this.take(CLOSE_BRACKET)) return;
+    const isKept = depth <= this.kept;
+    const limit = this.options.limit?.depth === depth ? this.options.limit : undefined;
+    do {
+      if (limit !== undefined && items.length >= limit.items) throw limit.exceeded();
+      const value = this.value(depth);
+      if (isKept) items.push(value);
+    } while (this.take(COMMA));
+    if (!this.take(CLOSE_BRACKET)) throw this.error('a comma or a closing bracket is expected');
+  }
+
+  /** At the opening quote. @returns the decoded content, if it is kept */
+  private string(isKept: boolean): string {
+    const { text } = this;
+    const start = this.at++;
+    let escapes = false;
+    for (;;) {
+      const unit = text.charCodeAt(this.at);
+      if (unit === QUOTE) break;
+      if (unit === BACKSLASH) {
+        this.match(ESCAPE, 'this is not an escape sequence of JSON');
+        escapes = true;
+      } else if (unit >= SPACE) {
+        this.at++;
+      } else {
+        throw this.error('a control character in a string must be escaped');
+      }
+    }
+    this.at++;
+    if (escapes) this.options.visitor?.escaped(text.slice(start, this.at));
+    if (!isKept) return '';
+    // Decoding escapes is JSON.parse's business; it was checked above that it can.
+    return escapes ? (JSON.parse(text.slice(start, this.at)) as string) : text.slice(start + 1, this.at - 1);
+  }
+
+  /** @returns its text, if it is kept */
+  private number(isKept: boolean): string {
+    const { text } = this;
+    const start = this.at;
+    // Most are a few digits, which need no pattern.
+    let at = start;
+    let unit = text.charCodeAt(at);
+    while (unit >= ZERO && unit <= NINE) unit = text.charCodeAt(++at);
+    const isPlain = at > start && at < text.length && (text.charCodeAt(start) !== ZERO || at === start + 1);
+    if (isPlain && unit !== POINT && unit !== LOWER_E && unit !== UPPER_E) this.at = at;
+    else this.match(NUMBER, 'a value is expected');
+    const { visitor } = this.options;
+    if (visitor === undefined && !isKept) return '';
+    const number = text.slice(start, this.at);
+    visitor?.number(number);
+    return number;
+  }
+
+  private word(): JsonNode {
+    for (const [word, node] of Object.entries(WORDS)) {
+      if (!this.text.startsWith(word, this.at)) continue;
+      this.at += word.length;
+      return node;
+    }
+    throw this.error('a value is expected');
+  }
+
+  private match(pattern: RegExp, complaint: string): void {
+    pattern.lastIndex = this.at;
+    if (!pattern.test(this.text)) throw this.error(complaint);
+    this.at = pattern.lastIndex;
+  }
+
+  private take(unit: number): boolean {
+    this.skipSpace();
+    if (this.text.charCodeAt(this.at) !== unit) return false;
+    this.at++;
+    return true;
+  }
+
+  private skipSpace(): void {
+    const { text } = this;
+    for (;;) {
+      const unit = text.charCodeAt(this.at);
+      if (unit !== SPACE && unit !== LINE_FEED && unit !== RETURN && unit !== TAB) return;
+      this.at++;
+    }
+  }
+
+  /** Says where and what is expected there, never what stands there: that may be a value nobody should read. */
+  private error(complaint: string): EngineError {
+    const what = this.at < this.text.length ? complaint : 'the body ends too early';
+    const before = this.text.slice(0, this.at).split('\n');
+    const column = (before.at(-1) as string).length + 1;
+    return new EngineError(
+      'invalid_json',
+      `The body is not valid JSON: line ${before.length}, column ${column}: ${what}`,
+    );
+  }
+}
+
+/** An array or object that was checked, and is read again whenever it is asked for. */
+function unread(isObject: boolean, text: string, values: number): JsonNode {
+  const read = () => new Reader(text).document();
+  if (isObject) {
+    return {
+      kind: 'object',
+      text,
+      values,
+      get members() {
+        return (read() as JsonObject).members;
+      },
+    };
+  }
+  return {
+    kind: 'array',
+    text,
+    values,
+    get items() {
+      return (read() as JsonArray).items;
+    },
+  };
+}

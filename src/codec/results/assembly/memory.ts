@@ -1,0 +1,62 @@
+/**
+ * The memory of the encoder: its constants; the plan of a result; the messages; the rows, at the end, so that they can
+ * grow. After each part there is room for a load or store of sixteen bytes that begins in it.
+ */
+
+const SLACK: usize = 64;
+const PAGE_BITS: usize = 16;
+const PAGE: usize = 1 << PAGE_BITS;
+
+/** Constants take less. */
+export const plan: usize = 16 * 1024;
+export let messages: usize = 0;
+export let rows: usize = 0;
+
+/** Bytes that the row being written may need in all. */
+let reserved: usize = 0;
+
+/** @returns where a plan of this length goes */
+export function placePlan(length: usize): usize {
+  messages = aligned(plan + length);
+  reach(messages);
+  return plan;
+}
+
+/** @returns where messages of this length go */
+export function placeMessages(length: usize): usize {
+  rows = aligned(messages + length);
+  reach(rows);
+  return messages;
+}
+
+/** Makes room at `to` for a row of this length at most. */
+export function reserve(to: usize, length: usize): void {
+  reserved = length;
+  reach(to + length);
+}
+
+/** Makes room for so many bytes more. */
+export function reserveMore(to: usize, extra: usize): void {
+  reach(to + extra + reserved);
+}
+
+/** Makes the memory reach beyond there. The host bounds messages, so that the most it may grow to is enough. */
+function reach(end: usize): void {
+  const size = usize(memory.size()) << PAGE_BITS;
+  if (end + SLACK <= size) return;
+  const missing = (end + SLACK - size + PAGE - 1) >> PAGE_BITS;
+  if (memory.grow(i32(missing)) < 0) unreachable();
+}
+
+function aligned(address: usize): usize {
+  return (address + SLACK + 15) & ~15;
+}
+
+/** Copies forwards, up to 15 bytes too many, between parts of the memory. */
+export function copy(from: usize, to: usize, size: usize): void {
+  if (size > 256) {
+    memory.copy(to, from, size);
+    return;
+  }
+  for (let i: usize = 0; i < size; i += 16) v128.store(to + i, v128.load(from + i));
+}

@@ -1,0 +1,87 @@
+/**
+ * The encoder of rows: from DataRow messages (Postgres manual 54.7) to the bytes of JSON or CSV. Written in AssemblyScript,
+ * which has the syntax of TypeScript and the types and loads of WebAssembly; `row-encoder.ts` is its host.
+ *
+ * The plan of a result: int32 count of columns, int32 what rows become, int32 bytes after a row, these four bytes, int32
+ * bytes of all keys; for each column int32 kind, int32 bytes of the key; then the keys, one after the other, which stand before the
+ * values.
+ */
+import { copy, messages, plan, reserve, rows } from './memory';
+import { FIXED_BYTES, LONGEST_ESCAPE, writeCell } from './cells';
+import { AS_JSON } from './kinds';
+
+const COUNT: usize = 0;
+const FORMAT: usize = 4;
+const ENDING_BYTES: usize = 8;
+const ENDING: usize = 12;
+const KEY_BYTES: usize = 16;
+const COLUMNS: usize = 20;
+const COLUMN_BYTES: usize = 8;
+
+const DATA_ROW: u32 = 0x44;
+/** Type, int32 length, int16 count of fields. */
+const HEAD_BYTES: usize = 7;
+
+const NULL: u32 = 0x6c6c756e;
+
+export { rows };
+export { placeMessages, placePlan } from './memory';
+export { placeValue } from './cells';
+
+/** Of the last call: where the first message begins that was not taken, and how many were. */
+export let read: usize = 0;
+export let count: u32 = 0;
+
+/**
+ * Writes rows of the messages up to `end`: at least one, however long it becomes, and at most `most` of them and about
+ * `bytes` bytes. It stops before a message that is no row, or is not whole.
+ * @returns bytes written
+ */
+export function encode(end: usize, most: u32, bytes: usize): usize {
+  const columns: usize = load<u32>(plan + COUNT);
+  const room = usize(load<u32>(plan + KEY_BYTES)) + columns * FIXED_BYTES;
+  let at = messages;
+  let to = rows;
+  count = 0;
+  while (count < most && at + HEAD_BYTES <= end && load<u8>(at) == DATA_ROW) {
+    const next = at + 1 + bswap(load<u32>(at + 1));
+    if (next > end) break;
+    const longest = LONGEST_ESCAPE * (next - at) + room;
+    if (count > 0 && to + longest > rows + bytes) break;
+    reserve(to, longest);
+    to = row(at + HEAD_BYTES, next, columns, to);
+    at = next;
+    count++;
+  }
+  read = at;
+  return to - rows;
+}
+
+/** @returns the position after the row that was written */
+function row(from: usize, end: usize, columns: usize, to: usize): usize {
+  const format = load<u32>(plan + FORMAT);
+  let column = plan + COLUMNS;
+  let key = column + columns * COLUMN_BYTES;
+  for (let i: usize = 0; i < columns; i++) {
+    const keyBytes: usize = load<u32>(column, 4);
+    copy(key, to, keyBytes);
+    key += keyBytes;
+    to += keyBytes;
+    const length = bswap(load<i32>(from));
+    from += 4;
+    if (length >= 0) {
+      const next = from + length;
+      // Whoever sends this does not speak the protocol.
+      if (next > end) unreachable();
+      to = writeCell(load<u32>(column), format, u32(i), from, next, to);
+      from = next;
+    } else if (format == AS_JSON) {
+      store<u32>(to, NULL);
+      to += 4;
+    }
+    column += COLUMN_BYTES;
+  }
+  if (from != end) unreachable();
+  store<u32>(to, load<u32>(plan + ENDING));
+  return to + load<u32>(plan + ENDING_BYTES);
+}

@@ -1,0 +1,53 @@
+/** The columns of a result: what they are called in an answer, of which type, and in which format to ask for them. */
+import { builtInTypeName, columnTypeOf, encoderOf } from './types.js';
+
+/** One field of RowDescription (Postgres manual 54.7). */
+export interface ResultColumn {
+  readonly name: string;
+  readonly typeOid: number;
+  /** -1 if the type has no modifier. */
+  readonly typeModifier: number;
+}
+
+/** The codes for Bind: 1 (binary) if the text of a type depends on settings that a statement can change, else 0. */
+export const resultFormats = (columns: readonly ResultColumn[]): (0 | 1)[] =>
+  columns.map(({ typeOid }) => encoderOf(typeOid).format);
+
+interface ColumnDescription {
+  /** Under which the values stand in the rows. */
+  readonly name: string;
+  /**
+   * What an answer calls the type: one of the six names of the API, else Postgres's own name. undefined if only
+   * `pg_catalog.format_type(typeOid, typeModifier)` can tell: a type that is not built in, or one with a modifier.
+   */
+  readonly type: string | undefined;
+}
+
+export function describeColumns(columns: readonly ResultColumn[]): ColumnDescription[] {
+  const names = outputNames(columns);
+  return columns.map((column, i) => ({ name: names[i] as string, type: typeName(column) }));
+}
+
+/**
+ * Of columns with one name the first keeps it, the next become `id_2`, `id_3`, …, past those that are the name of another
+ * column already.
+ */
+export function outputNames(columns: readonly ResultColumn[]): string[] {
+  const taken = new Set(columns.map((column) => column.name));
+  const timesSeen = new Map<string, number>();
+  return columns.map(({ name }) => {
+    let times = (timesSeen.get(name) ?? 0) + 1;
+    let output = name;
+    if (times > 1) {
+      while (taken.has(`${name}_${times}`)) times++;
+      output = `${name}_${times}`;
+      taken.add(output);
+    }
+    timesSeen.set(name, times);
+    return output;
+  });
+}
+
+function typeName({ typeOid, typeModifier }: ResultColumn): string | undefined {
+  return columnTypeOf(typeOid) ?? (typeModifier === -1 ? builtInTypeName(typeOid) : undefined);
+}

@@ -1,0 +1,48 @@
+/**
+ * real and double precision from Postgres's binary format (their text depends on extra_float_digits), always with the
+ * fewest digits that read back as the same number.
+ */
+
+/** double precision, as JSON and JavaScript write it. */
+export const float8Text = (bytes: Buffer): string => numberText(bytes.readDoubleBE());
+
+export const float4Text = (bytes: Buffer): string => numberText(shortestFloat4(bytes.readFloatBE()));
+
+/** A JSON number; NaN and the infinities are strings. */
+export const jsonFloat = (text: string): string => (/[a-zA-Z]$/.test(text) ? `"${text}"` : text);
+
+/** Like String(), which has the fewest digits (ECMAScript Number::toString), but -0 keeps its sign. */
+function numberText(value: number): string {
+  return Object.is(value, -0) ? '-0' : String(value);
+}
+
+/**
+ * The double with the fewest digits among those that round to this float4. Six digits always survive the way through a
+ * float4, so fewer need no trial; only numbers below the smallest normal one have less than six.
+ */
+function shortestFloat4(value: number): number {
+  if (value === 0 || !Number.isFinite(value)) return value;
+  for (let digits = Math.abs(value) < 2 ** -126 ? 1 : 6; digits < 9; digits++) {
+    const text = value.toExponential(digits - 1);
+    const nearest = Number(text);
+    if (Math.fround(nearest) === value) return nearest;
+    // Above a power of two, floats lie twice as far apart as below: the next longer number may do if the nearest
+    // does not.
+    const lastDigit = Math.sign(value) * 10 ** (Number(text.slice(text.indexOf('e') + 1)) - digits + 1);
+    const longer = Number((nearest + lastDigit).toPrecision(digits));
+    if (Math.fround(longer) === value) return longer;
+  }
+  return Number(value.toPrecision(9));
+}
+
+/**
+ * A double as Postgres writes it, for values that are answered as Postgres's text: scientific below 1e-4 and from 1e15
+ * on, with two digits of exponent at least (float8out of Postgres).
+ */
+export function postgresFloat8(value: number): string {
+  if (!Number.isFinite(value)) return String(value);
+  const [digits, power] = value.toExponential().split('e') as [string, string];
+  const exponent = Number(power);
+  if (exponent >= -4 && exponent < 15) return numberText(value);
+  return `${digits}e${exponent < 0 ? '-' : '+'}${String(Math.abs(exponent)).padStart(2, '0')}`;
+}

@@ -1,0 +1,175 @@
+/**
+ * Rows of a result as bytes of an answer, from the bytes of DataRow messages, without an object or a string for any of
+ * them. WebAssembly (`assembly/rows.ts`) cuts the messages and writes the values of all common types; it asks the encoder
+ * of a type ({@link TypeEncoder}) for the others.
+ */
+import { isUtf8 } from 'node:buffer';
+import { readFileSync } from 'node:fs';
+import { allocBuffer } from '../buffers.js';
+import { AS_CSV, AS_CSV_ALONE, AS_JSON } from './assembly/kinds.js';
+import { outputNames, type ResultColumn } from './columns.js';
+import { MalformedRow, plainText, TEXT_FORMAT, type TypeEncoder } from './type-encoder.js';
+import { encoderOf } from './types.js';
+
+/** As rows of JSON: `object` is `{"a":1,"b":null}`, `array` is `[1,null]`. */
+export type RowMode = 'object' | 'array';
+
+/**
+ * What rows become: members of a JSON list, each after a comma; lines of NDJSON; or records of CSV, which is RFC 4180 with
+ * the choices of Postgres's COPY (manual, COPY, "CSV Format"): they end in a line feed, a field is quoted only if it must
+ * be, an empty field is NULL and `""` the empty string.
+ */
+export type RowFormat = 'list' | 'lines' | 'csv';
+
+/** Rows in memory of their own. */
+export interface EncodedRows {
+  readonly bytes: Buffer;
+  readonly count: number;
+  /** Where the first message begins that was not taken. */
+  readonly end: number;
+}
+
+export interface RowEncoder {
+  /**
+   * Encodes rows of the whole messages in `buffer[start, end)`, the first of which is a DataRow: at least one, however long
+   * it becomes, and at most `maxRows`. The fields must have been asked for in the formats of `resultFormats`.
+   * @param maxBytes that several may take
+   * @throws Error if Postgres does not keep to its protocol
+   */
+  encode(buffer: Buffer, start: number, end: number, maxRows: number, maxBytes: number): EncodedRows;
+}
+
+export function rowEncoder(columns: readonly ResultColumn[], format: RowFormat, mode: RowMode): RowEncoder {
+  const encoders = columns.map(({ typeOid }) => encoderOf(typeOid));
+  const plan: Plan = format === 'csv' ? csvPlan(encoders) : jsonPlan(encoders, outputNames(columns), format, mode);
+  return { encode: (buffer, start, end, maxRows, maxBytes) => run(plan, buffer, start, end, maxRows, maxBytes) };
+}
+
+/** The first record of CSV: the names of the columns. */
+export function csvHeader(columns: readonly ResultColumn[]): Buffer {
+  const isAlone = columns.length === 1;
+  const fields = outputNames(columns).map((name) =>
+    name === '' || /[",\r\n]/.test(name) || (isAlone && name === '\\.') ? `"${name.replaceAll('"', '""')}"` : name,
+  );
+  return Buffer.from(`${fields.join()}\n`);
+}
+
+/** How the rows of one result are written. */
+interface Plan {
+  /** As `assembly/rows.ts` reads it. */
+  readonly bytes: Uint8Array;
+  /** For the values that WebAssembly does not write. */
+  readonly encoders: readonly TypeEncoder[];
+  readonly isJson: boolean;
+}
+
+function jsonPlan(encoders: readonly TypeEncoder[], names: string[], format: RowFormat, mode: RowMode): Plan {
+  const open = `${format === 'list' ? ',' : ''}${mode === 'object' ? '{' : '['}`;
+  const close = `${mode === 'object' ? '}' : ']'}${format === 'lines' ? '\n' : ''}`;
+  const keys = names.map((name, i) => `${i === 0 ? open : ','}${mode === 'object' ? `${JSON.stringify(name)}:` : ''}`);
+  return {
+    bytes: planBytes(encoders, AS_JSON, keys, names.length === 0 ? open + close : close),
+    encoders,
+    isJson: true,
+  };
+}
+
+function csvPlan(encoders: readonly TypeEncoder[]): Plan {
+  const keys = encoders.map((_, i) => (i === 0 ? '' : ','));
+  return {
+    bytes: planBytes(encoders, encoders.length === 1 ? AS_CSV_ALONE : AS_CSV, keys, '\n'),
+    encoders,
+    isJson: false,
+  };
+}
+
+function planBytes(encoders: readonly TypeEncoder[], format: number, keys: readonly string[], ending: string): Buffer {
+  const keyBytes = keys.map((key) => Buffer.from(key));
+  const words = [encoders.length, format, ending.length, 0, Buffer.concat(keyBytes).length];
+  encoders.forEach(({ kind }, i) => words.push(kind, keyBytes[i]?.length ?? 0));
+  const head = Buffer.from(Int32Array.from(words).buffer);
+  head.write(ending, 12);
+  return Buffer.concat([head, ...keyBytes]);
+}
+
+/** As far as it is used here; Node's types leave it to those of browsers. */
+declare const WebAssembly: {
+  readonly Module: new (bytes: Uint8Array) => object;
+  readonly Instance: new (module: object, imports: object) => { readonly exports: unknown };
+};
+
+/** Addresses are bytes of its memory. */
+interface WasmExports {
+  readonly memory: { readonly buffer: ArrayBuffer };
+  placePlan(length: number): number;
+  placeMessages(length: number): number;
+  placeValue(length: number): number;
+  encode(end: number, maxRows: number, maxBytes: number): number;
+  readonly rows: { readonly value: number };
+  readonly read: { readonly value: number };
+  readonly count: { readonly value: number };
+}
+
+/** As much is taken at once, unless one message is longer; and as much is written, unless one row is. */
+const MESSAGE_BYTES = 128 * 1024;
+const ROW_BYTES = 1024 * 1024;
+
+/** Memory never shrinks: with more, which very long rows take, an instance is not used again. */
+const KEPT_BYTES = 8 * 1024 * 1024;
+
+let module: object | null = null;
+let wasm: WasmExports | null = null;
+let memory: Buffer = Buffer.alloc(0);
+/** The one in the memory. */
+let current: Plan | null = null;
+
+function instance(): WasmExports {
+  module ??= new WebAssembly.Module(readFileSync(new URL('rows.wasm', import.meta.url)));
+  current = null;
+  memory = Buffer.alloc(0);
+  return new WebAssembly.Instance(module, { host: { writeValue } }).exports as WasmExports;
+}
+
+/** It waits for nothing in between, so one instance serves all results. */
+function run(plan: Plan, buffer: Buffer, start: number, end: number, maxRows: number, maxBytes: number): EncodedRows {
+  wasm ??= instance();
+  if (plan !== current) {
+    const address = wasm.placePlan(plan.bytes.length);
+    bytesOf(wasm).set(plan.bytes, address);
+    current = plan;
+  }
+  const first = 1 + buffer.readUInt32BE(start + 1);
+  const size = Math.min(end - start, Math.max(first, MESSAGE_BYTES));
+  const messages = wasm.placeMessages(size);
+  buffer.copy(bytesOf(wasm), messages, start, start + size);
+  const written = wasm.encode(messages + size, maxRows, Math.min(maxBytes, ROW_BYTES));
+  const [count, read] = [wasm.count.value, wasm.read.value - messages];
+  if (count === 0) throw new MalformedRow();
+  const bytes = allocBuffer(written);
+  bytesOf(wasm).copy(bytes, 0, wasm.rows.value, wasm.rows.value + written);
+  if (memory.length > KEPT_BYTES) wasm = null;
+  return { bytes, count, end: start + read };
+}
+
+/** The memory: whenever that grows, it is another object, and the old one is empty. */
+function bytesOf({ memory: { buffer } }: WasmExports): Buffer {
+  if (memory.buffer !== buffer) memory = Buffer.from(buffer);
+  return memory;
+}
+
+function writeValue(column: number, start: number, end: number): number {
+  const encoder = current?.encoders[column];
+  if (wasm === null || current === null || encoder === undefined) throw new Error('No rows are being written');
+  const value = Buffer.from(bytesOf(wasm).subarray(start, end));
+  const text = textOf(encoder, value, current.isJson);
+  const address = wasm.placeValue(text.length);
+  text.copy(bytesOf(wasm), address);
+  return text.length;
+}
+
+function textOf(encoder: TypeEncoder, value: Buffer, isJson: boolean): Buffer {
+  // A text in another encoding stays as it is, for the caller to find: decoded, it would lose that.
+  if (encoder.format === TEXT_FORMAT && !isUtf8(value)) return value;
+  const plain = plainText(encoder, value);
+  return Buffer.from(isJson ? encoder.json(plain) : plain);
+}

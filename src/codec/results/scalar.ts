@@ -1,0 +1,35 @@
+/** Texts, numbers, booleans, JSON and bytes (contract section 4). */
+
+/** An integer or numeric: a JSON number with all its digits, or a string if it is beyond ±(2^53-1) or not a number. */
+export const jsonNumber = (text: string): string => (isSafe(text) ? text : `"${text}"`);
+
+const NUMBER = /^-?(\d+)(?:\.0*([1-9])?)?/;
+const LARGEST = String(Number.MAX_SAFE_INTEGER);
+
+/** Compares digits, because a double cannot tell 2^53 - 1 + 0.1 from 2^53 - 1. Postgres writes no leading zeros. */
+function isSafe(text: string): boolean {
+  const match = NUMBER.exec(text);
+  if (match === null) return false;
+  const [, whole = '', fraction] = match;
+  if (whole.length !== LARGEST.length) return whole.length < LARGEST.length;
+  return whole < LARGEST || (whole === LARGEST && fraction === undefined);
+}
+
+/** `t` and `f` of Postgres. */
+export const booleanText = (text: string): string => (text === 't' ? 'true' : 'false');
+
+/**
+ * JSON text on one line. Inside a JSON string a line break is always escaped, so a raw one is white space between
+ * tokens and a space does as well; NDJSON needs a row to stay one line. (`jsonb` never has one, `json` is as sent.)
+ */
+export const onOneLine = (text: string): string => text.replace(/[\r\n]/g, ' ');
+
+/** Hex format (Postgres manual 8.4.1): `\x00ff`. The text of Postgres depends on bytea_output. */
+export const byteaText = (bytes: Buffer): string => `\\x${bytes.toString('hex')}`;
+
+/** A "char" as Postgres 16 and later write it: nothing for 0, `\ooo` above ASCII, so that it is UTF-8 in any case. */
+export function charText(bytes: Buffer): string {
+  const byte = bytes.readUInt8();
+  if (byte >= 0x80) return `\\${byte.toString(8)}`;
+  return byte === 0 ? '' : String.fromCharCode(byte);
+}

@@ -1,0 +1,41 @@
+/** Collects every wrong place of a request, so that one answer names them all (contract sections 5 to 7). */
+import { EngineError, type EngineErrorOptions, type ErrorCode, type ErrorPlace } from './errors.js';
+import { LIMITS } from './limits.js';
+
+/** What an error says besides its places. */
+type More = Pick<EngineErrorOptions, 'hint' | 'postgres' | 'cause'>;
+
+export class ErrorCollector {
+  private readonly listed: ErrorPlace[] = [];
+  private count = 0;
+
+  /** @param describe is called only for a place that will be listed: a hostile batch may have a million others. */
+  add(error: ErrorCode, describe: () => Omit<ErrorPlace, 'error'>): void {
+    this.count += 1;
+    if (this.listed.length < LIMITS.errorsListed) this.listed.push({ ...describe(), error });
+  }
+
+  /**
+   * Returns if nothing is wrong.
+   * @throws EngineError with the first place's code, message and hint; `errors` holds the first 50 places, `errorCount`
+   *   counts all.
+   */
+  throwIfAny(): void {
+    const error = this.toError();
+    if (error !== undefined) throw error;
+  }
+
+  /** What {@link throwIfAny} throws; undefined if nothing is wrong. */
+  toError(more: More = {}): EngineError | undefined {
+    const [first] = this.listed;
+    if (first === undefined) return undefined;
+    const others = this.count - 1;
+    const rest = others === 0 ? '' : ` (and ${others} more wrong ${others === 1 ? 'place' : 'places'})`;
+    return new EngineError(first.error, first.message + rest, {
+      errors: this.listed,
+      errorCount: this.count,
+      ...(first.hint !== undefined && { hint: first.hint }),
+      ...more,
+    });
+  }
+}

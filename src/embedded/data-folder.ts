@@ -1,0 +1,111 @@
+/** The folder of all embedded servers: `postgres` in the operator's data folder, or a link of that name to a place that they can reach. */
+import { createHash, randomBytes } from 'node:crypto';
+import { chmod, chown, lstat, mkdir, realpath, rmdir, symlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { exists, hasCode, makeFolder } from '../files.js';
+import { type Account, accountFor, calledByRoot, caller, canEnter } from './accounts.js';
+
+export type Log = (message: string, fields?: object) => void;
+
+export interface DataFolder {
+  /** Absolute, without links. */
+  readonly folder: string;
+  /** Who runs the control server, and every other server that has no account of its own. */
+  readonly account: Account;
+  /** Who owns the folders around the data directories: this process, or if that is root the user who made them. */
+  readonly owner: Account;
+  /** For sockets: `folder`, or a private one below /tmp if the path would be too long. */
+  readonly sockets: string;
+}
+
+/** For root: what Postgres's user must reach if it cannot reach the data folder or the programs. */
+export const SYSTEM_FOLDER = '/var/lib/cdp-data-engine';
+
+/** `sun_path` has 104 bytes on macOS and 108 on Linux; the rest is reserve. */
+const SOCKET_PATH_BYTES = 90;
+const LONGEST_SOCKET = 'projects/0123456789ab/socket/.s.PGSQL.5432.lock';
+
+const serversIn = (dataDir: string): string => join(dataDir, 'postgres');
+
+/** False in a folder that no service has used. */
+export const hasServers = (dataDir: string): Promise<boolean> => exists(serversIn(dataDir));
+
+/** Finds the folder of the servers, or makes it. @throws Error that an operator can act on */
+export async function findDataFolder(dataDir: string, log: Log): Promise<DataFolder> {
+  await makeFolder(dataDir, folderMode());
+  const place = serversIn(await realpath(dataDir));
+  const controlData = join(place, 'control', 'data');
+  if (!(await exists(place))) {
+    if (await canEnter(await accountFor(controlData), dataDir)) await ownFolder(place, folderMode(), caller());
+    else await linkElsewhere(place, log);
+  }
+  const folder = await followLink(place);
+  if (await exists(join(folder, 'data', 'PG_VERSION'))) {
+    throw new Error(
+      `The data folder ${dataDir} was made by an earlier version, which kept all projects on one Postgres server. ` +
+        'Save it with `cdp backup` of that version, and restore the file into a new data folder.',
+    );
+  }
+  const account = await accountFor(join(folder, 'control', 'data'));
+  const owner = (await lstat(folder)).uid === caller().uid ? caller() : account;
+  await ownFolder(folder, folderMode(), owner);
+  if (!(await canEnter(account, folder))) {
+    throw new Error(
+      `Postgres runs as user id ${account.uid}, which cannot enter ${folder}. ` +
+        'Let others pass through the folders above it (chmod o+x), or move the data folder.',
+    );
+  }
+  return { folder, account, owner, sockets: await socketFolder(folder, owner) };
+}
+
+/** The servers' accounts must pass through root's folders; nobody else needs to. */
+export const folderMode = (): number => (calledByRoot() ? 0o711 : 0o700);
+
+/** The name is random: a data folder that was deleted and made again must not find the servers of the old one. */
+async function linkElsewhere(place: string, log: Log): Promise<void> {
+  const clusters = join(SYSTEM_FOLDER, 'clusters');
+  await ownFolder(SYSTEM_FOLDER, 0o755, caller());
+  await ownFolder(clusters, 0o711, caller());
+  const folder = join(clusters, randomBytes(8).toString('hex'));
+  await ownFolder(folder, folderMode(), caller());
+  try {
+    await symlink(folder, place);
+    log('Postgres cannot reach the data folder, so the databases are kept elsewhere', { link: place, folder });
+  } catch (error) {
+    await rmdir(folder);
+    if (!hasCode(error, 'EEXIST')) throw error; // another process has just made it
+  }
+}
+
+/** Root must not follow another user's link. */
+async function followLink(place: string): Promise<string> {
+  const found = await lstat(place);
+  if (found.isSymbolicLink() && found.uid !== caller().uid) {
+    throw new Error(`${place} is a link that user id ${found.uid} made. Start the service as that user.`);
+  }
+  return realpath(place);
+}
+
+async function socketFolder(folder: string, owner: Account): Promise<string> {
+  if (Buffer.byteLength(join(folder, LONGEST_SOCKET)) < SOCKET_PATH_BYTES) return folder;
+  const elsewhere = `/tmp/cdp-${createHash('sha256').update(folder).digest('hex').slice(0, 16)}`;
+  await ownFolder(elsewhere, folderMode(), owner);
+  return elsewhere;
+}
+
+/**
+ * Makes a folder of this mode and owner; one of the owner's stays as it is. A link or somebody else's folder is refused: in /tmp
+ * anybody may have taken the name.
+ */
+export async function ownFolder(path: string, mode: number, owner: Account): Promise<void> {
+  await mkdir(path, { mode }).catch((error: unknown) => {
+    if (!hasCode(error, 'EEXIST')) throw error;
+  });
+  const found = await lstat(path);
+  if (!found.isDirectory() || (found.uid !== caller().uid && found.uid !== owner.uid)) {
+    throw new Error(`${path} exists and is not a folder of ours. Remove it and start again.`);
+  }
+  if (found.uid !== caller().uid) return;
+  await chmod(path, mode);
+  await chown(path, owner.uid, owner.gid);
+}

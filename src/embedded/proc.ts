@@ -1,0 +1,81 @@
+/** What the system says of processes: from /proc on Linux (proc(5)), elsewhere from `ps`. A process that is gone has nothing. */
+import { execFile } from 'node:child_process';
+import { readdir, readFile } from 'node:fs/promises';
+import { promisify } from 'node:util';
+import { hasCode } from '../files.js';
+
+export interface Process {
+  readonly pid: number;
+  readonly parent: number;
+  /** The command line, or the title that a Postgres process gave itself; arguments are joined by a space. */
+  readonly command: string;
+}
+
+const isLinux = process.platform === 'linux';
+
+/** USER_HZ, 100 wherever Linux runs on x86 and ARM (time(7)). */
+const TICK_MS = 10;
+
+/** A file below /proc; empty if the process is gone, or the system has no /proc. */
+export const readProc = (path: string): Promise<string> => readFile(`/proc/${path}`, 'utf8').catch(() => '');
+
+/** Every process of the machine. */
+export async function processes(): Promise<Process[]> {
+  if (!isLinux) {
+    const { stdout } = await promisify(execFile)('ps', ['-axww', '-o', 'pid=,ppid=,command=']);
+    return Array.from(stdout.matchAll(/^ *(\d+) +(\d+) (.*)$/gm), ([, pid, parent, command = '']) => {
+      return { pid: Number(pid), parent: Number(parent), command };
+    });
+  }
+  return Promise.all(
+    (await allPids()).map(async (pid) => ({ pid, parent: await parentOf(pid), command: await commandLine(pid) })),
+  );
+}
+
+const allPids = async (): Promise<number[]> => (await readdir('/proc')).map(Number).filter(Number.isInteger);
+
+/** Everybody may read `cmdline`, but not `cwd` and `exe`: root in a container lacks CAP_SYS_PTRACE. */
+export async function commandLine(pid: number): Promise<string> {
+  if (isLinux) return (await readProc(`${pid}/cmdline`)).split('\0').join(' ').trim();
+  const shown = await promisify(execFile)('ps', ['-ww', '-o', 'command=', '-p', String(pid)]).catch(() => null);
+  return shown?.stdout.trim() ?? '';
+}
+
+/** 0 if the process is gone. */
+export async function parentOf(pid: number): Promise<number> {
+  return Number((await statOf(pid))[1] ?? 0);
+}
+
+/** Processor time that a process has used; null if it is gone. */
+export async function cpuMs(pid: number): Promise<number | null> {
+  const [user, system] = (await statOf(pid)).slice(11, 13).map(Number);
+  return user === undefined || system === undefined ? null : (user + system) * TICK_MS;
+}
+
+/** The fields of /proc/pid/stat from the third on. The second is a name in parentheses, which may contain spaces. */
+async function statOf(pid: number): Promise<string[]> {
+  const stat = await readProc(`${pid}/stat`);
+  return stat === '' ? [] : stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+}
+
+/** User ids that processes of the machine have; none without /proc. */
+export async function runningUids(): Promise<number[]> {
+  if (!isLinux) return [];
+  const statuses = await Promise.all((await allPids()).map((pid) => readProc(`${pid}/status`)));
+  return statuses.flatMap((status) => (/^Uid:\s+(.*)$/m.exec(status)?.[1] ?? '').split(/\s+/).map(Number));
+}
+
+/** A soft limit of a process (getrlimit(2)), such as `Max open files`; Infinity: none; null if the system does not say. */
+export async function softLimit(pid: number | 'self', name: string): Promise<number | null> {
+  const value = new RegExp(`^${name} +(\\S+)`, 'm').exec(await readProc(`${pid}/limits`))?.[1];
+  return value === undefined ? null : value === 'unlimited' ? Infinity : Number(value);
+}
+
+/** Whether the system knows the process id. True for a zombie too, whose command line is empty. */
+export function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return !hasCode(error, 'ESRCH');
+  }
+}

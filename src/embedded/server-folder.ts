@@ -1,0 +1,107 @@
+/** The folder of one server: its data directory, configuration, log and socket. */
+import { createHash } from 'node:crypto';
+import { chmod, lstat, mkdir, readdir, rename, rm } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { hasCode, unique } from '../files.js';
+import type { Account } from './accounts.js';
+import { type DataFolder, folderMode, ownFolder } from './data-folder.js';
+import { isAlive } from './proc.js';
+
+/** Configuration and log belong to the service, `data` and `socketDir` to the server's account. */
+export interface ServerFolder {
+  readonly root: string;
+  /** Postgres's data directory, mode 700. */
+  readonly data: string;
+  readonly config: string;
+  readonly hba: string;
+  /** Files with further settings, if they exist: of a recovery, of the WAL archive, and the operator's own. */
+  readonly ownSettings: readonly string[];
+  readonly log: string;
+  readonly socketDir: string;
+  /** Postgres's `cluster_name`, with which the title of each of its processes begins. */
+  readonly clusterName: string;
+  readonly account: Account;
+  /** Who owns the folders. */
+  readonly owner: Account;
+}
+
+/** In the data directory, for a recovery. */
+export const RECOVERY_SETTINGS = 'recovery-settings.conf';
+
+/** In the folder of a server whose WAL is archived. */
+export const ARCHIVE_SETTINGS = 'archive.conf';
+
+/** In the data folder: the control server, projects' servers by id, and archived WAL by id, which outlives the server. */
+export const CONTROL = 'control';
+export const PROJECTS = 'projects';
+export const ARCHIVE = 'archive';
+export const projectFolder = (id: string): string => join(PROJECTS, id);
+
+/** @param name in the data folder: `control`, `projects/<id>`. @param account default: that of the control server */
+export function serverFolder(all: DataFolder, name: string, account: Account = all.account): ServerFolder {
+  const root = join(all.folder, name);
+  return {
+    root,
+    data: join(root, 'data'),
+    config: join(root, 'postgresql.conf'),
+    hba: join(root, 'pg_hba.conf'),
+    ownSettings: [
+      join(root, 'data', RECOVERY_SETTINGS),
+      join(root, ARCHIVE_SETTINGS),
+      join(all.folder, 'local.conf'),
+      join(root, 'local.conf'),
+    ],
+    log: join(root, 'postgres.log'),
+    socketDir: join(all.sockets, name, 'socket'),
+    // The hash tells apart the servers of several data folders, which have the same names.
+    clusterName: `cdp-${basename(name)}-${createHash('sha256').update(root).digest('hex').slice(0, 8)}`,
+    account,
+    owner: all.owner,
+  };
+}
+
+/** The folder of a server that exists, which runs as the owner of its data directory. @throws Error if there is none */
+export async function existingServerFolder(all: DataFolder, name: string): Promise<ServerFolder> {
+  const folder = serverFolder(all, name);
+  const { uid, gid } = await lstat(folder.data);
+  return { ...folder, account: { uid, gid } };
+}
+
+/** Makes everything but the data directory. */
+export async function makeServerFolder({ root, socketDir, account, owner }: ServerFolder): Promise<void> {
+  const around = [dirname(root), root, dirname(dirname(socketDir)), dirname(socketDir)];
+  for (const folder of around) await ownFolder(folder, folderMode(), owner);
+  await ownFolder(socketDir, 0o700, account);
+}
+
+/**
+ * Builds a folder under another name and renames it, so that `target` is either absent or complete. Of two concurrent builders one
+ * wins; what a killed one left is removed by the next.
+ */
+export async function buildFolder(target: string, fill: (folder: string) => Promise<void>): Promise<void> {
+  const prefix = `.new-${basename(target)}-`;
+  await removeUnfinished(dirname(target), prefix);
+  const staging = join(dirname(target), `${prefix}${unique()}`);
+  try {
+    await mkdir(staging);
+    await chmod(staging, 0o711);
+    await fill(join(staging, 'result'));
+    await rename(join(staging, 'result'), target);
+  } catch (error) {
+    if (!hasCode(error, 'ENOTEMPTY', 'EEXIST')) throw error;
+  } finally {
+    await rm(staging, { recursive: true, force: true });
+  }
+}
+
+/** The process id in the name may belong to another program by now, so age counts as well. */
+async function removeUnfinished(parent: string, prefix: string): Promise<void> {
+  const tenMinutesAgo = Date.now() - 600_000;
+  for (const name of (await readdir(parent)).filter((entry) => entry.startsWith(prefix))) {
+    const folder = join(parent, name);
+    const made = (await lstat(folder).catch(() => undefined))?.mtimeMs ?? 0;
+    const isBeingBuilt = isAlive(Number.parseInt(name.slice(prefix.length))) && made > tenMinutesAgo;
+    // An initdb may still be writing.
+    if (!isBeingBuilt) await rm(folder, { recursive: true, force: true, maxRetries: 8 }).catch(() => undefined);
+  }
+}

@@ -1,0 +1,87 @@
+/** Checks the running servers of a fleet regularly: bounds their logs, stops idle ones, and one that fills the disk. */
+import { join } from 'node:path';
+import { DiskReserve } from './disk-reserve.js';
+import { boundLog } from './postmaster.js';
+import { ARCHIVE, existingServerFolder, projectFolder } from './server-folder.js';
+import type { DataFolder } from './data-folder.js';
+import type { SupervisedServer } from './supervised-server.js';
+
+const INTERVAL_MS = 500;
+
+/** A server that was stopped to keep disk space free may not start again for this time. */
+const DISK_PAUSE_MS = 10_000;
+
+export interface SweeperSettings {
+  /** A server that nobody has used for this time is stopped. */
+  readonly idleStopMs: number;
+  /** Bytes of the disk that projects may not fill. */
+  readonly diskReserve: number;
+}
+
+export interface SweeperEvents {
+  /** Called before a running server is stopped. @returns false to let an idle one run on, for instance for autovacuum */
+  beforeStop(id: string, idleMs: number): Promise<boolean>;
+  /** A server was stopped because it grew while the disk was nearly full. */
+  grew(id: string, bytes: number): void;
+}
+
+export class Sweeper {
+  private readonly disk: DiskReserve;
+  private readonly timer: NodeJS.Timeout;
+  /** Servers that may be about to stop. */
+  private readonly asking = new Set<string>();
+  private sweeping = false;
+
+  constructor(
+    private readonly data: DataFolder,
+    private readonly servers: ReadonlyMap<string, SupervisedServer>,
+    private readonly settings: SweeperSettings,
+    private readonly events: SweeperEvents,
+  ) {
+    this.disk = new DiskReserve(data.folder, settings.diskReserve);
+    this.timer = setInterval(() => void this.sweep(), Math.min(INTERVAL_MS, settings.idleStopMs)).unref();
+  }
+
+  close(): void {
+    clearInterval(this.timer);
+  }
+
+  private async sweep(): Promise<void> {
+    if (this.sweeping) return;
+    this.sweeping = true;
+    try {
+      for (const [id, server] of this.servers) {
+        if (server.state !== 'running') continue;
+        await boundLog(await existingServerFolder(this.data, projectFolder(id))).catch(() => {});
+        void this.stopIfIdle(id, server);
+      }
+      await this.keepReserve();
+    } catch {
+      // The next sweep is soon.
+    } finally {
+      this.sweeping = false;
+    }
+  }
+
+  private async stopIfIdle(id: string, server: SupervisedServer): Promise<void> {
+    const idleMs = performance.now() - server.idleSince;
+    if (server.users > 0 || idleMs < this.settings.idleStopMs || this.asking.has(id)) return;
+    this.asking.add(id);
+    const mayStop = await this.events.beforeStop(id, idleMs).catch(() => true);
+    const isIdle = server.users === 0 && performance.now() - server.idleSince >= idleMs;
+    if (mayStop && isIdle) await server.stop().catch(() => {});
+    this.asking.delete(id);
+  }
+
+  private async keepReserve(): Promise<void> {
+    const running = [...this.servers].filter(([, { state }]) => state === 'running').map(([id]) => id);
+    const foldersOf = (id: string) =>
+      [projectFolder(id), join(ARCHIVE, id)].map((name) => join(this.data.folder, name));
+    const worst = await this.disk.greatestGrowth(running.map((id) => ({ id, folders: foldersOf(id) })));
+    const server = worst === null ? undefined : this.servers.get(worst.id);
+    if (worst === null || server === undefined) return;
+    server.pause(DISK_PAUSE_MS, 'was stopped because its data grew while the disk was nearly full');
+    this.events.grew(worst.id, worst.bytes);
+    await server.stop();
+  }
+}

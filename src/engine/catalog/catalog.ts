@@ -1,0 +1,229 @@
+/**
+ * What the system catalogs say of a project's tables, asked inside the transaction that uses it, so that a change made in
+ * any way is seen by the next request. The project's schema is in the search path: names are qualified, and operators have
+ * operands of exactly the types that pg_catalog has an operator for, since a better match would be the project's own.
+ */
+import type { ColumnType } from '../../contract/column-types.js';
+import { LIMITS } from '../../contract/limits.js';
+import { type Fragment, ident, literal, sql, type Statement } from '../../pg/index.js';
+import { changeRunsCode, insertRunsCode, insertTrigger, ownTypes } from './project-code.js';
+import type { ColumnShape, TableShape } from './table-shape.js';
+
+/** The six types as Postgres has them (contract section 4). */
+export const POSTGRES_TYPES: Readonly<Record<ColumnType, string>> = {
+  TEXT: 'pg_catalog.text',
+  INTEGER: 'pg_catalog.int8',
+  FLOAT: 'pg_catalog.float8',
+  BOOLEAN: 'pg_catalog.bool',
+  TIMESTAMP: 'pg_catalog.timestamptz',
+  JSONB: 'pg_catalog.jsonb',
+};
+
+const TYPE_BY_OID: Readonly<Record<string, ColumnType>> = {
+  '25': 'TEXT',
+  '20': 'INTEGER',
+  '701': 'FLOAT',
+  '16': 'BOOLEAN',
+  '1184': 'TIMESTAMP',
+  '3802': 'JSONB',
+};
+
+type TableKind = 'table' | 'view' | 'materialized_view' | 'foreign_table';
+
+/** A table as the schema reads show it. */
+export interface TableDescription extends TableShape {
+  readonly kind: TableKind;
+  readonly comment: string | null;
+  /** By Postgres's statistics; null where they know nothing (views). */
+  readonly approximateRows: number | null;
+  /** Changes with every change of the shape; see {@link schemaUnchanged}. Empty where it was not asked for. */
+  readonly version: string;
+}
+
+const KINDS: Readonly<Record<string, TableKind>> = {
+  r: 'table',
+  p: 'table',
+  v: 'view',
+  m: 'materialized_view',
+  f: 'foreign_table',
+};
+
+const schemaOid = (schema: string): Fragment => sql`${schema}::pg_catalog.regnamespace::pg_catalog.oid`;
+
+/** Comments are cut: free SQL can make one as large as memory, once for each column. */
+const shownComment = (comment: Fragment): Fragment => sql`pg_catalog.left(${comment}, ${LIMITS.commentCharacters})`;
+
+/**
+ * Fails with a division by zero unless the table has the shape that its version was read from. Run as a prepared
+ * statement in the transaction of an insert and after it: from then on the insert's lock keeps the shape as it is. It
+ * names the table in a constant, so Postgres plans it anew, and asks for the version, only when something about the table
+ * has changed; otherwise it costs no more than `SELECT 1`. Even its operators are named in full: a trigger of the insert
+ * may have put the project's own in front of Postgres's.
+ */
+export function schemaUnchanged({ schema, name, version }: TableDescription): Statement {
+  const table = literal(ident(schema, name).text);
+  return sql`SELECT 1 OPERATOR(pg_catalog./) (_cdp.table_version(${table}::pg_catalog.regclass)
+      OPERATOR(pg_catalog.=) ${literal(version)}::pg_catalog.text)::pg_catalog.int4`;
+}
+
+/** A project may import any statistics (`pg_restore_relation_stats`), so the estimate is bounded before it is cast. NaN sorts last. */
+const ESTIMATED_ROWS = sql`LEAST(c.reltuples, 1e15::pg_catalog.float4)::pg_catalog.int8`;
+
+/** One row per column, or one row without a column; tables by name, columns by position. */
+function describe(where: Fragment, toWrite: boolean): Statement {
+  const comment = (text: Fragment) => (toWrite ? sql`NULL` : shownComment(text));
+  // Once for each table, not for each column.
+  const version = sql`(SELECT _cdp.table_version(c.oid::pg_catalog.regclass) AS version OFFSET 0)`;
+  return sql`
+    SELECT c.relname, c.relkind, ${comment(sql`pg_catalog.obj_description(c.oid, 'pg_class')`)},
+      CASE WHEN c.relkind IN ('v', 'f') THEN NULL
+        ELSE GREATEST(pg_catalog.pg_stat_get_live_tuples(c.oid), ${ESTIMATED_ROWS}, 0) END,
+      x.needs_insert, x.needs_insert OR x.runs_code,
+      ${toWrite ? sql`v.version` : sql`NULL`},
+      pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 160000,
+      a.attname,
+      CASE WHEN a.atttypmod = -1 THEN a.atttypid END,
+      pg_catalog.format_type(a.atttypid, -1),
+      pg_catalog.format_type(a.atttypid, a.atttypmod),
+      COALESCE(NULLIF(t.typbasetype, 0::pg_catalog.oid), t.oid) IN (114::pg_catalog.oid, 3802::pg_catalog.oid),
+      t.typcategory = 'A',
+      a.atthasdef OR a.attidentity <> '' OR t.typdefault IS NOT NULL OR c.relkind = 'v',
+      a.attidentity = 'a',
+      a.attname = 'id' AND a.atttypid = 2950::pg_catalog.oid AND EXISTS (
+        SELECT FROM pg_catalog.pg_index i
+        WHERE i.indrelid = c.oid AND i.indisprimary AND i.indnatts = 1 AND i.indkey[0] = a.attnum),
+      ${comment(sql`pg_catalog.col_description(c.oid, a.attnum)`)}
+    FROM pg_catalog.pg_class c CROSS JOIN LATERAL (SELECT
+      c.relkind <> 'r' OR c.relispartition OR c.relhasrules OR c.relrowsecurity
+        OR ${insertTrigger(sql`NOT g.tgisinternal`)} OR EXISTS (${ownTypes} AND y.typtype = 'd') AS needs_insert,
+      ${toWrite ? insertRunsCode : changeRunsCode} AS runs_code OFFSET 0) x
+    ${toWrite ? sql`CROSS JOIN LATERAL ${version} v` : sql``}
+    LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    LEFT JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND ${where}
+    ORDER BY c.relname, a.attnum`;
+}
+
+/** The table of exactly this name, or nothing. */
+export const tableByName = (schema: string, name: string): Statement => describe(named(schema, name), false);
+
+/** The same for an insert, which needs the version and no comments. */
+export const tableToWrite = (schema: string, name: string): Statement => describe(named(schema, name), true);
+
+/** All tables of the schema. */
+export const allTables = (schema: string): Statement => describe(sql`c.relnamespace = ${schemaOid(schema)}`, false);
+
+/** Bytes of an answer that describes a column, without its comment: a guess. */
+const COLUMN_BYTES = 300;
+
+/** About how many bytes describe all tables of the schema, with their columns' comments. */
+export const schemaBytes = (schema: string): Statement =>
+  sql`
+    SELECT pg_catalog.count(*) * ${literal(String(COLUMN_BYTES))}::pg_catalog.int8
+      + COALESCE(pg_catalog.sum(LEAST(pg_catalog.octet_length(d.description), ${literal(String(LIMITS.commentCharacters))}::pg_catalog.int4)), 0::pg_catalog.int8)
+    FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    LEFT JOIN pg_catalog.pg_description d ON d.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid
+      AND d.objoid = c.oid AND d.objsubid = a.attnum
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relnamespace = ${schemaOid(schema)}`;
+
+const named = (schema: string, name: string): Fragment =>
+  sql`c.relnamespace = ${schemaOid(schema)} AND c.relname = ${name}`;
+
+/** Names of relations that a new table of this name would collide with, also by case alone. */
+export const collidingNames = (schema: string, name: string): Statement =>
+  sql`SELECT relname FROM pg_catalog.pg_class
+    WHERE relnamespace = ${schemaOid(schema)} AND ${spelledLike(name)}`;
+
+/** Fails with a division by zero where there is such a relation. */
+export const nameIsFree = (schema: string, name: string): Statement =>
+  sql`SELECT 1 / CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_class
+    WHERE relnamespace = ${schemaOid(schema)} AND ${spelledLike(name)}) THEN 0 ELSE 1 END`;
+
+/** A name of more letters has so many spellings that going through all tables is cheaper than looking each up. */
+const MAX_LETTERS = 8;
+
+/** @param name ASCII, as names of tables are */
+function spelledLike(name: string): Fragment {
+  const letters = name.replace(/[^a-z]/gi, '').length;
+  if (letters > MAX_LETTERS) return sql`pg_catalog.lower(relname) = pg_catalog.lower(${name})`;
+  const spellings = [...name].reduce(
+    (begun, character) => {
+      const cases = new Set([character.toLowerCase(), character.toUpperCase()]);
+      return [...cases].flatMap((one) => begun.map((beginning) => beginning + one));
+    },
+    [''],
+  );
+  return sql`relname = ANY (${`{${spellings.join(',')}}`}::pg_catalog.name[])`;
+}
+
+/** Names of tables, for hints. */
+export const tableNames = (schema: string): Statement =>
+  sql`SELECT relname FROM pg_catalog.pg_class
+    WHERE relnamespace = ${schemaOid(schema)} AND relkind IN ('r', 'p', 'v', 'm', 'f') LIMIT 10000`;
+
+/** Views that use a column. */
+export const viewsOnColumn = (schema: string, table: string, column: string): Statement =>
+  sql`
+    SELECT DISTINCT v.relname
+    FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = ${column}
+    JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid
+      AND d.refobjid = c.oid AND d.refobjsubid = a.attnum
+      AND d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass::pg_catalog.oid
+    JOIN pg_catalog.pg_rewrite r ON r.oid = d.objid
+    JOIN pg_catalog.pg_class v ON v.oid = r.ev_class AND v.oid <> c.oid
+    WHERE c.relnamespace = ${schemaOid(schema)} AND c.relname = ${table}
+    ORDER BY 1`;
+
+type Row = readonly (string | null)[];
+
+/** Reads the rows of {@link tableByName} and {@link allTables}. */
+export function readTables(schema: string, rows: readonly Row[]): TableDescription[] {
+  const tables = new Map<string, TableDescription & { columns: ColumnShape[] }>();
+  for (const [name, kind, comment, approximateRows, needsInsert, runsProjectCode, version, marks, ...column] of rows) {
+    if (name == null || kind == null) continue;
+    const table = tables.get(name) ?? {
+      schema,
+      name,
+      kind: KINDS[kind] ?? 'table',
+      comment: comment ?? null,
+      approximateRows: approximateRows == null ? null : Number(approximateRows),
+      needsInsert: needsInsert === 't',
+      runsProjectCode: runsProjectCode === 't',
+      marksDefaults: marks === 't',
+      version: version ?? '',
+      columns: [],
+    };
+    tables.set(name, table);
+    if (column[0] != null) table.columns.push(readColumn(column));
+  }
+  return [...tables.values()];
+}
+
+function readColumn([
+  name,
+  plainOid,
+  sqlType,
+  shownType,
+  isJson,
+  isArray,
+  hasDefault,
+  isGeneratedAlways,
+  isId,
+  comment,
+]: Row): ColumnShape {
+  const type = TYPE_BY_OID[plainOid ?? ''] ?? null;
+  return {
+    name: name ?? '',
+    type,
+    sqlType: sqlType ?? '',
+    displayType: type ?? shownType ?? '',
+    isJson: isJson === 't',
+    isArray: isArray === 't',
+    hasDefault: hasDefault === 't',
+    isGeneratedAlways: isGeneratedAlways === 't',
+    isId: isId === 't',
+    comment: comment ?? null,
+  };
+}

@@ -1,0 +1,47 @@
+/**
+ * Type changes that keep every value (contract section 5), as SQL over one column. The rules themselves are the functions
+ * of migrations/project/002_conversions.sql; this is the table of which type may become which.
+ */
+import type { ColumnType } from '../../contract/column-types.js';
+import { type Fragment, type Raw, sql, trusted } from '../../pg/index.js';
+
+/** Neither part takes a parameter, raises an error, or lets an operator or function of the project stand in. */
+export interface Conversion {
+  /** Over one row: whether its value can be kept. True for NULL, never NULL itself. */
+  readonly convertible: Fragment;
+  /** For `ALTER COLUMN … TYPE … USING`. A value that is not convertible would become NULL. */
+  readonly using: Fragment;
+}
+
+/** Whether every value of the type converts, or only some, which a look at the rows must tell. */
+type Reach = 'every' | 'some';
+
+/** The contract's table without its diagonal. A pair that is missing never converts. */
+const CHANGES: Record<ColumnType, Partial<Record<ColumnType, Reach>>> = {
+  TEXT: { INTEGER: 'some', FLOAT: 'some', BOOLEAN: 'some', TIMESTAMP: 'some', JSONB: 'some' },
+  INTEGER: { TEXT: 'every', FLOAT: 'some', BOOLEAN: 'some', JSONB: 'every' },
+  FLOAT: { TEXT: 'every', INTEGER: 'some', JSONB: 'some' },
+  BOOLEAN: { TEXT: 'every', INTEGER: 'every', FLOAT: 'every', JSONB: 'every' },
+  TIMESTAMP: { TEXT: 'every', JSONB: 'every' },
+  JSONB: { TEXT: 'every', INTEGER: 'some', FLOAT: 'some', BOOLEAN: 'some', TIMESTAMP: 'some' },
+};
+
+/**
+ * How a column changes its type.
+ * @param from null for a Postgres type that free SQL made: it becomes TEXT, as the text that answers show, and nothing else
+ * @param column the quoted name of the column, in the table that is read or altered
+ * @returns null where the contract says "never"
+ */
+export function conversion(from: ColumnType | null, to: ColumnType, column: Raw): Conversion | null {
+  if (from === to) return { convertible: sql`true`, using: sql`${column}` };
+  if (from === null) {
+    return to === 'TEXT' ? { convertible: sql`true`, using: sql`_cdp.other_to_text(${column})` } : null;
+  }
+  const reach = CHANGES[from][to];
+  if (reach === undefined) return null;
+  const using = sql`${trusted(`_cdp.${from}_to_${to}`.toLowerCase())}(${column})`;
+  if (reach === 'every') return { convertible: sql`true`, using };
+  // A JSON null becomes NULL when it leaves JSONB.
+  const isNull = from === 'JSONB' ? sql`_cdp.is_any_null(${column})` : sql`${column} IS NULL`;
+  return { convertible: sql`(${isNull} OR ${using} IS NOT NULL)`, using };
+}

@@ -1,0 +1,76 @@
+/**
+ * Whether an insert can run code of the project, as conditions on a row `c` of pg_class. As in `catalog.ts`, names are
+ * qualified and operators have operands of exactly their types.
+ */
+import { type Fragment, sql } from '../../pg/index.js';
+
+/** Objects that a user made have oids from here on (FirstNormalObjectId). */
+const FIRST_NORMAL_OID = 16_384;
+
+/** Below it are the objects that every database has, and that nothing can depend on (FirstUnpinnedObjectId). */
+const FIRST_UNPINNED_OID = 12_000;
+
+/** The service's own default of `id`, as a stored expression. Not by pg_get_expr: that waits for locks on the table. */
+const ID_DEFAULT = sql`pg_catalog.concat('{FUNCEXPR :funcid ', '_cdp.uuid_v7'::pg_catalog.regproc::pg_catalog.oid, ' ')`;
+
+/** Of an attrdef `d`. */
+const isServiceDefault = sql`pg_catalog.starts_with(d.adbin::pg_catalog.text, ${ID_DEFAULT})`;
+
+/** A trigger that an insert fires (TRIGGER_TYPE_INSERT): a foreign key has one of Postgres's own. */
+export const insertTrigger = (which: Fragment): Fragment => sql`EXISTS (SELECT FROM pg_catalog.pg_trigger g
+  WHERE g.tgrelid = c.oid AND g.tgtype & 4::pg_catalog.int2 <> 0::pg_catalog.int2 AND ${which})`;
+
+/** Columns whose types `y` a user made. */
+export const ownTypes = sql`SELECT FROM pg_catalog.pg_attribute b JOIN pg_catalog.pg_type y ON y.oid = b.atttypid
+  WHERE b.attrelid = c.oid AND b.attnum > 0 AND y.oid >= ${FIRST_NORMAL_OID}::pg_catalog.oid`;
+
+/** Checks, defaults and the expressions of indexes: the catalog and oid of each, and what is stored. */
+const expressions = sql`
+  SELECT k.tableoid AS catalog, k.oid, k.conbin::pg_catalog.text AS tree
+    FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'c'
+  UNION ALL SELECT d.tableoid, d.oid, d.adbin::pg_catalog.text
+    FROM pg_catalog.pg_attrdef d WHERE d.adrelid = c.oid AND NOT ${isServiceDefault}
+  UNION ALL SELECT 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid, i.indexrelid,
+      pg_catalog.concat(i.indexprs, i.indpred)
+    FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)`;
+
+/**
+ * Nodes of stored expressions (primnodes.h) that call nothing but the function that they name, or the order of a type of
+ * Postgres's own; the second line as Postgres 15 spells them.
+ */
+const HARMLESS_NODES = `{VAR,CONST,FUNCEXPR,OPEXPR,DISTINCTEXPR,NULLIFEXPR,SCALARARRAYOPEXPR,BOOLEXPR,NULLTEST,BOOLEANTEST,RELABELTYPE,
+  ARRAYCOERCEEXPR,CASEEXPR,CASEWHEN,CASETESTEXPR,COALESCEEXPR,MINMAXEXPR,ARRAYEXPR,SQLVALUEFUNCTION,CASE,WHEN,COALESCE,MINMAX,ARRAY}`;
+
+/** They look at a clock or at chance, and leave nothing in the session that could be told. */
+const HARMLESS_FUNCTIONS = `{now,transaction_timestamp,statement_timestamp,clock_timestamp,gen_random_uuid,uuidv4,uuidv7,random}`;
+
+/** date, time, timestamp, timestamptz, interval: what works on nothing else depends on settings at most. */
+const TIME_TYPES = `1082 1083 1114 1184 1186`;
+
+/** Of Postgres's own and immutable, or one of the few others. Not all stable ones: table_to_xml() reads views. */
+const isHarmless = sql`p.oid < ${FIRST_UNPINNED_OID}::pg_catalog.oid AND (p.provolatile = 'i'
+  OR p.proname = ANY (${HARMLESS_FUNCTIONS}::pg_catalog.name[])
+  OR p.provolatile = 's' AND p.pronargs > 0::pg_catalog.int2
+    AND pg_catalog.string_to_array(p.proargtypes::pg_catalog.text, ' ') OPERATOR(pg_catalog.<@) pg_catalog.string_to_array(${TIME_TYPES}, ' '))`;
+
+/** Of an expression `e`: it depends on something of the project's beside the table, or runs what is not known to be harmless. */
+const runsMore = sql`EXISTS (SELECT FROM pg_catalog.pg_depend x WHERE x.classid = e.catalog AND x.objid = e.oid
+    AND NOT (x.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid AND x.refobjid = c.oid))
+  OR EXISTS (SELECT FROM pg_catalog.regexp_matches(e.tree, '[{]([^ }]*)', 'g') AS n (found)
+    WHERE NOT n.found[1] = ANY (${HARMLESS_NODES}::pg_catalog.text[]))
+  OR EXISTS (SELECT FROM pg_catalog.regexp_matches(e.tree, ':(?:op)?funcid ([0-9]+)', 'g') AS n (found)
+    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.oid = n.found[1]::pg_catalog.oid AND ${isHarmless}))`;
+
+/**
+ * What an insert runs beside the expressions of the table. A foreign key counts: its query is planned with whatever the
+ * indexes of the other table hold.
+ */
+const runsOther = sql`${insertTrigger(sql`true`)}
+  OR EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype NOT IN ('p', 'u', 'n', 'c'))
+  OR EXISTS (${ownTypes} AND y.typtype <> 'e')`;
+
+/** For a change of the table too, which may read its expressions anew, and find the project's operators in them. */
+export const changeRunsCode = sql`${runsOther} OR EXISTS (${expressions})`;
+
+/** Even an enum makes some of Postgres's own functions look for a cast of the project's. */
+export const insertRunsCode = sql`${runsOther} OR EXISTS (SELECT FROM (${expressions}) e WHERE EXISTS (${ownTypes}) OR ${runsMore})`;

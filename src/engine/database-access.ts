@@ -1,0 +1,192 @@
+/**
+ * The only way to a project's database: its server runs, a slot is free, a connection is logged in as the project's role, a
+ * deadline is set; then the work runs, and everything is given back.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { EngineError } from '../contract/errors.js';
+import { ConnectionLost, INSUFFICIENT_PRIVILEGE, isShutdown, PostgresError } from '../pg/index.js';
+import type { Connections, Lease } from '../tenancy/connections/connections.js';
+import type { ProjectRow } from '../tenancy/control-rows.js';
+import type { Lane } from '../tenancy/connections/project-session.js';
+import { toEngineError, unavailable } from '../tenancy/engine-error.js';
+import type { Server, Tenancy } from '../tenancy/tenancy.js';
+import type { Clock, Deadline, StopReason } from './limits/deadline.js';
+import { clientLeft, RunningRequest } from './limits/running-request.js';
+import type { Slots } from './limits/slots.js';
+import { Sweeper } from './limits/sweeper.js';
+import type { WaitBudget } from './limits/wait-budget.js';
+import type { Projects } from './projects.js';
+import type { QuotaImpact, Quotas } from './quota.js';
+import type { RequestTrace, Stage } from './trace.js';
+
+export type Work<T> = (lease: Lease, clock: Clock) => Promise<T>;
+
+/** How a request uses the database. */
+interface Use {
+  readonly lane: Lane;
+  readonly deadline: Deadline;
+  readonly impact: QuotaImpact;
+  readonly trace: RequestTrace | null;
+  readonly waitBudget: WaitBudget;
+}
+
+/** A connection with all that has to be given back after it. */
+interface Held {
+  readonly lease: Lease;
+  readonly server: Server;
+  readonly call: Stage | undefined;
+  /** Releases the server and the slot. */
+  readonly release: () => void;
+}
+
+export class DatabaseAccess {
+  /** How many requests were ended from outside, by reason. */
+  readonly stops = new Map<StopReason, number>();
+  /** All requests that are using a backend now. */
+  private readonly running = new Sweeper<RunningRequest>();
+
+  constructor(
+    private readonly tenancy: Tenancy,
+    readonly slots: Slots,
+    readonly connections: Connections,
+    private readonly quotas: Quotas,
+    private readonly projects: Projects,
+  ) {}
+
+  /**
+   * Runs `work` on a connection of a lane. It is run again, once, if its connection had died while idle and answered nothing.
+   * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's own, and what `work` throws
+   */
+  async use<T>(project: ProjectRow, use: Use, work: Work<T>): Promise<T> {
+    try {
+      return await this.attempt(project, use, work);
+    } catch (error) {
+      if (!(error instanceof StaleConnection)) throw await this.explained(project, error);
+    }
+    // Whatever ended that connection may have ended the other idle ones too.
+    this.closeProject(project.id);
+    try {
+      return await this.attempt(project, use, work);
+    } catch (error) {
+      throw await this.explained(project, error);
+    }
+  }
+
+  /** Closes the idle connections of a project, and the others after their use. */
+  closeProject(project: string): void {
+    this.connections.closeProject(project);
+  }
+
+  private async attempt<T>(project: ProjectRow, use: Use, work: Work<T>): Promise<T> {
+    const { lease, server, call, release } = await this.acquire(project, use);
+    const { session } = lease;
+    const answersBefore = session.answers;
+    const request = new RunningRequest(project.id, lease, use.deadline, server.watchdog, this.stops);
+    const unwatch = use.lane === 'sql-read' ? null : this.quotas.watch(project, use.impact, request);
+    this.running.add(request);
+    try {
+      if (use.deadline.signal.aborted) throw clientLeft();
+      const result = await work(lease, request);
+      call?.end();
+      return result;
+    } catch (cause) {
+      const error = request.reasonOf(cause);
+      call?.end(error);
+      // The project may have taken rights from its own roles: the next connection checks and repairs them when it opens.
+      if (isDenied(error)) lease.closeAfterUse();
+      const unanswered = session.answers === answersBefore;
+      throw isEnded(error) && lease.reused && unanswered ? new StaleConnection(error) : error;
+    } finally {
+      this.running.delete(request);
+      request.finish();
+      unwatch?.();
+      const { ending } = request;
+      const cleaned = this.connections.giveBack(lease, ending === null ? release : () => void ending.then(release));
+      if (cleaned !== null) await cleaned;
+    }
+  }
+
+  /** The server first, so that its start occupies no slot; then a slot; then a connection. */
+  private async acquire(project: ProjectRow, use: Use): Promise<Held> {
+    const { id, placement } = project;
+    const { lane, trace } = use;
+    const server = this.tenancy.serverOf(placement);
+    const starting = server.acquire();
+    if (starting !== undefined) await untilRunning(server, starting, use.waitBudget);
+    let releaseSlot = () => {};
+    const release = () => {
+      server.release();
+      releaseSlot();
+    };
+    let call: Stage | undefined;
+    try {
+      const kind = lane === 'typed' ? 'typed' : 'sql';
+      releaseSlot = this.slots.tryAcquire(id, kind) ?? (await this.waitForSlot(id, kind, use));
+      call = trace?.calls();
+      await this.projects.upgraded(project);
+      const lease = this.connections.lendIdle(id, lane) ?? (await this.connections.lendNew(id, placement, lane));
+      return { lease, server, call, release };
+    } catch (error) {
+      call?.end(error);
+      release();
+      throw error;
+    }
+  }
+
+  private async waitForSlot(
+    id: string,
+    kind: 'typed' | 'sql',
+    { deadline, trace, waitBudget }: Use,
+  ): Promise<() => void> {
+    const wait = trace?.waits();
+    try {
+      const release = await this.slots.acquire(id, kind, deadline.signal, waitBudget);
+      wait?.end();
+      return release;
+    } catch (error) {
+      wait?.end(error);
+      throw error;
+    }
+  }
+
+  /** If Postgres answers but gives no connection, or has ended it, the project itself may be gone. */
+  private async explained(project: ProjectRow, error: unknown): Promise<unknown> {
+    const answer = toEngineError(error);
+    const isUnavailable = answer instanceof EngineError && answer.code === 'database_unavailable';
+    if (isUnavailable && answer.cause instanceof PostgresError) await this.projects.requireActive(project);
+    return answer;
+  }
+}
+
+/** A server that takes longer to start, as after a crash, goes on starting; the request has waited long enough. */
+async function untilRunning(server: Server, starting: Promise<void>, waitBudget: WaitBudget): Promise<void> {
+  const stopWaiting = waitBudget.start();
+  const late = sleep(waitBudget.ms, 'late' as const, { ref: false });
+  try {
+    if ((await Promise.race([starting, late])) !== 'late') return;
+  } finally {
+    stopWaiting();
+  }
+  starting.then(
+    () => server.release(),
+    () => {},
+  );
+  throw unavailable(new Error('The Postgres server of the project is still starting'));
+}
+
+/** "permission denied", from Postgres or already translated. */
+function isDenied(error: unknown): boolean {
+  const translated = toEngineError(error);
+  return translated instanceof EngineError && translated.postgres?.sqlstate === INSUFFICIENT_PRIVILEGE;
+}
+
+/** The connection has broken, or Postgres said that it ends it. */
+const isEnded = (error: unknown): error is ConnectionLost | PostgresError =>
+  error instanceof ConnectionLost || isShutdown(error);
+
+/** The connection had died while it was idle; what was sent on it was the beginning of a transaction at most. */
+class StaleConnection extends ConnectionLost {
+  constructor(cause: ConnectionLost | PostgresError) {
+    super(cause.message, { cause });
+  }
+}

@@ -1,0 +1,135 @@
+/**
+ * Batches of the same columns share COPYs: each COPY has a statement and a commit of its own, and COPYs next to each other
+ * contend for the end of the table. At most four are under way. Batches that arrive meanwhile wait; when one ends, all that
+ * wait go together in one COPY, as far as they fit. If Postgres refuses a shared COPY, each of its batches goes alone.
+ */
+import type { EncodedBatch } from '../../codec/index.js';
+import { EngineError } from '../../contract/errors.js';
+import { NEVER } from '../limits/deadline.js';
+import type { WaitBudget } from '../limits/wait-budget.js';
+import { type Swept, Sweeper } from '../limits/sweeper.js';
+import type { RequestTrace } from '../trace.js';
+
+/** Postgres has work on several processors, and one COPY that waits for a lock does not hold up the others. */
+const MAX_UNDER_WAY = 4;
+
+/** Records and bytes of one shared COPY. */
+const MAX_RECORDS = 1_000;
+const MAX_BYTES = 256 * 1024;
+
+/** Unless all is stored, nothing is: Postgres refused the rows, or the table has another schema than they were encoded for. */
+export type CopyOutcome = 'stored' | 'refused' | 'outdated';
+
+export interface QueuedBatch {
+  readonly rows: EncodedBatch;
+  /** Aborted when its client leaves. */
+  readonly signal: AbortSignal;
+  /** How long it may wait. */
+  readonly waitBudget: WaitBudget;
+  readonly trace: RequestTrace | null;
+  /** Stores batches in one transaction. */
+  readonly send: (batches: readonly QueuedBatch[], signal: AbortSignal) => Promise<CopyOutcome>;
+}
+
+interface Waiting extends Swept {
+  readonly batch: QueuedBatch;
+  /** Its wait is over: it goes, or was refused. */
+  readonly leave: () => void;
+  readonly resolve: (outcome: CopyOutcome | Promise<CopyOutcome>) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+export class CopyQueue {
+  private underWay = 0;
+  private waiting: Waiting[] = [];
+  private isGathering = false;
+  private readonly sweeper = new Sweeper<Waiting>();
+
+  /** @param maxWaiting batches that may wait while as many COPYs as possible are under way */
+  constructor(private readonly maxWaiting: number) {}
+
+  /** @throws EngineError overloaded, and what `send` throws */
+  store(batch: QueuedBatch): Promise<CopyOutcome> {
+    const { rows, signal, waitBudget, trace } = batch;
+    if (rows.data.length > MAX_BYTES / 2) return batch.send([batch], signal);
+    const isBusy = this.underWay === MAX_UNDER_WAY;
+    if (isBusy && this.waiting.length >= this.maxWaiting) return Promise.reject(TOO_MANY_WAIT);
+    const due = performance.now() + waitBudget.ms;
+    const waited = waitBudget.start();
+    const wait = trace?.waits();
+    return new Promise((resolve, reject) => {
+      const entry: Waiting = {
+        batch,
+        resolve,
+        reject,
+        leave: () => {
+          waited();
+          wait?.end();
+          this.sweeper.delete(entry);
+        },
+        check: (now) => {
+          if (!signal.aborted && now < due) return;
+          this.waiting.splice(this.waiting.indexOf(entry), 1);
+          entry.leave();
+          reject(TOO_MANY_WAIT);
+        },
+      };
+      this.waiting.push(entry);
+      this.sweeper.add(entry);
+      this.gather();
+    });
+  }
+
+  /** Whatever else this turn of the event loop reads goes with those that wait. */
+  private gather(): void {
+    if (this.isGathering || this.underWay === MAX_UNDER_WAY) return;
+    this.isGathering = true;
+    setImmediate(() => {
+      this.isGathering = false;
+      if (this.underWay < MAX_UNDER_WAY && this.waiting.length > 0) void this.sendWaiting();
+    });
+  }
+
+  private async sendWaiting(): Promise<void> {
+    const entries = this.waiting.splice(0, this.fitting());
+    for (const entry of entries) entry.leave();
+    this.underWay++;
+    try {
+      await sendTogether(entries);
+    } finally {
+      this.underWay--;
+      if (this.waiting.length > 0) this.gather();
+    }
+  }
+
+  /** How many of those that wait fit into one COPY: at least one. */
+  private fitting(): number {
+    let records = 0;
+    let bytes = 0;
+    const end = this.waiting.findIndex(({ batch: { rows } }, i) => {
+      records += rows.records;
+      bytes += rows.data.length;
+      return i > 0 && (records > MAX_RECORDS || bytes > MAX_BYTES);
+    });
+    return end < 0 ? this.waiting.length : end;
+  }
+}
+
+/** Never rejects: each batch has its own outcome. */
+async function sendTogether(entries: readonly Waiting[]): Promise<void> {
+  const batches = entries.map(({ batch }) => batch);
+  const [first] = batches as [QueuedBatch];
+  try {
+    // No client that leaves undoes what others wait for.
+    const outcome = await first.send(batches, entries.length === 1 ? first.signal : NEVER);
+    const goAlone = outcome === 'refused' && entries.length > 1;
+    for (const { batch, resolve } of entries) resolve(goAlone ? batch.send([batch], batch.signal) : outcome);
+  } catch (error) {
+    for (const { reject } of entries) reject(error);
+  }
+}
+
+/** One for all: the stack of each would cost more than the rest of a rejection. */
+const TOO_MANY_WAIT = new EngineError('overloaded', 'Too many batches to this table are waiting', {
+  retryAfter: 1,
+});

@@ -1,0 +1,70 @@
+/**
+ * Batch insert (specification 4.4; contract section 6): 1 to 250 records in one transaction, all or none, once per
+ * Idempotency-Key. Most batches take the fast way: the bytes of the request become rows of COPY. It only ever says yes. If
+ * the encoder does not understand a batch, or Postgres refuses it, the checked way does it again and says what is wrong.
+ */
+import { readTables, tableToWrite } from '../catalog/catalog.js';
+import { type Deadline, queryTimeout } from '../limits/deadline.js';
+import type { Project } from '../project.js';
+import { insertChecked } from './checked-insert.js';
+import type { IdempotencyKey } from './idempotency.js';
+import type { Inserted } from './inserted.js';
+import type { CachedSchema } from './schema-cache.js';
+import { storeByCopy } from './store-by-copy.js';
+
+export interface InsertOptions {
+  /** Answer the ids as well. */
+  returnIds: boolean;
+  idempotency: IdempotencyKey | null;
+  /** Aborted when the client leaves. */
+  signal: AbortSignal;
+}
+
+const TIMEOUT_MS = 30_000;
+const expired = queryTimeout(TIMEOUT_MS);
+
+/** A table whose schema keeps changing is for the checked way, which locks it before it looks. */
+const ATTEMPTS = 2;
+
+/**
+ * @param body the decoded body: a JSON array of records
+ * @throws EngineError whatever section 6 of the contract names. Nothing was stored then, except that
+ * `outcome_unknown` leaves it open.
+ */
+export async function insertRecords(
+  project: Project,
+  tableName: string,
+  body: Buffer,
+  options: InsertOptions,
+): Promise<Inserted> {
+  const { returnIds, idempotency, signal } = options;
+  const { schemas } = project;
+  const deadline = { timeoutMs: TIMEOUT_MS, signal, expired };
+
+  // Check. A repeat under its key is answered even without room: it stores nothing.
+  if (idempotency === null) await project.requireRoom();
+
+  // COPY returns no ids.
+  for (let attempt = 1; attempt <= ATTEMPTS && !returnIds; attempt++) {
+    const schema = await schemaOf(project, tableName, deadline);
+    // Encode.
+    const rows = schema?.encoder?.encode(body);
+    if (schema === null || rows == null) break;
+    // Store, and answer.
+    const outcome = await storeByCopy(project, schema, rows, deadline, idempotency);
+    if (outcome === 'refused') break;
+    if (outcome !== 'outdated') return outcome;
+    schemas.forget(project.id, schema);
+  }
+  return insertChecked(project, tableName, body, deadline, options);
+}
+
+/** @returns null if there is no such table. Whatever changes after the look, the check of the insert's transaction finds. */
+async function schemaOf(project: Project, tableName: string, deadline: Deadline): Promise<CachedSchema | null> {
+  const cached = project.schemas.get(project.id, tableName);
+  if (cached !== undefined) return cached;
+  const look = tableToWrite(project.schema, tableName);
+  const rows = await project.use('typed', deadline, ({ session }) => session.query(look), 'none');
+  const [table] = readTables(project.schema, rows);
+  return table === undefined ? null : project.schemas.remember(project.id, table);
+}

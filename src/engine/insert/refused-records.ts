@@ -1,0 +1,126 @@
+/**
+ * Finds the records of a batch that only Postgres refuses (constraints, triggers, values of types of its own): a rerun
+ * of one record after the other, each under a savepoint, that is rolled back as a whole.
+ */
+import { EngineError, type EngineErrorOptions, type ErrorCode } from '../../contract/errors.js';
+import {
+  BEGIN,
+  fixed,
+  FOREIGN_KEY_VIOLATION,
+  GENERATED_ALWAYS,
+  PostgresError,
+  ROLLBACK,
+  type Session,
+} from '../../pg/index.js';
+import { detailsOf, errorCode, toEngineError } from '../../tenancy/engine-error.js';
+import type { TableShape } from '../catalog/table-shape.js';
+import { checkRecords, type Records, type Row } from '../../codec/index.js';
+import { insertStatement } from './insert-statement.js';
+import { ErrorCollector } from '../../contract/error-collector.js';
+
+/** Errors that the state of the server or the time causes, not a record. */
+export const NO_RECORDS_FAULT: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  'query_timeout',
+  'table_busy',
+  'overloaded',
+  'database_unavailable',
+  'internal',
+]);
+
+/**
+ * @param error what Postgres said of the whole batch; its transaction has been rolled back
+ * @returns the error to answer with, naming the records where they can be found
+ */
+export async function attributeRefusal(
+  session: Session,
+  batch: Records,
+  table: TableShape,
+  error: PostgresError,
+): Promise<unknown> {
+  const code = recordErrorCode(error);
+  if (NO_RECORDS_FAULT.has(code)) return toEngineError(error);
+  const refused = await rerun(session, batch, table);
+  const [first] = refused;
+  if (first === undefined) return new EngineError(code, error.message, whatPostgresSaid(error));
+  const errors = new ErrorCollector();
+  for (const { record, error } of refused) errors.add(recordErrorCode(error), () => placeOf(record, error));
+  return errors.toError(whatPostgresSaid(first.error));
+}
+
+function placeOf(record: number, { fields: { column, constraint }, message }: PostgresError) {
+  const about = column ?? constraint;
+  return {
+    record,
+    ...(column === undefined ? {} : { column }),
+    message: `Record ${record}${about === undefined ? '' : `, "${about}"`}: ${message}`,
+  };
+}
+
+/** In a batch, an error of the SQL we made is an error of the value we put in, or of the project's own check. */
+function recordErrorCode(error: PostgresError): ErrorCode {
+  const code = errorCode(error);
+  const { sqlstate } = error;
+  if (code !== 'sql_error') return code;
+  return sqlstate.startsWith('22') || sqlstate === GENERATED_ALWAYS ? 'invalid_value' : 'constraint_violation';
+}
+
+function whatPostgresSaid(error: PostgresError): EngineErrorOptions {
+  const { hint } = error.fields;
+  return { postgres: detailsOf(error), cause: error, ...(hint === undefined ? {} : { hint }) };
+}
+
+interface RefusedRecord {
+  record: number;
+  error: PostgresError;
+}
+
+/** @returns the refused records in the order of the batch; none where something else got in the way */
+async function rerun(session: Session, batch: Records, table: TableShape): Promise<RefusedRecord[]> {
+  const rows = checkRecords(batch, table);
+  let refused: RefusedRecord[] = [];
+  try {
+    await session.run([BEGIN]);
+    refused = await insertOneByOne(session, rows, table, [...rows.keys()]);
+    // A record may point at a later one of its batch: it has another try, last ones first, as long as that helps any.
+    for (let helped = true; helped;) {
+      const pointing = refused.filter(({ error }) => error.sqlstate === FOREIGN_KEY_VIOLATION);
+      const others = refused.filter((record) => !pointing.includes(record));
+      const left = await insertOneByOne(session, rows, table, pointing.map(({ record }) => record).reverse());
+      helped = left.length < pointing.length;
+      refused = [...others, ...left];
+    }
+  } catch (error) {
+    if (!(error instanceof PostgresError) || session.closed) throw error;
+    refused = [];
+  }
+  await session.run([ROLLBACK]);
+  return refused.sort((a, b) => a.record - b.record);
+}
+
+/** @throws PostgresError where what stops it is no record's fault */
+async function insertOneByOne(
+  session: Session,
+  rows: readonly Row[],
+  table: TableShape,
+  records: readonly number[],
+): Promise<RefusedRecord[]> {
+  const refused: RefusedRecord[] = [];
+  for (const record of records) {
+    try {
+      await session.run([
+        fixed('SAVEPOINT _cdp_record'),
+        insertStatement(table, [rows[record] as Row], false),
+        // A deferred constraint would speak only at the end, and then of no record.
+        fixed('SET CONSTRAINTS ALL IMMEDIATE'),
+        fixed('SET CONSTRAINTS ALL DEFERRED'),
+        fixed('RELEASE SAVEPOINT _cdp_record'),
+      ]);
+    } catch (error) {
+      if (!(error instanceof PostgresError) || session.closed) throw error;
+      if (NO_RECORDS_FAULT.has(recordErrorCode(error))) throw error;
+      refused.push({ record, error });
+      await session.run([fixed('ROLLBACK TO SAVEPOINT _cdp_record')]);
+    }
+  }
+  return refused;
+}

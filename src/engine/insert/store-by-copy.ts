@@ -1,0 +1,129 @@
+/**
+ * Stores encoded rows by COPY, in one transaction with a check that the table still has the schema they were encoded for.
+ * It stores all of them or nothing.
+ */
+import { type EncodedBatch, freeBuffer } from '../../codec/index.js';
+import {
+  COMMIT,
+  type CopyIn,
+  DEADLOCK_DETECTED,
+  DIVISION_BY_ZERO,
+  PostgresError,
+  PROTOCOL_VIOLATION,
+  type Statement,
+} from '../../pg/index.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
+import { errorCode } from '../../tenancy/engine-error.js';
+import type { Deadline } from '../limits/deadline.js';
+import type { Project } from '../project.js';
+import type { RequestTrace } from '../trace.js';
+import { resultsOf } from '../transaction.js';
+import type { CopyOutcome, QueuedBatch } from './copy-queue.js';
+import { type IdempotencyKey, rememberAnswer, underKey } from './idempotency.js';
+import { inserted, type Inserted } from './inserted.js';
+import { NO_RECORDS_FAULT } from './refused-records.js';
+import type { CachedSchema } from './schema-cache.js';
+
+/** What became of a batch; unless it was stored, nothing was. */
+type Stored = Inserted | Exclude<CopyOutcome, 'stored'>;
+
+/**
+ * @throws EngineError outcome_unknown, table_busy, query_timeout, overloaded, database_unavailable; with a key also
+ * request_in_flight, idempotency_key_reused, quota_exceeded
+ */
+export async function storeByCopy(
+  project: Project,
+  schema: CachedSchema,
+  rows: EncodedBatch,
+  deadline: Deadline,
+  idempotency: IdempotencyKey | null,
+): Promise<Stored> {
+  try {
+    if (idempotency !== null) return await storeUnderKey(project, schema, rows, deadline, idempotency);
+    const outcome = await storeShared(project, schema, rows, deadline);
+    return outcome === 'stored' ? inserted(rows.records) : outcome;
+  } finally {
+    freeBuffer(rows.data);
+  }
+}
+
+/** In one COPY with batches of other requests, if there are any. */
+function storeShared(
+  project: Project,
+  schema: CachedSchema,
+  rows: EncodedBatch,
+  deadline: Deadline,
+): Promise<CopyOutcome> {
+  const { signal } = deadline;
+  const { waitBudget, trace } = project;
+  const target = schema.targetOf(rows);
+  const send = (batches: readonly QueuedBatch[], signal: AbortSignal): Promise<CopyOutcome> => {
+    const copy = target.copy(batches.map((batch) => batch.rows));
+    return project.use(
+      'typed',
+      { ...deadline, signal },
+      (lease) => run(lease, schema, copy),
+      'writes',
+      traceOf(batches),
+    );
+  };
+  return target.queue.store({ rows, signal, waitBudget, trace, send });
+}
+
+function storeUnderKey(
+  project: Project,
+  schema: CachedSchema,
+  rows: EncodedBatch,
+  deadline: Deadline,
+  idempotency: IdempotencyKey,
+): Promise<Stored> {
+  const result = inserted(rows.records);
+  const copy = schema.targetOf(rows).copy([rows]);
+  const work = (lease: Lease) =>
+    underKey(lease.session, idempotency, async () => {
+      await project.requireRoom();
+      const outcome = await run(lease, schema, copy, [...rememberAnswer(idempotency, result.answer), COMMIT]);
+      return outcome === 'stored' ? result : outcome;
+    });
+  return project.use('typed', deadline, work, 'writes', project.trace?.copying([]));
+}
+
+/**
+ * One round trip. The COPY's lock keeps the schema as it is until the end of the transaction, so the check comes after it.
+ * @param end the rest of the transaction that is under way; if there is none, COPY and check are one by themselves
+ */
+async function run(
+  lease: Lease,
+  { table, check }: CachedSchema,
+  copy: CopyIn,
+  end: readonly Statement[] = [],
+): Promise<CopyOutcome> {
+  const { session } = lease;
+  if (table.runsProjectCode) lease.resetAfterUse();
+  const steps = [copy, check, ...end];
+  const beforeCommit = end.length === 0 ? steps.length : steps.length - 1;
+  try {
+    resultsOf(session, await session.pipeline(steps, { prepared: true }), beforeCommit, end.length > 0);
+    return 'stored';
+  } catch (error) {
+    // The table may have got a trigger since it was looked at, and what that did to the session is not rolled back.
+    lease.resetAfterUse();
+    if (!(error instanceof PostgresError) || session.closed) throw error;
+    // This is how the check fails.
+    if (error.sqlstate === DIVISION_BY_ZERO) return 'outdated';
+    if (MAY_BE_A_RECORD.has(error.sqlstate) || !NO_RECORDS_FAULT.has(errorCode(error))) return 'refused';
+    throw error;
+  }
+}
+
+/**
+ * Binary data for a type that the column does not have any more; batches that wait for one other each, which only in a
+ * shared COPY have more than one to wait for.
+ */
+const MAY_BE_A_RECORD = new Set([PROTOCOL_VIOLATION, DEADLOCK_DETECTED]);
+
+/** The first request that is traced has the COPY in its trace, and those of the others are linked to it. */
+function traceOf(batches: readonly QueuedBatch[]): RequestTrace | null {
+  const [first, ...others] = batches.flatMap(({ trace }) => trace ?? []);
+  return first === undefined ? null : first.copying(others);
+}

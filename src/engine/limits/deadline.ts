@@ -1,0 +1,28 @@
+/** How long a request may use Postgres (contract section 7). It is held by `running-request.ts`. */
+import { EngineError } from '../../contract/errors.js';
+
+export interface Deadline {
+  timeoutMs: number;
+  /** Aborted when the client leaves. */
+  signal: AbortSignal;
+  /** What the caller is told when the time is up. */
+  expired: () => EngineError;
+}
+
+/** Why a running request was ended from outside its statement. */
+export const STOP_REASONS = ['time_limit', 'client_left', 'quota'] as const;
+export type StopReason = (typeof STOP_REASONS)[number];
+
+/** Stops and restarts the time: it does not run while a slow reader holds a stream up. Or ends the work before it. */
+export interface Clock {
+  pause(): void;
+  resume(): void;
+  /** As if the time were up, with a reason of its own. */
+  stop(reason: EngineError, why: StopReason): void;
+}
+
+export const queryTimeout = (timeoutMs: number) => () =>
+  new EngineError('query_timeout', `The statement ran longer than ${timeoutMs} ms and was cancelled`);
+
+/** For work that no client can abort. */
+export const NEVER: AbortSignal = new AbortController().signal;

@@ -1,0 +1,108 @@
+/**
+ * Requests that wait for something limited: slots, memory, a parser thread. The projects take turns, so a project with a
+ * long queue does not delay the others. Waiting ends with the request's wait budget, or when its client leaves.
+ */
+import { EngineError } from '../../contract/errors.js';
+import { type Swept, Sweeper } from './sweeper.js';
+import type { WaitBudget } from './wait-budget.js';
+
+/** Seconds after which a rejected client may retry. */
+const RETRY_AFTER_S = 1;
+
+export const overloaded = (message: string) => new EngineError('overloaded', message, { retryAfter: RETRY_AFTER_S });
+
+interface Options<T> {
+  /** Takes what the request needs, if there is enough of it. @returns whether it did */
+  readonly take: (project: string, request: T) => boolean;
+  /** `first`: a request that does not fit holds up those of its project behind it. `any`: they may overtake it. */
+  readonly order: 'first' | 'any';
+  /** What a request is told that has waited too long. */
+  readonly late: string;
+}
+
+interface Waiter<T> extends Swept {
+  readonly request: T;
+  admit(): void;
+}
+
+/** `T`: what a request asks for. */
+export class FairQueue<T> {
+  /** By project, in order of arrival. The order of the map is whose turn it is. */
+  private readonly waiters = new Map<string, Waiter<T>[]>();
+  private readonly sweeper = new Sweeper<Waiter<T>>();
+
+  constructor(private readonly options: Options<T>) {}
+
+  /** What the waiting requests of a project ask for. */
+  waiting(project: string): readonly T[] {
+    return this.waiters.get(project)?.map(({ request }) => request) ?? [];
+  }
+
+  lengthOf(project: string): number {
+    return this.waiters.get(project)?.length ?? 0;
+  }
+
+  /**
+   * Waits until the queue has taken what the request needs.
+   * @param signal aborted when the client leaves
+   * @throws EngineError overloaded
+   */
+  async wait(project: string, request: T, budget: WaitBudget, signal: AbortSignal): Promise<void> {
+    const stopWaiting = budget.start();
+    try {
+      await this.turn(project, request, budget.ms, signal);
+    } finally {
+      stopWaiting();
+    }
+  }
+
+  /** To be called when something was given back: admits one request of each project in turn, as many as fit. */
+  admitNext(): void {
+    const { take, order } = this.options;
+    for (const [project, waiters] of this.waiters) {
+      const candidates = order === 'first' ? waiters.slice(0, 1) : waiters;
+      const next = candidates.find(({ request }) => take(project, request));
+      if (next === undefined) continue;
+      this.remove(project, next);
+      const rest = this.waiters.get(project);
+      if (rest !== undefined) {
+        // To the end of the line, where this loop comes back to it.
+        this.waiters.delete(project);
+        this.waiters.set(project, rest);
+      }
+      next.admit();
+    }
+  }
+
+  private turn(project: string, request: T, waitMs: number, signal: AbortSignal): Promise<void> {
+    const due = performance.now() + waitMs;
+    return new Promise((resolve, reject) => {
+      const leave = (message: string) => {
+        this.remove(project, waiter);
+        reject(overloaded(message));
+        // Those behind it may need less.
+        this.admitNext();
+      };
+      const waiter: Waiter<T> = {
+        request,
+        admit: resolve,
+        check: (now) => {
+          if (signal.aborted) leave('The client left before its turn');
+          else if (now >= due) leave(this.options.late);
+        },
+      };
+      const waiters = this.waiters.get(project);
+      if (waiters === undefined) this.waiters.set(project, [waiter]);
+      else waiters.push(waiter);
+      this.sweeper.add(waiter);
+    });
+  }
+
+  /** A project without waiting requests costs nothing. */
+  private remove(project: string, waiter: Waiter<T>): void {
+    this.sweeper.delete(waiter);
+    const waiters = this.waiters.get(project) ?? [];
+    waiters.splice(waiters.indexOf(waiter), 1);
+    if (waiters.length === 0) this.waiters.delete(project);
+  }
+}

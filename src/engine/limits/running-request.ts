@@ -1,0 +1,114 @@
+/**
+ * A request while it uses a backend, with the limits that are enforced from outside its statement: when its time is up, or its
+ * client has left, the statement is cancelled, and the backend terminated if that does not help (contract section 7).
+ */
+import { EngineError } from '../../contract/errors.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
+import { type Backend, GRACE_MS, type Watchdog } from '../../tenancy/connections/watchdog.js';
+import type { Clock, Deadline, StopReason } from './deadline.js';
+import type { Swept } from './sweeper.js';
+
+/** How long the termination of a backend may take before its connection is closed from this side. */
+const TERMINATE_MS = 2_000;
+
+/** Between two checks of the processor time of its backend. A request that is over before the first costs nothing. */
+const PROCESSOR_CHECK_MS = 100;
+
+export class RunningRequest implements Clock, Swept {
+  readonly startedAt = performance.now();
+  private due: number;
+  /** Milliseconds that are left while the clock is paused; null: it runs. */
+  private left: number | null = null;
+  private stopped: EngineError | null = null;
+  private finished = false;
+  /** Resolves when a backend that was terminated is gone. Until then it keeps its request's slot. */
+  ending: Promise<void> | null = null;
+  /** Of the next step, once it was stopped. */
+  private timer: NodeJS.Timeout | undefined;
+  private nextProcessorCheck = this.startedAt + PROCESSOR_CHECK_MS;
+  private watchProcessors: (() => Promise<void>) | undefined;
+
+  constructor(
+    readonly project: string,
+    private readonly lease: Lease,
+    private readonly deadline: Deadline,
+    private readonly watchdog: Watchdog,
+    /** Counts by reason what is ended. */
+    private readonly stops: Map<StopReason, number>,
+  ) {
+    this.due = this.startedAt + deadline.timeoutMs;
+    if (watchdog.niceness?.shouldRecycle(lease.backend)) lease.closeAfterUse();
+  }
+
+  get backend(): Backend {
+    return this.lease.backend;
+  }
+
+  check(now: number): void {
+    if (this.stopped !== null) return;
+    if (this.deadline.signal.aborted) this.stop(clientLeft(), 'client_left');
+    else if (this.left === null && now >= this.due) this.stop(this.deadline.expired(), 'time_limit');
+    else if (now >= this.nextProcessorCheck) this.checkProcessors(now);
+  }
+
+  pause(): void {
+    this.left ??= this.due - performance.now();
+  }
+
+  resume(): void {
+    if (this.left === null) return;
+    this.due = performance.now() + this.left;
+    this.left = null;
+  }
+
+  /** As if the time were up, with a reason of its own. */
+  stop(reason: EngineError, why: StopReason): void {
+    if (this.stopped !== null || this.finished) return;
+    this.stopped = reason;
+    this.count(why);
+    // The cancel request may arrive late, so this connection must not serve anybody else.
+    this.lease.closeAfterUse();
+    this.timer = setTimeout(() => void this.end(reason, why), GRACE_MS);
+    void this.lease.session.cancel();
+  }
+
+  /** Ends the backend at once. @returns when it is gone */
+  async end(reason: EngineError, why: StopReason): Promise<void> {
+    if (this.stopped === null) this.count(why);
+    this.stopped ??= reason;
+    this.lease.closeAfterUse();
+    clearTimeout(this.timer);
+    const giveUp = () => this.lease.session.destroy(reason);
+    // If the server cannot be reached, waiting for it would never end.
+    this.timer = setTimeout(giveUp, TERMINATE_MS);
+    const told = this.watchdog.terminate(this.backend);
+    // A server that cannot be asked has no backends that are known.
+    this.ending ??= told.then((gone) => (gone ? undefined : this.watchdog.gone(this.backend))).catch(() => {});
+    await told.then(giveUp, giveUp);
+  }
+
+  finish(): void {
+    this.finished = true;
+    clearTimeout(this.timer);
+  }
+
+  /** The error for the caller: the reason why the request was stopped, if it was. */
+  reasonOf(error: unknown): unknown {
+    // An interrupted commit may have happened: that the time was up is not the whole truth then.
+    if (error instanceof EngineError && error.code === 'outcome_unknown') return error;
+    return this.stopped ?? error;
+  }
+
+  private count(why: StopReason): void {
+    this.stops.set(why, (this.stops.get(why) ?? 0) + 1);
+  }
+
+  private checkProcessors(now: number): void {
+    this.nextProcessorCheck = now + PROCESSOR_CHECK_MS;
+    // A failure is ignored: the process is gone, or may not be changed; the statement runs as before.
+    this.watchProcessors ??= this.watchdog.niceness?.watch(this.backend);
+    void this.watchProcessors?.().catch(() => {});
+  }
+}
+
+export const clientLeft = () => new EngineError('query_timeout', 'The client left; its statement was cancelled');

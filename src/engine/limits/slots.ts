@@ -1,0 +1,165 @@
+/**
+ * Slots for running requests: who may use Postgres now, who waits, and who is rejected (contract section 8). They are
+ * limited per project and over all projects.
+ */
+import { AdaptiveQueueLimit } from './adaptive-queue-limit.js';
+import { NEVER } from './deadline.js';
+import { FairQueue, overloaded } from './fair-queue.js';
+import { WaitBudget } from './wait-budget.js';
+
+/** Typed requests (inserts, schema calls) have slots that free SQL cannot take. */
+export type WorkKind = 'typed' | 'sql';
+
+/** Requests of a kind. */
+export interface Load {
+  running: number;
+  waiting: number;
+}
+
+export interface SlotLimits {
+  /** Running at once, over all projects. */
+  total: number;
+  /** Running at once, per project. */
+  running: number;
+  /** Of those, reserved for typed requests. */
+  reservedForTyped: number;
+  /** Waiting, per project; fewer under lasting overload, see {@link AdaptiveQueueLimit}. */
+  waiting: number;
+  /** Longest wait in milliseconds. */
+  waitMs: number;
+}
+
+interface Usage {
+  running: number;
+  runningSql: number;
+  /** null: no request of the project has had to wait yet. */
+  queueLimit: AdaptiveQueueLimit | null;
+}
+
+/** Under overload, this many requests may wait per slot: enough to fill one that becomes free. */
+const SHORT_QUEUE_PER_SLOT = 2;
+
+/** One instance: under overload there may be thousands a second, and each stack trace would cost more than the rejection. */
+export const TOO_MANY_WAITING = overloaded('Too many requests of this project are waiting');
+
+export class Slots {
+  private running = 0;
+  /** Projects with something running or waiting. */
+  private readonly projects = new Map<string, Usage>();
+  private readonly queue = new FairQueue<WorkKind>({
+    take: (project, kind) => this.take(project, kind),
+    order: 'any',
+    late: 'No slot became free in time',
+  });
+
+  constructor(private readonly limits: SlotLimits) {}
+
+  /** Requests running and waiting now, for the metrics. */
+  get load(): Record<WorkKind, Load> {
+    const load = noLoad();
+    for (const project of this.projects.keys()) this.addLoad(project, load);
+    return load;
+  }
+
+  loadOf(project: string): Record<WorkKind, Load> {
+    const load = noLoad();
+    this.addLoad(project, load);
+    return load;
+  }
+
+  /** Whether a request that came now would be rejected: no slot is free, and the queue is full. */
+  isFull(project: string, kind: WorkKind): boolean {
+    const usage = this.projects.get(project);
+    // A request of an idle project always finds room in its queue.
+    if (usage === undefined || this.isFree(usage, kind)) return false;
+    return !this.mayWait(project, usage);
+  }
+
+  /** Takes a slot if one is free. @returns releases it; null: the request has to wait */
+  tryAcquire(project: string, kind: WorkKind): (() => void) | null {
+    return this.take(project, kind) ? this.releaseOf(project, kind) : null;
+  }
+
+  /**
+   * Waits for a slot and takes it.
+   * @param signal aborted when the client leaves
+   * @returns releases the slot
+   * @throws EngineError overloaded
+   */
+  async acquire(
+    project: string,
+    kind: WorkKind,
+    signal: AbortSignal = NEVER,
+    budget = new WaitBudget(this.limits.waitMs),
+  ): Promise<() => void> {
+    const release = this.tryAcquire(project, kind);
+    if (release !== null) return release;
+    const usage = this.usageOf(project);
+    try {
+      if (!this.mayWait(project, usage)) throw TOO_MANY_WAITING;
+      await this.queue.wait(project, kind, budget, signal);
+    } catch (error) {
+      this.forgetIdle(project, usage);
+      throw error;
+    }
+    return this.releaseOf(project, kind);
+  }
+
+  private take(project: string, kind: WorkKind): boolean {
+    const usage = this.projects.get(project) ?? newUsage();
+    if (!this.isFree(usage, kind)) return false;
+    this.projects.set(project, usage);
+    this.running++;
+    usage.running++;
+    if (kind === 'sql') usage.runningSql++;
+    return true;
+  }
+
+  private isFree({ running, runningSql }: Usage, kind: WorkKind): boolean {
+    const { limits } = this;
+    if (this.running >= limits.total || running >= limits.running) return false;
+    return kind === 'typed' || runningSql < limits.running - limits.reservedForTyped;
+  }
+
+  private mayWait(project: string, usage: Usage): boolean {
+    const { running, waiting } = this.limits;
+    usage.queueLimit ??= new AdaptiveQueueLimit(waiting, Math.min(waiting, running * SHORT_QUEUE_PER_SLOT));
+    return usage.queueLimit.admits(this.queue.lengthOf(project));
+  }
+
+  private releaseOf(project: string, kind: WorkKind): () => void {
+    let isReleased = false;
+    return () => {
+      if (isReleased) return;
+      isReleased = true;
+      const usage = this.usageOf(project);
+      this.running--;
+      usage.running--;
+      if (kind === 'sql') usage.runningSql--;
+      this.queue.admitNext();
+      this.forgetIdle(project, usage);
+    };
+  }
+
+  private usageOf(project: string): Usage {
+    const usage = this.projects.get(project) ?? newUsage();
+    this.projects.set(project, usage);
+    return usage;
+  }
+
+  /** An idle project costs nothing. */
+  private forgetIdle(project: string, { running }: Usage): void {
+    if (running === 0 && this.queue.lengthOf(project) === 0) this.projects.delete(project);
+  }
+
+  private addLoad(project: string, load: Record<WorkKind, Load>): void {
+    const { running, runningSql } = this.projects.get(project) ?? newUsage();
+    load.typed.running += running - runningSql;
+    load.sql.running += runningSql;
+    for (const kind of this.queue.waiting(project)) load[kind].waiting++;
+  }
+}
+
+const newUsage = (): Usage => ({ running: 0, runningSql: 0, queueLimit: null });
+
+const noLoad = () => ({ typed: { running: 0, waiting: 0 }, sql: { running: 0, waiting: 0 } });

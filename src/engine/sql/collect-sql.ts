@@ -1,0 +1,69 @@
+/**
+ * Results of free SQL as one answer: rows become JSON bytes as they arrive, and what is past the caps is not fetched from
+ * Postgres (contract section 7).
+ */
+import { LIMITS } from '../../contract/limits.js';
+import { resultFormats, rowEncoder } from '../../codec/index.js';
+import type { Project } from '../project.js';
+import { isConstantQuery, runConstantQuery } from './constant-query.js';
+import { RowCollector } from './row-collector.js';
+import { type PreparedStatement, rejectOtherEncoding, runSql } from './run-sql.js';
+import { type CollectRequest, columnsJson, MODIFYING, type SqlResult, sqlResult } from './sql-result.js';
+import { mainKeyword } from './tokens.js';
+
+/** Rows of the first step: enough to learn how long a row is. */
+const FIRST_STEP = 16;
+
+/** @returns one result for each statement. @throws EngineError see {@link runSql}; result_too_large */
+export async function collectSql(project: Project, request: CollectRequest): Promise<SqlResult[]> {
+  if (isConstantQuery(request)) return [await runConstantQuery(project, request)];
+  let bytesLeft = LIMITS.resultBytes;
+  return runSql(project, request, async (prepared) => {
+    const result = await collect(project, prepared, request, bytesLeft);
+    bytesLeft -= Math.max(0, (result.rows?.length ?? 0) - 1);
+    return result;
+  });
+}
+
+async function collect(
+  project: Project,
+  prepared: PreparedStatement,
+  { maxRows, rowMode }: CollectRequest,
+  maxBytes: number,
+): Promise<SqlResult> {
+  const { session, columns, text } = prepared;
+  const rows = new RowCollector(rowEncoder(columns ?? [], 'list', rowMode), maxRows, maxBytes);
+  const tag = await fetchInSteps(project, prepared, rows, maxRows);
+  for (const bytes of rows.bytes.buffers) rejectOtherEncoding(bytes);
+  return sqlResult(text, tag, columns === null ? null : rows, await columnsJson(session, columns));
+}
+
+/** @returns the command tag, or null if the rows were cut off before the statement ended */
+async function fetchInSteps(
+  project: Project,
+  { session, clock, columns, params, inTransaction, text }: PreparedStatement,
+  rows: RowCollector,
+  maxRows: number,
+): Promise<string | null> {
+  const formats = resultFormats(columns ?? []);
+  // Without a transaction around it the portal ends with its first step.
+  const step = inTransaction && columns !== null ? Math.min(FIRST_STEP, maxRows) : 0;
+  let tag = await session.fetch(params, formats, step, rows.takeRows);
+  while (tag === null && !rows.truncated) {
+    const pause = project.throttle(rows.newBytes());
+    if (pause !== undefined) {
+      // The statement's time does not run while other projects have their turn.
+      clock.pause();
+      await pause;
+      clock.resume();
+    }
+    // After a full answer one more row is fetched, only to learn whether there is one.
+    tag = await session.fetchMore(rows.nextStep(), rows.takeRows);
+  }
+  if (tag !== null) return tag;
+  // INSERT … RETURNING and the like have made all rows already, and EXECUTE may stand for one of them. The end tells what it
+  // was, and how many rows there are.
+  const keyword = mainKeyword(text);
+  if (MODIFYING.has(keyword) || keyword === 'EXECUTE') tag = await session.fetchMore(0, rows.takeRows);
+  return tag;
+}

@@ -1,0 +1,140 @@
+/**
+ * Worker threads that parse SQL texts, so that parsing does not block the event loop: fair between projects, limited in time
+ * and memory. Reasons and measurements: docs/decisions/0006-splitting-sql.md.
+ */
+import { once } from 'node:events';
+import { Worker } from 'node:worker_threads';
+import { EngineError } from '../../contract/errors.js';
+import { FairQueue, overloaded } from '../limits/fair-queue.js';
+import type { WaitBudget } from '../limits/wait-budget.js';
+import type { Parsed, ParserReply } from './parser-worker.js';
+
+/** The built file, from `src/` too (tests, which run after a build): a thread cannot run TypeScript. */
+const WORKER_FILE = new URL('../../../dist/engine/sql/parser-worker.js', import.meta.url);
+
+const THREADS = 2;
+/** Characters above which a text is large. One of these at a time, so that the other thread is left to the small ones. */
+const LARGE_TEXT = 64 * 1024;
+/** The longest parse of an honest 1 MiB takes a quarter of it. */
+const PARSE_MS = 10_000;
+const IDLE_MS = 30_000;
+/** JavaScript heap of a thread; the worst 1 MiB found needs 300 MiB for its tree. */
+const HEAP_MB = 512;
+/** A thread starts with 128 MiB reserved, most of it untouched; one that has grown beyond this is replaced. */
+const KEEP_BYTES = 192 * 1024 * 1024;
+
+const BUSY = 'Too many SQL texts wait to be split into statements. Nothing was done.';
+
+/** For whom a text is parsed. */
+export interface Asker {
+  readonly project: string;
+  readonly budget: WaitBudget;
+  /** Aborted when the client leaves. */
+  readonly signal: AbortSignal;
+}
+
+export class ParserPool {
+  /** Whether the text is large that is being parsed for a project; at most one for each. */
+  private readonly running = new Map<string, boolean>();
+  private readonly queue = new FairQueue<string>({
+    take: (project, text) => this.take(project, text),
+    order: 'first',
+    late: BUSY,
+  });
+  private readonly threads = new Set<Worker>();
+  /** Threads without work, each with the timer that ends it. */
+  private readonly idle = new Map<Worker, NodeJS.Timeout>();
+  private readonly closing = new AbortController();
+
+  /** @throws EngineError overloaded; invalid_request if the parser does not come to an end */
+  async parse(text: string, { project, budget, signal }: Asker): Promise<Parsed> {
+    if (!this.take(project, text)) await this.queue.wait(project, text, budget, signal);
+    try {
+      return await this.run(text);
+    } finally {
+      this.running.delete(project);
+      this.queue.admitNext();
+    }
+  }
+
+  /** Ends all threads. Texts that wait or run fail, and so do later ones. */
+  async close(): Promise<void> {
+    this.closing.abort();
+    for (const timer of this.idle.values()) clearTimeout(timer);
+    await Promise.all([...this.threads].map((thread) => thread.terminate()));
+  }
+
+  private take(project: string, text: string): boolean {
+    const isLarge = text.length > LARGE_TEXT;
+    if (this.running.size === THREADS || this.running.has(project)) return false;
+    if (isLarge && [...this.running.values()].includes(true)) return false;
+    this.running.set(project, isLarge);
+    return true;
+  }
+
+  private async run(text: string): Promise<Parsed> {
+    if (this.closing.signal.aborted) throw overloaded(BUSY);
+    const thread = this.takeIdle() ?? this.startThread();
+    // Not AbortSignal.any: Node 20 may collect it as garbage before it is aborted.
+    const { signal: closing } = this.closing;
+    const ending = new AbortController();
+    const end = () => ending.abort();
+    const timer = setTimeout(end, PARSE_MS);
+    closing.addEventListener('abort', end);
+    let isReusable = false;
+    try {
+      thread.postMessage(text);
+      const [reply] = (await once(thread, 'message', { signal: ending.signal })) as [ParserReply];
+      if (reply.parsed.outcome === 'parser_failed') throw tooComplex();
+      isReusable = reply.memoryBytes <= KEEP_BYTES;
+      return reply.parsed;
+    } catch (error) {
+      if (closing.aborted) throw overloaded(BUSY);
+      throw ending.signal.aborted || isOutOfMemory(error) ? tooComplex() : error;
+    } finally {
+      clearTimeout(timer);
+      closing.removeEventListener('abort', end);
+      if (isReusable && !closing.aborted) this.keep(thread);
+      else await thread.terminate();
+    }
+  }
+
+  private startThread(): Worker {
+    // Without the flags of the process: some of them (`--input-type`) make no sense for a file.
+    const thread = new Worker(WORKER_FILE, { execArgv: [], resourceLimits: { maxOldGenerationSizeMb: HEAP_MB } });
+    this.threads.add(thread);
+    thread.once('exit', () => this.threads.delete(thread));
+    // Errors reach whoever waits for the reply; without a listener they would end the process.
+    thread.on('error', () => undefined);
+    return thread;
+  }
+
+  private takeIdle(): Worker | undefined {
+    for (const [thread, timer] of this.idle) {
+      clearTimeout(timer);
+      this.idle.delete(thread);
+      thread.ref();
+      return thread;
+    }
+    return undefined;
+  }
+
+  /** Keeps a thread for the next texts. It does not keep the process alive meanwhile. */
+  private keep(thread: Worker): void {
+    thread.unref();
+    const end = () => {
+      this.idle.delete(thread);
+      void thread.terminate();
+    };
+    this.idle.set(thread, setTimeout(end, IDLE_MS).unref());
+  }
+}
+
+function isOutOfMemory(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ERR_WORKER_OUT_OF_MEMORY';
+}
+
+const tooComplex = () =>
+  new EngineError('invalid_request', 'The SQL text is too deeply nested or too long to be split into statements.', {
+    hint: 'Send its statements in requests of their own.',
+  });

@@ -1,0 +1,81 @@
+/** The worker thread that runs Postgres's own parser: a text comes in, its statements go out. */
+import { hasSqlDetails, loadModule, parseSync, type Node, type RawStmt } from 'libpg-query';
+import { parentPort } from 'node:worker_threads';
+import { LIMITS } from '../../contract/limits.js';
+import { freesSpace, type FreesSpace } from './frees-space.js';
+
+/** Why a statement is not allowed in a request (contract section 7). */
+export type RejectedKind = 'transaction_control' | 'copy_in' | 'copy_out' | 'listen';
+
+interface ParsedStatement {
+  /** From its first token up to its semicolon. */
+  readonly text: string;
+  /** Characters (code points, as Postgres counts positions) of the whole text before it. */
+  readonly offset: number;
+  readonly rejected: RejectedKind | null;
+  readonly frees: FreesSpace | null;
+}
+
+/** `syntax_error`: the grammar rejects the text. `parser_failed`: the parser itself failed, and its memory is unsound. */
+export type Parsed =
+  | { readonly outcome: 'statements'; readonly count: number; readonly statements: readonly ParsedStatement[] }
+  | { readonly outcome: 'syntax_error' | 'parser_failed' };
+
+export interface ParserReply {
+  readonly parsed: Parsed;
+  /** Bytes this thread holds outside its JavaScript heap: the parser's memory, which grows and never shrinks. */
+  readonly memoryBytes: number;
+}
+
+/** Returns at most as many statements as a request may hold; `count` says how many there are. */
+function parse(text: string): Parsed {
+  try {
+    const found = parseSync(text).stmts ?? [];
+    return {
+      outcome: 'statements',
+      count: found.length,
+      statements: cut(text, found.slice(0, LIMITS.statementsPerRequest)),
+    };
+  } catch (error) {
+    return { outcome: hasSqlDetails(error) ? 'syntax_error' : 'parser_failed' };
+  }
+}
+
+/** The parser counts in bytes of UTF-8; a length of 0 means "to the end". */
+function cut(text: string, found: readonly RawStmt[]): ParsedStatement[] {
+  const bytes = Buffer.from(text);
+  let counted = 0;
+  let offset = 0;
+  return found.map(({ stmt, stmt_location: start = 0, stmt_len: length = 0 }) => {
+    offset += codePoints(bytes.subarray(counted, start));
+    counted = start;
+    const end = length > 0 ? start + length : bytes.length;
+    const kinds = stmt === undefined ? NOTHING : { rejected: rejectedKind(stmt), frees: freesSpace(stmt) };
+    return { text: bytes.toString('utf8', start, end), offset, ...kinds };
+  });
+}
+
+const NOTHING = { rejected: null, frees: null };
+
+/** Every byte of UTF-8 that is not a continuation starts a code point. */
+function codePoints(bytes: Uint8Array): number {
+  let count = 0;
+  for (const byte of bytes) if ((byte & 0xc0) !== 0x80) count++;
+  return count;
+}
+
+/** COPY names no file if it says STDIN or STDOUT, which the grammar takes for one another. */
+function rejectedKind(statement: Node): RejectedKind | null {
+  if ('TransactionStmt' in statement) return 'transaction_control';
+  if ('ListenStmt' in statement || 'UnlistenStmt' in statement) return 'listen';
+  if ('CopyStmt' in statement && statement.CopyStmt.filename === undefined) {
+    return statement.CopyStmt.is_from === true ? 'copy_in' : 'copy_out';
+  }
+  return null;
+}
+
+await loadModule();
+parentPort?.on('message', (text: string) => {
+  const reply: ParserReply = { parsed: parse(text), memoryBytes: process.memoryUsage().external };
+  parentPort?.postMessage(reply);
+});

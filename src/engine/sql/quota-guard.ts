@@ -1,0 +1,82 @@
+/**
+ * How a request of free SQL runs while its project is over its disk quota: statements that free space run as usual, all
+ * others READ ONLY, so that no function called from them can write.
+ */
+import { EngineError } from '../../contract/errors.js';
+import { fixed, READ_ONLY_SQL_TRANSACTION, ROLLBACK, type Session, type Statement } from '../../pg/index.js';
+import type { OverQuota, QuotaImpact } from '../quota.js';
+import type { FreesSpace } from './frees-space.js';
+import type { SplitStatement } from './splitter.js';
+
+/**
+ * A subtransaction that is READ ONLY cannot be made READ WRITE from inside (Postgres manual, SET TRANSACTION), and its end
+ * restores the mode of the transaction around it.
+ */
+const READ_ONLY: readonly Statement[] = [fixed('SAVEPOINT cdp_quota'), fixed('SET TRANSACTION READ ONLY')];
+const END_READ_ONLY: readonly Statement[] = [fixed('RELEASE SAVEPOINT cdp_quota')];
+
+/** Before 16, READ ONLY does not keep a function from writing large objects; but a transaction that has written has an id. */
+const HAS_WRITTEN = fixed(`SELECT pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL
+  AND pg_catalog.current_setting('server_version_num')::pg_catalog.int4 OPERATOR(pg_catalog.<) 160000`);
+
+/** For what Postgres runs only outside a transaction. The session's reset ends it. */
+const READ_ONLY_OUTSIDE: readonly Statement[] = [fixed('SET default_transaction_read_only = on')];
+
+export class QuotaGuard {
+  /** Nothing in the request frees space, so none of it has to be committed. */
+  readonly readsOnly: boolean;
+  readonly impact: QuotaImpact;
+
+  /** @throws EngineError quota_exceeded if the project has used up what deletes may add while they run */
+  constructor(
+    private readonly overQuota: OverQuota,
+    statements: readonly SplitStatement[],
+  ) {
+    this.readsOnly = statements.every(({ frees }) => frees === null);
+    const runsCode = !this.readsOnly && statements.some(({ frees }) => frees === null || frees === 'delete');
+    const dropsOnly = statements.every(({ frees }) => frees === 'drop');
+    this.impact = dropsOnly ? 'none' : runsCode ? 'writes' : 'rewrites';
+    if (runsCode && !overQuota.mayRunCode) {
+      throw new EngineError(
+        'quota_exceeded',
+        `${overQuota.error.message}. It has grown since by what ran with deletes`,
+        {
+          hint: 'Only reads, VACUUM and requests of nothing but drops work until it is smaller again.',
+        },
+      );
+    }
+  }
+
+  /** What runs before and after a statement in the transaction. */
+  around({ frees }: SplitStatement): { before: readonly Statement[]; after: readonly Statement[] } {
+    return isGuarded(frees) ? { before: READ_ONLY, after: END_READ_ONLY } : { before: [], after: [] };
+  }
+
+  /** What runs before a statement outside of any transaction. */
+  outside({ frees }: SplitStatement): readonly Statement[] {
+    return isGuarded(frees) ? READ_ONLY_OUTSIDE : [];
+  }
+
+  /**
+   * Ends the transaction of a request that only read, and resets the session.
+   * @throws EngineError quota_exceeded if it wrote all the same
+   */
+  async endReads(session: Session): Promise<void> {
+    const [written] = await session.run([HAS_WRITTEN, ROLLBACK], { reset: true });
+    if (written?.rows[0]?.[0] === 't') throw this.overQuota.error;
+  }
+
+  /** The answer for a statement that failed because it tried to write. */
+  explained(error: unknown): unknown {
+    if (!(error instanceof EngineError) || error.postgres?.sqlstate !== READ_ONLY_SQL_TRANSACTION) return error;
+    const { message, hint } = this.overQuota.error;
+    return new EngineError('quota_exceeded', message, {
+      postgres: error.postgres,
+      cause: error,
+      ...(hint === undefined ? {} : { hint }),
+    });
+  }
+}
+
+/** Statements that free space without a right to write stay READ ONLY: with `rewrite`, the functions of an index run. */
+const isGuarded = (frees: FreesSpace | null): boolean => frees === null || frees === 'rewrite';

@@ -1,0 +1,210 @@
+/**
+ * Free SQL (contract section 7): split the text, run its statements in order, commit. One request is one transaction on a
+ * connection that logged in as the project's own role; its statements take effect together or not at all.
+ */
+import { isUtf8 } from 'node:buffer';
+import { EngineError } from '../../contract/errors.js';
+import type { JsonNode } from '../../codec/index.js';
+import {
+  ACTIVE_SQL_TRANSACTION,
+  BEGIN,
+  callerSql,
+  type Described,
+  fixed,
+  PostgresError,
+  ROLLBACK,
+  type Session,
+  type Statement,
+} from '../../pg/index.js';
+import { toEngineError } from '../../tenancy/engine-error.js';
+import { type Clock, queryTimeout } from '../limits/deadline.js';
+import type { Project } from '../project.js';
+import type { QuotaImpact } from '../quota.js';
+import { commitAndReset, outcomeUnknown } from '../transaction.js';
+import { encodeParameters } from './parameters.js';
+import { QuotaGuard } from './quota-guard.js';
+import type { SplitStatement } from './splitter.js';
+import { leadingKeyword, mayChangeRights } from './tokens.js';
+
+export interface SqlRequest {
+  sql: string;
+  params: readonly JsonNode[];
+  /** Run as the reader, in a READ ONLY transaction. */
+  readOnly: boolean;
+  timeoutMs: number;
+  /** Aborted when the client leaves. */
+  signal: AbortSignal;
+}
+
+/** A statement that is parsed and waits to be executed. */
+export interface PreparedStatement extends Described {
+  readonly session: Session;
+  readonly clock: Clock;
+  readonly text: string;
+  readonly params: readonly (string | null)[];
+  readonly isLast: boolean;
+  /** False if Postgres runs it only outside a transaction: then its rows cannot be fetched in steps. */
+  readonly inTransaction: boolean;
+}
+
+/** Executes a statement and takes what comes back. */
+type Execute<T> = (statement: PreparedStatement) => Promise<T>;
+
+/**
+ * @param execute called for each statement, in order
+ * @returns what it returned for each; the transaction is committed by then
+ * @throws EngineError sql_error and whatever else the table of SQLSTATEs says, statement_not_allowed, query_timeout,
+ * overloaded, outcome_unknown, quota_exceeded
+ */
+export async function runSql<T>(project: Project, request: SqlRequest, execute: Execute<T>): Promise<T[]> {
+  const { sql, params, readOnly, timeoutMs, signal } = request;
+  const overQuota = readOnly ? null : await project.overQuota();
+  const asker = { project: project.name, budget: project.waitBudget, signal };
+  const statements = await project.splitter.split(sql, asker, overQuota !== null);
+  if (params.length > 0 && statements.length > 1) {
+    throw new EngineError('invalid_request', '"params" go with one statement only');
+  }
+  const guard = overQuota === null ? null : new QuotaGuard(overQuota, statements);
+  const deadline = { timeoutMs, signal, expired: queryTimeout(timeoutMs) };
+  return project.use(
+    readOnly ? 'sql-read' : 'sql-write',
+    deadline,
+    async (lease, clock) => {
+      const results = await new Transaction(request, statements, guard, lease.session, clock, execute).run();
+      if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.distrust(lease);
+      return results;
+    },
+    guard?.impact ?? impactOf(statements),
+  );
+}
+
+/**
+ * The first query of a READ ONLY transaction is ours: after it, Postgres rejects SET TRANSACTION READ WRITE (Postgres
+ * manual, SET TRANSACTION), so nothing the caller sends can end the read-only mode.
+ */
+const BEGIN_READ_ONLY: readonly Statement[] = [fixed('BEGIN READ ONLY'), fixed('SELECT 1')];
+
+/** The statements of one request, on one connection. */
+class Transaction<T> {
+  constructor(
+    private readonly request: SqlRequest,
+    private readonly statements: readonly SplitStatement[],
+    /** null: the project is within its quota. */
+    private readonly guard: QuotaGuard | null,
+    private readonly session: Session,
+    private readonly clock: Clock,
+    private readonly executeOne: Execute<T>,
+  ) {}
+
+  /** @throws EngineError as {@link runSql} */
+  async run(): Promise<T[]> {
+    const { statements, session, guard } = this;
+    const results: T[] = [];
+    try {
+      for (const [i, statement] of statements.entries()) {
+        const begin = i > 0 ? [] : this.request.readOnly ? BEGIN_READ_ONLY : [BEGIN];
+        const guarded = guard?.around(statement);
+        const before = [...begin, ...(guarded?.before ?? [])];
+        results.push(await this.execute(statement, before, i === statements.length - 1));
+        if (guarded !== undefined && guarded.after.length > 0) await session.run(guarded.after);
+      }
+    } catch (error) {
+      const [only] = statements;
+      if (this.request.readOnly || statements.length > 1 || only === undefined || !needsNoTransaction(error, only)) {
+        throw error;
+      }
+      return this.outsideTransaction(only);
+    }
+    await this.end();
+    return results;
+  }
+
+  private async execute(
+    statement: SplitStatement,
+    before: readonly Statement[],
+    isLast: boolean,
+    inTransaction = true,
+  ): Promise<T> {
+    const { session, clock, request, guard } = this;
+    const { text } = statement;
+    try {
+      const described = await session.describe(callerSql(text).text, before);
+      const params = encodeParameters(request.params, described.parameterOids);
+      const result = await this.executeOne({ ...described, session, clock, text, params, isLast, inTransaction });
+      await restoreEncoding(session, described);
+      return result;
+    } catch (error) {
+      const translated = located(error, statement);
+      throw guard === null ? translated : guard.explained(translated);
+    }
+  }
+
+  /** For a statement that Postgres has rejected inside a transaction. */
+  private async outsideTransaction(only: SplitStatement): Promise<T[]> {
+    const { session, guard } = this;
+    await session.run([ROLLBACK, ...(guard?.outside(only) ?? [])]);
+    try {
+      return [await this.execute(only, [], true, false)];
+    } catch (error) {
+      throw session.closed ? outcomeUnknown(error, false) : error;
+    }
+  }
+
+  private end(): Promise<unknown> {
+    if (this.guard?.readsOnly) return this.guard.endReads(this.session);
+    return this.request.readOnly ? this.session.run([ROLLBACK], { reset: true }) : commitAndReset(this.session);
+  }
+}
+
+/**
+ * The first words of the statements that Postgres runs only outside a transaction. Code of a project may raise the same
+ * SQLSTATE, but not from one of these.
+ */
+const OUTSIDE_A_TRANSACTION = new Set(['ALTER', 'CLUSTER', 'CREATE', 'DISCARD', 'DROP', 'REINDEX', 'VACUUM']);
+
+const needsNoTransaction = (error: unknown, { text }: SplitStatement): boolean =>
+  error instanceof EngineError &&
+  error.postgres?.sqlstate === ACTIVE_SQL_TRANSACTION &&
+  OUTSIDE_A_TRANSACTION.has(leadingKeyword(text) ?? '');
+
+/** They write new files for tables or indexes before the old ones go away. */
+const REWRITING = new Set(['CLUSTER', 'REINDEX', 'VACUUM']);
+
+const impactOf = (statements: readonly SplitStatement[]): QuotaImpact =>
+  statements.every(({ text }) => REWRITING.has(leadingKeyword(text) ?? '')) ? 'rewrites' : 'writes';
+
+/**
+ * A statement may have changed the encoding in which Postgres sends text. It is restored for the next statement; the rows of
+ * this one may have come in either encoding, so they are not passed on.
+ */
+async function restoreEncoding(session: Session, { columns }: Described): Promise<void> {
+  if (session.clientEncoding === 'UTF8') return;
+  if (columns !== null && columns.length > 0) throw otherEncoding();
+  await session.run([fixed(`SET client_encoding = 'UTF8'`)]);
+}
+
+/**
+ * The same for a statement that has restored the encoding before its end, which Postgres does not report.
+ * @param rows whole rows, as they would go out
+ * @throws EngineError statement_not_allowed
+ */
+export function rejectOtherEncoding(rows: Buffer): void {
+  if (!isUtf8(rows)) throw otherEncoding();
+}
+
+const otherEncoding = () =>
+  new EngineError('statement_not_allowed', 'A statement that returns rows must not change client_encoding', {
+    hint: 'Answers are always UTF-8; leave the setting alone.',
+  });
+
+/** Turns Postgres's position within the statement into one within the caller's whole text. */
+export function located(error: unknown, { offset }: { offset: number }): unknown {
+  if (!(error instanceof PostgresError)) return error;
+  const translated = toEngineError(error);
+  const { position } = error.fields;
+  // Both count from 1, in code points.
+  if (position !== undefined && translated instanceof EngineError && translated.postgres !== undefined) {
+    translated.postgres.position = offset + position;
+  }
+  return translated;
+}

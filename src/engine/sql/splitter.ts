@@ -1,0 +1,105 @@
+/**
+ * Splits the caller's SQL text into statements by Postgres's own grammar, and rejects those that are not allowed in
+ * a request (contract section 7). Reasons: docs/decisions/0006-splitting-sql.md.
+ */
+import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import { unstorable } from '../../contract/storable-text.js';
+import type { FreesSpace } from './frees-space.js';
+import { type Asker, ParserPool } from './parser-pool.js';
+import type { RejectedKind } from './parser-worker.js';
+import { leadingKeyword } from './tokens.js';
+
+export interface SplitStatement {
+  readonly text: string;
+  /** Characters (code points) of the caller's text before this statement. */
+  readonly offset: number;
+  /** How it frees disk space; null: it does not, or nobody asked. */
+  readonly frees: FreesSpace | null;
+}
+
+/** A lone statement that starts with another word is never rejected, so it needs no parser. */
+const MAY_BE_REJECTED = new Set(
+  'ABORT BEGIN COMMIT COPY END LISTEN PREPARE RELEASE ROLLBACK SAVEPOINT START UNLISTEN'.split(' '),
+);
+
+const REJECTIONS: Record<RejectedKind, string> = {
+  transaction_control:
+    'One request is one transaction: BEGIN, COMMIT, ROLLBACK, SAVEPOINT and the like have no place in it. ' +
+    'Send several statements in one request; they take effect together or not at all.',
+  copy_in:
+    'COPY … FROM STDIN has no data to read in a request. ' +
+    'Insert records with POST /api/cdp/data/{table_name}, or use INSERT.',
+  copy_out: 'COPY … TO STDOUT has no place in a request. Send the query itself, with "Accept: text/csv" for CSV.',
+  listen: 'LISTEN and UNLISTEN need a session, and a session ends with its request. Ask again with a query instead.',
+};
+
+/** Shared by all projects. Its worker threads start when they are needed. */
+export class Splitter {
+  private readonly parsers = new ParserPool();
+
+  /**
+   * The statements of `text` in order, at least one and at most `LIMITS.statementsPerRequest`; empty ones are dropped. A
+   * lone statement is the whole text, untouched. So is a text that the grammar rejects: Postgres itself then reports the
+   * error.
+   * @param asker who waits if the text has to be parsed
+   * @param tellsFreed parse even a lone statement, for its `frees`
+   * @throws EngineError invalid_request (no statement, too many, U+0000 or lone surrogates, too complex to be parsed),
+   * statement_not_allowed, overloaded
+   */
+  async split(text: string, asker: Asker, tellsFreed = false): Promise<SplitStatement[]> {
+    rejectUnstorable(text);
+    const whole = { text, offset: 0, frees: null };
+    const keyword = leadingKeyword(text);
+    if (keyword === null) throw noStatement();
+    if (!tellsFreed && !mayHoldSeveral(text) && !MAY_BE_REJECTED.has(keyword)) return [whole];
+
+    const parsed = await this.parsers.parse(text, asker);
+    if (parsed.outcome !== 'statements') return [whole];
+    const { statements, count } = parsed;
+    if (count === 0) throw noStatement();
+    if (count > LIMITS.statementsPerRequest) {
+      const most = LIMITS.statementsPerRequest;
+      throw new EngineError(
+        'invalid_request',
+        `The SQL text holds ${count} statements; a request takes at most ${most}.`,
+      );
+    }
+    statements.forEach(({ rejected }, i) => {
+      if (rejected === null) return;
+      const place = count > 1 ? `Statement ${i + 1} of ${count}: ` : '';
+      throw new EngineError('statement_not_allowed', place + REJECTIONS[rejected]);
+    });
+    const [only] = statements;
+    if (count === 1 && only !== undefined) return [{ ...whole, frees: only.frees }];
+    return statements.map(({ text, offset, frees }) => ({ text, offset, frees }));
+  }
+
+  /** Ends the worker threads; texts that are still being split fail, and so do later ones. */
+  close(): Promise<void> {
+    return this.parsers.close();
+  }
+}
+
+/** Postgres's text holds no U+0000, and a lone surrogate has no UTF-8. */
+function rejectUnstorable(text: string): void {
+  if (unstorable(text) !== undefined) {
+    throw new EngineError(
+      'invalid_request',
+      '"sql" holds U+0000 or a lone surrogate, which Postgres text cannot hold.',
+    );
+  }
+}
+
+/**
+ * Whether anything but semicolons and Postgres's white space follows the first semicolon, wherever that stands (inside a
+ * string, say). If not, no second statement can follow, whatever the text before it means.
+ */
+function mayHoldSeveral(text: string): boolean {
+  const first = text.indexOf(';');
+  return first !== -1 && /[^ \t\n\r\f\v;]/.test(text.slice(first));
+}
+
+function noStatement(): EngineError {
+  return new EngineError('invalid_request', '"sql" holds no statement: only white space, comments or semicolons.');
+}

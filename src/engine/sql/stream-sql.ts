@@ -1,0 +1,117 @@
+/**
+ * The result of free SQL as a stream without a row cap (contract section 7): rows become NDJSON or CSV bytes as they
+ * arrive, in constant memory. If the client reads slowly, so does the service from Postgres.
+ */
+import { BufferList, csvHeader, freeBuffer, resultFormats, rowEncoder, type RowMode } from '../../codec/index.js';
+import { messageSize, readCommandTag, type RowTaker } from '../../pg/index.js';
+import type { Project } from '../project.js';
+import { type PreparedStatement, rejectOtherEncoding, runSql, type SqlRequest } from './run-sql.js';
+
+export type StreamFormat = 'ndjson' | 'csv';
+
+export interface StreamRequest extends SqlRequest {
+  format: StreamFormat;
+  rowMode: RowMode;
+}
+
+/** Where the bytes go. */
+export interface StreamOutput {
+  /**
+   * @param free called once the bytes have gone out, if they do
+   * @returns resolves when the client has read enough for more; undefined: more can be written at once
+   */
+  write(bytes: Buffer, free: () => void): Promise<void> | undefined;
+}
+
+/** Bytes that are collected before they are written. */
+const CHUNK_BYTES = 128 * 1024;
+
+/** The most they become with the rows that go beyond, if these are of common size. */
+const MAX_CHUNK_BYTES = 2 * CHUNK_BYTES;
+
+/** More rows than are ever there at once. */
+const MANY = 1_000_000;
+
+/**
+ * Streams the rows of the last statement; those of earlier ones are dropped.
+ * @returns the number of rows, or of affected rows if the statement returns none; the transaction is committed by then
+ * @throws EngineError see {@link runSql}; nothing was written to `output` if the error came early enough
+ */
+export async function streamSql(project: Project, request: StreamRequest, output: StreamOutput): Promise<number> {
+  const collected = new BufferList();
+  const checkEncoding = (): void => collected.buffers.forEach(rejectOtherEncoding);
+  const writeChunk = (): Promise<void> | undefined => {
+    const chunk = collected.take();
+    return output.write(chunk, () => freeBuffer(chunk));
+  };
+  const counts = await runSql(project, request, async (prepared) => {
+    const { session, columns, params, isLast } = prepared;
+    const { format, rowMode } = request;
+    const encoder =
+      columns === null || !isLast ? null : rowEncoder(columns, format === 'csv' ? 'csv' : 'lines', rowMode);
+    if (columns !== null && isLast && format === 'csv') collected.push(csvHeader(columns));
+    const backPressure = new BackPressure(prepared);
+    let count = 0;
+    const takeRows: RowTaker = (buffer, start, end) => {
+      if (encoder === null) {
+        count++;
+        return start + messageSize(buffer, start);
+      }
+      const rows = encoder.encode(buffer, start, end, MANY, MAX_CHUNK_BYTES - collected.length);
+      collected.push(rows.bytes);
+      count += rows.count;
+      const { length } = collected;
+      if (length >= CHUNK_BYTES) {
+        checkEncoding();
+        backPressure.waitFor(writeChunk());
+        backPressure.waitFor(project.throttle(length));
+      }
+      return rows.end;
+    };
+    try {
+      const formats = resultFormats(columns ?? []);
+      const tag = await session.fetch(params, formats, 0, takeRows);
+      checkEncoding();
+      return columns === null ? (readCommandTag(tag ?? '').count ?? 0) : count;
+    } finally {
+      backPressure.end();
+    }
+  });
+  if (collected.length > 0) void writeChunk();
+  return counts.at(-1) ?? 0;
+}
+
+/**
+ * While the client does not read, or other projects have their turn, nothing is read from Postgres, and the statement's time
+ * does not run.
+ */
+class BackPressure {
+  private waits = 0;
+  private hasEnded = false;
+
+  constructor(private readonly prepared: PreparedStatement) {}
+
+  waitFor(ready: Promise<void> | undefined): void {
+    if (ready === undefined) return;
+    if (this.waits++ === 0) {
+      this.prepared.session.pause();
+      this.prepared.clock.pause();
+    }
+    void ready.then(() => {
+      if (--this.waits === 0) this.goOn();
+    });
+  }
+
+  /** The statement has ended; what is still to be written waits in the output. */
+  end(): void {
+    this.goOn();
+    this.hasEnded = true;
+  }
+
+  /** The session may be another request's once the statement has ended. */
+  private goOn(): void {
+    if (this.hasEnded) return;
+    this.prepared.clock.resume();
+    this.prepared.session.unpause();
+  }
+}

@@ -1,0 +1,55 @@
+/** The headers of every answer. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+
+/**
+ * Data that no page may run, frame, guess the type of, or leak the address of (OWASP, REST Security Cheat Sheet).
+ * HTTPS is up to the proxy, and so is `Strict-Transport-Security`: browsers ignore it on plain HTTP (RFC 6797 section 8.1).
+ */
+export const SECURITY_HEADERS = {
+  'x-content-type-options': 'nosniff',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+  'x-frame-options': 'DENY',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-resource-policy': 'same-origin',
+} as const;
+
+/**
+ * The `content-security-policy` of the documentation page alone: it loads everything from here, and Swagger UI sets styles
+ * in attributes. Unlike the plugin's default it does not make browsers switch to HTTPS, which may not be there.
+ */
+export const DOCS_CONTENT_POLICY = {
+  'default-src': "'self'",
+  'style-src': "'self' 'unsafe-inline'",
+  'img-src': "'self' data:",
+  'object-src': "'none'",
+  'base-uri': "'none'",
+  'form-action': "'none'",
+  'frame-ancestors': "'none'",
+};
+
+export const JSON_TYPE = 'application/json; charset=utf-8';
+
+/** The headers of every answer, under those that the reply has already (limits, CORS, a policy of its own). */
+export function answerHeaders(request: FastifyRequest, reply: FastifyReply): Record<string, string> {
+  const headers: Record<string, string> = {
+    ...SECURITY_HEADERS,
+    'x-request-id': request.id,
+    'server-timing': serverTiming(request),
+  };
+  if (isOfApi(request)) headers['cache-control'] = 'no-store';
+  return Object.assign(headers, reply.getHeaders());
+}
+
+/** A path can be spelled in many ways; a request that has found its route is recognised by that. */
+const isOfApi = ({ context, url }: FastifyRequest): boolean => context.route !== null || url.startsWith('/api/cdp');
+
+/** `Server-Timing` (W3C), in milliseconds: `auth` and `work` are stages, `total` runs from the request line to the answer. */
+function serverTiming({ context }: FastifyRequest): string {
+  const now = performance.now();
+  const { started, authenticated, parsed } = context;
+  const work = now - Math.max(parsed, authenticated);
+  return `auth;dur=${ms(authenticated - started)}, work;dur=${ms(work)}, total;dur=${ms(now - started)}`;
+}
+
+/** Hundredths are enough. */
+export const ms = (duration: number): number => Math.round(duration * 100) / 100;

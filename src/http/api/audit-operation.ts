@@ -1,0 +1,62 @@
+/** The audit log over HTTP, for an admin token, as routes.ts lists it. */
+import * as wire from '../../contract/wire/audit.js';
+import type { AuditRow } from '../../tenancy/audit-log.js';
+import { ADMIN, type Operation, timeOf, succeeds } from './route.js';
+
+const AUDIT_EXAMPLE: wire.AuditEntry = {
+  id: '1769851800000-1',
+  time: '2026-01-31T09:30:00.000Z',
+  request_id: '0b0f8a9c-7d0e-4a5f-9d6e-2f6f0c1c2d3e',
+  project: 'shop',
+  project_id: '0b0f8a9c-7d0e-4a5f-9d6e-2f6f0c1c2d3e',
+  actor: 'token',
+  actor_id: '5f3f2b8e-52a4-4c83-9a1a-6f0a6c2f5d10',
+  actor_name: 'importer',
+  address: '192.0.2.7',
+  operation: 'insert',
+  object: 'customers',
+  statement_sha256: null,
+  statement: null,
+  rows: 250,
+  outcome: 'ok',
+  status: 201,
+  duration_ms: 4.13,
+  count: 1,
+};
+
+export const READ_AUDIT: Operation = {
+  ...ADMIN,
+  operationId: 'readAudit',
+  summary: 'The audit log, newest first',
+  description: 'A page of at most `limit` entries; `next`, if it is not null, is the `before` of the next page.',
+  audit: 'audit.read',
+  query: wire.AuditQuery,
+  success: succeeds(200, wire.AuditAnswer, '1 entry', { entries: [AUDIT_EXAMPLE], next: null }),
+  errors: [],
+  async handle({ engine, request }) {
+    const { limit = '100', since, until, before, ...filter } = request.query as wire.AuditQuery;
+    const entries = await engine.audit.read({
+      ...filter,
+      ...(since === undefined ? {} : { since: timeOf('since', since) }),
+      ...(until === undefined ? {} : { until: timeOf('until', until) }),
+      ...(before === undefined ? {} : { before: auditPlace(before) }),
+      limit: Number(limit),
+    });
+    const message = `${entries.length} ${entries.length === 1 ? 'entry' : 'entries'}`;
+    const last = entries.length < Number(limit) ? undefined : entries.at(-1);
+    const next = last === undefined ? null : shownEntry(last).id;
+    return { body: { success: true, message, entries: entries.map(shownEntry), next } };
+  },
+};
+
+function auditPlace(text: string): { at: number; id: number } {
+  const [at = NaN, id = NaN] = text.split('-').map(Number);
+  return { at, id };
+}
+
+/** Its `id` is its place in the log, which `before` takes. */
+const shownEntry = ({ at, id, ...entry }: AuditRow): wire.AuditEntry => ({
+  id: `${at}-${id}`,
+  time: new Date(at).toISOString(),
+  ...entry,
+});

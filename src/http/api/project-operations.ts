@@ -1,0 +1,176 @@
+/** Projects over HTTP, for an admin token (contract section 2), as routes.ts lists them. */
+import { parseQuota, quotaText } from '../../contract/disk-size.js';
+import { EngineError } from '../../contract/errors.js';
+import * as wire from '../../contract/wire/projects.js';
+import type { ProjectRow } from '../../tenancy/control-rows.js';
+import { originOf } from '../observability/audit-request.js';
+import { ADMIN, type Operation, ProjectInPath, projectInPath, succeeds } from './route.js';
+
+const PROJECT_EXAMPLE = {
+  id: '0b0f8a9c-7d0e-4a5f-9d6e-2f6f0c1c2d3e',
+  name: 'shop',
+  status: 'active',
+  quota: 'default',
+  created_at: '2026-01-31T09:30:00.000Z',
+};
+
+export const LIST_PROJECTS: Operation = {
+  ...ADMIN,
+  operationId: 'listProjects',
+  summary: 'All projects',
+  audit: 'project.list',
+  success: succeeds(200, wire.ProjectsAnswer, '1 project', {
+    projects: [{ ...PROJECT_EXAMPLE, size_bytes: 8_388_608 }],
+  }),
+  errors: [],
+  async handle({ engine }) {
+    const projects = await engine.projects.list();
+    const sizes = await engine.sizesOf(projects);
+    const message = `${projects.length} ${projects.length === 1 ? 'project' : 'projects'}`;
+    const shown = projects.map((project) => shownProject(project, sizes.get(project.id)));
+    return { body: { success: true, message, projects: shown } };
+  },
+};
+
+export const CREATE_PROJECT: Operation = {
+  ...ADMIN,
+  operationId: 'createProject',
+  summary: 'Create a project with a database of its own',
+  audit: 'project.create',
+  writesEntry: true,
+  body: wire.CreateProjectBody,
+  example: { name: 'shop' },
+  success: succeeds(201, wire.ProjectAnswer, 'project created', { project: PROJECT_EXAMPLE }),
+  errors: ['invalid_name', 'unique_violation', 'not_found', 'outcome_unknown'],
+  async handle(call) {
+    const { name } = call.request.body as wire.CreateProjectBody;
+    const project = await call.engine.projects.create(name, originOf(call.request));
+    return { body: projectAnswer('project created', project) };
+  },
+};
+
+export const ACTIVATE_PROJECT: Operation = {
+  ...ADMIN,
+  operationId: 'activateProject',
+  summary: 'Let a project be used again',
+  audit: 'project.activate',
+  writesEntry: true,
+  params: ProjectInPath,
+  success: succeeds(200, wire.ProjectAnswer, 'project active', { project: PROJECT_EXAMPLE }),
+  errors: ['not_found', 'outcome_unknown'],
+  async handle(call) {
+    const project = await call.engine.projects.setActive(projectInPath(call), true, originOf(call.request));
+    return { body: projectAnswer('project active', project) };
+  },
+};
+
+export const DEACTIVATE_PROJECT: Operation = {
+  ...ADMIN,
+  operationId: 'deactivateProject',
+  summary: 'Answer every call of a project with 403 cdp_inactive',
+  audit: 'project.deactivate',
+  writesEntry: true,
+  params: ProjectInPath,
+  success: succeeds(200, wire.ProjectAnswer, 'project inactive', {
+    project: { ...PROJECT_EXAMPLE, status: 'inactive' },
+  }),
+  errors: ['not_found', 'outcome_unknown'],
+  async handle(call) {
+    const project = await call.engine.projects.setActive(projectInPath(call), false, originOf(call.request));
+    return { body: projectAnswer('project inactive', project) };
+  },
+};
+
+export const REPAIR_PROJECT: Operation = {
+  ...ADMIN,
+  operationId: 'repairProject',
+  summary: 'Put right what a project did to its own roles, rights and schema',
+  description: 'Its tables and rows stay as they are. `repaired` says what was wrong; passwords are always set anew.',
+  audit: 'project.repair',
+  writesEntry: true,
+  params: ProjectInPath,
+  success: succeeds(200, wire.RepairAnswer, 'project repaired', {
+    project: PROJECT_EXAMPLE,
+    repaired: ['its roles have settings of their own'],
+  }),
+  errors: ['not_found', 'request_in_flight'],
+  async handle(call) {
+    const { project, repaired } = await call.engine.projects.repair(projectInPath(call), originOf(call.request));
+    return { body: { ...projectAnswer('project repaired', project), repaired } };
+  },
+};
+
+export const SET_QUOTA: Operation = {
+  ...ADMIN,
+  operationId: 'setProjectQuota',
+  summary: 'Give a project a disk quota of its own',
+  description: 'A size, `default` for what the service is set to, or `none`. It holds within a second.',
+  audit: 'project.quota',
+  writesEntry: true,
+  params: ProjectInPath,
+  body: wire.ProjectQuotaBody,
+  example: { quota: '10GB' },
+  success: succeeds(200, wire.ProjectAnswer, 'quota set', { project: { ...PROJECT_EXAMPLE, quota: '10GB' } }),
+  errors: ['not_found', 'outcome_unknown'],
+  async handle(call) {
+    const { quota } = call.request.body as wire.ProjectQuotaBody;
+    const project = await call.engine.projects.setQuota(projectInPath(call), quotaBytes(quota), originOf(call.request));
+    return { body: projectAnswer('quota set', project) };
+  },
+};
+
+export const DELETE_PROJECT: Operation = {
+  ...ADMIN,
+  operationId: 'deleteProject',
+  summary: 'Delete a project with everything in it',
+  description: 'Cannot be undone. `confirm` must repeat the name of the project.',
+  audit: 'project.delete',
+  writesEntry: true,
+  params: ProjectInPath,
+  query: wire.DeleteProjectQuery,
+  success: succeeds(200, wire.ProjectAnswer, 'project deleted', {
+    project: { ...PROJECT_EXAMPLE, status: 'deleting' },
+  }),
+  errors: ['not_found', 'request_in_flight', 'outcome_unknown'],
+  async handle(call) {
+    const name = projectInPath(call);
+    if ((call.request.query as wire.DeleteProjectQuery).confirm !== name) {
+      throw new EngineError('invalid_request', '"confirm" must be the name of the project');
+    }
+    const project = await call.engine.deleteProject(name, originOf(call.request));
+    return { body: projectAnswer('project deleted', { ...project, status: 'deleting' }) };
+  },
+};
+
+const projectAnswer = (message: string, project: ProjectRow): wire.ProjectAnswer => ({
+  success: true,
+  message,
+  project: shownProject(project),
+});
+
+/**
+ * Bytes of a quota as it is written here and on the command line: null for `default`, 0 for `none`.
+ * @throws EngineError invalid_request
+ */
+function quotaBytes(text: string): number | null {
+  if (text === 'default') return null;
+  if (text === 'none') return 0;
+  try {
+    return parseQuota(text);
+  } catch (error) {
+    throw new EngineError('invalid_request', `"quota" is "default", "none" or a size: ${(error as Error).message}`);
+  }
+}
+
+const shownQuota = (bytes: number | null): string =>
+  bytes === null ? 'default' : bytes === 0 ? 'none' : quotaText(bytes);
+
+/** Without the names of its database and roles. @param size bytes on disk, if known */
+const shownProject = ({ id, name, status, quotaBytes: quota, createdAt }: ProjectRow, size?: number): wire.Project => ({
+  id,
+  name,
+  status,
+  quota: shownQuota(quota),
+  ...(size === undefined ? {} : { size_bytes: size }),
+  created_at: createdAt.toISOString(),
+});

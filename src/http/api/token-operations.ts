@@ -1,0 +1,112 @@
+/** Tokens over HTTP (contract section 2), as routes.ts lists them: what a token is, and managing them with an admin token. */
+import { SCOPES } from '../../contract/names.js';
+import { Type } from '../../contract/schema.js';
+import * as wire from '../../contract/wire/projects.js';
+import type { TokenRow } from '../../tenancy/control-rows.js';
+import { originOf } from '../observability/audit-request.js';
+import { ADMIN, type Operation, project, ProjectInPath, projectInPath, timeOf, succeeds } from './route.js';
+
+const TokenInPath = Type.Object({ project: Type.String(), token_id: Type.String() });
+
+const TOKEN_EXAMPLE = {
+  id: '5f3f2b8e-52a4-4c83-9a1a-6f0a6c2f5d10',
+  name: 'importer',
+  scopes: ['data:write'],
+  created_at: '2026-01-31T09:30:00.000Z',
+  expires_at: null,
+  revoked_at: null,
+  last_used_at: null,
+};
+
+const ID = '0198c7a2-1f6e-7cc0-9a42-0d6e6f1b2c3d';
+
+export const READ_TOKEN: Operation = {
+  operationId: 'readToken',
+  summary: 'What this token is',
+  description: 'The project that the token of the request belongs to, and its scopes.',
+  tag: 'token',
+  audit: 'token.read',
+  work: null,
+  success: succeeds(200, wire.OwnTokenAnswer, 'token found', {
+    project: { id: ID, name: 'shop' },
+    token: { id: ID, name: 'importer', scopes: ['schema:read', 'data:write'] },
+  }),
+  errors: [],
+  handle(call) {
+    const { id, name, scopes } = call.caller;
+    const { id: projectId, name: projectName } = project(call);
+    const token = { id, name, scopes: SCOPES.filter((scope) => scopes.has(scope)) };
+    const answer = { success: true, message: 'token found', project: { id: projectId, name: projectName }, token };
+    return Promise.resolve({ body: answer });
+  },
+};
+
+export const LIST_TOKENS: Operation = {
+  ...ADMIN,
+  operationId: 'listTokens',
+  summary: 'The tokens of a project',
+  audit: 'token.list',
+  params: ProjectInPath,
+  success: succeeds(200, wire.TokensAnswer, '1 token', { tokens: [TOKEN_EXAMPLE] }),
+  errors: ['not_found'],
+  async handle(call) {
+    const project = await call.engine.projects.get(projectInPath(call));
+    const tokens = await call.engine.tokens.list(project.id);
+    const message = `${tokens.length} ${tokens.length === 1 ? 'token' : 'tokens'}`;
+    return { body: { success: true, message, tokens: tokens.map(shownToken) } };
+  },
+};
+
+export const CREATE_TOKEN: Operation = {
+  ...ADMIN,
+  operationId: 'createToken',
+  summary: 'Create a token; it is shown this once',
+  audit: 'token.create',
+  writesEntry: true,
+  params: ProjectInPath,
+  body: wire.CreateTokenBody,
+  example: { name: 'importer', scopes: ['data:write'] },
+  success: succeeds(201, wire.CreateTokenAnswer, 'token created', {
+    token: `cdp_${'0'.repeat(49)}`,
+    details: TOKEN_EXAMPLE,
+  }),
+  errors: ['not_found', 'outcome_unknown'],
+  async handle(call) {
+    const { name, scopes, expires_at: expires } = call.request.body as wire.CreateTokenBody;
+    const project = await call.engine.projects.get(projectInPath(call));
+    const options = {
+      ...(name === undefined ? {} : { name }),
+      ...(scopes === undefined ? {} : { scopes }),
+      expiresAt: expires == null ? null : timeOf('expires_at', expires),
+    };
+    const { token, details } = await call.engine.tokens.create(project.id, options, originOf(call.request));
+    return { body: { success: true, message: 'token created', token, details: shownToken(details) } };
+  },
+};
+
+export const REVOKE_TOKEN: Operation = {
+  ...ADMIN,
+  operationId: 'revokeToken',
+  summary: 'Revoke a token, on every instance within a second',
+  audit: 'token.revoke',
+  writesEntry: true,
+  params: TokenInPath,
+  success: succeeds(200, wire.TokenAnswer, 'token revoked', { details: TOKEN_EXAMPLE }),
+  errors: ['not_found', 'outcome_unknown'],
+  async handle(call) {
+    const project = await call.engine.projects.get(projectInPath(call));
+    const { token_id: id } = call.request.params as { token_id: string };
+    const details = await call.engine.tokens.revoke(id, project.id, originOf(call.request));
+    return { body: { success: true, message: 'token revoked', details: shownToken(details) } };
+  },
+};
+
+export const shownToken = (token: TokenRow): wire.Token => ({
+  id: token.id,
+  name: token.name,
+  scopes: token.scopes,
+  created_at: token.createdAt.toISOString(),
+  expires_at: token.expiresAt?.toISOString() ?? null,
+  revoked_at: token.revokedAt?.toISOString() ?? null,
+  last_used_at: token.lastUsedAt?.toISOString() ?? null,
+});

@@ -1,0 +1,34 @@
+/** Checks the head of a request for what another reader on the way (a proxy) might understand differently. */
+import type { IncomingMessage } from 'node:http';
+import { EngineError } from '../../contract/errors.js';
+import { HttpError } from '../answer/http-error.js';
+
+/** Of these Node keeps the first and drops the others (manual of http, `message.headers`). */
+const GIVEN_ONCE: ReadonlySet<string> = new Set(['host', 'authorization', 'content-type']);
+
+/**
+ * What Node lets through and no route can mean (RFC 9112 sections 3.2 and 6.1). The answer closes the connection, since it
+ * is doubtful where such a request ends.
+ */
+export function errorInHead({ rawHeaders, headers, httpVersion }: IncomingMessage): EngineError | undefined {
+  if (headers.host === undefined && httpVersion === '1.1') return doubtful('The request has no Host header');
+  const coding = headers['transfer-encoding'];
+  if (coding !== undefined && (httpVersion === '1.0' || coding.toLowerCase() !== 'chunked')) {
+    return doubtful('The Transfer-Encoding of a request must be chunked, in HTTP/1.1');
+  }
+  const seen = new Set<string>();
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = (rawHeaders[i] ?? '').toLowerCase();
+    if (!GIVEN_ONCE.has(name)) continue;
+    if (seen.has(name)) return doubtful(`The header ${name} is given twice`);
+    seen.add(name);
+  }
+  const { upgrade, connection = '' } = headers;
+  // Clients that would rather speak HTTP/2 offer it with any request and go on in HTTP/1.1 (RFC 7540 section 3.2).
+  if (upgrade !== undefined && /\bupgrade\b/i.test(connection) && !/^h2c?\b/i.test(upgrade)) {
+    return new EngineError('invalid_request', 'The service speaks HTTP/1.1 alone; there is nothing to upgrade to');
+  }
+  return undefined;
+}
+
+const doubtful = (message: string) => new HttpError('invalid_request', message, { connection: 'close' });

@@ -1,0 +1,91 @@
+/**
+ * Memory that projects may use in the service: bodies that arrive, wait or are processed, and answers that their clients
+ * have not read yet. A request reserves memory before its body is read, so that whatever has to wait stays with the client.
+ */
+import type { IncomingHttpHeaders } from 'node:http';
+import { LIMITS } from '../../contract/limits.js';
+import { FairQueue } from '../../engine/limits/fair-queue.js';
+import type { WaitBudget } from '../../engine/limits/wait-budget.js';
+
+interface MemoryLimits {
+  readonly perProject: number;
+  /** For all projects together. Small requests, and the only request of a project, do not depend on it. */
+  readonly total: number;
+}
+
+const MIB = 1024 * 1024;
+
+/** Six of the largest bodies, and all answers of one project that may be under way; four such projects at once. */
+const DEFAULT_LIMITS: MemoryLimits = { perProject: 6 * LIMITS.bodyBytes + 4 * MIB, total: 256 * MIB };
+
+/** A request up to this size never waits because of other projects. */
+const SMALL_BYTES = 64 * 1024;
+
+/** What a body may come to. A chunked or compressed one may be as long as the limit. */
+export function announcedBytes(headers: IncomingHttpHeaders): number {
+  if (headers['transfer-encoding'] !== undefined || headers['content-encoding'] !== undefined) return LIMITS.bodyBytes;
+  const length = Number(headers['content-length'] ?? 0);
+  return Number.isSafeInteger(length) ? Math.min(length, LIMITS.bodyBytes) : 0;
+}
+
+/** The bytes of one request. */
+export interface Reservation {
+  /** The size that the body or the answer turned out to have. Never waits. */
+  resize(bytes: number): void;
+  /** Further calls do nothing. */
+  release(): void;
+}
+
+export class MemoryBudget {
+  private total = 0;
+  /** Of projects that hold any bytes. */
+  private readonly used = new Map<string, number>();
+  private readonly queue = new FairQueue<number>({
+    take: (project, bytes) => this.take(project, bytes),
+    order: 'first',
+    late: 'Too many large requests or answers are under way',
+  });
+
+  constructor(private readonly limits: MemoryLimits = DEFAULT_LIMITS) {}
+
+  /**
+   * Waits for free memory. The only request of a project always gets some.
+   * @param signal aborted when the client leaves
+   * @throws EngineError overloaded
+   */
+  async reserve(project: string, bytes: number, budget: WaitBudget, signal: AbortSignal): Promise<Reservation> {
+    const isBehind = bytes > SMALL_BYTES && this.queue.lengthOf(project) > 0;
+    if (isBehind || !this.take(project, bytes)) await this.queue.wait(project, bytes, budget, signal);
+    let reserved = bytes;
+    let isReleased = false;
+    const resize = (to: number) => {
+      if (isReleased) return;
+      const more = to - reserved;
+      reserved = to;
+      this.add(project, more);
+      if (more < 0) this.queue.admitNext();
+    };
+    const release = () => {
+      resize(0);
+      isReleased = true;
+    };
+    return { resize, release };
+  }
+
+  private take(project: string, bytes: number): boolean {
+    const used = this.used.get(project) ?? 0;
+    // The first bytes of a project always fit: all projects together exceed the total by one body each at most.
+    const fits =
+      used === 0 ||
+      (used + bytes <= this.limits.perProject && (bytes <= SMALL_BYTES || this.total + bytes <= this.limits.total));
+    if (fits) this.add(project, bytes);
+    return fits;
+  }
+
+  private add(project: string, bytes: number): void {
+    this.total += bytes;
+    const used = (this.used.get(project) ?? 0) + bytes;
+    if (used === 0) this.used.delete(project);
+    else this.used.set(project, used);
+  }
+}

@@ -1,0 +1,94 @@
+/** From requests to entries of the audit log: one for each request that is over, however it ended. */
+import type { FastifyRequest } from 'fastify';
+import type { AuditOperation } from '../../contract/audit.js';
+import { type Audit, BY_ITSELF, type Origin } from '../../engine/audit/audit.js';
+import { runsAsReader } from '../authenticate.js';
+
+/** Adds the entry of a request that is over. */
+export function auditRequest(audit: Audit, request: FastifyRequest): void {
+  const operation = audit.isOff ? undefined : operationOf(request);
+  if (operation === undefined) return;
+  const outcome = outcomeOf(request);
+  const { context } = request;
+  if (outcome === 'ok' && context.route?.writesEntry === true) return;
+  const statement = operation === 'sql' || operation === 'sql_read' ? textIn(request.body, 'sql') : null;
+  const [project, object] = [projectOf(request), objectOf(request)];
+  audit.record(origin(request, context.status), {
+    operation,
+    outcome,
+    project,
+    object,
+    statement,
+    rows: context.rows,
+  });
+}
+
+/** Who asks, for a change that writes its own entry. */
+export const originOf = (request: FastifyRequest): Origin =>
+  origin(request, request.context.route?.success?.status ?? null);
+
+function origin({ context, id }: FastifyRequest, status: number | null): Origin {
+  const { account, caller } = context;
+  if (account !== null) {
+    return {
+      ...BY_ITSELF,
+      actor: 'command_line',
+      actorId: account || null,
+      requestId: id,
+      startedAt: context.started,
+    };
+  }
+  const known = caller !== null;
+  const actor = !known ? 'unknown' : caller.project === null ? 'admin' : caller.name === null ? 'jwt' : 'token';
+  return {
+    actor,
+    actorId: known ? caller.id : null,
+    actorName: known ? caller.name : null,
+    requestId: id,
+    address: context.address,
+    status,
+    startedAt: context.started,
+  };
+}
+
+/** undefined: nothing that the audit log is about. */
+function operationOf(request: FastifyRequest): AuditOperation | undefined {
+  const { caller, errorCode, route } = request.context;
+  const word = route?.audit;
+  if (word === undefined || (word === 'metrics' && errorCode === null)) return undefined;
+  if (errorCode === 'unauthorized' || errorCode === 'token_expired') return 'authentication';
+  if (word !== 'sql' || caller === null) return word;
+  const readOnly = (request.body as { read_only?: unknown } | null | undefined)?.read_only;
+  return runsAsReader(caller, typeof readOnly === 'boolean' ? readOnly : undefined) ? 'sql_read' : 'sql';
+}
+
+/** What was done without an error stays done, even if nobody waited for it. */
+function outcomeOf({ context: { errorCode, clientGone } }: FastifyRequest): string {
+  if (errorCode === null) return 'ok';
+  return clientGone && errorCode !== 'outcome_unknown' ? 'client_gone' : errorCode;
+}
+
+function projectOf({ context, params, body }: FastifyRequest): { id: string | null; name: string } | null {
+  const { caller } = context;
+  if (caller === null) return null;
+  if (caller.project !== null) return caller.project;
+  // What an administrator named; there may be no such project.
+  const name = textIn(params, 'project') ?? textIn(body, 'name');
+  return name === null ? null : { id: null, name: name.slice(0, 63) };
+}
+
+function objectOf({ params, body, context }: FastifyRequest): string | null {
+  const token = textIn(params, 'token_id');
+  if (token !== null) return token;
+  const table = textIn(params, 'table_name');
+  if (table === null) return context.route?.audit === 'create_table' ? textIn(body, 'table_name') : null;
+  const column = textIn(params, 'column_name') ?? (context.route?.audit === 'add_column' ? textIn(body, 'name') : null);
+  return column === null ? table : `${table}.${column}`;
+}
+
+/** A text in something that may be of any shape. */
+function textIn(value: unknown, key: string): string | null {
+  if (typeof value !== 'object' || value === null) return null;
+  const text = (value as Record<string, unknown>)[key];
+  return typeof text === 'string' ? text : null;
+}

@@ -1,0 +1,131 @@
+/**
+ * Prometheus metrics (contract section 9). No label holds a table or anything else that a caller has chosen; a project only if
+ * the operator asks for it.
+ */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import type { Load } from '../../engine/limits/slots.js';
+import { STOP_REASONS } from '../../engine/limits/deadline.js';
+import type { Engine } from '../../engine/engine.js';
+import { ProjectMetrics } from './project-metrics.js';
+
+/** Seconds. */
+const BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+
+export class Metrics {
+  private readonly registry = new Registry();
+  private readonly requests: Counter;
+  private readonly durations: Histogram;
+  private readonly rows: Counter;
+  /** null: not configured. */
+  private readonly byProject: ProjectMetrics | null;
+
+  /** @param byProject whether there are metrics of each project, too */
+  constructor(engine: Engine, byProject: boolean) {
+    const registers = [this.registry];
+    collectDefaultMetrics({ register: this.registry });
+    this.requests = new Counter({
+      name: 'cdp_http_requests_total',
+      help: 'Requests by route, method, status and error code ("" for a success).',
+      labelNames: ['route', 'method', 'status', 'code'],
+      registers,
+    });
+    this.durations = new Histogram({
+      name: 'cdp_http_request_duration_seconds',
+      help: 'Time from the request line to the last byte of the answer.',
+      labelNames: ['route', 'method'],
+      buckets: BUCKETS,
+      registers,
+    });
+    this.rows = new Counter({ name: 'cdp_inserted_rows_total', help: 'Records stored by batch inserts.', registers });
+    const gauge = (name: string, help: string, value: () => number) =>
+      new Gauge({
+        name,
+        help,
+        registers,
+        collect() {
+          this.set(value());
+        },
+      });
+    const requests = (state: keyof Load, help: string) =>
+      new Gauge({
+        name: `cdp_requests_${state}`,
+        help,
+        labelNames: ['class'],
+        registers,
+        collect() {
+          for (const [kind, load] of Object.entries(engine.load.requests)) this.set({ class: kind }, load[state]);
+        },
+      });
+    requests('running', 'Requests that run in Postgres: typed (inserts, schema calls) and sql.');
+    requests('waiting', 'Requests that wait for a slot.');
+    new Counter({
+      name: 'cdp_statements_cancelled_total',
+      help: 'Requests that were ended from outside their statement, by reason.',
+      labelNames: ['reason'],
+      registers,
+      collect() {
+        this.reset();
+        for (const reason of STOP_REASONS) this.inc({ reason }, engine.load.stops.get(reason) ?? 0);
+      },
+    });
+    gauge('cdp_project_connections', "Open connections to projects' databases.", () => engine.load.connections);
+    gauge(
+      'cdp_project_connections_max',
+      'As many of them as there may be, the unused ones included.',
+      () => engine.load.maxConnections,
+    );
+    gauge('cdp_project_servers_running', 'Postgres servers of projects that run now.', () => engine.load.servers);
+    gauge(
+      'cdp_projects_over_quota',
+      'Projects over their disk quota when this instance last looked.',
+      () => engine.load.overQuota,
+    );
+    gauge('cdp_audit_waiting', 'Entries of the audit log that are not written yet.', () => engine.audit.backlog);
+    new Counter({
+      name: 'cdp_audit_lost_total',
+      help: 'Entries of the audit log that could not be written.',
+      registers,
+      collect() {
+        this.reset();
+        this.inc(engine.audit.lost);
+      },
+    });
+    new Gauge({
+      name: 'cdp_postgres_up',
+      help: 'Whether the control database answers.',
+      registers,
+      async collect() {
+        this.set(
+          await engine.control.ping().then(
+            () => 1,
+            () => 0,
+          ),
+        );
+      },
+    });
+    this.byProject = byProject ? new ProjectMetrics(engine, registers) : null;
+  }
+
+  /** Answers with all of them, in Prometheus's text format. */
+  async send(reply: FastifyReply): Promise<FastifyReply> {
+    const text = await this.registry.metrics();
+    return reply.type(this.registry.contentType).send(text);
+  }
+
+  /** Counts a request that is over. */
+  count(request: FastifyRequest, { raw }: FastifyReply): void {
+    const { caller, errorCode, route: served, rows, started } = request.context;
+    const { method } = request;
+    const route = routeOf(request);
+    this.requests.inc({ route, method, status: raw.statusCode, code: errorCode ?? '' });
+    this.durations.observe({ route, method }, (performance.now() - started) / 1_000);
+    const inserted = served?.audit === 'insert' && errorCode === null ? (rows ?? 0) : 0;
+    if (inserted > 0) this.rows.inc(inserted);
+    if (caller?.project != null) this.byProject?.count(caller.project.id, errorCode, inserted);
+  }
+}
+
+/** The pattern of the route, never the path. */
+export const routeOf = (request: FastifyRequest): string =>
+  request.context.route?.url ?? request.routeOptions.url ?? 'unknown';

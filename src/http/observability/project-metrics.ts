@@ -1,0 +1,102 @@
+/**
+ * Metrics by project (the setting `metrics-by-project`). Off by default: their labels are names that callers have chosen,
+ * and there are as many series as projects.
+ */
+import { Counter, Gauge, type Registry } from 'prom-client';
+import type { Load } from '../../engine/limits/slots.js';
+import type { Engine } from '../../engine/engine.js';
+
+/** What a project's callers have done since the start. */
+interface Counts {
+  /** Requests by the error's code; "" for a success. */
+  readonly requests: Map<string, number>;
+  rows: number;
+}
+
+export class ProjectMetrics {
+  /** By project id: a name may be used again by another project. */
+  private readonly counts = new Map<string, Counts>();
+  /** The names of all projects by id, as of the last look. */
+  private names: ReadonlyMap<string, string> = new Map();
+  private looking: Promise<void> | null = null;
+
+  constructor(
+    private readonly engine: Engine,
+    registers: Registry[],
+  ) {
+    const look = () => this.look();
+    const series = () => this.series();
+    new Counter({
+      name: 'cdp_project_requests_total',
+      help: 'Requests with a token of the project by error code ("" for a success).',
+      labelNames: ['project', 'code'],
+      registers,
+      async collect() {
+        await look();
+        this.reset();
+        for (const { project, counts } of series())
+          for (const [code, count] of counts?.requests ?? []) this.inc({ project, code }, count);
+      },
+    });
+    // From 0 on, so that Prometheus's increase() sees the first rows too.
+    new Counter({
+      name: 'cdp_project_inserted_rows_total',
+      help: 'Records stored by batch inserts of the project.',
+      labelNames: ['project'],
+      registers,
+      async collect() {
+        await look();
+        this.reset();
+        for (const { project, counts } of series()) this.inc({ project }, counts?.rows ?? 0);
+      },
+    });
+    const requests = (state: keyof Load, help: string) =>
+      new Gauge({
+        name: `cdp_project_requests_${state}`,
+        help,
+        labelNames: ['project', 'class'],
+        registers,
+        async collect() {
+          await look();
+          this.reset();
+          for (const { id, project } of series())
+            for (const [kind, load] of Object.entries(engine.loadOf(id)))
+              this.set({ project, class: kind }, load[state]);
+        },
+      });
+    requests('running', 'Requests of the project that run in Postgres.');
+    requests('waiting', 'Requests of the project that wait for a slot.');
+  }
+
+  /** @param code of the error; null: it succeeded */
+  count(id: string, code: string | null, rows: number): void {
+    let counts = this.counts.get(id);
+    if (counts === undefined) this.counts.set(id, (counts = { requests: new Map(), rows: 0 }));
+    counts.requests.set(code ?? '', (counts.requests.get(code ?? '') ?? 0) + 1);
+    counts.rows += rows;
+  }
+
+  private *series(): Iterable<{ id: string; project: string; counts: Counts | undefined }> {
+    for (const [id, project] of this.names) yield { id, project, counts: this.counts.get(id) };
+  }
+
+  /**
+   * Reads the list of projects, and forgets the others: another instance or a command may have deleted them. Once for all
+   * metrics that are collected together.
+   */
+  private look(): Promise<void> {
+    // While the control database is unavailable, the last known names are used.
+    this.looking ??= this.askForNames()
+      .catch(() => {})
+      .finally(() => (this.looking = null));
+    return this.looking;
+  }
+
+  private async askForNames(): Promise<void> {
+    // A project that is counted only from now on may be newer than the answer.
+    const counted = [...this.counts.keys()];
+    const projects = await this.engine.projects.list();
+    this.names = new Map(projects.filter(({ status }) => status !== 'deleting').map(({ id, name }) => [id, name]));
+    for (const id of counted) if (!this.names.has(id)) this.counts.delete(id);
+  }
+}

@@ -1,0 +1,22 @@
+/** The interface of tracing. The spans are made by `request-spans.ts`, which is loaded only if traces are configured. */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { RequestTrace } from '../../engine/trace.js';
+import type { TraceContext } from './trace-context.js';
+
+/** How much of a caller's data spans hold; each level includes those before it. */
+export const TRACE_DETAILS = ['route', 'names', 'statements'] as const;
+export type TraceDetail = (typeof TRACE_DETAILS)[number];
+
+export interface RequestTracer {
+  /** @returns null for a request that is not traced */
+  begin(request: FastifyRequest): RequestSpan | null;
+}
+
+export interface RequestSpan {
+  /** The parent of all further spans. */
+  readonly context: TraceContext;
+  /** For the engine; null: the sampler has dropped the request. */
+  readonly trace: RequestTrace | null;
+  /** The answer has been sent, or the connection has closed. */
+  end(request: FastifyRequest, reply: FastifyReply): void;
+}

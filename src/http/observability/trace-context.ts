@@ -1,0 +1,25 @@
+/** Which trace a request belongs to, by the header `traceparent` (W3C Trace Context, section 3.2). */
+import type { FastifyRequest } from 'fastify';
+
+export interface TraceContext {
+  /** 32 and 16 digits of hexadecimal, not all of them 0. */
+  readonly traceId: string;
+  readonly spanId: string;
+  readonly isSampled: boolean;
+}
+
+const TRACEPARENT = /^(?!ff)([\da-f]{2})-(?!0{32})([\da-f]{32})-(?!0{16})([\da-f]{16})-([\da-f]{2})(-.*)?$/;
+
+/** @returns null if the header is missing or invalid */
+export function readTraceparent(header: string | string[] | undefined): TraceContext | null {
+  if (typeof header !== 'string') return null;
+  const [, version, traceId, spanId, flags, more] = TRACEPARENT.exec(header) ?? [];
+  if (traceId === undefined || spanId === undefined || flags === undefined) return null;
+  // Later versions may append fields.
+  if (version === '00' && more !== undefined) return null;
+  return { traceId, spanId, isSampled: (Number.parseInt(flags, 16) & 1) === 1 };
+}
+
+/** The context of the request's own span; without tracing the caller's, for the log. */
+export const traceContextOf = ({ context, headers }: FastifyRequest): TraceContext | null =>
+  context.span?.context ?? readTraceparent(headers.traceparent);

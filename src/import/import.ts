@@ -1,0 +1,174 @@
+/** Imports files into a table: as fast as the service accepts them, and each record once. */
+import { resolve } from 'node:path';
+import type { CdpClient, CreateTable } from '../client/client.js';
+import { CdpError } from '../client/error.js';
+import { NAME_PATTERN } from '../contract/names.js';
+import type { Table } from '../contract/wire/tables.js';
+import { columnNames } from './column-names.js';
+import { missingColumns } from './field-mapping.js';
+import { encoderFor } from './record-encoder.js';
+import { requireUnchanged, sizeOf, STDIN } from './input.js';
+import { InputError } from './input-error.js';
+import { Journal } from './journal.js';
+import { type ImportPlan, planImport, type Planned, type PlanOptions } from './plan.js';
+import { type ImportResult, type Reporter, sendFiles, type SendOptions } from './run.js';
+import type { ShowProgress } from './scan.js';
+
+export interface ImportOptions extends PlanOptions, SendOptions {
+  /** Paths; `-` is standard input. */
+  files: readonly string[];
+  /** Create the table if it does not exist. */
+  create: boolean;
+  /** If an import of the same files was interrupted: resume it, even if keys may have expired; or forget it. Default: fail. */
+  interrupted: 'resume' | 'resume late' | 'restart' | undefined;
+  /** Where journals are kept. */
+  journals: string;
+  /** Address of the service. */
+  url: string;
+}
+
+/** @throws InputError, CdpError before anything is sent; after that, the result says what failed */
+export async function importFiles(
+  client: CdpClient,
+  options: ImportOptions,
+  reporter: Reporter,
+): Promise<ImportResult> {
+  const { files, table, url, interrupted, journals } = options;
+  requireTableName(table);
+  const canResume = await areRepeatable(files);
+  const { project } = await client.token();
+  const target = { url: new URL(url).href, project: project.id, table, files: files.map((path) => resolve(path)) };
+  const journal = canResume ? Journal.find(journals, target) : undefined;
+  if (interrupted === 'resume' || interrupted === 'resume late') {
+    const resumed = await resumable(journal, options, canResume);
+    reporter.warn(`${grouped(resumed.totals.inserted)} rows are already stored`);
+    return sendFiles(client, resumed, [], options, reporter);
+  }
+  requireNoneInterrupted(journal, options);
+  const { plan, opened } = await prepareTable(client, options, reporter);
+  const created = await Journal.create(canResume ? journals : undefined, target, plan);
+  return sendFiles(client, created, opened, options, reporter);
+}
+
+export interface Preview extends Pick<Planned, 'plan' | 'warnings'> {
+  /** The requests of the import, with only the first few records. */
+  requests: { request: string; body: string }[];
+}
+
+/** What an import would do. @param client undefined: as if the table did not exist */
+export async function previewImport(
+  client: CdpClient | undefined,
+  options: ImportOptions,
+  showProgress: ShowProgress,
+): Promise<Preview> {
+  const { files, table: name } = options;
+  requireTableName(name);
+  await areRepeatable(files);
+  const table = client === undefined ? undefined : await findTable(client, name);
+  const { plan, warnings, first, opened } = await planImport(files, table, options, showProgress);
+  for (const source of opened) source?.input.close();
+  const schema = '/api/cdp/schema/table';
+  const requests =
+    table === undefined
+      ? [{ request: `POST ${schema}`, body: JSON.stringify(tableFor(name, plan), null, 2) }]
+      : missingColumns(plan.files, table).map((column) => {
+          return { request: `POST ${schema}/${name}/column`, body: JSON.stringify(column) };
+        });
+  plan.files.forEach(({ format, mappings }, i) => {
+    const encode = encoderFor(format.kind, mappings, plan.reading);
+    const records = (first[i] ?? []).map((record) => `  ${encode(record).json}`);
+    requests.push({ request: `POST /api/cdp/data/${name}`, body: `[\n${records.join(',\n')}\n]` });
+  });
+  return { plan, warnings, requests };
+}
+
+/** @throws InputError suggesting a valid name */
+function requireTableName(table: string): void {
+  if (new RegExp(NAME_PATTERN).test(table)) return;
+  const [possible = ''] = columnNames([table], { keep: true, hasIds: false });
+  throw new InputError(`"${table}" is not a valid table name`, `For example --table ${possible}`);
+}
+
+/** Whether all files can be read again. @throws InputError if one does not exist */
+async function areRepeatable(files: readonly string[]): Promise<boolean> {
+  if (files.includes(STDIN) && files.length > 1) throw new InputError('Standard input must be imported on its own');
+  return !(await Promise.all(files.map(sizeOf))).includes(null);
+}
+
+/** The journal to resume with. @throws InputError if there is none, or resuming is not safe */
+async function resumable(
+  journal: Journal | undefined,
+  { table, interrupted }: ImportOptions,
+  canResume: boolean,
+): Promise<Journal> {
+  if (!canResume) throw new InputError('Input that can be read only once, such as standard input, cannot be resumed');
+  if (journal === undefined)
+    throw new InputError(`No import of this into "${table}" was interrupted`, 'Import without --resume');
+  try {
+    const { outdated } = journal;
+    if (outdated > 0 && interrupted !== 'resume late') {
+      throw new InputError(
+        `${outdated} batches of up to 250 rows were sent more than 23 hours ago and not answered; the service keeps keys for 24 hours, so they could be stored twice`,
+        'Check whether their rows are there; then continue with --resume-late, or start again with --restart',
+      );
+    }
+    for (const { path, identity } of journal.header.plan.files) await requireUnchanged(path, identity);
+    return journal;
+  } catch (error) {
+    journal.close();
+    throw error;
+  }
+}
+
+/** @throws InputError if an earlier import was interrupted and is not to be forgotten */
+function requireNoneInterrupted(journal: Journal | undefined, { table, interrupted }: ImportOptions): void {
+  if (journal === undefined) return;
+  if (interrupted === 'restart') return journal.remove();
+  journal.close();
+  throw new InputError(
+    `An import of this into "${table}" was started at ${journal.header.begun} and interrupted; ${grouped(journal.totals.inserted)} rows are stored`,
+    'Continue it with --resume, or start again with --restart, which leaves those rows as they are',
+  );
+}
+
+/** Plans the import, and creates the table or its columns if that was asked for. @throws InputError if it was not */
+async function prepareTable(client: CdpClient, options: ImportOptions, reporter: Reporter): Promise<Planned> {
+  const { files, table: name, create, addColumns } = options;
+  const table = await findTable(client, name);
+  // Before reading the files, which can take a while.
+  if (table === undefined && !create)
+    throw new InputError(`There is no table "${name}"`, 'Create it with --create; see what it would be with --dry-run');
+  const planned = await planImport(files, table, options, reporter.showProgress);
+  const { plan, warnings } = planned;
+  reporter.showPlan(plan, warnings);
+  if (table === undefined) {
+    await client.createTable(tableFor(name, plan));
+    return planned;
+  }
+  const missing = missingColumns(plan.files, table);
+  if (missing.length > 0 && !addColumns) {
+    const names = missing.map((column) => column.name);
+    throw new InputError(
+      `The table "${name}" has no column ${names.join(', ')}`,
+      `Add with --add-columns, or leave out: --skip ${names.join(',')}`,
+    );
+  }
+  for (const column of missing) await client.addColumn(name, column);
+  return planned;
+}
+
+async function findTable(client: CdpClient, name: string): Promise<Table | undefined> {
+  try {
+    return await client.describe(name);
+  } catch (error) {
+    if (error instanceof CdpError && error.code === 'table_not_found') return undefined;
+    throw error;
+  }
+}
+
+const tableFor = (name: string, { files }: ImportPlan): CreateTable => ({
+  table_name: name,
+  columns: missingColumns(files, undefined),
+});
+
+const grouped = (count: number): string => count.toLocaleString('en');

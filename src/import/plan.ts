@@ -1,0 +1,140 @@
+/** The plan of an import: how each file is read and which columns its fields go to. It stays the same until the import ends. */
+import { LIMITS } from '../contract/limits.js';
+import type { Table } from '../contract/wire/tables.js';
+import { type ColumnOptions, mapFields, type Mapping, missingColumns, withCommonTypes } from './field-mapping.js';
+import type { Format } from './format.js';
+import { identityOf } from './input.js';
+import { InputError } from './input-error.js';
+import { membersOf } from './json-records.js';
+import { type Field, scan, type Scan, type ShowProgress } from './scan.js';
+import { type FileRecord, openSource, type ReadOptions, type Source } from './source.js';
+
+export interface PlannedFile {
+  path: string;
+  /** Recognises the unchanged file; null if it can be read only once. */
+  identity: string | null;
+  format: Format;
+  mappings: Mapping[];
+}
+
+export interface ImportPlan {
+  files: PlannedFile[];
+  reading: ReadOptions;
+}
+
+export interface PlanOptions {
+  reading: ReadOptions;
+  columns: ColumnOptions;
+  addColumns: boolean;
+  /** Records to infer types from; default: all, if columns are to be created. */
+  sample: number | undefined;
+}
+
+export interface Planned {
+  plan: ImportPlan;
+  warnings: readonly string[];
+  /** The first few records of each file. */
+  first: readonly (readonly FileRecord[])[];
+  /** Each file that can be read only once, still open. */
+  opened: readonly (Source | undefined)[];
+}
+
+/** Enough to see which existing columns the file has. */
+const SAMPLE_FOR_EXISTING_COLUMNS = 10_000;
+
+/** @param table undefined if it does not exist yet @throws InputError */
+export async function planImport(
+  paths: readonly string[],
+  table: Table | undefined,
+  options: PlanOptions,
+  showProgress: ShowProgress,
+): Promise<Planned> {
+  const { reading } = options;
+  const createsColumns = table === undefined || options.addColumns;
+  const scanOptions = {
+    notation: reading,
+    sample: options.sample ?? (createsColumns ? Infinity : SAMPLE_FOR_EXISTING_COLUMNS),
+    toTheEnd: options.sample === undefined,
+  };
+  const files: PlannedFile[] = [];
+  const warnings: string[] = [];
+  const first: (readonly FileRecord[])[] = [];
+  const opened: (Source | undefined)[] = [];
+  for (const path of paths) {
+    const identity = await identityOf(path);
+    const source = await openSource(path, reading);
+    const found = await scan(source, scanOptions, showProgress);
+    requireFields(source, path, found, table);
+    requireHeaderOfMost(source, found);
+    warnings.push(...warningsFor(source, path, found, reading));
+    files.push({ path, identity, format: source.format, mappings: mapFields(found, table, options.columns) });
+    first.push(found.first);
+    opened.push(found.records === undefined ? undefined : { ...source, records: found.records });
+  }
+  const plan = { files: withCommonTypes(files), reading };
+  const count = (table?.columns.length ?? 1) - 1 + missingColumns(plan.files, table).length;
+  if (count > LIMITS.columnsPerTable) {
+    throw new InputError(
+      `The table would have ${count} columns, but the limit is ${LIMITS.columnsPerTable}`,
+      'Leave some out (--skip a,b), or combine values that belong together in one JSON value',
+    );
+  }
+  return { plan, warnings, first, opened };
+}
+
+/** @throws InputError if no record has fields; for an existing table, a file without records is fine */
+function requireFields(
+  { input: { label } }: Source,
+  path: string,
+  { fields, first: [record], isComplete }: Scan,
+  table: Table | undefined,
+): void {
+  if (fields.length > 0) return;
+  if (record === undefined && isComplete) {
+    if (table !== undefined) return;
+    throw new InputError(`${label} has no records, so the columns of the table are unknown`);
+  }
+  const hint = record?.text?.startsWith('[')
+    ? `They are arrays; as CSV: jq -r '.[] | @csv' ${path} | cdp import - …`
+    : 'A record looks like {"a": 1}';
+  throw new InputError(`${label}: no record is a JSON object`, hint);
+}
+
+/** @throws InputError if most records would be refused, since the first line is not their header */
+function requireHeaderOfMost({ input: { label } }: Source, { fields, otherWidth }: Scan): void {
+  if (otherWidth === undefined) return;
+  const { fields: width, line } = otherWidth;
+  throw new InputError(
+    `${label}: most records have ${width} fields, as in line ${line}, the header ${fields.length}`,
+    `If line ${line} is the header: --skip-lines ${line - 1}. If there is none, name the fields with --columns`,
+  );
+}
+
+function warningsFor({ header, input: { label } }: Source, path: string, found: Scan, reading: ReadOptions): string[] {
+  if (header !== undefined) {
+    const isSuspect = reading.columns === undefined && looksLikeRecord(found.fields);
+    return isSuspect
+      ? [`${label}: the first line was taken as the header but looks like a record. If it is one: --columns a,b,c`]
+      : [];
+  }
+  const member = memberWithRecords(found);
+  if (member === undefined) return [];
+  const name = JSON.stringify(member);
+  return [
+    `${label}: it is one record. If the records are those in ${name}: jq -c '.[${name}][]' ${path} | cdp import - …`,
+  ];
+}
+
+/** Whether every name of the header could be a value below it. Years may be names. */
+function looksLikeRecord(fields: readonly Field[]): boolean {
+  const typed = fields.filter(({ inference }) => !inference.isEmpty && inference.type !== 'TEXT');
+  return (
+    typed.length > 0 && typed.every(({ name, inference }) => inference.matches(name) && !/^(?:19|20)\d\d$/.test(name))
+  );
+}
+
+/** The member with an array of objects if the file is one object, as from many an API. */
+function memberWithRecords({ first: [only, second], isComplete }: Scan): string | undefined {
+  if (only === undefined || second !== undefined || !isComplete) return undefined;
+  return membersOf(only.text ?? '')?.find(([, value]) => /^\[\s*\{/.test(value))?.[0];
+}

@@ -1,0 +1,96 @@
+/**
+ * The file of refused records: one per line, with what is wrong with it. Once its records are corrected, it can be imported
+ * itself (`source.ts`).
+ */
+import { appendFileSync, closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import type { ErrorPlace } from '../contract/errors.js';
+import type { EncodedRecord } from './record-encoder.js';
+
+export interface RefusedLine {
+  record: EncodedRecord;
+  errors: readonly ErrorPlace[];
+}
+
+/** The message without the position in its batch, which means nothing in a file. */
+export const messageIn = ({ message }: ErrorPlace): string => message.replace(/^Record \d+(?:: |, )/, '');
+
+export class RefusedFile {
+  private fd: number | undefined;
+
+  /**
+   * @param path an existing file is left alone, and the next free name used
+   * @param fallback if the file cannot be created there: data is often in a folder that is not writable
+   */
+  constructor(
+    public path: string,
+    private readonly fallback?: string,
+  ) {
+    this.path = resolve(path);
+  }
+
+  /**
+   * Opens the file of an import that is resumed.
+   * @param bytes its length according to the journal; anything after that is removed
+   * @returns its length: less after a power failure, or if someone removed the file
+   */
+  reopen(bytes: number): number {
+    this.fd = openSync(this.path, 'a+');
+    let { size } = fstatSync(this.fd);
+    // The last line may be incomplete.
+    if (size < bytes) size = readFileSync(this.fd).lastIndexOf('\n') + 1;
+    const kept = Math.min(size, bytes);
+    ftruncateSync(this.fd, kept);
+    return kept;
+  }
+
+  /** Creates the file with the first refused record. @returns whether it has just been created */
+  create(): boolean {
+    if (this.fd !== undefined) return false;
+    try {
+      this.createAt(this.path);
+    } catch (error) {
+      if (this.fallback === undefined) throw error;
+      this.createAt(resolve(this.fallback));
+    }
+    return true;
+  }
+
+  private createAt(wanted: string): void {
+    for (let n = 1; ; n++) {
+      const path = n === 1 ? wanted : wanted.replace(/(\.[^./]*)?$/, (ending) => `-${n}${ending}`);
+      try {
+        this.fd = openSync(path, 'ax');
+        this.path = path;
+        return;
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+      }
+    }
+  }
+
+  /** @returns number of bytes written */
+  append(file: string, lines: readonly RefusedLine[]): number {
+    const text = Buffer.from(lines.map((line) => lineOf(file, line)).join(''));
+    if (this.fd !== undefined) appendFileSync(this.fd, text);
+    return text.length;
+  }
+
+  sync(): void {
+    if (this.fd !== undefined) fsyncSync(this.fd);
+  }
+
+  close(): void {
+    if (this.fd !== undefined) closeSync(this.fd);
+    this.fd = undefined;
+  }
+}
+
+/** `record` is what was sent. */
+function lineOf(file: string, { record: { line, json }, errors }: RefusedLine): string {
+  const shown = errors.map((place) => {
+    const { column, error, hint } = place;
+    return { column, error, message: messageIn(place), hint };
+  });
+  return `{"file":${JSON.stringify(file)},"line":${line},"record":${json},"errors":${JSON.stringify(shown)}}\n`;
+}

@@ -1,0 +1,105 @@
+/** Loads the settings from flags, environment and file, and checks how they fit together. */
+import { existsSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { Setting } from './setting.js';
+import { type Config, type SettingName, SETTINGS } from './settings.js';
+
+/** Where a value came from, for `cdp config`. */
+export type Source = 'flag' | 'environment' | 'file' | 'default';
+
+export interface LoadedConfig {
+  config: Config;
+  sources: Record<SettingName, Source>;
+  /** The text of each value that is not a default. */
+  written: Partial<Record<SettingName, string>>;
+}
+
+/** Names the wrong setting as the operator wrote it. */
+export class ConfigError extends Error {}
+
+/** Default name of the settings file, in the current folder. */
+export const CONFIG_FILE = 'cdp.config.json';
+
+/**
+ * Flag before environment before file before default.
+ * @param flags by flag name, as text
+ * @param file path of the JSON file; null: {@link CONFIG_FILE}, if it exists
+ * @throws ConfigError
+ */
+export function loadConfig(
+  flags: Readonly<Record<string, string | undefined>>,
+  environment: Readonly<Record<string, string | undefined>>,
+  file: string | null,
+): LoadedConfig {
+  const fromFile = readFile(file);
+  const config: Partial<Record<SettingName, unknown>> = {};
+  const sources: Partial<Record<SettingName, Source>> = {};
+  const written: Partial<Record<SettingName, string>> = {};
+  for (const name of Object.keys(SETTINGS) as SettingName[]) {
+    const row = SETTINGS[name] as Setting<unknown>;
+    const candidates: [Source, string, string | undefined][] = [
+      ['flag', `--${row.flag}`, flags[row.flag]],
+      ['environment', row.env, environment[row.env] === '' ? undefined : environment[row.env]],
+      ['file', `"${row.flag}" in the settings file`, fromFile[row.flag]],
+    ];
+    const given = candidates.find(([, , value]) => value !== undefined);
+    sources[name] = given?.[0] ?? 'default';
+    if (given?.[2] === undefined) {
+      config[name] = row.default;
+    } else {
+      written[name] = given[2];
+      config[name] = parse(row, given[1], given[2]);
+    }
+  }
+  config.dataDir = resolve(config.dataDir as string);
+  return { config: checked(config as Config), sources: sources as Record<SettingName, Source>, written };
+}
+
+function parse(row: Setting<unknown>, label: string, value: string): unknown {
+  try {
+    return row.parse(value);
+  } catch (error) {
+    throw new ConfigError(`${label}: ${(error as Error).message}`);
+  }
+}
+
+function readFile(file: string | null): Record<string, string> {
+  const path = file ?? join(process.cwd(), CONFIG_FILE);
+  if (file === null && !existsSync(path)) return {};
+  let content: unknown;
+  try {
+    content = JSON.parse(readFileSync(path, 'utf8'));
+  } catch (error) {
+    throw new ConfigError(`The settings file ${path} cannot be read: ${(error as Error).message}`);
+  }
+  if (typeof content !== 'object' || content === null || Array.isArray(content)) {
+    throw new ConfigError(`${path} must hold a JSON object`);
+  }
+  const known = new Set(Object.values(SETTINGS).map(({ flag }) => flag));
+  return Object.fromEntries(
+    Object.entries(content).map(([key, value]) => {
+      if (!known.has(key)) throw new ConfigError(`${path} has an unknown setting "${key}"`);
+      if (!['string', 'number', 'boolean'].includes(typeof value)) {
+        throw new ConfigError(`${path}: "${key}" must be a string, a number, true or false`);
+      }
+      return [key, String(value)];
+    }),
+  );
+}
+
+/** Checks that concern several settings. */
+function checked(config: Config): Config {
+  if (config.databaseUrl !== null && config.secret === null) {
+    throw new ConfigError(
+      'With DATABASE_URL a secret is required: set CDP_SECRET to at least 32 random characters, the same for all instances',
+    );
+  }
+  if (config.projectReserved >= config.projectRunning) {
+    throw new ConfigError('project-reserved must be less than project-running');
+  }
+  const jwt = [config.jwtIssuer, config.jwtAudience, config.jwtJwksUrl].filter((value) => value !== null);
+  if (jwt.length !== 0 && jwt.length !== 3) {
+    throw new ConfigError('jwt-issuer, jwt-audience and jwt-jwks-url go together');
+  }
+  return config;
+}

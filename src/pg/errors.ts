@@ -1,0 +1,81 @@
+/** What can go wrong between a client and Postgres: Postgres says no, or the connection is lost. */
+import { ADMIN_SHUTDOWN, INTERNAL_ERROR } from './sqlstate.js';
+
+/** An ErrorResponse of the server. */
+export class PostgresError extends Error {
+  constructor(
+    message: string,
+    readonly sqlstate: string,
+    readonly severity: string,
+    readonly fields: {
+      detail?: string | undefined;
+      hint?: string | undefined;
+      position?: number | undefined;
+      where?: string | undefined;
+      schema?: string | undefined;
+      table?: string | undefined;
+      column?: string | undefined;
+      constraint?: string | undefined;
+      /** The file of Postgres's own source that raised it: independent of the server's language, and not for callers. */
+      source?: string | undefined;
+    } = {},
+  ) {
+    super(message);
+    this.name = 'PostgresError';
+  }
+
+  /** From the fields of an ErrorResponse (Postgres manual 54.8). */
+  static fromFields(fields: ReadonlyMap<string, string>): PostgresError {
+    const position = fields.get('P');
+    return new PostgresError(fields.get('M') ?? '', fields.get('C') ?? INTERNAL_ERROR, fields.get('V') ?? 'ERROR', {
+      detail: fields.get('D'),
+      hint: fields.get('H'),
+      position: position === undefined ? undefined : Number(position),
+      where: fields.get('W'),
+      schema: fields.get('s'),
+      table: fields.get('t'),
+      column: fields.get('c'),
+      constraint: fields.get('n'),
+      source: fields.get('F'),
+    });
+  }
+
+  /** The server ends the connection after it. */
+  get isFatal(): boolean {
+    return this.severity === 'FATAL' || this.severity === 'PANIC';
+  }
+}
+
+/** Postgres was told to end the connection (admin_shutdown); what ran on it was rolled back. */
+export const isShutdown = (error: unknown): error is PostgresError =>
+  error instanceof PostgresError && error.sqlstate === ADMIN_SHUTDOWN;
+
+/** The connection broke, was closed, or could not be opened. */
+export class ConnectionLost extends Error {
+  /** Of a system error that caused it: `ECONNREFUSED`, … */
+  readonly code: string | undefined;
+
+  constructor(message: string, options: { cause?: unknown } = {}) {
+    super(message, options);
+    this.name = 'ConnectionLost';
+    this.code = (options.cause as { code?: string } | null | undefined)?.code;
+  }
+}
+
+/** The time limit of a request passed without an answer. The connection is closed, since nobody knows its state. */
+export class AnswerTimeout extends ConnectionLost {
+  constructor() {
+    super('Postgres did not answer in time');
+  }
+}
+
+/** A row or another message is longer than allowed; the connection is closed because the rest of it is still coming. */
+export class MessageTooLarge extends Error {
+  constructor() {
+    super('A row or a message of Postgres is too large');
+  }
+}
+
+/** What arrived is not Postgres's protocol, so nothing after it can be read either. */
+export const protocolViolation = (): ConnectionLost =>
+  new ConnectionLost('What came from Postgres is not its protocol');

@@ -1,0 +1,121 @@
+/** Cuts the byte stream from Postgres into messages: type byte, int32 length, body (Postgres manual 54.7). */
+import { protocolViolation } from './errors.js';
+import { BACKEND, MESSAGE_HEADER } from './messages.js';
+
+/** `body` lies in `buffer` between `start` and `end`; it is valid only until the handler returns. */
+export type MessageHandler = (type: number, buffer: Buffer, start: number, end: number) => void;
+
+/**
+ * Gets DataRow messages: one that is there as a whole begins at `start`, and others may follow up to `end`. It takes as many
+ * of them as it likes, at least one.
+ * @returns where the first message begins that it has not taken
+ */
+export type RowTaker = (buffer: Buffer, start: number, end: number) => number;
+
+/** Asked as soon as a message's header is there, before its body is kept: false gives the stream up. */
+type SizeCheck = (type: number, length: number) => boolean;
+
+/** A constant of this file, since an imported one would be looked up for each message. */
+const HEADER = MESSAGE_HEADER;
+const NOTHING: Buffer = Buffer.alloc(0);
+
+export class Framing {
+  /** Bytes of a message that has not wholly arrived: `pending[0..filled)`. */
+  private pending: Buffer = NOTHING;
+  private filled = 0;
+
+  /** @param takeRows without it, rows are messages like others */
+  constructor(
+    private readonly onMessage: MessageHandler,
+    private readonly accepts: SizeCheck,
+    private readonly takeRows: RowTaker | null = null,
+  ) {}
+
+  /**
+   * Takes `chunk[0, end)`, which may change as soon as the call returns.
+   * @returns false once the stream has been given up; nothing may be fed afterwards
+   * @throws ConnectionLost for what is no message, with the same consequence
+   */
+  feed(chunk: Buffer, end = chunk.length): boolean {
+    let from = 0;
+    if (this.filled > 0) {
+      from = this.complete(chunk, end);
+      if (from < 0) return false;
+      if (this.filled > 0) return true;
+    }
+    from = this.cut(chunk, from, end);
+    if (from < 0) return false;
+    if (from < end) this.take(chunk, from, end, end - from);
+    return true;
+  }
+
+  /** Hands out every whole message of `chunk[at, end)`. @returns where the incomplete rest begins, -1 when given up */
+  private cut(chunk: Buffer, at: number, end: number): number {
+    while (end - at >= HEADER) {
+      const type = chunk[at] as number;
+      const size = soundSize(type, chunk, at);
+      if (!this.accepts(type, size - HEADER)) return -1;
+      if (end - at < size) break;
+      if (type === BACKEND.dataRow && this.takeRows !== null) at = this.takeRows(chunk, at, end);
+      else {
+        this.onMessage(type, chunk, at + HEADER, at + size);
+        at += size;
+      }
+    }
+    return at;
+  }
+
+  /**
+   * Messages almost always arrive whole; what did not is completed in one buffer of just its size.
+   * @returns how much of the chunk it has taken, -1 when given up
+   */
+  private complete(chunk: Buffer, end: number): number {
+    let from = this.take(chunk, 0, end, HEADER);
+    if (this.filled < HEADER) return from;
+    const type = this.pending[0] as number;
+    const size = soundSize(type, this.pending, 0);
+    if (!this.accepts(type, size - HEADER)) return -1;
+    from = this.take(chunk, from, end, size);
+    if (this.filled < size) return from;
+    const message = this.pending;
+    this.pending = NOTHING;
+    this.filled = 0;
+    if (type === BACKEND.dataRow && this.takeRows !== null) this.takeRows(message, 0, size);
+    else this.onMessage(type, message, HEADER, size);
+    return from;
+  }
+
+  /** Fills `pending` up to `wanted` bytes. @returns the position behind what it has taken */
+  private take(chunk: Buffer, from: number, end: number, wanted: number): number {
+    if (this.filled >= wanted) return from;
+    if (this.pending.length < wanted) {
+      const larger = Buffer.allocUnsafe(wanted);
+      this.pending.copy(larger, 0, 0, this.filled);
+      this.pending = larger;
+    }
+    const taken = Math.min(wanted - this.filled, end - from);
+    chunk.copy(this.pending, this.filled, from, from + taken);
+    this.filled += taken;
+    return from + taken;
+  }
+}
+
+/** Letters, and the digits of ParseComplete and the like. */
+const isType = (type: number): boolean => (type >= 0x41 && type <= 0x7a) || (type >= 0x31 && type <= 0x33);
+
+/** The length counts itself: one below 4 is no message's, and at -1 or less reading would never advance. */
+function soundSize(type: number, bytes: Buffer, at: number): number {
+  const size = messageSize(bytes, at);
+  if (size < HEADER || !isType(type)) throw protocolViolation();
+  return size;
+}
+
+/** The size of the message at `at`, its type included. By hand, for a row after the other. */
+export function messageSize(bytes: Buffer, at: number): number {
+  const length =
+    ((bytes[at + 1] as number) << 24) |
+    ((bytes[at + 2] as number) << 16) |
+    ((bytes[at + 3] as number) << 8) |
+    (bytes[at + 4] as number);
+  return 1 + length;
+}

@@ -1,0 +1,20 @@
+/** The one Postgres client of the house. It knows nothing of projects, HTTP, or what rows mean. */
+export { addressOfUrl, type LoginOptions, type ServerAddress, startupOptions } from './address.js';
+export { readCommandTag } from './command-tag.js';
+export { BINARY_HEADER, BINARY_TRAILER } from './copy-in.js';
+export { ConnectionLost, isShutdown, MessageTooLarge, PostgresError } from './errors.js';
+export { messageSize, type RowTaker } from './framing.js';
+export type { FieldDescription } from './messages.js';
+export { Pool, type PoolOptions } from './pool.js';
+export {
+  type CopyIn,
+  type Described,
+  type Outcome,
+  type Result,
+  type Row,
+  Session,
+  type Step,
+  withSession,
+} from './session.js';
+export * from './sql.js';
+export * from './sqlstate.js';

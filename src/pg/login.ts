@@ -1,0 +1,233 @@
+/**
+ * Opens a connection and logs in: TLS, password by SCRAM-SHA-256, MD5 or as it is, start-up parameters (Postgres manual
+ * 54.2.1). The result is the bare socket of a session that is ready for its first query; `connection.ts` takes over there.
+ */
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { isIP, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { connectTo, type LoginOptions, type ServerAddress } from './address.js';
+import { ConnectionLost, PostgresError, protocolViolation } from './errors.js';
+import { Framing } from './framing.js';
+import { BACKEND, passwordMessage, readErrorFields, saslInitialResponse, SSL_REQUEST, startup } from './messages.js';
+import { MECHANISM, Scram } from './scram.js';
+
+/** Gets what has arrived: `bytes[0, end)`, valid until the call returns. */
+type ReadListener = (bytes: Buffer, end: number) => void;
+
+export interface LoggedIn {
+  readonly address: ServerAddress;
+  readonly socket: Socket;
+  readonly processId: number;
+  /** What a cancel request must show. */
+  readonly secretKey: Buffer;
+  /** From now on what arrives goes to `listener` and raises no `data` event of the socket. */
+  read(listener: ReadListener): void;
+}
+
+/**
+ * @param signal aborted: the login breaks off
+ * @throws PostgresError if the server refuses (28P01, 53300, 57P03 …); ConnectionLost if it cannot be reached
+ */
+export async function logIn(options: LoginOptions, signal?: AbortSignal): Promise<LoggedIn> {
+  signal?.throwIfAborted();
+  const reading = options.ssl || !READS_ONE_AT_A_TIME ? plainReading(options) : sharedReading(options);
+  const { socket: plain } = reading;
+  /** The first reason to give up, which the socket's own error must not hide. */
+  let reason: Error | undefined;
+  const giveUp = (error: Error) => {
+    reason ??= error;
+    plain.destroy(error);
+  };
+  const abort = () => giveUp(new ConnectionLost('The login was aborted', { cause: signal?.reason }));
+  signal?.addEventListener('abort', abort);
+  const late = () => giveUp(new ConnectionLost('Postgres did not answer the login in time'));
+  const timer = setTimeout(late, options.connectionTimeoutMillis);
+  plain.on('error', () => {});
+  try {
+    await once(plain, 'connect');
+    plain.setNoDelay(true);
+    if (options.keepAliveMs !== undefined) plain.setKeepAlive(true, options.keepAliveMs);
+    if (!options.ssl)
+      return { address: options, socket: plain, ...(await handshake(plain, options)), read: reading.read };
+    const socket = await encrypted(plain, options);
+    const keys = await handshake(socket, options);
+    return { address: options, socket, ...keys, read: (listener) => readEvents(socket, listener) };
+  } catch (error) {
+    plain.destroy();
+    throw reason ?? asLost(error);
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', abort);
+  }
+}
+
+const asLost = (error: unknown): unknown =>
+  error instanceof PostgresError || error instanceof ConnectionLost || !(error instanceof Error)
+    ? error
+    : new ConnectionLost(error.message, { cause: error });
+
+/** Postgres answers with one letter whether it speaks TLS; more than that is somebody in between. */
+async function encrypted(socket: Socket, { host, ssl }: LoginOptions): Promise<Socket> {
+  socket.write(SSL_REQUEST);
+  const [answer] = (await Promise.race([once(socket, 'data'), closed(socket)])) as [Buffer];
+  if (answer.length !== 1) throw protocolViolation();
+  if (answer.toString('latin1') !== 'S') throw new ConnectionLost('The server does not support TLS connections');
+  const servername = isIP(host) === 0 ? { servername: host } : {};
+  const secure = connectTls({ ...servername, ...(typeof ssl === 'object' ? ssl : {}), socket });
+  secure.on('error', () => {});
+  await Promise.race([once(secure, 'secureConnect'), closed(secure)]);
+  return secure;
+}
+
+async function closed(socket: Socket): Promise<never> {
+  await once(socket, 'close');
+  throw new ConnectionLost('The connection was closed during the login');
+}
+
+interface Reply {
+  readonly type: number;
+  readonly body: Buffer;
+}
+
+const LONGEST_REPLY = 64 * 1024;
+
+/** The messages of a login, one at a time. */
+class Replies {
+  private readonly arrived: Reply[] = [];
+  private failure: Error | null = null;
+  private wake = (): void => {};
+
+  constructor(private readonly socket: Socket) {
+    socket.on('data', this.onData).on('error', this.onError).on('close', this.onClose);
+  }
+
+  async next(): Promise<Reply> {
+    for (;;) {
+      const reply = this.arrived.shift();
+      if (reply?.type === BACKEND.error) {
+        throw PostgresError.fromFields(readErrorFields(reply.body, 0, reply.body.length));
+      }
+      if (reply !== undefined) return reply;
+      if (this.failure !== null) throw this.failure;
+      await new Promise<void>((resolve) => (this.wake = resolve));
+    }
+  }
+
+  stop(): void {
+    this.socket.off('data', this.onData).off('error', this.onError).off('close', this.onClose);
+  }
+
+  private readonly framing = new Framing(
+    (type, buffer, start, end) => this.arrived.push({ type, body: Buffer.from(buffer.subarray(start, end)) }),
+    (_type, length) => length <= LONGEST_REPLY,
+  );
+
+  private readonly onData = (bytes: Buffer): void => {
+    try {
+      if (!this.framing.feed(bytes)) this.failure = protocolViolation();
+    } catch (error) {
+      this.failure = error as Error;
+    }
+    this.wake();
+  };
+
+  private readonly onError = (error: Error): void => {
+    this.failure ??= error;
+    this.wake();
+  };
+
+  private readonly onClose = (): void => this.onError(new ConnectionLost('The connection was closed during the login'));
+}
+
+/** Codes of the Authentication messages (Postgres manual 54.7). */
+const AUTHENTICATION = { ok: 0, cleartext: 3, md5: 5, sasl: 10, saslContinue: 11, saslFinal: 12 } as const;
+
+async function handshake(socket: Socket, options: LoginOptions): Promise<Pick<LoggedIn, 'processId' | 'secretKey'>> {
+  const replies = new Replies(socket);
+  try {
+    const { user, database, application_name, options: settings } = options;
+    socket.write(startup({ user, database, application_name, options: settings, client_encoding: 'UTF8' }));
+    await authenticate(socket, replies, options);
+    let keys = { processId: 0, secretKey: Buffer.alloc(4) as Buffer };
+    for (;;) {
+      const { type, body } = await replies.next();
+      if (type === BACKEND.readyForQuery) return keys;
+      if (type === BACKEND.keyData) keys = { processId: body.readInt32BE(0), secretKey: body.subarray(4) };
+    }
+  } finally {
+    replies.stop();
+  }
+}
+
+async function authenticate(socket: Socket, replies: Replies, { user, password }: LoginOptions): Promise<void> {
+  let scram: Scram | undefined;
+  for (;;) {
+    const { type, body } = await replies.next();
+    if (type !== BACKEND.authentication) continue;
+    const data = body.subarray(4);
+    switch (body.readInt32BE(0)) {
+      case AUTHENTICATION.ok:
+        return;
+      case AUTHENTICATION.cleartext:
+        socket.write(passwordMessage(`${password}\0`));
+        break;
+      case AUTHENTICATION.md5:
+        socket.write(passwordMessage(`md5${md5(Buffer.from(md5(password + user)), data)}\0`));
+        break;
+      case AUTHENTICATION.sasl:
+        if (!data.toString('latin1').split('\0').includes(MECHANISM)) throw unsupported();
+        scram = new Scram(password);
+        socket.write(saslInitialResponse(MECHANISM, scram.first));
+        break;
+      case AUTHENTICATION.saslContinue:
+        socket.write(passwordMessage((await scram?.answer(data.toString())) ?? ''));
+        break;
+      case AUTHENTICATION.saslFinal:
+        scram?.verify(data.toString());
+        break;
+      default:
+        throw unsupported();
+    }
+  }
+}
+
+const unsupported = () =>
+  new ConnectionLost('The server asks for a kind of authentication other than SCRAM-SHA-256, MD5 and password');
+
+const md5 = (...parts: (string | Buffer)[]): string =>
+  parts.reduce((hash, part) => hash.update(part), createHash('md5')).digest('hex');
+
+type Reading = Pick<LoggedIn, 'socket' | 'read'>;
+
+const readEvents = (socket: Socket, listener: ReadListener) =>
+  void socket.on('data', (chunk: Buffer) => listener(chunk, chunk.length));
+
+function plainReading(address: LoginOptions): Reading {
+  const socket = connectTo(address);
+  return { socket, read: (listener) => readEvents(socket, listener) };
+}
+
+const READ_BYTES = 128 * 1024;
+
+/** On Windows a buffer is handed to the system before anything has arrived, and several connections would share one. */
+const READS_ONE_AT_A_TIME = process.platform !== 'win32';
+
+/**
+ * What arrives on any connection lies here while its listener runs. Otherwise Node makes a new buffer for every read, and
+ * for large results collecting that garbage takes a tenth of the time.
+ */
+const arrivals = Buffer.allocUnsafeSlow(READ_BYTES);
+
+/** A socket that reads into {@link arrivals}. */
+function sharedReading(address: LoginOptions): Reading {
+  let listener: ReadListener | null = null;
+  const callback = (size: number, bytes: Uint8Array): boolean => {
+    // During the login, messages are kept.
+    if (listener === null) return socket.push(Buffer.from(bytes.subarray(0, size)));
+    listener(arrivals, size);
+    return true;
+  };
+  const socket = connectTo(address, { buffer: arrivals, callback });
+  return { socket, read: (taker) => void (listener = taker) };
+}

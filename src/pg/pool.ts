@@ -1,0 +1,143 @@
+/** A few sessions of one role, for short queries: lent one at a time, opened when they are needed, closed when idle. */
+import { AnswerTimeout, ConnectionLost } from './errors.js';
+import type { PipelineOptions, Result, Row, Session, Step } from './session.js';
+import type { Statement } from './sql.js';
+
+export interface PoolOptions {
+  /** Sessions at most. */
+  readonly max: number;
+  /** Sessions that stay open though nobody uses them. */
+  readonly kept?: number;
+  /** The others are closed once they were idle for this long. */
+  readonly idleMs: number;
+  /** How long to wait for a session while all are in use. */
+  readonly waitMs: number;
+}
+
+interface Waiting {
+  readonly resolve: (session: Session) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+export class Pool {
+  /** The last one used is lent first. */
+  private readonly idle: { readonly session: Session; readonly timer: NodeJS.Timeout }[] = [];
+  private readonly waiting: Waiting[] = [];
+  /** Open, or being opened. */
+  private count = 0;
+  private closing: Promise<unknown>[] | null = null;
+
+  /** @param connect opens a session */
+  constructor(
+    private readonly connect: () => Promise<Session>,
+    private readonly options: PoolOptions,
+  ) {}
+
+  /**
+   * Lends a session. It goes back when `work` is done; if it is in a transaction then, it is closed.
+   * @throws what `connect` throws, ConnectionLost if none becomes free in time; what `work` throws
+   */
+  async use<T>(work: (session: Session) => Promise<T>): Promise<T> {
+    const session = await this.take();
+    try {
+      return await work(session);
+    } catch (error) {
+      // The others are probably no better off, and each would cost a query its whole time.
+      if (error instanceof AnswerTimeout) for (const other of this.idle.splice(0)) other.session.destroy(error);
+      throw error;
+    } finally {
+      this.giveBack(session);
+    }
+  }
+
+  /** One statement, its rows. @throws PostgresError, ConnectionLost */
+  query(statement: Statement, options?: PipelineOptions): Promise<Row[]> {
+    return this.use((session) => session.query(statement, options));
+  }
+
+  /** One statement. @returns the number of rows in its command tag. @throws PostgresError, ConnectionLost */
+  change(statement: Statement, options?: PipelineOptions): Promise<number> {
+    return this.use((session) => session.change(statement, options));
+  }
+
+  /** Several in one round trip. @throws PostgresError, ConnectionLost */
+  run(steps: readonly Step[], options?: PipelineOptions): Promise<Result[]> {
+    return this.use((session) => session.run(steps, options));
+  }
+
+  /** Closes what is idle now, and the others when they come back. @returns when all are closed */
+  async close(): Promise<void> {
+    this.closing ??= [];
+    for (const { reject } of this.waiting.splice(0)) reject(new ConnectionLost('The pool was closed'));
+    for (const { session, timer } of this.idle.splice(0)) {
+      clearTimeout(timer);
+      this.closing.push(session.close());
+    }
+    await Promise.all(this.closing);
+  }
+
+  private take(): Promise<Session> {
+    if (this.closing !== null) return Promise.reject(new ConnectionLost('The pool was closed'));
+    const entry = this.idle.pop();
+    if (entry !== undefined) {
+      clearTimeout(entry.timer);
+      return Promise.resolve(entry.session);
+    }
+    if (this.count < this.options.max) return this.open();
+    return new Promise((resolve, reject) => {
+      const late = () => {
+        this.waiting.splice(this.waiting.indexOf(entry), 1);
+        reject(new ConnectionLost('No connection to Postgres was free in time'));
+      };
+      const timer = setTimeout(late, this.options.waitMs);
+      const settled =
+        <V>(settle: (value: V) => void) =>
+        (value: V) => {
+          clearTimeout(timer);
+          settle(value);
+        };
+      const entry = { resolve: settled(resolve), reject: settled(reject) };
+      this.waiting.push(entry);
+    });
+  }
+
+  private async open(): Promise<Session> {
+    this.count++;
+    try {
+      const session = await this.connect();
+      session.onClose(() => this.closed(session));
+      if (session.closed) throw new ConnectionLost('The connection to Postgres was lost');
+      return session;
+    } catch (error) {
+      this.freed();
+      throw error;
+    }
+  }
+
+  private giveBack(session: Session): void {
+    if (session.closed) return;
+    if (this.closing !== null) return void this.closing.push(session.close());
+    if (session.inTransaction) return void session.close();
+    const next = this.waiting.shift();
+    if (next !== undefined) return next.resolve(session);
+    const timer = setTimeout(() => this.expire(session), this.options.idleMs);
+    this.idle.push({ session, timer });
+  }
+
+  private expire(session: Session): void {
+    if (this.count > (this.options.kept ?? 0)) void session.close();
+  }
+
+  private closed(session: Session): void {
+    const at = this.idle.findIndex((entry) => entry.session === session);
+    for (const { timer } of at < 0 ? [] : this.idle.splice(at, 1)) clearTimeout(timer);
+    this.freed();
+  }
+
+  /** Whoever waits opens one instead. */
+  private freed(): void {
+    this.count--;
+    const next = this.waiting.shift();
+    if (next !== undefined) this.open().then(next.resolve, next.reject);
+  }
+}

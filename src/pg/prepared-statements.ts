@@ -1,0 +1,75 @@
+/** The statements that one session has prepared on its server, and the messages that run them. */
+import { randomBytes } from 'node:crypto';
+import type { Statement } from './sql.js';
+import { bind, closeStatement, execute, parse } from './messages.js';
+
+/** So many are kept, and so much of their texts: one that names all columns of a table may be a hundred thousand long. */
+const MOST = 100;
+const MAX_CHARACTERS = 512 * 1024;
+
+interface Prepared {
+  readonly name: string;
+  /** The messages that run it without parameters, once they were needed. */
+  run: Buffer | null;
+}
+
+const EXECUTE = execute();
+
+const runNamed = (name: string, params: Statement['params']): Buffer =>
+  Buffer.concat([bind(params, [], name), EXECUTE]);
+
+export class PreparedStatements {
+  /** By their text, the oldest first. */
+  private readonly known = new Map<string, Prepared>();
+  /**
+   * A trigger that runs between two of them could put a statement of its own under the name of the second, by DEALLOCATE and
+   * PREPARE. So names cannot be guessed, and pg_prepared_statements is closed to projects (migration 009 of projects).
+   */
+  private readonly prefix = randomBytes(12).toString('base64url');
+  private count = 0;
+  /** Of all texts. */
+  private characters = 0;
+
+  /** @param messages gets those that run a statement, and that prepare it where that was not done before */
+  run({ text, params }: Statement, messages: Uint8Array[]): void {
+    const prepared = this.prepare(text, messages);
+    if (params.length === 0) messages.push((prepared.run ??= runNamed(prepared.name, params)));
+    else messages.push(runNamed(prepared.name, params));
+  }
+
+  /** @param messages gets those that prepare the statement, where that was not done before */
+  private prepare(text: string, messages: Uint8Array[]): Prepared {
+    const known = this.known.get(text);
+    if (known !== undefined) return known;
+    for (const oldest of this.known.keys()) {
+      if (this.known.size < MOST && this.characters + text.length <= MAX_CHARACTERS) break;
+      messages.push(...this.forget(oldest));
+    }
+    const prepared = { name: `${this.prefix}${++this.count}`, run: null };
+    this.known.set(text, prepared);
+    this.characters += text.length;
+    messages.push(parse(text, prepared.name));
+    return prepared;
+  }
+
+  /**
+   * @returns the messages that close them on the server. After an error nobody knows which of them it has prepared;
+   * closing one that it has not does no harm.
+   */
+  forget(...texts: readonly string[]): Buffer[] {
+    return texts.flatMap((text) => {
+      const known = this.known.get(text);
+      if (known === undefined) return [];
+      this.known.delete(text);
+      this.characters -= text.length;
+      return [closeStatement(known.name)];
+    });
+  }
+
+  /** The server has forgotten all of them. */
+  clear(): void {
+    // Clearing an empty map makes a new table for it.
+    if (this.known.size > 0) this.known.clear();
+    this.characters = 0;
+  }
+}

@@ -1,0 +1,299 @@
+/**
+ * A session of one role in one database, in the extended query protocol. Everything that can go at once is written in one
+ * piece, up to one Sync; rows come as text, or as the bytes of their DataRow messages.
+ */
+import type { LoginOptions } from './address.js';
+import { readCommandTag } from './command-tag.js';
+import { Connection, type ConnectionLimits } from './connection.js';
+import { copyMessages } from './copy-in.js';
+import type { MessageHandler, RowTaker } from './framing.js';
+import { logIn } from './login.js';
+import {
+  BACKEND,
+  bind,
+  DESCRIBE_PORTAL,
+  DESCRIBE_STATEMENT,
+  execute,
+  EXECUTE_ALL,
+  type FieldDescription,
+  parse,
+  readParameterOids,
+  readRowDescription,
+  readTag,
+  readTextRow,
+  runUnnamed,
+  simpleQuery,
+  SYNC,
+} from './messages.js';
+import { PreparedStatements } from './prepared-statements.js';
+import { fixed, ROLLBACK, type Statement } from './sql.js';
+
+/** A row as Postgres's text. */
+export type Row = (string | null)[];
+
+/** What came back for one step. */
+export interface Result {
+  /** Command tag, for instance `INSERT 0 250`. */
+  readonly tag: string;
+  readonly rows: Row[];
+}
+
+/** COPY … FROM STDIN with its data. */
+export interface CopyIn {
+  readonly copy: string;
+  readonly data: readonly Uint8Array[];
+}
+
+/** What a pipeline consists of. */
+export type Step = Statement | CopyIn;
+
+export interface PipelineOptions {
+  /** The session keeps the statements prepared, for pipelines that use the same texts. */
+  readonly prepared?: boolean;
+  /**
+   * Ends with a reset of the session, which needs the last step to end the transaction. Its failure is not reported, but
+   * the session is not {@link Connection.isClean} then.
+   */
+  readonly reset?: boolean;
+  /** The session is destroyed if the answer takes longer. */
+  readonly timeoutMs?: number;
+}
+
+export interface Outcome {
+  /** Of the steps that came to their end, in order. What they did is not necessarily committed. */
+  readonly results: Result[];
+  /** What ended the pipeline before all was done. */
+  readonly error: Error | null;
+}
+
+/** What Postgres says of a statement before it runs. */
+export interface Described {
+  /** Type oids of `$1`, `$2`, … */
+  parameterOids: number[];
+  /** null if the statement returns no rows. */
+  columns: FieldDescription[] | null;
+}
+
+const DISCARD_ALL = fixed('DISCARD ALL');
+
+/** DISCARD ALL leaves the seed of random() as it is, and with it the next request's random numbers to this one's choice. */
+const resetMessages = (): Buffer =>
+  Buffer.concat([runUnnamed(DISCARD_ALL), runUnnamed({ text: `SET seed = ${Math.random().toFixed(15)}`, params: [] })]);
+
+const ignore = () => {};
+
+export class Session extends Connection {
+  private readonly prepared = new PreparedStatements();
+
+  /**
+   * Logs in.
+   * @param signal aborted: the login breaks off
+   * @throws PostgresError, ConnectionLost
+   */
+  static async connect(options: LoginOptions & ConnectionLimits, signal?: AbortSignal): Promise<Session> {
+    return new Session(await logIn(options, signal), options);
+  }
+
+  /**
+   * Runs steps in order in one round trip. Without BEGIN they are one transaction, which ends with the last (Postgres manual
+   * 54.2.4). The first error skips the rest. COPY's data goes out without waiting for CopyInResponse; if the command or
+   * one before it fails, the server discards it.
+   * @returns never rejects: the outcome says how far it came
+   */
+  async pipeline(steps: readonly Step[], options: PipelineOptions = {}): Promise<Outcome> {
+    const { prepared = false, reset = false, timeoutMs } = options;
+    const messages = prepared ? this.preparedMessages(steps) : steps.flatMap(messagesOf);
+    if (reset) {
+      messages.push(resetMessages());
+      this.prepared.clear();
+    }
+    messages.push(SYNC);
+    const answers = new Answers(steps.length);
+    try {
+      await this.request(messages, answers.onMessage, {
+        copies: steps.some((step) => 'copy' in step),
+        endsClean: reset,
+        ...(timeoutMs === undefined ? {} : { timeoutMs }),
+      });
+      return { results: answers.results, error: null };
+    } catch (error) {
+      if (prepared) await this.forget(steps);
+      const { results } = answers;
+      return { results, error: reset && results.length === steps.length ? null : (error as Error) };
+    }
+  }
+
+  /**
+   * The same, for results.
+   * @throws PostgresError of the failing statement, ConnectionLost
+   */
+  async run(steps: readonly Step[], options?: PipelineOptions): Promise<Result[]> {
+    const { results, error } = await this.pipeline(steps, options);
+    if (error !== null) throw error;
+    return results;
+  }
+
+  /** One statement, its rows. @throws PostgresError, ConnectionLost */
+  async query(statement: Statement, options?: PipelineOptions): Promise<Row[]> {
+    const [result] = await this.run([statement], options);
+    return result?.rows ?? [];
+  }
+
+  /** One statement. @returns the number of rows that its command tag tells; 0 if none. @throws PostgresError, ConnectionLost */
+  async change(statement: Statement, options?: PipelineOptions): Promise<number> {
+    const [result] = await this.run([statement], options);
+    return readCommandTag(result?.tag ?? '').count ?? 0;
+  }
+
+  /**
+   * Any number of statements in one text, in one transaction unless they say otherwise; rows are dropped. A simple query
+   * (Postgres manual 54.2.3).
+   * @throws PostgresError, ConnectionLost
+   */
+  async script(text: string): Promise<void> {
+    await this.request([simpleQuery(text)], ignore);
+  }
+
+  /** Whatever statements left behind in the session goes away: an open transaction, and prepared statements too. */
+  async reset(): Promise<void> {
+    const rollback = this.inTransaction ? [runUnnamed(ROLLBACK)] : [];
+    this.prepared.clear();
+    await this.request([...rollback, resetMessages(), SYNC], ignore, { endsClean: true });
+  }
+
+  /**
+   * Runs `before`, then parses and describes a statement, in one round trip.
+   * @throws PostgresError of whichever failed, ConnectionLost
+   */
+  async describe(text: string, before: readonly Statement[] = []): Promise<Described> {
+    let described: Described = { parameterOids: [], columns: null };
+    const messages = [...before.map(runUnnamed), parse(text), DESCRIBE_STATEMENT, SYNC];
+    await this.request(messages, (type, buffer, start, end) => {
+      if (type === BACKEND.parameterDescription) {
+        described = { parameterOids: readParameterOids(buffer, start, end), columns: null };
+      } else if (type === BACKEND.rowDescription) described.columns = readRowDescription(buffer, start, end);
+    });
+    return described;
+  }
+
+  /**
+   * Runs what {@link describe} has parsed.
+   * @param maxRows the portal is suspended after so many; 0: all
+   * @returns the command tag; null if the portal is suspended
+   * @throws PostgresError, ConnectionLost, MessageTooLarge
+   */
+  fetch(
+    params: readonly (string | null)[],
+    formats: readonly number[],
+    maxRows: number,
+    takeRows: RowTaker,
+  ): Promise<string | null> {
+    return this.fetchRows([bind(params, formats), execute(maxRows), SYNC], takeRows);
+  }
+
+  /** Goes on with a suspended portal, inside the same transaction. */
+  fetchMore(maxRows: number, takeRows: RowTaker): Promise<string | null> {
+    return this.fetchRows([execute(maxRows), SYNC], takeRows);
+  }
+
+  /**
+   * Parses, describes and runs a statement without parameters in one round trip; its rows come in text format. Only for a
+   * statement that provably leaves nothing in the session: a clean session stays clean.
+   * @param describe called before the first row
+   * @returns the command tag
+   * @throws PostgresError, ConnectionLost
+   */
+  async fetchAtOnce(
+    text: string,
+    describe: (columns: FieldDescription[]) => void,
+    takeRows: RowTaker,
+  ): Promise<string> {
+    let tag = '';
+    const onMessage: MessageHandler = (type, buffer, start, end) => {
+      if (type === BACKEND.rowDescription) describe(readRowDescription(buffer, start, end));
+      else if (type === BACKEND.commandComplete) tag = readTag(buffer, start, end);
+    };
+    const messages = [parse(text), bind([]), DESCRIBE_PORTAL, EXECUTE_ALL, SYNC];
+    await this.request(messages, onMessage, { takeRows, endsClean: this.isClean });
+    return tag;
+  }
+
+  private async fetchRows(parts: readonly Buffer[], takeRows: RowTaker): Promise<string | null> {
+    let tag: string | null = null;
+    const onMessage: MessageHandler = (type, buffer, start, end) => {
+      if (type === BACKEND.commandComplete) tag = readTag(buffer, start, end);
+      else if (type === BACKEND.emptyQuery) tag = '';
+    };
+    await this.request(parts, onMessage, { takeRows });
+    return tag;
+  }
+
+  private preparedMessages(steps: readonly Step[]): Uint8Array[] {
+    const messages: Uint8Array[] = [];
+    for (const step of steps) {
+      if ('copy' in step) {
+        this.prepared.run({ text: step.copy, params: [] }, messages);
+        messages.push(...copyMessages(step.data));
+      } else this.prepared.run(step, messages);
+    }
+    return messages;
+  }
+
+  /** After an error nobody knows which statements the server has prepared. */
+  private async forget(steps: readonly Step[]): Promise<void> {
+    const closing = this.prepared.forget(...steps.map((step) => ('copy' in step ? step.copy : step.text)));
+    // The pipeline's error is what the caller has to know.
+    if (!this.closed) await this.request([...closing, SYNC], ignore).catch(ignore);
+  }
+}
+
+/** Unnamed, so that nothing of it stays in the session. */
+function messagesOf(step: Step): Uint8Array[] {
+  if ('copy' in step) return [runUnnamed({ text: step.copy, params: [] }), ...copyMessages(step.data)];
+  return [runUnnamed(step)];
+}
+
+/** Gathers what comes back for the steps of a pipeline, in their order. */
+class Answers {
+  readonly results: Result[] = [];
+  private rows: Row[] = [];
+
+  constructor(private readonly count: number) {}
+
+  readonly onMessage: MessageHandler = (type, buffer, start, end) => {
+    if (type === BACKEND.dataRow) this.rows.push(readTextRow(buffer, start, end));
+    else if (type === BACKEND.commandComplete) this.ended(readTag(buffer, start, end));
+    else if (type === BACKEND.emptyQuery) this.ended('');
+  };
+
+  /** What comes after the last step belongs to the reset. */
+  private ended(tag: string): void {
+    if (this.results.length < this.count) this.results.push({ tag, rows: this.rows });
+    this.rows = [];
+  }
+}
+
+/**
+ * One short-lived session.
+ * @param signal aborted: the connection breaks at once, whatever it waits for
+ * @throws PostgresError, ConnectionLost; the signal's reason; what `work` throws
+ */
+export async function withSession<T>(
+  options: LoginOptions & ConnectionLimits,
+  work: (session: Session) => Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> {
+  signal?.throwIfAborted();
+  let session: Session | undefined;
+  const breakOff = () => session?.destroy(signal?.reason as Error);
+  signal?.addEventListener('abort', breakOff);
+  try {
+    session = await Session.connect(options, signal);
+    return await work(session);
+  } catch (error) {
+    throw signal?.aborted ? signal.reason : error;
+  } finally {
+    signal?.removeEventListener('abort', breakOff);
+    await session?.close();
+  }
+}

@@ -1,0 +1,119 @@
+/**
+ * SQL as text with parameters. The safe way is the short one: in sql`…${value}…` every value becomes a parameter,
+ * `ident()` quotes a name, and a bare string cannot be spliced in. Text that is not a constant of this code base
+ * passes through exactly one door, {@link callerSql}.
+ */
+
+/** A statement and its parameters, as the extended query protocol takes them. Parameters go out in text format. */
+export interface Statement {
+  readonly text: string;
+  readonly params: readonly (string | null)[];
+}
+
+/** A statement without parameters. */
+export class FixedStatement implements Statement {
+  readonly params: readonly never[] = [];
+  /** The messages that run it, once they were needed. */
+  messages: Buffer | null = null;
+
+  constructor(readonly text: string) {}
+}
+
+/** A statement without parameters: a constant of this code base. */
+export const fixed = (text: string): Statement => new FixedStatement(text);
+
+export const BEGIN = fixed('BEGIN');
+export const COMMIT = fixed('COMMIT');
+export const ROLLBACK = fixed('ROLLBACK');
+
+/** Runs as it is, or goes into a larger one. */
+class Fragment implements Statement {
+  private flat: Statement | null = null;
+
+  constructor(
+    readonly strings: readonly string[],
+    readonly values: readonly SqlValue[],
+  ) {}
+
+  get text(): string {
+    return (this.flat ??= flatten(this)).text;
+  }
+
+  get params(): readonly (string | null)[] {
+    return (this.flat ??= flatten(this)).params;
+  }
+}
+
+class Raw {
+  constructor(readonly text: string) {}
+}
+
+export type { Fragment, Raw };
+type Scalar = string | number | boolean | bigint | Date | Buffer | null;
+type SqlValue = Fragment | Raw | Scalar | readonly Scalar[];
+
+/** A piece of SQL; values become `$n`, fragments and identifiers are inlined. */
+export function sql(strings: TemplateStringsArray, ...values: SqlValue[]): Fragment {
+  return new Fragment(strings, values);
+}
+
+/** A quoted identifier (Postgres manual 4.1.1). The only character that needs care is the double quote. */
+export function ident(...path: string[]): Raw {
+  return new Raw(path.map((name) => `"${name.replaceAll('"', '""')}"`).join('.'));
+}
+
+/**
+ * A quoted string literal, for statements that take no parameters (COMMENT, CREATE ROLE, ALTER ROLE). Correct whatever
+ * `standard_conforming_strings` says: a backslash switches to the E'' form (Postgres manual 4.1.2.2).
+ */
+export function literal(value: string): Raw {
+  const quoted = value.replaceAll("'", "''");
+  return new Raw(value.includes('\\') ? ` E'${quoted.replaceAll('\\', '\\\\')}'` : `'${quoted}'`);
+}
+
+/** Fragments with a separator between them. */
+export function join(parts: readonly (Fragment | Raw)[], separator = ', '): Fragment {
+  const strings = parts.length === 0 ? [''] : ['', ...parts.slice(1).map(() => separator), ''];
+  return new Fragment(strings, parts);
+}
+
+/** Text that comes from the catalog (a type's name by `format_type`) or from a table of constants in this code base. */
+export function trusted(text: string): Raw {
+  return new Raw(text);
+}
+
+/** The caller's own SQL, the product of the free SQL endpoint. Only a connection logged in as the project may run it. */
+export function callerSql(text: string, params: readonly (string | null)[] = []): Statement {
+  return { text, params };
+}
+
+/** Numbers the parameters and joins the fragments. */
+function flatten(fragment: Fragment): Statement {
+  const params: (string | null)[] = [];
+  const write = (value: SqlValue): string => {
+    if (value instanceof Raw) return value.text;
+    if (value instanceof Fragment) return textOf(value);
+    params.push(encoded(value));
+    return `$${params.length}`;
+  };
+  const textOf = (piece: Fragment): string =>
+    piece.strings
+      .map((text, i) => (i < piece.values.length ? text + write(piece.values[i] as SqlValue) : text))
+      .join('');
+  return { text: textOf(fragment), params };
+}
+
+/** A value as Postgres reads it in text format. */
+function encoded(value: Scalar | readonly Scalar[]): string | null {
+  if (value === null) return null;
+  if (value instanceof Date) return value.toISOString();
+  if (Buffer.isBuffer(value)) return `\\x${value.toString('hex')}`;
+  if (typeof value !== 'object') return String(value);
+  return `{${value.map(element).join(',')}}`;
+}
+
+/** Of an array (Postgres manual 8.15.2). */
+function element(value: Scalar): string {
+  const text = encoded(value);
+  return text === null ? 'NULL' : `"${text.replace(/["\\]/g, '\\$&')}"`;
+}

@@ -1,0 +1,123 @@
+/**
+ * Finds connections that are dead and do not say so: a firewall has forgotten them, a host is gone, a packet was lost for
+ * good. Nothing breaks then, and a request would wait for its whole time. The server knows better: a backend that is gone,
+ * or that waits for us while we wait for it, will never answer (docs/decisions/0027).
+ */
+import { ConnectionLost, type Pool, type ServerAddress, type Session, sql } from '../../pg/index.js';
+import type { Backend } from './watchdog.js';
+
+/** Each connection is checked at this interval, and the server is asked about it once it was silent for two checks. */
+const CHECK_MS = 500;
+const SILENT_CHECKS = 2;
+
+/** The question itself must not wait on a dead connection. */
+const QUERY_MS = 1_000;
+
+/**
+ * A backend that has waited from one check to the next this often for the rest of a request will not get it. Checks are
+ * counted, not time: while the service is halted, nobody sends anything.
+ */
+const STALLED_CHECKS = 2;
+
+/** What the server says of a backend in the middle of a request. */
+interface Seen {
+  /** Idle for longer than an answer may be on its way; null if that may not be seen. */
+  readonly isIdle: boolean | null;
+  /**
+   * While it waits for the rest of a request: how much has come, which tells a request whose rest was lost from one that a
+   * slow network brings.
+   */
+  readonly received: string | null;
+}
+
+interface Watched {
+  readonly session: Session;
+  readonly backend: Backend;
+  bytesRead: number;
+  /** Checks in a row at which an answer was due and nothing had come. */
+  silent: number;
+  /** How much of a request had come to the backend when it was last found waiting for the rest, … */
+  received: string | null;
+  /** … and the checks in a row at which it was no more. */
+  stalled: number;
+}
+
+export class StaleConnections {
+  private readonly watched = new Set<Watched>();
+  private readonly timer: NodeJS.Timeout | null;
+  private isAsking = false;
+
+  /**
+   * @param address a server on this machine cannot become silent, and is not watched
+   * @param pool of the service's own role
+   */
+  constructor(
+    address: ServerAddress,
+    private readonly pool: Pool,
+  ) {
+    this.timer = address.host.startsWith('/') ? null : setInterval(() => this.check(), CHECK_MS).unref();
+  }
+
+  /** Until the session is closed. */
+  watch(session: Session, backend: Backend): void {
+    if (this.timer === null) return;
+    this.watched.add({ session, backend, bytesRead: 0, silent: 0, received: null, stalled: 0 });
+  }
+
+  close(): void {
+    if (this.timer !== null) clearInterval(this.timer);
+  }
+
+  private check(): void {
+    for (const one of this.watched) {
+      const { session } = one;
+      if (session.closed) this.watched.delete(one);
+      one.silent = session.isAwaiting && session.bytesRead === one.bytesRead ? one.silent + 1 : 0;
+      one.bytesRead = session.bytesRead;
+      if (one.silent === 0) one.received = null;
+    }
+    const silent = [...this.watched].filter((one) => one.silent >= SILENT_CHECKS);
+    if (silent.length === 0 || this.isAsking) return;
+    this.isAsking = true;
+    // If the server cannot be asked, the next check comes soon.
+    void this.endDead(silent)
+      .catch(() => {})
+      .finally(() => (this.isAsking = false));
+  }
+
+  private async endDead(silent: readonly Watched[]): Promise<void> {
+    const found = await this.ask(silent.map(({ backend }) => backend));
+    for (const one of silent) {
+      const { session, backend, bytesRead } = one;
+      const seen = found.get(backend.processId);
+      if (seen !== undefined && seen.isIdle !== true && !hasStalled(one, seen)) continue;
+      // An answer that came in the meantime is one.
+      if (!session.isAwaiting || session.bytesRead !== bytesRead) continue;
+      session.destroy(new ConnectionLost('The connection to Postgres has gone silent'));
+    }
+  }
+
+  private async ask(backends: readonly Backend[]): Promise<Map<number, Seen>> {
+    const [pids, times] = [backends.map(({ processId }) => processId), backends.map(({ seenAt }) => seenAt)];
+    const rows = await this.pool.query(
+      sql`SELECT pid, state LIKE 'idle%' AND state_change < now() - interval '1 s',
+            CASE WHEN wait_event = 'ClientRead' THEN coalesce(bytes_processed, 0) END
+          FROM pg_stat_activity JOIN unnest(${pids}::integer[], ${times}::timestamptz[]) AS watched (pid, seen_at) USING (pid)
+            LEFT JOIN pg_stat_progress_copy USING (pid)
+          WHERE backend_start IS NULL OR backend_start <= seen_at`,
+      { timeoutMs: QUERY_MS },
+    );
+    return new Map(
+      rows.map(([pid, isIdle, received]) => [
+        Number(pid),
+        { isIdle: isIdle == null ? null : isIdle === 't', received: received ?? null },
+      ]),
+    );
+  }
+}
+
+function hasStalled(one: Watched, { received }: Seen): boolean {
+  one.stalled = received !== null && received === one.received ? one.stalled + 1 : 0;
+  one.received = received;
+  return one.stalled >= STALLED_CHECKS;
+}

@@ -1,0 +1,93 @@
+/** Which service a command calls, and with whose token: the named profile, else the environment, else the default profile. */
+import { chmod, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Command } from 'commander';
+import { CdpClient } from '../client/client.js';
+import { isMissing } from '../files.js';
+import { UsageError } from './outcome.js';
+import { configFolder, makePrivate, writePrivately } from './user-files.js';
+
+export const ENVIRONMENT = { url: 'CDP_URL', token: 'CDP_TOKEN' } as const;
+
+export const DEFAULT_PROFILE = 'default';
+
+export interface Profile {
+  url: string;
+  token: string;
+}
+
+type Profiles = Record<string, Profile>;
+
+export const profilesFile = (): string => join(configFolder(), 'profiles.json');
+
+/** @throws UsageError if the file is not one of ours */
+export async function readProfiles(): Promise<Profiles> {
+  const file = profilesFile();
+  const text = await readFile(file, 'utf8').catch((error: unknown) => {
+    if (isMissing(error)) return '{}';
+    throw error;
+  });
+  try {
+    const profiles = JSON.parse(text) as Profiles;
+    const areComplete = Object.values(profiles).every(
+      ({ url, token }) => typeof url === 'string' && typeof token === 'string',
+    );
+    // Without a prototype: a profile may be called "constructor".
+    if (areComplete) return Object.assign(Object.create(null) as Profiles, profiles);
+  } catch {
+    // Reported below.
+  }
+  throw new UsageError(`${file} does not hold profiles`, 'Remove it and log in again: cdp login');
+}
+
+export async function writeProfiles(profiles: Profiles): Promise<void> {
+  await makePrivate(configFolder());
+  // The folder may have existed before, open to others.
+  await chmod(configFolder(), 0o700);
+  await writePrivately(profilesFile(), `${JSON.stringify(profiles, null, 2)}\n`);
+}
+
+/** @throws UsageError if there is none */
+export const findConnection = (command: Command): Promise<Profile> =>
+  findProfile(command.opts<{ profile?: string }>().profile);
+
+/**
+ * @param name of a profile, if the person named one
+ * @throws UsageError if there is none
+ */
+export async function findProfile(name: string | undefined): Promise<Profile> {
+  const [url, token] = [process.env[ENVIRONMENT.url] || undefined, process.env[ENVIRONMENT.token] || undefined];
+  if (name === undefined && (url !== undefined || token !== undefined)) {
+    // A profile's token must not go to an address that it was not made for.
+    if (url === undefined) throw new UsageError(`${ENVIRONMENT.token} is set and ${ENVIRONMENT.url} is not`);
+    if (token === undefined) throw new UsageError(`${ENVIRONMENT.url} is set and ${ENVIRONMENT.token} is not`);
+    return { url, token };
+  }
+  const profile = (await readProfiles())[name ?? DEFAULT_PROFILE];
+  if (profile !== undefined) return profile;
+  if (name !== undefined)
+    throw new UsageError(`There is no profile "${name}"`, `Create it: cdp login --profile ${name}`);
+  throw new UsageError(
+    'Which service? There is no profile, and the environment names no service',
+    `Log in with cdp login, or set ${ENVIRONMENT.url} and ${ENVIRONMENT.token}`,
+  );
+}
+
+/** A few seconds at most: somebody is waiting. */
+const MAX_RETRIES = 3;
+
+export const connect = async (command: Command): Promise<CdpClient> => clientFor(await findConnection(command));
+
+/**
+ * @param maxRetries of one request
+ * @throws UsageError if the address is not a URL
+ */
+export function clientFor({ url, token }: Profile, maxRetries = MAX_RETRIES): CdpClient {
+  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
+    const isHost = /^[\w.-]+(?::\d+)?(?:\/|$)/.test(url);
+    throw new UsageError(`"${url}" is not a URL`, isHost ? `Use http://${url} or https://${url}` : EXAMPLE);
+  }
+  return new CdpClient({ url, token, maxRetries });
+}
+
+const EXAMPLE = 'Use a URL such as https://cdp.example';

@@ -1,0 +1,130 @@
+/** How a command for people with a token ends: its exit code, and what it prints when something went wrong. */
+import { CdpError, type CdpErrorCode } from '../client/error.js';
+import { handleOutputErrors } from './output.js';
+import { firstCells, printable, printableLines, widthOf } from './text.js';
+
+export const EXIT = {
+  done: 0,
+  /** The service rejected the request, or a file cannot be read or written. */
+  refused: 1,
+  usage: 2,
+  /** No answer: nothing listens there, the network is down, or the service stayed overloaded. */
+  unreachable: 3,
+  /** An import is done, but some of its records were refused. */
+  someRefused: 4,
+  interrupted: 130,
+} as const;
+
+export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
+
+/** Wrong use of a command, or a file or profile that does not fit. */
+export class UsageError extends Error {
+  constructor(
+    message: string,
+    readonly hint?: string,
+  ) {
+    super(message);
+  }
+}
+
+/** Ends the command with this exit code. */
+export class ExitError extends Error {
+  constructor(
+    readonly exitCode: ExitCode,
+    message: string,
+    override readonly cause?: unknown,
+  ) {
+    super(message);
+  }
+}
+
+/** Codes after which a later try may work. */
+const UNREACHABLE: readonly CdpErrorCode[] = [
+  'network_error',
+  'unexpected_answer',
+  'overloaded',
+  'database_unavailable',
+  'rate_limited',
+  'outcome_unknown',
+];
+
+/**
+ * Runs a command: prints on standard error what went wrong, and sets the exit code of the process.
+ * @param sql the text that positions in an error count in
+ */
+export async function runToExit(work: () => Promise<ExitCode | void>, sql?: () => string | undefined): Promise<void> {
+  handleOutputErrors((error) => {
+    process.stderr.write(`cdp: Standard output: ${error.message}\n`);
+    process.exit(EXIT.refused);
+  });
+  try {
+    process.exitCode = (await work()) ?? EXIT.done;
+  } catch (error) {
+    process.exitCode = exitCodeOf(error);
+    process.stderr.write(
+      explain(error, sql?.())
+        .map((line) => `${line}\n`)
+        .join(''),
+    );
+  }
+}
+
+function exitCodeOf(error: unknown): ExitCode {
+  if (error instanceof UsageError) return EXIT.usage;
+  if (error instanceof ExitError) return error.exitCode;
+  if (!(error instanceof CdpError)) return EXIT.refused;
+  if (error.code === 'aborted') return EXIT.interrupted;
+  return UNREACHABLE.includes(error.code) ? EXIT.unreachable : EXIT.refused;
+}
+
+/** The lines for standard error: code and message, the place in the SQL, hint. A terminal obeys nothing in them. */
+export function explain(error: unknown, sql?: string): string[] {
+  if (!(error instanceof CdpError)) {
+    const message = error instanceof Error ? error.message : String(error);
+    const hint = error instanceof UsageError ? error.hint : undefined;
+    const cause = error instanceof ExitError && error.cause !== undefined ? explain(error.cause, sql) : [];
+    return [...[`cdp: ${message}`, ...(hint === undefined ? [] : [hint])].map(printableLines), ...cause];
+  }
+  const { code, message, hint, errors, errorCount, requestId, postgres } = error;
+  const position = postgres?.position;
+  const unlisted = errorCount - errors.length;
+  return [
+    `cdp: ${code}: ${message}`,
+    ...(errorCount > 1 ? errors.map((place) => `  ${place.message}`) : []),
+    ...(errorCount > 1 && unlisted > 0 ? [`  and ${unlisted} more`] : []),
+    ...(sql === undefined || position === undefined ? [] : errorPlace(sql, position, process.stderr.columns)),
+    ...(postgres?.detail === undefined ? [] : [postgres.detail]),
+    // Many messages end with their hint.
+    ...(hint === undefined || message.endsWith(hint) ? [] : [`Hint: ${hint}`]),
+    ...(error.status === 401 ? ['Is this a token of this service? Log in with another one: cdp login'] : []),
+    ...(code === 'internal' && requestId !== undefined ? [`Request: ${requestId}`] : []),
+  ].map(printableLines);
+}
+
+const ELLIPSIS = '...';
+
+/**
+ * The line of the SQL in which the error is, and a caret below its place.
+ * @param position counts characters from 1, as Postgres does
+ * @param columns of the terminal: a longer line is cut on both sides of the place
+ */
+export function errorPlace(sql: string, position: number, columns = Infinity): string[] {
+  const before = [...sql].slice(0, position - 1).join('');
+  const lines = before.split('\n');
+  const label = `LINE ${lines.length}: `;
+  const room = columns - label.length;
+  const onScreen = (text: string): string => printable(text.replaceAll('\t', ' '));
+  let left = onScreen(lines.at(-1) ?? '');
+  let right = onScreen((sql.slice(before.length).split('\n')[0] ?? '').trimEnd());
+  if (widthOf(left) + widthOf(right) > room) {
+    const leftRoom = Math.max(ELLIPSIS.length + 1, Math.floor((room * 2) / 3));
+    if (widthOf(left) > leftRoom) left = ELLIPSIS + lastCells(left, leftRoom - ELLIPSIS.length);
+    const rightRoom = Math.max(ELLIPSIS.length + 1, room - widthOf(left));
+    if (widthOf(right) > rightRoom) right = firstCells(right, rightRoom - ELLIPSIS.length) + ELLIPSIS;
+  }
+  return [label + left + right, ' '.repeat(label.length + widthOf(left)) + '^'];
+}
+
+const reversed = (text: string): string => [...text].reverse().join('');
+
+const lastCells = (text: string, cells: number): string => reversed(firstCells(reversed(text), cells));

@@ -1,0 +1,38 @@
+/** Standard output of commands: lines, and large results as fast as the reader takes them. */
+import { pipeline } from 'node:stream/promises';
+import { hasCode } from '../files.js';
+import { printableLines } from './text.js';
+
+/**
+ * Makes `| head` no failure: what is written after the reader has gone is dropped.
+ * @param fail called with any other error, such as a full disk
+ */
+export function handleOutputErrors(fail: (error: Error) => void): void {
+  for (const stream of [process.stdout, process.stderr]) {
+    stream.on('error', (error: Error) => {
+      if (!hasCode(error, 'EPIPE')) fail(error);
+    });
+  }
+}
+
+/** A terminal obeys nothing of it. */
+export function printLines(lines: readonly string[]): void {
+  const text = lines.map((line) => `${line}\n`).join('');
+  process.stdout.write(process.stdout.isTTY ? printableLines(text) : text);
+}
+
+/** Writes UTF-8 to a file or pipe unchanged, and to a terminal so that it obeys nothing of it. */
+export async function printChunks(chunks: AsyncIterable<Uint8Array | string>): Promise<void> {
+  try {
+    await pipeline(process.stdout.isTTY ? printed(chunks) : chunks, process.stdout, { end: false });
+  } catch (error) {
+    if (!hasCode(error, 'EPIPE')) throw error;
+  }
+}
+
+async function* printed(chunks: AsyncIterable<Uint8Array | string>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  for await (const chunk of chunks) {
+    yield printableLines(typeof chunk === 'string' ? chunk : decoder.decode(chunk, { stream: true }));
+  }
+}

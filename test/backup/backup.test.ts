@@ -1,0 +1,553 @@
+/** Backup and restore with Postgres's own programs, on every server of the run for which the machine has them. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { copyFile, open, readdir, readFile, stat, truncate, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { backup } from '../../src/backup/backup.js';
+import { restore, type RestoreOptions } from '../../src/backup/restore.js';
+import { findPrograms } from '../../src/backup/logical/client-programs.js';
+import { description, EVERYTHING, ROWS } from '../support/everything.js';
+import { clearAway, dropDatabase, embeddedServer, type TestServer, testServers } from '../support/postgres.js';
+import { strays, watchPlacements } from '../support/strays.js';
+import { call, failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+
+const places = { folder: null, path: process.env.PATH ?? '' };
+const signal = new AbortController().signal;
+const silent = () => undefined;
+
+const folder = mkdtempSync('/tmp/cdp-backup-');
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const save = (service: TestService, name: string, more: { project?: string; signal?: AbortSignal } = {}) =>
+  backup(service.engine.installation(BY_ITSELF), {
+    file: join(folder, name),
+    project: null,
+    places,
+    form: null,
+    version: '0.0.0',
+    signal,
+    progress: silent,
+    ...more,
+  });
+
+const load = (service: TestService, name: string, more: Partial<RestoreOptions> = {}) =>
+  restore(service.engine.installation(BY_ITSELF), {
+    file: join(folder, name),
+    project: null,
+    as: null,
+    at: null,
+    places,
+    signal,
+    progress: silent,
+    ...more,
+  });
+
+/** A copy of the good backup with another manifest. */
+async function repacked(name: string, change: (text: string) => string): Promise<string> {
+  const place = mkdtempSync(join(folder, 'repack-'));
+  execFileSync('tar', ['-xf', join(folder, 'all.cdp'), '-C', place]);
+  const manifest = join(place, 'manifest.json');
+  await writeFile(manifest, change(await readFile(manifest, 'utf8')));
+  const names = ['projects/full.dump', 'projects/full.list', 'projects/small.dump', 'projects/small.list'];
+  const members = [...names, 'control.json', 'manifest.json'];
+  execFileSync('sh', ['-c', `sha256sum ${members.join(' ')} > SHA256SUMS`], { cwd: place });
+  execFileSync('tar', ['--format=ustar', '-cf', join(folder, name), ...members, 'SHA256SUMS'], { cwd: place });
+  return name;
+}
+
+/** A refusal leaves the projects as they were, and nothing else of the installation's on the server. */
+const inventory = async ({ engine, server, database }: TestService) => ({
+  projects: await engine.projects.list(),
+  strays: await strays(server, database),
+});
+
+async function startWatched(server: TestServer): Promise<TestService> {
+  const service = await startTestService({}, server);
+  await watchPlacements(server, service.database);
+  return service;
+}
+
+async function describeProject(service: TestService, name: string) {
+  const { placement } = await service.engine.projects.get(name);
+  return onServer(service.server, description, placement.database);
+}
+
+const servers: TestServer[] = [];
+for (const server of testServers()) {
+  const found = await findPrograms(places, server.major).then(
+    () => true,
+    () => false,
+  );
+  if (found) servers.push(server);
+}
+
+describe.each(servers.map((server) => ({ server, major: server.major })))('on Postgres $major', ({ server }) => {
+  let source: TestService;
+  let target: TestService;
+  let full: TestProject;
+  let small: TestProject;
+  let keyed: Record<string, string>;
+
+  beforeAll(async () => {
+    [source, target] = await Promise.all([startWatched(server), startWatched(server)]);
+    full = await source.project('full');
+    for (const text of EVERYTHING) await full.rows(text);
+    await full.table('customers', { email: 'TEXT' });
+    keyed = { 'idempotency-key': 'k-1' };
+    const answer = await full.call('POST', '/api/cdp/data/customers', { body: [{ email: 'a' }], headers: keyed });
+    expect(answer.status).toBe(201);
+    small = await source.project('small');
+    await small.table('t', { a: 'TEXT' });
+    await source.engine.projects.setActive('small', false);
+    await source.engine.projects.setQuota('small', 123_456_789);
+    await save(source, 'all.cdp');
+  });
+  afterAll(async () => {
+    await Promise.all([source.close(), target.close()]);
+  });
+
+  describe('works:', () => {
+    it('a project with everything comes back equal, and its tokens, statuses and repeats go on working', async () => {
+      const { projects, failed } = await load(target, 'all.cdp');
+      expect(failed).toEqual([]);
+      expect(projects.map(({ name, leftOut }) => [name, leftOut])).toEqual([
+        ['full', []],
+        ['small', []],
+      ]);
+      expect(projects[0]?.tables).toContainEqual({ name: 'big', rows: ROWS });
+      expect(await describeProject(target, 'full')).toEqual(await describeProject(source, 'full'));
+
+      const [before, after] = await Promise.all([source, target].map(({ engine }) => engine.projects.get('full')));
+      expect(after).toMatchObject({ status: 'active', createdAt: before?.createdAt });
+      expect(after?.placement.database).not.toBe(before?.placement.database);
+      expect(await target.engine.projects.get('small')).toMatchObject({ status: 'inactive', quotaBytes: 123_456_789 });
+      expect(after?.quotaBytes).toBeNull();
+      failure(await target.call('GET', '/api/cdp/schema', { token: small.token }), 403, 'cdp_inactive');
+
+      const repeat = { token: full.token, body: [{ email: 'a' }], headers: keyed };
+      const repeated = await target.call('POST', '/api/cdp/data/customers', repeat);
+      expect([repeated.status, repeated.headers.get('idempotency-replayed')]).toEqual([201, 'true']);
+      const inserted = await target.call('POST', '/api/cdp/data/customers', { ...repeat, headers: {} });
+      expect(inserted.status).toBe(201);
+      const read = { token: full.token, body: { sql: 'SELECT count(*)::int AS n FROM customers', read_only: true } };
+      expect((await target.call('POST', '/api/cdp/sql', read)).body.rows).toEqual([{ n: 2 }]);
+      expect((await target.engine.projects.repair('full')).repaired).toEqual([]);
+    });
+
+    it('one project of several, under another name and without its tokens, beside the one it was made of', async () => {
+      const { projects } = await load(source, 'all.cdp', { project: 'full', as: 'copy' });
+      expect(projects.map(({ name }) => name)).toEqual(['copy']);
+      expect(await describeProject(source, 'copy')).toEqual(await describeProject(source, 'full'));
+      const { id } = await source.engine.projects.get('copy');
+      expect(await source.engine.tokens.list(id)).toEqual([]);
+      await source.engine.deleteProject('copy');
+    });
+
+    it('a backup of format 1, which had dumps alone', async () => {
+      const name = await repacked('first.cdp', (text) => {
+        const { projects, ...manifest } = JSON.parse(text) as { projects: Record<string, unknown>[] };
+        const { postgres, pg_dump } = projects[0] as { postgres: number; pg_dump: number };
+        for (const project of projects) {
+          expect(project.kind).toBe('logical');
+          for (const key of ['kind', 'postgres', 'pg_dump']) delete project[key];
+        }
+        return JSON.stringify({ ...manifest, format_version: 1, postgres, pg_dump, projects });
+      });
+      const { projects } = await load(target, name, { project: 'full', as: 'first' });
+      expect(projects[0]?.tables).toContainEqual({ name: 'big', rows: ROWS });
+      await target.engine.deleteProject('first');
+    });
+
+    it('a token that was revoked, or has a scope and an end, is the same token afterwards', async () => {
+      const project = await source.project('tokens');
+      const { tokens } = source.engine;
+      const limited = await tokens.create(project.id, { scopes: ['sql:read'], expiresAt: new Date(Date.now() + 9e6) });
+      const revoked = await tokens.create(project.id);
+      await tokens.revoke(revoked.details.id);
+      const listed = await tokens.list(project.id);
+      await save(source, 'tokens.cdp', { project: 'tokens' });
+      await load(target, 'tokens.cdp');
+      const { id } = await target.engine.projects.get('tokens');
+      const restored = await target.engine.tokens.list(id);
+      const byId = (rows: typeof restored) => Object.fromEntries(rows.map((token) => [token.id, token]));
+      expect(byId(restored.map((token) => ({ ...token, projectId: project.id })))).toEqual(byId(listed));
+      const ask = (token: string) => target.call('POST', '/api/cdp/sql', { token, body: { sql: 'SELECT 1 AS n' } });
+      expect((await ask(limited.token)).status).toBe(200);
+      failure(await ask(revoked.token), 401, 'unauthorized');
+    });
+
+    it('is a file of mode 600 that tar and sha256sum can read, and that holds no password and no token', async () => {
+      const file = join(folder, 'all.cdp');
+      expect((await stat(file)).mode & 0o777).toBe(0o600);
+      const unpacked = mkdtempSync(join(folder, 'unpacked-'));
+      execFileSync('tar', ['-xf', file, '-C', unpacked]);
+      expect(execFileSync('sha256sum', ['-c', 'SHA256SUMS'], { cwd: unpacked }).toString()).toContain('full.dump: OK');
+      expect(await readdir(join(unpacked, 'projects'))).toEqual(['full.dump', 'full.list', 'small.dump', 'small.list']);
+      const manifest = JSON.parse(await readFile(join(unpacked, 'manifest.json'), 'utf8')) as object;
+      const kind = { kind: 'logical', postgres: server.major };
+      expect(manifest).toMatchObject({ format: 'cdp-backup', format_version: 2, projects: [kind, kind], left_out: [] });
+      const bytes = await readFile(file);
+      const { writer, reader } = (await source.engine.projects.get('full')).placement;
+      const { tenancy } = source.engine;
+      for (const secret of [full.token, tenancy.password(writer), tenancy.password(reader), 'SCRAM-SHA-256']) {
+        expect(bytes.includes(secret)).toBe(false);
+      }
+    });
+
+    it('leaves an entry in the audit log for each project, saved or restored', async () => {
+      const entries = async ({ engine, database }: TestService, operation: string) => {
+        await engine.audit.flush();
+        const { rows } = await onServer(
+          server,
+          (client) =>
+            client.query<{ project: string }>('SELECT project FROM cdp.audit WHERE operation = $1', [operation]),
+          database,
+        );
+        return rows.map(({ project }) => project);
+      };
+      expect(await entries(source, 'project.backup')).toEqual(expect.arrayContaining(['full', 'small', 'tokens']));
+      expect(await entries(target, 'project.restore')).toEqual(expect.arrayContaining(['full', 'small', 'tokens']));
+    });
+
+    it('leaves no role behind', async () => {
+      expect(await inventory(source)).toMatchObject({ strays: [] });
+    });
+
+    it('while records are inserted: what is in the file is one moment, key and rows together', async () => {
+      const project = await source.project('busy');
+      await project.table('t', { n: 'INTEGER' });
+      let stop = false;
+      const writer = (async () => {
+        for (let n = 0; !stop; n++) {
+          const headers = { 'idempotency-key': `key-${n}` };
+          await project.call('POST', '/api/cdp/data/t', { body: [{ n }], headers });
+        }
+      })();
+      await save(source, 'busy.cdp', { project: 'busy' });
+      stop = true;
+      await writer;
+      await load(target, 'busy.cdp');
+      const { placement } = await target.engine.projects.get('busy');
+      const { rows } = await onServer(
+        server,
+        (client) =>
+          client.query(
+            `SELECT (SELECT count(*) FROM data.t) AS rows, (SELECT count(*) FROM _cdp.idempotency_keys) AS keys`,
+          ),
+        placement.database,
+      );
+      expect((rows[0] as { rows: string }).rows).toBe((rows[0] as { keys: string }).keys);
+    });
+  });
+
+  describe('refuses, and changes nothing:', () => {
+    async function refused(work: () => Promise<unknown>, message: RegExp, service = target) {
+      const before = await inventory(service);
+      await expect(work()).rejects.toThrow(message);
+      expect(before.strays).toEqual([]);
+      expect(await inventory(service)).toEqual(before);
+    }
+
+    /** A copy of the good backup, spoilt. */
+    async function spoilt(name: string, spoil: (file: string) => Promise<unknown>): Promise<string> {
+      await copyFile(join(folder, 'all.cdp'), join(folder, name));
+      await spoil(join(folder, name));
+      return name;
+    }
+
+    it('a project that is there', () => refused(() => load(source, 'all.cdp'), /already: "full", "small"/, source));
+
+    it('tokens that are there, of another project', async () => {
+      const service = await startWatched(server);
+      try {
+        await load(service, 'all.cdp', { project: 'small' });
+        await service.engine.deleteProject('small');
+        const { id } = await service.engine.projects.create('other');
+        const [token] = (await source.engine.control.storedTokens(small.id)) as [never];
+        await service.engine.control.insertToken({ ...(token as object), projectId: id } as never, null);
+        await refused(() => load(service, 'all.cdp', { project: 'small' }), /Tokens of the backup belong/, service);
+      } finally {
+        await service.close();
+      }
+    });
+
+    it('a project that the backup does not have', () =>
+      refused(() => load(target, 'all.cdp', { project: 'nobody' }), /no project "nobody".*it contains full, small/));
+
+    it('a new name without a project, or one that is none', async () => {
+      await refused(() => load(target, 'all.cdp', { as: 'x' }), /--as renames one project/);
+      await refused(() => load(target, 'all.cdp', { project: 'small', as: 'X y' }), /not a valid project name/);
+    });
+
+    it('a file that was cut off, at any place', async () => {
+      const { size } = await stat(join(folder, 'all.cdp'));
+      for (const at of [0, 100, 512, 5_000, Math.floor(size / 2), size - 1_024, size - 512, size - 1]) {
+        const name = await spoilt('cut.cdp', (file) => truncate(file, at));
+        await refused(() => load(target, name), /cut\.cdp cannot be restored\. It (is incomplete|is not a backup)/);
+      }
+    });
+
+    it('a file with one wrong byte, at any place', async () => {
+      const { size } = await stat(join(folder, 'all.cdp'));
+      for (const part of [0.0001, 0.2, 0.5, 0.8, 0.99]) {
+        const name = await spoilt('bit.cdp', async (file) => {
+          const handle = await open(file, 'r+');
+          const at = Math.floor(size * part);
+          const { buffer } = await handle.read(Buffer.alloc(1), 0, 1, at);
+          buffer[0] = (buffer[0] ?? 0) ^ 0x10;
+          await handle.write(buffer, 0, 1, at);
+          await handle.close();
+        });
+        await refused(() => load(target, name, { as: null }), /It (is damaged|has no|is not|is incomplete)|already/);
+      }
+    });
+
+    it('a file that is something else', async () => {
+      await writeFile(join(folder, 'text'), 'not a backup\n'.repeat(1_000));
+      await refused(() => load(target, 'text'), /It is not a backup of cdp/);
+      execFileSync('tar', ['-cf', join(folder, 'foreign.tar'), '-C', '/etc', 'passwd']);
+      await refused(() => load(target, 'foreign.tar'), /It (is not a backup of cdp|has no SHA256SUMS)/);
+      await refused(() => load(target, 'missing'), /ENOENT/);
+    });
+
+    it('a newer format, a newer server, a newer program', async () => {
+      const newer = await repacked('newer.cdp', (text) => text.replace('"format_version": 2', '"format_version": 3'));
+      await refused(() => load(target, newer), /format 3, and this program knows 2: use a newer program/);
+      const later = await repacked('later.cdp', (text) => text.replace(/"postgres": \d+/g, '"postgres": 99'));
+      const fresh = { project: 'small', as: 'fresh' };
+      await refused(() => load(target, later, fresh), /made on Postgres 99, and this is/);
+      const schema = await repacked('schema.cdp', (text) =>
+        text.replace(/"schema_version": \d+/, '"schema_version": 99'),
+      );
+      await refused(() => load(target, schema, fresh), /made by a newer program/);
+    });
+
+    it('extensions that new projects would not have', async () => {
+      const name = await repacked('ext.cdp', (text) => text.replaceAll('"extensions": []', '"extensions": ["hstore"]'));
+      await refused(() => load(target, name, { project: 'small', as: 'fresh' }), /extensions .*hstore.*CDP_EXTENSIONS/);
+    });
+
+    it('rows that are not those of the manifest: the project goes away again', async () => {
+      const name = await repacked('rows.cdp', (text) => text.replace(`"rows": ${ROWS}`, `"rows": ${ROWS + 1}`));
+      await refused(
+        () => load(target, name, { project: 'full', as: 'fresh' }),
+        /do not have the rows after the restore/,
+      );
+    });
+
+    it('a dump that fails on the way: the project goes away again, the others are restored', async () => {
+      const bad = await source.project('bad');
+      await bad.rows('CREATE TABLE allowed (a int); INSERT INTO allowed VALUES (1)');
+      await bad.rows(`CREATE FUNCTION ok(int) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RETURN true; END $$`);
+      await bad.rows('CREATE TABLE t (a int CHECK (ok(a))); INSERT INTO t VALUES (1)');
+      await bad.rows(
+        `CREATE OR REPLACE FUNCTION ok(int) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RETURN false; END $$`,
+      );
+      await source.project('good');
+      await save(source, 'bad.cdp');
+      const service = await startWatched(server);
+      try {
+        const { projects, failed } = await load(service, 'bad.cdp');
+        expect(projects.map(({ name }) => name)).toContain('good');
+        expect(failed).toEqual([
+          { name: 'bad', reason: expect.stringContaining('violates check constraint') as string },
+        ]);
+        expect((await service.engine.projects.list()).map(({ name }) => name)).not.toContain('bad');
+        await refused(() => load(service, 'bad.cdp', { project: 'bad' }), /violates check constraint/, service);
+      } finally {
+        await service.close();
+        await source.engine.deleteProject('bad');
+        await source.engine.deleteProject('good');
+      }
+    });
+
+    it('a file that exists', async () => {
+      const before = await readFile(join(folder, 'tokens.cdp'));
+      await refused(() => save(source, 'tokens.cdp'), /exists already; a backup overwrites nothing/, source);
+      expect(await readFile(join(folder, 'tokens.cdp'))).toEqual(before);
+    });
+  });
+
+  describe('protects:', () => {
+    it('a project that cannot be dumped is left out and named, and does not keep the others from it', async () => {
+      const stubborn = await source.project('stubborn');
+      await stubborn.rows('CREATE TABLE t (a int); REVOKE ALL ON t FROM CURRENT_USER');
+      const { projects, left_out: leftOut } = await save(source, 'others.cdp');
+      expect(projects.map(({ name }) => name)).toContain('full');
+      expect(leftOut).toEqual([{ name: 'stubborn', reason: expect.stringContaining('permission denied') as string }]);
+      await expect(save(source, 'one.cdp', { project: 'stubborn' })).rejects.toThrow(/permission denied/);
+      expect((await readdir(folder)).filter((name) => name.startsWith('one.'))).toEqual([]);
+      expect((await load(target, 'others.cdp', { project: 'small', as: 'small-2' })).projects).toHaveLength(1);
+      await source.engine.deleteProject('stubborn');
+    });
+
+    it.each([
+      ['a check', 'CREATE TABLE t (a int CHECK (who(a))); INSERT INTO t VALUES (1)'],
+      ['an index', 'CREATE TABLE t (a int); INSERT INTO t VALUES (1); CREATE INDEX ON t (who(a))'],
+      ['a view that is filled', 'CREATE MATERIALIZED VIEW t AS SELECT who(1)'],
+    ])('code of the project runs as its writer in a restore, and not at all in a backup: %s', async (_what, using) => {
+      const sly = await source.project('sly');
+      const who = (body: string) =>
+        sly.rows(`CREATE OR REPLACE FUNCTION who(a int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE
+        AS $$ BEGIN ${body} RETURN true; END $$`);
+      await who('');
+      await sly.rows(using);
+      await who(`RAISE EXCEPTION 'ran as % of %', current_user, session_user;`);
+      await save(source, `sly-${using.length}.cdp`, { project: 'sly' });
+      await source.engine.deleteProject('sly');
+      await expect(load(source, `sly-${using.length}.cdp`)).rejects.toThrow(/ran as (w_[0-9a-f]{20}) of \1/);
+    });
+
+    it.each([
+      ['sleeps', 'PERFORM pg_sleep(100000);'],
+      ['raises an error', `RAISE EXCEPTION E'\\x1b]0;OWNED\\x07';`],
+    ])('code that the planner of a count would run, which %s, is not run: rows are exact', async (_what, body) => {
+      const sly = await source.project('sly-count');
+      await sly.rows(`CREATE FUNCTION trap(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS
+        $$ BEGIN IF current_user LIKE 'b\\_%' THEN ${body} END IF; RETURN $1; END $$`);
+      await sly.rows(`CREATE TABLE t (pad text, a int, twice int GENERATED ALWAYS AS (a * 2) STORED);
+        CREATE INDEX ON t (a) WHERE trap(1) = 1; CREATE STATISTICS s ON (trap(a)), a FROM t;
+        INSERT INTO t (a) SELECT generate_series(1, 1000); DELETE FROM t WHERE a > 900;
+        CREATE TABLE child () INHERITS (t); INSERT INTO child (a) VALUES (1), (2);
+        CREATE TABLE wide (a text); INSERT INTO wide VALUES ('x'), (NULL);
+        CREATE TABLE none (); INSERT INTO none DEFAULT VALUES`);
+      const tables = Object.entries({ child: 2, none: 1, t: 900, wide: 2 }).map(([name, rows]) => ({ name, rows }));
+      const file = `sly-count-${body.length}.cdp`;
+      const { projects, left_out: leftOut } = await save(source, file);
+      expect(leftOut).toEqual([]);
+      expect(projects).toContainEqual(expect.objectContaining({ name: 'sly-count', tables }));
+      await source.engine.deleteProject('sly-count');
+      expect((await load(source, file, { project: 'sly-count' })).projects[0]?.tables).toEqual(tables);
+      await source.engine.deleteProject('sly-count');
+    });
+
+    /** Aborts as soon as a query is seen that `condition` describes, and expects the work to end by this. */
+    async function abortedAt(condition: string, work: (signal: AbortSignal) => Promise<unknown>) {
+      const controller = new AbortController();
+      const ended = expect(work(controller.signal)).rejects.toThrow('by the operator');
+      await vi.waitFor(
+        async () => {
+          const text = `SELECT FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND ${condition}`;
+          expect((await onServer(server, (client) => client.query(text))).rows).not.toEqual([]);
+        },
+        { timeout: 60_000 },
+      );
+      controller.abort(new Error('ended by the operator'));
+      await ended;
+    }
+
+    it('a backup that waits for a lock ends as soon as the operator wants it', async () => {
+      const project = await source.project('held');
+      await project.rows('CREATE TABLE t (a int)');
+      const { placement } = await source.engine.projects.get('held');
+      const hold = async (client: { query: (text: string) => Promise<unknown> }) => {
+        await client.query('BEGIN; LOCK TABLE data.t');
+        await abortedAt(`query LIKE 'LOCK TABLE ONLY "data"."t" %' AND wait_event_type = 'Lock'`, (ending) =>
+          save(source, 'held.cdp', { project: 'held', signal: ending }),
+        );
+        await client.query('ROLLBACK');
+      };
+      await onServer(server, hold, placement.database);
+      await vi.waitFor(async () => expect(await inventory(source)).toMatchObject({ strays: [] }), { timeout: 60_000 });
+      expect((await readdir(folder)).filter((name) => name.startsWith('held.'))).toEqual([]);
+      await source.engine.deleteProject('held');
+    });
+
+    it('a restore in which a view is filled for ever ends as soon as the operator wants it', async () => {
+      const project = await source.project('endless');
+      const slow = (body: string) =>
+        project.rows(
+          `CREATE OR REPLACE FUNCTION slow() RETURNS int LANGUAGE plpgsql AS $$ BEGIN ${body} RETURN 1; END $$`,
+        );
+      await slow('');
+      await project.rows('CREATE MATERIALIZED VIEW v AS SELECT slow() AS a');
+      await slow('PERFORM pg_sleep(100000);');
+      await save(source, 'endless.cdp', { project: 'endless' });
+      await source.engine.deleteProject('endless');
+      await abortedAt(`query LIKE 'REFRESH MATERIALIZED VIEW %'`, (ending) =>
+        load(source, 'endless.cdp', { project: 'endless', signal: ending }),
+      );
+      await vi.waitFor(async () => expect(await inventory(source)).toMatchObject({ strays: [] }), { timeout: 60_000 });
+      expect((await source.engine.projects.list()).map(({ name }) => name)).not.toContain('endless');
+    });
+
+    it('what the project did to its roles does not keep it from being saved', async () => {
+      const spoiled = await source.project('spoiled');
+      await spoiled.rows(`CREATE TABLE t (a int)`);
+      await spoiled.rows(`ALTER ROLE CURRENT_USER PASSWORD 'mine'`);
+      await spoiled.rows(`ALTER ROLE CURRENT_USER SET statement_timeout = 1`);
+      const { projects } = await save(source, 'spoiled.cdp', { project: 'spoiled' });
+      expect(projects).toMatchObject([{ tables: [{ name: 't', rows: 0 }] }]);
+      await source.engine.deleteProject('spoiled');
+    });
+
+    it('a right that was given to a role that is not here is left out, and said', async () => {
+      await onServer(server, (client) => client.query('CREATE ROLE cdp_test_stranger'));
+      const project = await source.project('grants');
+      await project.rows('CREATE TABLE t (a int); GRANT SELECT ON t TO cdp_test_stranger');
+      await save(source, 'grants.cdp', { project: 'grants' });
+      await source.engine.deleteProject('grants');
+      await onServer(server, (client) => client.query('DROP ROLE cdp_test_stranger'));
+      const { projects } = await load(target, 'grants.cdp');
+      expect(projects[0]?.leftOut).toEqual([expect.stringMatching(/"cdp_test_stranger" does not exist: GRANT SELECT/)]);
+    });
+  });
+});
+
+describe.each(servers.map((server) => ({ server, major: server.major })))(
+  'on Postgres $major with a role that is no superuser',
+  ({ server }) => {
+    let service: TestService;
+    let control: string;
+    beforeAll(async () => {
+      control = `backup_lowly_${Date.now()}`;
+      await onServer(server, async (client) => {
+        await client.query(`CREATE ROLE ${control} LOGIN CREATEDB CREATEROLE PASSWORD 'lowly'`);
+        await client.query(`CREATE DATABASE ${control} OWNER ${control}`);
+      });
+      const { host, port } = server.connection;
+      const url = `postgres://${control}:lowly@/${control}?host=${encodeURIComponent(host)}&port=${port}`;
+      service = await startTestService({ 'database-url': url }, server);
+    });
+    afterAll(async () => {
+      await service.close();
+      await onServer(server, (client) => clearAway(client, dropDatabase(control), `DROP ROLE IF EXISTS ${control}`));
+    });
+
+    it('a project is saved and restored; one with FORCE ROW LEVEL SECURITY is refused', async () => {
+      const project = await service.project('plain');
+      await project.rows('CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2)');
+      await save(service, 'lowly.cdp');
+      await service.engine.deleteProject('plain');
+      const { projects, failed } = await load(service, 'lowly.cdp');
+      expect(failed).toEqual([]);
+      expect(projects).toMatchObject([{ name: 'plain', tables: [{ name: 't', rows: 2 }] }]);
+      await sleep(1_000);
+      await project.rows('ALTER TABLE t ENABLE ROW LEVEL SECURITY; ALTER TABLE t FORCE ROW LEVEL SECURITY');
+      await expect(save(service, 'forced.cdp')).rejects.toThrow(/row-level security policy for table "t"/);
+    });
+  },
+);
+
+describe('without fitting programs', () => {
+  let service: TestService;
+  beforeAll(async () => {
+    service = await startTestService({}, embeddedServer());
+  });
+  afterAll(() => service.close());
+
+  it('a backup is refused with what to install, and leaves no file', async () => {
+    const empty = mkdtempSync(join(folder, 'empty-'));
+    const empties = { form: null, version: '0' };
+    const options = { file: join(empty, 'file'), project: null, ...empties, signal, progress: silent };
+    const none = backup(service.engine.installation(BY_ITSELF), { ...options, places: { folder: empty, path: '' } });
+    await expect(none).rejects.toThrow(
+      /pg_dump and pg_restore of version 18 or later are needed; found in .*: none\..*install postgresql-client-18/,
+    );
+    expect(await readdir(empty)).toEqual([]);
+    expect((await call(service.url, 'GET', '/readyz')).status).toBe(200);
+  });
+});

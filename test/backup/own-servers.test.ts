@@ -1,0 +1,243 @@
+/** Backup and restore of projects that have a server of their own: files of the server, its log, and times in between. */
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { removeOldArchives, setArchiving } from '../../src/backup/archiving.js';
+import { backup } from '../../src/backup/backup.js';
+import { restore, type RestoreOptions } from '../../src/backup/restore.js';
+import type { OwnServers } from '../../src/tenancy/own-servers.js';
+import { startOwnService, startTestService, type TestProject, type TestService } from '../support/service.js';
+
+const folder = mkdtempSync('/tmp/cdp-physical-');
+let service: TestService;
+beforeAll(async () => {
+  service = await startOwnService();
+});
+afterAll(async () => {
+  await service.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const places = { folder: null, path: '' };
+const signal = new AbortController().signal;
+const common = { places, signal, progress: () => undefined };
+
+const save = (name: string, project: string | null, more: { signal?: AbortSignal } = {}, from = service) =>
+  backup(from.engine.installation(BY_ITSELF), {
+    ...common,
+    file: join(folder, name),
+    project,
+    form: null,
+    version: '0',
+    ...more,
+  });
+
+const load = (name: string, more: Partial<RestoreOptions> = {}, into = service) =>
+  restore(into.engine.installation(BY_ITSELF), {
+    ...common,
+    file: join(folder, name),
+    project: null,
+    as: null,
+    at: null,
+    ...more,
+  });
+
+const tenancy = (): OwnServers => service.engine.tenancy as OwnServers;
+const placementOf = async (name: string) => (await service.engine.projects.get(name)).placement;
+
+/** A project with a table of numbers. */
+async function numbered(rows: number): Promise<TestProject> {
+  const project = await service.project();
+  await project.table('kept', { n: 'INTEGER' });
+  await project.rows(`INSERT INTO kept (n) SELECT generate_series(1, ${rows})`);
+  return project;
+}
+
+const numbers = async (name: string): Promise<number[]> => {
+  const project = await service.engine.projects.get(name);
+  const { token } = await service.engine.tokens.create(project.id);
+  const answer = await service.call('POST', '/api/cdp/sql', { token, body: { sql: 'SELECT n FROM kept ORDER BY n' } });
+  return (answer.body.rows as { n: number }[]).map(({ n }) => n);
+};
+
+const upTo = (last: number) => Array.from({ length: last }, (_, i) => i + 1);
+
+describe('works', () => {
+  it('running and stopped projects are saved without pg_dump into one file that tar and sha256sum read', async () => {
+    const [running, stopped] = [await numbered(3), await numbered(2)];
+    await tenancy().stop(await placementOf(stopped.name));
+    const manifest = await save('all.cdp', null);
+    expect(manifest.left_out).toEqual([]);
+    expect(manifest.projects).toEqual(
+      expect.arrayContaining(
+        [running, stopped].map(({ name }): unknown =>
+          expect.objectContaining({ name, kind: 'physical', postgres: 18 }),
+        ),
+      ),
+    );
+    const unpacked = mkdtempSync(join(folder, 'unpacked-'));
+    execFileSync('tar', ['-xf', join(folder, 'all.cdp'), '-C', unpacked]);
+    expect(execFileSync('sha256sum', ['--quiet', '-c', 'SHA256SUMS'], { cwd: unpacked }).toString()).toBe('');
+    // The stopped one ran for its backup only.
+    expect(tenancy().runs(await placementOf(stopped.name))).toBe(false);
+    expect(tenancy().runs(await placementOf(running.name))).toBe(true);
+    for (const [project, rows] of [
+      [running, 3],
+      [stopped, 2],
+    ] as const) {
+      const as = `${project.name}-copy`;
+      await load('all.cdp', { project: project.name, as });
+      expect(await numbers(as)).toEqual(upTo(rows));
+    }
+  });
+
+  it('a copy is a server of its own on a new timeline, and can be saved and restored again', async () => {
+    const source = await numbered(1);
+    await save('first.cdp', source.name);
+    await load('first.cdp', { as: 'once', project: source.name });
+    await source.rows('INSERT INTO kept (n) VALUES (2)');
+    expect(await numbers('once')).toEqual([1]);
+    const again = await save('second.cdp', 'once');
+    expect(again.projects[0]).toMatchObject({ timeline: 2 });
+    await load('second.cdp', { as: 'twice', project: 'once' });
+    expect(await numbers('twice')).toEqual([1]);
+    const ids = await Promise.all([source.name, 'once', 'twice'].map(placementOf));
+    expect(new Set(ids.map(({ server }) => server)).size).toBe(3);
+  });
+
+  it('a deleted project comes back under its name, with its tokens; one that exists is not touched', async () => {
+    const project = await numbered(2);
+    await save('deleted.cdp', project.name);
+    await expect(load('deleted.cdp')).rejects.toMatchObject({ code: 'unique_violation' });
+    expect(await numbers(project.name)).toEqual([1, 2]);
+    await service.engine.deleteProject(project.name);
+    await load('deleted.cdp');
+    const { token } = project;
+    const answer = await service.call('POST', '/api/cdp/sql', {
+      token,
+      body: { sql: 'SELECT count(*) AS n FROM kept' },
+    });
+    expect(answer.body.rows).toEqual([{ n: 2 }]);
+  });
+
+  it('a project comes back as it was at a time, also after it was deleted', async () => {
+    const project = await numbered(1);
+    await setArchiving(service.engine.installation(BY_ITSELF), project.name, true);
+    await save('before.cdp', project.name);
+    await project.rows('INSERT INTO kept (n) VALUES (2)');
+    await sleep(50);
+    const at = new Date();
+    await sleep(50);
+    await project.rows('INSERT INTO kept (n) VALUES (3)');
+    await load('before.cdp', { as: 'at-that-time', project: project.name, at });
+    expect(await numbers('at-that-time')).toEqual([1, 2]);
+    const home = await tenancy().folderOf(await placementOf('at-that-time'));
+    expect(readdirSync(home.data)).not.toContain('recovery-settings.conf');
+    await service.engine.deleteProject(project.name);
+    await load('before.cdp', { as: 'later', project: project.name, at });
+    expect(await numbers('later')).toEqual([1, 2]);
+  });
+
+  it('archived WAL is removed when it is older than the setting', async () => {
+    const project = await numbered(1);
+    await setArchiving(service.engine.installation(BY_ITSELF), project.name, true);
+    await project.rows('CREATE TABLE filler AS SELECT generate_series(1, 100000) AS n');
+    const archive = join(tenancy().archives, (await placementOf(project.name)).server);
+    await expect.poll(() => readdirSync(archive).length, { timeout: 60_000 }).toBeGreaterThan(2);
+    await removeOldArchives(tenancy(), 1);
+    expect(readdirSync(archive).length).toBeGreaterThan(2);
+    await removeOldArchives(tenancy(), -1);
+    expect(readdirSync(archive).filter((name) => /^[0-9A-F]{24}$/.test(name))).toEqual([]);
+  });
+});
+
+describe('refuses', () => {
+  it('another platform, another major, and a server by address, which archives nothing either', async () => {
+    const project = await numbered(1);
+    await save('elsewhere.cdp', project.name);
+    for (const [from, to] of [
+      [`"platform": "${process.platform}-`, '"platform": "plan9-'],
+      ['"postgres": 18', '"postgres": 17'],
+    ] as const) {
+      const file = await repacked('elsewhere.cdp', (text) => text.replace(from, to));
+      const elsewhere = load(file, { as: 'nowhere', project: project.name });
+      await expect(elsewhere).rejects.toThrow(/was made on .* with Postgres 1[78], and this is/);
+    }
+    const shared = await startTestService();
+    try {
+      const there = load('elsewhere.cdp', { as: 'nowhere', project: project.name }, shared);
+      await expect(there).rejects.toThrow(/and projects here share one server/);
+      const { name } = await shared.project();
+      const archiving = setArchiving(shared.engine.installation(BY_ITSELF), name, true);
+      await expect(archiving).rejects.toMatchObject({ code: 'invalid_request' });
+    } finally {
+      await shared.close();
+    }
+    await expect(service.engine.projects.get('nowhere')).rejects.toMatchObject({ code: 'not_found' });
+  });
+
+  it('a time before the backup, one that has not come, and one without an archive', async () => {
+    const project = await numbered(1);
+    const early = new Date();
+    await save('times.cdp', project.name);
+    const at = (time: Date) => load('times.cdp', { as: 'nowhere', project: project.name, at: time });
+    await expect(at(new Date())).rejects.toThrow(/There is no archived WAL of this server/);
+    await setArchiving(service.engine.installation(BY_ITSELF), project.name, true);
+    await project.rows('SELECT 1');
+    await save('archived.cdp', project.name);
+    const then = (time: Date) => load('archived.cdp', { as: 'nowhere', project: project.name, at: time });
+    await expect(then(early)).rejects.toThrow(/restore an earlier backup/);
+    await expect(then(new Date(Date.now() + 3_600_000))).rejects.toThrow(/can be restored to .* at most/);
+    await expect(service.engine.projects.get('nowhere')).rejects.toMatchObject({ code: 'not_found' });
+  });
+
+  it('a file that was changed on its way', async () => {
+    const project = await numbered(1);
+    await save('whole.cdp', project.name);
+    const bytes = readFileSync(join(folder, 'whole.cdp'));
+    bytes.writeUInt8(bytes.readUInt8(Math.floor(bytes.length / 2)) ^ 1, Math.floor(bytes.length / 2));
+    await writeFile(join(folder, 'damaged.cdp'), bytes);
+    await expect(load('damaged.cdp', { as: 'nowhere', project: project.name })).rejects.toThrow();
+    await expect(service.engine.projects.get('nowhere')).rejects.toMatchObject({ code: 'not_found' });
+  });
+});
+
+describe('protects', () => {
+  it('the project, if the operator ends a backup or a restore: nothing half done is left', async () => {
+    const project = await numbered(1);
+    const ended = new AbortController();
+    const saving = save('ended.cdp', project.name, { signal: ended.signal });
+    ended.abort(new Error('the operator ended it'));
+    await expect(saving).rejects.toThrow('the operator ended it');
+    expect(existsSync(join(folder, 'ended.cdp'))).toBe(false);
+    await save('good.cdp', project.name);
+    const again = new AbortController();
+    const loading = load('good.cdp', { as: 'ended', project: project.name, signal: again.signal });
+    setTimeout(() => again.abort(new Error('the operator ended it')), 30);
+    await expect(loading).rejects.toThrow('the operator ended it');
+    await expect(service.engine.projects.get('ended')).rejects.toMatchObject({ code: 'not_found' });
+    expect(await project.rows('SELECT count(*) AS n FROM kept')).toEqual([{ n: 1 }]);
+  });
+});
+
+/** A copy of a good backup with another manifest. */
+async function repacked(name: string, change: (text: string) => string): Promise<string> {
+  const place = mkdtempSync(join(folder, 'repack-'));
+  execFileSync('tar', ['-xf', join(folder, name), '-C', place]);
+  const manifest = join(place, 'manifest.json');
+  await writeFile(manifest, change(readFileSync(manifest, 'utf8')));
+  const sum = execFileSync('sha256sum', ['manifest.json'], { cwd: place }).toString();
+  const sums = readFileSync(join(place, 'SHA256SUMS'), 'utf8').replace(/^.* {2}manifest\.json\n/m, sum);
+  await writeFile(join(place, 'SHA256SUMS'), sums);
+  const members = execFileSync('tar', ['-tf', join(folder, name)])
+    .toString()
+    .trim();
+  await writeFile(join(place, 'members'), `${members}\n`);
+  const file = `repacked-${Math.random().toString(36).slice(2)}.cdp`;
+  execFileSync('tar', ['--format=ustar', '-cf', join(folder, file), '--no-recursion', '-T', 'members'], { cwd: place });
+  return file;
+}

@@ -1,0 +1,62 @@
+/** Where statements end in what is typed into the shell, and what its prompt says of the rest. */
+import { describe, expect, it } from 'vitest';
+import { type Open, StatementReader } from '../../src/cli/remote/shell/statements.js';
+
+/** What ends on which line, and what is open at the end of each. */
+function read(text: string): { ended: string[]; open: Open[] } {
+  const reader = new StatementReader();
+  const ended: string[] = [];
+  const open: Open[] = [];
+  for (const line of text.split('\n')) {
+    const sql = reader.add(line);
+    if (sql !== undefined) ended.push(sql);
+    open.push(reader.open);
+  }
+  return { ended, open };
+}
+
+const statements = (text: string): string[] => read(text).ended;
+
+describe('a statement ends', () => {
+  it('at a semicolon at the end of a line', () => {
+    expect(read('select 1;')).toEqual({ ended: ['select 1;'], open: ['='] });
+    expect(statements('select\n  1\n;  -- so\nselect 2;')).toEqual(['select\n  1\n;  -- so', 'select 2;']);
+    expect(read('select 1; select 2; select')).toEqual({ ended: [], open: ['-'] });
+    expect(statements('select 1; select 2;')).toEqual(['select 1; select 2;']);
+    expect(read(';;;\n  ;\n-- a comment;\n')).toEqual({ ended: [], open: ['=', '=', '=', '='] });
+  });
+
+  it.each([
+    [`select 'a;\nit''s;\nb'`],
+    [`select E'a\\';\n' || E'a'';\nb\\\\'`],
+    [`select ";\n""" from ";"`],
+    ['do $$;\n$$'],
+    ['select $1 + a$b$c, $a$;\n$$;\n$a$'],
+    ["select 1 /* ; /* ; */ ;\n*/ + 1 -- ; '\n+ 2"],
+    ['create or replace function f() returns int begin atomic\nselect case when true then 1 end;\nselect 2;\nend'],
+    ["select U&'d\\0061t;\na', B'1', x'ff'"],
+    ['select "größe$", größe$x\nfrom größe'],
+  ])('not within %s', (sql) => {
+    expect(read(`${sql};`).ended).toEqual([`${sql};`]);
+    expect(statements(`${sql};\nselect 2;`)).toEqual([`${sql};`, 'select 2;']);
+  });
+
+  it('and the prompt shows what is open until then', () => {
+    expect(read(`select 'a;\nb';`).open).toEqual(["'", '=']);
+    expect(read(`select E'a;\\\n\\';b';`).open).toEqual(["'", '=']);
+    expect(read('select "a;\nb";').open).toEqual(['"', '=']);
+    expect(read('do $x$ begin;\n$$\nend; $x$;').open).toEqual(['$', '$', '=']);
+    expect(read('/* a\n/* b */;\n*/ select 1;').open).toEqual(['*', '*', '=']);
+    expect(read('select\n1;').open).toEqual(['-', '=']);
+  });
+});
+
+it('reads a statement of many lines in one pass', () => {
+  const reader = new StatementReader();
+  const start = process.cpuUsage();
+  reader.add('insert into t values');
+  for (let i = 0; i < 50_000; i++) reader.add(`(${i}, 'a text; of some length', $$more$$),`);
+  expect(reader.add('(1);')).toContain('insert');
+  // It takes a tenth of a second; if each line read all lines before it, it would take minutes.
+  expect(process.cpuUsage(start).user / 1e6).toBeLessThan(10);
+});

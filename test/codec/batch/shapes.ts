@@ -1,0 +1,62 @@
+/** Table shapes as the catalog would give them, for tests of the batch. */
+import { COLUMN_TYPES, type ColumnType } from '../../../src/contract/column-types.js';
+import { EngineError } from '../../../src/contract/errors.js';
+import { checkRecords, readRecords } from '../../../src/codec/index.js';
+import type { ColumnShape, TableShape } from '../../../src/engine/catalog/table-shape.js';
+import { type BatchInsert, insertStatements, requireIds } from '../../../src/engine/insert/insert-statement.js';
+
+const SQL_TYPE: Record<ColumnType, string> = {
+  TEXT: 'text',
+  INTEGER: 'bigint',
+  FLOAT: 'double precision',
+  BOOLEAN: 'boolean',
+  TIMESTAMP: 'timestamp with time zone',
+  JSONB: 'jsonb',
+};
+
+export function column(name: string, type: ColumnType | null, more: Partial<ColumnShape> = {}): ColumnShape {
+  const sqlType = more.sqlType ?? (type === null ? 'text' : SQL_TYPE[type]);
+  const flags = {
+    isJson: false,
+    isArray: false,
+    hasDefault: false,
+    isGeneratedAlways: false,
+    isId: false,
+  };
+  return { name, type, sqlType, displayType: type ?? sqlType, comment: null, ...flags, ...more };
+}
+
+export const ID = column('id', null, { sqlType: 'uuid', hasDefault: true, isId: true });
+
+export function table(...columns: ColumnShape[]): TableShape {
+  return {
+    schema: 'app',
+    name: 'customers',
+    columns,
+    needsInsert: false,
+    runsProjectCode: false,
+    marksDefaults: false,
+  };
+}
+
+/** `id` and one column of each of the six types, named as its type in small letters. */
+export const SIX_TYPES = table(ID, ...COLUMN_TYPES.map((type) => column(type.toLowerCase(), type)));
+
+export const bytes = (text: string) => new TextEncoder().encode(text);
+
+export function encode(body: string, shape: TableShape, returnIds = false): BatchInsert[] {
+  const batch = readRecords(bytes(body));
+  if (returnIds) requireIds(shape);
+  return insertStatements(shape, checkRecords(batch, shape), returnIds);
+}
+
+/** The refusal that the action throws; an error of the test where it does not. */
+export function refusalOf(action: () => unknown): EngineError {
+  try {
+    action();
+  } catch (error) {
+    if (error instanceof EngineError) return error;
+    throw error;
+  }
+  throw new Error('nothing was refused');
+}

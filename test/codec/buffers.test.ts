@@ -1,0 +1,30 @@
+/** Memory that nobody needs any more is free at once, and memory of others stays as it is. */
+import { expect, it } from 'vitest';
+import { BufferList, freeBuffer } from '../../src/codec/index.js';
+
+it('frees the memory of a piece without waiting for the garbage collector', () => {
+  const size = 64 * 1024 * 1024;
+  const piece = Buffer.allocUnsafeSlow(size);
+  const before = process.memoryUsage().arrayBuffers;
+  freeBuffer(piece);
+  expect(before - process.memoryUsage().arrayBuffers).toBeGreaterThan(size / 2);
+  expect(piece.length).toBe(0);
+});
+
+it('leaves a piece alone that is cut from memory of others', () => {
+  const slab = Buffer.allocUnsafeSlow(64 * 1024).fill('theirs');
+  freeBuffer(slab.subarray(0, 32 * 1024));
+  freeBuffer(slab.subarray(32 * 1024));
+  freeBuffer(Buffer.from('short'));
+  expect(slab.toString('latin1', 0, 6)).toBe('theirs');
+  expect(slab.length).toBe(64 * 1024);
+});
+
+it('joins the buffers of a list, and leaves it empty', () => {
+  const list = new BufferList();
+  expect(list.take().length).toBe(0);
+  for (const text of ['a', 'bc', 'd'.repeat(10_000)]) list.push(Buffer.from(text));
+  expect(list.length).toBe(10_003);
+  expect(list.take().toString()).toBe(`abc${'d'.repeat(10_000)}`);
+  expect([list.length, list.buffers]).toEqual([0, []]);
+});

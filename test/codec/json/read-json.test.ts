@@ -1,0 +1,299 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { EngineError } from '../../../src/contract/errors.js';
+import { refuseDuplicateKeys, type JsonNode } from '../../../src/codec/json/nodes.js';
+import { readJson } from '../../../src/codec/json/read-json.js';
+import { quoted } from '../../../src/contract/message-text.js';
+
+const bytes = (text: string) => new TextEncoder().encode(text);
+const read = (text: string) => readJson(bytes(text));
+
+/** The plain value of a tree, built without looking at the source again. */
+function plain(node: JsonNode): unknown {
+  switch (node.kind) {
+    case 'null':
+      return null;
+    case 'number':
+      return Number(node.text);
+    case 'array':
+      return node.items.map(plain);
+    case 'object': {
+      const object: Record<string, unknown> = {};
+      for (const [key, value] of node.members) {
+        Object.defineProperty(object, key, {
+          value: plain(value),
+          enumerable: true,
+          writable: true,
+          configurable: true,
+        });
+      }
+      return object;
+    }
+    default:
+      return node.value;
+  }
+}
+
+function refusal(body: string | Uint8Array): string {
+  try {
+    readJson(typeof body === 'string' ? bytes(body) : body);
+  } catch (error) {
+    if (error instanceof EngineError && error.code === 'invalid_json') return error.message;
+    throw error;
+  }
+  throw new Error('was accepted');
+}
+
+function parses(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function accepts(text: string): boolean {
+  try {
+    read(text);
+    return true;
+  } catch (error) {
+    if (error instanceof EngineError && error.code === 'invalid_json') return false;
+    throw error;
+  }
+}
+
+describe('reading JSON works', () => {
+  it('keeps numbers and nested JSON as the text that was sent', () => {
+    const { root } = read(' {"n": 9007199254740993.10 , "list":[ 1E+2,-0.0 ],"o": { "a" : 1 }, "s":"x" } ');
+    expect(root).toEqual({
+      kind: 'object',
+      text: '{"n": 9007199254740993.10 , "list":[ 1E+2,-0.0 ],"o": { "a" : 1 }, "s":"x" }',
+      members: [
+        ['n', { kind: 'number', text: '9007199254740993.10' }],
+        [
+          'list',
+          {
+            kind: 'array',
+            text: '[ 1E+2,-0.0 ]',
+            items: [
+              { kind: 'number', text: '1E+2' },
+              { kind: 'number', text: '-0.0' },
+            ],
+          },
+        ],
+        ['o', { kind: 'object', text: '{ "a" : 1 }', members: [['a', { kind: 'number', text: '1' }]] }],
+        ['s', { kind: 'string', value: 'x' }],
+      ],
+    });
+  });
+
+  it('decodes every escape, halves of surrogate pairs included', () => {
+    const { root } = read(String.raw`"\"\\\/\b\f\n\r\té\ud83d\ude00\u0000\ud800"`);
+    expect(root).toEqual({ kind: 'string', value: '"\\/\b\f\n\r\té😀\u0000\ud800' });
+  });
+
+  it('gives __proto__ and constructor as keys like any other', () => {
+    const document = read('{"__proto__":{"polluted":1},"constructor":2}');
+    expect(document.root.kind === 'object' && document.root.members.map(([key]) => key)).toEqual([
+      '__proto__',
+      'constructor',
+    ]);
+    expect(Object.keys(document.value() as object)).toEqual(['__proto__', 'constructor']);
+    const plain = document.value('params') as object;
+    expect(Object.keys(plain)).toEqual(['__proto__', 'constructor']);
+    expect(Object.getPrototypeOf(plain)).toBe(Object.prototype);
+    expect({}).not.toHaveProperty('polluted');
+  });
+
+  it('gives the same tree, and refuses with the same words, however deeply it keeps nodes', () => {
+    const outcome = (text: string, kept: number) => {
+      try {
+        const { root } = readJson(bytes(text), undefined, kept);
+        return plain(root);
+      } catch (error) {
+        return (error as EngineError).message;
+      }
+    };
+    const spoil = fc.record({
+      at: fc.nat(),
+      with: fc.constantFrom('', '"', ',', '}', ']', '1', '\\', '\n', '-0', '1e', 'nul'),
+    });
+    fc.assert(
+      fc.property(fc.json(), fc.option(spoil), fc.nat(3), (json, spoiled, kept) => {
+        const at = spoiled === null ? 0 : spoiled.at % (json.length + 1);
+        const text = spoiled === null ? json : json.slice(0, at) + spoiled.with + json.slice(at + 1);
+        expect(outcome(text, kept)).toEqual(outcome(text, Infinity));
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it('counts the values of what it does not keep, and reads numbers as they are written', () => {
+    const { root } = readJson(bytes('[[1, -0, 1.5e3, [true, {"a": null}], 0]]'), undefined, 1);
+    const [inner] = root.kind === 'array' ? root.items : [];
+    expect(inner).toMatchObject({ kind: 'array', values: 8, text: '[1, -0, 1.5e3, [true, {"a": null}], 0]' });
+    for (const wrong of ['[01]', '[-]', '[1.]', '[1e]', '[+1]', '[.5]', '[1', '[0x1]']) {
+      expect(() => readJson(bytes(wrong), undefined, 0)).toThrow(/not valid JSON/);
+    }
+  });
+
+  it('gives the fields of a request, and of its data no more than the length', () => {
+    const text = '{"sql":"x","params":[1,{"a":[2]},"z"],"max_rows":1.0,"read_only":true,"other":{"b":1}}';
+    expect(readJson(bytes(text), undefined, 2).value('params')).toEqual({
+      sql: 'x',
+      params: [null, null, null],
+      max_rows: 1,
+      read_only: true,
+      other: {},
+    });
+  });
+
+  it('gives the value that JSON.parse gives', () => {
+    fc.assert(
+      fc.property(fc.json(), fc.constantFrom('', ' ', '\n\t\r '), (text, space) => {
+        const sent = space + text + space;
+        expect(plain(read(sent).root)).toEqual(JSON.parse(sent));
+        expect(read(sent).value()).toEqual(JSON.parse(sent));
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it('takes exactly the texts that JSON.parse takes', () => {
+    const fragments = [
+      '{',
+      '}',
+      '[',
+      ']',
+      ',',
+      ':',
+      '"',
+      '"a"',
+      '\\',
+      '\\u00e9',
+      '\\u12',
+      '\n',
+      ' ',
+      '\u00a0',
+      '\t',
+      '-',
+      '+',
+      '0',
+    ];
+    const more = [
+      '1',
+      '01',
+      '.',
+      '5',
+      'e',
+      'E',
+      'true',
+      'false',
+      'null',
+      'nul',
+      'NaN',
+      'Infinity',
+      '/**/',
+      "'",
+      '\u0001',
+      '\u2028',
+    ];
+    const fragment = fc.constantFrom(...fragments, ...more);
+    const soup = fc.array(fragment, { maxLength: 8 }).map((parts) => parts.join(''));
+    const damaged = fc.tuple(fc.json(), fc.nat(), fc.nat({ max: 2 }), fragment).map(([text, at, cut, put]) => {
+      const start = at % (text.length + 1);
+      return text.slice(0, start) + put + text.slice(start + cut);
+    });
+    fc.assert(
+      fc.property(fc.oneof(soup, damaged), (text) => {
+        expect(accepts(text)).toBe(parses(text));
+      }),
+      { numRuns: 5_000 },
+    );
+  });
+
+  it('takes 100 levels of nesting, and brackets in strings do not count', () => {
+    const levels = '{"a":['.repeat(50) + `"${'['.repeat(200)}"` + ']}'.repeat(50);
+    expect(read(levels).value()).toEqual(JSON.parse(levels));
+  });
+
+  it('takes a body of 10 MiB whatever it is made of', () => {
+    for (const body of [
+      `[${'1,'.repeat(5_000_000)}1]`,
+      `["${'\\n'.repeat(5_000_000)}"]`,
+      `["${'é'.repeat(5_000_000)}"]`,
+      `[${'1'.repeat(10_000_000)}]`,
+      ' '.repeat(10_000_000) + '[]',
+    ]) {
+      expect(read(body).root.kind).toBe('array');
+    }
+  });
+});
+
+describe('reading JSON refuses', () => {
+  it('names line and column of what is wrong, and nothing of the values around', () => {
+    expect(refusal('[\n  {"card": "4111-1111"}\n  {"card": "4222-2222"}\n]')).toBe(
+      'The body is not valid JSON: line 3, column 3: a comma or a closing bracket is expected',
+    );
+    expect(refusal('{"secret" "x"}')).toBe('The body is not valid JSON: line 1, column 11: a colon is expected');
+  });
+
+  it.each([
+    ['', 'line 1, column 1: the body ends too early'],
+    ['[1', 'line 1, column 3: the body ends too early'],
+    ['"abc', 'line 1, column 5: the body ends too early'],
+    ['[1,]', 'line 1, column 4: a value is expected'],
+    ['{"a":1,}', 'line 1, column 8: a key in double quotes is expected'],
+    ["{'a':1}", 'line 1, column 2: a key in double quotes is expected'],
+    ['{"a":1 "b":2}', 'line 1, column 8: a comma or a closing brace is expected'],
+    ['[01]', 'line 1, column 3: a comma or a closing bracket is expected'],
+    ['[+1]', 'line 1, column 2: a value is expected'],
+    ['[.5]', 'line 1, column 2: a value is expected'],
+    ['[NaN]', 'line 1, column 2: a value is expected'],
+    ['[1] 2', 'line 1, column 5: the end is expected'],
+    ['"\t"', 'line 1, column 2: a control character in a string must be escaped'],
+    ['"\\x"', 'line 1, column 2: this is not an escape sequence of JSON'],
+    ['"\\u12"', 'line 1, column 2: this is not an escape sequence of JSON'],
+    ['/* */1', 'line 1, column 1: a value is expected'],
+    ['\ufeff[]', 'line 1, column 1: a byte order mark does not belong here'],
+  ])('%j', (text, message) => {
+    expect(refusal(text)).toBe(`The body is not valid JSON: ${message}`);
+  });
+
+  it('the 101st level of nesting, and a million levels without running out of stack', () => {
+    const message = 'The body is not valid JSON: line 1, column 101: at most 100 levels of nesting are allowed';
+    expect(refusal('['.repeat(101) + ']'.repeat(101))).toBe(message);
+    expect(refusal('['.repeat(1_000_000))).toBe(message);
+    expect(refusal('{"a":'.repeat(1_000_000))).toContain('at most 100 levels');
+  });
+
+  it('bytes that are not UTF-8', () => {
+    const notUtf8 = [
+      [0xff],
+      [0x22, 0xc3, 0x22],
+      [0x22, 0xed, 0xa0, 0x80, 0x22],
+      [0x22, 0xc0, 0x80, 0x22],
+      [0x5b, 0, 0x5d, 0],
+    ];
+    for (const body of notUtf8.slice(0, 4)) expect(refusal(Uint8Array.from(body))).toBe('The body is not valid UTF-8');
+    expect(refusal(Uint8Array.from(notUtf8[4] as number[]))).toContain('a value is expected');
+  });
+
+  it('a key given twice, at any depth or only at the top', () => {
+    const twice = (text: string, deep?: boolean) => () => refuseDuplicateKeys(read(text).root, deep);
+    expect(twice('{"a":1,"b":2,"a":3}')).toThrow('The key "a" is given twice');
+    expect(twice(String.raw`{"a":1,"\u0061":3}`)).toThrow('The key "a" is given twice');
+    expect(twice('{"columns":[{"x":1},{"name":1,"name":2}]}')).toThrow('The key "name" is given twice');
+    expect(twice('{"__proto__":1,"__proto__":2}')).toThrow('The key "__proto__" is given twice');
+    expect(twice('{"params":[{"name":1,"name":2}]}', false)).not.toThrow();
+    expect(twice('{"a":{"toString":1},"toString":2}')).not.toThrow();
+  });
+});
+
+describe('reading JSON protects', () => {
+  it('messages from long texts and from what a terminal would act on', () => {
+    expect(quoted('x'.repeat(1_000_000), 10)).toBe('"xxxxxxxxxx…"');
+    expect(quoted('\u001b[31m"\ud800')).toBe(String.raw`"\u001b[31m\"\ud800"`);
+  });
+});

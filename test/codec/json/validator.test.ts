@@ -1,0 +1,87 @@
+/** The makers of schemas and the one validator: what a schema says, what it lets pass, and what the compiler knows of it. */
+import { describe, expect, expectTypeOf, it } from 'vitest';
+import { type Schema, type Static, Type } from '../../../src/contract/schema.js';
+import { describes, validator } from '../../../src/codec/json/validator.js';
+
+const Pet = Type.Object(
+  {
+    name: Type.String({ minLength: 1 }),
+    kind: Type.Enum(['cat', 'dog']),
+    age: Type.Optional(Type.Integer({ minimum: 0 })),
+    owner: Type.Union([Type.String({ format: 'uuid' }), Type.Null()]),
+    tags: Type.Array(Type.Literal('shy')),
+    more: Type.Optional(Type.Record(Type.Boolean())),
+  },
+  { additionalProperties: false },
+);
+
+const REX = { name: 'Rex', kind: 'dog', owner: null, tags: [] };
+
+describe('a schema', () => {
+  it('is JSON Schema and nothing else', () => {
+    expect(JSON.parse(JSON.stringify(Pet))).toEqual({
+      type: 'object',
+      required: ['name', 'kind', 'owner', 'tags'],
+      properties: {
+        name: { type: 'string', minLength: 1 },
+        kind: { enum: ['cat', 'dog'] },
+        age: { type: 'integer', minimum: 0 },
+        owner: { anyOf: [{ type: 'string', format: 'uuid' }, { type: 'null' }] },
+        tags: { type: 'array', items: { type: 'string', const: 'shy' } },
+        more: { type: 'object', additionalProperties: { type: 'boolean' } },
+      },
+      additionalProperties: false,
+    });
+  });
+
+  it('requires nothing where all may be missing', () => {
+    expect(Object.keys(Type.Object({ a: Type.Optional(Type.Number()) }))).toEqual(['type', 'properties']);
+  });
+
+  it('gives the static type', () => {
+    expectTypeOf<Static<typeof Pet>>().toEqualTypeOf<{
+      name: string;
+      kind: 'cat' | 'dog';
+      owner: string | null;
+      tags: 'shy'[];
+      age?: number;
+      more?: Record<string, boolean>;
+    }>();
+    expectTypeOf(Type.Any()).toEqualTypeOf<Schema>();
+  });
+});
+
+describe('the validator', () => {
+  const isPet = describes(Pet);
+
+  it.each([REX, { ...REX, age: 3, tags: ['shy'], owner: '0b0f8a9c-7d0e-4a5f-9d6e-2f6f0c1c2d3e', more: { a: true } }])(
+    'lets pass what is as described: %j',
+    (value) => {
+      expect(isPet(value)).toBe(true);
+    },
+  );
+
+  it.each([
+    null,
+    [],
+    { ...REX, name: '' },
+    { ...REX, kind: 'cow' },
+    { ...REX, age: 1.5 },
+    { ...REX, age: '3' },
+    { ...REX, owner: 'nobody' },
+    { ...REX, tags: ['loud'] },
+    { ...REX, more: { a: 1 } },
+    { ...REX, other: 1 },
+    { name: 'Rex' },
+  ])('refuses what is not, and changes nothing of it: %j', (value) => {
+    const before = JSON.stringify(value);
+    expect(isPet(value)).toBe(false);
+    expect(JSON.stringify(value)).toBe(before);
+  });
+
+  it('says what is wrong, the first of it', () => {
+    const errors = validator(Pet)({ ...REX, name: '', kind: 'cow' });
+    expect(errors).toHaveLength(1);
+    expect(errors?.[0]?.instancePath).toMatch(/^\/(name|kind)$/);
+  });
+});

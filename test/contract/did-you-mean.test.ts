@@ -1,0 +1,41 @@
+import { describe, expect, it } from 'vitest';
+import { didYouMean } from '../../src/contract/did-you-mean.js';
+
+const COLUMNS = ['id', 'email', 'name', 'first_name', 'created_at', 'country'];
+
+describe('the nearest name', () => {
+  it.each([
+    ['emial', 'email'],
+    ['Email', 'email'],
+    ['emails', 'email'],
+    ['mail', 'email'],
+    ['nmae', 'name'],
+    ['firstname', 'first_name'],
+    ['createdAt', 'created_at'],
+    ['creatd_at', 'created_at'],
+    ['contry', 'country'],
+  ])('of %s is %s', (name, near) => {
+    expect(didYouMean(name, COLUMNS)).toBe(near);
+  });
+
+  it.each(['', 'phone', 'xmin', 'exxil', '__proto__', 'constructor'])('of %s does not exist', (name) => {
+    expect(didYouMean(name, COLUMNS)).toBeUndefined();
+  });
+
+  it('of a text as long as a body does not exist', () => {
+    expect(didYouMean('email'.repeat(2_000_000), COLUMNS)).toBeUndefined();
+  });
+
+  it('among thousands that are nearly the same takes no time', () => {
+    const names = Array.from({ length: 1_600 }, (_, i) => `${'a'.repeat(58)}${String(i).padStart(4, '0')}`);
+    const { user } = process.cpuUsage();
+    for (let i = 0; i < 50; i++) expect(didYouMean(`${'a'.repeat(58)}____`, names)).toBeUndefined();
+    // A tenth of a second; it was a minute.
+    expect(process.cpuUsage().user - user).toBeLessThan(5_000_000);
+  });
+
+  it('is the one with fewer typing errors', () => {
+    expect(didYouMean('amount_1', ['amount', 'amount_12', 'amount_2'])).toBe('amount_12');
+    expect(didYouMean('amount_1', [])).toBeUndefined();
+  });
+});

@@ -1,0 +1,182 @@
+/** Batches that share a COPY (engine/insert/copy-queue.ts): who goes with whom, and what becomes of each. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { NEVER } from '../../../src/engine/limits/deadline.js';
+import { WaitBudget } from '../../../src/engine/limits/wait-budget.js';
+import { type CopyOutcome, CopyQueue, type QueuedBatch } from '../../../src/engine/insert/copy-queue.js';
+
+interface Sent {
+  batches: readonly QueuedBatch[];
+  signal: AbortSignal;
+  answer: (outcome: CopyOutcome) => void;
+  fail: (error: Error) => void;
+}
+
+interface About {
+  records?: number;
+  bytes?: number;
+  signal?: AbortSignal;
+  waitMs?: number;
+}
+
+/** A queue in front of a server whose answers the test gives. */
+function queueOf(maxWaiting = 64) {
+  const sent: Sent[] = [];
+  const queue = new CopyQueue(maxWaiting);
+  const send = (batches: readonly QueuedBatch[], signal: AbortSignal) =>
+    new Promise<CopyOutcome>((resolve, reject) => {
+      sent.push({ batches, signal, answer: resolve, fail: reject });
+    });
+  const store = ({ records = 1, bytes = records, signal = NEVER, waitMs = 5_000 }: About = {}) =>
+    queue.store({
+      rows: { records, format: 'binary', columns: [0], data: new Uint8Array(bytes) },
+      signal,
+      waitBudget: new WaitBudget(waitMs),
+      trace: null,
+      send,
+    });
+  const storeMany = (count: number, about?: About) => Array.from({ length: count }, () => store(about));
+  const sizes = () => sent.map(({ batches }) => batches.length);
+  return { sent, store, storeMany, sizes };
+}
+
+/** What waits is sent at the end of a turn of the event loop. */
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+const settled = () => turn().then(turn);
+
+/** Four COPYs of one batch each are under way. */
+async function busyQueue(maxWaiting?: number) {
+  const queue = queueOf(maxWaiting);
+  const first: ReturnType<typeof queue.store>[] = [];
+  for (let i = 0; i < 4; i++) {
+    first.push(queue.store());
+    await turn();
+  }
+  expect(queue.sizes()).toEqual([1, 1, 1, 1]);
+  return { ...queue, first };
+}
+
+describe('works', () => {
+  it('batches that come in one turn of the event loop go together', async () => {
+    const { sent, storeMany, sizes } = queueOf();
+    const stored = storeMany(3);
+    await turn();
+    expect(sizes()).toEqual([3]);
+    sent[0]?.answer('stored');
+    expect(await Promise.all(stored)).toEqual(['stored', 'stored', 'stored']);
+  });
+
+  it('a batch is sent while a COPY is free, even if none may wait', async () => {
+    const { sent, store, sizes } = queueOf(0);
+    const stored = store();
+    await turn();
+    expect(sizes()).toEqual([1]);
+    sent[0]?.answer('stored');
+    expect(await stored).toBe('stored');
+  });
+
+  it('four COPYs are under way at most; when one ends, all that wait go together', async () => {
+    const { sent, storeMany, sizes, first } = await busyQueue();
+    const stored = storeMany(3);
+    await turn();
+    stored.push(...storeMany(2));
+    await turn();
+    expect(sizes()).toEqual([1, 1, 1, 1]);
+    sent[1]?.answer('stored');
+    await settled();
+    expect(sizes()).toEqual([1, 1, 1, 1, 5]);
+    for (const { answer } of sent) answer('stored');
+    expect(await Promise.all([...first, ...stored])).toEqual(Array(9).fill('stored'));
+  });
+
+  it('a COPY takes at most 1,000 records and 256 KiB', async () => {
+    const byRecords = queueOf();
+    void byRecords.storeMany(10, { records: 250 });
+    const byBytes = queueOf();
+    void byBytes.storeMany(5, { bytes: 100 * 1024 });
+    await settled();
+    expect(byRecords.sizes()).toEqual([4]);
+    expect(byBytes.sizes()).toEqual([2]);
+    for (const { sent } of [byRecords, byBytes]) sent[0]?.answer('stored');
+    await settled();
+    expect(byRecords.sizes()).toEqual([4, 4]);
+    expect(byBytes.sizes()).toEqual([2, 2]);
+  });
+
+  it('a large batch goes alone, at once', async () => {
+    const { store, sizes } = await busyQueue();
+    void store({ bytes: 200 * 1024 });
+    expect(sizes()).toEqual([1, 1, 1, 1, 1]);
+  });
+});
+
+describe('refuses', () => {
+  it('one bad batch alone: a shared COPY that was refused is sent again, batch by batch', async () => {
+    const { sent, storeMany, sizes } = queueOf();
+    const stored = storeMany(2);
+    await turn();
+    sent[0]?.answer('refused');
+    await settled();
+    expect(sizes()).toEqual([2, 1, 1]);
+    sent[1]?.answer('stored');
+    sent[2]?.answer('refused');
+    expect(await Promise.all(stored)).toEqual(['stored', 'refused']);
+  });
+
+  it('batches of a shared COPY whose table has changed, without sending them again', async () => {
+    const { sent, storeMany, sizes } = queueOf();
+    const stored = storeMany(2);
+    await turn();
+    sent[0]?.answer('outdated');
+    expect(await Promise.all(stored)).toEqual(['outdated', 'outdated']);
+    expect(sizes()).toEqual([2]);
+  });
+
+  it('all batches of a COPY that failed for no batch of it', async () => {
+    const { sent, storeMany } = queueOf();
+    const [one, other] = storeMany(2);
+    await turn();
+    sent[0]?.fail(new Error('gone'));
+    await expect(one).rejects.toThrow('gone');
+    await expect(other).rejects.toThrow('gone');
+  });
+
+  it('batches when too many wait, when they wait too long, and when their client leaves', async () => {
+    const { store } = await busyQueue(2);
+    const leaving = new AbortController();
+    const late = store({ waitMs: 50 });
+    const left = store({ signal: leaving.signal });
+    await expect(store()).rejects.toMatchObject({ code: 'overloaded' });
+    leaving.abort();
+    await expect(left).rejects.toMatchObject({ code: 'overloaded' });
+    await expect(late).rejects.toMatchObject({ code: 'overloaded' });
+  });
+});
+
+describe('protects', () => {
+  it('batches from the client of another one that leaves; alone, a batch ends with its own client', async () => {
+    const { sent, storeMany, store } = queueOf();
+    const leaving = new AbortController();
+    void storeMany(2, { signal: leaving.signal });
+    await turn();
+    void store({ signal: leaving.signal });
+    await turn();
+    leaving.abort();
+    expect(sent.map(({ batches, signal }) => [batches.length, signal.aborted])).toEqual([
+      [2, false],
+      [1, true],
+    ]);
+  });
+
+  it('what waits from a batch that was refused', async () => {
+    const { sent, store, sizes } = await busyQueue();
+    void store({ waitMs: 50 }).catch(() => {});
+    const stays = store();
+    await sleep(120);
+    sent[0]?.answer('stored');
+    await settled();
+    expect(sizes()).toEqual([1, 1, 1, 1, 1]);
+    sent[4]?.answer('stored');
+    expect(await stays).toBe('stored');
+  });
+});

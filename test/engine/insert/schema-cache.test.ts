@@ -1,0 +1,72 @@
+/** What is remembered of tables is bounded by what it takes, and the least recently used goes first. */
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { describe, expect, it } from 'vitest';
+import { SchemaCache } from '../../../src/engine/insert/schema-cache.js';
+import type { TableDescription } from '../../../src/engine/catalog/catalog.js';
+import { column } from '../../codec/batch/shapes.js';
+
+const MIB = 1024 * 1024;
+
+/** Bytes of living objects, and of memory outside the heap. */
+function used(): number {
+  setFlagsFromString('--expose-gc');
+  (runInNewContext('gc') as () => void)();
+  const { heapUsed, arrayBuffers } = process.memoryUsage();
+  return heapUsed + arrayBuffers;
+}
+
+const table = (name: string, columns: number, needsInsert = false): TableDescription => ({
+  schema: 'data',
+  name,
+  kind: 'table',
+  comment: null,
+  approximateRows: 0,
+  needsInsert,
+  runsProjectCode: needsInsert,
+  marksDefaults: true,
+  version: name,
+  columns: Array.from({ length: columns }, (_, i) =>
+    // Bytes of its own, as they come from Postgres; each character is spelled in three ways.
+    column(Buffer.from(`${String(i).padStart(4, '0')}${'é'.repeat(29)}`).toString(), 'TEXT'),
+  ),
+});
+
+describe('schemas of tables', () => {
+  it('are kept by project and table, the one that was used least recently goes first', () => {
+    const schemas = new SchemaCache(64);
+    for (let i = 0; i < 5_000; i++) {
+      schemas.remember('p', table(`t${i}`, 5));
+      expect(schemas.get('p', 't0')?.table.name).toBe('t0');
+    }
+    expect(schemas.get('p', 't4999')?.table.name).toBe('t4999');
+    expect(schemas.get('p', 't1')).toBeUndefined();
+    expect(schemas.get('q', 't4999')).toBeUndefined();
+  });
+
+  it('say which tables COPY cannot write to', () => {
+    const schemas = new SchemaCache(64);
+    schemas.remember('p', table('tables', 5));
+    schemas.remember('p', table('views', 5, true));
+    expect(schemas.get('p', 'tables')?.encoder).not.toBeNull();
+    expect(schemas.get('p', 'views')?.encoder).toBeNull();
+  });
+
+  it('stay the same object until the table changes', () => {
+    const schemas = new SchemaCache(64);
+    schemas.remember('p', table('t', 5));
+    const known = schemas.get('p', 't');
+    schemas.remember('p', table('t', 5));
+    expect(schemas.get('p', 't')).toBe(known);
+    schemas.remember('p', { ...table('t', 6), version: 'later' });
+    expect(schemas.get('p', 't')?.table.columns).toHaveLength(6);
+  });
+
+  it('fit into their memory, however wide the tables are', () => {
+    const schemas = new SchemaCache(64);
+    const before = used();
+    for (let i = 0; i < 250; i++) schemas.remember('p', table(`t${i}`, 1_600));
+    expect(used() - before).toBeLessThan(100 * MIB);
+    expect(schemas.get('p', 't249')?.table.name).toBe('t249');
+  });
+});

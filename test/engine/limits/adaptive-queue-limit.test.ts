@@ -1,0 +1,46 @@
+/** How long a queue may be: the whole for a burst, short where more come than are served for longer. */
+import { expect, it } from 'vitest';
+import { AdaptiveQueueLimit } from '../../../src/engine/limits/adaptive-queue-limit.js';
+
+const WHOLE = 64;
+const SHORT = 16;
+
+/** Somebody asks every 10 ms behind a queue that is always full. @returns how long it may be after that */
+function crowd(queue: AdaptiveQueueLimit, from: number, ms: number): number {
+  for (let now = from; now < from + ms; now += 10) queue.admits(WHOLE, now);
+  return lengthAt(queue, from + ms);
+}
+
+/** The first number of waiters behind which nobody may wait. */
+function lengthAt(queue: AdaptiveQueueLimit, now: number): number {
+  let waiting = 0;
+  while (waiting < WHOLE && queue.admits(waiting, now)) waiting++;
+  return waiting;
+}
+
+it('takes a burst as a whole', () => {
+  const queue = new AdaptiveQueueLimit(WHOLE, SHORT);
+  expect(lengthAt(queue, 0)).toBe(WHOLE);
+  expect(crowd(queue, 0, 900)).toBe(WHOLE);
+});
+
+it('is short while more come than are served, and whole again a second after the last refusal', () => {
+  const queue = new AdaptiveQueueLimit(WHOLE, SHORT);
+  expect(crowd(queue, 0, 1_500)).toBe(SHORT);
+  expect(lengthAt(queue, 2_400)).toBe(SHORT);
+  expect(lengthAt(queue, 3_500)).toBe(WHOLE);
+});
+
+it('counts bursts that lie apart as bursts', () => {
+  const queue = new AdaptiveQueueLimit(WHOLE, SHORT);
+  for (let start = 0; start < 60_000; start += 2_000) expect(crowd(queue, start, 500)).toBe(WHOLE);
+});
+
+it('is tried at its whole length every half minute, and is short at once where that is still too little', () => {
+  const queue = new AdaptiveQueueLimit(WHOLE, SHORT);
+  crowd(queue, 0, 1_500);
+  for (let now = 1_500; now < 31_500; now += 100) queue.admits(SHORT, now);
+  expect(queue.admits(SHORT, 31_500)).toBe(true);
+  expect(queue.admits(WHOLE, 31_600)).toBe(false);
+  expect(queue.admits(SHORT, 31_700)).toBe(false);
+});

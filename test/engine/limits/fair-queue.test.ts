@@ -1,0 +1,72 @@
+/** Whose turn it is when something limited becomes free. */
+import { expect, it } from 'vitest';
+import { NEVER } from '../../../src/engine/limits/deadline.js';
+import { FairQueue } from '../../../src/engine/limits/fair-queue.js';
+import { WaitBudget } from '../../../src/engine/limits/wait-budget.js';
+
+/** A queue for `free` units, of which a request takes as many as it says. */
+function queueFor(order: 'first' | 'any') {
+  const stock = { free: 0 };
+  const admitted: string[] = [];
+  const queue = new FairQueue<number>({
+    take: (_project, units) => {
+      if (units > stock.free) return false;
+      stock.free -= units;
+      return true;
+    },
+    order,
+    late: 'too late',
+  });
+  const wait = (project: string, units: number, waitMs = 10_000, signal = NEVER) =>
+    queue.wait(project, units, new WaitBudget(waitMs), signal).then(() => void admitted.push(`${project}${units}`));
+  const add = async (units: number) => {
+    stock.free += units;
+    queue.admitNext();
+    await new Promise(setImmediate);
+  };
+  return { queue, wait, add, admitted };
+}
+
+it('admits one request of each project in turn, each in order of arrival', async () => {
+  const { wait, add, admitted } = queueFor('first');
+  for (const project of ['a', 'a', 'a', 'b', 'b', 'c']) void wait(project, 1);
+  await add(4);
+  expect(admitted).toEqual(['a1', 'b1', 'c1', 'a1']);
+  await add(2);
+  expect(admitted).toEqual(['a1', 'b1', 'c1', 'a1', 'b1', 'a1']);
+});
+
+it('lets a request overtake those of its project that do not fit only where the order says so', async () => {
+  for (const [order, expected] of [
+    ['first', ['b1']],
+    ['any', ['a1', 'b1']],
+  ] as const) {
+    const { wait, add, admitted } = queueFor(order);
+    for (const [project, units] of [
+      ['a', 3],
+      ['a', 1],
+      ['b', 1],
+    ] as const)
+      void wait(project, units);
+    await add(2);
+    expect(admitted).toEqual(expected);
+  }
+});
+
+it('rejects who has waited too long or left, and admits those behind', async () => {
+  const { queue, wait, add, admitted } = queueFor('first');
+  await add(1);
+  const leaving = new AbortController();
+  const late = wait('a', 2, 30);
+  const left = wait('b', 2, 10_000, leaving.signal);
+  const behind = [wait('a', 1), wait('b', 1)];
+  leaving.abort();
+  await Promise.all([
+    expect(late).rejects.toMatchObject({ code: 'overloaded', message: 'too late', retryAfter: 1 }),
+    expect(left).rejects.toMatchObject({ code: 'overloaded' }),
+  ]);
+  await add(1);
+  await Promise.all(behind);
+  expect(admitted.sort()).toEqual(['a1', 'b1']);
+  expect(queue.lengthOf('a')).toBe(0);
+});

@@ -1,0 +1,260 @@
+/** Who may use Postgres, who waits and who is sent away (contract section 8), without a database. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { EngineError } from '../../../src/contract/errors.js';
+import { WaitBudget } from '../../../src/engine/limits/wait-budget.js';
+import { Slots, type SlotLimits, type WorkKind } from '../../../src/engine/limits/slots.js';
+
+const LIMITS: SlotLimits = { total: 100, running: 8, reservedForTyped: 2, waiting: 64, waitMs: 5_000 };
+
+const slotsWith = (over: Partial<SlotLimits> = {}) => new Slots({ ...LIMITS, ...over });
+
+/** Enters, and writes its name into `order` when it is admitted. */
+function enter(
+  slots: Slots,
+  project: string,
+  kind: WorkKind = 'typed',
+  order: string[] = [],
+  name = project,
+): Promise<() => void> {
+  return slots.acquire(project, kind).then((leave) => {
+    order.push(name);
+    return leave;
+  });
+}
+
+const times = <T>(count: number, work: () => T): T[] => Array.from({ length: count }, work);
+
+/** Lets everything that is ready to go on do so. */
+const settled = () => sleep(1);
+
+async function refusalOf(promise: Promise<unknown>): Promise<EngineError> {
+  const error = await promise.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  if (!(error instanceof EngineError)) throw new Error(`Not refused: ${String(error)}`);
+  return error;
+}
+
+const totalOf = ({ load: { typed, sql } }: Slots) => ({
+  running: typed.running + sql.running,
+  waiting: typed.waiting + sql.waiting,
+});
+
+describe('works', () => {
+  it('lets a request in at once while there is room', async () => {
+    const slots = slotsWith();
+    const leaves = await Promise.all(times(8, () => slots.acquire('a', 'typed')));
+    expect(totalOf(slots)).toEqual({ running: 8, waiting: 0 });
+    for (const leave of leaves) leave();
+    expect(totalOf(slots)).toEqual({ running: 0, waiting: 0 });
+  });
+
+  it('lets those who wait in one by one, in their order, as places become free', async () => {
+    const slots = slotsWith({ running: 1, reservedForTyped: 0 });
+    const order: string[] = [];
+    const first = await slots.acquire('a', 'typed');
+    const waiting = ['1', '2', '3'].map((name) => enter(slots, 'a', 'typed', order, name));
+    await settled();
+    expect(totalOf(slots)).toEqual({ running: 1, waiting: 3 });
+    first();
+    for (const next of waiting) (await next)();
+    expect(order).toEqual(['1', '2', '3']);
+    expect(totalOf(slots)).toEqual({ running: 0, waiting: 0 });
+  });
+
+  it('lets free SQL have at most six places of eight, and typed requests all of them', async () => {
+    const slots = slotsWith();
+    const order: string[] = [];
+    const sql = times(9, () => enter(slots, 'a', 'sql', order, 'sql'));
+    await settled();
+    expect(order).toHaveLength(6);
+    const typed = await Promise.all(times(2, () => enter(slots, 'a', 'typed', order, 'typed')));
+    expect(order.slice(6)).toEqual(['typed', 'typed']);
+    // A typed place that becomes free is not for free SQL.
+    for (const leave of typed) leave();
+    await settled();
+    expect(order).toHaveLength(8);
+    expect(totalOf(slots)).toEqual({ running: 6, waiting: 3 });
+    for (const next of sql) (await next)();
+    expect(totalOf(slots)).toEqual({ running: 0, waiting: 0 });
+  });
+
+  it('lets typed requests fill all eight places when no free SQL is there', async () => {
+    const slots = slotsWith();
+    await Promise.all(times(8, () => slots.acquire('a', 'typed')));
+    expect(totalOf(slots).running).toBe(8);
+  });
+
+  it('lets a typed request pass free SQL that waits for a place it may not have', async () => {
+    const slots = slotsWith({ running: 2, reservedForTyped: 1 });
+    const order: string[] = [];
+    const sql = await slots.acquire('a', 'sql');
+    const typed = await slots.acquire('a', 'typed');
+    const waiting = [enter(slots, 'a', 'sql', order, 'sql'), enter(slots, 'a', 'typed', order, 'typed')];
+    await settled();
+    typed();
+    await settled();
+    expect(order).toEqual(['typed']);
+    sql();
+    for (const next of waiting) (await next)();
+    expect(order).toEqual(['typed', 'sql']);
+  });
+});
+
+describe('refuses', () => {
+  it('the 65th that would wait, at once and with a time to come back', async () => {
+    const slots = slotsWith();
+    await Promise.all(times(8, () => slots.acquire('a', 'typed')));
+    const waiting = times(64, () => slots.acquire('a', 'typed'));
+    waiting.forEach((promise) => void promise.catch(() => {}));
+    const started = performance.now();
+    const error = await refusalOf(slots.acquire('a', 'typed'));
+    expect(error).toMatchObject({ code: 'overloaded', status: 503 });
+    expect(error.retryAfter).toBeGreaterThan(0);
+    expect(performance.now() - started).toBeLessThan(1_000);
+    expect(totalOf(slots)).toEqual({ running: 8, waiting: 64 });
+  });
+
+  it('whoever asks beforehand, where there is neither a place nor one to wait at, and nobody else', async () => {
+    const slots = slotsWith({ waiting: 3 });
+    expect(slots.isFull('a', 'typed')).toBe(false);
+    await Promise.all(times(6, () => slots.acquire('a', 'sql')));
+    const waiting = times(3, () => slots.acquire('a', 'sql'));
+    expect(slots.isFull('a', 'sql')).toBe(true);
+    // Places that free SQL cannot take.
+    expect(slots.isFull('a', 'typed')).toBe(false);
+    expect(slots.isFull('b', 'sql')).toBe(false);
+    (await slots.acquire('a', 'typed'))();
+    await Promise.all(times(2, () => slots.acquire('a', 'typed')));
+    expect(slots.isFull('a', 'typed')).toBe(true);
+    expect(totalOf(slots)).toEqual({ running: 8, waiting: 3 });
+    waiting.forEach((promise) => void promise.catch(() => {}));
+  });
+
+  it('who has waited for its time, and takes nothing', async () => {
+    const slots = slotsWith({ running: 1, reservedForTyped: 0, waitMs: 60 });
+    const leave = await slots.acquire('a', 'typed');
+    const started = performance.now();
+    const error = await refusalOf(slots.acquire('a', 'typed'));
+    expect(error).toMatchObject({ code: 'overloaded' });
+    expect(performance.now() - started).toBeGreaterThan(50);
+    expect(performance.now() - started).toBeLessThan(5_000);
+    expect(totalOf(slots)).toEqual({ running: 1, waiting: 0 });
+    leave();
+    expect(totalOf(slots)).toEqual({ running: 0, waiting: 0 });
+    (await slots.acquire('a', 'typed'))();
+  });
+
+  it('who leaves while waiting, and forgets it', async () => {
+    const slots = slotsWith({ running: 1, reservedForTyped: 0 });
+    const leave = await slots.acquire('a', 'typed');
+    const controller = new AbortController();
+    const waiting = slots.acquire('a', 'typed', controller.signal);
+    await settled();
+    controller.abort();
+    await refusalOf(waiting);
+    expect(totalOf(slots)).toEqual({ running: 1, waiting: 0 });
+    leave();
+    expect(totalOf(slots)).toEqual({ running: 0, waiting: 0 });
+  });
+
+  it('who has left before it had to wait', async () => {
+    const slots = slotsWith({ running: 1, reservedForTyped: 0, waitMs: 5_000 });
+    await slots.acquire('a', 'typed');
+    const started = performance.now();
+    await refusalOf(slots.acquire('a', 'typed', AbortSignal.abort()));
+    expect(performance.now() - started).toBeLessThan(4_000);
+    expect(totalOf(slots)).toEqual({ running: 1, waiting: 0 });
+  });
+
+  it('everybody beyond the running ones where nobody may wait', async () => {
+    const slots = slotsWith({ running: 2, reservedForTyped: 0, waiting: 0 });
+    const leave = await slots.acquire('a', 'typed');
+    await slots.acquire('a', 'typed');
+    expect(await refusalOf(slots.acquire('a', 'typed'))).toMatchObject({ code: 'overloaded' });
+    leave();
+    await slots.acquire('a', 'typed');
+  });
+});
+
+describe('protects', () => {
+  it('projects from each other: one with a long queue delays no other', async () => {
+    const slots = slotsWith({ total: 4, running: 4, reservedForTyped: 0 });
+    const order: string[] = [];
+    const running = await Promise.all(times(4, () => slots.acquire('greedy', 'typed')));
+    const waiting = [
+      ...times(20, () => enter(slots, 'greedy', 'typed', order)),
+      ...['b', 'c', 'd'].map((project) => enter(slots, project, 'typed', order)),
+    ];
+    await settled();
+    expect(totalOf(slots)).toEqual({ running: 4, waiting: 23 });
+    for (const leave of running) leave();
+    await settled();
+    // Four places became free: each of the four projects has got one of them.
+    expect([...order].sort()).toEqual(['b', 'c', 'd', 'greedy']);
+    for (const next of waiting) (await next)();
+    expect(order).toHaveLength(23);
+    expect(totalOf(slots)).toEqual({ running: 0, waiting: 0 });
+  });
+
+  it('turns: two projects with queues alternate', async () => {
+    const slots = slotsWith({ total: 1, running: 1, reservedForTyped: 0 });
+    const order: string[] = [];
+    const first = await slots.acquire('x', 'typed');
+    const waiting = [
+      ...times(3, () => enter(slots, 'a', 'typed', order)),
+      ...times(3, () => enter(slots, 'b', 'typed', order)),
+    ];
+    // Each gives its place back as soon as it has it.
+    const done = waiting.map((next) => next.then((leave) => leave()));
+    first();
+    await Promise.all(done);
+    expect(order).toEqual(['a', 'b', 'a', 'b', 'a', 'b']);
+  });
+
+  it('the places of all: never more than the total run, whatever comes', async () => {
+    const slots = slotsWith({ total: 5, running: 3, reservedForTyped: 1 });
+    let running = 0;
+    let most = 0;
+    const ofProject = new Map<string, number>();
+    const work = async (project: string, kind: WorkKind) => {
+      const leave = await slots.acquire(project, kind);
+      most = Math.max(most, ++running);
+      ofProject.set(project, (ofProject.get(project) ?? 0) + 1);
+      expect(ofProject.get(project)).toBeLessThanOrEqual(3);
+      await sleep(Math.random() * 3);
+      running--;
+      ofProject.set(project, (ofProject.get(project) ?? 0) - 1);
+      leave();
+    };
+    await Promise.all(Array.from({ length: 150 }, (_, i) => work(`p${i % 4}`, i % 3 === 0 ? 'typed' : 'sql')));
+    expect(most).toBe(5);
+    expect(totalOf(slots)).toEqual({ running: 0, waiting: 0 });
+  });
+
+  it('its count from a place that is given back twice', async () => {
+    const slots = slotsWith({ running: 1, reservedForTyped: 0 });
+    const leave = await slots.acquire('a', 'typed');
+    leave();
+    leave();
+    await slots.acquire('a', 'typed');
+    expect(totalOf(slots)).toEqual({ running: 1, waiting: 0 });
+  });
+});
+
+describe('patience', () => {
+  it('is one for all queues of a request: what it has waited before, it cannot wait again', async () => {
+    const slots = slotsWith({ running: 1, reservedForTyped: 0, waitMs: 60_000 });
+    await enter(slots, 'a');
+    const budget = new WaitBudget(80);
+    const elsewhere = budget.start();
+    await sleep(50);
+    elsewhere();
+    expect(budget.ms).toBeLessThan(31);
+    const error = await refusalOf(slots.acquire('a', 'typed', undefined, budget));
+    expect(error.code).toBe('overloaded');
+    expect(budget.ms).toBeLessThan(2);
+  });
+});

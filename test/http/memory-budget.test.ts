@@ -1,0 +1,138 @@
+/** Who gets memory in the service, and who waits for it (http/limits/memory-budget.ts). */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { LIMITS } from '../../src/contract/limits.js';
+import { WaitBudget } from '../../src/engine/limits/wait-budget.js';
+import { announcedBytes, MemoryBudget } from '../../src/http/limits/memory-budget.js';
+
+const LARGE = 100_000;
+const never = new AbortController().signal;
+
+/** Memory for two large requests of a project, and for three of all. */
+const newBudget = () => new MemoryBudget({ perProject: 2 * LARGE, total: 3 * LARGE });
+const reserve = async (budget: MemoryBudget, project: string, bytes = LARGE, waitMs = 5_000, signal = never) =>
+  budget.reserve(project, bytes, new WaitBudget(waitMs), signal);
+
+describe('works', () => {
+  it('admits what fits, and the next when one has released its memory', async () => {
+    const budget = newBudget();
+    const [first] = [await reserve(budget, 'a'), await reserve(budget, 'a')];
+    let isIn = false;
+    const third = reserve(budget, 'a').then(() => (isIn = true));
+    await sleep(5);
+    expect(isIn).toBe(false);
+    first?.release();
+    await third;
+  });
+
+  it('gives the memory that a body turned out not to need to whoever waits', async () => {
+    const budget = newBudget();
+    const packed = await reserve(budget, 'a', 2 * LARGE);
+    const next = reserve(budget, 'a');
+    packed.resize(10);
+    (await next).release();
+    packed.release();
+    packed.release();
+    await reserve(budget, 'a', 2 * LARGE);
+  });
+
+  it('admits who waits, also if requests without a body have come and gone', async () => {
+    const budget = newBudget();
+    const [one, other] = [await reserve(budget, 'a', 0), await reserve(budget, 'a', 0)];
+    one?.release();
+    const large = await reserve(budget, 'a', 2 * LARGE);
+    const next = reserve(budget, 'a');
+    other?.release();
+    large.release();
+    (await next).release();
+  });
+
+  it('counts an answer, which may be larger than the budget, until it is read', async () => {
+    const budget = newBudget();
+    const reservation = await reserve(budget, 'a', 100);
+    reservation.resize(5 * LARGE);
+    await expect(reserve(budget, 'a', 100, 20)).rejects.toMatchObject({ code: 'overloaded' });
+    await reserve(budget, 'b', 100);
+    reservation.release();
+    await reserve(budget, 'a', 100);
+  });
+});
+
+describe('protects', () => {
+  it('small requests from the large ones of other projects', async () => {
+    const budget = newBudget();
+    for (const project of ['a', 'a', 'b']) await reserve(budget, project);
+    await reserve(budget, 'c', 1_000);
+    await expect(reserve(budget, 'c', LARGE, 20)).rejects.toMatchObject({ code: 'overloaded' });
+  });
+
+  it('the only request of a project from all that others have', async () => {
+    const budget = newBudget();
+    for (const project of ['a', 'a', 'b']) await reserve(budget, project);
+    const reservation = await reserve(budget, 'c', LARGE, 20);
+    await expect(reserve(budget, 'c', LARGE, 20)).rejects.toMatchObject({ code: 'overloaded' });
+    reservation.release();
+  });
+
+  it('small requests from a large one of their own project that waits', async () => {
+    const budget = newBudget();
+    await reserve(budget, 'a', LARGE + LARGE / 2);
+    const large = reserve(budget, 'a', LARGE, 200).catch(() => 'given up');
+    await reserve(budget, 'a', 0, 20);
+    await reserve(budget, 'a', 1_000, 20);
+    expect(await large).toBe('given up');
+  });
+
+  it('who waits behind a large request that gives up', async () => {
+    const budget = newBudget();
+    await reserve(budget, 'a', LARGE + LARGE / 4);
+    const large = reserve(budget, 'a', LARGE, 50).catch(() => 'given up');
+    const medium = reserve(budget, 'a', (LARGE * 2) / 3, 5_000);
+    expect(await large).toBe('given up');
+    (await medium).release();
+  });
+
+  it('gives free memory to the projects in turn', async () => {
+    const budget = newBudget();
+    const [first, second] = [
+      await reserve(budget, 'a'),
+      await reserve(budget, 'a'),
+      await reserve(budget, 'c', LARGE - 100),
+    ];
+    await reserve(budget, 'b', 10);
+    const order: string[] = [];
+    const waiting = ['a', 'a', 'b'].map((project) => reserve(budget, project).then(() => order.push(project)));
+    first?.release();
+    second?.release();
+    await Promise.race([Promise.all(waiting), sleep(20)]);
+    expect(order.toSorted()).toEqual(['a', 'b']);
+  });
+});
+
+describe('refuses', () => {
+  it('who waits for too long, and who has left', async () => {
+    const budget = newBudget();
+    const reservation = await reserve(budget, 'a', 2 * LARGE);
+    await expect(reserve(budget, 'a', LARGE, 20)).rejects.toMatchObject({ code: 'overloaded' });
+    const leaving = new AbortController();
+    const left = reserve(budget, 'a', LARGE, 5_000, leaving.signal);
+    leaving.abort();
+    await expect(left).rejects.toMatchObject({ code: 'overloaded' });
+    await expect(reserve(budget, 'a', LARGE, 5_000, leaving.signal)).rejects.toMatchObject({ code: 'overloaded' });
+    reservation.release();
+    (await reserve(budget, 'a')).release();
+  });
+});
+
+describe('a body is taken for', () => {
+  const MOST = LIMITS.bodyBytes;
+  it.each<[string, Record<string, string>, number]>([
+    ['what it says', { 'content-length': '1000' }, 1000],
+    ['nothing where there is none', {}, 0],
+    ['the longest there may be, where it says more', { 'content-length': String(2 * MOST) }, MOST],
+    ['the longest where it comes in chunks', { 'transfer-encoding': 'chunked' }, MOST],
+    ['the longest where it is packed', { 'content-length': '1000', 'content-encoding': 'gzip' }, MOST],
+  ])('%s', (_, headers, bytes) => {
+    expect(announcedBytes(headers)).toBe(bytes);
+  });
+});

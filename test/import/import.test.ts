@@ -1,0 +1,598 @@
+/** `cdp import` and `cdp export` against a real service: values, names, refused records, interruptions, round trips. */
+import { execFile } from 'node:child_process';
+import { appendFileSync, readFileSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { gunzipSync, gzipSync } from 'node:zlib';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { person, type Person } from '../support/cdp.js';
+import { type FaultyProxy, startFaultyProxy } from '../support/faulty-proxy.js';
+import { endEverything, eventually, projectRoot } from '../support/program.js';
+import { startTestService, type TestProject, type TestService } from '../support/service.js';
+
+let service: TestService;
+let project: TestProject;
+let proxy: FaultyProxy;
+let ada: Person;
+beforeAll(async () => {
+  service = await startTestService();
+  project = await service.project();
+  proxy = await startFaultyProxy(service.url);
+  ada = await person({ CDP_URL: proxy.url, CDP_TOKEN: project.token });
+});
+afterAll(async () => {
+  await endEverything();
+  await proxy.close();
+  await service.close();
+});
+
+const load = (file: string, table: string, ...more: string[]) => ada.run(['import', file, '--table', table, ...more]);
+const types = async (table: string): Promise<object> =>
+  Object.fromEntries(
+    (
+      await project.rows(`SELECT attname AS name, format_type(atttypid, NULL) AS type FROM pg_attribute
+      WHERE attrelid = '${table}'::regclass AND attnum > 0`)
+    ).map(({ name, type }) => [String(name), type]),
+  );
+
+describe('an import works', () => {
+  it('with CSV: names, types, NULL and "", quotes and line breaks', async () => {
+    await ada.write(
+      'people.csv',
+      '\uFEFFCustomer ID,Score (0-10),id,Größe,Since,Active,Big,Note,Note,2020\r\n' +
+        '007,9.5,a,1,2026-01-31,true,9223372036854775808,"say ""hi""\nthere",,\r\n' +
+        '008,8,b,2,2026-01-31T09:30:00.123456+02:00,FALSE,1,"",x,\r\n',
+    );
+    expect(await load('people.csv', 'people', '--create')).toMatchObject({ code: 0 });
+    expect(await types('people')).toEqual({
+      id: 'uuid',
+      customer_id: 'text',
+      score_0_10: 'double precision',
+      id_2: 'text',
+      grosse: 'bigint',
+      since: 'timestamp with time zone',
+      active: 'boolean',
+      big: 'text',
+      note: 'text',
+      note_2: 'text',
+      _2020: 'text',
+    });
+    const [first, second] = await project.rows('SELECT * FROM people ORDER BY customer_id');
+    expect(first).toMatchObject({
+      customer_id: '007',
+      note: 'say "hi"\nthere',
+      note_2: null,
+      big: '9223372036854775808',
+    });
+    expect(second).toMatchObject({
+      active: false,
+      note: '',
+      note_2: 'x',
+      since: '2026-01-31T07:30:00.123456Z',
+      _2020: null,
+    });
+  });
+
+  it('with NDJSON, a JSON array, TSV, gzip, standard input and another encoding', async () => {
+    const json = '{"User Name":"a","n":9007199254740993,"tags":["x"],"price":0.1}';
+    await ada.write('one.ndjson', `${json}\n\n${json}`);
+    await ada.write('two.json', ` [\n${json},\n${json.replace(',"price":0.1', ',"price":1')} ]\n`);
+    await ada.write('three.tsv.gz', gzipSync('user_name\tn\n"b"\t5\n'));
+    await ada.write('four.txt', Buffer.from('user_name;n\ncaf\u00e9;6\n', 'latin1'));
+    for (const [file, ...more] of [
+      ['one.ndjson', '--create'],
+      ['two.json'],
+      ['three.tsv.gz'],
+      ['four.txt', '--encoding', 'windows-1252'],
+    ] as const) {
+      expect(await load(file, 'mixed', ...more), file).toMatchObject({ code: 0 });
+    }
+    const piped = await ada.run(['import', '-', '--table', 'mixed', '--json'], 'user_name,n\nd,7\n');
+    expect(piped.stderr).toMatch(/^standard input: text/);
+    expect(JSON.parse(piped.stdout)).toMatchObject({ table: 'mixed', inserted: 1, refused: 0, refused_file: null });
+    const rows = await project.rows(
+      'SELECT user_name, n::text AS n, tags, price FROM mixed ORDER BY user_name, n, price',
+    );
+    expect(rows).toEqual([
+      ...[0.1, 0.1, 0.1, 1].map((price) => ({ user_name: 'a', n: '9007199254740993', tags: ['x'], price })),
+      { user_name: 'b', n: '5', tags: null, price: null },
+      { user_name: 'café', n: '6', tags: null, price: null },
+      { user_name: 'd', n: '7', tags: null, price: null },
+    ]);
+    expect(await load('four.txt', 'mixed')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('--encoding') as string,
+    });
+  });
+
+  it('with 231,083 real flights, in parts of several files', { timeout: 120_000 }, async () => {
+    const file = join(projectRoot, 'node_modules/vega-datasets/data/flights-200k.json');
+    const flights = JSON.parse(readFileSync(file, 'utf8')) as { delay: number; distance: number; time: number }[];
+    const { code, stdout } = await load(file, 'flights', '--create', '--refused', join(ada.folder, 'flights.refused'));
+    expect([code, stdout]).toEqual([0, expect.stringContaining('231,083 rows stored in flights, 0 refused')]);
+    const [sums] = await project.rows(
+      'SELECT count(*) AS n, sum(delay) AS delay, sum(distance) AS distance FROM flights',
+    );
+    const sum = (key: 'delay' | 'distance') => flights.reduce((all, flight) => all + flight[key], 0);
+    expect(sums).toEqual({ n: flights.length, delay: sum('delay'), distance: sum('distance') });
+  });
+
+  it('that reads the whole file first: no value is refused that a type could have held, no key left out', async () => {
+    const rows = Array.from(
+      { length: 12_000 },
+      (_, n) => `${n},${n === 11_000 ? '01234' : 10_000 + n},${n}${n === 11_500 ? '.5' : ''},1\n`,
+    );
+    await ada.write('late.csv', `n,zip,size,word\n${rows.join('')}12000,5,1,oops\n`);
+    const late = await load('late.csv', 'late_csv', '--create');
+    expect([late.code, late.stderr]).toEqual([0, expect.stringContaining('INTEGER except for "oops" (line 12002)')]);
+    expect(await types('late_csv')).toMatchObject({ n: 'bigint', zip: 'text', size: 'double precision', word: 'text' });
+    expect(await project.rows('SELECT count(*) AS n FROM late_csv')).toEqual([{ n: 12_001 }]);
+
+    const lines = Array.from({ length: 11_000 }, (_, n) => JSON.stringify(n === 10_900 ? { n, surprise: 'x' } : { n }));
+    await ada.write('late.ndjson', lines.join('\n'));
+    expect(await load('late.ndjson', 'late_json', '--create')).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT n FROM late_json WHERE surprise = $1', ['x'])).toEqual([{ n: 10_900 }]);
+  });
+
+  it('with common variations: UTF-16, pretty-printed objects, dates, numbers and booleans in other notations', async () => {
+    const utf16 = Buffer.from('\uFEFFName,Born\r\nJos\u00e9,31/01/1990\r\n', 'utf16le');
+    await ada.write('utf16.csv', utf16);
+    expect(await load('utf16.csv', 'utf16', '--create')).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT name, born FROM utf16')).toEqual([
+      { name: 'Jos\u00e9', born: '1990-01-31T00:00:00Z' },
+    ]);
+
+    await ada.write('object.json', JSON.stringify({ a: 1, b: [1] }, null, 2));
+    expect(await load('object.json', 'object', '--create')).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT a, b FROM object')).toEqual([{ a: 1, b: [1] }]);
+
+    await ada.write(
+      'german.csv',
+      'sep=;\r\nBetrag;Stand;Aktiv;Tag;\r\n1.234,50;n/a;ja;1/2/2026;\r\n-2,5;1.000;nein;3/4/2026;\r\n;2;;;\r\n',
+    );
+    const german = ['--decimal', ',', '--thousands', '.', '--null', 'n/a', '--dates', 'dmy'];
+    expect(await load('german.csv', 'german', '--create', ...german)).toMatchObject({ code: 0 });
+    expect(await types('german')).toEqual({
+      id: 'uuid',
+      betrag: 'double precision',
+      stand: 'bigint',
+      aktiv: 'text',
+      tag: 'timestamp with time zone',
+    });
+    expect(await project.rows('SELECT betrag, stand, tag FROM german ORDER BY betrag')).toEqual([
+      { betrag: -2.5, stand: 1000, tag: '2026-04-03T00:00:00Z' },
+      { betrag: 1234.5, stand: null, tag: '2026-02-01T00:00:00Z' },
+      { betrag: null, stand: 2, tag: null },
+    ]);
+
+    await ada.write('preamble.tsv', 'A report\n\nname\tsize\tactive\n"x\t5\tt\n');
+    const preamble = ['--skip-lines', '2', '--no-quotes', '--types', 'active=BOOLEAN'];
+    expect(await load('preamble.tsv', 'preamble', '--create', ...preamble)).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT name, size, active FROM preamble')).toEqual([
+      { name: '"x', size: 5, active: true },
+    ]);
+  });
+
+  it('from a named pipe, which cannot be resumed', async () => {
+    const pipe = join(ada.folder, 'pipe');
+    await promisify(execFile)('mkfifo', [pipe]);
+    const running = ada.start(['import', 'pipe', '--table', 'piped', '--create']);
+    await ada.write('pipe', 'a,b\n1,x\n');
+    expect(await running.ended).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT a, b FROM piped')).toEqual([{ a: 1, b: 'x' }]);
+    expect(await load('pipe', 'piped', '--resume')).toMatchObject({ code: 2 });
+  });
+
+  it('of several files: a column gets one type for all of them, and an empty one does not matter', async () => {
+    await ada.write('a.csv', 'n,m,t,big\n1,1,,9007199254740993\n');
+    await ada.write('b.csv', 'N,m,t,only,big\n1.5,x,2,3,0.5\n');
+    const loaded = await ada.run(['import', 'a.csv', 'b.csv', '--table', 'both', '--create']);
+    expect([loaded.code, loaded.stderr]).toEqual([0, expect.stringContaining('in SQL: "only"')]);
+    expect(await types('both')).toMatchObject({
+      n: 'double precision',
+      m: 'text',
+      t: 'bigint',
+      only: 'bigint',
+      big: 'text',
+    });
+    expect(await project.rows('SELECT n, m, t, "only", big FROM "both" ORDER BY n')).toEqual([
+      { n: 1, m: '1', t: null, only: null, big: '9007199254740993' },
+      { n: 1.5, m: 'x', t: 2, only: 3, big: '0.5' },
+    ]);
+  });
+
+  it('with a dry run that sends nothing, and with columns added', async () => {
+    await ada.write('wide.csv', 'a,b,c\n1,2,3\n');
+    const dry = await load('wide.csv', 'wide', '--create', '--dry-run', '--types', 'a=TEXT', '--skip', 'b');
+    expect(dry).toMatchObject({ code: 0 });
+    expect(dry.stdout).toMatch(/POST .*schema\/table\n[^]*"name": "a",\s+"type": "TEXT"[^]*\{"a":"1","c":3\}/);
+    expect(await load('wide.csv', 'wide')).toMatchObject({ code: 2 });
+    await project.table('wide', { a: 'INTEGER' });
+    expect(await load('wide.csv', 'wide')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('b, c') as string,
+    });
+    expect(await load('wide.csv', 'wide', '--add-columns', '--skip', 'b')).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT a, c FROM wide')).toEqual([{ a: 1, c: 3 }]);
+  });
+});
+
+describe('an import with bad records', () => {
+  it('stores the good ones, writes the others to a file with their errors, and ends with 4', async () => {
+    await project.table('scores', { n: 'INTEGER', j: 'JSONB' });
+    const rows = Array.from({ length: 700 }, (_, n) => (n % 100 === 3 ? `x${n},` : `${n},`));
+    rows.push('1,2,3', '700,{broken', `701,"${'['.repeat(101)}${']'.repeat(101)}"`);
+    await ada.write('scores.csv', `n,j\n${rows.join('\n')}\n`);
+    expect(await load('scores.csv', 'scores')).toMatchObject({ code: 4 });
+    expect(await project.rows('SELECT count(*) AS n, count(DISTINCT n) AS d FROM scores')).toEqual([
+      { n: 693, d: 693 },
+    ]);
+    const refused = (await ada.read('scores.csv.refused.ndjson')).trimEnd().split('\n');
+    expect(refused).toHaveLength(10);
+    const lines = refused.map((line) => JSON.parse(line) as { line: number; errors: { column?: string }[] });
+    expect(lines.map(({ line }) => line).sort((a, b) => a - b)).toEqual([
+      ...[5, 105, 205, 305, 405, 505, 605],
+      ...[702, 703, 704],
+    ]);
+    expect(lines.find(({ line }) => line === 105)).toMatchObject({
+      file: 'scores.csv',
+      record: { n: 'x103', j: null },
+      errors: [{ column: 'n', error: 'invalid_value' }],
+    });
+    // A file of refused records is not written over.
+    expect(await load('scores.csv', 'scores')).toMatchObject({ code: 4 });
+    expect((await ada.read('scores.csv.refused-2.ndjson')).trimEnd().split('\n')).toHaveLength(10);
+  });
+
+  it('stops at the first one with --strict', async () => {
+    await project.table('strict', { n: 'INTEGER' });
+    await ada.write('strict.csv', 'n\n1\nx\n');
+    const { code, stderr } = await load('strict.csv', 'strict', '--strict');
+    expect([code, stderr]).toEqual([1, expect.stringContaining('strict.csv, line 3')]);
+    expect(await project.rows('SELECT * FROM strict')).toEqual([]);
+  });
+
+  it('says what is wrong with a file that it cannot read, and creates no table', async () => {
+    const wide = Array.from({ length: 501 }, (_, n) => `c${n}`).join(',');
+    for (const [name, content, said] of [
+      [
+        'latin1.csv',
+        Buffer.from('name\nAda\nJos\u00e9\n', 'latin1'),
+        /line 3: this is not UTF-8\n.*Jos\u00e9\n.*windows-1252/,
+      ],
+      ['utf16.csv', Buffer.from('name\nJos\n', 'utf16le'), /--encoding utf-16le/],
+      ['sheet.xlsx', Buffer.from('504b030414000600', 'hex'), /sheet\.xlsx is a ZIP archive or a spreadsheet/],
+      ['data.parquet', Buffer.from('PAR1'), /is a Parquet file/],
+      ['packed.csv.bz2', Buffer.from('BZh91AY'), /bzcat/],
+      ['empty.csv', '', /is empty/],
+      ['blank.csv', '\n\n', /is empty/],
+      ['names.csv', ',,\n1,2,3\n', /no names/],
+      ['scalars.json', '[1, 2]', /no record is a JSON object/],
+      ['open.json', '{"a":\n1', /line 2: an object does not end/],
+      ['wide.csv', `${wide}\n`, /501 columns, but the limit is 500/],
+      ['cp1252.csv', Buffer.from('a\n\x935\x80\x94\n', 'latin1'), /it is: \u201c5\u20ac\u201d\n/],
+      [
+        'title.csv',
+        'Report\nMade today\n\nn,size,c\n1,2,\n3,4,5\n',
+        /3 fields, as in line 4, .*header 1\n.*--skip-lines 3/,
+      ],
+      ['short.csv', 'a,b,c\n1,2\n3,4\n', /most records have 2 fields, as in line 2, the header 3/],
+      ['stray.csv', 'a,b\n1,"x\n', /line 2: a quote is not closed\n.*--no-quotes/],
+    ] as const) {
+      await ada.write(name, content);
+      const { code, stderr } = await load(name, 'unreadable', '--create');
+      expect([name, code, stderr]).toEqual([name, 2, expect.stringMatching(said)]);
+    }
+    const same = await load('empty.csv', 'unreadable', '--create', '--decimal', ',', '--thousands', ',');
+    expect(same).toMatchObject({ code: 2, stderr: expect.stringContaining('are both') as string });
+    expect(await project.rows("SELECT to_regclass('unreadable') AS found")).toEqual([{ found: null }]);
+  });
+
+  it('reads them from that file once they are corrected, whatever program wrote it', async () => {
+    await project.table('corrected', { n: 'INTEGER', big: 'INTEGER', t: 'TEXT' });
+    await ada.write('corrected.csv', 'n,big,t\none,9007199254740993,"say ""a"""\n2,2,b\ntwo,3,c\n');
+    const first = await load('corrected.csv', 'corrected');
+    expect([first.code, first.stderr]).toEqual([
+      4,
+      expect.stringMatching(/import them with:\n {2}cdp import \S*corrected\.csv\.refused\.ndjson --table corrected\n/),
+    ]);
+    const refused = await ada.read('corrected.csv.refused.ndjson');
+    await ada.write('corrected.csv.refused.ndjson', refused.replace('"one"', '1').replace('"two"', '"3"'));
+    expect(await load('corrected.csv.refused.ndjson', 'corrected')).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT n, big::text AS big, t FROM corrected ORDER BY n')).toEqual([
+      { n: 1, big: '9007199254740993', t: 'say "a"' },
+      { n: 2, big: '2', t: 'b' },
+      { n: 3, big: '3', t: 'c' },
+    ]);
+    // As editors and other programs write JSON.
+    const spread = { file: 'a"b.csv', line: 7, record: { n: 4, big: 4, t: 'd' } };
+    await ada.write('spread.json', JSON.stringify(spread, null, 2));
+    expect(await load('spread.json', 'corrected')).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT t FROM corrected WHERE n = 4')).toEqual([{ t: 'd' }]);
+  });
+
+  it('says why a column is not a date if --dates names the other order, and shortens long names', async () => {
+    const [long, number] = ['x'.repeat(60), `0.${'1234567890'.repeat(5)}`];
+    await ada.write('orders.csv', `at,${long},exact\n31/01/2026,1,${number}\n01/02/2026,2,1\n`);
+    const { stderr } = await load('orders.csv', 'orders', '--create', '--dry-run', '--dates', 'mdy');
+    expect(stderr).toMatch(/^at +\| at +\| TEXT +\| TIMESTAMP with --dates dmy$/m);
+    expect(stderr).toMatch(/^x{39}… \| x{60} \| INTEGER \|$/m);
+    expect(stderr).toMatch(/digits of 0\.[0-9]{38}… would be lost$/m);
+  });
+
+  it('says how to get at records inside another object', async () => {
+    await ada.write('answer.json', '{"page":1,"data":[{"a":1},{"a":2}]}');
+    expect((await load('answer.json', 'answer', '--create')).stderr).toContain(`jq -c '.["data"][]' answer.json`);
+  });
+
+  it('rejects an invalid table name and a missing table before reading the file', async () => {
+    await ada.write('any.csv', 'a\n1\n');
+    const named = await load('any.csv', 'My Table', '--create');
+    expect(named).toMatchObject({ code: 2, stderr: expect.stringContaining('--table my_table') as string });
+    const missing = await load('any.csv', 'nowhere');
+    expect([missing.code, missing.stderr]).toEqual([2, expect.stringMatching(/^cdp: There is no table "nowhere"/)]);
+  });
+
+  it('warns if the first line looks like a record', async () => {
+    await ada.write('bare.csv', '1,Ada\n2,Grace\n');
+    expect((await load('bare.csv', 'bare', '--create')).stderr).toContain('--columns');
+    await ada.write('years.csv', 'country,2020,2021\nNO,1,2\n');
+    expect((await load('years.csv', 'years', '--create')).stderr).not.toContain('--columns');
+  });
+
+  it('sends nothing of a file that is broken far from its beginning, unless --sample looks only there', async () => {
+    await project.table('broken_late', { n: 'INTEGER' });
+    await ada.write('late.csv', `n,t\n${Array.from({ length: 12_000 }, (_, n) => `${n},\n`).join('')}1,"x"y\n`);
+    const whole = await load('late.csv', 'broken_late', '--skip', 't');
+    expect([whole.code, whole.stderr]).toEqual([2, expect.stringContaining('late.csv, line 12002')]);
+    expect(await project.rows('SELECT * FROM broken_late')).toEqual([]);
+    const part = await load('late.csv', 'broken_late', '--skip', 't', '--sample', '10');
+    expect([part.code, part.stderr]).toEqual([
+      1,
+      expect.stringMatching(/12,000 rows are stored, 0 refused\ncdp: .*12002/),
+    ]);
+    expect(part.stderr).not.toContain('--resume');
+  });
+
+  it('stores nothing from a file without records, and creates no table for it', async () => {
+    await project.table('nothing', { n: 'INTEGER' });
+    for (const [file, content] of [
+      ['none.ndjson', ''],
+      ['none.jsonl', '\n'],
+      ['none-at-all.json', '[]\n'],
+      ['none.json.gz', gzipSync('[ ]')],
+      ['none.csv', 'n\n'],
+    ] as const) {
+      await ada.write(file, content);
+      const loaded = await load(file, 'nothing');
+      expect([loaded.code, loaded.stdout], file).toEqual([0, expect.stringContaining('0 rows stored')]);
+      if (file === 'none.csv') continue;
+      const made = await load(file, 'nothing_made', '--create');
+      expect([made.code, made.stderr], file).toEqual([2, expect.stringContaining('has no records')]);
+    }
+    await ada.write('none.csv', '');
+    expect((await load('none.csv', 'nothing')).stderr).toBe('cdp: none.csv is empty\n');
+  });
+
+  it('says what a text file without records is', async () => {
+    const said = async (file: string, content: string | Uint8Array) => {
+      await ada.write(file, content);
+      const { code, stderr } = await load(file, 'what', '--create');
+      expect(code).toBe(2);
+      return stderr;
+    };
+    expect(await said('page.csv', '\uFEFF\n<!DOCTYPE html>\n<html>')).toContain('page.csv is a web page');
+    expect(await said('feed.csv', '<?xml version="1.0"?><a/>')).toContain('is XML');
+    const tar = Buffer.alloc(1024);
+    tar.write('data.csv', 0);
+    tar.write('ustar', 257);
+    expect(await said('all.tar.gz', gzipSync(tar))).toContain('tar xf all.tar.gz');
+    expect(await said('arrays.json', '[["a", "b"], [1, 2]]')).toContain(`jq -r '.[] | @csv' arrays.json`);
+    expect(await said('spark.csv', 'a,b\n"say \\"hi\\"",1\n')).toContain(`--escape '\\'`);
+    expect(await load('spark.csv', 'spark', '--create', '--escape', '\\')).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT a, b FROM spark')).toEqual([{ a: 'say "hi"', b: 1 }]);
+  });
+
+  it('warns if a file was written to during the import', async () => {
+    await project.table('growing', { n: 'INTEGER' });
+    const file = await ada.write('growing.csv', 'n\n1\n');
+    let isFirst = true;
+    proxy.plan = (request) => {
+      if (request.method === 'POST' && isFirst) appendFileSync(file, '2\n');
+      isFirst &&= request.method !== 'POST';
+      return undefined;
+    };
+    const { code, stderr } = await load('growing.csv', 'growing');
+    proxy.plan = () => undefined;
+    expect([code, stderr]).toEqual([0, expect.stringContaining('growing.csv was changed during the import')]);
+  });
+
+  it('sends nothing if refused records could not be written to their file', async () => {
+    await ada.write('any.csv', 'n\n1\n');
+    const loaded = await load('any.csv', 'unwritten', '--create', '--refused', 'missing/x.ndjson');
+    expect(loaded).toMatchObject({ code: 2, stderr: 'cdp: There is no folder missing\n' });
+    expect(await project.rows(`SELECT to_regclass('unwritten') AS made`)).toEqual([{ made: null }]);
+  });
+
+  it('names the line in which CSV is broken', async () => {
+    await ada.write('broken.csv', 'a,b\n1,"x"y\n');
+    expect(await load('broken.csv', 'scores')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('broken.csv, line 2') as string,
+    });
+  });
+});
+
+describe('an interrupted import', () => {
+  const ROWS = 30_000;
+  const BAD = (n: number) => n % 1_000 === 500;
+  /** Every record once, although a second one would be refused as a duplicate. */
+  async function check(table: string): Promise<void> {
+    const good = Array.from({ length: ROWS }, (_, n) => n).filter((n) => !BAD(n));
+    const rows = await project.rows(
+      `SELECT count(*) AS rows, count(DISTINCT n) AS different, sum(n) AS sum, bool_and(text = 'text ' || n) AS same FROM ${table}`,
+    );
+    expect(rows).toEqual([
+      { rows: good.length, different: good.length, sum: good.reduce((sum, n) => sum + n, 0), same: true },
+    ]);
+    const refused = (await ada.read(`${table}.csv.refused.ndjson`)).trimEnd().split('\n');
+    const lines = refused.map((line) => (JSON.parse(line) as { line: number }).line).sort((a, b) => a - b);
+    expect(lines).toEqual(
+      Array.from({ length: ROWS }, (_, n) => n)
+        .filter(BAD)
+        .map((n) => n + 2),
+    );
+  }
+  async function prepare(table: string): Promise<void> {
+    await project.table(table, { n: 'INTEGER', text: 'TEXT' });
+    await project.rows(`CREATE UNIQUE INDEX ON ${table} (n)`);
+    const rows = Array.from({ length: ROWS }, (_, n) => `${BAD(n) ? `bad ${n}` : n},text ${n}\n`);
+    await ada.write(`${table}.csv`, `n,text\n${rows.join('')}`);
+  }
+
+  it('is resumed after kill -9, with answers lost, and again, and stores every record once', async () => {
+    await prepare('killed');
+    let seen = 0;
+    // From some request on the service does what it is asked, and nobody hears of it.
+    const loseAfter = (count: number) => {
+      seen = 0;
+      proxy.plan = (request) => (request.method === 'POST' && ++seen > count ? 'drop-after' : undefined);
+    };
+    for (const [round, count] of [10, 25, 5, 40].entries()) {
+      loseAfter(count);
+      const running = ada.start(['import', 'killed.csv', '--table', 'killed', ...(round === 0 ? [] : ['--resume'])]);
+      await eventually('answers are lost', () => Promise.resolve(seen > count + 4));
+      await sleep(20 * round);
+      expect((await running.end('SIGKILL')).signal).toBe('SIGKILL');
+    }
+    proxy.plan = () => undefined;
+    const again = await load('killed.csv', 'killed');
+    expect(again).toMatchObject({ code: 2, stderr: expect.stringContaining('--resume') as string });
+    expect(await load('killed.csv', 'killed', '--resume')).toMatchObject({ code: 4 });
+    await check('killed');
+    expect(await load('killed.csv', 'killed', '--resume')).toMatchObject({ code: 2 });
+  });
+
+  it('stops on Ctrl-C once the batches in flight are stored, and says how to continue', async () => {
+    await prepare('stopped');
+    let seen = 0;
+    proxy.plan = (request) => void (request.method === 'POST' && seen++);
+    const running = ada.start(['import', 'stopped.csv', '--table', 'stopped']);
+    await eventually('some batches are sent', () => Promise.resolve(seen > 5));
+    const { code, stderr } = await running.end('SIGINT');
+    expect([code, stderr]).toEqual([
+      130,
+      expect.stringContaining('Continue with:\n  cdp import stopped.csv --table stopped --resume'),
+    ]);
+    proxy.plan = () => undefined;
+    expect(await load('stopped.csv', 'stopped', '--resume')).toMatchObject({ code: 4 });
+    await check('stopped');
+  });
+
+  it('is not resumed if the service may have forgotten the keys in doubt, unless with --resume-late', async () => {
+    await prepare('late');
+    let seen = 0;
+    proxy.plan = (request) => (request.method === 'POST' && ++seen > 5 ? 'drop-after' : undefined);
+    const running = ada.start(['import', 'late.csv', '--table', 'late']);
+    await eventually('answers are lost', () => Promise.resolve(seen > 10));
+    await running.end('SIGKILL');
+    proxy.plan = () => undefined;
+    const aDayAgo = (_: string, at: string) => `"t":${Number(at) - 24 * 3_600_000}`;
+    for (const name of await readdir(join(ada.folder, 'state/cdp/imports'))) {
+      const file = join('state/cdp/imports', name);
+      await ada.write(file, (await ada.read(file)).replace(/"t":(\d+)/g, aDayAgo));
+    }
+    const late = await load('late.csv', 'late', '--resume');
+    expect([late.code, late.stderr]).toEqual([2, expect.stringContaining('--resume-late')]);
+    expect(await load('late.csv', 'late', '--resume-late')).toMatchObject({ code: 4 });
+    await check('late');
+  });
+
+  it('is not resumed with a file that has changed', async () => {
+    await prepare('changed');
+    let seen = 0;
+    proxy.plan = (request) => void (request.method === 'POST' && seen++);
+    const running = ada.start(['import', 'changed.csv', '--table', 'changed']);
+    await eventually('some batches are sent', () => Promise.resolve(seen > 5));
+    await running.end('SIGKILL');
+    proxy.plan = () => undefined;
+    await ada.write('changed.csv', 'n,text\n1,a\n');
+    expect(await load('changed.csv', 'changed', '--resume')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('has changed') as string,
+    });
+    expect((await load('changed.csv', 'changed', '--restart')).code).toBeTypeOf('number');
+  });
+});
+
+describe('an export', () => {
+  it('can be imported again in every format, including ids', async () => {
+    await project.table('round', { t: 'TEXT', i: 'INTEGER', f: 'FLOAT', b: 'BOOLEAN', at: 'TIMESTAMP', j: 'JSONB' });
+    await project.rows(`INSERT INTO round (t, i, f, b, at, j) VALUES
+      ('', 9223372036854775807, 0.1, true, '2026-01-31T09:30:00.123456Z', '{"a": [1.50, null, "x"], "n": 12345678901234567890}'),
+      (NULL, -9007199254740993, 'NaN', NULL, NULL, NULL),
+      (E'"quotes", commas\\n and\\r\\nbreaks\\t', 0, 1e300, false, '0001-01-01T00:00:00Z', '"text"'),
+      ('日本語 😀 \u00ad', NULL, '-Infinity', NULL, NULL, NULL),
+      ('007', NULL, NULL, NULL, NULL, '[]'), ('null', NULL, NULL, NULL, NULL, '{}')`);
+    const all = (table: string) =>
+      project.rows(`SELECT id, t, i::text, f::text, b, at, j::text FROM ${table} ORDER BY id`);
+    for (const file of ['round.csv', 'round.ndjson', 'round.json', 'round.csv.gz', 'round.ndjson.gz']) {
+      const table = file.replaceAll('.', '_');
+      await ada.output('export', '--table', 'round', '-o', file);
+      await project.table(table, { t: 'TEXT', i: 'INTEGER', f: 'FLOAT', b: 'BOOLEAN', at: 'TIMESTAMP', j: 'JSONB' });
+      expect(await load(file, table), file).toMatchObject({ code: 0 });
+      expect(await all(table), file).toEqual(await all('round'));
+    }
+    expect(await ada.output('export', 'SELECT i FROM round WHERE false', '-o', 'none.json', '--json')).toContain(
+      '"rows":0',
+    );
+    expect(await ada.read('none.json')).toBe('[]\n');
+  });
+
+  it('of many rows is complete, and one that breaks off leaves no file', async () => {
+    const query = "SELECT n, repeat('x', 100) AS x FROM generate_series(1, $1::int) AS n";
+    await ada.output('export', query, '--param', '100000', '-o', 'many.ndjson.gz');
+    const file = gunzipSync(readFileSync(join(ada.folder, 'many.ndjson.gz'))).toString();
+    expect(file.split('\n')).toHaveLength(100_001);
+    const broken = await ada.run([
+      'export',
+      `SELECT 1 / (50000 - n) AS x FROM generate_series(1, 100000) AS n`,
+      '-o',
+      'half.csv',
+    ]);
+    expect(broken.code).not.toBe(0);
+    expect(await ada.exists('half.csv')).toBe(false);
+    const refused = await ada.run(['export', 'SELECT nothing', '-o', 'half.csv']);
+    expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('sql_error')]);
+    expect((await ada.run(['export', 'SELECT 1', '-o', 'what.xlsx'])).code).toBe(2);
+  });
+});
+
+describe('memory', () => {
+  it('does not grow with the file: 200,000 rows', { timeout: 120_000 }, async () => {
+    const rows = Array.from({ length: 200_000 }, (_, n) => `${n},name ${n},${n / 100},2026-01-31T09:30:00Z\n`);
+    await ada.write('large.csv', `n,name,amount,at\n${rows.join('')}`);
+    const running = ada.start(['import', 'large.csv', '--table', 'large', '--create']);
+    let most = 0;
+    let hasEnded = false;
+    void running.ended.then(() => (hasEnded = true));
+    while (!hasEnded) {
+      const status = readStatus(running.process.pid);
+      most = Math.max(most, Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1] ?? 0));
+      await sleep(50);
+    }
+    expect((await running.ended).code).toBe(0);
+    expect(await project.rows('SELECT count(DISTINCT n) AS n FROM large')).toEqual([{ n: 200_000 }]);
+    if (process.platform === 'linux') expect(most).toBeLessThan(256 * 1024);
+  });
+});
+
+function readStatus(pid: number | undefined): string {
+  try {
+    return readFileSync(`/proc/${pid}/status`, 'utf8');
+  } catch {
+    return '';
+  }
+}
