@@ -47,7 +47,8 @@ export const bytes = (text: string) => new TextEncoder().encode(text);
 export function encode(body: string, shape: TableShape, returnIds = false): BatchInsert[] {
   const batch = readRecords(bytes(body));
   if (returnIds) requireIds(shape);
-  return insertStatements(shape, checkRecords(batch, shape), returnIds);
+  const inserts = insertStatements(shape, checkRecords(batch, shape), returnIds);
+  return inserts.map(({ statement: { text, params }, records }) => ({ statement: { text, params }, records }));
 }
 
 /** The refusal that the action throws; an error of the test where it does not. */

@@ -29,6 +29,8 @@ interface Pair {
   readonly far: Socket;
   /** What is held back, in order. */
   readonly held: (() => void)[];
+  /** What comes late, and is under way. */
+  late: number;
   /** Swallows everything for ever. */
   dead: boolean;
   /** Bytes to Postgres until it is. */
@@ -43,6 +45,7 @@ export async function startNetwork(socketPath: string): Promise<Network> {
   /** Those with something to deliver, also where the service has given them up. */
   const heldBack: Pair[] = [];
   let weather: Weather = 'clear';
+  let delayMs = 0;
 
   /** Ends of connections travel as their bytes do. */
   const pass = (pair: Pair, event: () => void): void => {
@@ -50,16 +53,21 @@ export async function startNetwork(socketPath: string): Promise<Network> {
     if (weather === 'black hole') {
       if (pair.held.push(event) === 1) heldBack.push(pair);
     }
-    // Timers of one length fire in the order they were set.
-    else if (typeof weather === 'object') setTimeout(event, weather.delayMs);
-    else event();
+    // Nothing overtakes what was sent before it; timers of one length fire in the order they were set.
+    else if (typeof weather === 'object' || pair.late > 0) {
+      pair.late++;
+      setTimeout(() => {
+        pair.late--;
+        event();
+      }, delayMs);
+    } else event();
   };
   const destroy = ({ near, far }: Pair): void => [near, far].forEach((socket) => void socket.destroy());
   const server = createServer((near) => {
     near.on('error', () => undefined);
     if (weather === 'cut') return void near.destroy();
     const far = connect(socketPath);
-    const pair: Pair = { near, far, held: [], dead: false, left: Infinity, mute: false };
+    const pair: Pair = { near, far, held: [], late: 0, dead: false, left: Infinity, mute: false };
     pairs.add(pair);
     far.on('error', () => undefined);
     near.on('data', (bytes: Buffer) => {
@@ -83,6 +91,7 @@ export async function startNetwork(socketPath: string): Promise<Network> {
     address: `127.0.0.1:${(server.address() as AddressInfo).port}`,
     set: (next) => {
       weather = next;
+      if (typeof next === 'object') ({ delayMs } = next);
       let n = 0;
       for (const pair of pairs) {
         if (next === 'cut') destroy(pair);
