@@ -7,7 +7,7 @@ import { EngineError } from '../contract/errors.js';
 import { ConnectionLost, INSUFFICIENT_PRIVILEGE, isShutdown, PostgresError } from '../pg/index.js';
 import type { Connections, Lease } from '../tenancy/connections/connections.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
-import type { Lane } from '../tenancy/connections/project-session.js';
+import type { PoolName } from '../tenancy/connections/project-session.js';
 import { toEngineError, unavailable } from '../tenancy/engine-error.js';
 import type { Server, Tenancy } from '../tenancy/tenancy.js';
 import type { Clock, Deadline, StopReason } from './limits/deadline.js';
@@ -23,7 +23,7 @@ export type Work<T> = (lease: Lease, clock: Clock) => Promise<T>;
 
 /** How a request uses the database. */
 interface Use {
-  readonly lane: Lane;
+  readonly pool: PoolName;
   readonly deadline: Deadline;
   readonly impact: QuotaImpact;
   readonly trace: RequestTrace | null;
@@ -54,7 +54,7 @@ export class DatabaseAccess {
   ) {}
 
   /**
-   * Runs `work` on a connection of a lane. It is run again, once, if its connection had died while idle and answered nothing.
+   * Runs `work` on a connection of a pool. It is run again, once, if its connection had died while idle and answered nothing.
    * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's own, and what `work` throws
    */
   async use<T>(project: ProjectRow, use: Use, work: Work<T>): Promise<T> {
@@ -82,7 +82,7 @@ export class DatabaseAccess {
     const { session } = lease;
     const answersBefore = session.answers;
     const request = new RunningRequest(project.id, lease, use.deadline, server.watchdog, this.stops);
-    const unwatch = use.lane === 'sql-read' ? null : this.quotas.watch(project, use.impact, request);
+    const unwatch = use.pool === 'sql-read' ? null : this.quotas.watch(project, use.impact, request);
     this.running.add(request);
     try {
       if (use.deadline.signal.aborted) throw clientLeft();
@@ -109,7 +109,7 @@ export class DatabaseAccess {
   /** The server first, so that its start occupies no slot; then a slot; then a connection. */
   private async acquire(project: ProjectRow, use: Use): Promise<Held> {
     const { id, placement } = project;
-    const { lane, trace } = use;
+    const { pool, trace } = use;
     const server = this.tenancy.serverOf(placement);
     const starting = server.acquire();
     if (starting !== undefined) await untilRunning(server, starting, use.waitBudget);
@@ -120,11 +120,11 @@ export class DatabaseAccess {
     };
     let call: Stage | undefined;
     try {
-      const kind = lane === 'typed' ? 'typed' : 'sql';
+      const kind = pool === 'typed' ? 'typed' : 'sql';
       releaseSlot = this.slots.tryAcquire(id, kind) ?? (await this.waitForSlot(id, kind, use));
       call = trace?.calls();
       await this.projects.upgraded(project);
-      const lease = this.connections.lendIdle(id, lane) ?? (await this.connections.lendNew(id, placement, lane));
+      const lease = this.connections.lendIdle(id, pool) ?? (await this.connections.lendNew(id, placement, pool));
       return { lease, server, call, release };
     } catch (error) {
       call?.end(error);

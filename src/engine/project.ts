@@ -1,7 +1,7 @@
 /** One project as the operations of one request see it: its name, its limits, and the way to its database. */
 import type { Lease } from '../tenancy/connections/connections.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
-import type { Lane } from '../tenancy/connections/project-session.js';
+import type { PoolName } from '../tenancy/connections/project-session.js';
 import type { DatabaseAccess, Work } from './database-access.js';
 import type { SchemaCache } from './insert/schema-cache.js';
 import type { Deadline } from './limits/deadline.js';
@@ -78,13 +78,13 @@ export class Project {
    * @param impact what the work may do to the size of the project before it is ended
    */
   use<T>(
-    lane: Lane,
+    pool: PoolName,
     deadline: Deadline,
     work: Work<T>,
     impact: QuotaImpact = 'writes',
     trace: RequestTrace | null = this.trace,
   ): Promise<T> {
-    return this.shared.database.use(this.row, { lane, deadline, impact, trace, waitBudget: this.waitBudget }, work);
+    return this.shared.database.use(this.row, { pool, deadline, impact, trace, waitBudget: this.waitBudget }, work);
   }
 
   /** The project may have changed what its roles may do: its next connections check and repair the rights. */

@@ -160,7 +160,7 @@ describe('after a statement that takes rights away', () => {
     ['DROP OWNED behind a comment', '/* now */ drop /* all */ owned by CURRENT_USER'],
     ['a block that hides it', `DO $$ BEGIN EXECUTE 'DROP OWNED BY CURRENT_USER'; END $$`],
     ['a revoke', 'REVOKE ALL ON SCHEMA data FROM CURRENT_USER'],
-  ])('nobody is refused, on any lane: %s', async (_what, text) => {
+  ])('nobody is refused, on any connection: %s', async (_what, text) => {
     const project = await service.project();
     const reader = await project.tokenWith('sql:read');
     await project.table('before', { n: 'INTEGER' });

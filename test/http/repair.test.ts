@@ -39,7 +39,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
     return { project, placement: (await service.engine.projects.get(project.name)).placement };
   }
 
-  /** Rows, rights and lanes: everything of the project works. */
+  /** Rows, rights and pools: everything of the project works. */
   async function expectWhole(project: TestProject, rows: number): Promise<void> {
     expect((await insert(project)).text).toContain('"inserted_rows":1');
     expect(await project.rows('SELECT count(*) AS n FROM customers')).toEqual([{ n: rows + 1 }]);

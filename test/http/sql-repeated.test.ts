@@ -33,7 +33,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     project.call('POST', '/api/cdp/sql', { body: { sql: text, params, ...rest } });
   const read = (text: string, params: unknown[] = [], rest: object = {}): Promise<TestAnswer> =>
     project.call('POST', '/api/cdp/sql', { body: { sql: text, params, ...rest }, token: readToken });
-  const LANES = [
+  const WAYS = [
     ['the writer', sql],
     ['the reader', read],
   ] as const;
@@ -65,7 +65,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       ['SELECT generate_series(1, 1000) AS g', [], { max_rows: 1000 }],
     ];
 
-    it.each(LANES)('is answered as at first, by %s', async (_lane, ask) => {
+    it.each(WAYS)('is answered as at first, by %s', async (_way, ask) => {
       await project.rows('CREATE TABLE few AS SELECT 1 AS n, 1.5 AS m');
       for (const [text, params, rest] of TEXTS) {
         const first = await ask(text, params, rest);
@@ -97,7 +97,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   });
 
   describe('what has changed in the database since', () => {
-    it.each(LANES)('shows in the next answer to %s', async (_lane, ask) => {
+    it.each(WAYS)('shows in the next answer to %s', async (_way, ask) => {
       await project.rows(`CREATE TABLE t (a text, b int); INSERT INTO t VALUES ('1.5', 2)`);
       const answers = async () => [
         ...((await ask('SELECT * FROM t')).body.rows as object[]),
@@ -143,7 +143,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   });
 
   describe('a statement that fails this time', () => {
-    it.each(LANES)('is told where, and nothing stays of it, by %s', async (_lane, ask) => {
+    it.each(WAYS)('is told where, and nothing stays of it, by %s', async (_way, ask) => {
       const text = 'SELECT $1::int / $2::int AS q, pg_advisory_lock(78)::text';
       await ask(text, [4, 2]);
       for (let i = 0; i < 2; i++) {
@@ -209,7 +209,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   describe('an answer of another size than before', () => {
     const text = `SELECT repeat('x', $1) AS s FROM generate_series(1, $2)`;
 
-    it.each(LANES)('keeps to the caps, by %s', async (_lane, ask) => {
+    it.each(WAYS)('keeps to the caps, by %s', async (_way, ask) => {
       for (const [length, count, rest, rows, truncated] of [
         [1, 2, {}, 2, false],
         [1, 3, { max_rows: 2 }, 2, true],

@@ -1,12 +1,11 @@
 /**
  * The connections that are logged in as projects' roles: a few per project, closed when idle, the least useful ones
- * given up first when the server's share is full. A connection only ever serves the project and the lane it was opened
- * for.
+ * first if the server's share is full. A connection only ever serves the project and the pool that it was opened for.
  */
-import { readFile } from 'node:fs/promises';
 import type { Placement } from '../placement.js';
-import { LANES, type Lane, type ProjectSession, type ProjectSessions } from './project-session.js';
+import type { PoolName, ProjectSession, ProjectSessions } from './project-session.js';
 import type { Backend } from './watchdog.js';
+import { readProc } from '../../embedded/proc.js';
 import { ConnectionLost, ROLLBACK, type Session } from '../../pg/index.js';
 
 interface ConnectionLimits {
@@ -20,42 +19,38 @@ interface ConnectionLimits {
   isLocal: boolean;
 }
 
-interface Entry {
-  readonly project: string;
-  readonly lane: Lane;
-  readonly opened: ProjectSession;
-  idleSince: number;
-  /** Milliseconds that it has been idle at most before it was used again; null: it was not. */
-  longestPause: number | null;
-  /** To be closed instead of kept, once the request that has it is done. */
-  unwanted: boolean;
-}
-
-/** A connection in the hands of one request. */
-export class Lease implements ProjectSession {
+/** A connection to a project's database, which is idle or in the hands of one request. */
+export class Lease {
   readonly session: Session;
   readonly backend: Backend;
-  /** What is to become of the connection. */
+  idleSince = 0;
+  /** Milliseconds that it has been idle at most before it was used again; null: it was not. */
+  longestPause: number | null = null;
+  /** What is to become of it after its request. */
   mustReset: boolean;
   mustClose = false;
 
-  constructor(readonly entry: Entry) {
-    ({ session: this.session, backend: this.backend } = entry.opened);
-    // Free SQL may do anything to its session; typed requests say when they ran the project's code.
-    this.mustReset = entry.lane !== 'typed';
+  constructor(
+    readonly project: string,
+    readonly pool: PoolName,
+    { session, backend }: ProjectSession,
+  ) {
+    this.session = session;
+    this.backend = backend;
+    this.mustReset = pool !== 'typed';
   }
 
-  /** The connection has served requests before: its server may have gone in the meantime. */
+  /** It has served requests before: its server may have gone in the meantime. */
   get reused(): boolean {
-    return this.entry.longestPause !== null;
+    return this.longestPause !== null;
   }
 
-  /** The connection must not be used again (it was cancelled, or its state is in doubt). */
+  /** It must not be used again (it was cancelled, its state is in doubt, or its project is gone). */
   closeAfterUse(): void {
     this.mustClose = true;
   }
 
-  /** The request ran code of the project: reset the session before the next one. */
+  /** The request ran code of the project, as free SQL always may: reset the session before the next one. */
   resetAfterUse(): void {
     this.mustReset = true;
   }
@@ -68,13 +63,9 @@ const MAX_IDLE_MIB = 64;
 const RESET_MS = 5_000;
 
 export class Connections {
-  /** Idle entries of each lane by project, the most recently used last. */
-  private readonly idle: Readonly<Record<Lane, Map<string, Entry[]>>> = {
-    typed: new Map(),
-    'sql-write': new Map(),
-    'sql-read': new Map(),
-  };
-  private readonly lent = new Set<Entry>();
+  /** Idle ones by project, the most recently used last. */
+  private readonly idle = new Map<string, Lease[]>();
+  private readonly lent = new Set<Lease>();
   /** Connections open or being opened, by project. */
   private readonly counts = new Map<string, number>();
   private total = 0;
@@ -101,23 +92,34 @@ export class Connections {
   }
 
   /** Lends a connection that has served the project before. */
-  lendIdle(project: string, lane: Lane): Lease | null {
-    const entries = this.idle[lane].get(project);
-    const entry = entries?.pop();
-    if (entries === undefined || entry === undefined) return null;
-    if (entries.length === 0) this.idle[lane].delete(project);
-    entry.longestPause = Math.max(entry.longestPause ?? 0, Date.now() - entry.idleSince);
-    return this.lend(entry);
+  lendIdle(project: string, pool: PoolName): Lease | null {
+    const lease = this.idle.get(project)?.findLast((one) => one.pool === pool);
+    if (lease === undefined) return null;
+    this.removeIdle(lease);
+    lease.longestPause = Math.max(lease.longestPause ?? 0, Date.now() - lease.idleSince);
+    lease.mustReset = pool !== 'typed';
+    this.lent.add(lease);
+    return lease;
   }
 
-  /** Lends a fresh connection. @throws EngineError where none can be had */
-  async lendNew(project: string, placement: Placement, lane: Lane): Promise<Lease> {
-    return this.lend(await this.openEntry(project, placement, lane));
-  }
-
-  private lend(entry: Entry): Lease {
-    this.lent.add(entry);
-    return new Lease(entry);
+  /** Lends a new connection. @throws EngineError database_unavailable */
+  async lendNew(project: string, placement: Placement, pool: PoolName): Promise<Lease> {
+    this.makeRoom(project);
+    this.count(project, 1);
+    try {
+      const lease = new Lease(project, pool, await this.sessions.open(placement, pool));
+      lease.session.onClose(() => {
+        this.count(project, -1);
+        this.removeIdle(lease);
+      });
+      // It may have closed before the listener was there.
+      if (lease.session.closed) throw new ConnectionLost('The connection to Postgres was lost');
+      this.lent.add(lease);
+      return lease;
+    } catch (error) {
+      this.count(project, -1);
+      throw error;
+    }
   }
 
   /**
@@ -126,11 +128,11 @@ export class Connections {
    * left in the session (a lock, a LISTEN) goes away before that, all other cleaning up follows behind it
    */
   giveBack(lease: Lease, done: () => void): Promise<void> | null {
-    const { entry, session, mustReset } = lease;
-    if (lease.mustClose) this.discard(entry);
+    const { session, mustReset } = lease;
+    if (lease.mustClose) this.discard(lease);
     // Work that ended well has mostly sent the reset with its own last messages.
     if (session.closed || (!session.inTransaction && (!mustReset || session.isClean))) {
-      this.keep(entry);
+      this.keep(lease);
       done();
       return null;
     }
@@ -140,65 +142,46 @@ export class Connections {
 
   /** Closes the connections of a project, those at work when their request is done. */
   closeProject(project: string): void {
-    for (const entry of this.lent) if (entry.project === project) entry.unwanted = true;
-    for (const lane of LANES) for (const entry of this.idle[lane].get(project) ?? []) this.discard(entry);
+    for (const lease of this.lent) if (lease.project === project) lease.closeAfterUse();
+    for (const lease of this.idle.get(project) ?? []) this.discard(lease);
   }
 
   /** Closes all idle connections and those that are still at work when they come back. */
   close(): void {
     this.closing = true;
     clearInterval(this.sweeper);
-    for (const entry of this.allIdle()) this.discard(entry);
+    for (const lease of this.allIdle()) this.discard(lease);
   }
 
-  private async openEntry(project: string, placement: Placement, lane: Lane): Promise<Entry> {
-    this.makeRoom(project);
-    this.count(project, 1);
-    try {
-      const opened = await this.sessions.open(placement, lane);
-      const entry: Entry = { project, lane, opened, idleSince: 0, longestPause: null, unwanted: false };
-      opened.session.onClose(() => {
-        this.count(project, -1);
-        this.removeIdle(entry);
-      });
-      // It may have closed before the listener was there.
-      if (opened.session.closed) throw new ConnectionLost('The connection to Postgres was lost');
-      return entry;
-    } catch (error) {
-      this.count(project, -1);
-      throw error;
-    }
-  }
-
-  private async clean({ entry, session, mustReset }: Lease): Promise<void> {
-    const timer = setTimeout(() => this.discard(entry), RESET_MS);
+  private async clean(lease: Lease): Promise<void> {
+    const { session, mustReset } = lease;
+    const timer = setTimeout(() => this.discard(lease), RESET_MS);
     try {
       await (mustReset ? session.reset() : session.run([ROLLBACK]));
     } catch {
       // A connection that cannot be cleaned is not kept.
-      this.discard(entry);
+      this.discard(lease);
     } finally {
       clearTimeout(timer);
-      this.keep(entry);
+      this.keep(lease);
     }
   }
 
-  private keep(entry: Entry): void {
-    this.lent.delete(entry);
-    if (entry.opened.session.closed) return;
-    if (this.closing || entry.unwanted) return this.discard(entry);
-    entry.idleSince = Date.now();
-    const { project, lane } = entry;
-    const entries = this.idle[lane].get(project);
-    if (entries === undefined) this.idle[lane].set(project, [entry]);
-    else entries.push(entry);
+  private keep(lease: Lease): void {
+    this.lent.delete(lease);
+    if (lease.session.closed) return;
+    if (this.closing || lease.mustClose) return this.discard(lease);
+    lease.idleSince = Date.now();
+    const others = this.idle.get(lease.project);
+    if (others === undefined) this.idle.set(lease.project, [lease]);
+    else others.push(lease);
   }
 
-  /** Gives up an idle connection of this project, or of all, where the share is full. */
+  /** Gives up an idle connection of this project, or of all, if the share is full. */
   private makeRoom(project: string): void {
     if ((this.counts.get(project) ?? 0) >= this.limits.perProject) {
-      const own = LANES.flatMap((lane) => this.idle[lane].get(project) ?? []);
-      if (own.length > 0) this.discard(oldest(own));
+      const [longest] = this.idle.get(project) ?? [];
+      if (longest !== undefined) this.discard(longest);
     }
     if (this.total >= this.limits.total) {
       const all = this.allIdle();
@@ -208,35 +191,36 @@ export class Connections {
 
   private closeIdle(): void {
     const now = Date.now();
-    for (const entry of this.allIdle()) {
-      if (entry.idleSince <= now - this.limits.idleMs) this.discard(entry);
+    for (const lease of this.allIdle()) {
+      if (lease.idleSince <= now - this.limits.idleMs) this.discard(lease);
       // Looked at here and not when it comes back: no request waits for it, and one of many in a burst pays for all.
-      else if (this.limits.isLocal && entry.idleSince >= this.lastSweep) void this.closeIfLarge(entry);
+      else if (this.limits.isLocal && lease.idleSince >= this.lastSweep) void this.closeIfLarge(lease);
     }
     this.lastSweep = now;
   }
 
-  private async closeIfLarge(entry: Entry): Promise<void> {
-    const mib = await privateMemoryMib(entry.opened.backend.processId);
+  private async closeIfLarge(lease: Lease): Promise<void> {
+    const mib = await privateMemoryMib(lease.backend.processId);
     if (mib === null || mib <= MAX_IDLE_MIB) return;
-    if (this.lent.has(entry)) entry.unwanted = true;
-    else this.discard(entry);
+    if (this.lent.has(lease)) lease.closeAfterUse();
+    else this.discard(lease);
   }
 
-  private discard(entry: Entry): void {
-    this.removeIdle(entry);
-    void entry.opened.session.close();
+  private discard(lease: Lease): void {
+    this.removeIdle(lease);
+    void lease.session.close();
   }
 
-  private removeIdle({ project, lane, opened }: Entry): void {
-    const entries = this.idle[lane].get(project)?.filter((other) => other.opened !== opened);
-    if (entries === undefined) return;
-    if (entries.length === 0) this.idle[lane].delete(project);
-    else this.idle[lane].set(project, entries);
+  private removeIdle(lease: Lease): void {
+    const { project } = lease;
+    const others = this.idle.get(project)?.filter((one) => one !== lease);
+    if (others === undefined) return;
+    if (others.length === 0) this.idle.delete(project);
+    else this.idle.set(project, others);
   }
 
-  private allIdle(): Entry[] {
-    return LANES.flatMap((lane) => [...this.idle[lane].values()].flat());
+  private allIdle(): Lease[] {
+    return [...this.idle.values()].flat();
   }
 
   private count(project: string, change: number): void {
@@ -249,13 +233,13 @@ export class Connections {
 
 /** @returns MiB that a Postgres process shares with nobody (RssAnon, proc_pid_status(5)); null if it is none of this machine */
 async function privateMemoryMib(pid: number): Promise<number | null> {
-  const status = await readFile(`/proc/${pid}/status`, 'latin1').catch(() => '');
+  const status = await readProc(`${pid}/status`);
   const [, kib] = /^Name:\tpostgres\n[^]*^RssAnon:\s+(\d+) kB$/m.exec(status) ?? [];
   return kib === undefined ? null : Number(kib) / 1024;
 }
 
-const oldest = (entries: readonly Entry[]): Entry => entries.reduce((a, b) => (b.idleSince < a.idleSince ? b : a));
-const newest = (entries: readonly Entry[]): Entry => entries.reduce((a, b) => (b.idleSince >= a.idleSince ? b : a));
+const oldest = (entries: readonly Lease[]): Lease => entries.reduce((a, b) => (b.idleSince < a.idleSince ? b : a));
+const newest = (entries: readonly Lease[]): Lease => entries.reduce((a, b) => (b.idleSince >= a.idleSince ? b : a));
 
 /** Whoever has used a connection again and again is gone after a pause this many times the longest … */
 const OVERDUE = 2;
@@ -263,12 +247,12 @@ const OVERDUE = 2;
 const OVERDUE_MS = 5_000;
 
 /**
- * One whose project is gone, by the pauses it made before; else one of the projects that hold the most, where that is more
- * than one; else of those that were never used again the newest; else the oldest. Where more projects are written to in
+ * One whose project is gone, by the pauses it made before; else one of the projects that hold the most, if that is more
+ * than one; else of those that were never used again the newest; else the oldest. If more projects are written to in
  * turn than there are connections, giving up the oldest would always hit the one that is needed next, however long a turn
  * takes; like this, as many projects as have room keep theirs.
  */
-function leastUseful(entries: readonly Entry[], now: number): Entry {
+function leastUseful(entries: readonly Lease[], now: number): Lease {
   const overdue = entries.filter(
     ({ idleSince, longestPause }) =>
       longestPause !== null && now - idleSince > Math.max(OVERDUE * longestPause, OVERDUE_MS),

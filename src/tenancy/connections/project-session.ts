@@ -13,7 +13,6 @@ import {
   BEGIN,
   ConnectionLost,
   fixed,
-  type Fragment,
   INSUFFICIENT_PRIVILEGE,
   INVALID_PASSWORD,
   type LoginOptions,
@@ -27,11 +26,11 @@ import {
 } from '../../pg/index.js';
 
 /**
- * What a connection is for. Connections are never lent from one lane to another: one that ran free SQL never serves
- * inserts or schema calls (contract section 7).
+ * What a connection is for. A connection never changes its pool: one that ran free SQL never serves inserts or schema
+ * calls (contract section 7).
  */
-export const LANES = ['typed', 'sql-write', 'sql-read'] as const;
-export type Lane = (typeof LANES)[number];
+export const POOLS = ['typed', 'sql-write', 'sql-read'] as const;
+export type PoolName = (typeof POOLS)[number];
 
 /** Settings that the answers, the checks or the start of a connection depend on. `ALTER ROLE … SET` cannot change them. */
 const PINNED = {
@@ -83,6 +82,14 @@ export interface ProjectSession {
   readonly backend: Backend;
 }
 
+/** A connection that is being opened. */
+interface Opening {
+  readonly placement: Placement;
+  readonly pool: PoolName;
+  /** Aborted: nobody waits for it any more. */
+  readonly signal: AbortSignal;
+}
+
 export class ProjectSessions {
   /** Repairs under way in this process, by server and database. */
   private readonly repairs = new Map<string, Promise<void>>();
@@ -92,27 +99,18 @@ export class ProjectSessions {
     private readonly databases: ProjectDatabases,
   ) {}
 
-  private get extensionsSchema(): string[] {
-    return this.databases.extensions.length === 0 ? [] : [EXTENSIONS_SCHEMA];
-  }
-
-  private get extensionsCondition(): Fragment {
-    const { extensions } = this.databases;
-    return extensions.length === 0 ? sql`` : sql`AND ${areInstalled(extensions)}`;
-  }
-
   /**
-   * A new connection of a lane, clean and with its rights in place.
-   * @throws EngineError database_unavailable where none can be had in time
+   * A new connection of a pool, clean and with its rights in place.
+   * @throws EngineError database_unavailable if none can be had in time
    */
-  async open(placement: Placement, lane: Lane): Promise<ProjectSession> {
+  async open(placement: Placement, pool: PoolName): Promise<ProjectSession> {
     const { breaker } = this.tenancy.serverOf(placement);
     const expiry = new AbortController();
     const timer = setTimeout(() => expiry.abort(), OPEN_MS);
+    const opening = { placement, pool, signal: expiry.signal };
+    const open = async () => (await this.loginIfSound(opening)) ?? (await this.loginRepaired(opening));
     try {
-      return await serviceWork(() =>
-        breaker.run(() => Promise.race([this.openSound(placement, lane, expiry.signal), aborted(expiry.signal)])),
-      );
+      return await serviceWork(() => breaker.run(() => Promise.race([open(), aborted(expiry.signal)])));
     } catch (error) {
       // Nothing that was opened on the way is left behind.
       expiry.abort();
@@ -122,45 +120,25 @@ export class ProjectSessions {
     }
   }
 
-  /** @param signal aborted: nobody waits for the connection any more */
-  private async openSound(placement: Placement, lane: Lane, signal: AbortSignal): Promise<ProjectSession> {
-    const role = lane === 'sql-read' ? placement.reader : placement.writer;
-    return (
-      (await this.loginSound(placement, role, lane, signal)) ??
-      (await this.loginRepaired(placement, role, lane, signal))
-    );
-  }
-
-  /** null where the project has done something to its roles that a fresh connection shows. */
-  private async loginSound(
-    placement: Placement,
-    role: string,
-    lane: Lane,
-    signal: AbortSignal,
-  ): Promise<ProjectSession | null> {
-    let session: Session | null = null;
+  /** null if the project has done something to its roles that a fresh connection shows. */
+  private async loginIfSound(opening: Opening): Promise<ProjectSession | null> {
     try {
-      session = await this.login(placement, role, lane, signal);
-      const { isSound, seenAt } = await this.look(session, placement, lane);
-      if (isSound) return this.identified(session, placement, role, seenAt);
+      const { opened, isSound } = await this.login(opening);
+      if (isSound) return opened;
+      void opened.session.close();
     } catch (error) {
       if (!(error instanceof PostgresError && REPAIRABLE.has(error.sqlstate))) throw error;
     }
-    void session?.close();
     return null;
   }
 
-  private async loginRepaired(
-    placement: Placement,
-    role: string,
-    lane: Lane,
-    signal: AbortSignal,
-  ): Promise<ProjectSession> {
+  private async loginRepaired(opening: Opening): Promise<ProjectSession> {
+    const { placement } = opening;
     const key = `${placement.server} ${placement.database}`;
     let repair = this.repairs.get(key);
     if (repair === undefined) {
       const isSound = async () => {
-        const found = await this.loginSound(placement, role, lane, signal);
+        const found = await this.loginIfSound(opening);
         void found?.session.close();
         return found !== null;
       };
@@ -168,28 +146,38 @@ export class ProjectSessions {
       this.repairs.set(key, repair);
     }
     await repair;
-    const session = await this.login(placement, role, lane, signal);
-    const { seenAt } = await this.look(session, placement, lane);
-    return this.identified(session, placement, role, seenAt);
+    return (await this.login(opening)).opened;
   }
 
-  private async login(placement: Placement, role: string, lane: Lane, signal: AbortSignal): Promise<Session> {
+  private async login(opening: Opening): Promise<{ opened: ProjectSession; isSound: boolean }> {
+    const { placement, pool, signal } = opening;
+    const { address, staleConnections } = this.tenancy.serverOf(placement);
+    const role = pool === 'sql-read' ? placement.reader : placement.writer;
+    const extensionsSchema = this.databases.extensions.length === 0 ? [] : [EXTENSIONS_SCHEMA];
     const options: LoginOptions = {
-      ...this.tenancy.serverOf(placement).address,
+      ...address,
       database: placement.database,
       user: role,
       password: this.tenancy.password(role),
-      application_name: `cdp ${lane}`,
+      application_name: `cdp ${pool}`,
       options: startupOptions({
         ...PINNED,
-        search_path: [placement.schema, ...this.extensionsSchema].join(', '),
-        default_transaction_read_only: lane === 'sql-read' ? 'on' : 'off',
-        lock_timeout: lane === 'typed' ? String(TYPED_LOCK_TIMEOUT_MS) : '0',
+        search_path: [placement.schema, ...extensionsSchema].join(', '),
+        default_transaction_read_only: pool === 'sql-read' ? 'on' : 'off',
+        lock_timeout: pool === 'typed' ? String(TYPED_LOCK_TIMEOUT_MS) : '0',
       }),
     };
     const session = await Session.connect({ ...options, maxRowBytes: LIMITS.resultBytes }, signal);
     signal.addEventListener('abort', () => session.destroy(tooSlow()), { once: true });
-    return session;
+    try {
+      const { isSound, seenAt } = await this.look(session, opening);
+      const backend = { processId: session.processId, role, seenAt };
+      staleConnections.watch(session, backend);
+      return { opened: { session, backend }, isSound };
+    } catch (error) {
+      void session.close();
+      throw error;
+    }
   }
 
   /**
@@ -198,10 +186,9 @@ export class ProjectSessions {
    */
   private async look(
     session: Session,
-    { schema, writer, reader }: Placement,
-    lane: Lane,
+    { placement: { schema, writer, reader }, pool }: Opening,
   ): Promise<{ isSound: boolean; seenAt: string }> {
-    const privilege = lane === 'sql-read' ? 'USAGE' : 'CREATE';
+    const privilege = pool === 'sql-read' ? 'USAGE' : 'CREATE';
     const results = await session.run([
       ...IN_PG_CATALOG,
       sql`SELECT pg_catalog.now(), pg_catalog.has_schema_privilege(${schema}, 'USAGE')
@@ -210,18 +197,12 @@ export class ProjectSessions {
           WHERE d.defaclobjtype IN ('r', 'S') AND d.defaclnamespace = ${schema}::pg_catalog.regnamespace
             AND d.defaclrole = ${writer}::pg_catalog.regrole
             AND a.grantee = ${reader}::pg_catalog.regrole AND a.privilege_type = 'SELECT')
-        ${this.extensionsCondition}
+        AND ${areInstalled(this.databases.extensions)}
         AND NOT EXISTS (SELECT FROM pg_catalog.pg_show_all_settings() s WHERE s.source IN ('user', 'database user'))`,
       ROLLBACK,
     ]);
     const [seenAt, isSound] = results[IN_PG_CATALOG.length]?.rows[0] ?? [];
     return { isSound: isSound === 't', seenAt: seenAt ?? '' };
-  }
-
-  private identified(session: Session, placement: Placement, role: string, seenAt: string): ProjectSession {
-    const backend = { processId: session.processId, role, seenAt };
-    this.tenancy.serverOf(placement).staleConnections.watch(session, backend);
-    return { session, backend };
   }
 }
 

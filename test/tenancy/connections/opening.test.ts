@@ -1,7 +1,7 @@
 /** Opening a connection as a project's role: whatever the project has planted or spoilt, it works or ends in time. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Placement } from '../../../src/tenancy/placement.js';
-import { LANES, type ProjectSession, ProjectSessions } from '../../../src/tenancy/connections/project-session.js';
+import { POOLS, type ProjectSession, ProjectSessions } from '../../../src/tenancy/connections/project-session.js';
 import { testServers } from '../../support/postgres.js';
 import { failure, onServer, startTestService, type TestProject, type TestService } from '../../support/service.js';
 
@@ -56,8 +56,8 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   const placementOf = async (project: TestProject): Promise<Placement> =>
     (await service.engine.projects.get(project.name)).placement;
 
-  async function open(placement: Placement, lane: (typeof LANES)[number]): Promise<ProjectSession> {
-    const session = await sessions.open(placement, lane);
+  async function open(placement: Placement, pool: (typeof POOLS)[number]): Promise<ProjectSession> {
+    const session = await sessions.open(placement, pool);
     opened.push(session);
     return session;
   }
@@ -71,10 +71,10 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       placement.database,
     );
 
-  it.each(LANES)('runs no code of the project: %s', async (lane) => {
+  it.each(POOLS)('runs no code of the project: %s', async (pool) => {
     const placement = await placementOf(await service.project());
     await asSuperuser(placement, ...HOSTILE);
-    const { session, backend } = await open(placement, lane);
+    const { session, backend } = await open(placement, pool);
     expect(backend.seenAt).toMatch(/^\d{4}-/);
     // What follows is the project's own again.
     expect(session.inTransaction).toBe(false);
@@ -105,7 +105,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       async (client) => {
         await client.query('BEGIN; LOCK pg_catalog.pg_default_acl IN ACCESS EXCLUSIVE MODE');
         const started = performance.now();
-        for (const attempt of await Promise.allSettled(LANES.map((lane) => sessions.open(placement, lane)))) {
+        for (const attempt of await Promise.allSettled(POOLS.map((pool) => sessions.open(placement, pool)))) {
           expect(attempt).toMatchObject({
             reason: { code: 'database_unavailable', message: 'The database is not available at the moment' },
           });
@@ -130,7 +130,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     for (let round = 0; round < 3; round++) {
       await asSuperuser(placement, `ALTER ROLE ${placement.writer} SET work_mem = '1MB'`);
       const answers = await Promise.allSettled([
-        ...Array.from({ length: 12 }, (_, i) => open(placement, LANES[i % LANES.length] ?? 'typed')),
+        ...Array.from({ length: 12 }, (_, i) => open(placement, POOLS[i % POOLS.length] ?? 'typed')),
         databases.restoreRights(tenancy, placement),
         databases.restoreRights(tenancy, placement),
       ]);
