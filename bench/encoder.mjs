@@ -4,7 +4,8 @@
  * encoder left to the checked path. The shapes are those of the benchmark and others for which nothing was made on purpose.
  */
 import { parseArgs } from 'node:util';
-import { batchEncoder, freeBuffer } from '../dist/codec/index.js';
+import { freeBuffer } from '../dist/buffers.js';
+import { batchEncoder } from '../dist/codec/index.js';
 import { SHAPES } from './encoder-shapes.mjs';
 
 const { values, positionals } = parseArgs({

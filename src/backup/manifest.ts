@@ -1,7 +1,7 @@
 /** The members of a backup's file, and the shape of those that are JSON. */
 import { PROJECT_NAME_PATTERN, SCOPES } from '../contract/names.js';
 import { type Schema, type Static, Type } from '../contract/schema.js';
-import { describes } from '../codec/index.js';
+import { describes } from '../contract/validator.js';
 import { BadBackup } from './tar.js';
 
 /** Incremented with every change that an older program cannot restore. Version 1 had dumps only. */

@@ -3,7 +3,8 @@ import type { IncomingMessage } from 'node:http';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import { errorCodes, type FastifyRequest } from 'fastify';
-import { allocBuffer, freeBuffer, readJson, refuseDuplicateKeys } from '../codec/index.js';
+import { allocBuffer, freeBuffer } from '../buffers.js';
+import { readJsonBody } from '../codec/index.js';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 
@@ -83,23 +84,13 @@ async function decompress(bytes: Buffer, encoding: string): Promise<Buffer> {
   }
 }
 
-/** No route takes a longer array; the longest are the parameters of a statement, which Postgres counts in 16 bits. */
-const LONG_ARRAYS = {
-  depth: 2,
-  items: 65_535,
-  exceeded: () => new EngineError('invalid_request', 'The body holds an array of more than 65535 items'),
-};
-
 /**
  * Replaces the body's bytes by their JSON value, for the schema of the route.
  * @throws EngineError invalid_json and those of {@link decodeBody}
  */
 export async function parseJsonBody(request: FastifyRequest): Promise<void> {
   const { context } = request;
-  const dataField = context.route?.dataField;
-  const document = readJson(await decodeBody(request), LONG_ARRAYS, LONG_ARRAYS.depth);
-  // Data nested in a body (the params of free SQL) may repeat keys; what the route itself reads may not.
-  refuseDuplicateKeys(document.root, dataField === undefined);
-  context.document = document;
-  request.body = document.value(dataField);
+  const { value, data } = readJsonBody(await decodeBody(request), context.route?.dataField);
+  context.data = data;
+  request.body = value;
 }

@@ -1,5 +1,5 @@
 /** One request from its head to the last byte of its answer: what the edge knows about it, and what it holds meanwhile. */
-import type { JsonDocument } from '../codec/index.js';
+import type { JsonNode } from '../codec/index.js';
 import type { ErrorCode } from '../contract/errors.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Project } from '../engine/project.js';
@@ -26,7 +26,8 @@ export class RequestContext {
   project: Project | null = null;
   /** The memory of the request and its answer. */
   reservation: Reservation | null = null;
-  document: JsonDocument | null = null;
+  /** The data in its JSON body, such as the parameters of SQL, digit by digit. */
+  data: readonly JsonNode[] = [];
   /** The code of its error answer. */
   errorCode: ErrorCode | null = null;
   /** Rows stored or returned. */

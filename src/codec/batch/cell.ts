@@ -39,7 +39,7 @@ function notABoolean(node: JsonNode): CellError {
 }
 
 /** A number or boolean becomes its JSON text, digits as sent. */
-function readText(node: JsonNode, hint?: string): Cell {
+export function readText(node: JsonNode, hint?: string): Cell {
   switch (node.kind) {
     case 'string':
       return textError(node.value) ?? node.value;

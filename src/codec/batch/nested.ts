@@ -1,7 +1,6 @@
 /** JSON values that stay whole: those of JSONB and json columns, and JSON arrays for columns of a Postgres array type. */
 import type { JsonArray, JsonNode } from '../json/nodes.js';
 import { visitJson } from '../json/read-json.js';
-import { arrayLiteral, quotedElement } from './array-literal.js';
 import { fitsNumeric } from './decimal.js';
 import { CellError, shown, textError, type Cell } from './cell-error.js';
 
@@ -17,12 +16,16 @@ export function readJsonText(node: JsonNode): Cell {
 
 /** A JSON array as Postgres's array literal (Postgres manual 8.15.2); an object in it becomes its JSON text. */
 export function readArray(node: JsonArray): Cell {
-  return invalidInside(node, 'json') ?? arrayLiteral(node.items.map(arrayElement));
+  return invalidInside(node, 'json') ?? arrayLiteral(node);
 }
 
+const arrayLiteral = ({ items }: JsonArray): string => `{${items.map(arrayElement).join(',')}}`;
+
+/** In quotes, so that nothing in it is read as syntax, nor the text NULL as a null. */
 function arrayElement(node: JsonNode): string {
-  if (node.kind === 'array') return arrayLiteral(node.items.map(arrayElement));
-  return quotedElement(node.kind === 'string' ? node.value : jsonText(node));
+  if (node.kind === 'array') return arrayLiteral(node);
+  const text = node.kind === 'string' ? node.value : jsonText(node);
+  return text === null ? 'NULL' : `"${text.replace(/["\\]/g, '\\$&')}"`;
 }
 
 function jsonText(node: JsonNode): string | null {

@@ -19,7 +19,7 @@ export interface Records {
  * @throws EngineError `invalid_json`, `invalid_request`, `empty_batch`, `too_many_records` (contract section 6).
  */
 export function readRecords(body: Uint8Array): Records {
-  const { root } = readJson(body, { depth: 1, items: LIMITS.recordsPerBatch, exceeded: tooManyRecords }, CELLS);
+  const root = readJson(body, { depth: 1, items: LIMITS.recordsPerBatch, exceeded: tooManyRecords }, CELLS);
   if (root.kind !== 'array') {
     throw new EngineError('invalid_request', `The body is ${KIND[root.kind]}, not an array of records`);
   }

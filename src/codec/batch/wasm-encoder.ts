@@ -7,7 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { LIMITS } from '../../contract/limits.js';
 import { readJson } from '../json/read-json.js';
-import { allocBuffer } from '../buffers.js';
+import { allocBuffer } from '../../buffers.js';
 import { readCell } from './cell.js';
 import { CellError } from './cell-error.js';
 import type { BatchColumn } from './column.js';
@@ -146,7 +146,7 @@ class WasmEncoder {
     const { program } = this;
     const column = program?.columns[index];
     if (program === null || column === undefined) return NOT_HERE;
-    const cell = readCell(column, readJson(this.bytes().subarray(start, end), undefined, 0).root);
+    const cell = readCell(column, readJson(this.bytes().subarray(start, end), undefined, 0));
     if (cell === null || cell instanceof CellError) return NOT_HERE;
     return program.format === 'binary' ? this.writeBinary(column, cell, to) : this.writeText(cell);
   }

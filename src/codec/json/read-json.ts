@@ -3,47 +3,6 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { JsonArray, JsonBoolean, JsonMember, JsonNode, JsonNull, JsonObject } from './nodes.js';
 
-export class JsonDocument {
-  constructor(
-    readonly text: string,
-    readonly root: JsonNode,
-  ) {}
-
-  /**
-   * The plain value, for the schemas of requests. Numbers are doubles, of duplicate keys the last one stays.
-   * @param dataField a member that is data: of an array only the length is kept
-   */
-  value(dataField?: string): unknown {
-    const { root } = this;
-    if (dataField === undefined || root.kind !== 'object') return JSON.parse(this.text) as unknown;
-    const plain: Record<string, unknown> = {};
-    for (const [key, node] of root.members) {
-      const isData = key === dataField && node.kind === 'array';
-      const value = isData ? node.items.map(() => null) : plainValue(node);
-      // Set like any other, it would become the object's prototype.
-      if (key === '__proto__') Object.defineProperty(plain, key, { value, enumerable: true });
-      else plain[key] = value;
-    }
-    return plain;
-  }
-}
-
-/** A field that is a scalar. Of an array or object it says no more than which of both it is. */
-function plainValue(node: JsonNode): unknown {
-  switch (node.kind) {
-    case 'null':
-      return null;
-    case 'number':
-      return Number(node.text);
-    case 'array':
-      return [];
-    case 'object':
-      return {};
-    default:
-      return node.value;
-  }
-}
-
 /** Ends the reading early: an array at this depth (the document's own is at 1) with more items than these is refused. */
 interface ArrayLimit {
   readonly depth: number;
@@ -57,9 +16,8 @@ interface ArrayLimit {
  * @throws EngineError `invalid_json`: not UTF-8, not JSON (with line and column), or nested too deeply; and what the
  *   limit says.
  */
-export function readJson(body: Uint8Array, limit?: ArrayLimit, kept = Infinity): JsonDocument {
-  const text = decode(body);
-  return new JsonDocument(text, new Reader(text, { limit, kept }).document());
+export function readJson(body: Uint8Array, limit?: ArrayLimit, kept = Infinity): JsonNode {
+  return new Reader(decode(body), { limit, kept }).document();
 }
 
 /** What of a text is told to whoever scans it. */

@@ -1,5 +1,5 @@
-/** The columns of a result: what they are called in an answer, of which type, and in which format to ask for them. */
-import { builtInTypeName, columnTypeOf, encoderOf } from './types.js';
+/** The columns of a result: what they are called in an answer, and of which type. */
+import { builtInTypeName, columnTypeOf } from './types.js';
 
 /** One field of RowDescription (Postgres manual 54.7). */
 export interface ResultColumn {
@@ -8,10 +8,6 @@ export interface ResultColumn {
   /** -1 if the type has no modifier. */
   readonly typeModifier: number;
 }
-
-/** The codes for Bind: 1 (binary) if the text of a type depends on settings that a statement can change, else 0. */
-export const resultFormats = (columns: readonly ResultColumn[]): (0 | 1)[] =>
-  columns.map(({ typeOid }) => encoderOf(typeOid).format);
 
 interface ColumnDescription {
   /** Under which the values stand in the rows. */

@@ -5,7 +5,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
-import { allocBuffer } from '../buffers.js';
+import { allocBuffer } from '../../buffers.js';
 import { AS_CSV, AS_CSV_ALONE, AS_JSON } from './assembly/kinds.js';
 import { outputNames, type ResultColumn } from './columns.js';
 import { MalformedRow, plainText, TEXT_FORMAT, type TypeEncoder } from './type-encoder.js';
@@ -31,8 +31,15 @@ export interface EncodedRows {
 
 export interface RowEncoder {
   /**
+   * The codes for Bind, to ask for the fields with: 1 (binary) if the text of a type depends on settings that a statement
+   * can change, else 0.
+   */
+  readonly formats: readonly (0 | 1)[];
+  /** What stands before the rows: the names of the columns as the first record of CSV; nothing before JSON. */
+  readonly header: Buffer;
+  /**
    * Encodes rows of the whole messages in `buffer[start, end)`, the first of which is a DataRow: at least one, however long
-   * it becomes, and at most `maxRows`. The fields must have been asked for in the formats of `resultFormats`.
+   * it becomes, and at most `maxRows`.
    * @param maxBytes that several may take
    * @throws Error if Postgres does not keep to its protocol
    */
@@ -41,14 +48,18 @@ export interface RowEncoder {
 
 export function rowEncoder(columns: readonly ResultColumn[], format: RowFormat, mode: RowMode): RowEncoder {
   const encoders = columns.map(({ typeOid }) => encoderOf(typeOid));
-  const plan: Plan = format === 'csv' ? csvPlan(encoders) : jsonPlan(encoders, outputNames(columns), format, mode);
-  return { encode: (buffer, start, end, maxRows, maxBytes) => run(plan, buffer, start, end, maxRows, maxBytes) };
+  const names = outputNames(columns);
+  const plan: Plan = format === 'csv' ? csvPlan(encoders) : jsonPlan(encoders, names, format, mode);
+  return {
+    formats: encoders.map((encoder) => encoder.format),
+    header: format === 'csv' ? csvHeader(names) : Buffer.alloc(0),
+    encode: (buffer, start, end, maxRows, maxBytes) => run(plan, buffer, start, end, maxRows, maxBytes),
+  };
 }
 
-/** The first record of CSV: the names of the columns. */
-export function csvHeader(columns: readonly ResultColumn[]): Buffer {
-  const isAlone = columns.length === 1;
-  const fields = outputNames(columns).map((name) =>
+function csvHeader(names: readonly string[]): Buffer {
+  const isAlone = names.length === 1;
+  const fields = names.map((name) =>
     name === '' || /[",\r\n]/.test(name) || (isAlone && name === '\\.') ? `"${name.replaceAll('"', '""')}"` : name,
   );
   return Buffer.from(`${fields.join()}\n`);

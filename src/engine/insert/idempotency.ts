@@ -7,7 +7,7 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
 import { BEGIN, ROLLBACK, type Session, sql, type Statement } from '../../pg/index.js';
-import { describes } from '../../codec/index.js';
+import { describes } from '../../contract/validator.js';
 import type { Inserted } from './inserted.js';
 
 export interface IdempotencyKey {

@@ -1,5 +1,5 @@
 /** The INSERTs that store checked records: one text array per column, whatever the number of rows. */
-import { arrayLiteral, quotedElement, type Row } from '../../codec/index.js';
+import type { Row } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { quoted } from '../../contract/message-text.js';
 import { type Fragment, ident, join, sql, type Statement, trusted } from '../../pg/index.js';
@@ -68,7 +68,7 @@ function cellRows(used: readonly (readonly [number, ColumnShape])[], rows: reado
   const aliases = used.map(([index]) => ident(`c${index}`));
   const casts = used.map(([index, column]) => sql`CAST(v.${ident(`c${index}`)} AS ${trusted(column.sqlType)})`);
   const arrays = used.map(([index]) => {
-    const cells = arrayLiteral(rows.map((row) => quotedElement(row[index] ?? null)));
+    const cells = rows.map((row) => row[index] ?? null);
     return sql`pg_catalog.unnest(CAST(${cells} AS pg_catalog.text[]))`;
   });
   // ROWS FROM, because unnest of several arrays exists only under its unqualified name, and for up to 100 of them.

@@ -2,7 +2,8 @@
  * Stores encoded rows by COPY, in one transaction with a check that the table still has the schema they were encoded for.
  * It stores all of them or nothing.
  */
-import { type EncodedBatch, freeBuffer } from '../../codec/index.js';
+import { freeBuffer } from '../../buffers.js';
+import type { EncodedBatch } from '../../codec/index.js';
 import {
   COMMIT,
   type CopyIn,

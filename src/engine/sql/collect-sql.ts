@@ -3,7 +3,7 @@
  * Postgres (contract section 7).
  */
 import { LIMITS } from '../../contract/limits.js';
-import { resultFormats, rowEncoder } from '../../codec/index.js';
+import { rowEncoder } from '../../codec/index.js';
 import type { Project } from '../project.js';
 import { isConstantQuery, runConstantQuery } from './constant-query.js';
 import { RowCollector } from './row-collector.js';
@@ -32,8 +32,9 @@ async function collect(
   maxBytes: number,
 ): Promise<SqlResult> {
   const { session, columns, text } = prepared;
-  const rows = new RowCollector(rowEncoder(columns ?? [], 'list', rowMode), maxRows, maxBytes);
-  const tag = await fetchInSteps(project, prepared, rows, maxRows);
+  const encoder = rowEncoder(columns ?? [], 'list', rowMode);
+  const rows = new RowCollector(encoder, maxRows, maxBytes);
+  const tag = await fetchInSteps(project, prepared, encoder.formats, rows, maxRows);
   for (const bytes of rows.bytes.buffers) rejectOtherEncoding(bytes);
   return sqlResult(text, tag, columns === null ? null : rows, await columnsJson(session, columns));
 }
@@ -42,10 +43,10 @@ async function collect(
 async function fetchInSteps(
   project: Project,
   { session, clock, columns, params, inTransaction, text }: PreparedStatement,
+  formats: readonly number[],
   rows: RowCollector,
   maxRows: number,
 ): Promise<string | null> {
-  const formats = resultFormats(columns ?? []);
   // Without a transaction around it the portal ends with its first step.
   const step = inTransaction && columns !== null ? Math.min(FIRST_STEP, maxRows) : 0;
   let tag = await session.fetch(params, formats, step, rows.takeRows);

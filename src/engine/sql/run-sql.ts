@@ -4,7 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
-import type { JsonNode } from '../../codec/index.js';
+import { encodeParameters, type JsonNode } from '../../codec/index.js';
 import {
   ACTIVE_SQL_TRANSACTION,
   BEGIN,
@@ -21,7 +21,6 @@ import { type Clock, queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import type { QuotaImpact } from '../quota.js';
 import { commitAndReset, outcomeUnknown } from '../transaction.js';
-import { encodeParameters } from './parameters.js';
 import { QuotaGuard } from './quota-guard.js';
 import type { SplitStatement } from './splitter.js';
 import { leadingKeyword, mayChangeRights } from './tokens.js';

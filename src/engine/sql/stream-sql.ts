@@ -2,7 +2,8 @@
  * The result of free SQL as a stream without a row cap (contract section 7): rows become NDJSON or CSV bytes as they
  * arrive, in constant memory. If the client reads slowly, so does the service from Postgres.
  */
-import { BufferList, csvHeader, freeBuffer, resultFormats, rowEncoder, type RowMode } from '../../codec/index.js';
+import { BufferList, freeBuffer } from '../../buffers.js';
+import { rowEncoder, type RowMode } from '../../codec/index.js';
 import { messageSize, readCommandTag, type RowTaker } from '../../pg/index.js';
 import type { Project } from '../project.js';
 import { type PreparedStatement, rejectOtherEncoding, runSql, type SqlRequest } from './run-sql.js';
@@ -47,13 +48,12 @@ export async function streamSql(project: Project, request: StreamRequest, output
   const counts = await runSql(project, request, async (prepared) => {
     const { session, columns, params, isLast } = prepared;
     const { format, rowMode } = request;
-    const encoder =
-      columns === null || !isLast ? null : rowEncoder(columns, format === 'csv' ? 'csv' : 'lines', rowMode);
-    if (columns !== null && isLast && format === 'csv') collected.push(csvHeader(columns));
+    const encoder = rowEncoder(columns ?? [], format === 'csv' ? 'csv' : 'lines', rowMode);
+    if (isLast && columns !== null && encoder.header.length > 0) collected.push(encoder.header);
     const backPressure = new BackPressure(prepared);
     let count = 0;
     const takeRows: RowTaker = (buffer, start, end) => {
-      if (encoder === null) {
+      if (!isLast) {
         count++;
         return start + messageSize(buffer, start);
       }
@@ -69,8 +69,7 @@ export async function streamSql(project: Project, request: StreamRequest, output
       return rows.end;
     };
     try {
-      const formats = resultFormats(columns ?? []);
-      const tag = await session.fetch(params, formats, 0, takeRows);
+      const tag = await session.fetch(params, encoder.formats, 0, takeRows);
       checkEncoding();
       return columns === null ? (readCommandTag(tag ?? '').count ?? 0) : count;
     } finally {

@@ -2,7 +2,6 @@
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import * as wire from '../../contract/wire/sql.js';
-import type { JsonNode } from '../../codec/index.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { CollectRequest } from '../../engine/sql/sql-result.js';
 import { requireScope, runsAsReader } from '../authenticate.js';
@@ -77,20 +76,11 @@ function requestOf(call: Call): CollectRequest {
   }
   return {
     sql: body.sql,
-    params: body.params === undefined ? NO_PARAMS : paramsOf(call),
+    params: request.context.data,
     readOnly,
     timeoutMs: body.timeout_ms ?? LIMITS.timeoutMsDefault,
     rowMode: body.row_mode ?? 'object',
     maxRows: body.max_rows ?? LIMITS.maxRowsDefault,
     signal,
   };
-}
-
-const NO_PARAMS: readonly JsonNode[] = [];
-
-/** The params as they were sent, digit by digit. */
-function paramsOf({ request }: Call): readonly JsonNode[] {
-  const root = request.context.document?.root;
-  const params = root?.kind === 'object' ? root.members.find(([key]) => key === 'params')?.[1] : undefined;
-  return params?.kind === 'array' ? params.items : NO_PARAMS;
 }

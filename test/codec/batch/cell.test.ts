@@ -7,7 +7,7 @@ import { bytes, column, ID } from './shapes.js';
 
 /** What Postgres is handed for a JSON text in this column; a refusal's reason in angle brackets. */
 function cell(shape: ColumnShape, json: string): string | null {
-  const read = readCell(shape, readJson(bytes(json)).root);
+  const read = readCell(shape, readJson(bytes(json)));
   return read instanceof CellError ? `<${read.reason}>` : read;
 }
 

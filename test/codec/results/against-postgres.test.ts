@@ -1,6 +1,6 @@
 /** The rendering of binary values beside Postgres's own text of the same values, on every server there is. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type ResultColumn, resultFormats } from '../../../src/codec/index.js';
+import { type ResultColumn, rowEncoder } from '../../../src/codec/index.js';
 import { builtInTypeName } from '../../../src/codec/results/types.js';
 import { callerSql } from '../../../src/pg/sql.js';
 import { messageSize } from '../../../src/pg/framing.js';
@@ -27,7 +27,7 @@ async function answer(session: Session, sql: string): Promise<Answer> {
   const { columns } = await session.describe(sql);
   if (columns === null) throw new Error('no columns');
   const rows: Answer = { columns, json: [], csv: [] };
-  const formats = resultFormats(columns);
+  const { formats } = rowEncoder(columns, 'list', 'array');
   await session.fetch([], formats, 0, (message, start, end) => {
     rows.json.push(encode(columns, 'lines', 'array', message, start, end).slice(0, -1));
     rows.csv.push(encode(columns, 'csv', 'array', message, start, end));

@@ -1,21 +1,19 @@
 /** Whole rows as JSON and CSV, and the names of their columns. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import {
-  BufferList,
-  csvHeader,
-  describeColumns,
-  type ResultColumn,
-  resultFormats,
-  rowEncoder,
-  type RowMode,
-} from '../../../src/codec/index.js';
+import { BufferList } from '../../../src/buffers.js';
+import { describeColumns, type ResultColumn, rowEncoder, type RowMode } from '../../../src/codec/index.js';
 import { column, csv, csvRow, dataRow, float8, int32, int64, jsonRow, OID } from './encoding.js';
 
 const names = (...columns: string[]): string[] =>
   describeColumns(columns.map((name) => column(name, OID.text))).map(({ name }) => name);
 const typeName = (one: ResultColumn): string | undefined => describeColumns([one])[0]?.type;
-const formats = (oids: number[]) => resultFormats(oids.map((oid) => column('v', oid)));
+const formats = (oids: number[]) =>
+  rowEncoder(
+    oids.map((oid) => column('v', oid)),
+    'list',
+    'array',
+  ).formats;
 
 describe('works', () => {
   test('a row is an object or an array, NULL is null', () => {
@@ -91,7 +89,8 @@ describe('works', () => {
 
   test('the CSV header has the names of the answer', () => {
     const columns = [column('id', OID.text), column('a,b', OID.text), column('id', OID.text)];
-    expect(csvHeader(columns).toString()).toBe('id,"a,b",id_2\n');
+    expect(rowEncoder(columns, 'csv', 'array').header.toString()).toBe('id,"a,b",id_2\n');
+    expect(rowEncoder(columns, 'lines', 'array').header.length).toBe(0);
   });
 
   test('what depends on settings comes in binary, everything else in text', () => {

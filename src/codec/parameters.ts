@@ -1,7 +1,10 @@
 /** Values of `$1`, `$2`, … as text for Postgres, by the types that Postgres itself gave the parameters. */
-import { EngineError } from '../../contract/errors.js';
-import { type BatchColumn, type Cell, CellError, type JsonNode, readCell } from '../../codec/index.js';
-import { ErrorCollector } from '../../contract/error-collector.js';
+import { EngineError } from '../contract/errors.js';
+import { ErrorCollector } from '../contract/error-collector.js';
+import { readText } from './batch/cell.js';
+import { type Cell, CellError } from './batch/cell-error.js';
+import { readArray, readJsonText } from './batch/nested.js';
+import type { JsonNode } from './json/nodes.js';
 
 /** Types for which a JSON array is JSON text: json, jsonb, text, varchar, char(n), unknown. For all others it is an array. */
 const TAKES_JSON_TEXT = new Set([114, 3802, 25, 1043, 1042, 705]);
@@ -43,20 +46,9 @@ const placeOf =
 const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;
 
 function encode(value: JsonNode, oid: number): Cell {
-  const isArray = value.kind === 'array' && !TAKES_JSON_TEXT.has(oid);
-  if (isArray && (value.values ?? 0) > MAX_ELEMENTS) return new CellError(TOO_MANY_ELEMENTS);
-  const isJson = value.kind === 'object' || (value.kind === 'array' && !isArray);
-  return readCell(isJson ? JSON_TEXT : TEXT_OR_ARRAY, value);
+  if (value.kind === 'null') return null;
+  if (value.kind === 'object') return readJsonText(value);
+  if (value.kind !== 'array') return readText(value);
+  if (TAKES_JSON_TEXT.has(oid)) return readJsonText(value);
+  return (value.values ?? 0) > MAX_ELEMENTS ? new CellError(TOO_MANY_ELEMENTS) : readArray(value);
 }
-
-const TEXT_OR_ARRAY: BatchColumn = {
-  name: '',
-  type: null,
-  displayType: '',
-  isJson: false,
-  isArray: true,
-  hasDefault: false,
-  isGeneratedAlways: false,
-  isId: false,
-};
-const JSON_TEXT: BatchColumn = { ...TEXT_OR_ARRAY, isJson: true };

@@ -1,6 +1,6 @@
 /** Memory that nobody needs any more is free at once, and memory of others stays as it is. */
 import { expect, it } from 'vitest';
-import { BufferList, freeBuffer } from '../../src/codec/index.js';
+import { BufferList, freeBuffer } from '../src/buffers.js';
 
 it('frees the memory of a piece without waiting for the garbage collector', () => {
   const size = 64 * 1024 * 1024;

@@ -1,7 +1,7 @@
 /** Values held against the schemas of the contract, by Ajv. */
 import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
 import formats from 'ajv-formats';
-import type { Schema } from '../../contract/schema.js';
+import type { Schema } from './schema.js';
 
 // Ajv stops at the first error: to look for all of them would be work that a caller can make as large as it likes.
 const ajv = new Ajv({ allErrors: false });

@@ -1,0 +1,56 @@
+/** The JSON body of a request: what the schema of its route checks, and the data in it, digit by digit. */
+import { EngineError } from '../../contract/errors.js';
+import { type JsonNode, refuseDuplicateKeys } from './nodes.js';
+import { readJson } from './read-json.js';
+
+export interface JsonBody {
+  /** Numbers are doubles; of the data only the length is there. */
+  readonly value: unknown;
+  /** The items of the data; empty if there are none. */
+  readonly data: readonly JsonNode[];
+}
+
+/** No route takes a longer array; the longest are the parameters of a statement, which Postgres counts in 16 bits. */
+const LONG_ARRAYS = {
+  depth: 2,
+  items: 65_535,
+  exceeded: () => new EngineError('invalid_request', 'The body holds an array of more than 65535 items'),
+};
+
+/**
+ * @param dataField a member that is data if it is an array (the `params` of free SQL); the others are scalars then
+ * @throws EngineError `invalid_json` also for a key that is given twice, except inside of data; `invalid_request`
+ */
+export function readJsonBody(bytes: Uint8Array, dataField?: string): JsonBody {
+  const root = readJson(bytes, LONG_ARRAYS, LONG_ARRAYS.depth);
+  refuseDuplicateKeys(root, dataField === undefined);
+  if (root.kind !== 'object' && root.kind !== 'array') return { value: scalar(root), data: [] };
+  if (root.kind === 'array' || dataField === undefined) return { value: JSON.parse(root.text), data: [] };
+  const value: Record<string, unknown> = {};
+  let data: readonly JsonNode[] = [];
+  for (const [key, node] of root.members) {
+    const isData = key === dataField && node.kind === 'array';
+    if (isData) data = node.items;
+    const field = isData ? data.map(() => null) : scalar(node);
+    // Set like any other, it would become the object's prototype.
+    if (key === '__proto__') Object.defineProperty(value, key, { value: field, enumerable: true });
+    else value[key] = field;
+  }
+  return { value, data };
+}
+
+/** Of an array or object it says no more than which of both it is. */
+function scalar(node: JsonNode): unknown {
+  switch (node.kind) {
+    case 'null':
+      return null;
+    case 'number':
+      return Number(node.text);
+    case 'array':
+      return [];
+    case 'object':
+      return {};
+    default:
+      return node.value;
+  }
+}
