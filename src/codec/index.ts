@@ -4,6 +4,7 @@
  */
 export { batchEncoder, type BatchEncoder } from './batch/batch-encoder.js';
 export { checkRecords, type Row } from './batch/check-records.js';
+export type { BatchColumn } from './batch/column.js';
 export { readRecords, type Records } from './batch/read-records.js';
 export type { EncodedBatch } from './batch/wasm-encoder.js';
 export { type JsonBody, readJsonBody } from './json/json-body.js';

@@ -1,13 +1,10 @@
 /** What the service's own statements on the catalog say, asked by the driver in whatever session a test has. */
 import type pg from 'pg';
-import { readTables, type TableDescription } from '../../src/engine/catalog/catalog.js';
+import { readTables, type Table } from '../../src/engine/catalog/catalog.js';
 import type { Statement } from '../../src/pg/sql.js';
 
 /** The one table that `statement` describes; undefined where there is none. */
-export async function describedBy(
-  client: pg.Client,
-  { text, params }: Statement,
-): Promise<TableDescription | undefined> {
+export async function describedBy(client: pg.Client, { text, params }: Statement): Promise<Table | undefined> {
   const { rows } = await client.query<(string | null)[]>({
     text,
     values: [...params],

@@ -5,9 +5,9 @@
  */
 import type { ColumnType } from '../../contract/column-types.js';
 import { LIMITS } from '../../contract/limits.js';
-import { type Fragment, ident, literal, sql, type Statement } from '../../pg/index.js';
+import { type Fragment, ident, literal, type Row, sql, type Statement } from '../../pg/index.js';
 import { changeRunsCode, insertRunsCode, insertTrigger, ownTypes } from './project-code.js';
-import type { ColumnShape, TableShape } from './table-shape.js';
+import type { BatchColumn } from '../../codec/index.js';
 
 /** The six types as Postgres has them (contract section 4). */
 export const POSTGRES_TYPES: Readonly<Record<ColumnType, string>> = {
@@ -30,13 +30,36 @@ const TYPE_BY_OID: Readonly<Record<string, ColumnType>> = {
 
 type TableKind = 'table' | 'view' | 'materialized_view' | 'foreign_table';
 
-/** A table as the schema reads show it. */
-export interface TableDescription extends TableShape {
-  readonly kind: TableKind;
+export interface Column extends BatchColumn {
+  /**
+   * The column's type as a SQL expression without type modifiers (`bigint`, `character varying`, `text[]`), to cast a
+   * text to. Without modifiers on purpose: an explicit cast to varchar(3) cuts silently, the assignment refuses.
+   */
+  readonly sqlType: string;
   readonly comment: string | null;
-  /** By Postgres's statistics; null where they know nothing (views). */
+}
+
+export interface Table {
+  readonly schema: string;
+  readonly name: string;
+  readonly kind: TableKind;
+  readonly columns: readonly Column[];
+  readonly comment: string | null;
+  /** By Postgres's statistics; null if they know nothing (views). */
   readonly approximateRows: number | null;
-  /** Changes with every change of the shape; see {@link schemaUnchanged}. Empty where it was not asked for. */
+  /**
+   * COPY may do something else than an INSERT, or not what is known of the table: views, partitions, rules, row level
+   * security, triggers that may leave a record out, domains, whose default may change without the table.
+   */
+  readonly needsInsert: boolean;
+  /**
+   * What the table was read for can run code of the project: triggers, rules, foreign keys; defaults, checks and index
+   * expressions, for an insert only those that are not known to run Postgres's own alone.
+   */
+  readonly runsProjectCode: boolean;
+  /** COPY can be told in a row to take a column's default: Postgres 16 and later. */
+  readonly marksDefaults: boolean;
+  /** Changes with every change of the columns; see {@link schemaUnchanged}. Empty if it was not asked for. */
   readonly version: string;
 }
 
@@ -60,7 +83,7 @@ const shownComment = (comment: Fragment): Fragment => sql`pg_catalog.left(${comm
  * has changed; otherwise it costs no more than `SELECT 1`. Even its operators are named in full: a trigger of the insert
  * may have put the project's own in front of Postgres's.
  */
-export function schemaUnchanged({ schema, name, version }: TableDescription): Statement {
+export function schemaUnchanged({ schema, name, version }: Table): Statement {
   const table = literal(ident(schema, name).text);
   return sql`SELECT 1 OPERATOR(pg_catalog./) (_cdp.table_version(${table}::pg_catalog.regclass)
       OPERATOR(pg_catalog.=) ${literal(version)}::pg_catalog.text)::pg_catalog.int4`;
@@ -176,11 +199,9 @@ export const viewsOnColumn = (schema: string, table: string, column: string): St
     WHERE c.relnamespace = ${schemaOid(schema)} AND c.relname = ${table}
     ORDER BY 1`;
 
-type Row = readonly (string | null)[];
-
 /** Reads the rows of {@link tableByName} and {@link allTables}. */
-export function readTables(schema: string, rows: readonly Row[]): TableDescription[] {
-  const tables = new Map<string, TableDescription & { columns: ColumnShape[] }>();
+export function readTables(schema: string, rows: readonly Row[]): Table[] {
+  const tables = new Map<string, Table & { columns: Column[] }>();
   for (const [name, kind, comment, approximateRows, needsInsert, runsProjectCode, version, marks, ...column] of rows) {
     if (name == null || kind == null) continue;
     const table = tables.get(name) ?? {
@@ -212,7 +233,7 @@ function readColumn([
   isGeneratedAlways,
   isId,
   comment,
-]: Row): ColumnShape {
+]: Row): Column {
   const type = TYPE_BY_OID[plainOid ?? ''] ?? null;
   return {
     name: name ?? '',

@@ -19,9 +19,9 @@ import {
 } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import type { Deadline } from '../limits/deadline.js';
-import { readTables, tableToWrite, type TableDescription } from '../catalog/catalog.js';
+import { readTables, tableToWrite, type Table } from '../catalog/catalog.js';
 import type { Project } from '../project.js';
-import { tableNotFound } from '../schema/tables.js';
+import { tableNotFound } from '../schema/find-table.js';
 import { commit } from '../transaction.js';
 import { type IdempotencyKey, rememberAnswer, underKey } from './idempotency.js';
 import { type BatchInsert, insertStatements, requireIds } from './insert-statement.js';
@@ -95,12 +95,7 @@ async function insertBatch(
  * Takes the lock that an INSERT takes, then reads the table's shape: it cannot change any more until the end of the
  * transaction, so the values are checked against the very columns they are stored in.
  */
-async function lockTable(
-  session: Session,
-  begin: readonly Statement[],
-  schema: string,
-  table: string,
-): Promise<TableDescription> {
+async function lockTable(session: Session, begin: readonly Statement[], schema: string, table: string): Promise<Table> {
   const lock = sql`LOCK TABLE ${ident(schema, table)} IN ROW EXCLUSIVE MODE`;
   try {
     const results = await session.run([...begin, lock, tableToWrite(schema, table)]);

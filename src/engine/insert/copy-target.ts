@@ -11,7 +11,7 @@ import {
   literal,
   sql,
 } from '../../pg/index.js';
-import type { TableShape } from '../catalog/table-shape.js';
+import type { Table } from '../catalog/catalog.js';
 import { CopyQueue } from './copy-queue.js';
 
 type CopyFormat = EncodedBatch['format'];
@@ -44,7 +44,7 @@ export class CopyTarget {
    * The targets of a table, by the columns and the format that the encoder gives.
    * @param maxWaiting batches that may wait for each
    */
-  static of({ schema, name, columns }: TableShape, maxWaiting: number): (rows: EncodedBatch) => CopyTarget {
+  static of({ schema, name, columns }: Table, maxWaiting: number): (rows: EncodedBatch) => CopyTarget {
     const known = new LRUCache<string, CopyTarget>({ max: MAX_TARGETS });
     return ({ format, columns: given }) => {
       const key = `${format} ${given.join()}`;

@@ -3,7 +3,7 @@ import type { Row } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { quoted } from '../../contract/message-text.js';
 import { type Fragment, ident, join, sql, type Statement, trusted } from '../../pg/index.js';
-import type { ColumnShape, TableShape } from '../catalog/table-shape.js';
+import type { Column, Table } from '../catalog/catalog.js';
 
 /** One INSERT and the indices of the records it stores, in the order of its rows. */
 export interface BatchInsert {
@@ -15,7 +15,7 @@ export interface BatchInsert {
  * Normally one INSERT; several, to run in one transaction, if records differ in which columns with a default they
  * leave out. With `returnIds` each returns the column `id`, in the order of its `records`.
  */
-export function insertStatements(table: TableShape, rows: readonly Row[], returnIds: boolean): BatchInsert[] {
+export function insertStatements(table: Table, rows: readonly Row[], returnIds: boolean): BatchInsert[] {
   return groupsByDefaults(rows, table.columns).map((records) => ({
     statement: insertStatement(
       table,
@@ -27,13 +27,13 @@ export function insertStatements(table: TableShape, rows: readonly Row[], return
 }
 
 /** @throws EngineError invalid_request: ids are asked of a table that has none */
-export function requireIds(table: TableShape): void {
+export function requireIds(table: Table): void {
   if (table.columns.some(({ name }) => name === 'id')) return;
   throw new EngineError('invalid_request', `Table ${quoted(table.name)} has no column "id" to return`);
 }
 
 /** Indices of records that leave out the same columns with a default; the groups in the order of their first record. */
-function groupsByDefaults(rows: readonly Row[], columns: readonly ColumnShape[]): number[][] {
+function groupsByDefaults(rows: readonly Row[], columns: readonly Column[]): number[][] {
   const defaulted = [...columns.keys()].filter((index) => columns[index]?.hasDefault);
   const groups = new Map<string, number[]>();
   for (const [record, row] of rows.entries()) {
@@ -50,7 +50,7 @@ function groupsByDefaults(rows: readonly Row[], columns: readonly ColumnShape[])
  * A column that none of the rows has stays out of the statement, so it takes its default; in any other column a missing
  * cell is NULL. Everything but the table is named in pg_catalog, since the session's search_path is the project's.
  */
-export function insertStatement(table: TableShape, rows: readonly Row[], returnIds: boolean): Statement {
+export function insertStatement(table: Table, rows: readonly Row[], returnIds: boolean): Statement {
   const used = [...table.columns.entries()].filter(([index]) => rows.some((row) => row[index] !== undefined));
   const names = used.map(([, column]) => ident(column.name));
   const into = used.length === 0 ? sql`` : sql` (${join(names)})`;
@@ -64,7 +64,7 @@ function emptyRows(count: number): Fragment {
   return sql`SELECT FROM pg_catalog.generate_series(1, CAST(${count} AS pg_catalog.int4))`;
 }
 
-function cellRows(used: readonly (readonly [number, ColumnShape])[], rows: readonly Row[]): Fragment {
+function cellRows(used: readonly (readonly [number, Column])[], rows: readonly Row[]): Fragment {
   const aliases = used.map(([index]) => ident(`c${index}`));
   const casts = used.map(([index, column]) => sql`CAST(v.${ident(`c${index}`)} AS ${trusted(column.sqlType)})`);
   const arrays = used.map(([index]) => {

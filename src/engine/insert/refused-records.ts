@@ -13,7 +13,7 @@ import {
   type Session,
 } from '../../pg/index.js';
 import { detailsOf, errorCode, toEngineError } from '../../tenancy/engine-error.js';
-import type { TableShape } from '../catalog/table-shape.js';
+import type { Table } from '../catalog/catalog.js';
 import { checkRecords, type Records, type Row } from '../../codec/index.js';
 import { insertStatement } from './insert-statement.js';
 import { ErrorCollector } from '../../contract/error-collector.js';
@@ -34,7 +34,7 @@ export const NO_RECORDS_FAULT: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 export async function attributeRefusal(
   session: Session,
   batch: Records,
-  table: TableShape,
+  table: Table,
   error: PostgresError,
 ): Promise<unknown> {
   const code = recordErrorCode(error);
@@ -75,7 +75,7 @@ interface RefusedRecord {
 }
 
 /** @returns the refused records in the order of the batch; none where something else got in the way */
-async function rerun(session: Session, batch: Records, table: TableShape): Promise<RefusedRecord[]> {
+async function rerun(session: Session, batch: Records, table: Table): Promise<RefusedRecord[]> {
   const rows = checkRecords(batch, table);
   let refused: RefusedRecord[] = [];
   try {
@@ -101,7 +101,7 @@ async function rerun(session: Session, batch: Records, table: TableShape): Promi
 async function insertOneByOne(
   session: Session,
   rows: readonly Row[],
-  table: TableShape,
+  table: Table,
   records: readonly number[],
 ): Promise<RefusedRecord[]> {
   const refused: RefusedRecord[] = [];

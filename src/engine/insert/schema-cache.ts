@@ -5,11 +5,11 @@
 import { LRUCache } from 'lru-cache';
 import { type BatchEncoder, batchEncoder, type EncodedBatch } from '../../codec/index.js';
 import type { Statement } from '../../pg/index.js';
-import { schemaUnchanged, type TableDescription } from '../catalog/catalog.js';
+import { schemaUnchanged, type Table } from '../catalog/catalog.js';
 import { CopyTarget } from './copy-target.js';
 
 export interface CachedSchema {
-  readonly table: TableDescription;
+  readonly table: Table;
   /** null: COPY into the table does not do what an INSERT does, or its batches cannot be encoded. */
   readonly encoder: BatchEncoder | null;
   readonly targetOf: (rows: EncodedBatch) => CopyTarget;
@@ -36,7 +36,7 @@ export class SchemaCache {
   }
 
   /** @returns what {@link get} returns from now on */
-  remember(project: string, table: TableDescription): CachedSchema {
+  remember(project: string, table: Table): CachedSchema {
     const known = this.get(project, table.name);
     // Requests that look at the same time go on with the same object, so that their batches meet.
     if (known?.table.version === table.version) return known;

@@ -3,7 +3,7 @@ import type { ColumnType } from '../../contract/column-types.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { AddColumnBody, AlterColumnBody } from '../../contract/wire/tables.js';
-import { POSTGRES_TYPES, tableByName, type TableDescription, viewsOnColumn } from '../catalog/catalog.js';
+import { type Column, POSTGRES_TYPES, type Table, tableByName, viewsOnColumn } from '../catalog/catalog.js';
 import { conversion } from '../catalog/conversions.js';
 import {
   CANNOT_COERCE,
@@ -20,14 +20,12 @@ import {
 } from '../../pg/index.js';
 import { toEngineError } from '../../tenancy/engine-error.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
-import type { ColumnShape } from '../catalog/table-shape.js';
-import { cut } from '../../contract/message-text.js';
-import { checkName, columnNameProblem } from './names.js';
-import { didYouMean } from '../../contract/did-you-mean.js';
 import type { Project } from '../project.js';
-import { schemaChange, type SchemaLimits } from './schema-change.js';
-import { checkComment, columnType, commentOn, existingTable, explainNoTable, notFound } from './tables.js';
 import { commit } from '../transaction.js';
+import { checkComment, checkName, columnType, nameIsTaken } from './definition.js';
+import { existingColumn, existingTable, explainNoTable } from './find-table.js';
+import { schemaChange, type SchemaLimits } from './schema-change.js';
+import { commentOn } from './tables.js';
 
 /** A column as the answers of this file show it. */
 export interface ColumnAnswer {
@@ -46,7 +44,7 @@ export async function addColumn(
   body: AddColumnBody,
   limits: SchemaLimits,
 ): Promise<ColumnAnswer> {
-  checkName(columnNameProblem(body.name));
+  checkName('column', body.name);
   checkComment(body.comment);
   const type = columnType(body.type);
   await project.requireRoom();
@@ -90,7 +88,7 @@ export async function alterColumn(
   if (column === 'id' && (newName !== undefined || newType !== undefined)) {
     throw new EngineError('reserved_name', 'The id column can be neither renamed nor retyped; its comment can be set');
   }
-  if (newName !== undefined) checkName(columnNameProblem(newName));
+  if (newName !== undefined) checkName('column', newName);
   checkComment(comment);
   const type = newType === undefined ? undefined : columnType(newType);
   if (type !== undefined) await project.requireRoom();
@@ -136,12 +134,7 @@ export async function dropColumn(project: Project, table: string, column: string
 }
 
 /** Begins the transaction, takes the table's lock and reads its shape as it then is. */
-async function lockTable(
-  lease: Lease,
-  begin: readonly Statement[],
-  schema: string,
-  table: string,
-): Promise<TableDescription> {
+async function lockTable(lease: Lease, begin: readonly Statement[], schema: string, table: string): Promise<Table> {
   const { session } = lease;
   const lock = sql`LOCK TABLE ${ident(schema, table)} IN ACCESS EXCLUSIVE MODE`;
   const read = session.run([...begin, lock, tableByName(schema, table)]);
@@ -154,40 +147,19 @@ async function lockTable(
   return shape;
 }
 
-/** @throws EngineError column_not_found with a near name */
-function existingColumn(table: TableDescription, name: string): ColumnShape {
-  const column = table.columns.find((candidate) => candidate.name === name);
-  if (column !== undefined) return column;
-  const near = didYouMean(
-    name,
-    table.columns.map((candidate) => candidate.name),
-  );
-  throw notFound('column_not_found', `Table "${table.name}" has no column ${JSON.stringify(cut(name))}.`, near);
-}
-
-/** @throws EngineError column_exists where another column has the name, in whatever case */
-function refuseTwin(table: TableDescription, name: string, renamed?: string): void {
+/** @throws EngineError column_exists if another column has the name, in whatever case */
+function refuseTwin(table: Table, name: string, renamed?: string): void {
   const twin = table.columns.find(
     (column) => column.name !== renamed && column.name.toLowerCase() === name.toLowerCase(),
   );
-  if (twin === undefined) return;
-  const message =
-    twin.name === name
-      ? `Table "${table.name}" has a column "${name}" already`
-      : `"${name}" differs only by case from the existing column "${twin.name}"`;
-  throw new EngineError('column_exists', message);
+  if (twin !== undefined) throw new EngineError('column_exists', `Column ${nameIsTaken(name, twin.name)}`);
 }
 
 /**
  * The statement that changes the type, after every value was seen to survive it.
  * @throws EngineError not_convertible, dependent_objects
  */
-async function retype(
-  session: Session,
-  table: TableDescription,
-  column: ColumnShape,
-  to: ColumnType,
-): Promise<Statement> {
+async function retype(session: Session, table: Table, column: Column, to: ColumnType): Promise<Statement> {
   const { schema, name } = table;
   const views = await session.query(viewsOnColumn(schema, name, column.name));
   if (views.length > 0) {
@@ -220,13 +192,7 @@ async function retype(
   return sql`ALTER TABLE ${relation} ALTER COLUMN ${reference} TYPE ${trusted(POSTGRES_TYPES[to])} USING ${change.using}`;
 }
 
-function notConvertible(
-  column: ColumnShape,
-  to: ColumnType,
-  never: boolean,
-  count: number,
-  ids: string[],
-): EngineError {
+function notConvertible(column: Column, to: ColumnType, never: boolean, count: number, ids: string[]): EngineError {
   const values = `${count} ${count === 1 ? 'value' : 'values'} of "${column.name}" (${column.displayType})`;
   const rows =
     ids.length === 0 ? '' : `; ${count > ids.length ? 'some of their rows' : 'their rows'}: ${ids.join(', ')}`;

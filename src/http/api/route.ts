@@ -6,7 +6,7 @@ import { type Schema, Type } from '../../contract/schema.js';
 import type { WorkKind } from '../../engine/limits/slots.js';
 import type { Engine } from '../../engine/engine.js';
 import type { Project } from '../../engine/project.js';
-import { checkTableInPath } from '../../engine/schema/tables.js';
+import { checkTableInPath } from '../../engine/schema/definition.js';
 import type { Caller } from '../../engine/access/tokens.js';
 import type { Access } from '../authenticate.js';
 

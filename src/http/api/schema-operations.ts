@@ -2,7 +2,7 @@
 import * as wire from '../../contract/wire/tables.js';
 import { addColumn, alterColumn, dropColumn } from '../../engine/schema/columns.js';
 import { createTable, dropTable, readSchema, readTable } from '../../engine/schema/tables.js';
-import type { TableDescription } from '../../engine/catalog/catalog.js';
+import type { Table } from '../../engine/catalog/catalog.js';
 import {
   ColumnInPath,
   columnInPath,
@@ -191,7 +191,7 @@ export const DROP_COLUMN: Operation = {
 
 const limits = ({ settings, signal }: Call) => ({ holdMs: settings.schemaHoldMs, signal });
 
-const shown = ({ name, kind, comment, approximateRows, columns }: TableDescription): wire.Table => ({
+const shown = ({ name, kind, comment, approximateRows, columns }: Table): wire.Table => ({
   name,
   kind,
   comment,

@@ -2,24 +2,24 @@ import { describe, expect, it } from 'vitest';
 import { readCell } from '../../../src/codec/batch/cell.js';
 import { CellError } from '../../../src/codec/batch/cell-error.js';
 import { readJson } from '../../../src/codec/json/read-json.js';
-import type { ColumnShape } from '../../../src/engine/catalog/table-shape.js';
+import type { Column } from '../../../src/engine/catalog/catalog.js';
 import { bytes, column, ID } from './shapes.js';
 
 /** What Postgres is handed for a JSON text in this column; a refusal's reason in angle brackets. */
-function cell(shape: ColumnShape, json: string): string | null {
+function cell(shape: Column, json: string): string | null {
   const read = readCell(shape, readJson(bytes(json)));
   return read instanceof CellError ? `<${read.reason}>` : read;
 }
 
 type Row = readonly [json: string, stored: string | null];
 
-function accepts(shape: ColumnShape, rows: readonly Row[]): void {
+function accepts(shape: Column, rows: readonly Row[]): void {
   it.each(rows)(`${shape.displayType} takes %s`, (json, stored) => {
     expect(cell(shape, json)).toBe(stored);
   });
 }
 
-function refuses(shape: ColumnShape, rows: readonly (readonly [json: string, reason: string])[]): void {
+function refuses(shape: Column, rows: readonly (readonly [json: string, reason: string])[]): void {
   it.each(rows)(`${shape.displayType} refuses %s`, (json, reason) => {
     expect(cell(shape, json)).toBe(`<${reason}>`);
   });

@@ -1,7 +1,7 @@
 /** A database of its own on a real server, with one table, to store batches in and read them back. */
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
-import type { TableShape } from '../../../src/engine/catalog/table-shape.js';
+import type { Table } from '../../../src/engine/catalog/catalog.js';
 import { clearAway, dropDatabase } from '../../support/postgres.js';
 import { encode } from './shapes.js';
 
@@ -37,7 +37,7 @@ export class BatchDatabase {
   }
 
   /** Creates the table anew; an id has its default, those of other columns are given by name. */
-  async create(shape: TableShape, defaults: Record<string, string> = {}): Promise<void> {
+  async create(shape: Table, defaults: Record<string, string> = {}): Promise<void> {
     const columns = shape.columns.map(({ name, displayType, sqlType, type, isId }) => {
       const fallback = isId ? 'pg_catalog.gen_random_uuid()' : defaults[name];
       return `"${name}" ${type === null ? displayType : sqlType}${fallback === undefined ? '' : ` DEFAULT ${fallback}`}`;
@@ -49,7 +49,7 @@ export class BatchDatabase {
   }
 
   /** Inserts the body, reads the given expressions of every row in the order of insertion, and takes all back. */
-  async store(body: string, shape: TableShape, select: string): Promise<Texts[]> {
+  async store(body: string, shape: Table, select: string): Promise<Texts[]> {
     await this.client.query('BEGIN');
     try {
       for (const { statement } of encode(body, shape)) await this.client.query(statement.text, [...statement.params]);

@@ -4,12 +4,12 @@ import { describe, expect, it } from 'vitest';
 import { COLUMN_TYPES, type ColumnType } from '../../../src/contract/column-types.js';
 import { readCell } from '../../../src/codec/batch/cell.js';
 import { checkRecords, type EncodedBatch, readRecords } from '../../../src/codec/index.js';
-import type { ColumnShape, TableShape } from '../../../src/engine/catalog/table-shape.js';
+import type { Column, Table } from '../../../src/engine/catalog/catalog.js';
 import { parameters } from '../../properties/run.js';
 import { bytes, column } from './shapes.js';
 import { fast, markedPlanOf, planOf } from './tables.js';
 
-const columns: ColumnShape[] = [
+const columns: Column[] = [
   column('id', null, { isId: true, hasDefault: true }),
   ...COLUMN_TYPES.map((type) => column(type.toLowerCase(), type)),
   column('__proto__', 'TEXT'),
@@ -22,14 +22,14 @@ type Rows = (string | number | null)[][];
 /** A cell that is left to the column's default; no text is. */
 const DEFAULT = Infinity;
 
-function byReference(table: TableShape, body: Uint8Array, indices: readonly number[]): Rows | null {
+function byReference(table: Table, body: Uint8Array, indices: readonly number[]): Rows | null {
   try {
     const batch = readRecords(body);
     checkRecords(batch, table);
     return batch.records.map(({ members }) => {
       const cells = new Map(members);
       return indices.map((index) => {
-        const shape = table.columns[index] as ColumnShape;
+        const shape = table.columns[index] as Column;
         const node = cells.get(shape.name);
         if (node === undefined && shape.hasDefault) return DEFAULT;
         const cell = node === undefined ? null : readCell(shape, node);
@@ -43,7 +43,7 @@ function byReference(table: TableShape, body: Uint8Array, indices: readonly numb
 }
 
 /** From the text that Postgres would be given. */
-function comparable({ type, isId }: ColumnShape, text: string): string | number {
+function comparable({ type, isId }: Column, text: string): string | number {
   if (isId) return text.toLowerCase();
   if (type === 'FLOAT') return Number(text);
   // A text may be written with these escapes or those.
@@ -71,7 +71,7 @@ function roundedToEven(value: number): number {
 const LETTERS: Record<string, string> = { n: '\n', r: '\r', t: '\t', b: '\b', f: '\f', v: '\v', '\\': '\\' };
 
 /** Reads COPY text back as Postgres does (manual, COPY, "Text Format"). */
-function readText(table: TableShape, { data, columns: indices }: EncodedBatch): Rows {
+function readText(table: Table, { data, columns: indices }: EncodedBatch): Rows {
   const text = new TextDecoder('utf-8', { fatal: true }).decode(data);
   if (text === '') return [];
   expect(text.endsWith('\n')).toBe(true);
@@ -83,13 +83,13 @@ function readText(table: TableShape, { data, columns: indices }: EncodedBatch): 
         if (field === '\\N') return null;
         if (field === '\\D') return DEFAULT;
         const value = field.replace(/\\(.)/gs, (_, letter: string) => LETTERS[letter] ?? letter);
-        return comparable(table.columns[indices[i] as number] as ColumnShape, value);
+        return comparable(table.columns[indices[i] as number] as Column, value);
       }),
     );
 }
 
 /** Reads rows of COPY's binary format back as Postgres does (manual, COPY, "Binary Format"). */
-function readBinary(table: TableShape, { data, columns: indices }: EncodedBatch): Rows {
+function readBinary(table: Table, { data, columns: indices }: EncodedBatch): Rows {
   const view = new DataView(data.buffer, data.byteOffset, data.length);
   const rows: Rows = [];
   for (let at = 0; at < data.length;) {
@@ -101,14 +101,14 @@ function readBinary(table: TableShape, { data, columns: indices }: EncodedBatch)
         at += 4;
         if (length < 0) return null;
         at += length;
-        return binaryValue(table.columns[index] as ColumnShape, view, at - length, length);
+        return binaryValue(table.columns[index] as Column, view, at - length, length);
       }),
     );
   }
   return rows;
 }
 
-function binaryValue(shape: ColumnShape, view: DataView, at: number, length: number): string | number {
+function binaryValue(shape: Column, view: DataView, at: number, length: number): string | number {
   const { type, isId } = shape;
   const raw = Buffer.from(view.buffer as ArrayBuffer, view.byteOffset + at, length);
   if (isId) {
@@ -223,20 +223,20 @@ const cell = fc.oneof(
   fc.json({ maxDepth: 3 }).map((json) => json.replaceAll(':', ' :\n\t')),
   fc.uuid().map((id) => JSON.stringify(id)),
 );
-const keyOf = (shapes: readonly ColumnShape[]) =>
+const keyOf = (shapes: readonly Column[]) =>
   fc.oneof(
     { weight: 30, arbitrary: fc.constantFrom(...shapes.map(({ name }) => name)) },
     { weight: 1, arbitrary: fc.constantFrom('nope', 'constructor', '', 'TEXT') },
   );
 const space = fc.constantFrom('', '', '', ' ', '\n', '\t \r\n');
-const recordOf = (shapes: readonly ColumnShape[]) =>
+const recordOf = (shapes: readonly Column[]) =>
   fc
     .array(fc.tuple(keyOf(shapes), cell, space), { maxLength: 9 })
     .map(
       (members) =>
         `{${members.map(([name, value, gap]) => `${gap}${JSON.stringify(name)}${gap}:${gap}${value}${gap}`).join(',')}}`,
     );
-const batchOf = (shapes: readonly ColumnShape[]) =>
+const batchOf = (shapes: readonly Column[]) =>
   fc
     .tuple(fc.array(recordOf(shapes), { maxLength: 6 }), space)
     .map(([records, gap]) => `[${gap}${records.join(`${gap},`)}]${gap}`);

@@ -2,7 +2,7 @@
 import { COLUMN_TYPES, type ColumnType } from '../../../src/contract/column-types.js';
 import { EngineError } from '../../../src/contract/errors.js';
 import { checkRecords, readRecords } from '../../../src/codec/index.js';
-import type { ColumnShape, TableShape } from '../../../src/engine/catalog/table-shape.js';
+import type { Column, Table } from '../../../src/engine/catalog/catalog.js';
 import { type BatchInsert, insertStatements, requireIds } from '../../../src/engine/insert/insert-statement.js';
 
 const SQL_TYPE: Record<ColumnType, string> = {
@@ -14,7 +14,7 @@ const SQL_TYPE: Record<ColumnType, string> = {
   JSONB: 'jsonb',
 };
 
-export function column(name: string, type: ColumnType | null, more: Partial<ColumnShape> = {}): ColumnShape {
+export function column(name: string, type: ColumnType | null, more: Partial<Column> = {}): Column {
   const sqlType = more.sqlType ?? (type === null ? 'text' : SQL_TYPE[type]);
   const flags = {
     isJson: false,
@@ -28,14 +28,18 @@ export function column(name: string, type: ColumnType | null, more: Partial<Colu
 
 export const ID = column('id', null, { sqlType: 'uuid', hasDefault: true, isId: true });
 
-export function table(...columns: ColumnShape[]): TableShape {
+export function table(...columns: Column[]): Table {
   return {
     schema: 'app',
     name: 'customers',
+    kind: 'table',
+    comment: null,
+    approximateRows: null,
     columns,
     needsInsert: false,
     runsProjectCode: false,
     marksDefaults: false,
+    version: '',
   };
 }
 
@@ -44,7 +48,7 @@ export const SIX_TYPES = table(ID, ...COLUMN_TYPES.map((type) => column(type.toL
 
 export const bytes = (text: string) => new TextEncoder().encode(text);
 
-export function encode(body: string, shape: TableShape, returnIds = false): BatchInsert[] {
+export function encode(body: string, shape: Table, returnIds = false): BatchInsert[] {
   const batch = readRecords(bytes(body));
   if (returnIds) requireIds(shape);
   const inserts = insertStatements(shape, checkRecords(batch, shape), returnIds);

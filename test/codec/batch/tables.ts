@@ -4,22 +4,22 @@ import type { BatchFormat, Program } from '../../../src/codec/batch/program.js';
 import { programOf } from '../../../src/codec/batch/program.js';
 import { runProgram } from '../../../src/codec/batch/wasm-encoder.js';
 import type { EncodedBatch } from '../../../src/codec/index.js';
-import type { ColumnShape, TableShape } from '../../../src/engine/catalog/table-shape.js';
+import type { Column, Table } from '../../../src/engine/catalog/catalog.js';
 import { table } from './shapes.js';
 
 export interface Plan {
-  readonly table: TableShape;
+  readonly table: Table;
   readonly program: Program;
 }
 
-export function planOf(...columns: ColumnShape[]): Plan {
+export function planOf(...columns: Column[]): Plan {
   return planIn(columns.every(({ type, isId }) => isId || type !== null) ? 'binary' : 'text', columns);
 }
 
 /** In the format that a Postgres understands which takes marks for defaults. */
-export const markedPlanOf = (...columns: ColumnShape[]): Plan => planIn('marked', columns);
+export const markedPlanOf = (...columns: Column[]): Plan => planIn('marked', columns);
 
-const planIn = (format: BatchFormat, columns: ColumnShape[]): Plan => ({
+const planIn = (format: BatchFormat, columns: Column[]): Plan => ({
   table: table(...columns),
   program: programOf(columns, format),
 });

@@ -3,7 +3,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import { SchemaCache } from '../../../src/engine/insert/schema-cache.js';
-import type { TableDescription } from '../../../src/engine/catalog/catalog.js';
+import type { Table } from '../../../src/engine/catalog/catalog.js';
 import { column } from '../../codec/batch/shapes.js';
 
 const MIB = 1024 * 1024;
@@ -16,7 +16,7 @@ function used(): number {
   return heapUsed + arrayBuffers;
 }
 
-const table = (name: string, columns: number, needsInsert = false): TableDescription => ({
+const table = (name: string, columns: number, needsInsert = false): Table => ({
   schema: 'data',
   name,
   kind: 'table',

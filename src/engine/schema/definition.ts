@@ -1,0 +1,107 @@
+/** What tables and columns may be called and consist of (contract sections 3 to 5), as far as no connection is needed. */
+import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
+import { ErrorCollector } from '../../contract/error-collector.js';
+import { EngineError } from '../../contract/errors.js';
+import { cut } from '../../contract/message-text.js';
+import { NAME_PATTERN } from '../../contract/names.js';
+import { unstorable } from '../../contract/storable-text.js';
+import type { CreateTableBody } from '../../contract/wire/tables.js';
+
+const PATTERN = new RegExp(NAME_PATTERN);
+
+/** Columns that every Postgres table has beside its own (Postgres manual 5.6). */
+const SYSTEM_COLUMNS = new Set(['tableoid', 'xmin', 'cmin', 'xmax', 'cmax', 'ctid']);
+
+/** Of something new. @throws EngineError invalid_name or reserved_name */
+export function checkName(kind: 'table' | 'column', name: string): void {
+  if (!PATTERN.test(name)) {
+    const message = `${JSON.stringify(cut(name))} is not a name for a ${kind}: it must match ${NAME_PATTERN}`;
+    throw new EngineError('invalid_name', message);
+  }
+  const why = whyReserved(kind, name.toLowerCase());
+  if (why === undefined) return;
+  throw new EngineError('reserved_name', `${JSON.stringify(name)} is not free as a name for a ${kind}: ${why}`);
+}
+
+/** Reserved names are so in any case. */
+function whyReserved(kind: 'table' | 'column', folded: string): string | undefined {
+  if (folded.startsWith('_cdp_')) return 'names starting with _cdp_ belong to the service';
+  if (kind === 'table') return undefined;
+  if (folded === 'id') return 'every table has its id column from the service';
+  return SYSTEM_COLUMNS.has(folded) ? 'Postgres has a system column of that name' : undefined;
+}
+
+/**
+ * A path names a table that cannot exist: no connection is needed to say so. Free SQL may have made it, but the API's
+ * rules keep it from being addressed.
+ * @throws EngineError table_not_found
+ */
+export function checkTableInPath(name: string): void {
+  if (!PATTERN.test(name)) throw new EngineError('table_not_found', `There is no table ${JSON.stringify(cut(name))}.`);
+}
+
+/** What to say of a new name that something has already, perhaps in another case. */
+export const nameIsTaken = (name: string, existing: string): string =>
+  existing === name ? `"${name}" exists already` : `"${name}" differs only by case from the existing "${existing}"`;
+
+/** Postgres text holds no U+0000, and a lone surrogate has no UTF-8. @throws EngineError invalid_request */
+export function checkComment(comment: string | null | undefined): void {
+  const reason = comment == null ? undefined : unstorable(comment);
+  if (reason !== undefined) throw new EngineError('invalid_request', `comment: ${reason}`);
+}
+
+/**
+ * The type of the six that the caller means, whatever its case.
+ * @throws EngineError unknown_type
+ */
+export function columnType(type: string): ColumnType {
+  // In lower case, since toUpperCase makes ASCII letters of others (of the dotless i).
+  const found = COLUMN_TYPES.find((known) => known.toLowerCase() === type.toLowerCase());
+  if (found !== undefined) return found;
+  throw new EngineError(
+    'unknown_type',
+    `${JSON.stringify(cut(type))} is not a column type; the types are ${COLUMN_TYPES.join(', ')}`,
+  );
+}
+
+interface CheckedColumn {
+  name: string;
+  type: ColumnType;
+  comment: string | null;
+}
+
+/** @throws EngineError invalid_name, reserved_name, unknown_type, invalid_request, naming every wrong column at once */
+export function checkDefinition(body: CreateTableBody): CheckedColumn[] {
+  checkName('table', body.table_name);
+  checkComment(body.comment);
+  const errors = new ErrorCollector();
+  const seen = new Map<string, string>();
+  const columns: CheckedColumn[] = [];
+  for (const { name, type, comment } of body.columns) {
+    const twin = seen.get(name.toLowerCase());
+    seen.set(name.toLowerCase(), name);
+    const checks = [
+      () => checkName('column', name),
+      () => checkTwin(name, twin),
+      () => checkComment(comment),
+      () => columns.push({ name, type: columnType(type), comment: comment ?? null }),
+    ];
+    for (const check of checks) {
+      try {
+        check();
+      } catch (error) {
+        if (!(error instanceof EngineError)) throw error;
+        errors.add(error.code, () => ({ column: cut(name), message: error.message }));
+      }
+    }
+  }
+  errors.throwIfAny();
+  return columns;
+}
+
+function checkTwin(name: string, twin: string | undefined): void {
+  if (twin === undefined) return;
+  const message =
+    twin === name ? `Column "${name}" is declared twice` : `Columns "${twin}" and "${name}" differ only by case`;
+  throw new EngineError('invalid_request', message);
+}
