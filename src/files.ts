@@ -94,10 +94,16 @@ export async function readSmallFile(path: string, maxBytes = 65_536): Promise<Bu
   }
 }
 
-/** Replaces a small file atomically; any user may read it. */
-export async function replaceFile(path: string, content: string): Promise<void> {
+/** Replaces a small file atomically: a reader sees the old one or the new one. By default any user may read it. */
+export async function replaceFile(path: string, content: string, mode = 0o644): Promise<void> {
   const draft = `${path}.${unique()}`;
-  await writeFile(draft, content, { flag: 'wx' });
-  await chmod(draft, 0o644);
-  await rename(draft, path);
+  try {
+    await writeFile(draft, content, { flag: 'wx', mode });
+    // Whatever the umask is.
+    await chmod(draft, mode);
+    await rename(draft, path);
+  } catch (error) {
+    await rm(draft, { force: true });
+    throw error;
+  }
 }

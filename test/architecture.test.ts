@@ -26,9 +26,8 @@ const FOUNDATION: readonly string[] = ['buffers.ts', 'files.ts'];
 
 /** What people run and programs elsewhere import: what each folder takes from others, besides contract/. Nobody else imports it. */
 const COMMANDS: Readonly<Record<string, readonly string[]>> = {
-  cli: ['service', 'import', 'terminal', 'client'],
+  cli: ['service', 'import', 'client'],
   import: ['client'],
-  terminal: ['client'],
   client: [],
 };
 
@@ -224,8 +223,8 @@ describe('imports', () => {
 });
 
 describe('one place alone', () => {
-  it('reads the command line and the environment: cli/ and terminal/', () => {
-    expect(filesWith(/\bprocess\.(env|argv)\b/, 'cli/', 'terminal/')).toEqual([]);
+  it('reads the command line and the environment: cli/', () => {
+    expect(filesWith(/\bprocess\.(env|argv)\b/, 'cli/')).toEqual([]);
   });
 
   it('writes a status of 400 or more: the table of codes, through http/answer/error-exit.ts', () => {

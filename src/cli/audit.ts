@@ -1,11 +1,11 @@
 /** `cdp audit`: prints the audit log, the oldest entry first. */
 import { Command } from 'commander';
 import { AUDIT_OPERATIONS } from '../contract/audit.js';
-import { EngineError } from '../contract/errors.js';
 import type { AuditAnswer, AuditEntry, AuditQuery } from '../contract/wire/audit.js';
 import type { AdminClient } from './admin-client.js';
-import { aligned } from '../terminal/grid.js';
-import { printableJson } from '../terminal/text.js';
+import { aligned } from './terminal/grid.js';
+import { printableJson } from './terminal/text.js';
+import { UsageError } from './exit.js';
 import { parseDuration, withAdmin } from './management.js';
 import { addSettings, DATABASE_SETTINGS } from './setting-flags.js';
 
@@ -47,16 +47,16 @@ export function auditCommand(): Command {
   });
 }
 
-/** @throws EngineError invalid_request naming the option */
+/** @throws UsageError naming the option */
 function filterOf(options: Options, now: number): AuditQuery {
   const { project, since, until, operation, outcome, failed, token, limit } = options;
   const known = AUDIT_OPERATIONS.find((word) => word === operation);
   if (operation !== undefined && known === undefined) {
-    throw new EngineError('invalid_request', `--operation takes one of ${AUDIT_OPERATIONS.join(', ')}`);
+    throw new UsageError(`--operation takes one of ${AUDIT_OPERATIONS.join(', ')}`);
   }
-  if (failed && outcome !== undefined) throw new EngineError('invalid_request', 'Give either --outcome or --failed');
+  if (failed && outcome !== undefined) throw new UsageError('Give either --outcome or --failed');
   if (!/^\d{1,6}$/.test(limit) || Number(limit) < 1 || Number(limit) > MAX_ENTRIES) {
-    throw new EngineError('invalid_request', `--limit takes a number from 1 to ${MAX_ENTRIES}`);
+    throw new UsageError(`--limit takes a number from 1 to ${MAX_ENTRIES}`);
   }
   return {
     ...(project === undefined ? {} : { project }),
@@ -77,7 +77,7 @@ function timeIn(option: string, text: string, now: number): string {
   const iso = ISO.exec(text);
   const time = new Date(text.length > 10 && iso?.[1] === undefined ? `${text}Z` : text);
   if (iso === null || Number.isNaN(time.getTime())) {
-    throw new EngineError('invalid_request', `${option} takes 2h, 30m or 7d, or a time such as 2026-01-31T09:30:00Z`);
+    throw new UsageError(`${option} takes 2h, 30m or 7d, or a time such as 2026-01-31T09:30:00Z`);
   }
   return time.toISOString();
 }

@@ -13,10 +13,11 @@ import {
 } from '../contract/wire/operator.js';
 import { exists, withPrivateFolder } from '../files.js';
 import type { Config } from '../settings.js';
-import { abortOnSignals } from '../terminal/signals.js';
-import { printable } from '../terminal/text.js';
+import { abortOnSignals } from './signals.js';
+import { printable } from './terminal/text.js';
 import type { AdminClient } from './admin-client.js';
-import { managementOptions, print, withAdmin } from './management.js';
+import { managementOptions, withAdmin } from './management.js';
+import { print } from './terminal/output.js';
 import { PROGRAM_SETTINGS, readConfig } from './setting-flags.js';
 
 /** Standard input or output instead of a file. */

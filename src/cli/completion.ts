@@ -4,8 +4,7 @@
  */
 import { Argument, Command, Option } from 'commander';
 import { NAME_PATTERN } from '../contract/names.js';
-import { clientFor, findProfile, readProfiles } from '../terminal/connection.js';
-import { handleOutputErrors } from '../terminal/output.js';
+import { clientFor, findProfile, readProfiles } from './remote/connection.js';
 
 const FILES = ':files';
 
@@ -75,7 +74,6 @@ export function completionCommand(commands: Commands): Command {
     .argument('[WORDS...]', 'Words of a line, after --: print what the last of them could be')
     .addHelpText('after', '\nIn ~/.bashrc: source <(cdp completion bash)')
     .action(async (name: keyof typeof SHELLS, words: string[]) => {
-      handleOutputErrors(() => process.exit(1));
       const { script, separator } = SHELLS[name];
       if (words.length === 0) return void process.stdout.write(script);
       // A message would end up among the words of the line.

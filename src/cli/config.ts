@@ -2,8 +2,8 @@
 import { Command } from 'commander';
 import type { Shown } from '../setting.js';
 import { type SettingName, SETTINGS } from '../settings.js';
-import { aligned } from '../terminal/grid.js';
-import { print } from './management.js';
+import { aligned } from './terminal/grid.js';
+import { print } from './terminal/output.js';
 import { addSettings, ALL_SETTINGS, readSettings } from './setting-flags.js';
 
 export function configCommand(): Command {

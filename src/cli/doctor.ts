@@ -4,9 +4,10 @@ import { hasDatabase } from '../admin-session.js';
 import { messageOf } from '../contract/operator-message.js';
 import type { Finding, Health } from '../contract/wire/operator.js';
 import type { SettingName } from '../settings.js';
-import { aligned } from '../terminal/grid.js';
-import { printable } from '../terminal/text.js';
-import { managementOptions, print, WHERE_ELSE, withAdmin } from './management.js';
+import { aligned } from './terminal/grid.js';
+import { printable } from './terminal/text.js';
+import { managementOptions, WHERE_ELSE, withAdmin } from './management.js';
+import { print } from './terminal/output.js';
 import { DATABASE_SETTINGS, readConfig } from './setting-flags.js';
 
 const SETTINGS: readonly SettingName[] = [...DATABASE_SETTINGS, 'maxConnections'];

@@ -1,15 +1,9 @@
 /** Runs the command that a person types. */
 import { Command, CommanderError } from 'commander';
-import { ConfigError } from '../load-config.js';
-import { EngineError } from '../contract/errors.js';
 import { VERSION } from '../version.js';
 import { commandsFor } from './commands.js';
-import { messageOf } from '../contract/operator-message.js';
-import { printableLines } from '../terminal/text.js';
-
-/** Exit codes; `terminal/outcome.ts` has more, for people with a token. */
-const FAILED = 1;
-const WRONG_USAGE = 2;
+import { exitCodeOf, explain } from './exit.js';
+import { handleOutputErrors } from './terminal/output.js';
 
 const FIRST_STEPS = `
 First steps:
@@ -20,6 +14,7 @@ First steps:
 
 /** Runs one command; sets the exit code of the process and never throws. */
 export async function main(argv: readonly string[]): Promise<void> {
+  handleOutputErrors();
   const program = new Command('cdp')
     .description('CDP Data Engine: tables, records and SQL over HTTP, one isolated Postgres per project')
     .version(VERSION)
@@ -33,15 +28,13 @@ export async function main(argv: readonly string[]): Promise<void> {
   try {
     await program.parseAsync(argv, { from: 'user' });
   } catch (error) {
-    process.exitCode = report(error);
+    process.exitCode = exitCodeOf(error);
+    // Commander has already printed its help or message.
+    if (error instanceof CommanderError) return;
+    process.stderr.write(
+      explain(error)
+        .map((line) => `${line}\n`)
+        .join(''),
+    );
   }
-}
-
-function report(error: unknown): number {
-  // Commander has already printed its help or message.
-  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : WRONG_USAGE;
-  process.stderr.write(`cdp: ${printableLines(messageOf(error))}\n`);
-  if (error instanceof EngineError && error.hint !== undefined) process.stderr.write(`${error.hint}\n`);
-  const wrongUsage = error instanceof ConfigError || (error instanceof EngineError && error.status === 400);
-  return wrongUsage ? WRONG_USAGE : FAILED;
 }

@@ -6,7 +6,6 @@ import { findAdminSocket } from '../admin-socket.js';
 import { DataFolderInUse } from '../database.js';
 import { withPrivateFolder } from '../files.js';
 import { ConfigError } from '../load-config.js';
-import { printLines } from '../terminal/output.js';
 import { AdminClient, NotListening } from './admin-client.js';
 import { addSettings, DATABASE_SETTINGS, readConfig } from './setting-flags.js';
 
@@ -56,11 +55,6 @@ export async function withAdmin<T>(command: Command, work: Work<T>, { opensLate 
 /** `cdp project create` */
 const nameOf = (command: Command): string =>
   command.parent === null ? command.name() : `${nameOf(command.parent)} ${command.name()}`;
-
-/** JSON for programs, lines for people. */
-export function print(command: Command, value: object, lines: readonly string[]): void {
-  printLines(command.opts<{ json?: boolean }>().json ? [JSON.stringify(value)] : lines);
-}
 
 const UNITS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 

@@ -2,12 +2,13 @@
 import { createInterface } from 'node:readline/promises';
 import { Argument, Command } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
-import { EngineError } from '../contract/errors.js';
 import type { Project, ProjectAnswer, ProjectsAnswer, RepairAnswer } from '../contract/wire/projects.js';
-import { aligned } from '../terminal/grid.js';
-import { printable } from '../terminal/text.js';
+import { aligned } from './terminal/grid.js';
+import { printable } from './terminal/text.js';
 import type { AdminClient } from './admin-client.js';
-import { managementOptions, print, withAdmin } from './management.js';
+import { UsageError } from './exit.js';
+import { managementOptions, withAdmin } from './management.js';
+import { print } from './terminal/output.js';
 
 export function projectCommand(): Command {
   return new Command('project')
@@ -128,7 +129,7 @@ function remove(): Command {
 /** A person types the name again; a script has to say --yes. */
 async function confirm(name: string): Promise<void> {
   if (!process.stdin.isTTY) {
-    throw new EngineError('invalid_request', `Deleting "${name}" cannot be undone. Without a terminal it needs --yes`);
+    throw new UsageError(`Deleting "${name}" cannot be undone. Without a terminal it needs --yes`);
   }
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   const left = new Promise<string>((resolve) => terminal.once('close', () => resolve('')).once('SIGINT', resolve));

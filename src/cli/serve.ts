@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Command } from 'commander';
 import { createLogger, type Service, startService } from '../service.js';
 import type { Config } from '../settings.js';
-import { STOP_SIGNALS } from '../terminal/signals.js';
+import { STOP_SIGNALS } from './signals.js';
 import { ALL_SETTINGS, addSettings, readConfig } from './setting-flags.js';
 import { tracesFrom } from './traces.js';
 

@@ -1,6 +1,5 @@
 /** `cdp token …`: create, list and revoke the tokens of a project, or admin tokens. */
 import { Command } from 'commander';
-import { EngineError } from '../contract/errors.js';
 import { SCOPES, type Scope } from '../contract/names.js';
 import type {
   CreateTokenAnswer,
@@ -9,8 +8,10 @@ import type {
   TokenAnswer,
   TokensAnswer,
 } from '../contract/wire/projects.js';
-import { aligned } from '../terminal/grid.js';
-import { managementOptions, parseDuration, print, withAdmin } from './management.js';
+import { aligned } from './terminal/grid.js';
+import { UsageError } from './exit.js';
+import { managementOptions, parseDuration, withAdmin } from './management.js';
+import { print } from './terminal/output.js';
 
 /** The path of admin tokens; tokens of any kind are revoked there. */
 const EVERY_TOKEN = 'local/tokens';
@@ -84,8 +85,7 @@ const whose = (command: Command): Command =>
   command.option('--project <NAME>', 'Tokens of this project').option('--admin', 'Admin tokens, for the admin API');
 
 function pathIn({ project, admin }: Whose): string {
-  if ((project === undefined) === !admin)
-    throw new EngineError('invalid_request', 'Give either --project NAME or --admin');
+  if ((project === undefined) === !admin) throw new UsageError('Give either --project NAME or --admin');
   return project === undefined ? EVERY_TOKEN : `admin/projects/${encodeURIComponent(project)}/tokens`;
 }
 
@@ -93,7 +93,7 @@ function parseScopes(list: string): Scope[] {
   return list.split(',').map((item) => {
     const scope = SCOPES.find((known) => known === item.trim());
     if (scope === undefined) {
-      throw new EngineError('invalid_request', `"${item.trim()}" is not a scope; the scopes are ${SCOPES.join(', ')}`);
+      throw new UsageError(`"${item.trim()}" is not a scope; the scopes are ${SCOPES.join(', ')}`);
     }
     return scope;
   });
@@ -104,7 +104,6 @@ const MAX_MS = 100 * 365 * 86_400_000;
 
 function expiry(text: string): Date {
   const ms = /s$/.test(text) ? null : parseDuration(text);
-  if (ms === null || ms === 0 || ms > MAX_MS)
-    throw new EngineError('invalid_request', '--expires takes a time such as 30d, 12h or 45m');
+  if (ms === null || ms === 0 || ms > MAX_MS) throw new UsageError('--expires takes a time such as 30d, 12h or 45m');
   return new Date(Date.now() + ms);
 }

@@ -1,8 +1,8 @@
 /** Text on a terminal: columns that stand straight, carets below their place, nothing that is obeyed. */
 import { describe, expect, it } from 'vitest';
-import { errorPlace } from '../../src/terminal/outcome.js';
-import { grid, records } from '../../src/terminal/grid.js';
-import { printable, printableJson, printableLines, widthOf } from '../../src/terminal/text.js';
+import { errorPlace } from '../../src/cli/exit.js';
+import { grid, records } from '../../src/cli/terminal/grid.js';
+import { printable, printableJson, printableLines, widthOf } from '../../src/cli/terminal/text.js';
 
 it.each([
   ['abc', 3],

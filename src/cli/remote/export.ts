@@ -1,13 +1,13 @@
 /** `cdp export "SELECT …" -o FILE`: the rows of a query or a table into a file, which appears when it is complete. */
 import { Command, Option } from 'commander';
-import { connect } from '../../terminal/connection.js';
-import { collect, remoteOptions, whole } from '../../terminal/options.js';
-import { EXIT, type ExitCode, runToExit, UsageError } from '../../terminal/outcome.js';
-import { counted, grouped, ProgressLine } from '../../terminal/progress.js';
-import { abortOnSignals } from '../../terminal/signals.js';
+import { connect } from './connection.js';
+import { collect, remoteOptions, whole } from './options.js';
+import { UsageError } from '../exit.js';
+import { counted, grouped, ProgressLine } from '../terminal/progress.js';
+import { abortOnSignals } from '../signals.js';
 import { isStdout, outputTo } from './output-file.js';
 import { type Format, FORMATS, RowCounter, rowsAs } from './rows.js';
-import { explainingParams } from './sql.js';
+import { explainingSql } from './sql.js';
 
 interface Options {
   output: string;
@@ -29,13 +29,10 @@ export function exportCommand(): Command {
     .option('--timeout <MS>', 'Time limit of the query, at most 60000', whole, 60_000)
     .option('--json', 'Print the result as JSON')
     .addHelpText('after', EXAMPLES);
-  return remoteOptions(command).action((sql: string | undefined) => {
+  return remoteOptions(command).action(async (argument: string | undefined) => {
     const options = command.opts<Options>();
-    return runToExit(
-      () =>
-        explainingParams(() => abortOnSignals((signal) => exportRows(command, queryOf(sql, options), options, signal))),
-      () => sql,
-    );
+    const sql = queryOf(argument, options);
+    await explainingSql(sql, () => abortOnSignals((signal) => exportRows(command, sql, options, signal)));
   });
 }
 
@@ -57,7 +54,7 @@ function formatOf({ format, output }: Options): Format {
   return found;
 }
 
-async function exportRows(command: Command, sql: string, options: Options, signal: AbortSignal): Promise<ExitCode> {
+async function exportRows(command: Command, sql: string, options: Options, signal: AbortSignal): Promise<void> {
   const { output, param = [], timeout, json } = options;
   const format = formatOf(options);
   const write = await outputTo(output);
@@ -87,5 +84,4 @@ async function exportRows(command: Command, sql: string, options: Options, signa
       ? `${JSON.stringify({ file: output, rows: count, bytes, seconds: Number(seconds.toFixed(3)) })}\n`
       : `${counted(count)} in ${output}, ${seconds.toFixed(1)} s, ${grouped(count / seconds)} rows/s\n`,
   );
-  return EXIT.done;
 }

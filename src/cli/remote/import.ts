@@ -18,13 +18,13 @@ import {
   type Reporter,
   type ShowProgress,
 } from '../../import/index.js';
-import { clientFor, findConnection } from '../../terminal/connection.js';
-import { grid } from '../../terminal/grid.js';
-import { collect, remoteOptions, whole } from '../../terminal/options.js';
-import { EXIT, type ExitCode, ExitError, runToExit, UsageError } from '../../terminal/outcome.js';
-import { counted, grouped, ProgressLine } from '../../terminal/progress.js';
-import { firstCells, printable, widthOf } from '../../terminal/text.js';
-import { requireFolderOf, stateFolder } from '../../terminal/user-files.js';
+import { clientFor, findConnection } from './connection.js';
+import { grid } from '../terminal/grid.js';
+import { collect, remoteOptions, whole } from './options.js';
+import { EXIT, type ExitCode, ExitError, UsageError } from '../exit.js';
+import { counted, grouped, ProgressLine } from '../terminal/progress.js';
+import { firstCells, printable, widthOf } from '../terminal/text.js';
+import { requireFolderOf, stateFolder } from './user-files.js';
 
 interface Options extends ReadOptions {
   table: string;
@@ -78,15 +78,13 @@ export function importCommand(): Command {
     .option('--concurrency <N>', 'Batches in flight at a time', whole, 4)
     .option('--json', 'Print the result as JSON')
     .addHelpText('after', EXAMPLES);
-  return remoteOptions(command).action((files: string[]) =>
-    runToExit(async () => {
-      try {
-        return await run(command, files, command.opts<Options>());
-      } catch (error) {
-        throw usageError(error);
-      }
-    }),
-  );
+  return remoteOptions(command).action(async (files: string[]) => {
+    try {
+      process.exitCode = await run(command, files, command.opts<Options>());
+    } catch (error) {
+      throw usageError(error);
+    }
+  });
 }
 
 const EXAMPLES = `

@@ -3,15 +3,8 @@ import { createInterface } from 'node:readline';
 import { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { Command } from 'commander';
-import {
-  clientFor,
-  DEFAULT_PROFILE,
-  ENVIRONMENT,
-  profilesFile,
-  readProfiles,
-  writeProfiles,
-} from '../../terminal/connection.js';
-import { EXIT, ExitError, runToExit, UsageError } from '../../terminal/outcome.js';
+import { clientFor, DEFAULT_PROFILE, ENVIRONMENT, profilesFile, readProfiles, writeProfiles } from './connection.js';
+import { EXIT, ExitError, UsageError } from '../exit.js';
 
 interface Options {
   profile: string;
@@ -25,7 +18,7 @@ export function loginCommand(): Command {
     .description('Keep a token for later commands; asks for it, or reads it from standard input')
     .option('--profile <NAME>', 'Name to keep it under', DEFAULT_PROFILE)
     .option('--url <URL>', `Address of the service (default: that of the profile, else ${ENVIRONMENT.url})`);
-  return command.action(() => runToExit(() => login(command.opts<Options>())));
+  return command.action(() => login(command.opts<Options>()));
 }
 
 async function login({ profile, url: given }: Options): Promise<void> {
@@ -71,13 +64,11 @@ export function logoutCommand(): Command {
   const command = new Command('logout')
     .description('Forget a token; it stays valid until it is revoked')
     .option('--profile <NAME>', 'Profile of cdp login', DEFAULT_PROFILE);
-  return command.action(() =>
-    runToExit(async () => {
-      const { profile } = command.opts<Options>();
-      const { [profile]: forgotten, ...others } = await readProfiles();
-      if (forgotten === undefined) throw new UsageError(`There is no profile "${profile}"`);
-      await writeProfiles(others);
-      process.stdout.write(`Forgot the profile ${profile}; its token stays valid until it is revoked\n`);
-    }),
-  );
+  return command.action(async () => {
+    const { profile } = command.opts<Options>();
+    const { [profile]: forgotten, ...others } = await readProfiles();
+    if (forgotten === undefined) throw new UsageError(`There is no profile "${profile}"`);
+    await writeProfiles(others);
+    process.stdout.write(`Forgot the profile ${profile}; its token stays valid until it is revoked\n`);
+  });
 }

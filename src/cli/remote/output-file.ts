@@ -5,9 +5,9 @@ import { realpath, rename, rm, stat } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
 import { isMissing } from '../../files.js';
-import { UsageError } from '../../terminal/outcome.js';
-import { printChunks } from '../../terminal/output.js';
-import { requireFolderOf } from '../../terminal/user-files.js';
+import { UsageError } from '../exit.js';
+import { printChunks } from '../terminal/output.js';
+import { requireFolderOf } from './user-files.js';
 
 const STDOUT: readonly string[] = ['-', '/dev/stdout'];
 

@@ -1,9 +1,9 @@
 /** Results of SQL for people: every value as the text that the service sent, with all its digits. */
 import type { CdpClient } from '../../client/client.js';
 import type { QueryOptions, QueryResult } from '../../client/sql.js';
-import { grid, records } from '../../terminal/grid.js';
-import { counted } from '../../terminal/progress.js';
-import { widthOf } from '../../terminal/text.js';
+import { grid, records } from '../terminal/grid.js';
+import { counted } from '../terminal/progress.js';
+import { widthOf } from '../terminal/text.js';
 
 export interface Result extends Omit<QueryResult<never>, 'rows' | 'results'> {
   /** null is NULL. */

@@ -4,12 +4,12 @@ import { Command, Option } from 'commander';
 import type { CdpClient } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
 import type { QueryOptions } from '../../client/sql.js';
-import { connect } from '../../terminal/connection.js';
-import { collect, remoteOptions, whole } from '../../terminal/options.js';
-import { EXIT, type ExitCode, runToExit, UsageError } from '../../terminal/outcome.js';
-import { printChunks, printLines } from '../../terminal/output.js';
-import { abortOnSignals } from '../../terminal/signals.js';
-import { readTextFile } from '../../terminal/user-files.js';
+import { connect } from './connection.js';
+import { collect, remoteOptions, whole } from './options.js';
+import { SqlError, UsageError } from '../exit.js';
+import { printChunks, printLines } from '../terminal/output.js';
+import { abortOnSignals } from '../signals.js';
+import { readTextFile } from './user-files.js';
 import { queryResults, resultLines } from './results.js';
 import { type Format, rowsAs } from './rows.js';
 
@@ -49,16 +49,10 @@ export function sqlCommand(): Command {
     .addHelpText('after', EXAMPLES);
   return remoteOptions(command).action(async (argument: string | undefined) => {
     const options = command.opts<Options>();
-    let sql: string | undefined;
-    await runToExit(
-      async () => {
-        if (isShell(argument, options)) return openShell(await connect(command), options);
-        sql = await statement(argument, options);
-        const client = await connect(command);
-        return explainingParams(() => abortOnSignals((signal) => run(client, sql ?? '', options, signal)));
-      },
-      () => sql,
-    );
+    if (isShell(argument, options)) return openShell(await connect(command), options);
+    const sql = await statement(argument, options);
+    const client = await connect(command);
+    await explainingSql(sql, () => abortOnSignals((signal) => run(client, sql, options, signal)));
   });
 }
 
@@ -99,24 +93,24 @@ async function statement(argument: string | undefined, { file }: Options): Promi
   return sql;
 }
 
-/** What the service calls "params" is an option here. */
-export async function explainingParams<T>(work: () => Promise<T>): Promise<T> {
+/** Errors show the place in the SQL. What the service calls "params" is an option here. */
+export async function explainingSql(sql: string, work: () => Promise<void>): Promise<void> {
   try {
-    return await work();
+    await work();
   } catch (error) {
-    if (!(error instanceof CdpError) || error.code !== 'invalid_request' || !error.message.includes('"params"'))
-      throw error;
-    throw error.with(error.message, { hint: '"params" are the values of --param, one for each of $1, $2, …' });
+    if (!(error instanceof CdpError)) throw error;
+    const isOfParams = error.code === 'invalid_request' && error.message.includes('"params"');
+    const hint = isOfParams ? '"params" are the values of --param, one for each of $1, $2, …' : error.hint;
+    throw new SqlError(sql, error.with(error.message, { hint }));
   }
 }
 
-async function run(client: CdpClient, sql: string, options: Options, signal: AbortSignal): Promise<ExitCode> {
+async function run(client: CdpClient, sql: string, options: Options, signal: AbortSignal): Promise<void> {
   const settings = { ...queryOptions(options), signal };
   const { param: params = [] } = options;
   const isTable = options.table ?? options.expanded ?? (process.stdout.isTTY && formatOf(options) === undefined);
   if (!isTable) {
-    await printChunks(rowsAs(formatOf(options) ?? 'csv', client, sql, params, settings));
-    return EXIT.done;
+    return printChunks(rowsAs(formatOf(options) ?? 'csv', client, sql, params, settings));
   }
   const started = performance.now();
   const { expanded = 'auto', maxRows } = options;
@@ -125,7 +119,6 @@ async function run(client: CdpClient, sql: string, options: Options, signal: Abo
     printLines(resultLines(result, { expanded, width: process.stdout.columns, more }));
   }
   process.stderr.write(`Time: ${(performance.now() - started).toFixed(0)} ms\n`);
-  return EXIT.done;
 }
 
 const formatOf = ({ csv, json, ndjson }: Options): Format | undefined =>

@@ -1,21 +1,18 @@
 /** `cdp tables` and `cdp describe T`: lists tables, and shows the columns of one. */
 import { Command } from 'commander';
 import type { Table } from '../../contract/wire/tables.js';
-import { connect } from '../../terminal/connection.js';
-import { remoteOptions } from '../../terminal/options.js';
-import { grid } from '../../terminal/grid.js';
-import { runToExit } from '../../terminal/outcome.js';
-import { printLines } from '../../terminal/output.js';
-import { printable } from '../../terminal/text.js';
+import { connect } from './connection.js';
+import { remoteOptions } from './options.js';
+import { grid } from '../terminal/grid.js';
+import { print } from '../terminal/output.js';
+import { printable } from '../terminal/text.js';
 
 export function tablesCommand(): Command {
   const command = new Command('tables').description('List the tables and views').option('--json', 'Print JSON');
-  return remoteOptions(command).action(() =>
-    runToExit(async () => {
-      const tables = await (await connect(command)).tables();
-      printLines(command.opts<{ json?: boolean }>().json ? [JSON.stringify(tables)] : tableLines(tables));
-    }),
-  );
+  return remoteOptions(command).action(async () => {
+    const tables = await (await connect(command)).tables();
+    print(command, tables, tableLines(tables));
+  });
 }
 
 export function describeCommand(): Command {
@@ -23,12 +20,10 @@ export function describeCommand(): Command {
     .description('Show the columns of a table or view')
     .argument('<TABLE>')
     .option('--json', 'Print JSON');
-  return remoteOptions(command).action((name: string) =>
-    runToExit(async () => {
-      const table = await (await connect(command)).describe(name);
-      printLines(command.opts<{ json?: boolean }>().json ? [JSON.stringify(table)] : columnLines(table));
-    }),
-  );
+  return remoteOptions(command).action(async (name: string) => {
+    const table = await (await connect(command)).describe(name);
+    print(command, table, columnLines(table));
+  });
 }
 
 const number = (name: string) => ({ name, isNumber: true });

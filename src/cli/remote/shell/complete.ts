@@ -1,6 +1,6 @@
 /** What Tab offers in the shell: commands, names of tables and columns, and the words of SQL that people type most. */
 import type { Table } from '../../../contract/wire/tables.js';
-import { printable } from '../../../terminal/text.js';
+import { printable } from '../../terminal/text.js';
 
 /** Nearly all are reserved: a name that is one of them needs quotes. */
 const KEYWORDS: readonly string[] = (

@@ -1,8 +1,8 @@
 /** What was typed in earlier shells: a JSON string a line, in a file that only its owner can read, without what may be a secret. */
 import { appendFile, chmod, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isMissing } from '../../../files.js';
-import { makePrivate, stateFolder, writePrivately } from '../../../terminal/user-files.js';
+import { isMissing, replaceFile } from '../../../files.js';
+import { makePrivate, stateFolder } from '../user-files.js';
 
 export const HISTORY_ENTRIES = 1_000;
 /** Characters; what is longer was pasted. */
@@ -32,7 +32,7 @@ export async function readHistory(): Promise<string[]> {
   await chmod(file, 0o600);
   const lines = text.split('\n');
   const entries = lines.slice(-HISTORY_ENTRIES - 1).flatMap(entryOf);
-  if (lines.length > 2 * HISTORY_ENTRIES) await writePrivately(file, entries.map(lineOf).join(''));
+  if (lines.length > 2 * HISTORY_ENTRIES) await replaceFile(file, entries.map(lineOf).join(''), 0o600);
   return entries.reverse();
 }
 

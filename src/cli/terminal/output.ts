@@ -1,16 +1,16 @@
 /** Standard output of commands: lines, and large results as fast as the reader takes them. */
 import { pipeline } from 'node:stream/promises';
-import { hasCode } from '../files.js';
+import type { Command } from 'commander';
+import { hasCode } from '../../files.js';
 import { printableLines } from './text.js';
 
-/**
- * Makes `| head` no failure: what is written after the reader has gone is dropped.
- * @param fail called with any other error, such as a full disk
- */
-export function handleOutputErrors(fail: (error: Error) => void): void {
+/** Makes `| head` no failure: what is written after the reader has gone is dropped. Any other error, such as a full disk, ends the process. */
+export function handleOutputErrors(): void {
   for (const stream of [process.stdout, process.stderr]) {
     stream.on('error', (error: Error) => {
-      if (!hasCode(error, 'EPIPE')) fail(error);
+      if (hasCode(error, 'EPIPE')) return;
+      process.stderr.write(`cdp: Standard output: ${error.message}\n`);
+      process.exit(1);
     });
   }
 }
@@ -19,6 +19,11 @@ export function handleOutputErrors(fail: (error: Error) => void): void {
 export function printLines(lines: readonly string[]): void {
   const text = lines.map((line) => `${line}\n`).join('');
   process.stdout.write(process.stdout.isTTY ? printableLines(text) : text);
+}
+
+/** JSON for programs, lines for people. */
+export function print(command: Command, value: object, lines: readonly string[]): void {
+  printLines(command.opts<{ json?: boolean }>().json ? [JSON.stringify(value)] : lines);
 }
 
 /** Writes UTF-8 to a file or pipe unchanged, and to a terminal so that it obeys nothing of it. */

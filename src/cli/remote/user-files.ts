@@ -1,10 +1,9 @@
 /** A person's own files of this program, which nobody else can read, and other files that commands read. */
-import { randomBytes } from 'node:crypto';
-import { open, readFile, rename, rm, stat } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { hasCode, isMissing, makeFolder } from '../files.js';
-import { UsageError } from './outcome.js';
+import { hasCode, isMissing, makeFolder } from '../../files.js';
+import { UsageError } from '../exit.js';
 
 const home = (variable: string | undefined, ...otherwise: string[]): string =>
   // Relative paths are ignored, as the XDG Base Directory Specification wants.
@@ -24,25 +23,6 @@ export const stateFolder = (): string =>
 
 /** Creates the folder, open to its owner alone. @throws Error naming it */
 export const makePrivate = (folder: string): Promise<void> => makeFolder(folder, 0o700);
-
-/** Replaces a file atomically: a reader sees the old one or the new one. */
-export async function writePrivately(file: string, content: string): Promise<void> {
-  await makePrivate(dirname(file));
-  const draft = `${file}.${randomBytes(6).toString('hex')}`;
-  try {
-    const handle = await open(draft, 'wx', 0o600);
-    try {
-      await handle.writeFile(content);
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
-    await rename(draft, file);
-  } catch (error) {
-    await rm(draft, { force: true });
-    throw error;
-  }
-}
 
 /** @throws UsageError if the file cannot be made because its folder is missing */
 export async function requireFolderOf(file: string): Promise<void> {

@@ -1,7 +1,10 @@
-/** How a command for people with a token ends: its exit code, and what it prints when something went wrong. */
+/** How a command ends: its exit code, and what it prints when something went wrong. */
+import { CommanderError } from 'commander';
 import { CdpError, type CdpErrorCode } from '../client/error.js';
-import { handleOutputErrors } from './output.js';
-import { firstCells, printable, printableLines, widthOf } from './text.js';
+import { EngineError } from '../contract/errors.js';
+import { messageOf } from '../contract/operator-message.js';
+import { ConfigError } from '../load-config.js';
+import { firstCells, printable, printableLines, widthOf } from './terminal/text.js';
 
 export const EXIT = {
   done: 0,
@@ -27,6 +30,16 @@ export class UsageError extends Error {
   }
 }
 
+/** The service rejected this SQL: positions in the error count in it. */
+export class SqlError extends Error {
+  constructor(
+    readonly sql: string,
+    override readonly cause: CdpError,
+  ) {
+    super(cause.message);
+  }
+}
+
 /** Ends the command with this exit code. */
 export class ExitError extends Error {
   constructor(
@@ -48,42 +61,27 @@ const UNREACHABLE: readonly CdpErrorCode[] = [
   'outcome_unknown',
 ];
 
-/**
- * Runs a command: prints on standard error what went wrong, and sets the exit code of the process.
- * @param sql the text that positions in an error count in
- */
-export async function runToExit(work: () => Promise<ExitCode | void>, sql?: () => string | undefined): Promise<void> {
-  handleOutputErrors((error) => {
-    process.stderr.write(`cdp: Standard output: ${error.message}\n`);
-    process.exit(EXIT.refused);
-  });
-  try {
-    process.exitCode = (await work()) ?? EXIT.done;
-  } catch (error) {
-    process.exitCode = exitCodeOf(error);
-    process.stderr.write(
-      explain(error, sql?.())
-        .map((line) => `${line}\n`)
-        .join(''),
-    );
-  }
-}
-
-function exitCodeOf(error: unknown): ExitCode {
-  if (error instanceof UsageError) return EXIT.usage;
+export function exitCodeOf(error: unknown): ExitCode {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
+  if (error instanceof UsageError || error instanceof ConfigError) return EXIT.usage;
   if (error instanceof ExitError) return error.exitCode;
+  if (error instanceof EngineError) return error.status === 400 ? EXIT.usage : EXIT.refused;
+  if (error instanceof SqlError) return exitCodeOf(error.cause);
   if (!(error instanceof CdpError)) return EXIT.refused;
   if (error.code === 'aborted') return EXIT.interrupted;
   return UNREACHABLE.includes(error.code) ? EXIT.unreachable : EXIT.refused;
 }
 
-/** The lines for standard error: code and message, the place in the SQL, hint. A terminal obeys nothing in them. */
+/**
+ * The lines for standard error: code and message, the place in the SQL, hint. A terminal obeys nothing in them.
+ * @param sql the text that positions count in
+ */
 export function explain(error: unknown, sql?: string): string[] {
+  if (error instanceof SqlError) return explain(error.cause, error.sql);
   if (!(error instanceof CdpError)) {
-    const message = error instanceof Error ? error.message : String(error);
-    const hint = error instanceof UsageError ? error.hint : undefined;
-    const cause = error instanceof ExitError && error.cause !== undefined ? explain(error.cause, sql) : [];
-    return [...[`cdp: ${message}`, ...(hint === undefined ? [] : [hint])].map(printableLines), ...cause];
+    const hint = error instanceof UsageError || error instanceof EngineError ? error.hint : undefined;
+    const cause = error instanceof ExitError && error.cause !== undefined ? explain(error.cause) : [];
+    return [...[`cdp: ${messageOf(error)}`, ...(hint === undefined ? [] : [hint])].map(printableLines), ...cause];
   }
   const { code, message, hint, errors, errorCount, requestId, postgres } = error;
   const position = postgres?.position;

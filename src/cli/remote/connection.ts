@@ -2,10 +2,10 @@
 import { chmod, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Command } from 'commander';
-import { CdpClient } from '../client/client.js';
-import { isMissing } from '../files.js';
-import { UsageError } from './outcome.js';
-import { configFolder, makePrivate, writePrivately } from './user-files.js';
+import { CdpClient } from '../../client/client.js';
+import { isMissing, replaceFile } from '../../files.js';
+import { UsageError } from '../exit.js';
+import { configFolder, makePrivate } from './user-files.js';
 
 export const ENVIRONMENT = { url: 'CDP_URL', token: 'CDP_TOKEN' } as const;
 
@@ -44,7 +44,7 @@ export async function writeProfiles(profiles: Profiles): Promise<void> {
   await makePrivate(configFolder());
   // The folder may have existed before, open to others.
   await chmod(configFolder(), 0o700);
-  await writePrivately(profilesFile(), `${JSON.stringify(profiles, null, 2)}\n`);
+  await replaceFile(profilesFile(), `${JSON.stringify(profiles, null, 2)}\n`, 0o600);
 }
 
 /** @throws UsageError if there is none */
