@@ -7,7 +7,7 @@ import type { Logger } from 'pino';
 import { TOO_MANY_WAITING } from '../engine/limits/slots.js';
 import type { Engine } from '../engine/engine.js';
 import { ErrorExit } from './answer/error-exit.js';
-import { answerHeaders, JSON_TYPE } from './answer/headers.js';
+import { JSON_TYPE, writeHead } from './answer/headers.js';
 import type { DocsPage } from './api/docs-page.js';
 import { openApiDocument } from './api/openapi.js';
 import { operatorRoutes } from './api/operator-routes.js';
@@ -154,21 +154,17 @@ function send(
   { body, headers }: Answer,
 ): FastifyReply {
   if (body === null) return reply;
-  void reply.code(status).headers({ ...headers, 'content-type': JSON_TYPE });
-  if (!Array.isArray(body)) return reply.send(body);
-  reply.raw.setTimeout(stallMs);
-  return sendBuffers(request, reply, body as readonly Buffer[]);
-}
-
-/** They are in memory already, so all of them are handed to the socket at once. */
-function sendBuffers(request: FastifyRequest, reply: FastifyReply, buffers: readonly Buffer[]): FastifyReply {
-  const length = buffers.reduce((sum, { length }) => sum + length, 0);
-  request.context.reservation?.resize(length);
-  reply.hijack();
+  const parts = Array.isArray(body)
+    ? (body as readonly Buffer[])
+    : [typeof body === 'string' ? body : JSON.stringify(body)];
+  const length = parts.reduce((sum, part) => sum + Buffer.byteLength(part), 0);
+  if (Array.isArray(body)) request.context.reservation?.resize(length);
+  writeHead(request, reply, status, { ...headers, 'content-type': JSON_TYPE, 'content-length': length });
   const { raw } = reply;
-  raw.writeHead(reply.statusCode, { ...answerHeaders(request, reply), 'content-length': length });
+  raw.setTimeout(stallMs);
+  // All of it is in memory already, so it is handed to the socket at once.
   raw.cork();
-  for (const buffer of buffers) raw.write(buffer);
-  raw.end();
+  for (const part of parts.slice(0, -1)) raw.write(part);
+  raw.end(parts.at(-1));
   return reply;
 }

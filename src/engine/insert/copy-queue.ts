@@ -1,6 +1,6 @@
 /**
  * Batches of the same columns share COPYs: each COPY has a statement and a commit of its own, and COPYs next to each other
- * contend for the end of the table. At most four are under way. Batches that arrive meanwhile wait; when one ends, all that
+ * contend for the end of the table. At most two are under way, so that the second arrives while the first is stored. Batches that arrive meanwhile wait; when one ends, all that
  * wait go together in one COPY, as far as they fit. If Postgres refuses a shared COPY, each of its batches goes alone.
  */
 import type { EncodedBatch } from '../../codec/index.js';
@@ -10,8 +10,8 @@ import type { WaitBudget } from '../limits/wait-budget.js';
 import { type Swept, Sweeper } from '../limits/sweeper.js';
 import type { RequestTrace } from '../trace.js';
 
-/** Postgres has work on several processors, and one COPY that waits for a lock does not hold up the others. */
-const MAX_UNDER_WAY = 4;
+/** One that is being stored, and one on its way. */
+const MAX_UNDER_WAY = 2;
 
 /** Records and bytes of one shared COPY. */
 const MAX_RECORDS = 1_000;

@@ -7,7 +7,7 @@ import type { ErrorBody } from '../../contract/wire/failure.js';
 import { toEngineError } from '../../tenancy/engine-error.js';
 import { Outage } from '../observability/outage.js';
 import { traceContextOf } from '../observability/trace-context.js';
-import { answerHeaders, JSON_TYPE, SECURITY_HEADERS } from './headers.js';
+import { JSON_TYPE, SECURITY_HEADERS, writeHead } from './headers.js';
 import { HttpError } from './http-error.js';
 
 /** Seconds in `Retry-After` if the error does not say. */
@@ -129,12 +129,7 @@ export class ErrorExit {
  */
 function sendBeforeBody(request: FastifyRequest, reply: FastifyReply, body: string): void {
   const { raw } = reply;
-  reply.hijack();
-  raw.writeHead(raw.statusCode, {
-    ...answerHeaders(request, reply),
-    'content-type': JSON_TYPE,
-    'content-length': Buffer.byteLength(body),
-  });
+  writeHead(request, reply, raw.statusCode, { 'content-type': JSON_TYPE, 'content-length': Buffer.byteLength(body) });
   if (request.method !== 'HEAD') raw.write(body);
   const end = () => void raw.end();
   const timer = setTimeout(end, UNREAD_BODY_MS).unref();

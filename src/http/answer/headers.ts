@@ -40,6 +40,18 @@ export function answerHeaders(request: FastifyRequest, reply: FastifyReply): Rec
   return Object.assign(headers, reply.getHeaders());
 }
 
+/** Takes the response from Fastify and writes its head; the caller writes the body to `reply.raw`. */
+export function writeHead(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  status: number,
+  headers: Record<string, string | number>,
+): void {
+  const all = answerHeaders(request, reply);
+  reply.hijack();
+  reply.raw.writeHead(status, Object.assign(all, headers));
+}
+
 /** A path can be spelled in many ways; a request that has found its route is recognised by that. */
 const isOfApi = ({ context, url }: FastifyRequest): boolean => context.route !== null || url.startsWith('/api/cdp');
 

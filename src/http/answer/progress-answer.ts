@@ -2,7 +2,7 @@
 import { EngineError } from '../../contract/errors.js';
 import { messageOf } from '../../contract/operator-message.js';
 import type { Call } from '../api/route.js';
-import { answerHeaders } from './headers.js';
+import { writeHead } from './headers.js';
 import { errorBody } from './error-exit.js';
 
 interface Progress {
@@ -17,8 +17,7 @@ export async function progressAnswer(
   work: (told: Progress) => Promise<object>,
 ): Promise<void> {
   const { raw } = reply;
-  reply.hijack();
-  raw.writeHead(200, { ...answerHeaders(request, reply), 'content-type': 'application/x-ndjson' });
+  writeHead(request, reply, 200, { 'content-type': 'application/x-ndjson' });
   const say = (line: object) => void (raw.destroyed || raw.write(`${JSON.stringify(line)}\n`));
   try {
     say({ done: await work({ signal, progress: (line) => say({ progress: line }) }) });

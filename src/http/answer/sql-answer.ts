@@ -5,7 +5,7 @@ import Negotiator from 'negotiator';
 import type { Project } from '../../engine/project.js';
 import type { SqlResult } from '../../engine/sql/sql-result.js';
 import { type StreamFormat, type StreamRequest, streamSql } from '../../engine/sql/stream-sql.js';
-import { answerHeaders } from './headers.js';
+import { writeHead } from './headers.js';
 import { asEngineError, errorBody } from './error-exit.js';
 import type { Call } from '../api/route.js';
 
@@ -80,8 +80,7 @@ export async function streamAnswer(
   const { format } = streamRequest;
   const begin = () => {
     if (raw.headersSent) return;
-    reply.hijack();
-    raw.writeHead(200, { ...answerHeaders(request, reply), 'content-type': CONTENT_TYPE[format] });
+    writeHead(request, reply, 200, { 'content-type': CONTENT_TYPE[format] });
   };
   const output = {
     write: (bytes: Buffer, free: () => void) => {
