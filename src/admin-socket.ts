@@ -45,7 +45,7 @@ export async function openAdminSocket(
 ): Promise<AdminSocket> {
   const [{ adminListener }, { finish }] = await Promise.all([
     import('./http/admin-listener.js'),
-    import('./http/app.js'),
+    import('./http/listener.js'),
   ]);
   const own = embedded && { folder: config.dataDir, postmaster: () => embedded.control.pid };
   const server = { address, connections, embedded: own };

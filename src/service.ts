@@ -63,7 +63,7 @@ export async function startService(
     const spans = await openTracing(traces, config, logger, closing);
     const database = await openDatabase(config, SERVICE, logger, () => void loadModules());
     closing.add(() => database.close());
-    const { finish } = await import('./http/app.js');
+    const { finish } = await import('./http/listener.js');
     const { engine, app, metricsApp } = await assemble(config, database, logger, closing, spans);
     if (database.embedded === null) await warnOfSharedServer(engine, logger);
     if (metricsApp !== null) {

@@ -227,9 +227,9 @@ describe('one place alone', () => {
     expect(filesWith(/\bprocess\.(env|argv)\b/, 'cli/')).toEqual([]);
   });
 
-  it('writes a status of 400 or more: the table of codes, through http/answer/error-exit.ts', () => {
+  it('writes a status of 400 or more: the table of codes, through http/response/error-exit.ts', () => {
     const literal = /\b(status|statusCode|code|writeHead)\b["']?\s*[(=:]\s*[45]\d\d\b|HTTP\/1\.1 [45$]/;
-    expect(filesWith(literal, 'contract/errors.ts', 'http/answer/error-exit.ts')).toEqual([]);
+    expect(filesWith(literal, 'contract/errors.ts', 'http/response/error-exit.ts')).toEqual([]);
   });
 
   it('a file is at most 330 lines', () => {

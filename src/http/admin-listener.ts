@@ -6,11 +6,11 @@ import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { ACCOUNT_HEADER } from '../contract/wire/operator.js';
 import type { Caller } from '../engine/access/tokens.js';
-import { ErrorExit } from './answer/error-exit.js';
-import { forOperator } from './answer/progress-answer.js';
+import { ErrorExit } from './response/error-exit.js';
+import { forOperator } from './response/progress-response.js';
 import { LOCAL_ROUTES, type Operated } from './api/local-routes.js';
 import type { RouteSettings } from './api/route.js';
-import { type AppSettings, createApp, defineRoutes } from './app.js';
+import { type ListenerSettings, createListener, defineRoutes } from './listener.js';
 import { parseJsonBody } from './body.js';
 
 const OPERATOR: Caller = { id: 'operator', name: null, scopes: new Set(), project: null };
@@ -18,10 +18,10 @@ const OPERATOR: Caller = { id: 'operator', name: null, scopes: new Set(), projec
 /** Not yet listening. Its `close` also waits for work whose client has left. */
 export function adminListener(
   operated: Operated,
-  settings: AppSettings & RouteSettings,
+  settings: ListenerSettings & RouteSettings,
   logger: Logger,
 ): FastifyInstance {
-  const app = createApp({ ...settings, trustProxy: null }, new ErrorExit(logger));
+  const app = createListener({ ...settings, trustProxy: null }, new ErrorExit(logger));
   const running = new Set<Promise<unknown>>();
   app.addHook('onClose', async () => {
     await Promise.allSettled(running);

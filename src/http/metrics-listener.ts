@@ -1,14 +1,14 @@
 /** The listener for metrics alone (the setting `metrics-port`): for whoever collects them, without a token. */
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
-import { ErrorExit } from './answer/error-exit.js';
+import { ErrorExit } from './response/error-exit.js';
 import { alive } from './api/operator-routes.js';
-import { type AppSettings, createApp, defineRoutes } from './app.js';
+import { type ListenerSettings, createListener, defineRoutes } from './listener.js';
 import type { Metrics } from './observability/metrics.js';
 
 /** `/metrics` and `/healthz`, not yet listening; anything else is an error as everywhere. It logs no requests. */
-export function metricsListener(metrics: Metrics, settings: AppSettings, logger: Logger): FastifyInstance {
-  const app = createApp(settings, new ErrorExit(logger));
+export function metricsListener(metrics: Metrics, settings: ListenerSettings, logger: Logger): FastifyInstance {
+  const app = createListener(settings, new ErrorExit(logger));
   defineRoutes(app, () => {
     app.get('/metrics', (_request, reply) => metrics.send(reply));
     app.get('/healthz', alive);

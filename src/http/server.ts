@@ -4,27 +4,25 @@
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import { TOO_MANY_WAITING } from '../engine/limits/slots.js';
 import type { Engine } from '../engine/engine.js';
-import { ErrorExit } from './answer/error-exit.js';
-import { JSON_TYPE, writeHead } from './answer/headers.js';
+import { ErrorExit } from './response/error-exit.js';
+import { JSON_TYPE, writeHead } from './response/headers.js';
 import type { DocsPage } from './api/docs-page.js';
 import { openApiDocument } from './api/openapi.js';
 import { operatorRoutes } from './api/operator-routes.js';
 import type { Answer, Route, RouteSettings } from './api/route.js';
 import { ADMIN_ROUTES, ROUTES } from './api/routes.js';
-import { type AppSettings, createApp, defineRoutes } from './app.js';
-import { authorize, bearerToken } from './authenticate.js';
+import { type ListenerSettings, createListener, defineRoutes } from './listener.js';
 import { parseJsonBody } from './body.js';
 import { Cors } from './connection/cors.js';
-import { announcedBytes, MemoryBudget } from './limits/memory-budget.js';
-import { type Rate, RateLimit } from './limits/rate-limit.js';
+import type { Rate } from './limits/rate-limit.js';
+import { Admission } from './admission.js';
 import { auditRequest } from './observability/audit-request.js';
 import { Metrics } from './observability/metrics.js';
 import { logRequest } from './observability/request-log.js';
 import type { RequestTracer } from './observability/request-tracer.js';
 
-interface HttpSettings extends AppSettings, RouteSettings {
+interface HttpSettings extends ListenerSettings, RouteSettings {
   /** /metrics has a listener of its own. */
   separateMetrics: boolean;
   /** The first start makes a project and shows its token; the service is not ready before. */
@@ -48,7 +46,7 @@ export async function httpServer(
 ): Promise<{ app: FastifyInstance; metrics: Metrics }> {
   const metrics = new Metrics(engine, settings.metricsByProject);
   const cors = settings.corsOrigins === null ? null : new Cors(settings.corsOrigins);
-  const app = createApp(settings, new ErrorExit(logger), {
+  const app = createListener(settings, new ErrorExit(logger), {
     begin: (request, reply) => {
       if (tracer !== null) request.context.span = tracer.begin(request);
       // A path that cannot be decoded reaches no hook.
@@ -110,39 +108,6 @@ function addRoute(
       return send(request, reply, settings.streamStallMs, route.success.status, answer);
     },
   });
-}
-
-/** What a request passes before a byte of its body is read. */
-class Admission {
-  private readonly rateLimit: RateLimit | null;
-  private readonly memory = new MemoryBudget();
-
-  constructor(
-    private readonly engine: Engine,
-    rate: Rate | null,
-  ) {
-    this.rateLimit = rate === null ? null : new RateLimit(rate);
-  }
-
-  /** @throws EngineError unauthorized, token_expired, rate_limited, insufficient_scope, cdp_inactive, overloaded */
-  async admit(request: FastifyRequest, reply: FastifyReply, route: Route): Promise<void> {
-    const { context, headers } = request;
-    context.route = route;
-    const caller = await this.engine.callers.authenticate(bearerToken(headers), context.address);
-    context.caller = caller;
-    // Counted before it is known whether the caller may do this, and refused after.
-    const oneTooMany = this.rateLimit?.count(caller, reply) ?? null;
-    authorize(caller, route.access);
-    if (oneTooMany !== null) throw oneTooMany;
-    if (caller.project !== null) {
-      if (route.work !== null && this.engine.isFull(caller.project, route.work)) throw TOO_MANY_WAITING;
-      const project = this.engine.project(caller.project, context.span?.trace);
-      context.project = project;
-      const bytes = announcedBytes(headers);
-      context.reservation = await this.memory.reserve(project.id, bytes, project.waitBudget, context.signal);
-    }
-    context.authenticated = performance.now();
-  }
 }
 
 /** Sends the answer of a handler, unless it has done so itself. */

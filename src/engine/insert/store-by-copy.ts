@@ -103,15 +103,16 @@ async function run(
   if (table.runsProjectCode) lease.resetAfterUse();
   const steps = [copy, check, ...end];
   const beforeCommit = end.length === 0 ? steps.length : steps.length - 1;
+  const outcome = await session.pipeline(steps, { prepared: true });
   try {
-    resultsOf(session, await session.pipeline(steps, { prepared: true }), beforeCommit, end.length > 0);
+    resultsOf(session, outcome, beforeCommit, end.length > 0);
     return 'stored';
   } catch (error) {
     // The table may have got a trigger since it was looked at, and what that did to the session is not rolled back.
     lease.resetAfterUse();
     if (!(error instanceof PostgresError) || session.closed) throw error;
-    // This is how the check fails.
-    if (error.sqlstate === DIVISION_BY_ZERO) return 'outdated';
+    // The check fails by a division; one in a constraint or a trigger fails before it or after it.
+    if (error.sqlstate === DIVISION_BY_ZERO && outcome.results.length === 1) return 'outdated';
     if (MAY_BE_A_RECORD.has(error.sqlstate) || !NO_RECORDS_FAULT.has(errorCode(error))) return 'refused';
     throw error;
   }

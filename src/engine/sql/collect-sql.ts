@@ -9,7 +9,7 @@ import { isConstantQuery, runConstantQuery } from './constant-query.js';
 import { RowCollector } from './row-collector.js';
 import { type PreparedStatement, rejectOtherEncoding, runSql } from './run-sql.js';
 import { type CollectRequest, columnsJson, MODIFYING, type SqlResult, sqlResult } from './sql-result.js';
-import { mainKeyword } from './tokens.js';
+import { mainKeyword } from './keywords.js';
 
 /** Rows of the first step: enough to learn how long a row is. */
 const FIRST_STEP = 16;

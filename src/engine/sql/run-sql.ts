@@ -23,7 +23,7 @@ import type { QuotaImpact } from '../quota.js';
 import { commitAndReset, outcomeUnknown } from '../transaction.js';
 import { QuotaGuard } from './quota-guard.js';
 import type { SplitStatement } from './splitter.js';
-import { leadingKeyword, mayChangeRights } from './tokens.js';
+import { leadingKeyword, mayChangeRights } from './keywords.js';
 
 export interface SqlRequest {
   sql: string;

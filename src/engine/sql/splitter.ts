@@ -8,7 +8,7 @@ import { unstorable } from '../../contract/storable-text.js';
 import type { FreesSpace } from './frees-space.js';
 import { type Asker, ParserPool } from './parser-pool.js';
 import type { RejectedKind } from './parser-worker.js';
-import { leadingKeyword } from './tokens.js';
+import { leadingKeyword } from './keywords.js';
 
 export interface SplitStatement {
   readonly text: string;

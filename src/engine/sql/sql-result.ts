@@ -4,7 +4,7 @@ import { describeColumns, type ResultColumn, type RowMode } from '../../codec/in
 import { readCommandTag, type Session, sql } from '../../pg/index.js';
 import type { RowCollector } from './row-collector.js';
 import type { SqlRequest } from './run-sql.js';
-import { mainKeyword } from './tokens.js';
+import { mainKeyword } from './keywords.js';
 
 export interface SqlResult {
   /** Postgres's command tag without its counts. */

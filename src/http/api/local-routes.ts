@@ -6,7 +6,7 @@ import { EngineError } from '../../contract/errors.js';
 import * as wire from '../../contract/wire/operator.js';
 import { CreateTokenBody } from '../../contract/wire/projects.js';
 import type { Patient } from '../../engine/doctor.js';
-import { progressAnswer } from '../answer/progress-answer.js';
+import { progressResponse } from '../response/progress-response.js';
 import { originOf } from '../observability/audit-request.js';
 import { ADMIN_ROUTES } from './routes.js';
 import { shownToken } from './token-operations.js';
@@ -89,7 +89,7 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
       // Its modules are loaded on demand, here and below: few processes need them.
       const { backup } = await import('../../backup/backup.js');
       const installation = (await operated.engine()).installation(originOf(request));
-      await progressAnswer(call, (told) => backup(installation, { ...options, ...told }));
+      await progressResponse(call, (told) => backup(installation, { ...options, ...told }));
       return { body: null };
     },
   },
@@ -119,7 +119,7 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
       const options = { file, project, as, at: time, places: { folder, path } };
       const { restore } = await import('../../backup/restore.js');
       const installation = (await operated.engine()).installation(originOf(request));
-      await progressAnswer(call, async (told): Promise<wire.RestoreDone> => {
+      await progressResponse(call, async (told): Promise<wire.RestoreDone> => {
         const { projects, failed } = await restore(installation, { ...options, ...told });
         return { projects: projects.map(({ leftOut, ...project }) => ({ ...project, left_out: leftOut })), failed };
       });

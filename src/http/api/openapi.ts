@@ -2,7 +2,7 @@
 import { ERROR_CODES, type ErrorCode } from '../../contract/errors.js';
 import type { Schema } from '../../contract/schema.js';
 import { ErrorBody } from '../../contract/wire/failure.js';
-import type { Access } from '../authenticate.js';
+import type { Access } from '../authorization.js';
 import type { Route } from './route.js';
 
 /** What any authenticated route can answer. */

@@ -8,7 +8,7 @@ import type { Engine } from '../../engine/engine.js';
 import type { Project } from '../../engine/project.js';
 import { checkTableInPath } from '../../engine/schema/definition.js';
 import type { Caller } from '../../engine/access/tokens.js';
-import type { Access } from '../authenticate.js';
+import type { Access } from '../authorization.js';
 
 /** What every handler gets. */
 export interface Call {

@@ -4,9 +4,9 @@ import { LIMITS } from '../../contract/limits.js';
 import * as wire from '../../contract/wire/sql.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { CollectRequest } from '../../engine/sql/sql-result.js';
-import { requireScope, runsAsReader } from '../authenticate.js';
+import { requireScope, runsAsReader } from '../authorization.js';
 import { type Call, type Operation, project } from './route.js';
-import { sqlAnswer, streamAnswer, streamFormat } from '../answer/sql-answer.js';
+import { sqlResponse, streamResponse, streamFormat } from '../response/sql-response.js';
 
 export const RUN_SQL: Operation = {
   operationId: 'runSql',
@@ -55,13 +55,13 @@ export const RUN_SQL: Operation = {
     const sqlRequest = requestOf(call);
     const format = streamFormat(raw);
     if (format !== null) {
-      await streamAnswer(call, project(call), { ...sqlRequest, format });
+      await streamResponse(call, project(call), { ...sqlRequest, format });
       return { body: null };
     }
     const results = await collectSql(project(call), sqlRequest);
     context.rows = results.at(-1)?.rowCount ?? 0;
     for (const { rows } of results) if (rows !== null) context.freeWhenSent(rows);
-    return { body: sqlAnswer(results) };
+    return { body: sqlResponse(results) };
   },
 };
 

@@ -7,7 +7,7 @@ import type { Server, ServerResponse } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { rawError } from '../answer/error-exit.js';
+import { rawError } from '../response/error-exit.js';
 
 /** When the service stops, kept connections stay open this long for requests that may be on their way. */
 const DRAIN_MS = 1_000;

@@ -1,7 +1,7 @@
 /** Checks the head of a request for what another reader on the way (a proxy) might understand differently. */
 import type { IncomingMessage } from 'node:http';
 import { EngineError } from '../../contract/errors.js';
-import { HttpError } from '../answer/http-error.js';
+import { HttpError } from '../response/http-error.js';
 
 /** Of these Node keeps the first and drops the others (manual of http, `message.headers`). */
 const GIVEN_ONCE: ReadonlySet<string> = new Set(['host', 'authorization', 'content-type']);

@@ -18,7 +18,7 @@ import {
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { SqlBody } from '../../contract/wire/sql.js';
 import type { RequestTrace, Stage } from '../../engine/trace.js';
-import { asEngineError } from '../answer/error-exit.js';
+import { asEngineError } from '../response/error-exit.js';
 import { readTraceparent, type TraceContext } from './trace-context.js';
 import type { RequestSpan, RequestTracer, TraceDetail } from './request-tracer.js';
 

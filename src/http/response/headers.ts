@@ -30,7 +30,7 @@ export const DOCS_CONTENT_POLICY = {
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
 /** The headers of every answer, under those that the reply has already (limits, CORS, a policy of its own). */
-export function answerHeaders(request: FastifyRequest, reply: FastifyReply): Record<string, string> {
+export function responseHeaders(request: FastifyRequest, reply: FastifyReply): Record<string, string> {
   const headers: Record<string, string> = {
     ...SECURITY_HEADERS,
     'x-request-id': request.id,
@@ -47,7 +47,7 @@ export function writeHead(
   status: number,
   headers: Record<string, string | number>,
 ): void {
-  const all = answerHeaders(request, reply);
+  const all = responseHeaders(request, reply);
   reply.hijack();
   reply.raw.writeHead(status, Object.assign(all, headers));
 }

@@ -12,7 +12,7 @@ interface Progress {
 }
 
 /** `{"progress": "…"}` a line, then `{"done": …}` or `{"error": …}`. The work is aborted when the client leaves. */
-export async function progressAnswer(
+export async function progressResponse(
   { request, reply, signal }: Pick<Call, 'request' | 'reply' | 'signal'>,
   work: (told: Progress) => Promise<object>,
 ): Promise<void> {

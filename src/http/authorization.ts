@@ -2,7 +2,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { EngineError } from '../contract/errors.js';
 import type { Scope } from '../contract/names.js';
-import { HttpError } from './answer/http-error.js';
+import { HttpError } from './response/http-error.js';
 import type { Caller } from '../engine/access/tokens.js';
 
 /** What a route asks of its caller: one of these scopes of the project's token, any token of a project, or an admin token. */

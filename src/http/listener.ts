@@ -8,16 +8,16 @@ import { isIP, type Socket } from 'node:net';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest, type HTTPMethods } from 'fastify';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
-import type { ErrorExit } from './answer/error-exit.js';
-import { answerHeaders } from './answer/headers.js';
-import { HttpError } from './answer/http-error.js';
+import type { ErrorExit } from './response/error-exit.js';
+import { responseHeaders } from './response/headers.js';
+import { HttpError } from './response/http-error.js';
 import { SCHEMA_CONTROLLER } from './api/compilers.js';
 import { readBody } from './body.js';
 import { ClientConnections } from './connection/client-connections.js';
 import { errorInHead } from './connection/request-head.js';
 import { RequestContext } from './request-context.js';
 
-export interface AppSettings {
+export interface ListenerSettings {
   /** Time in which headers and body must have arrived. */
   requestTimeoutMs: number;
   /** A client that reads nothing of an answer for this long loses its connection. */
@@ -48,8 +48,8 @@ const OVERLOADED_MS = 250;
 const KEEP_ALIVE_MS = 72_000;
 
 /** A server without routes, not yet listening. */
-export function createApp(
-  settings: AppSettings,
+export function createListener(
+  settings: ListenerSettings,
   errors: ErrorExit,
   observer: RequestObserver = NO_OBSERVER,
 ): FastifyInstance {
@@ -69,7 +69,7 @@ export function createApp(
     // A path that cannot be decoded reaches no route and none of the hooks.
     frameworkErrors: (error, request, reply) => {
       begin(request, reply);
-      void reply.headers(answerHeaders(request, reply));
+      void reply.headers(responseHeaders(request, reply));
       errors.send(error, request, reply);
     },
     clientErrorHandler: (error, socket) => void connections.refuse(error, socket),
@@ -83,7 +83,7 @@ export function createApp(
     done(errorInHead(request.raw));
   });
   app.addHook('onSend', (request, reply, payload, done) => {
-    void reply.headers(answerHeaders(request, reply));
+    void reply.headers(responseHeaders(request, reply));
     reply.raw.setTimeout(settings.streamStallMs);
     done(null, payload);
   });
@@ -99,7 +99,7 @@ export function createApp(
   return app;
 }
 
-function httpLimits({ requestTimeoutMs, trustProxy }: AppSettings) {
+function httpLimits({ requestTimeoutMs, trustProxy }: ListenerSettings) {
   return {
     bodyLimit: LIMITS.bodyBytes,
     requestTimeout: requestTimeoutMs,

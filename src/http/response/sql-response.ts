@@ -29,7 +29,7 @@ export function streamFormat(request: IncomingMessage): StreamFormat | null {
 }
 
 /** The top level is the result of the last statement; `results` holds all if there are several. */
-export function sqlAnswer(results: readonly SqlResult[]): string | readonly Buffer[] {
+export function sqlResponse(results: readonly SqlResult[]): string | readonly Buffer[] {
   const last = results.at(-1);
   if (last === undefined) throw new Error('Free SQL has run no statement');
   const head = headOf(last);
@@ -71,7 +71,7 @@ const CONTENT_TYPE: Readonly<Record<StreamFormat, string>> = {
  * Streams the rows. An error before the first bytes is an ordinary answer; after them NDJSON ends in an error line, and
  * either format breaks the chunked encoding off, so that no client takes half a result for a whole one.
  */
-export async function streamAnswer(
+export async function streamResponse(
   { request, reply, settings }: Call,
   project: Project,
   streamRequest: StreamRequest,
