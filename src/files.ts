@@ -46,7 +46,7 @@ export async function makeFolder(path: string, mode: number): Promise<void> {
   try {
     await makeAbove(path, mode);
   } catch (error) {
-    throw new Error(`The folder ${path} cannot be made: ${(error as Error).message}`, { cause: error });
+    throw new Error(`The folder ${path} cannot be created: ${(error as Error).message}`, { cause: error });
   }
 }
 

@@ -73,7 +73,7 @@ function readFile(file: string | null): Record<string, string> {
     throw new ConfigError(`The settings file ${path} cannot be read: ${(error as Error).message}`);
   }
   if (typeof content !== 'object' || content === null || Array.isArray(content)) {
-    throw new ConfigError(`${path} must hold a JSON object`);
+    throw new ConfigError(`${path} must contain a JSON object`);
   }
   const known = new Set(Object.values(SETTINGS).map(({ flag }) => flag));
   return Object.fromEntries(

@@ -59,7 +59,7 @@ export class LogLines implements DestinationStream {
 }
 
 const dropNotice = (lines: number): string =>
-  `${JSON.stringify({ level: 40, time: new Date().toISOString(), lines, msg: 'the log could not be written, and lines were left out' })}\n`;
+  `${JSON.stringify({ level: 40, time: new Date().toISOString(), lines, msg: 'the log could not be written, and lines were dropped' })}\n`;
 
 const isRead = (fd: number): boolean => fstatSync(fd).isFIFO() || fstatSync(fd).isSocket();
 

@@ -74,7 +74,7 @@ export const SETTINGS = named({
   maxConnections: setting<number | null>(
     null,
     integer(2, 10_000),
-    "Open at most this many connections to projects' databases, including idle ones. Default: by the machine's " +
+    "Open at most this many connections to projects' databases, including idle ones. Default: from the machine's " +
       'memory (80 to 1000); with a database URL 80.',
   ),
   running: setting(80, integer(2, 10_000), 'Run at most this many requests in Postgres at once, over all projects.'),
@@ -107,7 +107,7 @@ export const SETTINGS = named({
   diskReserveMib: setting(
     1_024,
     mebibytes(0, 1_048_576),
-    'Keep this much disk space free: below it, stop the servers of projects that grow, the fastest first.',
+    'Keep this much disk space free: below it, stop the servers of growing projects, the fastest-growing first.',
   ),
   projectUids: setting<string | null>(
     '50000-59999',
@@ -172,7 +172,7 @@ export const SETTINGS = named({
   corsOrigins: setting<readonly string[] | null>(
     null,
     origins,
-    'Let pages of these origins call the API from a browser, such as https://app.example.com, or *.',
+    'Allow pages from these origins to call the API from a browser, such as https://app.example.com, or *.',
     { isShownAsWritten: true },
   ),
   shutdownMs: setting(30_000, milliseconds(0, HOUR_MS), 'After SIGTERM, let running requests finish for this long.'),
@@ -186,8 +186,8 @@ export const SETTINGS = named({
   traceDetail: setting<TraceDetail>(
     'route',
     oneOf('WHAT', ...TRACE_DETAILS),
-    'Describe requests in spans by route (nothing of the caller), names (also project, table, path, address) or ' +
-      'statements (also the text of SQL).',
+    'Detail in spans: route (no caller data), names (also project, table, path, address) or ' +
+      'statements (also the SQL text).',
   ),
   audit: setting<AuditMode>(
     'all',
@@ -197,13 +197,13 @@ export const SETTINGS = named({
   auditStatements: setting<AuditStatements>(
     'hash',
     oneOf('WHAT', ...AUDIT_STATEMENTS),
-    'Record SQL in the audit log as hash (SHA-256 only) or text (the whole text too, with the values in it).',
+    'Record SQL in the audit log as hash (SHA-256 only) or text (also the full text, including its values).',
   ),
   auditDays: setting(90, integer(1, 36_500), 'Keep entries of the audit log for this many days.'),
   jwtIssuer: setting<string | null>(
     null,
     text('TEXT'),
-    'Accept JWTs of this issuer; needs jwt-jwks-url and jwt-audience.',
+    'Accept JWTs from this issuer; requires jwt-jwks-url and jwt-audience.',
   ),
   jwtAudience: setting<string | null>(null, text('TEXT'), 'Accept only JWTs that name this audience.'),
   jwtJwksUrl: setting<string | null>(null, url, "Fetch the identity provider's public keys from this URL."),

@@ -106,7 +106,7 @@ class ReportingExporter implements SpanExporter {
   }
 
   private arrived(): void {
-    if (this.lost > 0) this.logger.info({ lost: this.lost }, 'spans arrive at the collector again');
+    if (this.lost > 0) this.logger.info({ lost: this.lost }, 'spans reach the collector again');
     this.lost = 0;
   }
 
@@ -114,7 +114,7 @@ class ReportingExporter implements SpanExporter {
     if (this.lost === 0) {
       // If a name has several addresses, the error has no message.
       const cause = error?.message || (error as NodeJS.ErrnoException | undefined)?.code;
-      this.logger.warn({ cause }, 'spans do not arrive at the collector; they are lost');
+      this.logger.warn({ cause }, 'spans do not reach the collector; they are lost');
     }
     this.lost += count;
   }

@@ -286,7 +286,7 @@ describe('refuses', () => {
 
   it.each([
     ['is not JSON', '{"port": 1', /cannot be read/],
-    ['is not an object', [1], /must hold a JSON object/],
+    ['is not an object', [1], /must contain a JSON object/],
     ['has an unknown setting', { prot: 1 }, /unknown setting "prot"/],
     ['names a setting as the program does', { dataDir: 'x' }, /unknown setting "dataDir"/],
     ['holds null', { host: null }, /"host" must be a string, a number, true or false/],

@@ -54,7 +54,7 @@ type Save = (project: ProjectRow, add: Add) => Promise<SavedProject>;
  */
 export async function backup(installation: Installation, options: BackupOptions): Promise<Manifest> {
   const { file } = options;
-  if (await lstat(file).catch(() => null)) throw new Error(`${file} exists already; a backup overwrites nothing`);
+  if (await lstat(file).catch(() => null)) throw new Error(`${file} already exists; a backup overwrites nothing`);
   const projects = await chosenProjects(installation, options);
   const draft = `${file}.${randomBytes(4).toString('hex')}.part`;
   const handle = await open(draft, 'wx', 0o600);
@@ -135,7 +135,7 @@ async function write(installation: Installation, options: BackupOptions, writing
       await tar.truncate(start);
       const reason = messageOf(error);
       leftOut.push({ name: project.name, reason });
-      progress(`${project.name}: LEFT OUT, it could not be saved: ${reason}`);
+      progress(`${project.name}: SKIPPED, it could not be saved: ${reason}`);
     }
   }
   if (saved.length === 0 && leftOut.length > 0) throw new Error('None of the projects could be saved');

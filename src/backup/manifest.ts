@@ -138,7 +138,7 @@ export function parseManifest(bytes: Buffer): Manifest {
   const value = parseJson(bytes);
   const { format, format_version: version } = (value ?? {}) as Partial<Record<keyof Manifest, unknown>>;
   if (format === 'cdp-backup' && typeof version === 'number' && version > FORMAT_VERSION) {
-    throw new BadBackup(`It has format ${version}, and this program knows ${FORMAT_VERSION}: use a newer program`);
+    throw new BadBackup(`It has format ${version}, and this program supports ${FORMAT_VERSION}: use a newer one`);
   }
   if (isManifestV1(value)) return upgraded(value);
   if (!isManifest(value)) throw new BadBackup(`Its ${MANIFEST} is not valid`);

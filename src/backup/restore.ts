@@ -81,7 +81,7 @@ export async function restore(installation: Installation, options: RestoreOption
       const restored = await load();
       projects.push(restored);
       progress(`${name}: ${restored.tables === null ? 'restored' : described(restored.tables)}`);
-      for (const what of restored.leftOut) progress(`${name}: left out, ${what}`);
+      for (const what of restored.leftOut) progress(`${name}: skipped, ${what}`);
     } catch (error) {
       if (signal.aborted || chosen.length === 1) throw error;
       failed.push({ name, reason: messageOf(error) });
@@ -141,7 +141,7 @@ async function requireFreeNames({ projects }: Installation, chosen: readonly Cho
   const names = new Set((await projects.list()).filter(isReady).map(({ name }) => name));
   const taken = chosen.filter(({ name }) => names.has(name)).map(({ name }) => `"${name}"`);
   if (taken.length === 0) return;
-  throw new EngineError('unique_violation', `There is a project of this name already: ${taken.join(', ')}`, {
+  throw new EngineError('unique_violation', `A project of this name already exists: ${taken.join(', ')}`, {
     hint: 'Nothing was restored. Restore one project under another name: --project NAME --as NEWNAME',
   });
 }
@@ -160,7 +160,7 @@ async function requireExtensions(
   chosen: readonly Chosen[],
 ): Promise<void> {
   if (manifest.schema_version > databases.schemaVersion) {
-    throw new Error('The backup was made by a newer program: use that one');
+    throw new Error('The backup was made by a newer program: restore it with that one');
   }
   const here = new Set(await tenancy.extensions());
   const wanted = chosen.flatMap(({ saved }) => (saved.kind === 'logical' ? saved.extensions : []));

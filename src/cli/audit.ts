@@ -27,16 +27,16 @@ const MAX_ENTRIES = 100_000;
 
 export function auditCommand(): Command {
   const command = new Command('audit')
-    .description('Show the audit log: who did what, when, with what outcome')
-    .option('--project <NAME>', 'Entries of this project, by its name at the time')
-    .option('--since <TIME>', 'Entries since then: 2h, 30m or 7d ago, or a time such as 2026-01-31T09:30:00Z')
-    .option('--until <TIME>', 'Entries until then, like --since')
-    .option('--operation <WORD>', `Entries of one operation: ${AUDIT_OPERATIONS.join(', ')}`)
-    .option('--outcome <WORD>', 'Entries with this outcome: ok, an error code, or client_gone')
-    .option('--failed', 'Entries of whatever did not succeed')
-    .option('--token <ID>', 'Entries of one token, or of a JWT: jwt: and its subject')
+    .description('Show the audit log: who did what, when, and with what outcome')
+    .option('--project <NAME>', 'Only entries of this project, by its name at the time')
+    .option('--since <TIME>', 'Only entries since this time: 2h, 30m or 7d ago, or a time such as 2026-01-31T09:30:00Z')
+    .option('--until <TIME>', 'Only entries until this time, like --since')
+    .option('--operation <WORD>', `Only entries of this operation: ${AUDIT_OPERATIONS.join(', ')}`)
+    .option('--outcome <WORD>', 'Only entries with this outcome: ok, an error code, or client_gone')
+    .option('--failed', 'Only entries of operations that failed')
+    .option('--token <ID>', 'Only entries of this token id, or jwt:SUBJECT')
     .option('--limit <N>', `Show the latest N, at most ${MAX_ENTRIES}`, '100')
-    .option('--json', 'Print JSON, an entry per line');
+    .option('--json', 'Print JSON, one entry per line');
   return addSettings(command, DATABASE_SETTINGS).action(async () => {
     const options = command.opts<Options>();
     const filter = filterOf(options, Date.now());

@@ -31,7 +31,7 @@ export function backupCommand(): Command {
     .addOption(
       new Option(
         '--format <FORMAT>',
-        'physical: the files, for the same Postgres and platform; logical: dumps by pg_dump, for any (default: physical, with DATABASE_URL logical)',
+        'physical: files, for the same Postgres version and platform; logical: dumps by pg_dump, for any (default: physical; logical with DATABASE_URL)',
       ).choices(['physical', 'logical']),
     );
   return managementOptions(command, PROGRAM_SETTINGS).action((target: string) =>
@@ -63,18 +63,18 @@ export function backupCommand(): Command {
 
 function requireComplete({ left_out: leftOut }: BackupDone): void {
   if (leftOut.length === 0) return;
-  throw new Error(`The backup is incomplete. Left out: ${leftOut.map(({ name }) => name).join(', ')}`);
+  throw new Error(`The backup is incomplete. Skipped: ${leftOut.map(({ name }) => name).join(', ')}`);
 }
 
 export function restoreCommand(): Command {
   const command = new Command('restore')
-    .description('Create projects from a backup; existing projects are never touched')
+    .description('Create projects from a backup; never touches existing projects')
     .argument('<FILE>', 'File of cdp backup; - for stdin')
     .option('--project <NAME>', 'Only this project (default: all)')
-    .option('--as <NEWNAME>', 'Another name for it; leaves out its tokens')
+    .option('--as <NEWNAME>', 'Restore under this name (without tokens)')
     .option(
       '--at <TIME>',
-      'Its state at this time, such as 2026-01-31T09:30:00Z; needs its archived log since the backup',
+      'Restore its state at this time, such as 2026-01-31T09:30:00Z; requires archived WAL since the backup',
     );
   return managementOptions(command, PROGRAM_SETTINGS).action(async (source: string) => {
     const config = readConfig(command);

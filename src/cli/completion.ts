@@ -69,9 +69,9 @@ const TIMEOUT_MS = 1_500;
 
 export function completionCommand(commands: Commands): Command {
   return new Command('completion')
-    .description('Print the script that completes commands, options and tables in your shell')
+    .description('Print a script that completes commands, options and tables in your shell')
     .addArgument(new Argument('<SHELL>').choices(Object.keys(SHELLS)))
-    .argument('[WORDS...]', 'Words of a line, after --: print what the last of them could be')
+    .argument('[WORDS...]', 'Words of a command line, after --: print completions of the last one')
     .addHelpText('after', '\nIn ~/.bashrc: source <(cdp completion bash)')
     .action(async (name: keyof typeof SHELLS, words: string[]) => {
       const { script, separator } = SHELLS[name];

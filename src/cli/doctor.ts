@@ -16,7 +16,7 @@ const MARKS: Readonly<Record<Health, string>> = { ok: 'ok', warning: 'WARNING', 
 
 export function doctorCommand(): Command {
   const command = new Command('doctor').description(
-    'Check the database, rights, durability, disk, clock and projects, and say what to do',
+    'Check the database, privileges, durability, disk, clock and projects, and suggest fixes',
   );
   return managementOptions(command, SETTINGS).action(async () => {
     const findings = await findingsOf(command);

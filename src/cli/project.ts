@@ -20,12 +20,12 @@ export function projectCommand(): Command {
     )
     .addCommand(list())
     .addCommand(
-      simple('activate', 'Serve a deactivated project again', 'active', (admin, name) =>
+      simple('activate', 'Activate a deactivated project', 'active', (admin, name) =>
         admin.call('POST', `${pathOf(name)}/activate`),
       ),
     )
     .addCommand(
-      simple('deactivate', 'Answer every call of a project with 403', 'inactive', (admin, name) =>
+      simple('deactivate', 'Deactivate a project: reject all its requests with 403', 'inactive', (admin, name) =>
         admin.call('POST', `${pathOf(name)}/deactivate`),
       ),
     )
@@ -80,14 +80,14 @@ function archive(): Command {
     withAdmin(command, async (admin) => {
       const on = state === 'on';
       await admin.call('POST', 'local/archive', { project: name, on });
-      print(command, { name, archive: on }, [`Archiving the log of project ${name} is ${state}`]);
+      print(command, { name, archive: on }, [`WAL archiving of project ${name} is ${state}`]);
     }),
   );
 }
 
 function repair(): Command {
   const command = new Command('repair')
-    .description('Restore the roles, rights and schema of a project that its own SQL has changed; keeps its rows')
+    .description('Restore the roles, privileges and schema that a project has changed by its own SQL; keeps its rows')
     .argument('<NAME>');
   return managementOptions(command).action((name: string) =>
     withAdmin(command, async (admin) => {
@@ -115,7 +115,7 @@ function remove(): Command {
   const command = new Command('delete')
     .description('Delete a project with everything in it; this cannot be undone')
     .argument('<NAME>')
-    .option('--yes', 'Do not ask');
+    .option('--yes', 'Do not ask for confirmation');
   return managementOptions(command).action(async (name: string) => {
     if (command.opts<{ yes?: boolean }>().yes !== true) await confirm(name);
     await withAdmin(command, async (admin) => {

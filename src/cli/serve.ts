@@ -60,7 +60,7 @@ function firstSteps(url: string, token: string): string {
     `curl -sS ${url}${path} \\\n  -H 'Authorization: Bearer ${token}' \\\n  -H 'Content-Type: application/json' \\\n  -d '${body}'\n`;
   return `
 The service is ready at ${url} (its API: ${url}/docs).
-This is the token of the project "default". It is shown only this once:
+This is the token of the project "default". It is shown only once:
 
   ${token}
 

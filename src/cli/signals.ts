@@ -6,7 +6,7 @@ export const STOP_SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
 export async function abortOnSignals<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();
   const abort = (signal: NodeJS.Signals) =>
-    controller.abort(new Error(`Interrupted by ${signal}; nothing is left half done`));
+    controller.abort(new Error(`Interrupted by ${signal}; nothing incomplete is left behind`));
   for (const signal of STOP_SIGNALS) process.on(signal, abort);
   try {
     return await work(controller.signal);

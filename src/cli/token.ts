@@ -26,10 +26,10 @@ export function tokenCommand(): Command {
 }
 
 function create(): Command {
-  const command = whose(new Command('create').description('Create a token, which is shown only this once'))
+  const command = whose(new Command('create').description('Create a token (shown only once)'))
     .option('--scopes <LIST>', `Scopes, separated by commas (default: all): ${SCOPES.join(',')}`)
     .option('--name <NAME>', 'What the token is for')
-    .option('--expires <TIME>', 'Time until it expires, such as 30d, 12h or 45m (default: never)');
+    .option('--expires <TIME>', 'Lifetime, such as 30d, 12h or 45m (default: never)');
   return managementOptions(command).action(async () => {
     const options = command.opts<Whose & { scopes?: string; name?: string; expires?: string }>();
     const path = pathIn(options);

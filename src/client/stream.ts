@@ -45,7 +45,7 @@ export async function* readLines(
   const failure = fromBody(error ?? null);
   if (failure !== undefined) throw failure;
   const isComplete = cause === undefined && done === true && (count === 0 || row_count === count);
-  if (!isComplete) throw networkError(`The stream broke off after ${count} rows`, cause);
+  if (!isComplete) throw networkError(`The stream was interrupted after ${count} rows`, cause);
   return row_count ?? count;
 }
 
@@ -61,7 +61,7 @@ async function* linesIn(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<strin
     rest = lines.pop() ?? '';
     yield lines;
   }
-  if (rest !== '') throw networkError('The last line is not complete', undefined);
+  if (rest !== '') throw networkError('The last line is incomplete', undefined);
 }
 
 /** The rows as values. */
@@ -77,7 +77,7 @@ export async function* readBytes(
   response: Response,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<Uint8Array, void, void> {
-  if (response.body === null) throw networkError('The answer has no body', undefined);
+  if (response.body === null) throw networkError('The response has no body', undefined);
   const reader = (response.body as ReadableStream<Uint8Array>).getReader();
   const cancel = () => void reader.cancel().catch(() => {});
   signal?.addEventListener('abort', cancel);
@@ -85,7 +85,7 @@ export async function* readBytes(
     for (;;) {
       if (signal?.aborted) throw aborted(signal);
       const chunk = await reader.read().catch((error: unknown) => {
-        throw signal?.aborted ? aborted(signal) : networkError('The stream broke off', error);
+        throw signal?.aborted ? aborted(signal) : networkError('The stream was interrupted', error);
       });
       if (signal?.aborted) throw aborted(signal);
       if (chunk.done) return;

@@ -118,7 +118,10 @@ export class Transport {
     } catch (thrown) {
       if (thrown instanceof CdpError) throw thrown;
       if (signal?.aborted) throw aborted(signal);
-      throw networkError(controller.signal.aborted ? `No answer within ${this.#timeoutMs} ms` : 'No answer', thrown);
+      throw networkError(
+        controller.signal.aborted ? `No response within ${this.#timeoutMs} ms` : 'No response',
+        thrown,
+      );
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener('abort', cancel);
@@ -136,7 +139,7 @@ function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return '';
   // OpenSSL's own message is a line of numbers and file names.
   if ('code' in error && error.code === 'ERR_SSL_WRONG_VERSION_NUMBER')
-    return 'nothing speaks TLS there; is it http://?';
+    return 'the server does not use TLS; should the URL start with http://?';
   // An AggregateError has an error for each address of a host, and no message.
   const [first] = error instanceof AggregateError ? (error.errors as unknown[]) : [];
   return reasonOf(error.cause) || reasonOf(first) || error.message.trim();
@@ -171,7 +174,7 @@ export function fromBody(body: ErrorBody | null, retryAfter?: number): CdpError 
 }
 
 function unexpected(response: Response): CdpError {
-  return new CdpError('unexpected_answer', `The answer with status ${response.status} is not one of the service's`, {
+  return new CdpError('unexpected_answer', `The response with status ${response.status} is not from the service`, {
     status: response.status,
     retryAfter: retryAfterOf(response),
   });

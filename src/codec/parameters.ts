@@ -11,7 +11,7 @@ const TAKES_JSON_TEXT = new Set([114, 3802, 25, 1043, 1042, 705]);
 
 /** The making of a Postgres array holds everybody up; JSON text is passed on as it is. */
 const MAX_ELEMENTS = 100_000;
-const TOO_MANY_ELEMENTS = `an array holds at most ${MAX_ELEMENTS} values; send more as a parameter of type jsonb, or as records`;
+const TOO_MANY_ELEMENTS = `an array may hold at most ${MAX_ELEMENTS} values; send more as a parameter of type jsonb, or as records`;
 
 /**
  * Strings as they are, numbers with the digits that were sent, booleans, objects as JSON text, arrays as Postgres

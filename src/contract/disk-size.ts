@@ -23,7 +23,7 @@ export function parseQuota(text: string): number {
   const factor = UNITS.find(([name]) => name === unit?.toUpperCase())?.[1];
   const bytes = factor === undefined ? NaN : Number(digits) * factor;
   if (!(bytes >= MIN_QUOTA && bytes <= MAX_QUOTA)) {
-    throw new Error('must be a whole number and MB, GB or TB, such as 10GB; at least 16MB, at most 1024TB');
+    throw new Error('must be a whole number with MB, GB or TB, such as 10GB; at least 16MB, at most 1024TB');
   }
   return bytes;
 }

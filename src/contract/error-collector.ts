@@ -30,7 +30,7 @@ export class ErrorCollector {
     const [first] = this.listed;
     if (first === undefined) return undefined;
     const others = this.count - 1;
-    const rest = others === 0 ? '' : ` (and ${others} more wrong ${others === 1 ? 'place' : 'places'})`;
+    const rest = others === 0 ? '' : ` (and ${others} more ${others === 1 ? 'error' : 'errors'})`;
     return new EngineError(first.error, first.message + rest, {
       errors: this.listed,
       errorCount: this.count,

@@ -22,14 +22,14 @@ export const ERROR_CODES = {
   invalid_request: {
     status: 400,
     meaning: 'The body, path, query or a header does not have the shape this operation takes.',
-    action: 'Compare the request with the API reference; `errors` names each place.',
+    action: 'Compare the request with the API reference; `errors` lists what is wrong.',
   },
   invalid_name: {
     status: 400,
     meaning:
       'A table or column name does not match `^[A-Za-z_][A-Za-z0-9_]{0,62}$`, or the name of a project `^[a-z][a-z0-9-]{0,62}$`.',
     action:
-      'Use ASCII letters, digits and underscores, at most 63 characters, not starting with a digit; for a project small ' +
+      'Use ASCII letters, digits and underscores, at most 63 characters, not starting with a digit; for a project lowercase ' +
       'letters, digits and hyphens.',
   },
   reserved_name: {
@@ -46,7 +46,7 @@ export const ERROR_CODES = {
   unknown_column: {
     status: 400,
     meaning: 'A record has a key that is not a column of the table.',
-    action: 'Correct the key (the hint shows a near name), or add the column first.',
+    action: 'Correct the key (the hint shows a similar name), or add the column first.',
   },
   invalid_value: {
     status: 400,
@@ -56,12 +56,12 @@ export const ERROR_CODES = {
   },
   too_many_records: {
     status: 400,
-    meaning: 'The batch holds more than 250 records.',
+    meaning: 'The batch contains more than 250 records.',
     action: 'Split it into batches of at most 250.',
   },
   empty_batch: {
     status: 400,
-    meaning: 'The batch holds no record.',
+    meaning: 'The batch contains no records.',
     action: 'Send at least one record.',
   },
   unauthorized: {
@@ -97,16 +97,16 @@ export const ERROR_CODES = {
   table_not_found: {
     status: 404,
     meaning: 'The table named in the path does not exist.',
-    action: 'Create it, or correct the name (the hint shows a near one).',
+    action: 'Create it, or correct the name (the hint shows a similar one).',
   },
   column_not_found: {
     status: 404,
     meaning: 'The column named in the path does not exist.',
-    action: 'Add it, or correct the name (the hint shows a near one).',
+    action: 'Add it, or correct the name (the hint shows a similar one).',
   },
   method_not_allowed: {
     status: 405,
-    meaning: 'The path exists, the method does not.',
+    meaning: 'The path exists but does not support the method.',
     action: 'Use a method listed in the `Allow` header.',
   },
   request_timeout: {
@@ -127,11 +127,11 @@ export const ERROR_CODES = {
   unique_violation: {
     status: 409,
     meaning: 'A row with the same unique value exists.',
-    action: 'Leave the record out, or change its value. Nothing was stored.',
+    action: 'Omit the record, or change its value. Nothing was stored.',
   },
   constraint_violation: {
     status: 400,
-    meaning: 'A NOT NULL, CHECK, FOREIGN KEY or exclusion constraint made by free SQL refuses the row.',
+    meaning: 'A NOT NULL, CHECK, FOREIGN KEY or exclusion constraint made by free SQL rejects the row.',
     action: 'Correct the value; `postgres.constraint` names the constraint. Nothing was stored.',
   },
   not_convertible: {
@@ -147,12 +147,12 @@ export const ERROR_CODES = {
   request_in_flight: {
     status: 409,
     meaning: 'A request with the same Idempotency-Key is still running, or the project is being created or deleted.',
-    action: 'Repeat it a little later.',
+    action: 'Retry a little later.',
   },
   payload_too_large: {
     status: 413,
-    meaning: 'The body, packed or unpacked, is larger than the limit.',
-    action: 'Send less at once.',
+    meaning: 'The body, compressed or decompressed, is larger than the limit.',
+    action: 'Send less data per request.',
   },
   unsupported_media_type: {
     status: 415,
@@ -166,8 +166,9 @@ export const ERROR_CODES = {
   },
   sql_error: {
     status: 400,
-    meaning: 'Postgres refuses the statement: syntax, an unknown name, a wrong type, a division by zero and the like.',
-    action: '`postgres.sqlstate` and `postgres.position` say what and where.',
+    meaning:
+      'Postgres rejects the statement: a syntax error, an unknown name, a wrong type, division by zero and the like.',
+    action: '`postgres.sqlstate` and `postgres.position` say what is wrong and where.',
   },
   statement_not_allowed: {
     status: 400,
@@ -182,20 +183,20 @@ export const ERROR_CODES = {
   },
   result_too_large: {
     status: 400,
-    meaning: 'One row of the result, or the description of all tables, is larger than an answer may be.',
+    meaning: 'One row of the result, or the description of all tables, is larger than a response may be.',
     action: 'Select less per row; read one table at a time.',
   },
   query_timeout: {
     status: 504,
     meaning:
-      'The statement ran longer than its time and was cancelled. Nothing was changed, except by a statement that runs outside a transaction (VACUUM, CREATE INDEX CONCURRENTLY).',
-    action: 'Make it cheaper, or give it more time with `timeout_ms`.',
+      'The statement exceeded its time limit and was canceled. Nothing was changed, except by a statement that runs outside a transaction (VACUUM, CREATE INDEX CONCURRENTLY).',
+    action: 'Make it cheaper, or allow it more time with `timeout_ms`.',
   },
   table_busy: {
     status: 503,
     meaning:
       'A lock could not be acquired in time, a change held the table for too long, or transactions conflicted (deadlock, serialization). Nothing was changed.',
-    action: 'Repeat after the time in `Retry-After`.',
+    action: 'Retry after the time in `Retry-After`.',
   },
   quota_exceeded: {
     status: 403,
@@ -204,25 +205,25 @@ export const ERROR_CODES = {
   },
   rate_limited: {
     status: 429,
-    meaning: 'The token has sent too many requests, or too many wrong tokens have come from the address of the client.',
-    action: 'Repeat after the time in `Retry-After`.',
+    meaning: "The token has sent too many requests, or too many wrong tokens have come from the client's address.",
+    action: 'Retry after the time in `Retry-After`.',
   },
   overloaded: {
     status: 503,
     meaning: 'Too many requests are running or waiting. Nothing was done.',
-    action: 'Repeat after the time in `Retry-After`.',
+    action: 'Retry after the time in `Retry-After`.',
   },
   database_unavailable: {
     status: 503,
     meaning:
       "Postgres cannot be reached or is out of disk space, or the identity provider's keys cannot be fetched. Nothing was stored.",
-    action: 'Repeat after the time in `Retry-After`.',
+    action: 'Retry after the time in `Retry-After`.',
   },
   outcome_unknown: {
     status: 503,
     meaning:
       'The connection to Postgres was lost during the commit: the request was either fully applied or not at all.',
-    action: 'Check, or repeat with the same Idempotency-Key, which settles it.',
+    action: 'Check whether the change was made, or retry with the same Idempotency-Key, which settles it.',
   },
   internal: {
     status: 500,

@@ -80,7 +80,7 @@ export class Sweeper {
     const worst = await this.disk.greatestGrowth(running.map((id) => ({ id, folders: foldersOf(id) })));
     const server = worst === null ? undefined : this.servers.get(worst.id);
     if (worst === null || server === undefined) return;
-    server.pause(DISK_PAUSE_MS, 'was stopped because its data grew while the disk was nearly full');
+    server.pause(DISK_PAUSE_MS, 'was stopped because its data was growing while the disk was nearly full');
     this.events.grew(worst.id, worst.bytes);
     await server.stop();
   }

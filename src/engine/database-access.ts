@@ -171,7 +171,7 @@ async function untilRunning(server: Server, starting: Promise<void>, waitBudget:
     () => server.release(),
     () => {},
   );
-  throw unavailable(new Error('The Postgres server of the project is still starting'));
+  throw unavailable(new Error("The project's Postgres server is still starting"));
 }
 
 /** "permission denied", from Postgres or already translated. */

@@ -182,7 +182,7 @@ function controlSchema({ controlVersion }: ServerFacts): Finding {
     return problem(
       subject,
       `version ${controlVersion}; this program supports up to ${newest}`,
-      'Run the newer program, or restore a backup that this one has made.',
+      'Run the newer program, or restore a backup made by this one.',
     );
   }
   if (controlVersion === newest) return ok(subject, `version ${controlVersion}, up to date`);
@@ -237,7 +237,7 @@ async function examineProjects(engine: Engine): Promise<Finding[]> {
         warning(
           subject,
           `interrupted while ${status}`,
-          'The service removes it at its next start; or use cdp project delete.',
+          'The service removes it at its next start; or run cdp project delete.',
         ),
       );
       continue;
@@ -250,7 +250,7 @@ async function examineProjects(engine: Engine): Promise<Finding[]> {
     if (drift.length > 0) findings.push(problem(subject, drift.join('; '), `cdp project repair ${name}`));
   }
   if (findings.length > 0) return findings;
-  const intact = `${projects.length - stopped} checked: roles and rights are intact`;
+  const intact = `${projects.length - stopped} checked: roles and privileges are intact`;
   const servers = stopped === 1 ? 'its server is' : 'their servers are';
   const skipped = `${stopped} not checked, because ${servers} stopped until the next request`;
   if (stopped === 0) return [ok('projects', intact)];
@@ -275,7 +275,7 @@ async function tryEverything(engine: Engine, by: Origin): Promise<Finding> {
     const question = { sql: 'SELECT note FROM trial', params: [], readOnly: true, timeoutMs: TRIAL_MS, signal };
     const [result] = await collectSql(project, { ...question, maxRows: 1, rowMode: 'array' });
     const answer = Buffer.concat(result?.rows?.buffers ?? []).toString();
-    if (answer !== ',["well"]') return problem('trial', `the answer was ${answer}`, 'Report this as a bug.');
+    if (answer !== ',["well"]') return problem('trial', `the response was ${answer}`, 'Report this as a bug.');
   } finally {
     await engine.deleteProject(name, by);
   }

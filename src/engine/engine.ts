@@ -255,7 +255,7 @@ async function openControl(
   };
   const { schemaVersion } = databases;
   const control = await ControlDatabase.open(address, pool, credentials.fingerprint(), schemaVersion, prepare);
-  if (tenancy === undefined) throw new Error('The place of the projects was not prepared');
+  if (tenancy === undefined) throw new Error('The control database was not prepared');
   return { control, tenancy };
 }
 

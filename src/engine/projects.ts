@@ -89,7 +89,7 @@ export class Projects {
       await this.unfinished.clearNamed(name);
       return this.control.withProjectLock(project.id, async () => {
         if (!(await this.control.insertProject(project))) {
-          throw new EngineError('unique_violation', `A project "${name}" exists already`);
+          throw new EngineError('unique_violation', `A project "${name}" already exists`);
         }
         await this.build(project, by, fill, make);
         return this.control.projectByName(name);
@@ -271,7 +271,7 @@ const inUseElsewhere = (name: string) =>
 const perhapsCreated = (name: string, cause: unknown) =>
   new EngineError(
     'outcome_unknown',
-    `The connection to Postgres was lost in the last step: look whether project "${name}" is there before you repeat the request`,
+    `The connection to Postgres was lost in the last step: check whether project "${name}" exists before retrying`,
     { cause, retryAfter: null },
   );
 

@@ -246,13 +246,13 @@ function limitOf({ quota, least, bytes }: Usage, impact: QuotaImpact): number {
 const margin = (quota: number): number => Math.min(Math.max(quota * MARGIN_SHARE, MIN_MARGIN), MAX_MARGIN);
 
 const HINT =
-  'Reads, deletes and drops still work. DROP and TRUNCATE give room back at once, DELETE with a VACUUM FULL behind it; ' +
-  'or ask the operator for a larger quota.';
+  'Reads, deletes and drops still work. DROP and TRUNCATE free space at once; DELETE frees it only after VACUUM FULL. ' +
+  'Or ask the operator for a larger quota.';
 
 const exceeded = ({ bytes, quota }: Usage): EngineError =>
   new EngineError(
     'quota_exceeded',
-    `The project takes ${roundedSize(bytes)} on disk; its quota is ${quotaText(quota)}`,
+    `The project uses ${roundedSize(bytes)} of disk; its quota is ${quotaText(quota)}`,
     {
       hint: HINT,
     },
@@ -261,9 +261,9 @@ const exceeded = ({ bytes, quota }: Usage): EngineError =>
 const ended = ({ bytes, quota }: Usage): EngineError =>
   new EngineError(
     'quota_exceeded',
-    `The statement was ended and undone: with it, the project took ${roundedSize(bytes)} on disk; ` +
+    `The statement was canceled and rolled back: with it, the project used ${roundedSize(bytes)} of disk; ` +
       `its quota is ${quotaText(quota)}`,
     {
-      hint: 'The dead rows it left go with VACUUM FULL; those at the end of a table, Postgres clears away by itself.',
+      hint: 'VACUUM FULL removes the dead rows it left; Postgres removes those at the end of a table automatically.',
     },
   );

@@ -44,8 +44,8 @@ export function resultsOf(session: Session, outcome: Outcome, before: number, re
 
 export function outcomeUnknown(cause: unknown, repeatable: boolean): EngineError {
   const advice = repeatable
-    ? 'repeat the request with the same Idempotency-Key, which settles it'
-    : 'check what is there before you repeat the request; a batch with an Idempotency-Key can be repeated at once';
+    ? 'retry with the same Idempotency-Key, which settles it'
+    : 'check what was stored before retrying; a batch with an Idempotency-Key can be retried at once';
   return new EngineError('outcome_unknown', `The connection to Postgres was lost during the commit: ${advice}`, {
     cause,
     retryAfter: repeatable ? 1 : null,

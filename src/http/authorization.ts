@@ -14,7 +14,8 @@ export function authorize(caller: Caller, access: Access): void {
     if (caller.project !== null) throw insufficient('This operation needs an admin token');
     return;
   }
-  if (caller.project === null) throw insufficient('An admin token manages projects and tokens; it opens no project');
+  if (caller.project === null)
+    throw insufficient('An admin token manages projects and tokens; it does not give access to project data');
   if (caller.project.status !== 'active') {
     throw new EngineError('cdp_inactive', 'The CDP is inactive for this project');
   }

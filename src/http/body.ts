@@ -49,7 +49,7 @@ export function readBody(
   payload.on('data', take).on('end', end).on('error', fail);
 }
 
-const brokenOff = () => Object.assign(new Error('The client has left'), { code: 'ECONNRESET' });
+const brokenOff = () => Object.assign(new Error('The client has disconnected'), { code: 'ECONNRESET' });
 
 const unpack = promisify(gunzip);
 

@@ -190,4 +190,4 @@ const notAllowed = ({ method }: FastifyRequest, allow: string) =>
 
 /** CONNECT asks a proxy for a tunnel (RFC 9110 section 9.3.6); Node would close the connection without an answer. */
 const noTunnel = () =>
-  new HttpError('method_not_allowed', 'The service is no proxy', { allow: 'DELETE, GET, HEAD, POST, PUT' });
+  new HttpError('method_not_allowed', 'This service is not a proxy', { allow: 'DELETE, GET, HEAD, POST, PUT' });

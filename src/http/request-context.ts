@@ -78,7 +78,7 @@ export class RequestContext {
     // Node cannot say whether a broken connection delivered the last bytes.
     this.clientGone = !this.settled && this.errorCode === null;
     if (isSent && this.settled && this.errorCode === null) for (const buffer of this.buffers) buffer.free();
-    if (!isSent) this.controller.abort(new Error('The client has left'));
+    if (!isSent) this.controller.abort(new Error('The client has disconnected'));
     if (this.settled) this.end();
   }
 

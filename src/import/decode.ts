@@ -5,7 +5,7 @@ import { InputError } from './input-error.js';
 
 /** Common files that are not text: their first bytes, what they are, what to do. */
 const BINARY_FILES: readonly (readonly [string, string, string])[] = [
-  ['504b0304', 'a ZIP archive or a spreadsheet', 'Unpack it, or save the sheet as CSV'],
+  ['504b0304', 'a ZIP archive or a spreadsheet', 'Extract it, or save the sheet as CSV'],
   ['d0cf11e0', 'a spreadsheet', 'Save it as CSV'],
   ['50415231', 'a Parquet file', `Convert it: duckdb -csv -c "FROM 'FILE'" | cdp import -`],
   ['4152524f5731', 'an Arrow file', 'Convert it to CSV or NDJSON'],
@@ -14,9 +14,9 @@ const BINARY_FILES: readonly (readonly [string, string, string])[] = [
     'an SQLite database',
     'Convert it: sqlite3 -csv -header FILE "SELECT …" | cdp import -',
   ],
-  ['425a68', 'compressed with bzip2', 'Unpack it: bzcat FILE | cdp import -'],
-  ['fd377a585a', 'compressed with xz', 'Unpack it: xzcat FILE | cdp import -'],
-  ['28b52ffd', 'compressed with zstd', 'Unpack it: zstdcat FILE | cdp import -'],
+  ['425a68', 'compressed with bzip2', 'Decompress it: bzcat FILE | cdp import -'],
+  ['fd377a585a', 'compressed with xz', 'Decompress it: xzcat FILE | cdp import -'],
+  ['28b52ffd', 'compressed with zstd', 'Decompress it: zstdcat FILE | cdp import -'],
   ['377abcaf', 'a 7z archive', 'Unpack it'],
   ['25504446', 'a PDF', 'Import the data that it was made from'],
 ];
@@ -73,7 +73,7 @@ export async function* decode(
     if (code === 'ERR_ENCODING_INVALID_ENCODED_DATA' && decoder !== undefined) {
       throw invalidBytes(path, decoder.encoding, line, chunk);
     }
-    if (code?.startsWith('Z_')) throw new Error(`${path} cannot be unpacked: ${message}`);
+    if (code?.startsWith('Z_')) throw new Error(`${path} cannot be decompressed: ${message}`);
     throw error;
   }
 }
@@ -84,7 +84,7 @@ function detectEncoding(first: Buffer, path: string): Decoder {
   const kind = BINARY_FILES.find(([magic]) => start.startsWith(magic));
   if (kind !== undefined) throw new InputError(`${path} is ${kind[1]}, not text`, kind[2].replace('FILE', path));
   if (first.toString('latin1', TAR.at, TAR.at + TAR.magic.length) === TAR.magic) {
-    throw new InputError(`${path} is a tar archive, not text`, `Unpack it: tar xf ${path}`);
+    throw new InputError(`${path} is a tar archive, not text`, `Decompress it: tar xf ${path}`);
   }
   if (start.startsWith('fffe')) return decoderFor('utf-16le');
   if (start.startsWith('feff')) return decoderFor('utf-16be');
@@ -102,7 +102,7 @@ function detectEncoding(first: Buffer, path: string): Decoder {
  * @param chunk holds the invalid bytes
  */
 function invalidBytes(path: string, encoding: string, line: number, chunk: Buffer): InputError {
-  if (encoding !== 'utf-8') return new InputError(`${path} is not ${encoding}`, 'Name its encoding with --encoding');
+  if (encoding !== 'utf-8') return new InputError(`${path} is not ${encoding}`, 'Set its encoding with --encoding');
   // The chunk may begin within a character.
   let start = Math.max(
     0,

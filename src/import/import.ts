@@ -109,7 +109,7 @@ async function resumable(
     if (outdated > 0 && interrupted !== 'resume late') {
       throw new InputError(
         `${outdated} batches of up to 250 rows were sent more than 23 hours ago and not answered; the service keeps keys for 24 hours, so they could be stored twice`,
-        'Check whether their rows are there; then continue with --resume-late, or start again with --restart',
+        'Check whether their rows were stored; then continue with --resume-late, or start again with --restart',
       );
     }
     for (const { path, identity } of journal.header.plan.files) await requireUnchanged(path, identity);
@@ -137,7 +137,7 @@ async function prepareTable(client: CdpClient, options: ImportOptions, reporter:
   const table = await findTable(client, name);
   // Before reading the files, which can take a while.
   if (table === undefined && !create)
-    throw new InputError(`There is no table "${name}"`, 'Create it with --create; see what it would be with --dry-run');
+    throw new InputError(`There is no table "${name}"`, 'Create it with --create; preview it with --dry-run');
   const planned = await planImport(files, table, options, reporter.showProgress);
   const { plan, warnings } = planned;
   reporter.showPlan(plan, warnings);

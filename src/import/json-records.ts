@@ -122,7 +122,7 @@ export async function* jsonItems(text: AsyncIterable<string>, path: string): Asy
         if (unit > 0x20) throw fail('there is text after the array');
       } else if (depth === 0 && unit > 0x20) {
         if (!isOpen(unit) || (base === 0 && unit === OPEN_BRACKET)) {
-          throw fail(base === undefined ? 'a JSON array or object is expected' : 'an object is expected');
+          throw fail(base === undefined ? 'expected a JSON array or object' : 'expected an object');
         }
         base ??= unit === OPEN_BRACKET ? 1 : 0;
         depth = 1;
@@ -135,12 +135,12 @@ export async function* jsonItems(text: AsyncIterable<string>, path: string): Asy
       } else if (isClose(unit)) {
         if (--depth > 0) continue;
         const record = base === 0 ? finished(at + 1, at + 1) : finished(at, at + 1);
-        if (record === undefined && count > 0) throw fail('an item is expected');
+        if (record === undefined && count > 0) throw fail('expected an item');
         if (record !== undefined) yield record;
         hasEnded = base === 1;
       } else if (unit === COMMA && depth === 1 && base === 1) {
         const record = finished(at, at + 1);
-        if (record === undefined) throw fail('an item is expected');
+        if (record === undefined) throw fail('expected an item');
         itemLine = line;
         count++;
         yield record;

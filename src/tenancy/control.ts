@@ -51,7 +51,7 @@ export class ControlDatabase {
       ]);
       const [id, secret, template] = found?.rows[0] ?? [];
       if (secret !== fingerprint) {
-        throw new Error('CDP_SECRET is not the secret that this control database was made with');
+        throw new Error('CDP_SECRET is not the secret that this control database was created with');
       }
       const control = new ControlDatabase(address, pool, id ?? '');
       const isCurrent = Number(template) >= version;

@@ -89,9 +89,9 @@ const isOutOfOwnMemory = ({ sqlstate, fields: { source } }: PostgresError): bool
 
 /** Messages of our own where Postgres's would speak of settings that the caller does not know. */
 const OWN_MESSAGE: Partial<Record<ErrorCode, string>> = {
-  query_timeout: 'The statement ran longer than its time and was cancelled',
-  table_busy: 'The table is in use by another request; its lock could not be had in time',
-  overloaded: 'The database has no room for further locks at the moment. Nothing was done',
+  query_timeout: 'The statement exceeded its time limit and was canceled',
+  table_busy: 'The table is in use by another request; its lock could not be acquired in time',
+  overloaded: 'The database cannot hold more locks at the moment. Nothing was done',
   database_unavailable: 'The database is not available at the moment',
   internal: 'Internal error',
 };
@@ -104,7 +104,7 @@ function messageOf(error: PostgresError, code: ErrorCode): string {
   const { sqlstate, message, fields } = error;
   const own = isRolledBack(error) ? undefined : OWN_MESSAGE[code];
   if (own !== undefined) return own;
-  if (isOutOfOwnMemory(error)) return 'The statement needed more memory than one may take';
+  if (isOutOfOwnMemory(error)) return 'The statement needed more memory than the limit allows';
   const { detail } = fields;
   return sqlstate === DEPENDENT_OBJECTS_STILL_EXIST && detail !== undefined
     ? `${message}: ${detail.replaceAll('\n', ', ')}`

@@ -98,7 +98,7 @@ export async function giveToWriter(session: Session, { schema, writer }: Placeme
   for (const [object] of objects) {
     await session.query(sql`ALTER ${trusted(object ?? '')} OWNER TO ${ident(writer)}`);
   }
-  return objects.length === 0 ? [] : [`${objects.length} tables and other things in its schema were not its own`];
+  return objects.length === 0 ? [] : [`${objects.length} tables and other objects in its schema had another owner`];
 }
 
 /** What a repair is about to put right, in words. Passwords cannot be looked at; they are always set. */
@@ -110,9 +110,9 @@ export async function findDrift(
   const rows = await session.query(sql`
     SELECT what FROM (VALUES
       ('extensions of the setting were not installed', NOT (${areInstalled(extensions)})),
-      ('its roles have settings of their own', EXISTS (SELECT FROM pg_db_role_setting
+      ('its roles have their own settings', EXISTS (SELECT FROM pg_db_role_setting
         WHERE setrole IN (${writer}::regrole, ${reader}::regrole))),
-      ('its roles lack rights', NOT (has_database_privilege(${writer}, ${database}, 'CONNECT')
+      ('its roles lack privileges', NOT (has_database_privilege(${writer}, ${database}, 'CONNECT')
         AND has_database_privilege(${writer}, ${database}, 'TEMPORARY')
         AND has_database_privilege(${reader}, ${database}, 'CONNECT')
         AND has_schema_privilege(${writer}, ${schema}, 'CREATE')

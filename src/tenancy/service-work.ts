@@ -40,6 +40,6 @@ const endsConnection = (error: unknown): boolean =>
 const outcomeUnknown = (cause: unknown): EngineError =>
   new EngineError(
     'outcome_unknown',
-    'The connection to Postgres was lost during the commit: look whether the change is there before you repeat the request',
+    'The connection to Postgres was lost during the commit: check whether the change was made before retrying',
     { cause, retryAfter: null },
   );

@@ -155,7 +155,7 @@ async function requireRights(session: Session): Promise<void> {
     sql`SELECT rolsuper OR (rolcreatedb AND rolcreaterole) FROM pg_roles WHERE rolname = current_user`,
   );
   if (isEnough === 't') return;
-  throw new Error('The role of DATABASE_URL may not make databases and roles: ALTER ROLE … CREATEDB CREATEROLE');
+  throw new Error('The role of DATABASE_URL may not create databases and roles: ALTER ROLE … CREATEDB CREATEROLE');
 }
 
 /**

@@ -315,7 +315,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
 
     it('a newer format, a newer server, a newer program', async () => {
       const newer = await repacked('newer.cdp', (text) => text.replace('"format_version": 2', '"format_version": 3'));
-      await refused(() => load(target, newer), /format 3, and this program knows 2: use a newer program/);
+      await refused(() => load(target, newer), /format 3, and this program supports 2: use a newer one/);
       const later = await repacked('later.cdp', (text) => text.replace(/"postgres": \d+/g, '"postgres": 99'));
       const fresh = { project: 'small', as: 'fresh' };
       await refused(() => load(target, later, fresh), /made on Postgres 99, and this is/);
@@ -366,7 +366,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
 
     it('a file that exists', async () => {
       const before = await readFile(join(folder, 'tokens.cdp'));
-      await refused(() => save(source, 'tokens.cdp'), /exists already; a backup overwrites nothing/, source);
+      await refused(() => save(source, 'tokens.cdp'), /already exists; a backup overwrites nothing/, source);
       expect(await readFile(join(folder, 'tokens.cdp'))).toEqual(before);
     });
   });

@@ -88,7 +88,7 @@ describe('on the Postgres of a URL', () => {
     expect(findings).toContainEqual({
       subject: `project ${project.name}`,
       health: 'problem',
-      found: 'its roles have settings of their own',
+      found: 'its roles have their own settings',
       advice: `cdp project repair ${project.name}`,
     });
     await service.engine.projects.repair(project.name);

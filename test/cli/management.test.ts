@@ -175,7 +175,7 @@ describe('on the running service', () => {
 
   it.each([
     ['a name that is no project name', ['project', 'create', 'No Name'], 2, 'must match'],
-    ['a project that exists', ['project', 'create', 'taken'], 1, 'exists already'],
+    ['a project that exists', ['project', 'create', 'taken'], 1, 'already exists'],
     ['a project that is not there', ['project', 'deactivate', 'nobody'], 1, 'There is no project "nobody"'],
     ['tokens of a project that is not there', ['token', 'list', '--project', 'nobody'], 1, 'There is no project'],
     ['a token that is not there', ['token', 'revoke', 'nothing'], 1, 'There is no such token'],

@@ -64,7 +64,7 @@ describe('cdp login', () => {
     const grace = await person({ XDG_CONFIG_HOME: '/proc/cdp' });
     expect(await grace.run(['login', '--url', service.url], `${(await service.project()).token}\n`)).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('The folder /proc/cdp/cdp cannot be made: ENOENT') as string,
+      stderr: expect.stringContaining('The folder /proc/cdp/cdp cannot be created: ENOENT') as string,
     });
   });
 });
@@ -84,7 +84,7 @@ describe('where to', () => {
     expect([code, stderr]).toEqual([3, expect.stringContaining('network_error')]);
     const withTls = await person({ CDP_URL: service.url.replace('http:', 'https:'), CDP_TOKEN: 'cdp_any' });
     expect((await withTls.run(['tables'])).stderr).toBe(
-      'cdp: network_error: No answer: nothing speaks TLS there; is it http://?\n',
+      'cdp: network_error: No response: the server does not use TLS; should the URL start with http://?\n',
     );
   });
 });

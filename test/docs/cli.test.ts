@@ -37,7 +37,7 @@ it('docs/cli.md shows what its commands print', async () => {
   for (const [i, { language, text: command, line, before }] of all.entries()) {
     if (language !== 'sh') continue;
     const answer = all[i + 1];
-    const ends = /ends with `(\d+)`/.exec(before)?.[1] ?? '0';
+    const ends = /exit code is `(\d+)`/.exec(before)?.[1] ?? '0';
     const shell = spawn('sh', ['-c', command], { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
     const exit = new Promise((resolve) => shell.on('close', resolve));
     const [stdout, stderr] = await Promise.all([text(shell.stdout), text(shell.stderr)]);

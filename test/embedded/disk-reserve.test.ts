@@ -27,7 +27,7 @@ it('the project that grows is stopped, refused for a while, and named in the log
     expect(statuses).toContain(200);
     const refused = await greedy.sql('SELECT 1');
     expect([refused.status, Number(refused.headers.get('retry-after')) > 0]).toEqual([503, true]);
-    expect(refused.text).toContain('was stopped because its data grew while the disk was nearly full');
+    expect(refused.text).toContain('was stopped because its data was growing while the disk was nearly full');
 
     expect((await modest.sql("INSERT INTO t VALUES ('here')")).status).toBe(200);
     await stage.service.engine.projects.setQuota('modest', 1_000_000_000);

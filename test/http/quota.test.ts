@@ -174,7 +174,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
     it('inserts and what makes tables larger, saying size and quota', async () => {
       const before = await state();
       const body = failure(await insert(project), 403, 'quota_exceeded');
-      expect(body.message).toMatch(/^The project takes \d+\.\d MB on disk; its quota is 16MB$/);
+      expect(body.message).toMatch(/^The project uses \d+\.\d MB of disk; its quota is 16MB$/);
       expect(body.hint).toMatch(/TRUNCATE/);
       failure(await insert(project, { 'idempotency-key': 'k' }), 403, 'quota_exceeded');
       const calls: [string, string, object][] = [
@@ -305,7 +305,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
           BEGIN PERFORM fill(); EXCEPTION WHEN query_canceled THEN NULL; END;
         END LOOP; END $$`);
       const body = failure(await sql(project, text, { timeout_ms: 60_000 }), 403, 'quota_exceeded');
-      expect(body.message).toMatch(/ended and undone: with it, the project took .* its quota is 16MB$/);
+      expect(body.message).toMatch(/canceled and rolled back: with it, the project used .* its quota is 16MB$/);
       expect(await project.rows('SELECT count(*) AS n FROM notes')).toEqual([{ n: 1 }]);
       expect(await project.rows("SELECT to_regclass('copy') AS copy")).toEqual([{ copy: null }]);
       // What was rolled back is dead space, in a table that was there before.
@@ -350,7 +350,7 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
         answer = await sql(project, 'DELETE FROM notes WHERE grows()');
       }
       const body = failure(answer, 403, 'quota_exceeded');
-      expect(body.message).toMatch(/grown since/);
+      expect(body.message).toMatch(/grown further/);
       expect(await sizeOnDisk()).toBeLessThan(4 * room);
       failure(await sql(project, 'DROP TABLE notes; DELETE FROM ballast'), 403, 'quota_exceeded');
       failure(

@@ -28,7 +28,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     expect(body.errors?.map(({ record }) => record)).toEqual(records);
     expect(body.error_count).toBe(records.length);
     const others = records.length - 1;
-    const more = others === 0 ? '' : ` (and ${others} more wrong ${others === 1 ? 'place' : 'places'})`;
+    const more = others === 0 ? '' : ` (and ${others} more ${others === 1 ? 'error' : 'errors'})`;
     expect(body.message).toBe(`${body.errors?.[0]?.message}${more}`);
     expect(body.message).toContain(`Record ${records[0]}`);
     expect(body.postgres?.position).toBeUndefined();

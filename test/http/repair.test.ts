@@ -81,12 +81,12 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
         `REVOKE ALL ON DATABASE ${database} FROM ${writer}`,
         `DROP ROLE ${writer}, ${reader}`,
       ],
-      /^the role w\w+ was missing,the role r\w+ was missing,its roles lack rights,the reader does not see what the writer makes,1 tables and other/,
+      /^the role w\w+ was missing,the role r\w+ was missing,its roles lack privileges,the reader does not see what the writer makes,1 tables and other/,
     ],
     [
       'a schema of another owner',
       ({ schema, writer }) => [`ALTER SCHEMA ${schema} OWNER TO ${writer}`],
-      /^the schema data belonged to w\w+,its roles lack rights$/,
+      /^the schema data belonged to w\w+,its roles lack privileges$/,
     ],
     [
       'settings of a role, and rights that were taken away',
@@ -94,7 +94,7 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
         `ALTER ROLE ${writer} SET default_transaction_read_only = on`,
         `REVOKE ALL ON SCHEMA ${schema} FROM ${writer}, ${reader}`,
       ],
-      /^its roles have settings of their own,its roles lack rights$/,
+      /^its roles have their own settings,its roles lack privileges$/,
     ],
   ])('mends %s', async (_what, spoil, repaired) => {
     const { project, placement } = await newProject();

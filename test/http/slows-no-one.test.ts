@@ -168,7 +168,7 @@ describe.runIf(onLinux)('memory', () => {
     const started = await lives();
     const answer = await sql('hostile', `SET work_mem = '100GB'; ${text}`);
     const body = failure(answer, 400, 'sql_error');
-    expect(body.message).toBe('The statement needed more memory than one may take');
+    expect(body.message).toBe('The statement needed more memory than the limit allows');
     expect(body.postgres?.sqlstate).toBe('53200');
     expect(body.hint).toBeUndefined();
     expect(await lives()).toEqual(started);

@@ -139,6 +139,6 @@ describe('refuses', () => {
     const answer = await sql('SELECT $1::text, $2::text, $3::text', String.raw`["\u0000", "fine", "\ud800"]`);
     const body = failure(answer, 400, 'invalid_value');
     expect(body.errors?.map(({ column }) => column)).toEqual(['$1', '$3']);
-    expect(body.message).toMatch(/^Parameter \$1: .* \(and 1 more wrong place\)$/);
+    expect(body.message).toMatch(/^Parameter \$1: .* \(and 1 more error\)$/);
   });
 });

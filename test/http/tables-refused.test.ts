@@ -115,7 +115,7 @@ describe.each(testServers())('a call on tables refuses on Postgres $major', (ser
     const error = await refused(project, ['POST', TABLE, { table_name: 'fresh', columns }], 400, 'invalid_name');
     expect(error.errors).toHaveLength(50);
     expect(error.error_count).toBe(60);
-    expect(error.message).toMatch(/ \(and 59 more wrong places\)$/);
+    expect(error.message).toMatch(/ \(and 59 more errors\)$/);
     const [one, other] = columns;
     const two = await refused(
       project,
@@ -123,7 +123,7 @@ describe.each(testServers())('a call on tables refuses on Postgres $major', (ser
       400,
       'invalid_name',
     );
-    expect(two.message).toMatch(/ \(and 1 more wrong place\)$/);
+    expect(two.message).toMatch(/ \(and 1 more error\)$/);
     expect(error.errors?.[7]).toMatchObject({ column: '7', error: 'invalid_name' });
   });
 

@@ -118,7 +118,7 @@ describe('beside a running service', () => {
     const { command, pid } = await endlessBackup();
     expect((await service.end()).code).toBe(0);
     const { code, stderr } = await command.ended;
-    expect([code, stderr]).toEqual([1, expect.stringContaining('The service ended before it answered')]);
+    expect([code, stderr]).toEqual([1, expect.stringContaining('The service stopped before it responded')]);
     expect([await isGone(pid), await partsLeft()]).toEqual([true, []]);
     await nothingIsLeft();
   });
@@ -166,7 +166,10 @@ describe('without a service', () => {
     const early = await Promise.race([starting, succeed('project', 'create', 'other')]);
     expect(early).toBe('Project other created\n');
     const { code, stderr } = await command.end('SIGTERM');
-    expect([code, stderr]).toEqual([1, expect.stringContaining('Interrupted by SIGTERM; nothing is left half done')]);
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringContaining('Interrupted by SIGTERM; nothing incomplete is left behind'),
+    ]);
     expect(await partsLeft()).toEqual([]);
     const service = await starting;
     expect((await call(service.url, 'GET', '/readyz')).status).toBe(200);

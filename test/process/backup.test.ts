@@ -184,7 +184,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         await eventually('it waits for the lock', async () => (await waiting()) > 0);
         const { code, stderr } = await running.end('SIGTERM');
         expect(code).toBe(1);
-        expect(stderr).toContain('cdp: Interrupted by SIGTERM; nothing is left half done');
+        expect(stderr).toContain('cdp: Interrupted by SIGTERM; nothing incomplete is left behind');
       });
       expect((await readdir(folder)).filter((name) => name.startsWith('ended.'))).toEqual([]);
       expect(await strays(server, control.name)).toEqual([]);
@@ -263,7 +263,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       const file = join(folder, 'there');
       await writeFile(file, 'mine');
       const { code, stderr } = await runProgram(['backup', file], operator);
-      expect([code, stderr]).toEqual([1, `cdp: ${file} exists already; a backup overwrites nothing\n`]);
+      expect([code, stderr]).toEqual([1, `cdp: ${file} already exists; a backup overwrites nothing\n`]);
       expect(await readFile(file, 'utf8')).toBe('mine');
     });
   });

@@ -84,7 +84,7 @@ describe('refuses', () => {
       env: { ...operator.env, CDP_SECRET: 'another secret of more than 32 characters' },
     });
     expect(code).toBe(1);
-    expect(stderr).toContain('CDP_SECRET is not the secret that this control database was made with');
+    expect(stderr).toContain('CDP_SECRET is not the secret that this control database was created with');
     expect(stderr).not.toMatch(/more than 32|^ +at /m);
   });
 

@@ -74,6 +74,6 @@ it('fish', async () => {
     run('fish', '--no-config', '-c', `cdp completion fish | source; complete -C '${line}'`);
   expect(await replies('cdp des')).toBe('describe\n');
   expect(await replies('cdp describe peo')).toBe('people\n');
-  expect(await replies('cdp sql --nd')).toBe('--ndjson\tPrint an object per line\n');
+  expect(await replies('cdp sql --nd')).toBe('--ndjson\tPrint one object per line\n');
   expect(await replies('cdp import da')).toContain('data.csv');
 });

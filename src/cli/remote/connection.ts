@@ -37,7 +37,7 @@ export async function readProfiles(): Promise<Profiles> {
   } catch {
     // Reported below.
   }
-  throw new UsageError(`${file} does not hold profiles`, 'Remove it and log in again: cdp login');
+  throw new UsageError(`${file} does not contain profiles`, 'Remove it and log in again: cdp login');
 }
 
 export async function writeProfiles(profiles: Profiles): Promise<void> {
@@ -68,7 +68,7 @@ export async function findProfile(name: string | undefined): Promise<Profile> {
   if (name !== undefined)
     throw new UsageError(`There is no profile "${name}"`, `Create it: cdp login --profile ${name}`);
   throw new UsageError(
-    'Which service? There is no profile, and the environment names no service',
+    'No service: there is no profile, and the environment names none',
     `Log in with cdp login, or set ${ENVIRONMENT.url} and ${ENVIRONMENT.token}`,
   );
 }

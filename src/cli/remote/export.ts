@@ -24,8 +24,8 @@ export function exportCommand(): Command {
     .argument('[SQL]', 'The query')
     .requiredOption('-o, --output <FILE>', 'File to write: .csv, .ndjson, .jsonl or .json, plus .gz; - for stdout')
     .option('--table <NAME>', 'Export this whole table instead of a query')
-    .option('--param <VALUE>', 'Value of $1, then $2, …, as text; can be given several times', collect)
-    .addOption(new Option('--format <NAME>', 'Format (default: by the name of the file)').choices([...FORMATS]))
+    .option('--param <VALUE>', 'Value of $1, then $2, …, as text (repeatable)', collect)
+    .addOption(new Option('--format <NAME>', 'Format (default: by file name)').choices([...FORMATS]))
     .option('--timeout <MS>', 'Time limit of the query, at most 60000', whole, 60_000)
     .option('--json', 'Print the result as JSON')
     .addHelpText('after', EXAMPLES);

@@ -51,9 +51,9 @@ export function importCommand(): Command {
     .argument('<FILE...>', '- reads standard input')
     .requiredOption('--table <NAME>', 'Table to import into')
     .option('--create', 'Create the table if it does not exist')
-    .option('--add-columns', 'Add the columns that the table lacks')
+    .option('--add-columns', 'Add missing columns to the table')
     .option('--types <LIST>', 'Column types: a=TEXT,b=INTEGER (default: types that hold every value)', columnTypes)
-    .option('--skip <LIST>', 'Columns to leave out: a,b', list)
+    .option('--skip <LIST>', 'Columns to omit: a,b', list)
     .option('--keep-names', 'Keep field names as column names if possible')
     .addOption(new Option('--format <NAME>', 'File format (default: by content and name)').choices([...FORMATS]))
     .option('--delimiter <CHARACTER>', 'Field delimiter (default: by content)', character)
@@ -62,18 +62,18 @@ export function importCommand(): Command {
     .option('--skip-lines <N>', 'Lines to skip before the header', whole, 0)
     .option('--columns <LIST>', 'Field names, if the file has no header: a,b,c', list)
     .option('--encoding <NAME>', 'Text encoding (default: utf-8, or utf-16 with a byte order mark)')
-    .option('--null <TEXT>', 'Also means NULL, as an empty field does; can be repeated', collect)
+    .option('--null <TEXT>', 'Additional text to read as NULL (repeatable)', collect)
     .addOption(new Option('--decimal <CHARACTER>', 'Decimal separator').choices(['.', ',']).default('.'))
     .option('--thousands <CHARACTER>', 'Thousands separator (default: none)', character)
     .addOption(
       new Option('--dates <ORDER>', 'Order in 1/2/2024 (default: as the file shows)').choices([...DATE_ORDERS]),
     )
     .option('--sample <N>', 'Records to infer types from (default: all; 10000 of a pipe)', whole)
-    .option('--dry-run', 'Show what would be sent, and send nothing')
+    .option('--dry-run', 'Show what would be sent; send nothing')
     .option('--resume', 'Resume an interrupted import')
-    .option('--resume-late', 'Resume even if idempotency keys may have expired, which could store rows twice')
-    .option('--restart', 'Forget an interrupted import and start again')
-    .option('--refused <FILE>', 'File for refused records (default: FILE.refused.ndjson)')
+    .option('--resume-late', 'Resume even if idempotency keys may have expired; could store rows twice')
+    .option('--restart', 'Discard an interrupted import and start again')
+    .option('--refused <FILE>', 'File to write refused records to (default: FILE.refused.ndjson)')
     .option('--strict', 'Stop at the first refused record')
     .option('--concurrency <N>', 'Batches in flight at a time', whole, 4)
     .option('--json', 'Print the result as JSON')
@@ -249,7 +249,7 @@ function report(result: ImportResult, files: readonly string[], options: Options
   );
   if (refusedFile !== null) {
     const next = commandFor([refusedFile], options);
-    warn(`The refused records are in ${refusedFile}\nOnce they are corrected there, import them with:\n  ${next}`);
+    warn(`The refused records are in ${refusedFile}\nCorrect them there, then import them with:\n  ${next}`);
   }
   return refused > 0 ? EXIT.someRefused : EXIT.done;
 }

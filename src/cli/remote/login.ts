@@ -15,9 +15,9 @@ const PROFILE_NAME = /^[\w.-]{1,63}$/;
 
 export function loginCommand(): Command {
   const command = new Command('login')
-    .description('Keep a token for later commands; asks for it, or reads it from standard input')
-    .option('--profile <NAME>', 'Name to keep it under', DEFAULT_PROFILE)
-    .option('--url <URL>', `Address of the service (default: that of the profile, else ${ENVIRONMENT.url})`);
+    .description('Store a token for later commands; prompts for it, or reads standard input')
+    .option('--profile <NAME>', 'Profile name to store it under', DEFAULT_PROFILE)
+    .option('--url <URL>', `Address of the service (default: from the profile, else ${ENVIRONMENT.url})`);
   return command.action(() => login(command.opts<Options>()));
 }
 
@@ -35,7 +35,7 @@ async function login({ profile, url: given }: Options): Promise<void> {
   await writeProfiles({ ...(await readProfiles()), [profile]: { url, token } });
   process.stdout.write(`Logged in to the project ${project.name} at ${url}\n`);
   process.stdout.write(`Scopes: ${own.scopes.join(', ')}\n`);
-  process.stdout.write(`Kept as the profile ${profile} in ${profilesFile()}\n`);
+  process.stdout.write(`Stored as the profile ${profile} in ${profilesFile()}\n`);
 }
 
 const isExposed = ({ protocol, hostname }: URL): boolean =>

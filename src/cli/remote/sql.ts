@@ -31,21 +31,21 @@ export function sqlCommand(): Command {
   const format = (flags: string, description: string, ...conflicts: string[]) =>
     new Option(flags, description).conflicts(conflicts);
   const command = new Command('sql')
-    .description('Run SQL; prints a table on a terminal, else CSV. Without SQL, on a terminal, opens a shell')
+    .description('Run SQL; print a table on a terminal, else CSV. Without SQL, open a shell on a terminal')
     .argument('[SQL]', 'The statement (default: standard input)')
     .option('-f, --file <FILE>', 'File that holds the statement')
-    .option('--param <VALUE>', 'Value of $1, then $2, …, as text; can be given several times', collect)
+    .option('--param <VALUE>', 'Value of $1, then $2, …, as text (repeatable)', collect)
     .addOption(format('--csv', 'Print CSV; an empty field is NULL, "" the empty string', 'json', 'ndjson', 'table'))
     .addOption(format('--json', 'Print an array of objects', 'ndjson', 'table'))
-    .addOption(format('--ndjson', 'Print an object per line', 'table'))
+    .addOption(format('--ndjson', 'Print one object per line', 'table'))
     .addOption(format('--table', 'Print a table, as on a terminal'))
     .addOption(
-      format('-x, --expanded', 'Print a value per line (default: if rows are too wide)', 'csv', 'json', 'ndjson'),
+      format('-x, --expanded', 'Print one value per line (default: if rows are too wide)', 'csv', 'json', 'ndjson'),
     )
     .option('--read-only', 'Run in a read-only transaction')
     .option('--timeout <MS>', 'Time limit, at most 60000 (default: 30000)', whole)
-    .option('--max-rows <N>', 'Rows that a table shows; the other formats have no limit', whole, 1_000)
-    .option('--no-history', 'Keep no history of the shell')
+    .option('--max-rows <N>', 'Rows to show in a table; other formats have no limit', whole, 1_000)
+    .option('--no-history', 'Do not keep a shell history')
     .addHelpText('after', EXAMPLES);
   return remoteOptions(command).action(async (argument: string | undefined) => {
     const options = command.opts<Options>();

@@ -31,7 +31,7 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 function readId(node: JsonNode): Cell {
   if (node.kind === 'string' && UUID.test(node.value)) return node.value;
-  return new CellError(`${shown(node)} is not a UUID`, 'Leave `id` out and the server makes one.');
+  return new CellError(`${shown(node)} is not a UUID`, 'Omit `id`, and the server generates one.');
 }
 
 function notABoolean(node: JsonNode): CellError {

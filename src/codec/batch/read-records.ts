@@ -23,7 +23,7 @@ export function readRecords(body: Uint8Array): Records {
   if (root.kind !== 'array') {
     throw new EngineError('invalid_request', `The body is ${KIND[root.kind]}, not an array of records`);
   }
-  if (root.items.length === 0) throw new EngineError('empty_batch', 'The batch holds no record');
+  if (root.items.length === 0) throw new EngineError('empty_batch', 'The batch contains no records');
   const errors = new ErrorCollector();
   return { records: root.items.map((item, record) => recordOf(item, record, errors)), errors };
 }
@@ -34,7 +34,7 @@ const CELLS = 2;
 const tooManyRecords = () =>
   new EngineError(
     'too_many_records',
-    `The batch holds more than ${LIMITS.recordsPerBatch} records, which is the most one request takes`,
+    `The batch contains more than ${LIMITS.recordsPerBatch} records, the most that one request allows`,
   );
 
 const NO_RECORD: JsonObject = { kind: 'object', members: [], text: '{}' };
@@ -46,7 +46,7 @@ function recordOf(item: JsonNode, record: number, errors: ErrorCollector): JsonO
     return NO_RECORD;
   }
   for (const key of duplicateKeys(item)) {
-    const message = `Record ${record} gives the key ${quoted(key)} twice`;
+    const message = `Record ${record} has the key ${quoted(key)} twice`;
     errors.add('invalid_json', () => ({ record, column: cut(key), message }));
   }
   return item;

@@ -33,7 +33,7 @@ export function readTimestamp(node: JsonNode): Cell {
     Number(hour) <= 23 &&
     Number(minute) <= 59 &&
     (Number(second) <= 59 || isLeapSecond(second, fraction, minuteOfDay - offset));
-  if (!exists) return new CellError(`${shown(node)} is not a time that exists`);
+  if (!exists) return new CellError(`${shown(node)} is not a valid time`);
 
   // The year 0000 of RFC 3339 (of ISO 8601) is the year before 0001, which Postgres calls 1 BC.
   const [postgresYear, era] = year === '0000' ? ['0001', ' BC'] : [year, ''];

@@ -48,7 +48,7 @@ export type JsonNode = JsonNull | JsonBoolean | JsonNumber | JsonString | JsonAr
 export function refuseDuplicateKeys(node: JsonNode, deep = true): void {
   if (node.kind === 'object') {
     const key = firstDuplicate(node);
-    if (key !== undefined) throw new EngineError('invalid_json', `The key ${quoted(key)} is given twice`);
+    if (key !== undefined) throw new EngineError('invalid_json', `The key ${quoted(key)} occurs twice`);
   }
   if (deep) for (const child of children(node)) refuseDuplicateKeys(child);
 }

@@ -94,10 +94,10 @@ class Reader {
   }
 
   document(): JsonNode {
-    if (this.text.startsWith('\uFEFF')) throw this.error('a byte order mark does not belong here');
+    if (this.text.startsWith('\uFEFF')) throw this.error('a byte order mark is not allowed');
     const root = this.value(0);
     this.skipSpace();
-    if (this.at < this.text.length) throw this.error('the end is expected');
+    if (this.at < this.text.length) throw this.error('expected the end of the input');
     return root;
   }
 
@@ -141,13 +141,13 @@ class Reader {
     const isKept = depth <= this.kept;
     do {
       this.skipSpace();
-      if (this.text.charCodeAt(this.at) !== QUOTE) throw this.error('a key in double quotes is expected');
+      if (this.text.charCodeAt(this.at) !== QUOTE) throw this.error('expected a key in double quotes');
       const key = this.string(isKept);
-      if (!this.take(COLON)) throw this.error('a colon is expected');
+      if (!this.take(COLON)) throw this.error('expected a colon');
       const value = this.value(depth);
       if (isKept) members.push([key, value]);
     } while (this.take(COMMA));
-    if (!this.take(CLOSE_BRACE)) throw this.error('a comma or a closing brace is expected');
+    if (!this.take(CLOSE_BRACE)) throw this.error('expected a comma or a closing brace');
   }
 
   private items(depth: number, items: JsonNode[]): void {
@@ -159,7 +159,7 @@ class Reader {
       const value = this.value(depth);
       if (isKept) items.push(value);
     } while (this.take(COMMA));
-    if (!this.take(CLOSE_BRACKET)) throw this.error('a comma or a closing bracket is expected');
+    if (!this.take(CLOSE_BRACKET)) throw this.error('expected a comma or a closing bracket');
   }
 
   /** At the opening quote. @returns the decoded content, if it is kept */
@@ -171,7 +171,7 @@ class Reader {
       const unit = text.charCodeAt(this.at);
       if (unit === QUOTE) break;
       if (unit === BACKSLASH) {
-        this.match(ESCAPE, 'this is not an escape sequence of JSON');
+        this.match(ESCAPE, 'invalid JSON escape sequence');
         escapes = true;
       } else if (unit >= SPACE) {
         this.at++;
@@ -196,7 +196,7 @@ class Reader {
     while (unit >= ZERO && unit <= NINE) unit = text.charCodeAt(++at);
     const isPlain = at > start && at < text.length && (text.charCodeAt(start) !== ZERO || at === start + 1);
     if (isPlain && unit !== POINT && unit !== LOWER_E && unit !== UPPER_E) this.at = at;
-    else this.match(NUMBER, 'a value is expected');
+    else this.match(NUMBER, 'expected a value');
     const { visitor } = this.options;
     if (visitor === undefined && !isKept) return '';
     const number = text.slice(start, this.at);
@@ -210,7 +210,7 @@ class Reader {
       this.at += word.length;
       return node;
     }
-    throw this.error('a value is expected');
+    throw this.error('expected a value');
   }
 
   private match(pattern: RegExp, complaint: string): void {

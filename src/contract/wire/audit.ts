@@ -11,14 +11,14 @@ export const AuditQuery = Type.Object(
     project: Type.Optional(Type.String({ pattern: PROJECT_NAME_PATTERN })),
     operation: Type.Optional(Type.Enum([...AUDIT_OPERATIONS], { type: 'string' })),
     outcome: Type.Optional(
-      Type.String({ pattern: '^[a-z_]{1,40}$', description: '`ok`, a code of an error, or `failed`: all but `ok`.' }),
+      Type.String({ pattern: '^[a-z_]{1,40}$', description: '`ok`, an error code, or `failed`: all but `ok`.' }),
     ),
     token: Type.Optional(
       Type.String({ pattern: '^[^\\u0000]{1,200}$', description: 'Id of a token, or subject of a JWT.' }),
     ),
     since: Type.Optional(Type.String({ format: 'date-time' })),
     until: Type.Optional(Type.String({ format: 'date-time' })),
-    before: Type.Optional(Type.String({ ...AuditId, description: 'Only what is older than the entry of this id.' })),
+    before: Type.Optional(Type.String({ ...AuditId, description: 'Only entries older than the one with this id.' })),
     limit: Type.Optional(Type.String({ pattern: '^([1-9][0-9]{0,2}|1000)$', description: '1 to 1000; default 100.' })),
   },
   STRICT,
@@ -26,10 +26,10 @@ export const AuditQuery = Type.Object(
 export type AuditQuery = Static<typeof AuditQuery>;
 
 export const AuditEntry = Type.Object({
-  id: Type.String({ ...AuditId, description: 'Its place in the log.' }),
-  time: Type.String({ format: 'date-time', description: 'When it was over.' }),
+  id: Type.String({ ...AuditId, description: 'Its position in the log.' }),
+  time: Type.String({ format: 'date-time', description: 'When the operation ended.' }),
   request_id: Type.Nullable(Type.String()),
-  project: Type.Nullable(Type.String({ description: 'As it was called then.' })),
+  project: Type.Nullable(Type.String({ description: 'Its name at the time.' })),
   project_id: Type.Nullable(Type.String({ format: 'uuid' })),
   actor: Type.Enum([...AUDIT_ACTORS]),
   actor_id: Type.Nullable(Type.String()),
@@ -38,12 +38,12 @@ export const AuditEntry = Type.Object({
   operation: Type.String(),
   object: Type.Nullable(Type.String({ description: 'A table, `table.column`, or the id of a token.' })),
   statement_sha256: Type.Nullable(Type.String()),
-  statement: Type.Nullable(Type.String({ description: 'Only with the setting `audit-statements` at `text`.' })),
+  statement: Type.Nullable(Type.String({ description: 'Only if the setting `audit-statements` is `text`.' })),
   rows: Type.Nullable(Type.Integer()),
-  outcome: Type.String({ description: '`ok`, a code of an error, or `client_gone`.' }),
-  status: Type.Nullable(Type.Integer({ description: 'null where no answer was begun.' })),
+  outcome: Type.String({ description: '`ok`, an error code, or `client_gone`.' }),
+  status: Type.Nullable(Type.Integer({ description: 'null if no response was started.' })),
   duration_ms: Type.Nullable(Type.Number()),
-  count: Type.Integer({ description: 'More than 1 where an entry stands for several like it.' }),
+  count: Type.Integer({ description: 'More than 1 if the entry stands for several like it.' }),
 });
 export type AuditEntry = Static<typeof AuditEntry>;
 

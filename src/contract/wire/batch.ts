@@ -10,7 +10,7 @@ export const BatchBody = Type.Array(Type.Record(Type.Any(), { description: 'Keys
 export type BatchBody = Static<typeof BatchBody>;
 
 export const BatchQuery = Type.Object(
-  { return: Type.Optional(Type.Literal('ids', { description: 'Also answer the ids, in the order of the records.' })) },
+  { return: Type.Optional(Type.Literal('ids', { description: 'Also return the ids, in the order of the records.' })) },
   STRICT,
 );
 export type BatchQuery = Static<typeof BatchQuery>;

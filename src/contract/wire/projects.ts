@@ -14,7 +14,7 @@ export const Project = Type.Object({
   name: Type.String(),
   status: Type.String({ examples: ['active', 'inactive'] }),
   quota: Type.String({
-    description: 'Disk quota: a size, `default` (what the service is set to) or `none`.',
+    description: "Disk quota: a size, `default` (the service's setting) or `none`.",
     examples: ['10GB'],
   }),
   size_bytes: Type.Optional(Type.Integer({ description: 'Bytes on disk; in the list of all projects.' })),
@@ -38,7 +38,7 @@ export const ProjectQuotaBody = Type.Object(
 export type ProjectQuotaBody = Static<typeof ProjectQuotaBody>;
 
 export const DeleteProjectQuery = Type.Object(
-  { confirm: Type.String({ description: 'The name of the project again. Deletion cannot be undone.' }) },
+  { confirm: Type.String({ description: "Repeat the project's name. Deletion cannot be undone." }) },
   STRICT,
 );
 export type DeleteProjectQuery = Static<typeof DeleteProjectQuery>;
@@ -70,7 +70,7 @@ export type Token = Static<typeof Token>;
 
 export const CreateTokenAnswer = Type.Object({
   ...success,
-  token: Type.String({ description: 'Shown once; only its hash is stored.' }),
+  token: Type.String({ description: 'Shown only once; only its hash is stored.' }),
   details: Token,
 });
 export type CreateTokenAnswer = Static<typeof CreateTokenAnswer>;
@@ -86,7 +86,7 @@ export const OwnTokenAnswer = Type.Object({
   ...success,
   project: Type.Object({ id: Type.String({ format: 'uuid' }), name: Type.String() }),
   token: Type.Object({
-    id: Type.String({ description: 'Of a JWT its subject.' }),
+    id: Type.String({ description: 'The subject of a JWT.' }),
     name: Type.Nullable(Type.String({ description: 'null for a JWT.' })),
     scopes: Type.Array(Type.String()),
   }),

@@ -22,7 +22,7 @@ export type SqlBody = Static<typeof SqlBody>;
 const Result = {
   type: Type.String({ description: "Postgres's command tag without its counts.", examples: ['SELECT'] }),
   rows: Type.Array(Type.Any({ description: 'An object (or an array with row_mode array).' })),
-  row_count: Type.Integer({ description: 'Number of rows, or of rows affected where none come back.' }),
+  row_count: Type.Integer({ description: 'Number of rows, or of affected rows if none are returned.' }),
   columns: Type.Array(Type.Object({ name: Type.String(), type: Type.String() })),
   truncated: Type.Boolean(),
   affected_rows: Type.Optional(Type.Integer()),
@@ -31,14 +31,12 @@ const Result = {
 export const SqlAnswer = Type.Object({
   success: Type.Literal(true),
   ...Result,
-  results: Type.Optional(
-    Type.Array(Type.Object(Result), { description: 'All results, where several statements ran.' }),
-  ),
+  results: Type.Optional(Type.Array(Type.Object(Result), { description: 'All results, if several statements ran.' })),
 });
 export type SqlAnswer = Static<typeof SqlAnswer>;
 
 /** The rows as a stream, by media type. */
 export const SQL_STREAMS = {
-  'application/x-ndjson': Type.String({ description: 'A row a line, then {"done":true,…}.' }),
+  'application/x-ndjson': Type.String({ description: 'One row per line, then {"done":true,…}.' }),
   'text/csv': Type.String(),
 };

@@ -48,7 +48,7 @@ export type AddColumnBody = Static<typeof AddColumnBody>;
 
 export const Column = Type.Object({
   name: Type.String(),
-  type: Type.String({ description: 'One of the six types, else the name Postgres has for the type.' }),
+  type: Type.String({ description: "One of the six types, else Postgres's name of the type." }),
   comment: Type.Nullable(Type.String()),
 });
 export type Column = Static<typeof Column>;
@@ -74,7 +74,7 @@ export const Table = Type.Object({
   name: Type.String(),
   kind: Type.Enum(['table', 'view', 'materialized_view', 'foreign_table']),
   comment: Type.Nullable(Type.String()),
-  approximate_rows: Type.Nullable(Type.Integer({ description: "By Postgres's statistics; null for a view." })),
+  approximate_rows: Type.Nullable(Type.Integer({ description: "From Postgres's statistics; null for a view." })),
   columns: Type.Array(Column),
 });
 export type Table = Static<typeof Table>;

@@ -39,7 +39,7 @@ export class WrongTokens {
     const asking = this.asking.get(network) ?? 0;
     const isOver = (this.wrong.running(network)?.count ?? 0) >= this.limit;
     if (asking >= QUESTIONS_AT_ONCE) {
-      throw new EngineError('rate_limited', 'Too many unknown tokens of this address are being looked up', {
+      throw new EngineError('rate_limited', 'Too many unknown tokens from this address are being looked up', {
         retryAfter: 1,
       });
     }
@@ -66,7 +66,7 @@ export class WrongTokens {
     const window = this.wrong.running(network);
     return new EngineError('rate_limited', 'Too many wrong tokens have come from this address', {
       ...(window === undefined ? {} : { retryAfter: secondsLeft(window) }),
-      hint: 'A token that was valid a moment ago goes on working.',
+      hint: 'Recently used valid tokens still work.',
     });
   }
 }

@@ -150,7 +150,7 @@ export class AuditWriter {
     this.unnotedLosses = 0;
     if (count > 0) this.add(this.entryOfLoss(count));
     if (this.failing || count > 0) {
-      this.onTrouble('audit entries are written again', { lost: count });
+      this.onTrouble('audit entries can be written again', { lost: count });
     }
     this.failing = false;
   }

@@ -132,7 +132,7 @@ function idsInOrder(inserts: readonly BatchInsert[], results: readonly Result[])
     if (rows.length !== records.length) {
       throw new EngineError(
         'constraint_violation',
-        'A trigger or rule of the table left records out, so that their ids cannot be told. Nothing was stored',
+        'A trigger or rule of the table skipped records, so their ids cannot be determined. Nothing was stored',
         { hint: 'Send the batch without return=ids.' },
       );
     }

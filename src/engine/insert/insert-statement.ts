@@ -29,7 +29,7 @@ export function insertStatements(table: Table, rows: readonly Row[], returnIds: 
 /** @throws EngineError invalid_request: ids are asked of a table that has none */
 export function requireIds(table: Table): void {
   if (table.columns.some(({ name }) => name === 'id')) return;
-  throw new EngineError('invalid_request', `Table ${quoted(table.name)} has no column "id" to return`);
+  throw new EngineError('invalid_request', `Table ${quoted(table.name)} has no "id" column to return`);
 }
 
 /** Indices of records that leave out the same columns with a default; the groups in the order of their first record. */

@@ -22,7 +22,7 @@ export interface Clock {
 }
 
 export const queryTimeout = (timeoutMs: number) => () =>
-  new EngineError('query_timeout', `The statement ran longer than ${timeoutMs} ms and was cancelled`);
+  new EngineError('query_timeout', `The statement ran longer than ${timeoutMs} ms and was canceled`);
 
 /** For work that no client can abort. */
 export const NEVER: AbortSignal = new AbortController().signal;

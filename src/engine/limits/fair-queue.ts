@@ -87,7 +87,7 @@ export class FairQueue<T> {
         request,
         admit: resolve,
         check: (now) => {
-          if (signal.aborted) leave('The client left before its turn');
+          if (signal.aborted) leave('The client disconnected while its request was waiting');
           else if (now >= due) leave(this.options.late);
         },
       };

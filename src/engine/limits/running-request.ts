@@ -111,4 +111,4 @@ export class RunningRequest implements Clock, Swept {
   }
 }
 
-export const clientLeft = () => new EngineError('query_timeout', 'The client left; its statement was cancelled');
+export const clientLeft = () => new EngineError('query_timeout', 'The client disconnected; its statement was canceled');

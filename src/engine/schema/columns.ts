@@ -61,7 +61,7 @@ export async function addColumn(
     if (columns >= LIMITS.columnsPerTable) {
       throw new EngineError(
         'invalid_request',
-        `Table "${table}" has ${columns} columns; ${LIMITS.columnsPerTable} is the most that this operation makes`,
+        `Table "${table}" has ${columns} columns; the API allows at most ${LIMITS.columnsPerTable}`,
       );
     }
     await commit(session, change);
@@ -197,15 +197,15 @@ function notConvertible(column: Column, to: ColumnType, never: boolean, count: n
   const rows =
     ids.length === 0 ? '' : `; ${count > ids.length ? 'some of their rows' : 'their rows'}: ${ids.join(', ')}`;
   if (!never) {
-    const hint = 'Change those values by free SQL (UPDATE … WHERE id = …), then repeat the request.';
+    const hint = 'Change those values with SQL (UPDATE … WHERE id = …), then retry.';
     return new EngineError('not_convertible', `${values} cannot be kept as ${to}${rows}`, { hint });
   }
   const hint =
     column.type === null
       ? 'Change it to TEXT first.'
-      : 'Add a column of the new type and fill it by free SQL, where you decide what becomes of each value.';
+      : 'Add a column of the new type and fill it with SQL, which lets you decide how to convert each value.';
   const lost = count === 0 ? '' : `: ${values} would be lost${rows}`;
-  const message = `${column.displayType} never becomes ${to}${lost}`;
+  const message = `${column.displayType} cannot be converted to ${to}${lost}`;
   return new EngineError('not_convertible', message, { hint });
 }
 

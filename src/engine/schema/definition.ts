@@ -15,19 +15,19 @@ const SYSTEM_COLUMNS = new Set(['tableoid', 'xmin', 'cmin', 'xmax', 'cmax', 'cti
 /** Of something new. @throws EngineError invalid_name or reserved_name */
 export function checkName(kind: 'table' | 'column', name: string): void {
   if (!PATTERN.test(name)) {
-    const message = `${JSON.stringify(cut(name))} is not a name for a ${kind}: it must match ${NAME_PATTERN}`;
+    const message = `${JSON.stringify(cut(name))} is not a valid ${kind} name: it must match ${NAME_PATTERN}`;
     throw new EngineError('invalid_name', message);
   }
   const why = whyReserved(kind, name.toLowerCase());
   if (why === undefined) return;
-  throw new EngineError('reserved_name', `${JSON.stringify(name)} is not free as a name for a ${kind}: ${why}`);
+  throw new EngineError('reserved_name', `${JSON.stringify(name)} is reserved and cannot name a ${kind}: ${why}`);
 }
 
 /** Reserved names are so in any case. */
 function whyReserved(kind: 'table' | 'column', folded: string): string | undefined {
   if (folded.startsWith('_cdp_')) return 'names starting with _cdp_ belong to the service';
   if (kind === 'table') return undefined;
-  if (folded === 'id') return 'every table has its id column from the service';
+  if (folded === 'id') return 'the service adds an id column to every table';
   return SYSTEM_COLUMNS.has(folded) ? 'Postgres has a system column of that name' : undefined;
 }
 
@@ -42,7 +42,7 @@ export function checkTableInPath(name: string): void {
 
 /** What to say of a new name that something has already, perhaps in another case. */
 export const nameIsTaken = (name: string, existing: string): string =>
-  existing === name ? `"${name}" exists already` : `"${name}" differs only by case from the existing "${existing}"`;
+  existing === name ? `"${name}" already exists` : `"${name}" differs only by case from the existing "${existing}"`;
 
 /** Postgres text holds no U+0000, and a lone surrogate has no UTF-8. @throws EngineError invalid_request */
 export function checkComment(comment: string | null | undefined): void {

@@ -27,7 +27,10 @@ export function schemaChange<T>(
   impact: QuotaImpact = 'writes',
 ): Promise<T> {
   const expired = () =>
-    new EngineError('table_busy', `The change would have held the table for more than ${holdMs} ms and was undone`);
+    new EngineError(
+      'table_busy',
+      `The change would have held the table for more than ${holdMs} ms and was rolled back`,
+    );
   return project.use('typed', { timeoutMs: holdMs, signal, expired }, (lease) => work(lease, BEGIN_CHANGE), impact);
 }
 

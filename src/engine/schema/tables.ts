@@ -71,8 +71,8 @@ export async function readSchema(project: Project, limits: SchemaLimits): Promis
   return schemaRead(project, limits, async (session) => {
     const [size] = await session.query(schemaBytes(project.schema));
     if (Number(size?.[0]) > LIMITS.resultBytes) {
-      throw new EngineError('result_too_large', 'The tables have too many columns and comments for one answer', {
-        hint: 'Read one table at a time; their names are in pg_tables, by SQL.',
+      throw new EngineError('result_too_large', 'The tables have too many columns and comments for one response', {
+        hint: 'Read one table at a time; query pg_tables for their names.',
       });
     }
     return readTables(project.schema, await session.query(allTables(project.schema)));

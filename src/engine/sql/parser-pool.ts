@@ -23,7 +23,7 @@ const HEAP_MB = 512;
 /** A thread starts with 128 MiB reserved, most of it untouched; one that has grown beyond this is replaced. */
 const KEEP_BYTES = 192 * 1024 * 1024;
 
-const BUSY = 'Too many SQL texts wait to be split into statements. Nothing was done.';
+const BUSY = 'Too many SQL requests are waiting to be parsed. Nothing was done.';
 
 /** For whom a text is parsed. */
 export interface Asker {
@@ -135,6 +135,6 @@ function isOutOfMemory(error: unknown): boolean {
 }
 
 const tooComplex = () =>
-  new EngineError('invalid_request', 'The SQL text is too deeply nested or too long to be split into statements.', {
-    hint: 'Send its statements in requests of their own.',
+  new EngineError('invalid_request', 'The SQL text is too deeply nested or too long to be parsed.', {
+    hint: 'Send its statements in separate requests.',
   });

@@ -39,9 +39,9 @@ export class QuotaGuard {
     if (runsCode && !overQuota.mayRunCode) {
       throw new EngineError(
         'quota_exceeded',
-        `${overQuota.error.message}. It has grown since by what ran with deletes`,
+        `${overQuota.error.message}. It has grown further because of code that ran with deletes`,
         {
-          hint: 'Only reads, VACUUM and requests of nothing but drops work until it is smaller again.',
+          hint: 'Until it is smaller again, only reads, VACUUM and requests that contain only drops work.',
         },
       );
     }

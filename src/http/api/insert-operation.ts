@@ -12,9 +12,9 @@ export const INSERT_RECORDS: Operation = {
   operationId: 'insertRecords',
   summary: 'Insert 1 to 250 records in one transaction',
   description:
-    'All or none. A missing key takes the default of its column. With the header `Idempotency-Key` (1 to ' +
-    `${LIMITS.idempotencyKeyCharacters} characters) a repeat within ${LIMITS.idempotencyHours} hours answers the first ` +
-    'answer and inserts nothing. The body may be gzipped.',
+    "All or none. A missing key takes its column's default. With the header `Idempotency-Key` (1 to " +
+    `${LIMITS.idempotencyKeyCharacters} characters) a retry within ${LIMITS.idempotencyHours} hours returns the first ` +
+    'response and inserts nothing. The body may be gzipped.',
   tag: 'data',
   audit: 'insert',
   work: 'typed',

@@ -52,7 +52,7 @@ export const CREATE_PROJECT: Operation = {
 export const ACTIVATE_PROJECT: Operation = {
   ...ADMIN,
   operationId: 'activateProject',
-  summary: 'Let a project be used again',
+  summary: 'Activate a deactivated project',
   audit: 'project.activate',
   writesEntry: true,
   params: ProjectInPath,
@@ -67,7 +67,7 @@ export const ACTIVATE_PROJECT: Operation = {
 export const DEACTIVATE_PROJECT: Operation = {
   ...ADMIN,
   operationId: 'deactivateProject',
-  summary: 'Answer every call of a project with 403 cdp_inactive',
+  summary: 'Deactivate a project: reject all its requests with 403 cdp_inactive',
   audit: 'project.deactivate',
   writesEntry: true,
   params: ProjectInPath,
@@ -84,14 +84,14 @@ export const DEACTIVATE_PROJECT: Operation = {
 export const REPAIR_PROJECT: Operation = {
   ...ADMIN,
   operationId: 'repairProject',
-  summary: 'Put right what a project did to its own roles, rights and schema',
-  description: 'Its tables and rows stay as they are. `repaired` says what was wrong; passwords are always set anew.',
+  summary: 'Restore the roles, privileges and schema that a project has changed',
+  description: 'Its tables and rows stay as they are. `repaired` lists what was wrong; passwords are always reset.',
   audit: 'project.repair',
   writesEntry: true,
   params: ProjectInPath,
   success: succeeds(200, wire.RepairAnswer, 'project repaired', {
     project: PROJECT_EXAMPLE,
-    repaired: ['its roles have settings of their own'],
+    repaired: ['its roles have their own settings'],
   }),
   errors: ['not_found', 'request_in_flight'],
   async handle(call) {
@@ -103,8 +103,8 @@ export const REPAIR_PROJECT: Operation = {
 export const SET_QUOTA: Operation = {
   ...ADMIN,
   operationId: 'setProjectQuota',
-  summary: 'Give a project a disk quota of its own',
-  description: 'A size, `default` for what the service is set to, or `none`. It holds within a second.',
+  summary: "Set a project's disk quota",
+  description: "A size, `default` for the service's setting, or `none`. Takes effect within a second.",
   audit: 'project.quota',
   writesEntry: true,
   params: ProjectInPath,

@@ -22,8 +22,8 @@ const ID = '0198c7a2-1f6e-7cc0-9a42-0d6e6f1b2c3d';
 
 export const READ_TOKEN: Operation = {
   operationId: 'readToken',
-  summary: 'What this token is',
-  description: 'The project that the token of the request belongs to, and its scopes.',
+  summary: 'Describe the token of the request',
+  description: "The token's project and scopes.",
   tag: 'token',
   audit: 'token.read',
   work: null,
@@ -60,7 +60,7 @@ export const LIST_TOKENS: Operation = {
 export const CREATE_TOKEN: Operation = {
   ...ADMIN,
   operationId: 'createToken',
-  summary: 'Create a token; it is shown this once',
+  summary: 'Create a token (shown only once)',
   audit: 'token.create',
   writesEntry: true,
   params: ProjectInPath,

@@ -43,7 +43,7 @@ export class MemoryBudget {
   private readonly queue = new FairQueue<number>({
     take: (project, bytes) => this.take(project, bytes),
     order: 'first',
-    late: 'Too many large requests or answers are under way',
+    late: 'Too many large requests or responses are in progress',
   });
 
   constructor(private readonly limits: MemoryLimits = DEFAULT_LIMITS) {}

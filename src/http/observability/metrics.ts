@@ -32,7 +32,7 @@ export class Metrics {
     });
     this.durations = new Histogram({
       name: 'cdp_http_request_duration_seconds',
-      help: 'Time from the request line to the last byte of the answer.',
+      help: 'Time from the request line to the last byte of the response.',
       labelNames: ['route', 'method'],
       buckets: BUCKETS,
       registers,
@@ -57,11 +57,11 @@ export class Metrics {
           for (const [kind, load] of Object.entries(engine.load.requests)) this.set({ class: kind }, load[state]);
         },
       });
-    requests('running', 'Requests that run in Postgres: typed (inserts, schema calls) and sql.');
-    requests('waiting', 'Requests that wait for a slot.');
+    requests('running', 'Requests running in Postgres: typed (inserts, schema calls) and sql.');
+    requests('waiting', 'Requests waiting for a slot.');
     new Counter({
       name: 'cdp_statements_cancelled_total',
-      help: 'Requests that were ended from outside their statement, by reason.',
+      help: 'Statements that the service canceled, by reason.',
       labelNames: ['reason'],
       registers,
       collect() {
@@ -72,16 +72,16 @@ export class Metrics {
     gauge('cdp_project_connections', "Open connections to projects' databases.", () => engine.load.connections);
     gauge(
       'cdp_project_connections_max',
-      'As many of them as there may be, the unused ones included.',
+      "Maximum number of connections to projects' databases.",
       () => engine.load.maxConnections,
     );
-    gauge('cdp_project_servers_running', 'Postgres servers of projects that run now.', () => engine.load.servers);
+    gauge('cdp_project_servers_running', 'Postgres servers of projects that are running.', () => engine.load.servers);
     gauge(
       'cdp_projects_over_quota',
-      'Projects over their disk quota when this instance last looked.',
+      'Projects over their disk quota at the last check by this instance.',
       () => engine.load.overQuota,
     );
-    gauge('cdp_audit_waiting', 'Entries of the audit log that are not written yet.', () => engine.audit.backlog);
+    gauge('cdp_audit_waiting', 'Entries of the audit log not yet written.', () => engine.audit.backlog);
     new Counter({
       name: 'cdp_audit_lost_total',
       help: 'Entries of the audit log that could not be written.',
@@ -93,7 +93,7 @@ export class Metrics {
     });
     new Gauge({
       name: 'cdp_postgres_up',
-      help: 'Whether the control database answers.',
+      help: '1 if the control database responds, else 0.',
       registers,
       async collect() {
         this.set(

@@ -64,8 +64,8 @@ export class ProjectMetrics {
               this.set({ project, class: kind }, load[state]);
         },
       });
-    requests('running', 'Requests of the project that run in Postgres.');
-    requests('waiting', 'Requests of the project that wait for a slot.');
+    requests('running', 'Requests of the project running in Postgres.');
+    requests('waiting', 'Requests of the project waiting for a slot.');
   }
 
   /** @param code of the error; null: it succeeded */

@@ -22,10 +22,10 @@ const HTTP_ERRORS: Readonly<Record<string, [ErrorCode, string]>> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: ['unsupported_media_type', 'The body must be application/json'],
   FST_ERR_BAD_URL: ['invalid_request', 'The path is not a valid URL'],
   FST_ERR_ASYNC_CONSTRAINT: ['invalid_request', 'The request cannot be routed'],
-  ERR_BUFFER_TOO_LARGE: ['payload_too_large', `The unpacked body is larger than ${LIMITS.bodyBytes} bytes`],
+  ERR_BUFFER_TOO_LARGE: ['payload_too_large', `The decompressed body is larger than ${LIMITS.bodyBytes} bytes`],
   HPE_HEADER_OVERFLOW: ['payload_too_large', 'The headers are too large'],
   ERR_HTTP_REQUEST_TIMEOUT: ['request_timeout', 'The request did not arrive in time'],
-  ECONNRESET: ['invalid_request', 'The request was broken off'],
+  ECONNRESET: ['invalid_request', 'The request was aborted by the client'],
 };
 
 /** Whatever was thrown, as an error of the contract. Anything unexpected is `internal` and says nothing more. */

@@ -64,18 +64,18 @@ describe('a batch refuses', () => {
     ['{"age":1}', 'invalid_request', 'The body is an object, not an array of records'],
     ['null', 'invalid_request', 'The body is null, not an array of records'],
     ['"[]"', 'invalid_request', 'The body is a string, not an array of records'],
-    ['[]', 'empty_batch', 'The batch holds no record'],
+    ['[]', 'empty_batch', 'The batch contains no records'],
     [
       repeated('{}', 251),
       'too_many_records',
-      'The batch holds more than 250 records, which is the most one request takes',
+      'The batch contains more than 250 records, the most that one request allows',
     ],
     [
       repeated('1', 251),
       'too_many_records',
-      'The batch holds more than 250 records, which is the most one request takes',
+      'The batch contains more than 250 records, the most that one request allows',
     ],
-    ['[{]', 'invalid_json', 'The body is not valid JSON: line 1, column 3: a key in double quotes is expected'],
+    ['[{]', 'invalid_json', 'The body is not valid JSON: line 1, column 3: expected a key in double quotes'],
   ])('%.20s', (body, code, message) => {
     expect(refusalOf(() => parse(body))).toMatchObject({ code, message });
   });
@@ -83,7 +83,7 @@ describe('a batch refuses', () => {
   it('elements that are no objects, each by its index', () => {
     expect(refusalOf(() => encode('[{},1,{},[],null]', CUSTOMERS))).toMatchObject({
       code: 'invalid_request',
-      message: 'Record 1 is a number, not an object (and 2 more wrong places)',
+      message: 'Record 1 is a number, not an object (and 2 more errors)',
       errorCount: 3,
       errors: [
         { record: 1, error: 'invalid_request', message: 'Record 1 is a number, not an object' },
@@ -99,7 +99,7 @@ describe('a batch refuses', () => {
     const body = '[{},{"a":1,"b":2,"a":1,"a":3},{"__proto__":1,"__proto__":1}]';
     expect(refusalOf(() => encode(body, shape))).toMatchObject({
       code: 'invalid_json',
-      message: 'Record 1 gives the key "a" twice (and 1 more wrong place)',
+      message: 'Record 1 has the key "a" twice (and 1 more error)',
       errors: [
         { record: 1, column: 'a', error: 'invalid_json' },
         { record: 2, column: '__proto__', error: 'invalid_json' },
@@ -111,7 +111,7 @@ describe('a batch refuses', () => {
     const shape = table(column('a', 'INTEGER'));
     expect(refusalOf(() => encode('[{"a":"x"},5,{"a":1,"a":2},{"b":1}]', shape))).toMatchObject({
       code: 'invalid_request',
-      message: 'Record 1 is a number, not an object (and 3 more wrong places)',
+      message: 'Record 1 is a number, not an object (and 3 more errors)',
       errorCount: 4,
       errors: [
         { record: 1, error: 'invalid_request' },
@@ -152,7 +152,7 @@ describe('a batch refuses', () => {
     const body = '[{"age":"12abc","email":{}},{"age":2},{"agee":1,"age":1e400,"id":null,"email":"ok"}]';
     const refusal = refusalOf(() => encode(body, CUSTOMERS));
     expect(refusal.code).toBe('invalid_value');
-    expect(refusal.message).toBe('Record 0, column "age": "12abc" is not an integer (and 4 more wrong places)');
+    expect(refusal.message).toBe('Record 0, column "age": "12abc" is not an integer (and 4 more errors)');
     expect(refusal.errors?.map(({ record, column, error }) => [record, column, error])).toEqual([
       [0, 'age', 'invalid_value'],
       [0, 'email', 'invalid_value'],
@@ -168,7 +168,7 @@ describe('a batch refuses', () => {
     const refusal = refusalOf(() => encode(repeated(record, 250), table(...columns)));
     expect(refusal.errorCount).toBe(125_000);
     expect(refusal.errors).toHaveLength(50);
-    expect(refusal.message).toMatch(/and 124999 more wrong places/);
+    expect(refusal.message).toMatch(/and 124999 more errors/);
   });
 
   it('ids of a table without any', () => {

@@ -235,29 +235,29 @@ describe('reading JSON works', () => {
 describe('reading JSON refuses', () => {
   it('names line and column of what is wrong, and nothing of the values around', () => {
     expect(refusal('[\n  {"card": "4111-1111"}\n  {"card": "4222-2222"}\n]')).toBe(
-      'The body is not valid JSON: line 3, column 3: a comma or a closing bracket is expected',
+      'The body is not valid JSON: line 3, column 3: expected a comma or a closing bracket',
     );
-    expect(refusal('{"secret" "x"}')).toBe('The body is not valid JSON: line 1, column 11: a colon is expected');
+    expect(refusal('{"secret" "x"}')).toBe('The body is not valid JSON: line 1, column 11: expected a colon');
   });
 
   it.each([
     ['', 'line 1, column 1: the body ends too early'],
     ['[1', 'line 1, column 3: the body ends too early'],
     ['"abc', 'line 1, column 5: the body ends too early'],
-    ['[1,]', 'line 1, column 4: a value is expected'],
-    ['{"a":1,}', 'line 1, column 8: a key in double quotes is expected'],
-    ["{'a':1}", 'line 1, column 2: a key in double quotes is expected'],
-    ['{"a":1 "b":2}', 'line 1, column 8: a comma or a closing brace is expected'],
-    ['[01]', 'line 1, column 3: a comma or a closing bracket is expected'],
-    ['[+1]', 'line 1, column 2: a value is expected'],
-    ['[.5]', 'line 1, column 2: a value is expected'],
-    ['[NaN]', 'line 1, column 2: a value is expected'],
-    ['[1] 2', 'line 1, column 5: the end is expected'],
+    ['[1,]', 'line 1, column 4: expected a value'],
+    ['{"a":1,}', 'line 1, column 8: expected a key in double quotes'],
+    ["{'a':1}", 'line 1, column 2: expected a key in double quotes'],
+    ['{"a":1 "b":2}', 'line 1, column 8: expected a comma or a closing brace'],
+    ['[01]', 'line 1, column 3: expected a comma or a closing bracket'],
+    ['[+1]', 'line 1, column 2: expected a value'],
+    ['[.5]', 'line 1, column 2: expected a value'],
+    ['[NaN]', 'line 1, column 2: expected a value'],
+    ['[1] 2', 'line 1, column 5: expected the end of the input'],
     ['"\t"', 'line 1, column 2: a control character in a string must be escaped'],
-    ['"\\x"', 'line 1, column 2: this is not an escape sequence of JSON'],
-    ['"\\u12"', 'line 1, column 2: this is not an escape sequence of JSON'],
-    ['/* */1', 'line 1, column 1: a value is expected'],
-    ['\ufeff[]', 'line 1, column 1: a byte order mark does not belong here'],
+    ['"\\x"', 'line 1, column 2: invalid JSON escape sequence'],
+    ['"\\u12"', 'line 1, column 2: invalid JSON escape sequence'],
+    ['/* */1', 'line 1, column 1: expected a value'],
+    ['\ufeff[]', 'line 1, column 1: a byte order mark is not allowed'],
   ])('%j', (text, message) => {
     expect(refusal(text)).toBe(`The body is not valid JSON: ${message}`);
   });
@@ -278,15 +278,15 @@ describe('reading JSON refuses', () => {
       [0x5b, 0, 0x5d, 0],
     ];
     for (const body of notUtf8.slice(0, 4)) expect(refusal(Uint8Array.from(body))).toBe('The body is not valid UTF-8');
-    expect(refusal(Uint8Array.from(notUtf8[4] as number[]))).toContain('a value is expected');
+    expect(refusal(Uint8Array.from(notUtf8[4] as number[]))).toContain('expected a value');
   });
 
   it('a key given twice, at any depth or only at the top', () => {
     const twice = (text: string, deep?: boolean) => () => refuseDuplicateKeys(read(text), deep);
-    expect(twice('{"a":1,"b":2,"a":3}')).toThrow('The key "a" is given twice');
-    expect(twice(String.raw`{"a":1,"\u0061":3}`)).toThrow('The key "a" is given twice');
-    expect(twice('{"columns":[{"x":1},{"name":1,"name":2}]}')).toThrow('The key "name" is given twice');
-    expect(twice('{"__proto__":1,"__proto__":2}')).toThrow('The key "__proto__" is given twice');
+    expect(twice('{"a":1,"b":2,"a":3}')).toThrow('The key "a" occurs twice');
+    expect(twice(String.raw`{"a":1,"\u0061":3}`)).toThrow('The key "a" occurs twice');
+    expect(twice('{"columns":[{"x":1},{"name":1,"name":2}]}')).toThrow('The key "name" occurs twice');
+    expect(twice('{"__proto__":1,"__proto__":2}')).toThrow('The key "__proto__" occurs twice');
     expect(twice('{"params":[{"name":1,"name":2}]}', false)).not.toThrow();
     expect(twice('{"a":{"toString":1},"toString":2}')).not.toThrow();
   });

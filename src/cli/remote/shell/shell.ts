@@ -219,7 +219,7 @@ class Shell {
 
   private complain(error: unknown, sql?: string): void {
     const isCancelled = error instanceof CdpError && error.code === 'aborted';
-    const lines = isCancelled ? ['Cancelled, unless it had already finished'] : explain(error, sql);
+    const lines = isCancelled ? ['Canceled, unless it had already finished'] : explain(error, sql);
     process.stderr.write(lines.map((line) => `${line}\n`).join(''));
   }
 }
