@@ -4,7 +4,6 @@
  * is one grammar. It waits for nothing in between, so one instance serves all tables.
  */
 import { randomBytes } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { LIMITS } from '../../contract/limits.js';
 import { readJson } from '../json/read-json.js';
 import { allocBuffer } from '../../buffers.js';
@@ -12,12 +11,7 @@ import { readCell } from './cell.js';
 import { CellError } from './cell-error.js';
 import type { BatchColumn } from './column.js';
 import type { BatchFormat, Program } from './program.js';
-
-/** As far as it is used here; Node's types leave it to those of browsers. */
-declare const WebAssembly: {
-  readonly Module: new (bytes: Uint8Array) => object;
-  readonly Instance: new (module: object, imports: object) => { readonly exports: unknown };
-};
+import { WasmInstance } from '../wasm.js';
 
 interface Global {
   readonly value: number;
@@ -57,9 +51,7 @@ export interface EncodedBatch {
 const KEPT_BYTES = 32 * 1024 * 1024;
 
 const NOT_HERE = -1;
-const NONE = Buffer.alloc(0);
 
-let module: object | null = null;
 let instance: WasmEncoder | null = null;
 
 /** @returns null: the checked path has to look at the batch */
@@ -71,8 +63,8 @@ export function runProgram(program: Program, body: Uint8Array): EncodedBatch | n
 }
 
 class WasmEncoder {
+  private readonly instance: WasmInstance<WasmExports>;
   private readonly wasm: WasmExports;
-  private memory = NONE;
   /** What the instance has in its memory. */
   private program: Program | null = null;
   /** What the last batch gave; null: of another program. */
@@ -80,15 +72,14 @@ class WasmEncoder {
   private placement = 0;
 
   constructor() {
-    module ??= new WebAssembly.Module(readFileSync(new URL('encode.wasm', import.meta.url)));
-    const host = {
+    this.instance = new WasmInstance(new URL('encode.wasm', import.meta.url), {
       recordsPerBatch: LIMITS.recordsPerBatch,
       jsonDepth: LIMITS.jsonDepth,
       hashFactor: randomBytes(8).readBigUInt64LE() | 1n,
       readCell: (column: number, start: number, end: number, to: number) => this.readCell(column, start, end, to),
-      readDouble: (start: number, end: number) => Number(this.bytes().toString('latin1', start, end)),
-    };
-    this.wasm = new WebAssembly.Instance(module, { host }).exports as WasmExports;
+      readDouble: (start: number, end: number) => Number(this.instance.bytes.toString('latin1', start, end)),
+    });
+    this.wasm = this.instance.exports;
   }
 
   /** Bytes of its memory that the last batch has used. */
@@ -101,7 +92,7 @@ class WasmEncoder {
     if (!this.use(program) || !this.place(body, wasm.placeBatch(body.length)) || wasm.encode() === 0) return null;
     const [start, end] = [wasm.rows.value, wasm.rowsEnd.value];
     const data = allocBuffer(end - start);
-    this.bytes().copy(data, 0, start, end);
+    this.instance.bytes.copy(data, 0, start, end);
     return { records: wasm.records.value, format: program.format, columns: this.columnsOf(program), data };
   }
 
@@ -117,7 +108,7 @@ class WasmEncoder {
 
   /** @param address 0: there is no memory for it */
   private place(bytes: Uint8Array, address: number): boolean {
-    if (address !== 0) this.bytes().set(bytes, address);
+    if (address !== 0) this.instance.bytes.set(bytes, address);
     return address !== 0;
   }
 
@@ -131,12 +122,6 @@ class WasmEncoder {
     return this.columns;
   }
 
-  /** The instance's memory: whenever that grows, it is another object, and the old one is empty. */
-  private bytes(): Buffer {
-    if (this.memory.length === 0) this.memory = Buffer.from(this.wasm.memory.buffer);
-    return this.memory;
-  }
-
   /**
    * A rare cell by the checked path: reads the valid JSON from `start` to `end` in the memory and writes the cell: in
    * binary to `to`, in text wherever there is room for it.
@@ -146,21 +131,21 @@ class WasmEncoder {
     const { program } = this;
     const column = program?.columns[index];
     if (program === null || column === undefined) return NOT_HERE;
-    const cell = readCell(column, readJson(this.bytes().subarray(start, end), undefined, 0));
+    const cell = readCell(column, readJson(this.instance.bytes.subarray(start, end), undefined, 0));
     if (cell === null || cell instanceof CellError) return NOT_HERE;
     return program.format === 'binary' ? this.writeBinary(column, cell, to) : this.writeText(cell);
   }
 
   /** Times are spelled for Postgres to parse; they are not written here. */
   private writeBinary({ type }: BatchColumn, text: string, to: number): number {
-    if (type === 'INTEGER') return this.bytes().writeBigInt64BE(BigInt(text), to) - to;
-    return type === 'FLOAT' ? this.bytes().writeDoubleBE(Number(text), to) - to : NOT_HERE;
+    if (type === 'INTEGER') return this.instance.bytes.writeBigInt64BE(BigInt(text), to) - to;
+    return type === 'FLOAT' ? this.instance.bytes.writeDoubleBE(Number(text), to) - to : NOT_HERE;
   }
 
   /** The instance puts it in its place, escaped. */
   private writeText(text: string): number {
     const length = Buffer.byteLength(text);
     const address = this.wasm.placeText(length);
-    return address === 0 ? NOT_HERE : this.bytes().write(text, address);
+    return address === 0 ? NOT_HERE : this.instance.bytes.write(text, address);
   }
 }

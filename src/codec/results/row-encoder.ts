@@ -4,12 +4,12 @@
  * of a type ({@link TypeEncoder}) for the others.
  */
 import { isUtf8 } from 'node:buffer';
-import { readFileSync } from 'node:fs';
 import { allocBuffer } from '../../buffers.js';
 import { AS_CSV, AS_CSV_ALONE, AS_JSON } from './assembly/kinds.js';
 import { outputNames, type ResultColumn } from './columns.js';
 import { MalformedRow, plainText, TEXT_FORMAT, type TypeEncoder } from './type-encoder.js';
 import { encoderOf } from './types.js';
+import { WasmInstance } from '../wasm.js';
 
 /** As rows of JSON: `object` is `{"a":1,"b":null}`, `array` is `[1,null]`. */
 export type RowMode = 'object' | 'array';
@@ -103,12 +103,6 @@ function planBytes(encoders: readonly TypeEncoder[], format: number, keys: reado
   return Buffer.concat([head, ...keyBytes]);
 }
 
-/** As far as it is used here; Node's types leave it to those of browsers. */
-declare const WebAssembly: {
-  readonly Module: new (bytes: Uint8Array) => object;
-  readonly Instance: new (module: object, imports: object) => { readonly exports: unknown };
-};
-
 /** Addresses are bytes of its memory. */
 interface WasmExports {
   readonly memory: { readonly buffer: ArrayBuffer };
@@ -128,53 +122,39 @@ const ROW_BYTES = 1024 * 1024;
 /** Memory never shrinks: with more, which very long rows take, an instance is not used again. */
 const KEPT_BYTES = 8 * 1024 * 1024;
 
-let module: object | null = null;
-let wasm: WasmExports | null = null;
-let memory: Buffer = Buffer.alloc(0);
+let instance: WasmInstance<WasmExports> | null = null;
 /** The one in the memory. */
 let current: Plan | null = null;
 
-function instance(): WasmExports {
-  module ??= new WebAssembly.Module(readFileSync(new URL('rows.wasm', import.meta.url)));
-  current = null;
-  memory = Buffer.alloc(0);
-  return new WebAssembly.Instance(module, { host: { writeValue } }).exports as WasmExports;
-}
-
 /** It waits for nothing in between, so one instance serves all results. */
 function run(plan: Plan, buffer: Buffer, start: number, end: number, maxRows: number, maxBytes: number): EncodedRows {
-  wasm ??= instance();
+  instance ??= new WasmInstance<WasmExports>(new URL('rows.wasm', import.meta.url), { writeValue });
+  const { exports: wasm } = instance;
   if (plan !== current) {
     const address = wasm.placePlan(plan.bytes.length);
-    bytesOf(wasm).set(plan.bytes, address);
+    instance.bytes.set(plan.bytes, address);
     current = plan;
   }
   const first = 1 + buffer.readUInt32BE(start + 1);
   const size = Math.min(end - start, Math.max(first, MESSAGE_BYTES));
   const messages = wasm.placeMessages(size);
-  buffer.copy(bytesOf(wasm), messages, start, start + size);
+  buffer.copy(instance.bytes, messages, start, start + size);
   const written = wasm.encode(messages + size, maxRows, Math.min(maxBytes, ROW_BYTES));
   const [count, read] = [wasm.count.value, wasm.read.value - messages];
   if (count === 0) throw new MalformedRow();
   const bytes = allocBuffer(written);
-  bytesOf(wasm).copy(bytes, 0, wasm.rows.value, wasm.rows.value + written);
-  if (memory.length > KEPT_BYTES) wasm = null;
+  instance.bytes.copy(bytes, 0, wasm.rows.value, wasm.rows.value + written);
+  if (instance.bytes.length > KEPT_BYTES) instance = current = null;
   return { bytes, count, end: start + read };
-}
-
-/** The memory: whenever that grows, it is another object, and the old one is empty. */
-function bytesOf({ memory: { buffer } }: WasmExports): Buffer {
-  if (memory.buffer !== buffer) memory = Buffer.from(buffer);
-  return memory;
 }
 
 function writeValue(column: number, start: number, end: number): number {
   const encoder = current?.encoders[column];
-  if (wasm === null || current === null || encoder === undefined) throw new Error('No rows are being written');
-  const value = Buffer.from(bytesOf(wasm).subarray(start, end));
+  if (instance === null || current === null || encoder === undefined) throw new Error('No rows are being written');
+  const value = Buffer.from(instance.bytes.subarray(start, end));
   const text = textOf(encoder, value, current.isJson);
-  const address = wasm.placeValue(text.length);
-  text.copy(bytesOf(wasm), address);
+  const address = instance.exports.placeValue(text.length);
+  text.copy(instance.bytes, address);
   return text.length;
 }
 

@@ -1,0 +1,40 @@
+/** Programs of `assembly/` folders, compiled to WebAssembly. Each instance has a memory of its own. */
+import { readFileSync } from 'node:fs';
+
+/** As far as it is used here; Node's types leave it to those of browsers. */
+declare const WebAssembly: {
+  readonly Module: new (bytes: Uint8Array) => object;
+  readonly Instance: new (module: object, imports: object) => { readonly exports: unknown };
+};
+
+/** Addresses are bytes of its memory. */
+interface WasmExports {
+  readonly memory: { readonly buffer: ArrayBuffer };
+}
+
+/** Compiled when they are first used, by their file. */
+const modules = new Map<string, object>();
+
+function moduleOf(file: URL): object {
+  const known = modules.get(file.href);
+  if (known !== undefined) return known;
+  const module = new WebAssembly.Module(readFileSync(file));
+  modules.set(file.href, module);
+  return module;
+}
+
+export class WasmInstance<Exports extends WasmExports> {
+  readonly exports: Exports;
+  private memory = Buffer.alloc(0);
+
+  /** @param host what the program asks for: `assembly/host.ts` */
+  constructor(file: URL, host: Readonly<Record<string, unknown>>) {
+    this.exports = new WebAssembly.Instance(moduleOf(file), { host }).exports as Exports;
+  }
+
+  /** All of its memory: whenever that grows, it is another object, and the old one is empty. */
+  get bytes(): Buffer {
+    if (this.memory.length === 0) this.memory = Buffer.from(this.exports.memory.buffer);
+    return this.memory;
+  }
+}
