@@ -6,15 +6,6 @@ export { ConnectionLost, isShutdown, MessageTooLarge, PostgresError } from './er
 export { messageSize, type RowTaker } from './framing.js';
 export type { FieldDescription } from './messages.js';
 export { Pool, type PoolOptions } from './pool.js';
-export {
-  type CopyIn,
-  type Described,
-  type Outcome,
-  type Result,
-  type Row,
-  Session,
-  type Step,
-  withSession,
-} from './session.js';
+export { type Described, type Outcome, type Result, type Row, Session, type Step, withSession } from './session.js';
 export * from './sql.js';
 export * from './sqlstate.js';

@@ -1,18 +1,27 @@
 /** The messages of the protocol as bytes (Postgres manual 54.7): those that are sent are built, those that come are read. */
 import { protocolViolation } from './errors.js';
-import { FixedStatement, type Statement } from './sql.js';
+import type { Statement } from './sql.js';
 
 /** Bytes of a message, whoever sends it, before its body: type and length. */
 export const MESSAGE_HEADER = 5;
 
 const EMPTY = Buffer.alloc(0);
 
-function message(type: string, length: number): { bytes: Buffer; body: number } {
-  const bytes = Buffer.allocUnsafe(MESSAGE_HEADER + length);
+const int32 = (value: number): Buffer => {
+  const bytes = Buffer.alloc(4);
+  bytes.writeInt32BE(value);
+  return bytes;
+};
+
+/** What stands before a body of this length. */
+function header(type: string, length: number): Buffer {
+  const bytes = Buffer.allocUnsafe(MESSAGE_HEADER);
   bytes.write(type, 0, 'latin1');
   bytes.writeInt32BE(4 + length, 1);
-  return { bytes, body: MESSAGE_HEADER };
+  return bytes;
 }
+
+const message = (type: string, body: Buffer = EMPTY): Buffer => Buffer.concat([header(type, body.length), body]);
 
 /**
  * Parse; parameter types are left to Postgres.
@@ -21,13 +30,8 @@ function message(type: string, length: number): { bytes: Buffer; body: number } 
  */
 export function parse(text: string, name = ''): Buffer {
   if (text.includes('\0')) throw new Error('SQL text with U+0000');
-  const size = Buffer.byteLength(text);
-  const { bytes, body } = message('P', name.length + 1 + size + 1 + 2);
-  const at = writeCString(bytes, name, body);
-  bytes.write(text, at, 'utf8');
-  bytes[at + size] = 0;
-  bytes.writeInt16BE(0, at + size + 1);
-  return bytes;
+  // At the end, an int16: no types of parameters follow.
+  return message('P', Buffer.from(`${name}\0${text}\0\0\0`));
 }
 
 /**
@@ -37,9 +41,8 @@ export function parse(text: string, name = ''): Buffer {
 export function bind(params: readonly (string | null)[], resultFormats: readonly number[] = [], name = ''): Buffer {
   const encoded = params.map((value) => (value === null ? null : Buffer.from(value, 'utf8')));
   const size = encoded.reduce((sum, value) => sum + 4 + (value?.length ?? 0), 0);
-  const { bytes, body } = message('B', 1 + name.length + 1 + 2 + 2 + size + 2 + 2 * resultFormats.length);
-  bytes[body] = 0; // the unnamed portal
-  let at = writeCString(bytes, name, body + 1);
+  const bytes = Buffer.allocUnsafe(1 + name.length + 1 + 2 + 2 + size + 2 + 2 * resultFormats.length);
+  let at = bytes.write(`\0${name}\0`, 'latin1'); // the unnamed portal, and the statement
   bytes.writeInt16BE(0, at); // every parameter is in text format
   bytes.writeUInt16BE(encoded.length, at + 2);
   at += 4;
@@ -51,78 +54,43 @@ export function bind(params: readonly (string | null)[], resultFormats: readonly
   bytes.writeInt16BE(resultFormats.length, at);
   at += 2;
   for (const format of resultFormats) at = bytes.writeInt16BE(format, at);
-  return bytes;
+  return message('B', bytes);
 }
 
 /** Execute the unnamed portal; `maxRows` 0 means all. */
-export function execute(maxRows = 0): Buffer {
-  const { bytes, body } = message('E', 1 + 4);
-  bytes[body] = 0;
-  bytes.writeInt32BE(maxRows, body + 1);
-  return bytes;
-}
+export const execute = (maxRows = 0): Buffer => message('E', Buffer.concat([Buffer.from('\0'), int32(maxRows)]));
 
-/** Parse, Bind and Execute of an unnamed statement, its rows as text. Those of a constant one are built once. */
-export function runUnnamed(statement: Statement): Buffer {
-  if (statement instanceof FixedStatement) return (statement.messages ??= messagesOf(statement));
-  return messagesOf(statement);
-}
-
-const messagesOf = ({ text, params }: Statement): Buffer => Buffer.concat([parse(text), bind(params), EXECUTE_ALL]);
-
-/** A name of our own, ASCII, with the NUL behind it. @returns the offset behind that */
-function writeCString(bytes: Buffer, name: string, at: number): number {
-  bytes.write(name, at, 'latin1');
-  bytes[at + name.length] = 0;
-  return at + name.length + 1;
-}
+/** Parse, Bind and Execute of an unnamed statement, its rows as text. */
+export const runUnnamed = ({ text, params }: Statement): Buffer =>
+  Buffer.concat([parse(text), bind(params), EXECUTE_ALL]);
 
 /** Close of a prepared statement. */
-export function closeStatement(name: string): Buffer {
-  return constant('C', Buffer.from(`S${name}\0`));
-}
+export const closeStatement = (name: string): Buffer => message('C', Buffer.from(`S${name}\0`));
 
 /** The head of a CopyData message; `length` bytes of data follow it. */
-export function copyDataHeader(length: number): Buffer {
-  const bytes = Buffer.allocUnsafe(MESSAGE_HEADER);
-  bytes.write('d', 0, 'latin1');
-  bytes.writeInt32BE(4 + length, 1);
-  return bytes;
-}
+export const copyDataHeader = (length: number): Buffer => header('d', length);
 
-const constant = (type: string, content: Buffer = EMPTY): Buffer => {
-  const { bytes, body } = message(type, content.length);
-  content.copy(bytes, body);
-  return bytes;
-};
-
-export const DESCRIBE_STATEMENT = constant('D', Buffer.from('S\0'));
-export const DESCRIBE_PORTAL = constant('D', Buffer.from('P\0'));
-export const SYNC = constant('S');
-export const TERMINATE = constant('X');
-export const COPY_DONE = constant('c');
-export const COPY_FAIL = constant('f', Buffer.from('COPY has no place here\0'));
+export const DESCRIBE_STATEMENT = message('D', Buffer.from('S\0'));
+export const DESCRIBE_PORTAL = message('D', Buffer.from('P\0'));
+export const SYNC = message('S');
+export const TERMINATE = message('X');
+export const COPY_DONE = message('c');
+export const COPY_FAIL = message('f', Buffer.from('COPY has no place here\0'));
 
 export const EXECUTE_ALL = execute();
 
 /** A simple query: any number of statements without parameters, and a Sync of its own. */
-export const simpleQuery = (text: string): Buffer => constant('Q', Buffer.from(`${text}\0`));
+export const simpleQuery = (text: string): Buffer => message('Q', Buffer.from(`${text}\0`));
 
 /** Also the answers of SCRAM. */
-export const passwordMessage = (text: string): Buffer => constant('p', Buffer.from(text));
+export const passwordMessage = (text: string): Buffer => message('p', Buffer.from(text));
 
 export const saslInitialResponse = (mechanism: string, first: string): Buffer =>
-  constant('p', Buffer.concat([Buffer.from(`${mechanism}\0`), int32(Buffer.byteLength(first)), Buffer.from(first)]));
+  message('p', Buffer.concat([Buffer.from(`${mechanism}\0`), int32(Buffer.byteLength(first)), Buffer.from(first)]));
 
 /** A message without a type, of before or instead of a session. */
 const untyped = (...parts: Buffer[]): Buffer =>
   Buffer.concat([int32(4 + parts.reduce((sum, part) => sum + part.length, 0)), ...parts]);
-
-const int32 = (value: number): Buffer => {
-  const bytes = Buffer.alloc(4);
-  bytes.writeInt32BE(value);
-  return bytes;
-};
 
 /** Version 3.0 of the protocol. */
 const PROTOCOL_VERSION = int32(3 << 16);
@@ -142,20 +110,15 @@ export const cancelMessage = (processId: number, secretKey: Buffer): Buffer =>
 /** First bytes of the backend messages that a session understands. */
 export const BACKEND = {
   authentication: 0x52, // 'R'
-  bindComplete: 0x32, // '2'
-  closeComplete: 0x33, // '3'
   commandComplete: 0x43, // 'C'
   copyInResponse: 0x47, // 'G'
-  copyOutResponse: 0x48, // 'H'
   dataRow: 0x44, // 'D'
   emptyQuery: 0x49, // 'I'
   error: 0x45, // 'E'
   keyData: 0x4b, // 'K'
-  noData: 0x6e, // 'n'
   notice: 0x4e, // 'N'
   parameterDescription: 0x74, // 't'
   parameterStatus: 0x53, // 'S'
-  parseComplete: 0x31, // '1'
   readyForQuery: 0x5a, // 'Z'
   rowDescription: 0x54, // 'T'
 } as const;

@@ -1,7 +1,7 @@
 /** The statements that one session has prepared on its server, and the messages that run them. */
 import { randomBytes } from 'node:crypto';
 import type { Statement } from './sql.js';
-import { bind, closeStatement, execute, parse } from './messages.js';
+import { bind, closeStatement, EXECUTE_ALL, parse } from './messages.js';
 
 /** So many are kept, and so much of their texts: one that names all columns of a table may be a hundred thousand long. */
 const MOST = 100;
@@ -13,10 +13,8 @@ interface Prepared {
   run: Buffer | null;
 }
 
-const EXECUTE = execute();
-
 const runNamed = (name: string, params: Statement['params']): Buffer =>
-  Buffer.concat([bind(params, [], name), EXECUTE]);
+  Buffer.concat([bind(params, [], name), EXECUTE_ALL]);
 
 export class PreparedStatements {
   /** By their text, the oldest first. */
@@ -30,17 +28,17 @@ export class PreparedStatements {
   /** Of all texts. */
   private characters = 0;
 
-  /** @param messages gets those that run a statement, and that prepare it where that was not done before */
-  run({ text, params }: Statement, messages: Uint8Array[]): void {
-    const prepared = this.prepare(text, messages);
+  /** @returns the messages that run a statement, after those that prepare it if that was not done before */
+  run({ text, params }: Statement): Buffer[] {
+    const messages: Buffer[] = [];
+    const prepared = this.known.get(text) ?? this.prepare(text, messages);
     if (params.length === 0) messages.push((prepared.run ??= runNamed(prepared.name, params)));
     else messages.push(runNamed(prepared.name, params));
+    return messages;
   }
 
-  /** @param messages gets those that prepare the statement, where that was not done before */
-  private prepare(text: string, messages: Uint8Array[]): Prepared {
-    const known = this.known.get(text);
-    if (known !== undefined) return known;
+  /** @param messages gets those that prepare the statement */
+  private prepare(text: string, messages: Buffer[]): Prepared {
     for (const oldest of this.known.keys()) {
       if (this.known.size < MOST && this.characters + text.length <= MAX_CHARACTERS) break;
       messages.push(...this.forget(oldest));

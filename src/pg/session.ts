@@ -38,14 +38,10 @@ export interface Result {
   readonly rows: Row[];
 }
 
-/** COPY … FROM STDIN with its data. */
-export interface CopyIn {
-  readonly copy: string;
-  readonly data: readonly Uint8Array[];
+/** What a pipeline consists of: statements, a COPY … FROM STDIN with its data. */
+export interface Step extends Statement {
+  readonly data?: readonly Uint8Array[];
 }
-
-/** What a pipeline consists of. */
-export type Step = Statement | CopyIn;
 
 export interface PipelineOptions {
   /** The session keeps the statements prepared, for pipelines that use the same texts. */
@@ -78,7 +74,7 @@ const DISCARD_ALL = fixed('DISCARD ALL');
 
 /** DISCARD ALL leaves the seed of random() as it is, and with it the next request's random numbers to this one's choice. */
 const resetMessages = (): Buffer =>
-  Buffer.concat([runUnnamed(DISCARD_ALL), runUnnamed({ text: `SET seed = ${Math.random().toFixed(15)}`, params: [] })]);
+  Buffer.concat([runUnnamed(DISCARD_ALL), runUnnamed(fixed(`SET seed = ${Math.random().toFixed(15)}`))]);
 
 const ignore = () => {};
 
@@ -102,7 +98,7 @@ export class Session extends Connection {
    */
   async pipeline(steps: readonly Step[], options: PipelineOptions = {}): Promise<Outcome> {
     const { prepared = false, reset = false, timeoutMs } = options;
-    const messages = prepared ? this.preparedMessages(steps) : steps.flatMap(messagesOf);
+    const messages = steps.flatMap((step) => this.messagesOf(step, prepared));
     if (reset) {
       messages.push(resetMessages());
       this.prepared.clear();
@@ -111,7 +107,7 @@ export class Session extends Connection {
     const answers = new Answers(steps.length);
     try {
       await this.request(messages, answers.onMessage, {
-        copies: steps.some((step) => 'copy' in step),
+        copies: steps.some(({ data }) => data !== undefined),
         endsClean: reset,
         ...(timeoutMs === undefined ? {} : { timeoutMs }),
       });
@@ -228,29 +224,18 @@ export class Session extends Connection {
     return tag;
   }
 
-  private preparedMessages(steps: readonly Step[]): Uint8Array[] {
-    const messages: Uint8Array[] = [];
-    for (const step of steps) {
-      if ('copy' in step) {
-        this.prepared.run({ text: step.copy, params: [] }, messages);
-        messages.push(...copyMessages(step.data));
-      } else this.prepared.run(step, messages);
-    }
-    return messages;
+  /** Unless it is to be prepared, it goes unnamed, so that nothing of it stays in the session. */
+  private messagesOf(step: Step, prepared: boolean): Uint8Array[] {
+    const run = prepared ? this.prepared.run(step) : [runUnnamed(step)];
+    return step.data === undefined ? run : [...run, ...copyMessages(step.data)];
   }
 
   /** After an error nobody knows which statements the server has prepared. */
   private async forget(steps: readonly Step[]): Promise<void> {
-    const closing = this.prepared.forget(...steps.map((step) => ('copy' in step ? step.copy : step.text)));
+    const closing = this.prepared.forget(...steps.map(({ text }) => text));
     // The pipeline's error is what the caller has to know.
     if (!this.closed) await this.request([...closing, SYNC], ignore).catch(ignore);
   }
-}
-
-/** Unnamed, so that nothing of it stays in the session. */
-function messagesOf(step: Step): Uint8Array[] {
-  if ('copy' in step) return [runUnnamed({ text: step.copy, params: [] }), ...copyMessages(step.data)];
-  return [runUnnamed(step)];
 }
 
 /** Gathers what comes back for the steps of a pipeline, in their order. */

@@ -10,17 +10,8 @@ export interface Statement {
   readonly params: readonly (string | null)[];
 }
 
-/** A statement without parameters. */
-export class FixedStatement implements Statement {
-  readonly params: readonly never[] = [];
-  /** The messages that run it, once they were needed. */
-  messages: Buffer | null = null;
-
-  constructor(readonly text: string) {}
-}
-
 /** A statement without parameters: a constant of this code base. */
-export const fixed = (text: string): Statement => new FixedStatement(text);
+export const fixed = (text: string): Statement => ({ text, params: [] });
 
 export const BEGIN = fixed('BEGIN');
 export const COMMIT = fixed('COMMIT');

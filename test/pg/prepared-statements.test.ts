@@ -4,9 +4,7 @@ import { PreparedStatements } from '../../src/pg/prepared-statements.js';
 
 /** Types of the messages that running the texts in turn sends: P(arse), B(ind), E(xecute), C(lose). */
 function sent(prepared: PreparedStatements, texts: readonly string[]): string {
-  const pieces: Uint8Array[] = [];
-  for (const text of texts) prepared.run({ text, params: [] }, pieces);
-  const bytes = Buffer.concat(pieces);
+  const bytes = Buffer.concat(texts.flatMap((text) => prepared.run({ text, params: [] })));
   let types = '';
   for (let at = 0; at < bytes.length; at += 1 + bytes.readInt32BE(at + 1))
     types += bytes.toString('latin1', at, at + 1);

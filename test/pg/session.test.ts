@@ -213,7 +213,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
 
   it('copies rows between statements of one transaction, and says how far a pipeline came', async () => {
     await session.run([s('CREATE TABLE copied (n int CHECK (n < 10))')]);
-    const copy = (rows: string) => ({ copy: 'COPY copied FROM STDIN', data: [Buffer.from(rows)] });
+    const copy = (rows: string) => ({ text: 'COPY copied FROM STDIN', params: [], data: [Buffer.from(rows)] });
     for (const prepared of [true, true, false]) {
       const { results, error } = await session.pipeline([s('SELECT 7'), copy('1\n2\n'), s('SELECT 8')], { prepared });
       expect(error).toBeNull();

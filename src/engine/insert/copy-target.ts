@@ -1,16 +1,7 @@
 /** Where COPY puts rows: some columns of a table, in one format. Batches with the same target can share a COPY. */
 import { LRUCache } from 'lru-cache';
 import type { EncodedBatch } from '../../codec/index.js';
-import {
-  BINARY_HEADER,
-  BINARY_TRAILER,
-  type CopyIn,
-  type Fragment,
-  ident,
-  join,
-  literal,
-  sql,
-} from '../../pg/index.js';
+import { BINARY_HEADER, BINARY_TRAILER, type Fragment, ident, join, literal, sql, type Step } from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
 import { CopyQueue } from './copy-queue.js';
 
@@ -59,8 +50,9 @@ export class CopyTarget {
   }
 
   /** The COPY of batches that were encoded for this target. */
-  copy(batches: readonly EncodedBatch[]): CopyIn {
+  copy(batches: readonly EncodedBatch[]): Step {
     const rows = batches.map(({ data }) => data);
-    return { copy: this.text, data: this.format === 'binary' ? [BINARY_HEADER, ...rows, BINARY_TRAILER] : rows };
+    const data = this.format === 'binary' ? [BINARY_HEADER, ...rows, BINARY_TRAILER] : rows;
+    return { text: this.text, params: [], data };
   }
 }

@@ -6,12 +6,12 @@ import { freeBuffer } from '../../buffers.js';
 import type { EncodedBatch } from '../../codec/index.js';
 import {
   COMMIT,
-  type CopyIn,
   DEADLOCK_DETECTED,
   DIVISION_BY_ZERO,
   PostgresError,
   PROTOCOL_VIOLATION,
   type Statement,
+  type Step,
 } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import { errorCode } from '../../tenancy/engine-error.js';
@@ -96,7 +96,7 @@ function storeUnderKey(
 async function run(
   lease: Lease,
   { table, check }: CachedSchema,
-  copy: CopyIn,
+  copy: Step,
   end: readonly Statement[] = [],
 ): Promise<CopyOutcome> {
   const { session } = lease;
