@@ -191,6 +191,6 @@ async function controlRow(control: ControlDatabase, project: ProjectRow): Promis
 const affectsAll = (error: unknown, { tenancy }: Installation): boolean =>
   error instanceof Error &&
   'syscall' in error &&
-  (!tenancy.own || ['write', 'fsync', 'ftruncate'].includes(String(error.syscall)));
+  (!(tenancy instanceof OwnServers) || ['write', 'fsync', 'ftruncate'].includes(String(error.syscall)));
 
 const json = (value: object): Buffer => Buffer.from(`${JSON.stringify(value, null, 2)}\n`);

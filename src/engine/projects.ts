@@ -3,6 +3,7 @@
  * at any step leaves a mark that the next start, or the next attempt, clears away.
  */
 import { randomUUID } from 'node:crypto';
+import type { NewProject } from '../backup/installation.js';
 import { EngineError } from '../contract/errors.js';
 import { PROJECT_NAME_PATTERN } from '../contract/names.js';
 import { PROJECT_STATUSES } from '../contract/projects.js';
@@ -30,9 +31,6 @@ const NAME = new RegExp(PROJECT_NAME_PATTERN);
 
 /** False for what cannot be a project's name; Postgres could not even be asked for a name with U+0000. */
 export const isProjectName = (name: string): boolean => NAME.test(name);
-
-/** A project that nobody can use yet. */
-export type NewProject = Pick<ProjectRow, 'id' | 'name' | 'placement'>;
 
 /** Fills a new project, for instance from a backup. @returns the status that it gets */
 type Fill = (project: NewProject) => Promise<'active' | 'inactive'>;

@@ -5,6 +5,7 @@ import {
   BEGIN,
   COMMIT,
   type Fragment,
+  ident,
   join,
   type Pool,
   PostgresError,
@@ -55,43 +56,6 @@ export interface AuditRow {
   count: number;
 }
 
-/** The types of the columns as they are given, in the order of all statements here. */
-const TYPES: Readonly<Record<keyof AuditRow, string>> = {
-  at: 'float8',
-  id: 'int8',
-  request_id: 'text',
-  project_id: 'uuid',
-  project: 'text',
-  actor: 'text',
-  actor_id: 'text',
-  actor_name: 'text',
-  address: 'text',
-  operation: 'text',
-  object: 'text',
-  statement_sha256: 'text',
-  statement: 'text',
-  rows: 'int8',
-  outcome: 'text',
-  status: 'int2',
-  duration_ms: 'float8',
-  count: 'int8',
-};
-
-const COLUMNS = Object.keys(TYPES) as (keyof AuditRow)[];
-const NAMES = trusted(COLUMNS.join(', '));
-const DEFINITIONS = trusted(COLUMNS.map((name) => `${name} ${TYPES[name]}`).join(', '));
-
-/**
- * INSERT … SELECT from the entries as one JSON text.
- * @param instead what goes into a column in place of what is given for it
- */
-function insertFrom(rows: readonly AuditRow[], instead: Readonly<Record<string, string>> = {}): Fragment {
-  const special: typeof instead = { at: 'to_timestamp(given.at / 1000)', ...instead };
-  const values = trusted(COLUMNS.map((name) => special[name] ?? `given.${name}`).join(', '));
-  const given = sql`json_to_recordset(${JSON.stringify(rows)}) AS given (${DEFINITIONS})`;
-  return sql`INSERT INTO cdp.audit (${NAMES}) SELECT ${values} FROM ${given}`;
-}
-
 /** Time limits: a write or a removal fails, a read is cancelled. */
 const WRITE_MS = 10_000;
 const READ_MS = 30_000;
@@ -106,12 +70,19 @@ const REMOVED_AT_ONCE = 5_000;
  * @returns a statement whose rows are those of the change
  */
 export function withEntry(change: Fragment, entry: AuditRow): Statement {
-  const insert = insertFrom([entry], {
-    project_id: 'changed.project_id',
-    project: '(SELECT name FROM cdp.projects WHERE projects.id = changed.project_id)',
-  });
-  return sql`WITH changed AS (${change}), noted AS (${insert} CROSS JOIN changed) SELECT * FROM changed`;
+  const columns = columnsOf(entry);
+  return sql`WITH changed AS (${change}), noted AS (
+      INSERT INTO cdp.audit (${columns}) SELECT ${columns} FROM (
+        SELECT entry.* FROM changed, jsonb_populate_record(NULL::cdp.audit, ${JSON.stringify(stored(entry))}::jsonb
+          || jsonb_build_object('project_id', changed.project_id, 'project',
+            (SELECT name FROM cdp.projects WHERE projects.id = changed.project_id))) AS entry) AS entries)
+    SELECT * FROM changed`;
 }
+
+/** In the table, a time is no number. */
+const stored = (entry: AuditRow): object => ({ ...entry, at: new Date(entry.at) });
+
+const columnsOf = (entry: AuditRow): Fragment => join(Object.keys(entry).map((name) => ident(name)));
 
 /** Whether Postgres refused the entries themselves, which no repetition can change. */
 export const isRefusedEntry = (error: unknown): boolean =>
@@ -125,7 +96,13 @@ export class AuditLog {
    * @throws PostgresError, ConnectionLost
    */
   async write(entries: readonly AuditRow[]): Promise<void> {
-    await this.pool.query(sql`${insertFrom(entries)} ON CONFLICT DO NOTHING`, { timeoutMs: WRITE_MS });
+    const [first] = entries;
+    if (first === undefined) return;
+    const columns = columnsOf(first);
+    const insert = sql`INSERT INTO cdp.audit (${columns})
+      SELECT ${columns} FROM json_populate_recordset(NULL::cdp.audit, ${JSON.stringify(entries.map(stored))})
+      ON CONFLICT DO NOTHING`;
+    await this.pool.query(insert, { timeoutMs: WRITE_MS });
   }
 
   /**

@@ -39,7 +39,6 @@ export interface ServerEvents {
 }
 
 export class OwnServers implements Tenancy {
-  readonly own = true;
   private readonly servers = new Map<string, Server>();
 
   private constructor(

@@ -42,7 +42,6 @@ const CONNECTION_LIMIT = 128;
 const POOL_SIZE = 6;
 
 export class SharedServer implements Tenancy {
-  readonly own = false;
   readonly running = 1;
   private readonly server: Server;
 

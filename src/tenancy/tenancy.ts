@@ -30,8 +30,6 @@ export interface Server {
 }
 
 export interface Tenancy {
-  /** True if each project has a server of its own. */
-  readonly own: boolean;
   /** Servers of projects that run now. */
   readonly running: number;
   /** Names for a new project. */

@@ -1,4 +1,5 @@
 /** A project full of marked strings, at work while another one is probing. */
+import { OwnServers } from '../../src/tenancy/own-servers.js';
 import { createHash, randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -46,14 +47,15 @@ export async function makeNeighbour(service: TestService): Promise<Neighbour> {
   });
 
   // On servers of their own the names within are the same for all.
-  const names: [kind: string, name: string][] = service.engine.tenancy.own
-    ? [['server', placement.server]]
-    : [
-        ['role', placement.writer],
-        ['role', placement.reader],
-        ['database', placement.database],
-        ['controldatabase', service.database],
-      ];
+  const names: [kind: string, name: string][] =
+    service.engine.tenancy instanceof OwnServers
+      ? [['server', placement.server]]
+      : [
+          ['role', placement.writer],
+          ['role', placement.reader],
+          ['database', placement.database],
+          ['controldatabase', service.database],
+        ];
   for (const [kind, name] of names) markers.add(kind, name);
   markers.add('lock', String(lock));
   markers.add('token', token);
