@@ -178,7 +178,7 @@ async function controlRow(control: ControlDatabase, project: ProjectRow): Promis
       id: token.id,
       name: token.name,
       scopes: token.scopes as Control['projects'][number]['tokens'][number]['scopes'],
-      sha256: token.sha256.toString('hex'),
+      sha256: token.sha256,
       created_at: token.createdAt.toISOString(),
       expires_at: token.expiresAt?.toISOString() ?? null,
       revoked_at: token.revokedAt?.toISOString() ?? null,

@@ -130,7 +130,7 @@ const storedToken = (token: Control['projects'][number]['tokens'][number]): Stor
   projectId: null,
   name: token.name,
   scopes: token.scopes,
-  sha256: Buffer.from(token.sha256, 'hex'),
+  sha256: token.sha256,
   createdAt: new Date(token.created_at),
   expiresAt: date(token.expires_at),
   revokedAt: date(token.revoked_at),

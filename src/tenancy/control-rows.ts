@@ -1,5 +1,6 @@
-/** Rows of the control database: as JSON of Postgres, and as the service sees them. */
-import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
+/** Rows of the control database, which Postgres writes as JSON. */
+import type { ProjectStatus } from '../contract/projects.js';
+import { trusted } from '../pg/index.js';
 import type { Placement } from './placement.js';
 
 export interface ProjectRow {
@@ -27,82 +28,29 @@ export interface TokenRow {
   lastUsedAt: Date | null;
 }
 
-/** A token as it is stored: only the hash of it. */
+/** A token as it is stored: only the hash of it, in hexadecimal. */
 export interface StoredToken extends TokenRow {
-  sha256: Buffer;
-}
-
-/** A row of `cdp.projects` as `to_jsonb` writes it. */
-interface ProjectRecord {
-  id: string;
-  name: string;
-  status: string;
-  database_name: string;
-  schema_name: string;
-  writer_role: string;
-  reader_role: string;
-  server: string;
-  schema_version: number;
-  quota_bytes: number | null;
-  size_bytes: number | null;
-  created_at: string;
-}
-
-/** A row of `cdp.tokens` as `to_jsonb` writes it. */
-interface TokenRecord {
-  id: string;
-  project_id: string | null;
-  name: string;
-  scopes: string[];
-  /** `\x…`. */
   sha256: string;
-  created_at: string;
-  expires_at: string | null;
-  revoked_at: string | null;
-  last_used_at: string | null;
 }
 
-const date = (value: string | null): Date | null => (value === null ? null : new Date(value));
+/** A row of `cdp.projects` as the JSON of a {@link ProjectRow}. */
+export const PROJECT_JSON = trusted(`jsonb_build_object('id', projects.id, 'name', projects.name, 'status', status,
+  'placement', jsonb_build_object('server', server, 'database', database_name, 'schema', schema_name,
+    'writer', writer_role, 'reader', reader_role),
+  'schemaVersion', schema_version, 'quotaBytes', quota_bytes, 'sizeBytes', size_bytes,
+  'createdAt', projects.created_at)`);
 
-/** @param json `to_jsonb` of a row of `cdp.projects` */
-export function projectRow(json: string): ProjectRow {
-  const record = JSON.parse(json) as ProjectRecord;
-  const status = PROJECT_STATUSES.find((known) => known === record.status);
-  if (status === undefined) throw new Error(`Unknown project status ${record.status}`);
-  return {
-    id: record.id,
-    name: record.name,
-    status,
-    placement: {
-      server: record.server,
-      database: record.database_name,
-      schema: record.schema_name,
-      writer: record.writer_role,
-      reader: record.reader_role,
-    },
-    schemaVersion: record.schema_version,
-    quotaBytes: record.quota_bytes,
-    sizeBytes: record.size_bytes,
-    createdAt: new Date(record.created_at),
-  };
-}
+/** A row of `cdp.tokens` as the JSON of a {@link TokenRow}. */
+export const TOKEN_JSON = trusted(`jsonb_build_object('id', tokens.id, 'projectId', project_id, 'name', tokens.name,
+  'scopes', scopes, 'createdAt', tokens.created_at, 'expiresAt', expires_at, 'revokedAt', revoked_at,
+  'lastUsedAt', last_used_at)`);
 
-/** @param json `to_jsonb` of a row of `cdp.tokens` */
-export function storedToken(json: string): StoredToken {
-  const record = JSON.parse(json) as TokenRecord;
-  return { ...fieldsOf(record), sha256: Buffer.from(record.sha256.slice(2), 'hex') };
-}
+/** Reads {@link PROJECT_JSON}. */
+export const projectRow = (json: string): ProjectRow => JSON.parse(json, withDates) as ProjectRow;
 
-/** The same without the hash. */
-export const tokenRow = (json: string): TokenRow => fieldsOf(JSON.parse(json) as TokenRecord);
+/** Reads {@link TOKEN_JSON}. */
+export const tokenRow = (json: string): TokenRow => JSON.parse(json, withDates) as TokenRow;
 
-const fieldsOf = (record: TokenRecord): TokenRow => ({
-  id: record.id,
-  projectId: record.project_id,
-  name: record.name,
-  scopes: record.scopes,
-  createdAt: new Date(record.created_at),
-  expiresAt: date(record.expires_at),
-  revokedAt: date(record.revoked_at),
-  lastUsedAt: date(record.last_used_at),
-});
+/** Makes a Date of every time. */
+const withDates = (key: string, value: unknown): unknown =>
+  key.endsWith('At') && typeof value === 'string' ? new Date(value) : value;

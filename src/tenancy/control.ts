@@ -13,7 +13,15 @@ import {
 } from '../pg/index.js';
 import { ADVISORY_LOCKS } from './advisory-locks.js';
 import { type AuditRow, withEntry } from './audit-log.js';
-import { projectRow, type ProjectRow, type StoredToken, storedToken, tokenRow, type TokenRow } from './control-rows.js';
+import {
+  PROJECT_JSON,
+  projectRow,
+  type ProjectRow,
+  type StoredToken,
+  TOKEN_JSON,
+  tokenRow,
+  type TokenRow,
+} from './control-rows.js';
 import { migrate, readMigrations } from './migrate.js';
 import { withServiceSession } from './service-pool.js';
 import { serviceChange, serviceWork } from './service-work.js';
@@ -103,7 +111,7 @@ export class ControlDatabase {
   }
 
   private async selectProjects(which: Fragment): Promise<ProjectRow[]> {
-    const rows = await this.query(sql`SELECT to_jsonb(projects) FROM cdp.projects ${which}`);
+    const rows = await this.query(sql`SELECT ${PROJECT_JSON} FROM cdp.projects ${which}`);
     return rows.map(([json]) => projectRow(json ?? ''));
   }
 
@@ -142,7 +150,7 @@ export class ControlDatabase {
   async setProjectQuota(id: string, quotaBytes: number | null, entry: AuditRow | null): Promise<ProjectRow | null> {
     const [row] = await this.change(
       sql`UPDATE cdp.projects SET quota_bytes = ${quotaBytes} WHERE id = ${id} AND status IN ('active', 'inactive')
-          RETURNING id AS project_id, to_jsonb(projects)`,
+          RETURNING id AS project_id, ${PROJECT_JSON}`,
       entry,
     );
     return row?.[1] == null ? null : projectRow(row[1]);
@@ -184,13 +192,13 @@ export class ControlDatabase {
 
   /** @returns false if its project is not there any more */
   async insertToken(
-    token: Omit<TokenRow, 'createdAt' | 'revokedAt' | 'lastUsedAt'> & { sha256: Buffer },
+    token: Omit<StoredToken, 'createdAt' | 'revokedAt' | 'lastUsedAt'>,
     entry: AuditRow | null,
   ): Promise<boolean> {
     const { id, projectId, name, scopes, sha256, expiresAt } = token;
     const rows = await this.change(
       sql`INSERT INTO cdp.tokens (id, project_id, name, scopes, sha256, expires_at)
-          SELECT ${id}::uuid, ${projectId}::uuid, ${name}, ${scopes}::text[], ${sha256}::bytea, ${expiresAt}::timestamptz
+          SELECT ${id}::uuid, ${projectId}::uuid, ${name}, ${scopes}::text[], decode(${sha256}, 'hex'), ${expiresAt}::timestamptz
           WHERE ${projectId}::uuid IS NULL
             OR EXISTS (SELECT FROM cdp.projects WHERE id = ${projectId}::uuid FOR KEY SHARE)
           RETURNING project_id`,
@@ -206,10 +214,10 @@ export class ControlDatabase {
   }
 
   /** The token of that hash with its project. */
-  async tokenByHash(sha256: Buffer): Promise<{ token: TokenRow; project: ProjectRow | null } | null> {
+  async tokenByHash(sha256: string): Promise<{ token: TokenRow; project: ProjectRow | null } | null> {
     const [[token, project] = []] = await this.query(
-      sql`SELECT to_jsonb(tokens), to_jsonb(projects) FROM cdp.tokens
-          LEFT JOIN cdp.projects ON projects.id = tokens.project_id WHERE sha256 = ${sha256}`,
+      sql`SELECT ${TOKEN_JSON}, CASE WHEN projects.id IS NOT NULL THEN ${PROJECT_JSON} END FROM cdp.tokens
+          LEFT JOIN cdp.projects ON projects.id = tokens.project_id WHERE sha256 = decode(${sha256}, 'hex')`,
     );
     return token == null ? null : { token: tokenRow(token), project: project == null ? null : projectRow(project) };
   }
@@ -217,7 +225,7 @@ export class ControlDatabase {
   /** Tokens of a project, or the admin tokens if `projectId` is null. */
   async tokens(projectId: string | null): Promise<TokenRow[]> {
     const rows = await this.query(
-      sql`SELECT to_jsonb(tokens) FROM cdp.tokens
+      sql`SELECT ${TOKEN_JSON} FROM cdp.tokens
           WHERE project_id IS NOT DISTINCT FROM ${projectId} ORDER BY created_at, id`,
     );
     return rows.map(([json]) => tokenRow(json ?? ''));
@@ -232,7 +240,7 @@ export class ControlDatabase {
     const ofProject = projectId === undefined ? sql`` : sql`AND project_id IS NOT DISTINCT FROM ${projectId}`;
     const [row] = await this.change(
       sql`UPDATE cdp.tokens SET revoked_at = coalesce(revoked_at, now()) WHERE id = ${id} ${ofProject}
-          RETURNING project_id, to_jsonb(tokens)`,
+          RETURNING project_id, ${TOKEN_JSON}`,
       entry,
     );
     return row?.[1] == null ? null : tokenRow(row[1]);
@@ -241,16 +249,18 @@ export class ControlDatabase {
   /** Tokens of a project with their hashes, for a backup. */
   async storedTokens(projectId: string): Promise<StoredToken[]> {
     const rows = await this.query(
-      sql`SELECT to_jsonb(tokens) FROM cdp.tokens WHERE project_id = ${projectId} ORDER BY created_at, id`,
+      sql`SELECT ${TOKEN_JSON}, encode(sha256, 'hex') FROM cdp.tokens WHERE project_id = ${projectId}
+          ORDER BY created_at, id`,
     );
-    return rows.map(([json]) => storedToken(json ?? ''));
+    return rows.map(([json, sha256]) => ({ ...tokenRow(json ?? ''), sha256: sha256 ?? '' }));
   }
 
   /** Of these tokens, the ids of those that are there already, by id or by hash. */
   async knownTokens(tokens: readonly Pick<StoredToken, 'id' | 'sha256'>[]): Promise<string[]> {
     const rows = await this.query(
       sql`SELECT id FROM cdp.tokens
-          WHERE id = ANY (${tokens.map(({ id }) => id)}) OR sha256 = ANY (${tokens.map(({ sha256 }) => sha256)})`,
+          WHERE id = ANY (${tokens.map(({ id }) => id)})
+            OR encode(sha256, 'hex') = ANY (${tokens.map(({ sha256 }) => sha256)})`,
     );
     return rows.map(([id]) => id ?? '');
   }
@@ -261,14 +271,13 @@ export class ControlDatabase {
     { createdAt, quotaBytes }: Pick<ProjectRow, 'createdAt' | 'quotaBytes'>,
     tokens: readonly StoredToken[],
   ): Promise<void> {
-    const rows = tokens.map(({ sha256, ...token }) => ({ ...token, sha256: sha256.toString('hex') }));
     await this.query(
       sql`WITH project AS (UPDATE cdp.projects SET created_at = ${createdAt}, quota_bytes = ${quotaBytes}
             WHERE id = ${id} AND status = 'creating' RETURNING id)
           INSERT INTO cdp.tokens (id, project_id, name, scopes, sha256, created_at, expires_at, revoked_at, last_used_at)
           SELECT t.id, project.id, t.name, t.scopes, decode(t.sha256, 'hex'), t."createdAt", t."expiresAt",
             t."revokedAt", t."lastUsedAt"
-          FROM project, jsonb_to_recordset(${JSON.stringify(rows)}) AS t (id uuid, name text, scopes text[], sha256 text,
+          FROM project, jsonb_to_recordset(${JSON.stringify(tokens)}) AS t (id uuid, name text, scopes text[], sha256 text,
             "createdAt" timestamptz, "expiresAt" timestamptz, "revokedAt" timestamptz, "lastUsedAt" timestamptz)`,
     );
   }

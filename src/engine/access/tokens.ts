@@ -93,7 +93,7 @@ export class Tokens {
       lastUsedAt: null,
     };
     const entry = this.audit.entryOfChange(by, { operation: 'token.create', object: details.id });
-    if (!(await this.control.insertToken({ ...details, sha256: Buffer.from(sha256(token), 'hex') }, entry))) {
+    if (!(await this.control.insertToken({ ...details, sha256: sha256(token) }, entry))) {
       throw new EngineError('not_found', 'The project of the token was deleted');
     }
     return { token, details };
@@ -154,7 +154,7 @@ export class Tokens {
   }
 
   private async lookUp(hash: string, changes: string): Promise<Caller> {
-    const found = await this.control.tokenByHash(Buffer.from(hash, 'hex'));
+    const found = await this.control.tokenByHash(hash);
     if (found === null || found.token.revokedAt !== null) throw unauthorized();
     const { token, project } = found;
     if (isOver(token)) throw new EngineError('token_expired', `The token expired at ${token.expiresAt?.toISOString()}`);
