@@ -21,21 +21,23 @@ export async function setArchiving(installation: Installation, name: string, on:
   }
   const project = await projects.get(name);
   const { server } = project.placement;
-  const { root, account } = await tenancy.folderOf(project.placement);
+  const { root, account } = await tenancy.fleet.folderOf(server);
   const settings = join(root, ARCHIVE_SETTINGS);
   if (on) {
-    const archive = join(tenancy.archives, server);
+    const archive = join(tenancy.fleet.archives, server);
     await prepareArchive(archive, account);
     const lines = Object.entries(archiveSettings(archive)).map(([key, value]) => `${key} = ${quoted(value)}\n`);
     await replaceFile(settings, lines.join(''));
   } else {
     await rm(settings, { force: true });
   }
-  await tenancy.stop(project.placement);
+  await tenancy.fleet.stop(server);
   record('project.archive', project);
 }
 
 /** Removes archived WAL that is older than this. */
 export async function removeOldArchives(tenancy: Tenancy, days: number): Promise<void> {
-  if (tenancy instanceof OwnServers) await removeOldSegments(tenancy.archives, days, (id) => tenancy.hasServer(id));
+  if (!(tenancy instanceof OwnServers)) return;
+  const { fleet } = tenancy;
+  await removeOldSegments(fleet.archives, days, (id) => fleet.has(id));
 }

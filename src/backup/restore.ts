@@ -238,7 +238,7 @@ async function restoreFromFiles(
   const { file, servers, recovery, signal } = from;
   const fill = async ({ id, placement }: NewProject) => {
     await withServer(servers.serverOf(placement), async () => {
-      await endRecovery(await servers.folderOf(placement));
+      await endRecovery(await servers.fleet.folderOf(placement.server));
       await databases.upgrade(tenancy, placement);
     });
     signal.throwIfAborted();
@@ -246,7 +246,7 @@ async function restoreFromFiles(
     return status;
   };
   await projects.restore(name, fill, async (placement) =>
-    loadFiles(saved, file, await servers.createEmpty(placement), recovery, signal),
+    loadFiles(saved, file, await servers.fleet.createEmpty(placement.server), recovery, signal),
   );
   return { name, tables: null, leftOut: [] };
 }

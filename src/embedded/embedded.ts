@@ -58,15 +58,12 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
   return {
     control,
     binaries,
-    openFleet: (template, events) =>
-      Fleet.open(
-        root,
-        binaries,
-        once(() => templateFolder(root, binaries, template, options)),
-        options,
-        events,
-        cgroups,
-      ),
+    async openFleet(template, events) {
+      const make = once(() => templateFolder(root, binaries, template, options));
+      const fleet = new Fleet(root, binaries, make, options, events, cgroups);
+      await fleet.stopLeftBehind();
+      return fleet;
+    },
   };
 }
 

@@ -5,6 +5,7 @@ import { availableParallelism } from 'node:os';
 import { join, relative, sep } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.js';
+import { exists } from '../files.js';
 import { calledByRoot, ProjectAccounts, type UidRange } from './accounts.js';
 import { type Binaries, refuseOtherMajor } from './binaries.js';
 import type { ProjectCgroups } from './cgroup.js';
@@ -77,7 +78,8 @@ export class Fleet {
   private closing = false;
   private preparing: Promise<unknown> = Promise.resolve();
 
-  private constructor(
+  /** @param template returns the data directory that new servers are copied from, and makes it if it is missing */
+  constructor(
     private readonly data: DataFolder,
     private readonly binaries: Binaries,
     private readonly template: () => Promise<string>,
@@ -95,37 +97,30 @@ export class Fleet {
     this.sweeper = new Sweeper(data, this.servers, settings, events);
   }
 
-  /**
-   * Stops the servers that an earlier service left behind. Only requests that need one of them wait for that.
-   * @param template returns the data directory that new servers are copied from, and makes it if it is missing
-   */
-  static async open(
-    data: DataFolder,
-    binaries: Binaries,
-    template: () => Promise<string>,
-    settings: FleetSettings,
-    events: FleetEvents,
-    cgroups: ProjectCgroups | null,
-  ): Promise<Fleet> {
-    const fleet = new Fleet(data, binaries, template, settings, events, cgroups);
-    for (const found of await findPostmasters(data.folder)) {
-      const [place, id = ''] = relative(data.folder, found.data).split(sep);
+  /** Stops the servers that an earlier service left behind. Only requests that need one of them wait for that. */
+  async stopLeftBehind(): Promise<void> {
+    for (const found of await findPostmasters(this.data.folder)) {
+      const [place, id = ''] = relative(this.data.folder, found.data).split(sep);
       const stop = () => stopPostmaster(found.pid, found.data);
-      if (place === PROJECTS) fleet.of(id).awaitEnd(stop());
+      if (place === PROJECTS) this.of(id).awaitEnd(stop());
       // A template that was being built.
       else if (place !== CONTROL) void stop().catch(() => {});
     }
     // The next new project needs it.
-    fleet.preparing = template().catch(() => {});
-    return fleet;
+    this.preparing = this.template().catch(() => {});
   }
 
   /** A new id: short, so that the paths of sockets stay short. */
   static newId = (): string => randomBytes(6).toString('hex');
 
-  /** The folder that all servers and archives are in. */
-  get folder(): string {
-    return this.data.folder;
+  /** The folders of archived WAL are in this one, by the ids of servers, some of which are gone. */
+  get archives(): string {
+    return join(this.data.folder, ARCHIVE);
+  }
+
+  /** Whether there is a server of this id, running or not. */
+  has(id: string): Promise<boolean> {
+    return exists(join(this.data.folder, projectFolder(id)));
   }
 
   /** Servers that run, start or stop now. */

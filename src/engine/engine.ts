@@ -7,7 +7,8 @@ import { Connections } from '../tenancy/connections/connections.js';
 import { Credentials } from '../tenancy/credentials.js';
 import { readMigrations } from '../tenancy/migrate.js';
 import type { Embedded } from '../embedded/embedded.js';
-import { OwnServers, type ServerEvents } from '../tenancy/own-servers.js';
+import type { FleetEvents } from '../embedded/fleet.js';
+import { OwnServers } from '../tenancy/own-servers.js';
 import { ProjectSessions } from '../tenancy/connections/project-session.js';
 import { ProjectDatabases } from '../tenancy/project-databases.js';
 import type { Pool, ServerAddress } from '../pg/index.js';
@@ -18,7 +19,7 @@ import { Slots, type WorkKind } from './limits/slots.js';
 import type { StopReason } from './limits/deadline.js';
 import { Audit, type AuditSettings, BY_ITSELF, type Origin } from './audit/audit.js';
 import type { Installation } from '../backup/installation.js';
-import { Callers } from './access/callers.js';
+import { type Authenticate, authenticator } from './access/authenticate.js';
 import type { JwtSettings } from './access/jwt.js';
 import { DatabaseAccess } from './database-access.js';
 import { EventLoopThrottle } from './limits/event-loop-throttle.js';
@@ -76,37 +77,17 @@ interface EngineLoad {
 /** Connections of the service's own role: tokens, projects, watchdog. */
 const SERVICE_CONNECTIONS = 6;
 
-interface EngineParts {
-  readonly tokens: Tokens;
-  readonly callers: Callers;
-  readonly shared: SharedServices;
-  readonly tenancy: Tenancy;
-  readonly control: ControlDatabase;
-  readonly projects: Projects;
-  readonly audit: Audit;
-  readonly databases: ProjectDatabases;
-}
-
 export class Engine {
-  readonly control: ControlDatabase;
-  readonly projects: Projects;
-  readonly audit: Audit;
-  readonly tokens: Tokens;
-  readonly callers: Callers;
-  readonly tenancy: Tenancy;
-  readonly databases: ProjectDatabases;
-  private readonly shared: SharedServices;
-
-  private constructor({ tokens, callers, shared, tenancy, control, projects, audit, databases }: EngineParts) {
-    this.control = control;
-    this.projects = projects;
-    this.audit = audit;
-    this.tokens = tokens;
-    this.callers = callers;
-    this.tenancy = tenancy;
-    this.databases = databases;
-    this.shared = shared;
-  }
+  private constructor(
+    readonly control: ControlDatabase,
+    readonly tenancy: Tenancy,
+    readonly databases: ProjectDatabases,
+    readonly audit: Audit,
+    readonly projects: Projects,
+    readonly tokens: Tokens,
+    readonly authenticate: Authenticate,
+    private readonly shared: SharedServices,
+  ) {}
 
   /**
    * Prepares the control database and the template, and clears away what a crash left half done.
@@ -143,17 +124,12 @@ export class Engine {
         waitMs,
       };
       const tokens = new Tokens(control, audit);
-      const callers = new Callers(tokens, new WrongTokens(settings.wrongTokens), jwt);
-      return new Engine({ tokens, callers, shared, tenancy, control, projects, audit, databases });
+      const authenticate = authenticator(tokens, new WrongTokens(settings.wrongTokens), jwt);
+      return new Engine(control, tenancy, databases, audit, projects, tokens, authenticate, shared);
     } catch (error) {
       await pool.close();
       throw error;
     }
-  }
-
-  /** Whether the operator has not yet been shown a first project. @throws EngineError database_unavailable */
-  isFirstStart(): Promise<boolean> {
-    return this.control.isFirstStart();
   }
 
   /** Whether a request of a kind that came now would be refused, so that nothing of it needs to be read. */
@@ -242,21 +218,18 @@ async function openControl(
 ): Promise<{ control: ControlDatabase; tenancy: Tenancy }> {
   const { address, embedded, idleStopMs, secret } = settings;
   const credentials = new Credentials(secret ?? '');
-  let tenancy: Tenancy | undefined;
-  const prepare = async (control: ControlDatabase, isCurrent: boolean): Promise<void> => {
+  const prepare = async (control: ControlDatabase, isCurrent: boolean): Promise<Tenancy> => {
     if (embedded !== null) {
       const events = serverEvents(control, audit, settings.onServerTrouble);
-      tenancy = await OwnServers.open(embedded, databases, control, idleStopMs, events);
-      return;
+      return OwnServers.open(embedded, databases, control, idleStopMs, events);
     }
     const shared = new SharedServer(address, credentials, `cdp_template_${control.instanceId}`, databases);
     await shared.prepareTemplate(isCurrent);
-    tenancy = shared;
+    return shared;
   };
   const { schemaVersion } = databases;
-  const control = await ControlDatabase.open(address, pool, credentials.fingerprint(), schemaVersion, prepare);
-  if (tenancy === undefined) throw new Error('The control database was not prepared');
-  return { control, tenancy };
+  const opened = await ControlDatabase.open(address, pool, credentials.fingerprint(), schemaVersion, prepare);
+  return { control: opened.control, tenancy: opened.prepared };
 }
 
 /** What happens to a project's server is said by the project's name, in the log and in the audit log. */
@@ -264,7 +237,7 @@ function serverEvents(
   control: ControlDatabase,
   audit: Audit,
   onTrouble: EngineSettings['onServerTrouble'],
-): ServerEvents {
+): Omit<FleetEvents, 'beforeStop'> {
   const tell = (server: string, trouble: string, details: object) => {
     const known = control.projectOnServer(server).catch(() => null);
     void known.then((project) => {
@@ -273,7 +246,7 @@ function serverEvents(
     });
   };
   return {
-    crashed: (server, reason, pauseMs) =>
+    failed: (server, reason, pauseMs) =>
       tell(server, 'the Postgres server of a project has ended unexpectedly', { reason, pauseMs }),
     grew: (server, bytes) =>
       tell(server, 'the Postgres server of a project was stopped: it grew while the disk was nearly full', { bytes }),

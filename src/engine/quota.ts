@@ -87,9 +87,7 @@ export class Quotas {
 
   /** Projects that were over their quota when this instance last measured them. */
   get projectsOver(): number {
-    let count = 0;
-    for (const { least } of this.usages.values()) if (least !== null) count++;
-    return count;
+    return [...this.usages.values()].filter(({ least }) => least !== null).length;
   }
 
   /**
@@ -97,13 +95,9 @@ export class Quotas {
    * @throws EngineError quota_exceeded; database_unavailable if its size has to be measured and cannot
    */
   requireRoom(project: ProjectRow): Promise<void> | undefined {
-    const usage = this.usageOf(project);
-    return usage === null ? undefined : this.rejectOverQuota(usage);
-  }
-
-  private async rejectOverQuota(usage: Usage): Promise<void> {
-    const overQuota = await this.check(usage);
-    if (overQuota !== null) throw overQuota.error;
+    return this.overQuota(project)?.then((over) => {
+      if (over !== null) throw over.error;
+    });
   }
 
   /** @returns null, at once, for a project without a quota. @throws EngineError database_unavailable */

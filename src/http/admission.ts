@@ -22,7 +22,7 @@ export class Admission {
   async admit(request: FastifyRequest, reply: FastifyReply, route: Route): Promise<void> {
     const { context, headers } = request;
     context.route = route;
-    const caller = await this.engine.callers.authenticate(bearerToken(headers), context.address);
+    const caller = await this.engine.authenticate(bearerToken(headers), context.address);
     context.caller = caller;
     // Counted before it is known whether the caller may do this, and refused after.
     const oneTooMany = this.rateLimit?.count(caller, reply) ?? null;

@@ -37,17 +37,17 @@ export class ControlDatabase {
   /**
    * Migrates the control schema and checks that this instance has the installation's secret.
    * @param pool of the service's own role on the control database, which is that of `address`
-   * @param prepare makes ready what projects are made from, as one instance at a time
+   * @param prepare makes ready what projects are made from, as one instance at a time; what it returns is returned
    * @param version of what it prepares
    * @throws Error when the secret differs or the schema is newer than this program
    */
-  static async open(
+  static async open<T>(
     address: ServerAddress,
     pool: Pool,
     fingerprint: string,
     version: number,
-    prepare: (control: ControlDatabase, isCurrent: boolean) => Promise<void>,
-  ): Promise<ControlDatabase> {
+    prepare: (control: ControlDatabase, isCurrent: boolean) => Promise<T>,
+  ): Promise<{ control: ControlDatabase; prepared: T }> {
     // Not of the pool: others may take their time with the template. The end of the session gives the lock back.
     return withServiceSession(address, address.database, async (session) => {
       await session.query(sql`SELECT pg_advisory_lock(${ADVISORY_LOCKS.start})`);
@@ -63,9 +63,9 @@ export class ControlDatabase {
       }
       const control = new ControlDatabase(address, pool, id ?? '');
       const isCurrent = Number(template) >= version;
-      await prepare(control, isCurrent);
+      const prepared = await prepare(control, isCurrent);
       if (!isCurrent) await session.query(sql`UPDATE cdp.instance SET template_version = ${version}`);
-      return control;
+      return { control, prepared };
     });
   }
 

@@ -3,13 +3,10 @@
  * `writer` and `reader`. The superuser logs in only to make, upgrade, repair, back up and watch over it.
  */
 import { createHash } from 'node:crypto';
-import { join } from 'node:path';
 import type { Embedded, Template } from '../embedded/embedded.js';
 import { Fleet, type FleetEvents, type Socket } from '../embedded/fleet.js';
-import { ARCHIVE, projectFolder, type ServerFolder } from '../embedded/server-folder.js';
 import { Niceness } from '../embedded/niceness.js';
 import { parentOf } from '../embedded/proc.js';
-import { exists } from '../files.js';
 import type { ControlDatabase } from './control.js';
 import type { ProjectRow } from './control-rows.js';
 import { refuseReachingOut } from './extensions.js';
@@ -32,17 +29,11 @@ const POOL_SIZE = 2;
 /** An idle server on which autovacuum has work runs on for at most this many times the setting. */
 const LONGEST_GRACE = 3;
 
-/** A server crashed, or was stopped to keep disk free. */
-export interface ServerEvents {
-  crashed(server: string, reason: string, pauseMs: number): void;
-  grew(server: string, bytes: number): void;
-}
-
 export class OwnServers implements Tenancy {
   private readonly servers = new Map<string, Server>();
 
   private constructor(
-    private readonly fleet: Fleet,
+    readonly fleet: Fleet,
     private readonly databases: ProjectDatabases,
     private readonly control: ControlDatabase,
     private readonly idleStopMs: number,
@@ -55,15 +46,11 @@ export class OwnServers implements Tenancy {
     databases: ProjectDatabases,
     control: ControlDatabase,
     idleStopMs: number,
-    events: ServerEvents,
+    events: Omit<FleetEvents, 'beforeStop'>,
   ): Promise<OwnServers> {
     refuseReachingOut(databases.extensions);
-    const fleetEvents: FleetEvents = {
-      failed: (id, reason, pauseMs) => events.crashed(id, reason, pauseMs),
-      grew: (id, bytes) => events.grew(id, bytes),
-      beforeStop: (id, idleMs) => tenancy.beforeStop(id, idleMs),
-    };
-    const fleet = await embedded.openFleet(templateOf(databases), fleetEvents);
+    const beforeStop = (id: string, idleMs: number) => tenancy.beforeStop(id, idleMs);
+    const fleet = await embedded.openFleet(templateOf(databases), { ...events, beforeStop });
     const tenancy = new OwnServers(fleet, databases, control, idleStopMs, embedded.binaries.version);
     return tenancy;
   }
@@ -124,36 +111,6 @@ export class OwnServers implements Tenancy {
 
   extensions(): Promise<string[]> {
     return Promise.resolve([...this.databases.extensions]);
-  }
-
-  /** The folder of a project's server, for a backup or a restore. @throws Error if there is none */
-  folderOf({ server }: Placement): Promise<ServerFolder> {
-    return this.fleet.folderOf(server);
-  }
-
-  /** Makes the folder of a new server, whose data directory the caller lays out. */
-  createEmpty({ server }: Placement): Promise<ServerFolder> {
-    return this.fleet.createEmpty(server);
-  }
-
-  /** The folders of archived WAL are in this one, by the ids of servers, some of which are gone. */
-  get archives(): string {
-    return join(this.fleet.folder, ARCHIVE);
-  }
-
-  /** Whether there is a server of this id, running or not. */
-  hasServer(id: string): Promise<boolean> {
-    return exists(join(this.fleet.folder, projectFolder(id)));
-  }
-
-  /** Stops a server; the next request starts it again, with the settings of then. */
-  stop({ server }: Placement): Promise<void> {
-    return this.fleet.stop(server);
-  }
-
-  /** Stops a server if nobody uses it now. */
-  stopIfUnused({ server }: Placement): Promise<void> {
-    return this.fleet.stopIfUnused(server);
   }
 
   async close(): Promise<void> {

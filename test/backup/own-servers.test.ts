@@ -69,7 +69,7 @@ const upTo = (last: number) => Array.from({ length: last }, (_, i) => i + 1);
 describe('works', () => {
   it('running and stopped projects are saved without pg_dump into one file that tar and sha256sum read', async () => {
     const [running, stopped] = [await numbered(3), await numbered(2)];
-    await tenancy().stop(await placementOf(stopped.name));
+    await tenancy().fleet.stop((await placementOf(stopped.name)).server);
     const manifest = await save('all.cdp', null);
     expect(manifest.left_out).toEqual([]);
     expect(manifest.projects).toEqual(
@@ -135,7 +135,7 @@ describe('works', () => {
     await project.rows('INSERT INTO kept (n) VALUES (3)');
     await load('before.cdp', { as: 'at-that-time', project: project.name, at });
     expect(await numbers('at-that-time')).toEqual([1, 2]);
-    const home = await tenancy().folderOf(await placementOf('at-that-time'));
+    const home = await tenancy().fleet.folderOf((await placementOf('at-that-time')).server);
     expect(readdirSync(home.data)).not.toContain('recovery-settings.conf');
     await service.engine.deleteProject(project.name);
     await load('before.cdp', { as: 'later', project: project.name, at });
@@ -146,7 +146,7 @@ describe('works', () => {
     const project = await numbered(1);
     await setArchiving(service.engine.installation(BY_ITSELF), project.name, true);
     await project.rows('CREATE TABLE filler AS SELECT generate_series(1, 100000) AS n');
-    const archive = join(tenancy().archives, (await placementOf(project.name)).server);
+    const archive = join(tenancy().fleet.archives, (await placementOf(project.name)).server);
     await expect.poll(() => readdirSync(archive).length, { timeout: 60_000 }).toBeGreaterThan(2);
     await removeOldArchives(tenancy(), 1);
     expect(readdirSync(archive).length).toBeGreaterThan(2);

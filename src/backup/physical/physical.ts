@@ -28,13 +28,13 @@ export async function saveFiles(
 ): Promise<PhysicalProject> {
   const wasRunning = servers.runs(placement);
   const server = servers.serverOf(placement);
-  const { data: dataDirectory } = await servers.folderOf(placement);
+  const { data: dataDirectory } = await servers.fleet.folderOf(placement.server);
   const copied = await withServer(server, () =>
     copyRunning({ dataDirectory, login: server.address, signal }, (path, content) =>
       add(`${dataOf(name)}${path}`, content),
     ),
   );
-  if (!wasRunning) await servers.stopIfUnused(placement);
+  if (!wasRunning) await servers.fleet.stopIfUnused(placement.server);
   return {
     kind: 'physical',
     name,
@@ -80,7 +80,7 @@ export async function recoveryTo(
   servers: OwnServers,
   signal: AbortSignal,
 ): Promise<Recovery> {
-  const archive = join(servers.archives, saved.server_id);
+  const archive = join(servers.fleet.archives, saved.server_id);
   const living = await control.projectOnServer(saved.server_id);
   if (living !== null && (await archivesWal(servers, living.placement))) {
     const server = servers.serverOf(living.placement);
@@ -97,7 +97,7 @@ export async function recoveryTo(
 }
 
 const archivesWal = async (servers: OwnServers, placement: Placement): Promise<boolean> =>
-  exists(join((await servers.folderOf(placement)).root, ARCHIVE_SETTINGS));
+  exists(join((await servers.fleet.folderOf(placement.server)).root, ARCHIVE_SETTINGS));
 
 /** Makes the data directory of a new server. Its start recovers it; then call {@link endRecovery}. */
 export async function loadFiles(

@@ -28,7 +28,7 @@ export function operatorRoutes(
 
   app.get('/readyz', async () => {
     // The migrations ran before the server listened. Whoever waits for a first start wants the token of its project.
-    const isFirstStart = await engine.isFirstStart();
+    const isFirstStart = await engine.control.isFirstStart();
     if (showsFirstToken && isFirstStart) throw new EngineError('overloaded', 'The first project is being made');
     return { success: true, message: 'ready' };
   });
@@ -40,7 +40,7 @@ export function operatorRoutes(
     const { context, headers } = request;
     context.route = METRICS;
     if (separateMetrics || !isLoopback(request)) {
-      context.caller = await engine.callers.authenticate(bearerToken(headers), context.address);
+      context.caller = await engine.authenticate(bearerToken(headers), context.address);
       authorize(context.caller, 'admin');
     }
     return metrics.send(reply);
