@@ -12,7 +12,7 @@ export const LETTER_BYTES: usize = 2;
 const UNIT_BYTES: usize = 6;
 
 /** `\u` */
-export const UNIT: u16 = 0x755c;
+const UNIT: u16 = 0x755c;
 
 const HIGH_SURROGATE: i32 = 0xd800;
 const LOW_SURROGATE: i32 = 0xdc00;

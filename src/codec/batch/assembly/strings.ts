@@ -13,7 +13,6 @@ import {
 } from './bytes';
 import { codePoint, LETTER_BYTES, meaning, unitsEnd, writeCharacter } from './escape';
 import { copy, outAt, wrote } from './memory';
-import { FOUR_BYTES, mayBeFour, writeFour } from './units';
 
 const BACKSLASHES: u16 = 0x5c5c;
 
@@ -57,12 +56,6 @@ export function string(at: usize, place: i32): usize {
       let code = meaning(at);
       if (code != 0) at += LETTER_BYTES;
       else {
-        const four = mayBeFour(at) ? writeFour(at, to) : 0;
-        if (four != 0) {
-          at += FOUR_BYTES;
-          to = four;
-          continue;
-        }
         at = unitsEnd(at);
         if (at == 0) return 0;
         code = codePoint;
