@@ -1,4 +1,5 @@
 /** The parts of the service that a backup reads and a restore changes. */
+import type { RestoreDone } from '../contract/wire/operator.js';
 import type { ControlDatabase } from '../tenancy/control.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { Placement } from '../tenancy/placement.js';
@@ -16,6 +17,14 @@ export interface Installation {
 
 /** A project that nobody can use yet. */
 export type NewProject = Pick<ProjectRow, 'id' | 'name' | 'placement'>;
+
+/** What a backup has of a project: how a new project gets it. */
+export interface Contents {
+  /** Makes its server or database; default: an empty one. */
+  readonly make?: (placement: Placement) => Promise<void>;
+  /** @param placement its server runs */
+  readonly fill: (placement: Placement) => Promise<Pick<RestoreDone['projects'][number], 'tables' | 'left_out'>>;
+}
 
 interface ProjectsOfInstallation {
   list(): Promise<ProjectRow[]>;

@@ -47,12 +47,28 @@ export type LogicalProject = Static<typeof LogicalProject>;
 
 const Lsn = Type.String({ pattern: '^[0-9A-F]{1,8}/[0-9A-F]{1,8}$' });
 
+const copy = {
+  /** Of all files. */
+  bytes: Type.Integer(),
+  /** Recovery begins here, and must reach `wal_stop`. */
+  wal_start: Lsn,
+  wal_stop: Lsn,
+  timeline: Type.Integer({ minimum: 1 }),
+  wal_segment_bytes: Type.Integer({ minimum: 1 }),
+  /** 0: pages have none. */
+  checksum_version: Type.Integer(),
+  catalog_version: Type.Integer(),
+  /** By the clock of the machine. */
+  started_at: Time,
+  ended_at: Time,
+  /** All folders below the data directory, parents first; empty ones are not members of the file. */
+  folders: Type.Array(Type.String()),
+};
+
 /** The files of a server, for the same Postgres on the same platform. */
 const PhysicalProject = Type.Object({
   kind: Type.Literal('physical'),
   name: ProjectName,
-  /** Of all files. */
-  bytes: Type.Integer(),
   /** Servers are copies of a template, so they share Postgres's system identifier. */
   server_id: Type.String({ pattern: '^[a-z0-9]{1,63}$' }),
   /** Major version, and all of it: `18.4`. */
@@ -62,20 +78,11 @@ const PhysicalProject = Type.Object({
   platform: Type.String(),
   locale_provider: Type.String(),
   locale: Type.String(),
-  /** Recovery begins here, and must reach `wal_stop`. */
-  wal_start: Lsn,
-  wal_stop: Lsn,
-  timeline: Type.Integer({ minimum: 1 }),
-  wal_segment_bytes: Type.Integer({ minimum: 1 }),
-  /** 0: pages have none. */
-  checksum_version: Type.Integer(),
-  catalog_version: Type.Integer(),
-  started_at: Time,
-  ended_at: Time,
-  /** All folders, parents first; empty ones are not members of the file. */
-  folders: Type.Array(Type.String()),
+  ...copy,
 });
 export type PhysicalProject = Static<typeof PhysicalProject>;
+/** What is known of a copy of a data directory. */
+export type Copied = Pick<PhysicalProject, keyof typeof copy>;
 
 const frame = {
   format: Type.Literal('cdp-backup'),

@@ -5,26 +5,15 @@
 import { EngineError } from '../contract/errors.js';
 import { PROJECT_NAME_PATTERN } from '../contract/names.js';
 import { messageOf } from '../contract/operator-message.js';
-import { described, type TableRows } from '../contract/wire/operator.js';
-import type { OwnServers } from '../tenancy/own-servers.js';
+import { described, type RestoreDone } from '../contract/wire/operator.js';
 import type { StoredToken } from '../tenancy/control-rows.js';
 import { withServer } from '../tenancy/tenancy.js';
 import { BackupFile } from './backup-file.js';
-import { type Installation, isReady, type NewProject } from './installation.js';
-import type { ClientPrograms, ProgramPlaces } from './logical/client-programs.js';
+import { type Contents, type Installation, isReady, type NewProject } from './installation.js';
+import type { ProgramPlaces } from './logical/client-programs.js';
 import { loadDump, programsFor } from './logical/load.js';
-import {
-  type Control,
-  CONTROL,
-  dataOf,
-  dumpOf,
-  listOfDump,
-  type LogicalProject,
-  type PhysicalProject,
-  type SavedProject,
-} from './manifest.js';
-import { endRecovery, loadFiles, recoveryTo, serversFor } from './physical/physical.js';
-import type { Recovery } from './physical/restore-files.js';
+import { type Control, CONTROL, dataOf, dumpOf, listOfDump, type SavedProject } from './manifest.js';
+import { filesOf } from './physical/physical.js';
 
 export interface RestoreOptions {
   readonly file: string;
@@ -40,48 +29,30 @@ export interface RestoreOptions {
   readonly progress: (line: string) => void;
 }
 
-interface RestoredProject {
-  readonly name: string;
-  /** null: not counted, since the files of the server were restored. */
-  readonly tables: readonly TableRows[] | null;
-  /** Contents of a dump that this server does not accept, in words. */
-  readonly leftOut: readonly string[];
-}
-
-interface Restored {
-  readonly projects: readonly RestoredProject[];
-  readonly failed: readonly { name: string; reason: string }[];
-}
-
-/** How one project is made, and the name that it gets. */
-interface Loader {
-  readonly name: string;
-  readonly load: () => Promise<RestoredProject>;
-}
-
 /**
  * @throws Error with what to do, EngineError not_found, unique_violation, invalid_name, invalid_request: nothing was changed
  */
-export async function restore(installation: Installation, options: RestoreOptions): Promise<Restored> {
+export async function restore(installation: Installation, options: RestoreOptions): Promise<RestoreDone> {
   const { progress, signal } = options;
   const file = await BackupFile.open(options.file);
   const chosen = chooseProjects(file, options);
   await requireFreeNames(installation, chosen);
   await requireFreeTokens(installation, chosen);
   await requireExtensions(installation, file, chosen);
-  const loaders = await loadersOf(installation, file, chosen, options);
+  const contents = await contentsOf(installation, file, chosen, options);
   progress('Checking the backup');
   for (const { saved } of chosen) await verify(file, saved, signal);
 
-  const projects: RestoredProject[] = [];
+  const projects: RestoreDone['projects'][number][] = [];
   const failed: { name: string; reason: string }[] = [];
-  for (const { name, load } of loaders) {
+  for (const [i, one] of chosen.entries()) {
+    const { name } = one;
     progress(`${name}: restoring`);
     try {
-      const restored = await load();
+      const restored = await restoreProject(installation, one, contents[i] as Contents, signal);
       projects.push(restored);
       progress(`${name}: ${restored.tables === null ? 'restored' : described(restored.tables)}`);
-      for (const what of restored.leftOut) progress(`${name}: skipped, ${what}`);
+      for (const what of restored.left_out) progress(`${name}: skipped, ${what}`);
     } catch (error) {
       if (signal.aborted || chosen.length === 1) throw error;
       failed.push({ name, reason: messageOf(error) });
@@ -172,32 +143,28 @@ async function requireExtensions(
   );
 }
 
-/** How each of them is made. @throws Error if one cannot be restored here */
-async function loadersOf(
+/** What the file has of each of them. @throws Error if one cannot be restored here */
+async function contentsOf(
   installation: Installation,
   file: BackupFile,
   chosen: readonly Chosen[],
   { at, places, signal }: RestoreOptions,
-): Promise<Loader[]> {
+): Promise<Contents[]> {
   const { control, tenancy } = installation;
   const dumps = chosen.flatMap(({ saved }) => (saved.kind === 'logical' ? [saved] : []));
-  const programs = dumps.length === 0 ? null : await programsFor(dumps, await control.serverMajor(), places);
-  const loaders: Loader[] = [];
-  for (const one of chosen) {
-    const { name, saved } = one;
-    if (saved.kind === 'physical') {
-      const servers = serversFor(saved, tenancy);
-      const recovery = at === null ? null : await recoveryTo(at, saved, installation, servers, signal);
-      const restored = { file, servers, recovery, signal };
-      loaders.push({ name, load: () => restoreFromFiles(installation, one, saved, restored) });
-    } else if (at !== null) {
-      const message = `The backup of "${saved.name}" is a dump, of one moment: restore it without --at`;
-      throw new EngineError('invalid_request', message);
-    } else if (programs !== null) {
-      loaders.push({ name, load: () => restoreFromDump(installation, one, saved, { file, programs, signal }) });
-    }
+  const [dump] = dumps;
+  if (dump !== undefined && at !== null) {
+    const message = `The backup of "${dump.name}" is a dump, of one moment: restore it without --at`;
+    throw new EngineError('invalid_request', message);
   }
-  return loaders;
+  const programs = dump && (await programsFor(dumps, await control.serverMajor(), places));
+  const contents: Contents[] = [];
+  for (const { saved } of chosen) {
+    if (saved.kind === 'physical') contents.push(await filesOf(saved, file, installation, at, signal));
+    else if (programs)
+      contents.push({ fill: (placement) => loadDump(tenancy, placement, saved, file, programs, signal) });
+  }
+  return contents;
 }
 
 async function verify(file: BackupFile, saved: SavedProject, signal: AbortSignal): Promise<void> {
@@ -208,45 +175,20 @@ async function verify(file: BackupFile, saved: SavedProject, signal: AbortSignal
   }
 }
 
-/** Makes the project in the normal way, with new names and rights, and fills it. */
-async function restoreFromDump(
+async function restoreProject(
   { control, projects, tenancy }: Installation,
   chosen: Chosen,
-  saved: LogicalProject,
-  dump: { file: BackupFile; programs: ClientPrograms; signal: AbortSignal },
-): Promise<RestoredProject> {
+  { fill, make }: Contents,
+  signal: AbortSignal,
+): Promise<RestoreDone['projects'][number]> {
   const { name, status, tokens } = chosen;
-  let restored: RestoredProject = { name, tables: null, leftOut: [] };
-  await projects.restore(name, async ({ id, placement }) => {
-    const loaded = await withServer(tenancy.serverOf(placement), () => loadDump(tenancy, placement, saved, dump));
-    restored = { name, ...loaded };
-    dump.signal.throwIfAborted();
-    await control.adoptHistory(id, chosen, tokens);
-    return status;
-  });
-  return restored;
-}
-
-/** Makes a server whose data directory comes from the backup. Its start recovers it. */
-async function restoreFromFiles(
-  { control, databases, projects, tenancy }: Installation,
-  chosen: Chosen,
-  saved: PhysicalProject,
-  from: { file: BackupFile; servers: OwnServers; recovery: Recovery | null; signal: AbortSignal },
-): Promise<RestoredProject> {
-  const { name, status, tokens } = chosen;
-  const { file, servers, recovery, signal } = from;
-  const fill = async ({ id, placement }: NewProject) => {
-    await withServer(servers.serverOf(placement), async () => {
-      await endRecovery(await servers.fleet.folderOf(placement.server));
-      await databases.upgrade(tenancy, placement);
-    });
+  let filled: Awaited<ReturnType<typeof fill>> = { tables: null, left_out: [] };
+  const restored = async ({ id, placement }: NewProject) => {
+    filled = await withServer(tenancy.serverOf(placement), () => fill(placement));
     signal.throwIfAborted();
     await control.adoptHistory(id, chosen, tokens);
     return status;
   };
-  await projects.restore(name, fill, async (placement) =>
-    loadFiles(saved, file, await servers.fleet.createEmpty(placement.server), recovery, signal),
-  );
-  return { name, tables: null, leftOut: [] };
+  await projects.restore(name, restored, make);
+  return { name, ...filled };
 }

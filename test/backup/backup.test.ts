@@ -113,7 +113,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
     it('a project with everything comes back equal, and its tokens, statuses and repeats go on working', async () => {
       const { projects, failed } = await load(target, 'all.cdp');
       expect(failed).toEqual([]);
-      expect(projects.map(({ name, leftOut }) => [name, leftOut])).toEqual([
+      expect(projects.map(({ name, left_out: leftOut }) => [name, leftOut])).toEqual([
         ['full', []],
         ['small', []],
       ]);
@@ -492,7 +492,9 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await source.engine.deleteProject('grants');
       await onServer(server, (client) => client.query('DROP ROLE cdp_test_stranger'));
       const { projects } = await load(target, 'grants.cdp');
-      expect(projects[0]?.leftOut).toEqual([expect.stringMatching(/"cdp_test_stranger" does not exist: GRANT SELECT/)]);
+      expect(projects[0]?.left_out).toEqual([
+        expect.stringMatching(/"cdp_test_stranger" does not exist: GRANT SELECT/),
+      ]);
     });
   });
 });

@@ -48,29 +48,20 @@ export function programsFor(
   return findPrograms(places, Math.max(major, ...dumps.map(({ pg_dump: version }) => version)), most);
 }
 
-interface Loading {
-  readonly file: BackupFile;
-  readonly programs: ClientPrograms;
-  readonly signal: AbortSignal;
-}
-
-interface Loaded {
-  readonly tables: TableRows[];
-  /** Rights that were given to roles which do not exist here, in words. */
-  readonly leftOut: string[];
-}
-
 /**
  * Rights, policies and the contents of materialized views follow as statements of our own, because they name roles, which have
  * other names here, and because pg_restore would not fill a view that a policy applies to.
+ * @returns the rights that were given to roles which do not exist here are left out, in words
  * @throws ProgramFailed, PostgresError; Error if the rows are not those of the dump
  */
 export async function loadDump(
   tenancy: Tenancy,
   placement: Placement,
   dumped: LogicalProject,
-  { file, programs, signal }: Loading,
-): Promise<Loaded> {
+  file: BackupFile,
+  programs: ClientPrograms,
+  signal: AbortSignal,
+): Promise<{ tables: TableRows[]; left_out: string[] }> {
   const searchPath = `${placement.schema}, ${EXTENSIONS_SCHEMA}`;
   const login: LoginOptions = {
     ...tenancy.serverOf(placement).address,
@@ -100,7 +91,7 @@ export async function loadDump(
   if (JSON.stringify(tables) !== JSON.stringify(dumped.tables)) {
     throw new Error('The tables do not have the rows after the restore that they had in the backup');
   }
-  return { tables, leftOut };
+  return { tables, left_out: leftOut };
 }
 
 async function* withSearchPath(dump: Readable, path: string): AsyncGenerator<Buffer> {

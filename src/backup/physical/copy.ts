@@ -13,6 +13,7 @@ import {
   type Statement,
   withSession,
 } from '../../pg/index.js';
+import type { Copied } from '../manifest.js';
 import { type AddFile, copyFile, copyFiles, copyTimelineHistories } from './data-files.js';
 import { parseLsn, segmentName, segmentOf } from './wal.js';
 
@@ -21,23 +22,6 @@ interface RunningServer {
   /** Of a superuser. */
   readonly login: LoginOptions;
   readonly signal: AbortSignal;
-}
-
-export interface Copied {
-  /** All folders below the data directory, including empty ones, parents first. */
-  readonly folders: readonly string[];
-  readonly bytes: number;
-  /** Postgres replays from here, and is consistent from `walStop` on. */
-  readonly walStart: string;
-  readonly walStop: string;
-  readonly timeline: number;
-  readonly segmentBytes: number;
-  /** 0: pages have no checksums. */
-  readonly checksumVersion: number;
-  readonly catalogVersion: number;
-  /** By the clock of this machine. */
-  readonly startedAt: Date;
-  readonly endedAt: Date;
 }
 
 /** A checkpoint on a busy disk can take minutes; a server that is silent for longer is gone. */
@@ -84,14 +68,14 @@ async function copyInSession(
 ): Promise<Copied> {
   const slot = `cdp_backup_${randomBytes(8).toString('hex')}`;
   await session.query(sql`SELECT pg_create_physical_replication_slot(${slot}, true, true)`);
-  const startedAt = new Date();
+  const startedAt = new Date().toISOString();
   const [start] = await row(session, sql`SELECT pg_backup_start(${slot}, true)`);
   const { folders, bytes } = await copyFiles(dataDirectory, add, signal);
   const [stop, label, tablespaces] = await row(
     session,
     sql`SELECT lsn, labelfile, spcmapfile FROM pg_backup_stop(wait_for_archive => false)`,
   );
-  const endedAt = new Date();
+  const endedAt = new Date().toISOString();
   if (tablespaces !== '') throw new Error('The server has tablespaces, which are outside of its data directory');
   const facts = await row(
     session,
@@ -114,8 +98,18 @@ async function copyInSession(
   await row(session, sql`SELECT 1 FROM pg_replication_slots WHERE slot_name = ${slot} AND wal_status <> 'lost'`);
   const backupLabel = Buffer.from(label ?? '');
   await add('backup_label', [backupLabel]);
-  const versions = { timeline, segmentBytes, checksumVersion, catalogVersion };
-  return { folders, bytes: bytes + wal + backupLabel.length, walStart, walStop, ...versions, startedAt, endedAt };
+  return {
+    bytes: bytes + wal + backupLabel.length,
+    wal_start: walStart,
+    wal_stop: walStop,
+    timeline,
+    wal_segment_bytes: segmentBytes,
+    checksum_version: checksumVersion,
+    catalog_version: catalogVersion,
+    started_at: startedAt,
+    ended_at: endedAt,
+    folders,
+  };
 }
 
 /** @throws Error if there is no row */

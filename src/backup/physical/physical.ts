@@ -3,14 +3,14 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { EngineError } from '../../contract/errors.js';
 import { DATABASE_LOCALE } from '../../embedded/cluster.js';
-import { ARCHIVE_SETTINGS, type ServerFolder, RECOVERY_SETTINGS } from '../../embedded/server-folder.js';
+import { ARCHIVE_SETTINGS, RECOVERY_SETTINGS } from '../../embedded/server-folder.js';
 import { exists } from '../../files.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
 import { OwnServers } from '../../tenancy/own-servers.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 import type { BackupFile } from '../backup-file.js';
-import type { Installation } from '../installation.js';
+import type { Contents, Installation } from '../installation.js';
 import { dataOf, type PhysicalProject } from '../manifest.js';
 import type { Add } from '../tar.js';
 import { copyRunning } from './copy.js';
@@ -38,27 +38,50 @@ export async function saveFiles(
   return {
     kind: 'physical',
     name,
-    bytes: copied.bytes,
     server_id: placement.server,
     postgres: Number.parseInt(servers.version),
     version: servers.version,
     platform: PLATFORM,
     locale_provider: DATABASE_LOCALE.provider,
     locale: DATABASE_LOCALE.name,
-    wal_start: copied.walStart,
-    wal_stop: copied.walStop,
-    timeline: copied.timeline,
-    wal_segment_bytes: copied.segmentBytes,
-    checksum_version: copied.checksumVersion,
-    catalog_version: copied.catalogVersion,
-    started_at: copied.startedAt.toISOString(),
-    ended_at: copied.endedAt.toISOString(),
-    folders: [...copied.folders],
+    ...copied,
+  };
+}
+
+/**
+ * A server whose data directory comes from the backup. Its start recovers it.
+ * @param until point in time; null: the state in the backup
+ * @throws EngineError, Error if it cannot be restored here, or not to that time
+ */
+export async function filesOf(
+  saved: PhysicalProject,
+  file: BackupFile,
+  { control, databases, tenancy }: Installation,
+  until: Date | null,
+  signal: AbortSignal,
+): Promise<Contents> {
+  const servers = serversFor(saved, tenancy);
+  const recovery = until === null ? null : await recoveryTo(until, saved, control, servers, signal);
+  const folder = dataOf(saved.name);
+  const files = file
+    .namesBelow(folder)
+    .map((member) => ({ path: member.slice(folder.length), content: () => file.read(member) }));
+  return {
+    make: async (placement) => {
+      const { data, account } = await servers.fleet.createEmpty(placement.server);
+      await restoreFiles(data, { folders: saved.folders, files, recovery, account, signal });
+    },
+    fill: async (placement) => {
+      // The server accepts connections, so the recovery is over.
+      await rm(join((await servers.fleet.folderOf(placement.server)).data, RECOVERY_SETTINGS), { force: true });
+      await databases.upgrade(tenancy, placement);
+      return { tables: null, left_out: [] };
+    },
   };
 }
 
 /** The servers that can run these files. @throws EngineError if there are none here */
-export function serversFor({ name, platform, postgres }: PhysicalProject, tenancy: Tenancy): OwnServers {
+function serversFor({ name, platform, postgres }: PhysicalProject, tenancy: Tenancy): OwnServers {
   const major = tenancy instanceof OwnServers ? Number.parseInt(tenancy.version) : null;
   if (tenancy instanceof OwnServers && platform === PLATFORM && postgres === major) return tenancy;
   const here = major === null ? 'projects here share one server' : `this is ${PLATFORM} with Postgres ${major}`;
@@ -69,14 +92,11 @@ export function serversFor({ name, platform, postgres }: PhysicalProject, tenanc
   );
 }
 
-/**
- * Checks that a server can be recovered to a point in time.
- * @throws Error that says what is missing
- */
-export async function recoveryTo(
+/** @throws Error that says what is missing for a recovery to this point in time */
+async function recoveryTo(
   until: Date,
   saved: PhysicalProject,
-  { control }: Installation,
+  control: Installation['control'],
   servers: OwnServers,
   signal: AbortSignal,
 ): Promise<Recovery> {
@@ -86,34 +106,8 @@ export async function recoveryTo(
     const server = servers.serverOf(living.placement);
     await withServer(server, () => archiveAll(archive, server.address, signal));
   }
-  const segments = await segmentsFor(archive, {
-    walStart: saved.wal_start,
-    timeline: saved.timeline,
-    segmentBytes: saved.wal_segment_bytes,
-    endedAt: new Date(saved.ended_at),
-    until,
-  });
-  return { archive, segments, until };
+  return { archive, segments: await segmentsFor(archive, saved, until), until };
 }
 
 const archivesWal = async (servers: OwnServers, placement: Placement): Promise<boolean> =>
   exists(join((await servers.fleet.folderOf(placement.server)).root, ARCHIVE_SETTINGS));
-
-/** Makes the data directory of a new server. Its start recovers it; then call {@link endRecovery}. */
-export async function loadFiles(
-  { name, folders }: PhysicalProject,
-  file: BackupFile,
-  { data, account }: ServerFolder,
-  recovery: Recovery | null,
-  signal: AbortSignal,
-): Promise<void> {
-  const folder = dataOf(name);
-  const files = file
-    .namesBelow(folder)
-    .map((member) => ({ path: member.slice(folder.length), content: () => file.read(member) }));
-  await restoreFiles(data, { folders, files, recovery, account, signal });
-}
-
-/** Removes the settings of a recovery, once the server accepts connections. */
-export const endRecovery = ({ data }: ServerFolder): Promise<void> =>
-  rm(join(data, RECOVERY_SETTINGS), { force: true });

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { exists, hasCode, namesIn } from '../../files.js';
 import { type LoginOptions, type Session, sql, startupOptions, withSession } from '../../pg/index.js';
+import type { Copied } from '../manifest.js';
 import { parseLsn, segmentName, segmentOf } from './wal.js';
 
 const DAY_MS = 86_400_000;
@@ -57,24 +58,15 @@ export async function archiveAll(folder: string, login: LoginOptions, signal: Ab
   }
 }
 
-interface Target {
-  readonly walStart: string;
-  readonly timeline: number;
-  readonly segmentBytes: number;
-  /** When the backup ended. */
-  readonly endedAt: Date;
-  readonly until: Date;
-}
-
 /**
  * The segments that lead from a backup to a point in time, and on as far as the archive goes.
  * @throws Error that says what is missing
  */
-export async function segmentsFor(folder: string, target: Target): Promise<string[]> {
-  const { walStart, timeline, segmentBytes, endedAt, until } = target;
+export async function segmentsFor(folder: string, copied: Copied, until: Date): Promise<string[]> {
+  const { wal_start: walStart, timeline, wal_segment_bytes: segmentBytes, ended_at: endedAt } = copied;
   if (!(await exists(folder))) throw new Error(`There is no archived WAL of this server: no folder ${folder}`);
-  if (until < endedAt) {
-    const times = `The backup ended at ${endedAt.toISOString()}, after ${until.toISOString()}`;
+  if (until < new Date(endedAt)) {
+    const times = `The backup ended at ${endedAt}, after ${until.toISOString()}`;
     throw new Error(`${times}: restore an earlier backup to that time`);
   }
   const segments: string[] = [];

@@ -68,7 +68,7 @@ export interface RestoreDone {
     readonly name: string;
     /** null: not counted, as the files of the server were restored. */
     readonly tables: readonly TableRows[] | null;
-    /** What the dump holds and this server does not take, in words. */
+    /** What the dump holds and this server does not accept, in words. */
     readonly left_out: readonly string[];
   }[];
   readonly failed: readonly { readonly name: string; readonly reason: string }[];

@@ -119,10 +119,7 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
       const options = { file, project, as, at: time, places: { folder, path } };
       const { restore } = await import('../../backup/restore.js');
       const installation = (await operated.engine()).installation(originOf(request));
-      await progressResponse(call, async (told): Promise<wire.RestoreDone> => {
-        const { projects, failed } = await restore(installation, { ...options, ...told });
-        return { projects: projects.map(({ leftOut, ...project }) => ({ ...project, left_out: leftOut })), failed };
-      });
+      await progressResponse(call, (told) => restore(installation, { ...options, ...told }));
       return { body: null };
     },
   },

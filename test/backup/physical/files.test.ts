@@ -2,7 +2,8 @@
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, truncate, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { type Copied, copyRunning } from '../../../src/backup/physical/copy.js';
+import type { Copied } from '../../../src/backup/manifest.js';
+import { copyRunning } from '../../../src/backup/physical/copy.js';
 import { type AddFile, copyFiles } from '../../../src/backup/physical/data-files.js';
 import { type Recovery, restoreFiles } from '../../../src/backup/physical/restore-files.js';
 import { parseLsn, segmentName, segmentOf } from '../../../src/backup/physical/wal.js';
@@ -27,14 +28,14 @@ async function started(settings: Record<string, string> = {}): Promise<OwnServer
 }
 
 const FACTS: Omit<Copied, 'folders' | 'bytes'> = {
-  walStart: '0/0',
-  walStop: '0/0',
+  wal_start: '0/0',
+  wal_stop: '0/0',
   timeline: 1,
-  segmentBytes: 1_048_576,
-  checksumVersion: 1,
-  catalogVersion: 0,
-  startedAt: new Date(0),
-  endedAt: new Date(0),
+  wal_segment_bytes: 1_048_576,
+  checksum_version: 1,
+  catalog_version: 0,
+  started_at: new Date(0).toISOString(),
+  ended_at: new Date(0).toISOString(),
 };
 
 /** A backup in memory. */
@@ -155,8 +156,8 @@ describe('a running server, works:', () => {
       return { saved, least, most: acknowledged() + 1 };
     });
     const { copied, files } = saved;
-    expect(parseLsn(copied.walStop)).toBeGreaterThan(parseLsn(copied.walStart));
-    expect(copied).toMatchObject({ timeline: 1, segmentBytes: 1_048_576, checksumVersion: 1 });
+    expect(parseLsn(copied.wal_stop)).toBeGreaterThan(parseLsn(copied.wal_start));
+    expect(copied).toMatchObject({ timeline: 1, wal_segment_bytes: 1_048_576, checksum_version: 1 });
     expect(copied.bytes).toBe([...files.values()].reduce((sum, file) => sum + file.length, 0));
     expect([...files.keys()].filter((path) => /postmaster|pg_internal|pgsql_tmp|\/t\d/.test(path))).toEqual([]);
     const copy = await restored(saved);
@@ -341,7 +342,7 @@ describe('an archive', () => {
   });
 
   const recovery = async (folder: string, saved: Saved, until: Date): Promise<Recovery> => {
-    const segments = await segmentsFor(folder, { ...saved.copied, until });
+    const segments = await segmentsFor(folder, saved.copied, until);
     return { archive: folder, segments, until };
   };
 
@@ -373,13 +374,13 @@ describe('an archive', () => {
     const { server, folder, saved } = b;
     const wanted = saved.copied;
     await archiveAll(folder, server.login, never);
-    const check = (until: Date) => segmentsFor(folder, { ...wanted, until });
-    await expect(segmentsFor(join(folder, 'no'), { ...wanted, until: b.after })).rejects.toThrow(/no archived WAL/);
-    await expect(check(new Date(wanted.endedAt.getTime() - 1))).rejects.toThrow(/restore an earlier backup/);
+    const check = (until: Date) => segmentsFor(folder, wanted, until);
+    await expect(segmentsFor(join(folder, 'no'), wanted, b.after)).rejects.toThrow(/no archived WAL/);
+    await expect(check(new Date(Date.parse(wanted.ended_at) - 1))).rejects.toThrow(/restore an earlier backup/);
     await expect(check(new Date(Date.now() + 60_000))).rejects.toThrow(/can be restored to 20.* at most/);
-    const first = segmentOf(parseLsn(wanted.walStart), wanted.segmentBytes);
-    const name = (i: bigint) => segmentName(1, first + i, wanted.segmentBytes);
-    const long = new Date(wanted.endedAt.getTime() - 60_000);
+    const first = segmentOf(parseLsn(wanted.wal_start), wanted.wal_segment_bytes);
+    const name = (i: bigint) => segmentName(1, first + i, wanted.wal_segment_bytes);
+    const long = new Date(Date.parse(wanted.ended_at) - 60_000);
     await utimes(join(folder, name(0n)), long, long);
     const content = await readFile(join(folder, name(1n)));
     await rm(join(folder, name(1n)));
