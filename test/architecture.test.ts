@@ -26,8 +26,7 @@ const FOUNDATION: readonly string[] = ['buffers.ts', 'files.ts'];
 
 /** What people run and programs elsewhere import: what each folder takes from others, besides contract/. Nobody else imports it. */
 const COMMANDS: Readonly<Record<string, readonly string[]>> = {
-  cli: ['service', 'import', 'client'],
-  import: ['client'],
+  cli: ['service', 'client'],
   client: [],
 };
 
@@ -159,15 +158,6 @@ describe('imports', () => {
         : [],
     );
     expect({ outside, inside }).toEqual({ outside: [], inside: [] });
-  });
-
-  it('of the import go through its one entry', () => {
-    const wrong = sources.flatMap(({ path, imports }) =>
-      folderOf(path) === 'import'
-        ? []
-        : imports.filter((name) => name.startsWith('import/') && name !== 'import/index.ts'),
-    );
-    expect(wrong).toEqual([]);
   });
 
   it('have no cycles', () => {

@@ -17,7 +17,7 @@ export const COMMANDS: Readonly<Record<string, Load>> = {
   tables: async () => (await import('./remote/tables.js')).tablesCommand(),
   describe: async () => (await import('./remote/tables.js')).describeCommand(),
   sql: async () => (await import('./remote/sql.js')).sqlCommand(),
-  import: async () => (await import('./remote/import.js')).importCommand(),
+  import: async () => (await import('./import/command.js')).importCommand(),
   export: async () => (await import('./remote/export.js')).exportCommand(),
   completion: async () => (await import('./completion.js')).completionCommand(COMMANDS),
 };

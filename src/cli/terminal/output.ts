@@ -21,6 +21,9 @@ export function printLines(lines: readonly string[]): void {
   process.stdout.write(process.stdout.isTTY ? printableLines(text) : text);
 }
 
+/** On standard error, since standard output is for results. */
+export const warn = (message: string): void => void process.stderr.write(`${message}\n`);
+
 /** JSON for programs, lines for people. */
 export function print(command: Command, value: object, lines: readonly string[]): void {
   printLines(command.opts<{ json?: boolean }>().json ? [JSON.stringify(value)] : lines);

@@ -1,13 +1,14 @@
 /** Sends the records of an import that is planned, until they are all stored or it is interrupted. */
 import { basename } from 'node:path';
-import type { CdpClient } from '../client/client.js';
-import { forEachConcurrently } from '../client/concurrency.js';
+import type { CdpClient } from '../../client/client.js';
+import { forEachConcurrently } from '../../client/concurrency.js';
+import { warn } from '../terminal/output.js';
+import { ProgressLine } from '../terminal/progress.js';
 import { BatchReader } from './batches.js';
 import { identityOf, STDIN } from './input.js';
 import type { Journal } from './journal.js';
 import type { ImportPlan } from './plan.js';
 import { RefusedFile } from './refused-file.js';
-import type { ShowProgress } from './scan.js';
 import { BatchSender } from './send.js';
 import type { Source } from './source.js';
 
@@ -19,22 +20,6 @@ export interface SendOptions {
   strict: boolean;
   /** Default: next to the first file. */
   refusedFile: string | undefined;
-}
-
-export interface Interruption {
-  /** Start no further batches, wait for those in flight. */
-  readonly stop: AbortSignal;
-  /** Abort those in flight as well. */
-  readonly abort: AbortSignal;
-}
-
-export interface Reporter {
-  readonly showProgress: ShowProgress;
-  /** How each file will be read, and what may be wrong with that. */
-  readonly showPlan: (plan: ImportPlan, warnings: readonly string[]) => void;
-  readonly warn: (message: string) => void;
-  /** Called before the first batch is sent: from now on, an import can be interrupted and resumed. */
-  readonly onSending: () => Interruption;
 }
 
 export interface ImportResult {
@@ -59,39 +44,44 @@ export async function sendFiles(
   journal: Journal,
   opened: readonly (Source | undefined)[],
   { table, concurrency, strict, refusedFile: path }: SendOptions,
-  reporter: Reporter,
 ): Promise<ImportResult> {
   const started = performance.now();
   const { totals, header } = journal;
   const { files } = header.plan;
   const before = totals.inserted;
   const reader = new BatchReader(header.plan, opened);
-  const refusedFile = refusedFileOf(journal, table, path, reporter);
-  const { stop, abort } = reporter.onSending();
-  const sender = new BatchSender(journal, refusedFile, { client, table, strict, signal: abort });
-  const endProgress = reporter.showProgress('', () => {
-    return { rows: totals.inserted, share: reader.share, refused: totals.refused };
-  });
+  const refusedFile = refusedFileOf(journal, table, path);
+  const [stop, abort] = [new AbortController(), new AbortController()];
+  const sender = new BatchSender(journal, refusedFile, { client, table, strict, signal: abort.signal });
+  const onSignal = () => {
+    if (stop.signal.aborted) return abort.abort();
+    stop.abort();
+    warn('\nWaiting for the batches in flight; press Ctrl-C again to exit at once');
+  };
+  // Before, one Ctrl-C ends the process; from now on, the import can be resumed.
+  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+  const progress = new ProgressLine(() => ({ rows: totals.inserted, share: reader.share, refused: totals.refused }));
   let outcome: ImportResult['outcome'];
   let error: unknown;
   try {
-    const limits = { concurrency, signal: stop };
+    const limits = { concurrency, signal: stop.signal };
     const isComplete = await forEachConcurrently(reader.batches(), limits, (batch) => sender.send(batch));
     outcome = isComplete ? 'complete' : 'stopped';
   } catch (thrown) {
-    outcome = abort.aborted ? 'stopped' : 'failed';
+    outcome = abort.signal.aborted ? 'stopped' : 'failed';
     error = thrown;
   } finally {
-    endProgress();
+    progress.end();
     refusedFile.close();
     reader.close();
   }
   if (outcome === 'complete') {
     journal.remove();
-    await warnOfChanges(header.plan, reporter);
+    await warnOfChanges(header.plan);
   } else {
     journal.close();
   }
+  process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
   return {
     outcome,
     error,
@@ -105,13 +95,13 @@ export async function sendFiles(
 }
 
 /** By default next to the first file, or if nothing can be created there, in the current folder. */
-function refusedFileOf(journal: Journal, table: string, path: string | undefined, reporter: Reporter): RefusedFile {
+function refusedFileOf(journal: Journal, table: string, path: string | undefined): RefusedFile {
   const chosen = journal.refusedFile ?? path;
   const name = defaultRefusedFile(journal.header.plan, table);
   const file = chosen === undefined ? new RefusedFile(name, basename(name)) : new RefusedFile(chosen);
   if (journal.refusedFile !== null) {
     const bytes = file.reopen(journal.refusedBytes);
-    if (bytes < journal.refusedBytes) reporter.warn(`${file.path} lacks records that were refused before`);
+    if (bytes < journal.refusedBytes) warn(`${file.path} lacks records that were refused before`);
     journal.refusedBytes = bytes;
   }
   return file;
@@ -123,11 +113,9 @@ function defaultRefusedFile({ files: [first, ...others] }: ImportPlan, table: st
   return `${others.length > 0 || identity === null ? table : path}.refused.ndjson`;
 }
 
-async function warnOfChanges({ files }: ImportPlan, reporter: Reporter): Promise<void> {
+async function warnOfChanges({ files }: ImportPlan): Promise<void> {
   for (const { path, identity } of files) {
     if (identity !== null && (await identityOf(path).catch(() => null)) !== identity)
-      reporter.warn(
-        `${path} was changed during the import; what was written to it may be stored in part, or not at all`,
-      );
+      warn(`${path} was changed during the import; what was written to it may be stored in part, or not at all`);
   }
 }

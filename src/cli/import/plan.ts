@@ -1,12 +1,12 @@
 /** The plan of an import: how each file is read and which columns its fields go to. It stays the same until the import ends. */
-import { LIMITS } from '../contract/limits.js';
-import type { Table } from '../contract/wire/tables.js';
+import { LIMITS } from '../../contract/limits.js';
+import type { Table } from '../../contract/wire/tables.js';
+import { UsageError } from '../exit.js';
 import { type ColumnOptions, mapFields, type Mapping, missingColumns, withCommonTypes } from './field-mapping.js';
 import type { Format } from './format.js';
 import { identityOf } from './input.js';
-import { InputError } from './input-error.js';
 import { membersOf } from './json-records.js';
-import { type Field, scan, type Scan, type ShowProgress } from './scan.js';
+import { type Field, scan, type Scan } from './scan.js';
 import { type FileRecord, openSource, type ReadOptions, type Source } from './source.js';
 
 export interface PlannedFile {
@@ -42,12 +42,11 @@ export interface Planned {
 /** Enough to see which existing columns the file has. */
 const SAMPLE_FOR_EXISTING_COLUMNS = 10_000;
 
-/** @param table undefined if it does not exist yet @throws InputError */
+/** @param table undefined if it does not exist yet @throws UsageError */
 export async function planImport(
   paths: readonly string[],
   table: Table | undefined,
   options: PlanOptions,
-  showProgress: ShowProgress,
 ): Promise<Planned> {
   const { reading } = options;
   const createsColumns = table === undefined || options.addColumns;
@@ -63,7 +62,7 @@ export async function planImport(
   for (const path of paths) {
     const identity = await identityOf(path);
     const source = await openSource(path, reading);
-    const found = await scan(source, scanOptions, showProgress);
+    const found = await scan(source, scanOptions);
     requireFields(source, path, found, table);
     requireHeaderOfMost(source, found);
     warnings.push(...warningsFor(source, path, found, reading));
@@ -74,7 +73,7 @@ export async function planImport(
   const plan = { files: withCommonTypes(files), reading };
   const count = (table?.columns.length ?? 1) - 1 + missingColumns(plan.files, table).length;
   if (count > LIMITS.columnsPerTable) {
-    throw new InputError(
+    throw new UsageError(
       `The table would have ${count} columns, but the limit is ${LIMITS.columnsPerTable}`,
       'Leave some out (--skip a,b), or combine values that belong together in one JSON value',
     );
@@ -82,7 +81,7 @@ export async function planImport(
   return { plan, warnings, first, opened };
 }
 
-/** @throws InputError if no record has fields; for an existing table, a file without records is fine */
+/** @throws UsageError if no record has fields; for an existing table, a file without records is fine */
 function requireFields(
   { input: { label } }: Source,
   path: string,
@@ -92,19 +91,19 @@ function requireFields(
   if (fields.length > 0) return;
   if (record === undefined && isComplete) {
     if (table !== undefined) return;
-    throw new InputError(`${label} has no records, so the columns of the table are unknown`);
+    throw new UsageError(`${label} has no records, so the columns of the table are unknown`);
   }
   const hint = record?.text?.startsWith('[')
     ? `They are arrays; as CSV: jq -r '.[] | @csv' ${path} | cdp import - …`
     : 'A record looks like {"a": 1}';
-  throw new InputError(`${label}: no record is a JSON object`, hint);
+  throw new UsageError(`${label}: no record is a JSON object`, hint);
 }
 
-/** @throws InputError if most records would be refused, since the first line is not their header */
+/** @throws UsageError if most records would be refused, since the first line is not their header */
 function requireHeaderOfMost({ input: { label } }: Source, { fields, otherWidth }: Scan): void {
   if (otherWidth === undefined) return;
   const { fields: width, line } = otherWidth;
-  throw new InputError(
+  throw new UsageError(
     `${label}: most records have ${width} fields, as in line ${line}, the header ${fields.length}`,
     `If line ${line} is the header: --skip-lines ${line - 1}. If there is none, name the fields with --columns`,
   );

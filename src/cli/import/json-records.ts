@@ -1,6 +1,6 @@
 /** Records of JSON as text, so that no digit is lost: one per line, the items of an array, or objects of several lines. */
+import { UsageError } from '../exit.js';
 import { RECORD_CHARACTERS } from './csv-reader.js';
-import { InputError } from './input-error.js';
 
 export interface JsonRecord {
   /** 1-based number of its first line. */
@@ -53,8 +53,8 @@ function endOfValue(text: string, start: number): number {
 }
 
 /** Such a record is most often an object around all records. */
-const tooLarge = (path: string, line: number): InputError =>
-  new InputError(
+const tooLarge = (path: string, line: number): UsageError =>
+  new UsageError(
     `${path}, line ${line}: a record does not end within ${RECORD_CHARACTERS / 2 ** 20} MiB`,
     `If the records are in an array inside it: jq -c '.NAME[]' FILE | cdp import -`,
   );
@@ -90,7 +90,7 @@ const isClose = (unit: number): boolean => unit === 0x7d || unit === 0x5d;
 /**
  * The items of an array; or, if the text begins with an object, objects one after another, each of any number of lines.
  * Only cuts between them; whether an item is JSON is for its reader to check.
- * @throws InputError if the text is neither
+ * @throws UsageError if the text is neither
  */
 export async function* jsonItems(text: AsyncIterable<string>, path: string): AsyncGenerator<JsonRecord, void> {
   let line = 1;
@@ -103,7 +103,7 @@ export async function* jsonItems(text: AsyncIterable<string>, path: string): Asy
   let isEscaped = false;
   let hasEnded = false;
   let count = 0;
-  const fail = (what: string) => new InputError(`${path}, line ${line}: ${what}`, 'If it is not JSON: --format');
+  const fail = (what: string) => new UsageError(`${path}, line ${line}: ${what}`, 'If it is not JSON: --format');
   for await (const piece of text) {
     let from = 0;
     const finished = (to: number, next: number): JsonRecord | undefined => {

@@ -1,5 +1,5 @@
 /** The types that a column of text may have, in order of preference, and what options would let it be read as another. */
-import type { ColumnType } from '../contract/column-types.js';
+import type { ColumnType } from '../../contract/column-types.js';
 import { isJson } from './json-records.js';
 import { isExactDouble, isInteger, type Notation, type NumberNotation, numberReader, parseBoolean } from './values.js';
 import { DATE_ORDERS, type DateOrder, parseTimestamp } from './timestamps.js';

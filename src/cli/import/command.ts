@@ -1,30 +1,18 @@
-/** `cdp import FILE… --table T`: the options of an import, what it shows, and its exit code. The work is in `src/import/`. */
+/** `cdp import FILE… --table T`: the options of an import, what it shows, and its exit code. */
 import { join } from 'node:path';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
-import {
-  DATE_ORDERS,
-  FORMATS,
-  formatName,
-  importFiles,
-  type ImportOptions,
-  type ImportPlan,
-  type ImportResult,
-  InputError,
-  type Interruption,
-  labelOf,
-  previewImport,
-  type ReadOptions,
-  type Reporter,
-  type ShowProgress,
-} from '../../import/index.js';
-import { clientFor, findConnection } from './connection.js';
-import { grid } from '../terminal/grid.js';
-import { collect, remoteOptions, whole } from './options.js';
 import { EXIT, type ExitCode, ExitError, UsageError } from '../exit.js';
-import { counted, grouped, ProgressLine } from '../terminal/progress.js';
-import { firstCells, printable, widthOf } from '../terminal/text.js';
-import { requireFolderOf, stateFolder } from './user-files.js';
+import { clientFor, findConnection } from '../remote/connection.js';
+import { collect, remoteOptions, whole } from '../remote/options.js';
+import { requireFolderOf, stateFolder } from '../remote/user-files.js';
+import { warn } from '../terminal/output.js';
+import { counted, grouped } from '../terminal/progress.js';
+import { FORMATS } from './format.js';
+import { importFiles, type ImportOptions, previewImport } from './import.js';
+import type { ImportResult } from './run.js';
+import type { ReadOptions } from './source.js';
+import { DATE_ORDERS } from './timestamps.js';
 
 interface Options extends ReadOptions {
   table: string;
@@ -79,11 +67,7 @@ export function importCommand(): Command {
     .option('--json', 'Print the result as JSON')
     .addHelpText('after', EXAMPLES);
   return remoteOptions(command).action(async (files: string[]) => {
-    try {
-      process.exitCode = await run(command, files, command.opts<Options>());
-    } catch (error) {
-      throw usageError(error);
-    }
+    process.exitCode = await run(command, files, command.opts<Options>());
   });
 }
 
@@ -103,9 +87,6 @@ function character(value: string): string {
   return text;
 }
 
-const usageError = (error: unknown): unknown =>
-  error instanceof InputError ? new UsageError(error.message, error.hint) : error;
-
 /** For each batch, about 20 seconds in all: an import that takes minutes should survive a restart of the service. */
 const RETRIES = 8;
 
@@ -120,19 +101,10 @@ async function run(command: Command, files: readonly string[], options: Options)
   const request = importOptions(files, options, connection?.url ?? '');
   if (connection === undefined || options.dryRun) {
     const client = connection === undefined ? undefined : clientFor(connection);
-    const { plan, warnings, requests } = await previewImport(client, request, showProgress);
-    showPlan(plan, warnings);
-    process.stdout.write(requests.map(({ request, body }) => `${request}\n${body}\n`).join(''));
+    await previewImport(client, request);
     return EXIT.done;
   }
-  const interruption = onSignals();
-  try {
-    const reporter: Reporter = { showProgress, showPlan, warn, onSending: interruption.listen };
-    const result = await importFiles(clientFor(connection, RETRIES), request, reporter);
-    return report(result, files, options);
-  } finally {
-    interruption.dispose();
-  }
+  return report(await importFiles(clientFor(connection, RETRIES), request), files, options);
 }
 
 /** @throws UsageError */
@@ -178,63 +150,13 @@ function columnTypes(value: string): Map<string, ColumnType> {
   );
 }
 
-/** On standard error, since standard output is for the result. */
-const warn = (message: string): void => void process.stderr.write(`${message}\n`);
-
-const showProgress: ShowProgress = (label, current) => {
-  const line = new ProgressLine(current, label);
-  return () => line.end();
-};
-
-/** Some field names are whole sentences, and would leave no room for the rest. */
-const FIELD_WIDTH = 40;
-
-function shortened(field: string): string {
-  const shown = printable(field);
-  return widthOf(shown) <= FIELD_WIDTH ? shown : `${firstCells(shown, FIELD_WIDTH - 1)}…`;
-}
-
-function showPlan({ files }: ImportPlan, warnings: readonly string[]): void {
-  for (const { path, format, mappings } of files) {
-    const hasReasons = mappings.some(({ reason }) => reason !== undefined);
-    const rows = mappings.map(({ field, column, type, reason }) => {
-      return [shortened(field), column ?? '(left out)', type ?? '', ...(hasReasons ? [reason ?? ''] : [])];
-    });
-    const names = ['field', 'column', 'type', ...(hasReasons ? ['why'] : [])];
-    const table = grid(
-      names.map((name) => ({ name })),
-      rows,
-    );
-    warn(printable(`${labelOf(path)}: ${formatName(format)}`));
-    warn(rows.length === 0 ? 'no records' : table.join('\n'));
-  }
-  warnings.forEach(warn);
-}
-
-/** From `listen` on, the first Ctrl-C stops the import and the second aborts it; before, one ends the process. */
-function onSignals(): { listen: () => Interruption; dispose: () => void } {
-  const [stop, abort] = [new AbortController(), new AbortController()];
-  const onSignal = () => {
-    if (stop.signal.aborted) return abort.abort();
-    stop.abort();
-    warn('\nWaiting for the batches in flight; press Ctrl-C again to exit at once');
-  };
-  return {
-    listen: () => {
-      process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
-      return { stop: stop.signal, abort: abort.signal };
-    },
-    dispose: () => void process.off('SIGINT', onSignal).off('SIGTERM', onSignal),
-  };
-}
-
 function report(result: ImportResult, files: readonly string[], options: Options): ExitCode {
   const { outcome, error, inserted, refused, insertedNow, retries, refusedFile, seconds } = result;
   const { table } = options;
   const soFar = `${grouped(inserted)} rows are stored, ${grouped(refused)} refused`;
   if (outcome === 'failed') {
     // Once the file is corrected, it is another file, and the import cannot be resumed.
-    if (error instanceof InputError && inserted > 0) throw new ExitError(EXIT.refused, soFar, usageError(error));
+    if (error instanceof UsageError && inserted > 0) throw new ExitError(EXIT.refused, soFar, error);
     warn(`${soFar}. ${howToResume(result, files, options)}`);
     throw error;
   }

@@ -1,5 +1,5 @@
 /** The records of all files in turn, as batches. The same plan and files always make the same batches, in every process. */
-import { cutBatches } from '../client/batches.js';
+import { cutBatches } from '../../client/batches.js';
 import { type EncodedRecord, type Encoder, encoderFor } from './record-encoder.js';
 import { requireUnchanged } from './input.js';
 import type { ImportPlan, PlannedFile } from './plan.js';
@@ -49,7 +49,7 @@ export class BatchReader {
   }
 }
 
-/** @throws InputError if the file has changed since it was planned */
+/** @throws UsageError if the file has changed since it was planned */
 async function openPlanned({ path, format, identity }: PlannedFile, reading: ReadOptions): Promise<Source> {
   await requireUnchanged(path, identity);
   return openSource(path, {

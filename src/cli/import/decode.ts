@@ -1,7 +1,7 @@
 /** Bytes to text. Bytes that are not text in the encoding are an error, never replaced. */
 import { isUtf8 } from 'node:buffer';
+import { UsageError } from '../exit.js';
 import { countOf } from './csv-reader.js';
-import { InputError } from './input-error.js';
 
 /** Common files that are not text: their first bytes, what they are, what to do. */
 const BINARY_FILES: readonly (readonly [string, string, string])[] = [
@@ -38,18 +38,18 @@ const LF = 0x0a;
 
 type Decoder = InstanceType<typeof TextDecoder>;
 
-/** @throws InputError if there is no such encoding */
+/** @throws UsageError if there is no such encoding */
 export function decoderFor(encoding: string): Decoder {
   try {
     return new TextDecoder(encoding, { fatal: true });
   } catch {
-    throw new InputError(`There is no encoding "${encoding}"`, 'Examples: utf-8, utf-16le, windows-1252');
+    throw new UsageError(`There is no encoding "${encoding}"`, 'Examples: utf-8, utf-16le, windows-1252');
   }
 }
 
 /**
  * @param decoder default: as the first bytes say
- * @throws InputError naming the line if a byte does not belong to the encoding
+ * @throws UsageError naming the line if a byte does not belong to the encoding
  */
 export async function* decode(
   bytes: AsyncIterable<Buffer>,
@@ -78,21 +78,21 @@ export async function* decode(
   }
 }
 
-/** @throws InputError if these are not the first bytes of a text with records */
+/** @throws UsageError if these are not the first bytes of a text with records */
 function detectEncoding(first: Buffer, path: string): Decoder {
   const start = first.toString('hex', 0, 16);
   const kind = BINARY_FILES.find(([magic]) => start.startsWith(magic));
-  if (kind !== undefined) throw new InputError(`${path} is ${kind[1]}, not text`, kind[2].replace('FILE', path));
+  if (kind !== undefined) throw new UsageError(`${path} is ${kind[1]}, not text`, kind[2].replace('FILE', path));
   if (first.toString('latin1', TAR.at, TAR.at + TAR.magic.length) === TAR.magic) {
-    throw new InputError(`${path} is a tar archive, not text`, `Decompress it: tar xf ${path}`);
+    throw new UsageError(`${path} is a tar archive, not text`, `Decompress it: tar xf ${path}`);
   }
   if (start.startsWith('fffe')) return decoderFor('utf-16le');
   if (start.startsWith('feff')) return decoderFor('utf-16be');
   const beginning = first.toString('utf8', start.startsWith('efbbbf') ? 3 : 0);
   const markup = MARKUP.find(([pattern]) => pattern.test(beginning));
-  if (markup !== undefined) throw new InputError(`${path} is ${markup[1]}, not a table`, markup[2]);
+  if (markup !== undefined) throw new UsageError(`${path} is ${markup[1]}, not a table`, markup[2]);
   if (beginning.slice(0, beginning.indexOf('\n')).includes('\0')) {
-    throw new InputError(`${path} is not text in UTF-8`, 'If it is UTF-16: --encoding utf-16le');
+    throw new UsageError(`${path} is not text in UTF-8`, 'If it is UTF-16: --encoding utf-16le');
   }
   return decoderFor('utf-8');
 }
@@ -101,8 +101,8 @@ function detectEncoding(first: Buffer, path: string): Decoder {
  * @param line number of the line in which the chunk begins
  * @param chunk holds the invalid bytes
  */
-function invalidBytes(path: string, encoding: string, line: number, chunk: Buffer): InputError {
-  if (encoding !== 'utf-8') return new InputError(`${path} is not ${encoding}`, 'Set its encoding with --encoding');
+function invalidBytes(path: string, encoding: string, line: number, chunk: Buffer): UsageError {
+  if (encoding !== 'utf-8') return new UsageError(`${path} is not ${encoding}`, 'Set its encoding with --encoding');
   // The chunk may begin within a character.
   let start = Math.max(
     0,
@@ -117,7 +117,7 @@ function invalidBytes(path: string, encoding: string, line: number, chunk: Buffe
   const shown = new TextDecoder('windows-1252').decode(chunk.subarray(start, end === -1 ? undefined : end), {
     stream: true,
   });
-  return new InputError(
+  return new UsageError(
     `${path}, line ${line}: this is not UTF-8`,
     `Read as windows-1252 it is: ${shown.trim().slice(0, 70)}\nIf that is right: --encoding windows-1252`,
   );

@@ -4,14 +4,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { columnNames } from '../../src/import/column-names.js';
-import { csvRecords } from '../../src/import/csv-reader.js';
-import { cellEncoder, type Notation } from '../../src/import/values.js';
-import { jsonItems, membersOf } from '../../src/import/json-records.js';
-import { RefusedFile } from '../../src/import/refused-file.js';
-import { parseTimestamp } from '../../src/import/timestamps.js';
-import { candidatesFor } from '../../src/import/type-candidates.js';
-import { TypeInference } from '../../src/import/type-inference.js';
+import { columnNames } from '../../../src/cli/import/column-names.js';
+import { csvRecords } from '../../../src/cli/import/csv-reader.js';
+import { cellEncoder, type Notation } from '../../../src/cli/import/values.js';
+import { jsonItems, membersOf } from '../../../src/cli/import/json-records.js';
+import { RefusedFile } from '../../../src/cli/import/refused-file.js';
+import { parseTimestamp } from '../../../src/cli/import/timestamps.js';
+import { candidatesFor } from '../../../src/cli/import/type-candidates.js';
+import { TypeInference } from '../../../src/cli/import/type-inference.js';
 
 async function collected<T>(source: AsyncIterable<T>): Promise<T[]> {
   const all: T[] = [];

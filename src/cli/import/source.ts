@@ -1,9 +1,9 @@
 /** A file as a sequence of records, whatever its format. */
+import { UsageError } from '../exit.js';
 import { type Cell, csvRecords } from './csv-reader.js';
 import type { Notation } from './values.js';
 import { detectFormat, type Format, type FormatOptions, isJsonByName } from './format.js';
 import { type Input, openInput } from './input.js';
-import { InputError } from './input-error.js';
 import { jsonItems, jsonLines, type JsonRecord, membersOf } from './json-records.js';
 
 /** Delimited text has cells in the order of the header; JSON has the text of an object. */
@@ -34,7 +34,7 @@ export interface Source {
 
 const HEAD_CHARACTERS = 64 * 1024;
 
-/** @throws InputError if the file cannot be read in its format */
+/** @throws UsageError if the file cannot be read in its format */
 export async function openSource(path: string, options: ReadOptions): Promise<Source> {
   const input = await openInput(path, options.encoding);
   try {
@@ -51,7 +51,7 @@ async function sourceOf(input: Input, options: ReadOptions): Promise<Source> {
   const { head, isAll, text } = await peek(withoutLines(input.text, skipLines));
   if (head.trim() === '') {
     // Empty JSON is a file without records; delimited text would have a header.
-    if (!isJsonByName(input.name, options)) throw new InputError(`${label} is empty`);
+    if (!isJsonByName(input.name, options)) throw new UsageError(`${label} is empty`);
     return { input, format: { kind: 'ndjson', delimiter: '' }, header: undefined, records: jsonLines(text, label) };
   }
   // Spreadsheets declare their delimiter in a first line.
@@ -80,12 +80,12 @@ async function sourceOf(input: Input, options: ReadOptions): Promise<Source> {
   return { input, format, header, records: nulls.length === 0 ? rows : withNulls(rows, new Set(nulls)) };
 }
 
-/** @throws InputError if no field has a name */
+/** @throws UsageError if no field has a name */
 async function headerOf(rows: AsyncGenerator<FileRecord, void>, label: string): Promise<string[]> {
   const { value } = await rows.next();
   const header = value?.cells?.map((cell) => (cell ?? '').trim()) ?? [];
   if (header.some((name) => name !== '')) return header;
-  throw new InputError(
+  throw new UsageError(
     `${label}: the first line has no names`,
     'Skip it with --skip-lines, or name the fields with --columns',
   );

@@ -4,8 +4,8 @@ import { createReadStream } from 'node:fs';
 import { open, stat } from 'node:fs/promises';
 import { pipeline, Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
+import { UsageError } from '../exit.js';
 import { decode, decoderFor } from './decode.js';
-import { InputError } from './input-error.js';
 
 export const STDIN = '-';
 
@@ -27,7 +27,7 @@ export interface Input {
 
 /**
  * @param encoding default: UTF-8, or UTF-16 if the file begins with a byte order mark
- * @throws InputError if there is no such file, or no such encoding
+ * @throws UsageError if there is no such file, or no such encoding
  */
 export async function openInput(path: string, encoding: string | undefined): Promise<Input> {
   const decoder = encoding === undefined ? undefined : decoderFor(encoding);
@@ -51,15 +51,15 @@ export async function openInput(path: string, encoding: string | undefined): Pro
   };
 }
 
-/** In bytes; null if it can be read only once. @throws InputError if there is no such file */
+/** In bytes; null if it can be read only once. @throws UsageError if there is no such file */
 export async function sizeOf(path: string): Promise<number | null> {
   if (path === STDIN) return null;
   try {
     const found = await stat(path);
-    if (found.isDirectory()) throw new InputError(`${path} is a folder`);
+    if (found.isDirectory()) throw new UsageError(`${path} is a folder`);
     return found.isFile() ? found.size : null;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw new InputError(`There is no file ${path}`);
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw new UsageError(`There is no file ${path}`);
     throw error;
   }
 }
@@ -80,7 +80,7 @@ async function* unpacked(bytes: AsyncGenerator<Buffer, void>): AsyncGenerator<Bu
   }
 }
 
-/** Size, modification time and a hash of the beginning; null if it can be read only once. @throws InputError */
+/** Size, modification time and a hash of the beginning; null if it can be read only once. @throws UsageError */
 export async function identityOf(path: string): Promise<string | null> {
   if ((await sizeOf(path)) === null) return null;
   const { size, mtimeMs } = await stat(path);
@@ -94,10 +94,10 @@ export async function identityOf(path: string): Promise<string | null> {
   }
 }
 
-/** @throws InputError if the file has changed since its identity was taken */
+/** @throws UsageError if the file has changed since its identity was taken */
 export async function requireUnchanged(path: string, identity: string | null): Promise<void> {
   if ((await identityOf(path)) === identity) return;
-  throw new InputError(
+  throw new UsageError(
     `${path} has changed since the import was started`,
     'Start again with --restart; rows that are stored stay',
   );

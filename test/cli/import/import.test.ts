@@ -7,10 +7,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { person, type Person } from '../support/cdp.js';
-import { type FaultyProxy, startFaultyProxy } from '../support/faulty-proxy.js';
-import { endEverything, eventually, projectRoot } from '../support/program.js';
-import { startTestService, type TestProject, type TestService } from '../support/service.js';
+import { person, type Person } from '../../support/cdp.js';
+import { type FaultyProxy, startFaultyProxy } from '../../support/faulty-proxy.js';
+import { endEverything, eventually, projectRoot } from '../../support/program.js';
+import { startTestService, type TestProject, type TestService } from '../../support/service.js';
 
 let service: TestService;
 let project: TestProject;

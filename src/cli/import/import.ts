@@ -1,18 +1,20 @@
 /** Imports files into a table: as fast as the service accepts them, and each record once. */
 import { resolve } from 'node:path';
-import type { CdpClient, CreateTable } from '../client/client.js';
-import { CdpError } from '../client/error.js';
-import { NAME_PATTERN } from '../contract/names.js';
-import type { Table } from '../contract/wire/tables.js';
+import type { CdpClient, CreateTable } from '../../client/client.js';
+import { CdpError } from '../../client/error.js';
+import { NAME_PATTERN } from '../../contract/names.js';
+import type { Table } from '../../contract/wire/tables.js';
+import { UsageError } from '../exit.js';
+import { warn } from '../terminal/output.js';
+import { grouped } from '../terminal/progress.js';
 import { columnNames } from './column-names.js';
 import { missingColumns } from './field-mapping.js';
 import { encoderFor } from './record-encoder.js';
 import { requireUnchanged, sizeOf, STDIN } from './input.js';
-import { InputError } from './input-error.js';
 import { Journal } from './journal.js';
 import { type ImportPlan, planImport, type Planned, type PlanOptions } from './plan.js';
-import { type ImportResult, type Reporter, sendFiles, type SendOptions } from './run.js';
-import type { ShowProgress } from './scan.js';
+import { type ImportResult, sendFiles, type SendOptions } from './run.js';
+import { showPlan } from './show-plan.js';
 
 export interface ImportOptions extends PlanOptions, SendOptions {
   /** Paths; `-` is standard input. */
@@ -27,12 +29,8 @@ export interface ImportOptions extends PlanOptions, SendOptions {
   url: string;
 }
 
-/** @throws InputError, CdpError before anything is sent; after that, the result says what failed */
-export async function importFiles(
-  client: CdpClient,
-  options: ImportOptions,
-  reporter: Reporter,
-): Promise<ImportResult> {
+/** @throws UsageError, CdpError before anything is sent; after that, the result says what failed */
+export async function importFiles(client: CdpClient, options: ImportOptions): Promise<ImportResult> {
   const { files, table, url, interrupted, journals } = options;
   requireTableName(table);
   const canResume = await areRepeatable(files);
@@ -41,31 +39,22 @@ export async function importFiles(
   const journal = canResume ? Journal.find(journals, target) : undefined;
   if (interrupted === 'resume' || interrupted === 'resume late') {
     const resumed = await resumable(journal, options, canResume);
-    reporter.warn(`${grouped(resumed.totals.inserted)} rows are already stored`);
-    return sendFiles(client, resumed, [], options, reporter);
+    warn(`${grouped(resumed.totals.inserted)} rows are already stored`);
+    return sendFiles(client, resumed, [], options);
   }
   requireNoneInterrupted(journal, options);
-  const { plan, opened } = await prepareTable(client, options, reporter);
+  const { plan, opened } = await prepareTable(client, options);
   const created = await Journal.create(canResume ? journals : undefined, target, plan);
-  return sendFiles(client, created, opened, options, reporter);
+  return sendFiles(client, created, opened, options);
 }
 
-export interface Preview extends Pick<Planned, 'plan' | 'warnings'> {
-  /** The requests of the import, with only the first few records. */
-  requests: { request: string; body: string }[];
-}
-
-/** What an import would do. @param client undefined: as if the table did not exist */
-export async function previewImport(
-  client: CdpClient | undefined,
-  options: ImportOptions,
-  showProgress: ShowProgress,
-): Promise<Preview> {
+/** Shows what an import would do: its requests, with only the first few records. @param client undefined: as if the table did not exist */
+export async function previewImport(client: CdpClient | undefined, options: ImportOptions): Promise<void> {
   const { files, table: name } = options;
   requireTableName(name);
   await areRepeatable(files);
   const table = client === undefined ? undefined : await findTable(client, name);
-  const { plan, warnings, first, opened } = await planImport(files, table, options, showProgress);
+  const { plan, warnings, first, opened } = await planImport(files, table, options);
   for (const source of opened) source?.input.close();
   const schema = '/api/cdp/schema/table';
   const requests =
@@ -79,35 +68,36 @@ export async function previewImport(
     const records = (first[i] ?? []).map((record) => `  ${encode(record).json}`);
     requests.push({ request: `POST /api/cdp/data/${name}`, body: `[\n${records.join(',\n')}\n]` });
   });
-  return { plan, warnings, requests };
+  showPlan(plan, warnings);
+  process.stdout.write(requests.map(({ request, body }) => `${request}\n${body}\n`).join(''));
 }
 
-/** @throws InputError suggesting a valid name */
+/** @throws UsageError suggesting a valid name */
 function requireTableName(table: string): void {
   if (new RegExp(NAME_PATTERN).test(table)) return;
   const [possible = ''] = columnNames([table], { keep: true, hasIds: false });
-  throw new InputError(`"${table}" is not a valid table name`, `For example --table ${possible}`);
+  throw new UsageError(`"${table}" is not a valid table name`, `For example --table ${possible}`);
 }
 
-/** Whether all files can be read again. @throws InputError if one does not exist */
+/** Whether all files can be read again. @throws UsageError if one does not exist */
 async function areRepeatable(files: readonly string[]): Promise<boolean> {
-  if (files.includes(STDIN) && files.length > 1) throw new InputError('Standard input must be imported on its own');
+  if (files.includes(STDIN) && files.length > 1) throw new UsageError('Standard input must be imported on its own');
   return !(await Promise.all(files.map(sizeOf))).includes(null);
 }
 
-/** The journal to resume with. @throws InputError if there is none, or resuming is not safe */
+/** The journal to resume with. @throws UsageError if there is none, or resuming is not safe */
 async function resumable(
   journal: Journal | undefined,
   { table, interrupted }: ImportOptions,
   canResume: boolean,
 ): Promise<Journal> {
-  if (!canResume) throw new InputError('Input that can be read only once, such as standard input, cannot be resumed');
+  if (!canResume) throw new UsageError('Input that can be read only once, such as standard input, cannot be resumed');
   if (journal === undefined)
-    throw new InputError(`No import of this into "${table}" was interrupted`, 'Import without --resume');
+    throw new UsageError(`No import of this into "${table}" was interrupted`, 'Import without --resume');
   try {
     const { outdated } = journal;
     if (outdated > 0 && interrupted !== 'resume late') {
-      throw new InputError(
+      throw new UsageError(
         `${outdated} batches of up to 250 rows were sent more than 23 hours ago and not answered; the service keeps keys for 24 hours, so they could be stored twice`,
         'Check whether their rows were stored; then continue with --resume-late, or start again with --restart',
       );
@@ -120,27 +110,27 @@ async function resumable(
   }
 }
 
-/** @throws InputError if an earlier import was interrupted and is not to be forgotten */
+/** @throws UsageError if an earlier import was interrupted and is not to be forgotten */
 function requireNoneInterrupted(journal: Journal | undefined, { table, interrupted }: ImportOptions): void {
   if (journal === undefined) return;
   if (interrupted === 'restart') return journal.remove();
   journal.close();
-  throw new InputError(
+  throw new UsageError(
     `An import of this into "${table}" was started at ${journal.header.begun} and interrupted; ${grouped(journal.totals.inserted)} rows are stored`,
     'Continue it with --resume, or start again with --restart, which leaves those rows as they are',
   );
 }
 
-/** Plans the import, and creates the table or its columns if that was asked for. @throws InputError if it was not */
-async function prepareTable(client: CdpClient, options: ImportOptions, reporter: Reporter): Promise<Planned> {
+/** Plans the import, and creates the table or its columns if that was asked for. @throws UsageError if it was not */
+async function prepareTable(client: CdpClient, options: ImportOptions): Promise<Planned> {
   const { files, table: name, create, addColumns } = options;
   const table = await findTable(client, name);
   // Before reading the files, which can take a while.
   if (table === undefined && !create)
-    throw new InputError(`There is no table "${name}"`, 'Create it with --create; preview it with --dry-run');
-  const planned = await planImport(files, table, options, reporter.showProgress);
+    throw new UsageError(`There is no table "${name}"`, 'Create it with --create; preview it with --dry-run');
+  const planned = await planImport(files, table, options);
   const { plan, warnings } = planned;
-  reporter.showPlan(plan, warnings);
+  showPlan(plan, warnings);
   if (table === undefined) {
     await client.createTable(tableFor(name, plan));
     return planned;
@@ -148,7 +138,7 @@ async function prepareTable(client: CdpClient, options: ImportOptions, reporter:
   const missing = missingColumns(plan.files, table);
   if (missing.length > 0 && !addColumns) {
     const names = missing.map((column) => column.name);
-    throw new InputError(
+    throw new UsageError(
       `The table "${name}" has no column ${names.join(', ')}`,
       `Add with --add-columns, or leave out: --skip ${names.join(',')}`,
     );
@@ -170,5 +160,3 @@ const tableFor = (name: string, { files }: ImportPlan): CreateTable => ({
   table_name: name,
   columns: missingColumns(files, undefined),
 });
-
-const grouped = (count: number): string => count.toLocaleString('en');

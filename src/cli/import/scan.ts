@@ -1,22 +1,12 @@
 /** The first reading of a file: its fields and the types of their values, from all records or a sample. */
+import { UsageError } from '../exit.js';
+import { ProgressLine } from '../terminal/progress.js';
 import { fitsHeader } from './csv-reader.js';
 import type { Notation } from './values.js';
-import { InputError } from './input-error.js';
 import { membersOf } from './json-records.js';
 import type { FileRecord, Source } from './source.js';
 import { candidatesFor } from './type-candidates.js';
 import { TypeInference } from './type-inference.js';
-
-export interface Progress {
-  /** Read or stored so far. */
-  rows: number;
-  /** From 0 to 1; null if the total is unknown. */
-  share: number | null;
-  refused: number;
-}
-
-/** @param current asked whenever the progress is shown @returns ends it */
-export type ShowProgress = (label: string, current: () => Progress) => () => void;
 
 export interface Field {
   readonly name: string;
@@ -49,7 +39,6 @@ const FIRST = 3;
 export async function scan(
   { input, header, records }: Source,
   { notation, sample, toTheEnd }: { notation: Notation; sample: number; toTheEnd: boolean },
-  showProgress: ShowProgress,
 ): Promise<Scan> {
   const { size } = input;
   const isOnce = size === null;
@@ -58,9 +47,10 @@ export async function scan(
   const kept: FileRecord[] = [];
   let [count, characters] = [0, 0];
   let isComplete = false;
-  const endProgress = showProgress(`Reading ${input.label.split('/').at(-1)}: `, () => {
-    return { rows: count, share: size === null ? null : input.bytesRead() / size, refused: 0 };
-  });
+  const progress = new ProgressLine(
+    () => ({ rows: count, share: size === null ? null : input.bytesRead() / size, refused: 0 }),
+    `Reading ${input.label.split('/').at(-1)}: `,
+  );
   try {
     while (isOnce ? count < limit && characters < KEPT.characters : count < limit || toTheEnd) {
       const { value, done } = await records.next();
@@ -71,7 +61,7 @@ export async function scan(
       if (isOnce) characters += charactersIn(value);
     }
   } finally {
-    endProgress();
+    progress.end();
     if (!isOnce) input.close();
   }
   const { fields, otherWidth } = profile;
@@ -127,7 +117,7 @@ class FieldProfile {
       let field = this.members.get(name);
       if (field === undefined) {
         if (this.members.size >= MAX_FIELDS) {
-          throw new InputError(
+          throw new UsageError(
             `Line ${line}: the records up to here have more than ${MAX_FIELDS} different fields`,
             'A table has at most 500 columns; put what differs from record to record into one JSON value',
           );

@@ -1,6 +1,6 @@
 /** The column for each field of the files, with its name and type, and the columns that the table lacks. */
-import type { ColumnType } from '../contract/column-types.js';
-import type { Table } from '../contract/wire/tables.js';
+import type { ColumnType } from '../../contract/column-types.js';
+import type { Table } from '../../contract/wire/tables.js';
 import { columnNames, matchingColumn, needsQuotes } from './column-names.js';
 import type { Format } from './format.js';
 import type { Scan } from './scan.js';

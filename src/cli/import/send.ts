@@ -1,8 +1,8 @@
 /** Sends batches, each part under its own idempotency key. Writes bad records to the file of refused ones and sends the rest. */
-import type { CdpClient } from '../client/client.js';
-import { CdpError } from '../client/error.js';
-import { rawJson } from '../client/json.js';
-import { type Partition, partitionBatch } from '../client/partition.js';
+import type { CdpClient } from '../../client/client.js';
+import { CdpError } from '../../client/error.js';
+import { rawJson } from '../../client/json.js';
+import { type Partition, partitionBatch } from '../../client/partition.js';
 import type { Batch } from './batches.js';
 import type { Journal, Part } from './journal.js';
 import { messageIn, type RefusedFile } from './refused-file.js';

@@ -1,5 +1,5 @@
 /** Names of columns for the fields of a file, without need of quotes in SQL: `Score (0-10)` becomes `score_0_10`. */
-import { NAME_PATTERN } from '../contract/names.js';
+import { NAME_PATTERN } from '../../contract/names.js';
 
 const NAME = new RegExp(NAME_PATTERN);
 const NAME_CHARACTERS = 63;

@@ -2,7 +2,7 @@
  * Records of delimited text (RFC 4180, with any delimiter and any line end). It distinguishes an empty field from `""`, which
  * the npm parsers do slowly or not at all (docs/decisions/0026).
  */
-import { InputError } from './input-error.js';
+import { UsageError } from '../exit.js';
 
 /** null for an empty field, '' for `""`. */
 export type Cell = string | null;
@@ -37,7 +37,7 @@ export interface CsvOptions {
 
 /**
  * Blank lines are skipped, unless the records have one field: then they are NULL.
- * @throws InputError naming the line if a quote is not closed, or is followed by text
+ * @throws UsageError naming the line if a quote is not closed, or is followed by text
  */
 export async function* csvRecords(
   text: AsyncIterable<string> | Iterable<string>,
@@ -54,7 +54,7 @@ export async function* csvRecords(
     const reader = new CsvReader(rest, delimiter.charCodeAt(0), quote, escape, isLast, (complaint, at) => {
       const before = line + countOf(rest, '\n', reader.start, at);
       const isEscaped = rest.slice(at - 2, at) === '\\"';
-      throw new InputError(
+      throw new UsageError(
         `${path}, line ${before}: ${complaint}`,
         `${isEscaped ? BACKSLASH : ''}If quotes are text in this file: --no-quotes. If the delimiter is another one: --delimiter`,
       );
@@ -72,7 +72,7 @@ export async function* csvRecords(
     if (rest.length < enough) continue;
     yield* take(false);
     if (rest.length > RECORD_CHARACTERS)
-      throw new InputError(`${path}, line ${line}: a record does not end; a quote is not closed`);
+      throw new UsageError(`${path}, line ${line}: a record does not end; a quote is not closed`);
     enough = rest.length * 2;
   }
   yield* take(true);

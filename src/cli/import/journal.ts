@@ -15,9 +15,9 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { LIMITS } from '../contract/limits.js';
-import { makeFolder } from '../files.js';
-import { InputError } from './input-error.js';
+import { LIMITS } from '../../contract/limits.js';
+import { makeFolder } from '../../files.js';
+import { UsageError } from '../exit.js';
 import type { ImportPlan } from './plan.js';
 
 /** Changes with the lines of the journal, and with the way in which batches are cut, encoded or named. */
@@ -101,7 +101,7 @@ export class Journal {
     return new Journal(header, path, fd);
   }
 
-  /** The journal of an import that did not complete. @throws InputError if another version of cdp wrote it */
+  /** The journal of an import that did not complete. @throws UsageError if another version of cdp wrote it */
   static find(folder: string, target: Target): Journal | undefined {
     const path = pathOf(folder, target);
     let text: string;
@@ -120,7 +120,7 @@ export class Journal {
     const [first = '', ...lines] = complete.trimEnd().split('\n');
     const { cdp_import: format, ...header } = JSON.parse(first) as Header & { cdp_import?: number };
     if (format !== FORMAT) {
-      throw new InputError(
+      throw new UsageError(
         `An interrupted import of this was started by another version of cdp, in ${path}`,
         'Resume it with that version, or remove the file; rows that are stored stay',
       );

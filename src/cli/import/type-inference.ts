@@ -1,5 +1,5 @@
 /** The type of a column: the first candidate that holds every value without losing a digit; or TEXT, and why. */
-import type { ColumnType } from '../contract/column-types.js';
+import type { ColumnType } from '../../contract/column-types.js';
 import { isExactDouble, isInteger } from './values.js';
 import { isTimestamp } from './timestamps.js';
 import type { Candidate } from './type-candidates.js';

@@ -1,5 +1,5 @@
 /** Records of a file as the JSON that is sent. A value that does not fit its column goes as text, for the service to reject. */
-import type { ErrorPlace } from '../contract/errors.js';
+import type { ErrorPlace } from '../../contract/errors.js';
 import type { Mapping } from './field-mapping.js';
 import { fitsHeader } from './csv-reader.js';
 import type { Format } from './format.js';

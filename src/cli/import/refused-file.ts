@@ -4,7 +4,7 @@
  */
 import { appendFileSync, closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import type { ErrorPlace } from '../contract/errors.js';
+import type { ErrorPlace } from '../../contract/errors.js';
 import type { EncodedRecord } from './record-encoder.js';
 
 export interface RefusedLine {
