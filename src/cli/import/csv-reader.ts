@@ -22,7 +22,6 @@ export const RECORD_CHARACTERS = 16 * 1024 * 1024;
 
 const QUOTE = 0x22;
 const LF = 0x0a;
-const CR = 0x0d;
 
 export interface CsvOptions {
   /** One character. */
@@ -35,156 +34,93 @@ export interface CsvOptions {
   firstLine: number;
 }
 
+const BACKSLASH = `If a quote within quotes is written \\": --escape '\\'. `;
+
 /**
  * Blank lines are skipped, unless the records have one field: then they are NULL.
  * @throws UsageError naming the line if a quote is not closed, or is followed by text
  */
 export async function* csvRecords(
   text: AsyncIterable<string> | Iterable<string>,
-  { delimiter, hasQuotes, escape, firstLine }: CsvOptions,
+  options: CsvOptions,
   path: string,
 ): AsyncGenerator<CsvRecord, void> {
-  let line = firstLine;
+  const { delimiter, hasQuotes } = options;
+  const { quoted, unquoted, unescaped } = patternsFor(options);
+  let line = options.firstLine;
+  /** Begins with a record. */
   let rest = '';
   /** So that a long record is not read again with every piece that arrives. */
   let enough = 0;
   let fields = 0;
-  const take = function* (isLast: boolean): Generator<CsvRecord, void> {
-    const quote = hasQuotes ? QUOTE : NaN;
-    const reader = new CsvReader(rest, delimiter.charCodeAt(0), quote, escape, isLast, (complaint, at) => {
-      const before = line + countOf(rest, '\n', reader.start, at);
-      const isEscaped = rest.slice(at - 2, at) === '\\"';
-      throw new UsageError(
-        `${path}, line ${before}: ${complaint}`,
-        `${isEscaped ? BACKSLASH : ''}If quotes are text in this file: --no-quotes. If the delimiter is another one: --delimiter`,
-      );
-    });
-    for (let cells = reader.next(); cells !== undefined; cells = reader.next()) {
+
+  const fail = (complaint: string, start: number, at: number): never => {
+    const isEscaped = rest.slice(at - 2, at) === '\\"';
+    throw new UsageError(
+      `${path}, line ${line + countOf(rest, '\n', start, at)}: ${complaint}`,
+      `${isEscaped ? BACKSLASH : ''}If quotes are text in this file: --no-quotes. If the delimiter is another one: --delimiter`,
+    );
+  };
+
+  /** The record that begins there, and where the next one does; undefined if it has not arrived as a whole. */
+  const recordAt = (start: number, isLast: boolean): { cells: Cell[]; next: number } | undefined => {
+    const cells: Cell[] = [];
+    for (let at = start; ;) {
+      const isQuoted = hasQuotes && rest.charCodeAt(at) === QUOTE;
+      const pattern = isQuoted ? quoted : unquoted;
+      pattern.lastIndex = at;
+      const isWhole = pattern.test(rest);
+      if (!isWhole && isLast) fail('a quote is not closed', start, at);
+      const end = pattern.lastIndex;
+      // More of the value may follow; or of the line end, which can be two characters.
+      if (!isWhole || (!isLast && end + 1 >= rest.length)) return undefined;
+      cells.push(isQuoted ? unescaped(rest.slice(at + 1, end - 1)) : end === at ? null : rest.slice(at, end));
+      const after = rest.charAt(end);
+      at = end + 1;
+      if (after === '\r') return { cells, next: rest.charCodeAt(at) === LF ? at + 1 : at };
+      if (after === '\n' || after === '') return { cells, next: at };
+      if (after !== delimiter) fail('text follows a closing quote', start, end);
+    }
+  };
+
+  const complete = function* (isLast: boolean): Generator<CsvRecord, void> {
+    let start = 0;
+    while (start < rest.length) {
+      const record = recordAt(start, isLast);
+      if (record === undefined) break;
+      const { cells, next } = record;
       fields ||= cells.length;
       const isBlank = cells.length === 1 && cells[0] === null;
       if (!isBlank || fields === 1) yield { line, cells };
-      line += reader.lines;
+      line += Math.max(1, countOf(rest, '\n', start, next));
+      start = next;
     }
-    rest = rest.slice(reader.start);
+    rest = rest.slice(start);
   };
+
   for await (const piece of text) {
     rest += piece;
     if (rest.length < enough) continue;
-    yield* take(false);
+    yield* complete(false);
     if (rest.length > RECORD_CHARACTERS)
       throw new UsageError(`${path}, line ${line}: a record does not end; a quote is not closed`);
     enough = rest.length * 2;
   }
-  yield* take(true);
+  yield* complete(true);
 }
 
-const BACKSLASH = `If a quote within quotes is written \\": --escape '\\'. `;
-
-type Complain = (complaint: string, at: number) => never;
-
-class CsvReader {
-  /** Where the next record begins. */
-  start = 0;
-  /** Lines of the last record. */
-  lines = 0;
-  /** The special characters within quotes; undefined if there is only the quote. */
-  private readonly marks: RegExp | undefined;
-
-  /** @param quote NaN, which equals no character, if quotes are text */
-  constructor(
-    private readonly text: string,
-    private readonly delimiter: number,
-    private readonly quote: number,
-    private readonly escape: string | undefined,
-    private readonly isLast: boolean,
-    private readonly complain: Complain,
-  ) {
-    this.marks = escape === undefined ? undefined : new RegExp(`["${escapedInPattern(escape)}]`, 'g');
-  }
-
-  /** Undefined if the rest of the text is not a complete record. */
-  next(): Cell[] | undefined {
-    const { text, isLast, delimiter, quote } = this;
-    const { length } = text;
-    if (this.start >= length) return undefined;
-    const cells: Cell[] = [];
-    let lines = 1;
-    let at = this.start;
-    for (;;) {
-      if (text.charCodeAt(at) === quote) {
-        const end = this.closingQuote(at + 1);
-        if (end === -1) return undefined;
-        const value = text.slice(at + 1, end);
-        if (value.includes('\n')) lines += countOf(value, '\n');
-        cells.push(this.unescaped(value));
-        at = end + 1;
-      } else {
-        const from = at;
-        let unit = text.charCodeAt(at);
-        while (unit !== delimiter && unit !== LF && unit !== CR && at < length) unit = text.charCodeAt(++at);
-        cells.push(at === from ? null : text.slice(from, at));
-      }
-      if (at >= length) {
-        if (!isLast) return undefined;
-        break;
-      }
-      const unit = text.charCodeAt(at);
-      if (unit === delimiter) {
-        at++;
-      } else if (unit === LF) {
-        at++;
-        break;
-      } else if (unit === CR) {
-        if (at + 1 === length && !isLast) return undefined;
-        at += text.charCodeAt(at + 1) === LF ? 2 : 1;
-        break;
-      } else {
-        this.complain('text follows a closing quote', at);
-      }
-    }
-    this.start = at;
-    this.lines = lines;
-    return cells;
-  }
-
-  /** -1 if it has not arrived yet. */
-  private closingQuote(from: number): number {
-    const { text, isLast } = this;
-    for (let at = from; ;) {
-      at = this.nextMark(at);
-      if (at === -1) return isLast ? this.complain('a quote is not closed', from - 1) : -1;
-      if (at + 1 === text.length && !isLast) return -1;
-      if (this.isPair(text, at)) at += 2;
-      else if (text.charCodeAt(at) === QUOTE) return at;
-      else at++;
-    }
-  }
-
-  /** The next quote or escape character. */
-  private nextMark(from: number): number {
-    const { text, marks } = this;
-    if (marks === undefined) return text.indexOf('"', from);
-    marks.lastIndex = from;
-    return marks.exec(text)?.index ?? -1;
-  }
-
-  /** Whether the character escapes the next one. An escape before any other character is text, as in Postgres. */
-  private isPair(text: string, at: number): boolean {
-    const [character, next] = [text.charAt(at), text.charAt(at + 1)];
-    return character === this.escape ? next === '"' || next === character : character === '"' && next === '"';
-  }
-
-  private unescaped(value: string): string {
-    const { escape } = this;
-    if (escape === undefined) return value.includes('"') ? value.replaceAll('""', '"') : value;
-    if (!value.includes('"') && !value.includes(escape)) return value;
-    let text = '';
-    for (let at = 0; at < value.length; at++) {
-      if (this.isPair(value, at)) at++;
-      text += value.charAt(at);
-    }
-    return text;
-  }
+/** For values at a position. An escape before any character but a quote or itself is text, as in Postgres. */
+function patternsFor({ delimiter, escape }: CsvOptions) {
+  const own = escape === undefined ? '' : escapedInPattern(escape);
+  const pair = own === '' ? '""' : `""|${own}["${own}]`;
+  const lone = own === '' ? '' : `|${own}(?!["${own}])`;
+  const pairs = new RegExp(pair, 'g');
+  return {
+    quoted: new RegExp(`"[^"${own}]*(?:(?:${pair}${lone})[^"${own}]*)*"(?!")`, 'y'),
+    unquoted: new RegExp(`[^${escapedInPattern(delimiter)}\\r\\n]*`, 'y'),
+    unescaped: (value: string) =>
+      value.includes('"') || own !== '' ? value.replace(pairs, (found) => found.charAt(1)) : value,
+  };
 }
 
 /** The character as itself in a regular expression. */
