@@ -48,7 +48,7 @@ interface BackupOptions {
 type Save = (project: ProjectRow, add: Add) => Promise<SavedProject>;
 
 /**
- * If one of several projects cannot be saved, it is left out and named.
+ * If one of several projects cannot be saved, it is skipped and named.
  * @returns what is in the file
  * @throws EngineError not_found; Error with what to do, and then there is no file
  */
