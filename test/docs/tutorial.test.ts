@@ -70,7 +70,7 @@ it('docs/tutorial.md works from the package alone, and prints what it shows', { 
   const errors = stderr.split(END);
   for (const [i, { line, before, shown, said }] of run.entries()) {
     const ended = /^ (\d+)/.exec(output[i + 1] ?? '')?.[1];
-    expect(ended, `line ${line}: ${errors[i]}`).toBe(/ends with `(\d+)`/.exec(before)?.[1] ?? '0');
+    expect(ended, `line ${line}: ${errors[i]}`).toBe(/exit code is `(\d+)`/.exec(before)?.[1] ?? '0');
     const printed = (output[i] ?? '').replace(/^ \d+\n/, '');
     if (shown !== undefined) expect(comparable(printed), `line ${line}: ${errors[i]}`).toBe(comparable(shown));
     if (said !== undefined) expect(comparable(errors[i]?.trimStart() ?? ''), `line ${line}`).toBe(comparable(said));
