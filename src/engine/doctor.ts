@@ -27,18 +27,11 @@ const DISK = { share: 0.1, bytes: 2 * 1024 ** 3, least: 256 * 1024 ** 2 };
 const TRIAL_MS = 30_000;
 
 const ok = (subject: string, found: string): Finding => ({ subject, health: 'ok', found, advice: null });
-const warning = (subject: string, found: string, advice: string): Finding => ({
-  subject,
-  health: 'warning',
-  found,
-  advice,
-});
-const problem = (subject: string, found: string, advice: string): Finding => ({
-  subject,
-  health: 'problem',
-  found,
-  advice,
-});
+const wrong =
+  (health: 'warning' | 'problem') =>
+  (subject: string, found: string, advice: string): Finding => ({ subject, health, found, advice });
+const warning = wrong('warning');
+const problem = wrong('problem');
 
 /** What is checked. */
 export interface Patient {

@@ -152,7 +152,7 @@ export class Quotas {
     const quota = quotaBytes === null ? this.defaultBytes : quotaBytes === 0 ? null : quotaBytes;
     const known = this.usages.get(id);
     if (quota === null) {
-      if (known !== undefined) this.usages.delete(id);
+      this.usages.delete(id);
       return null;
     }
     if (known === undefined) {

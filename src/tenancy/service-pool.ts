@@ -55,7 +55,7 @@ export const withServiceSession = <T>(
   work: (session: Session) => Promise<T>,
 ): Promise<T> => withSession({ ...serviceLogin(address, database), timeoutMs: WORK_MS }, work);
 
-export const serviceLogin = (address: ServerAddress, database: string): LoginOptions => ({
+const serviceLogin = (address: ServerAddress, database: string): LoginOptions => ({
   ...address,
   database,
   application_name: 'cdp service',

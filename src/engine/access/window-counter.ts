@@ -1,7 +1,7 @@
 /** Counts events by key in windows of fixed length, in memory, for a bounded number of keys. */
 import { LruMap } from 'toad-cache';
 
-export interface Window {
+interface Window {
   /** Events so far. */
   count: number;
   /** When it is over, on the clock of `performance.now()`. */
