@@ -6,11 +6,11 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import type { Engine } from '../engine/engine.js';
 import { ErrorExit } from './response/error-exit.js';
-import { JSON_TYPE, writeHead } from './response/headers.js';
+import { sendResponse } from './response/send-response.js';
 import type { DocsPage } from './api/docs-page.js';
 import { openApiDocument } from './api/openapi.js';
 import { operatorRoutes } from './api/operator-routes.js';
-import type { Answer, Route, RouteSettings } from './api/route.js';
+import type { Route, RouteSettings } from './api/route.js';
 import { ADMIN_ROUTES, ROUTES } from './api/routes.js';
 import { type ListenerSettings, createListener, defineRoutes } from './listener.js';
 import { parseJsonBody } from './body.js';
@@ -105,31 +105,8 @@ function addRoute(
       context.parsed = performance.now();
       const answer = await route.handle({ engine, settings, caller, request, reply, signal });
       context.settle();
-      return send(request, reply, settings.streamStallMs, route.success.status, answer);
+      if (answer.body !== null) sendResponse(request, reply, settings.streamStallMs, route.success.status, answer);
+      return reply;
     },
   });
-}
-
-/** Sends the answer of a handler, unless it has done so itself. */
-function send(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  stallMs: number,
-  status: number,
-  { body, headers }: Answer,
-): FastifyReply {
-  if (body === null) return reply;
-  const parts = Array.isArray(body)
-    ? (body as readonly Buffer[])
-    : [typeof body === 'string' ? body : JSON.stringify(body)];
-  const length = parts.reduce((sum, part) => sum + Buffer.byteLength(part), 0);
-  if (Array.isArray(body)) request.context.reservation?.resize(length);
-  writeHead(request, reply, status, { ...headers, 'content-type': JSON_TYPE, 'content-length': length });
-  const { raw } = reply;
-  raw.setTimeout(stallMs);
-  // All of it is in memory already, so it is handed to the socket at once.
-  raw.cork();
-  for (const part of parts.slice(0, -1)) raw.write(part);
-  raw.end(parts.at(-1));
-  return reply;
 }
