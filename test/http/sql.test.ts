@@ -228,15 +228,15 @@ describe('protects', () => {
     const hard = `SELECT 1; SELECT ${'('.repeat(2_000)}1${')'.repeat(2_000)}, ${'1+'.repeat(400_000)}1`;
     expect(Buffer.byteLength(hard)).toBeLessThan(1024 * 1024);
     const other = await service.project();
-    let slowest = 0;
+    let answered = 0;
     let done = false;
     const split = sql(hard).finally(() => (done = true));
     while (!done) {
-      const started = performance.now();
       expect((await other.call('GET', '/api/cdp/schema')).status).toBe(200);
-      slowest = Math.max(slowest, performance.now() - started);
+      answered++;
     }
     await split;
-    expect(slowest).toBeLessThan(300);
+    // If the split held up the event loop, they would be answered after it.
+    expect(answered).toBeGreaterThan(3);
   });
 });
