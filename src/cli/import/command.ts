@@ -1,37 +1,17 @@
 /** `cdp import FILE… --table T`: the options of an import, what it shows, and its exit code. */
-import { join } from 'node:path';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
 import { EXIT, type ExitCode, ExitError, UsageError } from '../exit.js';
 import { clientFor, findConnection } from '../remote/connection.js';
 import { collect, remoteOptions, whole } from '../remote/options.js';
-import { requireFolderOf, stateFolder } from '../remote/user-files.js';
+import { requireFolderOf } from '../remote/user-files.js';
 import { warn } from '../terminal/output.js';
 import { counted, grouped } from '../terminal/progress.js';
 import { FORMATS } from './format.js';
-import { importFiles, type ImportOptions, previewImport } from './import.js';
+import { importFiles, previewImport } from './import.js';
+import type { ImportOptions } from './options.js';
 import type { ImportResult } from './run.js';
-import type { ReadOptions } from './source.js';
 import { DATE_ORDERS } from './timestamps.js';
-
-interface Options extends ReadOptions {
-  table: string;
-  create?: boolean;
-  addColumns?: boolean;
-  types?: ReadonlyMap<string, ColumnType>;
-  skip?: readonly string[];
-  keepNames?: boolean;
-  sample?: number;
-  dryRun?: boolean;
-  resume?: boolean;
-  resumeLate?: boolean;
-  restart?: boolean;
-  refused?: string;
-  strict?: boolean;
-  concurrency: number;
-  json?: boolean;
-  profile?: string;
-}
 
 export function importCommand(): Command {
   const command = new Command('import')
@@ -67,7 +47,7 @@ export function importCommand(): Command {
     .option('--json', 'Print the result as JSON')
     .addHelpText('after', EXAMPLES);
   return remoteOptions(command).action(async (files: string[]) => {
-    process.exitCode = await run(command, files, command.opts<Options>());
+    process.exitCode = await run(command, files, command.opts<ImportOptions>());
   });
 }
 
@@ -90,7 +70,10 @@ function character(value: string): string {
 /** For each batch, about 20 seconds in all: an import that takes minutes should survive a restart of the service. */
 const RETRIES = 8;
 
-async function run(command: Command, files: readonly string[], options: Options): Promise<ExitCode> {
+async function run(command: Command, files: readonly string[], options: ImportOptions): Promise<ExitCode> {
+  const { thousands, decimal } = options;
+  if (thousands === decimal)
+    throw new UsageError(`--thousands and --decimal are both "${decimal}"`, 'For 1.234,5: --decimal , --thousands .');
   // Rather than finding out when there is a record to write.
   if (options.refused !== undefined) await requireFolderOf(options.refused);
   const connection = await findConnection(command).catch((error: unknown) => {
@@ -98,41 +81,13 @@ async function run(command: Command, files: readonly string[], options: Options)
     if (options.dryRun && options.create) return undefined;
     throw error;
   });
-  const request = importOptions(files, options, connection?.url ?? '');
   if (connection === undefined || options.dryRun) {
     const client = connection === undefined ? undefined : clientFor(connection);
-    await previewImport(client, request);
+    await previewImport(client, files, options);
     return EXIT.done;
   }
-  return report(await importFiles(clientFor(connection, RETRIES), request), files, options);
-}
-
-/** @throws UsageError */
-function importOptions(files: readonly string[], options: Options, url: string): ImportOptions {
-  const { table, create, addColumns, types, skip, keepNames, sample, concurrency, refused, strict, ...others } =
-    options;
-  const { dryRun, resume, resumeLate, restart, json, profile, ...reading } = others;
-  if (reading.thousands === reading.decimal) {
-    throw new UsageError(
-      `--thousands and --decimal are both "${reading.decimal}"`,
-      'For 1.234,5: --decimal , --thousands .',
-    );
-  }
-  return {
-    files,
-    table,
-    url,
-    create: create ?? false,
-    addColumns: addColumns ?? false,
-    columns: { types: types ?? new Map(), skip: skip ?? [], keepNames: keepNames ?? false },
-    reading,
-    sample,
-    concurrency,
-    strict: strict ?? false,
-    refusedFile: refused,
-    interrupted: resumeLate ? 'resume late' : resume ? 'resume' : restart ? 'restart' : undefined,
-    journals: join(stateFolder(), 'imports'),
-  };
+  const client = clientFor(connection, RETRIES);
+  return report(await importFiles(client, connection.url, files, options), files, options);
 }
 
 const list = (value: string): string[] => value.split(',').map((each) => each.trim());
@@ -150,7 +105,7 @@ function columnTypes(value: string): Map<string, ColumnType> {
   );
 }
 
-function report(result: ImportResult, files: readonly string[], options: Options): ExitCode {
+function report(result: ImportResult, files: readonly string[], options: ImportOptions): ExitCode {
   const { outcome, error, inserted, refused, insertedNow, retries, refusedFile, seconds } = result;
   const { table } = options;
   const soFar = `${grouped(inserted)} rows are stored, ${grouped(refused)} refused`;
@@ -176,13 +131,13 @@ function report(result: ImportResult, files: readonly string[], options: Options
   return refused > 0 ? EXIT.someRefused : EXIT.done;
 }
 
-function howToResume({ canResume }: ImportResult, files: readonly string[], options: Options): string {
+function howToResume({ canResume }: ImportResult, files: readonly string[], options: ImportOptions): string {
   if (!canResume) return 'Input that can be read only once cannot be resumed';
   const how = options.strict ? 'Continue, without the refused records, with' : 'Continue with';
   return `${how}:\n  ${commandFor(files, options)} --resume`;
 }
 
-function commandFor(files: readonly string[], { table, profile }: Options): string {
+function commandFor(files: readonly string[], { table, profile }: ImportOptions): string {
   const words = ['cdp', 'import', ...files, '--table', table, ...(profile === undefined ? [] : ['--profile', profile])];
   return words.map(quoted).join(' ');
 }

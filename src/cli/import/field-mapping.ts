@@ -3,6 +3,7 @@ import type { ColumnType } from '../../contract/column-types.js';
 import type { Table } from '../../contract/wire/tables.js';
 import { columnNames, matchingColumn, needsQuotes } from './column-names.js';
 import type { Format } from './format.js';
+import type { ImportOptions } from './options.js';
 import type { Scan } from './scan.js';
 import type { DateOrder } from './timestamps.js';
 
@@ -20,24 +21,17 @@ export interface Mapping {
   readonly reason?: string;
 }
 
-export interface ColumnOptions {
-  /** By the name of the field or of the column. */
-  types: ReadonlyMap<string, ColumnType>;
-  skip: readonly string[];
-  keepNames: boolean;
-}
-
 /** @param table undefined if it does not exist yet */
 export function mapFields(
   { fields, isComplete }: Pick<Scan, 'fields' | 'isComplete'>,
   table: Table | undefined,
-  options: ColumnOptions,
+  { types, skip = [], keepNames = false }: ImportOptions,
 ): Mapping[] {
   const existing = table?.columns.map(({ name }) => name) ?? [];
   const names = columnNames(
     fields.map(({ name }) => name),
     {
-      keep: options.keepNames,
+      keep: keepNames,
       hasIds: fields.some(({ name, inference }) => name.toLowerCase() === 'id' && inference.isUuid),
     },
   );
@@ -51,8 +45,8 @@ export function mapFields(
     // From a delimiter at the end of each line.
     if (field === '' && inference.isEmpty && isComplete)
       return { field, column: null, type: null, reason: 'no name, no values' };
-    if (options.skip.includes(field) || options.skip.includes(column)) return { field, column: null, type: null };
-    const requested = options.types.get(field) ?? options.types.get(column);
+    if (skip.includes(field) || skip.includes(column)) return { field, column: null, type: null };
+    const requested = types?.get(field) ?? types?.get(column);
     const inferred = inference.isEmpty ? null : inference.type;
     const actual = table?.columns.find(({ name }) => name === column)?.type;
     const { dates, fitsDouble } = inference;

@@ -1,10 +1,11 @@
 /** Imports files into a table: as fast as the service accepts them, and each record once. */
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import type { CdpClient, CreateTable } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
 import { NAME_PATTERN } from '../../contract/names.js';
 import type { Table } from '../../contract/wire/tables.js';
 import { UsageError } from '../exit.js';
+import { stateFolder } from '../remote/user-files.js';
 import { warn } from '../terminal/output.js';
 import { grouped } from '../terminal/progress.js';
 import { columnNames } from './column-names.js';
@@ -12,45 +13,47 @@ import { missingColumns } from './field-mapping.js';
 import { encoderFor } from './record-encoder.js';
 import { requireUnchanged, sizeOf, STDIN } from './input.js';
 import { Journal } from './journal.js';
-import { type ImportPlan, planImport, type Planned, type PlanOptions } from './plan.js';
-import { type ImportResult, sendFiles, type SendOptions } from './run.js';
+import type { ImportOptions } from './options.js';
+import { type ImportPlan, planImport, type Planned } from './plan.js';
+import { type ImportResult, sendFiles } from './run.js';
 import { showPlan } from './show-plan.js';
 
-export interface ImportOptions extends PlanOptions, SendOptions {
-  /** Paths; `-` is standard input. */
-  files: readonly string[];
-  /** Create the table if it does not exist. */
-  create: boolean;
-  /** If an import of the same files was interrupted: resume it, even if keys may have expired; or forget it. Default: fail. */
-  interrupted: 'resume' | 'resume late' | 'restart' | undefined;
-  /** Where journals are kept. */
-  journals: string;
-  /** Address of the service. */
-  url: string;
-}
-
-/** @throws UsageError, CdpError before anything is sent; after that, the result says what failed */
-export async function importFiles(client: CdpClient, options: ImportOptions): Promise<ImportResult> {
-  const { files, table, url, interrupted, journals } = options;
+/**
+ * @param url of the service
+ * @param files paths; `-` is standard input
+ * @throws UsageError, CdpError before anything is sent; after that, the result says what failed
+ */
+export async function importFiles(
+  client: CdpClient,
+  url: string,
+  files: readonly string[],
+  options: ImportOptions,
+): Promise<ImportResult> {
+  const { table, resume, resumeLate } = options;
+  const journals = join(stateFolder(), 'imports');
   requireTableName(table);
   const canResume = await areRepeatable(files);
   const { project } = await client.token();
   const target = { url: new URL(url).href, project: project.id, table, files: files.map((path) => resolve(path)) };
   const journal = canResume ? Journal.find(journals, target) : undefined;
-  if (interrupted === 'resume' || interrupted === 'resume late') {
+  if (resume || resumeLate) {
     const resumed = await resumable(journal, options, canResume);
     warn(`${grouped(resumed.totals.inserted)} rows are already stored`);
     return sendFiles(client, resumed, [], options);
   }
   requireNoneInterrupted(journal, options);
-  const { plan, opened } = await prepareTable(client, options);
+  const { plan, opened } = await prepareTable(client, files, options);
   const created = await Journal.create(canResume ? journals : undefined, target, plan);
   return sendFiles(client, created, opened, options);
 }
 
 /** Shows what an import would do: its requests, with only the first few records. @param client undefined: as if the table did not exist */
-export async function previewImport(client: CdpClient | undefined, options: ImportOptions): Promise<void> {
-  const { files, table: name } = options;
+export async function previewImport(
+  client: CdpClient | undefined,
+  files: readonly string[],
+  options: ImportOptions,
+): Promise<void> {
+  const { table: name } = options;
   requireTableName(name);
   await areRepeatable(files);
   const table = client === undefined ? undefined : await findTable(client, name);
@@ -88,7 +91,7 @@ async function areRepeatable(files: readonly string[]): Promise<boolean> {
 /** The journal to resume with. @throws UsageError if there is none, or resuming is not safe */
 async function resumable(
   journal: Journal | undefined,
-  { table, interrupted }: ImportOptions,
+  { table, resumeLate }: ImportOptions,
   canResume: boolean,
 ): Promise<Journal> {
   if (!canResume) throw new UsageError('Input that can be read only once, such as standard input, cannot be resumed');
@@ -96,7 +99,7 @@ async function resumable(
     throw new UsageError(`No import of this into "${table}" was interrupted`, 'Import without --resume');
   try {
     const { outdated } = journal;
-    if (outdated > 0 && interrupted !== 'resume late') {
+    if (outdated > 0 && !resumeLate) {
       throw new UsageError(
         `${outdated} batches of up to 250 rows were sent more than 23 hours ago and not answered; the service keeps keys for 24 hours, so they could be stored twice`,
         'Check whether their rows were stored; then continue with --resume-late, or start again with --restart',
@@ -111,9 +114,9 @@ async function resumable(
 }
 
 /** @throws UsageError if an earlier import was interrupted and is not to be forgotten */
-function requireNoneInterrupted(journal: Journal | undefined, { table, interrupted }: ImportOptions): void {
+function requireNoneInterrupted(journal: Journal | undefined, { table, restart }: ImportOptions): void {
   if (journal === undefined) return;
-  if (interrupted === 'restart') return journal.remove();
+  if (restart) return journal.remove();
   journal.close();
   throw new UsageError(
     `An import of this into "${table}" was started at ${journal.header.begun} and interrupted; ${grouped(journal.totals.inserted)} rows are stored`,
@@ -122,8 +125,8 @@ function requireNoneInterrupted(journal: Journal | undefined, { table, interrupt
 }
 
 /** Plans the import, and creates the table or its columns if that was asked for. @throws UsageError if it was not */
-async function prepareTable(client: CdpClient, options: ImportOptions): Promise<Planned> {
-  const { files, table: name, create, addColumns } = options;
+async function prepareTable(client: CdpClient, files: readonly string[], options: ImportOptions): Promise<Planned> {
+  const { table: name, create, addColumns } = options;
   const table = await findTable(client, name);
   // Before reading the files, which can take a while.
   if (table === undefined && !create)

@@ -2,10 +2,11 @@
 import { LIMITS } from '../../contract/limits.js';
 import type { Table } from '../../contract/wire/tables.js';
 import { UsageError } from '../exit.js';
-import { type ColumnOptions, mapFields, type Mapping, missingColumns, withCommonTypes } from './field-mapping.js';
+import { mapFields, type Mapping, missingColumns, withCommonTypes } from './field-mapping.js';
 import type { Format } from './format.js';
 import { identityOf } from './input.js';
 import { membersOf } from './json-records.js';
+import { type ImportOptions, readingOf } from './options.js';
 import { type Field, scan, type Scan } from './scan.js';
 import { type FileRecord, openSource, type ReadOptions, type Source } from './source.js';
 
@@ -20,14 +21,6 @@ export interface PlannedFile {
 export interface ImportPlan {
   files: PlannedFile[];
   reading: ReadOptions;
-}
-
-export interface PlanOptions {
-  reading: ReadOptions;
-  columns: ColumnOptions;
-  addColumns: boolean;
-  /** Records to infer types from; default: all, if columns are to be created. */
-  sample: number | undefined;
 }
 
 export interface Planned {
@@ -46,9 +39,9 @@ const SAMPLE_FOR_EXISTING_COLUMNS = 10_000;
 export async function planImport(
   paths: readonly string[],
   table: Table | undefined,
-  options: PlanOptions,
+  options: ImportOptions,
 ): Promise<Planned> {
-  const { reading } = options;
+  const reading = readingOf(options);
   const createsColumns = table === undefined || options.addColumns;
   const scanOptions = {
     notation: reading,
@@ -66,7 +59,7 @@ export async function planImport(
     requireFields(source, path, found, table);
     requireHeaderOfMost(source, found);
     warnings.push(...warningsFor(source, path, found, reading));
-    files.push({ path, identity, format: source.format, mappings: mapFields(found, table, options.columns) });
+    files.push({ path, identity, format: source.format, mappings: mapFields(found, table, options) });
     first.push(found.first);
     opened.push(found.records === undefined ? undefined : { ...source, records: found.records });
   }

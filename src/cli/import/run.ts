@@ -7,20 +7,11 @@ import { ProgressLine } from '../terminal/progress.js';
 import { BatchReader } from './batches.js';
 import { identityOf, STDIN } from './input.js';
 import type { Journal } from './journal.js';
+import type { ImportOptions } from './options.js';
 import type { ImportPlan } from './plan.js';
 import { RefusedFile } from './refused-file.js';
 import { BatchSender } from './send.js';
 import type { Source } from './source.js';
-
-export interface SendOptions {
-  table: string;
-  /** Batches in flight at a time. */
-  concurrency: number;
-  /** Fail with the first refused record. */
-  strict: boolean;
-  /** Default: next to the first file. */
-  refusedFile: string | undefined;
-}
 
 export interface ImportResult {
   outcome: 'complete' | 'stopped' | 'failed';
@@ -43,7 +34,7 @@ export async function sendFiles(
   client: CdpClient,
   journal: Journal,
   opened: readonly (Source | undefined)[],
-  { table, concurrency, strict, refusedFile: path }: SendOptions,
+  { table, concurrency, strict = false, refused: path }: ImportOptions,
 ): Promise<ImportResult> {
   const started = performance.now();
   const { totals, header } = journal;
