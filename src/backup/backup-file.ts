@@ -1,5 +1,5 @@
 /** The file of a backup, checked as a whole before anything of it is restored. */
-import { createHash, type Hash } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import {
@@ -15,27 +15,25 @@ import {
 import { BadBackup, type Member, readMember, readMembers } from './tar.js';
 
 export class BackupFile {
+  manifest!: Manifest;
+  control!: Control;
+  private sums: ReadonlyMap<string, string> = new Map();
+
   private constructor(
     readonly path: string,
     private readonly members: ReadonlyMap<string, Member>,
-    private readonly sums: ReadonlyMap<string, string>,
-    readonly manifest: Manifest,
-    readonly control: Control,
   ) {}
 
   /** Reads all headers and the small members. @throws Error naming the file */
   static async open(path: string): Promise<BackupFile> {
     const handle = await open(path, 'r');
     try {
-      const members = await readMembers(handle);
-      const sums = parseSums(await contentOf(path, members, SUMS));
-      const verified = async (name: string): Promise<Buffer> => {
-        const content = await contentOf(path, members, name);
-        requireSum(sums, name, createHash('sha256').update(content));
-        return content;
-      };
-      const manifest = parseManifest(await verified(MANIFEST));
-      return new BackupFile(path, members, sums, manifest, parseControl(await verified(CONTROL)));
+      const file = new BackupFile(path, await readMembers(handle));
+      file.sums = parseSums(await file.content(SUMS));
+      for (const name of [MANIFEST, CONTROL]) await file.verify(name);
+      file.manifest = parseManifest(await file.content(MANIFEST));
+      file.control = parseControl(await file.content(CONTROL));
+      return file;
     } catch (error) {
       throw error instanceof BadBackup ? new Error(`${path} cannot be restored. ${error.message}`) : error;
     } finally {
@@ -49,30 +47,20 @@ export class BackupFile {
 
   /** @throws BadBackup */
   read(name: string): Readable {
-    return readFrom(this.path, this.members, name);
+    const member = this.members.get(name);
+    if (member === undefined) throw new BadBackup(`It has no ${name}`);
+    return readMember(this.path, member);
   }
 
-  content(name: string): Promise<Buffer> {
-    return contentOf(this.path, this.members, name);
+  async content(name: string): Promise<Buffer> {
+    return Buffer.concat(await this.read(name).toArray());
   }
 
   /** @throws BadBackup if a member's content is not what was written */
   async verify(name: string): Promise<void> {
     const hash = createHash('sha256');
     for await (const part of this.read(name)) hash.update(part as Buffer);
-    requireSum(this.sums, name, hash);
+    if (hash.digest('hex') !== this.sums.get(name))
+      throw new BadBackup(`It is damaged: the checksum of ${name} is wrong`);
   }
-}
-
-function readFrom(path: string, members: ReadonlyMap<string, Member>, name: string): Readable {
-  const member = members.get(name);
-  if (member === undefined) throw new BadBackup(`It has no ${name}`);
-  return readMember(path, member);
-}
-
-const contentOf = async (path: string, members: ReadonlyMap<string, Member>, name: string): Promise<Buffer> =>
-  Buffer.concat(await readFrom(path, members, name).toArray());
-
-function requireSum(sums: ReadonlyMap<string, string>, name: string, hash: Hash): void {
-  if (hash.digest('hex') !== sums.get(name)) throw new BadBackup(`It is damaged: the checksum of ${name} is wrong`);
 }
