@@ -115,20 +115,17 @@ async function write(installation: Installation, options: BackupOptions, writing
   const { handle, projects, save } = writing;
   const createdAt = new Date();
   const tar = new TarWriter(handle, createdAt);
-  const sums = new Map<string, string>();
   const saved: SavedProject[] = [];
   const control: Control = { projects: [] };
   const leftOut: Manifest['left_out'] = [];
   for (const project of projects) {
     progress(`${project.name}: saving`);
     const start = tar.position;
-    const sumsOfProject = new Map<string, string>();
     try {
       const known = await controlRow(installation.control, project);
-      const done = await save(project, adding(tar, sumsOfProject));
+      const done = await save(project, tar.add);
       saved.push(done);
       control.projects.push(known);
-      for (const [name, sum] of sumsOfProject) sums.set(name, sum);
       progress(`${project.name}: ${contentOf(done)}, ${done.bytes} bytes`);
     } catch (error) {
       if (projects.length === 1 || signal.aborted || affectsAll(error, installation)) throw error;
@@ -149,23 +146,13 @@ async function write(installation: Installation, options: BackupOptions, writing
     projects: saved,
     left_out: leftOut,
   };
-  const add = adding(tar, sums);
-  await add(CONTROL, [json(control)]);
-  await add(MANIFEST, [json(manifest)]);
-  await tar.add(SUMS, [formatSums(sums)]);
+  await tar.add(CONTROL, [json(control)]);
+  await tar.add(MANIFEST, [json(manifest)]);
+  await tar.add(SUMS, [formatSums(tar.sums)]);
   signal.throwIfAborted();
   await tar.finish();
   return manifest;
 }
-
-/** Adds members, and notes their checksums. */
-const adding =
-  (tar: TarWriter, sums: Map<string, string>): Add =>
-  async (name, content) => {
-    const member = await tar.add(name, content);
-    sums.set(name, member.sha256);
-    return member;
-  };
 
 async function controlRow(control: ControlDatabase, project: ProjectRow): Promise<Control['projects'][number]> {
   const tokens = await control.storedTokens(project.id);

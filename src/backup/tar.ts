@@ -30,14 +30,19 @@ export class BadBackup extends Error {}
 /** Appends members to an empty file. */
 export class TarWriter {
   private end = 0;
+  private members: (Member & { readonly sha256: string })[] = [];
 
   constructor(
     private readonly file: FileHandle,
     private readonly modified: Date,
   ) {}
 
-  /** @returns the member, and the SHA-256 of its content in hex */
-  async add(name: string, content: AsyncIterable<Buffer> | Iterable<Buffer>): Promise<Member & { sha256: string }> {
+  /** SHA-256 of every member's content in hex, by name. */
+  get sums(): Map<string, string> {
+    return new Map(this.members.map(({ name, sha256 }) => [name, sha256]));
+  }
+
+  readonly add = async (name: string, content: AsyncIterable<Buffer> | Iterable<Buffer>): Promise<Member> => {
     const start = this.end;
     const offset = start + BLOCK;
     const hash = createHash('sha256');
@@ -49,8 +54,10 @@ export class TarWriter {
     const size = this.end - offset;
     await this.append(Buffer.alloc(padding(size)));
     await write(this.file, header(name, size, this.modified), start);
-    return { name, offset, size, sha256: hash.digest('hex') };
-  }
+    const member = { name, offset, size, sha256: hash.digest('hex') };
+    this.members.push(member);
+    return member;
+  };
 
   /** Where the next member begins. */
   get position(): number {
@@ -60,6 +67,7 @@ export class TarWriter {
   /** Removes everything from this position on, also half a member. */
   async truncate(position: number): Promise<void> {
     this.end = position;
+    this.members = this.members.filter(({ offset }) => offset < position);
     await this.file.truncate(position);
   }
 
