@@ -17,7 +17,7 @@ export function allocBuffer(size: number): Buffer {
   return size < MIN_FREED_BYTES ? Buffer.allocUnsafe(size) : Buffer.allocUnsafeSlow(size);
 }
 
-/** Whoever still holds the buffer finds it empty. One that is cut from memory of others is left alone. */
+/** Later users of the buffer find it empty. One that is cut from memory of others is left alone. */
 export function freeBuffer({ length, buffer }: Uint8Array): void {
   if (length < MIN_FREED_BYTES || length < buffer.byteLength || !(buffer instanceof ArrayBuffer)) return;
   nowhere.postMessage(null, [buffer]);

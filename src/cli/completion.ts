@@ -64,7 +64,7 @@ const SHELLS = {
 
 type Commands = Readonly<Record<string, () => Promise<Command>>>;
 
-/** Whoever presses Tab waits. */
+/** The user waits after pressing Tab. */
 const TIMEOUT_MS = 1_500;
 
 export function completionCommand(commands: Commands): Command {

@@ -1,4 +1,4 @@
-/** What the operator's commands share: a client for whoever has the data directory, and printing. */
+/** What the operator's commands share: a client for the owner of the data directory, and printing. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { hasDatabase, withOwnAdminSocket } from '../admin-session.js';

@@ -47,7 +47,7 @@ export type AuditOperation = (typeof AUDIT_OPERATIONS)[number];
 
 /**
  * `token`: of a project; `jwt`: of the identity provider; `admin`: an admin token; `command_line`: the program `cdp`;
- * `service`: the service by itself; `unknown`: whoever could not be authenticated.
+ * `service`: the service by itself; `unknown`: a caller that could not be authenticated.
  */
 export const AUDIT_ACTORS = ['token', 'jwt', 'admin', 'command_line', 'service', 'unknown'] as const;
 

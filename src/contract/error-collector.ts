@@ -1,4 +1,4 @@
-/** Collects every wrong place of a request, so that one answer names them all (contract sections 5 to 7). */
+/** Collects every error of a request, so that one response names them all (contract sections 5 to 7). */
 import { EngineError, type EngineErrorOptions, type ErrorCode, type ErrorPlace } from './errors.js';
 import { LIMITS } from './limits.js';
 

@@ -1,8 +1,8 @@
 /**
  * The closed table of error codes (contract section 1), and the one error class that carries them.
  *
- * Nothing else in the project writes a status of 400 or more: whoever fails throws an {@link EngineError} with a code
- * of this table, and the error exit in `http/` turns it into the one answer shape.
+ * Nothing else in the project writes a status of 400 or more: every failure is an {@link EngineError} with a code
+ * of this table, and the error exit in `http/` turns it into the one response shape.
  */
 
 /** One row: the HTTP status, what the code means, and what the caller should do. The docs repeat exactly this. */
@@ -234,7 +234,7 @@ export const ERROR_CODES = {
 
 export type ErrorCode = keyof typeof ERROR_CODES;
 
-/** One wrong place of a request. `record` is the 0-based index in the request's array. */
+/** One error of a request. `record` is the 0-based index in the request's array. */
 export interface ErrorPlace {
   record?: number;
   column?: string;
@@ -254,18 +254,18 @@ export interface PostgresDetails {
   detail?: string;
 }
 
-/** What the service needs beside itself. */
+/** What the service depends on. */
 export type Dependency = 'database' | 'identity provider';
 
 export interface EngineErrorOptions {
   errors?: ErrorPlace[];
-  /** How many places are wrong, where `errors` holds only the first of them. */
+  /** How many errors there are, if `errors` holds only the first of them. */
   errorCount?: number;
   hint?: string;
   postgres?: PostgresDetails;
   /** Seconds after which to try again; undefined: the default of the error exit; null: unknown. */
   retryAfter?: number | null;
-  /** What is away, of a `database_unavailable` that has another reason than Postgres. */
+  /** What is unavailable, for a `database_unavailable` with another reason than Postgres. */
   away?: Dependency;
   cause?: unknown;
 }

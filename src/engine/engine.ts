@@ -90,7 +90,7 @@ export class Engine {
   ) {}
 
   /**
-   * Prepares the control database and the template, and clears away what a crash left half done.
+   * Prepares the control database and the template, and removes what a crash left incomplete.
    * @throws Error where the server cannot be reached or used; the message says what to do
    */
   static async open(settings: EngineSettings): Promise<Engine> {

@@ -201,7 +201,7 @@ export class Projects {
   }
 
   /**
-   * Deletes a project with everything in it, for good. Waits for whoever is still creating it; what a crash has left of one is
+   * Deletes a project with everything in it, permanently. Waits until its creation has ended; what a crash has left of one is
    * deleted too.
    * @throws EngineError not_found, request_in_flight, overloaded, database_unavailable
    */
@@ -226,7 +226,7 @@ export class Projects {
     return deleted;
   }
 
-  /** From now on, clears away every minute what another process, or a lost Postgres, has left half done. */
+  /** From now on, every minute removes what another process, or a lost Postgres, has left incomplete. */
   keepClearing(): void {
     // A failure is not reported: the next attempt comes soon.
     const clear = () => void this.unfinished.clear().catch(() => {});

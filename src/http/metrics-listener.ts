@@ -1,4 +1,4 @@
-/** The listener for metrics alone (the setting `metrics-port`): for whoever collects them, without a token. */
+/** The listener for metrics alone (the setting `metrics-port`): for the collector, without a token. */
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { ErrorExit } from './response/error-exit.js';

@@ -56,7 +56,7 @@ export class RequestContext {
     return this.controller.signal;
   }
 
-  /** Has a buffer freed when the answer has been sent. If it never is, the garbage collector gets it. */
+  /** Frees the buffer once the response has been sent. If it never is, the garbage collector frees it. */
   freeWhenSent(buffer: { free(): void }): void {
     this.buffers.push(buffer);
   }

@@ -119,7 +119,7 @@ export abstract class Connection {
     return this.socket.bytesRead;
   }
 
-  /** Called once when the connection ends, whoever ended it. */
+  /** Called once when the connection ends, for any reason. */
   onClose(listener: (reason: Error) => void): void {
     this.closeListener = listener;
   }
@@ -135,7 +135,7 @@ export abstract class Connection {
 
   /**
    * Asks Postgres, on a connection of its own, to cancel what is running (Postgres manual 54.2.8). It may take effect after
-   * the statement has ended, so a session that was cancelled must not be used again. Whether it worked shows at the
+   * the statement has ended, so a canceled session must not be used again. Whether it worked shows at the
    * statement; never rejects.
    */
   cancel(): Promise<void> {
@@ -149,7 +149,7 @@ export abstract class Connection {
     });
   }
 
-  /** Says goodbye. @returns when the server has closed the connection, and with it has released the session's locks */
+  /** Sends Terminate. @returns when the server has closed the connection, and with it has released the session's locks */
   close(): Promise<void> {
     const { socket } = this;
     if (socket.closed) return Promise.resolve();

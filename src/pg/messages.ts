@@ -2,7 +2,7 @@
 import { protocolViolation } from './errors.js';
 import type { Statement } from './sql.js';
 
-/** Bytes of a message, whoever sends it, before its body: type and length. */
+/** Bytes of any message before its body: type and length. */
 export const MESSAGE_HEADER = 5;
 
 const EMPTY = Buffer.alloc(0);
@@ -26,7 +26,7 @@ const message = (type: string, body: Buffer = EMPTY): Buffer => Buffer.concat([h
 /**
  * Parse; parameter types are left to Postgres.
  * @param name of the prepared statement; '' is the unnamed one
- * @throws Error for U+0000, which would end the text early: whoever lets it come here has a defect
+ * @throws Error for U+0000, which would end the text early, which is a bug in the caller
  */
 export function parse(text: string, name = ''): Buffer {
   if (text.includes('\0')) throw new Error('SQL text with U+0000');

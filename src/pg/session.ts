@@ -174,7 +174,7 @@ export class Session extends Connection {
 
   /**
    * Runs what {@link describe} has parsed.
-   * @param maxRows the portal is suspended after so many; 0: all
+   * @param maxRows the portal is suspended after this many; 0: all
    * @returns the command tag; null if the portal is suspended
    * @throws PostgresError, ConnectionLost, MessageTooLarge
    */

@@ -56,7 +56,7 @@ export interface AuditRow {
   count: number;
 }
 
-/** Time limits: a write or a removal fails, a read is cancelled. */
+/** Time limits: a write or a removal fails, a read is canceled. */
 const WRITE_MS = 10_000;
 const READ_MS = 30_000;
 

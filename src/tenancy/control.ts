@@ -207,7 +207,7 @@ export class ControlDatabase {
     return rows.length === 1;
   }
 
-  /** Another number than before once the row of any project or token has changed, except for when a token was used. */
+  /** A counter that changes with every change of a project or token, except for the last use of a token. */
   async changes(): Promise<string> {
     const [[changes] = []] = await this.query(sql`SELECT changes FROM cdp.instance`);
     return changes ?? '';

@@ -22,7 +22,7 @@ import {
 import { withServiceSession } from './service-pool.js';
 import { type Server, type Tenancy, withServer } from './tenancy.js';
 
-/** A statement of a repair that takes longer waits for something that the project holds, and is cancelled. */
+/** A statement of a repair that takes longer waits for something that the project holds, and is canceled. */
 const REPAIR_STATEMENT_MS = 5_000;
 const LIMIT_STATEMENTS = sql`SET statement_timeout = ${trusted(String(REPAIR_STATEMENT_MS))}`;
 
@@ -65,7 +65,7 @@ export class ProjectDatabases {
     isSound = (): Promise<boolean> => Promise.resolve(false),
   ): Promise<void> {
     return this.asService(tenancy, placement, async (session) => {
-      // Whoever waits for others waits as long as its requests do, not as long as one statement may take.
+      // Waiting for other sessions is limited as requests are, not by the time of one statement.
       if (!(await isFirst(session)) && (await isSound())) return;
       await session.query(LIMIT_STATEMENTS);
       await installExtensions(session, this.extensions);

@@ -36,7 +36,7 @@ const SETTINGS = {
 /**
  * A pool of the service's own role on the database of the address.
  * @param options.kept connections that stay open though nobody uses them
- * @param options.breaker shared with whoever else logs in there
+ * @param options.breaker shared with everything else that logs in there
  */
 export function servicePool(
   address: ServerAddress,

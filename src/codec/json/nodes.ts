@@ -41,7 +41,7 @@ export type JsonMember = readonly [key: string, value: JsonNode];
 export type JsonNode = JsonNull | JsonBoolean | JsonNumber | JsonString | JsonArray | JsonObject;
 
 /**
- * Refuses an object of the request that gives a key twice, since whoever reads it would silently drop one of them.
+ * Refuses an object of the request that gives a key twice, since a reader would silently drop one of them.
  * @param deep also looks into everything nested; off where a nested value is data, such as the `params` of free SQL.
  * @throws EngineError `invalid_json` naming the key.
  */
@@ -53,7 +53,7 @@ export function refuseDuplicateKeys(node: JsonNode, deep = true): void {
   if (deep) for (const child of children(node)) refuseDuplicateKeys(child);
 }
 
-/** Objects of so many members are compared pair by pair, without a set. */
+/** Objects of at most this many members are compared pair by pair, without a set. */
 const FEW = 8;
 
 function firstDuplicate(object: JsonObject): string | undefined {

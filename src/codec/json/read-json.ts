@@ -235,7 +235,7 @@ class Reader {
     }
   }
 
-  /** Says where and what is expected there, never what stands there: that may be a value nobody should read. */
+  /** Says where and what is expected there, never what is there: that may be a private value. */
   private error(complaint: string): EngineError {
     const what = this.at < this.text.length ? complaint : 'the body ends too early';
     const before = this.text.slice(0, this.at).split('\n');

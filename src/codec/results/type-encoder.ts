@@ -34,7 +34,7 @@ export function plainText(encoder: TypeEncoder, bytes: Buffer): string {
 export const asIs = (text: string): string => text;
 export const inQuotes = (text: string): string => `"${text}"`;
 
-/** Whoever sends this does not speak Postgres's protocol. */
+/** The sender does not speak Postgres's protocol. */
 export class MalformedRow extends Error {
   constructor() {
     super('A row from Postgres is not of the form that its protocol describes');

@@ -79,7 +79,7 @@ const shownComment = (comment: Fragment): Fragment => sql`pg_catalog.left(${comm
 /**
  * Fails with a division by zero unless the table has the shape that its version was read from. Run as a prepared
  * statement in the transaction of an insert and after it: from then on the insert's lock keeps the shape as it is. It
- * names the table in a constant, so Postgres plans it anew, and asks for the version, only when something about the table
+ * names the table in a constant, so Postgres replans it, and asks for the version, only when something about the table
  * has changed; otherwise it costs no more than `SELECT 1`. Even its operators are named in full: a trigger of the insert
  * may have put the project's own in front of Postgres's.
  */
@@ -163,7 +163,7 @@ export const nameIsFree = (schema: string, name: string): Statement =>
   sql`SELECT 1 / CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_class
     WHERE relnamespace = ${schemaOid(schema)} AND ${spelledLike(name)}) THEN 0 ELSE 1 END`;
 
-/** A name of more letters has so many spellings that going through all tables is cheaper than looking each up. */
+/** A name of more letters than this has so many spellings that going through all tables is cheaper than looking each up. */
 const MAX_LETTERS = 8;
 
 /** @param name ASCII, as names of tables are */

@@ -69,7 +69,7 @@ const runsOther = sql`${insertTrigger(sql`true`)}
   OR EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype NOT IN ('p', 'u', 'n', 'c'))
   OR EXISTS (${ownTypes} AND y.typtype <> 'e')`;
 
-/** For a change of the table too, which may read its expressions anew, and find the project's operators in them. */
+/** For a change of the table too, which may evaluate its expressions again, and find the project's operators in them. */
 export const changeRunsCode = sql`${runsOther} OR EXISTS (${expressions})`;
 
 /** Even an enum makes some of Postgres's own functions look for a cast of the project's. */

@@ -42,7 +42,7 @@ const EQUALS = sql`OPERATOR(pg_catalog.=)`;
 /** Expired keys that one insert clears away. */
 const PURGED_AT_ONCE = 100;
 
-/** Whoever works under the key holds the advisory lock of this number. */
+/** The request that uses the key holds the advisory lock of this number. */
 function lockOf({ path, key }: IdempotencyKey): string {
   return createHash('sha256').update(path).update('\0').update(key).digest().readBigInt64BE(0).toString();
 }

@@ -5,7 +5,7 @@ export interface Deadline {
   timeoutMs: number;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
-  /** What the caller is told when the time is up. */
+  /** The error to throw when the time is up. */
   expired: () => EngineError;
 }
 

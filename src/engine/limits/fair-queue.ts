@@ -16,7 +16,7 @@ interface Options<T> {
   readonly take: (project: string, request: T) => boolean;
   /** `first`: a request that does not fit holds up those of its project behind it. `any`: they may overtake it. */
   readonly order: 'first' | 'any';
-  /** What a request is told that has waited too long. */
+  /** The error of a request that has waited too long. */
   readonly late: string;
 }
 

@@ -72,7 +72,7 @@ export async function addColumn(
 /**
  * Renames, retypes and comments a column in one transaction; a type change keeps every value or changes nothing.
  * @throws EngineError invalid_name, reserved_name, unknown_type, table_not_found, column_not_found, column_exists,
- * not_convertible, dependent_objects, table_busy; quota_exceeded for a new type, which may write the table anew
+ * not_convertible, dependent_objects, table_busy; quota_exceeded for a new type, which may rewrite the table
  */
 export async function alterColumn(
   project: Project,
@@ -99,7 +99,7 @@ export async function alterColumn(
     const current = existingColumn(shape, column);
     const changes: Statement[] = [];
     if (type !== undefined && type !== current.type) {
-      // Tables that inherit from this one are written anew with it, which runs their checks and indexes.
+      // Tables that inherit from this one are rewritten with it, which runs their checks and indexes.
       lease.resetAfterUse();
       changes.push(await retype(session, shape, current, type));
     }

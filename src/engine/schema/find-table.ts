@@ -7,7 +7,7 @@ import { type Column, readTables, type Table, tableByName, tableNames } from '..
 
 /**
  * The table out of the rows of {@link tableByName}; a view is none.
- * @throws EngineError table_not_found with a near name
+ * @throws EngineError table_not_found with a similar name
  */
 export async function existingTable(
   session: Session,
@@ -31,14 +31,14 @@ export async function explainNoTable(session: Session, schema: string, name: str
   return error;
 }
 
-/** @throws EngineError always: table_not_found with a near name as hint */
+/** @throws EngineError always: table_not_found with a similar name as hint */
 export async function tableNotFound(session: Session, schema: string, name: string): Promise<never> {
   const [, found] = await session.run([ROLLBACK, tableNames(schema)]);
   const names = found?.rows.map(([found]) => found ?? '') ?? [];
   throw notFound('table_not_found', `There is no table ${JSON.stringify(cut(name))}.`, didYouMean(name, names));
 }
 
-/** @throws EngineError column_not_found with a near name */
+/** @throws EngineError column_not_found with a similar name */
 export function existingColumn(table: Table, name: string): Column {
   const column = table.columns.find((candidate) => candidate.name === name);
   if (column !== undefined) return column;

@@ -104,7 +104,7 @@ export class ParserPool {
     const thread = new Worker(WORKER_FILE, { execArgv: [], resourceLimits: { maxOldGenerationSizeMb: HEAP_MB } });
     this.threads.add(thread);
     thread.once('exit', () => this.threads.delete(thread));
-    // Errors reach whoever waits for the reply; without a listener they would end the process.
+    // Errors reject the promise of the reply; without a listener they would end the process.
     thread.on('error', () => undefined);
     return thread;
   }

@@ -11,7 +11,7 @@ export interface SqlResult {
   readonly type: string;
   /** Names and types of the columns, as JSON. */
   readonly columnsJson: string;
-  /** The rows as JSON, each after a comma; null if it returns none. Whoever has sent them frees them. */
+  /** The rows as JSON, each after a comma; null if it returns none. The sender frees them. */
   readonly rows: BufferList | null;
   /** Rows in `rows`, or affected rows if it returns none. */
   readonly rowCount: number;

@@ -27,7 +27,7 @@ export function operatorRoutes(
   app.get('/healthz', alive);
 
   app.get('/readyz', async () => {
-    // The migrations ran before the server listened. Whoever waits for a first start wants the token of its project.
+    // The migrations ran before the server listened. A client that waits for a first start wants the token of its project.
     const isFirstStart = await engine.control.isFirstStart();
     if (showsFirstToken && isFirstStart) throw new EngineError('overloaded', 'The first project is being made');
     return { success: true, message: 'ready' };

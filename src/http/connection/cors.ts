@@ -1,6 +1,6 @@
 /**
  * Cross-origin requests from browsers (Fetch standard, "CORS protocol"), if the setting `cors-origins` allows any.
- * Cookies play no part: a caller is whoever has the token.
+ * Cookies play no part: a caller is anyone with the token.
  */
 import type { FastifyCorsOptions } from '@fastify/cors';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';

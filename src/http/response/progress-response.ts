@@ -27,7 +27,7 @@ export async function progressResponse(
   raw.end();
 }
 
-/** An error with everything that is known: whoever may open the admin socket may know what a caller over HTTP may not. */
+/** An error with everything that is known: an operator may know what a caller over HTTP may not. */
 export function forOperator(error: unknown): EngineError {
   if (!(error instanceof EngineError)) return new EngineError('internal', messageOf(error), { cause: error });
   const { code, errors, errorCount, hint, postgres, cause } = error;

@@ -9,7 +9,7 @@ import { readProc } from '../../embedded/proc.js';
 import { ConnectionLost, ROLLBACK, type Session } from '../../pg/index.js';
 
 interface ConnectionLimits {
-  /** All connections to projects' databases. Whoever admits requests must not let more run at once. */
+  /** Maximum number of connections to projects' databases. No more requests may run at once. */
   total: number;
   /** Connections of one project. */
   perProject: number;
@@ -45,7 +45,7 @@ export class Lease {
     return this.longestPause !== null;
   }
 
-  /** It must not be used again (it was cancelled, its state is in doubt, or its project is gone). */
+  /** It must not be used again (it was canceled, its state is in doubt, or its project is gone). */
   closeAfterUse(): void {
     this.mustClose = true;
   }

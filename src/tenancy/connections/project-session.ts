@@ -66,7 +66,7 @@ const PINNED = {
 const TYPED_LOCK_TIMEOUT_MS = 5_000;
 
 /**
- * Why a login fails that the project itself has spoilt: its role's password is another one, its right to connect is
+ * Why a login fails that the project itself has broken: its role's password is another one, its right to connect is
  * gone, or `transaction_timeout`, which only Postgres 17 and later know and so is not pinned, ends every transaction.
  */
 const REPAIRABLE = new Set([INVALID_PASSWORD, INSUFFICIENT_PRIVILEGE, TRANSACTION_TIMEOUT]);
@@ -208,6 +208,6 @@ export class ProjectSessions {
 
 const tooSlow = () => new ConnectionLost('A connection of the project could not be opened in time');
 
-/** Never comes to anything but its end. */
+/** Rejects on abort; never resolves. */
 const aborted = (signal: AbortSignal): Promise<never> =>
   new Promise((_, reject) => signal.addEventListener('abort', () => reject(tooSlow()), { once: true }));

@@ -11,7 +11,7 @@ export interface Backend {
   seenAt: string;
 }
 
-/** How long a cancelled statement may take to end before its backend is terminated (contract section 7). */
+/** How long a canceled statement may take to end before its backend is terminated (contract section 7). */
 export const GRACE_MS = 500;
 
 /** Between two checks whether a backend has gone that did not go at once. */

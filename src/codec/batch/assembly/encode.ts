@@ -53,7 +53,7 @@ let programEnd: usize = 0;
 let number: u64 = 0;
 let otherDefaults: bool = false;
 
-/** @returns where a program of so many bytes goes; 0: no memory */
+/** @returns where to put a program of `length` bytes; 0: no memory */
 export function placeProgram(length: usize): usize {
   const program = aligned(__heap_base);
   programEnd = program + length;
@@ -65,7 +65,7 @@ export function useProgram(): bool {
   return setTable(aligned(__heap_base), programEnd);
 }
 
-/** @returns where a body of so many bytes goes; 0: no memory */
+/** @returns where to put a body of `length` bytes; 0: no memory */
 export function placeBatch(length: usize): usize {
   return placeBody(tableEnd, length);
 }

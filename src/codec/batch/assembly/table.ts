@@ -43,7 +43,7 @@ export let columnCount: i32 = 0;
 /** Columns that are part of the data, and how many of them have a default. */
 export let placeCount: i32 = 0;
 export let defaultCount: i32 = 0;
-/** Another number wherever that was decided anew. */
+/** Changes when the set of data columns changes. */
 export let placement: i32 = 0;
 /** In the place of a spelling: the beginning of a record. */
 export let beginning: usize = 0;

@@ -108,7 +108,7 @@ export function writeCell(kind: u32, format: u32, column: u32, from: usize, end:
   return writeOther(format, column, from, end, to);
 }
 
-/** Whoever sends another does not speak the protocol, and what follows it is not to be shown. */
+/** A sender of any other does not speak the protocol, and what follows it must not be shown. */
 function checkSize(size: usize, expected: usize): void {
   if (size != expected) unreachable();
 }

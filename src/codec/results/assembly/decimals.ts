@@ -89,7 +89,7 @@ export function writeReal(number: f32, to: usize): usize {
   return 0;
 }
 
-/** A point and a number with zeros before it, in so many places. @returns the position after them */
+/** A point and a number padded with zeros to `places` digits. @returns the position after them */
 function writePlaces(number: u64, places: u32, to: usize): usize {
   store<u8>(to, POINT);
   const end = to + 1 + places;

@@ -35,7 +35,7 @@ export function reserve(to: usize, length: usize): void {
   reach(to + length);
 }
 
-/** Makes room for so many bytes more. */
+/** Makes room for this many more bytes. */
 export function reserveMore(to: usize, extra: usize): void {
   reach(to + extra + reserved);
 }

@@ -71,7 +71,7 @@ function row(from: usize, end: usize, columns: usize, to: usize): usize {
     from += 4;
     if (length >= 0) {
       const next = from + length;
-      // Whoever sends this does not speak the protocol.
+      // The sender does not speak the protocol.
       if (next > end) unreachable();
       to = writeCell(load<u32>(column), format, u32(i), from, next, to);
       from = next;
