@@ -261,7 +261,7 @@ describe('refuses', () => {
   it('a text on which the parser gives way, and splits the next one', async () => {
     const deep = await refused(filled('SELECT 1; SELECT 1', '+1'));
     expect(deep.code).toBe('invalid_request');
-    expect(deep.hint).toMatch(/requests of their own/);
+    expect(deep.hint).toMatch(/separate requests/);
     expect(await split('SELECT 1; SELECT 2')).toHaveLength(2);
   });
 });
@@ -285,7 +285,7 @@ describe('protects', () => {
 
     expect(await first).toMatchObject({
       code: 'invalid_request',
-      hint: 'Send its statements in requests of their own.',
+      hint: 'Send its statements in separate requests.',
     });
     expect((await second).code).toMatch(/overloaded|invalid_request/);
   });
