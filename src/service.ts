@@ -101,7 +101,7 @@ async function warnOfSharedServer({ projects }: Engine, logger: Logger): Promise
   if (length < 2) return;
   logger.warn(
     { projects: length },
-    'these projects share one Postgres server: whoever can run SQL in one of them can slow or crash it for all (docs/security.md)',
+    'these projects share one Postgres server: anyone who can run SQL in one of them can slow or crash it for all (docs/security.md)',
   );
 }
 
@@ -163,7 +163,7 @@ export async function assemble(
     const { removeOldArchives } = await import('./backup/archiving.js');
     await removeOldArchives(engine.tenancy, config.archiveDays);
   };
-  const tidyingFailed = (error: unknown) => logger.warn({ error: String(error) }, 'old archived log cannot be removed');
+  const tidyingFailed = (error: unknown) => logger.warn({ error: String(error) }, 'old archived WAL cannot be removed');
   const tidying = setInterval(() => void tidyArchives().catch(tidyingFailed), ARCHIVES_EVERY_MS).unref();
   closing.add(() => Promise.resolve(clearInterval(tidying)));
   const [{ httpServer }, { metricsListener }] = await loading;
@@ -188,7 +188,7 @@ export async function openEngine(config: Config, database: Database, logger: Log
       : { issuer: jwtIssuer, audience: jwtAudience, jwksUrl: new URL(jwtJwksUrl) };
   const onUnclearedProject: EngineSettings['onUnclearedProject'] = ({ name, status }, error) => {
     const cause = error instanceof EngineError ? (error.cause ?? error) : error;
-    logger.error({ project: name, status, error: String(cause) }, 'a project is half done and cannot be cleared away');
+    logger.error({ project: name, status, error: String(cause) }, 'a project is incomplete and cannot be cleaned up');
   };
   const onAuditTrouble: EngineSettings['onAuditTrouble'] = (message, details) => logger.error(details, message);
   const onServerTrouble: EngineSettings['onServerTrouble'] = (project, trouble, details) =>

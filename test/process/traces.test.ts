@@ -252,7 +252,7 @@ describe('what is chosen', () => {
     );
     const servers = await Promise.all(traces.map(({ traceId }) => spanOf(traceId, SERVER)));
     const ours = new Set(traces.map(({ traceId }) => traceId));
-    const waits = collector.spans().filter(({ name, traceId }) => name === 'wait for a place' && ours.has(traceId));
+    const waits = collector.spans().filter(({ name, traceId }) => name === 'wait for a slot' && ours.has(traceId));
     expect(waits).toHaveLength(1);
     expect(servers.map(({ spanId }) => spanId)).toContain(waits[0]?.parentSpanId);
   });
@@ -297,7 +297,7 @@ describe('without a collector', () => {
       OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${await freePort()}`,
       OTEL_EXPORTER_OTLP_TIMEOUT: '100',
     });
-    const lost = () => traced.service.log().filter(({ msg }) => String(msg).startsWith('spans do not arrive'));
+    const lost = () => traced.service.log().filter(({ msg }) => String(msg).startsWith('spans do not reach'));
     await eventually('the log says so', async () => {
       expect((await traced.insert()).status).toBe(201);
       return lost().length > 0;

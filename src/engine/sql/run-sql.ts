@@ -61,7 +61,7 @@ export async function runSql<T>(project: Project, request: SqlRequest, execute: 
   const asker = { project: project.name, budget: project.waitBudget, signal };
   const statements = await project.splitter.split(sql, asker, overQuota !== null);
   if (params.length > 0 && statements.length > 1) {
-    throw new EngineError('invalid_request', '"params" go with one statement only');
+    throw new EngineError('invalid_request', '"params" can be used only with a single statement');
   }
   const guard = overQuota === null ? null : new QuotaGuard(overQuota, statements);
   const deadline = { timeoutMs, signal, expired: queryTimeout(timeoutMs) };
@@ -193,7 +193,7 @@ export function rejectOtherEncoding(rows: Buffer): void {
 
 const otherEncoding = () =>
   new EngineError('statement_not_allowed', 'A statement that returns rows must not change client_encoding', {
-    hint: 'Answers are always UTF-8; leave the setting alone.',
+    hint: 'Responses are always UTF-8; do not change the setting.',
   });
 
 /** Turns Postgres's position within the statement into one within the caller's whole text. */

@@ -25,13 +25,13 @@ const MAY_BE_REJECTED = new Set(
 
 const REJECTIONS: Record<RejectedKind, string> = {
   transaction_control:
-    'One request is one transaction: BEGIN, COMMIT, ROLLBACK, SAVEPOINT and the like have no place in it. ' +
+    'One request is one transaction: BEGIN, COMMIT, ROLLBACK, SAVEPOINT and the like are not allowed. ' +
     'Send several statements in one request; they take effect together or not at all.',
   copy_in:
-    'COPY … FROM STDIN has no data to read in a request. ' +
+    'COPY … FROM STDIN is not allowed: a request carries no data for it. ' +
     'Insert records with POST /api/cdp/data/{table_name}, or use INSERT.',
-  copy_out: 'COPY … TO STDOUT has no place in a request. Send the query itself, with "Accept: text/csv" for CSV.',
-  listen: 'LISTEN and UNLISTEN need a session, and a session ends with its request. Ask again with a query instead.',
+  copy_out: 'COPY … TO STDOUT is not allowed. Send the query itself, with "Accept: text/csv" for CSV.',
+  listen: 'LISTEN and UNLISTEN need a session, and a session ends with its request. Poll with a query instead.',
 };
 
 /** Shared by all projects. Its worker threads start when they are needed. */
@@ -62,7 +62,7 @@ export class Splitter {
       const most = LIMITS.statementsPerRequest;
       throw new EngineError(
         'invalid_request',
-        `The SQL text holds ${count} statements; a request takes at most ${most}.`,
+        `The SQL text contains ${count} statements; a request allows at most ${most}.`,
       );
     }
     statements.forEach(({ rejected }, i) => {
@@ -86,7 +86,7 @@ function rejectUnstorable(text: string): void {
   if (unstorable(text) !== undefined) {
     throw new EngineError(
       'invalid_request',
-      '"sql" holds U+0000 or a lone surrogate, which Postgres text cannot hold.',
+      '"sql" contains U+0000 or a lone surrogate, which Postgres text cannot hold.',
     );
   }
 }
@@ -101,5 +101,5 @@ function mayHoldSeveral(text: string): boolean {
 }
 
 function noStatement(): EngineError {
-  return new EngineError('invalid_request', '"sql" holds no statement: only white space, comments or semicolons.');
+  return new EngineError('invalid_request', '"sql" contains no statement: only white space, comments or semicolons.');
 }

@@ -46,7 +46,7 @@ export function openApiDocument(routes: readonly Route[]): Json {
       { name: 'schema', description: 'Tables and columns' },
       { name: 'data', description: 'Records' },
       { name: 'sql', description: 'Free SQL' },
-      { name: 'token', description: 'What the token of a request is' },
+      { name: 'token', description: 'The token of a request' },
       { name: 'admin', description: 'Projects and tokens, with an admin token' },
     ],
     paths,

@@ -29,7 +29,7 @@ export function operatorRoutes(
   app.get('/readyz', async () => {
     // The migrations ran before the server listened. A client that waits for a first start wants the token of its project.
     const isFirstStart = await engine.control.isFirstStart();
-    if (showsFirstToken && isFirstStart) throw new EngineError('overloaded', 'The first project is being made');
+    if (showsFirstToken && isFirstStart) throw new EngineError('overloaded', 'The first project is being created');
     return { success: true, message: 'ready' };
   });
 

@@ -116,6 +116,6 @@ export const ADMIN = { tag: 'admin', work: null } as const;
  */
 export function timeOf(field: string, text: string): Date {
   const time = new Date(text);
-  if (Number.isNaN(time.getTime())) throw new EngineError('invalid_request', `"${field}" is not a time that exists`);
+  if (Number.isNaN(time.getTime())) throw new EngineError('invalid_request', `"${field}" is not a valid time`);
   return time;
 }

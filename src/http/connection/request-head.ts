@@ -20,13 +20,13 @@ export function errorInHead({ rawHeaders, headers, httpVersion }: IncomingMessag
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = (rawHeaders[i] ?? '').toLowerCase();
     if (!GIVEN_ONCE.has(name)) continue;
-    if (seen.has(name)) return doubtful(`The header ${name} is given twice`);
+    if (seen.has(name)) return doubtful(`The header ${name} occurs twice`);
     seen.add(name);
   }
   const { upgrade, connection = '' } = headers;
   // Clients that would rather speak HTTP/2 offer it with any request and go on in HTTP/1.1 (RFC 7540 section 3.2).
   if (upgrade !== undefined && /\bupgrade\b/i.test(connection) && !/^h2c?\b/i.test(upgrade)) {
-    return new EngineError('invalid_request', 'The service speaks HTTP/1.1 alone; there is nothing to upgrade to');
+    return new EngineError('invalid_request', 'The service supports only HTTP/1.1, so there is nothing to upgrade to');
   }
   return undefined;
 }

@@ -152,7 +152,7 @@ class SpansBelow implements RequestTrace {
   ) {}
 
   waits(): Stage {
-    return new SpanStage(this.tracer.startSpan('wait for a place', {}, this.context));
+    return new SpanStage(this.tracer.startSpan('wait for a slot', {}, this.context));
   }
 
   calls(): Stage {
