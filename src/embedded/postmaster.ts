@@ -66,11 +66,8 @@ async function tryStart(
   signal: AbortSignal | undefined,
 ): Promise<Postmaster | Error> {
   if (signal?.aborted) return new Error('The start was canceled');
-  const { child, logStart } = await spawnPostmaster(folder, binaries, backendMib);
+  const { child, exited, logStart } = await spawnPostmaster(folder, binaries, backendMib);
   const pid = child.pid as number;
-  const exited = new Promise<string>((resolve) => {
-    child.once('exit', (code, signal) => resolve(signal === null ? `exit code ${code}` : `ended by ${signal}`));
-  });
   const ready = await isReady(folder, child, signal);
   if (!ready || signal?.aborted) {
     if (signal?.aborted) await stopStarting(child, folder);
@@ -109,9 +106,13 @@ async function spawnPostmaster(folder: ServerFolder, binaries: Binaries, backend
       detached: true,
       stdio: ['ignore', log.fd, log.fd],
     });
+    // Listened to at once: a server that finds another one running ends within milliseconds.
+    const exited = new Promise<string>((resolve) => {
+      child.once('exit', (code, signal) => resolve(signal === null ? `exit code ${code}` : `ended by ${signal}`));
+    });
     await new Promise((resolve, reject) => child.once('spawn', resolve).once('error', reject));
     child.unref();
-    return { child, logStart };
+    return { child, exited, logStart };
   } finally {
     await log.close();
   }
