@@ -25,7 +25,7 @@ export interface Mapping {
 export function mapFields(
   { fields, isComplete }: Pick<Scan, 'fields' | 'isComplete'>,
   table: Table | undefined,
-  { types, skip = [], keepNames = false }: ImportOptions,
+  { types, keepNames = false }: ImportOptions,
 ): Mapping[] {
   const existing = table?.columns.map(({ name }) => name) ?? [];
   const names = columnNames(
@@ -45,7 +45,6 @@ export function mapFields(
     // From a delimiter at the end of each line.
     if (field === '' && inference.isEmpty && isComplete)
       return { field, column: null, type: null, reason: 'no name, no values' };
-    if (skip.includes(field) || skip.includes(column)) return { field, column: null, type: null };
     const requested = types?.get(field) ?? types?.get(column);
     const inferred = inference.isEmpty ? null : inference.type;
     const actual = table?.columns.find(({ name }) => name === column)?.type;
@@ -62,6 +61,15 @@ export function mapFields(
     };
   });
 }
+
+/** Leaves out the fields that the person names, by the name of the field or of the column. */
+export const withoutSkipped = (mappings: readonly Mapping[], skip: readonly string[]): Mapping[] =>
+  mappings.map((mapping) =>
+    namesOf(mapping).some((name) => skip.includes(name)) ? { field: mapping.field, column: null, type: null } : mapping,
+  );
+
+/** What options may call the field. */
+export const namesOf = ({ field, column }: Mapping): string[] => (column === null ? [field] : [field, column]);
 
 function reasonFor(field: string, column: string, ofType: string | undefined): string {
   return [

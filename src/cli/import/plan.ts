@@ -1,8 +1,9 @@
 /** The plan of an import: how each file is read and which columns its fields go to. It stays the same until the import ends. */
+import { didYouMean } from '../../contract/did-you-mean.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { Table } from '../../contract/wire/tables.js';
 import { UsageError } from '../exit.js';
-import { mapFields, type Mapping, missingColumns, withCommonTypes } from './field-mapping.js';
+import { mapFields, type Mapping, missingColumns, namesOf, withCommonTypes, withoutSkipped } from './field-mapping.js';
 import type { Format } from './format.js';
 import { identityOf } from './input.js';
 import { membersOf } from './json-records.js';
@@ -49,6 +50,7 @@ export async function planImport(
     toTheEnd: options.sample === undefined,
   };
   const files: PlannedFile[] = [];
+  const names: string[] = [];
   const warnings: string[] = [];
   const first: (readonly FileRecord[])[] = [];
   const opened: (Source | undefined)[] = [];
@@ -59,10 +61,14 @@ export async function planImport(
     requireFields(source, path, found, table);
     requireHeaderOfMost(source, found);
     warnings.push(...warningsFor(source, path, found, reading));
-    files.push({ path, identity, format: source.format, mappings: mapFields(found, table, options) });
+    const mappings = mapFields(found, table, options);
+    names.push(...mappings.flatMap(namesOf));
+    files.push({ path, identity, format: source.format, mappings: withoutSkipped(mappings, options.skip ?? []) });
     first.push(found.first);
     opened.push(found.records === undefined ? undefined : { ...source, records: found.records });
   }
+  requireKnown('--skip', options.skip ?? [], names);
+  requireKnown('--types', [...(options.types?.keys() ?? [])], names);
   const plan = { files: withCommonTypes(files), reading };
   const count = (table?.columns.length ?? 1) - 1 + missingColumns(plan.files, table).length;
   if (count > LIMITS.columnsPerTable) {
@@ -99,6 +105,21 @@ function requireHeaderOfMost({ input: { label } }: Source, { fields, otherWidth 
   throw new UsageError(
     `${label}: most records have ${width} fields, as in line ${line}, the header ${fields.length}`,
     `If line ${line} is the header: --skip-lines ${line - 1}. If there is none, name the fields with --columns`,
+  );
+}
+
+/**
+ * A name with a typing error would import what was to stay out. Files without any fields may lack the names.
+ * @param known names of all fields and columns
+ * @throws UsageError
+ */
+function requireKnown(option: string, names: readonly string[], known: readonly string[]): void {
+  const unknown = names.filter((name) => !known.includes(name));
+  if (known.length === 0 || unknown.length === 0) return;
+  const [near] = unknown.flatMap((name) => didYouMean(name, known) ?? []);
+  throw new UsageError(
+    `${option}: there is no field ${unknown.map((name) => `"${name}"`).join(', ')}`,
+    near === undefined ? `The fields are ${[...new Set(known)].join(', ')}` : `Did you mean "${near}"?`,
   );
 }
 

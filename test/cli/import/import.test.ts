@@ -290,6 +290,28 @@ describe('an import with bad records', () => {
     expect(await project.rows("SELECT to_regclass('unreadable') AS found")).toEqual([{ found: null }]);
   });
 
+  it('rejects a name in --skip or --types that no file has, and suggests one', async () => {
+    await ada.write('private.csv', 'Name,E-Mail\nAda,ada@example.com\n');
+    await ada.write('public.csv', 'Name,Score\nAda,5\n');
+    const files = ['import', 'private.csv', 'public.csv', '--table', 'names', '--create'];
+    for (const [options, said] of [
+      [['--skip', 'Score,e_mial'], /^cdp: --skip: there is no field "e_mial"\nDid you mean "e_mail"\?$/m],
+      [['--types', 'Scroe=TEXT'], /^cdp: --types: there is no field "Scroe"\nDid you mean "Score"\?$/m],
+      [['--skip', 'telephone'], /^The fields are Name, name, E-Mail, e_mail, Score, score$/m],
+    ] as const) {
+      expect(await ada.run([...files, ...options])).toMatchObject({
+        code: 2,
+        stderr: expect.stringMatching(said) as string,
+      });
+    }
+    expect(await project.rows("SELECT to_regclass('names') AS found")).toEqual([{ found: null }]);
+    expect(await ada.run([...files, '--skip', 'Score,e_mail'])).toMatchObject({ code: 0 });
+    expect(Object.keys(await types('names'))).toEqual(['id', 'name']);
+    // A nightly file without records is no reason to stop.
+    await ada.write('none.json', '[]');
+    expect(await load('none.json', 'names', '--skip', 'e_mail')).toMatchObject({ code: 0 });
+  });
+
   it('reads them from that file once they are corrected, whatever program wrote it', async () => {
     await project.table('corrected', { n: 'INTEGER', big: 'INTEGER', t: 'TEXT' });
     await ada.write('corrected.csv', 'n,big,t\none,9007199254740993,"say ""a"""\n2,2,b\ntwo,3,c\n');
