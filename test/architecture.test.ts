@@ -170,11 +170,11 @@ describe('imports', () => {
       'ajv-formats',
       'commander',
       'fastify',
+      'lru-cache',
       'negotiator',
       'pg-connection-string',
       'pino',
       'prom-client',
-      'toad-cache',
     ]);
   });
 

@@ -4,7 +4,7 @@
  */
 import { hash as digest, randomBytes, randomUUID } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import { LruMap } from 'toad-cache';
+import { LRUCache } from 'lru-cache';
 import { EngineError, type ErrorCode } from '../../contract/errors.js';
 import { SCOPES, type Scope } from '../../contract/names.js';
 import type { ControlDatabase } from '../../tenancy/control.js';
@@ -61,9 +61,9 @@ interface Answer<T> {
 }
 
 export class Tokens {
-  private readonly good = new LruMap<Good>(REMEMBERED);
+  private readonly good = new LRUCache<string, Good>({ max: REMEMBERED });
   /** Apart from the good ones, so that a flood of wrong tokens does not push those out. */
-  private readonly answers = new LruMap<Answer<Caller>>(REMEMBERED);
+  private readonly answers = new LRUCache<string, Answer<Caller>>({ max: REMEMBERED });
   private changes: Answer<string> | null = null;
   private readonly touched = new Map<string, number>();
 

@@ -1,5 +1,5 @@
 /** Counts events by key in windows of fixed length, in memory, for a bounded number of keys. */
-import { LruMap } from 'toad-cache';
+import { LRUCache } from 'lru-cache';
 
 interface Window {
   /** Events so far. */
@@ -9,14 +9,14 @@ interface Window {
 }
 
 export class WindowCounter {
-  private readonly windows: LruMap<Window>;
+  private readonly windows: LRUCache<string, Window>;
 
   /** @param keys remembered at most; beyond them, the least recently used one is forgotten */
   constructor(
     private readonly windowMs: number,
     keys: number,
   ) {
-    this.windows = new LruMap(keys);
+    this.windows = new LRUCache({ max: keys });
   }
 
   /** Counts one event; the key's first opens its window. */

@@ -3,7 +3,7 @@
  * project gets a third of its time for that (docs/decisions/0015).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { LruMap } from 'toad-cache';
+import { LRUCache } from 'lru-cache';
 
 /** Less than this takes only a few milliseconds; it is added up until it is more. */
 const LARGE_BYTES = 256 * 1024;
@@ -33,7 +33,7 @@ interface Account {
 }
 
 export class EventLoopThrottle {
-  private readonly accounts = new LruMap<Account>(PROJECTS);
+  private readonly accounts = new LRUCache<string, Account>({ max: PROJECTS });
 
   /** The last request of all, and the last one of any other project. */
   private last: LastRequest | null = null;
