@@ -30,7 +30,7 @@ export function importCommand(): Command {
     .option('--skip-lines <N>', 'Lines to skip before the header', whole, 0)
     .option('--columns <LIST>', 'Field names, if the file has no header: a,b,c', list)
     .option('--encoding <NAME>', 'Text encoding (default: utf-8, or utf-16 with a byte order mark)')
-    .option('--null <TEXT>', 'Additional text to read as NULL (repeatable)', collect)
+    .option('--null <TEXT>', 'Additional text to read as NULL, such as \\N (repeatable)', collect)
     .addOption(new Option('--decimal <CHARACTER>', 'Decimal separator').choices(['.', ',']).default('.'))
     .option('--thousands <CHARACTER>', 'Thousands separator (default: none)', character)
     .addOption(

@@ -49,6 +49,7 @@ export async function planImport(
     sample: options.sample ?? (createsColumns ? Infinity : SAMPLE_FOR_EXISTING_COLUMNS),
     toTheEnd: options.sample === undefined,
   };
+  const existing = new Set(table?.columns.map(({ name }) => name));
   const files: PlannedFile[] = [];
   const names: string[] = [];
   const warnings: string[] = [];
@@ -60,10 +61,19 @@ export async function planImport(
     const found = await scan(source, scanOptions);
     requireFields(source, path, found, table);
     requireHeaderOfMost(source, found);
-    warnings.push(...warningsFor(source, path, found, reading));
     const mappings = mapFields(found, table, options);
     names.push(...mappings.flatMap(namesOf));
-    files.push({ path, identity, format: source.format, mappings: withoutSkipped(mappings, options.skip ?? []) });
+    const taken = withoutSkipped(mappings, options.skip ?? []);
+    const created = taken.filter(({ column }) => column !== null && !existing.has(column)).map(({ field }) => field);
+    if (created.length > 0) requireHeader(source, found, reading);
+    requireRecords(
+      source,
+      path,
+      found,
+      created.filter((field) => !options.types?.has(field)),
+    );
+    warnings.push(...warningsFor(source, found));
+    files.push({ path, identity, format: source.format, mappings: taken });
     first.push(found.first);
     opened.push(found.records === undefined ? undefined : { ...source, records: found.records });
   }
@@ -123,19 +133,34 @@ function requireKnown(option: string, names: readonly string[], known: readonly 
   );
 }
 
-function warningsFor({ header, input: { label } }: Source, path: string, found: Scan, reading: ReadOptions): string[] {
-  if (header !== undefined) {
-    const isSuspect = reading.columns === undefined && looksLikeRecord(found.fields);
-    return isSuspect
-      ? [`${label}: the first line was taken as the header but looks like a record. If it is one: --columns a,b,c`]
-      : [];
-  }
-  const member = memberWithRecords(found);
-  if (member === undefined) return [];
+/** @throws UsageError if the first record would be lost as names of new columns */
+function requireHeader({ header, input: { label } }: Source, found: Scan, reading: ReadOptions): void {
+  if (header === undefined || reading.columns !== undefined || !looksLikeRecord(found.fields)) return;
+  const before = (found.first[0]?.line ?? 2) - 1;
+  throw new UsageError(
+    `${label}: the first line would be the header, but looks like a record: ${header.join(', ')}`,
+    `Name the ${header.length} fields with --columns a,b,…; if that line is a header, add --skip-lines ${before}`,
+  );
+}
+
+/** @throws UsageError if the file is one object, and what is in it were all in one new column */
+function requireRecords(
+  { header, input: { label } }: Source,
+  path: string,
+  found: Scan,
+  created: readonly string[],
+): void {
+  const member = header === undefined ? memberWithRecords(found) : undefined;
+  if (member === undefined || !created.includes(member)) return;
   const name = JSON.stringify(member);
-  return [
-    `${label}: it is one record. If the records are those in ${name}: jq -c '.[${name}][]' ${path} | cdp import - …`,
-  ];
+  throw new UsageError(
+    `${label}: the file is one record, with an array of objects in ${name}`,
+    `If those are the records: jq -c '.[${name}][]' ${path} | cdp import - …; if not: --types ${member}=JSONB`,
+  );
+}
+
+function warningsFor({ input: { label } }: Source, { lineOfBackslashN: line }: Scan): string[] {
+  return line === undefined ? [] : [`${label}: \\N in line ${line} is read as text. If it means NULL: --null '\\N'`];
 }
 
 /** Whether every name of the header could be a value below it. Years may be names. */

@@ -22,6 +22,8 @@ export interface Scan {
   readonly first: readonly FileRecord[];
   /** If more than half of the records have the same number of fields, and it is not that of the header. */
   readonly otherWidth: { readonly fields: number; readonly line: number } | undefined;
+  /** The first line with `\N`, which Postgres and MySQL write for NULL. */
+  readonly lineOfBackslashN: number | undefined;
   /** All records, if the file can be read only once; otherwise the file is closed. */
   readonly records: AsyncGenerator<FileRecord, void> | undefined;
 }
@@ -64,12 +66,13 @@ export async function scan(
     progress.end();
     if (!isOnce) input.close();
   }
-  const { fields, otherWidth } = profile;
+  const { fields, otherWidth, lineOfBackslashN } = profile;
   const all = async function* () {
     yield* kept.splice(0);
     yield* records;
   };
-  return { fields, isComplete, first: kept.slice(0, FIRST), otherWidth, records: isOnce ? all() : undefined };
+  const first = kept.slice(0, FIRST);
+  return { fields, isComplete, first, otherWidth, lineOfBackslashN, records: isOnce ? all() : undefined };
 }
 
 const charactersIn = ({ text, cells = [] }: FileRecord): number =>
@@ -77,6 +80,7 @@ const charactersIn = ({ text, cells = [] }: FileRecord): number =>
 
 /** What is known about the fields so far. */
 class FieldProfile {
+  lineOfBackslashN: number | undefined;
   private readonly candidates: ReturnType<typeof candidatesFor>;
   private readonly columns: Field[] | undefined;
   private readonly members = new Map<string, Field>();
@@ -108,6 +112,7 @@ class FieldProfile {
     }
     for (let i = 0; i < cells.length; i++) {
       const cell = cells[i];
+      if (cell === '\\N') this.lineOfBackslashN ??= line;
       if (cell !== null && cell !== undefined) this.columns[i]?.inference.addText(cell, line);
     }
   }

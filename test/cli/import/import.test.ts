@@ -344,9 +344,14 @@ describe('an import with bad records', () => {
     expect(stderr).toMatch(/digits of 0\.[0-9]{38}… would be lost$/m);
   });
 
-  it('says how to get at records inside another object', async () => {
+  it('stops at records inside another object, says how to get at them, and takes it as one if told so', async () => {
     await ada.write('answer.json', '{"page":1,"data":[{"a":1},{"a":2}]}');
-    expect((await load('answer.json', 'answer', '--create')).stderr).toContain(`jq -c '.["data"][]' answer.json`);
+    const { code, stderr } = await load('answer.json', 'answer', '--create');
+    expect([code, stderr]).toEqual([2, expect.stringContaining(`jq -c '.["data"][]' answer.json | cdp import - `)]);
+    expect(await project.rows("SELECT to_regclass('answer') AS found")).toEqual([{ found: null }]);
+    expect(await load('answer.json', 'answer', '--create', '--types', 'data=JSONB')).toMatchObject({ code: 0 });
+    expect(await load('answer.json', 'answer')).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT page FROM answer')).toEqual([{ page: 1 }, { page: 1 }]);
   });
 
   it('rejects an invalid table name and a missing table before reading the file', async () => {
@@ -357,11 +362,38 @@ describe('an import with bad records', () => {
     expect([missing.code, missing.stderr]).toEqual([2, expect.stringMatching(/^cdp: There is no table "nowhere"/)]);
   });
 
-  it('warns if the first line looks like a record', async () => {
+  it('stops if the first line looks like a record, unless it names the columns of the table', async () => {
     await ada.write('bare.csv', '1,Ada\n2,Grace\n');
-    expect((await load('bare.csv', 'bare', '--create')).stderr).toContain('--columns');
+    const bare = await load('bare.csv', 'bare', '--create');
+    expect([bare.code, bare.stderr]).toEqual([
+      2,
+      'cdp: bare.csv: the first line would be the header, but looks like a record: 1, Ada\n' +
+        'Name the 2 fields with --columns a,b,…; if that line is a header, add --skip-lines 1\n',
+    ]);
+    expect(await load('bare.csv', 'bare', '--create', '--columns', 'n,name')).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT n, name FROM bare ORDER BY n')).toEqual([
+      { n: 1, name: 'Ada' },
+      { n: 2, name: 'Grace' },
+    ]);
+    await ada.write('numbered.csv', '1,2\n3,4\n');
+    const numbered = ['--columns', '1,2', '--skip-lines', '1'];
+    expect(await load('numbered.csv', 'numbered', '--create', ...numbered)).toMatchObject({ code: 0 });
+    expect(await load('numbered.csv', 'numbered', '--add-columns')).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT _1, _2 FROM numbered')).toEqual([
+      { _1: 3, _2: 4 },
+      { _1: 3, _2: 4 },
+    ]);
     await ada.write('years.csv', 'country,2020,2021\nNO,1,2\n');
-    expect((await load('years.csv', 'years', '--create')).stderr).not.toContain('--columns');
+    expect(await load('years.csv', 'years', '--create')).toMatchObject({ code: 0 });
+  });
+
+  it('says that \\N is read as text, until told that it means NULL', async () => {
+    await ada.write('copied.tsv', 'n\tname\n1\tAda\n2\t\\N\n');
+    const copied = await load('copied.tsv', 'copied', '--create', '--dry-run');
+    expect(copied.stderr).toContain(`copied.tsv: \\N in line 3 is read as text. If it means NULL: --null '\\N'\n`);
+    const told = await load('copied.tsv', 'copied', '--create', '--null', '\\N');
+    expect([told.code, told.stderr]).toEqual([0, expect.not.stringContaining('--null')]);
+    expect(await project.rows('SELECT name FROM copied ORDER BY n')).toEqual([{ name: 'Ada' }, { name: null }]);
   });
 
   it('sends nothing of a file that is broken far from its beginning, unless --sample looks only there', async () => {
