@@ -29,7 +29,7 @@ import {
 } from './server-folder.js';
 import { StartQueue } from './start-queue.js';
 import { type Running, SupervisedServer } from './supervised-server.js';
-import { Sweeper, type SweeperEvents, type SweeperSettings } from './sweeper.js';
+import { FleetSweeper, type SweeperEvents, type SweeperSettings } from './fleet-sweeper.js';
 
 export interface FleetSettings extends SweeperSettings {
   readonly size: ServerSize;
@@ -74,7 +74,7 @@ export class Fleet {
   private readonly servers = new Map<string, ProjectServer>();
   private readonly queue = new StartQueue(2 * availableParallelism());
   private readonly accounts: ProjectAccounts | null;
-  private readonly sweeper: Sweeper;
+  private readonly sweeper: FleetSweeper;
   private closing = false;
   private preparing: Promise<unknown> = Promise.resolve();
 
@@ -94,7 +94,7 @@ export class Fleet {
     ];
     const { uids } = settings;
     this.accounts = uids !== null && calledByRoot() && owner.uid === 0 ? new ProjectAccounts(uids, owned) : null;
-    this.sweeper = new Sweeper(data, this.servers, settings, events);
+    this.sweeper = new FleetSweeper(data, this.servers, settings, events);
   }
 
   /** Stops the servers that an earlier service left behind. Only requests that need one of them wait for that. */

@@ -7,7 +7,7 @@ import { rowEncoder } from '../../codec/index.js';
 import type { Project } from '../project.js';
 import { isConstantQuery, runConstantQuery } from './constant-query.js';
 import { RowCollector } from './row-collector.js';
-import { type PreparedStatement, rejectOtherEncoding, runSql } from './run-sql.js';
+import { type DescribedStatement, rejectOtherEncoding, runSql } from './run-sql.js';
 import { type CollectRequest, columnsJson, MODIFYING, type SqlResult, sqlResult } from './sql-result.js';
 import { mainKeyword } from './keywords.js';
 
@@ -27,7 +27,7 @@ export async function collectSql(project: Project, request: CollectRequest): Pro
 
 async function collect(
   project: Project,
-  prepared: PreparedStatement,
+  prepared: DescribedStatement,
   { maxRows, rowMode }: CollectRequest,
   maxBytes: number,
 ): Promise<SqlResult> {
@@ -42,7 +42,7 @@ async function collect(
 /** @returns the command tag, or null if the rows were cut off before the statement ended */
 async function fetchInSteps(
   project: Project,
-  { session, clock, columns, params, inTransaction, text }: PreparedStatement,
+  { session, clock, columns, params, inTransaction, text }: DescribedStatement,
   formats: readonly number[],
   rows: RowCollector,
   maxRows: number,

@@ -35,8 +35,8 @@ export interface SqlRequest {
   signal: AbortSignal;
 }
 
-/** A statement that is parsed and waits to be executed. */
-export interface PreparedStatement extends Described {
+/** A statement that is parsed and described, and waits to be executed. */
+export interface DescribedStatement extends Described {
   readonly session: Session;
   readonly clock: Clock;
   readonly text: string;
@@ -47,7 +47,7 @@ export interface PreparedStatement extends Described {
 }
 
 /** Executes a statement and takes what comes back. */
-type Execute<T> = (statement: PreparedStatement) => Promise<T>;
+type Execute<T> = (statement: DescribedStatement) => Promise<T>;
 
 /**
  * @param execute called for each statement, in order

@@ -6,7 +6,7 @@ import { BufferList, freeBuffer } from '../../buffers.js';
 import { rowEncoder, type RowMode } from '../../codec/index.js';
 import { messageSize, readCommandTag, type RowTaker } from '../../pg/index.js';
 import type { Project } from '../project.js';
-import { type PreparedStatement, rejectOtherEncoding, runSql, type SqlRequest } from './run-sql.js';
+import { type DescribedStatement, rejectOtherEncoding, runSql, type SqlRequest } from './run-sql.js';
 
 export type StreamFormat = 'ndjson' | 'csv';
 
@@ -88,7 +88,7 @@ class BackPressure {
   private waits = 0;
   private hasEnded = false;
 
-  constructor(private readonly prepared: PreparedStatement) {}
+  constructor(private readonly prepared: DescribedStatement) {}
 
   waitFor(ready: Promise<void> | undefined): void {
     if (ready === undefined) return;

@@ -25,7 +25,7 @@ export interface SweeperEvents {
   grew(id: string, bytes: number): void;
 }
 
-export class Sweeper {
+export class FleetSweeper {
   private readonly disk: DiskReserve;
   private readonly timer: NodeJS.Timeout;
   /** Servers that may be about to stop. */
