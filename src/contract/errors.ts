@@ -222,7 +222,7 @@ export const ERROR_CODES = {
   outcome_unknown: {
     status: 503,
     meaning:
-      'The connection to Postgres was lost during the commit: the request was either fully applied or not at all.',
+      'The connection to Postgres was lost during the commit, or the commit was canceled while it waited for a synchronous standby: the request was either fully applied or not at all.',
     action: 'Check whether the change was made, or retry with the same Idempotency-Key, which settles it.',
   },
   internal: {

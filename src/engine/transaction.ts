@@ -2,6 +2,7 @@
 import { EngineError } from '../contract/errors.js';
 import {
   COMMIT,
+  CommitNotReplicated,
   ConnectionLost,
   isShutdown,
   type Outcome,
@@ -13,7 +14,8 @@ import {
 /**
  * Runs the last statements of a transaction and its COMMIT in one round trip.
  * @param repeatable a repeat of the request cannot do the work twice (it has an Idempotency-Key)
- * @throws PostgresError if Postgres refused; EngineError outcome_unknown if the connection was lost on the way
+ * @throws PostgresError if Postgres refused; EngineError outcome_unknown if the connection was lost on the way, or the commit
+ * was canceled while it waited for a synchronous standby
  */
 export async function commit(
   session: Session,
@@ -38,15 +40,21 @@ export function resultsOf(session: Session, outcome: Outcome, before: number, re
   if (error === null) return results;
   // Postgres was told to end the connection, and said so before it had come to the COMMIT.
   if (isShutdown(error) && results.length < before) throw error;
-  if (error instanceof ConnectionLost || session.closed) throw outcomeUnknown(error, repeatable);
+  if (isUnknown(session, error)) throw outcomeUnknown(error, repeatable);
   throw error;
 }
+
+/** Whether an error at the end of a transaction leaves open what became of it. */
+export const isUnknown = (session: Session, error: unknown): boolean =>
+  error instanceof CommitNotReplicated || error instanceof ConnectionLost || session.closed;
 
 export function outcomeUnknown(cause: unknown, repeatable: boolean): EngineError {
   const advice = repeatable
     ? 'retry with the same Idempotency-Key, which settles it'
     : 'check what was stored before retrying; a batch with an Idempotency-Key can be retried at once';
-  return new EngineError('outcome_unknown', `The connection to Postgres was lost during the commit: ${advice}`, {
+  const what =
+    cause instanceof CommitNotReplicated ? cause.message : 'The connection to Postgres was lost during the commit';
+  return new EngineError('outcome_unknown', `${what}: ${advice}`, {
     cause,
     retryAfter: repeatable ? 1 : null,
   });

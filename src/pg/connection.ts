@@ -4,7 +4,7 @@
  */
 import type { Socket } from 'node:net';
 import { connectTo, type ServerAddress } from './address.js';
-import { AnswerTimeout, ConnectionLost, MessageTooLarge, PostgresError } from './errors.js';
+import { AnswerTimeout, CommitNotReplicated, ConnectionLost, MessageTooLarge, PostgresError } from './errors.js';
 import { Framing, type MessageHandler, messageSize, type RowTaker } from './framing.js';
 import type { LoggedIn } from './login.js';
 import {
@@ -25,7 +25,7 @@ export interface RequestOptions {
   readonly copies?: boolean;
   /** The session is clean after the request: it ends with a reset, or provably leaves nothing. */
   readonly endsClean?: boolean;
-  /** The connection is destroyed if the answer takes longer; 0: no limit. */
+  /** The statement is canceled and the connection destroyed if the answer takes longer; 0: no limit. */
   readonly timeoutMs?: number;
 }
 
@@ -34,7 +34,7 @@ interface Request extends RequestOptions {
   readonly timer: NodeJS.Timeout | undefined;
   resolve(): void;
   reject(error: Error): void;
-  error: PostgresError | null;
+  error: PostgresError | CommitNotReplicated | null;
 }
 
 /** Limits of a connection. */
@@ -61,6 +61,12 @@ const LARGE_PART = 16 * 1024;
 
 /** Status byte of ReadyForQuery: no transaction block is open. */
 const IDLE = 0x49; // 'I'
+
+/**
+ * The field `F` of a notice from syncrep.c: the wait for a synchronous standby was canceled, and Postgres reports the commit
+ * as a success all the same (Postgres manual 27.2.8). No text that a statement raises contains a zero byte.
+ */
+const FROM_SYNCREP = Buffer.from('\0Fsyncrep.c\0');
 
 export abstract class Connection {
   /** Of the server process; `pg_stat_activity.pid`. */
@@ -176,7 +182,7 @@ export abstract class Connection {
    * Writes a request in one go.
    * @param parts messages, the last of which is a Sync or a Query
    * @param onMessage gets the answers to them, except those that the queue itself handles
-   * @throws the first PostgresError among the answers, ConnectionLost
+   * @throws the first PostgresError among the answers, CommitNotReplicated, ConnectionLost
    */
   protected request(
     parts: readonly Uint8Array[],
@@ -187,10 +193,16 @@ export abstract class Connection {
     this.isClean = false;
     return new Promise((resolve, reject) => {
       const { timeoutMs = this.timeoutMs } = options;
-      const timer = timeoutMs > 0 ? setTimeout(() => this.destroy(new AnswerTimeout()), timeoutMs) : undefined;
+      const timer = timeoutMs > 0 ? setTimeout(() => this.timedOut(), timeoutMs) : undefined;
       this.requests.push({ ...options, onMessage, timer, resolve, reject, error: null });
       this.write(parts);
     });
+  }
+
+  /** A backend that waits for a lock or a standby does not notice that its client has gone. */
+  private timedOut(): void {
+    void this.cancel();
+    this.destroy(new AnswerTimeout());
   }
 
   /** Small parts are joined, large ones are not copied. */
@@ -230,7 +242,10 @@ export abstract class Connection {
         return;
       }
       case BACKEND.notice:
-        // An answer has no place for notices.
+        // An answer has no place for other notices.
+        if (current !== undefined && buffer.subarray(start, end).includes(FROM_SYNCREP)) {
+          current.error ??= new CommitNotReplicated();
+        }
         return;
       case BACKEND.error:
         return this.receiveError(current, PostgresError.fromFields(readErrorFields(buffer, start, end)));

@@ -50,6 +50,14 @@ export class PostgresError extends Error {
 export const isShutdown = (error: unknown): error is PostgresError =>
   error instanceof PostgresError && error.sqlstate === ADMIN_SHUTDOWN;
 
+/** The transaction is committed here, but was canceled while it waited for a synchronous standby, which may not have it. */
+export class CommitNotReplicated extends Error {
+  constructor() {
+    super('The commit was canceled while it waited for a synchronous standby');
+    this.name = 'CommitNotReplicated';
+  }
+}
+
 /** The connection broke, was closed, or could not be opened. */
 export class ConnectionLost extends Error {
   /** Of a system error that caused it: `ECONNREFUSED`, … */

@@ -6,6 +6,7 @@ import type { LoginOptions } from './address.js';
 import { readCommandTag } from './command-tag.js';
 import { Connection, type ConnectionLimits } from './connection.js';
 import { copyMessages } from './copy-in.js';
+import { CommitNotReplicated } from './errors.js';
 import type { MessageHandler, RowTaker } from './framing.js';
 import { logIn } from './login.js';
 import {
@@ -115,7 +116,8 @@ export class Session extends Connection {
     } catch (error) {
       if (prepared) await this.forget(steps);
       const { results } = answers;
-      return { results, error: reset && results.length === steps.length ? null : (error as Error) };
+      const isOfReset = reset && results.length === steps.length && !(error instanceof CommitNotReplicated);
+      return { results, error: isOfReset ? null : (error as Error) };
     }
   }
 

@@ -1,6 +1,13 @@
 /** What the service does in Postgres for itself, and what becomes of its failures there. */
 import { EngineError } from '../contract/errors.js';
-import { ConnectionLost, type Pool, PostgresError, type Row, type Statement } from '../pg/index.js';
+import {
+  CommitNotReplicated,
+  ConnectionLost,
+  type Pool,
+  PostgresError,
+  type Row,
+  type Statement,
+} from '../pg/index.js';
 import { unavailable } from './engine-error.js';
 
 /**
@@ -13,9 +20,12 @@ export async function serviceWork<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    throw error instanceof PostgresError || error instanceof ConnectionLost ? unavailable(error) : error;
+    throw isOfPostgres(error) ? unavailable(error) : error;
   }
 }
+
+const isOfPostgres = (error: unknown): boolean =>
+  error instanceof PostgresError || error instanceof ConnectionLost || error instanceof CommitNotReplicated;
 
 /**
  * Such work of one statement that changes something and commits by itself. Once it was sent, the end of the connection, or
@@ -27,15 +37,20 @@ export function serviceChange(pool: Pool, statement: Statement): Promise<Row[]> 
   return serviceWork(() =>
     pool.use((session) =>
       session.query(statement).catch((error: unknown) => {
-        throw endsConnection(error) ? outcomeUnknown(error) : error;
+        throw leavesOpen(error) ? outcomeUnknown(error) : error;
       }),
     ),
   );
 }
 
-/** It broke, gave no answer in time, or the server said that it ends it (57P01 and the like), maybe after the commit. */
-const endsConnection = (error: unknown): boolean =>
-  error instanceof ConnectionLost || (error instanceof PostgresError && error.sqlstate.startsWith('57P'));
+/**
+ * The connection broke, gave no answer in time, or the server said that it ends it (57P01 and the like), maybe after the
+ * commit; or no standby has confirmed it.
+ */
+const leavesOpen = (error: unknown): boolean =>
+  error instanceof ConnectionLost ||
+  error instanceof CommitNotReplicated ||
+  (error instanceof PostgresError && error.sqlstate.startsWith('57P'));
 
 const outcomeUnknown = (cause: unknown): EngineError =>
   new EngineError(

@@ -44,7 +44,7 @@ describe('memory that there is none of', () => {
 
 describe('a lock that is not there', () => {
   it.each([
-    ['55P03', 'canceling statement due to lock timeout', /could not be had in time/],
+    ['55P03', 'canceling statement due to lock timeout', /could not be acquired in time/],
     ['40P01', 'deadlock detected', /^deadlock detected$/],
     ['40001', 'could not serialize access due to concurrent update', /^could not serialize access/],
   ])('%s %s: busy, in the words that fit', (sqlstate, said, message) => {

@@ -8,6 +8,7 @@ import { LIMITS } from '../../contract/limits.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
 import { BEGIN, ROLLBACK, type Session, sql, type Statement } from '../../pg/index.js';
 import { describes } from '../../contract/validator.js';
+import { commit } from '../transaction.js';
 import type { Inserted } from './inserted.js';
 
 export interface IdempotencyKey {
@@ -59,7 +60,9 @@ export async function underKey<T>(
 ): Promise<T | Inserted> {
   try {
     const answer = await claimKey(session, idempotency);
-    return answer === null ? await work() : { answer, replayed: true };
+    if (answer === null) return await work();
+    await commit(session, [], true);
+    return { answer, replayed: true };
   } finally {
     // A repeat may come as soon as the answer is out: by then the key must be free.
     if (!session.closed && session.inTransaction) await session.run([ROLLBACK]);
@@ -69,12 +72,13 @@ export async function underKey<T>(
 /** Begins the transaction and takes the key for its length. @returns the answer stored under it; null: it is new */
 async function claimKey(session: Session, idempotency: IdempotencyKey): Promise<BatchAnswer | null> {
   const { key, path, fingerprint } = idempotency;
-  // The row is looked up by a statement after the lock's own, so that its snapshot sees what the last holder committed.
+  // The row is looked up by a statement after the lock's own, so that its snapshot sees what the last holder committed. A
+  // row lock makes the commit wait for the synchronous standbys, if there are any: they may lack the answer so far.
   const [, locked, found] = await session.run([
     BEGIN,
     sql`SELECT pg_catalog.pg_try_advisory_xact_lock(${lockOf(idempotency)}::pg_catalog.int8)`,
     sql`SELECT pg_catalog.encode(fingerprint, 'hex'), answer FROM _cdp.idempotency_keys
-      WHERE path = ${path} AND key = ${key} AND ${isKept}`,
+      WHERE path = ${path} AND key = ${key} AND ${isKept} FOR UPDATE`,
   ]);
   if (locked?.rows[0]?.[0] !== 't') {
     throw new EngineError('request_in_flight', 'A request with this Idempotency-Key is still running');

@@ -20,7 +20,7 @@ import { toEngineError } from '../../tenancy/engine-error.js';
 import { type Clock, queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import type { QuotaImpact } from '../quota.js';
-import { commitAndReset, outcomeUnknown } from '../transaction.js';
+import { commitAndReset, isUnknown, outcomeUnknown } from '../transaction.js';
 import { QuotaGuard } from './quota-guard.js';
 import type { SplitStatement } from './splitter.js';
 import { leadingKeyword, mayChangeRights } from './keywords.js';
@@ -145,7 +145,7 @@ class Transaction<T> {
     try {
       return [await this.execute(only, [], true, false)];
     } catch (error) {
-      throw session.closed ? outcomeUnknown(error, false) : error;
+      throw isUnknown(session, error) ? outcomeUnknown(error, false) : error;
     }
   }
 
