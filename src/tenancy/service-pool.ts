@@ -15,19 +15,23 @@ export const CONNECTIONS_BESIDE_PROJECTS = 10;
 const QUERY_MS = 3_000;
 const WORK_MS = 120_000;
 
+/** A query of the pool may ask for more than {@link QUERY_MS}, and for no more than this. */
+const LONGEST_QUERY_MS = 40_000;
+
 const IDLE_MS = 30_000;
 
 /**
  * The service's own role resolves names in pg_catalog alone, so that nothing a project made can stand in for a function
- * or an operator, and reports times in one form. Time limits that an operator has given the role would end the making of
- * a database, or a session that only holds a lock.
+ * or an operator, and reports times in one form. Shorter time limits that an operator has given the role would end the making
+ * of a database, or a session that only holds a lock. A backend must not go on waiting for a lock when its client has given
+ * up: with new ones for each attempt there would soon be no connection left.
  */
 const SETTINGS = {
   search_path: 'pg_catalog',
   TimeZone: 'UTC',
   DateStyle: 'ISO,MDY',
   jit: 'off',
-  statement_timeout: '0',
+  client_connection_check_interval: '1000',
   lock_timeout: '0',
   idle_session_timeout: '0',
   idle_in_transaction_session_timeout: '0',
@@ -43,7 +47,11 @@ export function servicePool(
   max: number,
   { kept = 0, breaker = new CircuitBreaker() }: { kept?: number; breaker?: CircuitBreaker } = {},
 ): Pool {
-  const login = { ...serviceLogin(address, address.database), connectionTimeoutMillis: QUERY_MS, timeoutMs: QUERY_MS };
+  const login = {
+    ...serviceLogin(address, address.database, LONGEST_QUERY_MS),
+    connectionTimeoutMillis: QUERY_MS,
+    timeoutMs: QUERY_MS,
+  };
   const connect = () => breaker.run(() => Session.connect(login));
   return new Pool(connect, { max, kept, idleMs: IDLE_MS, waitMs: QUERY_MS });
 }
@@ -53,11 +61,11 @@ export const withServiceSession = <T>(
   address: ServerAddress,
   database: string,
   work: (session: Session) => Promise<T>,
-): Promise<T> => withSession({ ...serviceLogin(address, database), timeoutMs: WORK_MS }, work);
+): Promise<T> => withSession({ ...serviceLogin(address, database, WORK_MS), timeoutMs: WORK_MS }, work);
 
-const serviceLogin = (address: ServerAddress, database: string): LoginOptions => ({
+const serviceLogin = (address: ServerAddress, database: string, statementTimeout: number): LoginOptions => ({
   ...address,
   database,
   application_name: 'cdp service',
-  options: startupOptions(SETTINGS),
+  options: startupOptions({ ...SETTINGS, statement_timeout: String(statementTimeout) }),
 });
