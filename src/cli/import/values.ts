@@ -87,8 +87,11 @@ export function cellEncoder(type: string, notation: Notation): (text: string) =>
     case 'TIMESTAMP':
       return (text) => JSON.stringify(parseTimestamp(text, notation.dates) ?? text);
     case 'JSONB':
+    case 'json':
       return (text) => (isJson(text) ? text : JSON.stringify(text));
     default:
+      // Exports write arrays as JSON; Postgres reads other text as an array of its own notation.
+      if (type.endsWith('[]')) return (text) => (/^\s*\[/.test(text) && isJson(text) ? text : JSON.stringify(text));
       return (text) => JSON.stringify(text);
   }
 }

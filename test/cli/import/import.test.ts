@@ -605,6 +605,27 @@ describe('an export', () => {
     expect(await ada.read('none.json')).toBe('[]\n');
   });
 
+  it('can be imported again with columns of other types: arrays, json, enums, numerics, times', async () => {
+    await project.rows("CREATE TYPE mood AS ENUM ('sad', 'ok')");
+    const columns = `i integer[], b bigint[], t text[], matrix text[], j jsonb[], at timestamptz[], m mood, moods mood[],
+      plain json, n numeric, d date, span interval, bytes bytea, r int4range`;
+    await project.rows(`CREATE TABLE lists (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), ${columns})`);
+    await project.rows(`CREATE TABLE lists_again (LIKE lists INCLUDING ALL)`);
+    await project.rows(`INSERT INTO lists (i, b, t, matrix, j, at, m, moods, plain, n, d, span, bytes, r) VALUES
+      ('{1,NULL,3}', '{9223372036854775807}', ARRAY['a,b', '"x"', '\\', 'NULL', NULL, E'\\n', '{}'],
+       '{{a,b},{c,d}}', ARRAY['{"a": [1.50]}', NULL]::jsonb[],
+       '{2026-01-31T09:30:00.123456Z}', 'ok', '{sad,ok}', '{"a":  1}', 12345678901234567890.10, '2026-01-31',
+       '1 day 02:00', '\\x00ff', '[1,5)'),
+      ('{}', NULL, '{}', '{}', NULL, NULL, NULL, NULL, '[1]', 'NaN', 'infinity', NULL, '', 'empty')`);
+    const all = (table: string) => project.rows(`SELECT l::text AS row FROM ${table} AS l ORDER BY id`);
+    for (const file of ['lists.csv', 'lists.ndjson']) {
+      await project.rows('TRUNCATE lists_again');
+      await ada.output('export', '--table', 'lists', '-o', file);
+      expect(await load(file, 'lists_again'), file).toMatchObject({ code: 0 });
+      expect(await all('lists_again'), file).toEqual(await all('lists'));
+    }
+  });
+
   it('of many rows is complete, and one that breaks off leaves no file', async () => {
     const query = "SELECT n, repeat('x', 100) AS x FROM generate_series(1, $1::int) AS n";
     await ada.output('export', query, '--param', '100000', '-o', 'many.ndjson.gz');
