@@ -258,7 +258,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       return name;
     }
 
-    it('a project that is there', () => refused(() => load(source, 'all.cdp'), /already: "full", "small"/, source));
+    it('a project that is there', () => refused(() => load(source, 'all.cdp'), /already exists: "full", "small"/, source));
 
     it('tokens that are there, of another project', async () => {
       const service = await startWatched(server);
