@@ -37,7 +37,7 @@ export async function withAdmin<T>(command: Command, work: Work<T>, { opensLate 
       work(new AdminClient(socket)),
     );
   if (config.databaseUrl !== null) return withPrivateFolder(alone);
-  for (const until = Date.now() + WAIT_MS; ; await sleep(200)) {
+  for (const until = performance.now() + WAIT_MS; ; await sleep(200)) {
     try {
       const socket = await findAdminSocket(config.dataDir);
       if (socket !== null) return await work(new AdminClient(socket));
@@ -47,7 +47,7 @@ export async function withAdmin<T>(command: Command, work: Work<T>, { opensLate 
     try {
       return await alone(config.dataDir);
     } catch (error) {
-      if (!(error instanceof DataFolderInUse) || Date.now() > until) throw error;
+      if (!(error instanceof DataFolderInUse) || performance.now() > until) throw error;
     }
   }
 }

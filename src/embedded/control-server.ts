@@ -117,14 +117,14 @@ export class ControlServer {
 
 async function own(folder: ServerFolder, binaries: Binaries, durable: boolean, owner: string): Promise<Owned> {
   const config = serverConfig(folder, { ...CONTROL_SIZE, durable });
-  for (const until = Date.now() + RETRY_MS; ; await sleep(ATTEMPT_PAUSE_MS)) {
+  for (const until = performance.now() + RETRY_MS; ; await sleep(ATTEMPT_PAUSE_MS)) {
     try {
       const pid =
         (await findPostmaster(folder)) ??
         (await startPostmaster(folder, binaries, { config, backendMib: BACKEND_MIB, exclusive: false })).pid;
       return { pid, session: await lockedSession(folder, binaries, pid, owner) };
     } catch (error) {
-      if (error instanceof DataFolderInUse || Date.now() > until) throw error;
+      if (error instanceof DataFolderInUse || performance.now() > until) throw error;
       const isWorthwhile = error instanceof OtherVersion || isOfConnection(error) || (await findPostmaster(folder));
       if (!isWorthwhile) throw error;
     }
@@ -164,12 +164,12 @@ async function lockedSession(folder: ServerFolder, binaries: Binaries, pid: numb
  * @throws DataFolderInUse
  */
 async function takeLock(session: Session, owner: string): Promise<void> {
-  for (const started = Date.now(); ; await sleep(100)) {
+  for (const started = performance.now(); ; await sleep(100)) {
     const [[isHeld] = []] = await session.query(sql`SELECT pg_try_advisory_lock(${OWNER_LOCK})`);
     if (isHeld === 't') return;
     const other = await ownerNow(session);
     const wait = isService(other) ? OWNER_WAIT_MS.forService : OWNER_WAIT_MS.forCommand;
-    if (!isService(owner) || Date.now() - started > wait) throw new DataFolderInUse(owner, other);
+    if (!isService(owner) || performance.now() - started > wait) throw new DataFolderInUse(owner, other);
   }
 }
 

@@ -31,8 +31,8 @@ export async function stopPostmaster(pid: number, data: string): Promise<void> {
   for (const [signal, waitMs] of STOP_STEPS) {
     if (!(await serves(pid, data))) return;
     signalTo(pid, signal);
-    const deadline = Date.now() + waitMs;
-    while (Date.now() < deadline) {
+    const deadline = performance.now() + waitMs;
+    while (performance.now() < deadline) {
       await sleep(10);
       if (!(await serves(pid, data))) return;
     }
@@ -45,14 +45,14 @@ export async function stopPostmaster(pid: number, data: string): Promise<void> {
  * @returns whether there was anything
  */
 export async function endOrphans({ data, clusterName }: ServerFolder): Promise<boolean> {
-  const deadline = Date.now() + 5_000;
+  const deadline = performance.now() + 5_000;
   for (let found = false; ; found = true) {
     const all = await processes();
     const postmasters = new Set(all.filter(({ command }) => directoryIn(command) === data).map(({ pid }) => pid));
     const left = all.filter(
       ({ command, parent }) => command.startsWith(`postgres: ${clusterName}: `) && !postmasters.has(parent),
     );
-    if (left.length === 0 || Date.now() > deadline) return found;
+    if (left.length === 0 || performance.now() > deadline) return found;
     for (const { pid } of left) signalTo(pid, 'SIGKILL');
     await sleep(10);
   }

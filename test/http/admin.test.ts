@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { pino } from 'pino';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { SCOPES } from '../../src/contract/names.js';
 import { type Service, startService } from '../../src/service.js';
 import { call, failure, onServer, startTestService, type TestAnswer, type TestService } from '../support/service.js';
@@ -389,6 +389,20 @@ describe('an admin token', () => {
     await sleep(1_000);
     for (const url of [service.url, second.url]) {
       failure(await call(url, 'GET', PROJECTS, { token }), 401, 'unauthorized');
+    }
+  });
+
+  it('stops working all the same if the clock is set back meanwhile', async () => {
+    const { token, details } = await service.engine.tokens.create(null);
+    expect((await service.call('GET', PROJECTS, { token })).status).toBe(200);
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - 3_600_000 });
+    try {
+      expect((await service.call('GET', PROJECTS, { token })).status).toBe(200);
+      await service.engine.tokens.revoke(details.id);
+      await sleep(1_000);
+      failure(await service.call('GET', PROJECTS, { token }), 401, 'unauthorized');
+    } finally {
+      vi.useRealTimers();
     }
   });
 });

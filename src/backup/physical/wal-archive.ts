@@ -52,8 +52,8 @@ export async function archiveAll(folder: string, login: LoginOptions, signal: Ab
     return name ?? '';
   };
   const segment = await withSession(backup, switchSegment, signal);
-  for (const deadline = Date.now() + 60_000; !(await exists(join(folder, segment)));) {
-    if (Date.now() > deadline) throw new Error(`The server does not archive its WAL into ${folder}`);
+  for (const deadline = performance.now() + 60_000; !(await exists(join(folder, segment)));) {
+    if (performance.now() > deadline) throw new Error(`The server does not archive its WAL into ${folder}`);
     await sleep(50, undefined, { signal });
   }
 }

@@ -78,7 +78,7 @@ export class JwtVerifier {
   }
 
   private project(name: string): Promise<ProjectRow | null> {
-    const now = Date.now();
+    const now = performance.now();
     const known = this.projects.get(name);
     if (known !== undefined && now - known.at < FRESH_MS) return known.row;
     const row = this.control.projectByName(name);

@@ -54,7 +54,7 @@ interface Good {
   readonly changes: string;
 }
 
-/** An answer of the control database, and when it was asked for. */
+/** An answer of the control database, and when it was asked for, by `performance.now()`: the clock may be set back. */
 interface Answer<T> {
   readonly value: Promise<T>;
   readonly at: number;
@@ -133,7 +133,7 @@ export class Tokens {
   /** The number of changes at some moment of the last {@link FRESH_MS}. */
   private changesNow(): Promise<string> {
     if (this.changes !== null && isFresh(this.changes)) return this.changes.value;
-    const changes = { value: this.control.changes(), at: Date.now() };
+    const changes = { value: this.control.changes(), at: performance.now() };
     this.changes = changes;
     // A failure of the database is not an answer.
     changes.value.catch(() => {
@@ -144,7 +144,7 @@ export class Tokens {
 
   private ask(hash: string): Promise<Caller> {
     const value = this.changesNow().then((changes) => this.lookUp(hash, changes));
-    this.answers.set(hash, { value, at: Date.now() });
+    this.answers.set(hash, { value, at: performance.now() });
     value.catch((error: unknown) => {
       const isAnswer = error instanceof EngineError && REFUSALS.has(error.code);
       if (isAnswer) this.good.delete(hash);
@@ -166,15 +166,15 @@ export class Tokens {
   }
 
   private touch(id: string): void {
-    const now = Date.now();
-    if (now - (this.touched.get(id) ?? 0) < TOUCH_EVERY_MS) return;
+    const now = performance.now();
+    if (now - (this.touched.get(id) ?? -Infinity) < TOUCH_EVERY_MS) return;
     this.touched.set(id, now);
     // The last use is for the operator's eyes; failing to note it must not fail the request.
     this.control.touchTokens([id]).catch(() => this.touched.delete(id));
   }
 }
 
-const isFresh = ({ at }: { at: number }): boolean => Date.now() - at < FRESH_MS;
+const isFresh = ({ at }: { at: number }): boolean => performance.now() - at < FRESH_MS;
 
 function generateToken(): string {
   const body = base62(BigInt(`0x${randomBytes(32).toString('hex')}`), 43);

@@ -96,7 +96,7 @@ export class Connections {
     const lease = this.idle.get(project)?.findLast((one) => one.pool === pool);
     if (lease === undefined) return null;
     this.removeIdle(lease);
-    lease.longestPause = Math.max(lease.longestPause ?? 0, Date.now() - lease.idleSince);
+    lease.longestPause = Math.max(lease.longestPause ?? 0, performance.now() - lease.idleSince);
     lease.mustReset = pool !== 'typed';
     this.lent.add(lease);
     return lease;
@@ -171,7 +171,7 @@ export class Connections {
     this.lent.delete(lease);
     if (lease.session.closed) return;
     if (this.closing || lease.mustClose) return this.discard(lease);
-    lease.idleSince = Date.now();
+    lease.idleSince = performance.now();
     const others = this.idle.get(lease.project);
     if (others === undefined) this.idle.set(lease.project, [lease]);
     else others.push(lease);
@@ -185,12 +185,12 @@ export class Connections {
     }
     if (this.total >= this.limits.total) {
       const all = this.allIdle();
-      if (all.length > 0) this.discard(leastUseful(all, Date.now()));
+      if (all.length > 0) this.discard(leastUseful(all, performance.now()));
     }
   }
 
   private closeIdle(): void {
-    const now = Date.now();
+    const now = performance.now();
     for (const lease of this.allIdle()) {
       if (lease.idleSince <= now - this.limits.idleMs) this.discard(lease);
       // Looked at here and not when it comes back: no request waits for it, and one of many in a burst pays for all.
