@@ -123,6 +123,20 @@ describe('cdp sql', () => {
     );
   });
 
+  it('says that a stream of several statements has the rows of the last one', async () => {
+    const said = 'Warning: only the rows of the last statement are written; cdp sql --table shows all\n';
+    for (const options of [['--csv'], ['--json']]) {
+      const { code, stderr } = await ada.run(['sql', 'SELECT 1 AS a; SELECT 2 AS b', ...options]);
+      expect([code, stderr]).toEqual([0, said]);
+    }
+    expect((await ada.run(['export', 'SELECT 1 AS a; SELECT 2 AS b', '-o', '-'])).stderr).toContain(said);
+    expect(await ada.run(['sql', 'CREATE TEMP TABLE t AS SELECT 1 AS a; SELECT a FROM t;'])).toMatchObject({
+      stdout: 'a\n1\n',
+      stderr: '',
+    });
+    expect(await ada.output('sql', 'SELECT 1 AS a; SELECT 2 AS b', '--table')).toMatch(/^a\n[^]*^b\n/m);
+  });
+
   it('takes the statement from a file and from standard input, and parameters', async () => {
     await ada.write('query.sql', 'SELECT $1::int + $2::int AS sum');
     expect(await ada.output('sql', '-f', 'query.sql', '--param', '1', '--param', '2')).toBe('sum\n3\n');
@@ -212,7 +226,7 @@ describe('cdp export', () => {
     await ada.write('kept.csv', 'before');
     await chmod(join(ada.folder, 'kept.csv'), 0o600);
     await symlink('kept.csv', join(ada.folder, 'link.csv'));
-    await ada.output('export', query, '-o', 'link.csv');
+    await ada.output('export', query, '-o', 'link.csv', '--force');
     expect(await ada.read('kept.csv')).toBe('name\nAda\n');
     expect((await lstat(join(ada.folder, 'link.csv'))).isSymbolicLink()).toBe(true);
     expect((await stat(join(ada.folder, 'kept.csv'))).mode & 0o777).toBe(0o600);
@@ -223,6 +237,17 @@ describe('cdp export', () => {
     expect(read).toBe('name\nAda\n');
     expect((await lstat(pipe)).isFIFO()).toBe(true);
     expect((await readdir(ada.folder)).filter((name) => name.endsWith('.part'))).toEqual([]);
+  });
+
+  it('overwrites a file only with --force', async () => {
+    await ada.write('precious.csv', 'before');
+    expect(await ada.run(['export', query, '-o', 'precious.csv'])).toMatchObject({
+      code: 2,
+      stderr: 'cdp: The file precious.csv exists\nOverwrite it with --force\n',
+    });
+    expect(await ada.read('precious.csv')).toBe('before');
+    await ada.output('export', query, '-o', 'precious.csv', '--force');
+    expect(await ada.read('precious.csv')).toBe('name\nAda\n');
   });
 
   it('says where no file can be', async () => {

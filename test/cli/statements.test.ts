@@ -1,6 +1,6 @@
 /** Where statements end in what is typed into the shell, and what its prompt says of the rest. */
 import { describe, expect, it } from 'vitest';
-import { type Open, StatementReader } from '../../src/cli/remote/shell/statements.js';
+import { earlierRows, type Open, StatementReader } from '../../src/cli/remote/shell/statements.js';
 
 /** What ends on which line, and what is open at the end of each. */
 function read(text: string): { ended: string[]; open: Open[] } {
@@ -60,3 +60,14 @@ it('reads a statement of many lines in one pass', () => {
   // It takes a tenth of a second; if each line read all lines before it, it would take minutes.
   expect(process.cpuUsage(start).user / 1e6).toBeLessThan(10);
 });
+
+it.each([
+  ['SELECT 1; SELECT 2', true],
+  ['  select 1\n;;\n-- so\nselect 2;', true],
+  ['DELETE FROM t RETURNING a; SELECT 2', true],
+  ['(SELECT 1); SELECT 2', true],
+  ['SELECT 1;', false],
+  ["SELECT 'a; SELECT 2'; -- SELECT 3;", false],
+  ['CREATE TABLE t (a int); INSERT INTO t SELECT 1; SELECT a FROM t', false],
+  ['CREATE FUNCTION f() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 1; SELECT 2; END', false],
+])('%j has rows before those of its last statement: %s', (sql, has) => expect(earlierRows(sql)).toBe(has));

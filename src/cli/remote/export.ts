@@ -7,7 +7,7 @@ import { counted, grouped, ProgressLine } from '../terminal/progress.js';
 import { abortOnSignals } from '../signals.js';
 import { isStdout, outputTo } from './output-file.js';
 import { type Format, FORMATS, RowCounter, rowsAs } from './rows.js';
-import { explainingSql } from './sql.js';
+import { explainingSql, warnOfEarlierRows } from './sql.js';
 
 interface Options {
   output: string;
@@ -15,6 +15,7 @@ interface Options {
   param?: unknown[];
   format?: Format;
   timeout: number;
+  force?: boolean;
   json?: boolean;
 }
 
@@ -27,6 +28,7 @@ export function exportCommand(): Command {
     .option('--param <VALUE>', 'Value of $1, then $2, …, as text (repeatable)', collect)
     .addOption(new Option('--format <NAME>', 'Format (default: by file name)').choices([...FORMATS]))
     .option('--timeout <MS>', 'Time limit of the query, at most 60000', whole, 60_000)
+    .option('--force', 'Overwrite the file if it exists')
     .option('--json', 'Print the result as JSON')
     .addHelpText('after', EXAMPLES);
   return remoteOptions(command).action(async (argument: string | undefined) => {
@@ -55,9 +57,10 @@ function formatOf({ format, output }: Options): Format {
 }
 
 async function exportRows(command: Command, sql: string, options: Options, signal: AbortSignal): Promise<void> {
-  const { output, param = [], timeout, json } = options;
+  const { output, param = [], timeout, json, force = false } = options;
   const format = formatOf(options);
-  const write = await outputTo(output);
+  const write = await outputTo(output, force);
+  warnOfEarlierRows(sql);
   const client = await connect(command);
   const rows = rowsAs(format, client, sql, param, { read_only: true, timeout_ms: timeout, signal });
   // Fetched before the file is created: a query that is rejected leaves the folder unchanged.

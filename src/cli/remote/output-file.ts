@@ -21,10 +21,11 @@ export type Write = (chunks: Chunks) => Promise<void>;
 
 /**
  * @param output path, or `-`
+ * @param overwrites whether it may replace a file
  * @returns a function that writes there, once; nothing changes before
- * @throws UsageError if no file can be there
+ * @throws UsageError if no file can be there, or one is
  */
-export async function outputTo(output: string): Promise<Write> {
+export async function outputTo(output: string, overwrites: boolean): Promise<Write> {
   if (isStdout(output)) return printChunks;
   const isGzipped = /\.gz$/i.test(output);
   const found = await stat(output).catch((error: unknown) => {
@@ -34,6 +35,7 @@ export async function outputTo(output: string): Promise<Write> {
   // A rename would replace a device or a pipe by a file. A descriptor may lead to either.
   if (found && (!found.isFile() || DESCRIPTOR.test(output)))
     return (chunks) => write(chunks, output, isGzipped, { flags: 'a' });
+  if (found && !overwrites) throw new UsageError(`The file ${output} exists`, 'Overwrite it with --force');
   await requireFolderOf(output);
   return async (chunks) => {
     // A link stays a link, and a private file stays private.

@@ -7,11 +7,12 @@ import type { QueryOptions } from '../../client/sql.js';
 import { connect } from './connection.js';
 import { collect, remoteOptions, whole } from './options.js';
 import { SqlError, UsageError } from '../exit.js';
-import { printChunks, printLines } from '../terminal/output.js';
+import { printChunks, printLines, warn } from '../terminal/output.js';
 import { abortOnSignals } from '../signals.js';
 import { readTextFile } from './user-files.js';
 import { queryResults, resultLines } from './results.js';
 import { type Format, rowsAs } from './rows.js';
+import { earlierRows } from './shell/statements.js';
 
 interface Options {
   file?: string;
@@ -105,11 +106,17 @@ export async function explainingSql(sql: string, work: () => Promise<void>): Pro
   }
 }
 
+/** A stream has the rows of the last statement. */
+export function warnOfEarlierRows(sql: string): void {
+  if (earlierRows(sql)) warn('Warning: only the rows of the last statement are written; cdp sql --table shows all');
+}
+
 async function run(client: CdpClient, sql: string, options: Options, signal: AbortSignal): Promise<void> {
   const settings = { ...queryOptions(options), signal };
   const { param: params = [] } = options;
   const isTable = options.table ?? options.expanded ?? (process.stdout.isTTY && formatOf(options) === undefined);
   if (!isTable) {
+    warnOfEarlierRows(sql);
     return printChunks(rowsAs(formatOf(options) ?? 'csv', client, sql, params, settings));
   }
   const started = performance.now();

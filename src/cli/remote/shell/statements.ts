@@ -17,7 +17,10 @@ export class StatementReader {
   /** Depth of the comment that is open. */
   private comments = 0;
   private hasTokens = false;
-  private lastToken = '';
+  private lastToken = ';';
+  private hasRows = false;
+  /** Whether a statement before the one that is being read seems to return rows. */
+  hasEarlierRows = false;
 
   get open(): Open {
     if (this.quote !== undefined) return this.quote.kind;
@@ -42,7 +45,7 @@ export class StatementReader {
     this.quote = undefined;
     this.comments = 0;
     this.hasTokens = false;
-    this.lastToken = '';
+    this.lastToken = ';';
   }
 
   private read(line: string): void {
@@ -71,6 +74,10 @@ export class StatementReader {
       this.comments = 1;
       return;
     }
+    if (token !== ';') {
+      this.hasEarlierRows ||= this.lastToken === ';' && this.hasRows;
+      this.hasRows ||= token === 'returning' || (this.lastToken === ';' && RETURNS_ROWS.has(token));
+    }
     this.lastToken = token;
     this.hasTokens ||= token !== ';';
     // A doubled quote ends one string and begins another, which comes to the same.
@@ -78,6 +85,17 @@ export class StatementReader {
     else if (token === "e'") this.quote = { kind: "'", end: ESCAPE_STRING_END };
     else if (/^\$.*\$$/.test(token)) this.quote = { kind: '$', end: new RegExp(token.replaceAll('$', '\\$'), 'gi') };
   }
+}
+
+/** They return rows, as does whatever says RETURNING. */
+const RETURNS_ROWS = new Set(['select', 'values', 'table', 'with', 'show', 'explain', 'fetch', 'execute', '(']);
+
+/** Whether a statement before the last seems to return rows. */
+export function earlierRows(sql: string): boolean {
+  if (/\bbegin\s+atomic\b/i.test(sql)) return false;
+  const reader = new StatementReader();
+  for (const line of sql.split('\n')) reader.add(line);
+  return reader.hasEarlierRows;
 }
 
 /** Where the first match from there on ends. */
