@@ -9,6 +9,9 @@ import { root } from './markdown.js';
 
 it('in curl', () => expectRecipes('sh', (program) => ['sh', '-euc', program]));
 
+it('in curl, with a batch whose response is lost', () =>
+  expectRecipes('sh', (program) => ['sh', '-euc', program], ['drop-after']));
+
 it('in TypeScript', async () => {
   // As `npm install` leaves it: the package under its name.
   const folder = mkdtempSync(join(tmpdir(), 'cdp-recipes-'));

@@ -13,6 +13,8 @@ export type Fault =
   | 'cut'
   /** A 502 with a page of HTML, the request done. */
   | 'bad-gateway'
+  /** A 503 with a page of HTML, the request not done. */
+  | 'unavailable'
   /** 429 with `Retry-After: 1`, the request not done. */
   | 'rate-limit'
   /** No answer at all. */
@@ -48,6 +50,10 @@ export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
     if (fault === 'hang') return;
     if (fault === 'rate-limit') {
       response.writeHead(429, { 'content-type': 'application/json', 'retry-after': '1' }).end(RATE_LIMITED);
+      return;
+    }
+    if (fault === 'unavailable') {
+      response.writeHead(503, { 'content-type': 'text/html' }).end('<h1>No server is available</h1>');
       return;
     }
     const { method = 'GET', headers, url = '/' } = request;

@@ -3,15 +3,18 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { expect } from 'vitest';
 import { blocks, read } from '../docs/markdown.js';
+import { type Fault, startFaultyProxy } from './faulty-proxy.js';
 import { startTestService } from './service.js';
 
 /**
  * Runs the snippets of a language as one program, on a project of its own, and compares what it prints with the page.
  * @param command what runs the program's text
+ * @param faults done to the requests that carry a key, in turn; each key meets one, on its first request
  */
 export async function expectRecipes(
   language: string,
   command: (program: string) => [program: string, ...args: string[]],
+  faults: readonly Fault[] = [],
 ): Promise<void> {
   const all = blocks(read('docs/recipes.md'));
   const own = all.flatMap((block, i) => (block.language === language ? [{ ...block, output: all[i + 1] }] : []));
@@ -21,12 +24,20 @@ export async function expectRecipes(
   expect(shown).toHaveLength(own.length - 1);
   const [file, ...args] = command(own.map(({ text }) => text).join('\n'));
   const service = await startTestService();
+  const proxy = await startFaultyProxy(service.url);
+  const left = [...faults];
+  proxy.plan = ({ headers: { 'idempotency-key': key } }) => {
+    const isFirst = key !== undefined && proxy.seen.every((request) => request.key !== key);
+    return isFirst ? left.shift() : undefined;
+  };
   try {
     const { token } = await service.project();
-    const env = { PATH: process.env.PATH, HOME: process.env.HOME, URL: service.url, TOKEN: token };
+    const env = { PATH: process.env.PATH, HOME: process.env.HOME, URL: proxy.url, TOKEN: token };
     const { stdout } = await promisify(execFile)(file, args, { env });
     expect(stdout).toBe(shown.join(''));
+    expect(left).toEqual([]);
   } finally {
+    await proxy.close();
     await service.close();
   }
 }
