@@ -2,10 +2,13 @@
 import { randomBytes } from 'node:crypto';
 import type { ProjectStatus } from '../contract/projects.js';
 import {
+  BEGIN,
+  fixed,
   type Fragment,
   LOCK_NOT_AVAILABLE,
   type Pool,
   PostgresError,
+  ROLLBACK,
   type Row,
   type ServerAddress,
   sql,
@@ -25,6 +28,9 @@ import {
 import { migrate, readMigrations } from './migrate.js';
 import { withServiceSession } from './service-pool.js';
 import { serviceChange, serviceWork } from './service-work.js';
+
+/** Some 300 kB, which Postgres keeps in a temporary file if `work_mem` is smaller. */
+const LARGE_RESULT = fixed('SELECT count(*) FROM generate_series(1, 10000)');
 
 export class ControlDatabase {
   private constructor(
@@ -87,6 +93,11 @@ export class ControlDatabase {
 
   async ping(): Promise<void> {
     await this.query(sql`SELECT 1 FROM cdp.instance`);
+  }
+
+  /** @throws EngineError database_unavailable if Postgres cannot write one */
+  async requireDiskSpace(): Promise<void> {
+    await serviceWork(() => this.pool.run([BEGIN, fixed(`SET LOCAL work_mem = '64kB'`), LARGE_RESULT, ROLLBACK]));
   }
 
   close(): Promise<void> {

@@ -10,7 +10,7 @@ import { httpServer } from '../../src/http/server.js';
 import { startService } from '../../src/service.js';
 import { rawAnswer } from '../support/raw.js';
 import { startThrowaway } from '../support/throwaway-postgres.js';
-import { call, failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { call, failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 /** The value of a metric without labels, or with exactly these. */
 function metric(text: string, name: string, labels = ''): number | undefined {
@@ -41,6 +41,47 @@ describe('a service with its database', () => {
       expect(answer.body).toMatchObject({ success: true });
       expect((await service.call('HEAD', path)).status).toBe(200);
     }
+  });
+
+  it('is not ready, and says why in its log, if Postgres cannot write files', async () => {
+    const { engine, config, server, database } = service;
+    const lines: { msg: string; cause?: string }[] = [];
+    const log = pino({}, { write: (line: string) => void lines.push(JSON.parse(line) as (typeof lines)[number]) });
+    const { app } = await httpServer(engine, { ...config, separateMetrics: false, showsFirstToken: false }, log);
+    const url = await app.listen({ port: 0 });
+    const setLimit = (action: string) =>
+      onServer(server, async (client) => {
+        await client.query(`ALTER DATABASE ${database} ${action}`);
+        await client.query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '${database}'`);
+      });
+    const status = async () => (await call(url, 'GET', '/readyz')).status;
+    await expect.poll(status).toBe(200);
+    await setLimit('SET temp_file_limit = 0');
+    try {
+      await expect
+        .poll(async () => [await status(), JSON.stringify(lines)])
+        .toEqual([503, expect.stringMatching(/"database unavailable"/)]);
+      expect(lines.find(({ msg }) => msg === 'database unavailable')?.cause).toBeTypeOf('string');
+    } finally {
+      await setLimit('RESET temp_file_limit');
+    }
+    await expect.poll(status).toBe(200);
+    await app.close();
+  });
+
+  it('tells the operator of a full disk, and not what the caller has written', async () => {
+    const { engine, config } = service;
+    const lines: Record<string, unknown>[] = [];
+    const log = pino({}, { write: (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>) });
+    const { app } = await httpServer(engine, { ...config, separateMetrics: false, showsFirstToken: false }, log);
+    const url = await app.listen({ port: 0 });
+    const sql = `DO $$BEGIN RAISE EXCEPTION 'private' USING ERRCODE = '53100'; END$$`;
+    const { token } = project;
+    failure(await call(url, 'POST', '/api/cdp/sql', { token, body: { sql } }), 503, 'database_unavailable');
+    const cause = 'a statement failed with SQLSTATE 53100';
+    expect(lines).toContainEqual(expect.objectContaining({ msg: 'database unavailable', cause }));
+    expect(JSON.stringify(lines)).not.toContain('private');
+    await app.close();
   });
 
   it('is not ready before the project is there whose token the first start shows', async () => {

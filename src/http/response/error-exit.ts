@@ -116,8 +116,7 @@ export class ErrorExit {
 
   private log(error: EngineError, request: FastifyRequest): void {
     if (error.code === 'internal') this.logger.error(circumstances(error, request), 'internal error');
-    // Without details of a statement it was the service's own query that failed, which only the operator can repair.
-    else if (error.code === 'database_unavailable' && error.postgres === undefined) {
+    else if (error.code === 'database_unavailable') {
       this.outages[error.away ?? 'database'].refused(circumstances(error, request));
     }
   }
@@ -140,11 +139,17 @@ function sendBeforeBody(request: FastifyRequest, reply: FastifyReply, body: stri
 function circumstances(error: EngineError, request: FastifyRequest): object {
   const trace = traceContextOf(request);
   const ids = trace === null ? {} : { trace_id: trace.traceId, span_id: trace.spanId };
-  return { request_id: request.id, ...ids, cause: describe(error.cause) };
+  return { request_id: request.id, ...ids, cause: describe(error) };
 }
 
-/** What an operator needs to find a bug: never the fields of a Postgres error, which quote values. */
-const describe = (cause: unknown): string => (cause instanceof Error ? (cause.stack ?? cause.message) : String(cause));
+/**
+ * What an operator needs to find a bug: never the fields of a Postgres error, which quote values. That of a caller's statement
+ * may have been raised by the caller's own code, with any text.
+ */
+function describe({ cause, postgres }: EngineError): string {
+  if (postgres !== undefined) return `a statement failed with SQLSTATE ${postgres.sqlstate}`;
+  return cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
+}
 
 /** The bytes of a whole HTTP answer, for what never became a request. */
 export function rawError(thrown: unknown, requestId: string): string {
