@@ -124,13 +124,18 @@ export class AuditLog {
     });
   }
 
-  /** Removes older entries in batches, also while other instances do the same. @returns the number of entries */
-  async removeBefore(time: Date): Promise<number> {
+  /**
+   * Removes older entries in batches, also while other instances do the same. How old they are the server's clock says: that of
+   * one instance may be ahead.
+   * @returns the number of entries
+   */
+  async removeOlderThan(days: number): Promise<number> {
     const steps = [
       BEGIN,
-      sql`SELECT set_config('cdp.audit_remove_before', ${time}, true)`,
+      sql`SELECT set_config('cdp.audit_remove_before', (now() - make_interval(days => ${days}))::text, true)`,
       sql`DELETE FROM cdp.audit WHERE ctid = ANY (ARRAY(
-            SELECT ctid FROM cdp.audit WHERE at < ${time} ORDER BY at, id
+            SELECT ctid FROM cdp.audit
+            WHERE at < current_setting('cdp.audit_remove_before')::timestamptz ORDER BY at, id
             LIMIT ${REMOVED_AT_ONCE} FOR UPDATE SKIP LOCKED))`,
       COMMIT,
     ];

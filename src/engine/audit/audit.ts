@@ -62,7 +62,6 @@ const SETTLE_MS = 50;
 
 const REFUSALS_EVERY_MS = 60_000;
 const REMOVE_EVERY_MS = 3_600_000;
-const DAY_MS = 86_400_000;
 
 /** Refusals that come before anything is done. */
 const CHEAP_REFUSALS: ReadonlySet<string> = new Set([
@@ -156,7 +155,7 @@ export class Audit {
   }
 
   removeOld(): Promise<number> {
-    return this.log.removeBefore(new Date(Date.now() - this.settings.auditDays * DAY_MS));
+    return this.log.removeOlderThan(this.settings.auditDays);
   }
 
   /** Writes what waits, as far as the database lets it. */
