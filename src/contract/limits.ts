@@ -25,4 +25,6 @@ export const LIMITS = {
   /** Characters of an Idempotency-Key and hours it is kept (contract 6). */
   idempotencyKeyCharacters: 255,
   idempotencyHours: 24,
+  /** Bytes of results of free SQL that are kept under a key with their rows. */
+  idempotencyAnswerBytes: 64 * 1024,
 } as const;

@@ -266,7 +266,9 @@ async function tryEverything(engine: Engine, by: Origin): Promise<Finding> {
     const options = { returnIds: false, idempotency: null, signal };
     await insertRecords(project, 'trial', Buffer.from('[{"note":"well"}]'), options);
     const question = { sql: 'SELECT note FROM trial', params: [], readOnly: true, timeoutMs: TRIAL_MS, signal };
-    const [result] = await collectSql(project, { ...question, maxRows: 1, rowMode: 'array' });
+    const {
+      answer: [result],
+    } = await collectSql(project, { ...question, maxRows: 1, rowMode: 'array' });
     const answer = Buffer.concat(result?.rows?.buffers ?? []).toString();
     if (answer !== ',["well"]') return problem('trial', `the response was ${answer}`, 'Report this as a bug.');
   } finally {

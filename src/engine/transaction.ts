@@ -25,9 +25,14 @@ export async function commit(
   return resultsOf(session, await session.pipeline([...statements, COMMIT]), statements.length, repeatable);
 }
 
-/** Runs COMMIT and a reset of the session in one round trip. @throws what {@link commit} throws */
-export async function commitAndReset(session: Session): Promise<void> {
-  resultsOf(session, await session.pipeline([COMMIT], { reset: true }), 0, false);
+/** {@link commit} with a reset of the session in the same round trip. */
+export async function commitAndReset(
+  session: Session,
+  statements: readonly Statement[],
+  repeatable: boolean,
+): Promise<void> {
+  const outcome = await session.pipeline([...statements, COMMIT], { reset: true });
+  resultsOf(session, outcome, statements.length, repeatable);
 }
 
 /**
@@ -51,7 +56,7 @@ export const isUnknown = (session: Session, error: unknown): boolean =>
 export function outcomeUnknown(cause: unknown, repeatable: boolean): EngineError {
   const advice = repeatable
     ? 'retry with the same Idempotency-Key, which settles it'
-    : 'check what was stored before retrying; a batch with an Idempotency-Key can be retried at once';
+    : 'check what was stored before retrying; a request with an Idempotency-Key can be retried at once';
   const what =
     cause instanceof CommitNotReplicated ? cause.message : 'The connection to Postgres was lost during the commit';
   return new EngineError('outcome_unknown', `${what}: ${advice}`, {

@@ -90,7 +90,8 @@ async function decompress(bytes: Buffer, encoding: string): Promise<Buffer> {
  */
 export async function parseJsonBody(request: FastifyRequest): Promise<void> {
   const { context } = request;
-  const { value, data } = readJsonBody(await decodeBody(request), context.route?.dataField);
+  context.body = await decodeBody(request);
+  const { value, data } = readJsonBody(context.body, context.route?.dataField);
   context.data = data;
   request.body = value;
 }

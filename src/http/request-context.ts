@@ -26,6 +26,8 @@ export class RequestContext {
   project: Project | null = null;
   /** The memory of the request and its answer. */
   reservation: Reservation | null = null;
+  /** The bytes of its JSON body, decompressed. */
+  body: Buffer = Buffer.alloc(0);
   /** The data in its JSON body, such as the parameters of SQL, digit by digit. */
   data: readonly JsonNode[] = [];
   /** The code of its error answer. */

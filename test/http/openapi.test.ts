@@ -402,13 +402,16 @@ describe('the failures', () => {
     expect(codesOf(operationOf(route))).toContain('outcome_unknown');
   });
 
-  it('of the batch insert have those of its Idempotency-Key, and the header is described', () => {
-    const operation = operationOf(ALL_ROUTES.find((route) => route.operationId === 'insertRecords') as Route);
-    expect(codesOf(operation)).toEqual(expect.arrayContaining(['idempotency_key_reused', 'request_in_flight']));
-    expect(operation.parameters).toContainEqual(
-      expect.objectContaining({ in: 'header', name: 'Idempotency-Key', required: false }),
-    );
-  });
+  it.each(['createTable', 'addColumn', 'alterColumn', 'dropTable', 'dropColumn', 'insertRecords', 'runSql'])(
+    'of %s have those of its Idempotency-Key, and the header is described',
+    (operationId) => {
+      const operation = operationOf(ALL_ROUTES.find((route) => route.operationId === operationId) as Route);
+      expect(codesOf(operation)).toEqual(expect.arrayContaining(['idempotency_key_reused', 'request_in_flight']));
+      expect(operation.parameters).toContainEqual(
+        expect.objectContaining({ in: 'header', name: 'Idempotency-Key', required: false }),
+      );
+    },
+  );
 
   it('are all of the table, but for those that belong to no operation', () => {
     const documented = new Set(ALL_ROUTES.flatMap((route) => codesOf(operationOf(route))));

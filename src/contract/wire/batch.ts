@@ -15,10 +15,6 @@ export const BatchQuery = Type.Object(
 );
 export type BatchQuery = Static<typeof BatchQuery>;
 
-export const BatchHeaders = Type.Object({
-  'Idempotency-Key': Type.Optional(Type.String({ minLength: 1, maxLength: LIMITS.idempotencyKeyCharacters })),
-});
-
 export const BatchAnswer = Type.Object({
   success: Type.Literal(true),
   inserted_rows: Type.Integer(),

@@ -4,6 +4,7 @@
  */
 import { checkRecords, readRecords, type Records } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
+import { BatchAnswer } from '../../contract/wire/batch.js';
 import {
   BEGIN,
   ident,
@@ -23,7 +24,7 @@ import { readTables, tableToWrite, type Table } from '../catalog/catalog.js';
 import type { Project } from '../project.js';
 import { tableNotFound } from '../schema/find-table.js';
 import { commit } from '../transaction.js';
-import { type IdempotencyKey, rememberAnswer, underKey } from './idempotency.js';
+import { type IdempotencyKey, rememberAnswer, underKey } from '../idempotency.js';
 import { type BatchInsert, insertStatements, requireIds } from './insert-statement.js';
 import { inserted, type Inserted } from './inserted.js';
 import { attributeRefusal } from './refused-records.js';
@@ -46,7 +47,7 @@ export async function insertChecked(
     const insert = (begin: readonly Statement[]) =>
       insertBatch(project, lease, tableName, batch, { returnIds, idempotency, begin });
     if (idempotency === null) return insert([BEGIN]);
-    return underKey(lease.session, idempotency, async () => {
+    return underKey(lease.session, idempotency, BatchAnswer, async () => {
       await project.requireRoom();
       return insert([]);
     });

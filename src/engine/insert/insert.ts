@@ -7,7 +7,7 @@ import { readTables, tableToWrite } from '../catalog/catalog.js';
 import { type Deadline, queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { insertChecked } from './checked-insert.js';
-import type { IdempotencyKey } from './idempotency.js';
+import type { IdempotencyKey } from '../idempotency.js';
 import type { Inserted } from './inserted.js';
 import type { CachedSchema } from './schema-cache.js';
 import { storeByCopy } from './store-by-copy.js';

@@ -1,11 +1,8 @@
 /** What an insert answers. */
 import type { BatchAnswer } from '../../contract/wire/batch.js';
+import type { Answered } from '../idempotency.js';
 
-export interface Inserted {
-  answer: BatchAnswer;
-  /** It is the answer of an earlier request with the same key; nothing was inserted now. */
-  replayed: boolean;
-}
+export type Inserted = Answered<BatchAnswer>;
 
 /** @param ids of the records, in their order, if the caller asked for them */
 export function inserted(count: number, ids?: string[]): Inserted {

@@ -4,6 +4,7 @@
  */
 import { freeBuffer } from '../../buffers.js';
 import type { EncodedBatch } from '../../codec/index.js';
+import { BatchAnswer } from '../../contract/wire/batch.js';
 import {
   COMMIT,
   DEADLOCK_DETECTED,
@@ -20,7 +21,7 @@ import type { Project } from '../project.js';
 import type { RequestTrace } from '../trace.js';
 import { resultsOf } from '../transaction.js';
 import type { CopyOutcome, QueuedBatch } from './copy-queue.js';
-import { type IdempotencyKey, rememberAnswer, underKey } from './idempotency.js';
+import { type IdempotencyKey, rememberAnswer, underKey } from '../idempotency.js';
 import { inserted, type Inserted } from './inserted.js';
 import { NO_RECORDS_FAULT } from './refused-records.js';
 import type { CachedSchema } from './schema-cache.js';
@@ -81,7 +82,7 @@ function storeUnderKey(
   const result = inserted(rows.records);
   const copy = schema.targetOf(rows).copy([rows]);
   const work = (lease: Lease) =>
-    underKey(lease.session, idempotency, async () => {
+    underKey(lease.session, idempotency, BatchAnswer, async () => {
       await project.requireRoom();
       const outcome = await run(lease, schema, copy, [...rememberAnswer(idempotency, result.answer), COMMIT]);
       return outcome === 'stored' ? result : outcome;

@@ -2,7 +2,8 @@
 import type { ColumnType } from '../../contract/column-types.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
-import type { AddColumnBody, AlterColumnBody } from '../../contract/wire/tables.js';
+import { Type } from '../../contract/schema.js';
+import { type AddColumnBody, type AlterColumnBody, Column as ShownColumn } from '../../contract/wire/tables.js';
 import { type Column, POSTGRES_TYPES, type Table, tableByName, viewsOnColumn } from '../catalog/catalog.js';
 import { conversion } from '../catalog/conversions.js';
 import {
@@ -20,19 +21,12 @@ import {
 } from '../../pg/index.js';
 import { toEngineError } from '../../tenancy/engine-error.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
+import type { Answered } from '../idempotency.js';
 import type { Project } from '../project.js';
-import { commit } from '../transaction.js';
 import { checkComment, checkName, columnType, nameIsTaken } from './definition.js';
 import { existingColumn, existingTable, explainNoTable } from './find-table.js';
-import { schemaChange, type SchemaLimits } from './schema-change.js';
+import { type ChangeOptions, schemaChange } from './schema-change.js';
 import { commentOn } from './tables.js';
-
-/** A column as the answers of this file show it. */
-export interface ColumnAnswer {
-  name: string;
-  type: string;
-  comment: string | null;
-}
 
 /**
  * @throws EngineError invalid_name, reserved_name, unknown_type, table_not_found, column_exists, table_busy,
@@ -42,19 +36,17 @@ export async function addColumn(
   project: Project,
   table: string,
   body: AddColumnBody,
-  limits: SchemaLimits,
-): Promise<ColumnAnswer> {
+  options: ChangeOptions,
+): Promise<Answered<ShownColumn>> {
   checkName('column', body.name);
   checkComment(body.comment);
   const type = columnType(body.type);
-  await project.requireRoom();
   const comment = body.comment || null;
   const change = [
     sql`ALTER TABLE ${ident(project.schema, table)} ADD COLUMN ${ident(body.name)} ${trusted(POSTGRES_TYPES[type])}`,
     ...(comment === null ? [] : [commentOn(project.schema, table, body.name, comment)]),
   ];
-  await schemaChange(project, limits, async (lease, begin) => {
-    const { session } = lease;
+  return schemaChange(project, options, ShownColumn, 'grows', async ({ lease, begin, commit }) => {
     const shape = await lockTable(lease, begin, project.schema, table);
     refuseTwin(shape, body.name);
     const columns = shape.columns.filter((column) => !column.isId).length;
@@ -64,9 +56,8 @@ export async function addColumn(
         `Table "${table}" has ${columns} columns; the API allows at most ${LIMITS.columnsPerTable}`,
       );
     }
-    await commit(session, change);
+    return commit(change, { name: body.name, type, comment });
   });
-  return { name: body.name, type, comment };
 }
 
 /**
@@ -79,8 +70,8 @@ export async function alterColumn(
   table: string,
   column: string,
   body: AlterColumnBody,
-  limits: SchemaLimits,
-): Promise<ColumnAnswer> {
+  options: ChangeOptions,
+): Promise<Answered<ShownColumn>> {
   const { new_name: newName, new_type: newType, comment } = body;
   if (newName === undefined && newType === undefined && comment === undefined) {
     throw new EngineError('invalid_request', 'At least one of new_name, new_type and comment is needed');
@@ -91,17 +82,15 @@ export async function alterColumn(
   if (newName !== undefined) checkName('column', newName);
   checkComment(comment);
   const type = newType === undefined ? undefined : columnType(newType);
-  if (type !== undefined) await project.requireRoom();
-
-  return schemaChange(project, limits, async (lease, begin) => {
-    const { session } = lease;
+  const kind = type === undefined ? 'comment' : 'grows';
+  return schemaChange(project, options, ShownColumn, kind, async ({ lease, begin, commit }) => {
     const shape = await lockTable(lease, begin, project.schema, table);
     const current = existingColumn(shape, column);
     const changes: Statement[] = [];
     if (type !== undefined && type !== current.type) {
       // Tables that inherit from this one are rewritten with it, which runs their checks and indexes.
       lease.resetAfterUse();
-      changes.push(await retype(session, shape, current, type));
+      changes.push(await retype(lease.session, shape, current, type));
     }
     if (comment !== undefined) changes.push(commentOn(project.schema, table, column, comment));
     if (newName !== undefined && newName !== column) {
@@ -111,26 +100,29 @@ export async function alterColumn(
       );
     }
     try {
-      await commit(session, changes);
+      return await commit(changes, {
+        name: newName ?? column,
+        type: type ?? current.displayType,
+        comment: comment === undefined ? current.comment : comment || null,
+      });
     } catch (error) {
       throw explainRefusal(error, column);
     }
-    return {
-      name: newName ?? column,
-      type: type ?? current.displayType,
-      comment: comment === undefined ? current.comment : comment || null,
-    };
   });
 }
 
 /** @throws EngineError reserved_name, table_not_found, column_not_found, dependent_objects, table_busy */
-export async function dropColumn(project: Project, table: string, column: string, limits: SchemaLimits): Promise<void> {
+export async function dropColumn(
+  project: Project,
+  table: string,
+  column: string,
+  options: ChangeOptions,
+): Promise<Answered<null>> {
   if (column === 'id') throw new EngineError('reserved_name', 'The id column cannot be dropped');
-  const drop = async (lease: Lease, begin: readonly Statement[]) => {
+  return schemaChange(project, options, Type.Null(), 'drop', async ({ lease, begin, commit }) => {
     existingColumn(await lockTable(lease, begin, project.schema, table), column);
-    await commit(lease.session, [sql`ALTER TABLE ${ident(project.schema, table)} DROP COLUMN ${ident(column)}`]);
-  };
-  await schemaChange(project, limits, drop, 'none');
+    return commit([sql`ALTER TABLE ${ident(project.schema, table)} DROP COLUMN ${ident(column)}`], null);
+  });
 }
 
 /** Begins the transaction, takes the table's lock and reads its shape as it then is. */

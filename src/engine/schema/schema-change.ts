@@ -1,9 +1,14 @@
-/** The frame of every schema call: one transaction, short waits for locks, and a bound on how long a table is held. */
+/**
+ * The frame of every schema call: one transaction, short waits for locks, a bound on how long a table is held, and once per
+ * Idempotency-Key.
+ */
 import { EngineError } from '../../contract/errors.js';
+import type { Schema } from '../../contract/schema.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import { BEGIN, fixed, type Session, type Statement } from '../../pg/index.js';
 import type { Project } from '../project.js';
-import type { QuotaImpact } from '../quota.js';
+import { type Answered, type IdempotencyKey, rememberAnswer, underKey } from '../idempotency.js';
+import { commit } from '../transaction.js';
 
 export interface SchemaLimits {
   /** A change that scans or rewrites a table is undone after this time (contract section 5). */
@@ -11,27 +16,66 @@ export interface SchemaLimits {
   signal: AbortSignal;
 }
 
+export interface ChangeOptions extends SchemaLimits {
+  idempotency?: IdempotencyKey | null;
+}
+
+/** A change under way. */
+export interface Change<A> {
+  readonly lease: Lease;
+  /** What comes before its first statement. */
+  readonly begin: readonly Statement[];
+  /** Runs its last statements, stores the answer under the key if there is one, and commits. */
+  readonly commit: (statements: readonly Statement[], answer: A) => Promise<A>;
+}
+
 /** DDL waits this long for its lock (contract section 5). */
 const LOCK_TIMEOUT_MS = 2_000;
 
-const BEGIN_CHANGE: readonly Statement[] = [BEGIN, fixed(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`)];
+const SHORT_WAIT = fixed(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
 
 /**
  * Runs a change; `work` sends `begin` with its first statements and ends in a commit.
- * @throws EngineError table_busy, and what `work` throws
+ * @param answered what the call answers
+ * @param kind `drop`: it makes the project no larger
+ * @throws EngineError table_busy, and what `work` throws; quota_exceeded if it grows; with a key also request_in_flight,
+ * idempotency_key_reused
  */
-export function schemaChange<T>(
+export async function schemaChange<A>(
   project: Project,
-  { holdMs, signal }: SchemaLimits,
-  work: (lease: Lease, begin: readonly Statement[]) => Promise<T>,
-  impact: QuotaImpact = 'writes',
-): Promise<T> {
+  { holdMs, signal, idempotency = null }: ChangeOptions,
+  answered: Schema<A>,
+  kind: 'grows' | 'comment' | 'drop',
+  work: (change: Change<A>) => Promise<A>,
+): Promise<Answered<A>> {
+  const requireRoom = () => (kind === 'grows' ? project.requireRoom() : undefined);
   const expired = () =>
     new EngineError(
       'table_busy',
       `The change would have held the table for more than ${holdMs} ms and was rolled back`,
     );
-  return project.use('typed', { timeoutMs: holdMs, signal, expired }, (lease) => work(lease, BEGIN_CHANGE), impact);
+  const change = async (lease: Lease, begin: readonly Statement[]): Promise<Answered<A>> => {
+    const end = async (statements: readonly Statement[], answer: A): Promise<A> => {
+      const remember = idempotency === null ? [] : rememberAnswer(idempotency, answer);
+      await commit(lease.session, [...statements, ...remember], idempotency !== null);
+      return answer;
+    };
+    return { answer: await work({ lease, begin: [...begin, SHORT_WAIT], commit: end }), replayed: false };
+  };
+  // A repeat under its key is answered even without room.
+  if (idempotency === null) await requireRoom();
+  return project.use(
+    'typed',
+    { timeoutMs: holdMs, signal, expired },
+    (lease) => {
+      if (idempotency === null) return change(lease, [BEGIN]);
+      return underKey(lease.session, idempotency, answered, async () => {
+        await requireRoom();
+        return change(lease, []);
+      });
+    },
+    kind === 'drop' ? 'none' : 'writes',
+  );
 }
 
 export function schemaRead<T>(

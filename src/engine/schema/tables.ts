@@ -2,6 +2,7 @@
 import type { CreateTableBody } from '../../contract/wire/tables.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
+import { Type } from '../../contract/schema.js';
 import { ADVISORY_LOCKS } from '../../tenancy/advisory-locks.js';
 import {
   allTables,
@@ -25,12 +26,11 @@ import {
   type Statement,
   trusted,
 } from '../../pg/index.js';
-import type { Lease } from '../../tenancy/connections/connections.js';
+import type { Answered } from '../idempotency.js';
 import type { Project } from '../project.js';
-import { commit } from '../transaction.js';
 import { checkDefinition, nameIsTaken } from './definition.js';
 import { explainNoTable, tableNotFound } from './find-table.js';
-import { schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
+import { type ChangeOptions, schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
 
 /** Two new names that differ by case alone must not slip past each other. */
 const ONE_AT_A_TIME = fixed(`SELECT pg_catalog.pg_advisory_xact_lock(${ADVISORY_LOCKS.newTable})`);
@@ -41,9 +41,12 @@ const ONE_AT_A_TIME = fixed(`SELECT pg_catalog.pg_advisory_xact_lock(${ADVISORY_
  * @throws EngineError invalid_name, reserved_name, unknown_type, invalid_request, table_exists, table_busy,
  * quota_exceeded
  */
-export async function createTable(project: Project, body: CreateTableBody, limits: SchemaLimits): Promise<string[]> {
+export async function createTable(
+  project: Project,
+  body: CreateTableBody,
+  options: ChangeOptions,
+): Promise<Answered<string[]>> {
   const columns = checkDefinition(body);
-  await project.requireRoom();
   const { table_name: name, comment } = body;
   const table = ident(project.schema, name);
   const comments: Statement[] = comment ? [sql`COMMENT ON TABLE ${table} IS ${literal(comment)}`] : [];
@@ -54,16 +57,17 @@ export async function createTable(project: Project, body: CreateTableBody, limit
   const id = sql`id pg_catalog.uuid PRIMARY KEY DEFAULT _cdp.uuid_v7()`;
 
   const create = sql`CREATE TABLE ${table} (${join([id, ...definitions])})`;
-  await schemaChange(project, limits, async ({ session }, begin) => {
+  const names = ['id', ...columns.map((column) => column.name)];
+  return schemaChange(project, options, Type.Array(Type.String()), 'grows', async ({ lease, begin, commit }) => {
+    const { session } = lease;
     try {
-      await commit(session, [...begin, ONE_AT_A_TIME, nameIsFree(project.schema, name), create, ...comments]);
+      return await commit([...begin, ONE_AT_A_TIME, nameIsFree(project.schema, name), create, ...comments], names);
     } catch (error) {
       if (!(error instanceof PostgresError && error.sqlstate === DIVISION_BY_ZERO)) throw error;
       const [, found] = await session.run([ROLLBACK, collidingNames(project.schema, name)]);
       throw new EngineError('table_exists', nameIsTaken(name, found?.rows[0]?.[0] ?? name));
     }
   });
-  return ['id', ...columns.map((column) => column.name)];
 }
 
 /** All tables and views of the project. @throws EngineError result_too_large: while it is made it takes many times its bytes */
@@ -88,15 +92,14 @@ export async function readTable(project: Project, name: string, limits: SchemaLi
 }
 
 /** @throws EngineError table_not_found, dependent_objects, table_busy */
-export async function dropTable(project: Project, name: string, limits: SchemaLimits): Promise<void> {
-  const drop = async ({ session }: Lease, begin: readonly Statement[]) => {
+export function dropTable(project: Project, name: string, options: ChangeOptions): Promise<Answered<null>> {
+  return schemaChange(project, options, Type.Null(), 'drop', async ({ lease, begin, commit }) => {
     try {
-      await commit(session, [...begin, sql`DROP TABLE ${ident(project.schema, name)}`]);
+      return await commit([...begin, sql`DROP TABLE ${ident(project.schema, name)}`], null);
     } catch (error) {
-      throw await explainNoTable(session, project.schema, name, error);
+      throw await explainNoTable(lease.session, project.schema, name, error);
     }
-  };
-  await schemaChange(project, limits, drop, 'none');
+  });
 }
 
 export const commentOn = (schema: string, table: string, column: string, comment: string | null): Statement =>

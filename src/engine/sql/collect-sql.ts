@@ -4,25 +4,38 @@
  */
 import { LIMITS } from '../../contract/limits.js';
 import { rowEncoder } from '../../codec/index.js';
+import type { Answered, IdempotencyKey } from '../idempotency.js';
 import type { Project } from '../project.js';
 import { isConstantQuery, runConstantQuery } from './constant-query.js';
 import { RowCollector } from './row-collector.js';
 import { type DescribedStatement, rejectOtherEncoding, runSql } from './run-sql.js';
 import { type CollectRequest, columnsJson, MODIFYING, type SqlResult, sqlResult } from './sql-result.js';
+import { STORED_RESULTS } from './stored-results.js';
 import { mainKeyword } from './keywords.js';
 
 /** Rows of the first step: enough to learn how long a row is. */
 const FIRST_STEP = 16;
 
-/** @returns one result for each statement. @throws EngineError see {@link runSql}; result_too_large */
-export async function collectSql(project: Project, request: CollectRequest): Promise<SqlResult[]> {
-  if (isConstantQuery(request)) return [await runConstantQuery(project, request)];
+/**
+ * @param key Idempotency-Key of a request that is not read-only
+ * @returns one result for each statement
+ * @throws EngineError see {@link runSql}; result_too_large
+ */
+export async function collectSql(
+  project: Project,
+  request: CollectRequest,
+  key: IdempotencyKey | null = null,
+): Promise<Answered<SqlResult[]>> {
+  if (key === null && isConstantQuery(request)) {
+    return { answer: [await runConstantQuery(project, request)], replayed: false };
+  }
   let bytesLeft = LIMITS.resultBytes;
-  return runSql(project, request, async (prepared) => {
+  const execute = async (prepared: DescribedStatement): Promise<SqlResult> => {
     const result = await collect(project, prepared, request, bytesLeft);
     bytesLeft -= Math.max(0, (result.rows?.length ?? 0) - 1);
     return result;
-  });
+  };
+  return runSql(project, request, execute, key && { ...STORED_RESULTS, key });
 }
 
 async function collect(

@@ -4,6 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
+import type { Schema } from '../../contract/schema.js';
 import { encodeParameters, type JsonNode } from '../../codec/index.js';
 import {
   ACTIVE_SQL_TRANSACTION,
@@ -17,6 +18,7 @@ import {
   type Statement,
 } from '../../pg/index.js';
 import { toEngineError } from '../../tenancy/engine-error.js';
+import { type Answered, type IdempotencyKey, rememberAnswer, underKey } from '../idempotency.js';
 import { type Clock, queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import type { QuotaImpact } from '../quota.js';
@@ -49,13 +51,27 @@ export interface DescribedStatement extends Described {
 /** Executes a statement and takes what comes back. */
 type Execute<T> = (statement: DescribedStatement) => Promise<T>;
 
+/** How results are kept under an Idempotency-Key. */
+interface KeptUnderKey<T, Stored> {
+  readonly key: IdempotencyKey;
+  readonly schema: Schema<Stored>;
+  readonly store: (results: readonly T[]) => Stored;
+  readonly restore: (stored: Stored) => T[];
+}
+
 /**
  * @param execute called for each statement, in order
+ * @param kept null: the request has no key
  * @returns what it returned for each; the transaction is committed by then
  * @throws EngineError sql_error and whatever else the table of SQLSTATEs says, statement_not_allowed, query_timeout,
- * overloaded, outcome_unknown, quota_exceeded
+ * overloaded, outcome_unknown, quota_exceeded; with a key also request_in_flight, idempotency_key_reused
  */
-export async function runSql<T>(project: Project, request: SqlRequest, execute: Execute<T>): Promise<T[]> {
+export async function runSql<T, Stored = never>(
+  project: Project,
+  request: SqlRequest,
+  execute: Execute<T>,
+  kept: KeptUnderKey<T, Stored> | null = null,
+): Promise<Answered<T[]>> {
   const { sql, params, readOnly, timeoutMs, signal } = request;
   const overQuota = readOnly ? null : await project.overQuota();
   const asker = { project: project.name, budget: project.waitBudget, signal };
@@ -69,9 +85,18 @@ export async function runSql<T>(project: Project, request: SqlRequest, execute: 
     readOnly ? 'sql-read' : 'sql-write',
     deadline,
     async (lease, clock) => {
-      const results = await new Transaction(request, statements, guard, lease.session, clock, execute).run();
-      if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.distrust(lease);
-      return results;
+      const { session } = lease;
+      const run = async (): Promise<{ answer: T[]; replayed: false }> => {
+        const answer = await new Transaction(request, statements, guard, session, clock, execute, kept).run();
+        if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.distrust(lease);
+        return { answer, replayed: false };
+      };
+      if (kept === null) return run();
+      const outcome = await underKey(session, kept.key, kept.schema, async () => {
+        await project.requireRoom();
+        return run();
+      });
+      return outcome.replayed ? { ...outcome, answer: kept.restore(outcome.answer) } : outcome;
     },
     guard?.impact ?? impactOf(statements),
   );
@@ -93,6 +118,8 @@ class Transaction<T> {
     private readonly session: Session,
     private readonly clock: Clock,
     private readonly executeOne: Execute<T>,
+    /** With a key the transaction is under way. */
+    private readonly kept: Pick<KeptUnderKey<T, unknown>, 'key' | 'store'> | null,
   ) {}
 
   /** @throws EngineError as {@link runSql} */
@@ -101,7 +128,7 @@ class Transaction<T> {
     const results: T[] = [];
     try {
       for (const [i, statement] of statements.entries()) {
-        const begin = i > 0 ? [] : this.request.readOnly ? BEGIN_READ_ONLY : [BEGIN];
+        const begin = i > 0 || this.kept !== null ? [] : this.request.readOnly ? BEGIN_READ_ONLY : [BEGIN];
         const guarded = guard?.around(statement);
         const before = [...begin, ...(guarded?.before ?? [])];
         results.push(await this.execute(statement, before, i === statements.length - 1));
@@ -112,9 +139,10 @@ class Transaction<T> {
       if (this.request.readOnly || statements.length > 1 || only === undefined || !needsNoTransaction(error, only)) {
         throw error;
       }
+      if (this.kept !== null) throw noPlaceForKey(error);
       return this.outsideTransaction(only);
     }
-    await this.end();
+    await this.end(results);
     return results;
   }
 
@@ -149,9 +177,12 @@ class Transaction<T> {
     }
   }
 
-  private end(): Promise<unknown> {
-    if (this.guard?.readsOnly) return this.guard.endReads(this.session);
-    return this.request.readOnly ? this.session.run([ROLLBACK], { reset: true }) : commitAndReset(this.session);
+  private end(results: readonly T[]): Promise<unknown> {
+    const { kept, session } = this;
+    if (this.guard?.readsOnly) return this.guard.endReads(session);
+    if (this.request.readOnly) return session.run([ROLLBACK], { reset: true });
+    const remember = kept === null ? [] : rememberAnswer(kept.key, kept.store(results));
+    return commitAndReset(session, remember, kept !== null);
   }
 }
 
@@ -165,6 +196,13 @@ const needsNoTransaction = (error: unknown, { text }: SplitStatement): boolean =
   error instanceof EngineError &&
   error.postgres?.sqlstate === ACTIVE_SQL_TRANSACTION &&
   OUTSIDE_A_TRANSACTION.has(leadingKeyword(text) ?? '');
+
+const noPlaceForKey = (cause: unknown) =>
+  new EngineError(
+    'statement_not_allowed',
+    'Postgres runs this statement only outside a transaction, so an Idempotency-Key cannot be stored together with it',
+    { cause, hint: 'Send it without an Idempotency-Key.' },
+  );
 
 /** They write new files for tables or indexes before the old ones go away. */
 const REWRITING = new Set(['CLUSTER', 'REINDEX', 'VACUUM']);

@@ -45,7 +45,7 @@ export async function streamSql(project: Project, request: StreamRequest, output
     const chunk = collected.take();
     return output.write(chunk, () => freeBuffer(chunk));
   };
-  const counts = await runSql(project, request, async (prepared) => {
+  const { answer: counts } = await runSql(project, request, async (prepared) => {
     const { session, columns, params, isLast } = prepared;
     const { format, rowMode } = request;
     const encoder = rowEncoder(columns ?? [], format === 'csv' ? 'csv' : 'lines', rowMode);

@@ -1,12 +1,11 @@
 /** The batch insert of the API (specification 4.4; contract section 6), as routes.ts lists it. */
 import { LIMITS } from '../../contract/limits.js';
+import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/batch.js';
-import { idempotencyKey } from '../../engine/insert/idempotency.js';
+import { idempotencyKey } from '../../engine/idempotency.js';
 import { insertRecords } from '../../engine/insert/insert.js';
 import { decodeBody } from '../body.js';
-import { type Operation, project, TableInPath, tableInPath } from './route.js';
-
-const REPLAYED = { 'idempotency-replayed': 'true' };
+import { answered, type Operation, project, TableInPath, tableInPath } from './route.js';
 
 export const INSERT_RECORDS: Operation = {
   operationId: 'insertRecords',
@@ -21,7 +20,7 @@ export const INSERT_RECORDS: Operation = {
   command: 'INSERT',
   params: TableInPath,
   query: wire.BatchQuery,
-  headers: wire.BatchHeaders,
+  headers: IdempotencyHeaders,
   body: wire.BatchBody,
   rawBody: true,
   example: [
@@ -42,8 +41,6 @@ export const INSERT_RECORDS: Operation = {
     'row_too_large',
     'table_not_found',
     'unique_violation',
-    'request_in_flight',
-    'idempotency_key_reused',
     'quota_exceeded',
     'permission_denied',
     'table_busy',
@@ -60,6 +57,6 @@ export const INSERT_RECORDS: Operation = {
       header === undefined ? null : idempotencyKey(String(header), table, returnIds ? 'return=ids' : '', body);
     const inserted = await insertRecords(project(call), table, body, { returnIds, idempotency, signal });
     request.context.rows = inserted.replayed ? 0 : inserted.answer.inserted_rows;
-    return inserted.replayed ? { body: inserted.answer, headers: REPLAYED } : { body: inserted.answer };
+    return answered(inserted.answer, inserted.replayed);
   },
 };

@@ -22,6 +22,8 @@ const EVERYWHERE: readonly ErrorCode[] = [
 
 const WITH_BODY: readonly ErrorCode[] = ['invalid_json', 'payload_too_large', 'unsupported_media_type'];
 
+const WITH_KEY: readonly ErrorCode[] = ['request_in_flight', 'idempotency_key_reused'];
+
 /** Of the interface, whatever the program's own is (specification section 9). */
 const INTERFACE_VERSION = '1.0.0';
 
@@ -106,7 +108,12 @@ function parametersIn(place: 'path' | 'query' | 'header', schema: Schema | undef
 
 /** One response per status; its codes, each with what it means and an example. */
 function errorResponses(route: Route): Json {
-  const codes = new Set([...EVERYWHERE, ...(route.body === undefined ? [] : WITH_BODY), ...route.errors]);
+  const codes = new Set([
+    ...EVERYWHERE,
+    ...(route.body === undefined ? [] : WITH_BODY),
+    ...(route.headers === undefined ? [] : WITH_KEY),
+    ...route.errors,
+  ]);
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of codes) {
     const { status } = ERROR_CODES[code];

@@ -3,6 +3,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AuditOperation } from '../../contract/audit.js';
 import { EngineError, type ErrorCode } from '../../contract/errors.js';
 import { type Schema, Type } from '../../contract/schema.js';
+import type { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
+import { type IdempotencyKey, idempotencyKey } from '../../engine/idempotency.js';
 import type { WorkKind } from '../../engine/limits/slots.js';
 import type { Engine } from '../../engine/engine.js';
 import type { Project } from '../../engine/project.js';
@@ -49,8 +51,8 @@ export interface Operation {
   readonly command?: string;
   readonly params?: Schema;
   readonly query?: Schema;
-  /** Headers of its own; for the OpenAPI document alone. */
-  readonly headers?: Schema;
+  /** It honors Idempotency-Key; for the OpenAPI document alone. */
+  readonly headers?: typeof IdempotencyHeaders;
   readonly body?: Schema;
   /** The engine reads the body's bytes itself; the schema is for the OpenAPI document alone. */
   readonly rawBody?: true;
@@ -81,6 +83,21 @@ export function project({ request }: Call): Project {
   if (found === null) throw new Error('The route needs a project and its access is admin');
   return found;
 }
+
+/**
+ * The Idempotency-Key of a request whose body is JSON, or that has none; null: it has no key.
+ * @throws EngineError invalid_request
+ */
+export function keyInHeader({ request }: Call): IdempotencyKey | null {
+  const { 'idempotency-key': header } = request.headers;
+  if (header === undefined) return null;
+  const [path] = request.url.split('?');
+  return idempotencyKey(String(header), `${request.method} ${path}`, '', request.context.body);
+}
+
+/** @param replayed it is the answer of an earlier request with the same Idempotency-Key */
+export const answered = (body: NonNullable<Answer['body']>, replayed: boolean): Answer =>
+  replayed ? { body, headers: { 'idempotency-replayed': 'true' } } : { body };
 
 export const TableInPath = Type.Object({ table_name: Type.String() });
 export const ColumnInPath = Type.Object({ table_name: Type.String(), column_name: Type.String() });

@@ -1,12 +1,15 @@
 /** The schema calls of the API (specification 4.1 to 4.3; reads and drops of contract section 5), as routes.ts lists them. */
+import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/tables.js';
 import { addColumn, alterColumn, dropColumn } from '../../engine/schema/columns.js';
 import { createTable, dropTable, readSchema, readTable } from '../../engine/schema/tables.js';
 import type { Table } from '../../engine/catalog/catalog.js';
 import {
+  answered,
   ColumnInPath,
   columnInPath,
   type Call,
+  keyInHeader,
   type Operation,
   project,
   TableInPath,
@@ -34,6 +37,7 @@ export const CREATE_TABLE: Operation = {
   operationId: 'createTable',
   summary: 'Create a table',
   description: 'Adds an `id` column (UUID v7) as primary key. Table, columns and comments come in one transaction.',
+  headers: IdempotencyHeaders,
   tag: 'schema',
   audit: 'create_table',
   work: 'typed',
@@ -55,14 +59,15 @@ export const CREATE_TABLE: Operation = {
   errors: ['invalid_name', 'reserved_name', 'unknown_type', 'table_exists', ...GROWING_ERRORS],
   async handle(call) {
     const body = call.request.body as wire.CreateTableBody;
-    const columns = await createTable(project(call), body, limits(call));
-    return { body: { success: true, message: 'table created', table: body.table_name, columns } };
+    const { answer: columns, replayed } = await createTable(project(call), body, change(call));
+    return answered({ success: true, message: 'table created', table: body.table_name, columns }, replayed);
   },
 };
 
 export const ADD_COLUMN: Operation = {
   operationId: 'addColumn',
   summary: 'Add a column',
+  headers: IdempotencyHeaders,
   tag: 'schema',
   audit: 'add_column',
   work: 'typed',
@@ -78,8 +83,8 @@ export const ADD_COLUMN: Operation = {
   async handle(call) {
     const body = call.request.body as wire.AddColumnBody;
     const table = tableInPath(call);
-    const column = await addColumn(project(call), table, body, limits(call));
-    return { body: { success: true, message: 'column added', table, column } };
+    const { answer: column, replayed } = await addColumn(project(call), table, body, change(call));
+    return answered({ success: true, message: 'column added', table, column }, replayed);
   },
 };
 
@@ -87,6 +92,7 @@ export const ALTER_COLUMN: Operation = {
   operationId: 'alterColumn',
   summary: 'Rename, retype or comment a column',
   description: 'At least one of the three, all in one transaction. A type change keeps every value or changes nothing.',
+  headers: IdempotencyHeaders,
   tag: 'schema',
   audit: 'alter_column',
   work: 'typed',
@@ -117,8 +123,14 @@ export const ALTER_COLUMN: Operation = {
   async handle(call) {
     const body = call.request.body as wire.AlterColumnBody;
     const table = tableInPath(call);
-    const column = await alterColumn(project(call), table, columnInPath(call), body, limits(call));
-    return { body: { success: true, message: 'column altered', table, column } };
+    const { answer: column, replayed } = await alterColumn(
+      project(call),
+      table,
+      columnInPath(call),
+      body,
+      change(call),
+    );
+    return answered({ success: true, message: 'column altered', table, column }, replayed);
   },
 };
 
@@ -157,6 +169,7 @@ export const READ_TABLE: Operation = {
 export const DROP_TABLE: Operation = {
   operationId: 'dropTable',
   summary: 'Drop a table with its records',
+  headers: IdempotencyHeaders,
   tag: 'schema',
   audit: 'drop_table',
   work: 'typed',
@@ -166,14 +179,15 @@ export const DROP_TABLE: Operation = {
   errors: ['table_not_found', 'dependent_objects', ...SCHEMA_ERRORS],
   async handle(call) {
     const table = tableInPath(call);
-    await dropTable(project(call), table, limits(call));
-    return { body: { success: true, message: 'table dropped', table } };
+    const { replayed } = await dropTable(project(call), table, change(call));
+    return answered({ success: true, message: 'table dropped', table }, replayed);
   },
 };
 
 export const DROP_COLUMN: Operation = {
   operationId: 'dropColumn',
   summary: 'Drop a column with its values',
+  headers: IdempotencyHeaders,
   tag: 'schema',
   audit: 'drop_column',
   work: 'typed',
@@ -184,12 +198,14 @@ export const DROP_COLUMN: Operation = {
   async handle(call) {
     const table = tableInPath(call);
     const column = columnInPath(call);
-    await dropColumn(project(call), table, column, limits(call));
-    return { body: { success: true, message: 'column dropped', table, column } };
+    const { replayed } = await dropColumn(project(call), table, column, change(call));
+    return answered({ success: true, message: 'column dropped', table, column }, replayed);
   },
 };
 
 const limits = ({ settings, signal }: Call) => ({ holdMs: settings.schemaHoldMs, signal });
+
+const change = (call: Call) => ({ ...limits(call), idempotency: keyInHeader(call) });
 
 const shown = ({ name, kind, comment, approximateRows, columns }: Table): wire.Table => ({
   name,

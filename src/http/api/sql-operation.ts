@@ -1,11 +1,12 @@
 /** Free SQL of the API (specification 4.5; contract section 7), as routes.ts lists it. */
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
+import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/sql.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { CollectRequest } from '../../engine/sql/sql-result.js';
 import { requireScope, runsAsReader } from '../authorization.js';
-import { type Call, type Operation, project } from './route.js';
+import { answered, type Call, keyInHeader, type Operation, project } from './route.js';
 import { sqlResponse, streamResponse, streamFormat } from '../response/sql-response.js';
 
 export const RUN_SQL: Operation = {
@@ -13,10 +14,13 @@ export const RUN_SQL: Operation = {
   summary: 'Run SQL',
   description:
     'One request is one transaction. With `read_only`, or with a token that has sql:read alone, it runs as the ' +
-    'reader in a READ ONLY transaction. `Accept: application/x-ndjson` or `text/csv` streams the rows without a cap.',
+    'reader in a READ ONLY transaction. `Accept: application/x-ndjson` or `text/csv` streams the rows without a cap. ' +
+    'With the header `Idempotency-Key` a retry of a request that writes does nothing and returns the first response, ' +
+    `without its rows if they are larger than ${LIMITS.idempotencyAnswerBytes / 1024} KiB.`,
   tag: 'sql',
   audit: 'sql',
   work: 'sql',
+  headers: IdempotencyHeaders,
   body: wire.SqlBody,
   dataField: 'params',
   example: { sql: 'SELECT email FROM customers WHERE age > $1', params: [30] },
@@ -54,14 +58,22 @@ export const RUN_SQL: Operation = {
     const { context, raw } = call.request;
     const sqlRequest = requestOf(call);
     const format = streamFormat(raw);
+    const key = keyInHeader(call);
+    if (key !== null && (format !== null || sqlRequest.readOnly)) {
+      throw new EngineError(
+        'invalid_request',
+        `An Idempotency-Key is for free SQL that writes and whose response is JSON; this request ${format === null ? 'only reads' : 'streams its response'}`,
+        { hint: 'Send it without an Idempotency-Key.' },
+      );
+    }
     if (format !== null) {
       await streamResponse(call, project(call), { ...sqlRequest, format });
       return { body: null };
     }
-    const results = await collectSql(project(call), sqlRequest);
-    context.rows = results.at(-1)?.rowCount ?? 0;
+    const { answer: results, replayed } = await collectSql(project(call), sqlRequest, key);
+    context.rows = replayed ? 0 : (results.at(-1)?.rowCount ?? 0);
     for (const { rows } of results) if (rows !== null) context.freeWhenSent(rows);
-    return { body: sqlResponse(results) };
+    return answered(sqlResponse(results), replayed);
   },
 };
 

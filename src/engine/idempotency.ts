@@ -1,22 +1,28 @@
 /**
- * Idempotency-Key (contract section 6): the key and the answer are stored in the transaction of the insert, so that a
+ * Idempotency-Key (contract section 6): the key and the answer are stored in the transaction of the request, so that a
  * repeat finds both or neither, whatever crashed in between.
  */
 import { createHash } from 'node:crypto';
-import { EngineError } from '../../contract/errors.js';
-import { LIMITS } from '../../contract/limits.js';
-import { BatchAnswer } from '../../contract/wire/batch.js';
-import { BEGIN, ROLLBACK, type Session, sql, type Statement } from '../../pg/index.js';
-import { describes } from '../../contract/validator.js';
-import { commit } from '../transaction.js';
-import type { Inserted } from './inserted.js';
+import { EngineError } from '../contract/errors.js';
+import { LIMITS } from '../contract/limits.js';
+import type { Schema } from '../contract/schema.js';
+import { describes } from '../contract/validator.js';
+import { BEGIN, ROLLBACK, type Session, sql, type Statement } from '../pg/index.js';
+import { commit } from './transaction.js';
 
 export interface IdempotencyKey {
   key: string;
-  /** The table the request goes to: a key is its own for each path. */
+  /** For a batch its table, else the method and the path: a key is its own for each. */
   path: string;
   /** SHA-256, hex, of the query string and the decoded body. */
   fingerprint: string;
+}
+
+/** What a request is answered with. */
+export interface Answered<A> {
+  answer: A;
+  /** It is the answer of an earlier request with the same key; nothing was done now. */
+  replayed: boolean;
 }
 
 /** Printable ASCII. */
@@ -35,12 +41,12 @@ export function idempotencyKey(key: string, path: string, query: string, body: B
 }
 
 /**
- * Triggers and defaults of the table may have changed the search path of the transaction that the answer is stored in: there
+ * Triggers, defaults and free SQL may have changed the search path of the transaction that the answer is stored in: there
  * every operator is named by its schema, so that none of the project's takes its place.
  */
 const EQUALS = sql`OPERATOR(pg_catalog.=)`;
 
-/** Expired keys that one insert clears away. */
+/** Expired keys that one request clears away. */
 const PURGED_AT_ONCE = 100;
 
 /** The request that uses the key holds the advisory lock of this number. */
@@ -49,20 +55,22 @@ function lockOf({ path, key }: IdempotencyKey): string {
 }
 
 /**
- * Runs work that inserts and commits in a transaction that holds the key, unless an earlier request has used it.
+ * Runs work that changes something and commits in a transaction that holds the key, unless an earlier request has used it.
+ * @param stored what the work stores under the key
  * @returns what the work returns, or the answer of the earlier request
  * @throws EngineError request_in_flight, idempotency_key_reused, and what the work throws
  */
-export async function underKey<T>(
+export async function underKey<T, A>(
   session: Session,
   idempotency: IdempotencyKey,
+  stored: Schema<A>,
   work: () => Promise<T>,
-): Promise<T | Inserted> {
+): Promise<T | { answer: A; replayed: true }> {
   try {
-    const answer = await claimKey(session, idempotency);
-    if (answer === null) return await work();
+    const earlier = await claimKey(session, idempotency, stored);
+    if (earlier === null) return await work();
     await commit(session, [], true);
-    return { answer, replayed: true };
+    return { answer: earlier.answer, replayed: true };
   } finally {
     // A repeat may come as soon as the answer is out: by then the key must be free.
     if (!session.closed && session.inTransaction) await session.run([ROLLBACK]);
@@ -70,7 +78,11 @@ export async function underKey<T>(
 }
 
 /** Begins the transaction and takes the key for its length. @returns the answer stored under it; null: it is new */
-async function claimKey(session: Session, idempotency: IdempotencyKey): Promise<BatchAnswer | null> {
+async function claimKey<A>(
+  session: Session,
+  idempotency: IdempotencyKey,
+  stored: Schema<A>,
+): Promise<{ answer: A } | null> {
   const { key, path, fingerprint } = idempotency;
   // The row is looked up by a statement after the lock's own, so that its snapshot sees what the last holder committed. A
   // row lock makes the commit wait for the synchronous standbys, if there are any: they may lack the answer so far.
@@ -85,27 +97,25 @@ async function claimKey(session: Session, idempotency: IdempotencyKey): Promise<
   }
   const earlier = found?.rows[0];
   if (earlier === undefined) return null;
-  const answer = earlier[0] === fingerprint ? readAnswer(earlier[1] ?? '') : null;
+  const answer = earlier[0] === fingerprint ? readAnswer(earlier[1] ?? '', stored) : null;
   if (answer === null) {
     throw new EngineError('idempotency_key_reused', 'This Idempotency-Key was used with another body or query');
   }
   return answer;
 }
 
-const isAnswer = describes(BatchAnswer);
-
 /** null for what this service has not written: free SQL can put anything into the table. */
-function readAnswer(text: string): BatchAnswer | null {
+function readAnswer<A>(text: string, stored: Schema<A>): { answer: A } | null {
   try {
     const answer: unknown = JSON.parse(text);
-    return isAnswer(answer) ? answer : null;
+    return describes(stored)(answer) ? { answer } : null;
   } catch {
     return null;
   }
 }
 
-/** Stores the answer under the key, and clears some expired keys away. Runs in the insert's transaction. */
-export function rememberAnswer({ key, path, fingerprint }: IdempotencyKey, answer: BatchAnswer): Statement[] {
+/** Stores the answer under the key, and clears some expired keys away. Runs at the end of the request's transaction. */
+export function rememberAnswer({ key, path, fingerprint }: IdempotencyKey, answer: unknown): Statement[] {
   return [
     sql`DELETE FROM _cdp.idempotency_keys WHERE ctid ${EQUALS} ANY (ARRAY(
       SELECT ctid FROM _cdp.idempotency_keys WHERE NOT ${isKept} LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED))`,
