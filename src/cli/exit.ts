@@ -5,6 +5,7 @@ import { EngineError } from '../contract/errors.js';
 import { messageOf } from '../contract/operator-message.js';
 import { ConfigError } from '../load-config.js';
 import { firstCells, printable, printableLines, widthOf } from './terminal/text.js';
+import { PROGRAM } from './program-name.js';
 
 export const EXIT = {
   done: 0,
@@ -94,7 +95,7 @@ export function explain(error: unknown, sql?: string): string[] {
     ...(postgres?.detail === undefined ? [] : [postgres.detail]),
     // Many messages end with their hint.
     ...(hint === undefined || message.endsWith(hint) ? [] : [`Hint: ${hint}`]),
-    ...(error.status === 401 ? ['Is this a token of this service? Log in with another one: cdp login'] : []),
+    ...(error.status === 401 ? [`Is this a token of this service? Log in with another one: ${PROGRAM} login`] : []),
     ...(code === 'internal' && requestId !== undefined ? [`Request: ${requestId}`] : []),
   ].map(printableLines);
 }

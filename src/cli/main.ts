@@ -4,6 +4,7 @@ import { VERSION } from '../version.js';
 import { commandsFor } from './commands.js';
 import { exitCodeOf, explain } from './exit.js';
 import { handleOutputErrors } from './terminal/output.js';
+import { PROGRAM } from './program-name.js';
 
 const FIRST_STEPS = `
 First steps:
@@ -19,6 +20,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     .description('CDP Data Engine: tables, records and SQL over HTTP, one isolated Postgres per project')
     .version(VERSION)
     .exitOverride()
+    .configureOutput({ writeOut: (help) => process.stdout.write(help.replace(/^(Usage: |  )cdp /gm, `$1${PROGRAM} `)) })
     .showHelpAfterError('(add --help for the options)')
     .addHelpText('after', FIRST_STEPS);
   for (const command of await commandsFor(argv)) {

@@ -8,13 +8,13 @@ import { withPrivateFolder } from '../files.js';
 import { ConfigError } from '../load-config.js';
 import { AdminClient, NotListening } from './admin-client.js';
 import { addSettings, DATABASE_SETTINGS, readConfig } from './setting-flags.js';
+import { PROGRAM } from './program-name.js';
 
 /** Adds the settings of the database and `--json`. */
 export const managementOptions = (command: Command, settings = DATABASE_SETTINGS): Command =>
   addSettings(command, settings).option('--json', 'Print JSON');
 
-export const WHERE_ELSE =
-  "Run this in the service's folder, or name its database with --data-dir or --database-url. cdp serve creates a new one.";
+export const WHERE_ELSE = `Run this in the service's folder, or name its database with --data-dir or --database-url. ${PROGRAM} serve creates a new one.`;
 
 /** How long to wait for a service that is starting or stopping. */
 const WAIT_MS = 10_000;

@@ -7,6 +7,7 @@ import type { Config } from '../settings.js';
 import { STOP_SIGNALS } from './signals.js';
 import { ALL_SETTINGS, addSettings, readConfig } from './setting-flags.js';
 import { tracesFrom } from './traces.js';
+import { PROGRAM } from './program-name.js';
 
 export function serveCommand(): Command {
   const command = new Command('serve').description('Run the service');
@@ -75,8 +76,8 @@ Query them:
 ${curl('/api/cdp/sql', '{"sql": "SELECT email, age FROM customers ORDER BY age DESC"}')}
 Or import a file, in another terminal:
 
-npx cdp login --url ${url}
-npx cdp import FILE.csv --table NAME --create
-npx cdp sql 'SELECT count(*) FROM NAME'
+${PROGRAM} login --url ${url}
+${PROGRAM} import FILE.csv --table NAME --create
+${PROGRAM} sql 'SELECT count(*) FROM NAME'
 `;
 }

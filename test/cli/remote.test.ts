@@ -89,6 +89,18 @@ describe('where to', () => {
   });
 });
 
+describe('commands in messages and help', () => {
+  it('are those that work where npm runs the program', async () => {
+    const grace = await person({ npm_command: 'exec' });
+    expect((await grace.run(['tables'])).stderr).toContain('Log in with npx cdp-data-engine login, or');
+    expect(await grace.output('import', '--help')).toMatch(
+      /^Usage: npx cdp-data-engine import [^]*^ {2}npx cdp-data-engine import customers\.csv /m,
+    );
+    const installed = await person();
+    expect((await installed.run(['tables'])).stderr).toContain('Log in with cdp login, or');
+  });
+});
+
 describe('cdp tables and cdp describe', () => {
   it('show what there is, for people and as JSON', async () => {
     expect(await ada.output('tables')).toMatch(/^table +\| kind +\| columns[^]*^people \| table \| +4 \|/m);

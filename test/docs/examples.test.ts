@@ -120,8 +120,14 @@ describe.each(markdownFiles())('%s', (file) => {
   });
 
   it('names only commands and options of cdp that exist', () => {
-    const lines = code(markdown).flatMap((line) => /^\$? ?(?:npx )?cdp ([a-z].*)$/.exec(line)?.[1] ?? []);
+    const lines = code(markdown).flatMap(
+      (line) => /^\$? ?(?:npx cdp-data-engine|cdp) ([a-z].*)$/.exec(line)?.[1] ?? [],
+    );
     expect(lines.filter((line) => !isCommand(line))).toEqual([]);
+  });
+
+  it('has no command that could be another package', () => {
+    expect(code(markdown).filter((line) => /\bnpx cdp /.test(line))).toEqual([]);
   });
 
   it('names only environment variables that are settings', () => {

@@ -13,7 +13,7 @@ let folder: string;
 beforeAll(async () => {
   service = await startTestService();
   folder = mkdtempSync(join(tmpdir(), 'cdp-readme-'));
-  symlinkSync(join(root, 'dist/cli/bin.js'), join(folder, 'cdp'));
+  symlinkSync(join(root, 'dist/cli/bin.js'), join(folder, 'cdp-data-engine'));
   // The package is not installed here.
   writeFileSync(join(folder, 'npx'), '#!/bin/sh\nexec "$@"\n', { mode: 0o755 });
 });

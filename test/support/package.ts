@@ -31,6 +31,7 @@ export async function installPackage(): Promise<{ folder: string; files: readonl
     await symlink(join(projectRoot, path), join(folder, path), 'dir');
   }
   await mkdir(join(modules, '.bin'));
-  await symlink('../cdp-data-engine/dist/cli/bin.js', join(modules, '.bin/cdp'));
+  for (const name of ['cdp', 'cdp-data-engine'])
+    await symlink('../cdp-data-engine/dist/cli/bin.js', join(modules, '.bin', name));
   return { folder, files: packed.files.map(({ path }) => path) };
 }

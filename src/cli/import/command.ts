@@ -12,6 +12,7 @@ import { importFiles, previewImport } from './import.js';
 import type { ImportOptions } from './options.js';
 import type { ImportResult } from './run.js';
 import { DATE_ORDERS } from './timestamps.js';
+import { PROGRAM } from '../program-name.js';
 
 export function importCommand(): Command {
   const command = new Command('import')
@@ -138,8 +139,8 @@ function howToResume({ canResume }: ImportResult, files: readonly string[], opti
 }
 
 function commandFor(files: readonly string[], { table, profile }: ImportOptions): string {
-  const words = ['cdp', 'import', ...files, '--table', table, ...(profile === undefined ? [] : ['--profile', profile])];
-  return words.map(quoted).join(' ');
+  const words = ['import', ...files, '--table', table, ...(profile === undefined ? [] : ['--profile', profile])];
+  return [PROGRAM, ...words.map(quoted)].join(' ');
 }
 
 /** For a POSIX shell. */

@@ -1,6 +1,7 @@
 /** Records of JSON as text, so that no digit is lost: one per line, the items of an array, or objects of several lines. */
 import { UsageError } from '../exit.js';
 import { RECORD_CHARACTERS } from './csv-reader.js';
+import { PROGRAM } from '../program-name.js';
 
 export interface JsonRecord {
   /** 1-based number of its first line. */
@@ -56,7 +57,7 @@ function endOfValue(text: string, start: number): number {
 const tooLarge = (path: string, line: number): UsageError =>
   new UsageError(
     `${path}, line ${line}: a record does not end within ${RECORD_CHARACTERS / 2 ** 20} MiB`,
-    `If the records are in an array inside it: jq -c '.NAME[]' FILE | cdp import -`,
+    `If the records are in an array inside it: jq -c '.NAME[]' FILE | ${PROGRAM} import -`,
   );
 
 export async function* jsonLines(text: AsyncIterable<string>, path: string): AsyncGenerator<JsonRecord, void> {

@@ -10,6 +10,7 @@ import { membersOf } from './json-records.js';
 import { type ImportOptions, readingOf } from './options.js';
 import { type Field, scan, type Scan } from './scan.js';
 import { type FileRecord, openSource, type ReadOptions, type Source } from './source.js';
+import { PROGRAM } from '../program-name.js';
 
 export interface PlannedFile {
   path: string;
@@ -103,7 +104,7 @@ function requireFields(
     throw new UsageError(`${label} has no records, so the columns of the table are unknown`);
   }
   const hint = record?.text?.startsWith('[')
-    ? `They are arrays; as CSV: jq -r '.[] | @csv' ${path} | cdp import - …`
+    ? `They are arrays; as CSV: jq -r '.[] | @csv' ${path} | ${PROGRAM} import - …`
     : 'A record looks like {"a": 1}';
   throw new UsageError(`${label}: no record is a JSON object`, hint);
 }
@@ -155,7 +156,7 @@ function requireRecords(
   const name = JSON.stringify(member);
   throw new UsageError(
     `${label}: the file is one record, with an array of objects in ${name}`,
-    `If those are the records: jq -c '.[${name}][]' ${path} | cdp import - …; if not: --types ${member}=JSONB`,
+    `If those are the records: jq -c '.[${name}][]' ${path} | ${PROGRAM} import - …; if not: --types ${member}=JSONB`,
   );
 }
 

@@ -6,6 +6,7 @@ import { CdpClient } from '../../client/client.js';
 import { isMissing, replaceFile } from '../../files.js';
 import { UsageError } from '../exit.js';
 import { configFolder, makePrivate } from './user-files.js';
+import { PROGRAM } from '../program-name.js';
 
 export const ENVIRONMENT = { url: 'CDP_URL', token: 'CDP_TOKEN' } as const;
 
@@ -37,7 +38,7 @@ export async function readProfiles(): Promise<Profiles> {
   } catch {
     // Reported below.
   }
-  throw new UsageError(`${file} does not contain profiles`, 'Remove it and log in again: cdp login');
+  throw new UsageError(`${file} does not contain profiles`, `Remove it and log in again: ${PROGRAM} login`);
 }
 
 export async function writeProfiles(profiles: Profiles): Promise<void> {
@@ -66,10 +67,10 @@ export async function findProfile(name: string | undefined): Promise<Profile> {
   const profile = (await readProfiles())[name ?? DEFAULT_PROFILE];
   if (profile !== undefined) return profile;
   if (name !== undefined)
-    throw new UsageError(`There is no profile "${name}"`, `Create it: cdp login --profile ${name}`);
+    throw new UsageError(`There is no profile "${name}"`, `Create it: ${PROGRAM} login --profile ${name}`);
   throw new UsageError(
     'No service: there is no profile, and the environment names none',
-    `Log in with cdp login, or set ${ENVIRONMENT.url} and ${ENVIRONMENT.token}`,
+    `Log in with ${PROGRAM} login, or set ${ENVIRONMENT.url} and ${ENVIRONMENT.token}`,
   );
 }
 

@@ -14,6 +14,7 @@ import { columnLines, tableLines } from '../tables.js';
 import { complete } from './complete.js';
 import { appendHistory, HISTORY_ENTRIES, readHistory } from './history.js';
 import { StatementReader } from './statements.js';
+import { PROGRAM } from '../../program-name.js';
 
 export interface ShellOptions {
   query: QueryOptions;
@@ -37,7 +38,7 @@ const HELP = [
   'Ctrl-C cancels, Tab completes.',
 ];
 
-const MORE = 'more with cdp sql --max-rows, all with cdp export';
+const MORE = `more with ${PROGRAM} sql --max-rows, all with ${PROGRAM} export`;
 
 /** Statements after which there may be other tables or columns. */
 const CHANGES_TABLES = /^(CREATE|ALTER|DROP|DO|CALL)/;
