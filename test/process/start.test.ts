@@ -178,9 +178,9 @@ describe('refuses', () => {
   });
 
   it.each([
-    ['where the system lets nobody make one', '/proc/cdp/data', 'The folder /proc/cdp/data cannot be made: ENOENT'],
-    ['below a file', '/dev/null/data', 'The folder /dev/null/data cannot be made: ENOTDIR'],
-    ['that is a file', '/dev/null', 'The folder /dev/null cannot be made: EEXIST'],
+    ['where the system lets nobody make one', '/proc/cdp/data', 'The folder /proc/cdp/data cannot be created: ENOENT'],
+    ['below a file', '/dev/null/data', 'The folder /dev/null/data cannot be created: ENOTDIR'],
+    ['that is a file', '/dev/null', 'The folder /dev/null cannot be created: EEXIST'],
   ])('a data folder %s', async (_where, dataDir, message) => {
     const { code, stderr } = await runProgram(['serve', '--port', '0', '--data-dir', dataDir]);
     expect(stderr).toContain(message);
