@@ -5,9 +5,10 @@ import { readText } from './batch/cell.js';
 import { type Cell, CellError } from './batch/cell-error.js';
 import { readArray, readJsonText } from './batch/nested.js';
 import type { JsonNode } from './json/nodes.js';
+import { scalarTypeName } from './results/types.js';
 
-/** Types for which a JSON array is JSON text: json, jsonb, text, varchar, char(n), unknown. For all others it is an array. */
-const TAKES_JSON_TEXT = new Set([114, 3802, 25, 1043, 1042, 705]);
+/** json, jsonb: there a JSON array stays JSON. */
+const JSON_TYPES = new Set([114, 3802]);
 
 /** The making of a Postgres array holds everybody up; JSON text is passed on as it is. */
 const MAX_ELEMENTS = 100_000;
@@ -15,7 +16,7 @@ const TOO_MANY_ELEMENTS = `an array may hold at most ${MAX_ELEMENTS} values; sen
 
 /**
  * Strings as they are, numbers with the digits that were sent, booleans, objects as JSON text, arrays as Postgres
- * arrays or JSON text by the parameter's type.
+ * arrays, or as JSON for a parameter of type json or jsonb.
  * @throws EngineError invalid_request for a wrong number of values, invalid_value for what no Postgres text can hold
  */
 export function encodeParameters(values: readonly JsonNode[], oids: readonly number[]): (string | null)[] {
@@ -28,8 +29,9 @@ export function encodeParameters(values: readonly JsonNode[], oids: readonly num
   const encoded: (string | null)[] = [];
   let errors: ErrorCollector | undefined;
   for (let i = 0; i < values.length; i++) {
-    const text = encode(values[i] as JsonNode, oids[i] ?? 0);
-    if (text instanceof CellError) (errors ??= new ErrorCollector()).add('invalid_value', placeOf(`$${i + 1}`, text));
+    const parameter = `$${i + 1}`;
+    const text = encode(values[i] as JsonNode, oids[i] ?? 0, parameter);
+    if (text instanceof CellError) (errors ??= new ErrorCollector()).add('invalid_value', placeOf(parameter, text));
     else encoded.push(text);
   }
   errors?.throwIfAny();
@@ -37,18 +39,27 @@ export function encodeParameters(values: readonly JsonNode[], oids: readonly num
 }
 
 const placeOf =
-  (parameter: string, { reason }: CellError) =>
+  (parameter: string, { reason, hint }: CellError) =>
   () => ({
     column: parameter,
     message: `Parameter ${parameter}: ${reason}`,
+    ...(hint === undefined ? {} : { hint }),
   });
 
 const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;
 
-function encode(value: JsonNode, oid: number): Cell {
+function encode(value: JsonNode, oid: number, parameter: string): Cell {
   if (value.kind === 'null') return null;
   if (value.kind === 'object') return readJsonText(value);
   if (value.kind !== 'array') return readText(value);
-  if (TAKES_JSON_TEXT.has(oid)) return readJsonText(value);
+  if (JSON_TYPES.has(oid)) return readJsonText(value);
+  const scalar = scalarTypeName(oid);
+  // As text, `IN ($1)` would find nothing and say nothing.
+  if (scalar !== undefined) {
+    return new CellError(
+      `an array cannot be a value of type ${scalar}`,
+      `To compare with each value of an array, write "= ANY(${parameter})" instead of "IN (${parameter})"; to store JSON as text, send it as a string.`,
+    );
+  }
   return (value.values ?? 0) > MAX_ELEMENTS ? new CellError(TOO_MANY_ELEMENTS) : readArray(value);
 }

@@ -144,6 +144,9 @@ export function encoderOf(typeOid: number): TypeEncoder {
   return BY_OID.get(typeOid)?.[3] ?? text;
 }
 
+/** The name of a built-in type that is no array; undefined for all others. */
+export const scalarTypeName = (typeOid: number): string | undefined => BY_OID.get(typeOid)?.[2];
+
 const API_TYPES: ReadonlyMap<number, ColumnType> = new Map([
   [25, 'TEXT'],
   [20, 'INTEGER'],
