@@ -59,6 +59,8 @@ export async function restore(installation: Installation, options: RestoreOption
       progress(`${name}: NOT RESTORED: ${messageOf(error)}`);
     }
   }
+  // Else the first start of the service would add a project and a token that nobody asked for.
+  if (projects.length > 0) await installation.control.endFirstStart();
   return { projects, failed };
 }
 

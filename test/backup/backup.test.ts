@@ -111,8 +111,11 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
 
   describe('works:', () => {
     it('a project with everything comes back equal, and its tokens, statuses and repeats go on working', async () => {
+      expect(await target.engine.control.isFirstStart()).toBe(true);
       const { projects, failed } = await load(target, 'all.cdp');
       expect(failed).toEqual([]);
+      // No first project is created beside those of the backup.
+      expect(await target.engine.control.isFirstStart()).toBe(false);
       expect(projects.map(({ name, left_out: leftOut }) => [name, leftOut])).toEqual([
         ['full', []],
         ['small', []],
@@ -258,7 +261,8 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       return name;
     }
 
-    it('a project that is there', () => refused(() => load(source, 'all.cdp'), /already exists: "full", "small"/, source));
+    it('a project that is there', () =>
+      refused(() => load(source, 'all.cdp'), /already exists: "full", "small"/, source));
 
     it('tokens that are there, of another project', async () => {
       const service = await startWatched(server);

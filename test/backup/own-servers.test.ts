@@ -5,12 +5,13 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { bootstrap } from '../../src/engine/bootstrap.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { removeOldArchives, setArchiving } from '../../src/backup/archiving.js';
 import { backup } from '../../src/backup/backup.js';
 import { restore, type RestoreOptions } from '../../src/backup/restore.js';
 import type { OwnServers } from '../../src/tenancy/own-servers.js';
-import { startOwnService, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { onServer, startOwnService, startTestService, type TestProject, type TestService } from '../support/service.js';
 
 const folder = mkdtempSync('/tmp/cdp-physical-');
 let service: TestService;
@@ -115,7 +116,10 @@ describe('works', () => {
     await expect(load('deleted.cdp')).rejects.toMatchObject({ code: 'unique_violation' });
     expect(await numbers(project.name)).toEqual([1, 2]);
     await service.engine.deleteProject(project.name);
+    // As in a data folder that no service was started on.
+    await onServer(service.server, (client) => client.query('UPDATE cdp.instance SET welcomed_at = NULL'));
     await load('deleted.cdp');
+    expect(await bootstrap(service.engine), 'a token of a first project beside those of the backup').toBe(null);
     const { token } = project;
     const answer = await service.call('POST', '/api/cdp/sql', {
       token,
