@@ -8,6 +8,7 @@ import { EngineError } from '../contract/errors.js';
 import { PROJECT_NAME_PATTERN } from '../contract/names.js';
 import { PROJECT_STATUSES } from '../contract/projects.js';
 import type { ControlDatabase } from '../tenancy/control.js';
+import { drain } from '../tenancy/drain.js';
 import { unavailable } from '../tenancy/engine-error.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { Placement } from '../tenancy/placement.js';
@@ -146,7 +147,10 @@ export class Projects {
     if (project.status !== 'active') throw new EngineError('cdp_inactive', 'The CDP is inactive for this project');
   }
 
-  /** @throws EngineError not_found */
+  /**
+   * Deactivating waits for the requests that still run, for some 70 s at most: a backup made after it has all that was acknowledged.
+   * @throws EngineError not_found
+   */
   async setActive(name: string, active: boolean, by: Origin = BY_ITSELF): Promise<ProjectRow> {
     const project = await this.get(name);
     const status = active ? 'active' : 'inactive';
@@ -155,6 +159,7 @@ export class Projects {
     if (!(await this.control.setProjectStatus(project.id, ['active', 'inactive'], status, entry))) {
       throw new EngineError('not_found', `Project "${name}" is not ready`);
     }
+    if (!active) await drain(this.tenancy, project.placement);
     return { ...project, status };
   }
 

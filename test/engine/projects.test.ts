@@ -191,6 +191,22 @@ describe('a deleted project', () => {
   });
 });
 
+describe('deactivating', () => {
+  it('waits for what still runs, so that a backup made after it has all that was acknowledged', async () => {
+    const project = await service.project('moving');
+    await project.table('t', { a: 'TEXT' });
+    const sql = `INSERT INTO t (a) SELECT 'late' FROM pg_sleep(3)`;
+    let acknowledged: number | null = null;
+    const insert = project
+      .call('POST', '/api/cdp/sql', { body: { sql } })
+      .then(({ status }) => (acknowledged = status));
+    await expect.poll(() => runningRequests(service)).toBe(1);
+    await projects().setActive('moving', false);
+    expect(acknowledged).toBe(200);
+    await insert;
+  });
+});
+
 describe('refuses', () => {
   it('names outside the pattern', async () => {
     for (const name of ['', 'A', '1a', 'a_b', 'a b', '-a', 'a'.repeat(64), 'é', 'a"; DROP DATABASE x']) {

@@ -1,0 +1,38 @@
+/** Waits for what still runs in a project that accepts no new requests. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Fragment, sql } from '../pg/index.js';
+import type { Placement } from './placement.js';
+import { serviceWork } from './service-work.js';
+import type { Tenancy } from './tenancy.js';
+
+/** Within a second every instance knows that the project is inactive. */
+const NOTICED_MS = 1_000;
+
+/** No statement may take longer than a minute; a stream with a slow reader may. */
+const LONGEST_MS = 70_000;
+
+const CHECK_MS = 250;
+
+/**
+ * Waits until no transaction of the project's roles runs, from whatever instance. Those that take too long are ended: their
+ * clients get an error, so that nothing is acknowledged afterwards.
+ * @throws EngineError database_unavailable
+ */
+export async function drain(tenancy: Tenancy, placement: Placement): Promise<void> {
+  await sleep(NOTICED_MS);
+  const until = performance.now() + LONGEST_MS;
+  // Twice in a row: between two statements' transactions there may be one that waits for its turn.
+  for (let quiet = 0; quiet < 2 && tenancy.runs(placement); await sleep(CHECK_MS)) {
+    const { pool } = tenancy.serverOf(placement);
+    const running = await serviceWork(() => pool.query(sql`SELECT pid ${transactionsOf(placement)}`));
+    quiet = running.length === 0 ? quiet + 1 : 0;
+    if (performance.now() > until) {
+      await serviceWork(() => pool.query(sql`SELECT pg_terminate_backend(pid) ${transactionsOf(placement)}`));
+    }
+  }
+}
+
+/** Every transaction holds a lock on its own virtual id. The state of other roles' sessions is not for every role to see. */
+const transactionsOf = ({ writer, reader }: Placement): Fragment =>
+  sql`FROM pg_stat_activity WHERE usename = ANY (${[writer, reader]}::name[])
+        AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'virtualxid')`;
