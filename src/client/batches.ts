@@ -1,7 +1,7 @@
 /** Cuts records into batches that the service accepts, each record as the JSON that is sent. */
 import type { ErrorPlace } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
-import { toJson } from './json.js';
+import { NotJsonError, toJson } from './json.js';
 
 export type RecordSource<Item> = Iterable<Item> | AsyncIterable<Item>;
 
@@ -54,12 +54,15 @@ export async function* toRecords<Item extends object>(
   }
 }
 
-function jsonOrError(item: object, record: number): string | ErrorPlace {
+export function jsonOrError(item: object, record: number): string | ErrorPlace {
   try {
     const json = toJson(item);
     if (BRACKETS + bytesOf(json) <= LIMITS.bodyBytes) return json;
   } catch (error) {
-    return { record, error: 'invalid_value', message: `Record ${record}: ${(error as Error).message}` };
+    const { message } = error as Error;
+    const column = error instanceof NotJsonError ? error.member : undefined;
+    if (column === undefined) return { record, error: 'invalid_value', message: `Record ${record}: ${message}` };
+    return { record, column, error: 'invalid_value', message: `Record ${record}, column ${message}` };
   }
   const message = `Record ${record} alone is larger than the ${LIMITS.bodyBytes} bytes of a batch`;
   return { record, error: 'payload_too_large', message };

@@ -4,10 +4,9 @@
  */
 import type { ErrorPlace } from '../contract/errors.js';
 import type { BatchAnswer } from '../contract/wire/batch.js';
-import { cutBatches, type IndexedRecord, type RecordSource, toRecords } from './batches.js';
+import { cutBatches, type IndexedRecord, jsonOrError, type RecordSource, toRecords } from './batches.js';
 import { forEachConcurrently } from './concurrency.js';
 import { aborted, CdpError } from './error.js';
-import { toJson } from './json.js';
 import { partitionBatch } from './partition.js';
 import type { Transport } from './transport.js';
 
@@ -72,7 +71,7 @@ export interface BatchResult {
 
 /**
  * Sends 1 to 250 records in one request: all of them are stored, or none.
- * @throws TypeError if they are not an array, or hold a value that JSON lacks; CdpError, `errors[].record` counting in the batch
+ * @throws TypeError if they are not an array; CdpError, `errors[].record` counting in the batch
  */
 export async function insertBatch<Item extends object>(
   transport: Transport,
@@ -81,7 +80,12 @@ export async function insertBatch<Item extends object>(
   options: BatchOptions,
 ): Promise<BatchResult> {
   if (!Array.isArray(records)) throw notRecords(records, 'an array of records');
-  const answer = await sendBatch(transport, path, `[${records.map((record) => toJson(record)).join(',')}]`, options);
+  const items = records.map((record: Item, i) => {
+    const json = jsonOrError(record, i);
+    if (typeof json === 'string') return json;
+    throw new CdpError(json.error, json.message, { errors: [json] });
+  });
+  const answer = await sendBatch(transport, path, `[${items.join(',')}]`, options);
   return { inserted: answer.inserted_rows, ...(answer.ids === undefined ? {} : { ids: answer.ids }) };
 }
 

@@ -9,13 +9,24 @@ export class RawJson {
   constructor(readonly text: string) {}
 }
 
+/** A value that JSON lacks. */
+export class NotJsonError extends TypeError {
+  /** @param member the outermost one that holds the value: a column, or a parameter as `$1` */
+  constructor(
+    readonly reason: string,
+    readonly member?: string,
+  ) {
+    super(member === undefined ? reason : `${JSON.stringify(member)}: ${reason}`);
+  }
+}
+
 /** Marks a text as JSON. The service checks whether it is. */
 export const rawJson = (text: string): RawJson => new RawJson(text);
 
 /**
  * A bigint becomes its digits, NaN and the infinities the strings that FLOAT accepts, a Date its ISO text (by `toJSON`). As in
  * `JSON.stringify`, an undefined member is left out.
- * @throws TypeError for values that JSON lacks: undefined elsewhere, functions, symbols, invalid dates, nesting deeper than
+ * @throws NotJsonError for values that JSON lacks: undefined elsewhere, functions, symbols, invalid dates, nesting deeper than
  * 100 levels (and so cycles), and objects whose values are not members: a Map, a Set, a Promise
  */
 export function toJson(value: unknown, depth = 0): string {
@@ -33,21 +44,34 @@ export function toJson(value: unknown, depth = 0): string {
     case 'undefined':
     case 'function':
     case 'symbol':
-      throw new TypeError(`JSON has no ${typeof value}; null stands for no value`);
+      throw new NotJsonError(`JSON has no ${typeof value}; null stands for no value`);
   }
 }
 
 function objectToJson(value: object, depth: number): string {
   if (value instanceof RawJson) return value.text;
-  if (depth > LIMITS.jsonDepth) throw new TypeError(`A value is nested deeper than ${LIMITS.jsonDepth} levels`);
-  if (value instanceof Date && Number.isNaN(value.getTime())) throw new TypeError('A Date is invalid');
+  if (depth > LIMITS.jsonDepth) throw new NotJsonError(`a value is nested deeper than ${LIMITS.jsonDepth} levels`);
+  if (value instanceof Date && Number.isNaN(value.getTime())) throw new NotJsonError('the Date is invalid');
   if (hasToJson(value)) return toJson(value.toJSON(), depth + 1);
   if (Array.isArray(value)) return `[${value.map((item) => toJson(item, depth + 1)).join(',')}]`;
   for (const [kind, instead] of NOT_MEMBERS) {
-    if (value instanceof kind) throw new TypeError(`JSON has no ${kind.name}: ${instead}`);
+    if (value instanceof kind) throw new NotJsonError(`JSON has no ${kind.name}: ${instead}`);
   }
   const members = Object.entries(value).filter(([, member]) => member !== undefined);
-  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${toJson(member, depth + 1)}`).join(',')}}`;
+  const texts = members.map(([key, member]) => {
+    const json = depth === 0 ? namedToJson(key, member) : toJson(member, depth + 1);
+    return `${JSON.stringify(key)}:${json}`;
+  });
+  return `{${texts.join(',')}}`;
+}
+
+/** The same for a member of the outermost object, which the error names. */
+export function namedToJson(name: string, value: unknown, depth = 1): string {
+  try {
+    return toJson(value, depth);
+  } catch (error) {
+    throw error instanceof NotJsonError ? new NotJsonError(error.reason, name) : error;
+  }
 }
 
 /** `JSON.stringify` turns these into `{}`, which would be stored. */

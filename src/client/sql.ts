@@ -1,6 +1,6 @@
 /** SQL as a tagged template: every value becomes a parameter; names go in through `identifier`, text never. */
 import type { SqlAnswer, SqlBody } from '../contract/wire/sql.js';
-import { toJson } from './json.js';
+import { namedToJson, rawJson, toJson } from './json.js';
 import type { Call } from './transport.js';
 
 export interface QueryOptions extends Omit<SqlBody, 'sql' | 'params'> {
@@ -46,8 +46,9 @@ export class SqlFragment {
   }
 }
 
-/** A fragment that runs once, when it is awaited. */
-export class SqlQuery<Row> extends SqlFragment implements PromiseLike<QueryResult<Row>> {
+/** A fragment that runs once, when it is awaited: a promise that starts late. */
+export class SqlQuery<Row> extends SqlFragment implements Promise<QueryResult<Row>> {
+  readonly [Symbol.toStringTag] = 'SqlQuery';
   readonly #run: Run<Row>;
   #result: Promise<QueryResult<Row>> | undefined;
 
@@ -56,13 +57,15 @@ export class SqlQuery<Row> extends SqlFragment implements PromiseLike<QueryResul
     this.#run = run;
   }
 
-  then<A = QueryResult<Row>, B = never>(
-    onFulfilled?: ((result: QueryResult<Row>) => A | PromiseLike<A>) | null,
-    onRejected?: ((reason: unknown) => B | PromiseLike<B>) | null,
-  ): Promise<A | B> {
+  // The library's types: a handler may say which errors it expects.
+  readonly then: Promise<QueryResult<Row>>['then'] = (onFulfilled, onRejected) => {
     this.#result ??= this.#run(this);
     return this.#result.then(onFulfilled, onRejected);
-  }
+  };
+
+  readonly catch: Promise<QueryResult<Row>>['catch'] = (onRejected) => this.then(undefined, onRejected);
+
+  readonly finally: Promise<QueryResult<Row>>['finally'] = (onFinally) => this.then().finally(onFinally);
 }
 
 type Run<Row> = (query: SqlFragment) => Promise<QueryResult<Row>>;
@@ -118,10 +121,11 @@ export function sqlCall([query, second, third]: SqlArguments<QueryOptions>): {
     ? { text: query, params: (second as readonly unknown[] | undefined) ?? [] }
     : query.compile();
   const { integers, signal, ...options } = (isText ? third : (second as QueryOptions | undefined)) ?? {};
+  const values = params.map((value, i) => namedToJson(`$${i + 1}`, value)).join(',');
   const call: Call = {
     method: 'POST',
     path: '/api/cdp/sql',
-    body: toJson({ sql, ...(params.length === 0 ? {} : { params }), ...options }),
+    body: toJson({ sql, ...(params.length === 0 ? {} : { params: rawJson(`[${values}]`) }), ...options }),
     // A read-only transaction changes nothing.
     idempotent: options.read_only === true,
     signal,

@@ -56,7 +56,7 @@ export class Transport {
   constructor({ url, token, fetch, headers, maxRetries = 8, timeoutMs = 100_000 }: ClientOptions) {
     if (!/^https?:\/\//i.test(url))
       throw new TypeError(`url: ${String(url)} is not a URL such as http://127.0.0.1:8080`);
-    if (typeof token !== 'string') throw new TypeError('token: it is missing');
+    if (typeof token !== 'string' || token.trim() === '') throw new TypeError('token: it is missing');
     this.#base = new URL(url).href.replace(/\/+$/, '');
     this.#token = token;
     // Browsers reject fetch if it is called as a method of another object.
@@ -118,14 +118,19 @@ export class Transport {
     } catch (thrown) {
       if (thrown instanceof CdpError) throw thrown;
       if (signal?.aborted) throw aborted(signal);
-      throw networkError(
-        controller.signal.aborted ? `No response within ${this.#timeoutMs} ms` : 'No response',
-        thrown,
-      );
+      if (controller.signal.aborted) throw networkError(`No response within ${this.#timeoutMs} ms`, thrown);
+      throw networkError(`No response${this.#corsHint()}`, thrown);
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener('abort', cancel);
     }
+  }
+
+  /** A browser does not tell a page of another origin why it gets no response. */
+  #corsHint(): string {
+    const { location } = globalThis as { location?: { origin: string } };
+    if (location === undefined || location.origin === new URL(this.#base).origin) return '';
+    return ` (if the service is running, its setting cors-origins must allow ${location.origin})`;
   }
 }
 

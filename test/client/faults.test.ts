@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { CdpClient, CdpError } from '../../src/client/index.js';
 import { type Fault, type FaultyProxy, startFaultyProxy } from '../support/faulty-proxy.js';
 import { onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
@@ -230,6 +230,22 @@ describe('other calls', () => {
       (url) => new CdpClient({ url, token: 'any' }).query('DELETE FROM t').catch(() => {}),
     );
     expect(requests).toBe(times);
+  });
+});
+
+describe('in a page of another origin', () => {
+  afterEach(() => void vi.unstubAllGlobals());
+
+  it('an error without a response names the setting that allows the page', async () => {
+    vi.stubGlobal('location', { origin: 'https://app.example' });
+    first('drop-before');
+    const error = await caught(client({ maxRetries: 0 }).tables());
+    expect(error.message).toContain(
+      'No response (if the service is running, its setting cors-origins must allow https://app.example)',
+    );
+    vi.stubGlobal('location', { origin: proxy.url });
+    first('drop-before');
+    expect((await caught(client({ maxRetries: 0 }).tables())).message).not.toContain('cors-origins');
   });
 });
 

@@ -168,7 +168,10 @@ describe('insert refuses', () => {
   it('a record that JSON cannot say, and one that is larger than a batch may be', async () => {
     const name = await table();
     const unsendable = await caught(cdp.insert(name, [{ n: 1 }, { n: new Date(NaN) }]));
-    expect(unsendable).toMatchObject({ code: 'invalid_value', errors: [{ record: 1 }] });
+    const place = { record: 1, column: 'n', message: 'Record 1, column "n": the Date is invalid' };
+    expect(unsendable).toMatchObject({ code: 'invalid_value', message: place.message, errors: [place] });
+    const batch = await caught(cdp.insertBatch(name, [{ n: 1 }, { n: new Date(NaN) }]));
+    expect(batch).toMatchObject({ code: 'invalid_value', message: place.message, errors: [place] });
     const huge = await caught(cdp.insert(name, [{ n: 1, name: 'x'.repeat(11_000_000) }]));
     expect(huge).toMatchObject({ code: 'payload_too_large', errors: [{ record: 0 }] });
     expect(await counted(name)).toEqual({ rows: 0, different: 0 });

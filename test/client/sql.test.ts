@@ -57,6 +57,18 @@ describe('sql works', () => {
     expect(row_count).toBe(1);
   });
 
+  it('as the promise that a query is, with catch and finally, and runs it once', async () => {
+    const query = cdp.sql`INSERT INTO people (name) VALUES (${'promised'})`;
+    let ended = 0;
+    expect(await query.finally(() => ended++)).toMatchObject({ affected_rows: 1 });
+    expect(await query.catch(() => 'failed')).toMatchObject({ affected_rows: 1 });
+    expect(await cdp.sql`SELECT nothing`.catch(({ code }: CdpError) => code)).toBe('sql_error');
+    const failed = cdp.sql`SELECT nothing`.finally(() => ended++);
+    expect(await caught(failed)).toMatchObject({ code: 'sql_error' });
+    expect(ended).toBe(2);
+    expect(await cdp.sql`DELETE FROM people WHERE name = 'promised'`).toMatchObject({ affected_rows: 1 });
+  });
+
   it('with pieces within pieces, and names by identifier alone', async () => {
     const { sql } = cdp;
     const adult = sql`age >= ${18}`;
@@ -118,6 +130,9 @@ describe('sql refuses', () => {
     expect(() => call('SELECT 1')).toThrow('query(text, params)');
     expect(() => cdp.sql.identifier('')).toThrow('not a name');
     expect(await caught(cdp.sql`SELECT ${undefined}`)).toBeInstanceOf(TypeError);
+    expect(await caught(cdp.sql`SELECT ${1}, ${new Date(NaN)}`)).toMatchObject({
+      message: '"$2": the Date is invalid',
+    });
     const asOptions = { read_only: true } as unknown as unknown[];
     expect(await caught(cdp.query('SELECT 1', asOptions))).toMatchObject({
       message: expect.stringContaining('params: an array') as string,
@@ -131,7 +146,9 @@ describe('sql refuses', () => {
       expect(() => new CdpClient({ url, token: project.token })).toThrow(`url: ${url} is not a URL`);
     }
     const { token } = {} as { token: string };
-    expect(() => new CdpClient({ url: service.url, token })).toThrow('token: it is missing');
+    for (const missing of [token, '', ' ']) {
+      expect(() => new CdpClient({ url: service.url, token: missing })).toThrow('token: it is missing');
+    }
   });
 
   it('with what Postgres says', async () => {
