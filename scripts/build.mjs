@@ -8,7 +8,7 @@ import { basename, dirname, extname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { setup as compileAssembly } from './assembly.mjs';
 import { cache, filesIn, hashOf, move } from './files.mjs';
-import { fail, prepare, root, say } from './prepare.mjs';
+import { fail, prepare, root, timed } from './prepare.mjs';
 
 const src = join(root, 'src');
 const dist = join(root, 'dist');
@@ -26,7 +26,7 @@ export function build() {
   if (fs.existsSync(stamp) && fs.readFileSync(stamp, 'utf8') === state && expected.every((file) => fs.existsSync(file)))
     return;
 
-  say('Building …');
+  const built = timed('Building');
   fs.mkdirSync(cache, { recursive: true });
   const draft = fs.mkdtempSync(join(cache, 'draft-'));
   try {
@@ -40,6 +40,7 @@ export function build() {
   }
   fs.writeFileSync(join(cache, `build.${process.pid}`), state);
   fs.renameSync(join(cache, `build.${process.pid}`), stamp);
+  built();
 }
 
 function compile(draft) {

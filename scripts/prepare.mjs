@@ -21,7 +21,7 @@ export function prepare({ withPostgres = true } = {}) {
     fail(`Node ${NODE_NEEDED.join('.')} or later is needed, this is ${process.versions.node}.`);
   }
   if (isInstalled(withPostgres)) return;
-  say('Installing packages (npm ci) …');
+  const installed = timed('Installing packages (npm ci)');
   // Under `npm start` this very npm, which need not be the one in the PATH.
   const { npm_execpath: running = '' } = process.env;
   const npm = running.endsWith('npm-cli.js') ? [process.execPath, running] : ['npm'];
@@ -34,9 +34,16 @@ export function prepare({ withPostgres = true } = {}) {
     '--no-fund',
     '--loglevel=error',
   ];
-  const { status, stdout, stderr, error } = spawnSync(npm[0], args, { cwd: root, encoding: 'utf8' });
-  if (status !== 0) fail(`npm ci failed.\n${error ?? `${stdout}${stderr}`}`);
+  // On a terminal npm shows its own progress.
+  const stderrOfNpm = process.stderr.isTTY ? 'inherit' : 'pipe';
+  const { status, stdout, stderr, error } = spawnSync(npm[0], args, {
+    cwd: root,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', stderrOfNpm],
+  });
+  if (status !== 0) fail(`npm ci failed.\n${error ?? `${stdout}${stderr ?? ''}`}`);
   if (!isInstalled(withPostgres)) fail('npm ci ended well, but the packages it left do not match package-lock.json.');
+  installed();
 }
 
 /**
@@ -64,7 +71,14 @@ export function say(text) {
   process.stderr.write(`${text}\n`);
 }
 
+/** Says that something long begins; the result says how long it took. */
+export function timed(what) {
+  const started = Date.now();
+  say(`${what} …`);
+  return () => say(`${what}: done in ${Math.ceil((Date.now() - started) / 1_000)} s`);
+}
+
 export function fail(text) {
-  say(text);
+  say(`cdp: ${text}`);
   process.exit(1);
 }

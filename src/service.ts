@@ -3,7 +3,7 @@
  * tests and the benchmarks all start this.
  */
 import type { FastifyInstance } from 'fastify';
-import { pino, type Logger } from 'pino';
+import { type DestinationStream, type Logger, pino } from 'pino';
 import { type AdminSocket, openAdminSocket } from './admin-socket.js';
 import type { Config } from './settings.js';
 import { EngineError } from './contract/errors.js';
@@ -45,8 +45,8 @@ const loadModules = () =>
   ]);
 
 /** One JSON line per event on standard output, never with a secret. */
-export function createLogger(config: Config): Logger {
-  return pino({ level: config.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime }, new LogLines());
+export function createLogger(config: Config, destination: DestinationStream = new LogLines()): Logger {
+  return pino({ level: config.logLevel, base: null, timestamp: pino.stdTimeFunctions.isoTime }, destination);
 }
 
 /**

@@ -3,6 +3,7 @@ import { Command, CommanderError } from 'commander';
 import { VERSION } from '../version.js';
 import { commandsFor } from './commands.js';
 import { exitCodeOf, explain } from './exit.js';
+import { colored } from './terminal/color.js';
 import { handleOutputErrors } from './terminal/output.js';
 import { PROGRAM } from './program-name.js';
 
@@ -20,7 +21,10 @@ export async function main(argv: readonly string[]): Promise<void> {
     .description('CDP Data Engine: tables, records and SQL over HTTP, one isolated Postgres per project')
     .version(VERSION)
     .exitOverride()
-    .configureOutput({ writeOut: (help) => process.stdout.write(help.replace(/^(Usage: |  )cdp /gm, `$1${PROGRAM} `)) })
+    .configureOutput({
+      outputError: (text, write) => write(inRed(text.replace(/^error: /, 'cdp: '))),
+      writeOut: (help) => process.stdout.write(help.replace(/^(Usage: |  )cdp /gm, `$1${PROGRAM} `)),
+    })
     .showHelpAfterError('(add --help for the options)')
     .addHelpText('after', FIRST_STEPS);
   for (const command of await commandsFor(argv)) {
@@ -34,9 +38,14 @@ export async function main(argv: readonly string[]): Promise<void> {
     // Commander has already printed its help or message.
     if (error instanceof CommanderError) return;
     process.stderr.write(
-      explain(error)
-        .map((line) => `${line}\n`)
-        .join(''),
+      inRed(
+        explain(error)
+          .map((line) => `${line}\n`)
+          .join(''),
+      ),
     );
   }
 }
+
+/** The first line of an error; what follows explains it. */
+const inRed = (text: string): string => text.replace(/^cdp: .*/, (line) => colored(process.stderr, 'red', line));

@@ -1,13 +1,18 @@
 /** `cdp serve`: runs the service until a signal stops it. */
 import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { Command } from 'commander';
 import { createLogger, type Service, startService } from '../service.js';
-import type { Config } from '../settings.js';
+import { type Config, SETTINGS } from '../settings.js';
+import { hasCode } from '../files.js';
+import { EXIT, ExitError } from './exit.js';
+import { PROGRAM } from './program-name.js';
 import { STOP_SIGNALS } from './signals.js';
 import { ALL_SETTINGS, addSettings, readConfig } from './setting-flags.js';
+import { colored } from './terminal/color.js';
+import { terminalLog } from './terminal/log.js';
+import { quoted } from './terminal/text.js';
 import { tracesFrom } from './traces.js';
-import { PROGRAM } from './program-name.js';
 
 export function serveCommand(): Command {
   const command = new Command('serve').description('Run the service');
@@ -18,8 +23,16 @@ async function serve(config: Config): Promise<void> {
   let service: Service | null = null;
   const stopped = new Promise<void>((resolve) => onStopSignals(resolve, () => service?.breakOff()));
   const traces = tracesFrom(process.env);
-  service = await startService(config, createLogger(config), traces);
+  const { stdout } = process;
+  const logger = stdout.isTTY ? createLogger(config, terminalLog(stdout)) : createLogger(config);
+  try {
+    service = await startService(config, logger, traces);
+  } catch (error) {
+    if (!hasCode(error, 'EADDRINUSE')) throw error;
+    throw inUse(config, error);
+  }
   if (service.firstToken !== null) await showFirstToken(config, service.url, service.firstToken);
+  if (stdout.isTTY) stdout.write(readyLines(config, service.url));
   await stopped;
   await service.close();
   // Requests to a trace collector that does not answer would keep the process alive,
@@ -54,6 +67,32 @@ async function showFirstToken(config: Config, url: string, token: string): Promi
   const file = join(config.dataDir, 'first-token');
   await writeFile(file, `${token}\n`, { mode: 0o600 });
   process.stderr.write(`The token of the project "default" is in ${file}\n`);
+}
+
+/** The port of the service, or that of its metrics. */
+function inUse({ host, metricsPort }: Config, error: unknown): ExitError {
+  const { address = host, port } = error as { address?: string; port?: number };
+  const flag = port === metricsPort ? '--metrics-port' : '--port';
+  return new ExitError(
+    EXIT.refused,
+    `Port ${port} of ${address} is in use by another program; choose one with ${flag}`,
+  );
+}
+
+/** What a person needs to know now and later. */
+function readyLines({ dataDir, databaseUrl }: Config, url: string): string {
+  const isElsewhere = dataDir !== resolve(SETTINGS.dataDir.default);
+  const where = databaseUrl === null && isElsewhere ? ` --data-dir ${quoted(dataDir)}` : '';
+  return [
+    '',
+    colored(process.stdout, 'green', `Ready at ${url}`),
+    `  API      ${url}/docs`,
+    databaseUrl === null ? `  Data     ${dataDir}` : '  Data     on the Postgres of DATABASE_URL',
+    `  Token    ${PROGRAM} token create --project NAME${where}`,
+    '  Stop     Ctrl-C',
+    '',
+    '',
+  ].join('\n');
 }
 
 function firstSteps(url: string, token: string): string {

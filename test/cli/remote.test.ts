@@ -90,6 +90,10 @@ describe('where to', () => {
 });
 
 describe('commands in messages and help', () => {
+  it('have one form of error, for wrong usage too', async () => {
+    expect((await ada.run(['tables', '--nothing'])).stderr).toMatch(/^cdp: unknown option '--nothing'$/m);
+  });
+
   it('are those that work where npm runs the program', async () => {
     const grace = await person({ npm_command: 'exec' });
     expect((await grace.run(['tables'])).stderr).toContain('Log in with npx cdp-data-engine login, or');

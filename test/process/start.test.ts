@@ -13,6 +13,8 @@ import {
   newFolder,
   postmasterOf,
   postmastersIn,
+  preparedDataDir,
+  projectRoot,
   programFor,
   runProgram,
   type RunningService,
@@ -20,6 +22,7 @@ import {
   type Surroundings,
 } from '../support/program.js';
 import { call } from '../support/service.js';
+import { openTerminal } from '../support/terminal.js';
 
 afterAll(endEverything);
 
@@ -123,6 +126,30 @@ describe('works', () => {
     ]);
   });
 
+  it('on a terminal logs short lines, and says where it is, how to stop it and how to get a token again', async () => {
+    const dataDir = await preparedDataDir();
+    const command = [
+      process.execPath,
+      join(projectRoot, 'dist/cli/bin.js'),
+      'serve',
+      '--port',
+      '0',
+      '--data-dir',
+      dataDir,
+    ];
+    const terminal = openTerminal(command, { env: { NO_COLOR: '1' }, columns: 200 });
+    const start = await terminal.until('Ctrl-C');
+    const url = /Ready at (\S+)/.exec(start)?.[1] ?? '';
+    expect(start).toContain(`Data     ${dataDir}`);
+    expect(start).toContain(`Token    cdp token create --project NAME --data-dir ${dataDir}`);
+    expect((await call(url, 'GET', '/readyz')).status).toBe(200);
+    await terminal.until(/^\d\d:\d\d:\d\d GET \/readyz 200 /m);
+    terminal.type('\u0003');
+    expect(await terminal.ended).toBe(0);
+    expect(terminal.raw()).not.toContain('{"level"');
+    expect(terminal.raw()).not.toContain('\u001b[3');
+  });
+
   it('takes a data folder whose path has spaces, umlauts and quotes', async () => {
     const dataDir = await newDataDir(`Büro "Köln" it's`);
     const service = await startServe(['--data-dir', dataDir], UNDER_NPM);
@@ -151,9 +178,9 @@ describe('refuses', () => {
     const refused = await runProgram(['serve', '--port', String(port), '--data-dir', dataDir], UNDER_NPM);
     other.close();
     expect(refused.code).toBe(1);
-    expect(refused.stderr).toContain(String(port));
-    expect(refused.stderr).toMatch(/in use/);
-    expect(refused.stderr).not.toMatch(/^ +at /m);
+    expect(refused.stderr).toBe(
+      `cdp: Port ${port} of 127.0.0.1 is in use by another program; choose one with --port\n`,
+    );
     expect(refused.stdout).not.toMatch(TOKEN);
     expect(await postmastersIn(dataDir)).toEqual([]);
 

@@ -7,6 +7,7 @@ import { collect, remoteOptions, whole } from '../remote/options.js';
 import { requireFolderOf } from '../remote/user-files.js';
 import { warn } from '../terminal/output.js';
 import { counted, grouped } from '../terminal/progress.js';
+import { quoted } from '../terminal/text.js';
 import { FORMATS } from './format.js';
 import { importFiles, previewImport } from './import.js';
 import type { ImportOptions } from './options.js';
@@ -142,6 +143,3 @@ function commandFor(files: readonly string[], { table, profile }: ImportOptions)
   const words = ['import', ...files, '--table', table, ...(profile === undefined ? [] : ['--profile', profile])];
   return [PROGRAM, ...words.map(quoted)].join(' ');
 }
-
-/** For a POSIX shell. */
-const quoted = (word: string): string => (/^[\w./:@=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);

@@ -5,6 +5,7 @@ import { text } from 'node:stream/consumers';
 import { Command } from 'commander';
 import { clientFor, DEFAULT_PROFILE, ENVIRONMENT, profilesFile, readProfiles, writeProfiles } from './connection.js';
 import { EXIT, ExitError, UsageError } from '../exit.js';
+import { warn } from '../terminal/output.js';
 
 interface Options {
   profile: string;
@@ -26,8 +27,7 @@ async function login({ profile, url: given }: Options): Promise<void> {
   const url = given ?? (await readProfiles())[profile]?.url ?? process.env[ENVIRONMENT.url];
   if (url === undefined) throw new UsageError('Which service?', 'Add --url https://cdp.example');
   clientFor({ url, token: '' });
-  if (isExposed(new URL(url)))
-    process.stderr.write(`Warning: without TLS, anyone on the network path to ${url} can read the token\n`);
+  if (isExposed(new URL(url))) warn(`Warning: without TLS, anyone on the network path to ${url} can read the token`);
 
   const token = await askSecret(`Token for ${url} (not shown): `);
   if (!/^[\x21-\x7e]+$/.test(token)) throw new UsageError('This is not a token');

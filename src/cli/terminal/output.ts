@@ -2,6 +2,7 @@
 import { pipeline } from 'node:stream/promises';
 import type { Command } from 'commander';
 import { hasCode } from '../../files.js';
+import { colored } from './color.js';
 import { printableLines } from './text.js';
 
 /** Makes `| head` no failure: what is written after the reader has gone is dropped. Any other error, such as a full disk, ends the process. */
@@ -22,7 +23,8 @@ export function printLines(lines: readonly string[]): void {
 }
 
 /** On standard error, since standard output is for results. */
-export const warn = (message: string): void => void process.stderr.write(`${message}\n`);
+export const warn = (message: string): void =>
+  void process.stderr.write(`${message.replace(/^Warning:.*/, (line) => colored(process.stderr, 'yellow', line))}\n`);
 
 /** JSON for programs, lines for people. */
 export function print(command: Command, value: object, lines: readonly string[]): void {

@@ -44,3 +44,7 @@ export const printableJson = (value: unknown): string =>
       .map((i) => `\\u${character.charCodeAt(i).toString(16).padStart(4, '0')}`)
       .join(''),
   );
+
+/** A word of a command line for a POSIX shell. */
+export const quoted = (word: string): string =>
+  /^[\w./:@=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
