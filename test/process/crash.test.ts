@@ -119,9 +119,9 @@ describe('kill -9', () => {
         const now = await find().catch(() => undefined);
         return answer.status === 201 && now !== undefined && now !== postmaster;
       });
+      await eventually('it is ready', async () => (await call(service.url, 'GET', '/readyz')).status === 200);
       const [one, ...others] = await numbers(post, table);
       expect([one, new Set(others)]).toEqual([1, new Set([2])]);
-      await eventually('it is ready', async () => (await call(service.url, 'GET', '/readyz')).status === 200);
       const second = await runProgram(['serve', '--port', '0', '--data-dir', dataDir]);
       expect(second.stderr, 'it is still the one service').toContain('Another service is running');
       expect((await service.end()).code).toBe(0);
