@@ -22,7 +22,7 @@ export const ERROR_CODES = {
   invalid_request: {
     status: 400,
     meaning: 'The body, path, query or a header does not have the shape this operation takes.',
-    action: 'Compare the request with the API reference; `errors` lists what is wrong.',
+    action: 'Compare the request with the API reference; `errors` lists every wrong field.',
   },
   invalid_name: {
     status: 400,

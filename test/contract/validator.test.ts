@@ -1,7 +1,7 @@
 /** The makers of schemas and the one validator: what a schema says, what it lets pass, and what the compiler knows of it. */
 import { describe, expect, expectTypeOf, it } from 'vitest';
 import { type Schema, type Static, Type } from '../../src/contract/schema.js';
-import { describes, validator } from '../../src/contract/validator.js';
+import { describes, thoroughValidator, validator } from '../../src/contract/validator.js';
 
 const Pet = Type.Object(
   {
@@ -16,6 +16,21 @@ const Pet = Type.Object(
 );
 
 const REX = { name: 'Rex', kind: 'dog', owner: null, tags: [] };
+
+describe('a thorough validator', () => {
+  const errorsOf = thoroughValidator(Pet);
+  const tooMany = (count: number) => ({ ...REX, tags: Array.from({ length: count }, () => 'bold') });
+
+  it('finds everything that is wrong', () => {
+    expect(errorsOf(REX)).toBeNull();
+    expect(errorsOf({ name: '', kind: 'cow', age: -1, owner: null, tags: ['bold'], colour: 1 })).toHaveLength(5);
+    expect(errorsOf(tooMany(9_000))).toHaveLength(9_000);
+  });
+
+  it('of a large value finds the first error alone', () => {
+    expect(errorsOf(tooMany(1_000_000))).toHaveLength(1);
+  });
+});
 
 describe('a schema', () => {
   it('is JSON Schema and nothing else', () => {

@@ -102,6 +102,17 @@ describe('refuses', () => {
     }
     const { message } = failure(await sql('SELECT 1', { row_mode: 'tuple' }), 400, 'invalid_request');
     expect(message).toBe('body.row_mode must be one of object, array');
+    const all = { sql: 5, max_rows: 0, timeout_ms: 60_001, row_mode: 'tuple', params: {}, read_only: 'no', more: 1 };
+    const { errors } = failure(await project.call('POST', '/api/cdp/sql', { body: all }), 400, 'invalid_request');
+    expect(errors?.map((error) => error.message).sort()).toEqual([
+      'body has an unknown field "more"',
+      'body.max_rows must be at least 1',
+      'body.params must be an array',
+      'body.read_only must be a boolean',
+      'body.row_mode must be one of object, array',
+      'body.sql must be a string',
+      'body.timeout_ms must be at most 60000',
+    ]);
     failure(await project.call('POST', '/api/cdp/sql', { body: { sql: 5 } }), 400, 'invalid_request');
     failure(await project.call('POST', '/api/cdp/sql', { body: {} }), 400, 'invalid_request');
     await run('SELECT 1', { timeout_ms: 60_000, max_rows: 100_000, row_mode: 'object', read_only: false, params: [] });

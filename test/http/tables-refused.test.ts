@@ -53,6 +53,25 @@ describe.each(testServers())('a call on tables refuses on Postgres $major', (ser
     await refused(project, ['POST', TABLE, body], 400, code);
   });
 
+  it('whatever is wrong with the shape, all at once', async () => {
+    const body = {
+      table_name: 1,
+      columns: [{ name: 'a' }, { name: 2, type: 'TEXT', comment: 3 }],
+      comment: 4,
+      more: 5,
+    };
+    const { errors, error_count } = await refused(project, ['POST', TABLE, body], 400, 'invalid_request');
+    expect(errors?.map((error) => error.message).sort()).toEqual([
+      'body has an unknown field "more"',
+      'body.columns.0 must have the field "type"',
+      'body.columns.1.comment must be a string or null',
+      'body.columns.1.name must be a string',
+      'body.comment must be a string or null',
+      'body.table_name must be a string',
+    ]);
+    expect(error_count).toBe(6);
+  });
+
   it('501 columns', async () => {
     const columns = Array.from({ length: 501 }, (_, i) => ({ name: `c${i}`, type: 'INTEGER' }));
     await refused(project, ['POST', TABLE, { table_name: 'fresh', columns }], 400, 'invalid_request');

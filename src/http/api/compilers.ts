@@ -1,11 +1,11 @@
 /** Compiles the schemas of routes when they are first used, and not all of them at the start as Fastify does. */
 import type { FastifySchemaCompiler, FastifyServerOptions } from 'fastify';
 import type { Schema } from '../../contract/schema.js';
-import { validator } from '../../contract/validator.js';
+import { thoroughValidator } from '../../contract/validator.js';
 
 /** Compiled when the first request needs it. */
 const compileValidator: FastifySchemaCompiler<Schema> = ({ schema }) => {
-  const errorsOf = validator(schema);
+  const errorsOf = thoroughValidator(schema);
   return (value: unknown) => {
     const error = errorsOf(value);
     return error === null ? true : { error };

@@ -5,6 +5,7 @@ import { type Dependency, EngineError, type ErrorCode } from '../../contract/err
 import { LIMITS } from '../../contract/limits.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
 import { toEngineError } from '../../tenancy/engine-error.js';
+import { shapeError } from './shape-error.js';
 import { Outage } from '../observability/outage.js';
 import { traceContextOf } from '../observability/trace-context.js';
 import { JSON_TYPE, SECURITY_HEADERS, writeHead } from './headers.js';
@@ -35,30 +36,11 @@ export function asEngineError(thrown: unknown): EngineError {
   const { code, validation, statusCode } = error as Partial<FastifyError>;
   const known = code === undefined ? undefined : HTTP_ERRORS[code];
   if (known !== undefined) return new EngineError(known[0], known[1], { cause: error });
-  if (validation !== undefined) return invalidRequest(error as FastifyError);
+  if (validation !== undefined) return shapeError(error as FastifyError);
   if (code?.startsWith('HPE_') || (statusCode !== undefined && statusCode >= 400 && statusCode < 500)) {
     return new EngineError('invalid_request', 'The request is not valid HTTP', { cause: error });
   }
   return new EngineError('internal', 'Internal error', { cause: error });
-}
-
-/** What a wire schema complains about, in words. */
-function invalidRequest(error: FastifyError): EngineError {
-  const [first] = error.validation ?? [];
-  const path = first?.instancePath.slice(1).replaceAll('/', '.') ?? '';
-  const where = [error.validationContext === 'querystring' ? 'query' : error.validationContext, path]
-    .filter(Boolean)
-    .join('.');
-  return new EngineError('invalid_request', `${where} ${complaint(first)}`, { cause: error });
-}
-
-function complaint(first: NonNullable<FastifyError['validation']>[number] | undefined): string {
-  const { additionalProperty, allowedValue, allowedValues } = first?.params ?? {};
-  if (additionalProperty !== undefined) return `has an unknown field ${JSON.stringify(additionalProperty)}`;
-  // Ajv says that there are some, and not which.
-  if (allowedValue !== undefined) return `must be ${JSON.stringify(allowedValue)}`;
-  if (Array.isArray(allowedValues)) return `must be one of ${allowedValues.join(', ')}`;
-  return first?.message ?? 'is not valid';
 }
 
 export function errorBody(error: EngineError, requestId: string): ErrorBody {
