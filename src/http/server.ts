@@ -69,6 +69,12 @@ export async function httpServer(
     docs ??= import('./api/docs-page.js').then(({ docsPage }) => docsPage(document, DOCS));
     return (await docs)(request, reply);
   };
+  // Who types the address into a browser wants to read; a program has asked for a path that does not exist.
+  app.get('/', (request, reply) => {
+    if (request.headers.accept?.includes('text/html')) return reply.redirect(DOCS);
+    reply.callNotFound();
+    return reply;
+  });
   // Below it most paths do not exist, whatever the method.
   app.get(`${DOCS}/*`, showDocs);
   defineRoutes(app, () => {

@@ -32,7 +32,7 @@ interface Operation {
 
 interface OpenApi {
   openapi: string;
-  info: { title: string; version: string };
+  info: { title: string; version: string; description: string };
   tags: { name: string }[];
   security: Json[];
   paths: Record<string, Record<string, Operation>>;
@@ -84,6 +84,7 @@ describe('the document', () => {
     expect(document.openapi).toMatch(/^3\.1\.\d+$/);
     expect(document.info.title).toBeTruthy();
     expect(document.info.version).toBe('1.0.0');
+    expect(document.info.description).toContain('cdp --version');
     const [[name] = []] = document.security.map((requirement) => Object.keys(requirement));
     expect(document.components.securitySchemes[name ?? '']).toMatchObject({ type: 'http', scheme: 'bearer' });
   });
@@ -123,6 +124,30 @@ describe('the document', () => {
 
   it('is what the documentation page shows too', async () => {
     expect((await service.call('GET', '/docs/json')).body).toEqual(document);
+  });
+});
+
+describe('the documentation page', () => {
+  const text = async (path: string) => (await service.call('GET', path)).text;
+
+  it('has our title and icon, no logo of others, and lets readers try each operation', async () => {
+    const page = await text('/docs');
+    expect(page).toContain('<title>CDP Data Engine</title>');
+    expect(page).not.toContain('favicon-32x32.png');
+    const [, icon = ''] = /href="(\S+\.svg)"/.exec(page) ?? [];
+    expect(await text(icon)).toContain('<svg');
+    const initializer = await text('/docs/static/swagger-initializer.js');
+    expect(initializer).toContain('BaseLayout');
+    expect(initializer).not.toContain('supportedSubmitMethods');
+    expect(initializer).toContain(Buffer.from(await text(icon)).toString('base64'));
+  });
+
+  it('is where a browser is sent that asks for the root, which is no path of the API', async () => {
+    const headers = { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
+    const answer = await fetch(`${service.url}/`, { headers, redirect: 'manual' });
+    expect([answer.status, answer.headers.get('location')]).toEqual([302, '/docs']);
+    expect(await service.call('GET', '/')).toMatchObject({ status: 404, body: { error: 'not_found' } });
+    expect((await service.call('POST', '/', { headers })).status).toBe(404);
   });
 });
 

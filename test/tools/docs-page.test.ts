@@ -44,13 +44,15 @@ describe('the documentation page', () => {
     const paths = await page.locator('.opblock-summary-path').allInnerTexts();
     const shown = new Set(paths.map((path) => path.replaceAll('\u200b', '')));
     expect(shown).toEqual(new Set(ALL_ROUTES.map(({ url }) => url.replace(/:(\w+)/g, '{$1}'))));
-    expect(await page.title()).toBeTruthy();
+    expect(await page.title()).toBe('CDP Data Engine');
+    expect(await page.locator('.topbar').count()).toBe(0);
   });
 
   it('shows an operation with its example and its errors when it is opened', async () => {
     await page.locator('#operations-schema-createTable .opblock-summary').click();
     const body = page.locator('#operations-schema-createTable .opblock-body');
     await body.locator('.responses-table').first().waitFor();
+    expect(await body.getByText('Try it out').count()).toBe(1);
     const text = await body.innerText();
     expect(text).toContain('table_name');
     for (const status of ['201', '400', '401', '403', '409', '503']) expect(text).toContain(status);

@@ -13,15 +13,25 @@ export type DocsPage = (request: FastifyRequest, reply: FastifyReply) => Promise
 /** Headers that Fastify sets again for the outer answer. */
 const OF_THE_MESSAGE: ReadonlySet<string> = new Set(['connection', 'content-length', 'date', 'transfer-encoding']);
 
+/** A table with its header, in place of the plugin's logo. */
+const ICON =
+  '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#205375"/>' +
+  '<path d="M3 4h10v2H3zM3 7.5h4.5v2H3zM8.5 7.5H13v2H8.5zM3 11h4.5v2H3zM8.5 11H13v2H8.5z" fill="#fff"/></svg>';
+
 /** @param document OpenAPI */
 export async function docsPage(document: object, routePrefix: string): Promise<DocsPage> {
   const page = Fastify();
   await page.register(swagger, { mode: 'static', specification: { document: document as never } });
   await page.register(swaggerUi, {
     routePrefix,
-    uiConfig: { validatorUrl: null, supportedSubmitMethods: [] },
+    // The base layout has no bar with a logo and a field for other documents.
+    uiConfig: { validatorUrl: null, layout: 'BaseLayout' },
     staticCSP: DOCS_CONTENT_POLICY,
-    logo: undefined as never,
+    theme: {
+      title: 'CDP Data Engine',
+      favicon: [{ filename: 'icon.svg', rel: 'icon', type: 'image/svg+xml', sizes: 'any', content: ICON }],
+    },
+    logo: { type: 'image/svg+xml', content: ICON },
   });
   return async ({ url, headers }, reply) => {
     const answer = await page.inject({ method: 'GET', url, headers });

@@ -40,7 +40,9 @@ export function openApiDocument(routes: readonly Route[]): Json {
     info: {
       title: 'CDP Data Engine',
       version: INTERFACE_VERSION,
-      description: "Tables, columns, records and SQL over JSON/HTTP, in each project's own Postgres.",
+      description:
+        "Tables, columns, records and SQL over JSON/HTTP, in each project's own Postgres.\n\n" +
+        `${INTERFACE_VERSION} is the version of this API. The program that serves it has its own, which \`cdp --version\` prints.`,
     },
     servers: [{ url: '/' }],
     security: [{ bearer: [] }],
