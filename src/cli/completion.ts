@@ -136,7 +136,7 @@ async function valuesOf(place: Option | Argument, profile: string | undefined): 
   if (place.argChoices !== undefined) return plain(place.argChoices);
   const name = place instanceof Option ? place.flags : place.name();
   if (/FILE|DIR|PATH/.test(name)) return FILES;
-  if (/--profile\b/.test(name)) return plain(Object.keys(await readProfiles()));
+  if (/--profile\b|^PROFILE$/.test(name)) return plain(Object.keys(await readProfiles()));
   if (/--table\b.*<NAME>|^TABLE$/.test(name)) return plain(await tableNames(profile));
   return [];
 }

@@ -1,5 +1,5 @@
 /** `cdp token …`: create, list and revoke the tokens of a project, or admin tokens. */
-import { Command } from 'commander';
+import { Command, Option } from 'commander';
 import { SCOPES, type Scope } from '../contract/names.js';
 import type {
   CreateTokenAnswer,
@@ -16,6 +16,8 @@ import { print } from './terminal/output.js';
 /** The path of admin tokens; tokens of any kind are revoked there. */
 const EVERY_TOKEN = 'local/tokens';
 
+const READ_SCOPES: Scope[] = ['schema:read', 'sql:read'];
+
 interface Whose {
   project?: string;
   admin?: boolean;
@@ -28,13 +30,17 @@ export function tokenCommand(): Command {
 function create(): Command {
   const command = whose(new Command('create').description('Create a token (shown only once)'))
     .option('--scopes <LIST>', `Scopes, separated by commas (default: all): ${SCOPES.join(',')}`)
+    .addOption(
+      new Option('--read-only', `The same as --scopes ${READ_SCOPES.join(',')}`).conflicts(['scopes', 'admin']),
+    )
     .option('--name <NAME>', 'What the token is for')
     .option('--expires <TIME>', 'Lifetime, such as 30d, 12h or 45m (default: never)');
   return managementOptions(command).action(async () => {
-    const options = command.opts<Whose & { scopes?: string; name?: string; expires?: string }>();
+    const options = command.opts<Whose & { scopes?: string; readOnly?: boolean; name?: string; expires?: string }>();
     const path = pathIn(options);
     const { name, expires } = options;
-    const scopes = options.scopes === undefined ? undefined : parseScopes(options.scopes);
+    const named = options.scopes === undefined ? undefined : parseScopes(options.scopes);
+    const scopes = options.readOnly ? READ_SCOPES : named;
     const wanted: CreateTokenBody = {
       ...(name === undefined ? {} : { name }),
       // Admin tokens have none.

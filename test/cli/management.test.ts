@@ -239,6 +239,12 @@ describe('cdp project delete', () => {
     await lines('project', 'delete', 'kept', '--yes');
   });
 
+  it('creates a token that can only read', async () => {
+    await lines('project', 'create', 'readable');
+    const create = ['token', 'create', '--project', 'readable'];
+    expect(await json(...create, '--read-only')).toMatchObject({ scopes: ['schema:read', 'sql:read'] });
+  });
+
   it('on a terminal deletes when its name is typed, and not when something else is, or nothing', async () => {
     await lines('project', 'create', 'typed');
     const bin = join(projectRoot, 'dist/cli/bin.js');

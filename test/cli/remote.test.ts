@@ -48,6 +48,43 @@ describe('cdp login', () => {
     expect((await grace.run(['logout'])).code).toBe(2);
   });
 
+  it('lists profiles, uses the one that is chosen, and replaces none of another project', async () => {
+    const grace = await person();
+    const [shop, zoo] = [await service.project(), await service.project()];
+    await zoo.table('animals', { name: 'TEXT' });
+    const login = (profile: string, token: string, ...more: string[]) =>
+      grace.run(['login', '--profile', profile, '--url', service.url, ...more], token);
+    expect((await login('shop', shop.token)).code).toBe(0);
+    expect((await login('zoo', zoo.token)).code).toBe(0);
+    expect(await grace.output('use', 'zoo')).toBe(`Commands use the profile zoo (${service.url})\n`);
+    expect(await grace.output('tables')).toContain('animals');
+    expect(JSON.parse(await grace.output('profiles', '--json'))).toEqual([
+      { name: 'shop', project: shop.name, url: service.url, in_use: false },
+      { name: 'zoo', project: zoo.name, url: service.url, in_use: true },
+    ]);
+    expect(await grace.run(['use', 'none'])).toMatchObject({ code: 2 });
+
+    const refused = await login('zoo', shop.token);
+    expect([refused.code, refused.stderr]).toEqual([
+      2,
+      `cdp: The profile zoo is for the project ${zoo.name} at ${service.url}\n` +
+        'Choose another name with --profile NAME, or replace it with --force\n',
+    ]);
+    expect(await grace.output('tables')).toContain('animals');
+    expect((await login('zoo', await zoo.tokenWith('schema:read'))).code).toBe(0);
+    expect((await login('zoo', shop.token, '--force')).code).toBe(0);
+    expect(await grace.output('tables')).toBe('No tables yet\n');
+
+    const profiles = { XDG_CONFIG_HOME: join(grace.folder, 'config') };
+    const byName = await person({ ...profiles, CDP_PROFILE: 'shop' });
+    expect(await byName.output('tables')).toBe('No tables yet\n');
+    const both = await person({ ...profiles, CDP_PROFILE: 'shop', CDP_URL: service.url, CDP_TOKEN: shop.token });
+    expect(await both.run(['tables'])).toMatchObject({
+      code: 2,
+      stderr: 'cdp: Both CDP_PROFILE and CDP_URL are set\nUnset one of them\n',
+    });
+  });
+
   it('keeps nothing of a token that does not work', async () => {
     const grace = await person();
     const { code, stderr } = await grace.run(['login', '--url', service.url], 'cdp_wrong');

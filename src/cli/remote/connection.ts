@@ -8,16 +8,21 @@ import { UsageError } from '../exit.js';
 import { configFolder, makePrivate } from './user-files.js';
 import { PROGRAM } from '../program-name.js';
 
-export const ENVIRONMENT = { url: 'CDP_URL', token: 'CDP_TOKEN' } as const;
+export const ENVIRONMENT = { url: 'CDP_URL', token: 'CDP_TOKEN', profile: 'CDP_PROFILE' } as const;
 
 export const DEFAULT_PROFILE = 'default';
 
 export interface Profile {
   url: string;
   token: string;
+  /** Name of the token's project, unless an older version stored the profile. */
+  project?: string;
 }
 
 type Profiles = Record<string, Profile>;
+
+/** Holds the name that `cdp use` chose. */
+const chosenFile = (): string => join(configFolder(), 'profile');
 
 export const profilesFile = (): string => join(configFolder(), 'profiles.json');
 
@@ -48,6 +53,17 @@ export async function writeProfiles(profiles: Profiles): Promise<void> {
   await replaceFile(profilesFile(), `${JSON.stringify(profiles, null, 2)}\n`, 0o600);
 }
 
+/** The profile that commands use if neither an option nor the environment names one. */
+export async function chosenProfile(): Promise<string> {
+  const text = await readFile(chosenFile(), 'utf8').catch((error: unknown) => {
+    if (isMissing(error)) return '';
+    throw error;
+  });
+  return text.trim() || DEFAULT_PROFILE;
+}
+
+export const chooseProfile = (name: string): Promise<void> => replaceFile(chosenFile(), `${name}\n`, 0o600);
+
 /** @throws UsageError if there is none */
 export const findConnection = (command: Command): Promise<Profile> =>
   findProfile(command.opts<{ profile?: string }>().profile);
@@ -57,22 +73,29 @@ export const findConnection = (command: Command): Promise<Profile> =>
  * @throws UsageError if there is none
  */
 export async function findProfile(name: string | undefined): Promise<Profile> {
-  const [url, token] = [process.env[ENVIRONMENT.url] || undefined, process.env[ENVIRONMENT.token] || undefined];
+  const [url, token, profile] = [ENVIRONMENT.url, ENVIRONMENT.token, ENVIRONMENT.profile].map(
+    (variable) => process.env[variable] || undefined,
+  );
   if (name === undefined && (url !== undefined || token !== undefined)) {
+    if (profile !== undefined)
+      throw new UsageError(`Both ${ENVIRONMENT.profile} and ${ENVIRONMENT.url} are set`, 'Unset one of them');
     // A profile's token must not go to an address that it was not made for.
     if (url === undefined) throw new UsageError(`${ENVIRONMENT.token} is set and ${ENVIRONMENT.url} is not`);
     if (token === undefined) throw new UsageError(`${ENVIRONMENT.url} is set and ${ENVIRONMENT.token} is not`);
     return { url, token };
   }
-  const profile = (await readProfiles())[name ?? DEFAULT_PROFILE];
-  if (profile !== undefined) return profile;
-  if (name !== undefined)
-    throw new UsageError(`There is no profile "${name}"`, `Create it: ${PROGRAM} login --profile ${name}`);
+  const named = name ?? profile ?? (await chosenProfile());
+  const found = (await readProfiles())[named];
+  if (found !== undefined) return found;
+  if (named !== DEFAULT_PROFILE) throw noProfile(named);
   throw new UsageError(
     'No service: there is no profile, and the environment names none',
     `Log in with ${PROGRAM} login, or set ${ENVIRONMENT.url} and ${ENVIRONMENT.token}`,
   );
 }
+
+export const noProfile = (name: string): UsageError =>
+  new UsageError(`There is no profile "${name}"`, `Create it: ${PROGRAM} login --profile ${name}`);
 
 /** A few seconds at most: somebody is waiting. */
 const MAX_RETRIES = 3;
@@ -84,11 +107,16 @@ export const connect = async (command: Command): Promise<CdpClient> => clientFor
  * @throws UsageError if the address is not a URL
  */
 export function clientFor({ url, token }: Profile, maxRetries = MAX_RETRIES): CdpClient {
+  requireUrl(url);
+  return new CdpClient({ url, token, maxRetries });
+}
+
+/** @throws UsageError if the address is not a URL */
+export function requireUrl(url: string): void {
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
     const isHost = /^[\w.-]+(?::\d+)?(?:\/|$)/.test(url);
     throw new UsageError(`"${url}" is not a URL`, isHost ? `Use http://${url} or https://${url}` : EXAMPLE);
   }
-  return new CdpClient({ url, token, maxRetries });
 }
 
 const EXAMPLE = 'Use a URL such as https://cdp.example';

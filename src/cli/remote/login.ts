@@ -1,15 +1,29 @@
-/** `cdp login` and `cdp logout`: keep a token for later commands, and forget it. */
+/** `cdp login`, `cdp logout`, `cdp profiles` and `cdp use`: tokens kept for later commands. */
 import { createInterface } from 'node:readline';
 import { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { Command } from 'commander';
-import { clientFor, DEFAULT_PROFILE, ENVIRONMENT, profilesFile, readProfiles, writeProfiles } from './connection.js';
+import {
+  chooseProfile,
+  chosenProfile,
+  clientFor,
+  DEFAULT_PROFILE,
+  ENVIRONMENT,
+  noProfile,
+  type Profile,
+  profilesFile,
+  readProfiles,
+  requireUrl,
+  writeProfiles,
+} from './connection.js';
+import { aligned } from '../terminal/grid.js';
 import { EXIT, ExitError, UsageError } from '../exit.js';
-import { warn } from '../terminal/output.js';
+import { print, warn } from '../terminal/output.js';
 
 interface Options {
   profile: string;
   url?: string;
+  force?: boolean;
 }
 
 const PROFILE_NAME = /^[\w.-]{1,63}$/;
@@ -18,24 +32,39 @@ export function loginCommand(): Command {
   const command = new Command('login')
     .description('Store a token for later commands; prompts for it, or reads standard input')
     .option('--profile <NAME>', 'Profile name to store it under', DEFAULT_PROFILE)
-    .option('--url <URL>', `Address of the service (default: from the profile, else ${ENVIRONMENT.url})`);
+    .option('--url <URL>', `Address of the service (default: from the profile, else ${ENVIRONMENT.url})`)
+    .option('--force', 'Replace a profile of another service or project');
   return command.action(() => login(command.opts<Options>()));
 }
 
-async function login({ profile, url: given }: Options): Promise<void> {
+async function login({ profile, url: given, force = false }: Options): Promise<void> {
   if (!PROFILE_NAME.test(profile)) throw new UsageError(`"${profile}" is not a valid profile name`);
-  const url = given ?? (await readProfiles())[profile]?.url ?? process.env[ENVIRONMENT.url];
+  const earlier = (await readProfiles())[profile];
+  const url = given ?? earlier?.url ?? process.env[ENVIRONMENT.url];
   if (url === undefined) throw new UsageError('Which service?', 'Add --url https://cdp.example');
-  clientFor({ url, token: '' });
+  requireUrl(url);
   if (isExposed(new URL(url))) warn(`Warning: without TLS, anyone on the network path to ${url} can read the token`);
 
   const token = await askSecret(`Token for ${url} (not shown): `);
   if (!/^[\x21-\x7e]+$/.test(token)) throw new UsageError('This is not a token');
   const { project, token: own } = await clientFor({ url, token }).token();
-  await writeProfiles({ ...(await readProfiles()), [profile]: { url, token } });
+  const stored = { url, token, project: project.name };
+  if (!force) requireSamePlace(profile, earlier, stored);
+  await writeProfiles({ ...(await readProfiles()), [profile]: stored });
   process.stdout.write(`Logged in to the project ${project.name} at ${url}\n`);
   process.stdout.write(`Scopes: ${own.scopes.join(', ')}\n`);
   process.stdout.write(`Stored as the profile ${profile} in ${profilesFile()}\n`);
+}
+
+/** @throws UsageError rather than replace the only copy of another project's token */
+function requireSamePlace(name: string, earlier: Profile | undefined, { url, project }: Profile): void {
+  if (earlier === undefined) return;
+  const { project: before = project } = earlier;
+  if (earlier.url === url && before === project) return;
+  throw new UsageError(
+    `The profile ${name} is for ${earlier.project === undefined ? '' : `the project ${before} at `}${earlier.url}`,
+    `Choose another name with --profile NAME, or replace it with --force`,
+  );
 }
 
 const isExposed = ({ protocol, hostname }: URL): boolean =>
@@ -67,8 +96,37 @@ export function logoutCommand(): Command {
   return command.action(async () => {
     const { profile } = command.opts<Options>();
     const { [profile]: forgotten, ...others } = await readProfiles();
-    if (forgotten === undefined) throw new UsageError(`There is no profile "${profile}"`);
+    if (forgotten === undefined) throw noProfile(profile);
     await writeProfiles(others);
     process.stdout.write(`Forgot the profile ${profile}; its token stays valid until it is revoked\n`);
   });
+}
+
+export function profilesCommand(): Command {
+  const command = new Command('profiles').description('List the profiles of cdp login').option('--json', 'Print JSON');
+  return command.action(async () => {
+    const chosen = process.env[ENVIRONMENT.profile] || (await chosenProfile());
+    const profiles = Object.entries(await readProfiles()).map(([name, { url, project = null }]) => {
+      return { name, project, url, in_use: name === chosen };
+    });
+    const rows = profiles.map(({ name, project, url, in_use: isUsed }) => [
+      name,
+      project ?? '',
+      url,
+      isUsed ? '*' : '',
+    ]);
+    print(command, profiles, aligned([['PROFILE', 'PROJECT', 'URL', 'IN USE'], ...rows]));
+  });
+}
+
+export function useCommand(): Command {
+  return new Command('use')
+    .description(`Use this profile from now on, unless --profile or ${ENVIRONMENT.profile} names another`)
+    .argument('<PROFILE>')
+    .action(async (name: string) => {
+      const profile = (await readProfiles())[name];
+      if (profile === undefined) throw noProfile(name);
+      await chooseProfile(name);
+      process.stdout.write(`Commands use the profile ${name} (${profile.url})\n`);
+    });
 }

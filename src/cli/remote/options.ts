@@ -5,7 +5,7 @@ import { ENVIRONMENT } from './connection.js';
 export const remoteOptions = (command: Command): Command =>
   command.option(
     '--profile <NAME>',
-    `Profile of cdp login (default: ${ENVIRONMENT.url} and ${ENVIRONMENT.token}, else "default")`,
+    `Profile of cdp login (default: ${ENVIRONMENT.profile}, or ${ENVIRONMENT.url} and ${ENVIRONMENT.token}, else that of cdp use)`,
   );
 
 /** An option that can be given several times. */
