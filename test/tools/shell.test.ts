@@ -152,7 +152,7 @@ describe('works', () => {
     await eventually('the statement runs', () => sleeps(1));
     terminal.type(`SELECT 'not this';\r${CTRL_C}`);
     const shown = await terminal.until(PROMPT);
-    expect(shown).toContain('Cancelled');
+    expect(shown).toContain('Canceled');
     expect(shown).not.toContain('row');
     await eventually('the statement is gone', () => sleeps(0));
     expect(await enter(terminal, 'SELECT 2 AS two;')).toContain('two\n');
