@@ -52,6 +52,25 @@ describe.each(testServers())('on Postgres $major', (server) => {
     });
   });
 
+  describe('columns', () => {
+    it('every value that a type of Postgres does not take, with its column', async () => {
+      await project.rows(`CREATE TYPE mood AS ENUM ('sad', 'ok');
+        CREATE TABLE typed (day date, price numeric(5, 2), tags int[], mood mood, note text)`);
+      const right = { day: '2026-01-31', price: 1.5, tags: [1], mood: 'ok', note: 'x' };
+      const batch = [right, { ...right, day: 'soon', mood: 'glad' }, { price: 1000, note: 'y' }, { tags: ['x'] }];
+      const body = await refusal('typed', batch, 400, 'invalid_value', [1, 1, 2, 3]);
+      expect(body.errors?.map(({ column }) => column)).toEqual(['day', 'mood', 'price', 'tags']);
+      expect(body.errors?.[1]?.message).toMatch(/^Record 1, "mood": .*"glad"/);
+    });
+
+    it('of a unique index, if it has only one', async () => {
+      await project.rows('CREATE TABLE sole (a text UNIQUE, b text, c text, UNIQUE (b, c))');
+      const batch = [{ a: 'x', b: 'x', c: 'x' }, { a: 'x' }, { b: 'x', c: 'x' }, { a: 'x' }];
+      const body = await refusal('sole', batch, 409, 'unique_violation', [1, 2, 3]);
+      expect(body.errors?.map(({ column }) => column)).toEqual(['a', undefined, 'a']);
+    });
+  });
+
   describe('constraints', () => {
     it('NOT NULL, as null and as a missing key', async () => {
       await project.rows('CREATE TABLE needed (a text NOT NULL, b text)');

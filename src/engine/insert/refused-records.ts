@@ -8,15 +8,21 @@ import {
   fixed,
   FOREIGN_KEY_VIOLATION,
   GENERATED_ALWAYS,
+  ident,
+  literal,
   PostgresError,
   ROLLBACK,
   type Session,
+  sql,
+  trusted,
+  UNIQUE_VIOLATION,
 } from '../../pg/index.js';
 import { detailsOf, errorCode, toEngineError } from '../../tenancy/engine-error.js';
 import type { Table } from '../catalog/catalog.js';
 import { checkRecords, type Records, type Row } from '../../codec/index.js';
 import { insertStatement } from './insert-statement.js';
 import { ErrorCollector } from '../../contract/error-collector.js';
+import { LIMITS } from '../../contract/limits.js';
 
 /** Errors that the state of the server or the time causes, not a record. */
 export const NO_RECORDS_FAULT: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
@@ -43,11 +49,12 @@ export async function attributeRefusal(
   const [first] = refused;
   if (first === undefined) return new EngineError(code, error.message, whatPostgresSaid(error));
   const errors = new ErrorCollector();
-  for (const { record, error } of refused) errors.add(recordErrorCode(error), () => placeOf(record, error));
+  for (const place of refused) errors.add(recordErrorCode(place.error), () => placeOf(place));
   return errors.toError(whatPostgresSaid(first.error));
 }
 
-function placeOf(record: number, { fields: { column, constraint }, message }: PostgresError) {
+function placeOf({ record, column, error: { fields, message } }: RefusedRecord) {
+  const { constraint } = fields;
   const about = column ?? constraint;
   return {
     record,
@@ -71,6 +78,8 @@ function whatPostgresSaid(error: PostgresError): EngineErrorOptions {
 
 interface RefusedRecord {
   record: number;
+  /** undefined: none is to blame, or nobody knows which. */
+  column: string | undefined;
   error: PostgresError;
 }
 
@@ -118,9 +127,46 @@ async function insertOneByOne(
     } catch (error) {
       if (!(error instanceof PostgresError) || session.closed) throw error;
       if (NO_RECORDS_FAULT.has(recordErrorCode(error))) throw error;
-      refused.push({ record, error });
       await session.run([fixed('ROLLBACK TO SAVEPOINT _cdp_record')]);
+      const isListed = refused.length < LIMITS.errorsListed;
+      const faults = isListed ? await columnsAtFault(session, table, rows[record] as Row, error) : [];
+      if (faults.length === 0) refused.push({ record, column: error.fields.column, error });
+      else refused.push(...faults.map((fault) => ({ record, ...fault })));
     }
   }
   return refused;
 }
+
+type Fault = Pick<RefusedRecord, 'column' | 'error'>;
+
+/** The columns that Postgres does not name: that of a unique index, and all whose types do not take their values. */
+async function columnsAtFault(session: Session, table: Table, row: Row, error: PostgresError): Promise<Fault[]> {
+  const { column, constraint } = error.fields;
+  if (column !== undefined) return [];
+  if (error.sqlstate === UNIQUE_VIOLATION && constraint !== undefined) {
+    const names = await session.query(columnsOfIndex(table, constraint));
+    const [only] = names;
+    return only === undefined || names.length > 1 ? [] : [{ column: only[0] ?? undefined, error }];
+  }
+  if (!error.sqlstate.startsWith('22')) return [];
+  const faults: Fault[] = [];
+  for (const [i, { name, type, displayType }] of table.columns.entries()) {
+    const cell = row[i];
+    // Values of the six types were checked before.
+    if (type !== null || cell == null) continue;
+    const cast = sql`SELECT CAST(CAST(${cell} AS pg_catalog.text) AS ${trusted(displayType)})`;
+    const { error: fault } = await session.pipeline([fixed('SAVEPOINT _cdp_value'), cast]);
+    await session.run([fixed('ROLLBACK TO SAVEPOINT _cdp_value')]);
+    if (!(fault instanceof PostgresError)) continue;
+    if (NO_RECORDS_FAULT.has(recordErrorCode(fault))) throw fault;
+    faults.push({ column: name, error: fault });
+  }
+  return faults;
+}
+
+const columnsOfIndex = ({ schema, name }: Table, index: string) =>
+  sql`SELECT a.attname FROM pg_catalog.pg_index i
+    JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indexrelid AND a.attnum <= i.indnkeyatts
+    WHERE i.indrelid = ${literal(ident(schema, name).text)}::pg_catalog.regclass::pg_catalog.oid
+      AND c.relname = ${index} AND i.indexprs IS NULL`;
