@@ -50,7 +50,7 @@ it('docs/tutorial.md works from the package alone, and prints what it shows', { 
   const script: string[] = [];
   const run: Step[] = [];
   for (const step of steps(page)) {
-    if (step.text.includes('npm install') || step.text.includes('cdp serve')) continue;
+    if (step.text.includes('npm install') || step.text.includes('cdp-data-engine serve')) continue;
     // One shell for all, which says after each block how it ended.
     script.push(`${step.text}echo "${END} $?"\necho "${END}" >&2\n`);
     run.push(step);
