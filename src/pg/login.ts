@@ -9,8 +9,17 @@ import { connect as connectTls } from 'node:tls';
 import { connectTo, type LoginOptions, type ServerAddress } from './address.js';
 import { ConnectionLost, PostgresError, protocolViolation } from './errors.js';
 import { Framing } from './framing.js';
-import { BACKEND, passwordMessage, readErrorFields, saslInitialResponse, SSL_REQUEST, startup } from './messages.js';
+import {
+  BACKEND,
+  passwordMessage,
+  readErrorFields,
+  readParameterStatus,
+  saslInitialResponse,
+  SSL_REQUEST,
+  startup,
+} from './messages.js';
 import { MECHANISM, Scram } from './scram.js';
+import { CANNOT_CONNECT_NOW } from './sqlstate.js';
 
 /** Gets what has arrived: `bytes[0, end)`, valid until the call returns. */
 type ReadListener = (bytes: Buffer, end: number) => void;
@@ -26,10 +35,31 @@ export interface LoggedIn {
 }
 
 /**
+ * Of several hosts it takes the first that lets it in and is not a standby, if it must not be. Each gets its share of the time.
  * @param signal aborted: the login breaks off
  * @throws PostgresError if the server refuses (28P01, 53300, 57P03 …); ConnectionLost if it cannot be reached
  */
 export async function logIn(options: LoginOptions, signal?: AbortSignal): Promise<LoggedIn> {
+  const { hosts } = options;
+  if (hosts === undefined) return logInAt(options, signal);
+  const { list } = hosts;
+  const connectionTimeoutMillis = options.connectionTimeoutMillis / list.length;
+  let failure: unknown;
+  for (let tried = 0, i = hosts.current; tried < list.length; tried++, i = (i + 1) % list.length) {
+    try {
+      const loggedIn = await logInAt({ ...options, ...list[i], connectionTimeoutMillis }, signal);
+      hosts.current = i;
+      return loggedIn;
+    } catch (error) {
+      // Whoever answers with a refusal is there; another one would have to refuse as well.
+      if (signal?.aborted || (error instanceof PostgresError && error.sqlstate !== CANNOT_CONNECT_NOW)) throw error;
+      failure = error;
+    }
+  }
+  throw failure;
+}
+
+async function logInAt(options: LoginOptions, signal?: AbortSignal): Promise<LoggedIn> {
   signal?.throwIfAborted();
   const reading = options.ssl || !READS_ONE_AT_A_TIME ? plainReading(options) : sharedReading(options);
   const { socket: plain } = reading;
@@ -146,13 +176,17 @@ const AUTHENTICATION = { ok: 0, cleartext: 3, md5: 5, sasl: 10, saslContinue: 11
 async function handshake(socket: Socket, options: LoginOptions): Promise<Pick<LoggedIn, 'processId' | 'secretKey'>> {
   const replies = new Replies(socket);
   try {
-    const { user, database, application_name, options: settings } = options;
+    const { user, database, application_name, options: settings, hosts } = options;
     socket.write(startup({ user, database, application_name, options: settings, client_encoding: 'UTF8' }));
     await authenticate(socket, replies, options);
     let keys = { processId: 0, secretKey: Buffer.alloc(4) as Buffer };
     for (;;) {
       const { type, body } = await replies.next();
       if (type === BACKEND.readyForQuery) return keys;
+      if (type === BACKEND.parameterStatus && hosts?.needsPrimary) {
+        const [name, value] = readParameterStatus(body, 0, body.length);
+        if (name === 'in_hot_standby' && value === 'on') throw isStandby(options);
+      }
       if (type === BACKEND.keyData) keys = { processId: body.readInt32BE(0), secretKey: body.subarray(4) };
     }
   } finally {
@@ -191,6 +225,8 @@ async function authenticate(socket: Socket, replies: Replies, { user, password }
     }
   }
 }
+
+const isStandby = ({ host, port }: LoginOptions) => new ConnectionLost(`The server ${host}:${port} is a standby`);
 
 const unsupported = () =>
   new ConnectionLost('The server asks for a kind of authentication other than SCRAM-SHA-256, MD5 and password');

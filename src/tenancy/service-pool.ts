@@ -49,7 +49,7 @@ export function servicePool(
 ): Pool {
   const login = {
     ...serviceLogin(address, address.database, LONGEST_QUERY_MS),
-    connectionTimeoutMillis: QUERY_MS,
+    connectionTimeoutMillis: Math.min(QUERY_MS, address.connectionTimeoutMillis),
     timeoutMs: QUERY_MS,
   };
   const connect = () => breaker.run(() => Session.connect(login));

@@ -115,6 +115,29 @@ describe('a server', () => {
     expect(await failureOf(Session.connect(login))).toBeInstanceOf(ConnectionLost);
   });
 
+  const STANDBY = Buffer.concat([message('R', 0), message('S', 'in_hot_standby\0on\0'), message('Z', 'I')]);
+
+  it('that is away or a standby is passed over for another of the hosts, and the next login begins at that one', async () => {
+    const [away, standby, primary] = [
+      await answering(null),
+      await answering(STANDBY),
+      await answering(WELCOME, WELCOME),
+    ];
+    const list = [away, standby, primary].map(({ login: { host, port } }) => ({ host, port }));
+    const hosts = { list, needsPrimary: true, current: 0 };
+    for (let logins = 0; logins < 2; logins++)
+      (await Session.connect({ ...away.login, hosts })).destroy(new Error('over'));
+    expect([away, standby, primary].map(({ got }) => got.length)).toEqual([1, 1, 2]);
+  });
+
+  it('that refuses the password is the last of the hosts that is asked', async () => {
+    const [one, other] = [await answering(fatal('28P01', 'wrong password')), await answering(WELCOME)];
+    const list = [one, other].map(({ login: { host, port } }) => ({ host, port }));
+    const login = { ...one.login, hosts: { list, needsPrimary: true, current: 0 } };
+    expect(await failureOf(Session.connect(login))).toMatchObject({ sqlstate: '28P01' });
+    expect(other.got).toEqual([]);
+  });
+
   it('that refuses says why; nobody there is told by its code; and a login can be aborted', async () => {
     const { login } = await answering(fatal('57P03', 'the database system is starting up'));
     expect(await failureOf(Session.connect(login))).toMatchObject({ sqlstate: '57P03' });

@@ -149,11 +149,13 @@ export async function stream<T>(
  * @param folder of mode 700, for certificates while the program runs
  */
 export async function libpqEnvironment(login: LoginOptions, folder: string): Promise<Record<string, string>> {
-  const { host, port, user, password, database, ssl, options } = login;
+  const { host, port, hosts, user, password, database, ssl, options } = login;
+  const list = hosts?.list ?? [{ host, port }];
   return {
     LC_ALL: 'C',
-    PGHOST: host,
-    PGPORT: String(port),
+    PGHOST: list.map((one) => one.host).join(','),
+    PGPORT: list.map((one) => one.port).join(','),
+    PGTARGETSESSIONATTRS: hosts?.needsPrimary ? 'primary' : 'any',
     PGUSER: user,
     PGPASSWORD: password,
     PGDATABASE: database,
