@@ -25,6 +25,7 @@ export const GENERATED_ALWAYS = '428C9';
 export const UNDEFINED_TABLE = '42P01';
 export const DUPLICATE_TABLE = '42P07';
 export const OUT_OF_MEMORY = '53200';
+export const TOO_MANY_CONNECTIONS = '53300';
 export const CONFIGURATION_LIMIT_EXCEEDED = '53400';
 export const PROGRAM_LIMIT_EXCEEDED = '54000';
 export const OBJECT_IN_USE = '55006';

@@ -6,7 +6,8 @@ import type { Placement } from '../placement.js';
 import type { PoolName, ProjectSession, ProjectSessions } from './project-session.js';
 import type { Backend } from './watchdog.js';
 import { readProc } from '../../embedded/proc.js';
-import { ConnectionLost, ROLLBACK, type Session } from '../../pg/index.js';
+import { ConnectionLost, PostgresError, ROLLBACK, type Session, TOO_MANY_CONNECTIONS } from '../../pg/index.js';
+import { EngineError } from '../../contract/errors.js';
 
 interface ConnectionLimits {
   /** Maximum number of connections to projects' databases. No more requests may run at once. */
@@ -62,6 +63,12 @@ const MAX_IDLE_MIB = 64;
 /** A reset that takes longer has met something strange; the connection is closed instead. */
 const RESET_MS = 5_000;
 
+/** Once Postgres had no connection left, an instance opens no more than it had then, for this time. */
+const SCARCE_MS = 60_000;
+
+/** Logins that are tried again for want of a connection. */
+const RETRIES = 3;
+
 export class Connections {
   /** Idle ones by project, the most recently used last. */
   private readonly idle = new Map<string, Lease[]>();
@@ -69,6 +76,8 @@ export class Connections {
   /** Connections open or being opened, by project. */
   private readonly counts = new Map<string, number>();
   private total = 0;
+  /** What Postgres had room for, and until when that holds. */
+  private scarce = { most: Infinity, until: 0 };
   private readonly sweeper: NodeJS.Timeout;
   private lastSweep = 0;
   private closing = false;
@@ -88,7 +97,7 @@ export class Connections {
 
   /** Connections that may be open. */
   get most(): number {
-    return this.limits.total;
+    return performance.now() < this.scarce.until ? Math.min(this.scarce.most, this.limits.total) : this.limits.total;
   }
 
   /** Lends a connection that has served the project before. */
@@ -107,7 +116,7 @@ export class Connections {
     this.makeRoom(project);
     this.count(project, 1);
     try {
-      const lease = new Lease(project, pool, await this.sessions.open(placement, pool));
+      const lease = new Lease(project, pool, await this.login(placement, pool));
       lease.session.onClose(() => {
         this.count(project, -1);
         this.removeIdle(lease);
@@ -153,6 +162,24 @@ export class Connections {
     for (const lease of this.allIdle()) this.discard(lease);
   }
 
+  /** If Postgres has no connection left, idle ones of ours make room. */
+  private async login(placement: Placement, pool: PoolName): Promise<ProjectSession> {
+    for (let retries = 0; ; retries++) {
+      try {
+        return await this.sessions.open(placement, pool);
+      } catch (error) {
+        // The login that failed is counted already.
+        if (!isTooMany(error)) throw error;
+        this.scarce = { most: Math.max(1, this.total - 1), until: performance.now() + SCARCE_MS };
+        const all = this.allIdle();
+        if (all.length === 0 || retries === RETRIES) throw error;
+        const lease = leastUseful(all, performance.now());
+        this.removeIdle(lease);
+        await lease.session.close();
+      }
+    }
+  }
+
   private async clean(lease: Lease): Promise<void> {
     const { session, mustReset } = lease;
     const timer = setTimeout(() => this.discard(lease), RESET_MS);
@@ -183,7 +210,7 @@ export class Connections {
       const [longest] = this.idle.get(project) ?? [];
       if (longest !== undefined) this.discard(longest);
     }
-    if (this.total >= this.limits.total) {
+    if (this.total >= this.most) {
       const all = this.allIdle();
       if (all.length > 0) this.discard(leastUseful(all, performance.now()));
     }
@@ -230,6 +257,9 @@ export class Connections {
     else this.counts.set(project, count);
   }
 }
+
+const isTooMany = (error: unknown): boolean =>
+  error instanceof EngineError && error.cause instanceof PostgresError && error.cause.sqlstate === TOO_MANY_CONNECTIONS;
 
 /** @returns MiB that a Postgres process shares with nobody (RssAnon, proc_pid_status(5)); null if it is none of this machine */
 async function privateMemoryMib(pid: number): Promise<number | null> {

@@ -1,7 +1,10 @@
 /** Which connections to projects are kept where there are more projects than connections. */
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { embeddedServer } from '../../support/postgres.js';
+import { startThrowaway } from '../../support/throwaway-postgres.js';
 import { onServer, startTestService, type TestProject } from '../../support/service.js';
 
 /** Projects of a service that keeps `connections`, each with a table. */
@@ -63,6 +66,24 @@ it.each([
     }
   },
 );
+
+it('closes idle ones if Postgres has no connection left, and opens no more than it had room for', async () => {
+  const folder = await mkdtemp('/tmp/cdp-few-');
+  await chmod(folder, 0o711);
+  const server = await startThrowaway(join(folder, 'server'), { settings: ['max_connections=25'] });
+  try {
+    const service = await startTestService({}, { major: 18, connection: server.connection });
+    const projects: TestProject[] = [];
+    for (let i = 0; i < 24; i++) projects.push(await service.project());
+    for (const project of projects) await project.table('t', { n: 'INTEGER' });
+    for (const project of projects) await write(project);
+    expect(service.engine.load.maxConnections).toBeLessThan(24);
+    await service.close();
+  } finally {
+    await server.stop();
+    await rm(folder, { recursive: true, force: true });
+  }
+});
 
 it('gives the connections of projects that are gone to those that come', async () => {
   const { service, projects, processes } = await crowd(4, 2);
