@@ -5,22 +5,25 @@
 
 /** Known to the compiler alone: the type of the values that a schema describes. */
 declare const DESCRIBED: unique symbol;
-/** Marks a property that may be missing. A symbol, so that neither a validator nor JSON sees it. */
-const OPTIONAL = Symbol('optional');
+/** Marks a property that may be missing, and holds its schema. A symbol, so that neither a validator nor JSON sees it. */
+export const OPTIONAL = Symbol('optional');
+/** Keywords for the OpenAPI document alone: a value that they exclude is refused with an error code of its own. */
+export const DOCUMENTED = Symbol('documented');
 
 export interface Schema<T = unknown> {
   readonly [keyword: string]: unknown;
   readonly [DESCRIBED]?: T;
+  readonly [DOCUMENTED]?: Keywords;
 }
 
 interface OptionalSchema<T = unknown> extends Schema<T> {
-  readonly [OPTIONAL]: true;
+  readonly [OPTIONAL]: Schema<T>;
 }
 
 /** The type of the values that a schema describes. */
 export type Static<S extends Schema> = S extends Schema<infer T> ? T : never;
 
-type Keywords = Readonly<Record<string, unknown>>;
+type Keywords = Readonly<Record<string | symbol, unknown>>;
 type Properties = Readonly<Record<string, Schema>>;
 type OptionalKey<P> = { [K in keyof P]: P[K] extends OptionalSchema ? K : never }[keyof P];
 type Described<P extends Properties> = Flat<
@@ -49,6 +52,7 @@ export const Type = {
     ...keywords,
   }),
   Enum: <const T extends Constant>(values: readonly T[], keywords: Keywords = {}): Schema<T> => ({
+    type: typeof values[0],
     enum: values,
     ...keywords,
   }),
@@ -73,5 +77,5 @@ export const Type = {
     return { type: 'object', ...(required.length === 0 ? {} : { required }), properties, ...keywords };
   },
   Nullable: <S extends Schema>(schema: S): Schema<Static<S> | null> => ({ anyOf: [schema, Type.Null()] }),
-  Optional: <T>(schema: Schema<T>): OptionalSchema<T> => ({ ...schema, [OPTIONAL]: true }),
+  Optional: <T>(schema: Schema<T>): OptionalSchema<T> => ({ ...schema, [OPTIONAL]: schema }),
 } as const;

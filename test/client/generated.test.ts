@@ -17,7 +17,7 @@ import createClient from 'openapi-fetch';
 import type { paths } from './schema.js';
 
 const [baseUrl = '', token = ''] = process.argv.slice(2);
-const api = createClient<paths, 'application/json'>({ baseUrl, headers: { authorization: \`Bearer \${token}\` } });
+const api = createClient<paths>({ baseUrl, headers: { authorization: \`Bearer \${token}\` } });
 
 function must<T>({ data, error }: { data?: T; error?: { error: string; message: string } }): T {
   if (data === undefined) throw new Error(error?.message);

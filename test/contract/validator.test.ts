@@ -39,7 +39,7 @@ describe('a schema', () => {
       required: ['name', 'kind', 'owner', 'tags'],
       properties: {
         name: { type: 'string', minLength: 1 },
-        kind: { enum: ['cat', 'dog'] },
+        kind: { type: 'string', enum: ['cat', 'dog'] },
         age: { type: 'integer', minimum: 0 },
         owner: { anyOf: [{ type: 'string', format: 'uuid' }, { type: 'null' }] },
         tags: { type: 'array', items: { type: 'string', const: 'shy' } },

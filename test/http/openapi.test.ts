@@ -1,7 +1,10 @@
 /** The OpenAPI document (contract section 9): valid, complete, and true: its examples run, its errors are all there. */
 import Schema from 'typebox/schema';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { COLUMN_TYPES } from '../../src/contract/column-types.js';
 import { ERROR_CODES, type ErrorCode } from '../../src/contract/errors.js';
+import { LIMITS } from '../../src/contract/limits.js';
+import { NAME_PATTERN, SCOPES } from '../../src/contract/names.js';
 import type { Route } from '../../src/http/api/route.js';
 import { ALL_ROUTES, pathOf, titled } from '../support/routes.js';
 import {
@@ -32,7 +35,7 @@ interface Operation {
 
 interface OpenApi {
   openapi: string;
-  info: { title: string; version: string; description: string };
+  info: { title: string; version: string; description: string; license: Json };
   tags: { name: string }[];
   security: Json[];
   paths: Record<string, Record<string, Operation>>;
@@ -57,15 +60,9 @@ const operationOf = ({ url, method }: Route): Operation => {
   return operation;
 };
 
-/** Throws unless the value is as the schema of the document says. A reference leads into the components. */
+/** Throws unless the value is as the schema of the document says. Its references lead into the components. */
 function fits(schema: Json, value: unknown): void {
-  const reference = schema.$ref as string | undefined;
-  if (reference !== undefined) {
-    const target = document.components.schemas[reference.replace('#/components/schemas/', '')];
-    if (target === undefined) throw new Error(`${reference} leads nowhere`);
-    return fits(target, value);
-  }
-  const [right, errors] = Schema.Compile(schema).Errors(value);
+  const [right, errors] = Schema.Compile({ ...schema, components: document.components }).Errors(value);
   if (!right) throw new Error(`${JSON.stringify(value)?.slice(0, 500)}: ${JSON.stringify(errors)}`);
 }
 
@@ -120,6 +117,42 @@ describe('the document', () => {
       const { $ref } = object;
       if (typeof $ref === 'string') expect(document.components.schemas).toHaveProperty($ref.split('/').at(-1) ?? '');
     }
+  });
+
+  it('has the shapes, types, scopes and codes as components with names of their own, used once each or more', () => {
+    const { schemas } = document.components;
+    expect(schemas.ColumnType?.enum).toEqual(COLUMN_TYPES);
+    expect(schemas.Scope?.enum).toEqual(SCOPES);
+    expect(schemas.ErrorCode?.enum).toEqual(Object.keys(ERROR_CODES));
+    for (const { requestBody, responses } of ALL_ROUTES.map(operationOf)) {
+      for (const { content } of [...(requestBody === undefined ? [] : [requestBody]), ...Object.values(responses)]) {
+        // Generators do not know what to do with a choice of media types.
+        expect(Object.keys(content)).toEqual(['application/json']);
+        expect(Object.keys(content['application/json']?.schema ?? {})).toEqual(['$ref']);
+      }
+    }
+    const used = new Set([...objectsIn(document)].flatMap(({ $ref }) => (typeof $ref === 'string' ? [$ref] : [])));
+    expect([...used].sort()).toEqual(
+      Object.keys(schemas)
+        .map((name) => `#/components/schemas/${name}`)
+        .sort(),
+    );
+  });
+
+  it('says patterns and defaults', () => {
+    const { schemas, paths } = { ...document.components, ...document } as OpenApi & OpenApi['components'];
+    const sql = schemas.SqlBody?.properties as Record<string, Json>;
+    expect(sql.timeout_ms).toMatchObject({
+      maximum: LIMITS.timeoutMsMax,
+      description: `Default: ${LIMITS.timeoutMsDefault}.`,
+    });
+    const column = schemas.AddColumnBody?.properties as Record<string, Json>;
+    expect(column.name?.pattern).toBe(NAME_PATTERN);
+    const insert = paths['/api/cdp/data/{table_name}']?.post?.parameters;
+    expect(insert).toContainEqual(
+      expect.objectContaining({ name: 'table_name', schema: { type: 'string', pattern: NAME_PATTERN } }),
+    );
+    expect(document.info.license).toEqual({ name: 'Apache License 2.0', identifier: 'Apache-2.0' });
   });
 
   it('is what the documentation page shows too', async () => {
@@ -401,7 +434,7 @@ describe('the failures', () => {
     const answer = await project.call(route.method, path, { body });
     expect(answer.body).toMatchObject({ error: code, status: answer.status });
     expect(codesOf(operationOf(route))).toContain(code);
-    fits(document.components.schemas.Error ?? {}, answer.body);
+    fits(document.components.schemas.ErrorBody ?? {}, answer.body);
   });
 
   it.each(ALL_ROUTES.filter(({ url }) => url.includes(':project')).map((route) => [route.operationId, route] as const))(

@@ -4,9 +4,10 @@ import ts from 'typescript';
 
 /**
  * Checks TypeScript files and writes their JavaScript beside them.
+ * @param options over those of a careful user
  * @returns what the compiler complains about, as `file:line: message`
  */
-export function compile(files: readonly string[]): string[] {
+export function compile(files: readonly string[], options: ts.CompilerOptions = {}): string[] {
   const program = ts.createProgram(files, {
     strict: true,
     exactOptionalPropertyTypes: true,
@@ -17,6 +18,7 @@ export function compile(files: readonly string[]): string[] {
     types: ['node'],
     typeRoots: [fileURLToPath(new URL('../../node_modules/@types', import.meta.url))],
     skipLibCheck: true,
+    ...options,
   });
   const { diagnostics } = program.emit();
   return [...ts.getPreEmitDiagnostics(program), ...diagnostics].map(({ file, start = 0, messageText }) => {

@@ -9,7 +9,7 @@ const AuditId = { pattern: '^[0-9]{1,15}-[0-9]{1,16}$', examples: ['176985180000
 export const AuditQuery = Type.Object(
   {
     project: Type.Optional(Type.String({ pattern: PROJECT_NAME_PATTERN })),
-    operation: Type.Optional(Type.Enum([...AUDIT_OPERATIONS], { type: 'string' })),
+    operation: Type.Optional(Type.Enum(AUDIT_OPERATIONS)),
     outcome: Type.Optional(
       Type.String({ pattern: '^[a-z_]{1,40}$', description: '`ok`, an error code, or `failed`: all but `ok`.' }),
     ),
@@ -31,7 +31,7 @@ export const AuditEntry = Type.Object({
   request_id: Type.Nullable(Type.String()),
   project: Type.Nullable(Type.String({ description: 'Its name at the time.' })),
   project_id: Type.Nullable(Type.String({ format: 'uuid' })),
-  actor: Type.Enum([...AUDIT_ACTORS]),
+  actor: Type.Enum(AUDIT_ACTORS),
   actor_id: Type.Nullable(Type.String()),
   actor_name: Type.Nullable(Type.String()),
   address: Type.Nullable(Type.String()),

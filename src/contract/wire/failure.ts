@@ -1,10 +1,15 @@
 /** The one shape of all failures on the wire (contract section 1). */
+import { ERROR_CODES, type ErrorCode as Code } from '../errors.js';
 import { LIMITS } from '../limits.js';
 import { type Static, Type } from '../schema.js';
 
+export const ErrorCode = Type.Enum(Object.keys(ERROR_CODES) as Code[], {
+  description: 'A stable code; see the table of errors.',
+});
+
 export const ErrorBody = Type.Object({
   success: Type.Literal(false),
-  error: Type.String({ description: 'A stable code; see the table of errors.' }),
+  error: ErrorCode,
   message: Type.String(),
   status: Type.Integer(),
   request_id: Type.String(),
@@ -13,7 +18,7 @@ export const ErrorBody = Type.Object({
       Type.Object({
         record: Type.Optional(Type.Integer({ description: "0-based index in the request's array." })),
         column: Type.Optional(Type.String()),
-        error: Type.String(),
+        error: ErrorCode,
         message: Type.String(),
         hint: Type.Optional(Type.String()),
       }),

@@ -1,10 +1,11 @@
 /** Projects and tokens on the wire (contract section 2). */
 import { PROJECT_NAME_PATTERN, SCOPES } from '../names.js';
-import { STRICT, type Static, Type } from '../schema.js';
+import { PROJECT_STATUSES } from '../projects.js';
+import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
 import { success } from './success.js';
 
 export const CreateProjectBody = Type.Object(
-  { name: Type.String({ description: `Matches ${PROJECT_NAME_PATTERN}.`, examples: ['shop'] }) },
+  { name: Type.String({ examples: ['shop'], [DOCUMENTED]: { pattern: PROJECT_NAME_PATTERN } }) },
   STRICT,
 );
 export type CreateProjectBody = Static<typeof CreateProjectBody>;
@@ -12,7 +13,7 @@ export type CreateProjectBody = Static<typeof CreateProjectBody>;
 export const Project = Type.Object({
   id: Type.String({ format: 'uuid' }),
   name: Type.String(),
-  status: Type.String({ examples: ['active', 'inactive'] }),
+  status: Type.Enum(PROJECT_STATUSES),
   quota: Type.String({
     description: "Disk quota: a size, `default` (the service's setting) or `none`.",
     examples: ['10GB'],
@@ -43,14 +44,14 @@ export const DeleteProjectQuery = Type.Object(
 );
 export type DeleteProjectQuery = Static<typeof DeleteProjectQuery>;
 
-const ScopeText = Type.Enum([...SCOPES]);
+export const Scope = Type.Enum(SCOPES);
 
 const NullableTime = Type.Nullable(Type.String({ format: 'date-time' }));
 
 export const CreateTokenBody = Type.Object(
   {
     name: Type.Optional(Type.String({ maxLength: 200, pattern: '^[^\\u0000]+$' })),
-    scopes: Type.Optional(Type.Array(ScopeText, { minItems: 1, description: 'Default: all.' })),
+    scopes: Type.Optional(Type.Array(Scope, { minItems: 1, description: 'Default: all.' })),
     expires_at: Type.Optional(NullableTime),
   },
   STRICT,
@@ -60,7 +61,7 @@ export type CreateTokenBody = Static<typeof CreateTokenBody>;
 export const Token = Type.Object({
   id: Type.String({ format: 'uuid' }),
   name: Type.String(),
-  scopes: Type.Array(Type.String()),
+  scopes: Type.Array(Scope),
   created_at: Type.String({ format: 'date-time' }),
   expires_at: NullableTime,
   revoked_at: NullableTime,
@@ -88,7 +89,7 @@ export const OwnTokenAnswer = Type.Object({
   token: Type.Object({
     id: Type.String({ description: 'The subject of a JWT.' }),
     name: Type.Nullable(Type.String({ description: 'null for a JWT.' })),
-    scopes: Type.Array(Type.String()),
+    scopes: Type.Array(Scope),
   }),
 });
 export type OwnTokenAnswer = Static<typeof OwnTokenAnswer>;

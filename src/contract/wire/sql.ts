@@ -10,33 +10,38 @@ export const SqlBody = Type.Object(
       examples: ['SELECT 1'],
     }),
     params: Type.Optional(Type.Array(Type.Any(), { maxItems: 65_535, description: 'Values of $1, $2, …' })),
-    read_only: Type.Optional(Type.Boolean({ description: 'Run as the reader, in a READ ONLY transaction.' })),
-    timeout_ms: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMITS.timeoutMsMax })),
-    max_rows: Type.Optional(Type.Integer({ minimum: 1, maximum: LIMITS.maxRowsMax })),
-    row_mode: Type.Optional(Type.Enum(['object', 'array'], { type: 'string' })),
+    // Not as `default`: openapi-typescript takes a property that has one for required.
+    read_only: Type.Optional(
+      Type.Boolean({ description: 'Run as the reader, in a READ ONLY transaction. Default: false.' }),
+    ),
+    timeout_ms: Type.Optional(
+      Type.Integer({ minimum: 1, maximum: LIMITS.timeoutMsMax, description: `Default: ${LIMITS.timeoutMsDefault}.` }),
+    ),
+    max_rows: Type.Optional(
+      Type.Integer({ minimum: 1, maximum: LIMITS.maxRowsMax, description: `Default: ${LIMITS.maxRowsDefault}.` }),
+    ),
+    row_mode: Type.Optional(Type.Enum(['object', 'array'], { description: 'Default: object.' })),
   },
   STRICT,
 );
 export type SqlBody = Static<typeof SqlBody>;
 
+export const ResultColumn = Type.Object({ name: Type.String(), type: Type.String() });
+
 const Result = {
   type: Type.String({ description: "Postgres's command tag without its counts.", examples: ['SELECT'] }),
   rows: Type.Array(Type.Any({ description: 'An object (or an array with row_mode array).' })),
   row_count: Type.Integer({ description: 'Number of rows, or of affected rows if none are returned.' }),
-  columns: Type.Array(Type.Object({ name: Type.String(), type: Type.String() })),
+  columns: Type.Array(ResultColumn),
   truncated: Type.Boolean(),
   affected_rows: Type.Optional(Type.Integer()),
 };
 
+export const StatementResult = Type.Object(Result);
+
 export const SqlAnswer = Type.Object({
   success: Type.Literal(true),
   ...Result,
-  results: Type.Optional(Type.Array(Type.Object(Result), { description: 'All results, if several statements ran.' })),
+  results: Type.Optional(Type.Array(StatementResult, { description: 'All results, if several statements ran.' })),
 });
 export type SqlAnswer = Static<typeof SqlAnswer>;
-
-/** The rows as a stream, by media type. */
-export const SQL_STREAMS = {
-  'application/x-ndjson': Type.String({ description: 'One row per line, then {"done":true,…}.' }),
-  'text/csv': Type.String(),
-};

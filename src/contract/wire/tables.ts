@@ -1,30 +1,35 @@
 /** Schema calls on the wire: tables and columns made, changed, read and dropped (specification 4.1 to 4.3, contract section 5). */
+import { COLUMN_TYPES } from '../column-types.js';
 import { LIMITS } from '../limits.js';
 import { NAME_PATTERN } from '../names.js';
-import { STRICT, type Static, Type } from '../schema.js';
+import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
 import { success } from './success.js';
 
 const Comment = Type.Nullable(
   Type.String({ maxLength: LIMITS.commentCharacters, description: 'Description; "" or null for none.' }),
 );
 
-const TypeText = Type.String({
-  description: 'One of TEXT, INTEGER, FLOAT, BOOLEAN, TIMESTAMP, JSONB, in any case.',
+export const ColumnType = Type.String({
+  description: 'The service accepts it in any case.',
   examples: ['TEXT'],
+  [DOCUMENTED]: { enum: COLUMN_TYPES },
 });
 
 const NameText = (what: string) =>
-  Type.String({ description: `Name of the ${what}; matches ${NAME_PATTERN}.`, examples: ['email'] });
+  Type.String({ description: `Name of the ${what}.`, examples: ['email'], [DOCUMENTED]: { pattern: NAME_PATTERN } });
 
-// 4.1 Create a table
+// 4.1 Create a table, 4.2 add a column: the same words for a column
+
+export const AddColumnBody = Type.Object(
+  { name: NameText('column'), type: ColumnType, comment: Type.Optional(Comment) },
+  STRICT,
+);
+export type AddColumnBody = Static<typeof AddColumnBody>;
 
 export const CreateTableBody = Type.Object(
   {
     table_name: NameText('table'),
-    columns: Type.Array(
-      Type.Object({ name: NameText('column'), type: TypeText, comment: Type.Optional(Comment) }, STRICT),
-      { minItems: 1, maxItems: LIMITS.columnsPerTable },
-    ),
+    columns: Type.Array(AddColumnBody, { minItems: 1, maxItems: LIMITS.columnsPerTable }),
     comment: Type.Optional(Comment),
   },
   STRICT,
@@ -37,14 +42,6 @@ export const CreateTableAnswer = Type.Object({
   columns: Type.Array(Type.String(), { description: 'Column names, `id` first.' }),
 });
 export type CreateTableAnswer = Static<typeof CreateTableAnswer>;
-
-// 4.2 Add a column
-
-export const AddColumnBody = Type.Object(
-  { name: NameText('column'), type: TypeText, comment: Type.Optional(Comment) },
-  STRICT,
-);
-export type AddColumnBody = Static<typeof AddColumnBody>;
 
 export const Column = Type.Object({
   name: Type.String(),
@@ -61,7 +58,7 @@ export type ColumnAnswer = Static<typeof ColumnAnswer>;
 export const AlterColumnBody = Type.Object(
   {
     new_name: Type.Optional(NameText('column')),
-    new_type: Type.Optional(TypeText),
+    new_type: Type.Optional(ColumnType),
     comment: Type.Optional(Comment),
   },
   { ...STRICT, description: 'At least one of the three.' },

@@ -1,7 +1,12 @@
 /** The OpenAPI 3.1 document, made from the route tables and the schemas that validate (contract section 9). */
 import { ERROR_CODES, type ErrorCode } from '../../contract/errors.js';
-import type { Schema } from '../../contract/schema.js';
-import { ErrorBody } from '../../contract/wire/failure.js';
+import { DOCUMENTED, OPTIONAL, type Schema } from '../../contract/schema.js';
+import * as audit from '../../contract/wire/audit.js';
+import * as batch from '../../contract/wire/batch.js';
+import * as failure from '../../contract/wire/failure.js';
+import * as projects from '../../contract/wire/projects.js';
+import * as sql from '../../contract/wire/sql.js';
+import * as tables from '../../contract/wire/tables.js';
 import type { Access } from '../authorization.js';
 import type { Route } from './route.js';
 
@@ -35,6 +40,7 @@ export function openApiDocument(routes: readonly Route[]): Json {
     const path = route.url.replace(/:(\w+)/g, '{$1}');
     paths[path] = { ...paths[path], [route.method.toLowerCase()]: operation(route) };
   }
+  const components = new Components();
   return {
     openapi: '3.1.0',
     info: {
@@ -43,6 +49,7 @@ export function openApiDocument(routes: readonly Route[]): Json {
       description:
         "Tables, columns, records and SQL over JSON/HTTP, in each project's own Postgres.\n\n" +
         `${INTERFACE_VERSION} is the version of this API. The program that serves it has its own, which \`cdp --version\` prints.`,
+      license: { name: 'Apache License 2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: '/' }],
     security: [{ bearer: [] }],
@@ -53,12 +60,42 @@ export function openApiDocument(routes: readonly Route[]): Json {
       { name: 'token', description: 'The token of a request' },
       { name: 'admin', description: 'Projects and tokens, with an admin token' },
     ],
-    paths,
+    paths: components.take(paths),
     components: {
       securitySchemes: { bearer: { type: 'http', scheme: 'bearer' } },
-      schemas: { Error: ErrorBody },
+      schemas: components.schemas,
     },
   };
+}
+
+/** The schemas of the contract that have a name there. What one answers with is a result, as generators use "response". */
+const NAMES: ReadonlyMap<unknown, string> = new Map(
+  [tables, batch, sql, projects, audit, failure]
+    .flatMap((words) => Object.entries<unknown>(words))
+    .map(([name, schema]) => [schema, name.replace(/Answer$/, 'Result')]),
+);
+
+/** Moves the named schemas of a document out of it, and leaves references. */
+class Components {
+  readonly schemas: Json = {};
+
+  take<T>(value: T): T;
+  take(value: unknown): unknown {
+    if (typeof value !== 'object' || value === null) return value;
+    if (Array.isArray(value)) return value.map((item: unknown) => this.take(item));
+    const schema = (value as { [OPTIONAL]?: object })[OPTIONAL] ?? value;
+    const name = NAMES.get(schema);
+    if (name === undefined) return this.#members(schema);
+    this.schemas[name] ??= this.#members(schema);
+    return { $ref: `#/components/schemas/${name}` };
+  }
+
+  #members(schema: object): Json {
+    const { [DOCUMENTED]: documented } = schema as Schema;
+    return Object.fromEntries(
+      Object.entries({ ...schema, ...documented }).map(([key, item]) => [key, this.take(item)]),
+    );
+  }
 }
 
 function needed(access: Access): string {
@@ -90,7 +127,6 @@ function operation(route: Route): Json {
         headers: { 'X-Request-Id': { schema: { type: 'string' } }, 'Server-Timing': { schema: { type: 'string' } } },
         content: {
           'application/json': { schema: success.answer, example: success.example },
-          ...Object.fromEntries(Object.entries(success.alsoAs ?? {}).map(([type, schema]) => [type, { schema }])),
         },
       },
       ...errorResponses(route),
@@ -127,7 +163,7 @@ function errorResponses(route: Route): Json {
       description: list.map((code) => `\`${code}\`: ${ERROR_CODES[code].meaning}`).join('\n\n'),
       content: {
         'application/json': {
-          schema: { $ref: '#/components/schemas/Error' },
+          schema: failure.ErrorBody,
           examples: Object.fromEntries(list.map((code) => [code, { value: errorExample(code) }])),
         },
       },

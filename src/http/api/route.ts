@@ -2,7 +2,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AuditOperation } from '../../contract/audit.js';
 import { EngineError, type ErrorCode } from '../../contract/errors.js';
-import { type Schema, Type } from '../../contract/schema.js';
+import { NAME_PATTERN, PROJECT_NAME_PATTERN } from '../../contract/names.js';
+import { DOCUMENTED, type Schema, Type } from '../../contract/schema.js';
 import type { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import { type IdempotencyKey, idempotencyKey } from '../../engine/idempotency.js';
 import type { WorkKind } from '../../engine/limits/slots.js';
@@ -62,8 +63,6 @@ export interface Operation {
     readonly status: number;
     readonly answer: Schema;
     readonly example: unknown;
-    /** By media type, for callers who ask for one with `Accept`. */
-    readonly alsoAs?: Readonly<Record<string, Schema>>;
   };
   readonly example?: unknown;
   /** Codes beyond those that every route can answer with. */
@@ -99,8 +98,9 @@ export function keyInHeader({ request }: Call): IdempotencyKey | null {
 export const answered = (body: NonNullable<Answer['body']>, replayed: boolean): Answer =>
   replayed ? { body, headers: { 'idempotency-replayed': 'true' } } : { body };
 
-export const TableInPath = Type.Object({ table_name: Type.String() });
-export const ColumnInPath = Type.Object({ table_name: Type.String(), column_name: Type.String() });
+const NameInPath = Type.String({ [DOCUMENTED]: { pattern: NAME_PATTERN } });
+export const TableInPath = Type.Object({ table_name: NameInPath });
+export const ColumnInPath = Type.Object({ table_name: NameInPath, column_name: NameInPath });
 
 /** @throws EngineError table_not_found if no table can have the name */
 export function tableInPath({ request }: Call): string {
@@ -111,7 +111,9 @@ export function tableInPath({ request }: Call): string {
 
 export const columnInPath = ({ request }: Call): string => (request.params as { column_name: string }).column_name;
 
-export const ProjectInPath = Type.Object({ project: Type.String() });
+export const ProjectInPath = Type.Object({
+  project: Type.String({ [DOCUMENTED]: { pattern: PROJECT_NAME_PATTERN } }),
+});
 
 /** The project that an administrator names. */
 export const projectInPath = ({ request }: Call): string => (request.params as { project: string }).project;

@@ -14,7 +14,8 @@ export const RUN_SQL: Operation = {
   summary: 'Run SQL',
   description:
     'One request is one transaction. With `read_only`, or with a token that has sql:read alone, it runs as the ' +
-    'reader in a READ ONLY transaction. `Accept: application/x-ndjson` or `text/csv` streams the rows without a cap. ' +
+    'reader in a READ ONLY transaction. `Accept: application/x-ndjson` streams the rows without a cap, one per ' +
+    'line, then `{"done":true,"row_count":N}`; `Accept: text/csv` streams CSV. ' +
     'With the header `Idempotency-Key` a retry of a request that writes does nothing and returns the first response, ' +
     `without its rows if they are larger than ${LIMITS.idempotencyAnswerBytes / 1024} KiB.`,
   tag: 'sql',
@@ -35,7 +36,6 @@ export const RUN_SQL: Operation = {
       columns: [{ name: 'email', type: 'TEXT' }],
       truncated: false,
     },
-    alsoAs: wire.SQL_STREAMS,
   },
   errors: [
     'sql_error',

@@ -1,5 +1,5 @@
 /** Tokens over HTTP (contract section 2), as routes.ts lists them: what a token is, and managing them with an admin token. */
-import { SCOPES } from '../../contract/names.js';
+import { type Scope, SCOPES } from '../../contract/names.js';
 import { Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/projects.js';
 import type { TokenRow } from '../../tenancy/control-rows.js';
@@ -104,7 +104,8 @@ export const REVOKE_TOKEN: Operation = {
 export const shownToken = (token: TokenRow): wire.Token => ({
   id: token.id,
   name: token.name,
-  scopes: token.scopes,
+  // Only known ones are stored.
+  scopes: token.scopes as Scope[],
   created_at: token.createdAt.toISOString(),
   expires_at: token.expiresAt?.toISOString() ?? null,
   revoked_at: token.revokedAt?.toISOString() ?? null,
