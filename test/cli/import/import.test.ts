@@ -599,10 +599,10 @@ describe('an export', () => {
       expect(await load(file, table), file).toMatchObject({ code: 0 });
       expect(await all(table), file).toEqual(await all('round'));
     }
-    expect(await ada.output('export', 'SELECT i FROM round WHERE false', '-o', 'none.json', '--json')).toContain(
+    expect(await ada.output('export', 'SELECT i FROM round WHERE false', '-o', 'nothing.json', '--json')).toContain(
       '"rows":0',
     );
-    expect(await ada.read('none.json')).toBe('[]\n');
+    expect(await ada.read('nothing.json')).toBe('[]\n');
   });
 
   it('can be imported again with columns of other types: arrays, json, enums, numerics, times', async () => {
