@@ -3,7 +3,7 @@ import { chown, stat } from 'node:fs/promises';
 import { type IncomingMessage, request as httpRequest } from 'node:http';
 import { userInfo } from 'node:os';
 import { text } from 'node:stream/consumers';
-import { EngineError, type ErrorCode } from '../contract/errors.js';
+import { EngineError } from '../contract/errors.js';
 import type { ErrorBody } from '../contract/wire/failure.js';
 import { ACCOUNT_HEADER } from '../contract/wire/operator.js';
 import { hasCode, isMissing } from '../files.js';
@@ -98,7 +98,7 @@ async function* linesOf(response: IncomingMessage): AsyncGenerator<string> {
 }
 
 const engineError = ({ error, message, hint }: ErrorBody): EngineError =>
-  new EngineError(error as ErrorCode, message, hint === undefined ? {} : { hint });
+  new EngineError(error, message, hint === undefined ? {} : { hint });
 
 /** The connection broke after the request had been sent. */
 const isLost = (error: unknown): boolean => hasCode(error, 'ECONNRESET', 'EPIPE');

@@ -167,7 +167,7 @@ async function errorIn(response: Response): Promise<CdpError> {
 /** Undefined if the body is not an error of the service. */
 export function fromBody(body: ErrorBody | null, retryAfter?: number): CdpError | undefined {
   if (body?.success !== false || typeof body.error !== 'string') return undefined;
-  return new CdpError(body.error as CdpErrorCode, body.message, {
+  return new CdpError(body.error, body.message, {
     status: body.status,
     errors: body.errors as CdpError['errors'] | undefined,
     errorCount: body.error_count,
