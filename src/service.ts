@@ -147,7 +147,7 @@ interface Assembly {
 }
 
 /** @param spans creates the spans of requests; undefined: no traces */
-export async function assemble(
+async function assemble(
   config: Config,
   database: Database,
   logger: Logger,

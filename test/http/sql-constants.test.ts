@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import { Session } from '../../src/pg/index.js';
 import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
 import { testServers } from '../support/postgres.js';
+import { freeSql } from '../support/sql.js';
 
 describe.each(testServers().map((server) => ({ server, major: server.major })))('on Postgres $major', ({ server }) => {
   let service: TestService;
@@ -19,8 +20,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   });
   afterEach(() => void vi.restoreAllMocks());
 
-  const sql = (text: string, rest: object = {}): Promise<TestAnswer> =>
-    project.call('POST', '/api/cdp/sql', { body: { sql: text, ...rest } });
+  const { sql } = freeSql(() => project);
   const read = (text: string, rest: object = {}): Promise<TestAnswer> =>
     project.call('POST', '/api/cdp/sql', { body: { sql: text, ...rest }, token: readToken });
   const POOLS = [
