@@ -9,13 +9,14 @@ const ALONE = ['test/faults/overload.test.ts', 'test/attacks/**/*.test.ts'];
 
 /** Only `npm run test:all` runs these: random tests, programs as processes, races, and whatever takes half a minute. */
 const LONG = [
-  ...['backup', 'embedded', 'isolation', 'process', 'properties', 'tenancy/connections'].map(
+  ...['backup', 'citus', 'embedded', 'isolation', 'process', 'properties', 'tenancy/connections'].map(
     (name) => `test/${name}/**`,
   ),
   'test/cli/management.test.ts',
   'test/codec/batch/differential.test.ts',
   'test/docs/tutorial.test.ts',
   'test/engine/audit-outage.test.ts',
+  'test/postgres-port/ends.test.ts',
   'test/http/{insert-races,quota,repair,slows-no-one,sql-leaves-nothing,sql-stream-clients}.test.ts',
 ];
 

@@ -24,18 +24,23 @@ const OPTIONS = [
 
 /** For the build; for vitest (`globalSetup`) too, so that no test runs what the sources do not say. */
 export function setup() {
-  for (const module of MODULES) compile(module);
+  const outdated = MODULES.map(withState).filter(isOutdated);
+  if (outdated.length > 0) say('Compiling AssemblyScript …');
+  outdated.forEach(compile);
 }
 
-function compile({ folder, name, memory }) {
-  const sources = join(folder, 'assembly');
-  const target = join(folder, `${name}.wasm`);
-  const stamp = join(cache, `assembly.${name}`);
+function withState(module) {
+  const sources = join(module.folder, 'assembly');
+  const target = join(module.folder, `${module.name}.wasm`);
+  const stamp = join(cache, `assembly.${module.name}`);
   const files = [...filesIn(sources), join(root, 'package-lock.json'), import.meta.filename];
-  const state = hashOf(files);
-  if (fs.existsSync(target) && fs.existsSync(stamp) && fs.readFileSync(stamp, 'utf8') === state) return;
+  return { ...module, sources, target, stamp, state: hashOf(files) };
+}
 
-  say('Compiling AssemblyScript …');
+const isOutdated = ({ target, stamp, state }) =>
+  !(fs.existsSync(target) && fs.existsSync(stamp) && fs.readFileSync(stamp, 'utf8') === state);
+
+function compile({ name, memory, sources, target, stamp, state }) {
   fs.mkdirSync(cache, { recursive: true });
   const compiler = join(root, 'node_modules', 'assemblyscript', 'bin', 'asc.js');
   const draft = join(cache, `${name}.${process.pid}.wasm`);

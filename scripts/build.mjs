@@ -4,15 +4,19 @@
  */
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
-import { basename, dirname, extname, join, relative } from 'node:path';
+import { basename, dirname, extname, join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { setup as compileAssembly } from './assembly.mjs';
+import { buildConsole } from './console.mjs';
 import { cache, filesIn, hashOf, move } from './files.mjs';
 import { fail, prepare, root, timed } from './prepare.mjs';
 
 const src = join(root, 'src');
 const dist = join(root, 'dist');
 const stamp = join(cache, 'build');
+
+/** In dist, but made by `console.mjs`. */
+const CONSOLE = `console${sep}`;
 
 /** Brings dist up to date. Ends the process where the sources do not compile; dist then stays as it was. */
 export function build() {
@@ -61,7 +65,8 @@ function publish(draft) {
     fs.mkdirSync(dirname(to), { recursive: true });
     move(from, to);
   }
-  for (const file of filesIn(dist)) if (!made.includes(relative(dist, file))) fs.rmSync(file, { force: true });
+  const isLeft = (file) => !made.includes(file) && !file.startsWith(CONSOLE);
+  for (const file of filesIn(dist)) if (isLeft(relative(dist, file))) fs.rmSync(file, { force: true });
 }
 
 /** What a source becomes, relative to dist. */
@@ -84,4 +89,5 @@ function copy(from, to) {
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   prepare({ withPostgres: false });
   build();
+  buildConsole();
 }

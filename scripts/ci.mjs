@@ -1,6 +1,6 @@
 /** The checks of `.ci/run`: all tests, then types, lint, format and package. Closes with `N passed, N failed`. */
 import { execFile, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -77,8 +77,8 @@ function install(tools) {
   const missing = tools.filter(({ isThere }) => !isThere());
   if (missing.length === 0) return;
   run({}, 'apt-get', 'update', '-qq');
-  for (const { name, isThere } of missing) {
-    run({}, 'apt-get', 'install', '-y', '-qq', name);
+  for (const { name, isThere, options = [] } of missing) {
+    run({}, 'apt-get', 'install', '-y', '-qq', ...options, name);
     if (isThere()) continue;
     count.failed++;
     console.log(`FAILED: ${name} cannot be installed, so that some tests are left out`);
@@ -93,24 +93,62 @@ const POSTGRES = [
   },
 ];
 
+/**
+ * Citus is in no registry. Where a build of it is kept beside the project, it is unpacked; elsewhere its tests say that they do
+ * not run.
+ */
+function installCitus() {
+  const folder = join(root, '../shared/citus');
+  if (existsSync('/usr/lib/postgresql/15/lib/citus.so') || !existsSync(folder)) return;
+  for (const name of readdirSync(folder).filter((name) => name.endsWith('.tar.gz'))) {
+    const options = ['--no-same-owner', '--keep-directory-symlink'];
+    note(run({}, 'tar', '-C', '/', '-xzf', join(folder, name), ...options), ['tar', name]);
+  }
+}
+
 const BROWSERS = ['/usr/bin/chromium', '/usr/bin/google-chrome', process.env.CHROME_PATH ?? ''];
 const TOOLS = [
   { name: 'chromium', isThere: () => BROWSERS.some(existsSync) },
+  { name: 'haproxy', isThere: () => existsSync('/usr/sbin/haproxy') },
   // The shells that `cdp completion` knows, beside bash.
   ...['python3', 'zsh', 'fish'].map((name) => ({
     name,
     isThere: () => spawnSync(name, ['--version']).status === 0,
   })),
+  // For the Python package, with Debian's Python, and for clients of the Postgres port.
+  ...[
+    ['python3-pandas', 'pandas'],
+    ['python3-psycopg', 'psycopg'],
+    ['python3-psycopg2', 'psycopg2'],
+    ['python3-sqlalchemy', 'sqlalchemy'],
+    ['mypy', 'mypy'],
+    ['python3-pip', 'pip'],
+    ['python3-setuptools', 'setuptools'],
+    ['python3-wheel', 'wheel'],
+  ].map(([name, module]) => ({
+    name,
+    options: ['--no-install-recommends'],
+    isThere: () => spawnSync('/usr/bin/python3', ['-c', `import ${module}`]).status === 0,
+  })),
+  { name: 'default-jdk-headless', isThere: () => spawnSync('javac', ['-version']).status === 0 },
+  { name: 'libpostgresql-jdbc-java', isThere: () => existsSync('/usr/share/java/postgresql.jar') },
 ];
+
+/** Packages of npm that only the tests of clients need, so that nobody else has to install them. */
+const CLIENTS = ['npm', 'ci', '--prefix', 'test/tools/clients', '--ignore-scripts', '--no-audit', '--no-fund'];
 
 try {
   install(POSTGRES);
+  installCitus();
   test('npm', 'run', 'test:all');
   install(TOOLS);
+  check(...CLIENTS);
   test('npx', '--no-install', 'vitest', 'run', '--config', 'vitest.tools.config.ts');
   await checkAtOnce(['npm', 'run', 'types'], ['npm', 'run', 'lint'], ['npm', 'run', 'format']);
   check('npm', 'pack', '--dry-run', '--loglevel=error');
   check('npx', '--no-install', 'publint', '--strict');
+  check('node', 'scripts/client-package.mjs');
+  check('npx', '--no-install', 'publint', 'packages/client', '--strict');
   audit();
 } finally {
   rmSync(folder, { recursive: true, force: true });

@@ -6,12 +6,14 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { build } from './build.mjs';
+import { buildConsole } from './console.mjs';
 import { prepare, root } from './prepare.mjs';
 
 const isWhole = process.argv[2] === '--all';
 const chosen = isWhole ? process.argv.slice(3) : ['--project', 'main', ...process.argv.slice(2)];
 prepare();
 build();
+buildConsole();
 const vitest = join(root, 'node_modules', 'vitest', 'vitest.mjs');
 const child = spawn(process.execPath, [vitest, 'run', ...chosen], {
   cwd: root,

@@ -1,4 +1,7 @@
 /** The Postgres of a process: the operator's own, by its URL, or the embedded one of the data directory. */
+import { randomBytes } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { Logger } from 'pino';
 import type { Config } from './settings.js';
 import { parseUidRange } from './setting.js';
@@ -7,6 +10,7 @@ import { defaultBackendMemory, defaultConnections } from './embedded/limits.js';
 import { DataFolderInUse, SERVICE } from './embedded/control-server.js';
 import { type Embedded, openEmbedded } from './embedded/embedded.js';
 import type { ServerSize } from './embedded/config.js';
+import { exists, replaceFile } from './files.js';
 import { addressOfUrl, type ServerAddress } from './pg/index.js';
 
 export { DataFolderInUse, SERVICE };
@@ -18,6 +22,8 @@ export interface Database {
   readonly embedded: Embedded | null;
   /** Connections to projects' databases that this process may open. */
   readonly connections: number;
+  /** What passwords of roles are derived from: the setting, or a random one that is kept in the data directory. */
+  readonly secret: string;
   close(): Promise<void>;
 }
 
@@ -48,6 +54,7 @@ export async function openDatabase(
       address: addressOfUrl(config.databaseUrl),
       embedded: null,
       connections: config.maxConnections ?? CONNECTIONS_ELSEWHERE,
+      secret: config.secret ?? '',
       close: () => Promise.resolve(),
     };
   }
@@ -69,15 +76,24 @@ export async function openDatabase(
     address: { ...embedded.control.socket, password: '', connectionTimeoutMillis: 5_000 },
     embedded,
     connections: config.maxConnections ?? defaultConnections(),
+    secret: await keptSecret(join(config.dataDir, 'secret')),
     close: () => embedded.control.close(),
   };
 }
 
-function sizeOf({ projectRunning, projectReserved, sharedBuffersMib, maxWalSizeMib, idleStopMs }: Config): ServerSize {
+/** For roles on servers that are added to an embedded installation. The process owns the folder, so that nobody else writes it. */
+async function keptSecret(file: string): Promise<string> {
+  if (!(await exists(file))) await replaceFile(file, randomBytes(32).toString('hex'), 0o600);
+  return readFile(file, 'utf8');
+}
+
+function sizeOf(config: Config): ServerSize {
+  const { projectRunning, projectReserved, sharedBuffersMib, maxWalSizeMib, idleStopMs } = config;
+  const sessions = config.pgPort === null ? 0 : config.pgSessions;
   const nap = Math.floor(idleStopMs / NAPS_BEFORE_STOP / 1_000);
   return {
     // As many of each kind as requests may run, see `Connections`.
-    maxConnections: 2 * projectRunning - projectReserved + CONNECTIONS_OF_SERVICE,
+    maxConnections: 2 * projectRunning - projectReserved + sessions + CONNECTIONS_OF_SERVICE,
     sharedBuffersMib,
     maxWalSizeMib,
     autovacuumNapSeconds: Math.min(LONGEST_NAP_S, Math.max(1, nap)),

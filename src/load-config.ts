@@ -39,7 +39,7 @@ export function loadConfig(
     const row = SETTINGS[name] as Setting<unknown>;
     const candidates: [Source, string, string | undefined][] = [
       ['flag', `--${row.flag}`, flags[row.flag]],
-      ['environment', row.env, environment[row.env] === '' ? undefined : environment[row.env]],
+      ['environment', ...fromEnvironment(row, environment)],
       ['file', `"${row.flag}" in the settings file`, fromFile[row.flag]],
     ];
     const given = candidates.find(([, , value]) => value !== undefined);
@@ -53,6 +53,26 @@ export function loadConfig(
   }
   config.dataDir = resolve(config.dataDir as string);
   return { config: checked(config as Config), sources: sources as Record<SettingName, Source>, written };
+}
+
+/**
+ * The variable that gives a setting, and its value. A secret may be in a file, which NAME_FILE names.
+ * @throws ConfigError
+ */
+function fromEnvironment(
+  { env, secret }: Setting<unknown>,
+  environment: Readonly<Record<string, string | undefined>>,
+): [string, string | undefined] {
+  const given = (name: string) => (environment[name] === '' ? undefined : environment[name]);
+  const inFile = `${env}_FILE`;
+  const path = secret ? given(inFile) : undefined;
+  if (path === undefined) return [env, given(env)];
+  if (given(env) !== undefined) throw new ConfigError(`${env} and ${inFile} are both set: set one of them`);
+  try {
+    return [inFile, readFileSync(path, 'utf8').replace(/\r?\n$/, '')];
+  } catch (error) {
+    throw new ConfigError(`${inFile}: the file cannot be read: ${(error as Error).message}`);
+  }
 }
 
 function parse(row: Setting<unknown>, label: string, value: string): unknown {
@@ -94,6 +114,9 @@ function checked(config: Config): Config {
       'With DATABASE_URL a secret is required: set CDP_SECRET to at least 32 random characters, the same for all instances',
     );
   }
+  if (config.secretPrevious !== null && config.secret === null) {
+    throw new ConfigError('secret-previous is the secret before the setting secret, which is not set');
+  }
   if (config.projectReserved >= config.projectRunning) {
     throw new ConfigError('project-reserved must be less than project-running');
   }
@@ -101,5 +124,15 @@ function checked(config: Config): Config {
   if (jwt.length !== 0 && jwt.length !== 3) {
     throw new ConfigError('jwt-issuer, jwt-audience and jwt-jwks-url go together');
   }
+  if ((config.tlsCert === null) !== (config.tlsKey === null)) throw new ConfigError('tls-cert and tls-key go together');
+  const pgHost = config.pgHost ?? config.host;
+  if (config.pgPort !== null && config.tlsCert === null && !config.pgPlain && !LOOPBACK.test(pgHost)) {
+    throw new ConfigError(
+      `Tokens would cross the network readable: set tls-cert and tls-key for Postgres clients on ${pgHost}, or a pg-host on loopback, ` +
+        'or pg-plain if something in front has TLS',
+    );
+  }
   return config;
 }
+
+const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/;

@@ -2,6 +2,7 @@
  * The running service: opens database, engine and HTTP in this order, and closes them in reverse. The command line, the
  * tests and the benchmarks all start this.
  */
+import { readFileSync } from 'node:fs';
 import type { FastifyInstance } from 'fastify';
 import { type DestinationStream, type Logger, pino } from 'pino';
 import { type AdminSocket, openAdminSocket } from './admin-socket.js';
@@ -10,7 +11,10 @@ import { EngineError } from './contract/errors.js';
 import { type Database, openDatabase, SERVICE } from './database.js';
 import { LogLines } from './log-lines.js';
 import type { Engine, EngineSettings } from './engine/engine.js';
+import type { SessionSettings } from './engine/sessions/sessions.js';
 import { bootstrap } from './engine/bootstrap.js';
+import { hasCode } from './files.js';
+import type { PostgresPort } from './postgres-port/postgres-port.js';
 import type { RequestSpans } from './http/observability/request-spans.js';
 import type { TraceExport } from './trace-export.js';
 
@@ -18,6 +22,8 @@ export interface Service {
   readonly engine: Engine;
   /** Its address, such as `http://127.0.0.1:8080`. */
   readonly url: string;
+  /** Of the Postgres port; null: there is none. */
+  readonly postgresPort: number | null;
   /** The token of the project that the first start on an embedded database creates; null at later starts. */
   readonly firstToken: string | null;
   /** Finishes running requests, then stops everything it started. A second call waits for the first. */
@@ -70,6 +76,7 @@ export async function startService(
       await metricsApp.listen({ host: config.metricsHost, port: config.metricsPort ?? 0 });
       closing.add(() => metricsApp.close());
     }
+    const postgres = await openPostgresPort(config, engine, closing);
     const url = await app.listen({ host: config.host, port: config.port, backlog: BACKLOG });
     let admin: AdminSocket | undefined;
     // Commands are served until the last request is answered; later ones would have to wait for the exit.
@@ -83,15 +90,44 @@ export async function startService(
     }
     // Last: nobody would see a token that a failing start creates.
     const firstToken = database.embedded !== null ? await bootstrap(engine) : null;
-    logger.info({ url, embedded: database.embedded !== null }, 'listening');
+    const postgresPort = postgres?.port ?? null;
+    const ports = postgresPort === null ? {} : { postgresPort };
+    logger.info({ url, ...ports, embedded: database.embedded !== null }, 'listening');
     const breakOff = () => {
       app.server.closeAllConnections();
       admin?.breakOff();
     };
-    return { url, engine, firstToken, close: () => closing.run(), breakOff };
+    return { url, postgresPort, engine, firstToken, close: () => closing.run(), breakOff };
   } catch (error) {
     await closing.run();
     throw error;
+  }
+}
+
+/** null: it is not asked for. */
+async function openPostgresPort(config: Config, engine: Engine, closing: Closing): Promise<PostgresPort | null> {
+  const { pgPort, pgHost, host, tlsCert, tlsKey, pgPlain } = config;
+  if (pgPort === null || engine.sessions === null) return null;
+  const { PostgresPort } = await import('./postgres-port/postgres-port.js');
+  const certificate =
+    tlsCert === null || tlsKey === null
+      ? null
+      : { cert: readSettingFile('tls-cert', tlsCert), key: readSettingFile('tls-key', tlsKey) };
+  const settings = { host: pgHost ?? host, port: pgPort, certificate, allowsPlain: pgPlain };
+  const port = await PostgresPort.listen(engine, engine.sessions, settings).catch((error: unknown) => {
+    if (!hasCode(error, 'ERR_OSSL_X509_KEY_VALUES_MISMATCH')) throw error;
+    throw new Error(`The tls-key ${tlsKey} does not belong to the tls-cert ${tlsCert}`, { cause: error });
+  });
+  closing.add(() => port.close());
+  return port;
+}
+
+/** @throws Error that names the setting */
+function readSettingFile(flag: string, path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    throw new Error(`${flag}: the file cannot be read: ${(error as Error).message}`);
   }
 }
 
@@ -161,7 +197,7 @@ async function assemble(
   engine.projects.keepClearing();
   const tidyArchives = async () => {
     const { removeOldArchives } = await import('./backup/archiving.js');
-    await removeOldArchives(engine.tenancy, config.archiveDays);
+    await removeOldArchives(engine.servers.home, config.archiveDays);
   };
   const tidyingFailed = (error: unknown) => logger.warn({ error: String(error) }, 'old archived WAL cannot be removed');
   const tidying = setInterval(() => void tidyArchives().catch(tidyingFailed), ARCHIVES_EVERY_MS).unref();
@@ -180,7 +216,7 @@ async function assemble(
 /** The engine on an open database, as the service and the management commands use it. */
 export async function openEngine(config: Config, database: Database, logger: Logger): Promise<Engine> {
   const { Engine } = await import('./engine/engine.js');
-  const { address, embedded, connections: maxConnections } = database;
+  const { address, embedded, connections: maxConnections, secret } = database;
   const { jwtIssuer, jwtAudience, jwtJwksUrl } = config;
   const jwt =
     jwtIssuer === null || jwtAudience === null || jwtJwksUrl === null
@@ -190,11 +226,31 @@ export async function openEngine(config: Config, database: Database, logger: Log
     const cause = error instanceof EngineError ? (error.cause ?? error) : error;
     logger.error({ project: name, status, error: String(cause) }, 'a project is incomplete and cannot be cleaned up');
   };
-  const onAuditTrouble: EngineSettings['onAuditTrouble'] = (message, details) => logger.error(details, message);
+  const onAuditTrouble: EngineSettings['onAuditTrouble'] = (message, details) =>
+    logger[details.lost === 0 ? 'info' : 'error'](details, message);
   const onServerTrouble: EngineSettings['onServerTrouble'] = (project, trouble, details) =>
     logger.error({ project, ...details }, trouble);
+  const sessions = config.pgPort === null ? null : sessionSettings(config);
   const handlers = { onUnclearedProject, onAuditTrouble, onServerTrouble };
-  // Roles of embedded servers have no passwords to derive from it.
-  const secret = embedded === null ? config.secret : null;
-  return Engine.open({ ...config, maxConnections, address, embedded, secret, jwt, ...handlers });
+  const secretPrevious = embedded === null ? config.secretPrevious : null;
+  return Engine.open({
+    ...config,
+    maxConnections,
+    address,
+    embedded,
+    secret,
+    secretPrevious,
+    jwt,
+    sessions,
+    ...handlers,
+  });
 }
+
+const sessionSettings = (config: Config): SessionSettings => ({
+  perProject: config.pgSessions,
+  total: config.pgSessionsTotal,
+  waitMs: config.waitMs,
+  idleMs: config.pgIdleMs,
+  idleTransactionMs: config.pgIdleTransactionMs,
+  transactionMs: config.pgTransactionMs,
+});

@@ -51,6 +51,12 @@ export const SETTINGS = named({
       'Required with a database URL.',
     { secret: true },
   ),
+  secretPrevious: setting<string | null>(
+    null,
+    secret,
+    'While the secret is replaced by another one: the one before. Passwords derived from it are accepted too.',
+    { secret: true },
+  ),
   extensions: setting<readonly string[]>(
     [],
     extensionNames,
@@ -74,10 +80,14 @@ export const SETTINGS = named({
   maxConnections: setting<number | null>(
     null,
     integer(2, 10_000),
-    "Open at most this many connections to projects' databases, including idle ones. Default: from the machine's " +
+    "Open at most this many connections to projects' databases on one server, including idle ones. Default: from the machine's " +
       'memory (80 to 1000); with a database URL 80.',
   ),
-  running: setting(80, integer(2, 10_000), 'Run at most this many requests in Postgres at once, over all projects.'),
+  running: setting(
+    80,
+    integer(2, 10_000),
+    'Run at most this many requests on one server at once, over all its projects.',
+  ),
   backendMemoryMib: setting<number | null>(
     null,
     mebibytes(64, 1_048_576),
@@ -175,6 +185,42 @@ export const SETTINGS = named({
     'Allow pages from these origins to call the API from a browser, such as https://app.example.com, or *.',
     { isShownAsWritten: true },
   ),
+  console: setting(true, boolean, 'Serve the web console at /console.'),
+  pgPort: setting<number | null>(
+    null,
+    integer(0, 65_535),
+    'Also accept Postgres clients (psql, drivers, BI tools) on this port; 0 picks a free one. Default: none.',
+  ),
+  pgHost: setting<string | null>(null, text('ADDRESS'), 'Accept Postgres clients on this address. Default: host.'),
+  tlsCert: setting<string | null>(
+    null,
+    text('FILE'),
+    'Offer TLS to Postgres clients with the certificate chain in this PEM file; requires tls-key.',
+  ),
+  tlsKey: setting<string | null>(null, text('FILE'), 'Private key of tls-cert, a PEM file.'),
+  pgPlain: setting(
+    false,
+    boolean,
+    'Let Postgres clients on other machines connect without TLS, so that tokens cross the network readable.',
+  ),
+  pgSessions: setting(20, integer(1, 1_000), 'Allow each project this many sessions of Postgres clients at once.'),
+  pgSessionsTotal: setting(200, integer(1, 10_000), 'Allow this many sessions of Postgres clients at once in all.'),
+  pgIdleMs: setting(
+    1_800_000,
+    milliseconds(100, DAY_MS),
+    'End the session of a Postgres client that is idle for this long.',
+  ),
+  pgIdleTransactionMs: setting(
+    60_000,
+    milliseconds(100, DAY_MS),
+    'End the session of a Postgres client whose open transaction is idle for this long.',
+  ),
+  pgTransactionMs: setting(
+    600_000,
+    milliseconds(100, DAY_MS),
+    'Cancel the statement of a Postgres client, and then its session, if its transaction runs for this long.',
+  ),
+  mcpWrites: setting(false, boolean, 'Let agents insert records through /mcp, with tokens that have data:write.'),
   shutdownMs: setting(30_000, milliseconds(0, HOUR_MS), 'After SIGTERM, let running requests finish for this long.'),
   metricsHost: setting('127.0.0.1', text('ADDRESS'), 'Serve /metrics on this address, if metrics-port is set.'),
   metricsPort: setting<number | null>(
@@ -199,7 +245,9 @@ export const SETTINGS = named({
     oneOf('WHAT', ...AUDIT_STATEMENTS),
     'Record SQL in the audit log as hash (SHA-256 only) or text (also the full text, including its values).',
   ),
+  quarantineDays: setting(30, integer(1, 36_500), 'Keep records in the quarantine for this many days.'),
   auditDays: setting(90, integer(1, 36_500), 'Keep entries of the audit log for this many days.'),
+  receiptDays: setting(7, integer(1, 400), 'Keep receipts of batches with an Idempotency-Key for this many days.'),
   jwtIssuer: setting<string | null>(
     null,
     text('TEXT'),

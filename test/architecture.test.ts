@@ -12,7 +12,7 @@ const src = fileURLToPath(new URL('../src/', import.meta.url));
  */
 const LAYERS = [
   ['service'],
-  ['http'],
+  ['http', 'postgres-port'],
   ['engine'],
   ['backup'],
   ['tenancy'],
@@ -22,11 +22,12 @@ const LAYERS = [
 ] as const;
 
 /** … but for these, which everybody may import, and which import nothing of ours. */
-const FOUNDATION: readonly string[] = ['buffers.ts', 'files.ts'];
+const FOUNDATION: readonly string[] = ['buffers.ts', 'files.ts', 'version.ts'];
 
 /** What people run and programs elsewhere import: what each folder takes from others, besides contract/. Nobody else imports it. */
 const COMMANDS: Readonly<Record<string, readonly string[]>> = {
-  cli: ['service', 'client'],
+  cli: ['service', 'import', 'client'],
+  import: ['client'],
   client: [],
 };
 
@@ -146,6 +147,13 @@ describe('imports', () => {
     expect(wrong).toEqual([]);
   });
 
+  it('of import/ are files of ours alone, so that a browser can run it', () => {
+    const wrong = sources.flatMap(({ path, imports }) =>
+      folderOf(path) === 'import' ? imports.filter((name) => !isOurs(name)) : [],
+    );
+    expect(wrong).toEqual([]);
+  });
+
   it('of codec/ are its face alone, and it takes nothing but the words that all share', () => {
     const outside = sources.flatMap(({ path, imports }) =>
       folderOf(path) === 'codec'
@@ -206,15 +214,15 @@ describe('imports', () => {
       'backup/physical/physical.ts',
       'backup/physical/restore-files.ts',
       'database.ts',
-      'engine/doctor.ts',
+      'engine/doctor/machine-findings.ts',
       'engine/engine.ts',
     ]);
   });
 });
 
 describe('one place alone', () => {
-  it('reads the command line and the environment: cli/', () => {
-    expect(filesWith(/\bprocess\.(env|argv)\b/, 'cli/')).toEqual([]);
+  it('reads the command line and the environment: cli/, and the URL of an added server that the environment has', () => {
+    expect(filesWith(/\bprocess\.(env|argv)\b/, 'cli/')).toEqual(['tenancy/servers.ts']);
   });
 
   it('writes a status of 400 or more: the table of codes, through http/response/error-exit.ts', () => {
@@ -226,12 +234,13 @@ describe('one place alone', () => {
     expect(sources.filter(({ text }) => text.includes('Date.now()')).map(({ path }) => path)).toEqual([
       'backup/physical/wal-archive.ts',
       'cli/audit.ts',
-      'cli/import/journal.ts',
       'cli/token.ts',
       'client/transport.ts',
       'embedded/server-folder.ts',
       'engine/access/tokens.ts',
       'engine/audit/audit.ts',
+      'engine/receipts.ts',
+      'import/journal.ts',
       'tenancy/server-facts.ts',
     ]);
   });

@@ -28,11 +28,14 @@ const value = (name: SettingName, given: string) => {
 /** Settings that another one needs, or that leave it room. */
 const COMPANIONS: Partial<Record<SettingName, Record<string, string>>> = {
   databaseUrl: { secret: 's'.repeat(32) },
+  secretPrevious: { secret: 'y'.repeat(32) },
   projectRunning: { 'project-reserved': '0' },
   projectReserved: { 'project-running': '1000' },
   jwtIssuer: { 'jwt-audience': 'a', 'jwt-jwks-url': 'https://example.com/keys' },
   jwtAudience: { 'jwt-issuer': 'i', 'jwt-jwks-url': 'https://example.com/keys' },
   jwtJwksUrl: { 'jwt-issuer': 'i', 'jwt-audience': 'a' },
+  tlsCert: { 'tls-key': '/k.pem' },
+  tlsKey: { 'tls-cert': '/c.pem' },
 };
 
 describe('works', () => {
@@ -121,9 +124,17 @@ const BOUNDS: Partial<Record<SettingName, [number, number]>> = {
   streamStallMs: [100, 3_600_000],
   requestTimeoutMs: [100, 3_600_000],
   wrongTokens: [0, 1_000_000],
+  pgPort: [0, 65_535],
+  pgSessions: [1, 1_000],
+  pgSessionsTotal: [1, 10_000],
+  pgIdleMs: [100, 86_400_000],
+  pgIdleTransactionMs: [100, 86_400_000],
+  pgTransactionMs: [100, 86_400_000],
   shutdownMs: [0, 3_600_000],
   metricsPort: [0, 65_535],
   auditDays: [1, 36_500],
+  quarantineDays: [1, 36_500],
+  receiptDays: [1, 400],
 };
 
 /** Good and bad values of the others. */
@@ -135,11 +146,18 @@ const TEXTS: Partial<Record<SettingName, { good: string[]; bad: string[] }>> = {
     bad: ['', 'mysql://u:p@h/d', 'host=h user=u', '/run/postgresql d'],
   },
   secret: { good: ['x'.repeat(32)], bad: ['', 'x'.repeat(31)] },
+  secretPrevious: { good: ['x'.repeat(32)], bad: ['', 'x'.repeat(31)] },
   extensions: { good: ['citext', 'pg_trgm,uuid-ossp'], bad: ['', 'a,', 'A', 'a;b', 'a b', '"a"'] },
   postgresBin: { good: ['/usr/lib/postgresql/18/bin'], bad: [''] },
   logLevel: { good: ['trace', 'debug', 'info', 'warn', 'error', 'silent'], bad: ['', 'INFO', 'verbose'] },
   audit: { good: ['all', 'changes', 'off'], bad: ['', 'ALL', 'none', 'true'] },
   auditStatements: { good: ['hash', 'text'], bad: ['', 'sha256', 'TEXT'] },
+  console: { good: ['true', 'false'], bad: ['', 'yes', '0'] },
+  mcpWrites: { good: ['true', 'false'], bad: ['', 'yes', '0'] },
+  pgHost: { good: ['::', '0.0.0.0', 'localhost'], bad: [''] },
+  tlsCert: { good: ['/a b/ü.pem'], bad: [''] },
+  tlsKey: { good: ['/a b/ü.pem'], bad: [''] },
+  pgPlain: { good: ['true', 'false'], bad: ['', 'yes', '0'] },
   metricsByProject: { good: ['true', 'false'], bad: ['', 'yes', '0'] },
   traceDetail: { good: ['route', 'names', 'statements'], bad: ['', 'NAMES', 'all'] },
   projectUids: { good: ['50000-59999', '1-1'], bad: ['', '0-9', '9-8', '50000', '1-', '1-2147483648', 'OFF'] },
@@ -277,11 +295,33 @@ describe('refuses', () => {
     }
   });
 
+  it('a secret in a file, if it is given twice or cannot be read, and names the variable', () => {
+    const load = (env: Record<string, string>) => loadConfig({}, env, EMPTY);
+    const path = file({});
+    writeFileSync(path, `${'s'.repeat(32)}\n`);
+    expect(load({ CDP_SECRET_FILE: path, CDP_SECRET: '' })).toMatchObject({
+      config: { secret: 's'.repeat(32) },
+      sources: { secret: 'environment' },
+    });
+    expect(() => load({ CDP_SECRET_FILE: path, CDP_SECRET: 's'.repeat(32) })).toThrow(
+      /^CDP_SECRET and CDP_SECRET_FILE are both set/,
+    );
+    expect(() => load({ DATABASE_URL_FILE: '/nonexistent' })).toThrow(/^DATABASE_URL_FILE: .*\/nonexistent/);
+    writeFileSync(path, 'short\n');
+    expect(() => load({ CDP_SECRET_FILE: path })).toThrow(/^CDP_SECRET_FILE: must have at least 32 characters$/);
+    expect(load({ CDP_PORT_FILE: path }).config.port).toBe(SETTINGS.port.default);
+  });
+
   it('settings that do not go together', () => {
     const load = (flags: Record<string, string>) => () => loadConfig(flags, {}, EMPTY);
     expect(load({ 'database-url': 'postgres://u@h/d' })).toThrow(/CDP_SECRET/);
+    expect(load({ 'secret-previous': 's'.repeat(32) })).toThrow(/secret-previous/);
     expect(load({ 'project-running': '4', 'project-reserved': '4' })).toThrow(/less than project-running/);
     expect(load({ 'jwt-issuer': 'i', 'jwt-audience': 'a' })).toThrow(/go together/);
+    expect(load({ 'tls-cert': '/c.pem' })).toThrow(/tls-cert and tls-key go together/);
+    expect(load({ 'pg-port': '0', host: '0.0.0.0' })).toThrow(/set tls-cert and tls-key .* on 0\.0\.0\.0/);
+    expect(load({ 'pg-port': '0', host: '0.0.0.0', 'pg-plain': 'true' })).not.toThrow();
+    expect(load({ 'pg-port': '0', host: '0.0.0.0', 'pg-host': '127.0.0.1' })).not.toThrow();
   });
 
   it.each([

@@ -7,15 +7,20 @@ import { execFile } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ERROR_CODES } from '../src/contract/errors.js';
+import { LIMITS } from '../src/contract/limits.js';
+import { RECOMMENDED_SETTINGS } from '../src/engine/doctor/recommended-settings.js';
 import { SETTINGS } from '../src/settings.js';
-import { projectRoot } from './support/program.js';
-import { startTestService, type TestService } from './support/service.js';
+import { refusedLogin, withClient } from './postgres-port/connect.js';
+import { projectRoot, runProgram } from './support/program.js';
+import { startOwnService, startTestService, type TestService } from './support/service.js';
 
 const read = (file: string) => readFileSync(`${projectRoot}/deploy/${file}`, 'utf8');
 const FILES = {
   docker: read('Dockerfile'),
   compose: read('compose.yaml'),
   unit: read('cdp.service'),
+  haproxy: read('haproxy.cfg'),
   alerts: read('prometheus/alerts.yaml'),
   dashboard: read('grafana/dashboard.json'),
 };
@@ -32,7 +37,17 @@ describe('metrics that dashboards and alerts ask for', () => {
     await project.table('notes', { note: 'TEXT' });
     await project.call('POST', '/api/cdp/data/notes', { body: [{ note: 'a' }] });
     await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT pg_sleep(9)', timeout_ms: 100 } });
-    exposed = metricsIn((await service.call('GET', '/metrics')).text);
+    // Some metrics are those of embedded servers alone.
+    const own = await startOwnService({ 'pg-port': '0' });
+    const { name, token } = await own.project();
+    const client = { host: '127.0.0.1', port: own.postgresPort ?? 0, database: name, password: token };
+    await withClient({ ...client, user: 'writer' }, async (session) => {
+      await session.query('SELECT pg_terminate_backend(pg_backend_pid())').catch(() => {});
+    });
+    await refusedLogin({ ...client, user: 'nobody' });
+    const texts = await Promise.all([service, own].map(async (one) => (await one.call('GET', '/metrics')).text));
+    await own.close();
+    exposed = metricsIn(texts.join('\n'));
   });
   afterAll(() => service.close());
 
@@ -45,6 +60,8 @@ describe('metrics that dashboards and alerts ask for', () => {
   const alerts = [...FILES.alerts.matchAll(/- alert: (\w+)\n\s+expr: ([^]*?)\n\s+(?:for|labels):/g)].map(
     ([, title = '', text = '']) => ({ title, text }),
   );
+
+  const reasons = [...Object.keys(ERROR_CODES), 'malformed', 'login_timeout', 'tls_required', 'too_many_sessions'];
 
   it('there are some', () => {
     expect(queries.length).toBeGreaterThan(15);
@@ -66,10 +83,12 @@ describe('metrics that dashboards and alerts ask for', () => {
     // `up` is Prometheus's own.
     if (!/\bup\{/.test(text)) expect(names).not.toEqual([]);
     for (const name of names) expect([...exposed.keys()]).toContain(name);
-    for (const [, name = '', label = '', value = ''] of text.matchAll(/(cdp_\w+)\{[^}]*?\b(code|route)="([^"]*)"/g)) {
+    for (const [, name = '', label = '', value = ''] of text.matchAll(
+      /(cdp_\w+)\{[^}]*?\b(code|route|reason)=~?"([^"]*)"/g,
+    )) {
       expect([...(exposed.get(name)?.keys() ?? [])]).toContain(label);
-      if (label === 'code')
-        expect(readFileSync(`${projectRoot}/src/contract/errors.ts`, 'utf8')).toContain(`${value}: {`);
+      if (label === 'code') expect(Object.keys(ERROR_CODES)).toContain(value);
+      if (label === 'reason') for (const word of value.split('|')) expect(reasons).toContain(word);
     }
     for (const [, labels = ''] of text.matchAll(/\bby \(([^)]*)\)/g)) {
       const known = new Set(names.flatMap((name) => [...(exposed.get(name)?.keys() ?? [])]));
@@ -97,9 +116,19 @@ describe('what the files say of the program', () => {
     expect(FILES.compose.match(/\?set it in \.env/g)).toHaveLength(3);
   });
 
+  it('compose gives Postgres the settings that cdp doctor recommends', () => {
+    for (const { name } of RECOMMENDED_SETTINGS) expect(FILES.compose).toContain(`- ${name}=`);
+  });
+
   it('the unit delegates its control group, and does not close it again', () => {
     expect(FILES.unit).toMatch(/^Delegate=yes$/m);
     expect(FILES.unit).not.toMatch(/^ProtectControlGroups=yes$/m);
+  });
+
+  it('the unit does not restart after wrong settings, whose exit code is 2, and loses no line of the log', async () => {
+    const { code } = await runProgram(['serve'], { env: { CDP_PORT: 'none' } });
+    expect(FILES.unit).toMatch(new RegExp(`^RestartPreventExitStatus=${code}$`, 'm'));
+    expect(FILES.unit).toMatch(/^LogRateLimitIntervalSec=0$/m);
   });
 
   it('the unit gives requests longer to finish than the service takes', () => {
@@ -108,6 +137,11 @@ describe('what the files say of the program', () => {
     expect(Number(/stop_grace_period: (\d+)s/.exec(FILES.compose)?.[1]) * 1000).toBeGreaterThan(
       SETTINGS.shutdownMs.default,
     );
+  });
+
+  it('HAProxy gives requests longer than they may take', () => {
+    const seconds = Number(/timeout server (\d+)s/.exec(FILES.haproxy)?.[1]);
+    expect(seconds * 1000).toBeGreaterThan(LIMITS.timeoutMsMax);
   });
 
   it('the health check of the image tells a service that answers from one that does not', async () => {

@@ -8,6 +8,8 @@ import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 
 interface Locked {
+  /** If it is installed under another one. */
+  name?: string;
   version?: string;
   integrity?: string;
   resolved?: string;
@@ -85,7 +87,7 @@ describe('npm run sbom', () => {
       new Set(
         Object.entries(packages)
           .filter(([, { dev = false }]) => dev === development)
-          .map(([path, { version }]) => `${nameOf(path)}@${version}`),
+          .map(([path, { name = nameOf(path), version }]) => `${name}@${version}`),
       );
     for (const development of [false, true]) expect(new Set(listed(development))).toEqual(locked(development));
   });

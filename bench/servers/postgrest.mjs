@@ -66,6 +66,13 @@ export class PostgRest {
     return this.request(`/${table}?columns=${names}`, { method: 'POST', body, headers: { Prefer: 'return=minimal' } });
   }
 
+  /** The same for records that change the row of their key. */
+  upsert(table, columns, key, body) {
+    const names = columns.map(({ name }) => name).join(',');
+    const headers = { Prefer: 'resolution=merge-duplicates, return=minimal' };
+    return this.request(`/${table}?columns=${names}&on_conflict=${key}`, { method: 'POST', body, headers });
+  }
+
   /** Waits until it has seen a new table: an insert of nothing needs what it remembers of the schema, a query does not. */
   knows(table) {
     return ready(this.child, this.log, () =>
@@ -83,7 +90,7 @@ export const SETUP = [
   `CREATE ROLE ${CALLER} NOLOGIN`,
   `GRANT ${CALLER} TO ${AUTHENTICATOR}`,
   `GRANT USAGE ON SCHEMA public TO ${CALLER}`,
-  `ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT, INSERT ON TABLES TO ${CALLER}`,
+  `ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT, INSERT, UPDATE ON TABLES TO ${CALLER}`,
   `CREATE FUNCTION public.one() RETURNS integer LANGUAGE sql STABLE AS 'SELECT 1'`,
 ];
 

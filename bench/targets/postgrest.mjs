@@ -26,6 +26,10 @@ export class PostgRestTarget {
     return { requests: batches.map((records) => this.postgrest.insert(table, columns, records)) };
   }
 
+  upserts(table, { columns }, batches, key) {
+    return { requests: batches.map((records) => this.postgrest.upsert(table, columns, key, records)) };
+  }
+
   /** It takes no SQL; a function is the nearest. */
   selectOne() {
     return { requests: [this.postgrest.request('/rpc/one')], keepBody: true };

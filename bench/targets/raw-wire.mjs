@@ -1,6 +1,7 @@
 /** Postgres itself: COPY in binary, prepared statements, bytes that were built before. The limit of what is possible. */
 import { createTable } from '../database.mjs';
 import { Generator } from '../load/generator.mjs';
+import { POSTGRES_TYPES } from '../records.mjs';
 import { asText, copyBatch, prepare, runPrepared, runText } from '../wire.mjs';
 
 /** Roles, and databases: the embedded server lets a role only into the database of its own name. */
@@ -46,6 +47,18 @@ export class RawWire {
     return this.statement(`INSERT INTO ${into} VALUES (${places})`, 'INSERT 0 1', batches.map(values));
   }
 
+  /** One INSERT … ON CONFLICT of an array for each column. */
+  upserts(table, { columns }, batches, key) {
+    const names = columns.map(({ name }) => name);
+    const arrays = columns.map(({ type }, i) => `$${i + 1}::${POSTGRES_TYPES[type]}[]`);
+    const changes = names.filter((name) => name !== key).map((name) => `${name} = excluded.${name}`);
+    const sql = `INSERT INTO ${this.database.table(table)} (${names.join(', ')}) SELECT * FROM unnest(${arrays.join(', ')})
+      ON CONFLICT (${key}) DO UPDATE SET ${changes.join(', ')}`;
+    const params = (records) =>
+      columns.map(({ name, type }) => `{${records.map((record) => quoted(asText(type, record[name]))).join(',')}}`);
+    return this.statement(sql, `INSERT 0 ${batches[0].length}`, batches.map(params));
+  }
+
   selectOne() {
     return this.query('SELECT 1', [], 1);
   }
@@ -74,6 +87,9 @@ export class RawWire {
     return this.generator.run({ ...order, login: this.login });
   }
 }
+
+/** An element of an array literal. */
+const quoted = (text) => `"${text.replace(/["\\]/g, '\\$&')}"`;
 
 /** The same for whoever does not know before what will be asked: each request brings its SQL. COPY stays prepared. */
 export class UnpreparedWire extends RawWire {

@@ -26,6 +26,11 @@ export class ServiceTarget {
     return { requests: batches.map((records) => this.service.request(`/data/${table}`, records)) };
   }
 
+  upserts(table, _shape, batches, key) {
+    const path = `/data/${table}?on_conflict=${key}`;
+    return { requests: batches.map((records) => this.service.request(path, records)) };
+  }
+
   selectOne() {
     return { requests: [this.service.request('/sql', { sql: 'SELECT 1' })], keepBody: true };
   }

@@ -6,8 +6,9 @@ import { PROJECTS } from './projects.mjs';
 import { START } from './start.mjs';
 import { STREAM } from './stream.mjs';
 import { TABLES } from './tables.mjs';
+import { UPSERT } from './upsert.mjs';
 
-const WORKS = [...INSERTS, ...ANSWERS, STREAM, ...TABLES, GROWTH, PROJECTS, START];
+const WORKS = [...INSERTS, UPSERT, ...ANSWERS, STREAM, ...TABLES, GROWTH, PROJECTS, START];
 
 /**
  * @param {string[]} only beginnings of names in any case; none: all

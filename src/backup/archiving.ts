@@ -15,11 +15,12 @@ import { archiveSettings, prepareArchive, removeOldSegments } from './physical/w
  * @throws EngineError not_found, invalid_request
  */
 export async function setArchiving(installation: Installation, name: string, on: boolean): Promise<void> {
-  const { projects, record, tenancy } = installation;
-  if (!(tenancy instanceof OwnServers)) {
-    throw new EngineError('invalid_request', 'With DATABASE_URL, archive the WAL of that server yourself');
-  }
+  const { projects, record, servers } = installation;
   const project = await projects.get(name);
+  const tenancy = servers.tenancyOf(project.placement);
+  if (!(tenancy instanceof OwnServers)) {
+    throw new EngineError('invalid_request', 'Archive the WAL of a server by address yourself');
+  }
   const { server } = project.placement;
   const { root, account } = await tenancy.fleet.folderOf(server);
   const settings = join(root, ARCHIVE_SETTINGS);

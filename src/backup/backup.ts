@@ -26,6 +26,7 @@ import {
   SUMS,
 } from './manifest.js';
 import { saveFiles } from './physical/physical.js';
+import { directly, forEachAtOnce, type SaveInto, throughFile } from './several.js';
 import { type Add, TarWriter } from './tar.js';
 
 interface BackupOptions {
@@ -36,6 +37,8 @@ interface BackupOptions {
   readonly places: ProgramPlaces;
   /** Default: physical, if each project has a server of its own. */
   readonly form: 'physical' | 'logical' | null;
+  /** How many projects are saved at once. */
+  readonly jobs: number;
   /** Version of this program. */
   readonly version: string;
   /** Aborted: the backup ends, and nothing of it stays. */
@@ -44,8 +47,8 @@ interface BackupOptions {
   readonly progress: (line: string) => void;
 }
 
-/** Saves one project through `add`. */
-type Save = (project: ProjectRow, add: Add) => Promise<SavedProject>;
+/** Saves one project through `add`, which writes to this file. */
+type Save = (project: ProjectRow, add: Add, file: string, signal: AbortSignal) => Promise<SavedProject>;
 
 /**
  * If one of several projects cannot be saved, it is skipped and named.
@@ -60,8 +63,8 @@ export async function backup(installation: Installation, options: BackupOptions)
   const handle = await open(draft, 'wx', 0o600);
   try {
     const manifest = await withPrivateFolder(async (folder) => {
-      const save = await saverOf(installation, options, draft, folder);
-      return write(installation, options, { handle, projects, save });
+      const save = await saverOf(installation, options, projects, folder);
+      return write(installation, options, { handle, projects, save, draft });
     });
     await handle.close();
     await rename(draft, file);
@@ -83,19 +86,26 @@ async function chosenProjects({ projects }: Installation, { project }: BackupOpt
 /** @throws Error if Postgres's client programs are missing; EngineError if there are no servers to save the files of */
 async function saverOf(
   installation: Installation,
-  { form, places, signal }: BackupOptions,
-  draft: string,
+  { form, places }: BackupOptions,
+  projects: readonly ProjectRow[],
   folder: string,
 ): Promise<Save> {
-  const { control, tenancy } = installation;
-  if (tenancy instanceof OwnServers && form !== 'logical') {
-    return (project, add) => saveFiles(tenancy, project, add, signal);
+  const tenancyOf = ({ placement }: ProjectRow) => installation.servers.tenancyOf(placement);
+  const dumped = form === 'logical' ? projects : projects.filter((one) => !(tenancyOf(one) instanceof OwnServers));
+  if (form === 'physical' && dumped.length > 0) {
+    throw new EngineError('invalid_request', 'Backups from a server by address are logical: projects share its files');
   }
-  if (form === 'physical') {
-    throw new EngineError('invalid_request', 'With DATABASE_URL, backups are logical: all projects share the files');
-  }
-  const programs = await findPrograms(places, await control.serverMajor());
-  return (project, add) => saveDump(installation, project, add, { draft, programs, folder, signal });
+  const { home } = installation.servers;
+  const isDumping = form === 'logical' || !(home instanceof OwnServers);
+  const tenancies = new Set([...(isDumping ? [home] : []), ...dumped.map(tenancyOf)]);
+  const majors = await Promise.all(Array.from(tenancies, (tenancy) => tenancy.major()));
+  const programs = majors.length === 0 ? null : await findPrograms(places, Math.max(...majors));
+  return (project, add, file, signal) => {
+    const tenancy = tenancyOf(project);
+    if (tenancy instanceof OwnServers && form !== 'logical') return saveFiles(tenancy, project, add, signal);
+    if (programs === null) throw new Error('Postgres has no client programs');
+    return saveDump(installation, project, add, { file, programs, folder, signal });
+  };
 }
 
 /** A rename is on the disk when its folder is. */
@@ -108,33 +118,33 @@ interface Writing {
   readonly handle: FileHandle;
   readonly projects: readonly ProjectRow[];
   readonly save: Save;
+  readonly draft: string;
 }
 
 async function write(installation: Installation, options: BackupOptions, writing: Writing): Promise<Manifest> {
-  const { progress, version, signal } = options;
-  const { handle, projects, save } = writing;
+  const { progress, version, signal, jobs } = options;
+  const { handle, projects, save, draft } = writing;
   const createdAt = new Date();
   const tar = new TarWriter(handle, createdAt);
   const saved: SavedProject[] = [];
   const control: Control = { projects: [] };
   const leftOut: Manifest['left_out'] = [];
-  for (const project of projects) {
+  await forEachAtOnce(projects, jobs, signal, async (project, signal) => {
     progress(`${project.name}: saving`);
-    const start = tar.position;
     try {
       const known = await controlRow(installation.control, project);
-      const done = await save(project, tar.add);
+      const into: SaveInto<SavedProject> = (add, file) => save(project, add, file, signal);
+      const done = await (jobs === 1 ? directly(tar, draft, into) : throughFile(tar, `${draft}.${project.id}`, into));
       saved.push(done);
       control.projects.push(known);
       progress(`${project.name}: ${contentOf(done)}, ${done.bytes} bytes`);
     } catch (error) {
-      if (projects.length === 1 || signal.aborted || affectsAll(error, installation)) throw error;
-      await tar.truncate(start);
+      if (projects.length === 1 || signal.aborted || affectsAll(error, project, installation)) throw error;
       const reason = messageOf(error);
       leftOut.push({ name: project.name, reason });
       progress(`${project.name}: SKIPPED, it could not be saved: ${reason}`);
     }
-  }
+  });
   if (saved.length === 0 && leftOut.length > 0) throw new Error('None of the projects could be saved');
 
   const manifest: Manifest = {
@@ -161,6 +171,7 @@ async function controlRow(control: ControlDatabase, project: ProjectRow): Promis
     status: project.status === 'inactive' ? 'inactive' : 'active',
     created_at: project.createdAt.toISOString(),
     quota_bytes: project.quotaBytes,
+    own_schemas: project.placement.ownSchemas,
     tokens: tokens.map((token) => ({
       id: token.id,
       name: token.name,
@@ -175,9 +186,10 @@ async function controlRow(control: ControlDatabase, project: ProjectRow): Promis
 }
 
 /** The disk that the backup is written to failed, or the one server that all projects share. */
-const affectsAll = (error: unknown, { tenancy }: Installation): boolean =>
+const affectsAll = (error: unknown, { placement }: ProjectRow, { servers: { home } }: Installation): boolean =>
   error instanceof Error &&
   'syscall' in error &&
-  (!(tenancy instanceof OwnServers) || ['write', 'fsync', 'ftruncate'].includes(String(error.syscall)));
+  ((placement.added === null && !(home instanceof OwnServers)) ||
+    ['write', 'fsync', 'ftruncate'].includes(String(error.syscall)));
 
 const json = (value: object): Buffer => Buffer.from(`${JSON.stringify(value, null, 2)}\n`);

@@ -4,12 +4,12 @@ import type { ControlDatabase } from '../tenancy/control.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { Placement } from '../tenancy/placement.js';
 import type { ProjectDatabases } from '../tenancy/project-databases.js';
-import type { Tenancy } from '../tenancy/tenancy.js';
+import type { Servers } from '../tenancy/servers.js';
 
 export interface Installation {
   readonly control: ControlDatabase;
   readonly databases: ProjectDatabases;
-  readonly tenancy: Tenancy;
+  readonly servers: Servers;
   readonly projects: ProjectsOfInstallation;
   /** Adds an entry to the audit log. */
   readonly record: (operation: 'project.backup' | 'project.archive', project: Pick<ProjectRow, 'id' | 'name'>) => void;
@@ -33,7 +33,7 @@ interface ProjectsOfInstallation {
   /** Brings the project's database up to the schema of this program. */
   upgraded(project: ProjectRow): Promise<void> | undefined;
   /**
-   * Makes a project. After a failure nothing of it stays.
+   * Makes a project on the server `default`. After a failure nothing of it stays.
    * @param fill puts its contents into it. @returns its status
    * @param make makes its server or database; default: an empty one
    * @throws EngineError unique_violation; what `fill` and `make` throw

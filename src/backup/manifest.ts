@@ -119,6 +119,8 @@ export const Control = Type.Object({
       created_at: Time,
       /** null: the setting of the installation that restores it. */
       quota_bytes: Optional(Type.Integer({ minimum: 0 })),
+      /** Whether it may make schemas beside `data`. Backups of earlier versions do not say. */
+      own_schemas: Type.Optional(Type.Boolean()),
       tokens: Type.Array(
         Type.Object({
           id: Type.String({ pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' }),

@@ -71,6 +71,7 @@ interface Chosen {
   readonly status: 'active' | 'inactive';
   readonly createdAt: Date;
   readonly quotaBytes: number | null;
+  readonly ownSchemas: boolean;
   readonly tokens: readonly StoredToken[];
 }
 
@@ -89,10 +90,10 @@ function chooseProjects({ path, manifest, control }: BackupFile, { project, as }
   return found.map((saved) => {
     const known = control.projects.find(({ name }) => name === saved.name);
     if (known === undefined) throw new Error(`${path} cannot be restored. Its ${CONTROL} lacks ${saved.name}`);
-    const { status, created_at: createdAt, quota_bytes: quotaBytes } = known;
+    const { status, created_at: createdAt, quota_bytes: quotaBytes, own_schemas: ownSchemas = true } = known;
     // A copy under another name has no tokens: they were made for the original.
     const tokens = as === null ? known.tokens.map(storedToken) : [];
-    return { name: as ?? saved.name, saved, status, createdAt: new Date(createdAt), quotaBytes, tokens };
+    return { name: as ?? saved.name, saved, status, createdAt: new Date(createdAt), quotaBytes, ownSchemas, tokens };
   });
 }
 
@@ -128,14 +129,14 @@ async function requireFreeTokens({ control }: Installation, chosen: readonly Cho
 }
 
 async function requireExtensions(
-  { databases, tenancy }: Installation,
+  { databases, servers }: Installation,
   { manifest }: BackupFile,
   chosen: readonly Chosen[],
 ): Promise<void> {
   if (manifest.schema_version > databases.schemaVersion) {
     throw new Error('The backup was made by a newer program: restore it with that one');
   }
-  const here = new Set(await tenancy.extensions());
+  const here = new Set(await servers.home.extensions());
   const wanted = chosen.flatMap(({ saved }) => (saved.kind === 'logical' ? saved.extensions : []));
   const missing = new Set(wanted.filter((name) => !here.has(name)));
   if (missing.size === 0) return;
@@ -152,19 +153,18 @@ async function contentsOf(
   chosen: readonly Chosen[],
   { at, places, signal }: RestoreOptions,
 ): Promise<Contents[]> {
-  const { control, tenancy } = installation;
+  const { home } = installation.servers;
   const dumps = chosen.flatMap(({ saved }) => (saved.kind === 'logical' ? [saved] : []));
   const [dump] = dumps;
   if (dump !== undefined && at !== null) {
     const message = `The backup of "${dump.name}" is a dump, of one moment: restore it without --at`;
     throw new EngineError('invalid_request', message);
   }
-  const programs = dump && (await programsFor(dumps, await control.serverMajor(), places));
+  const programs = dump && (await programsFor(dumps, await home.major(), places));
   const contents: Contents[] = [];
   for (const { saved } of chosen) {
     if (saved.kind === 'physical') contents.push(await filesOf(saved, file, installation, at, signal));
-    else if (programs)
-      contents.push({ fill: (placement) => loadDump(tenancy, placement, saved, file, programs, signal) });
+    else if (programs) contents.push({ fill: (placement) => loadDump(home, placement, saved, file, programs, signal) });
   }
   return contents;
 }
@@ -178,7 +178,7 @@ async function verify(file: BackupFile, saved: SavedProject, signal: AbortSignal
 }
 
 async function restoreProject(
-  { control, projects, tenancy }: Installation,
+  { control, projects, servers }: Installation,
   chosen: Chosen,
   { fill, make }: Contents,
   signal: AbortSignal,
@@ -186,7 +186,7 @@ async function restoreProject(
   const { name, status, tokens } = chosen;
   let filled: Awaited<ReturnType<typeof fill>> = { tables: null, left_out: [] };
   const restored = async ({ id, placement }: NewProject) => {
-    filled = await withServer(tenancy.serverOf(placement), () => fill(placement));
+    filled = await withServer(servers.serverOf(placement), () => fill(placement));
     signal.throwIfAborted();
     await control.adoptHistory(id, chosen, tokens);
     return status;

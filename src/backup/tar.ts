@@ -59,6 +59,10 @@ export class TarWriter {
     return member;
   };
 
+  get contents(): readonly Member[] {
+    return this.members;
+  }
+
   /** Where the next member begins. */
   get position(): number {
     return this.end;

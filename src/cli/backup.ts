@@ -8,6 +8,7 @@ import {
   type BackupDone,
   contentOf,
   described,
+  MOST_JOBS,
   type RestoreBody,
   type RestoreDone,
 } from '../contract/wire/operator.js';
@@ -17,11 +18,24 @@ import { abortOnSignals } from './signals.js';
 import { printable } from './terminal/text.js';
 import type { AdminClient } from './admin-client.js';
 import { managementOptions, withAdmin } from './management.js';
+import { UsageError } from './exit.js';
 import { print } from './terminal/output.js';
 import { PROGRAM_SETTINGS, readConfig } from './setting-flags.js';
 
 /** Standard input or output instead of a file. */
 const STDIO = '-';
+
+interface BackupFlags {
+  project?: string;
+  format?: 'physical' | 'logical';
+  jobs: number;
+}
+
+function parseJobs(text: string): number {
+  const jobs = Number(text);
+  if (/^\d+$/.test(text) && jobs >= 1 && jobs <= MOST_JOBS) return jobs;
+  throw new UsageError(`--jobs must be a whole number from 1 to ${MOST_JOBS}`);
+}
 
 export function backupCommand(): Command {
   const command = new Command('backup')
@@ -33,13 +47,14 @@ export function backupCommand(): Command {
         '--format <FORMAT>',
         'physical: files, for the same Postgres version and platform; logical: dumps by pg_dump, for any (default: physical; logical with DATABASE_URL)',
       ).choices(['physical', 'logical']),
-    );
+    )
+    .addOption(new Option('--jobs <N>', 'Save this many projects at once').default(1).argParser(parseJobs));
   return managementOptions(command, PROGRAM_SETTINGS).action((target: string) =>
     withAdmin(command, async (admin) => {
       const config = readConfig(command);
-      const { project = null, format = null } = command.opts<{ project?: string; format?: 'physical' | 'logical' }>();
+      const { project = null, format = null, jobs } = command.opts<BackupFlags>();
       const save = (file: string) =>
-        watch<BackupDone>(admin, 'local/backup', { file, project, format, ...programFolders(config) });
+        watch<BackupDone>(admin, 'local/backup', { file, project, format, jobs, ...programFolders(config) });
       if (target === STDIO) {
         // To a file first: sizes precede contents, and half a backup must not get into a pipe.
         return withTransferFolder(config, async (folder) => {

@@ -6,6 +6,7 @@ type Load = () => Promise<Command>;
 export const COMMANDS: Readonly<Record<string, Load>> = {
   serve: async () => (await import('./serve.js')).serveCommand(),
   project: async () => (await import('./project.js')).projectCommand(),
+  server: async () => (await import('./server.js')).serverCommand(),
   token: async () => (await import('./token.js')).tokenCommand(),
   audit: async () => (await import('./audit.js')).auditCommand(),
   backup: async () => (await import('./backup.js')).backupCommand(),
@@ -16,11 +17,17 @@ export const COMMANDS: Readonly<Record<string, Load>> = {
   logout: async () => (await import('./remote/login.js')).logoutCommand(),
   profiles: async () => (await import('./remote/login.js')).profilesCommand(),
   use: async () => (await import('./remote/login.js')).useCommand(),
+  console: async () => (await import('./remote/console.js')).consoleCommand(),
   tables: async () => (await import('./remote/tables.js')).tablesCommand(),
   describe: async () => (await import('./remote/tables.js')).describeCommand(),
+  alter: async () => (await import('./remote/alter.js')).alterCommand(),
+  quarantine: async () => (await import('./remote/quarantine.js')).quarantineCommand(),
+  index: async () => (await import('./remote/indexes.js')).indexCommand(),
+  table: async () => (await import('./remote/distribute.js')).tableCommand(),
   sql: async () => (await import('./remote/sql.js')).sqlCommand(),
   import: async () => (await import('./import/command.js')).importCommand(),
   export: async () => (await import('./remote/export.js')).exportCommand(),
+  mcp: async () => (await import('./remote/mcp.js')).mcpCommand(),
   completion: async () => (await import('./completion.js')).completionCommand(COMMANDS),
 };
 

@@ -2,17 +2,14 @@
 import { Command } from 'commander';
 import { hasDatabase } from '../admin-session.js';
 import { messageOf } from '../contract/operator-message.js';
-import type { Finding, Health } from '../contract/wire/operator.js';
+import type { Finding } from '../contract/wire/operator.js';
 import type { SettingName } from '../settings.js';
-import { aligned } from './terminal/grid.js';
-import { printable } from './terminal/text.js';
+import { countOf, findingLines } from './findings.js';
 import { managementOptions, WHERE_ELSE, withAdmin } from './management.js';
-import { print } from './terminal/output.js';
+import { print, writeLines } from './terminal/output.js';
 import { DATABASE_SETTINGS, readConfig } from './setting-flags.js';
 
 const SETTINGS: readonly SettingName[] = [...DATABASE_SETTINGS, 'maxConnections'];
-
-const MARKS: Readonly<Record<Health, string>> = { ok: 'ok', warning: 'WARNING', problem: 'PROBLEM' };
 
 export function doctorCommand(): Command {
   const command = new Command('doctor').description(
@@ -20,14 +17,9 @@ export function doctorCommand(): Command {
   );
   return managementOptions(command, SETTINGS).action(async () => {
     const findings = await findingsOf(command);
-    const count = (health: Health) => findings.filter((finding) => finding.health === health).length;
-    const [problems, warnings] = [count('problem'), count('warning')];
-    const rows = aligned(findings.map(({ health, subject, found }) => [MARKS[health], subject, found]));
-    const lines = findings.flatMap(({ advice }, i) => [
-      rows[i] ?? '',
-      ...(advice === null ? [] : [`    -> ${printable(advice)}`]),
-    ]);
-    print(command, { problems, warnings, findings }, [...lines, `${problems} problems, ${warnings} warnings`]);
+    const [problems, warnings] = [countOf(findings, 'problem'), countOf(findings, 'warning')];
+    const lines = [...findingLines(findings), `${problems} problems, ${warnings} warnings`];
+    print(command, { problems, warnings, findings }, lines, writeLines);
     if (problems > 0) process.exitCode = 1;
   });
 }
@@ -43,9 +35,12 @@ async function findingsOf(command: Command): Promise<readonly Finding[]> {
     );
     return findings;
   } catch (error) {
-    return [noPostgres(messageOf(error), 'See postgres/postgres.log in the data folder.')];
+    return [noPostgres(messageOf(error), config.databaseUrl === null ? SEE_LOGS : CHECK_URL)];
   }
 }
+
+const SEE_LOGS = 'See postgres/control/postgres.log in the data folder.';
+const CHECK_URL = 'Check DATABASE_URL: docs/operations.md, "Your own Postgres".';
 
 const noPostgres = (found: string, advice: string): Finding => ({
   subject: 'Postgres',

@@ -3,9 +3,11 @@ import { CommanderError } from 'commander';
 import { CdpError, type CdpErrorCode } from '../client/error.js';
 import { EngineError } from '../contract/errors.js';
 import { messageOf } from '../contract/operator-message.js';
+import { FileError } from '../import/file-error.js';
 import { ConfigError } from '../load-config.js';
+import { colored } from './terminal/color.js';
 import { firstCells, printable, printableLines, widthOf } from './terminal/text.js';
-import { PROGRAM } from './program-name.js';
+import { PROGRAM, typed } from './program-name.js';
 
 export const EXIT = {
   done: 0,
@@ -30,6 +32,9 @@ export class UsageError extends Error {
     super(message);
   }
 }
+
+export const isUsage = (error: unknown): error is UsageError | FileError =>
+  error instanceof UsageError || error instanceof FileError;
 
 /** The service rejected this SQL: positions in the error count in it. */
 export class SqlError extends Error {
@@ -64,7 +69,7 @@ const UNREACHABLE: readonly CdpErrorCode[] = [
 
 export function exitCodeOf(error: unknown): ExitCode {
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
-  if (error instanceof UsageError || error instanceof ConfigError) return EXIT.usage;
+  if (isUsage(error) || error instanceof ConfigError) return EXIT.usage;
   if (error instanceof ExitError) return error.exitCode;
   if (error instanceof EngineError) return error.status === 400 ? EXIT.usage : EXIT.refused;
   if (error instanceof SqlError) return exitCodeOf(error.cause);
@@ -80,25 +85,40 @@ export function exitCodeOf(error: unknown): ExitCode {
 export function explain(error: unknown, sql?: string): string[] {
   if (error instanceof SqlError) return explain(error.cause, error.sql);
   if (!(error instanceof CdpError)) {
-    const hint = error instanceof UsageError || error instanceof EngineError ? error.hint : undefined;
+    const hint = isUsage(error) || error instanceof EngineError ? error.hint : undefined;
     const cause = error instanceof ExitError && error.cause !== undefined ? explain(error.cause) : [];
-    return [...[`cdp: ${messageOf(error)}`, ...(hint === undefined ? [] : [hint])].map(printableLines), ...cause];
+    const lines = [`cdp: ${messageOf(error)}`, ...(hint === undefined ? [] : [hint])];
+    return [...lines.map(typed).map(printableLines), ...cause];
   }
-  const { code, message, hint, errors, errorCount, requestId, postgres } = error;
+  const { code, message, hint, errors, errorCount, values, requestId, postgres } = error;
   const position = postgres?.position;
   const unlisted = errorCount - errors.length;
   return [
     `cdp: ${code}: ${message}`,
     ...(errorCount > 1 ? errors.map((place) => `  ${place.message}`) : []),
     ...(errorCount > 1 && unlisted > 0 ? [`  and ${unlisted} more`] : []),
+    ...values.map(({ value, rows }) => `  ${JSON.stringify(value)}: ${rows} ${rows === 1 ? 'row' : 'rows'}`),
     ...(sql === undefined || position === undefined ? [] : errorPlace(sql, position, process.stderr.columns)),
     ...(postgres?.detail === undefined ? [] : [postgres.detail]),
-    // Many messages end with their hint.
-    ...(hint === undefined || message.endsWith(hint) ? [] : [`Hint: ${hint}`]),
+    // Many messages have their hint in them.
+    ...(hint === undefined || message.includes(hint) ? [] : [`Hint: ${hint}`]),
     ...(error.status === 401 ? [`Is this a token of this service? Log in with another one: ${PROGRAM} login`] : []),
     ...(code === 'internal' && requestId !== undefined ? [`Request: ${requestId}`] : []),
   ].map(printableLines);
 }
+
+/** The first line of an error is red; what follows explains it. */
+export const inRed = (text: string): string => text.replace(/^cdp: .*/, (line) => colored(process.stderr, 'red', line));
+
+/** @param sql the text that positions count in */
+export const printError = (error: unknown, sql?: string): void =>
+  void process.stderr.write(
+    inRed(
+      explain(error, sql)
+        .map((line) => `${line}\n`)
+        .join(''),
+    ),
+  );
 
 const ELLIPSIS = '...';
 

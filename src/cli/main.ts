@@ -2,8 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { VERSION } from '../version.js';
 import { commandsFor } from './commands.js';
-import { exitCodeOf, explain } from './exit.js';
-import { colored } from './terminal/color.js';
+import { exitCodeOf, inRed, printError } from './exit.js';
 import { handleOutputErrors } from './terminal/output.js';
 import { PROGRAM } from './program-name.js';
 
@@ -37,15 +36,6 @@ export async function main(argv: readonly string[]): Promise<void> {
     process.exitCode = exitCodeOf(error);
     // Commander has already printed its help or message.
     if (error instanceof CommanderError) return;
-    process.stderr.write(
-      inRed(
-        explain(error)
-          .map((line) => `${line}\n`)
-          .join(''),
-      ),
-    );
+    printError(error);
   }
 }
-
-/** The first line of an error; what follows explains it. */
-const inRed = (text: string): string => text.replace(/^cdp: .*/, (line) => colored(process.stderr, 'red', line));

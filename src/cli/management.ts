@@ -56,6 +56,9 @@ export async function withAdmin<T>(command: Command, work: Work<T>, { opensLate 
 const nameOf = (command: Command): string =>
   command.parent === null ? command.name() : `${nameOf(command.parent)} ${command.name()}`;
 
+/** Of the option `--now`, for the path of a request. */
+export const nowQuery = (command: Command): string => (command.opts<{ now?: boolean }>().now ? '?now=true' : '');
+
 const UNITS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /** Milliseconds of `30d`, `12h`, `45m` or `10s`; null: it is not a duration. */

@@ -2,36 +2,40 @@
 import { createInterface } from 'node:readline/promises';
 import { Argument, Command } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
+import { messageOf } from '../contract/operator-message.js';
 import type { Project, ProjectAnswer, ProjectsAnswer, RepairAnswer } from '../contract/wire/projects.js';
-import { aligned } from './terminal/grid.js';
+import type { Placement } from '../contract/wire/operator.js';
+import { list as listOf } from './terminal/grid.js';
 import { printable } from './terminal/text.js';
 import type { AdminClient } from './admin-client.js';
 import { UsageError } from './exit.js';
-import { managementOptions, withAdmin } from './management.js';
-import { print } from './terminal/output.js';
+import { type Labels, labelOption } from './label-option.js';
+import { managementOptions, nowQuery, withAdmin } from './management.js';
+import { print, warn } from './terminal/output.js';
 
 export function projectCommand(): Command {
   return new Command('project')
     .description('Manage projects')
-    .addCommand(
-      simple('create', 'Create a project with a database of its own', 'created', (admin, name) =>
-        admin.call('POST', 'admin/projects', { name }),
-      ),
-    )
+    .addCommand(create())
     .addCommand(list())
+    .addCommand(rename())
     .addCommand(
       simple('activate', 'Activate a deactivated project', 'active', (admin, name) =>
         admin.call('POST', `${pathOf(name)}/activate`),
       ),
     )
     .addCommand(
-      simple('deactivate', 'Deactivate a project: reject all its requests with 403', 'inactive', (admin, name) =>
-        admin.call('POST', `${pathOf(name)}/deactivate`),
-      ),
+      simple(
+        'deactivate',
+        'Deactivate a project: reject all its requests with 403, and wait for running ones',
+        'inactive',
+        (admin, name, command) => admin.call('POST', `${pathOf(name)}/deactivate${nowQuery(command)}`),
+      ).option('--now', 'End running requests instead of waiting for them'),
     )
     .addCommand(archive())
     .addCommand(repair())
     .addCommand(quota())
+    .addCommand(ownSchemas())
     .addCommand(remove());
 }
 
@@ -42,15 +46,24 @@ function simple(
   verb: string,
   description: string,
   outcome: string,
-  work: (admin: AdminClient, name: string) => Promise<ProjectAnswer>,
+  work: (admin: AdminClient, name: string, command: Command) => Promise<ProjectAnswer>,
 ): Command {
   const command = new Command(verb).description(description).argument('<NAME>');
   return managementOptions(command).action((name: string) =>
     withAdmin(command, async (admin) => {
-      const { project } = await work(admin, name);
+      const { project } = await work(admin, name, command);
       print(command, project, [`Project ${project.name} ${outcome}`]);
     }),
   );
+}
+
+function create(): Command {
+  return simple('create', 'Create a project with a database of its own', 'created', (admin, name, command) => {
+    const { server, label: labels } = command.opts<{ server?: string; label?: Labels }>();
+    return admin.call('POST', 'admin/projects', { name, server, labels });
+  })
+    .option('--server <SERVER>', 'Create it on this Postgres server (default: the least loaded)')
+    .addOption(labelOption('Create it on a server with this label; repeat for more'));
 }
 
 function list(): Command {
@@ -58,18 +71,50 @@ function list(): Command {
   return managementOptions(command).action(() =>
     withAdmin(command, async (admin) => {
       const { projects } = await admin.call<ProjectsAnswer>('GET', 'admin/projects');
-      print(command, projects, aligned([['NAME', 'STATUS', 'SIZE', 'QUOTA', 'CREATED'], ...projects.map(cellsOf)]));
+      const { placements } = await admin.call<{ placements: Placement[] }>('GET', 'local/placements');
+      const listed = projects.map((project) => ({ ...project, ...placements.find(({ id }) => id === project.id) }));
+      print(
+        command,
+        listed,
+        listOf(['NAME', 'STATUS', 'SIZE', 'QUOTA', 'CREATED', 'SERVER', 'DATABASE'], listed.map(cellsOf)),
+      );
     }),
   );
 }
 
-const cellsOf = ({ name, status, size_bytes: size, quota, created_at: created }: Project): string[] => [
+type Listed = Project & Partial<Placement>;
+
+const cellsOf = ({
+  name,
+  status,
+  size_bytes: size,
+  quota,
+  created_at: created,
+  database = '',
+  server,
+  folder,
+}: Listed) => [
   name,
   status,
   size === undefined ? '-' : roundedSize(size),
   quota,
   created,
+  server,
+  folder == null ? database : `${database} in postgres/projects/${folder}`,
 ];
+
+function rename(): Command {
+  const command = new Command('rename')
+    .description('Rename a project; its tokens and data stay as they are')
+    .argument('<NAME>')
+    .argument('<NEWNAME>');
+  return managementOptions(command).action((name: string, newName: string) =>
+    withAdmin(command, async (admin) => {
+      const { project } = await admin.call<ProjectAnswer>('PUT', `${pathOf(name)}/name`, { name: newName });
+      print(command, project, [`Project ${name} is now ${project.name}`]);
+    }),
+  );
+}
 
 function archive(): Command {
   const command = new Command('archive')
@@ -88,14 +133,50 @@ function archive(): Command {
 function repair(): Command {
   const command = new Command('repair')
     .description('Restore the roles, privileges and schema that a project has changed by its own SQL; keeps its rows')
-    .argument('<NAME>');
-  return managementOptions(command).action((name: string) =>
-    withAdmin(command, async (admin) => {
+    .argument('[NAME]')
+    .option('--all', 'Repair every project');
+  return managementOptions(command).action((name: string | undefined) => {
+    const { all } = command.opts<{ all?: boolean }>();
+    if ((name === undefined) === (all === undefined))
+      throw new UsageError('Give either the name of a project or --all');
+    return withAdmin(command, async (admin) => {
+      if (name === undefined) return repairAll(command, admin);
       const { project, repaired } = await admin.call<RepairAnswer>('POST', `${pathOf(name)}/repair`);
       const lines = [`Project ${project.name} repaired`, ...repaired.map((what) => `- ${printable(what)}`)];
       print(command, { ...project, repaired }, lines);
-    }),
-  );
+    });
+  });
+}
+
+/** The service repairs no more at once. */
+const REPAIRS_AT_ONCE = 4;
+
+/** Goes on if one cannot be repaired, and names it at the end. */
+async function repairAll(command: Command, admin: AdminClient): Promise<void> {
+  const { projects } = await admin.call<ProjectsAnswer>('GET', 'admin/projects');
+  const ready = projects.filter(({ status }) => status === 'active' || status === 'inactive');
+  const repaired: { name: string; repaired: string[] }[] = [];
+  const failed: { name: string; reason: string }[] = [];
+  const waiting = ready.values();
+  const repairs = async () => {
+    for (const { name } of waiting) {
+      try {
+        const done = await admin.call<RepairAnswer>('POST', `${pathOf(name)}/repair`);
+        repaired.push({ name, repaired: done.repaired });
+      } catch (error) {
+        failed.push({ name, reason: messageOf(error) });
+      }
+      warn(`${repaired.length + failed.length} of ${ready.length}: ${name}`);
+    }
+  };
+  await Promise.all(Array.from({ length: REPAIRS_AT_ONCE }, repairs));
+  const lines = repaired.flatMap((one) => one.repaired.map((what) => `- ${one.name}: ${printable(what)}`));
+  print(command, { repaired, failed }, [
+    `${repaired.length} ${repaired.length === 1 ? 'project' : 'projects'} repaired`,
+    ...lines,
+  ]);
+  if (failed.length === 0) return;
+  throw new Error(`Not repaired: ${failed.map(({ name, reason }) => `${name} (${reason})`).join(', ')}`);
 }
 
 function quota(): Command {
@@ -107,6 +188,20 @@ function quota(): Command {
     withAdmin(command, async (admin) => {
       const { project } = await admin.call<ProjectAnswer>('PUT', `${pathOf(name)}/quota`, { quota: size });
       print(command, project, [`Project ${project.name} has the quota ${project.quota}`]);
+    }),
+  );
+}
+
+function ownSchemas(): Command {
+  const command = new Command('own-schemas')
+    .description('Let the SQL of a project create schemas beside "data", or not; those that exist stay')
+    .argument('<NAME>')
+    .addArgument(new Argument('<on|off>').choices(['on', 'off']));
+  return managementOptions(command).action((name: string, state: string) =>
+    withAdmin(command, async (admin) => {
+      const body = { own_schemas: state === 'on' };
+      const { project } = await admin.call<ProjectAnswer>('PUT', `${pathOf(name)}/own-schemas`, body);
+      print(command, project, [`Project ${project.name}: schemas of its own are ${state}`]);
     }),
   );
 }

@@ -61,7 +61,7 @@ function onStopSignals(first: () => void, later: () => void): void {
 /** On the terminal if a person reads it, else in a file that only the operator can read. */
 async function showFirstToken(config: Config, url: string, token: string): Promise<void> {
   if (process.stdout.isTTY || process.env.CDP_NPM_START === '1') {
-    process.stdout.write(firstSteps(url, token));
+    process.stdout.write(firstSteps(config, url, token));
     return;
   }
   const file = join(config.dataDir, 'first-token');
@@ -69,10 +69,14 @@ async function showFirstToken(config: Config, url: string, token: string): Promi
   process.stderr.write(`The token of the project "default" is in ${file}\n`);
 }
 
-/** The port of the service, or that of its metrics. */
-function inUse({ host, metricsPort }: Config, error: unknown): ExitError {
+/** One of the ports of the service. */
+function inUse({ host, port: httpPort, pgPort, metricsPort }: Config, error: unknown): ExitError {
   const { address = host, port } = error as { address?: string; port?: number };
-  const flag = port === metricsPort ? '--metrics-port' : '--port';
+  const ports = { '--port': httpPort, '--pg-port': pgPort, '--metrics-port': metricsPort };
+  const flags = Object.entries(ports).flatMap(([name, value]) => (value === port ? [name] : []));
+  const [flag = '--port', ...others] = flags;
+  if (others.length > 0)
+    return new ExitError(EXIT.refused, `Port ${port} is that of ${flags.join(' and ')}; each needs its own`);
   return new ExitError(
     EXIT.refused,
     `Port ${port} of ${address} is in use by another program; choose one with ${flag}`,
@@ -80,12 +84,13 @@ function inUse({ host, metricsPort }: Config, error: unknown): ExitError {
 }
 
 /** What a person needs to know now and later. */
-function readyLines({ dataDir, databaseUrl }: Config, url: string): string {
+function readyLines({ console, dataDir, databaseUrl }: Config, url: string): string {
   const isElsewhere = dataDir !== resolve(SETTINGS.dataDir.default);
   const where = databaseUrl === null && isElsewhere ? ` --data-dir ${quoted(dataDir)}` : '';
   return [
     '',
     colored(process.stdout, 'green', `Ready at ${url}`),
+    ...(console ? [`  Console  ${url}/console/`] : []),
     `  API      ${url}/docs`,
     databaseUrl === null ? `  Data     ${dataDir}` : '  Data     on the Postgres of DATABASE_URL',
     `  Token    ${PROGRAM} token create --project NAME${where}`,
@@ -95,7 +100,7 @@ function readyLines({ dataDir, databaseUrl }: Config, url: string): string {
   ].join('\n');
 }
 
-function firstSteps(url: string, token: string): string {
+function firstSteps({ console }: Config, url: string, token: string): string {
   const curl = (path: string, body: string) =>
     `curl -sS ${url}${path} \\\n  -H 'Authorization: Bearer ${token}' \\\n  -H 'Content-Type: application/json' \\\n  -d '${body}'\n`;
   return `
@@ -103,7 +108,13 @@ The service is ready at ${url} (its API: ${url}/docs).
 This is the token of the project "default". It is shown only once:
 
   ${token}
-
+${
+  console
+    ? `
+Open ${url}/console/ in a browser and paste it there, or go on here.
+`
+    : ''
+}
 Three commands to try. Create a table:
 
 ${curl('/api/cdp/schema/table', '{"table_name": "customers", "columns": [{"name": "email", "type": "TEXT"}, {"name": "age", "type": "INTEGER"}]}')}

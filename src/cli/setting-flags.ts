@@ -9,6 +9,7 @@ export const DATABASE_SETTINGS: readonly SettingName[] = [
   'dataDir',
   'databaseUrl',
   'secret',
+  'secretPrevious',
   'extensions',
   'projectUids',
 ];

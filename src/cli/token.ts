@@ -4,13 +4,15 @@ import { SCOPES, type Scope } from '../contract/names.js';
 import type {
   CreateTokenAnswer,
   CreateTokenBody,
+  ProjectsAnswer,
   Token,
   TokenAnswer,
   TokensAnswer,
 } from '../contract/wire/projects.js';
-import { aligned } from './terminal/grid.js';
+import { list as listOf } from './terminal/grid.js';
+import type { AdminClient } from './admin-client.js';
 import { UsageError } from './exit.js';
-import { managementOptions, parseDuration, withAdmin } from './management.js';
+import { managementOptions, nowQuery, parseDuration, withAdmin } from './management.js';
 import { print } from './terminal/output.js';
 
 /** The path of admin tokens; tokens of any kind are revoked there. */
@@ -28,7 +30,12 @@ export function tokenCommand(): Command {
 }
 
 function create(): Command {
-  const command = whose(new Command('create').description('Create a token (shown only once)'))
+  const command = new Command('create')
+    .description('Create a token (shown only once)')
+    // `pathIn` has the better message.
+    .allowExcessArguments()
+    .option('--project <NAME>', 'Project that the token is for')
+    .option('--admin', 'Create an admin token, for the admin API')
     .option('--scopes <LIST>', `Scopes, separated by commas (default: all): ${SCOPES.join(',')}`)
     .addOption(
       new Option('--read-only', `The same as --scopes ${READ_SCOPES.join(',')}`).conflicts(['scopes', 'admin']),
@@ -37,7 +44,7 @@ function create(): Command {
     .option('--expires <TIME>', 'Lifetime, such as 30d, 12h or 45m (default: never)');
   return managementOptions(command).action(async () => {
     const options = command.opts<Whose & { scopes?: string; readOnly?: boolean; name?: string; expires?: string }>();
-    const path = pathIn(options);
+    const path = pathIn(command);
     const { name, expires } = options;
     const named = options.scopes === undefined ? undefined : parseScopes(options.scopes);
     const scopes = options.readOnly ? READ_SCOPES : named;
@@ -55,16 +62,40 @@ function create(): Command {
 }
 
 function list(): Command {
-  const command = whose(new Command('list').description('List the tokens of a project'));
+  const command = new Command('list')
+    .description('List the tokens of a project, or of all')
+    .allowExcessArguments()
+    .option('--project <NAME>', 'Tokens of this project')
+    .option('--admin', 'Admin tokens, for the admin API')
+    .addOption(new Option('--all', 'Tokens of all projects, and admin tokens').conflicts(['project', 'admin']));
   return managementOptions(command).action(async () => {
-    const path = pathIn(command.opts<Whose>());
+    const options = command.opts<Whose & { all?: boolean }>();
+    if (options.all && command.args.length === 0) return withAdmin(command, (admin) => listAll(command, admin));
+    const path = pathIn(command, '--project NAME, --admin or --all');
     await withAdmin(command, async (admin) => {
-      const { tokens } = await admin.call<TokensAnswer>('GET', path);
-      const heads = ['ID', 'NAME', 'STATE', 'EXPIRES', 'LAST USED', 'SCOPES'];
-      print(command, tokens, aligned([heads, ...tokens.map(cellsOf)]));
+      const tokens = await tokensIn(admin, path);
+      print(command, tokens, listOf(HEADS, tokens.map(cellsOf)));
     });
   });
 }
+
+const HEADS = ['ID', 'NAME', 'STATE', 'EXPIRES', 'LAST USED', 'SCOPES'];
+
+/** Admin tokens, which are of no project, come first. */
+async function listAll(command: Command, admin: AdminClient): Promise<void> {
+  const tokens = (await tokensIn(admin, EVERY_TOKEN)).map((token) => ({ project: null as string | null, ...token }));
+  const { projects } = await admin.call<ProjectsAnswer>('GET', 'admin/projects');
+  for (const { name } of projects) {
+    tokens.push(...(await tokensIn(admin, tokensOf(name))).map((token) => ({ project: name, ...token })));
+  }
+  const rows = tokens.map((token) => [token.project ?? '-', ...cellsOf(token)]);
+  print(command, tokens, listOf(['PROJECT', ...HEADS], rows));
+}
+
+const tokensIn = async (admin: AdminClient, path: string): Promise<Token[]> =>
+  (await admin.call<TokensAnswer>('GET', path)).tokens;
+
+const tokensOf = (project: string): string => `admin/projects/${encodeURIComponent(project)}/tokens`;
 
 const cellsOf = (token: Token): string[] => [
   token.id,
@@ -78,21 +109,24 @@ const cellsOf = (token: Token): string[] => [
 function revoke(): Command {
   const command = new Command('revoke')
     .description('Revoke a token; it stops working within a second')
-    .argument('<ID>', 'ID from cdp token list');
+    .argument('<ID>', 'ID from cdp token list')
+    .option('--now', 'Also end requests that are still running');
   return managementOptions(command).action((id: string) =>
     withAdmin(command, async (admin) => {
-      const { details } = await admin.call<TokenAnswer>('DELETE', `${EVERY_TOKEN}/${encodeURIComponent(id)}`);
+      const path = `${EVERY_TOKEN}/${encodeURIComponent(id)}${nowQuery(command)}`;
+      const { details } = await admin.call<TokenAnswer>('DELETE', path);
       print(command, details, [`Token ${details.id} revoked`]);
     }),
   );
 }
 
-const whose = (command: Command): Command =>
-  command.option('--project <NAME>', 'Tokens of this project').option('--admin', 'Admin tokens, for the admin API');
-
-function pathIn({ project, admin }: Whose): string {
-  if ((project === undefined) === !admin) throw new UsageError('Give either --project NAME or --admin');
-  return project === undefined ? EVERY_TOKEN : `admin/projects/${encodeURIComponent(project)}/tokens`;
+/** @throws UsageError also for `cdp token create shop` */
+function pathIn(command: Command, ways = 'either --project NAME or --admin'): string {
+  const [word] = command.args;
+  if (word !== undefined) throw new UsageError(`Name the project with --project: --project ${word}`);
+  const { project, admin } = command.opts<Whose>();
+  if ((project === undefined) === !admin) throw new UsageError(`Give ${ways}`);
+  return project === undefined ? EVERY_TOKEN : tokensOf(project);
 }
 
 function parseScopes(list: string): Scope[] {

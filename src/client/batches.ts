@@ -20,7 +20,7 @@ const bytesOf = (json: string): number => utf8.encode(json).length + 1;
 
 /** Cuts by the number of records and the bytes of the body. The same records always make the same batches. */
 export async function* cutBatches<Item extends { readonly json: string }>(
-  items: AsyncIterable<Item>,
+  items: RecordSource<Item>,
 ): AsyncGenerator<Item[], void> {
   let batch: Item[] = [];
   let bytes = BRACKETS;

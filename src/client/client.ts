@@ -1,7 +1,11 @@
 /** The API as methods that use its own names. */
 import type { ColumnType } from '../contract/column-types.js';
 import { NAME_PATTERN } from '../contract/names.js';
+import type { QuarantinedRecord } from '../contract/wire/quarantine.js';
 import type { OwnTokenAnswer } from '../contract/wire/projects.js';
+import type { Receipt, ReceiptsAnswer, ReceiptsBody } from '../contract/wire/receipts.js';
+import type { DistributeBody, DistributionAnswer } from '../contract/wire/distribution.js';
+import type { CreateIndexBody, DropIndexAnswer, Index, IndexAnswer, IndexesAnswer } from '../contract/wire/indexes.js';
 import type { SqlAnswer } from '../contract/wire/sql.js';
 import type * as wire from '../contract/wire/tables.js';
 import type { RecordSource } from './batches.js';
@@ -14,19 +18,41 @@ import {
   type InsertOptions,
   type InsertResult,
 } from './insert.js';
+import { deleteBatch, type DeleteOptions } from './delete.js';
 import { toJson } from './json.js';
-import type { DefaultRow, QueryOptions, QueryResult, SqlArguments, SqlTag, StreamOptions } from './sql.js';
+import {
+  dropQuarantine,
+  type QuarantineFilter,
+  readQuarantine,
+  type ReplayOptions,
+  type ReplayResult,
+  replayQuarantine,
+} from './quarantine.js';
+import type { AsText, DefaultRow, QueryOptions, QueryResult, SqlArguments, SqlTag, StreamOptions } from './sql.js';
 import { readIntegers, sqlCall, sqlTag } from './sql.js';
-import { readBytes, readLines, readRows } from './stream.js';
+import { type ArrayStream, readArrays, readBytes, readLines, readRows } from './stream.js';
 import { type Call, type ClientOptions, Transport } from './transport.js';
 
 /** The API accepts types in any case; here they are the six names, so that an editor can list them. */
 export type CreateTable = wire.CreateTableBody & { columns: { type: ColumnType }[] };
 export type AddColumn = wire.AddColumnBody & { type: ColumnType };
 export type AlterColumn = wire.AlterColumnBody & { new_type?: ColumnType };
+export type CreateIndex = CreateIndexBody;
 
 export interface CallOptions {
   signal?: AbortSignal;
+  /** Roll everything back; the answer has `impact`. For changes. */
+  dryRun?: true;
+}
+
+export interface AlterOptions extends CallOptions {
+  /** An error `not_convertible` has the most frequent values, if the token has sql:write. */
+  return?: 'values';
+}
+
+export interface ReceiptOptions extends CallOptions {
+  /** Refuse the key from now on if nothing is stored under it, so that `not_stored` holds for ever. */
+  settle?: boolean;
 }
 
 /** One table, its records typed by the caller. */
@@ -52,12 +78,17 @@ export class CdpClient {
     return this.#schema('POST', ['table'], table, options);
   }
 
+  /** Changes the name or comment; at least one of the two. */
+  alterTable(table: string, change: wire.AlterTableBody, options?: CallOptions): Promise<wire.AlterTableAnswer> {
+    return this.#schema('PUT', ['table', table], change, options);
+  }
+
   addColumn(table: string, column: AddColumn, options?: CallOptions): Promise<wire.ColumnAnswer> {
     return this.#schema('POST', ['table', table, 'column'], column, options);
   }
 
-  /** Changes the name, type or comment; at least one of the three. */
-  alterColumn(table: string, column: string, change: AlterColumn, options?: CallOptions): Promise<wire.ColumnAnswer> {
+  /** Changes the name, type, comment, default, NOT NULL or UNIQUE; at least one of them. */
+  alterColumn(table: string, column: string, change: AlterColumn, options?: AlterOptions): Promise<wire.ColumnAnswer> {
     return this.#schema('PUT', ['table', table, 'column', column], change, options);
   }
 
@@ -67,6 +98,25 @@ export class CdpClient {
 
   dropTable(table: string, options?: CallOptions): Promise<wire.DropTableAnswer> {
     return this.#schema('DELETE', ['table', table], undefined, options);
+  }
+
+  /** Distributes the rows over the workers of a Citus cluster, or makes the table local again. */
+  distributeTable(table: string, distribution: DistributeBody, options?: CallOptions): Promise<DistributionAnswer> {
+    return this.#schema('PUT', ['table', table, 'distribution'], distribution, options);
+  }
+
+  /** Creates an index, by default one that is not unique, with a name that Postgres chooses. */
+  createIndex(table: string, index: CreateIndex, options?: CallOptions): Promise<IndexAnswer> {
+    return this.#schema('POST', ['table', table, 'index'], index, options);
+  }
+
+  /** The indexes of a table, the primary key first. */
+  async indexes(table: string, options?: CallOptions): Promise<Index[]> {
+    return (await this.#schema<IndexesAnswer>('GET', ['table', table, 'index'], undefined, options)).indexes;
+  }
+
+  dropIndex(table: string, index: string, options?: CallOptions): Promise<DropIndexAnswer> {
+    return this.#schema('DELETE', ['table', table, 'index', index], undefined, options);
   }
 
   /** All tables and views with their columns. */
@@ -79,7 +129,7 @@ export class CdpClient {
     return (await this.#schema<wire.TableAnswer>('GET', ['table', table], undefined, options)).table;
   }
 
-  /** The token's project and scopes. */
+  /** The token's project and scopes; an admin token has neither. */
   token({ signal }: CallOptions = {}): Promise<OwnTokenAnswer> {
     return this.#transport.json({ method: 'GET', path: '/api/cdp/token', idempotent: true, signal });
   }
@@ -106,6 +156,43 @@ export class CdpClient {
     return insertBatch(this.#transport, dataPath(table), records, options);
   }
 
+  /** Deletes the rows that have 1 to 250 keys, such as `[{ email: 'ada@example.com' }]`; see {@link deleteBatch}. */
+  async delete(table: string, keys: readonly object[], options: DeleteOptions): Promise<number> {
+    return deleteBatch(this.#transport, dataPath(table), keys, options);
+  }
+
+  /** The records in the quarantine, the oldest first. */
+  quarantine(filter: QuarantineFilter = {}, { signal }: CallOptions = {}): AsyncGenerator<QuarantinedRecord, void> {
+    return readQuarantine(this.#transport, filter, signal);
+  }
+
+  /** Stores quarantined records of a table that can be stored by now; each leaves the quarantine with it. */
+  async replayQuarantine(options: ReplayOptions): Promise<ReplayResult> {
+    return replayQuarantine(this.#transport, options);
+  }
+
+  /** Deletes records from the quarantine; `{ all: true }` deletes all. */
+  async dropQuarantine(filter: QuarantineFilter & { all?: true }, { signal }: CallOptions = {}): Promise<number> {
+    return dropQuarantine(this.#transport, filter, signal);
+  }
+
+  /** What became of the batch with an idempotency key. */
+  async receipt(table: string, key: string, options?: ReceiptOptions): Promise<Receipt> {
+    const [receipt] = await this.receipts(table, [key], options);
+    return receipt as Receipt;
+  }
+
+  /** What became of up to 1,000 batches, in the order of their keys. */
+  async receipts(
+    table: string,
+    keys: readonly string[],
+    { settle = false, signal }: ReceiptOptions = {},
+  ): Promise<Receipt[]> {
+    const body: ReceiptsBody = { table, keys: [...keys], settle };
+    const call = { method: 'POST', path: '/api/cdp/receipts/query', idempotent: true, signal } as const;
+    return (await this.#transport.json<ReceiptsAnswer>({ ...call, body: toJson(body) })).receipts;
+  }
+
   /** Runs SQL. `row_count` and `truncated` say whether the rows are all of them. */
   async query<Row = DefaultRow>(...query: SqlArguments<QueryOptions>): Promise<QueryResult<Row>> {
     const { call, integers } = sqlCall(query);
@@ -115,7 +202,7 @@ export class CdpClient {
   }
 
   /** The answer of {@link query} as JSON text, with all digits of its numbers. */
-  async queryJson(text: string, params: readonly unknown[] = [], options: QueryOptions = {}): Promise<string> {
+  async queryJson(text: string, params: readonly unknown[] = [], options: AsText<QueryOptions> = {}): Promise<string> {
     return this.#transport.text(sqlCall([text, params, options]).call);
   }
 
@@ -135,17 +222,30 @@ export class CdpClient {
   async *sqlLines(
     text: string,
     params: readonly unknown[] = [],
-    options: StreamOptions = {},
+    options: AsText<StreamOptions> = {},
   ): AsyncGenerator<string, number, void> {
     const { call } = sqlCall([text, params, options]);
     return yield* readLines(await this.#open(call, 'application/x-ndjson'), call.signal);
+  }
+
+  /**
+   * The same for a program that shows a result: its columns, then its rows as JSON texts of arrays, with all digits of their
+   * numbers. The batches must be read to their end, left or aborted.
+   */
+  async sqlArrays(
+    text: string,
+    params: readonly unknown[] = [],
+    options: Omit<AsText<StreamOptions>, 'row_mode'> = {},
+  ): Promise<ArrayStream> {
+    const { call } = sqlCall([text, params, { ...options, row_mode: 'array', columns: true }]);
+    return readArrays(await this.#open(call, 'application/x-ndjson'), call.signal);
   }
 
   /** The result as the bytes of a CSV file with a header: an empty field is NULL, `""` the empty string. */
   async *sqlCsv(
     text: string,
     params: readonly unknown[] = [],
-    options: StreamOptions = {},
+    options: AsText<StreamOptions> = {},
   ): AsyncGenerator<Uint8Array, void, void> {
     const { call } = sqlCall([text, params, options]);
     yield* readBytes(await this.#open(call, 'text/csv'), call.signal);
@@ -159,11 +259,12 @@ export class CdpClient {
     method: Call['method'],
     path: readonly string[],
     body: object | undefined,
-    { signal }: CallOptions = {},
+    { signal, return: wanted, dryRun }: AlterOptions = {},
   ): Promise<Answer> {
+    const query = [...(wanted === undefined ? [] : ['return=values']), ...(dryRun ? ['dry_run=true'] : [])].join('&');
     return this.#transport.json<Answer>({
       method,
-      path: ['/api/cdp/schema', ...path.map(inPath)].join('/'),
+      path: ['/api/cdp/schema', ...path.map(inPath)].join('/') + (query === '' ? '' : `?${query}`),
       ...(body === undefined ? {} : { body: toJson(body) }),
       idempotent: method === 'GET',
       signal,

@@ -1,5 +1,5 @@
 /** The client's only error class: what the service answered, or why there was no answer. */
-import type { ErrorCode, ErrorPlace, PostgresDetails } from '../contract/errors.js';
+import type { ErrorCode, ErrorPlace, PostgresDetails, ValueCount } from '../contract/errors.js';
 
 /**
  * Failures without an answer from the service.
@@ -12,7 +12,8 @@ export type ClientErrorCode = 'network_error' | 'unexpected_answer' | 'aborted' 
 
 export type CdpErrorCode = ErrorCode | ClientErrorCode;
 
-type DetailName = 'status' | 'errors' | 'errorCount' | 'hint' | 'postgres' | 'requestId' | 'retryAfter' | 'inserted';
+type DetailName =
+  'status' | 'errors' | 'errorCount' | 'hint' | 'values' | 'postgres' | 'requestId' | 'retryAfter' | 'inserted';
 
 export type CdpErrorDetails = { [Name in DetailName]?: CdpError[Name] | undefined } & { cause?: unknown };
 
@@ -27,6 +28,8 @@ export class CdpError extends Error {
   /** How many there are in all; `errors` may hold only the first. */
   readonly errorCount: number;
   readonly hint: string | undefined;
+  /** Values that cannot be converted, the most frequent first, if `alterColumn` was to return them. */
+  readonly values: readonly ValueCount[];
   /** Details from Postgres: SQLSTATE, position, constraint. */
   readonly postgres: PostgresDetails | undefined;
   /** Identifies the request in the service's log. */
@@ -43,6 +46,7 @@ export class CdpError extends Error {
     this.errors = details.errors ?? [];
     this.errorCount = details.errorCount ?? this.errors.length;
     this.hint = details.hint;
+    this.values = details.values ?? [];
     this.postgres = details.postgres;
     this.requestId = details.requestId;
     this.retryAfter = details.retryAfter;

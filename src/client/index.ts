@@ -2,14 +2,18 @@
 export {
   type AddColumn,
   type AlterColumn,
+  type AlterOptions,
   type CallOptions,
   CdpClient,
+  type CreateIndex,
   type CreateTable,
+  type ReceiptOptions,
   type TableHandle,
 } from './client.js';
 export type { RecordSource } from './batches.js';
 export { CdpError, type CdpErrorCode, type ClientErrorCode } from './error.js';
 export { type RawJson, rawJson } from './json.js';
+export type { DeleteOptions } from './delete.js';
 export type {
   BatchOptions,
   BatchResult,
@@ -17,12 +21,27 @@ export type {
   InsertProgress,
   InsertResult,
   RefusedRecord,
+  StoreOptions,
 } from './insert.js';
-export type { DefaultRow, QueryOptions, QueryResult, SqlFragment, SqlQuery, SqlTag, StreamOptions } from './sql.js';
+export type {
+  AsText,
+  DefaultRow,
+  QueryOptions,
+  QueryResult,
+  SqlFragment,
+  SqlQuery,
+  SqlTag,
+  StreamOptions,
+} from './sql.js';
+export type { ArrayStream, StreamEnd } from './stream.js';
+export type { QuarantineFilter, ReplayOptions, ReplayResult } from './quarantine.js';
+export type { Impact } from '../contract/wire/rehearsal.js';
 export type { ClientOptions } from './transport.js';
 export type { ColumnType } from '../contract/column-types.js';
-export type { ErrorCode, ErrorPlace, PostgresDetails } from '../contract/errors.js';
+export type { ErrorCode, ErrorPlace, PostgresDetails, ValueCount } from '../contract/errors.js';
 export type {
+  AlterTableAnswer,
+  AlterTableBody,
   Column,
   ColumnAnswer,
   CreateTableAnswer,
@@ -30,4 +49,8 @@ export type {
   DropTableAnswer,
   Table,
 } from '../contract/wire/tables.js';
+export type { DistributeBody, Distribution, DistributionAnswer } from '../contract/wire/distribution.js';
+export type { DropIndexAnswer, Index, IndexAnswer } from '../contract/wire/indexes.js';
+export type { QuarantinedRecord } from '../contract/wire/quarantine.js';
+export type { Receipt } from '../contract/wire/receipts.js';
 export type { OwnTokenAnswer } from '../contract/wire/projects.js';

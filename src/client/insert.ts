@@ -3,16 +3,38 @@
  * that a retry stores nothing twice.
  */
 import type { ErrorPlace } from '../contract/errors.js';
-import type { BatchAnswer } from '../contract/wire/batch.js';
+import type { BatchAnswer, Resolution } from '../contract/wire/batch.js';
+import type { Impact } from '../contract/wire/rehearsal.js';
 import { cutBatches, type IndexedRecord, jsonOrError, type RecordSource, toRecords } from './batches.js';
 import { forEachConcurrently } from './concurrency.js';
 import { aborted, CdpError } from './error.js';
 import { partitionBatch } from './partition.js';
 import type { Transport } from './transport.js';
 
+/** What happens to rows that have the key of a record, and to records that are wrong. */
+export interface StoreOptions {
+  /** Columns of a unique index: a record whose key a row has changes that row instead of being refused. */
+  onConflict?: string | readonly string[];
+  /**
+   * `'merge'` (default): the columns that the record gives replace the row's. `'replace'`: the others take their defaults, too.
+   * `'ignore'`: the row stays.
+   */
+  resolution?: Resolution;
+  /** `'quarantine'`: the service stores the good records of a batch, and keeps the others in the project's quarantine. */
+  onError?: 'quarantine';
+  /** Roll everything back: what would be stored is only counted. */
+  dryRun?: true;
+}
+
 export interface InsertProgress {
   /** Rows that the service has acknowledged. */
   inserted: number;
+  /** With `onConflict`. */
+  updated?: number;
+  /** With `onConflict`. */
+  ignored?: number;
+  /** With `onError`. */
+  quarantined?: number;
   /** Batches that it has acknowledged. */
   batches: number;
   /** Retried requests. */
@@ -29,8 +51,8 @@ export interface RefusedRecord<Item> {
   errors: readonly ErrorPlace[];
 }
 
-export interface InsertOptions<Item> {
-  /** Batches in flight at a time. Default 4. */
+export interface InsertOptions<Item> extends StoreOptions {
+  /** Batches in flight at a time. Default 4; with `onConflict` 1, so that the last record of a key wins. */
   concurrency?: number;
   /** `'ids'`: the result holds the id of every record. */
   return?: 'ids';
@@ -38,7 +60,7 @@ export interface InsertOptions<Item> {
   onProgress?: (progress: Readonly<InsertProgress>) => void;
   /**
    * Called with each record that the service refuses; the other records of its batch are sent again. Without it, the
-   * first refused record ends the insert.
+   * first refused record ends the insert. Not with `onError`.
    */
   onRefused?: (refused: RefusedRecord<Item>) => void | Promise<void>;
   signal?: AbortSignal;
@@ -50,7 +72,7 @@ export interface InsertResult extends InsertProgress {
 }
 
 /** For one batch, sent as it is. */
-export interface BatchOptions {
+export interface BatchOptions extends StoreOptions {
   /**
    * 1 to 255 printable ASCII characters; default: a random one. For 24 hours, the same batch under the same key is stored
    * once, whichever process sends it.
@@ -65,6 +87,16 @@ export interface BatchOptions {
 
 export interface BatchResult {
   inserted: number;
+  /** With `onConflict`. */
+  updated?: number;
+  /** With `onConflict`. */
+  ignored?: number;
+  /** With `onError`. */
+  quarantined?: number;
+  /** What is wrong with the first of them. */
+  errors?: readonly ErrorPlace[];
+  /** With `dryRun`. */
+  impact?: Impact;
   /** With `return: 'ids'`, in the order of the records. */
   ids?: string[];
 }
@@ -86,20 +118,41 @@ export async function insertBatch<Item extends object>(
     throw new CdpError(json.error, json.message, { errors: [json] });
   });
   const answer = await sendBatch(transport, path, `[${items.join(',')}]`, options);
-  return { inserted: answer.inserted_rows, ...(answer.ids === undefined ? {} : { ids: answer.ids }) };
+  const { inserted_rows: inserted, updated_rows: updated, ignored_rows: ignored, ids } = answer;
+  const { quarantined_rows: quarantined, errors, impact } = answer;
+  return {
+    inserted,
+    ...(updated === undefined ? {} : { updated }),
+    ...(ignored === undefined ? {} : { ignored }),
+    ...(quarantined === undefined ? {} : { quarantined }),
+    ...(errors === undefined ? {} : { errors }),
+    ...(impact === undefined ? {} : { impact }),
+    ...(ids === undefined ? {} : { ids }),
+  };
+}
+
+/** The query of a batch, with its question mark. */
+export function queryOf({ return: wanted, onConflict, resolution, onError, dryRun }: BatchOptions): string {
+  const query = new URLSearchParams();
+  if (wanted !== undefined) query.set('return', wanted);
+  if (onConflict !== undefined) query.set('on_conflict', [onConflict].flat().join(','));
+  if (resolution !== undefined) query.set('resolution', resolution);
+  if (onError !== undefined) query.set('on_error', onError);
+  if (dryRun) query.set('dry_run', 'true');
+  return query.size === 0 ? '' : `?${query.toString()}`;
 }
 
 const sendBatch = (
   transport: Transport,
   path: string,
   body: string,
-  { idempotencyKey = newKey(), return: wanted, signal, onRetry }: BatchOptions,
+  { idempotencyKey = newKey(), signal, onRetry, ...options }: BatchOptions,
 ): Promise<BatchAnswer> =>
   transport.json<BatchAnswer>({
     method: 'POST',
-    path: path + (wanted === undefined ? '' : '?return=ids'),
+    path: path + queryOf(options),
     body,
-    headers: { 'idempotency-key': idempotencyKey },
+    headers: options.dryRun ? {} : { 'idempotency-key': idempotencyKey },
     idempotent: true,
     signal,
     ...(onRetry === undefined ? {} : { onRetry }),
@@ -108,7 +161,7 @@ const sendBatch = (
 /**
  * Sends all records of the source to the table. The source is asked for more only when there is room for a batch. After a
  * failure no new batch is started and those in flight are waited for; after an abort they are not, and may still be stored.
- * @throws TypeError if the source or the concurrency is invalid; CdpError with `inserted`, and `errors[].record` counted in
+ * @throws TypeError if the source or an option is invalid; CdpError with `inserted`, and `errors[].record` counted in
  * the whole input
  */
 export async function insertAll<Item extends object>(
@@ -117,9 +170,12 @@ export async function insertAll<Item extends object>(
   source: RecordSource<Item>,
   options: InsertOptions<Item>,
 ): Promise<InsertResult> {
-  const { concurrency = 4, signal } = options;
+  const { onConflict, onError, onRefused, concurrency = onConflict === undefined ? 4 : 1, signal } = options;
   if (!Number.isInteger(concurrency) || concurrency < 1) {
     throw new TypeError('concurrency must be a whole number from 1');
+  }
+  if (onError !== undefined && onRefused !== undefined) {
+    throw new TypeError('Refused records go to onRefused or to the quarantine: give onRefused or onError, not both');
   }
   if (!isSource(source)) throw notRecords(source, 'an iterable or async iterable of records');
   if (signal?.aborted) throw aborted(signal);
@@ -168,15 +224,23 @@ class Insert<Item extends object> {
   }
 
   async send(batch: readonly IndexedRecord<Item>[]): Promise<void> {
-    const { signal, onProgress, return: wanted } = this.#options;
+    const { signal, onProgress, return: wanted, onConflict, resolution, onError, dryRun } = this.#options;
     const { result } = this;
     try {
       const answer = await sendBatch(this.#transport, this.#path, `[${batch.map(({ json }) => json).join(',')}]`, {
         ...(wanted === undefined ? {} : { return: wanted }),
+        ...(onConflict === undefined ? {} : { onConflict }),
+        ...(resolution === undefined ? {} : { resolution }),
+        ...(onError === undefined ? {} : { onError }),
+        ...(dryRun === undefined ? {} : { dryRun }),
         ...(signal === undefined ? {} : { signal }),
         onRetry: () => void result.retries++,
       });
       result.inserted += answer.inserted_rows;
+      if (answer.updated_rows !== undefined) result.updated = (result.updated ?? 0) + answer.updated_rows;
+      if (answer.ignored_rows !== undefined) result.ignored = (result.ignored ?? 0) + answer.ignored_rows;
+      if (answer.quarantined_rows !== undefined)
+        result.quarantined = (result.quarantined ?? 0) + answer.quarantined_rows;
       result.batches++;
       batch.forEach(({ index }, i) => {
         const id = answer.ids?.[i];
@@ -234,7 +298,7 @@ const placeInInput = (place: ErrorPlace, record: number): ErrorPlace => ({
 });
 
 /** 128 random bits. Browsers have `randomUUID` on secure pages only. */
-function newKey(): string {
+export function newKey(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
 }

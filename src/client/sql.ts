@@ -3,14 +3,21 @@ import type { SqlAnswer, SqlBody } from '../contract/wire/sql.js';
 import { namedToJson, rawJson, toJson } from './json.js';
 import type { Call } from './transport.js';
 
-export interface QueryOptions extends Omit<SqlBody, 'sql' | 'params'> {
+export interface QueryOptions extends Omit<SqlBody, 'sql' | 'params' | 'numbers' | 'columns'> {
+  /** `'string'`: every value of a bigint or numeric column is a string, with all its digits. */
+  numbers?: 'string';
   /** `'bigint'`: every value of an INTEGER column is a bigint. Default: a number up to 2^53-1, a string beyond. */
   integers?: 'bigint';
+  /** Roll everything back; the answer has `impact`. */
+  dryRun?: true;
   signal?: AbortSignal;
 }
 
+/** For rows as JSON text. `numbers: 'raw'`: every value of a bigint or numeric column is a JSON number with all its digits. */
+export type AsText<Options> = Omit<Options, 'numbers'> & Pick<SqlBody, 'numbers'>;
+
 /** A stream has no row limit and no column types. */
-export type StreamOptions = Omit<QueryOptions, 'integers' | 'max_rows'>;
+export type StreamOptions = Omit<QueryOptions, 'integers' | 'max_rows' | 'dryRun'>;
 
 /** The answer to a query, its rows typed by the caller. */
 export interface QueryResult<Row> extends Omit<SqlAnswer, 'rows' | 'success'> {
@@ -106,7 +113,7 @@ export function readIntegers({ rows, columns, results = [] }: SqlAnswer): void {
 }
 
 /** @throws TypeError for arguments that the compiler would reject */
-export function sqlCall([query, second, third]: SqlArguments<QueryOptions>): {
+export function sqlCall([query, second, third]: SqlArguments<AsText<QueryOptions> & Pick<SqlBody, 'columns'>>): {
   call: Call;
   integers: QueryOptions['integers'];
 } {
@@ -120,14 +127,14 @@ export function sqlCall([query, second, third]: SqlArguments<QueryOptions>): {
   const { text: sql, params } = isText
     ? { text: query, params: (second as readonly unknown[] | undefined) ?? [] }
     : query.compile();
-  const { integers, signal, ...options } = (isText ? third : (second as QueryOptions | undefined)) ?? {};
+  const { integers, dryRun, signal, ...options } = (isText ? third : (second as typeof third)) ?? {};
   const values = params.map((value, i) => namedToJson(`$${i + 1}`, value)).join(',');
   const call: Call = {
     method: 'POST',
-    path: '/api/cdp/sql',
+    path: `/api/cdp/sql${dryRun ? '?dry_run=true' : ''}`,
     body: toJson({ sql, ...(params.length === 0 ? {} : { params: rawJson(`[${values}]`) }), ...options }),
-    // A read-only transaction changes nothing.
-    idempotent: options.read_only === true,
+    // A read-only transaction changes nothing, nor does a rehearsal.
+    idempotent: options.read_only === true || dryRun === true,
     signal,
   };
   return { call, integers };

@@ -6,47 +6,95 @@ import { fromBody, networkError } from './transport.js';
 /** The last line looks like this. So may a row: only if nothing follows is it the last line. */
 const MAYBE_LAST = /^\{"(?:done|error)":/;
 
+export interface StreamEnd {
+  /** The number of rows, or of rows affected if the statement returns none. */
+  readonly row_count: number;
+  /** Postgres's command tag without its counts, if the stream began with its columns. */
+  readonly type?: string;
+}
+
+/** Rows as JSON texts of arrays, with what their elements are. */
+export interface ArrayStream {
+  /** The type is null if Postgres does not bring it; its values are then text. */
+  readonly columns: { name: string; type: string | null }[];
+  /** As many rows at once as have arrived. Leaving the loop early cancels the statement. */
+  readonly batches: AsyncGenerator<string[], StreamEnd, void>;
+}
+
+/** @throws CdpError as {@link readBatches}, from `batches` too */
+export async function readArrays(response: Response, signal: AbortSignal | undefined): Promise<ArrayStream> {
+  const batches = readBatches(response, signal, 1);
+  const { value } = await batches.next();
+  // A stream without a line has no end either, and was interrupted.
+  const [first = '', ...rows] = value as string[];
+  const { columns } = JSON.parse(first) as Pick<ArrayStream, 'columns'>;
+  const rest = async function* () {
+    if (rows.length > 0) yield rows;
+    return yield* batches;
+  };
+  return { columns, batches: rest() };
+}
+
 /**
- * The rows of an NDJSON answer, each as its JSON text. Ends without an error only if the result is complete. Leaving the
- * loop early cancels the statement.
+ * The rows of an NDJSON answer, each as its JSON text. Leaving the loop early cancels the statement.
  * @returns the number of rows, or of rows affected if the statement returns none
- * @throws CdpError the error that the service wrote into the stream; network_error if the stream broke off; aborted
+ * @throws CdpError as {@link readBatches}
  */
 export async function* readLines(
   response: Response,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<string, number, void> {
-  let count = 0;
+  const batches = readBatches(response, signal);
+  try {
+    for (;;) {
+      const batch = await batches.next();
+      if (batch.done) return batch.value.row_count;
+      for (const line of batch.value) {
+        if (signal?.aborted) throw aborted(signal);
+        yield line;
+      }
+    }
+  } finally {
+    await batches.return({ row_count: 0 });
+  }
+}
+
+/**
+ * Ends without an error only if the result is complete.
+ * @param before how many lines are not rows
+ * @throws CdpError the error that the service wrote into the stream; network_error if the stream broke off; aborted
+ */
+async function* readBatches(
+  response: Response,
+  signal: AbortSignal | undefined,
+  before = 0,
+): AsyncGenerator<string[], StreamEnd, void> {
+  let count = -before;
   let last: string | undefined;
   let cause: unknown;
   try {
     for await (const lines of linesIn(readBytes(response, signal))) {
-      for (const line of lines) {
-        if (signal?.aborted) throw aborted(signal);
-        if (last !== undefined) {
-          count++;
-          yield last;
-          last = undefined;
-        }
-        if (MAYBE_LAST.test(line)) {
-          last = line;
-        } else {
-          count++;
-          yield line;
-        }
-      }
+      if (last !== undefined) lines.unshift(last);
+      last = MAYBE_LAST.test(lines.at(-1) ?? '') ? lines.pop() : undefined;
+      count += lines.length;
+      if (lines.length > 0) yield lines;
     }
   } catch (error) {
     // The service may have written why before the connection broke.
     if (!(error instanceof CdpError) || error.code !== 'network_error') throw error;
     cause = error;
   }
-  const { done, row_count, error } = JSON.parse(last ?? '{}') as { done?: true; row_count?: number; error?: ErrorBody };
+  const { done, row_count, type, error } = JSON.parse(last ?? '{}') as Partial<StreamEnd> & Last;
   const failure = fromBody(error ?? null);
   if (failure !== undefined) throw failure;
   const isComplete = cause === undefined && done === true && (count === 0 || row_count === count);
-  if (!isComplete) throw networkError(`The stream was interrupted after ${count} rows`, cause);
-  return row_count ?? count;
+  if (!isComplete) throw networkError(`The stream was interrupted after ${Math.max(0, count)} rows`, cause);
+  return { row_count: row_count ?? count, ...(type === undefined ? {} : { type }) };
+}
+
+interface Last {
+  done?: true;
+  error?: ErrorBody;
 }
 
 /** The complete lines of each chunk. @throws CdpError network_error if the last line is not complete */

@@ -172,6 +172,7 @@ export function fromBody(body: ErrorBody | null, retryAfter?: number): CdpError 
     errors: body.errors as CdpError['errors'] | undefined,
     errorCount: body.error_count,
     hint: body.hint,
+    values: body.values,
     postgres: body.postgres,
     requestId: body.request_id,
     retryAfter,

@@ -1,5 +1,6 @@
 /** Values of `$1`, `$2`, … as text for Postgres, by the types that Postgres itself gave the parameters. */
 import { EngineError } from '../contract/errors.js';
+import { counted } from '../contract/message-text.js';
 import { ErrorCollector } from '../contract/error-collector.js';
 import { readText } from './batch/cell.js';
 import { type Cell, CellError } from './batch/cell-error.js';
@@ -45,8 +46,6 @@ const placeOf =
     message: `Parameter ${parameter}: ${reason}`,
     ...(hint === undefined ? {} : { hint }),
   });
-
-const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;
 
 function encode(value: JsonNode, oid: number, parameter: string): Cell {
   if (value.kind === 'null') return null;

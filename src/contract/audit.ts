@@ -3,23 +3,41 @@
 /** What an entry can be about. One list for the writer, the filters and the docs. */
 export const AUDIT_OPERATIONS = [
   'create_table',
+  'alter_table',
+  /** Its rows over the workers of a Citus cluster, or back. */
+  'distribute_table',
   'add_column',
   'alter_column',
   'drop_table',
   'drop_column',
+  'create_index',
+  'drop_index',
   'read_schema',
   'read_table',
+  'read_indexes',
   'insert',
+  'delete',
+  'read_quarantine',
+  'replay_quarantine',
+  'drop_quarantine',
+  /** Receipts of batches, looked up or settled. */
+  'receipts',
   /** Free SQL as the writer. */
   'sql',
   /** Free SQL as the reader, which can change nothing. */
   'sql_read',
+  /** A write with dry_run: whatever it was, it was rolled back. */
+  'rehearsal',
+  /** A message of MCP that called no tool; what a tool does has the word of its operation. */
+  'mcp',
   'project.create',
+  'project.rename',
   'project.activate',
   'project.deactivate',
   'project.delete',
   'project.repair',
   'project.quota',
+  'project.own_schemas',
   'project.list',
   /** The project's Postgres server ended by itself, or was stopped since it filled the disk. */
   'project.crash',
@@ -27,11 +45,25 @@ export const AUDIT_OPERATIONS = [
   /** The write-ahead log of its server is archived from now on, or no more. */
   'project.archive',
   'project.restore',
+  'server.add',
+  /** Its status, labels, weight or bounds. */
+  'server.set',
+  'server.remove',
+  'server.check',
+  'server.list',
+  'server.read',
   'token.create',
   'token.revoke',
   'token.list',
   /** A token asked what it is. */
   'token.read',
+  /** The requests that run; one of them ended by an operator. */
+  'request.list',
+  'request.cancel',
+  /** A session of the Postgres port begins, or is refused. */
+  'session.open',
+  /** It has ended: with its length, and its bytes. */
+  'session.close',
   'audit.read',
   /** Refused looks at /metrics; those that are served leave no entry. */
   'metrics',

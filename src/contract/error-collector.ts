@@ -9,6 +9,11 @@ export class ErrorCollector {
   private readonly listed: ErrorPlace[] = [];
   private count = 0;
 
+  /** The first of them. */
+  get places(): readonly ErrorPlace[] {
+    return this.listed;
+  }
+
   /** @param describe is called only for a place that will be listed: a hostile batch may have a million others. */
   add(error: ErrorCode, describe: () => Omit<ErrorPlace, 'error'>): void {
     this.count += 1;

@@ -1,8 +1,6 @@
 /**
- * The closed table of error codes (contract section 1), and the one error class that carries them.
- *
- * Nothing else in the project writes a status of 400 or more: every failure is an {@link EngineError} with a code
- * of this table, and the error exit in `http/` turns it into the one response shape.
+ * The closed table of error codes (contract section 1), and the one error class that carries them: nothing else writes a
+ * status of 400 or more. The error exit in `http/` turns an {@link EngineError} into the one response shape.
  */
 
 /** One row: the HTTP status, what the code means, and what the caller should do. The docs repeat exactly this. */
@@ -27,9 +25,9 @@ export const ERROR_CODES = {
   invalid_name: {
     status: 400,
     meaning:
-      'A table or column name does not match `^[A-Za-z_][A-Za-z0-9_]{0,62}$`, or the name of a project `^[a-z][a-z0-9-]{0,62}$`.',
+      'A table or column name does not match `^[A-Za-z_][A-Za-z0-9_]{0,62}$`, or the name of a project or server `^[a-z][a-z0-9-]{0,62}$`.',
     action:
-      'Use ASCII letters, digits and underscores, at most 63 characters, not starting with a digit; for a project lowercase ' +
+      'Use ASCII letters, digits and underscores, at most 63 characters, not starting with a digit; for a project or server lowercase ' +
       'letters, digits and hyphens.',
   },
   reserved_name: {
@@ -45,12 +43,12 @@ export const ERROR_CODES = {
   },
   unknown_column: {
     status: 400,
-    meaning: 'A record has a key that is not a column of the table.',
+    meaning: 'A record has a key, or a new index a column, that is not a column of the table.',
     action: 'Correct the key (the hint shows a similar name), or add the column first.',
   },
   invalid_value: {
     status: 400,
-    meaning: 'A value does not fit the type of its column.',
+    meaning: 'A value, or a default, does not fit the type of its column.',
     action:
       '`errors` names every such cell by record and column; correct them and send the batch again. Nothing was inserted.',
   },
@@ -89,9 +87,14 @@ export const ERROR_CODES = {
     meaning: 'Postgres denies the statement to this role, for instance a write under `sql:read`.',
     action: 'Use a token whose scopes allow it.',
   },
+  origin_not_allowed: {
+    status: 403,
+    meaning: 'A page of this origin called `/mcp`, and `cors-origins` does not allow it.',
+    action: 'Ask the operator to add the origin to `cors-origins`.',
+  },
   not_found: {
     status: 404,
-    meaning: 'No such route, project or token.',
+    meaning: 'No such route, project, server or token.',
     action: 'Check the path and the names in it.',
   },
   table_not_found: {
@@ -103,6 +106,11 @@ export const ERROR_CODES = {
     status: 404,
     meaning: 'The column named in the path does not exist.',
     action: 'Add it, or correct the name (the hint shows a similar one).',
+  },
+  index_not_found: {
+    status: 404,
+    meaning: 'The index named in the path does not exist.',
+    action: 'Correct the name (the hint shows a similar one).',
   },
   method_not_allowed: {
     status: 405,
@@ -126,28 +134,40 @@ export const ERROR_CODES = {
   },
   unique_violation: {
     status: 409,
-    meaning: 'A row with the same unique value exists.',
+    meaning: 'A row with the same unique value exists, or rows that a new unique index is for have the same values.',
     action: 'Omit the record, or change its value. Nothing was stored.',
   },
   constraint_violation: {
     status: 400,
-    meaning: 'A NOT NULL, CHECK, FOREIGN KEY or exclusion constraint made by free SQL rejects the row.',
-    action: 'Correct the value; `postgres.constraint` names the constraint. Nothing was stored.',
+    meaning:
+      'A NOT NULL, CHECK, FOREIGN KEY or exclusion constraint rejects the row, or NOT NULL is set on a column that has NULLs.',
+    action: 'Correct the value; `postgres.constraint` names the constraint, if it has a name. Nothing was stored.',
   },
   not_convertible: {
     status: 409,
     meaning: 'The column holds values that the new type cannot hold without loss.',
-    action: 'Correct those rows (some of their ids are in the message), or choose another type. Nothing was changed.',
+    action:
+      'Correct those rows (some of their ids are in the message), say what the values become (`map`), or choose another type. Nothing was changed.',
   },
   dependent_objects: {
     status: 409,
-    meaning: 'Views or other objects depend on the table or column.',
+    meaning: 'Views or other objects depend on the table or column, or projects live on the server.',
     action: 'Drop or change them first; the message names them.',
+  },
+  citus_limit: {
+    status: 409,
+    meaning: 'Citus cannot do this with a table that is distributed over workers, or cannot distribute it as it is.',
+    action: 'The message names what is in the way: do without it, or make the table local. Nothing was changed.',
   },
   request_in_flight: {
     status: 409,
     meaning: 'A request with the same Idempotency-Key is still running, or the project is being created or deleted.',
     action: 'Retry a little later.',
+  },
+  key_settled: {
+    status: 409,
+    meaning: 'The Idempotency-Key was settled as not stored: no request under it is accepted any more.',
+    action: 'Use a new key to send the data after all.',
   },
   payload_too_large: {
     status: 413,
@@ -189,7 +209,7 @@ export const ERROR_CODES = {
   query_timeout: {
     status: 504,
     meaning:
-      'The statement exceeded its time limit and was canceled. Nothing was changed, except by a statement that runs outside a transaction (VACUUM, CREATE INDEX CONCURRENTLY).',
+      'The statement exceeded its time limit, or an operator canceled it. Nothing was changed, except by a statement that runs outside a transaction (VACUUM, CREATE INDEX CONCURRENTLY).',
     action: 'Make it cheaper, or allow it more time with `timeout_ms`.',
   },
   table_busy: {
@@ -238,6 +258,8 @@ export type ErrorCode = keyof typeof ERROR_CODES;
 export interface ErrorPlace {
   record?: number;
   column?: string;
+  /** Of a constraint of several columns, instead of `column`. */
+  columns?: string[];
   error: ErrorCode;
   message: string;
   hint?: string;
@@ -254,6 +276,12 @@ export interface PostgresDetails {
   detail?: string;
 }
 
+/** A value that cannot be converted, as text that may be cut, and how many rows have it. */
+export interface ValueCount {
+  value: string;
+  rows: number;
+}
+
 /** What the service depends on. */
 export type Dependency = 'database' | 'identity provider';
 
@@ -263,6 +291,7 @@ export interface EngineErrorOptions {
   errorCount?: number;
   hint?: string;
   postgres?: PostgresDetails;
+  values?: ValueCount[];
   /** Seconds after which to try again; undefined: the default of the error exit; null: unknown. */
   retryAfter?: number | null;
   /** What is unavailable, for a `database_unavailable` with another reason than Postgres. */
@@ -277,6 +306,7 @@ export class EngineError extends Error {
   readonly errorCount: number;
   readonly hint: string | undefined;
   readonly postgres: PostgresDetails | undefined;
+  readonly values: ValueCount[] | undefined;
   readonly retryAfter: number | null | undefined;
   readonly away: Dependency | undefined;
 
@@ -288,6 +318,7 @@ export class EngineError extends Error {
     this.errorCount = options.errorCount ?? options.errors?.length ?? 0;
     this.hint = options.hint;
     this.postgres = options.postgres;
+    this.values = options.values;
     this.retryAfter = options.retryAfter;
     this.away = options.away;
   }

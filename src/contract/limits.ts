@@ -4,6 +4,10 @@ export const LIMITS = {
   recordsPerBatch: 250,
   /** Columns declared through the API in one table, `id` not counted (contract 3, 5). */
   columnsPerTable: 500,
+  /** Of Postgres itself (INDEX_MAX_KEYS). */
+  columnsPerIndex: 32,
+  /** Values that one type change may map. */
+  mappedValues: 1_000,
   /** Characters in a comment (contract 3). */
   commentCharacters: 2_000,
   /** Bytes of a body after decoding (contract 6). */
@@ -16,6 +20,8 @@ export const LIMITS = {
   sqlBytes: 1024 * 1024,
   /** Statements in one SQL text (contract 7). */
   statementsPerRequest: 100,
+  /** Queries in one batch of Neon's driver. */
+  queriesPerBatch: 1_000,
   timeoutMsDefault: 30_000,
   timeoutMsMax: 60_000,
   maxRowsDefault: 10_000,
@@ -25,6 +31,8 @@ export const LIMITS = {
   /** Characters of an Idempotency-Key and hours it is kept (contract 6). */
   idempotencyKeyCharacters: 255,
   idempotencyHours: 24,
+  /** Keys in one query for receipts. */
+  keysPerQuery: 1_000,
   /** Bytes of results of free SQL that are kept under a key with their rows. */
   idempotencyAnswerBytes: 64 * 1024,
 } as const;

@@ -1,4 +1,4 @@
-/** What a caller sent, as far as a message repeats it. */
+/** Pieces of messages: what a caller sent, as far as a message repeats it, and numbers of things. */
 
 /** Escaped, in quotes, and cut where it is longer than a name. */
 export function quoted(text: string, characters: number = 63): string {
@@ -9,3 +9,6 @@ export function quoted(text: string, characters: number = 63): string {
 export function cut(text: string, characters: number = 63): string {
   return text.length > characters ? `${text.slice(0, characters)}…` : text;
 }
+
+/** A number of things: `1 record`, `2 records`. */
+export const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;

@@ -16,7 +16,7 @@ export interface Schema<T = unknown> {
   readonly [DOCUMENTED]?: Keywords;
 }
 
-interface OptionalSchema<T = unknown> extends Schema<T> {
+export interface OptionalSchema<T = unknown> extends Schema<T> {
   readonly [OPTIONAL]: Schema<T>;
 }
 

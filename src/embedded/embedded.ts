@@ -31,6 +31,8 @@ export interface Template {
 }
 
 export interface Embedded {
+  /** Of all servers. */
+  readonly folder: string;
   readonly control: ControlServer;
   readonly binaries: Binaries;
   /** Stops what an earlier service has left running, and manages the projects' servers. To be called once. */
@@ -56,6 +58,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
   options.starting?.();
   const control = await ControlServer.open(folder, binaries, size.durable, log, options.owner);
   return {
+    folder: root.folder,
     control,
     binaries,
     async openFleet(template, events) {

@@ -10,7 +10,7 @@ const FIRST_PROJECT = 'default';
  */
 export async function bootstrap({ control, projects, tokens }: Engine): Promise<string | null> {
   if (!(await control.isFirstStart())) return null;
-  const existing = await control.projectByName(FIRST_PROJECT);
+  const existing = await control.projectBy('name', FIRST_PROJECT);
   const project = existing ?? (await projects.create(FIRST_PROJECT));
   const { token } = await tokens.create(project.id, { name: 'first start' });
   await control.endFirstStart();

@@ -9,10 +9,12 @@ import type { Connections, Lease } from '../tenancy/connections/connections.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { PoolName } from '../tenancy/connections/project-session.js';
 import { toEngineError, unavailable } from '../tenancy/engine-error.js';
-import type { Server, Tenancy } from '../tenancy/tenancy.js';
+import type { Servers } from '../tenancy/servers.js';
+import type { Server } from '../tenancy/tenancy.js';
 import type { Clock, Deadline, StopReason } from './limits/deadline.js';
-import { clientLeft, RunningRequest } from './limits/running-request.js';
-import type { Slots } from './limits/slots.js';
+import { abortion, RunningRequest } from './limits/running-request.js';
+import type { ServerCapacities } from './limits/server-capacity.js';
+import type { Slots, WorkKind } from './limits/slots.js';
 import { Sweeper } from './limits/sweeper.js';
 import type { WaitBudget } from './limits/wait-budget.js';
 import type { Projects } from './projects.js';
@@ -34,6 +36,7 @@ interface Use {
 interface Held {
   readonly lease: Lease;
   readonly server: Server;
+  readonly connections: Connections;
   readonly call: Stage | undefined;
   /** Releases the server and the slot. */
   readonly release: () => void;
@@ -46,9 +49,8 @@ export class DatabaseAccess {
   private readonly running = new Sweeper<RunningRequest>();
 
   constructor(
-    private readonly tenancy: Tenancy,
-    readonly slots: Slots,
-    readonly connections: Connections,
+    private readonly servers: Servers,
+    readonly capacities: ServerCapacities,
     private readonly quotas: Quotas,
     private readonly projects: Projects,
   ) {}
@@ -64,7 +66,7 @@ export class DatabaseAccess {
       if (!(error instanceof StaleConnection)) throw await this.explained(project, error);
     }
     // Whatever ended that connection may have ended the other idle ones too.
-    this.closeProject(project.id);
+    this.capacities.closeProject(project.id);
     try {
       return await this.attempt(project, use, work);
     } catch (error) {
@@ -72,20 +74,15 @@ export class DatabaseAccess {
     }
   }
 
-  /** Closes the idle connections of a project, and the others after their use. */
-  closeProject(project: string): void {
-    this.connections.closeProject(project);
-  }
-
   private async attempt<T>(project: ProjectRow, use: Use, work: Work<T>): Promise<T> {
-    const { lease, server, call, release } = await this.acquire(project, use);
+    const { lease, server, connections, call, release } = await this.acquire(project, use);
     const { session } = lease;
     const answersBefore = session.answers;
     const request = new RunningRequest(project.id, lease, use.deadline, server.watchdog, this.stops);
     const unwatch = use.pool === 'sql-read' ? null : this.quotas.watch(project, use.impact, request);
     this.running.add(request);
     try {
-      if (use.deadline.signal.aborted) throw clientLeft();
+      if (use.deadline.signal.aborted) throw abortion(use.deadline.signal)[0];
       const result = await work(lease, request);
       call?.end();
       return result;
@@ -101,7 +98,7 @@ export class DatabaseAccess {
       request.finish();
       unwatch?.();
       const { ending } = request;
-      const cleaned = this.connections.giveBack(lease, ending === null ? release : () => void ending.then(release));
+      const cleaned = connections.giveBack(lease, ending === null ? release : () => void ending.then(release));
       if (cleaned !== null) await cleaned;
     }
   }
@@ -110,7 +107,8 @@ export class DatabaseAccess {
   private async acquire(project: ProjectRow, use: Use): Promise<Held> {
     const { id, placement } = project;
     const { pool, trace } = use;
-    const server = this.tenancy.serverOf(placement);
+    const server = this.servers.serverOf(placement);
+    const { slots, connections } = this.capacities.of(placement);
     const starting = server.acquire();
     if (starting !== undefined) await untilRunning(server, starting, use.waitBudget);
     let releaseSlot = () => {};
@@ -121,30 +119,14 @@ export class DatabaseAccess {
     let call: Stage | undefined;
     try {
       const kind = pool === 'typed' ? 'typed' : 'sql';
-      releaseSlot = this.slots.tryAcquire(id, kind) ?? (await this.waitForSlot(id, kind, use));
+      releaseSlot = slots.tryAcquire(id, kind) ?? (await waitForSlot(slots, id, kind, use));
       call = trace?.calls();
       await this.projects.upgraded(project);
-      const lease = this.connections.lendIdle(id, pool) ?? (await this.connections.lendNew(id, placement, pool));
-      return { lease, server, call, release };
+      const lease = connections.lendIdle(id, pool) ?? (await connections.lendNew(id, placement, pool));
+      return { lease, server, connections, call, release };
     } catch (error) {
       call?.end(error);
       release();
-      throw error;
-    }
-  }
-
-  private async waitForSlot(
-    id: string,
-    kind: 'typed' | 'sql',
-    { deadline, trace, waitBudget }: Use,
-  ): Promise<() => void> {
-    const wait = trace?.waits();
-    try {
-      const release = await this.slots.acquire(id, kind, deadline.signal, waitBudget);
-      wait?.end();
-      return release;
-    } catch (error) {
-      wait?.end(error);
       throw error;
     }
   }
@@ -158,8 +140,25 @@ export class DatabaseAccess {
   }
 }
 
+async function waitForSlot(
+  slots: Slots,
+  id: string,
+  kind: WorkKind,
+  { deadline, trace, waitBudget }: Use,
+): Promise<() => void> {
+  const wait = trace?.waits();
+  try {
+    const release = await slots.acquire(id, kind, deadline.signal, waitBudget);
+    wait?.end();
+    return release;
+  } catch (error) {
+    wait?.end(error);
+    throw error;
+  }
+}
+
 /** A server that takes longer to start, as after a crash, goes on starting; the request has waited long enough. */
-async function untilRunning(server: Server, starting: Promise<void>, waitBudget: WaitBudget): Promise<void> {
+export async function untilRunning(server: Server, starting: Promise<void>, waitBudget: WaitBudget): Promise<void> {
   const stopWaiting = waitBudget.start();
   const late = sleep(waitBudget.ms, 'late' as const, { ref: false });
   try {

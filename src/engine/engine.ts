@@ -1,9 +1,8 @@
-/** Puts the engine together over one Postgres server, in order; closing it goes the other way. */
+/** Puts the engine together over its Postgres servers, in order; closing it goes the other way. */
 import { AuditLog } from '../tenancy/audit-log.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
 import { CircuitBreaker } from '../tenancy/circuit-breaker.js';
 import { ControlDatabase } from '../tenancy/control.js';
-import { Connections } from '../tenancy/connections/connections.js';
 import { Credentials } from '../tenancy/credentials.js';
 import { readMigrations } from '../tenancy/migrate.js';
 import type { Embedded } from '../embedded/embedded.js';
@@ -14,8 +13,11 @@ import { ProjectDatabases } from '../tenancy/project-databases.js';
 import type { Pool, ServerAddress } from '../pg/index.js';
 import { servicePool } from '../tenancy/service-pool.js';
 import { SharedServer } from '../tenancy/shared-server.js';
-import type { Tenancy } from '../tenancy/tenancy.js';
-import { Slots, type WorkKind } from './limits/slots.js';
+import { ServerRows } from '../tenancy/server-rows.js';
+import { Servers } from '../tenancy/servers.js';
+import { LiveRequests } from './limits/live-requests.js';
+import { type CapacitySettings, ServerCapacities } from './limits/server-capacity.js';
+import type { Load, WorkKind } from './limits/slots.js';
 import type { StopReason } from './limits/deadline.js';
 import { Audit, type AuditSettings, BY_ITSELF, type Origin } from './audit/audit.js';
 import type { Installation } from '../backup/installation.js';
@@ -26,35 +28,33 @@ import { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { Project, type SharedServices } from './project.js';
 import { Projects } from './projects.js';
 import { Quotas } from './quota.js';
+import { sizesOf } from './sizes.js';
 import { SchemaCache } from './insert/schema-cache.js';
+import { type Judgement, judge, judgeAtOnce } from './sessions/reader-text.js';
+import { Sessions, type SessionSettings } from './sessions/sessions.js';
 import { Splitter } from './sql/splitter.js';
 import { Tokens } from './access/tokens.js';
 import type { RequestTrace } from './trace.js';
 import { WrongTokens } from './access/wrong-tokens.js';
 
-export interface EngineSettings extends AuditSettings {
+export interface EngineSettings extends AuditSettings, CapacitySettings {
   address: ServerAddress;
   /** Where the projects' own servers are; null: all projects are on the server of `address`. */
   embedded: Embedded | null;
   /** A project's own server that was not used for this time is stopped. */
   idleStopMs: number;
-  /** The instance secret that role passwords are derived from; null with servers of our own, whose roles have none. */
-  secret: string | null;
-  /** Connections to projects' databases, all together, the idle ones included. */
-  maxConnections: number;
-  /** Running over all projects; no more than there may be connections. */
-  running: number;
-  idleConnectionMs: number;
-  /** Running per project; of those, kept for inserts and schema calls; waiting per project; longest wait. */
-  projectRunning: number;
-  projectReserved: number;
-  projectWaiting: number;
-  waitMs: number;
+  /** The secret that passwords of roles are derived from. With embedded servers it is that of the data directory. */
+  secret: string;
+  /** The one that it replaces, which other instances may still use; null: none. */
+  secretPrevious: string | null;
+  quarantineDays: number;
   /** Bytes on disk of a project without a quota of its own; null: as many as there are. */
   projectQuota: number | null;
   /** Wrong tokens from one address within a minute; 0: any number. */
   wrongTokens: number;
   jwt: JwtSettings | null;
+  /** Of the Postgres port; null: there is none. */
+  sessions: SessionSettings | null;
   /** Extensions that every project may use. */
   extensions: readonly string[];
   /** Told of a project that a crash left half made or half deleted, and that cannot be cleared away now. */
@@ -64,10 +64,9 @@ export interface EngineSettings extends AuditSettings {
 }
 
 interface EngineLoad {
-  requests: Slots['load'];
-  connections: number;
-  /** As many of them as there may be. */
-  maxConnections: number;
+  requests: Record<WorkKind, Load>;
+  /** Open to projects' databases of each server, and how many may be. */
+  connections: ServerCapacities['connections'];
   overQuota: number;
   /** Postgres servers of projects that run. */
   servers: number;
@@ -78,40 +77,52 @@ interface EngineLoad {
 const SERVICE_CONNECTIONS = 6;
 
 export class Engine {
+  readonly live: LiveRequests;
+
   private constructor(
     readonly control: ControlDatabase,
-    readonly tenancy: Tenancy,
+    readonly servers: Servers,
+    readonly serverRows: ServerRows,
     readonly databases: ProjectDatabases,
     readonly audit: Audit,
     readonly projects: Projects,
     readonly tokens: Tokens,
     readonly authenticate: Authenticate,
+    /** Of the Postgres port; null: there is none. */
+    readonly sessions: Sessions | null,
+    /** Of the embedded servers; null: Postgres is the operator's. */
+    readonly folder: string | null,
     private readonly shared: SharedServices,
-  ) {}
+  ) {
+    this.live = new LiveRequests(tokens);
+  }
 
   /**
    * Prepares the control database and the template, and removes what a crash left incomplete.
    * @throws Error where the server cannot be reached or used; the message says what to do
    */
   static async open(settings: EngineSettings): Promise<Engine> {
-    const { address, waitMs } = settings;
+    const { address, waitMs, quarantineDays } = settings;
     const breaker = new CircuitBreaker();
     const pool = servicePool(address, SERVICE_CONNECTIONS, { breaker });
     try {
       const audit = new Audit(new AuditLog(pool), settings);
       const databases = new ProjectDatabases(readMigrations('project'), settings.extensions);
-      const { control, tenancy } = await openControl(settings, pool, databases, audit);
-      const projects = new Projects(control, tenancy, databases, audit, settings.onUnclearedProject);
+      const { control, servers } = await openControl(settings, pool, databases, audit);
+      const rows = new ServerRows(pool);
+      const projects = new Projects({ control, rows, servers, databases, audit }, settings.onUnclearedProject);
       await projects.unfinished.clear();
       // Its library is most of what the engine reads, and few ask for it.
       const jwt =
         settings.jwt === null ? null : new (await import('./access/jwt.js')).JwtVerifier(settings.jwt, control);
-      const sessions = new ProjectSessions(tenancy, databases);
-      const quotas = new Quotas((project) => tenancy.sizeOf(project), settings.projectQuota);
+      const connections = new ProjectSessions(servers, databases);
+      const quotas = new Quotas(
+        (project) => servers.tenancyOf(project.placement).sizeOf(project),
+        settings.projectQuota,
+      );
       const database = new DatabaseAccess(
-        tenancy,
-        slotsOf(settings),
-        connectionsOf(settings, sessions),
+        servers,
+        new ServerCapacities(servers, connections, settings),
         quotas,
         projects,
       );
@@ -122,10 +133,26 @@ export class Engine {
         schemas: new SchemaCache(settings.projectWaiting),
         splitter: new Splitter(),
         waitMs,
+        quarantineDays,
       };
       const tokens = new Tokens(control, audit);
       const authenticate = authenticator(tokens, new WrongTokens(settings.wrongTokens), jwt);
-      return new Engine(control, tenancy, databases, audit, projects, tokens, authenticate, shared);
+      const parts = { servers, projects, quotas, audit, connections, authenticate };
+      const sessions = settings.sessions === null ? null : new Sessions(parts, settings.sessions);
+      const folder = settings.embedded?.folder ?? null;
+      return new Engine(
+        control,
+        servers,
+        rows,
+        databases,
+        audit,
+        projects,
+        tokens,
+        authenticate,
+        sessions,
+        folder,
+        shared,
+      );
     } catch (error) {
       await pool.close();
       throw error;
@@ -133,8 +160,8 @@ export class Engine {
   }
 
   /** Whether a request of a kind that came now would be refused, so that nothing of it needs to be read. */
-  isFull({ id }: ProjectRow, kind: WorkKind): boolean {
-    return this.shared.database.slots.isFull(id, kind);
+  isFull({ id, placement }: ProjectRow, kind: WorkKind): boolean {
+    return this.shared.database.capacities.of(placement).slots.isFull(id, kind);
   }
 
   /** The project of a caller, ready for the operations of one request. */
@@ -143,48 +170,54 @@ export class Engine {
     return new Project(row, this.shared, trace);
   }
 
+  /** What a text may do to the session of a reader. @param isPlain the server reads it as the parser does */
+  judgeReader({ name }: ProjectRow, text: string, isPlain: boolean): Judgement | Promise<Judgement> {
+    return judgeAtOnce(text) ?? judge(this.shared.splitter, name, text, isPlain);
+  }
+
   /**
    * Requests by kind, connections to projects' databases and projects over their disk quota, now; how many requests were
    * ended from outside since the start.
    */
   get load(): EngineLoad {
     const { database, quotas } = this.shared;
-    const { slots, connections, stops } = database;
+    const { capacities, stops } = database;
     return {
-      requests: slots.load,
-      connections: connections.open,
-      maxConnections: connections.most,
+      requests: capacities.load(),
+      connections: capacities.connections,
       overQuota: quotas.projectsOver,
-      servers: this.tenancy.running,
+      servers: this.servers.running,
       stops,
     };
   }
 
-  /** Requests of one project by kind, now. */
-  loadOf(project: string): EngineLoad['requests'] {
-    return this.shared.database.slots.loadOf(project);
+  /** Connections to the projects of a server that has no bound of its own. */
+  get maxConnections(): number {
+    return this.shared.database.capacities.maxConnections;
   }
 
-  /** Bytes on disk by project; one whose database is not there is left out. @throws EngineError database_unavailable */
-  async sizesOf(projects: readonly ProjectRow[]): Promise<Map<string, number>> {
-    // A server that does not answer has the size that was noted last.
-    const sizeOf = (project: ProjectRow) => this.tenancy.sizeOf(project).catch(() => project.sizeBytes);
-    const found = await Promise.all(projects.map(async (project) => [project.id, await sizeOf(project)] as const));
-    return new Map(found.filter((entry): entry is [string, number] => entry[1] !== null));
+  /** Requests of one project by kind, now. */
+  loadOf(project: string): EngineLoad['requests'] {
+    return this.shared.database.capacities.load(project);
+  }
+
+  /** Bytes on disk by project, see `sizesOf`. */
+  sizesOf(projects: readonly ProjectRow[]): Promise<Map<string, number>> {
+    return sizesOf(this.servers, projects);
   }
 
   /** What a backup or a restore works on. @param by for the audit log */
   installation(by: Origin): Installation {
-    const { audit, control, databases, projects, tenancy } = this;
+    const { audit, control, databases, projects, servers } = this;
     return {
       control,
       databases,
-      tenancy,
+      servers,
       projects: {
         list: () => projects.list(),
         get: (name) => projects.get(name),
         upgraded: (project) => projects.upgraded(project),
-        restore: (name, fill, make) => projects.create(name, by, fill, make),
+        restore: (name, fill, make) => projects.restore(name, by, fill, make),
       },
       record: (operation, project) => audit.record(by, { operation, outcome: 'ok', project }),
     };
@@ -193,18 +226,19 @@ export class Engine {
   /** Deletes a project and everything this instance holds of it. */
   async deleteProject(name: string, by?: Origin): Promise<ProjectRow> {
     const project = await this.projects.delete(name, by);
-    this.shared.database.closeProject(project.id);
+    this.shared.database.capacities.closeProject(project.id);
     this.shared.quotas.forget(project.id);
     return project;
   }
 
   async close(): Promise<void> {
     this.projects.close();
-    this.shared.database.connections.close();
+    await this.sessions?.close();
+    this.shared.database.capacities.close();
     this.shared.quotas.close();
     await this.audit.close();
     await this.shared.splitter.close();
-    await this.tenancy.close();
+    await this.servers.close();
     await this.control.close();
   }
 }
@@ -215,21 +249,25 @@ async function openControl(
   pool: Pool,
   databases: ProjectDatabases,
   audit: Audit,
-): Promise<{ control: ControlDatabase; tenancy: Tenancy }> {
-  const { address, embedded, idleStopMs, secret } = settings;
-  const credentials = new Credentials(secret ?? '');
-  const prepare = async (control: ControlDatabase, isCurrent: boolean): Promise<Tenancy> => {
+): Promise<{ control: ControlDatabase; servers: Servers }> {
+  const { address, embedded, idleStopMs, secret, secretPrevious } = settings;
+  // Roles of embedded servers have no passwords, so that no setting is asked for there.
+  const setting = new Credentials(embedded === null ? secret : '');
+  const previous = secretPrevious === null ? null : new Credentials(secretPrevious);
+  const credentials = new Credentials(secret);
+  const prepare = async (control: ControlDatabase): Promise<Servers> => {
+    const common = { databases, credentials, previous, template: `cdp_template_${control.instanceId}` };
     if (embedded !== null) {
       const events = serverEvents(control, audit, settings.onServerTrouble);
-      return OwnServers.open(embedded, databases, control, idleStopMs, events);
+      return new Servers(await OwnServers.open(embedded, databases, control, idleStopMs, events), common);
     }
-    const shared = new SharedServer(address, credentials, `cdp_template_${control.instanceId}`, databases);
-    await shared.prepareTemplate(isCurrent);
-    return shared;
+    const home = new SharedServer(address, common);
+    await home.prepare();
+    return new Servers(home, common);
   };
-  const { schemaVersion } = databases;
-  const opened = await ControlDatabase.open(address, pool, credentials.fingerprint(), schemaVersion, prepare);
-  return { control: opened.control, tenancy: opened.prepared };
+  const fingerprints = [setting.fingerprint(), previous?.fingerprint() ?? null] as const;
+  const { control, prepared } = await ControlDatabase.open(address, pool, fingerprints, prepare);
+  return { control, servers: prepared };
 }
 
 /** What happens to a project's server is said by the project's name, in the log and in the audit log. */
@@ -239,7 +277,7 @@ function serverEvents(
   onTrouble: EngineSettings['onServerTrouble'],
 ): Omit<FleetEvents, 'beforeStop'> {
   const tell = (server: string, trouble: string, details: object) => {
-    const known = control.projectOnServer(server).catch(() => null);
+    const known = control.projectBy('server', server).catch(() => null);
     void known.then((project) => {
       onTrouble(project?.name ?? server, trouble, details);
       audit.record(BY_ITSELF, { operation: 'project.crash', outcome: 'database_unavailable', project });
@@ -252,21 +290,3 @@ function serverEvents(
       tell(server, 'the Postgres server of a project was stopped: it grew while the disk was nearly full', { bytes }),
   };
 }
-
-const slotsOf = (settings: EngineSettings): Slots =>
-  new Slots({
-    total: Math.min(settings.running, settings.maxConnections),
-    running: settings.projectRunning,
-    reservedForTyped: settings.projectReserved,
-    waiting: settings.projectWaiting,
-    waitMs: settings.waitMs,
-  });
-
-const connectionsOf = (settings: EngineSettings, sessions: ProjectSessions): Connections =>
-  new Connections(sessions, {
-    total: settings.maxConnections,
-    // As many of each kind as may run: else each change of what runs would close connections and log others in.
-    perProject: 2 * settings.projectRunning - settings.projectReserved,
-    idleMs: settings.idleConnectionMs,
-    isLocal: settings.address.host.startsWith('/'),
-  });

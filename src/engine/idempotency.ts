@@ -12,10 +12,12 @@ import { commit } from './transaction.js';
 
 export interface IdempotencyKey {
   key: string;
-  /** For a batch its table, else the method and the path: a key is its own for each. */
+  /** For a batch its table or {@link deletesFrom} it, else the method and the path: a key is its own for each. */
   path: string;
   /** SHA-256, hex, of the query string and the decoded body. */
   fingerprint: string;
+  /** What the receipt of a batch says of its body, in hex, and how long it is kept; null: the request is no batch. */
+  receipt: { bodySha256: string; days: number } | null;
 }
 
 /** What a request is answered with. */
@@ -28,16 +30,31 @@ export interface Answered<A> {
 /** Printable ASCII. */
 const KEY = new RegExp(`^[\\x20-\\x7e]{1,${LIMITS.idempotencyKeyCharacters}}$`);
 
-/** @throws EngineError invalid_request if the header is no key, or too long for one */
-export function idempotencyKey(key: string, path: string, query: string, body: Buffer): IdempotencyKey {
-  if (!KEY.test(key)) {
-    throw new EngineError(
-      'invalid_request',
-      `Idempotency-Key must be 1 to ${LIMITS.idempotencyKeyCharacters} printable ASCII characters`,
-    );
-  }
+/** @throws EngineError invalid_request if the text is no key, or too long for one */
+export function checkKey(key: string): void {
+  if (KEY.test(key)) return;
+  throw new EngineError(
+    'invalid_request',
+    `Idempotency-Key must be 1 to ${LIMITS.idempotencyKeyCharacters} printable ASCII characters`,
+  );
+}
+
+/**
+ * @param receiptDays how long the receipt of a batch is kept; null: the request is no batch
+ * @throws EngineError as {@link checkKey}
+ */
+export function idempotencyKey(
+  key: string,
+  path: string,
+  query: string,
+  body: Buffer,
+  receiptDays: number | null = null,
+): IdempotencyKey {
+  checkKey(key);
   const fingerprint = createHash('sha256').update(query).update('\0').update(body).digest('hex');
-  return { key, path, fingerprint };
+  const receipt =
+    receiptDays === null ? null : { bodySha256: createHash('sha256').update(body).digest('hex'), days: receiptDays };
+  return { key, path, fingerprint, receipt };
 }
 
 /**
@@ -49,8 +66,17 @@ const EQUALS = sql`OPERATOR(pg_catalog.=)`;
 /** Expired keys that one request clears away. */
 const PURGED_AT_ONCE = 100;
 
-/** The request that uses the key holds the advisory lock of this number. */
-function lockOf({ path, key }: IdempotencyKey): string {
+/** Of a batch that deletes; the path of one that inserts is the table alone. */
+export const deletesFrom = (table: string): string => `DELETE ${table}`;
+
+/** Instead of a path: a key that is settled there is refused whatever the path. */
+export const ANY_PATH = '';
+
+/**
+ * The request that uses the key holds the advisory lock of this number, and shares that of {@link ANY_PATH} with requests that
+ * use the key in other paths.
+ */
+export function lockOf(path: string, key: string): string {
   return createHash('sha256').update(path).update('\0').update(key).digest().readBigInt64BE(0).toString();
 }
 
@@ -58,7 +84,7 @@ function lockOf({ path, key }: IdempotencyKey): string {
  * Runs work that changes something and commits in a transaction that holds the key, unless an earlier request has used it.
  * @param stored what the work stores under the key
  * @returns what the work returns, or the answer of the earlier request
- * @throws EngineError request_in_flight, idempotency_key_reused, and what the work throws
+ * @throws EngineError request_in_flight, idempotency_key_reused, key_settled, and what the work throws
  */
 export async function underKey<T, A>(
   session: Session,
@@ -88,16 +114,22 @@ async function claimKey<A>(
   // row lock makes the commit wait for the synchronous standbys, if there are any: they may lack the answer so far.
   const [, locked, found] = await session.run([
     BEGIN,
-    sql`SELECT pg_catalog.pg_try_advisory_xact_lock(${lockOf(idempotency)}::pg_catalog.int8)`,
+    sql`SELECT pg_catalog.pg_try_advisory_xact_lock_shared(${lockOf(ANY_PATH, key)}::pg_catalog.int8)
+      AND pg_catalog.pg_try_advisory_xact_lock(${lockOf(path, key)}::pg_catalog.int8)`,
     sql`SELECT pg_catalog.encode(fingerprint, 'hex'), answer FROM _cdp.idempotency_keys
-      WHERE path = ${path} AND key = ${key} AND ${isKept} FOR UPDATE`,
+      WHERE key = ${key} AND ((path = ${path} AND (${isKept} OR answer IS NULL)) OR (path = ${ANY_PATH} AND answer IS NULL))
+      ORDER BY path DESC LIMIT 1 FOR UPDATE`,
   ]);
   if (locked?.rows[0]?.[0] !== 't') {
     throw new EngineError('request_in_flight', 'A request with this Idempotency-Key is still running');
   }
   const earlier = found?.rows[0];
   if (earlier === undefined) return null;
-  const answer = earlier[0] === fingerprint ? readAnswer(earlier[1] ?? '', stored) : null;
+  const [of, text] = earlier;
+  if (text == null) {
+    throw new EngineError('key_settled', 'This Idempotency-Key was settled as not stored, and is refused for ever');
+  }
+  const answer = of === fingerprint ? readAnswer(text, stored) : null;
   if (answer === null) {
     throw new EngineError('idempotency_key_reused', 'This Idempotency-Key was used with another body or query');
   }
@@ -114,17 +146,32 @@ function readAnswer<A>(text: string, stored: Schema<A>): { answer: A } | null {
   }
 }
 
-/** Stores the answer under the key, and clears some expired keys away. Runs at the end of the request's transaction. */
-export function rememberAnswer({ key, path, fingerprint }: IdempotencyKey, answer: unknown): Statement[] {
+/**
+ * Stores the answer under the key, and clears some expired keys away. Runs at the end of the request's transaction.
+ * @param rows that a batch stored or deleted
+ */
+export function rememberAnswer(
+  { key, path, fingerprint, receipt }: IdempotencyKey,
+  answer: unknown,
+  rows: number | null = null,
+): Statement[] {
+  const hours = receipt === null ? LIMITS.idempotencyHours : receipt.days * 24;
   return [
     sql`DELETE FROM _cdp.idempotency_keys WHERE ctid ${EQUALS} ANY (ARRAY(
-      SELECT ctid FROM _cdp.idempotency_keys WHERE NOT ${isKept} LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED))`,
-    sql`INSERT INTO _cdp.idempotency_keys (path, key, fingerprint, answer)
-      VALUES (${path}, ${key}, pg_catalog.decode(${fingerprint}, 'hex'), ${JSON.stringify(answer)})
+      SELECT ctid FROM _cdp.idempotency_keys WHERE expires_at OPERATOR(pg_catalog.<=) pg_catalog.now()
+      LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED))`,
+    sql`INSERT INTO _cdp.idempotency_keys
+        (path, key, fingerprint, answer, body_sha256, row_count, transaction_id, expires_at)
+      VALUES (${path}, ${key}, pg_catalog.decode(${fingerprint}, 'hex'), ${JSON.stringify(answer)},
+        pg_catalog.decode(${receipt?.bodySha256 ?? null}, 'hex'), ${rows}, pg_catalog.pg_current_xact_id(),
+        pg_catalog.now() OPERATOR(pg_catalog.+) ${`${hours} hours`}::pg_catalog.interval)
       ON CONFLICT (path, key) DO UPDATE
-      SET fingerprint = excluded.fingerprint, answer = excluded.answer, created_at = pg_catalog.now()`,
+      SET fingerprint = excluded.fingerprint, answer = excluded.answer, body_sha256 = excluded.body_sha256,
+        row_count = excluded.row_count, transaction_id = excluded.transaction_id, created_at = pg_catalog.now(),
+        expires_at = excluded.expires_at`,
   ];
 }
 
-const isKept = sql`(created_at OPERATOR(pg_catalog.>)
+/** It is an answer that a repeat gets. */
+export const isKept = sql`(created_at OPERATOR(pg_catalog.>)
   (pg_catalog.now() OPERATOR(pg_catalog.-) ${`${LIMITS.idempotencyHours} hours`}::pg_catalog.interval))`;

@@ -7,6 +7,7 @@ import type { SchemaCache } from './insert/schema-cache.js';
 import type { Deadline } from './limits/deadline.js';
 import type { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { WaitBudget } from './limits/wait-budget.js';
+import { Rehearsal } from './rehearsal.js';
 import type { OverQuota, QuotaImpact, Quotas } from './quota.js';
 import type { Splitter } from './sql/splitter.js';
 import type { RequestTrace } from './trace.js';
@@ -20,11 +21,15 @@ export interface SharedServices {
   readonly splitter: Splitter;
   /** Longest wait of one request, in milliseconds. */
   readonly waitMs: number;
+  /** How long refused records are kept. */
+  readonly quarantineDays: number;
 }
 
 export class Project {
   /** How long this request may still wait, in whatever queue. */
   readonly waitBudget: WaitBudget;
+  /** null: what the request does is kept. */
+  rehearsal: Rehearsal | null = null;
 
   constructor(
     private readonly row: ProjectRow,
@@ -33,6 +38,11 @@ export class Project {
     readonly trace: RequestTrace | null,
   ) {
     this.waitBudget = new WaitBudget(shared.waitMs);
+  }
+
+  /** Whatever the request does is rolled back at its end. */
+  rehearse(): Rehearsal {
+    return (this.rehearsal = new Rehearsal(this.schema));
   }
 
   get id(): string {
@@ -47,8 +57,17 @@ export class Project {
     return this.row.placement.schema;
   }
 
+  /** Its tables may be distributed over the workers of a cluster. */
+  get isOnCitus(): boolean {
+    return this.row.placement.added?.engine === 'citus';
+  }
+
   get schemas(): SchemaCache {
     return this.shared.schemas;
+  }
+
+  get quarantineDays(): number {
+    return this.shared.quarantineDays;
   }
 
   get splitter(): Splitter {
@@ -84,12 +103,15 @@ export class Project {
     impact: QuotaImpact = 'writes',
     trace: RequestTrace | null = this.trace,
   ): Promise<T> {
-    return this.shared.database.use(this.row, { pool, deadline, impact, trace, waitBudget: this.waitBudget }, work);
+    const { rehearsal, waitBudget } = this;
+    const run: Work<T> =
+      rehearsal === null ? work : (lease, clock) => rehearsal.begin(lease.session).then(() => work(lease, clock));
+    return this.shared.database.use(this.row, { pool, deadline, impact, trace, waitBudget }, run);
   }
 
   /** The project may have changed what its roles may do: its next connections check and repair the rights. */
   distrust(lease: Lease): void {
     lease.closeAfterUse();
-    this.shared.database.closeProject(this.id);
+    this.shared.database.capacities.closeProject(this.id);
   }
 }

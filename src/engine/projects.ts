@@ -5,8 +5,8 @@
 import { randomUUID } from 'node:crypto';
 import type { NewProject } from '../backup/installation.js';
 import { EngineError } from '../contract/errors.js';
-import { PROJECT_NAME_PATTERN } from '../contract/names.js';
 import { PROJECT_STATUSES } from '../contract/projects.js';
+import { DEFAULT_SERVER } from '../contract/servers.js';
 import type { ControlDatabase } from '../tenancy/control.js';
 import { drain } from '../tenancy/drain.js';
 import { unavailable } from '../tenancy/engine-error.js';
@@ -14,12 +14,24 @@ import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { Placement } from '../tenancy/placement.js';
 import type { ProjectDatabases } from '../tenancy/project-databases.js';
 import { serviceWork } from '../tenancy/service-work.js';
-import type { Tenancy } from '../tenancy/tenancy.js';
+import { addedServer } from '../tenancy/server-rows.js';
+import type { Servers } from '../tenancy/servers.js';
 import { Slots } from './limits/slots.js';
 import { type Audit, BY_ITSELF, type Origin } from './audit/audit.js';
-import { type OnUncleared, UnfinishedProjects } from './unfinished-projects.js';
+import { candidates, isFull, noServer, type Wish } from './choose-server.js';
+import {
+  nameTaken,
+  notReady,
+  notFound,
+  needsSuperuser,
+  inUseElsewhere,
+  perhapsCreated,
+  deletedMeanwhile,
+} from './project-errors.js';
+import { isProjectName, requireName } from './project-name.js';
+import { type OnUncleared, type ProjectParts, UnfinishedProjects } from './unfinished-projects.js';
 
-/** Projects created, repaired or deleted at once: each takes several connections and makes Postgres copy or delete files. */
+/** Projects created, repaired or deleted at once: each takes several connections. */
 const AT_ONCE = 4;
 
 /** How often the service checks for projects that a crash has left half created or half deleted. */
@@ -27,11 +39,6 @@ const CLEAR_EVERY_MS = 60_000;
 
 /** How long to wait for a slot, or for another process that is creating or deleting the same project. */
 const WAIT_MS = 5_000;
-
-const NAME = new RegExp(PROJECT_NAME_PATTERN);
-
-/** False for what cannot be a project's name; Postgres could not even be asked for a name with U+0000. */
-export const isProjectName = (name: string): boolean => NAME.test(name);
 
 /** Fills a new project, for instance from a backup. @returns the status that it gets */
 type Fill = (project: NewProject) => Promise<'active' | 'inactive'>;
@@ -52,50 +59,75 @@ export class Projects {
     waitMs: WAIT_MS,
   });
 
+  private readonly control: ControlDatabase;
+  private readonly servers: Servers;
+  private readonly databases: ProjectDatabases;
+  private readonly audit: Audit;
+
   constructor(
-    private readonly control: ControlDatabase,
-    private readonly tenancy: Tenancy,
-    private readonly databases: ProjectDatabases,
-    private readonly audit: Audit,
+    private readonly parts: ProjectParts,
     onUncleared: OnUncleared,
   ) {
-    this.unfinished = new UnfinishedProjects(control, tenancy, audit, onUncleared);
+    ({ control: this.control, servers: this.servers, databases: this.databases, audit: this.audit } = parts);
+    this.unfinished = new UnfinishedProjects(parts, onUncleared);
   }
 
   /**
    * Creates a project, which nobody can use before it is complete. If that fails, nothing of it stays.
-   * @param fill restores its contents and its status; null: it is empty and active
-   * @param make creates its database; default: an empty one
-   * @throws EngineError invalid_name, unique_violation, overloaded, database_unavailable, outcome_unknown; what `fill` throws
+   * @param wish where it is to live; default: on the least loaded server
+   * @throws EngineError invalid_name, unique_violation, not_found, invalid_request, overloaded, database_unavailable, outcome_unknown
    */
-  async create(
-    name: string,
-    by: Origin = BY_ITSELF,
-    fill: Fill | null = null,
-    make: Make = (placement) => this.tenancy.create(placement),
-  ): Promise<ProjectRow> {
-    if (!isProjectName(name)) {
-      throw new EngineError('invalid_name', `A project's name must match ${PROJECT_NAME_PATTERN}`);
-    }
-    const project = {
-      id: randomUUID(),
-      name,
-      status: 'creating' as const,
-      placement: this.tenancy.newPlacement(),
-      schemaVersion: this.databases.schemaVersion,
-    };
+  create(name: string, by: Origin = BY_ITSELF, wish: Wish = {}): Promise<ProjectRow> {
+    return this.make(name, by, wish, null);
+  }
+
+  /**
+   * Creates a project from a backup, on the server `default`.
+   * @param fill restores its contents and its status
+   * @param make creates its database; default: an empty one
+   * @throws EngineError as {@link create}; what `fill` and `make` throw
+   */
+  restore(name: string, by: Origin, fill: Fill, make?: Make): Promise<ProjectRow> {
+    return this.make(name, by, { server: DEFAULT_SERVER }, fill, make);
+  }
+
+  private async make(name: string, by: Origin, wish: Wish, fill: Fill | null, make?: Make): Promise<ProjectRow> {
+    requireName(name);
     const created = await this.inSlot(async () => {
       await this.unfinished.clearNamed(name);
-      return this.control.withProjectLock(project.id, async () => {
-        if (!(await this.control.insertProject(project))) {
-          throw new EngineError('unique_violation', `A project "${name}" already exists`);
-        }
-        await this.build(project, by, fill, make);
-        return this.control.projectByName(name);
+      const id = randomUUID();
+      return this.control.withProjectLock(id, async () => {
+        const project = await this.insert({ id, name }, wish);
+        await this.build(
+          project,
+          by,
+          fill,
+          make ?? ((placement) => this.servers.tenancyOf(placement).create(placement)),
+        );
+        return this.control.projectBy('id', id);
       });
     });
     if (created === null) throw deletedMeanwhile(name);
     return created;
+  }
+
+  /** Chooses the server, and notes the project as one that is being created. */
+  private async insert(project: Pick<ProjectRow, 'id' | 'name'>, wish: Wish): Promise<NewProject> {
+    const { schemaVersion } = this.databases;
+    for (const server of await candidates(this.parts.rows, wish)) {
+      if (await isFull(server, this.parts)) continue;
+      const place = { server: server.name, added: addedServer(server) };
+      const placement = await this.servers.tenancyOf(place).newPlacement();
+      const obstacle = await this.parts.rows.insertProject({
+        ...project,
+        status: 'creating',
+        placement,
+        schemaVersion,
+      });
+      if (obstacle === 'name') throw nameTaken(project.name);
+      if (obstacle === null) return { ...project, placement };
+    }
+    throw noServer(wish);
   }
 
   /** @throws EngineError overloaded; what `work` throws */
@@ -133,7 +165,7 @@ export class Projects {
 
   /** @throws EngineError not_found */
   async get(name: string): Promise<ProjectRow> {
-    const project = isProjectName(name) ? await this.control.projectByName(name) : null;
+    const project = isProjectName(name) ? await this.control.projectBy('name', name) : null;
     if (project === null || project.status === 'deleting') throw notFound(name);
     return project;
   }
@@ -141,25 +173,41 @@ export class Projects {
   /**
    * @throws EngineError unauthorized, cdp_inactive if the project was deleted or deactivated after its token had been looked up
    */
-  async requireActive({ id, name }: ProjectRow): Promise<void> {
-    const project = await this.control.projectByName(name);
-    if (project?.id !== id) throw new EngineError('unauthorized', 'The project of the token was deleted');
+  async requireActive({ id }: ProjectRow): Promise<void> {
+    const project = await this.control.projectBy('id', id);
+    if (project === null) throw new EngineError('unauthorized', 'The project of the token was deleted');
     if (project.status !== 'active') throw new EngineError('cdp_inactive', 'The CDP is inactive for this project');
   }
 
   /**
+   * Gives a project another name. Its id, tokens, data and running requests stay as they are.
+   * @throws EngineError invalid_name, not_found, unique_violation, database_unavailable, outcome_unknown
+   */
+  async rename(name: string, newName: string, by: Origin = BY_ITSELF): Promise<ProjectRow> {
+    requireName(newName);
+    const { id } = await this.get(name);
+    await this.unfinished.clearNamed(newName);
+    const entry = this.audit.entryOfChange(by, { operation: 'project.rename', object: newName });
+    const project = await this.control.renameProject(id, newName, entry);
+    if (project !== null) return project;
+    if ((await this.control.projectBy('name', newName)) !== null) throw nameTaken(newName);
+    throw notReady(name);
+  }
+
+  /**
    * Deactivating waits for the requests that still run, for some 70 s at most: a backup made after it has all that was acknowledged.
+   * @param now they are ended instead
    * @throws EngineError not_found
    */
-  async setActive(name: string, active: boolean, by: Origin = BY_ITSELF): Promise<ProjectRow> {
+  async setActive(name: string, active: boolean, by: Origin = BY_ITSELF, now = false): Promise<ProjectRow> {
     const project = await this.get(name);
     const status = active ? 'active' : 'inactive';
     const operation = active ? 'project.activate' : 'project.deactivate';
     const entry = this.audit.entryOfChange(by, { operation });
     if (!(await this.control.setProjectStatus(project.id, ['active', 'inactive'], status, entry))) {
-      throw new EngineError('not_found', `Project "${name}" is not ready`);
+      throw notReady(name);
     }
-    if (!active) await drain(this.tenancy, project.placement);
+    if (!active) await drain(this.servers.tenancyOf(project.placement), project.placement, now ? 0 : undefined);
     return { ...project, status };
   }
 
@@ -174,7 +222,7 @@ export class Projects {
     const repaired = await this.inSlot(() =>
       this.control.withProjectLock(
         project.id,
-        () => serviceWork(() => this.databases.repair(this.tenancy, project.placement)),
+        () => serviceWork(() => this.databases.repair(this.servers.tenancyOf(project.placement), project.placement)),
         WAIT_MS,
       ),
     );
@@ -185,12 +233,12 @@ export class Projects {
 
   /** Whether its server runs. */
   runs({ placement }: ProjectRow): boolean {
-    return this.tenancy.runs(placement);
+    return this.servers.tenancyOf(placement).runs(placement);
   }
 
   /** What {@link repair} would repair, in words. @throws EngineError database_unavailable */
   examine({ placement }: ProjectRow): Promise<string[]> {
-    return serviceWork(() => this.databases.examine(this.tenancy, placement));
+    return serviceWork(() => this.databases.examine(this.servers.tenancyOf(placement), placement));
   }
 
   /**
@@ -201,7 +249,22 @@ export class Projects {
     const { id } = await this.get(name);
     const entry = this.audit.entryOfChange(by, { operation: 'project.quota' });
     const project = await this.control.setProjectQuota(id, bytes, entry);
-    if (project === null) throw new EngineError('not_found', `Project "${name}" is not ready`);
+    if (project === null) throw notReady(name);
+    return project;
+  }
+
+  /**
+   * Whether a project may make schemas beside `data`. Those that it has made stay.
+   * @throws EngineError not_found, invalid_request, database_unavailable
+   */
+  async setOwnSchemas(name: string, allowed: boolean, by: Origin = BY_ITSELF): Promise<ProjectRow> {
+    const { id, placement } = await this.get(name);
+    const tenancy = this.servers.tenancyOf(placement);
+    if (allowed && !(await tenancy.mayOwnSchemas())) throw needsSuperuser();
+    const entry = this.audit.entryOfChange(by, { operation: 'project.own_schemas' });
+    const project = await this.control.setOwnSchemas(id, allowed, entry);
+    if (project === null) throw notReady(name);
+    await serviceWork(() => this.databases.restoreRights(tenancy, project.placement));
     return project;
   }
 
@@ -211,7 +274,7 @@ export class Projects {
    * @throws EngineError not_found, request_in_flight, overloaded, database_unavailable
    */
   async delete(name: string, by: Origin = BY_ITSELF): Promise<ProjectRow> {
-    const project = isProjectName(name) ? await this.control.projectByName(name) : null;
+    const project = isProjectName(name) ? await this.control.projectBy('name', name) : null;
     if (project === null) throw notFound(name);
     const { id } = project;
     const deleted = await this.inSlot(() =>
@@ -251,32 +314,12 @@ export class Projects {
     if (project.schemaVersion >= schemaVersion) return undefined;
     let upgrade = this.upgrades.get(project.id);
     if (upgrade === undefined) {
-      upgrade = serviceWork(() => this.databases.upgrade(this.tenancy, project.placement)).then(() =>
-        this.control.setProjectVersion(project.id, schemaVersion),
-      );
+      upgrade = serviceWork(() =>
+        this.databases.upgrade(this.servers.tenancyOf(project.placement), project.placement),
+      ).then(() => this.control.setProjectVersion(project.id, schemaVersion));
       this.upgrades.set(project.id, upgrade);
       upgrade.catch(() => this.upgrades.delete(project.id));
     }
     return upgrade;
   }
 }
-
-/** A path may contain anything instead of a name. */
-const notFound = (name: string) => new EngineError('not_found', `There is no project "${name.slice(0, 63)}"`);
-
-const inUseElsewhere = (name: string) =>
-  new EngineError(
-    'request_in_flight',
-    `Project "${name}" is still being created, repaired or deleted by another request`,
-  );
-
-/** The answer to the last step was lost, and there is no connection now to undo it. */
-const perhapsCreated = (name: string, cause: unknown) =>
-  new EngineError(
-    'outcome_unknown',
-    `The connection to Postgres was lost in the last step: check whether project "${name}" exists before retrying`,
-    { cause, retryAfter: null },
-  );
-
-const deletedMeanwhile = (name: string) =>
-  new EngineError('not_found', `Project "${name}" was deleted while it was being created`);

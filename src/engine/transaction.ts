@@ -10,10 +10,12 @@ import {
   type Session,
   type Statement,
 } from '../pg/index.js';
+import type { Rehearsal } from './rehearsal.js';
 
 /**
  * Runs the last statements of a transaction and its COMMIT in one round trip.
  * @param repeatable a repeat of the request cannot do the work twice (it has an Idempotency-Key)
+ * @param rehearsal of the request: everything is rolled back instead
  * @throws PostgresError if Postgres refused; EngineError outcome_unknown if the connection was lost on the way, or the commit
  * was canceled while it waited for a synchronous standby
  */
@@ -21,7 +23,9 @@ export async function commit(
   session: Session,
   statements: readonly Statement[] = [],
   repeatable = false,
+  rehearsal: Rehearsal | null = null,
 ): Promise<Result[]> {
+  if (rehearsal !== null) return rehearsal.end(session, statements);
   return resultsOf(session, await session.pipeline([...statements, COMMIT]), statements.length, repeatable);
 }
 
@@ -30,7 +34,12 @@ export async function commitAndReset(
   session: Session,
   statements: readonly Statement[],
   repeatable: boolean,
+  rehearsal: Rehearsal | null = null,
 ): Promise<void> {
+  if (rehearsal !== null) {
+    await rehearsal.end(session, statements);
+    return session.reset();
+  }
   const outcome = await session.pipeline([...statements, COMMIT], { reset: true });
   resultsOf(session, outcome, statements.length, repeatable);
 }

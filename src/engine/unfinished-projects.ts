@@ -6,11 +6,22 @@ import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
 import type { AuditRow } from '../tenancy/audit-log.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { ControlDatabase } from '../tenancy/control.js';
-import type { Tenancy } from '../tenancy/tenancy.js';
+import type { Servers } from '../tenancy/servers.js';
 import { serviceWork } from '../tenancy/service-work.js';
+import type { ProjectDatabases } from '../tenancy/project-databases.js';
+import type { ServerRows } from '../tenancy/server-rows.js';
 import { type Audit, BY_ITSELF } from './audit/audit.js';
 
 const UNFINISHED: readonly ProjectStatus[] = ['creating', 'deleting'];
+
+/** What projects consist of, and who writes it down. */
+export interface ProjectParts {
+  readonly control: ControlDatabase;
+  readonly rows: ServerRows;
+  readonly servers: Servers;
+  readonly databases: ProjectDatabases;
+  readonly audit: Audit;
+}
 
 /** Called for a project that cannot be cleared away now. */
 export type OnUncleared = (project: ProjectRow, error: unknown) => void;
@@ -18,12 +29,14 @@ export type OnUncleared = (project: ProjectRow, error: unknown) => void;
 type Identified = Pick<ProjectRow, 'id' | 'placement'>;
 
 export class UnfinishedProjects {
+  private readonly control: ControlDatabase;
+
   constructor(
-    private readonly control: ControlDatabase,
-    private readonly tenancy: Tenancy,
-    private readonly audit: Audit,
+    private readonly parts: ProjectParts,
     private readonly onUncleared: OnUncleared,
-  ) {}
+  ) {
+    this.control = parts.control;
+  }
 
   /** Clears all of them away. A project for which that fails keeps its mark for the next check. */
   async clear(onFailure = this.onUncleared): Promise<void> {
@@ -35,7 +48,7 @@ export class UnfinishedProjects {
 
   /** Clears away the one of a name, if there is one: the name may be wanted. @throws EngineError database_unavailable */
   async clearNamed(name: string): Promise<void> {
-    const project = await this.control.projectByName(name);
+    const project = await this.control.projectBy('name', name);
     if (project !== null && UNFINISHED.includes(project.status)) await this.clearOne(project);
   }
 
@@ -50,7 +63,7 @@ export class UnfinishedProjects {
 
   /** Takes away a project that is marked as `deleting`: its database, its roles and, last, the mark. */
   async remove({ id, placement }: Identified, entry: AuditRow | null): Promise<void> {
-    await serviceWork(() => this.tenancy.drop(placement));
+    await serviceWork(() => this.parts.servers.tenancyOf(placement).drop(placement));
     await this.control.deleteProject(id, entry);
   }
 
@@ -61,7 +74,7 @@ export class UnfinishedProjects {
   private async clearOne(project: Identified): Promise<void> {
     await this.control.withProjectLock(project.id, async () => {
       if (!(await this.control.setProjectStatus(project.id, UNFINISHED, 'deleting', null))) return;
-      await this.remove(project, this.audit.entryOfChange(BY_ITSELF, { operation: 'repair' }));
+      await this.remove(project, this.parts.audit.entryOfChange(BY_ITSELF, { operation: 'repair' }));
     });
   }
 }

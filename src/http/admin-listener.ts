@@ -13,7 +13,7 @@ import type { RouteSettings } from './api/route.js';
 import { type ListenerSettings, createListener, defineRoutes } from './listener.js';
 import { parseJsonBody } from './body.js';
 
-const OPERATOR: Caller = { id: 'operator', name: null, scopes: new Set(), project: null };
+const OPERATOR: Caller = { id: 'operator', name: null, expiresAt: null, scopes: new Set(), project: null };
 
 /** Not yet listening. Its `close` also waits for work whose client has left. */
 export function adminListener(

@@ -2,7 +2,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Engine } from '../engine/engine.js';
 import { TOO_MANY_WAITING } from '../engine/limits/slots.js';
-import type { Route } from './api/route.js';
+import type { UndocumentedRoute } from './api/route.js';
 import { authorize, bearerToken } from './authorization.js';
 import { announcedBytes, MemoryBudget } from './limits/memory-budget.js';
 import { type Rate, RateLimit } from './limits/rate-limit.js';
@@ -19,10 +19,10 @@ export class Admission {
   }
 
   /** @throws EngineError unauthorized, token_expired, rate_limited, insufficient_scope, cdp_inactive, overloaded */
-  async admit(request: FastifyRequest, reply: FastifyReply, route: Route): Promise<void> {
+  async admit(request: FastifyRequest, reply: FastifyReply, route: UndocumentedRoute): Promise<void> {
     const { context, headers } = request;
     context.route = route;
-    const caller = await this.engine.authenticate(bearerToken(headers), context.address);
+    const caller = await this.engine.authenticate((route.token ?? bearerToken)(headers), context.address);
     context.caller = caller;
     // Counted before it is known whether the caller may do this, and refused after.
     const oneTooMany = this.rateLimit?.count(caller, reply) ?? null;

@@ -5,8 +5,8 @@ import type { Scope } from '../contract/names.js';
 import { HttpError } from './response/http-error.js';
 import type { Caller } from '../engine/access/tokens.js';
 
-/** What a route asks of its caller: one of these scopes of the project's token, any token of a project, or an admin token. */
-export type Access = readonly [Scope, ...Scope[]] | 'project' | 'admin';
+/** What a route asks of its caller: one of these scopes of the project's token, any token at all, or an admin token. */
+export type Access = readonly [Scope, ...Scope[]] | 'any' | 'admin';
 
 /** @throws EngineError cdp_inactive, insufficient_scope */
 export function authorize(caller: Caller, access: Access): void {
@@ -14,12 +14,13 @@ export function authorize(caller: Caller, access: Access): void {
     if (caller.project !== null) throw insufficient('This operation needs an admin token');
     return;
   }
+  if (caller.project === null && access === 'any') return;
   if (caller.project === null)
     throw insufficient('An admin token manages projects and tokens; it does not give access to project data');
   if (caller.project.status !== 'active') {
     throw new EngineError('cdp_inactive', 'The CDP is inactive for this project');
   }
-  if (access === 'project') return;
+  if (access === 'any') return;
   if (!access.some((scope) => caller.scopes.has(scope))) throw lacks(access);
 }
 

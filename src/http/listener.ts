@@ -5,7 +5,13 @@
 import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, maxHeaderSize, METHODS } from 'node:http';
 import { isIP, type Socket } from 'node:net';
-import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest, type HTTPMethods } from 'fastify';
+import Fastify, {
+  errorCodes,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type HTTPMethods,
+} from 'fastify';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import type { ErrorExit } from './response/error-exit.js';
@@ -47,6 +53,8 @@ const OVERLOADED_MS = 250;
 /** A connection without a request is kept for this long. */
 const KEEP_ALIVE_MS = 72_000;
 
+type Parsed = (error: Error | null, body?: Buffer) => void;
+
 /** A server without routes, not yet listening. */
 export function createListener(
   settings: ListenerSettings,
@@ -77,6 +85,10 @@ export function createListener(
   handleOddRequests(app, connections);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', readBody);
+  app.addContentTypeParser('text/plain', (request: FastifyRequest, payload: IncomingMessage, done: Parsed) => {
+    if (request.context.route?.takesText) readBody(request, payload, done);
+    else done(new errorCodes.FST_ERR_CTP_INVALID_MEDIA_TYPE('text/plain'));
+  });
   app.decorateRequest('context');
   app.addHook('onRequest', (request, reply, done) => {
     begin(request, reply);

@@ -1,14 +1,15 @@
 /** One request from its head to the last byte of its answer: what the edge knows about it, and what it holds meanwhile. */
 import type { JsonNode } from '../codec/index.js';
-import type { ErrorCode } from '../contract/errors.js';
+import type { EngineError, ErrorCode } from '../contract/errors.js';
 import type { Caller } from '../engine/access/tokens.js';
 import type { Project } from '../engine/project.js';
-import type { Route } from './api/route.js';
+import type { Route, UndocumentedRoute } from './api/route.js';
 import type { Reservation } from './limits/memory-budget.js';
 import type { RequestSpan } from './observability/request-tracer.js';
 
 /** A row of the route tables, or the part of one that a route outside them has. */
-export type ServedRoute = Pick<Route, 'url' | 'audit'> & Partial<Route>;
+export type ServedRoute = Pick<Route, 'url' | 'audit'> &
+  Partial<Omit<Route, 'success'> & Pick<UndocumentedRoute, 'success'>>;
 
 export class RequestContext {
   /** Milliseconds on the clock of `performance.now()`, like the ends of the stages. */
@@ -30,8 +31,12 @@ export class RequestContext {
   body: Buffer = Buffer.alloc(0);
   /** The data in its JSON body, such as the parameters of SQL, digit by digit. */
   data: readonly JsonNode[] = [];
+  /** Free SQL that it runs: the text, and whether as the reader. */
+  sql: { readonly text: string; readonly readOnly: boolean } | null = null;
   /** The code of its error answer. */
   errorCode: ErrorCode | null = null;
+  /** The table that it is about, for the audit log; null: its path and body say so. */
+  object: string | null = null;
   /** Rows stored or returned. */
   rows: number | null = null;
   /** The client left before the request was settled. */
@@ -53,9 +58,14 @@ export class RequestContext {
     private readonly onEnd: () => void,
   ) {}
 
-  /** Aborted when the connection closes before the answer has been sent. */
+  /** Aborted when the connection closes before the answer has been sent, or with the EngineError that ends the request. */
   get signal(): AbortSignal {
     return this.controller.signal;
+  }
+
+  /** Ends its work, which fails with the reason. */
+  abort(reason: EngineError): void {
+    this.controller.abort(reason);
   }
 
   /** Frees the buffer once the response has been sent. If it never is, the garbage collector frees it. */

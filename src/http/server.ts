@@ -4,22 +4,26 @@
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
+import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
+import type { LiveRequest } from '../engine/limits/live-requests.js';
 import { ErrorExit } from './response/error-exit.js';
 import { sendResponse } from './response/send-response.js';
+import { consolePage } from './api/console-page.js';
 import type { DocsPage } from './api/docs-page.js';
 import { openApiDocument } from './api/openapi.js';
 import { operatorRoutes } from './api/operator-routes.js';
-import type { Route, RouteSettings } from './api/route.js';
+import { queryOf, rehearsalOf, rehearsedAnswer, type RouteSettings, type UndocumentedRoute } from './api/route.js';
 import { ADMIN_ROUTES, ROUTES } from './api/routes.js';
 import { type ListenerSettings, createListener, defineRoutes } from './listener.js';
 import { parseJsonBody } from './body.js';
 import { Cors } from './connection/cors.js';
+import { MCP } from './mcp/route.js';
 import type { Rate } from './limits/rate-limit.js';
 import { Admission } from './admission.js';
 import { auditRequest } from './observability/audit-request.js';
 import { Metrics } from './observability/metrics.js';
-import { logRequest } from './observability/request-log.js';
+import { requestLog } from './observability/request-log.js';
 import type { RequestTracer } from './observability/request-tracer.js';
 
 interface HttpSettings extends ListenerSettings, RouteSettings {
@@ -30,12 +34,15 @@ interface HttpSettings extends ListenerSettings, RouteSettings {
   metricsByProject: boolean;
   /** Requests of one token within a window; null: unlimited. */
   rateLimit: Rate | null;
-  /** Origins whose pages may call, or `*` alone; null: none. */
-  corsOrigins: readonly string[] | null;
+  /** Serves the web console. */
+  console: boolean;
 }
 
 /** The documentation page. */
 const DOCS = '/docs';
+
+/** The web console. */
+const CONSOLE = '/console';
 
 /** The server, not yet listening, and the metrics it fills. */
 export async function httpServer(
@@ -45,6 +52,7 @@ export async function httpServer(
   tracer: RequestTracer | null = null,
 ): Promise<{ app: FastifyInstance; metrics: Metrics }> {
   const metrics = new Metrics(engine, settings.metricsByProject);
+  const log = requestLog(logger);
   const cors = settings.corsOrigins === null ? null : new Cors(settings.corsOrigins);
   const app = createListener(settings, new ErrorExit(logger), {
     begin: (request, reply) => {
@@ -54,7 +62,7 @@ export async function httpServer(
     },
     close: (request, reply) => {
       metrics.count(request, reply);
-      logRequest(logger, request, reply);
+      log(request, reply);
       request.context.span?.end(request, reply);
     },
     end: (request) => auditRequest(engine.audit, request),
@@ -71,16 +79,18 @@ export async function httpServer(
   };
   // Who types the address into a browser wants to read; a program has asked for a path that does not exist.
   app.get('/', (request, reply) => {
-    if (request.headers.accept?.includes('text/html')) return reply.redirect(DOCS);
+    if (request.headers.accept?.includes('text/html')) return reply.redirect(settings.console ? `${CONSOLE}/` : DOCS);
     reply.callNotFound();
     return reply;
   });
   // Below it most paths do not exist, whatever the method.
   app.get(`${DOCS}/*`, showDocs);
+  if (settings.console) app.get(`${CONSOLE}/*`, consolePage(`${CONSOLE}/`));
   defineRoutes(app, () => {
     app.get(DOCS, showDocs);
+    if (settings.console) app.get(CONSOLE, (_request, reply) => reply.redirect(`${CONSOLE}/`));
     const admission = new Admission(engine, settings.rateLimit);
-    for (const route of routes) addRoute(app, engine, settings, admission, route);
+    for (const route of [...routes, MCP]) addRoute(app, engine, settings, admission, route);
     const { separateMetrics, showsFirstToken } = settings;
     operatorRoutes(app, engine, metrics, { document, separateMetrics, showsFirstToken });
   });
@@ -92,15 +102,16 @@ function addRoute(
   engine: Engine,
   settings: RouteSettings,
   admission: Admission,
-  route: Route,
+  route: UndocumentedRoute,
 ): void {
   const body = route.rawBody ? undefined : route.body;
+  const query = queryOf(route);
   app.route({
     method: route.method,
     url: route.url,
     schema: {
       ...(body === undefined ? {} : { body }),
-      ...(route.query === undefined ? {} : { querystring: route.query }),
+      ...(query === undefined ? {} : { querystring: query }),
     },
     onRequest: (request, reply) => admission.admit(request, reply, route),
     ...(body === undefined ? {} : { preValidation: parseJsonBody }),
@@ -109,10 +120,26 @@ function addRoute(
       const { caller, signal } = context;
       if (caller === null) throw new Error('A route with access was reached without a caller');
       context.parsed = performance.now();
-      const answer = await route.handle({ engine, settings, caller, request, reply, signal });
+      const unwatch = route.work === null ? null : engine.live.watch(liveRequest(request, caller, route));
+      const call = { engine, settings, caller, request, reply, signal };
+      const rehearsal = rehearsalOf(call, route);
+      const handled = await route.handle(call).finally(() => unwatch?.());
+      const answer = rehearsal === null ? handled : rehearsedAnswer(handled, rehearsal);
+      // Nothing was stored.
+      if (rehearsal !== null) context.rows = null;
       context.settle();
-      if (answer.body !== null) sendResponse(request, reply, settings.streamStallMs, route.success.status, answer);
+      const { status = route.success.status } = answer;
+      if (answer.body !== null) sendResponse(request, reply, settings.streamStallMs, status, answer);
       return reply;
     },
   });
 }
+
+const liveRequest = ({ id, context }: FastifyRequest, caller: Caller, { audit }: UndocumentedRoute): LiveRequest => ({
+  id,
+  caller,
+  operation: audit,
+  address: context.address,
+  started: context.started,
+  abort: (reason) => context.abort(reason),
+});

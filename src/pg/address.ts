@@ -2,27 +2,17 @@
 import { connect, type OnReadOpts, type Socket } from 'node:net';
 import type { ConnectionOptions } from 'node:tls';
 import { parse as parseConnectionString } from 'pg-connection-string';
-
-export interface Host {
-  readonly host: string;
-  readonly port: number;
-}
-
-/** The servers of a cluster, of which one is the primary. The next login begins at the one that the last one found. */
-export interface Hosts {
-  readonly list: readonly Host[];
-  /** `target_session_attrs`: a standby will not do. */
-  readonly needsPrimary: boolean;
-  current: number;
-}
+import { type Host, Hosts } from './hosts.js';
 
 /** What one login takes. */
 export interface LoginOptions {
   /** Host name, IP address, or the folder of a Unix socket. */
   host: string;
   port: number;
-  /** Where to look for the server, if the URL says more than one host; then `host` and `port` are the first. */
+  /** If the URL names more than one host; then `host` and `port` are those of the first. */
   hosts?: Hosts;
+  /** A standby will not do. */
+  needsPrimary?: boolean;
   user: string;
   password: string;
   database: string;
@@ -30,6 +20,8 @@ export interface LoginOptions {
   /** `-c name=value …` (Postgres manual 20.1.4), see {@link startupOptions}. */
   options?: string;
   application_name?: string;
+  /** Default: UTF8. */
+  client_encoding?: string;
   /** For the whole login. */
   connectionTimeoutMillis: number;
   /** Silence after which the system checks whether the other side is still there (TCP keep-alive). */
@@ -37,7 +29,7 @@ export interface LoginOptions {
 }
 
 /** Where a server is, and the service's own role on it. `database` is the control database. */
-export type ServerAddress = Omit<LoginOptions, 'options' | 'application_name'>;
+export type ServerAddress = Omit<LoginOptions, 'options' | 'application_name' | 'client_encoding'>;
 
 const CONNECT_TIMEOUT_MS = 5_000;
 const KEEP_ALIVE_MS = 10_000;
@@ -58,38 +50,56 @@ const OPTIONS = new Set([
   'connect_timeout',
 ]);
 
-/** What the service, which writes, can use of `target_session_attrs`. */
+/** Modes that pg-connection-string reads as `verify-full`, with a warning on standard error. */
+const VERIFYING = /([?&]sslmode=)(?:prefer|require|verify-ca)(?=&|$)/;
+
+/**
+ * Values of `target_session_attrs` (Postgres manual 34.1.2) that the service, which writes, can use. Each means the primary:
+ * whatever a standby is asked for, its answer would be an error.
+ */
 const TARGETS = ['any', 'primary', 'read-write'];
 
-/** The hosts between the user and the path. */
+/** The hosts between the user and the path, if there are several, and what stands for them while the rest is read. */
 const AUTHORITY = /^(\w+:\/\/(?:[^/?#]*@)?)([^@/?#]*,[^@/?#]*)/;
+const SEVERAL = 'several.invalid';
 
 /**
  * @param url `postgres://user:password@host:port,host:port/database?sslmode=…`
+ * @param source where it was found, for errors
  * @throws Error naming what is missing, never repeating the url: it holds a password
  */
-export function addressOfUrl(url: string): ServerAddress {
-  const several = AUTHORITY.exec(url)?.[2];
-  const parsed = parse(url.replace(AUTHORITY, '$1several'));
-  const { user, password, database, ssl } = parsed;
-  const list = several === undefined ? hostsOf(parsed.host ?? '', parsed.port ?? '') : several.split(',').map(hostOf);
+export function addressOfUrl(url: string, source = 'DATABASE_URL'): ServerAddress {
+  try {
+    return readUrl(url);
+  } catch (error) {
+    throw new Error((error as Error).message.replace('DATABASE_URL', source));
+  }
+}
+
+function readUrl(url: string): ServerAddress {
+  const several = AUTHORITY.exec(url)?.[2] ?? '';
+  const parsed = parse(url.replace(AUTHORITY, `$1${SEVERAL}`));
+  const { user, password, database, ssl, host = '', port = '' } = parsed;
+  const { target_session_attrs: target, connect_timeout: timeout } = parsed as unknown as Record<string, string>;
+  const list = host === SEVERAL ? several.split(',').map(hostOf) : hostsOf(host ?? '', port ?? '');
   const [first] = list;
-  if (!first?.host || !user || !database) throw new Error('DATABASE_URL must name a host, a user and a database');
+  if (!first || list.some(({ host }) => host === '') || !user || !database) {
+    throw new Error('DATABASE_URL must name a host, a user and a database');
+  }
   if (list.some(({ host }) => host.startsWith('/') !== first.host.startsWith('/'))) {
     throw new Error('DATABASE_URL must name either hosts or folders of Unix sockets, not both');
   }
-  const { target_session_attrs: target = list.length > 1 ? 'primary' : 'any' } = parsed as Record<string, unknown>;
-  if (!TARGETS.includes(String(target))) {
-    throw new Error(`DATABASE_URL: target_session_attrs must be one of ${TARGETS.join(', ')}`);
+  if (target !== undefined && !TARGETS.includes(target)) {
+    throw new Error(`DATABASE_URL: target_session_attrs must be one of ${TARGETS.join(', ')}: the service writes`);
   }
-  const needsPrimary = target !== 'any';
   return {
     ...first,
-    ...(list.length > 1 || needsPrimary ? { hosts: { list, needsPrimary, current: 0 } } : {}),
+    ...(list.length > 1 ? { hosts: new Hosts(list) } : {}),
+    needsPrimary: true,
     user,
     password: password ?? '',
     database,
-    connectionTimeoutMillis: connectTimeout((parsed as Record<string, unknown>).connect_timeout),
+    connectionTimeoutMillis: connectTimeout(timeout),
     keepAliveMs: KEEP_ALIVE_MS,
     ...(ssl === undefined ? {} : { ssl: ssl as boolean | ConnectionOptions }),
   };
@@ -103,7 +113,7 @@ function parse(url: string): ReturnType<typeof parseConnectionString> {
     throw new Error(`DATABASE_URL has options that are not supported: ${unknown.join(', ')}. Remove them`);
   }
   try {
-    return parseConnectionString(url);
+    return parseConnectionString(url.includes('uselibpqcompat') ? url : url.replace(VERIFYING, '$1verify-full'));
   } catch (error) {
     const { syscall, path } = error as NodeJS.ErrnoException;
     if (syscall !== undefined) throw new Error(`DATABASE_URL names a file that cannot be read: ${path}`);
@@ -113,21 +123,28 @@ function parse(url: string): ReturnType<typeof parseConnectionString> {
 
 /** `host:port`, `host`, `[::1]:port` */
 function hostOf(text: string): Host {
-  const [, host = '', port = ''] = /^(\[.*\]|[^:]*)(?::(\d+))?$/.exec(text) ?? [];
+  const [, host = '', port = ''] = /^(\[.*\]|[^:]*)(?::(.*))?$/.exec(text) ?? [];
   return { host: decodeURIComponent(host.replace(/^\[(.*)\]$/, '$1')), port: portOf(port) };
 }
 
 /** `host=h1,h2&port=5432,5433`; one port stands for all. */
 function hostsOf(hosts: string, ports: string): Host[] {
-  const given = ports.split(',');
-  return hosts.split(',').map((host, i) => ({ host, port: portOf(given[i] ?? given[0] ?? '') }));
+  const [names, numbers] = [hosts.split(','), ports.split(',')];
+  if (numbers.length > 1 && numbers.length !== names.length) {
+    throw new Error(`DATABASE_URL names ${names.length} hosts and ${numbers.length} ports`);
+  }
+  return names.map((host, i) => ({ host, port: portOf(numbers[i] ?? numbers[0] ?? '') }));
 }
 
-const portOf = (text: string): number => (text === '' ? 5432 : Number(text));
+function portOf(text: string): number {
+  const port = text === '' ? 5432 : Number(text);
+  if (!/^\d*$/.test(text) || port < 1 || port > 65_535) throw new Error(`DATABASE_URL: ${text} is not a port`);
+  return port;
+}
 
 /** @param seconds as in the URL; 0 means no limit to libpq, and the default here */
-function connectTimeout(seconds: unknown): number {
-  if (typeof seconds !== 'string') return CONNECT_TIMEOUT_MS;
+function connectTimeout(seconds: string | undefined): number {
+  if (seconds === undefined) return CONNECT_TIMEOUT_MS;
   if (!/^\d+$/.test(seconds)) throw new Error('DATABASE_URL: connect_timeout must be a number of seconds');
   return Number(seconds) * 1_000 || CONNECT_TIMEOUT_MS;
 }
@@ -138,7 +155,7 @@ function connectTimeout(seconds: unknown): number {
  */
 export function startupOptions(settings: Readonly<Record<string, string>>): string {
   return Object.entries(settings)
-    .map(([name, value]) => `-c ${name}=${value.replace(/[\\ ]/g, '\\$&')}`)
+    .map(([name, value]) => `-c ${name}=${value.replace(/[\\ \t\n\v\f\r]/g, '\\$&')}`)
     .join(' ');
 }
 

@@ -3,13 +3,12 @@
  * be on their way, and the server answers them in order (Postgres manual 54.2.4). `session.ts` says what is written.
  */
 import type { Socket } from 'node:net';
-import { connectTo, type ServerAddress } from './address.js';
 import { AnswerTimeout, CommitNotReplicated, ConnectionLost, MessageTooLarge, PostgresError } from './errors.js';
 import { Framing, type MessageHandler, messageSize, type RowTaker } from './framing.js';
+import { cancel } from './cancel.js';
 import type { LoggedIn } from './login.js';
 import {
   BACKEND,
-  cancelMessage,
   COPY_FAIL,
   MESSAGE_HEADER,
   readErrorFields,
@@ -53,9 +52,6 @@ const LONGEST_MESSAGE = 8 * 1024 * 1024;
 /** After the Terminate message Postgres has this long to close the connection. */
 const CLOSE_MS = 5_000;
 
-/** A cancel request that takes longer does not arrive. */
-const CANCEL_MS = 500;
-
 /** Parts of a write below this length are joined: copying them costs less than another piece. */
 const LARGE_PART = 16 * 1024;
 
@@ -79,20 +75,20 @@ export abstract class Connection {
   clientEncoding = 'UTF8';
   /** Nothing that may have left a trace was sent since the last reset. */
   isClean = false;
-  private readonly address: ServerAddress;
-  private readonly secretKey: Buffer;
   private readonly socket: Socket;
   private readonly timeoutMs: number;
   private readonly requests: Request[] = [];
   private closedBy: Error | null = null;
   private closeListener: ((reason: Error) => void) | null = null;
 
-  constructor(loggedIn: LoggedIn, { maxRowBytes = LONGEST_ROW, timeoutMs = 0 }: ConnectionLimits = {}) {
-    this.address = loggedIn.address;
+  constructor(
+    private readonly loggedIn: LoggedIn,
+    { maxRowBytes = LONGEST_ROW, timeoutMs = 0 }: ConnectionLimits = {},
+  ) {
     this.socket = loggedIn.socket;
     this.processId = loggedIn.processId;
-    this.secretKey = loggedIn.secretKey;
     this.timeoutMs = timeoutMs;
+    loggedIn.address.hosts?.opened(this, loggedIn.address);
     const framing = new Framing(
       (type, buffer, start, end) => this.receive(type, buffer, start, end),
       (type, length) => length <= (type === BACKEND.dataRow ? maxRowBytes : LONGEST_MESSAGE),
@@ -145,14 +141,7 @@ export abstract class Connection {
    * statement; never rejects.
    */
   cancel(): Promise<void> {
-    return new Promise((resolve) => {
-      const socket = connectTo(this.address);
-      socket.setTimeout(CANCEL_MS, () => socket.destroy());
-      socket.on('connect', () => socket.end(cancelMessage(this.processId, this.secretKey)));
-      socket.on('error', () => {});
-      socket.on('close', () => resolve());
-      socket.resume();
-    });
+    return cancel(this.loggedIn);
   }
 
   /** Sends Terminate. @returns when the server has closed the connection, and with it has released the session's locks */
@@ -170,6 +159,13 @@ export abstract class Connection {
       socket.end(TERMINATE);
       socket.resume();
     });
+  }
+
+  /** Hands the connection over to somebody else, who reads and closes it. Nothing may be in progress. */
+  handOver(): LoggedIn {
+    this.closeListener = null;
+    this.end(new ConnectionLost('The connection was handed over'));
+    return this.loggedIn;
   }
 
   /** Closes at once; whatever is in progress is rejected with `error`. */
@@ -289,6 +285,7 @@ export abstract class Connection {
   private end(error: Error): void {
     if (this.closedBy !== null) return;
     this.closedBy = error;
+    this.loggedIn.address.hosts?.closed(this);
     for (const request of this.requests.splice(0)) {
       clearTimeout(request.timer);
       request.reject(error);

@@ -1,4 +1,5 @@
 /** What can go wrong between a client and Postgres: Postgres says no, or the connection is lost. */
+import { asOnOneServer } from './shard-errors.js';
 import { ADMIN_SHUTDOWN, INTERNAL_ERROR } from './sqlstate.js';
 
 /** An ErrorResponse of the server. */
@@ -11,13 +12,19 @@ export class PostgresError extends Error {
       detail?: string | undefined;
       hint?: string | undefined;
       position?: number | undefined;
+      /** Of a statement that a function of the caller's ran, and its text. */
+      internalPosition?: number | undefined;
+      internalQuery?: string | undefined;
       where?: string | undefined;
       schema?: string | undefined;
       table?: string | undefined;
       column?: string | undefined;
+      dataType?: string | undefined;
       constraint?: string | undefined;
       /** The file of Postgres's own source that raised it: independent of the server's language, and not for callers. */
       source?: string | undefined;
+      line?: string | undefined;
+      routine?: string | undefined;
     } = {},
   ) {
     super(message);
@@ -25,18 +32,27 @@ export class PostgresError extends Error {
   }
 
   /** From the fields of an ErrorResponse (Postgres manual 54.8). */
-  static fromFields(fields: ReadonlyMap<string, string>): PostgresError {
-    const position = fields.get('P');
+  static fromFields(sent: ReadonlyMap<string, string>): PostgresError {
+    const fields = asOnOneServer(sent);
+    const numberIn = (field: string) => {
+      const text = fields.get(field);
+      return text === undefined ? undefined : Number(text);
+    };
     return new PostgresError(fields.get('M') ?? '', fields.get('C') ?? INTERNAL_ERROR, fields.get('V') ?? 'ERROR', {
       detail: fields.get('D'),
       hint: fields.get('H'),
-      position: position === undefined ? undefined : Number(position),
+      position: numberIn('P'),
+      internalPosition: numberIn('p'),
+      internalQuery: fields.get('q'),
       where: fields.get('W'),
       schema: fields.get('s'),
       table: fields.get('t'),
       column: fields.get('c'),
+      dataType: fields.get('d'),
       constraint: fields.get('n'),
       source: fields.get('F'),
+      line: fields.get('L'),
+      routine: fields.get('R'),
     });
   }
 
@@ -69,6 +85,9 @@ export class ConnectionLost extends Error {
     this.code = (options.cause as { code?: string } | null | undefined)?.code;
   }
 }
+
+/** No host that can be reached is the primary. */
+export class NoPrimary extends ConnectionLost {}
 
 /** The time limit of a request passed without an answer. The connection is closed, since nobody knows its state. */
 export class AnswerTimeout extends ConnectionLost {

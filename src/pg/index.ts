@@ -2,9 +2,32 @@
 export { addressOfUrl, type LoginOptions, type ServerAddress, startupOptions } from './address.js';
 export { readCommandTag } from './command-tag.js';
 export { BINARY_HEADER, BINARY_TRAILER } from './copy-in.js';
-export { CommitNotReplicated, ConnectionLost, isShutdown, MessageTooLarge, PostgresError } from './errors.js';
-export { messageSize, type RowTaker } from './framing.js';
+export {
+  CommitNotReplicated,
+  ConnectionLost,
+  isShutdown,
+  MessageTooLarge,
+  NoPrimary,
+  PostgresError,
+} from './errors.js';
+export { cancel } from './cancel.js';
+export { Framing, messageSize, type RowTaker } from './framing.js';
+export type { LoggedIn } from './login.js';
+export { MessageScan } from './message-scan.js';
+export {
+  BACKEND,
+  type FieldDescription,
+  FRONTEND,
+  MESSAGE_HEADER,
+  parse,
+  readErrorFields,
+  simpleQuery,
+  TERMINATE,
+} from './messages.js';
 export { Pool } from './pool.js';
 export { type Described, type Outcome, type Result, type Row, Session, type Step, withSession } from './session.js';
+export { isOfWorker } from './shard-errors.js';
+export * from './server-messages.js';
 export * from './sql.js';
 export * from './sqlstate.js';
+export * from './start-up.js';

@@ -7,8 +7,9 @@ import { once } from 'node:events';
 import { isIP, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { connectTo, type LoginOptions, type ServerAddress } from './address.js';
-import { ConnectionLost, PostgresError, protocolViolation } from './errors.js';
+import { ConnectionLost, NoPrimary, PostgresError, protocolViolation } from './errors.js';
 import { Framing } from './framing.js';
+import { nameOf } from './hosts.js';
 import {
   BACKEND,
   passwordMessage,
@@ -30,33 +31,34 @@ export interface LoggedIn {
   readonly processId: number;
   /** What a cancel request must show. */
   readonly secretKey: Buffer;
+  /** What the server reported of its settings (ParameterStatus). */
+  readonly parameters: ReadonlyMap<string, string>;
   /** From now on what arrives goes to `listener` and raises no `data` event of the socket. */
   read(listener: ReadListener): void;
 }
 
 /**
- * Of several hosts it takes the first that lets it in and is not a standby, if it must not be. Each gets its share of the time.
+ * Of several hosts it takes the first that lets it in and is the primary. Each gets its share of the time.
  * @param signal aborted: the login breaks off
- * @throws PostgresError if the server refuses (28P01, 53300, 57P03 …); ConnectionLost if it cannot be reached
+ * @throws PostgresError if the server refuses (28P01, 53300, 57P03 …); ConnectionLost if it cannot be reached; NoPrimary
  */
 export async function logIn(options: LoginOptions, signal?: AbortSignal): Promise<LoggedIn> {
   const { hosts } = options;
   if (hosts === undefined) return logInAt(options, signal);
-  const { list } = hosts;
-  const connectionTimeoutMillis = options.connectionTimeoutMillis / list.length;
-  let failure: unknown;
-  for (let tried = 0, i = hosts.current; tried < list.length; tried++, i = (i + 1) % list.length) {
+  const connectionTimeoutMillis = options.connectionTimeoutMillis / hosts.list.length;
+  const reasons: string[] = [];
+  for (const host of hosts.inTurn()) {
     try {
-      const loggedIn = await logInAt({ ...options, ...list[i], connectionTimeoutMillis }, signal);
-      hosts.current = i;
+      const loggedIn = await logInAt({ ...options, ...host, connectionTimeoutMillis }, signal);
+      hosts.found(host);
       return loggedIn;
     } catch (error) {
       // Whoever answers with a refusal is there; another one would have to refuse as well.
       if (signal?.aborted || (error instanceof PostgresError && error.sqlstate !== CANNOT_CONNECT_NOW)) throw error;
-      failure = error;
+      reasons.push(error instanceof NoPrimary ? error.message : `${nameOf(host)}: ${reasonOf(error)}`);
     }
   }
-  throw failure;
+  throw new NoPrimary(reasons.join('; '));
 }
 
 async function logInAt(options: LoginOptions, signal?: AbortSignal): Promise<LoggedIn> {
@@ -95,7 +97,11 @@ async function logInAt(options: LoginOptions, signal?: AbortSignal): Promise<Log
 const asLost = (error: unknown): unknown =>
   error instanceof PostgresError || error instanceof ConnectionLost || !(error instanceof Error)
     ? error
-    : new ConnectionLost(error.message, { cause: error });
+    : new ConnectionLost(reasonOf(error), { cause: error });
+
+/** What fails at each of a host's addresses comes as one error without a message. */
+const reasonOf = (error: unknown): string =>
+  error instanceof AggregateError ? error.errors.map(reasonOf).join(', ') : (error as Error).message;
 
 /** Postgres answers with one letter whether it speaks TLS; more than that is somebody in between. */
 async function encrypted(socket: Socket, { host, ssl }: LoginOptions): Promise<Socket> {
@@ -173,19 +179,23 @@ class Replies {
 /** Codes of the Authentication messages (Postgres manual 54.7). */
 const AUTHENTICATION = { ok: 0, cleartext: 3, md5: 5, sasl: 10, saslContinue: 11, saslFinal: 12 } as const;
 
-async function handshake(socket: Socket, options: LoginOptions): Promise<Pick<LoggedIn, 'processId' | 'secretKey'>> {
+type Greeting = Pick<LoggedIn, 'processId' | 'secretKey' | 'parameters'>;
+
+async function handshake(socket: Socket, options: LoginOptions): Promise<Greeting> {
   const replies = new Replies(socket);
   try {
-    const { user, database, application_name, options: settings, hosts } = options;
-    socket.write(startup({ user, database, application_name, options: settings, client_encoding: 'UTF8' }));
+    const { user, database, application_name, client_encoding = 'UTF8', options: settings, needsPrimary } = options;
+    socket.write(startup({ user, database, application_name, options: settings, client_encoding }));
     await authenticate(socket, replies, options);
     let keys = { processId: 0, secretKey: Buffer.alloc(4) as Buffer };
+    const parameters = new Map<string, string>();
     for (;;) {
       const { type, body } = await replies.next();
-      if (type === BACKEND.readyForQuery) return keys;
-      if (type === BACKEND.parameterStatus && hosts?.needsPrimary) {
+      if (type === BACKEND.readyForQuery) return { ...keys, parameters };
+      if (type === BACKEND.parameterStatus) {
         const [name, value] = readParameterStatus(body, 0, body.length);
-        if (name === 'in_hot_standby' && value === 'on') throw isStandby(options);
+        if (needsPrimary && name === 'in_hot_standby' && value === 'on') throw isStandby(options);
+        parameters.set(name, value);
       }
       if (type === BACKEND.keyData) keys = { processId: body.readInt32BE(0), secretKey: body.subarray(4) };
     }
@@ -226,7 +236,7 @@ async function authenticate(socket: Socket, replies: Replies, { user, password }
   }
 }
 
-const isStandby = ({ host, port }: LoginOptions) => new ConnectionLost(`The server ${host}:${port} is a standby`);
+const isStandby = (host: LoginOptions) => new NoPrimary(`${nameOf(host)} is a standby, which takes no writes`);
 
 const unsupported = () =>
   new ConnectionLost('The server asks for a kind of authentication other than SCRAM-SHA-256, MD5 and password');

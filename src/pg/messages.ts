@@ -1,6 +1,6 @@
 /** The messages of the protocol as bytes (Postgres manual 54.7): those that are sent are built, those that come are read. */
 import { protocolViolation } from './errors.js';
-import type { Statement } from './sql.js';
+import type { Param, Statement } from './sql.js';
 
 /** Bytes of any message before its body: type and length. */
 export const MESSAGE_HEADER = 5;
@@ -35,21 +35,26 @@ export function parse(text: string, name = ''): Buffer {
 }
 
 /**
- * Bind a prepared statement to the unnamed portal. Parameters are text or NULL; `resultFormats` has one code per
- * result column (0 text, 1 binary), or is empty for text throughout.
+ * Bind a prepared statement to the unnamed portal. `resultFormats` has one code per result column (0 text, 1 binary), or is
+ * empty for text throughout.
  */
-export function bind(params: readonly (string | null)[], resultFormats: readonly number[] = [], name = ''): Buffer {
-  const encoded = params.map((value) => (value === null ? null : Buffer.from(value, 'utf8')));
-  const size = encoded.reduce((sum, value) => sum + 4 + (value?.length ?? 0), 0);
+export function bind(params: readonly Param[], resultFormats: readonly number[] = [], name = ''): Buffer {
+  const encoded = params.map((value) => (typeof value === 'string' ? Buffer.from(value, 'utf8') : value));
+  // None means that all are text.
+  const formats = params.some((value) => value instanceof Uint8Array)
+    ? params.map((value) => Number(value instanceof Uint8Array))
+    : [];
+  const size = encoded.reduce((sum, value) => sum + 4 + (value?.length ?? 0), 2 * formats.length);
   const bytes = Buffer.allocUnsafe(1 + name.length + 1 + 2 + 2 + size + 2 + 2 * resultFormats.length);
   let at = bytes.write(`\0${name}\0`, 'latin1'); // the unnamed portal, and the statement
-  bytes.writeInt16BE(0, at); // every parameter is in text format
-  bytes.writeUInt16BE(encoded.length, at + 2);
-  at += 4;
+  at = bytes.writeUInt16BE(formats.length, at);
+  for (const format of formats) at = bytes.writeInt16BE(format, at);
+  at = bytes.writeUInt16BE(encoded.length, at);
   for (const value of encoded) {
-    bytes.writeInt32BE(value === null ? -1 : value.length, at);
-    at += 4;
-    if (value !== null) at += value.copy(bytes, at);
+    at = bytes.writeInt32BE(value === null ? -1 : value.length, at);
+    if (value === null) continue;
+    bytes.set(value, at);
+    at += value.length;
   }
   bytes.writeInt16BE(resultFormats.length, at);
   at += 2;
@@ -123,6 +128,24 @@ export const BACKEND = {
   rowDescription: 0x54, // 'T'
 } as const;
 
+/** First bytes of the messages of a client. */
+export const FRONTEND = {
+  bind: 0x42, // 'B'
+  close: 0x43, // 'C'
+  copyData: 0x64, // 'd'
+  copyDone: 0x63, // 'c'
+  copyFail: 0x66, // 'f'
+  describe: 0x44, // 'D'
+  execute: 0x45, // 'E'
+  flush: 0x48, // 'H'
+  functionCall: 0x46, // 'F'
+  parse: 0x50, // 'P'
+  password: 0x70, // 'p'
+  query: 0x51, // 'Q'
+  sync: 0x53, // 'S'
+  terminate: 0x58, // 'X'
+} as const;
+
 /*
  * What is read below lies in memory where other messages lie too, and behind `end` those of other sessions. Nothing is
  * read from there, whatever the message says of its own lengths.
@@ -160,7 +183,12 @@ export function readErrorFields(buffer: Buffer, start: number, end: number): Map
 /** A result column as RowDescription tells it. */
 export interface FieldDescription {
   name: string;
+  /** The column of a table that it is; both 0 if it is none. */
+  tableOid: number;
+  columnNumber: number;
   typeOid: number;
+  /** Bytes; negative if they vary. */
+  typeSize: number;
   typeModifier: number;
 }
 
@@ -170,7 +198,14 @@ export function readRowDescription(buffer: Buffer, start: number, end: number): 
   let at = start + 2;
   for (let i = 0; i < count; i++) {
     const [name, next] = cString(buffer, at, end);
-    fields.push({ name, typeOid: buffer.readUInt32BE(next + 6), typeModifier: buffer.readInt32BE(next + 12) });
+    fields.push({
+      name,
+      tableOid: buffer.readUInt32BE(next),
+      columnNumber: buffer.readInt16BE(next + 4),
+      typeOid: buffer.readUInt32BE(next + 6),
+      typeSize: buffer.readInt16BE(next + 10),
+      typeModifier: buffer.readInt32BE(next + 12),
+    });
     at = next + 18;
   }
   if (at !== end) throw protocolViolation();

@@ -4,10 +4,13 @@
  * passes through exactly one door, {@link callerSql}.
  */
 
-/** A statement and its parameters, as the extended query protocol takes them. Parameters go out in text format. */
+/** The value of a parameter, in text format; bytes are in the binary format of its type. */
+export type Param = string | Uint8Array | null;
+
+/** A statement and its parameters, as the extended query protocol takes them. */
 export interface Statement {
   readonly text: string;
-  readonly params: readonly (string | null)[];
+  readonly params: readonly Param[];
 }
 
 /** A statement without parameters: a constant of this code base. */
@@ -30,7 +33,7 @@ class Fragment implements Statement {
     return (this.flat ??= flatten(this)).text;
   }
 
-  get params(): readonly (string | null)[] {
+  get params(): readonly Param[] {
     return (this.flat ??= flatten(this)).params;
   }
 }

@@ -1,6 +1,7 @@
 /** SQLSTATEs that the service knows, by the names of the Postgres manual (appendix A). What they mean to a caller: `errors.ts`. */
 export const PROTOCOL_VIOLATION = '08P01';
 export const FEATURE_NOT_SUPPORTED = '0A000';
+export const CARDINALITY_VIOLATION = '21000';
 export const DIVISION_BY_ZERO = '22012';
 export const FOREIGN_KEY_VIOLATION = '23503';
 export const UNIQUE_VIOLATION = '23505';

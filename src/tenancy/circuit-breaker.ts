@@ -1,9 +1,9 @@
 /**
- * Logins at a Postgres that takes none: nobody listens, or it starts, recovers or stops. Then one login is tried every tenth
- * of a second, and the others get its error: each try costs a recovering server a process, and a try by every request
- * keeps it from getting up.
+ * Logins at a Postgres that takes none: nobody listens, or it starts, recovers, stops, or is a standby. Then one login is
+ * tried every tenth of a second, and the others get its error: each try costs a recovering server a process, and a try by
+ * every request keeps it from getting up.
  */
-import { CANNOT_CONNECT_NOW, ConnectionLost, PostgresError } from '../pg/index.js';
+import { CANNOT_CONNECT_NOW, ConnectionLost, NoPrimary, PostgresError } from '../pg/index.js';
 
 const OPEN_MS = 100;
 
@@ -22,8 +22,9 @@ export class CircuitBreaker {
   }
 }
 
-/** Postgres takes no logins, or nobody is at the address. */
+/** Postgres takes no logins, nobody is at the address, or only standbys are. */
 const isAway = (error: unknown): boolean =>
   error instanceof PostgresError
     ? error.sqlstate === CANNOT_CONNECT_NOW
-    : error instanceof ConnectionLost && (error.code === 'ECONNREFUSED' || error.code === 'ENOENT');
+    : error instanceof NoPrimary ||
+      (error instanceof ConnectionLost && (error.code === 'ECONNREFUSED' || error.code === 'ENOENT'));

@@ -35,8 +35,12 @@ export interface StoredToken extends TokenRow {
 
 /** A row of `cdp.projects` as the JSON of a {@link ProjectRow}. */
 export const PROJECT_JSON = trusted(`jsonb_build_object('id', projects.id, 'name', projects.name, 'status', status,
-  'placement', jsonb_build_object('server', server, 'database', database_name, 'schema', schema_name,
-    'writer', writer_role, 'reader', reader_role),
+  'placement', jsonb_build_object('server', server, 'added',
+    (SELECT jsonb_build_object('urlReference', url_reference,
+      'addedAt', floor(extract(epoch FROM servers.created_at) * 1000), 'engine', engine, 'maxConnections', max_connections)
+      FROM cdp.servers WHERE servers.name = projects.server AND url_reference IS NOT NULL),
+    'database', database_name, 'schema', schema_name,
+    'writer', writer_role, 'reader', reader_role, 'ownSchemas', own_schemas),
   'schemaVersion', schema_version, 'quotaBytes', quota_bytes, 'sizeBytes', size_bytes,
   'createdAt', projects.created_at)`);
 

@@ -2,13 +2,11 @@
 import { randomBytes } from 'node:crypto';
 import type { ProjectStatus } from '../contract/projects.js';
 import {
-  BEGIN,
-  fixed,
   type Fragment,
+  ident,
   LOCK_NOT_AVAILABLE,
   type Pool,
   PostgresError,
-  ROLLBACK,
   type Row,
   type ServerAddress,
   sql,
@@ -29,30 +27,28 @@ import { migrate, readMigrations } from './migrate.js';
 import { withServiceSession } from './service-pool.js';
 import { serviceChange, serviceWork } from './service-work.js';
 
-/** Some 300 kB, which Postgres keeps in a temporary file if `work_mem` is smaller. */
-const LARGE_RESULT = fixed('SELECT count(*) FROM generate_series(1, 10000)');
+/** Of the secret, and of the one that it replaces; null: of none. */
+type Fingerprints = readonly [string, string | null];
 
 export class ControlDatabase {
   private constructor(
-    private readonly address: ServerAddress,
+    readonly address: ServerAddress,
     private readonly pool: Pool,
     /** Random id of the installation. */
     readonly instanceId: string,
   ) {}
 
   /**
-   * Migrates the control schema and checks that this instance has the installation's secret.
+   * Migrates the control schema and checks that this instance has the installation's secret, or replaces the previous one.
    * @param pool of the service's own role on the control database, which is that of `address`
    * @param prepare makes ready what projects are made from, as one instance at a time; what it returns is returned
-   * @param version of what it prepares
    * @throws Error when the secret differs or the schema is newer than this program
    */
   static async open<T>(
     address: ServerAddress,
     pool: Pool,
-    fingerprint: string,
-    version: number,
-    prepare: (control: ControlDatabase, isCurrent: boolean) => Promise<T>,
+    [fingerprint, previous]: Fingerprints,
+    prepare: (control: ControlDatabase) => Promise<T>,
   ): Promise<{ control: ControlDatabase; prepared: T }> {
     // Not of the pool: others may take their time with the template. The end of the session gives the lock back.
     return withServiceSession(address, address.database, async (session) => {
@@ -61,24 +57,16 @@ export class ControlDatabase {
       const newId = randomBytes(5).toString('hex');
       const [, found] = await session.run([
         sql`INSERT INTO cdp.instance (id, secret_fingerprint) VALUES (${newId}, ${fingerprint}) ON CONFLICT DO NOTHING`,
-        sql`SELECT id, secret_fingerprint, template_version FROM cdp.instance`,
+        sql`SELECT id, secret_fingerprint FROM cdp.instance`,
       ]);
-      const [id, secret, template] = found?.rows[0] ?? [];
-      if (secret !== fingerprint) {
+      const [id, secret] = found?.rows[0] ?? [];
+      if (secret === previous) await session.query(sql`UPDATE cdp.instance SET secret_fingerprint = ${fingerprint}`);
+      else if (secret !== fingerprint) {
         throw new Error('CDP_SECRET is not the secret that this control database was created with');
       }
       const control = new ControlDatabase(address, pool, id ?? '');
-      const isCurrent = Number(template) >= version;
-      const prepared = await prepare(control, isCurrent);
-      if (!isCurrent) await session.query(sql`UPDATE cdp.instance SET template_version = ${version}`);
-      return { control, prepared };
+      return { control, prepared: await prepare(control) };
     });
-  }
-
-  /** Of the control database's server, which is of the same version as the projects'. */
-  async serverMajor(): Promise<number> {
-    const [[number] = []] = await this.query(sql`SELECT current_setting('server_version_num')`);
-    return Math.floor(Number(number) / 10_000);
   }
 
   /** Whether the operator has not yet been shown a first project. */
@@ -95,9 +83,9 @@ export class ControlDatabase {
     await this.query(sql`SELECT 1 FROM cdp.instance`);
   }
 
-  /** @throws EngineError database_unavailable if Postgres cannot write one */
-  async requireDiskSpace(): Promise<void> {
-    await serviceWork(() => this.pool.run([BEGIN, fixed(`SET LOCAL work_mem = '64kB'`), LARGE_RESULT, ROLLBACK]));
+  /** Something about the server. @throws EngineError database_unavailable */
+  ask<T>(question: (pool: Pool) => Promise<T>): Promise<T> {
+    return serviceWork(() => question(this.pool));
   }
 
   close(): Promise<void> {
@@ -110,33 +98,15 @@ export class ControlDatabase {
     return this.selectProjects(sql`ORDER BY name`);
   }
 
-  async projectByName(name: string): Promise<ProjectRow | null> {
-    const [project] = await this.selectProjects(sql`WHERE name = ${name}`);
-    return project ?? null;
-  }
-
-  /** The project that lives on a server of its own. */
-  async projectOnServer(server: string): Promise<ProjectRow | null> {
-    const [project] = await this.selectProjects(sql`WHERE server = ${server}`);
+  /** `server`: the one that lives on this server of its own. */
+  async projectBy(column: 'id' | 'name' | 'server', value: string): Promise<ProjectRow | null> {
+    const [project] = await this.selectProjects(sql`WHERE ${ident(column)} = ${value}`);
     return project ?? null;
   }
 
   private async selectProjects(which: Fragment): Promise<ProjectRow[]> {
     const rows = await this.query(sql`SELECT ${PROJECT_JSON} FROM cdp.projects ${which}`);
     return rows.map(([json]) => projectRow(json ?? ''));
-  }
-
-  /** @returns false if a project of that name exists, in whatever status */
-  async insertProject(project: Omit<ProjectRow, 'quotaBytes' | 'sizeBytes' | 'createdAt'>): Promise<boolean> {
-    const { id, name, status, schemaVersion } = project;
-    const { server, database, schema, writer, reader } = project.placement;
-    const rows = await this.query(
-      sql`INSERT INTO cdp.projects
-            (id, name, status, server, database_name, schema_name, writer_role, reader_role, schema_version)
-          VALUES (${id}, ${name}, ${status}, ${server}, ${database}, ${schema}, ${writer}, ${reader}, ${schemaVersion})
-          ON CONFLICT (name) DO NOTHING RETURNING id`,
-    );
-    return rows.length === 1;
   }
 
   /** @returns false if the project is not in one of the statuses `from` any more */
@@ -153,18 +123,30 @@ export class ControlDatabase {
     return rows.length === 1;
   }
 
-  async setProjectVersion(id: string, version: number): Promise<void> {
-    await this.query(sql`UPDATE cdp.projects SET schema_version = ${version} WHERE id = ${id}`);
+  /** @returns null if another project has that name, and as {@link updateProject} */
+  renameProject(id: string, name: string, entry: AuditRow | null): Promise<ProjectRow | null> {
+    const isFree = sql`NOT EXISTS (SELECT FROM cdp.projects WHERE name = ${name} AND id <> ${id})`;
+    return this.updateProject(sql`name = ${name}`, sql`id = ${id} AND ${isFree}`, entry);
+  }
+  setProjectQuota(id: string, quotaBytes: number | null, entry: AuditRow | null): Promise<ProjectRow | null> {
+    return this.updateProject(sql`quota_bytes = ${quotaBytes}`, sql`id = ${id}`, entry);
+  }
+  setOwnSchemas(id: string, allowed: boolean, entry: AuditRow | null): Promise<ProjectRow | null> {
+    return this.updateProject(sql`own_schemas = ${allowed}`, sql`id = ${id}`, entry);
   }
 
   /** @returns the project as it now is; null if it is not ready, or not there any more */
-  async setProjectQuota(id: string, quotaBytes: number | null, entry: AuditRow | null): Promise<ProjectRow | null> {
+  private async updateProject(set: Fragment, where: Fragment, entry: AuditRow | null): Promise<ProjectRow | null> {
     const [row] = await this.change(
-      sql`UPDATE cdp.projects SET quota_bytes = ${quotaBytes} WHERE id = ${id} AND status IN ('active', 'inactive')
+      sql`UPDATE cdp.projects SET ${set} WHERE ${where} AND status IN ('active', 'inactive')
           RETURNING id AS project_id, ${PROJECT_JSON}`,
       entry,
     );
     return row?.[1] == null ? null : projectRow(row[1]);
+  }
+
+  async setProjectVersion(id: string, version: number): Promise<void> {
+    await this.query(sql`UPDATE cdp.projects SET schema_version = ${version} WHERE id = ${id}`);
   }
 
   /** Of a project on its own server, which is about to be stopped. */
@@ -242,19 +224,31 @@ export class ControlDatabase {
     return rows.map(([json]) => tokenRow(json ?? ''));
   }
 
-  /** @param projectId only a token of that project; undefined: any token. @returns the token, null if none is found */
+  /**
+   * @param projectId only a token of that project; undefined: any token
+   * @param isEnd requests that are running with it end, too
+   * @returns the token, null if none is found
+   */
   async revokeToken(
     id: string,
     projectId: string | null | undefined,
+    isEnd: boolean,
     entry: AuditRow | null,
   ): Promise<TokenRow | null> {
     const ofProject = projectId === undefined ? sql`` : sql`AND project_id IS NOT DISTINCT FROM ${projectId}`;
     const [row] = await this.change(
-      sql`UPDATE cdp.tokens SET revoked_at = coalesce(revoked_at, now()) WHERE id = ${id} ${ofProject}
+      sql`UPDATE cdp.tokens SET revoked_at = coalesce(revoked_at, now()), ended_at = CASE WHEN ${isEnd} THEN now() ELSE ended_at END
+          WHERE id = ${id} ${ofProject}
           RETURNING project_id, ${TOKEN_JSON}`,
       entry,
     );
     return row?.[1] == null ? null : tokenRow(row[1]);
+  }
+
+  /** Ids of those that were revoked with their requests in the last minutes. */
+  async endedTokens(): Promise<string[]> {
+    const rows = await this.query(sql`SELECT id FROM cdp.tokens WHERE ended_at > now() - interval '5 minutes'`);
+    return rows.map(([id]) => id ?? '');
   }
 
   /** Tokens of a project with their hashes, for a backup. */
@@ -276,14 +270,15 @@ export class ControlDatabase {
     return rows.map(([id]) => id ?? '');
   }
 
-  /** What a project that is being restored was before: the time at which it was made, its quota, its tokens. */
+  /** What a project that is being restored was before. It has schemas of its own only if the server here allows them. */
   async adoptHistory(
     id: string,
-    { createdAt, quotaBytes }: Pick<ProjectRow, 'createdAt' | 'quotaBytes'>,
+    { createdAt, quotaBytes, ownSchemas }: Pick<ProjectRow, 'createdAt' | 'quotaBytes'> & { ownSchemas: boolean },
     tokens: readonly StoredToken[],
   ): Promise<void> {
     await this.query(
-      sql`WITH project AS (UPDATE cdp.projects SET created_at = ${createdAt}, quota_bytes = ${quotaBytes}
+      sql`WITH project AS (UPDATE cdp.projects SET created_at = ${createdAt}, quota_bytes = ${quotaBytes},
+              own_schemas = own_schemas AND ${ownSchemas}
             WHERE id = ${id} AND status = 'creating' RETURNING id)
           INSERT INTO cdp.tokens (id, project_id, name, scopes, sha256, created_at, expires_at, revoked_at, last_used_at)
           SELECT t.id, project.id, t.name, t.scopes, decode(t.sha256, 'hex'), t."createdAt", t."expiresAt",

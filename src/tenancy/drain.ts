@@ -18,9 +18,9 @@ const CHECK_MS = 250;
  * clients get an error, so that nothing is acknowledged afterwards.
  * @throws EngineError database_unavailable
  */
-export async function drain(tenancy: Tenancy, placement: Placement): Promise<void> {
+export async function drain(tenancy: Tenancy, placement: Placement, longestMs = LONGEST_MS): Promise<void> {
   await sleep(NOTICED_MS);
-  const until = performance.now() + LONGEST_MS;
+  const until = performance.now() + longestMs;
   // Twice in a row: between two statements' transactions there may be one that waits for its turn.
   for (let quiet = 0; quiet < 2 && tenancy.runs(placement); await sleep(CHECK_MS)) {
     const { pool } = tenancy.serverOf(placement);

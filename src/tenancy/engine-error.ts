@@ -10,6 +10,7 @@ import {
   DUPLICATE_COLUMN,
   DUPLICATE_OBJECT,
   DUPLICATE_TABLE,
+  FEATURE_NOT_SUPPORTED,
   IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
   INDEX_CORRUPTED,
   INSUFFICIENT_PRIVILEGE,
@@ -62,9 +63,14 @@ const BY_SQLSTATE: Readonly<Record<string, ErrorCode>> = {
 export function errorCode(error: PostgresError): ErrorCode {
   const { sqlstate } = error;
   if (isOutOfOwnMemory(error)) return 'sql_error';
+  if (isCitusLimit(error)) return 'citus_limit';
   if (isOfStorage(error)) return 'database_unavailable';
   return BY_SQLSTATE[sqlstate] ?? BY_CLASS[sqlstate.slice(0, 2)] ?? 'sql_error';
 }
+
+/** Where Citus refuses a statement about a distributed table, before it does anything: `ErrorIfUnsupportedIndexStmt` and others. */
+const isCitusLimit = ({ sqlstate, fields: { routine } }: PostgresError): boolean =>
+  (sqlstate === FEATURE_NOT_SUPPORTED || sqlstate === INTERNAL_ERROR) && /^Error(If|OutFor)[A-Z]/.test(routine ?? '');
 
 /** Where Postgres reads and writes the files of its databases, and temporary ones. */
 const STORAGE = new Set(['md.c', 'smgr.c', 'fd.c', 'buffile.c', 'copydir.c', 'slru.c', 'storage.c']);

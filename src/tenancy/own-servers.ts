@@ -18,7 +18,17 @@ import { withServiceSession } from './service-pool.js';
 import { connectionsTo, type Server, type Tenancy } from './tenancy.js';
 import { type Fragment, ident, type ServerAddress, sql } from '../pg/index.js';
 
-const PLACEMENT = { database: 'project', schema: 'data', writer: 'writer', reader: 'reader' };
+const PLACEMENT = {
+  added: null,
+  database: 'project',
+  schema: 'data',
+  writer: 'writer',
+  reader: 'reader',
+  ownSchemas: true,
+};
+
+/** Counts changes of what a template's roles may do. */
+const RIGHTS = 2;
 
 /** The database that the service's own sessions are in: no role of a project may connect to it. */
 const SERVICE_DATABASE = 'template1';
@@ -60,8 +70,16 @@ export class OwnServers implements Tenancy {
     return this.fleet.running;
   }
 
-  newPlacement(): Placement {
-    return { server: Fleet.newId(), ...PLACEMENT };
+  newPlacement(): Promise<Placement> {
+    return Promise.resolve({ server: Fleet.newId(), ...PLACEMENT });
+  }
+
+  mayOwnSchemas(): Promise<boolean> {
+    return Promise.resolve(true);
+  }
+
+  major(): Promise<number> {
+    return Promise.resolve(Number.parseInt(this.version));
   }
 
   runs({ server }: Placement): boolean {
@@ -101,6 +119,15 @@ export class OwnServers implements Tenancy {
 
   password(): string {
     return '';
+  }
+
+  /** There is nobody else. */
+  hideOthers(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  previousPassword(): null {
+    return null;
   }
 
   /** A server that does not run is not started for this: its size is the one that it had when it was stopped. */
@@ -148,7 +175,7 @@ const addressOf = (socket: Socket): ServerAddress => ({
 
 /** Every new project's server has the roles, and the database with the service's own part. */
 function templateOf(databases: ProjectDatabases): Template {
-  const contents = [databases.schemaVersion, ...databases.extensions].join(' ');
+  const contents = [databases.schemaVersion, RIGHTS, ...databases.extensions].join(' ');
   const version = createHash('sha256').update(contents).digest('hex').slice(0, 12);
   return {
     version,

@@ -1,7 +1,11 @@
 /** Where a project lives. */
+import { DEFAULT_SERVER, type ServerEngine } from '../contract/servers.js';
+
 export interface Placement {
-  /** The server: the id of its folder, or {@link SHARED} on a server by address. */
+  /** The name of a server by address, or the id of the folder that the project's own server is in. */
   readonly server: string;
+  /** How to reach that server; null: the installation began with it. */
+  readonly added: AddedServer | null;
   /** The project's own database. */
   readonly database: string;
   /** The project's schema in it, owned by the service. */
@@ -10,10 +14,24 @@ export interface Placement {
   readonly writer: string;
   /** Login role that may only read. */
   readonly reader: string;
+  /** The writer may make more schemas. */
+  readonly ownSchemas: boolean;
 }
 
-/** The server of `DATABASE_URL`, on which each project has a database and roles of its own. */
-export const SHARED = 'default';
+/** A server that the operator has added to the installation. */
+export interface AddedServer {
+  /** Where its URL is: `env:NAME` or `file:PATH`. */
+  readonly urlReference: string;
+  /** When it was added, in milliseconds: another one may get the name of one that was removed. */
+  readonly addedAt: number;
+  readonly engine: ServerEngine;
+  /** Connections to its projects' databases that an instance may open; null: as many as to any server. */
+  readonly maxConnections: number | null;
+}
+
+/** The name of the server that a project is on, as operators know it. */
+export const serverName = ({ server, added }: Pick<Placement, 'server' | 'added'>): string =>
+  added === null ? DEFAULT_SERVER : server;
 
 /** The role of a backup: a crash leaves one that the next backup, or the end of the project, clears away. */
 export const dumpRole = ({ writer }: Pick<Placement, 'writer'>): string => `b_${writer.slice(2)}`;

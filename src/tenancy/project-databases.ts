@@ -15,6 +15,7 @@ import {
   findDrift,
   giveToWriter,
   grant,
+  grantBookkeeping,
   grantDefaults,
   grantOwn,
   resetRoles,
@@ -51,7 +52,10 @@ export class ProjectDatabases {
   }
 
   upgrade(tenancy: Tenancy, placement: Placement): Promise<void> {
-    return this.asService(tenancy, placement, (session) => this.prepare(session));
+    return this.asService(tenancy, placement, async (session) => {
+      await this.prepare(session);
+      await grantBookkeeping(session, placement);
+    });
   }
 
   /**
@@ -85,6 +89,7 @@ export class ProjectDatabases {
     const wrong = await this.asService(tenancy, placement, async (session) => {
       const missing = await ensureRoles(session, placement, (role) => tenancy.roleOptions(role));
       await migrate(session, '_cdp', this.migrations);
+      await tenancy.hideOthers(session);
       await session.query(LIMIT_STATEMENTS);
       const schema = await ensureSchema(session, placement.schema);
       const drifted = await findDrift(session, placement, this.extensions);

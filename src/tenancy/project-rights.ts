@@ -1,11 +1,16 @@
 /**
  * The rights that a project's roles have in its database: granting them, and telling whether the project has changed them.
  */
-import { type Fragment, ident, type Session, sql, trusted } from '../pg/index.js';
+import { type Fragment, ident, join, type Session, sql, trusted } from '../pg/index.js';
 import { areInstalled } from './extensions.js';
+import { grantOwnSchemas } from './own-schemas.js';
 import type { Placement } from './placement.js';
 
-/** Makes the roles of a project that are missing. @returns those. @param options of a login role */
+/**
+ * Makes the roles of a project that are missing, with the service as their member.
+ * @param options of a login role
+ * @returns those that were missing
+ */
 export async function ensureRoles(
   session: Session,
   { writer, reader }: Placement,
@@ -14,17 +19,31 @@ export async function ensureRoles(
   const rows = await session.query(sql`SELECT rolname FROM pg_roles WHERE rolname = ANY (${[writer, reader]})`);
   const missing = [writer, reader].filter((role) => !rows.some(([found]) => found === role));
   for (const role of missing) await session.query(sql`CREATE ROLE ${ident(role)} LOGIN ${options(role)}`);
-  // A member of a role may see and end its sessions, without being a superuser.
-  await session.query(sql`GRANT ${ident(writer)}, ${ident(reader)} TO CURRENT_USER`);
+  if (missing.length > 0) await joinRoles(session, { writer, reader });
   return missing;
 }
 
-/** Undoes what a project set for its roles: passwords, and settings for all logins or for those to its database. */
+/**
+ * A member of a role may see and end its sessions, without being a superuser. To change the role, Postgres 16 wants the ADMIN
+ * option, which it gives to whoever creates a role and is no superuser, and to nobody else: not to a superuser that is none any
+ * more, nor to a role whose server was upgraded.
+ */
+async function joinRoles(session: Session, { writer, reader }: Pick<Placement, 'writer' | 'reader'>): Promise<void> {
+  const [[hasNoOption] = []] = await session.query(
+    sql`SELECT rolsuper OR current_setting('server_version_num')::integer < 160000
+        FROM pg_roles WHERE rolname = current_user`,
+  );
+  const option = hasNoOption === 't' ? sql`WITH ADMIN OPTION` : sql``;
+  await session.query(sql`GRANT ${ident(writer)}, ${ident(reader)} TO CURRENT_USER ${option}`);
+}
+
+/** Undoes what was done to a project's roles: passwords, the service's membership, and settings for all logins or for those to its database. */
 export async function resetRoles(
   session: Session,
   { database, writer, reader }: Placement,
   options: (role: string) => Fragment,
 ): Promise<void> {
+  await joinRoles(session, { writer, reader });
   for (const role of [writer, reader]) {
     await session.query(sql`ALTER ROLE ${ident(role)} LOGIN ${options(role)}`);
     await session.query(sql`ALTER ROLE ${ident(role)} RESET ALL`);
@@ -41,25 +60,84 @@ export async function grant(session: Session, placement: Placement): Promise<voi
     sql`GRANT TEMPORARY ON DATABASE ${database} TO ${writer}`,
     sql`GRANT USAGE, CREATE ON SCHEMA ${schema} TO ${writer}`,
     sql`GRANT USAGE ON SCHEMA ${schema} TO ${reader}`,
-    sql`GRANT SELECT, INSERT, UPDATE, DELETE ON _cdp.idempotency_keys TO ${writer}`,
   ]) {
     await session.query(statement);
   }
+  await grantOwnSchemas(session, placement);
+  await grantBookkeeping(session, placement);
 }
 
-/** Lets the reader see whatever the writer makes, at once. @param writing a session of the writer */
-export async function grantDefaults(writing: Session, { schema, reader }: Placement): Promise<void> {
-  for (const kind of ['TABLES', 'SEQUENCES'].map(trusted)) {
-    const granted = sql`GRANT SELECT ON ${kind} TO ${ident(reader)}`;
-    await writing.query(sql`ALTER DEFAULT PRIVILEGES IN SCHEMA ${ident(schema)} ${granted}`);
-    await writing.query(sql`GRANT SELECT ON ALL ${kind} IN SCHEMA ${ident(schema)} TO ${ident(reader)}`);
-  }
+/** What a batch writes besides its records. A new version may have a table more. */
+export async function grantBookkeeping(session: Session, { writer }: Placement): Promise<void> {
+  await session.query(
+    sql`GRANT SELECT, INSERT, UPDATE, DELETE ON _cdp.idempotency_keys, _cdp.quarantine TO ${ident(writer)}`,
+  );
 }
+
+/** Kinds of objects, and the reader's right to them. */
+const DEFAULTS = [
+  ['TABLES', 'SELECT'],
+  ['SEQUENCES', 'SELECT'],
+  ['SCHEMAS', 'USAGE'],
+] as const;
+
+/** Gives the writer all rights to whatever it makes, and lets the reader see it, at once. @param writing a session of the writer */
+export async function grantDefaults(writing: Session, placement: Placement): Promise<void> {
+  const [writer, reader] = [ident(placement.writer), ident(placement.reader)];
+  const kinds = ['TABLES', 'SEQUENCES'].map(trusted);
+  for (const [kind, seen] of DEFAULTS) {
+    await writing.query(sql`ALTER DEFAULT PRIVILEGES GRANT ALL ON ${trusted(kind)} TO ${writer}`);
+    await writing.query(sql`ALTER DEFAULT PRIVILEGES GRANT ${trusted(seen)} ON ${trusted(kind)} TO ${reader}`);
+  }
+  const { own, all } = await schemasOf(writing, placement);
+  // An owner without USAGE could grant nothing on what is in the schema.
+  if (own !== null) await writing.query(sql`GRANT USAGE ON SCHEMA ${own} TO ${writer}, ${reader}`);
+  for (const kind of kinds) await writing.query(sql`GRANT SELECT ON ALL ${kind} IN SCHEMA ${all} TO ${reader}`);
+}
+
+/** The names of the project's schemas: `data` and those that the writer has made, or these alone; null: there are none. */
+async function schemasOf(session: Session, placement: Placement): Promise<{ all: Fragment; own: Fragment | null }> {
+  const rows = await session.query(sql`SELECT nspname FROM pg_namespace WHERE ${isOfProject(placement)}`);
+  const all = rows.map(([name]) => name ?? '');
+  const own = all.filter((name) => name !== placement.schema);
+  const list = (names: readonly string[]) =>
+    join(
+      names.map((name) => sql`${ident(name)}`),
+      ', ',
+    );
+  return { all: list(all), own: own.length === 0 ? null : list(own) };
+}
+
+/** Whether a row of pg_namespace is of the project, as a condition. */
+export const isOfProject = ({ schema, writer }: Pick<Placement, 'schema' | 'writer'>): Fragment =>
+  sql`(nspname = ${schema} OR nspowner = ${writer}::regrole)`;
+
+/**
+ * Whether the writer has all rights to what it makes, and the reader sees it, as a condition on a database of any role: tables,
+ * sequences and schemas.
+ */
+export const hasDefaults = ({ writer, reader }: Placement): Fragment => sql`3 = (SELECT pg_catalog.count(*)
+  FROM pg_catalog.pg_default_acl d
+  WHERE d.defaclnamespace = 0 AND d.defaclrole = ${writer}::pg_catalog.regrole AND d.defaclobjtype IN ('r', 'S', 'n')
+    AND d.defaclacl OPERATOR(pg_catalog.@>) (pg_catalog.acldefault(
+      CASE WHEN d.defaclobjtype = 'S' THEN 's' ELSE d.defaclobjtype END, d.defaclrole))[1]
+    AND EXISTS (SELECT FROM pg_catalog.aclexplode(d.defaclacl) a WHERE a.grantee = ${reader}::pg_catalog.regrole
+      AND a.privilege_type = CASE WHEN d.defaclobjtype = 'n' THEN 'USAGE' ELSE 'SELECT' END))`;
+
+const makesSchemas = (writer: string): Fragment =>
+  sql`pg_catalog.has_database_privilege(${writer}::pg_catalog.name, pg_catalog.current_database(), 'CREATE')`;
+
+/** Whether the writer may make schemas only if it should, as a condition. It lacks the right if nobody can give it. */
+export const ownsSchemasAsSet = ({ writer, ownSchemas }: Placement): Fragment =>
+  sql`${makesSchemas(writer)} OPERATOR(pg_catalog.<=) ${ownSchemas}`;
 
 /** An owner can take rights on its own things away from itself. @param writing a session of the writer */
-export async function grantOwn(writing: Session, { schema, writer }: Placement): Promise<void> {
+export async function grantOwn(writing: Session, placement: Placement): Promise<void> {
+  const writer = ident(placement.writer);
+  const { own, all } = await schemasOf(writing, placement);
+  if (own !== null) await writing.query(sql`GRANT ALL ON SCHEMA ${own} TO ${writer}`);
   for (const kind of ['TABLES', 'SEQUENCES', 'ROUTINES'].map(trusted)) {
-    await writing.query(sql`GRANT ALL ON ALL ${kind} IN SCHEMA ${ident(schema)} TO ${ident(writer)}`);
+    await writing.query(sql`GRANT ALL ON ALL ${kind} IN SCHEMA ${all} TO ${writer}`);
   }
 }
 
@@ -79,37 +157,41 @@ export async function ensureSchema(session: Session, schema: string): Promise<st
 }
 
 /**
- * Everything in the project's schema is the writer's; a dump that was restored without owners leaves it to the service.
+ * Everything in the project's schemas is the writer's; a dump that was restored without owners leaves it to the service.
  * Not the functions behind a range type: Postgres gives them to the superuser of initdb, which the service may be.
  * @returns what was wrong, in words
  */
-export async function giveToWriter(session: Session, { schema, writer }: Placement): Promise<string[]> {
+export async function giveToWriter(session: Session, placement: Placement): Promise<string[]> {
+  const ofProject = sql`IN (SELECT oid FROM pg_namespace WHERE ${isOfProject(placement)})`;
   const objects = await session.query(sql`
     SELECT format('TABLE %s', oid::regclass) FROM pg_class c
-    WHERE relnamespace = ${schema}::regnamespace AND relowner = current_user::regrole
+    WHERE relnamespace ${ofProject} AND relowner = current_user::regrole
       AND relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
       AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = c.oid
         AND refclassid = 'pg_class'::regclass AND deptype IN ('a', 'i'))
     UNION ALL SELECT format('ROUTINE %s', oid::regprocedure) FROM pg_proc p
-    WHERE pronamespace = ${schema}::regnamespace AND proowner = current_user::regrole
+    WHERE pronamespace ${ofProject} AND proowner = current_user::regrole
       AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'i')
     UNION ALL SELECT format('TYPE %s', oid::regtype) FROM pg_type
-    WHERE typnamespace = ${schema}::regnamespace AND typowner = current_user::regrole AND typtype IN ('e', 'd', 'r')`);
+    WHERE typnamespace ${ofProject} AND typowner = current_user::regrole AND typtype IN ('e', 'd', 'r')`);
   for (const [object] of objects) {
-    await session.query(sql`ALTER ${trusted(object ?? '')} OWNER TO ${ident(writer)}`);
+    await session.query(sql`ALTER ${trusted(object ?? '')} OWNER TO ${ident(placement.writer)}`);
   }
-  return objects.length === 0 ? [] : [`${objects.length} tables and other objects in its schema had another owner`];
+  return objects.length === 0 ? [] : [`${objects.length} tables and other objects in its schemas had another owner`];
 }
 
 /** What a repair is about to put right, in words. Passwords cannot be looked at; they are always set. */
 export async function findDrift(
   session: Session,
-  { database, schema, writer, reader }: Placement,
+  placement: Placement,
   extensions: readonly string[],
 ): Promise<string[]> {
+  const { database, schema, writer, reader } = placement;
   const rows = await session.query(sql`
     SELECT what FROM (VALUES
       ('extensions of the setting were not installed', NOT (${areInstalled(extensions)})),
+      ('the service lacks the privileges of its roles',
+        NOT (pg_has_role(${writer}, 'USAGE') AND pg_has_role(${reader}, 'USAGE'))),
       ('its roles have their own settings', EXISTS (SELECT FROM pg_db_role_setting
         WHERE setrole IN (${writer}::regrole, ${reader}::regrole))),
       ('its roles lack privileges', NOT (has_database_privilege(${writer}, ${database}, 'CONNECT')
@@ -118,10 +200,9 @@ export async function findDrift(
         AND has_schema_privilege(${writer}, ${schema}, 'CREATE')
         AND has_schema_privilege(${writer}, ${schema}, 'USAGE')
         AND has_schema_privilege(${reader}, ${schema}, 'USAGE'))),
-      ('the reader does not see what the writer makes', 2 <> (SELECT count(*)
-        FROM pg_default_acl d, aclexplode(d.defaclacl) a
-        WHERE d.defaclobjtype IN ('r', 'S') AND d.defaclnamespace = ${schema}::regnamespace
-          AND d.defaclrole = ${writer}::regrole AND a.grantee = ${reader}::regrole AND a.privilege_type = 'SELECT'))
+      ('its right to make schemas is not as it was set', ${makesSchemas(writer)} <> (${placement.ownSchemas}
+        AND (SELECT rolsuper FROM pg_roles WHERE rolname = current_user))),
+      ('the reader does not see what the writer makes', NOT ${hasDefaults(placement)})
     ) AS things (what, drifted) WHERE drifted`);
   return rows.map(([what]) => what ?? '');
 }

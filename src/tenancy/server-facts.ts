@@ -3,6 +3,7 @@ import {
   INVALID_CATALOG_NAME,
   type Pool,
   PostgresError,
+  type Row,
   type ServerAddress,
   sql,
   UNDEFINED_FILE,
@@ -19,8 +20,10 @@ export interface ServerFacts {
   readonly isSuperuser: boolean;
   /** May make databases and roles. */
   readonly canProvision: boolean;
-  /** Settings by name, as `SHOW` tells them; one that this server does not have is left out. */
-  readonly settings: ReadonlyMap<string, string>;
+  /** May create the control schema, or it is there. */
+  readonly canCreateSchema: boolean;
+  /** By name. One that this server does not have is left out. */
+  readonly settings: ReadonlyMap<string, ServerSetting>;
   /** Connections that ordinary roles can have. */
   readonly connections: number;
   /** This connection is encrypted, or does not leave the machine. */
@@ -29,17 +32,23 @@ export interface ServerFacts {
   readonly clockAheadMs: number;
   /** Version of the control schema; 0 if there is none. */
   readonly controlVersion: number;
-  /** A standby takes no writes. */
-  readonly isStandby: boolean;
 }
 
-const SETTINGS = ['fsync', 'full_page_writes', 'synchronous_commit', 'autovacuum', 'password_encryption'];
+/** As the view `pg_settings` shows it. */
+export interface ServerSetting {
+  readonly value: string;
+  readonly needsRestart: boolean;
+  /** The values of an enumeration; null: it is none. */
+  readonly allowed: readonly string[] | null;
+}
 
 /** @throws EngineError database_unavailable */
 export function serverFacts(address: ServerAddress): Promise<ServerFacts> {
   return serviceWork(() =>
     withServiceSession(address, address.database, async (session) => {
-      const settings = await session.query(sql`SELECT name, setting FROM pg_settings WHERE name = ANY (${SETTINGS})`);
+      const settings = await session.query(
+        sql`SELECT name, setting, context = 'postmaster', array_to_string(enumvals, ',') FROM pg_settings`,
+      );
       const asked = Date.now();
       const [row] = await session.query(sql`
         SELECT current_setting('server_version_num'), current_setting('server_version'), rolsuper,
@@ -49,26 +58,40 @@ export function serverFacts(address: ServerAddress): Promise<ServerFacts> {
             - coalesce(current_setting('reserved_connections', true)::integer, 0),
           inet_client_addr() IS NULL OR inet_client_addr() <<= '127.0.0.0/8' OR inet_client_addr() = '::1'
             OR coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false),
-          extract(epoch FROM clock_timestamp())::float8 * 1000, pg_is_in_recovery()
+          extract(epoch FROM clock_timestamp())::float8 * 1000,
+          has_database_privilege(current_database(), 'CREATE') OR to_regnamespace('cdp') IS NOT NULL
         FROM pg_roles WHERE rolname = current_user`);
       const answered = Date.now();
       if (row === undefined) throw new Error('The role of the service is not in pg_roles');
-      const [number, version, superuser, provisions, connections, isPrivate, nowMs, standby] = row;
+      const [number, version, superuser, provisions, connections, isPrivate, nowMs, createsSchema] = row;
       return {
         major: Math.floor(Number(number) / 10_000),
         version: version ?? '',
         isSuperuser: superuser === 't',
         canProvision: provisions === 't',
-        settings: new Map(settings.map(([name, setting]) => [name ?? '', setting ?? ''])),
+        canCreateSchema: createsSchema === 't',
+        settings: new Map(settings.map(settingOf)),
         connections: Number(connections),
         isPrivate: isPrivate === 't',
         // The server read its clock at some moment in between.
         clockAheadMs: Number(nowMs) - (asked + answered) / 2,
         controlVersion: await appliedVersion(session, 'cdp'),
-        isStandby: standby === 't',
       };
     }),
   );
+}
+
+const settingOf = ([name, value, needsRestart, allowed]: Row): [string, ServerSetting] => [
+  name ?? '',
+  { value: value ?? '', needsRestart: needsRestart === 't', allowed: allowed?.split(',') ?? null },
+];
+
+/** @param pool of the service's own role @throws EngineError database_unavailable */
+export function serverMajor(pool: Pool): Promise<number> {
+  return serviceWork(async () => {
+    const [[number] = []] = await pool.query(sql`SELECT current_setting('server_version_num')`);
+    return Math.floor(Number(number) / 10_000);
+  });
 }
 
 /** A database that is being dropped, or whose files go away while they are counted. */

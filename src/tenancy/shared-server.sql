@@ -1,7 +1,8 @@
 -- On a server by address, shared by projects: closes what Postgres shows to everybody of the whole server (names of other
 -- databases and roles, comments, who is connected, what runs), and the import of statistics. A role that is no superuser may
--- revoke none of it, and does nothing here. Runs in the template, which CREATE DATABASE copies with its rights. Names that
--- a version of Postgres does not have are simply not found. May run again.
+-- revoke none of it, and does nothing here. If the service's role loses SUPERUSER later, it keeps what it reads itself. Runs in
+-- the template, which CREATE DATABASE copies with its rights, and when a project is repaired. Names that a version of Postgres
+-- does not have are simply not found. May run again.
 DO $do$
 DECLARE
   object text;
@@ -34,7 +35,31 @@ BEGIN
           'pg_logical_emit_message'))
   LOOP
     EXECUTE format('REVOKE ALL ON %s FROM PUBLIC', object);
+    EXECUTE format('GRANT %s ON %s TO CURRENT_USER',
+      CASE WHEN object LIKE 'FUNCTION %' THEN 'EXECUTE' ELSE 'SELECT' END, object);
   END LOOP;
+
+  -- pg_dump and pg_upgrade take over all rights that are not those of initdb, also of functions that another major does not have.
+  -- So these are made those of initdb.
+  PERFORM pg_catalog.set_config('allow_system_table_mods', 'on', true);
+  DELETE FROM pg_catalog.pg_init_privs i USING pg_catalog.pg_class c
+    WHERE i.classoid = 'pg_catalog.pg_class'::regclass AND i.objoid = c.oid AND c.relnamespace = 'pg_catalog'::regnamespace
+      AND CASE WHEN i.objsubid = 0 THEN c.relacl <> i.initprivs ELSE NOT EXISTS (
+        SELECT FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid = c.oid AND a.attnum = i.objsubid AND a.attacl = i.initprivs) END;
+  INSERT INTO pg_catalog.pg_init_privs (objoid, classoid, objsubid, privtype, initprivs)
+    SELECT c.oid, 'pg_catalog.pg_class'::regclass, 0, 'i', c.relacl FROM pg_catalog.pg_class c
+    WHERE c.relnamespace = 'pg_catalog'::regnamespace AND c.relacl IS NOT NULL AND NOT EXISTS (
+      SELECT FROM pg_catalog.pg_init_privs i
+      WHERE i.classoid = 'pg_catalog.pg_class'::regclass AND i.objoid = c.oid AND i.objsubid = 0);
+  DELETE FROM pg_catalog.pg_init_privs i USING pg_catalog.pg_proc p
+    WHERE i.classoid = 'pg_catalog.pg_proc'::regclass AND i.objoid = p.oid
+      AND p.pronamespace = 'pg_catalog'::regnamespace AND p.proacl <> i.initprivs;
+  INSERT INTO pg_catalog.pg_init_privs (objoid, classoid, objsubid, privtype, initprivs)
+    SELECT p.oid, 'pg_catalog.pg_proc'::regclass, 0, 'i', p.proacl FROM pg_catalog.pg_proc p
+    WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.proacl IS NOT NULL AND NOT EXISTS (
+      SELECT FROM pg_catalog.pg_init_privs i
+      WHERE i.classoid = 'pg_catalog.pg_proc'::regclass AND i.objoid = p.oid);
 
   -- information_schema.columns reads pg_database as its invoker; this equivalent does not.
   CREATE OR REPLACE FUNCTION information_schema._pg_char_octet_length(typid oid, typmod int4) RETURNS integer

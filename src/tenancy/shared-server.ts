@@ -1,5 +1,5 @@
 /**
- * One Postgres server by address, shared by all projects: each has a database, cloned from a template, and two login
+ * One Postgres server by address, shared by projects: each has a database, cloned from a template, and two login
  * roles with random names and derived passwords. Nobody reads or changes another project's data; who can run SQL can slow
  * or crash the server for all on it (docs/security.md).
  */
@@ -18,13 +18,16 @@ import {
   sql,
   trusted,
 } from '../pg/index.js';
+import { DEFAULT_SERVER } from '../contract/servers.js';
+import { ADVISORY_LOCKS } from './advisory-locks.js';
 import type { ProjectRow } from './control-rows.js';
 import type { Credentials } from './credentials.js';
 import { installedExtensions } from './extensions.js';
-import { dumpRole, type Placement, SHARED } from './placement.js';
+import { isSuperuser } from './own-schemas.js';
+import { type AddedServer, dumpRole, type Placement } from './placement.js';
 import type { ProjectDatabases } from './project-databases.js';
 import { ensureRoles, grant } from './project-rights.js';
-import { databaseSize } from './server-facts.js';
+import { databaseSize, serverMajor } from './server-facts.js';
 import { withServiceSession } from './service-pool.js';
 import { serviceWork } from './service-work.js';
 import { connectionsTo, type Server, type Tenancy } from './tenancy.js';
@@ -41,37 +44,65 @@ const CONNECTION_LIMIT = 128;
 /** Connections of the service's own role, apart from those to the control database: the watchdog's, and for sizes. */
 const POOL_SIZE = 6;
 
+/** What all servers of an installation have in common. */
+export interface Common {
+  readonly databases: ProjectDatabases;
+  readonly credentials: Credentials;
+  /** Of the secret that is being replaced; null: none is. */
+  readonly previous: Credentials | null;
+  /** The name of the database that new ones are cloned from. */
+  readonly template: string;
+}
+
 export class SharedServer implements Tenancy {
   readonly running = 1;
   private readonly server: Server;
+  private readonly databases: ProjectDatabases;
+  private readonly template: string;
+  private preparing: Promise<void> | null = null;
+  /** Known once the template is prepared. */
+  private isSuperuser = false;
 
-  /** @param template the name of the database that new ones are cloned from */
+  /** @param added null: the installation began with this server */
   constructor(
     private readonly address: ServerAddress,
-    private readonly credentials: Credentials,
-    private readonly template: string,
-    private readonly databases: ProjectDatabases,
+    private readonly common: Common,
+    private readonly name: string = DEFAULT_SERVER,
+    private readonly added: AddedServer | null = null,
   ) {
+    ({ databases: this.databases, template: this.template } = common);
     // Only the operator starts and stops it.
     this.server = { ...connectionsTo(address, POOL_SIZE, null), acquire: () => undefined, release: () => {} };
   }
 
   /**
-   * Makes the template if it is missing, and brings it up to date. Callers hold the start lock.
-   * @param isCurrent the control database knows the template as one of this program
-   * @throws Error if the service's role lacks a right
+   * Makes the template if it is missing, and brings it up to date, as one instance at a time. Done once per process.
+   * @throws Error if the service's role lacks a right, PostgresError, ConnectionLost
    */
-  async prepareTemplate(isCurrent: boolean): Promise<void> {
-    if (!isCurrent) await this.makeTemplate();
-    await withServiceSession(this.address, this.template, async (session) => {
-      await this.databases.prepare(session);
-      await session.script(REVOKES);
+  prepare(): Promise<void> {
+    this.preparing ??= this.prepareTemplate().catch((error: unknown) => {
+      this.preparing = null;
+      throw error;
     });
+    return this.preparing;
   }
 
-  newPlacement(): Placement {
+  async newPlacement(): Promise<Placement> {
+    const ownSchemas = await this.mayOwnSchemas();
     const hex = () => randomBytes(10).toString('hex');
-    return { server: SHARED, database: `d_${hex()}`, schema: 'data', writer: `w_${hex()}`, reader: `r_${hex()}` };
+    const [database, writer, reader] = [`d_${hex()}`, `w_${hex()}`, `r_${hex()}`];
+    const { name: server, added } = this;
+    return { server, added, database, schema: 'data', writer, reader, ownSchemas };
+  }
+
+  /** Only if the service's role is a superuser. */
+  async mayOwnSchemas(): Promise<boolean> {
+    await serviceWork(() => this.prepare());
+    return this.isSuperuser;
+  }
+
+  major(): Promise<number> {
+    return serverMajor(this.server.pool);
   }
 
   runs(): boolean {
@@ -103,12 +134,20 @@ export class SharedServer implements Tenancy {
   }
 
   roleOptions(role: string): Fragment {
-    const verifier = literal(this.credentials.scramVerifier(role));
+    const verifier = literal(this.common.credentials.scramVerifier(role));
     return sql`CONNECTION LIMIT ${trusted(String(CONNECTION_LIMIT))} PASSWORD ${verifier}`;
   }
 
   password(role: string): string {
-    return this.credentials.password(role);
+    return this.common.credentials.password(role);
+  }
+
+  previousPassword(role: string): string | null {
+    return this.common.previous?.password(role) ?? null;
+  }
+
+  async hideOthers(session: Session): Promise<void> {
+    await session.script(REVOKES);
   }
 
   sizeOf({ placement }: Pick<ProjectRow, 'placement'>): Promise<number | null> {
@@ -116,7 +155,10 @@ export class SharedServer implements Tenancy {
   }
 
   extensions(): Promise<string[]> {
-    return serviceWork(() => withServiceSession(this.address, this.template, installedExtensions));
+    return serviceWork(async () => {
+      await this.prepare();
+      return withServiceSession(this.address, this.template, installedExtensions);
+    });
   }
 
   async close(): Promise<void> {
@@ -124,14 +166,24 @@ export class SharedServer implements Tenancy {
     await this.server.pool.close();
   }
 
-  private async makeTemplate(): Promise<void> {
-    await withServiceSession(this.address, this.address.database, async (session) => {
-      await requireRights(session);
-      const template = ident(this.template);
-      const found = await session.query(sql`SELECT 1 FROM pg_database WHERE datname = ${this.template}`);
-      if (found.length === 0) await session.query(sql`CREATE DATABASE ${template} TEMPLATE template0 ENCODING 'UTF8'`);
-      await session.query(sql`REVOKE ALL ON DATABASE ${template} FROM PUBLIC`);
+  private async prepareTemplate(): Promise<void> {
+    await withServiceSession(this.address, this.address.database, async (locking) => {
+      // The end of the session gives the lock back.
+      await locking.query(sql`SELECT pg_advisory_lock(${ADVISORY_LOCKS.template})`);
+      const found = await locking.query(sql`SELECT 1 FROM pg_database WHERE datname = ${this.template}`);
+      if (found.length === 0) await this.makeTemplate(locking);
+      await locking.query(sql`REVOKE ALL ON DATABASE ${ident(this.template)} FROM PUBLIC`);
+      await withServiceSession(this.address, this.template, async (session) => {
+        this.isSuperuser = await isSuperuser(session);
+        await this.databases.prepare(session);
+        await this.hideOthers(session);
+      });
     });
+  }
+
+  private async makeTemplate(session: Session): Promise<void> {
+    await requireRights(session);
+    await session.query(sql`CREATE DATABASE ${ident(this.template)} TEMPLATE template0 ENCODING 'UTF8'`);
   }
 
   /** CREATE DATABASE refuses while another instance is connected to the template to upgrade it. */

@@ -1,6 +1,6 @@
 /**
- * Where projects live: each on a server of its own (`own-servers.ts`), or all on one server by address
- * (`shared-server.ts`).
+ * How projects live on what the operator has: each on a server of its own (`own-servers.ts`), or with others on one server by
+ * address (`shared-server.ts`). An installation may have several of the latter (`servers.ts`).
  */
 import type { ProjectRow } from './control-rows.js';
 import { CircuitBreaker } from './circuit-breaker.js';
@@ -9,7 +9,7 @@ import { Watchdog } from './connections/watchdog.js';
 import type { Placement } from './placement.js';
 import { servicePool } from './service-pool.js';
 import type { Niceness } from '../embedded/niceness.js';
-import type { Fragment, Pool, ServerAddress } from '../pg/index.js';
+import type { Fragment, Pool, ServerAddress, Session } from '../pg/index.js';
 
 /** A Postgres server that projects live on. */
 export interface Server {
@@ -32,8 +32,8 @@ export interface Server {
 export interface Tenancy {
   /** Servers of projects that run now. */
   readonly running: number;
-  /** Names for a new project. */
-  newPlacement(): Placement;
+  /** Names for a new project. @throws EngineError database_unavailable */
+  newPlacement(): Promise<Placement>;
   serverOf(placement: Placement): Server;
   /** Whether the project's server runs, or is the operator's to run. */
   runs(placement: Placement): boolean;
@@ -44,10 +44,18 @@ export interface Tenancy {
   /** The options of a login role in CREATE ROLE and ALTER ROLE. */
   roleOptions(role: string): Fragment;
   password(role: string): string;
+  /** The one that an instance with the previous secret gives the role; null: there is none. */
+  previousPassword(role: string): string | null;
+  /** Closes, in a project's database, what Postgres shows there of others; as often as it is called. */
+  hideOthers(session: Session): Promise<void>;
   /** Bytes on disk of the project's database; null if it is unknown, or gone. @throws EngineError database_unavailable */
   sizeOf(project: Pick<ProjectRow, 'placement' | 'sizeBytes'>): Promise<number | null>;
   /** Names of the extensions that a new project has. */
   extensions(): Promise<string[]>;
+  /** Projects may make schemas beside `data`: the service can limit that right. @throws EngineError database_unavailable */
+  mayOwnSchemas(): Promise<boolean>;
+  /** The major version of Postgres. @throws EngineError database_unavailable */
+  major(): Promise<number>;
   close(): Promise<void>;
 }
 

@@ -6,10 +6,18 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { endEverything, newDataDir, type RunningService, runProgram, startServe } from '../support/program.js';
+import {
+  endEverything,
+  freePort,
+  newDataDir,
+  type RunningService,
+  runProgram,
+  startServe,
+} from '../support/program.js';
 import { call, type TestAnswer } from '../support/service.js';
-import { type Attacker, ATTACKS, BACKEND_MIB } from './attacks.js';
+import { type Attack, type Attacker, ATTACKS, BACKEND_MIB, STATEMENT_MS } from './attacks.js';
 
 /** Log files of all servers together, a moment after something wrote as much as it could. */
 const LOG_BYTES = 128 * 1024 * 1024;
@@ -19,6 +27,7 @@ const BACK_MS = 30_000;
 
 let dataDir: string;
 let service: RunningService;
+let pgPort: number;
 const tokens = new Map<string, string>();
 
 /** A command that must succeed, with its answer. */
@@ -38,6 +47,33 @@ const alice: Attacker = {
   sql: (text, options) => sql('alice', text, options).catch(() => null),
   call: (method, path, body) => request('alice', method, path, body).catch(() => null),
 };
+
+const login = (user: string): pg.ClientConfig => ({
+  ...{ host: '127.0.0.1', port: pgPort, user, database: 'alice', password: tokens.get('alice') ?? '' },
+});
+
+/** Each statement in a session of the Postgres port; `call` is not for it. */
+const aliceInSessions: Attacker = {
+  ...alice,
+  sql: async (text, { timeout_ms = STATEMENT_MS, read_only = false } = {}) => {
+    const client = new pg.Client({ ...login(read_only ? 'reader' : 'writer'), statement_timeout: timeout_ms });
+    client.on('error', () => {});
+    try {
+      await client.connect();
+      return await client.query(text);
+    } catch {
+      return null;
+    } finally {
+      await client.end().catch(() => {});
+    }
+  },
+};
+
+/** Those that take what others need, or end a process. */
+const IN_SESSIONS = [
+  ...['nested XPath', 'XMLTABLE with nested XPath, as a reader', 'a stack that grows when memory is used up'],
+  ...['infinite queries', 'temporary files', 'write-ahead log', 'memory', 'idle sessions with much memory'],
+];
 
 /** What bob was told is stored: one number after the other. */
 let stored = 0;
@@ -71,7 +107,9 @@ async function answersAgain(project: string): Promise<TestAnswer> {
 
 beforeAll(async () => {
   dataDir = await newDataDir();
-  service = await startServe(['--data-dir', dataDir, '--backend-memory-mib', String(BACKEND_MIB)]);
+  pgPort = await freePort();
+  const settings = { 'data-dir': dataDir, 'pg-port': pgPort, 'backend-memory-mib': BACKEND_MIB };
+  service = await startServe(Object.entries(settings).flatMap(([name, value]) => [`--${name}`, String(value)]));
   for (const project of ['alice', 'bob']) {
     await command('project', 'create', project);
     tokens.set(project, String((await command('token', 'create', '--project', project)).token));
@@ -85,11 +123,11 @@ beforeAll(async () => {
 afterAll(endEverything);
 
 describe.sequential('bob is served as if nothing were', () => {
-  it.each(ATTACKS)('$name', async ({ run, after }) => {
+  const attack = async ({ run, after }: Attack, attacker: Attacker) => {
     const over = new AbortController();
     const bob = bobAtWork(over.signal);
     try {
-      await run(alice);
+      await run(attacker);
     } finally {
       // A crash shows a moment later.
       await sleep(150);
@@ -98,7 +136,22 @@ describe.sequential('bob is served as if nothing were', () => {
     expect(await bob).toEqual([]);
     expect(await answersAgain('alice')).toMatchObject({ status: 200, body: { rows: [{ one: 1 }] } });
     if (after !== undefined) await alice.sql(after);
+  };
+
+  it.each(ATTACKS)('$name', (one) => attack(one, alice));
+
+  const inSessions = ATTACKS.filter(({ name }) => IN_SESSIONS.includes(name));
+
+  it('has sessions of the Postgres port, for what follows', async () => {
+    expect(inSessions).toHaveLength(IN_SESSIONS.length);
+    for (const user of ['writer', 'reader']) {
+      const client = new pg.Client(login(user));
+      await client.connect();
+      await client.end();
+    }
   });
+
+  it.each(inSessions)('in sessions: $name', (one) => attack(one, aliceInSessions));
 });
 
 describe.sequential('afterwards', () => {

@@ -1,5 +1,5 @@
 /**
- * What a hostile project does to the Postgres that it runs on, through the HTTP API alone. Most were found by a review that
+ * What a hostile project does to the Postgres that it runs on, through the HTTP API, or sessions of the Postgres port. Most were found by a review that
  * crashed a shared server with them. Answers do not count here: what counts is how the neighbour fares meanwhile.
  */
 
@@ -7,7 +7,7 @@
 export const BACKEND_MIB = 300;
 
 /** Longest time of one statement. */
-const STATEMENT_MS = 2_500;
+export const STATEMENT_MS = 2_500;
 
 export interface Attacker {
   /** Sends one request of free SQL. Never fails. */

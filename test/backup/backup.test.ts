@@ -21,12 +21,15 @@ const silent = () => undefined;
 const folder = mkdtempSync('/tmp/cdp-backup-');
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-const save = (service: TestService, name: string, more: { project?: string; signal?: AbortSignal } = {}) =>
+type SaveOptions = { project?: string; signal?: AbortSignal; jobs?: number };
+
+const save = (service: TestService, name: string, more: SaveOptions = {}) =>
   backup(service.engine.installation(BY_ITSELF), {
     file: join(folder, name),
     project: null,
     places,
     form: null,
+    jobs: 1,
     version: '0.0.0',
     signal,
     progress: silent,
@@ -103,6 +106,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
     await small.table('t', { a: 'TEXT' });
     await source.engine.projects.setActive('small', false);
     await source.engine.projects.setQuota('small', 123_456_789);
+    await source.engine.projects.setOwnSchemas('small', false);
     await save(source, 'all.cdp');
   });
   afterAll(async () => {
@@ -121,6 +125,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
         ['small', []],
       ]);
       expect(projects[0]?.tables).toContainEqual({ name: 'big', rows: ROWS });
+      expect(projects[0]?.tables).toContainEqual({ name: 'drizzle.migrations', rows: 2 });
       expect(await describeProject(target, 'full')).toEqual(await describeProject(source, 'full'));
 
       const [before, after] = await Promise.all([source, target].map(({ engine }) => engine.projects.get('full')));
@@ -128,6 +133,9 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       expect(after?.placement.database).not.toBe(before?.placement.database);
       expect(await target.engine.projects.get('small')).toMatchObject({ status: 'inactive', quotaBytes: 123_456_789 });
       expect(after?.quotaBytes).toBeNull();
+      expect(
+        [after, await target.engine.projects.get('small')].map((project) => project?.placement.ownSchemas),
+      ).toEqual([true, false]);
       failure(await target.call('GET', '/api/cdp/schema', { token: small.token }), 403, 'cdp_inactive');
 
       const repeat = { token: full.token, body: [{ email: 'a' }], headers: keyed };
@@ -194,7 +202,7 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       expect(manifest).toMatchObject({ format: 'cdp-backup', format_version: 2, projects: [kind, kind], left_out: [] });
       const bytes = await readFile(file);
       const { writer, reader } = (await source.engine.projects.get('full')).placement;
-      const { tenancy } = source.engine;
+      const tenancy = source.engine.servers.home;
       for (const secret of [full.token, tenancy.password(writer), tenancy.password(reader), 'SCRAM-SHA-256']) {
         expect(bytes.includes(secret)).toBe(false);
       }
@@ -376,17 +384,21 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
   });
 
   describe('protects:', () => {
-    it('a project that cannot be dumped is left out and named, and does not keep the others from it', async () => {
-      const stubborn = await source.project('stubborn');
-      await stubborn.rows('CREATE TABLE t (a int); REVOKE ALL ON t FROM CURRENT_USER');
-      const { projects, left_out: leftOut } = await save(source, 'others.cdp');
-      expect(projects.map(({ name }) => name)).toContain('full');
-      expect(leftOut).toEqual([{ name: 'stubborn', reason: expect.stringContaining('permission denied') as string }]);
-      await expect(save(source, 'one.cdp', { project: 'stubborn' })).rejects.toThrow(/permission denied/);
-      expect((await readdir(folder)).filter((name) => name.startsWith('one.'))).toEqual([]);
-      expect((await load(target, 'others.cdp', { project: 'small', as: 'small-2' })).projects).toHaveLength(1);
-      await source.engine.deleteProject('stubborn');
-    });
+    it.each([1, 3])(
+      'a project that cannot be dumped is left out and named, the others are saved: %i at once',
+      async (jobs) => {
+        const stubborn = await source.project('stubborn');
+        await stubborn.rows('CREATE TABLE t (a int); REVOKE ALL ON t FROM CURRENT_USER');
+        const { projects, left_out: leftOut } = await save(source, `others-${jobs}.cdp`, { jobs });
+        expect(projects.map(({ name }) => name)).toContain('full');
+        expect(leftOut).toEqual([{ name: 'stubborn', reason: expect.stringContaining('permission denied') as string }]);
+        await expect(save(source, 'one.cdp', { project: 'stubborn' })).rejects.toThrow(/permission denied/);
+        expect((await readdir(folder)).filter((name) => name.startsWith('one.'))).toEqual([]);
+        const as = `small-${jobs}`;
+        expect((await load(target, `others-${jobs}.cdp`, { project: 'small', as })).projects).toHaveLength(1);
+        await source.engine.deleteProject('stubborn');
+      },
+    );
 
     it.each([
       ['a check', 'CREATE TABLE t (a int CHECK (who(a))); INSERT INTO t VALUES (1)'],
@@ -443,22 +455,27 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       await ended;
     }
 
-    it('a backup that waits for a lock ends as soon as the operator wants it', async () => {
-      const project = await source.project('held');
-      await project.rows('CREATE TABLE t (a int)');
-      const { placement } = await source.engine.projects.get('held');
-      const hold = async (client: { query: (text: string) => Promise<unknown> }) => {
-        await client.query('BEGIN; LOCK TABLE data.t');
-        await abortedAt(`query LIKE 'LOCK TABLE ONLY "data"."t" %' AND wait_event_type = 'Lock'`, (ending) =>
-          save(source, 'held.cdp', { project: 'held', signal: ending }),
-        );
-        await client.query('ROLLBACK');
-      };
-      await onServer(server, hold, placement.database);
-      await vi.waitFor(async () => expect(await inventory(source)).toMatchObject({ strays: [] }), { timeout: 60_000 });
-      expect((await readdir(folder)).filter((name) => name.startsWith('held.'))).toEqual([]);
-      await source.engine.deleteProject('held');
-    });
+    it.each([1, 3])(
+      'a backup that waits for a lock ends as soon as the operator wants it: %i at once',
+      async (jobs) => {
+        const project = await source.project('held');
+        await project.rows('CREATE TABLE t (a int)');
+        const { placement } = await source.engine.projects.get('held');
+        const hold = async (client: { query: (text: string) => Promise<unknown> }) => {
+          await client.query('BEGIN; LOCK TABLE data.t');
+          await abortedAt(`query LIKE 'LOCK TABLE ONLY "data"."t" %' AND wait_event_type = 'Lock'`, (ending) =>
+            save(source, 'held.cdp', { ...(jobs === 1 ? { project: 'held' } : {}), jobs, signal: ending }),
+          );
+          await client.query('ROLLBACK');
+        };
+        await onServer(server, hold, placement.database);
+        await vi.waitFor(async () => expect(await inventory(source)).toMatchObject({ strays: [] }), {
+          timeout: 60_000,
+        });
+        expect((await readdir(folder)).filter((name) => name.startsWith('held.'))).toEqual([]);
+        await source.engine.deleteProject('held');
+      },
+    );
 
     it('a restore in which a view is filled for ever ends as soon as the operator wants it', async () => {
       const project = await source.project('endless');
@@ -547,7 +564,7 @@ describe('without fitting programs', () => {
 
   it('a backup is refused with what to install, and leaves no file', async () => {
     const empty = mkdtempSync(join(folder, 'empty-'));
-    const empties = { form: null, version: '0' };
+    const empties = { form: null, jobs: 1, version: '0' };
     const options = { file: join(empty, 'file'), project: null, ...empties, signal, progress: silent };
     const none = backup(service.engine.installation(BY_ITSELF), { ...options, places: { folder: empty, path: '' } });
     await expect(none).rejects.toThrow(

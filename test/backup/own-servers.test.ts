@@ -27,12 +27,18 @@ const places = { folder: null, path: '' };
 const signal = new AbortController().signal;
 const common = { places, signal, progress: () => undefined };
 
-const save = (name: string, project: string | null, more: { signal?: AbortSignal } = {}, from = service) =>
+const save = (
+  name: string,
+  project: string | null,
+  more: { signal?: AbortSignal; jobs?: number } = {},
+  from = service,
+) =>
   backup(from.engine.installation(BY_ITSELF), {
     ...common,
     file: join(folder, name),
     project,
     form: null,
+    jobs: 1,
     version: '0',
     ...more,
   });
@@ -47,7 +53,7 @@ const load = (name: string, more: Partial<RestoreOptions> = {}, into = service) 
     ...more,
   });
 
-const tenancy = (): OwnServers => service.engine.tenancy as OwnServers;
+const tenancy = (): OwnServers => service.engine.servers.home as OwnServers;
 const placementOf = async (name: string) => (await service.engine.projects.get(name)).placement;
 
 /** A project with a table of numbers. */
@@ -68,33 +74,59 @@ const numbers = async (name: string): Promise<number[]> => {
 const upTo = (last: number) => Array.from({ length: last }, (_, i) => i + 1);
 
 describe('works', () => {
-  it('running and stopped projects are saved without pg_dump into one file that tar and sha256sum read', async () => {
-    const [running, stopped] = [await numbered(3), await numbered(2)];
-    await tenancy().fleet.stop((await placementOf(stopped.name)).server);
-    const manifest = await save('all.cdp', null);
-    expect(manifest.left_out).toEqual([]);
-    expect(manifest.projects).toEqual(
-      expect.arrayContaining(
-        [running, stopped].map(({ name }): unknown =>
-          expect.objectContaining({ name, kind: 'physical', postgres: 18 }),
+  it.each([true, false])(
+    'schemas of its own come along, and the right to make more if it was there: %s',
+    async (may) => {
+      const project = await numbered(1);
+      await project.rows('CREATE SCHEMA drizzle CREATE TABLE done (n integer); INSERT INTO drizzle.done VALUES (1)');
+      await service.engine.projects.setOwnSchemas(project.name, may);
+      await save(`own-${may}.cdp`, project.name);
+      await load(`own-${may}.cdp`, { project: project.name, as: `own-${may}` });
+      const { id, placement } = await service.engine.projects.get(`own-${may}`);
+      expect(placement.ownSchemas).toBe(may);
+      const { token } = await service.engine.tokens.create(id);
+      const sql = async (text: string) => {
+        const { status, body } = await service.call('POST', '/api/cdp/sql', { token, body: { sql: text } });
+        return [status, body.rows];
+      };
+      expect(await sql('SELECT n FROM drizzle.done')).toEqual([200, [{ n: 1 }]]);
+      expect(await sql('CREATE SCHEMA more')).toEqual(may ? [200, []] : [403, undefined]);
+      expect((await sql('CREATE EXTENSION hstore'))[0]).toBe(403);
+    },
+  );
+
+  it.each([1, 3])(
+    'running and stopped projects are saved into one file that tar and sha256sum read: %i at once',
+    async (jobs) => {
+      const file = `all-${jobs}.cdp`;
+      const [running, stopped] = [await numbered(3), await numbered(2)];
+      await tenancy().fleet.stop((await placementOf(stopped.name)).server);
+      const manifest = await save(file, null, { jobs });
+      expect(manifest.left_out).toEqual([]);
+      expect(manifest.projects).toEqual(
+        expect.arrayContaining(
+          [running, stopped].map(({ name }): unknown =>
+            expect.objectContaining({ name, kind: 'physical', postgres: 18 }),
+          ),
         ),
-      ),
-    );
-    const unpacked = mkdtempSync(join(folder, 'unpacked-'));
-    execFileSync('tar', ['-xf', join(folder, 'all.cdp'), '-C', unpacked]);
-    expect(execFileSync('sha256sum', ['--quiet', '-c', 'SHA256SUMS'], { cwd: unpacked }).toString()).toBe('');
-    // The stopped one ran for its backup only.
-    expect(tenancy().runs(await placementOf(stopped.name))).toBe(false);
-    expect(tenancy().runs(await placementOf(running.name))).toBe(true);
-    for (const [project, rows] of [
-      [running, 3],
-      [stopped, 2],
-    ] as const) {
-      const as = `${project.name}-copy`;
-      await load('all.cdp', { project: project.name, as });
-      expect(await numbers(as)).toEqual(upTo(rows));
-    }
-  });
+      );
+      const unpacked = mkdtempSync(join(folder, 'unpacked-'));
+      execFileSync('tar', ['-xf', join(folder, file), '-C', unpacked]);
+      expect(execFileSync('sha256sum', ['--quiet', '-c', 'SHA256SUMS'], { cwd: unpacked }).toString()).toBe('');
+      // The stopped one ran for its backup only.
+      expect(tenancy().runs(await placementOf(stopped.name))).toBe(false);
+      expect(tenancy().runs(await placementOf(running.name))).toBe(true);
+      for (const [project, rows] of [
+        [running, 3],
+        [stopped, 2],
+      ] as const) {
+        const as = `${project.name}-copy`;
+        await load(file, { project: project.name, as });
+        expect(await numbers(as)).toEqual(upTo(rows));
+      }
+      expect(readdirSync(folder).filter((name) => name.includes('.part'))).toEqual([]);
+    },
+  );
 
   it('a copy is a server of its own on a new timeline, and can be saved and restored again', async () => {
     const source = await numbered(1);

@@ -28,7 +28,7 @@ describe('works', () => {
     expect(await candidates('des')).toEqual(['describe']);
     expect(await candidates('project', 'cr')).toEqual(['create']);
     expect(await candidates('sql', '--re')).toEqual(['--read-only']);
-    expect(await candidates('export', '--format', '')).toEqual(['csv', 'json', 'ndjson']);
+    expect(await candidates('export', '--format', '')).toEqual(['csv', 'json', 'ndjson', 'parquet']);
     expect(await candidates('export', '--format=n')).toEqual(['--format=ndjson']);
     expect(await candidates('export', '--format', '=', 'n')).toEqual(['ndjson']);
     expect(await candidates('completion', 'z')).toEqual(['zsh']);

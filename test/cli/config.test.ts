@@ -91,11 +91,13 @@ describe('help', () => {
       [
         'project create',
         'project list',
+        'project rename',
         'project activate',
         'project deactivate',
         'project archive',
         'project repair',
         'project quota',
+        'project own-schemas',
         'project delete',
       ],
       ['token create', 'token list', 'token revoke'],

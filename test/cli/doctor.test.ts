@@ -95,6 +95,65 @@ describe('on the Postgres of a URL', () => {
     expect((await doctor()).findings).toContainEqual(expect.objectContaining({ subject: 'projects', health: 'ok' }));
   });
 
+  it('says of several projects together what is the same of them, beside a trial that fails', async () => {
+    const projects = [await service.project(), await service.project()];
+    for (const project of projects) {
+      await project.rows(`DO $$ BEGIN EXECUTE format('ALTER ROLE %I SET work_mem = ''64kB''', current_user); END $$`);
+    }
+    const template = `cdp_template_${service.engine.control.instanceId}`;
+    const rename = (from: string, to: string) =>
+      onServer(service.server, (client) => client.query(`ALTER TABLE _cdp.${from} RENAME TO ${to}`), template);
+    await rename('idempotency_keys', 'away');
+    try {
+      const { findings } = await doctor();
+      expect(findings).toContainEqual({
+        subject: '2 projects',
+        health: 'problem',
+        found: `its roles have their own settings: ${projects.map(({ name }) => name).join(', ')}`,
+        advice: 'cdp project repair --all',
+      });
+      expect(findings.at(-1)).toMatchObject({ subject: 'trial', health: 'problem' });
+      expect(findings.at(-1)?.found).toContain('idempotency_keys');
+    } finally {
+      await rename('away', 'idempotency_keys');
+      for (const { name } of projects) await service.engine.projects.repair(name);
+    }
+  });
+
+  it('recommends settings of Postgres, with the statement that sets each', async () => {
+    const { findings } = await doctor();
+    expect(findings).toContainEqual({
+      subject: 'settings',
+      health: 'warning',
+      found: "log_min_error_statement is error: Postgres's log contains callers' SQL if it fails",
+      advice: "ALTER SYSTEM SET log_min_error_statement = 'panic'; then SELECT pg_reload_conf();",
+    });
+    expect(findings.map(({ advice }) => advice)).toContain(
+      "ALTER SYSTEM SET max_locks_per_transaction = '256'; then restart Postgres",
+    );
+    expect(findings).toContainEqual(expect.objectContaining({ subject: 'commits', health: 'ok' }));
+  });
+
+  it.each([
+    ['LOGIN', /^the service's role may not create databases and roles$/],
+    ['LOGIN CREATEDB CREATEROLE', /^the service's role may not create its schema in the control database$/],
+  ])('before the first start: a role with %s alone is a problem', async (attributes, found) => {
+    await withDatabase(async ({ name }) => {
+      const role = `role_${name}`;
+      await onServer(service.server, (client) => client.query(`CREATE ROLE ${role} ${attributes} PASSWORD 'x'`));
+      try {
+        const { host, port } = service.server.connection;
+        const url = `postgres://${role}:x@/${name}?host=${encodeURIComponent(host)}&port=${port}`;
+        const { code, findings } = await doctor({ DATABASE_URL: url });
+        expect(code).toBe(1);
+        const rights = findings.find(({ subject }) => subject === 'rights');
+        expect(rights).toMatchObject({ health: 'problem', found: expect.stringMatching(found) as string });
+      } finally {
+        await onServer(service.server, (client) => client.query(`DROP ROLE ${role}`));
+      }
+    });
+  });
+
   it('refuses to work with a schema of a newer program, and does not touch it', async () => {
     const database = new URL((service.config.databaseUrl ?? '').replace('@/', '@h/')).pathname.slice(1);
     const change = (text: string) => onServer(service.server, (client) => client.query(text), database);
@@ -102,8 +161,10 @@ describe('on the Postgres of a URL', () => {
     try {
       const { code, findings } = await doctor();
       expect(code).toBe(1);
-      expect(findings.at(-1)).toMatchObject({ subject: 'control schema', health: 'problem' });
-      expect(findings.at(-1)?.found).toMatch(/^version 999; this program supports up to \d+$/);
+      const schema = findings.find(({ subject }) => subject === 'control schema');
+      expect(schema?.health).toBe('problem');
+      expect(schema?.found).toMatch(/^version 999; this program supports up to \d+$/);
+      expect(findings.map(({ subject }) => subject)).not.toContain('trial');
     } finally {
       await change('DELETE FROM cdp.migrations WHERE version = 999');
     }
@@ -118,5 +179,8 @@ describe('on the Postgres of a URL', () => {
     const nowhere = await found({ DATABASE_URL: 'postgres://me:x@127.0.0.1:1/none' }, 'Postgres');
     expect(nowhere).toMatchObject({ health: 'problem', found: expect.stringContaining('ECONNREFUSED') as string });
     expect(nowhere?.advice).toContain('DATABASE_URL');
+    const noFile = await found({ DATABASE_URL: 'postgres://me:x@h/none?sslrootcert=/nonexistent' }, 'Postgres');
+    expect(noFile?.found).toBe('DATABASE_URL names a file that cannot be read: /nonexistent');
+    expect(noFile?.advice).toContain('DATABASE_URL');
   });
 });

@@ -68,18 +68,29 @@ describe.each(['without a running service', 'with a running service'])('%s', (si
       id: expect.stringMatching(UUID) as string,
       name,
       quota: 'default',
+      own_schemas: true,
+      server: 'default',
       created_at: expect.stringMatching(TIME) as string,
     };
     const created = await json('project', 'create', name);
     expect(created).toEqual({ ...shown, status: 'active' });
-    const size = { size_bytes: expect.any(Number) as number };
-    expect(await json('project', 'list')).toContainEqual({ ...created, ...size });
+    const place = {
+      size_bytes: expect.any(Number) as number,
+      database: 'project',
+      folder: expect.stringMatching(/^[0-9a-f]{12}$/) as string,
+    };
+    expect(await json('project', 'list')).toContainEqual({ ...created, ...place });
     expect(await json('project', 'deactivate', name)).toEqual({ ...created, status: 'inactive' });
     expect((await lines('project', 'list')).join('\n')).toMatch(
-      new RegExp(`^${name} +inactive +\\d+\\.\\d MB +default +\\d{4}-`, 'm'),
+      new RegExp(
+        `^${name} +inactive +\\d+\\.\\d MB +default +\\d{4}-\\S+ +default +project in postgres/projects/[0-9a-f]{12}$`,
+        'm',
+      ),
     );
     expect(await json('project', 'activate', name)).toEqual({ ...created, status: 'active' });
     expect(await json('project', 'repair', name)).toEqual({ ...created, repaired: [] });
+    expect(await json('project', 'rename', name, `${name}-9`)).toEqual({ ...created, name: `${name}-9` });
+    expect(await lines('project', 'rename', `${name}-9`, name)).toEqual([`Project ${name}-9 is now ${name}`]);
     expect(await json('project', 'delete', name, '--yes')).toMatchObject({ id: created.id, name });
     expect(await json<unknown[]>('project', 'list')).not.toContainEqual(expect.objectContaining({ name }));
   });
@@ -92,6 +103,19 @@ describe.each(['without a running service', 'with a running service'])('%s', (si
     expect(await lines('project', 'quota', `${name}-2`, '5gb')).toEqual([`Project ${name}-2 has the quota 5GB`]);
     expect(await lines('token', 'create', '--project', `${name}-2`)).toEqual([expect.stringMatching(TOKEN)]);
     expect(await lines('project', 'delete', `${name}-2`, '--yes')).toEqual([`Project ${name}-2 deleted`]);
+  });
+
+  it('all projects are repaired by one command', async () => {
+    await lines('project', 'create', `${name}-5`);
+    await lines('project', 'create', `${name}-6`);
+    const { code, stdout, stderr } = await run('project', 'repair', '--all', '--json');
+    expect([code, stderr]).toEqual([0, expect.stringContaining(`${name}-6\n`)]);
+    const repaired = JSON.parse(stdout) as { repaired: unknown[]; failed: unknown[] };
+    expect(repaired.failed).toEqual([]);
+    for (const number of [5, 6]) expect(repaired.repaired).toContainEqual({ name: `${name}-${number}`, repaired: [] });
+    expect((await run('project', 'repair', '--all', `${name}-5`)).code).toBe(2);
+    expect((await run('project', 'repair')).code).toBe(2);
+    for (const number of [5, 6]) await lines('project', 'delete', `${name}-${number}`, '--yes');
   });
 
   it('a token is created with scopes, name and end, listed without itself, and revoked', async () => {
@@ -118,6 +142,16 @@ describe.each(['without a running service', 'with a running service'])('%s', (si
     expect(listed).toHaveLength(2);
     expect(listed[0]).toMatchObject({ id: details.id, name: 'x', scopes: ['data:write'] });
     expect(JSON.stringify(listed)).not.toContain('cdp_');
+    await lines('project', 'create', `${name}-4`);
+    await lines('token', 'create', '--project', `${name}-4`);
+    const [ofOther] = await json<Record<string, unknown>[]>('token', 'list', '--project', `${name}-4`);
+    const everywhere = await json<Record<string, unknown>[]>('token', 'list', '--all');
+    expect(everywhere).toContainEqual({ project: `${name}-3`, ...listed[0] });
+    expect(everywhere).toContainEqual({ project: `${name}-4`, ...ofOther });
+    expect((await lines('token', 'list', '--all')).join('\n')).toMatch(
+      new RegExp(`^${name}-3 +${details.id as string} +x`, 'm'),
+    );
+    expect((await run('token', 'list', '--all', ...of)).code).toBe(2);
 
     const revoked = await json('token', 'revoke', details.id as string);
     expect(revoked).toMatchObject({ id: details.id, name: 'x', revoked_at: expect.stringMatching(TIME) as string });
@@ -128,9 +162,9 @@ describe.each(['without a running service', 'with a running service'])('%s', (si
   it('an admin token belongs to no project and has no scopes', async () => {
     const { token, id } = await json('token', 'create', '--admin', '--name', 'ops');
     expect(token).toMatch(TOKEN);
-    expect(await json('token', 'list', '--admin')).toContainEqual(
-      expect.objectContaining({ id, name: 'ops', scopes: [] }),
-    );
+    const listed = expect.objectContaining({ id, name: 'ops', scopes: [] }) as object;
+    expect(await json('token', 'list', '--admin')).toContainEqual(listed);
+    expect(await json('token', 'list', '--all')).toContainEqual(expect.objectContaining({ id, project: null }));
   });
 });
 
@@ -264,7 +298,8 @@ describe('cdp project delete', () => {
 describe('wrong usage, before anything is started:', () => {
   it.each([
     ['neither project nor admin', ['token', 'create'], 'Give either --project NAME or --admin'],
-    ['both', ['token', 'list', '--project', 'a', '--admin'], 'Give either --project NAME or --admin'],
+    ['both', ['token', 'list', '--project', 'a', '--admin'], 'Give --project NAME, --admin or --all'],
+    ['a project that is no option', ['token', 'create', 'shop', '--name', 'a'], 'with --project: --project shop'],
     ['a scope that is none', ['token', 'create', '--project', 'a', '--scopes', 'all'], '"all" is not a scope'],
     ['an end without a unit', ['token', 'create', '--project', 'a', '--expires', '30'], 'such as 30d'],
     ['an end in the past', ['token', 'create', '--project', 'a', '--expires', '-1d'], 'such as 30d'],

@@ -126,6 +126,22 @@ describe('where to', () => {
   });
 });
 
+describe('cdp console', () => {
+  it('prints the address and opens it where there is a screen, without the token', async () => {
+    expect(await ada.output('console')).toBe(`${service.url}/console/\n`);
+    expect(await (await person()).output('console')).toBe('http://127.0.0.1:8080/console/\n');
+    const grace = await person({ DISPLAY: ':0', PATH: `${ada.folder}:${process.env.PATH}` });
+    const opener = await ada.write('xdg-open', `#!/bin/sh\necho "$# $@" > "${grace.folder}/opened"\n`);
+    await chmod(opener, 0o755);
+    await grace.run(['login', '--url', service.url], project.token);
+    expect(await grace.output('console')).toBe(`${service.url}/console/\n`);
+    await expect.poll(() => grace.exists('opened')).toBe(true);
+    await expect.poll(() => grace.read('opened')).toBe(`1 ${service.url}/console/\n`);
+    expect(await grace.run(['console', '--url', '--help'])).toMatchObject({ code: 2, stdout: '' });
+    expect(await grace.run(['console', '--url', 'file:///etc/passwd'])).toMatchObject({ code: 2, stdout: '' });
+  });
+});
+
 describe('commands in messages and help', () => {
   it('have one form of error, for wrong usage too', async () => {
     expect((await ada.run(['tables', '--nothing'])).stderr).toMatch(/^cdp: unknown option '--nothing'$/m);
@@ -153,6 +169,62 @@ describe('cdp tables and cdp describe', () => {
   });
 });
 
+describe('cdp index', () => {
+  it('creates, lists and drops indexes, for people and as JSON', async () => {
+    expect(await ada.output('index', 'create', 'people', 'name', 'age', '--name', 'by_name')).toBe(
+      'Index by_name created\n',
+    );
+    await project.rows(`CREATE UNIQUE INDEX lower_name ON people (lower(name)) WHERE name <> ''`);
+    expect(await ada.output('index', 'list', 'people')).toBe(
+      [
+        'index       | columns      | kind',
+        '------------+--------------+----------------',
+        'people_pkey | id           | primary key',
+        'by_name     | name, age    |',
+        'lower_name  | (expression) | unique, partial',
+        '',
+      ].join('\n'),
+    );
+    expect(JSON.parse(await ada.output('index', 'list', 'people', '--json'))).toHaveLength(3);
+    const json = JSON.parse(await ada.output('index', 'create', 'people', 'age', '--unique', '--json')) as object;
+    expect(json).toMatchObject({ name: 'people_age_idx', unique: true });
+    for (const name of ['by_name', 'lower_name', 'people_age_idx']) {
+      expect(await ada.output('index', 'drop', 'people', name)).toBe(`Index ${name} dropped\n`);
+    }
+    expect((await ada.run(['index', 'drop', 'people', 'people_pkey'])).stderr).toContain('reserved_name');
+    expect((await ada.run(['index', 'create', 'people'])).code).toBe(2);
+  });
+});
+
+describe('cdp alter', () => {
+  it('changes a type, or says which values are in the way and takes what they become', async () => {
+    await project.table('flags', { f: 'TEXT' });
+    await project.rows(`INSERT INTO flags (f) VALUES ('yes'), ('no'), ('no'), ('n/a'), ('a=b'), ('true')`);
+    const { code, stderr, stdout } = await ada.run(['alter', 'flags', 'f', 'boolean']);
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toMatch(
+      /^cdp: not_convertible: 5 values of "f" [^]*\n {2}"no": 2 rows\n {2}"a=b": 1 row\n {2}"n\/a": 1 row\n {2}"yes": 1 row\nHint: [^]*"map"/,
+    );
+    const map = ['yes=true', 'no=false', 'n/a='].flatMap((pair) => ['--map', pair]);
+    expect((await ada.run(['alter', 'flags', 'f', 'BOOLEAN', ...map])).stderr).toContain('  "a=b": 1 row\n');
+    await project.rows(`DELETE FROM flags WHERE f = 'a=b'`);
+    expect(await ada.output('alter', 'flags', 'f', 'BOOLEAN', ...map)).toBe('Column f of flags is BOOLEAN\n');
+    expect(await project.rows('SELECT f, count(*) AS n FROM flags GROUP BY f ORDER BY f')).toEqual([
+      { f: false, n: 2 },
+      { f: true, n: 2 },
+      { f: null, n: 1 },
+    ]);
+    for (const wrong of [
+      ['--map', 'yes'],
+      ['--map', 'a=1', '--map', 'a=2'],
+    ]) {
+      expect((await ada.run(['alter', 'flags', 'f', 'TEXT', ...wrong])).code).toBe(2);
+    }
+    expect((await ada.run(['alter', 'flags', 'f', 'flag'])).stderr).toContain('unknown_type');
+    await project.rows('DROP TABLE flags');
+  });
+});
+
 describe('cdp sql', () => {
   const query = 'SELECT name, age, notes FROM people ORDER BY age';
 
@@ -171,9 +243,27 @@ describe('cdp sql', () => {
     expect(await ada.output('sql', exact, '--expanded')).toBe(
       `-[ 1 ]\na | 1.50\nb | [9007199254740993.10,{"b":1${'0'.repeat(400)}}]\nc | 12345678901234.123456789\n(1 row)\n`,
     );
+    const numbers = 'SELECT 9007199254740993 AS big, 7::bigint AS small';
+    const raw = '{"big":9007199254740993,"small":7}\n';
+    expect(await ada.output('sql', numbers, '--ndjson', '--numbers', 'raw')).toBe(raw);
+    expect(await ada.output('export', numbers, '-o', '-', '--format', 'ndjson', '--numbers', 'raw')).toBe(raw);
+    expect(await ada.output('sql', numbers, '--ndjson', '--numbers', 'string')).toBe(raw.replace(/\d+/g, '"$&"'));
     expect(await ada.output('sql', 'SELECT generate_series(1, 3) AS n', '--table', '--max-rows', '2')).toBe(
       'n\n-\n1\n2\n(the first 2 rows; more with --max-rows, all with --csv)\n',
     );
+  });
+
+  it('has colors for NULL, warnings and errors where they are wanted, and none elsewhere', async () => {
+    const CSI = '\u001b[';
+    const colorful = await person({ CDP_URL: service.url, CDP_TOKEN: project.token, FORCE_COLOR: '1' });
+    const table = ['sql', `SELECT NULL AS a, 'NULL' AS b, E'\\u001b[31m' AS bad`, '--table'];
+    const plain = 'a    | b    | bad\n-----+------+-----------\nNULL | NULL | \\u{1b}[31m\n(1 row)\n';
+    expect(await ada.output(...table)).toBe(plain);
+    expect(await colorful.output(...table)).toBe(plain.replace(/^NULL/m, `${CSI}2mNULL${CSI}22m`));
+    expect((await colorful.run(['sql', 'SELECT 1; SELECT 2'])).stderr).toContain(`${CSI}33mWarning: `);
+    const { stderr } = await colorful.run(['sql', 'SELECT 1/0']);
+    expect(stderr).toBe(`${CSI}31mcdp: sql_error: division by zero${CSI}39m\n`);
+    expect(await colorful.output('sql', 'SELECT 1 AS a, NULL AS b')).toBe('a,b\n1,\n');
   });
 
   it('says that a stream of several statements has the rows of the last one', async () => {
@@ -265,7 +355,7 @@ describe('cdp export', () => {
   it('writes to standard output, and what it says to standard error', async () => {
     const csv = await ada.run(['export', query, '-o', '-']);
     expect(csv).toMatchObject({ code: 0, stdout: 'name\nAda\n' });
-    expect(csv.stderr).toContain('1 row in -');
+    expect(csv.stderr).toContain('1 row written to standard output');
     expect(await ada.output('export', query, '-o', '-', '--format', 'ndjson')).toBe('{"name":"Ada"}\n');
     expect(await ada.exists('-')).toBe(false);
     const shell = `echo before; "$@" -o /dev/stdout; echo after`;

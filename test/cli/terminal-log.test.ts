@@ -1,9 +1,13 @@
 /** The service's log as a person sees it on a terminal. */
+import { PassThrough } from 'node:stream';
 import { expect, it } from 'vitest';
 import { logLine } from '../../src/cli/terminal/log.js';
 
 const streamWith = (hasColors: boolean) =>
-  ({ isTTY: true, hasColors: () => hasColors }) as unknown as NodeJS.WriteStream;
+  Object.assign(new PassThrough(), {
+    isTTY: true,
+    getColorDepth: () => (hasColors ? 4 : 1),
+  }) as unknown as NodeJS.WriteStream;
 const time = '2026-01-31T09:30:00.000Z';
 const clock = new Date(time).toTimeString().slice(0, 8);
 
@@ -33,6 +37,6 @@ it.each([
 
 it('has colors where the terminal has them', () => {
   expect(logLine({ time, level: 50, msg: 'broken' }, streamWith(true))).toBe(
-    `\u001b[2m${clock}\u001b[0m \u001b[31mError: broken\u001b[0m`,
+    `\u001b[2m${clock}\u001b[22m \u001b[31mError: broken\u001b[39m`,
   );
 });

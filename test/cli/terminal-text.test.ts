@@ -1,7 +1,7 @@
 /** Text on a terminal: columns that stand straight, carets below their place, nothing that is obeyed. */
 import { describe, expect, it } from 'vitest';
 import { errorPlace } from '../../src/cli/exit.js';
-import { grid, records } from '../../src/cli/terminal/grid.js';
+import { fitting, grid, list, records } from '../../src/cli/terminal/grid.js';
 import { printable, printableJson, printableLines, widthOf } from '../../src/cli/terminal/text.js';
 
 it.each([
@@ -45,6 +45,15 @@ it('puts values in columns, or one a line with their own lines', () => {
     'text | a',
     '     | b\\u{1b}',
   ]);
+});
+
+it('folds what is wider than the terminal', () => {
+  const [columns, rows] = [[{ name: 'a' }, { name: 'b' }], [['1', 'x'.repeat(10)]]] as const;
+  const folded = ['-[ 1 ]', 'a | 1', `b | ${'x'.repeat(10)}`];
+  expect(fitting(columns, rows, 14)).toEqual(grid(columns, rows));
+  expect(fitting(columns, rows, 13)).toEqual(folded);
+  expect(list(['a', 'b'], rows, 13)).toEqual(['a  b', `1  ${'x'.repeat(10)}`]);
+  expect(list(['a', 'b'], rows, 12)).toEqual(folded);
 });
 
 describe('the place of an error', () => {

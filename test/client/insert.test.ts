@@ -141,6 +141,11 @@ describe('insert refuses', () => {
     await expect(sent).rejects.toThrow('concurrency must be a whole number from 1');
   });
 
+  it('onRefused with onError, which leaves it nothing', async () => {
+    const sent = cdp.insert('people', [{ name: 'a' }], { onError: 'quarantine', onRefused: () => {} });
+    await expect(sent).rejects.toThrow(TypeError);
+  });
+
   it('with the place in the whole input, and says how much was stored', async () => {
     const name = await table();
     const records: object[] = [...items(1_000)];

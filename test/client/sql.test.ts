@@ -43,6 +43,15 @@ describe('the schema', () => {
     expect(altered.column).toEqual({ name: 'views', type: 'FLOAT', comment: 'how many' });
     expect((await cdp.describe('visits')).columns.map(({ name }) => name)).toEqual(['id', 'at', 'views']);
     expect((await cdp.tables()).map(({ name }) => name)).toEqual(['people', 'visits']);
+    await cdp.alterColumn('visits', 'views', { default: 0.5, not_null: true });
+    expect(await cdp.alterTable('visits', { comment: 'x' })).toMatchObject({ table: 'visits', comment: 'x' });
+    await cdp.insert('visits', [{ views: 1.5 }]);
+    const lost = await caught(cdp.alterColumn('visits', 'views', { new_type: 'INTEGER' }, { return: 'values' }));
+    expect(lost).toMatchObject({ code: 'not_convertible', values: [{ value: '1.5', rows: 1 }] });
+    await cdp.alterColumn('visits', 'views', { new_type: 'INTEGER', map: { '1.5': '2' } });
+    const { index } = await cdp.createIndex('visits', { columns: ['views'], unique: true });
+    expect((await cdp.indexes('visits')).map(({ name }) => name)).toEqual(['visits_pkey', index.name]);
+    expect(await cdp.dropIndex('visits', index.name)).toMatchObject({ table: 'visits', index: index.name });
     expect(await cdp.dropColumn('visits', 'views')).toMatchObject({ table: 'visits', column: 'views' });
     expect(await cdp.dropTable('visits')).toMatchObject({ table: 'visits' });
     expect((await cdp.tables()).map(({ name }) => name)).toEqual(['people']);
@@ -179,6 +188,35 @@ describe('a stream', () => {
     expect(await collect(cdp.sqlStream(cdp.sql`SELECT ${'é'} AS a, 2 AS b`, { row_mode: 'array' }))).toEqual([
       ['é', 2],
     ]);
+  });
+
+  it('yields numbers as strings, or as text with all their digits', async () => {
+    const text = 'SELECT 9007199254740993 AS big, 7::bigint AS small, 1.50 AS exact';
+    const exact = { big: '9007199254740993', small: '7', exact: '1.50' };
+    expect(await collect(cdp.sqlStream(text, [], { numbers: 'string' }))).toEqual([exact]);
+    expect((await cdp.query(text, [], { numbers: 'string' })).rows).toEqual([exact]);
+    const raw = '{"big":9007199254740993,"small":7,"exact":1.50}';
+    expect(await collect(cdp.sqlLines(text, [], { numbers: 'raw' }))).toEqual([raw]);
+    expect(await cdp.queryJson(text, [], { numbers: 'raw' })).toContain(`"rows":[${raw}]`);
+  });
+
+  it('yields columns and then arrays, in batches, and an end', async () => {
+    const text = 'SELECT n, 1.50 AS exact FROM generate_series(1, 30000) AS n';
+    const { columns, batches } = await cdp.sqlArrays(text, [], { numbers: 'raw' });
+    expect(columns).toEqual([
+      { name: 'n', type: 'integer' },
+      { name: 'exact', type: 'numeric' },
+    ]);
+    const rows: string[] = [];
+    let batch = await batches.next();
+    for (; !batch.done; batch = await batches.next()) rows.push(...batch.value);
+    expect([rows.length, rows[0], rows.at(-1)]).toEqual([30_000, '[1,1.50]', '[30000,1.50]']);
+    expect(batch.value.row_count).toBe(30_000);
+    const nothing = await cdp.sqlArrays('SELECT 1 AS one WHERE false');
+    expect(nothing.columns).toEqual([{ name: 'one', type: 'integer' }]);
+    expect(await nothing.batches.next()).toMatchObject({ done: true, value: { row_count: 0 } });
+    const late = await cdp.sqlArrays('SELECT 1 / (90000 - n) AS x FROM generate_series(1, 100000) AS n');
+    await expect(collect(late.batches)).rejects.toMatchObject({ code: 'sql_error', postgres: { sqlstate: '22012' } });
   });
 
   it('yields rows that look like its last line, empty results and rows in many chunks', async () => {

@@ -7,6 +7,7 @@ import type { Command } from 'commander';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { commandsFor } from '../../src/cli/commands.js';
 import { ENVIRONMENT } from '../../src/cli/remote/connection.js';
+import type { Setting } from '../../src/setting.js';
 import { SETTINGS } from '../../src/settings.js';
 import { startTestService, type TestService } from '../support/service.js';
 import { anchors, blocks, code, internalLinks, markdownFiles, read, root } from './markdown.js';
@@ -35,11 +36,12 @@ const UUID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
 
 /** What differs from run to run: ids, tokens, times, statistics. */
 function comparable(key: string, value: unknown): unknown {
-  if (key === 'created_at' || key === 'time') return '<time>';
+  if (['created_at', 'time', 'stored_at', 'since'].includes(key)) return '<time>';
+  if (key === 'transaction_id') return '<number>';
   if (key === 'name' && /^project-\d+$/.test(String(value))) return '<project>';
   if (key === 'duration_ms') return '<number>';
   if (key === 'id' && /^\d+-\d+$/.test(String(value))) return '<place>';
-  if (key === 'approximate_rows' && typeof value === 'number') return '<number>';
+  if (['approximate_rows', 'projects'].includes(key) && typeof value === 'number') return '<number>';
   return typeof value === 'string' ? value.replace(UUID, '<id>').replace(/\bcdp_\w{49}\b/g, '<token>') : value;
 }
 
@@ -72,7 +74,7 @@ describe('the commands of the docs', () => {
     return { status: Number(output.slice(end + 1)), body: output.slice(0, end) };
   }
 
-  describe.each(['README.md', 'docs/api.md', 'docs/sql.md'])('%s', (file) => {
+  describe.each(['README.md', 'docs/api.md', 'docs/sql.md', 'docs/mcp.md'])('%s', (file) => {
     let token: string;
     beforeAll(async () => {
       token = (await service.project()).token;
@@ -131,7 +133,11 @@ describe.each(markdownFiles())('%s', (file) => {
   });
 
   it('names only environment variables that are settings', () => {
-    const known = new Set<string>([...Object.values(SETTINGS).map(({ env }) => env), ...Object.values(ENVIRONMENT)]);
+    // A secret may be in a file.
+    const variables = Object.values<Setting<unknown>>(SETTINGS).flatMap(({ env, secret }) =>
+      secret ? [env, `${env}_FILE`] : [env],
+    );
+    const known = new Set<string>([...variables, ...Object.values(ENVIRONMENT)]);
     const named = [...markdown.matchAll(/\bCDP_[A-Z_]+\b/g)].map(([name]) => name);
     expect(named.filter((name) => !known.has(name))).toEqual([]);
   });
@@ -139,12 +145,16 @@ describe.each(markdownFiles())('%s', (file) => {
 
 const commands: readonly Command[] = await commandsFor([]);
 
-/** Whether the words name a command, or a group of commands or one of it, with options that it takes. */
+/** Whether the words name a command, or a group of commands or one of it, with arguments and options that it takes. */
 function isCommand(line: string): boolean {
-  const [first = '', second] = line.split(' ');
+  const [first = '', second, third] = line.split(' ');
   const group = commands.find((command) => command.name() === first);
   const isWhole = second === undefined || group?.commands.length === 0;
   const command = isWhole ? group : group?.commands.find((sub) => sub.name() === second);
   const options = [...line.matchAll(/--[a-z-]+/g)].map(([option]) => option);
-  return command !== undefined && options.every((option) => command.options.some(({ long }) => long === option));
+  if (command === undefined) return false;
+  const word = isWhole ? second : third;
+  const takesWord = command.registeredArguments.length > 0 || command.commands.length > 0;
+  if (!takesWord && /^\w/.test(word ?? '')) return false;
+  return options.every((option) => command.options.some(({ long }) => long === option));
 }

@@ -9,21 +9,23 @@ let files: readonly string[];
 beforeAll(async () => ({ files } = await installPackage()));
 afterAll(endEverything);
 
-it('holds the program, the types of the client, the pages and the files for operators, and nothing else', () => {
+it('holds the program, the console, the types of the client, the pages and the files for operators, and nothing else', () => {
   const known = [
     /^(?:package\.json|README\.md|LICENSE|CHANGELOG\.md)$/,
     /^dist\/.+\.(?:js|sql|wasm)$/,
     /^dist\/(?:client|contract)\/.+\.d\.ts$/,
+    /^dist\/console\/(?:index\.html|assets\/[\w-]+\.(?:js|css|svg))(?:\.br|\.gz)?$/,
     /^docs\/(?:decisions\/)?[\w-]+\.md$/,
     // What the pages link to.
     /^(?:CONTRIBUTING|bench\/README|examples\/README)\.md$/,
-    /^deploy\/(?:cdp\.service$|grafana\/|prometheus\/)/,
+    /^deploy\/(?:(?:cdp\.service|haproxy\.cfg)$|grafana\/|prometheus\/)/,
   ];
   expect(files.filter((file) => !known.some((pattern) => pattern.test(file)))).toEqual([]);
   const needed = [
     'dist/codec/batch/encode.wasm',
     'dist/codec/results/rows.wasm',
     'dist/cli/bin.js',
+    'dist/console/index.html',
     'dist/client/index.js',
     'dist/client/index.d.ts',
     'docs/tutorial.md',

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { AUDIT_OPERATIONS } from '../../src/contract/audit.js';
 import { ERROR_CODES } from '../../src/contract/errors.js';
+import { RECOMMENDED_SETTINGS } from '../../src/engine/doctor/recommended-settings.js';
 import { SETTINGS } from '../../src/settings.js';
 
 /** The cells of a table of a page, without its head; @param first cell of the head, of the page's only table by default */
@@ -50,5 +51,10 @@ describe('docs/operations.md', () => {
     const cells = tableOf('operations.md', 'Operations ').map(([operations]) => operations ?? '');
     const words = cells.flatMap((cell) => [...cell.matchAll(/`([a-z_.]+)`/g)].map(([, word]) => word));
     expect(words.filter((word) => word !== 'count').sort()).toEqual([...AUDIT_OPERATIONS].sort());
+  });
+
+  it('has each recommended setting of Postgres with its value and reason, as cdp doctor says it', () => {
+    const rows = RECOMMENDED_SETTINGS.map(({ name, value, otherwise }) => [`\`${name}=${value}\``, otherwise]);
+    expect(tableOf('operations.md', 'Setting ')).toEqual(rows);
   });
 });

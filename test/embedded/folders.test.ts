@@ -97,10 +97,13 @@ describe('refuses', () => {
     const dataDir = await newDataDir();
     await mkdir(join(dataDir, 'postgres/data'), { recursive: true });
     await writeFile(join(dataDir, 'postgres/data/PG_VERSION'), '18\n');
-    const { code, stderr } = await runProgram(['serve', '--port', '0', '--data-dir', dataDir]);
+    const serve = ['serve', '--port', '0', '--data-dir', dataDir];
+    const { code, stderr } = await runProgram(serve);
     expect(code).toBe(1);
     expect(stderr).toContain(dataDir);
-    expect(stderr).toContain('made by an earlier version');
+    expect(stderr).toMatch(/made by an earlier version.*`cdp backup`/);
+    const byNpm = await runProgram(serve, { env: { npm_command: 'exec' } });
+    expect(byNpm.stderr).toContain('`npx cdp-data-engine backup`');
   });
 
   it('a data folder of another major of Postgres', async () => {

@@ -3,7 +3,7 @@ import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
-import { examineLimits } from '../../src/engine/doctor.js';
+import { examineLimits } from '../../src/engine/doctor/machine-findings.js';
 import { limited, limitsOf } from '../../src/embedded/limits.js';
 
 const onLinux = process.platform === 'linux';

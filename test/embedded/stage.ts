@@ -38,7 +38,7 @@ export async function openStage(settings: Record<string, string> = {}, dataDir?:
   const lines: Record<string, unknown>[] = [];
   const write = (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>);
   const service = await startService(config, pino({ level: 'info' }, { write }));
-  const { tenancy } = service.engine;
+  const tenancy = service.engine.servers.home;
   if (!(tenancy instanceof OwnServers)) throw new Error('The projects have no servers of their own');
   return {
     dataDir: folder,

@@ -64,7 +64,7 @@ async function deleteAgainst(meet: (client: pg.Client, placement: Placement) => 
     }
     await deleting;
     expect((await left(placement, client)).rows).toEqual([]);
-    expect(await service.engine.control.projectByName(name)).toBe(null);
+    expect(await service.engine.control.projectBy('name', name)).toBe(null);
     return hasMet;
   });
 }
@@ -121,7 +121,7 @@ it('what another process has left half done is cleared away by a running service
     service.engine.projects.keepClearing();
     await service.engine.control.setProjectStatus(id, ['active'], 'deleting', null);
     vi.advanceTimersByTime(60_000);
-    await until(async () => (await service.engine.control.projectByName(name)) === null, LONG_MS);
+    await until(async () => (await service.engine.control.projectBy('name', name)) === null, LONG_MS);
     await onServer(service.server, async (client) => expect((await left(placement, client)).rows).toEqual([]));
     service.engine.projects.close();
   } finally {

@@ -30,13 +30,13 @@ const remains = ({ database, writer, reader }: Placement): Promise<string[]> =>
     return rows.map(({ name }) => name);
   });
 
-const rowOf = (name: string) => service.engine.control.projectByName(name);
+const rowOf = (name: string) => service.engine.control.projectBy('name', name);
 
 /** Leaves behind what a crash would: a row in a status, and as many steps of creation as were done. */
 async function leave(name: string, status: ProjectStatus, steps: number): Promise<Placement> {
-  const placement = service.engine.tenancy.newPlacement();
+  const placement = await service.engine.servers.home.newPlacement();
   const { database, writer, reader } = placement;
-  await service.engine.control.insertProject({ id: randomUUID(), name, status, placement, schemaVersion: 1 });
+  await service.engine.serverRows.insertProject({ id: randomUUID(), name, status, placement, schemaVersion: 1 });
   const all = [
     `CREATE ROLE ${writer} LOGIN`,
     `CREATE ROLE ${reader} LOGIN`,

@@ -6,6 +6,7 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { examineCommits } from '../../src/engine/doctor/server-findings.js';
 import { connected } from '../support/postgres.js';
 import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
 import { startThrowaway, type ThrowawayServer } from '../support/throwaway-postgres.js';
@@ -69,6 +70,27 @@ describe('a commit that waits for a standby', () => {
   ])('%s: outcome_unknown if it is canceled', async (_what, method, path, body) => {
     const { message } = failure(await canceled(project.call(method, path, { body })), 503, 'outcome_unknown');
     expect(message).toContain('standby');
+  });
+
+  it('is what the metrics and the doctor warn of, until one is connected', async () => {
+    const address = { ...server.connection, database: service.database, connectionTimeoutMillis: 5_000 };
+    const metrics = async () => (await service.call('GET', '/metrics')).text;
+    const text = await metrics();
+    expect(text).toMatch(/^cdp_standby_missing 1$/m);
+    expect(text).toMatch(/^cdp_standbys 0$/m);
+    expect(text).toMatch(/^cdp_commit_duration_seconds Nan$/im);
+    const found = "no commit returns: no standby of synchronous_standby_names ('*') is connected";
+    expect(await examineCommits(address)).toMatchObject([{ subject: 'commits', health: 'problem', found }]);
+    await setStandbys('');
+    const standby: pg.ClientConfig & { replication: string } = { ...server.connection, replication: 'database' };
+    await connected(standby, async () => {
+      expect(await metrics()).toMatch(/^cdp_standbys 1$/m);
+      expect(await metrics()).toMatch(/^cdp_standby_missing 0$/m);
+      expect(await examineCommits(address)).toMatchObject([
+        { subject: 'commits', health: 'ok' },
+        { subject: 'replication', found: expect.stringMatching(/^1 standby connected/) as string },
+      ]);
+    });
   });
 
   it('free SQL: outcome_unknown if its time is up', async () => {

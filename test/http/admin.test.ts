@@ -87,6 +87,8 @@ describe('projects', () => {
       name: 'shop',
       status: 'active',
       quota: 'default',
+      own_schemas: true,
+      server: 'default',
       created_at: expect.stringMatching(ISO) as string,
     });
     expect(await list()).toContainEqual({ ...project, size_bytes: expect.any(Number) as number });
@@ -113,6 +115,36 @@ describe('projects', () => {
     failure(await send('DELETE', '/shop?confirm=shop'), 404, 'not_found');
   });
 
+  it('are renamed: token, data and running requests stay, and the old name is free', async () => {
+    const project = await newProject();
+    const { name, id } = project;
+    const { token, details } = await newToken(name);
+    const sql = (text: string) => service.call('POST', '/api/cdp/sql', { token, body: { sql: text } });
+    expect((await sql('CREATE TABLE kept AS SELECT 1 AS n')).status).toBe(200);
+    const running = sql('SELECT pg_sleep(0.5)');
+    const renamed = await send('PUT', `/${name}/name`, { name: `${name}-new` });
+    expect(renamed.body).toEqual({
+      success: true,
+      message: 'project renamed',
+      project: { ...project, name: `${name}-new` },
+    });
+    expect((await running).status).toBe(200);
+    expect((await sql('SELECT n FROM kept')).body.rows).toEqual([{ n: 1 }]);
+    failure(await send('GET', `/${name}/tokens`), 404, 'not_found');
+    expect((await send('GET', `/${name}-new/tokens`)).body.tokens).toMatchObject([{ id: details.id }]);
+    await sleep(1_000);
+    for (const url of [service.url, second.url]) {
+      expect((await call(url, 'GET', '/api/cdp/token', { token })).body.project).toEqual({ id, name: `${name}-new` });
+    }
+    // To the name that it has already, which a retry may do.
+    expect((await send('PUT', `/${name}-new/name`, { name: `${name}-new` })).status).toBe(200);
+    expect((await send('POST', '', { name })).status).toBe(201);
+    failure(await send('PUT', `/${name}-new/name`, { name }), 409, 'unique_violation');
+    failure(await send('PUT', `/${name}-new/name`, { name: 'No Name' }), 400, 'invalid_name');
+    failure(await send('PUT', '/nobody/name', { name: 'somebody' }), 404, 'not_found');
+    expect((await list()).filter((one) => one.id === id)).toMatchObject([{ name: `${name}-new` }]);
+  });
+
   it('of a name that was deleted start anew: nothing of the old one is there, its tokens included', async () => {
     const { name } = await newProject();
     const old = await newToken(name);
@@ -127,7 +159,7 @@ describe('projects', () => {
 
   it('have a database of their own that goes away with them, with its roles', async () => {
     const { name } = await newProject();
-    const placement = (await service.engine.control.projectByName(name))?.placement;
+    const placement = (await service.engine.control.projectBy('name', name))?.placement;
     const there = () =>
       onServer(service.server, async (client) => {
         const { rows } = await client.query<{ count: string }>(
@@ -144,7 +176,7 @@ describe('projects', () => {
 
   it('show no name of a database, schema or role', async () => {
     const { name } = await newProject();
-    const placement = (await service.engine.control.projectByName(name))?.placement;
+    const placement = (await service.engine.control.projectBy('name', name))?.placement;
     const texts = [(await send('GET', '')).text, (await send('POST', `/${name}/deactivate`)).text];
     for (const text of texts) {
       for (const inner of [placement?.database, placement?.writer, placement?.reader])
@@ -155,10 +187,12 @@ describe('projects', () => {
   it.each(['', 'A', 'Shop', '1shop', '-shop', 'shop_1', 'shöp', 'a b', 'a/b', "a'b", 'a\u0000', 'a\n', 'x'.repeat(64)])(
     'cannot be called %j',
     async (name) => {
-      const before = await list();
+      // Sizes change by themselves.
+      const names = async () => (await list()).map((project) => project.name);
+      const before = await names();
       const answer = await send('POST', '', { name });
       failure(answer, 400, 'invalid_name');
-      expect(await list()).toEqual(before);
+      expect(await names()).toEqual(before);
     },
   );
 
@@ -373,6 +407,17 @@ describe('tokens', () => {
 });
 
 describe('an admin token', () => {
+  it('is described as one', async () => {
+    const expiresAt = new Date(Date.now() + 60_000);
+    const { token, details } = await service.engine.tokens.create(null, { name: 'ops', expiresAt });
+    expect((await service.call('GET', '/api/cdp/token', { token })).body).toEqual({
+      success: true,
+      message: 'token found',
+      project: null,
+      token: { id: details.id, name: 'ops', admin: true, scopes: [], expires_at: expiresAt.toISOString() },
+    });
+  });
+
   it('is not listed or revoked as a token of a project', async () => {
     const { name } = await newProject();
     const [{ id } = { id: '' }] = await service.engine.tokens.list(null);

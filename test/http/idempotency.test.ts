@@ -122,9 +122,9 @@ describe.each(testServers())('on Postgres $major', (server) => {
 
     it('expired keys are purged along the way, kept ones are not', async () => {
       await inDatabase((client) =>
-        client.query(`INSERT INTO _cdp.idempotency_keys (path, key, fingerprint, answer, created_at)
-          SELECT 'old', 'k' || n, ''::bytea, '{}', now() - interval '25 hours' FROM generate_series(1, 150) n
-          UNION ALL SELECT 'young', 'k' || n, ''::bytea, '{}', now() - interval '23 hours' FROM generate_series(1, 150) n`),
+        client.query(`INSERT INTO _cdp.idempotency_keys (path, key, fingerprint, answer, expires_at)
+          SELECT 'old', 'k' || n, ''::bytea, '{}', now() - interval '1 hour' FROM generate_series(1, 150) n
+          UNION ALL SELECT 'young', 'k' || n, ''::bytea, '{}', now() + interval '1 hour' FROM generate_series(1, 150) n`),
       );
       for (let i = 0; i < 3; i++) await insert(newKey());
       const left = await inDatabase((client) =>

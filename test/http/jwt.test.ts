@@ -125,6 +125,16 @@ describe('a JWT is accepted', () => {
     }
   });
 
+  it('and tells what it is, and when it expires', async () => {
+    const exp = Math.floor(Date.now() / 1000) + 60;
+    const describe = async (token: string) => (await service.call('GET', '/api/cdp/token', { token })).body;
+    expect(await describe(await sign({ exp }))).toMatchObject({
+      project: { name: project.name },
+      token: { id: 'jwt:somebody', name: null, admin: false, expires_at: new Date(exp * 1000).toISOString() },
+    });
+    expect(await describe(await sign({ exp: 1e200 }))).toMatchObject({ token: { expires_at: null } });
+  });
+
   it('for its own project, as far as its scopes go', async () => {
     const other = await service.project();
     await other.table('theirs', { a: 'TEXT' });

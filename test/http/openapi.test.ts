@@ -174,14 +174,6 @@ describe('the documentation page', () => {
     expect(initializer).not.toContain('supportedSubmitMethods');
     expect(initializer).toContain(Buffer.from(await text(icon)).toString('base64'));
   });
-
-  it('is where a browser is sent that asks for the root, which is no path of the API', async () => {
-    const headers = { accept: 'text/html,application/xhtml+xml,*/*;q=0.8' };
-    const answer = await fetch(`${service.url}/`, { headers, redirect: 'manual' });
-    expect([answer.status, answer.headers.get('location')]).toEqual([302, '/docs']);
-    expect(await service.call('GET', '/')).toMatchObject({ status: 404, body: { error: 'not_found' } });
-    expect((await service.call('POST', '/', { headers })).status).toBe(404);
-  });
 });
 
 describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
@@ -211,7 +203,8 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
     const success = responses[route.success.status];
     const media = success?.content['application/json'];
     expect(success?.headers).toHaveProperty('X-Request-Id');
-    expect(media?.example).toMatchObject({ success: true });
+    // The driver of Neon expects a body of its own.
+    if (route.failure === undefined) expect(media?.example).toMatchObject({ success: true });
     fits(media?.schema ?? {}, media?.example);
   });
 
@@ -264,9 +257,9 @@ describe('the examples', () => {
 
   it('run one after the other and are answered as they say', async () => {
     const { token } = project;
-    for (const id of ['createTable', 'addColumn', 'insertRecords', 'runSql']) {
-      expect((await run(id, {}, { token })).body).toEqual(example(id));
-    }
+    const index_name = 'customers_email_idx';
+    const ids = ['createTable', 'createIndex', 'readIndexes', 'dropIndex', 'addColumn', 'insertRecords', 'runSql'];
+    for (const id of ids) expect((await run(id, { index_name }, { token })).body).toEqual(example(id));
     const withIds = await run('insertRecords', { query: '?return=ids' }, { token });
     expect(withIds.body.ids).toHaveLength(2);
     expect((await run('alterColumn', {}, { token })).body).toEqual(example('alterColumn'));
@@ -288,6 +281,8 @@ describe('the examples', () => {
       token,
       body: { name: 'country', type: 'TEXT' },
     });
+    expect((await run('alterTable', {}, { token })).body).toEqual(example('alterTable'));
+    await service.call('PUT', '/api/cdp/schema/table/buyers', { token, body: { new_name: 'customers' } });
     expect((await run('dropColumn', {}, { token })).body).toEqual(example('dropColumn'));
     expect((await run('dropTable', {}, { token })).body).toEqual(example('dropTable'));
   });
@@ -317,7 +312,14 @@ describe('the examples', () => {
       { sql: 'CREATE TABLE forms (a integer); INSERT INTO forms VALUES (1), (2); SELECT * FROM forms' },
       { sql: 'UPDATE forms SET a = 3 RETURNING a' },
       { sql: 'DELETE FROM forms' },
-      { sql: 'SELECT 1 AS a, 2 AS a', row_mode: 'array', read_only: true, max_rows: 1, timeout_ms: 1_000 },
+      {
+        sql: 'SELECT 1 AS a, 2 AS a',
+        row_mode: 'array',
+        numbers: 'raw',
+        read_only: true,
+        max_rows: 1,
+        timeout_ms: 1_000,
+      },
       { sql: 'VACUUM forms' },
     ]) {
       await run('runSql', {}, { token: project.token, body });
@@ -335,11 +337,20 @@ describe('the failures', () => {
   const trap = `CREATE FUNCTION trap() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'trap'; END $$;
     CREATE TRIGGER trap BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION trap();`;
 
+  const CHANGES = [
+    ...['createTable', 'alterTable', 'addColumn', 'alterColumn', 'dropTable', 'dropColumn', 'createIndex', 'dropIndex'],
+    ...['insertRecords', 'runSql'],
+  ];
+
   const PROVOCATIONS: Provocation[] = [
     ['createTable', 'invalid_name', [TABLE, { ...table, table_name: '1' }]],
     ['createTable', 'reserved_name', [TABLE, { ...table, table_name: '_cdp_x' }]],
     ['createTable', 'unknown_type', [TABLE, { ...table, columns: [{ name: 'a', type: 'X' }] }]],
     ['createTable', 'table_exists', [TABLE, { ...table, table_name: 't' }], t],
+    ['alterTable', 'invalid_name', [`${TABLE}/t`, { new_name: '' }], t],
+    ['alterTable', 'reserved_name', [`${TABLE}/t`, { new_name: '_cdp_x' }], t],
+    ['alterTable', 'table_not_found', [`${TABLE}/none`, { comment: '' }]],
+    ['alterTable', 'table_exists', [`${TABLE}/t`, { new_name: 't_PKEY' }], t],
     ['addColumn', 'invalid_name', [`${TABLE}/t/column`, { ...text, name: '' }], t],
     ['addColumn', 'reserved_name', [`${TABLE}/t/column`, { ...text, name: 'id' }], t],
     ['addColumn', 'unknown_type', [`${TABLE}/t/column`, { ...text, type: 'X' }], t],
@@ -375,6 +386,14 @@ describe('the failures', () => {
       [`${TABLE}/t/column/n`, { new_type: 'TEXT' }],
       `${t} ALTER TABLE t ALTER n SET NOT NULL; INSERT INTO t (n) VALUES ('null')`,
     ],
+    ['alterColumn', 'invalid_value', [`${TABLE}/t/column/a`, { default: {} }], t],
+    ['alterColumn', 'invalid_value', [`${TABLE}/t/column/a`, { new_type: 'FLOAT', map: { x: 'y' } }], t],
+    [
+      'alterColumn',
+      'not_convertible',
+      [`${TABLE}/t/column/a?return=values`, { new_type: 'FLOAT' }],
+      `${t} INSERT INTO t (a) VALUES ('x')`,
+    ],
     ['readTable', 'table_not_found', [`${TABLE}/none`]],
     ['dropTable', 'table_not_found', [`${TABLE}/none`]],
     ['dropTable', 'dependent_objects', [`${TABLE}/t`], `${t} CREATE VIEW v AS SELECT a FROM t`],
@@ -382,6 +401,27 @@ describe('the failures', () => {
     ['dropColumn', 'table_not_found', [`${TABLE}/none/column/a`]],
     ['dropColumn', 'column_not_found', [`${TABLE}/t/column/none`], t],
     ['dropColumn', 'dependent_objects', [`${TABLE}/t/column/a`], `${t} CREATE VIEW v AS SELECT a FROM t`],
+    ['createIndex', 'invalid_name', [`${TABLE}/t/index`, { columns: ['a'], name: '' }], t],
+    ['createIndex', 'reserved_name', [`${TABLE}/t/index`, { columns: ['a'], name: '_cdp_x' }], t],
+    ['createIndex', 'unknown_column', [`${TABLE}/t/index`, { columns: ['b'] }], t],
+    ['createIndex', 'table_not_found', [`${TABLE}/none/index`, { columns: ['a'] }]],
+    ['createIndex', 'table_exists', [`${TABLE}/t/index`, { columns: ['a'], name: 'T' }], t],
+    [
+      'createIndex',
+      'unique_violation',
+      [`${TABLE}/t/index`, { columns: ['a'], unique: true }],
+      `${t} INSERT INTO t (a) VALUES ('x'), ('x')`,
+    ],
+    ['readIndexes', 'table_not_found', [`${TABLE}/none/index`]],
+    ['dropIndex', 'reserved_name', [`${TABLE}/t/index/t_pkey`], t],
+    ['dropIndex', 'table_not_found', [`${TABLE}/none/index/x`]],
+    ['dropIndex', 'index_not_found', [`${TABLE}/t/index/x`], t],
+    [
+      'dropIndex',
+      'dependent_objects',
+      [`${TABLE}/t/index/t_n_key`],
+      `${t} ALTER TABLE t ADD UNIQUE (n); CREATE TABLE u (n jsonb REFERENCES t (n))`,
+    ],
     ['insertRecords', 'empty_batch', ['/api/cdp/data/t', []], t],
     ['insertRecords', 'too_many_records', ['/api/cdp/data/t', Array.from({ length: 251 }, () => ({}))], t],
     ['insertRecords', 'unknown_column', ['/api/cdp/data/t', [{ b: 1 }]], t],
@@ -413,7 +453,7 @@ describe('the failures', () => {
     ['runSql', 'table_exists', ['/api/cdp/sql', { sql: 'CREATE TABLE t ()' }], t],
     ['runSql', 'column_exists', ['/api/cdp/sql', { sql: 'ALTER TABLE t ADD a text' }], t],
     ['runSql', 'dependent_objects', ['/api/cdp/sql', { sql: 'DROP TABLE t' }], `${t} CREATE VIEW v AS SELECT a FROM t`],
-    ['runSql', 'permission_denied', ['/api/cdp/sql', { sql: 'CREATE SCHEMA other' }]],
+    ['runSql', 'permission_denied', ['/api/cdp/sql', { sql: 'CREATE ROLE other' }]],
     ['runSql', 'query_timeout', ['/api/cdp/sql', { sql: 'SELECT pg_sleep(5)', timeout_ms: 50 }]],
     [
       'runSql',
@@ -444,13 +484,10 @@ describe('the failures', () => {
     },
   );
 
-  it.each(['createTable', 'addColumn', 'alterColumn', 'dropTable', 'dropColumn', 'insertRecords', 'runSql'])(
-    'of %s have table_busy and outcome_unknown',
-    (operationId) => {
-      const operation = operationOf(ALL_ROUTES.find((route) => route.operationId === operationId) as Route);
-      expect(codesOf(operation)).toEqual(expect.arrayContaining(['table_busy', 'outcome_unknown']));
-    },
-  );
+  it.each(CHANGES)('of %s have table_busy and outcome_unknown', (operationId) => {
+    const operation = operationOf(ALL_ROUTES.find((route) => route.operationId === operationId) as Route);
+    expect(codesOf(operation)).toEqual(expect.arrayContaining(['table_busy', 'outcome_unknown']));
+  });
 
   it.each([
     ...['createProject', 'activateProject', 'deactivateProject', 'setProjectQuota', 'deleteProject'],
@@ -460,20 +497,17 @@ describe('the failures', () => {
     expect(codesOf(operationOf(route))).toContain('outcome_unknown');
   });
 
-  it.each(['createTable', 'addColumn', 'alterColumn', 'dropTable', 'dropColumn', 'insertRecords', 'runSql'])(
-    'of %s have those of its Idempotency-Key, and the header is described',
-    (operationId) => {
-      const operation = operationOf(ALL_ROUTES.find((route) => route.operationId === operationId) as Route);
-      expect(codesOf(operation)).toEqual(expect.arrayContaining(['idempotency_key_reused', 'request_in_flight']));
-      expect(operation.parameters).toContainEqual(
-        expect.objectContaining({ in: 'header', name: 'Idempotency-Key', required: false }),
-      );
-    },
-  );
+  it.each(CHANGES)('of %s have those of its Idempotency-Key, and the header is described', (operationId) => {
+    const operation = operationOf(ALL_ROUTES.find((route) => route.operationId === operationId) as Route);
+    expect(codesOf(operation)).toEqual(expect.arrayContaining(['idempotency_key_reused', 'request_in_flight']));
+    expect(operation.parameters).toContainEqual(
+      expect.objectContaining({ in: 'header', name: 'Idempotency-Key', required: false }),
+    );
+  });
 
   it('are all of the table, but for those that belong to no operation', () => {
     const documented = new Set(ALL_ROUTES.flatMap((route) => codesOf(operationOf(route))));
     const missing = Object.keys(ERROR_CODES).filter((code) => !documented.has(code));
-    expect(missing).toEqual(['method_not_allowed']);
+    expect(missing).toEqual(['origin_not_allowed', 'method_not_allowed']);
   });
 });

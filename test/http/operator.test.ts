@@ -43,29 +43,33 @@ describe('a service with its database', () => {
     }
   });
 
-  it('is not ready, and says why in its log, if Postgres cannot write files', async () => {
+  it('is not ready, and says why in its log, while the control database takes no connections', async () => {
     const { engine, config, server, database } = service;
-    const lines: { msg: string; cause?: string }[] = [];
+    const lines: { msg: string; cause?: string; route?: string; status?: number }[] = [];
     const log = pino({}, { write: (line: string) => void lines.push(JSON.parse(line) as (typeof lines)[number]) });
     const { app } = await httpServer(engine, { ...config, separateMetrics: false, showsFirstToken: false }, log);
     const url = await app.listen({ port: 0 });
-    const setLimit = (action: string) =>
+    const takesConnections = (isAllowed: boolean) =>
       onServer(server, async (client) => {
-        await client.query(`ALTER DATABASE ${database} ${action}`);
+        await client.query(`ALTER DATABASE ${database} ALLOW_CONNECTIONS ${isAllowed}`);
         await client.query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '${database}'`);
       });
     const status = async () => (await call(url, 'GET', '/readyz')).status;
     await expect.poll(status).toBe(200);
-    await setLimit('SET temp_file_limit = 0');
+    expect(await status()).toBe(200);
+    await takesConnections(false);
     try {
       await expect
         .poll(async () => [await status(), JSON.stringify(lines)])
         .toEqual([503, expect.stringMatching(/"database unavailable"/)]);
       expect(lines.find(({ msg }) => msg === 'database unavailable')?.cause).toBeTypeOf('string');
     } finally {
-      await setLimit('RESET temp_file_limit');
+      await takesConnections(true);
     }
     await expect.poll(status).toBe(200);
+    // Each failure has a line, and the first success after one.
+    const statuses = lines.filter(({ route }) => route === '/readyz').map((line) => line.status);
+    expect(statuses.join()).toMatch(/^200(,503)+,200$/);
     await app.close();
   });
 
@@ -108,12 +112,13 @@ describe('a service with its database', () => {
     expect(metric(text, 'cdp_http_requests_total', of('status="400",code="unknown_column"'))).toBe(1);
     expect(metric(text, 'cdp_inserted_rows_total')).toBe(2);
     expect(metric(text, 'cdp_postgres_up')).toBe(1);
+    expect(metric(text, 'cdp_commit_duration_seconds')).toBeGreaterThan(0);
     // The place of the last request is given back behind its answer.
     const idle = async () =>
       metric((await service.call('GET', '/metrics')).text, 'cdp_requests_running{class="sql"}') === 0;
     expect(await eventually(idle, 2_000)).toBe(true);
-    expect(metric(text, 'cdp_project_connections')).toBeGreaterThan(0);
-    expect(metric(text, 'cdp_project_connections_max')).toBe(service.config.maxConnections);
+    expect(metric(text, 'cdp_project_connections', '{server="default"}')).toBeGreaterThan(0);
+    expect(metric(text, 'cdp_project_connections_max', '{server="default"}')).toBe(service.config.maxConnections);
     expect(metric(text, 'process_cpu_seconds_total')).toBeGreaterThan(0);
     expect(text).not.toMatch(/secret|customers/);
     expect(text).not.toContain(project.name);

@@ -64,7 +64,7 @@ describe('a project that is deleted while it is made', () => {
       database = rows[0]?.database_name;
     }
     failure(await creating, 404, 'not_found');
-    expect(await service.engine.control.projectByName('snatched')).toBe(null);
+    expect(await service.engine.control.projectBy('name', 'snatched')).toBe(null);
     const remains = await inControl(
       `SELECT FROM pg_database WHERE datname = '${database}' UNION ALL SELECT FROM pg_roles WHERE rolname = '${database}'`,
     );
@@ -83,7 +83,7 @@ describe('a project that is deleted while it is made', () => {
     const { name } = await service.project();
     await inControl(`UPDATE cdp.projects SET status = 'deleting' WHERE name = '${name}'`);
     expect((await send('DELETE', `/${name}?confirm=${name}`)).status).toBe(200);
-    expect(await service.engine.control.projectByName(name)).toBe(null);
+    expect(await service.engine.control.projectBy('name', name)).toBe(null);
   });
 
   it('gets no token any more', async () => {

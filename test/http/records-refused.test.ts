@@ -63,11 +63,38 @@ describe.each(testServers())('on Postgres $major', (server) => {
       expect(body.errors?.[1]?.message).toMatch(/^Record 1, "mood": .*"glad"/);
     });
 
-    it('of a unique index, if it has only one', async () => {
+    it('of a unique index, one or several', async () => {
       await project.rows('CREATE TABLE sole (a text UNIQUE, b text, c text, UNIQUE (b, c))');
       const batch = [{ a: 'x', b: 'x', c: 'x' }, { a: 'x' }, { b: 'x', c: 'x' }, { a: 'x' }];
       const body = await refusal('sole', batch, 409, 'unique_violation', [1, 2, 3]);
-      expect(body.errors?.map(({ column }) => column)).toEqual(['a', undefined, 'a']);
+      expect(body.errors).toMatchObject([{ column: 'a' }, { columns: ['b', 'c'] }, { column: 'a' }]);
+      expect(body.errors?.[1]).not.toHaveProperty('column');
+    });
+
+    it('whose length or domain a value exceeds, scalar and in arrays', async () => {
+      await project.rows(`CREATE DOMAIN percentage AS int CHECK (VALUE <= 100);
+        CREATE TABLE short (a varchar(3), b char(2), c varchar(2)[], d bit(3), p percentage, note json)`);
+      const right = { a: 'abc', b: 'x ', c: ['ab'], d: '101', p: 100, note: { a: 1 } };
+      const wrong = { ...right, a: 'abcd', b: 'xyz', c: ['a', 'bcd'], d: '11' };
+      const body = await refusal('short', [right, wrong], 400, 'invalid_value', [1, 1, 1, 1]);
+      expect(body.errors?.map(({ column }) => column)).toEqual(['a', 'b', 'c', 'd']);
+      const beyond = await refusal('short', [right, { p: 101 }], 400, 'constraint_violation', [1]);
+      expect(beyond.errors).toMatchObject([{ column: 'p' }]);
+    });
+
+    it('of a CHECK, a FOREIGN KEY and an exclusion, but not of a table that a trigger writes to', async () => {
+      await project.rows(`CREATE TABLE parents (a int, b int, PRIMARY KEY (a, b));
+        CREATE TABLE ruled (k int CONSTRAINT positive CHECK (k > 0), b int, a int, r int4range,
+          FOREIGN KEY (a, b) REFERENCES parents, EXCLUDE USING gist (r WITH &&));
+        CREATE TABLE elsewhere (k int CONSTRAINT positive CHECK (k < 9));
+        CREATE FUNCTION copied() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+          INSERT INTO elsewhere VALUES (NEW.k); RETURN NEW; END $$;
+        CREATE TRIGGER copied AFTER INSERT ON ruled FOR EACH ROW EXECUTE FUNCTION copied()`);
+      const batch = [{ k: 0 }, { a: 1, b: 2 }, { r: '[1,3)' }, { r: '[2,4)' }, { k: 10 }];
+      const body = await refusal('ruled', batch, 400, 'constraint_violation', [0, 1, 3, 4]);
+      expect(body.errors).toMatchObject([{ column: 'k' }, { columns: ['a', 'b'] }, { column: 'r' }, {}]);
+      expect(body.errors?.[3]).not.toHaveProperty('column');
+      expect(body.errors?.[0]?.message).toMatch(/^Record 0, "positive": /);
     });
   });
 

@@ -97,6 +97,7 @@ describe('refuses', () => {
       { max_rows: 0 },
       { max_rows: 100_001 },
       { row_mode: 'tuple' },
+      { numbers: 'exact' },
     ]) {
       failure(await sql('SELECT 1', rest), 400, 'invalid_request');
     }

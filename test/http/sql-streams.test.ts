@@ -49,6 +49,31 @@ describe('NDJSON', () => {
     ]);
   });
 
+  it('begins with names and types of the columns where they are asked for', async () => {
+    await project.rows(`CREATE TYPE mood AS ENUM ('good')`);
+    const sql = `SELECT 1::bigint AS n, 1.5::numeric(4,2) AS amount, ARRAY[1] AS list, 'good'::mood AS mood, true AS n`;
+    expect(lines(await stream(sql, NDJSON, { columns: true }))[0]).toEqual({
+      columns: [
+        { name: 'n', type: 'INTEGER' },
+        { name: 'amount', type: 'numeric' },
+        { name: 'list', type: 'integer[]' },
+        { name: 'mood', type: null },
+        { name: 'n_2', type: 'BOOLEAN' },
+      ],
+    });
+    const noRows = await stream(`SELECT 1 AS a; CREATE TABLE no_rows ()`, NDJSON, { columns: true });
+    expect(lines(noRows)).toEqual([{ columns: [] }, { done: true, row_count: 0, type: 'CREATE TABLE' }]);
+    const insert = 'CREATE TABLE filled (a int); INSERT INTO filled VALUES (1), (2)';
+    expect(lines(await stream(insert, NDJSON, { columns: true }))[1]).toEqual({
+      done: true,
+      row_count: 2,
+      type: 'INSERT',
+    });
+    failure(await stream('SELECT nothing', NDJSON, { columns: true }), 400, 'sql_error');
+    failure(await stream('SELECT 1', NDJSON, { columns: 'yes' }), 400, 'invalid_request');
+    expect((await stream('SELECT 1 AS a', CSV, { columns: true })).text).toBe('a\n1\n');
+  });
+
   it('keeps a row on one line, whatever is in it', async () => {
     const answer = await stream(`SELECT E'a\\nb\\r\\u2028' AS s, E'{"a":\\n1}'::json AS j, 'x' AS "k\ney"`, NDJSON);
     expect(lines(answer)).toEqual([

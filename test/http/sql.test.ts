@@ -144,6 +144,23 @@ describe('works', () => {
     expect((await run('SELECT 1 AS id, 2 AS id')).rows).toEqual([{ id: 1, id_2: 2 }]);
   });
 
+  it('writes the numbers of a column all in one way if asked to, in all that it answers', async () => {
+    const columns = `9007199254740993::bigint AS big, 7::bigint AS small, 1.50 AS exact, 2::int AS n`;
+    const forms = {
+      raw: '{"big":9007199254740993,"small":7,"exact":1.50,"n":2}',
+      string: '{"big":"9007199254740993","small":"7","exact":"1.50","n":2}',
+    };
+    for (const [numbers, row] of Object.entries(forms)) {
+      for (const text of [`SELECT ${columns.toLowerCase()}`, `SELECT ${columns} WHERE true`]) {
+        expect((await sql(text, { numbers })).text).toContain(`"rows":[${row}]`);
+      }
+      const headers = { accept: 'application/x-ndjson' };
+      const body = { sql: `SELECT ${columns}`, numbers };
+      const stream = await project.call('POST', '/api/cdp/sql', { body, headers });
+      expect(stream.text).toBe(`${row}\n{"done":true,"row_count":1}\n`);
+    }
+  });
+
   it('answers rows without columns', async () => {
     const body = await run('SELECT FROM generate_series(1, 3)');
     expect(body).toMatchObject({ type: 'SELECT', rows: [{}, {}, {}], row_count: 3, columns: [] });

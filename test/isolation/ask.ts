@@ -1,7 +1,7 @@
 /** The two who ask: a project through the API, and the superuser in the neighbour's own database as the proof that the
  * probes find what is there. */
 import pg from 'pg';
-import type { TestProject } from '../support/service.js';
+import type { TestAnswer, TestProject } from '../support/service.js';
 
 /** Runs a statement and answers everything that comes back, rows or error, as one text. */
 export type Ask = (sql: string, params?: readonly unknown[]) => Promise<string>;
@@ -15,20 +15,68 @@ const TRIES = 5;
  * @param accept a media type of free SQL; by default JSON
  */
 export function asProject(project: TestProject, token: string, accept = 'application/json'): Ask {
+  return asking((sql, params) =>
+    project.call('POST', '/api/cdp/sql', {
+      token,
+      headers: { accept },
+      body: { sql, params, ...(accept === 'application/json' ? { max_rows: 100_000 } : {}) },
+    }),
+  );
+}
+
+/** The same as the driver of Neon. */
+export const asNeonDriver = (project: TestProject, token: string): Ask =>
+  asking((query, params) =>
+    project.call('POST', '/sql', {
+      token: null,
+      headers: {
+        'neon-connection-string': `postgresql://writer:${token}@db.example/${project.name}`,
+        'neon-raw-text-output': 'true',
+        'neon-array-mode': 'true',
+      },
+      body: { query, params },
+    }),
+  );
+
+function asking(send: (sql: string, params: readonly unknown[]) => Promise<TestAnswer>): Ask {
   return async (sql, params = []) => {
-    const put = () =>
-      project.call('POST', '/api/cdp/sql', {
-        token,
-        headers: { accept },
-        body: { sql, params, ...(accept === 'application/json' ? { max_rows: 100_000 } : {}) },
-      });
+    const put = () => send(sql, params);
     let answer = await put();
     for (let tries = 1; tries < TRIES && answer.body?.error === 'table_busy'; tries++) answer = await put();
-    if (answer.status >= 500 || answer.body?.truncated === true) {
+    if (answer.status >= 500 || answer.body?.truncated === true || answer.body?.error === 'result_too_large') {
       throw new Error(`${answer.status} ${answer.text.slice(0, 1_000)}, asked: ${sql.slice(0, 300)}`);
     }
     return `${[...answer.headers.values()].join('\n')}\n${answer.text}`;
   };
+}
+
+/** As a client of the Postgres port, in one session for all questions. What comes with an answer, or of its own, counts too. */
+export function asClient(login: pg.ClientConfig): { ask: Ask; end: () => Promise<void> } {
+  let opened: Promise<pg.Client> | null = null;
+  const heard: string[] = [];
+  const open = async (): Promise<pg.Client> => {
+    const client = new pg.Client({
+      ...login,
+      types: { getTypeParser: () => (text: string | Buffer) => text.toString() },
+    });
+    for (const event of ['notice', 'notification'] as const) {
+      client.on(event as 'notice', (message) => heard.push(JSON.stringify(message)));
+    }
+    client.on('error', () => (opened = null));
+    await client.connect();
+    return client;
+  };
+  const ask: Ask = async (sql, params = []) => {
+    const client = await (opened ??= open());
+    const answer = await client.query({ text: sql, values: [...params], rowMode: 'array' }).then(
+      (result) => JSON.stringify([result].flat().map(({ fields, rows }) => [fields, rows])),
+      (error: unknown) => JSON.stringify({ ...(error as object), message: (error as Error).message }),
+    );
+    // Whatever a question began is over with it.
+    await client.query('ROLLBACK').catch(() => {});
+    return [answer, ...heard.splice(0)].join('\n');
+  };
+  return { ask, end: async () => (await opened)?.end() };
 }
 
 /** As the superuser; each question in a transaction that is rolled back. */

@@ -109,8 +109,10 @@ SELECT * FROM {control}.cdp.tokens
 SELECT pg_terminate_backend(1)
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 SELECT pg_cancel_backend(pid) FROM pg_stat_activity
-CREATE SCHEMA s
-CREATE SCHEMA AUTHORIZATION CURRENT_USER
+CREATE SCHEMA _cdp_s
+CREATE SCHEMA "S"
+CREATE EXTENSION hstore
+CREATE PUBLICATION p
 
 -- theme: other roles
 SET ROLE {writer}

@@ -129,7 +129,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   });
 
   describe("the service's own bookkeeping", () => {
-    it('is closed, but for the keys of its own requests', async () => {
+    it('is closed, but for the keys of its own requests and its quarantine', async () => {
       const { rows } = await onServer(
         server,
         (client) =>
@@ -143,7 +143,11 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
         own.database,
       );
       const writable = rows.filter(({ may }) => may.some((right) => right !== 'SELECT'));
-      expect(writable).toEqual([{ name: 'idempotency_keys', may: ['SELECT', 'INSERT', 'UPDATE', 'DELETE'] }]);
+      const may = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
+      expect(writable).toEqual([
+        { name: 'idempotency_keys', may },
+        { name: 'quarantine', may },
+      ]);
     });
 
     it('lets a project forge and delete the keys of its own requests, and no others', async () => {

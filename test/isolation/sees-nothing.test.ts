@@ -13,7 +13,8 @@ import {
   type TestProject,
   type TestService,
 } from '../support/service.js';
-import { type Ask, asProject, asSuperuser } from './ask.js';
+import { type Ask, asClient, asNeonDriver, asProject, asSuperuser } from './ask.js';
+import { login } from '../postgres-port/connect.js';
 import { makeNeighbour, type Neighbour } from './neighbour.js';
 import { byOidProbes } from './probes/by-oid.js';
 import { type Call, functionCalls } from './probes/functions.js';
@@ -38,11 +39,13 @@ const OF_A_SESSION = [
 /** Random names, which say nothing of a project. */
 const NAMES = ['role', 'database', 'controldatabase'];
 
+const PORT = { 'pg-port': '0' };
+
 const TENANCIES = [
-  { where: 'servers of their own', start: () => startOwnService(), mayShow: [] as string[], asReader: true },
+  { where: 'servers of their own', start: () => startOwnService(PORT), mayShow: [] as string[], asReader: true },
   ...testServers().map((server) => ({
     where: `a shared Postgres ${server.major}`,
-    start: () => startTestService({}, server),
+    start: () => startTestService(PORT, server),
     mayShow: NAMES,
     // The reader may do no more than the writer, and is asked on one of them, for the time it takes.
     asReader: server.major === 18,
@@ -136,7 +139,7 @@ describe.each<(typeof TENANCIES)[number]>(TENANCIES)('on $where', ({ start, mayS
 
   it('would see the marks, if they were there', async () => {
     const { placement } = neighbour;
-    const { address } = service.engine.tenancy.serverOf(placement);
+    const { address } = service.engine.servers.serverOf(placement);
     const here = asSuperuser({ ...address, database: placement.database });
     const control = asSuperuser({ ...service.server.connection, database: service.database });
     const seen = new Set<string>();
@@ -183,4 +186,27 @@ describe.each<(typeof TENANCIES)[number]>(TENANCIES)('on $where', ({ start, mayS
       expect(await shownByNames(asProject(namer, namer.token, 'application/x-ndjson'))).toEqual({});
     });
   });
+
+  describe("shows Neon's driver nothing", () => {
+    it('by relations', async () => {
+      expect(await shown(asNeonDriver(prober, prober.token), relations)).toEqual({});
+    });
+    it('by names', async () => expect(await shownByNames(asNeonDriver(namer, namer.token))).toEqual({}));
+  });
+
+  describe.each(asReader ? (['writer', 'reader'] as const) : (['writer'] as const))(
+    'shows a Postgres client nothing, the %s',
+    (role) => {
+      const asking = async (project: TestProject, questions: (ask: Ask) => Promise<object>) => {
+        const { ask, end } = asClient(login(service, project, role));
+        expect(await questions(ask)).toEqual({});
+        await end();
+      };
+
+      it('by relations', () => asking(prober, (ask) => shown(ask, relations, 1)));
+      it('by numbers', () => asking(prober, (ask) => shown(ask, numbers, 1)));
+      it('by functions', () => asking(prober, shownByCalls));
+      it('by names', () => asking(namer, shownByNames));
+    },
+  );
 });

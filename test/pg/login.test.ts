@@ -3,7 +3,8 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
-import { ConnectionLost, PostgresError, Session } from '../../src/pg/index.js';
+import { Hosts } from '../../src/pg/hosts.js';
+import { ConnectionLost, NoPrimary, PostgresError, Session } from '../../src/pg/index.js';
 import { fatal } from '../support/fatal.js';
 import { testServers } from '../support/postgres.js';
 
@@ -117,25 +118,64 @@ describe('a server', () => {
 
   const STANDBY = Buffer.concat([message('R', 0), message('S', 'in_hot_standby\0on\0'), message('Z', 'I')]);
 
+  /** One login that tries all of these, of which the first is the one that it begins with. */
+  const among = (...servers: Awaited<ReturnType<typeof answering>>[]) => {
+    const list = servers.map(({ login: { host, port } }) => ({ host, port }));
+    return { ...(servers[0] as (typeof servers)[0]).login, hosts: new Hosts(list), needsPrimary: true };
+  };
+  const gone = async () => {
+    const one = await answering();
+    servers.pop()?.close();
+    return one;
+  };
+
   it('that is away or a standby is passed over for another of the hosts, and the next login begins at that one', async () => {
     const [away, standby, primary] = [
       await answering(null),
       await answering(STANDBY),
       await answering(WELCOME, WELCOME),
     ];
-    const list = [away, standby, primary].map(({ login: { host, port } }) => ({ host, port }));
-    const hosts = { list, needsPrimary: true, current: 0 };
-    for (let logins = 0; logins < 2; logins++)
-      (await Session.connect({ ...away.login, hosts })).destroy(new Error('over'));
+    const login = among(away, standby, primary);
+    for (let logins = 0; logins < 2; logins++) (await Session.connect(login)).destroy(new Error('over'));
     expect([away, standby, primary].map(({ got }) => got.length)).toEqual([1, 1, 2]);
   });
 
   it('that refuses the password is the last of the hosts that is asked', async () => {
     const [one, other] = [await answering(fatal('28P01', 'wrong password')), await answering(WELCOME)];
-    const list = [one, other].map(({ login: { host, port } }) => ({ host, port }));
-    const login = { ...one.login, hosts: { list, needsPrimary: true, current: 0 } };
-    expect(await failureOf(Session.connect(login))).toMatchObject({ sqlstate: '28P01' });
+    expect(await failureOf(Session.connect(among(one, other)))).toMatchObject({ sqlstate: '28P01' });
     expect(other.got).toEqual([]);
+  });
+
+  it('that is no primary: the error names every host with its reason, and not the password', async () => {
+    const [away, starting] = [await gone(), await answering(fatal('57P03', 'the database system is starting up'))];
+    const [silent, standby] = [await answering(), await answering(STANDBY)];
+    const login = { ...among(away, starting, silent, standby), connectionTimeoutMillis: 2_000 };
+    const error = await failureOf(Session.connect(login));
+    expect(error).toBeInstanceOf(NoPrimary);
+    const at = ({ login: { host, port } }: typeof away) => `${host}:${port}`;
+    expect((error as Error).message.split('; ')).toEqual([
+      `${at(away)}: connect ECONNREFUSED ${at(away)}`,
+      `${at(starting)}: the database system is starting up`,
+      `${at(silent)}: Postgres did not answer the login in time`,
+      `${at(standby)} is a standby, which takes no writes`,
+    ]);
+  });
+
+  it('that is a standby is refused where it is the only host, too', async () => {
+    const { login } = await answering(STANDBY);
+    expect(await failureOf(Session.connect({ ...login, needsPrimary: true }))).toBeInstanceOf(NoPrimary);
+  });
+
+  it('that has taken over from another ends the sessions of that one, and no others', async () => {
+    const [former, next] = [await answering(WELCOME), await answering(WELCOME, WELCOME)];
+    const login = among(former, next);
+    const old = await Session.connect(login);
+    const query = failureOf(old.query({ text: 'SELECT 1', params: [] }));
+    servers[0]?.close();
+    const [first, second] = [await Session.connect(login), await Session.connect(login)];
+    expect(await query).toMatchObject({ message: `The primary is now 127.0.0.1:${next.login.port}` });
+    expect([old, first, second].map(({ closed }) => closed)).toEqual([true, false, false]);
+    for (const session of [first, second]) session.destroy(new Error('over'));
   });
 
   it('that refuses says why; nobody there is told by its code; and a login can be aborted', async () => {

@@ -90,8 +90,8 @@ describe('are read', () => {
     const body = bytes('x', int16(2));
     const whole = Buffer.concat([body, field('é', 25, -1), field('', 4_000_000_000, 24)]);
     expect(readRowDescription(whole, 1, whole.length)).toEqual([
-      { name: 'é', typeOid: 25, typeModifier: -1 },
-      { name: '', typeOid: 4_000_000_000, typeModifier: 24 },
+      { ...{ name: 'é', tableOid: 9, columnNumber: 3 }, typeOid: 25, typeSize: -1, typeModifier: -1 },
+      { ...{ name: '', tableOid: 9, columnNumber: 3 }, typeOid: 4_000_000_000, typeSize: -1, typeModifier: 24 },
     ]);
     expect(readRowDescription(bytes(int16(0)), 0, 2)).toEqual([]);
   });

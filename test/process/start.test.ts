@@ -91,6 +91,7 @@ describe('works', () => {
     const first = await startServe(['--data-dir', dataDir], UNDER_NPM);
     expect(new Set(first.output().match(TOKEN)).size).toBe(1);
     expect(await pasteAll(first)).toMatchObject(THREE_ANSWERS);
+    expect(first.output()).toContain(`Open ${first.url}/console/ in a browser`);
     expect((await readdir(dataDir)).includes('first-token')).toBe(false);
     await stopsCleanly(first, dataDir);
 
@@ -183,6 +184,10 @@ describe('refuses', () => {
     );
     expect(refused.stdout).not.toMatch(TOKEN);
     expect(await postmastersIn(dataDir)).toEqual([]);
+    const twice = ['--port', String(port), '--pg-port', String(port), '--data-dir', dataDir];
+    expect((await runProgram(['serve', ...twice], UNDER_NPM)).stderr).toBe(
+      `cdp: Port ${port} is that of --port and --pg-port; each needs its own\n`,
+    );
 
     const service = await startServe(['--data-dir', dataDir], UNDER_NPM);
     expect(await pasteAll(service)).toMatchObject(THREE_ANSWERS);

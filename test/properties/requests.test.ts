@@ -125,13 +125,14 @@ it('whose headers and query are anything', async () => {
       fc.webQueryParameters(),
       async (of, headers, query) => {
         const token = of.access === 'admin' ? admin : project.token;
+        const path = pathOf(of, { table_name: 'customers', column_name: 'nothing' });
         const answer = await service.call(
           of.method === 'DELETE' ? 'GET' : of.method,
-          `${pathOf(of, { table_name: 'customers', column_name: 'nothing' })}?${query}`,
+          `${path}${path.includes('?') ? '&' : '?'}${query}`,
           {
             token,
             headers: Object.fromEntries(headers),
-            ...(of.body === undefined
+            ...(of.body === undefined || of.method === 'DELETE'
               ? {}
               : { body: of.operationId === 'createTable' ? '{}' : JSON.stringify(of.example) }),
           },
@@ -168,6 +169,7 @@ it('whose SQL is anything, with any params', async () => {
       read_only: fc.boolean(),
       max_rows: option,
       row_mode: option,
+      numbers: fc.constantFrom('raw', 'string', 1),
       timeout_ms: fc.constantFrom(1_000, 5_000),
     },
     { requiredKeys: ['timeout_ms'] },

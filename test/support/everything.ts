@@ -70,7 +70,18 @@ export const EVERYTHING: readonly string[] = [
   `CREATE MATERIALIZED VIEW summary AS SELECT count(*) AS n FROM guarded; CREATE UNIQUE INDEX ON summary (n)`,
   `CREATE MATERIALIZED VIEW unfilled AS SELECT 1 AS one WITH NO DATA`,
   `SELECT lo_from_bytea(4711, 'a large object')`,
+  `CREATE SCHEMA drizzle; COMMENT ON SCHEMA drizzle IS 'of migrations'; REVOKE ALL ON SCHEMA drizzle FROM PUBLIC;
+   CREATE TABLE drizzle.migrations (id serial PRIMARY KEY, hash text); COMMENT ON TABLE drizzle.migrations IS 'done';
+   INSERT INTO drizzle.migrations (hash) VALUES ('a'), ('b');
+   CREATE TYPE drizzle.state AS ENUM ('new', 'old');
+   CREATE FUNCTION drizzle.to_state(integer) RETURNS drizzle.state LANGUAGE sql IMMUTABLE AS $$ SELECT 'new'::drizzle.state $$;
+   CREATE CAST (integer AS drizzle.state) WITH FUNCTION drizzle.to_state(integer)`,
+  // pg_dump does not make a schema of this name.
+  `CREATE SCHEMA public CREATE TABLE people (a integer) CREATE VIEW grown AS SELECT a FROM people; INSERT INTO public.people VALUES (1)`,
 ];
+
+/** The namespaces of a project. */
+const OF_PROJECT = `IN (SELECT oid FROM pg_namespace WHERE nspname = 'data' OR pg_get_userbyid(nspowner) ~ '^w_')`;
 
 /**
  * Everything that can be compared of a project's database, by the catalogs and by the contents. Names of its roles are replaced.
@@ -82,48 +93,51 @@ export async function description(client: pg.Client): Promise<Record<string, unk
   );
   await client.query('SET search_path = pg_catalog; SET TimeZone = UTC');
   const lists: Record<string, string> = {
+    schemas: `SELECT nspname, pg_get_userbyid(nspowner) <> current_user AS is_own, obj_description(oid) AS comment,
+       (SELECT array_agg(a::text ORDER BY a::text) FROM unnest(nspacl) a) AS acl
+     FROM pg_namespace WHERE oid ${OF_PROJECT} ORDER BY 1`,
     relations: `SELECT relname, relkind, relpersistence, relrowsecurity, relforcerowsecurity, relispopulated, reloptions,
        pg_get_userbyid(relowner) AS owner, pg_get_partkeydef(oid) AS partition_key, pg_get_expr(relpartbound, oid) AS bound,
        CASE WHEN relkind IN ('v', 'm') THEN pg_get_viewdef(oid) END AS view,
        obj_description(oid, 'pg_class') AS comment,
        (SELECT array_agg(a::text ORDER BY a::text) FROM unnest(coalesce(relacl, acldefault('r', relowner))) a) AS acl
-     FROM pg_class WHERE relnamespace = 'data'::regnamespace ORDER BY relname`,
+     FROM pg_class WHERE relnamespace ${OF_PROJECT} ORDER BY relnamespace::regnamespace::text, relname`,
     columns: `SELECT attrelid::regclass::text AS relation, attname, format_type(atttypid, atttypmod) AS type, attnotnull, attidentity,
        attgenerated, pg_get_expr(adbin, adrelid) AS preset, col_description(attrelid, attnum) AS comment, attcollation::regcollation::text
      FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
-     WHERE attnum > 0 AND NOT attisdropped AND attrelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'data'::regnamespace)
+     WHERE attnum > 0 AND NOT attisdropped AND attrelid IN (SELECT oid FROM pg_class WHERE relnamespace ${OF_PROJECT})
      ORDER BY 1, attnum`,
     constraints: `SELECT conrelid::regclass::text AS relation, conname, convalidated, pg_get_constraintdef(oid) AS def
-     FROM pg_constraint WHERE connamespace = 'data'::regnamespace ORDER BY 1, 2`,
+     FROM pg_constraint WHERE connamespace ${OF_PROJECT} ORDER BY 1, 2`,
     indexes: `SELECT pg_get_indexdef(indexrelid) AS def, indisvalid FROM pg_index
-     JOIN pg_class c ON c.oid = indexrelid AND relnamespace = 'data'::regnamespace ORDER BY 1`,
+     JOIN pg_class c ON c.oid = indexrelid AND relnamespace ${OF_PROJECT} ORDER BY 1`,
     functions: `SELECT CASE WHEN prokind = 'a' THEN oid::regprocedure::text ELSE pg_get_functiondef(oid) END AS def,
        (SELECT array_agg(a::text ORDER BY a::text) FROM unnest(coalesce(proacl, acldefault('f', proowner))) a) AS acl
-     FROM pg_proc WHERE pronamespace = 'data'::regnamespace ORDER BY 1`,
+     FROM pg_proc WHERE pronamespace ${OF_PROJECT} ORDER BY 1`,
     types: `SELECT typname, typtype, pg_get_userbyid(typowner) AS owner,
        (SELECT array_agg(enumlabel ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = t.oid) AS labels
-     FROM pg_type t WHERE typnamespace = 'data'::regnamespace ORDER BY 1`,
+     FROM pg_type t WHERE typnamespace ${OF_PROJECT} ORDER BY 1`,
     triggers: `SELECT pg_get_triggerdef(oid) AS def, tgenabled FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1`,
     rules: `SELECT pg_get_ruledef(r.oid) AS def FROM pg_rewrite r JOIN pg_class c ON c.oid = ev_class
-     WHERE relnamespace = 'data'::regnamespace ORDER BY 1`,
+     WHERE relnamespace ${OF_PROJECT} ORDER BY 1`,
     policies: `SELECT tablename, policyname, permissive, roles::text, cmd, qual, with_check, obj_description(p.oid, 'pg_policy') AS comment
      FROM pg_policies JOIN pg_policy p ON polname = policyname ORDER BY 1, 2`,
     sequences: `SELECT sequencename, last_value, start_value, increment_by, data_type::text FROM pg_sequences
-     WHERE schemaname = 'data' ORDER BY 1`,
+     WHERE schemaname::regnamespace ${OF_PROJECT} ORDER BY 1`,
     casts: `SELECT castsource::regtype::text, casttarget::regtype::text, castcontext, obj_description(oid, 'pg_cast') AS comment
      FROM pg_cast WHERE oid >= 16384 ORDER BY 1, 2`,
     statistics: `SELECT pg_get_statisticsobjdef(oid) AS def FROM pg_statistic_ext ORDER BY 1`,
-    operators: `SELECT oid::regoperator::text AS name, oprcode::text FROM pg_operator WHERE oprnamespace = 'data'::regnamespace`,
-    collations: `SELECT collname, collprovider FROM pg_collation WHERE collnamespace = 'data'::regnamespace`,
-    search: `SELECT cfgname FROM pg_ts_config WHERE cfgnamespace = 'data'::regnamespace`,
+    operators: `SELECT oid::regoperator::text AS name, oprcode::text FROM pg_operator WHERE oprnamespace ${OF_PROJECT}`,
+    collations: `SELECT collname, collprovider FROM pg_collation WHERE collnamespace ${OF_PROJECT}`,
+    search: `SELECT cfgname FROM pg_ts_config WHERE cfgnamespace ${OF_PROJECT}`,
     large: `SELECT oid, encode(lo_get(oid), 'hex') AS content, pg_get_userbyid(lomowner) AS owner FROM pg_largeobject_metadata`,
     keys: 'SELECT path, key, encode(fingerprint, $$hex$$) AS fingerprint, answer, created_at::text FROM _cdp.idempotency_keys ORDER BY 1, 2',
   };
   const result: Record<string, unknown> = {};
   for (const [what, text] of Object.entries(lists)) result[what] = (await client.query(text)).rows;
   const relations = await client.query<{ name: string }>(
-    `SELECT format('data.%I', relname) AS name FROM pg_class
-     WHERE relnamespace = 'data'::regnamespace AND relkind IN ('r', 'm') AND relispopulated ORDER BY 1`,
+    `SELECT format('%I.%I', relnamespace::regnamespace, relname) AS name FROM pg_class
+     WHERE relnamespace ${OF_PROJECT} AND relkind IN ('r', 'm') AND relispopulated ORDER BY 1`,
   );
   for (const { name } of relations.rows) {
     const content = await client.query(

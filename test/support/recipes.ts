@@ -1,8 +1,9 @@
 /** docs/recipes.md as a program in each of its languages. */
 import { execFile } from 'node:child_process';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect } from 'vitest';
-import { blocks, read } from '../docs/markdown.js';
+import { blocks, read, root } from '../docs/markdown.js';
 import { type Fault, startFaultyProxy } from './faulty-proxy.js';
 import { startTestService } from './service.js';
 
@@ -32,7 +33,8 @@ export async function expectRecipes(
   };
   try {
     const { token } = await service.project();
-    const env = { PATH: process.env.PATH, HOME: process.env.HOME, URL: proxy.url, TOKEN: token };
+    const { PATH, HOME } = process.env;
+    const env = { PATH, HOME, URL: proxy.url, TOKEN: token, PYTHONPATH: join(root, 'python/src') };
     const { stdout } = await promisify(execFile)(file, args, { env });
     expect(stdout).toBe(shown.join(''));
     expect(left).toEqual([]);

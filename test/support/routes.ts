@@ -12,10 +12,15 @@ export const ALL_ROUTES: readonly Route[] = [...ROUTES, ...ADMIN_ROUTES];
 export const titled = (routes: readonly Route[]): [string, Route][] =>
   routes.map((route) => [`${route.method} ${route.url}`, route]);
 
-/** The route's path with names in place of its parameters; none of them exists in a new project. */
-export function pathOf({ url }: Pick<Route, 'url'>, names: Readonly<Record<string, string>> = {}): string {
+/** The route's path with names in place of its parameters, and the query that it needs; nothing named exists in a new project. */
+export function pathOf(
+  { url, query }: Pick<Route, 'url' | 'query'>,
+  names: Readonly<Record<string, string>> = {},
+): string {
+  const needed = ((query?.required ?? []) as string[]).map((name) => `${name}=id`);
   const all: Record<string, string> = { table_name: 'customers', column_name: 'country', ...names };
-  return url.replace(/:(\w+)/g, (_, name: string) => all[name] ?? (name === 'project' ? 'nobody' : randomUUID()));
+  const path = url.replace(/:(\w+)/g, (_, name: string) => all[name] ?? (name === 'project' ? 'nobody' : randomUUID()));
+  return needed.length === 0 || names.query !== undefined ? path : `${path}?${needed.join('&')}`;
 }
 
 /** Files, stack traces, and names of databases and roles, which no failure may show (contract section 1). */

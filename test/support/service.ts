@@ -54,6 +54,8 @@ export interface TestProject {
 
 export interface TestService {
   readonly url: string;
+  /** Of the setting `pg-port`; null: there is none. */
+  readonly postgresPort: number | null;
   readonly engine: Engine;
   /** The server of its control database. */
   readonly server: TestServer;
@@ -62,7 +64,8 @@ export interface TestService {
   /** What a second instance on the same control database would be given. */
   readonly config: Config;
   call(method: string, path: string, call?: Call): Promise<TestAnswer>;
-  project(name?: string): Promise<TestProject>;
+  /** @param server the name of one that was added; default: the service chooses */
+  project(name?: string, server?: string): Promise<TestProject>;
   close(): Promise<void>;
 }
 
@@ -147,11 +150,14 @@ async function start(
       seenAnew: () => withToken(id, name),
     };
   };
-  const project = async (name = `project-${++counter}`): Promise<TestProject> =>
-    withToken((await engine.projects.create(name)).id, name);
+  const project = async (name = `project-${++counter}`, server?: string): Promise<TestProject> => {
+    const { id } = await engine.projects.create(name, undefined, server === undefined ? {} : { server });
+    return withToken(id, name);
+  };
 
   return {
     url: service.url,
+    postgresPort: service.postgresPort,
     engine,
     server,
     database,
@@ -216,6 +222,10 @@ export function runningRequests({ engine }: TestService): number {
   return typed.running + sql.running;
 }
 
+/** Connections to projects' databases, on all servers. */
+export const openConnections = ({ engine }: TestService): number =>
+  engine.load.connections.reduce((sum, { open }) => sum + open, 0);
+
 /** As the server's superuser, beside the service. */
 export const onServer = <T>(
   server: TestServer,
@@ -228,4 +238,4 @@ export const inProject = <T>(
   { engine }: TestService,
   placement: Placement,
   work: (client: pg.Client) => Promise<T>,
-): Promise<T> => connected({ ...engine.tenancy.serverOf(placement).address, database: placement.database }, work);
+): Promise<T> => connected({ ...engine.servers.serverOf(placement).address, database: placement.database }, work);

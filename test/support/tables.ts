@@ -6,6 +6,8 @@ export const TABLE = '/api/cdp/schema/table';
 export const tablePath = (name: string): string => `${TABLE}/${encodeURIComponent(name)}`;
 export const columnPath = (table: string, name: string): string =>
   `${tablePath(table)}/column/${encodeURIComponent(name)}`;
+export const indexPath = (table: string, name: string): string =>
+  `${tablePath(table)}/index/${encodeURIComponent(name)}`;
 
 export interface ShownTable {
   name: string;
@@ -26,9 +28,17 @@ export class Tables {
     this.project.call('POST', `${tablePath(table)}/column`, { body });
   alter = (table: string, column: string, body: unknown): Promise<TestAnswer> =>
     this.project.call('PUT', columnPath(table, column), { body });
+  alterTable = (table: string, body: unknown): Promise<TestAnswer> =>
+    this.project.call('PUT', tablePath(table), { body });
   drop = (table: string): Promise<TestAnswer> => this.project.call('DELETE', tablePath(table));
   dropColumn = (table: string, column: string): Promise<TestAnswer> =>
     this.project.call('DELETE', columnPath(table, column));
+
+  createIndex = (table: string, body: unknown): Promise<TestAnswer> =>
+    this.project.call('POST', `${tablePath(table)}/index`, { body });
+  dropIndex = (table: string, name: string): Promise<TestAnswer> => this.project.call('DELETE', indexPath(table, name));
+  indexes = async (table: string): Promise<unknown> =>
+    (await this.project.call('GET', `${tablePath(table)}/index`)).body.indexes;
 
   /** A new table; returns its name. */
   async fresh(columns: Record<string, string>): Promise<string> {
@@ -60,7 +70,7 @@ export async function inDatabase<T>(
   { name }: TestProject,
   work: Parameters<typeof onServer<T>>[1],
 ): Promise<T> {
-  const project = await engine.control.projectByName(name);
+  const project = await engine.control.projectBy('name', name);
   return onServer(server, work, project?.placement.database);
 }
 

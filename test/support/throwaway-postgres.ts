@@ -31,7 +31,7 @@ const debianPrograms = (major: number): string => `/usr/lib/postgresql/${major}/
 export const PASSWORD = 'for-tests-only';
 
 /** Every role needs its password, as on the server of a careful operator. */
-const HBA = 'local all all scram-sha-256\n';
+const HBA = 'local all all scram-sha-256\nhost all,replication all 127.0.0.1/32 scram-sha-256\n';
 
 interface Options {
   readonly major?: number;
@@ -39,13 +39,18 @@ interface Options {
   readonly durable?: boolean;
   /** `name=value` */
   readonly settings?: readonly string[];
+  /** Listens there on 127.0.0.1 besides its socket, which then has that number, too. */
+  readonly port?: number;
+  /** Lines of pg_hba.conf, before those that every server has. */
+  readonly hba?: string;
   /** Of all files; default: whom the embedded servers run as. */
   readonly account?: Account;
 }
 
 /** Starts the server of a folder, and makes its cluster if it is missing. The folder's path is short, so the socket fits. */
 export async function startThrowaway(folder: string, options: Options = {}): Promise<ThrowawayServer> {
-  const { major = 18, durable = false, settings = [], account = await accountFor(folder) } = options;
+  const { major = 18, durable = false, settings = [], port, hba = '' } = options;
+  const { account = await accountFor(folder) } = options;
   const binaries =
     major === 18
       ? await embeddedPrograms(folder, account)
@@ -65,16 +70,17 @@ export async function startThrowaway(folder: string, options: Options = {}): Pro
     const init = ['-D', data, '-U', SUPERUSER, `--pwfile=${passwordFile}`, '--auth=scram-sha-256', '--no-sync'];
     await program('initdb', ...init, '--encoding=UTF8', locale);
     await rm(passwordFile);
-    await writeFile(join(data, 'pg_hba.conf'), HBA);
+    await writeFile(join(data, 'pg_hba.conf'), hba + HBA);
   }
   const fast = durable ? [] : ['fsync=off', 'full_page_writes=off', 'synchronous_commit=off'];
-  const all = [`unix_socket_directories=${folder}`, 'listen_addresses=', 'max_connections=120', 'jit=off'];
+  const tcp = port === undefined ? ['listen_addresses='] : ['listen_addresses=127.0.0.1', `port=${port}`];
+  const all = [`unix_socket_directories=${folder}`, ...tcp, 'max_connections=120', 'jit=off'];
   const given = [...all, ...fast, ...settings].map((setting) => `-c ${setting}`).join(' ');
   const log = join(folder, 'log');
   await program('pg_ctl', 'start', '-w', '-D', data, '-l', log, '-o', given);
   const pid = Number.parseInt(await readFile(join(data, 'postmaster.pid'), 'utf8'));
   return {
-    connection: { host: folder, port: PORT, user: SUPERUSER, password: PASSWORD, database: 'postgres' },
+    connection: { host: folder, port: port ?? PORT, user: SUPERUSER, password: PASSWORD, database: 'postgres' },
     pid,
     log,
     stop: (mode = 'immediate') => program('pg_ctl', 'stop', '-w', '-m', mode, '-D', data),

@@ -9,6 +9,7 @@ import { ProjectDatabases } from '../../src/tenancy/project-databases.js';
 import { SharedServer } from '../../src/tenancy/shared-server.js';
 import type { ServerAddress } from '../../src/pg/index.js';
 import type { Backend } from '../../src/tenancy/connections/watchdog.js';
+import { blocks, read } from '../docs/markdown.js';
 import { clearAway, dropDatabase, embeddedServer } from '../support/postgres.js';
 import { onServer } from '../support/service.js';
 import { until } from '../support/stream.js';
@@ -36,7 +37,12 @@ beforeEach(() => {
     database: control,
     connectionTimeoutMillis: 5_000,
   };
-  tenancy = new SharedServer(address, credentials, template, new ProjectDatabases(readMigrations('project'), []));
+  tenancy = new SharedServer(address, {
+    databases: new ProjectDatabases(readMigrations('project'), []),
+    credentials,
+    previous: null,
+    template,
+  });
   placements = [];
 });
 
@@ -62,9 +68,8 @@ afterEach(async () => {
 });
 
 async function project(): Promise<Placement> {
-  const placement = tenancy.newPlacement();
+  const placement = await tenancy.newPlacement();
   placements.push(placement);
-  await tenancy.prepareTemplate(false);
   await tenancy.create(placement);
   return placement;
 }
@@ -138,6 +143,73 @@ it('sees and ends a backend of a project, with CREATEDB and CREATEROLE alone', a
   expect(await ended).toBe('57P01');
 });
 
+it('gives a role of the operator the rights of a reader, as the manual says, and ends its sessions with the project', async () => {
+  await serviceRole('CREATEDB CREATEROLE');
+  const [shop, other] = [await project(), await project()];
+  const [recipe = ''] = blocks(read('docs/operations.md'))
+    .filter(({ language }) => language === 'sql')
+    .map(({ text }) => text);
+  const bi = `${role}_bi`;
+  const reading = (database: string) => new pg.Client({ ...address, database, user: bi, password: 'CHANGE ME' });
+  const inControl = new pg.Client(address);
+  await inControl.connect();
+  const notices: string[] = [];
+  inControl.on('notice', ({ message }) => void notices.push(message ?? ''));
+  await inControl.query(`CREATE SCHEMA cdp; CREATE TABLE cdp.projects AS
+    SELECT 'shop' AS name, '${shop.database}' AS database_name, '${shop.reader}' AS reader_role`);
+  await inControl.query(recipe.replaceAll('shop_bi', bi));
+  await inControl.end();
+  expect(notices).toEqual([`Connect to the database ${shop.database}`]);
+  try {
+    const asWriter = new pg.Client({
+      ...address,
+      database: shop.database,
+      user: shop.writer,
+      password: credentials.password(shop.writer),
+    });
+    await asWriter.connect();
+    // After the role was made.
+    await asWriter.query('CREATE TABLE data.sales AS SELECT 7 AS n');
+    await asWriter.end();
+    const client = reading(shop.database);
+    const ended = new Promise((resolve) => client.on('error', ({ message }) => resolve(message)));
+    await client.connect();
+    expect((await client.query('SELECT n FROM sales')).rows).toEqual([{ n: 7 }]);
+    await client.query('SET default_transaction_read_only = off');
+    for (const statement of [
+      'DELETE FROM sales',
+      'CREATE TABLE data.mine (n int)',
+      'CREATE TEMP TABLE mine (n int)',
+      `SET ROLE ${shop.writer}`,
+    ])
+      await expect(client.query(statement), statement).rejects.toThrow(/permission denied/);
+    await expect(reading(other.database).connect()).rejects.toThrow(/permission denied/);
+    await tenancy.drop(shop);
+    expect(await ended).toContain('terminating connection');
+  } finally {
+    await onServer(server, (client) => clearAway(client, `DROP ROLE IF EXISTS ${bi}`));
+  }
+});
+
+it('gives no project schemas of its own, with CREATEDB and CREATEROLE alone, even if it is told to', async () => {
+  await serviceRole('CREATEDB CREATEROLE');
+  const placement = await tenancy.newPlacement();
+  placements.push(placement);
+  expect(placement.ownSchemas).toBe(false);
+  await tenancy.create({ ...placement, ownSchemas: true });
+  const [row] = await onServer(
+    server,
+    async (client) =>
+      (
+        await client.query<{ may: boolean }>(
+          `SELECT has_database_privilege('${placement.writer}', current_database(), 'CREATE') AS may`,
+        )
+      ).rows,
+    placement.database,
+  );
+  expect(row).toEqual({ may: false });
+});
+
 it('sees the size of a project, with CREATEDB and CREATEROLE alone, and of none that is gone', async () => {
   await serviceRole('CREATEDB CREATEROLE');
   const placement = await project();
@@ -148,5 +220,5 @@ it('sees the size of a project, with CREATEDB and CREATEROLE alone, and of none 
 
 it.each(['CREATEDB', 'CREATEROLE', ''])('says at the first start that "%s" is not enough', async (attributes) => {
   await serviceRole(attributes);
-  await expect(tenancy.prepareTemplate(false)).rejects.toThrow(/ALTER ROLE … CREATEDB CREATEROLE/);
+  await expect(tenancy.prepare()).rejects.toThrow(/ALTER ROLE … CREATEDB CREATEROLE/);
 });

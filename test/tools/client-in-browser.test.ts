@@ -1,8 +1,8 @@
 /** The client in a real browser: bundled, run in a page, speaking to the service that the page came from. */
-import { type Browser, chromium, type Page } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type * as client from '../../src/client/index.js';
-import { findBrowser } from '../support/browser.js';
+import { byName, launchBrowser, openPage } from '../support/browser.js';
 import { bundleClient } from '../support/client-bundle.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 
@@ -21,11 +21,11 @@ beforeAll(async () => {
   service = await startTestService();
   project = await service.project();
   await project.table('clicks', { n: 'INTEGER', big: 'INTEGER' });
-  // Over plain HTTP and by a name, so not a secure context: no `crypto.randomUUID`, as on an intranet.
-  const args = ['--no-sandbox', '--host-resolver-rules=MAP cdp.example 127.0.0.1'];
-  browser = await chromium.launch({ executablePath: findBrowser(), args });
-  page = await browser.newPage();
-  await page.goto(`${service.url.replace('127.0.0.1', 'cdp.example')}/docs`);
+  browser = await launchBrowser();
+  // No secure context, so no `crypto.randomUUID`.
+  const origin = byName(service.url);
+  ({ page } = await openPage(browser, origin));
+  await page.goto(`${origin}/docs`);
   const { code } = await bundleClient();
   await page.evaluate(`${code}; globalThis.cdp = cdp`);
 });

@@ -8,6 +8,6 @@ it('in Python, with a fault for each batch', () =>
   expectRecipes(
     'python',
     // A time limit that a test can wait for.
-    (program) => ['python3', '-c', program.replace(/^TIMEOUT = \d+$/m, 'TIMEOUT = 5')],
+    (program) => ['python3', '-c', program.replace('os.environ["TOKEN"])', 'os.environ["TOKEN"], timeout=5)')],
     ['drop-after', 'unavailable', 'cut', 'drop-before', 'hang', 'bad-gateway', 'rate-limit'],
   ));

@@ -1,6 +1,8 @@
 /** Which entries of a dump a restore takes, from the list that `pg_restore --list` makes. */
 
 interface ChosenEntries {
+  /** Schemas that the writer had made. pg_restore would not make `public`, so its entries are left out. */
+  readonly ownSchemas: readonly string[];
   /** For pg_restore's `--use-list`. */
   readonly contents: readonly string[];
   /** To be executed afterwards, with the names of the roles replaced. */
@@ -15,24 +17,36 @@ const AS_STATEMENTS = new Set(['ACL', 'DEFAULT ACL', 'POLICY', 'MATERIALIZED VIE
 /** They belong to the project although they are in no schema. */
 const LARGE_OBJECTS = new Set(['BLOB', 'BLOB METADATA', 'BLOBS']);
 
-/** The project's own part. A new project has the service's part already, except for the answers by Idempotency-Key. */
-export function chooseEntries(list: string, schema: string): ChosenEntries {
-  const chosen = { contents: [] as string[], statements: [] as string[] };
-  for (const line of list.split('\n')) {
-    const [, kind = '', namespace = '', name = ''] = ENTRY.exec(line) ?? [];
-    if (!isOwn(kind, namespace, name, schema)) continue;
+/** The project's own part. A new project has the service's part already, except for the answers by Idempotency-Key and the quarantine. */
+export function chooseEntries(list: string, schema: string, writer: string): ChosenEntries {
+  const entries = list.split('\n').map((line) => [line, ...(ENTRY.exec(line) ?? []).slice(1)] as const);
+  const ownSchemas = entries.flatMap(([, kind, , name = '']) => {
+    const [schema, owner] = name.split(' ');
+    return kind === 'SCHEMA' && owner === writer && schema !== undefined ? [schema] : [];
+  });
+  const schemas = new Set([schema, ...ownSchemas]);
+  const chosen = { contents: [] as string[], statements: [] as string[], ownSchemas };
+  for (const [line, kind = '', namespace = '', name = ''] of entries) {
+    if (!isOwn(kind, namespace, name, schemas, schema)) continue;
     const isStatement = AS_STATEMENTS.has(kind) || (kind === 'COMMENT' && name.startsWith('POLICY '));
     chosen[isStatement ? 'statements' : 'contents'].push(line);
   }
   return chosen;
 }
 
-function isOwn(kind: string, namespace: string, name: string, schema: string): boolean {
-  if (namespace === schema) return true;
-  if (namespace === '_cdp') return kind === 'TABLE DATA' && name.startsWith('idempotency_keys ');
+/** @param schema the one that the service has made, and that a new project has already */
+function isOwn(kind: string, namespace: string, name: string, schemas: ReadonlySet<string>, schema: string): boolean {
+  if (schemas.has(namespace)) return true;
+  if (namespace === '_cdp') return kind === 'TABLE DATA' && /^(?:idempotency_keys|quarantine) /.test(name);
   if (namespace !== '-') return false;
   // A cast of the project converts to or from one of its types.
-  if (/^(CAST|COMMENT)$/.test(kind) && name.startsWith('CAST (')) return new RegExp(`[( ]${schema}\\.`).test(name);
+  if (/^(CAST|COMMENT)$/.test(kind) && name.startsWith('CAST (')) {
+    return [...name.matchAll(/[( ]([a-z0-9_]+)\./g)].some(([, named = '']) => schemas.has(named));
+  }
+  if (/^(COMMENT|ACL)$/.test(kind) && name.startsWith('SCHEMA ')) {
+    const [, named = ''] = name.split(' ');
+    return named !== schema && schemas.has(named);
+  }
   return LARGE_OBJECTS.has(kind) || (/^(COMMENT|ACL)$/.test(kind) && name.startsWith('LARGE OBJECT'));
 }
 

@@ -149,13 +149,14 @@ export async function stream<T>(
  * @param folder of mode 700, for certificates while the program runs
  */
 export async function libpqEnvironment(login: LoginOptions, folder: string): Promise<Record<string, string>> {
-  const { host, port, hosts, user, password, database, ssl, options } = login;
-  const list = hosts?.list ?? [{ host, port }];
+  const { host, port, hosts, needsPrimary, user, password, database, ssl, options } = login;
+  // The primary first: a standby may not have a new role yet, and libpq gives up where a password is wrong.
+  const list = hosts?.inTurn() ?? [{ host, port }];
   return {
     LC_ALL: 'C',
     PGHOST: list.map((one) => one.host).join(','),
     PGPORT: list.map((one) => one.port).join(','),
-    PGTARGETSESSIONATTRS: hosts?.needsPrimary ? 'primary' : 'any',
+    PGTARGETSESSIONATTRS: needsPrimary ? 'primary' : 'any',
     PGUSER: user,
     PGPASSWORD: password,
     PGDATABASE: database,

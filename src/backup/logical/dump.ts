@@ -7,6 +7,7 @@ import type { TableRows } from '../../contract/wire/operator.js';
 import { ident, type LoginOptions, type Session, sql, withSession } from '../../pg/index.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
 import type { Placement } from '../../tenancy/placement.js';
+import { isOfProject } from '../../tenancy/project-rights.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 import type { Installation } from '../installation.js';
 import { dumpOf, listOfDump, type LogicalProject } from '../manifest.js';
@@ -15,8 +16,8 @@ import { type ClientPrograms, libpqEnvironment, run, stream } from './client-pro
 import { LOCK_WAIT_MS, lockTimeout, withDumpRole } from './dump-role.js';
 
 interface Dumping {
-  /** The file that members are added to. */
-  readonly draft: string;
+  /** That members are added to. */
+  readonly file: string;
   readonly programs: ClientPrograms;
   /** For temporary files, mode 700. */
   readonly folder: string;
@@ -31,21 +32,22 @@ const OPTIONS = ['--format=custom', '--no-security-labels', '--no-publications',
  * @throws ProgramFailed, PostgresError, what `add` throws
  */
 export async function saveDump(
-  { control, databases, projects, tenancy }: Installation,
+  { databases, projects, servers }: Installation,
   project: ProjectRow,
   add: Add,
-  { draft, programs, folder, signal }: Dumping,
+  { file, programs, folder, signal }: Dumping,
 ): Promise<LogicalProject> {
   const { name, placement } = project;
-  const { database, writer, reader, schema } = placement;
-  const postgres = await control.serverMajor();
+  const { database, writer, reader } = placement;
+  const tenancy = servers.tenancyOf(placement);
+  const postgres = await tenancy.major();
   return withServer(tenancy.serverOf(placement), async () => {
     await projects.upgraded(project);
     // What the project did to its roles and rights must not keep it from being saved.
     await databases.restoreRights(tenancy, placement);
     const extensions = await databases.extensionsOf(tenancy, placement);
     const { dump, tables } = await withDumpRole(tenancy, placement, signal, (login) =>
-      withSnapshot(login, schema, signal, async (snapshot, tables) => {
+      withSnapshot(login, placement, signal, async (snapshot, tables) => {
         const environment = await libpqEnvironment(login, folder);
         const args = [...OPTIONS, `--snapshot=${snapshot}`, `--lock-wait-timeout=${LOCK_WAIT_MS}`];
         const dump = await stream(`${programs.folder}/pg_dump`, args, { environment, signal }, (output) =>
@@ -54,7 +56,7 @@ export async function saveDump(
         return { dump, tables };
       }),
     );
-    await add(listOfDump(name), [Buffer.from(await listOf(draft, dump, programs, signal))]);
+    await add(listOfDump(name), [Buffer.from(await listOf(file, dump, programs, signal))]);
     const versions = { postgres, pg_dump: programs.major };
     return { kind: 'logical', name, bytes: dump.size, database, writer, reader, extensions, tables, ...versions };
   });
@@ -66,16 +68,16 @@ function listOf(file: string, dump: Member, programs: ClientPrograms, signal: Ab
   return run(`${programs.folder}/pg_restore`, ['--list'], { environment: { LC_ALL: 'C' }, input, signal });
 }
 
-/** The tables of the project's schema with their rows. */
+/** The tables of the project's schemas with their rows. */
 export const countRows = (tenancy: Tenancy, placement: Placement, signal: AbortSignal): Promise<TableRows[]> =>
   withDumpRole(tenancy, placement, signal, (login) =>
-    withSnapshot(login, placement.schema, signal, (_snapshot, tables) => Promise.resolve(tables)),
+    withSnapshot(login, placement, signal, (_snapshot, tables) => Promise.resolve(tables)),
   );
 
 /** Holds a snapshot open, with every table locked against ALTER and DROP. */
 async function withSnapshot<T>(
   login: LoginOptions,
-  schema: string,
+  placement: Placement,
   signal: AbortSignal,
   work: (snapshot: string, tables: TableRows[]) => Promise<T>,
 ): Promise<T> {
@@ -86,8 +88,9 @@ async function withSnapshot<T>(
       sql`SELECT pg_export_snapshot()`,
     ]);
     const tables: TableRows[] = [];
-    for (const name of await lockTables(session, schema)) {
-      tables.push({ name, rows: await countIn(session, schema, name) });
+    for (const { schema, name } of await lockTables(session, placement)) {
+      const shown = schema === placement.schema ? name : `${schema}.${name}`;
+      tables.push({ name: shown, rows: await countIn(session, schema, name) });
     }
     return work(exported?.rows[0]?.[0] ?? '', tables);
   };
@@ -95,19 +98,19 @@ async function withSnapshot<T>(
 }
 
 /** A name that has become a view since would run the project's code when it is counted. */
-async function lockTables(session: Session, schema: string): Promise<string[]> {
+async function lockTables(session: Session, placement: Placement): Promise<{ schema: string; name: string }[]> {
   const tables = await session.query(
-    sql`SELECT relname, oid FROM pg_class
-        WHERE relnamespace = ${schema}::regnamespace AND relkind = 'r' AND relpersistence <> 't'
-        ORDER BY relname COLLATE "C"`,
+    sql`SELECT c.oid, nspname, relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+        WHERE ${isOfProject(placement)} AND relkind = 'r' AND relpersistence <> 't'
+        ORDER BY nspname <> ${placement.schema}, nspname COLLATE "C", relname COLLATE "C"`,
   );
-  for (const [name, oid] of tables) {
-    const table = ident(schema, name ?? '');
+  for (const [oid, schema, name] of tables) {
+    const table = ident(schema ?? '', name ?? '');
     await session.query(sql`LOCK TABLE ONLY ${table} IN ACCESS SHARE MODE`);
     const [now] = await session.query(sql`SELECT ${table.text}::regclass::oid`);
     if (now?.[0] !== oid) throw new Error(`The table "${name}" was replaced during the backup; try again`);
   }
-  return tables.map(([name]) => name ?? '');
+  return tables.map(([, schema, name]) => ({ schema: schema ?? '', name: name ?? '' }));
 }
 
 /**

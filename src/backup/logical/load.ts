@@ -6,9 +6,11 @@ import { Readable } from 'node:stream';
 import type { TableRows } from '../../contract/wire/operator.js';
 import { withPrivateFolder } from '../../files.js';
 import {
+  ident,
   type LoginOptions,
   PostgresError,
   type Session,
+  sql,
   startupOptions,
   UNDEFINED_OBJECT,
   withSession,
@@ -71,7 +73,15 @@ export async function loadDump(
     application_name: 'cdp restore',
     options: startupOptions({ search_path: searchPath, jit: 'off', client_connection_check_interval: '1s' }),
   };
-  const entries = chooseEntries((await file.content(listOfDump(dumped.name))).toString(), placement.schema);
+  const entries = chooseEntries(
+    (await file.content(listOfDump(dumped.name))).toString(),
+    placement.schema,
+    dumped.writer,
+  );
+  if (entries.ownSchemas.length > 0 && !placement.ownSchemas) {
+    const names = entries.ownSchemas.join(', ');
+    throw new Error(`The project has schemas of its own (${names}), which no project on this server may have`);
+  }
   const leftOut = await withPrivateFolder(async (folder) => {
     const environment = await libpqEnvironment(login, folder);
     const pgRestore = async (lines: readonly string[], target: string): Promise<string> => {
@@ -82,6 +92,9 @@ export async function loadDump(
       const input = Readable.from(withSearchPath(file.read(dumpOf(dumped.name)), searchPath));
       return run(join(programs.folder, 'pg_restore'), args, { environment, signal, input });
     };
+    await withSession(login, async (session) => {
+      for (const name of entries.ownSchemas) await session.query(sql`CREATE SCHEMA ${ident(name)}`);
+    });
     await pgRestore(entries.contents, `--dbname=${placement.database}`);
     const roles = new Map((['database', 'writer', 'reader'] as const).map((role) => [dumped[role], placement[role]]));
     const statements = statementsIn(await pgRestore(entries.statements, '--file=-'), roles);

@@ -56,11 +56,11 @@ export async function saveFiles(
 export async function filesOf(
   saved: PhysicalProject,
   file: BackupFile,
-  { control, databases, tenancy }: Installation,
+  { control, databases, servers: { home } }: Installation,
   until: Date | null,
   signal: AbortSignal,
 ): Promise<Contents> {
-  const servers = serversFor(saved, tenancy);
+  const servers = serversFor(saved, home);
   const recovery = until === null ? null : await recoveryTo(until, saved, control, servers, signal);
   const folder = dataOf(saved.name);
   const files = file
@@ -74,7 +74,7 @@ export async function filesOf(
     fill: async (placement) => {
       // The server accepts connections, so the recovery is over.
       await rm(join((await servers.fleet.folderOf(placement.server)).data, RECOVERY_SETTINGS), { force: true });
-      await databases.upgrade(tenancy, placement);
+      await databases.upgrade(servers, placement);
       return { tables: null, left_out: [] };
     },
   };
@@ -101,7 +101,7 @@ async function recoveryTo(
   signal: AbortSignal,
 ): Promise<Recovery> {
   const archive = join(servers.fleet.archives, saved.server_id);
-  const living = await control.projectOnServer(saved.server_id);
+  const living = await control.projectBy('server', saved.server_id);
   if (living !== null && (await archivesWal(servers, living.placement))) {
     const server = servers.serverOf(living.placement);
     await withServer(server, () => archiveAll(archive, server.address, signal));

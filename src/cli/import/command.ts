@@ -1,30 +1,50 @@
 /** `cdp import FILE… --table T`: the options of an import, what it shows, and its exit code. */
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
-import { EXIT, type ExitCode, ExitError, UsageError } from '../exit.js';
+import type { StoreOptions } from '../../client/insert.js';
+import { EXIT, type ExitCode, ExitError, isUsage, UsageError } from '../exit.js';
 import { clientFor, findConnection } from '../remote/connection.js';
-import { collect, remoteOptions, whole } from '../remote/options.js';
+import {
+  collect,
+  conflictOptions,
+  list,
+  pairs,
+  remoteOptions,
+  renames,
+  requireKeyOf,
+  whole,
+} from '../remote/options.js';
 import { requireFolderOf } from '../remote/user-files.js';
 import { warn } from '../terminal/output.js';
 import { counted, grouped } from '../terminal/progress.js';
 import { quoted } from '../terminal/text.js';
-import { FORMATS } from './format.js';
+import { FORMATS } from '../../import/format.js';
 import { importFiles, previewImport } from './import.js';
-import type { ImportOptions } from './options.js';
+import { type ImportOptions, storingFlags } from './options.js';
 import type { ImportResult } from './run.js';
-import { DATE_ORDERS } from './timestamps.js';
+import { DATE_ORDERS } from '../../import/timestamps.js';
 import { PROGRAM } from '../program-name.js';
+import { REQUESTED_TYPES, requestedType, type RequestedType } from '../../import/requested-types.js';
 
 export function importCommand(): Command {
   const command = new Command('import')
-    .description('Import CSV, TSV, NDJSON or JSON, optionally gzipped, into a table')
+    .description('Import CSV, TSV, NDJSON or JSON, optionally gzipped, Parquet or Excel workbooks into a table')
     .argument('<FILE...>', '- reads standard input')
     .requiredOption('--table <NAME>', 'Table to import into')
     .option('--create', 'Create the table if it does not exist')
     .option('--add-columns', 'Add missing columns to the table')
-    .option('--types <LIST>', 'Column types: a=TEXT,b=INTEGER (default: types that hold every value)', columnTypes)
-    .option('--skip <LIST>', 'Columns to omit: a,b', list)
+    .option(
+      '--types <LIST>',
+      'Column types: a=TEXT,b=EPOCH_SECONDS (repeatable; default: types that fit every value)',
+      columnTypes,
+    )
+    .option('--rename <LIST>', 'Column names: Field=column (repeatable)', renames)
+    .addOption(
+      new Option('--snake-case', 'Convert names to snake case: firstName becomes first_name').conflicts('keepNames'),
+    )
     .option('--keep-names', 'Keep field names as column names if possible')
+    .option('--skip <LIST>', 'Columns to omit: a,b', list)
+    .option('--sheet <NAME>', 'Sheet of a workbook (default: the first)')
+    .option('--flatten', 'Make the members of nested JSON objects columns: address_city')
     .addOption(new Option('--format <NAME>', 'File format (default: by content and name)').choices([...FORMATS]))
     .option('--delimiter <CHARACTER>', 'Field delimiter (default: by content)', character)
     .option('--no-quotes', 'Treat quotes as text')
@@ -32,7 +52,7 @@ export function importCommand(): Command {
     .option('--skip-lines <N>', 'Lines to skip before the header', whole, 0)
     .option('--columns <LIST>', 'Field names, if the file has no header: a,b,c', list)
     .option('--encoding <NAME>', 'Text encoding (default: utf-8, or utf-16 with a byte order mark)')
-    .option('--null <TEXT>', 'Additional text to read as NULL, such as \\N (repeatable)', collect)
+    .option('--null <TEXT>', 'Treat this text as NULL as well, such as \\N (repeatable)', collect)
     .addOption(new Option('--decimal <CHARACTER>', 'Decimal separator').choices(['.', ',']).default('.'))
     .option('--thousands <CHARACTER>', 'Thousands separator (default: none)', character)
     .addOption(
@@ -40,15 +60,25 @@ export function importCommand(): Command {
     )
     .option('--sample <N>', 'Records to infer types from (default: all; 10000 of a pipe)', whole)
     .option('--dry-run', 'Show what would be sent; send nothing')
+    .addOption(
+      new Option('--rehearse', 'Send everything, and let the service roll it back').conflicts([
+        ...['create', 'addColumns', 'dryRun', 'resume', 'resumeLate', 'restart'],
+      ]),
+    )
     .option('--resume', 'Resume an interrupted import')
     .option('--resume-late', 'Resume even if idempotency keys may have expired; could store rows twice')
     .option('--restart', 'Discard an interrupted import and start again')
     .option('--refused <FILE>', 'File to write refused records to (default: FILE.refused.ndjson)')
     .option('--strict', 'Stop at the first refused record')
-    .option('--concurrency <N>', 'Batches in flight at a time', whole, 4)
+    .addOption(
+      new Option('--quarantine', 'Keep refused records in the service (see cdp quarantine)').conflicts([
+        ...['strict', 'refused'],
+      ]),
+    )
+    .option('--concurrency <N>', 'Batches in flight at a time (default: 4; 1 with --on-conflict)', whole)
     .option('--json', 'Print the result as JSON')
     .addHelpText('after', EXAMPLES);
-  return remoteOptions(command).action(async (files: string[]) => {
+  return remoteOptions(conflictOptions(command)).action(async (files: string[]) => {
     process.exitCode = await run(command, files, command.opts<ImportOptions>());
   });
 }
@@ -76,6 +106,7 @@ async function run(command: Command, files: readonly string[], options: ImportOp
   const { thousands, decimal } = options;
   if (thousands === decimal)
     throw new UsageError(`--thousands and --decimal are both "${decimal}"`, 'For 1.234,5: --decimal , --thousands .');
+  requireKeyOf(options);
   // Rather than finding out when there is a record to write.
   if (options.refused !== undefined) await requireFolderOf(options.refused);
   const connection = await findConnection(command).catch((error: unknown) => {
@@ -92,54 +123,65 @@ async function run(command: Command, files: readonly string[], options: ImportOp
   return report(await importFiles(client, connection.url, files, options), files, options);
 }
 
-const list = (value: string): string[] => value.split(',').map((each) => each.trim());
-
 /** @param value such as `a=TEXT,b=INTEGER` */
-function columnTypes(value: string): Map<string, ColumnType> {
-  return new Map(
-    value.split(',').map((pair) => {
-      const at = pair.lastIndexOf('=');
-      const name = pair.slice(at + 1).trim();
-      const type = COLUMN_TYPES.find((known) => known === name.toUpperCase());
-      if (at >= 1 && type !== undefined) return [pair.slice(0, at).trim(), type];
-      throw new InvalidArgumentError(`Expected a=TEXT,b=INTEGER; the types are ${COLUMN_TYPES.join(', ')}.`);
-    }),
-  );
+function columnTypes(value: string, before?: ReadonlyMap<string, RequestedType>): Map<string, RequestedType> {
+  const types = new Map(before);
+  for (const [name, typeName] of pairs(value)) {
+    const type = requestedType(typeName);
+    if (type === undefined)
+      throw new InvalidArgumentError(`Expected a=TEXT,b=INTEGER; the types are ${REQUESTED_TYPES.join(', ')}.`);
+    types.set(name, type);
+  }
+  return types;
 }
 
 function report(result: ImportResult, files: readonly string[], options: ImportOptions): ExitCode {
-  const { outcome, error, inserted, refused, insertedNow, retries, refusedFile, seconds } = result;
+  const { outcome, error, inserted, updated, ignored, refused, quarantined } = result;
+  const { storing, storedNow, retries, refusedFile, seconds } = result;
   const { table } = options;
-  const soFar = `${grouped(inserted)} rows are stored, ${grouped(refused)} refused`;
+  const isUpsert = storing.onConflict !== undefined;
+  const others = isUpsert ? `, ${grouped(updated)} updated, ${grouped(ignored)} ignored` : '';
+  const kept = quarantined === 0 ? '' : `, ${grouped(quarantined)} quarantined`;
+  const soFar = `${grouped(inserted)} rows are stored${others}, ${grouped(refused)} refused${kept}`;
   if (outcome === 'failed') {
     // Once the file is corrected, it is another file, and the import cannot be resumed.
-    if (error instanceof UsageError && inserted > 0) throw new ExitError(EXIT.refused, soFar, error);
+    if (isUsage(error) && inserted + updated > 0) throw new ExitError(EXIT.refused, soFar, error);
     warn(`${soFar}. ${howToResume(result, files, options)}`);
     throw error;
   }
   if (outcome === 'stopped') {
     throw new ExitError(EXIT.interrupted, `${soFar}. ${howToResume(result, files, options)}`);
   }
-  const rate = insertedNow / seconds;
+  const rate = storedNow / seconds;
   process.stdout.write(
     options.json
-      ? `${JSON.stringify({ table, inserted, refused, refused_file: refusedFile, seconds: Number(seconds.toFixed(3)), retries })}\n`
-      : `${counted(inserted)} stored in ${table}, ${grouped(refused)} refused, ${seconds.toFixed(1)} s, ${grouped(rate)} rows/s\n`,
+      ? `${JSON.stringify({ table, inserted, ...(isUpsert ? { updated, ignored } : {}), refused, quarantined, refused_file: refusedFile, seconds: Number(seconds.toFixed(3)), retries })}\n`
+      : `${counted(inserted)} ${options.rehearse ? 'could be stored' : 'stored'} in ${table}${others}, ${grouped(refused)} refused${kept}, ${seconds.toFixed(1)} s, ${grouped(rate)} rows/s\n`,
   );
   if (refusedFile !== null) {
-    const next = commandFor([refusedFile], options);
+    const next = commandFor([refusedFile], options, storing);
     warn(`The refused records are in ${refusedFile}\nCorrect them there, then import them with:\n  ${next}`);
   }
-  return refused > 0 ? EXIT.someRefused : EXIT.done;
+  if (options.rehearse) warn('Nothing was stored. In a rehearsal, batches do not see the rows of other batches');
+  else if (quarantined > 0)
+    warn(`List the quarantined records with:\n  ${PROGRAM} quarantine list --table ${quoted(table)}`);
+  return refused + quarantined > 0 ? EXIT.someRefused : EXIT.done;
 }
 
-function howToResume({ canResume }: ImportResult, files: readonly string[], options: ImportOptions): string {
+function howToResume({ canResume, storing }: ImportResult, files: readonly string[], options: ImportOptions): string {
   if (!canResume) return 'Input that can be read only once cannot be resumed';
   const how = options.strict ? 'Continue, without the refused records, with' : 'Continue with';
-  return `${how}:\n  ${commandFor(files, options)} --resume`;
+  return `${how}:\n  ${commandFor(files, options, storing)} --resume`;
 }
 
-function commandFor(files: readonly string[], { table, profile }: ImportOptions): string {
-  const words = ['import', ...files, '--table', table, ...(profile === undefined ? [] : ['--profile', profile])];
+function commandFor(files: readonly string[], { table, profile }: ImportOptions, storing: StoreOptions): string {
+  const words = [
+    'import',
+    ...files,
+    '--table',
+    table,
+    ...storingFlags(storing),
+    ...(profile === undefined ? [] : ['--profile', profile]),
+  ];
   return [PROGRAM, ...words.map(quoted)].join(' ');
 }

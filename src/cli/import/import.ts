@@ -2,19 +2,25 @@
 import { join, resolve } from 'node:path';
 import type { CdpClient, CreateTable } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
+import { queryOf } from '../../client/insert.js';
 import { NAME_PATTERN } from '../../contract/names.js';
 import type { Table } from '../../contract/wire/tables.js';
 import { UsageError } from '../exit.js';
+import { ownProject } from '../remote/connection.js';
 import { stateFolder } from '../remote/user-files.js';
 import { warn } from '../terminal/output.js';
-import { grouped } from '../terminal/progress.js';
-import { columnNames } from './column-names.js';
-import { missingColumns } from './field-mapping.js';
-import { encoderFor } from './record-encoder.js';
-import { requireUnchanged, sizeOf, STDIN } from './input.js';
-import { Journal } from './journal.js';
-import type { ImportOptions } from './options.js';
-import { type ImportPlan, planImport, type Planned } from './plan.js';
+import { grouped, ProgressLine } from '../terminal/progress.js';
+import { columnNames } from '../../import/column-names.js';
+import { missingKey } from './conflict-key.js';
+import { missingColumns } from '../../import/field-mapping.js';
+import { requireUnchanged } from '../../import/batches.js';
+import type { Watch } from '../../import/scan.js';
+import { encoderFor } from '../../import/record-encoder.js';
+import { sizeOf, STDIN } from './input.js';
+import { JournalFile } from './journal-file.js';
+import { importFile } from './open-source.js';
+import { type ImportOptions, requireSameStoring, storingOf } from './options.js';
+import { type ImportPlan, planImport, type Planned } from '../../import/plan.js';
 import { type ImportResult, sendFiles } from './run.js';
 import { showPlan } from './show-plan.js';
 
@@ -29,21 +35,21 @@ export async function importFiles(
   files: readonly string[],
   options: ImportOptions,
 ): Promise<ImportResult> {
-  const { table, resume, resumeLate } = options;
+  const { table, resume, resumeLate, rehearse } = options;
   const journals = join(stateFolder(), 'imports');
   requireTableName(table);
   const canResume = await areRepeatable(files);
-  const { project } = await client.token();
+  const { project } = await ownProject(client);
   const target = { url: new URL(url).href, project: project.id, table, files: files.map((path) => resolve(path)) };
-  const journal = canResume ? Journal.find(journals, target) : undefined;
+  const journal = canResume && !rehearse ? JournalFile.find(journals, target) : undefined;
   if (resume || resumeLate) {
     const resumed = await resumable(journal, options, canResume);
-    warn(`${grouped(resumed.totals.inserted)} rows are already stored`);
+    warn(`${grouped(resumed.stored)} rows are already stored`);
     return sendFiles(client, resumed, [], options);
   }
   requireNoneInterrupted(journal, options);
   const { plan, opened } = await prepareTable(client, files, options);
-  const created = await Journal.create(canResume ? journals : undefined, target, plan);
+  const created = await JournalFile.create(canResume && !rehearse ? journals : undefined, target, plan);
   return sendFiles(client, created, opened, options);
 }
 
@@ -57,8 +63,9 @@ export async function previewImport(
   requireTableName(name);
   await areRepeatable(files);
   const table = client === undefined ? undefined : await findTable(client, name);
-  const { plan, warnings, first, opened } = await planImport(files, table, options);
+  const { plan, warnings, first, opened } = await planFiles(files, table, options);
   for (const source of opened) source?.input.close();
+  const key = await missingKey(client, table, plan);
   const schema = '/api/cdp/schema/table';
   const requests =
     table === undefined
@@ -66,14 +73,26 @@ export async function previewImport(
       : missingColumns(plan.files, table).map((column) => {
           return { request: `POST ${schema}/${name}/column`, body: JSON.stringify(column) };
         });
+  if (key !== undefined) requests.push({ request: `POST ${schema}/${name}/index`, body: JSON.stringify(key) });
   plan.files.forEach(({ format, mappings }, i) => {
     const encode = encoderFor(format.kind, mappings, plan.reading);
     const records = (first[i] ?? []).map((record) => `  ${encode(record).json}`);
-    requests.push({ request: `POST /api/cdp/data/${name}`, body: `[\n${records.join(',\n')}\n]` });
+    requests.push({
+      request: `POST /api/cdp/data/${name}${queryOf(plan.storing)}`,
+      body: `[\n${records.join(',\n')}\n]`,
+    });
   });
   showPlan(plan, warnings);
   process.stdout.write(requests.map(({ request, body }) => `${request}\n${body}\n`).join(''));
 }
+
+const planFiles = (files: readonly string[], table: Table | undefined, options: ImportOptions): Promise<Planned> =>
+  planImport(files.map(importFile), table, options, storingOf(options), watchReading);
+
+const watchReading: Watch = (label, progress) => {
+  const line = new ProgressLine(() => ({ ...progress(), refused: 0 }), `Reading ${label.split('/').at(-1)}: `);
+  return () => line.end();
+};
 
 /** @throws UsageError suggesting a valid name */
 function requireTableName(table: string): void {
@@ -90,14 +109,16 @@ async function areRepeatable(files: readonly string[]): Promise<boolean> {
 
 /** The journal to resume with. @throws UsageError if there is none, or resuming is not safe */
 async function resumable(
-  journal: Journal | undefined,
-  { table, resumeLate }: ImportOptions,
+  journal: JournalFile | undefined,
+  options: ImportOptions,
   canResume: boolean,
-): Promise<Journal> {
+): Promise<JournalFile> {
+  const { table, resumeLate } = options;
   if (!canResume) throw new UsageError('Input that can be read only once, such as standard input, cannot be resumed');
   if (journal === undefined)
     throw new UsageError(`No import of this into "${table}" was interrupted`, 'Import without --resume');
   try {
+    requireSameStoring(options, journal.header.plan.storing);
     const { outdated } = journal;
     if (outdated > 0 && !resumeLate) {
       throw new UsageError(
@@ -105,7 +126,7 @@ async function resumable(
         'Check whether their rows were stored; then continue with --resume-late, or start again with --restart',
       );
     }
-    for (const { path, identity } of journal.header.plan.files) await requireUnchanged(path, identity);
+    for (const { path, identity } of journal.header.plan.files) await requireUnchanged(importFile(path), identity);
     return journal;
   } catch (error) {
     journal.close();
@@ -114,12 +135,12 @@ async function resumable(
 }
 
 /** @throws UsageError if an earlier import was interrupted and is not to be forgotten */
-function requireNoneInterrupted(journal: Journal | undefined, { table, restart }: ImportOptions): void {
+function requireNoneInterrupted(journal: JournalFile | undefined, { table, restart }: ImportOptions): void {
   if (journal === undefined) return;
   if (restart) return journal.remove();
   journal.close();
   throw new UsageError(
-    `An import of this into "${table}" was started at ${journal.header.begun} and interrupted; ${grouped(journal.totals.inserted)} rows are stored`,
+    `An import of this into "${table}" was started at ${journal.header.begun} and interrupted; ${grouped(journal.stored)} rows are stored`,
     'Continue it with --resume, or start again with --restart, which leaves those rows as they are',
   );
 }
@@ -131,23 +152,27 @@ async function prepareTable(client: CdpClient, files: readonly string[], options
   // Before reading the files, which can take a while.
   if (table === undefined && !create)
     throw new UsageError(`There is no table "${name}"`, 'Create it with --create; preview it with --dry-run');
-  const planned = await planImport(files, table, options);
+  const planned = await planFiles(files, table, options);
   const { plan, warnings } = planned;
   showPlan(plan, warnings);
-  if (table === undefined) {
-    await client.createTable(tableFor(name, plan));
-    return planned;
-  }
+  const key = await missingKey(client, table, plan);
+  if (table === undefined) await client.createTable(tableFor(name, plan));
+  else await addMissing(client, table, plan, addColumns);
+  if (key !== undefined) await client.createIndex(name, key);
+  return planned;
+}
+
+/** @throws UsageError if columns are missing and not to be added */
+async function addMissing(client: CdpClient, table: Table, plan: ImportPlan, addColumns = false): Promise<void> {
   const missing = missingColumns(plan.files, table);
   if (missing.length > 0 && !addColumns) {
     const names = missing.map((column) => column.name);
     throw new UsageError(
-      `The table "${name}" has no column ${names.join(', ')}`,
-      `Add with --add-columns, or leave out: --skip ${names.join(',')}`,
+      `The table "${table.name}" has no ${names.length === 1 ? 'column' : 'columns'} ${names.join(', ')}`,
+      `Add with --add-columns, leave out with --skip ${names.join(',')}, or rename: --rename Field=column`,
     );
   }
-  for (const column of missing) await client.addColumn(name, column);
-  return planned;
+  for (const column of missing) await client.addColumn(table.name, column);
 }
 
 async function findTable(client: CdpClient, name: string): Promise<Table | undefined> {

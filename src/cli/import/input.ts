@@ -1,54 +1,40 @@
-/** Files and standard input: their size and identity, and their unpacked text. */
+/** Files and standard input: their size and identity, and their bytes. */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { open, stat } from 'node:fs/promises';
 import { pipeline, Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
+import { decoderFor } from '../../import/decode.js';
+import { type TextInput, textInput } from '../../import/input.js';
 import { UsageError } from '../exit.js';
-import { decode, decoderFor } from './decode.js';
 
 export const STDIN = '-';
 
 export const labelOf = (path: string): string => (path === STDIN ? 'standard input' : path);
 
-export interface Input {
-  /** For messages. */
-  readonly label: string;
-  /** Without `.gz`; its ending may tell the format. */
-  readonly name: string;
-  /** Bytes of the file on disk; null if it can be read only once: standard input, a pipe. */
-  readonly size: number | null;
-  /** How many of them have been read. */
-  readonly bytesRead: () => number;
-  readonly text: AsyncGenerator<string, void>;
-  /** Stops reading, even while waiting for someone to type. */
-  readonly close: () => void;
-}
-
 /**
  * @param encoding default: UTF-8, or UTF-16 if the file begins with a byte order mark
- * @throws UsageError if there is no such file, or no such encoding
+ * @throws UsageError if there is no such file; FileError if there is no such encoding
  */
-export async function openInput(path: string, encoding: string | undefined): Promise<Input> {
-  const decoder = encoding === undefined ? undefined : decoderFor(encoding);
+export async function openInput(path: string, encoding: string | undefined): Promise<TextInput> {
+  const label = labelOf(path);
+  // Before anything is opened.
+  if (encoding !== undefined) decoderFor(encoding);
   const size = await sizeOf(path);
   const stream: Readable = path === STDIN ? process.stdin : createReadStream(path, { highWaterMark: 256 * 1024 });
-  let read = 0;
-  const counted = async function* (): AsyncGenerator<Buffer, void> {
-    for await (const chunk of stream as AsyncIterable<Buffer>) {
-      read += chunk.length;
-      yield chunk;
-    }
-  };
-  const label = labelOf(path);
-  return {
-    label,
-    name: path.replace(/\.gz$/i, ''),
-    size,
-    bytesRead: () => read,
-    text: decode(unpacked(counted()), decoder, label),
-    close: () => stream.destroy(),
-  };
+  const bytes = stream as AsyncIterable<Buffer>;
+  const gunzip = (packed: AsyncIterable<Uint8Array>) => gunzipped(packed, label);
+  return textInput({ path, label, size, bytes, gunzip, close: () => stream.destroy() }, encoding);
+}
+
+async function* gunzipped(packed: AsyncIterable<Uint8Array>, label: string): AsyncGenerator<Buffer, void> {
+  try {
+    // An error of either stream reaches the reader of the second.
+    yield* pipeline(Readable.from(packed, { objectMode: false }), createGunzip(), () => {}) as AsyncIterable<Buffer>;
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    throw code?.startsWith('Z_') ? new Error(`${label} cannot be decompressed: ${message}`) : error;
+  }
 }
 
 /** In bytes; null if it can be read only once. @throws UsageError if there is no such file */
@@ -64,22 +50,6 @@ export async function sizeOf(path: string): Promise<number | null> {
   }
 }
 
-/** Gzip is recognised by its first two bytes (RFC 1952). */
-async function* unpacked(bytes: AsyncGenerator<Buffer, void>): AsyncGenerator<Buffer, void> {
-  const { value: first, done } = await bytes.next();
-  if (done) return;
-  const all = async function* () {
-    yield first;
-    yield* bytes;
-  };
-  if (first[0] === 0x1f && (first[1] ?? 0x8b) === 0x8b) {
-    // An error of either stream reaches the reader of the second.
-    yield* pipeline(Readable.from(all(), { objectMode: false }), createGunzip(), () => {}) as AsyncIterable<Buffer>;
-  } else {
-    yield* all();
-  }
-}
-
 /** Size, modification time and a hash of the beginning; null if it can be read only once. @throws UsageError */
 export async function identityOf(path: string): Promise<string | null> {
   if ((await sizeOf(path)) === null) return null;
@@ -92,13 +62,4 @@ export async function identityOf(path: string): Promise<string | null> {
   } finally {
     await handle.close();
   }
-}
-
-/** @throws UsageError if the file has changed since its identity was taken */
-export async function requireUnchanged(path: string, identity: string | null): Promise<void> {
-  if ((await identityOf(path)) === identity) return;
-  throw new UsageError(
-    `${path} has changed since the import was started`,
-    'Start again with --restart; rows that are stored stay',
-  );
 }

@@ -1,18 +1,13 @@
 /** What a person asks of an import, as the command line names it. */
-import type { ColumnType } from '../../contract/column-types.js';
-import type { ReadOptions } from './source.js';
+import type { StoreOptions } from '../../client/insert.js';
+import type { Resolution } from '../../contract/wire/batch.js';
+import type { PlanOptions } from '../../import/plan.js';
+import { UsageError } from '../exit.js';
 
-export interface ImportOptions extends ReadOptions {
+export interface ImportOptions extends PlanOptions {
   table: string;
   /** Create the table if it does not exist. */
   create?: boolean;
-  addColumns?: boolean;
-  /** By the name of the field or of the column. */
-  types?: ReadonlyMap<string, ColumnType>;
-  skip?: readonly string[];
-  keepNames?: boolean;
-  /** Records to infer types from; default: all, if columns are to be created. */
-  sample?: number;
   dryRun?: boolean;
   resume?: boolean;
   /** Resume even if keys may have expired. */
@@ -22,15 +17,45 @@ export interface ImportOptions extends ReadOptions {
   refused?: string;
   /** Fail with the first refused record. */
   strict?: boolean;
+  /** Columns of a unique index: rows that have the same values there are updated. */
+  onConflict?: readonly string[];
+  resolution?: Resolution;
+  /** Keep refused records in the service. */
+  quarantine?: boolean;
+  /** Roll everything back. */
+  rehearse?: boolean;
   /** Batches in flight at a time. */
-  concurrency: number;
+  concurrency?: number;
   json?: boolean;
   profile?: string;
 }
 
-/** Those that say how files are read, which the journal keeps. */
-export function readingOf(options: ImportOptions): ReadOptions {
-  const { table, create, addColumns, types, skip, keepNames, sample, dryRun, ...others } = options;
-  const { resume, resumeLate, restart, refused, strict, concurrency, json, profile, ...reading } = others;
-  return reading;
+/** Those that say how records are stored, which the journal keeps, too: a repeated batch must be the same request. */
+export const storingOf = ({ onConflict, resolution, quarantine, rehearse }: ImportOptions): StoreOptions => ({
+  ...(onConflict === undefined ? {} : { onConflict }),
+  ...(resolution === undefined ? {} : { resolution }),
+  ...(quarantine === undefined ? {} : { onError: 'quarantine' }),
+  ...(rehearse === undefined ? {} : { dryRun: true }),
+});
+
+const FLAGS = { onConflict: '--on-conflict', resolution: '--resolution', onError: '--quarantine' } as const;
+
+/** @throws UsageError if an option is not as it was when the import was started; one that is not given stays */
+export function requireSameStoring(options: ImportOptions, begun: StoreOptions): void {
+  const given = storingOf(options);
+  for (const name of ['onConflict', 'resolution', 'onError'] as const) {
+    if (given[name] === undefined || String(given[name]) === String(begun[name])) continue;
+    const before = begun[name] === undefined ? 'without it' : `with ${[begun[name]].flat().join(',')}`;
+    throw new UsageError(
+      `${FLAGS[name]} cannot change: the import was started ${before}`,
+      `Resume it without ${FLAGS[name]}, or start again with --restart`,
+    );
+  }
 }
+
+/** The options of the command line that ask for it. */
+export const storingFlags = ({ onConflict, resolution, onError }: StoreOptions): string[] => [
+  ...(onConflict === undefined ? [] : [FLAGS.onConflict, [onConflict].flat().join(',')]),
+  ...(resolution === undefined ? [] : [FLAGS.resolution, resolution]),
+  ...(onError === undefined ? [] : [FLAGS.onError]),
+];

@@ -4,16 +4,7 @@
  */
 import { appendFileSync, closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import type { ErrorPlace } from '../../contract/errors.js';
-import type { EncodedRecord } from './record-encoder.js';
-
-export interface RefusedLine {
-  record: EncodedRecord;
-  errors: readonly ErrorPlace[];
-}
-
-/** The message without the position in its batch, which means nothing in a file. */
-export const messageIn = ({ message }: ErrorPlace): string => message.replace(/^Record \d+(?:: |, )/, '');
+import { refusedLine, type RefusedRecord } from '../../import/refused-record.js';
 
 export class RefusedFile {
   private fd: number | undefined;
@@ -70,8 +61,8 @@ export class RefusedFile {
   }
 
   /** @returns number of bytes written */
-  append(file: string, lines: readonly RefusedLine[]): number {
-    const text = Buffer.from(lines.map((line) => lineOf(file, line)).join(''));
+  append(file: string, lines: readonly RefusedRecord[]): number {
+    const text = Buffer.from(lines.map((line) => refusedLine(file, line)).join(''));
     if (this.fd !== undefined) appendFileSync(this.fd, text);
     return text.length;
   }
@@ -84,13 +75,4 @@ export class RefusedFile {
     if (this.fd !== undefined) closeSync(this.fd);
     this.fd = undefined;
   }
-}
-
-/** `record` is what was sent. */
-function lineOf(file: string, { record: { line, json }, errors }: RefusedLine): string {
-  const shown = errors.map((place) => {
-    const { column, error, hint } = place;
-    return { column, error, message: messageIn(place), hint };
-  });
-  return `{"file":${JSON.stringify(file)},"line":${line},"record":${json},"errors":${JSON.stringify(shown)}}\n`;
 }

@@ -1,17 +1,21 @@
 /** Sends the records of an import that is planned, until they are all stored or it is interrupted. */
 import { basename } from 'node:path';
 import type { CdpClient } from '../../client/client.js';
+import { CdpError } from '../../client/error.js';
+import type { StoreOptions } from '../../client/insert.js';
 import { forEachConcurrently } from '../../client/concurrency.js';
 import { warn } from '../terminal/output.js';
 import { ProgressLine } from '../terminal/progress.js';
-import { BatchReader } from './batches.js';
+import { BatchReader } from '../../import/batches.js';
 import { identityOf, STDIN } from './input.js';
-import type { Journal } from './journal.js';
+import type { JournalFile } from './journal-file.js';
 import type { ImportOptions } from './options.js';
-import type { ImportPlan } from './plan.js';
+import type { ImportPlan } from '../../import/plan.js';
+import { importFile } from './open-source.js';
 import { RefusedFile } from './refused-file.js';
-import { BatchSender } from './send.js';
-import type { Source } from './source.js';
+import { messageIn } from '../../import/refused-record.js';
+import { BatchSender, type Split } from '../../import/send.js';
+import type { Source } from '../../import/source.js';
 
 export interface ImportResult {
   outcome: 'complete' | 'stopped' | 'failed';
@@ -19,9 +23,15 @@ export interface ImportResult {
   error?: unknown;
   /** Rows stored, and records refused, by all processes of this import. */
   inserted: number;
+  updated: number;
+  ignored: number;
   refused: number;
+  /** Records that the service keeps. */
+  quarantined: number;
   /** Rows stored by this process. */
-  insertedNow: number;
+  storedNow: number;
+  /** How, as the journal has it. */
+  storing: StoreOptions;
   retries: number;
   refusedFile: string | null;
   canResume: boolean;
@@ -32,18 +42,23 @@ export interface ImportResult {
 /** @param opened files that are already open */
 export async function sendFiles(
   client: CdpClient,
-  journal: Journal,
+  journal: JournalFile,
   opened: readonly (Source | undefined)[],
   { table, concurrency, strict = false, refused: path }: ImportOptions,
 ): Promise<ImportResult> {
   const started = performance.now();
   const { totals, header } = journal;
-  const { files } = header.plan;
-  const before = totals.inserted;
-  const reader = new BatchReader(header.plan, opened);
+  const { files, storing } = header.plan;
+  const before = journal.stored;
+  const reader = new BatchReader(
+    header.plan,
+    files.map(({ path }) => importFile(path)),
+    opened,
+  );
   const refusedFile = refusedFileOf(journal, table, path);
   const [stop, abort] = [new AbortController(), new AbortController()];
-  const sender = new BatchSender(journal, refusedFile, { client, table, strict, signal: abort.signal });
+  const onSplit = (split: Split) => keepSplit(journal, refusedFile, strict, split);
+  const sender = new BatchSender(journal, { client, table, storing, signal: abort.signal, onSplit });
   const onSignal = () => {
     if (stop.signal.aborted) return abort.abort();
     stop.abort();
@@ -51,11 +66,13 @@ export async function sendFiles(
   };
   // Before, one Ctrl-C ends the process; from now on, the import can be resumed.
   process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
-  const progress = new ProgressLine(() => ({ rows: totals.inserted, share: reader.share, refused: totals.refused }));
+  const progress = new ProgressLine(() => ({ rows: journal.stored, share: reader.share, refused: totals.refused }));
   let outcome: ImportResult['outcome'];
   let error: unknown;
   try {
-    const limits = { concurrency, signal: stop.signal };
+    // The last record of a key wins if batches go one after the other.
+    const atOnce = concurrency ?? (storing.onConflict === undefined ? 4 : 1);
+    const limits = { concurrency: atOnce, signal: stop.signal };
     const isComplete = await forEachConcurrently(reader.batches(), limits, (batch) => sender.send(batch));
     outcome = isComplete ? 'complete' : 'stopped';
   } catch (thrown) {
@@ -77,7 +94,8 @@ export async function sendFiles(
     outcome,
     error,
     ...totals,
-    insertedNow: totals.inserted - before,
+    storedNow: journal.stored - before,
+    storing,
     retries: sender.retries,
     refusedFile: journal.refusedFile,
     canResume: files.every(({ identity }) => identity !== null),
@@ -85,8 +103,27 @@ export async function sendFiles(
   };
 }
 
+/** Everything is on disk before any part is sent. @param strict fail with the first refused record */
+function keepSplit(
+  journal: JournalFile,
+  refusedFile: RefusedFile,
+  strict: boolean,
+  { batch, part, refused, into, cause }: Split,
+): void {
+  const [first] = refused;
+  if (strict && first !== undefined) {
+    const message = `${batch.file}, line ${first.record.line}: ${first.errors.map(messageIn).join('; ')}`;
+    throw cause?.with(message, { errors: [] }) ?? new CdpError('invalid_value', message);
+  }
+  if (first !== undefined && refusedFile.create()) journal.addRefusedFile(refusedFile.path);
+  const bytes = journal.refusedBytes + refusedFile.append(batch.file, refused);
+  journal.addSplit(batch.number, part, into, refused.length, bytes);
+  refusedFile.sync();
+  journal.sync();
+}
+
 /** By default next to the first file, or if nothing can be created there, in the current folder. */
-function refusedFileOf(journal: Journal, table: string, path: string | undefined): RefusedFile {
+function refusedFileOf(journal: JournalFile, table: string, path: string | undefined): RefusedFile {
   const chosen = journal.refusedFile ?? path;
   const name = defaultRefusedFile(journal.header.plan, table);
   const file = chosen === undefined ? new RefusedFile(name, basename(name)) : new RefusedFile(chosen);

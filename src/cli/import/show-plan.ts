@@ -1,10 +1,10 @@
 /** Shows how each file will be read, and what may be wrong with that. */
-import { grid } from '../terminal/grid.js';
+import { fitting, terminalWidth } from '../terminal/grid.js';
 import { warn } from '../terminal/output.js';
 import { firstCells, printable, widthOf } from '../terminal/text.js';
-import { formatName } from './format.js';
+import { formatName } from '../../import/format.js';
 import { labelOf } from './input.js';
-import type { ImportPlan } from './plan.js';
+import type { ImportPlan } from '../../import/plan.js';
 
 /** Some field names are whole sentences, and would leave no room for the rest. */
 const FIELD_WIDTH = 40;
@@ -21,9 +21,10 @@ export function showPlan({ files }: ImportPlan, warnings: readonly string[]): vo
       return [shortened(field), column ?? '(left out)', type ?? '', ...(hasReasons ? [reason ?? ''] : [])];
     });
     const names = ['field', 'column', 'type', ...(hasReasons ? ['why'] : [])];
-    const table = grid(
+    const table = fitting(
       names.map((name) => ({ name })),
       rows,
+      terminalWidth(process.stderr),
     );
     warn(printable(`${labelOf(path)}: ${formatName(format)}`));
     warn(rows.length === 0 ? 'no records' : table.join('\n'));

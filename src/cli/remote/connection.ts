@@ -3,6 +3,7 @@ import { chmod, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { CdpClient } from '../../client/client.js';
+import type { Scope } from '../../contract/names.js';
 import { isMissing, replaceFile } from '../../files.js';
 import { UsageError } from '../exit.js';
 import { configFolder, makePrivate } from './user-files.js';
@@ -109,6 +110,21 @@ export const connect = async (command: Command): Promise<CdpClient> => clientFor
 export function clientFor({ url, token }: Profile, maxRetries = MAX_RETRIES): CdpClient {
   requireUrl(url);
   return new CdpClient({ url, token, maxRetries });
+}
+
+/**
+ * The project and scopes of a token.
+ * @throws UsageError if it is an admin token
+ */
+export async function ownProject(
+  client: CdpClient,
+): Promise<{ project: { id: string; name: string }; scopes: Scope[] }> {
+  const { project, token } = await client.token();
+  if (project !== null) return { project, scopes: token.scopes };
+  throw new UsageError(
+    'This is an admin token, which does not give access to project data',
+    'Use a token of a project',
+  );
 }
 
 /** @throws UsageError if the address is not a URL */

@@ -1,19 +1,24 @@
 /** `cdp export "SELECT …" -o FILE`: the rows of a query or a table into a file, which appears when it is complete. */
 import { Command, Option } from 'commander';
 import { connect } from './connection.js';
-import { collect, remoteOptions, whole } from './options.js';
+import { collect, numbersOption, remoteOptions, whole } from './options.js';
 import { UsageError } from '../exit.js';
 import { counted, grouped, ProgressLine } from '../terminal/progress.js';
 import { abortOnSignals } from '../signals.js';
 import { isStdout, outputTo } from './output-file.js';
-import { type Format, FORMATS, RowCounter, rowsAs } from './rows.js';
+import { FORMATS as TEXT_FORMATS, RowCounter, rowsAs } from './rows.js';
 import { explainingSql, warnOfEarlierRows } from './sql.js';
+
+const FORMATS = [...TEXT_FORMATS, 'parquet'] as const;
+
+type Format = (typeof FORMATS)[number];
 
 interface Options {
   output: string;
   table?: string;
   param?: unknown[];
   format?: Format;
+  numbers?: 'string' | 'raw';
   timeout: number;
   force?: boolean;
   json?: boolean;
@@ -21,12 +26,16 @@ interface Options {
 
 export function exportCommand(): Command {
   const command = new Command('export')
-    .description('Write the rows of a query or a table to a file: CSV, NDJSON or JSON, optionally gzipped')
+    .description('Write the rows of a query or a table to a file: CSV, NDJSON or JSON, optionally gzipped, or Parquet')
     .argument('[SQL]', 'The query')
-    .requiredOption('-o, --output <FILE>', 'File to write: .csv, .ndjson, .jsonl or .json, plus .gz; - for stdout')
+    .requiredOption(
+      '-o, --output <FILE>',
+      'File to write: .csv, .ndjson, .jsonl or .json, plus .gz; .parquet; - for stdout',
+    )
     .option('--table <NAME>', 'Export this whole table instead of a query')
     .option('--param <VALUE>', 'Value of $1, then $2, …, as text (repeatable)', collect)
     .addOption(new Option('--format <NAME>', 'Format (default: by file name)').choices([...FORMATS]))
+    .addOption(numbersOption())
     .option('--timeout <MS>', 'Time limit of the query, at most 60000', whole, 60_000)
     .option('--force', 'Overwrite the file if it exists')
     .option('--json', 'Print the result as JSON')
@@ -49,25 +58,31 @@ function queryOf(sql: string | undefined, { table }: Options): string {
 }
 
 function formatOf({ format, output }: Options): Format {
+  if (format === 'parquet' && isStdout(output) && process.stdout.isTTY)
+    throw new UsageError('Parquet is not for a terminal', 'Name a file with -o');
   if (isStdout(output)) return format ?? 'csv';
-  const ending = /\.(csv|ndjson|jsonl|json)(?:\.gz)?$/i.exec(output)?.[1]?.toLowerCase();
+  if (/\.gz$/i.test(output) && (format === 'parquet' || /\.parquet\.gz$/i.test(output)))
+    throw new UsageError('Parquet files are already compressed', 'Leave out .gz');
+  const ending = /\.(csv|ndjson|jsonl|json|parquet)(?:\.gz)?$/i.exec(output)?.[1]?.toLowerCase();
   const found = format ?? (ending === 'jsonl' ? 'ndjson' : FORMATS.find((known) => known === ending));
   if (found === undefined) throw new UsageError(`What format is ${output}?`, `Add --format ${FORMATS.join('|')}`);
   return found;
 }
 
 async function exportRows(command: Command, sql: string, options: Options, signal: AbortSignal): Promise<void> {
-  const { output, param = [], timeout, json, force = false } = options;
+  const { output, param = [], numbers, timeout, json, force = false } = options;
   const format = formatOf(options);
   const write = await outputTo(output, force);
   warnOfEarlierRows(sql);
   const client = await connect(command);
-  const rows = rowsAs(format, client, sql, param, { read_only: true, timeout_ms: timeout, signal });
-  // Fetched before the file is created: a query that is rejected leaves the folder unchanged.
-  const first = await rows.next();
   const counter = new RowCounter(format);
+  const settings = { read_only: true, timeout_ms: timeout, signal };
+  const rows =
+    format === 'parquet'
+      ? (await import('./parquet-file.js')).parquetRows(client, sql, param, settings, () => counter.addRow())
+      : rowsAs(format, client, sql, param, { ...settings, ...(numbers === undefined ? {} : { numbers }) });
   const progress = new ProgressLine(() => ({ rows: counter.rows, share: null, refused: 0 }));
-  const counting = async function* () {
+  const counting = async function* (first: IteratorResult<Uint8Array | string, void>) {
     for (let next = first; !next.done; next = await rows.next()) {
       const bytes = typeof next.value === 'string' ? Buffer.from(next.value) : next.value;
       counter.add(bytes);
@@ -75,7 +90,8 @@ async function exportRows(command: Command, sql: string, options: Options, signa
     }
   };
   try {
-    await write(counting());
+    // Fetched before the file is created: a query that is rejected leaves the folder unchanged.
+    await write(counting(await rows.next()));
   } finally {
     progress.end();
   }
@@ -85,6 +101,6 @@ async function exportRows(command: Command, sql: string, options: Options, signa
   report.write(
     json
       ? `${JSON.stringify({ file: output, rows: count, bytes, seconds: Number(seconds.toFixed(3)) })}\n`
-      : `${counted(count)} in ${output}, ${seconds.toFixed(1)} s, ${grouped(count / seconds)} rows/s\n`,
+      : `${counted(count)} ${isStdout(output) ? 'written to standard output' : `in ${output}`}, ${seconds.toFixed(1)} s, ${grouped(count / seconds)} rows/s\n`,
   );
 }

@@ -10,13 +10,14 @@ import {
   DEFAULT_PROFILE,
   ENVIRONMENT,
   noProfile,
+  ownProject,
   type Profile,
   profilesFile,
   readProfiles,
   requireUrl,
   writeProfiles,
 } from './connection.js';
-import { aligned } from '../terminal/grid.js';
+import { list } from '../terminal/grid.js';
 import { EXIT, ExitError, UsageError } from '../exit.js';
 import { print, warn } from '../terminal/output.js';
 
@@ -47,12 +48,12 @@ async function login({ profile, url: given, force = false }: Options): Promise<v
 
   const token = await askSecret(`Token for ${url} (not shown): `);
   if (!/^[\x21-\x7e]+$/.test(token)) throw new UsageError('This is not a token');
-  const { project, token: own } = await clientFor({ url, token }).token();
+  const { project, scopes } = await ownProject(clientFor({ url, token }));
   const stored = { url, token, project: project.name };
   if (!force) requireSamePlace(profile, earlier, stored);
   await writeProfiles({ ...(await readProfiles()), [profile]: stored });
   process.stdout.write(`Logged in to the project ${project.name} at ${url}\n`);
-  process.stdout.write(`Scopes: ${own.scopes.join(', ')}\n`);
+  process.stdout.write(`Scopes: ${scopes.join(', ')}\n`);
   process.stdout.write(`Stored as the profile ${profile} in ${profilesFile()}\n`);
 }
 
@@ -115,7 +116,7 @@ export function profilesCommand(): Command {
       url,
       isUsed ? '*' : '',
     ]);
-    print(command, profiles, aligned([['PROFILE', 'PROJECT', 'URL', 'IN USE'], ...rows]));
+    print(command, profiles, list(['PROFILE', 'PROJECT', 'URL', 'IN USE'], rows));
   });
 }
 

@@ -1,5 +1,7 @@
 /** Options that several commands take, and how their values are read. */
-import { type Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { RESOLUTIONS } from '../../contract/wire/batch.js';
+import { UsageError } from '../exit.js';
 import { ENVIRONMENT } from './connection.js';
 
 export const remoteOptions = (command: Command): Command =>
@@ -8,10 +10,48 @@ export const remoteOptions = (command: Command): Command =>
     `Profile of cdp login (default: ${ENVIRONMENT.profile}, or ${ENVIRONMENT.url} and ${ENVIRONMENT.token}, else that of cdp use)`,
   );
 
+export const numbersOption = (): Option =>
+  new Option(
+    '--numbers <FORM>',
+    'How to write bigint and numeric values in JSON: all as strings, or all as numbers (default: as numbers up to 2^53-1)',
+  ).choices(['string', 'raw']);
+
+/** What an import and a replay do with rows that are already there. */
+export const conflictOptions = (command: Command): Command =>
+  command
+    .option('--on-conflict <COLUMNS>', 'Update rows that have the same values in these columns: a,b', list)
+    .addOption(new Option('--resolution <HOW>', 'How to update them (default: merge)').choices([...RESOLUTIONS]));
+
+/** @throws UsageError if it is said how to update rows, but not which */
+export function requireKeyOf({ onConflict, resolution }: { onConflict?: unknown; resolution?: unknown }): void {
+  if (resolution !== undefined && onConflict === undefined)
+    throw new UsageError('--resolution needs --on-conflict', 'Name the columns of a unique index: --on-conflict email');
+}
+
+export const list = (value: string): string[] => value.split(',').map((each) => each.trim());
+
 /** An option that can be given several times. */
 export const collect = (value: string, values: unknown[] = []): unknown[] => [...values, value];
 
 export function whole(value: string): number {
   if (!/^[1-9]\d{0,8}$/.test(value)) throw new InvalidArgumentError('Expected a whole number from 1.');
   return Number(value);
+}
+
+/** Of `a=b,c=d`. What is left of = may have commas; what is right of it, not. */
+export const pairs = (value: string): [string, string][] =>
+  Array.from(value.matchAll(/(.*?)=([^=,]*)(?:,|$)|.+/gs), ([, name = '', wanted = '']) => [
+    name.trim(),
+    wanted.trim(),
+  ]);
+
+/** @param value such as `Customer ID=customer,b=c` @param before of the same option, given earlier */
+export function renames(value: string, before: ReadonlyMap<string, string> = new Map()): Map<string, string> {
+  const names = new Map(before);
+  for (const [from, to] of pairs(value)) {
+    if (from === '' || to === '') throw new InvalidArgumentError('Expected OLD=NEW.');
+    if (names.has(from)) throw new InvalidArgumentError(`"${from}" has two new names.`);
+    names.set(from, to);
+  }
+  return names;
 }

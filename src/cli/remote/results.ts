@@ -1,9 +1,9 @@
 /** Results of SQL for people: every value as the text that the service sent, with all its digits. */
 import type { CdpClient } from '../../client/client.js';
-import type { QueryOptions, QueryResult } from '../../client/sql.js';
-import { grid, records } from '../terminal/grid.js';
+import type { AsText, QueryOptions, QueryResult } from '../../client/sql.js';
+import { fitting, grid, records } from '../terminal/grid.js';
 import { counted } from '../terminal/progress.js';
-import { widthOf } from '../terminal/text.js';
+import { printable } from '../terminal/text.js';
 
 export interface Result extends Omit<QueryResult<never>, 'rows' | 'results'> {
   /** null is NULL. */
@@ -13,8 +13,8 @@ export interface Result extends Omit<QueryResult<never>, 'rows' | 'results'> {
 export interface Layout {
   /** One value per line; `auto`: if the rows are wider than the terminal. */
   expanded: boolean | 'auto';
-  /** Columns of the terminal; undefined: unlimited. */
-  width: number | undefined;
+  /** Columns of the terminal. */
+  width: number;
   /** How to get the rows that are not shown. */
   more: string;
 }
@@ -24,7 +24,7 @@ export async function queryResults(
   client: CdpClient,
   sql: string,
   params: readonly unknown[],
-  options: QueryOptions,
+  options: AsText<QueryOptions>,
 ): Promise<Result[]> {
   const text = await client.queryJson(sql, params, { ...options, row_mode: 'array' });
   const answer = parseExactly(text) as QueryResult<unknown[]>;
@@ -56,13 +56,10 @@ const WRITES = /^(INSERT|UPDATE|DELETE|MERGE|COPY)$/;
 /** The lines for a terminal. */
 export function resultLines(
   { type, rows, columns, row_count: count, truncated: isTruncated }: Result,
-  { expanded, width = Infinity, more }: Layout,
+  { expanded, width, more }: Layout,
 ): string[] {
-  if (columns.length === 0) return [WRITES.test(type) ? `${type} ${count}` : type];
+  if (columns.length === 0) return [printable(WRITES.test(type) ? `${type} ${count}` : type)];
   const heads = columns.map(({ name, type: of }) => ({ name, isNumber: NUMBERS.test(of) }));
-  const cells = rows.map((row) => row.map((value) => value ?? 'NULL'));
-  const sideBySide = expanded === true ? [] : grid(heads, cells);
-  const isTooWide = sideBySide.some((line) => widthOf(line) > width);
-  const lines = expanded === true || (expanded === 'auto' && isTooWide) ? records(heads, cells) : sideBySide;
+  const lines = expanded === 'auto' ? fitting(heads, rows, width) : (expanded ? records : grid)(heads, rows);
   return [...lines, `(${isTruncated ? `the first ${counted(count)}; ${more}` : counted(count)})`];
 }

@@ -1,7 +1,7 @@
 /** The rows of a query as the bytes of a file, as they arrive: every digit as the service sends it. */
 import type { CdpClient } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
-import type { StreamOptions } from '../../client/sql.js';
+import type { AsText, StreamOptions } from '../../client/sql.js';
 
 export const FORMATS = ['csv', 'json', 'ndjson'] as const;
 
@@ -17,7 +17,7 @@ export async function* rowsAs(
   client: CdpClient,
   sql: string,
   params: readonly unknown[],
-  options: StreamOptions,
+  options: AsText<StreamOptions>,
 ): AsyncGenerator<Uint8Array | string, void> {
   if (format === 'csv') return yield* csv(client.sqlCsv(sql, params, options));
   const [open, between, close] = format === 'json' ? ['[', ',\n', ']\n'] : ['', '\n', '\n'];
@@ -53,13 +53,13 @@ async function* csv(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Arra
 const LF = 0x0a;
 const QUOTE = 0x22;
 
-/** Counts the rows in the bytes of {@link rowsAs} as they pass. */
+/** Counts the rows in the bytes of a file as they pass; those of Parquet, which cannot be seen in them, by {@link addRow}. */
 export class RowCounter {
   bytes = 0;
   private lines = 0;
   private isQuoted = false;
 
-  constructor(private readonly format: Format) {}
+  constructor(private readonly format: Format | 'parquet') {}
 
   /** The header of CSV is not a row; JSON has one row per line. */
   get rows(): number {
@@ -67,9 +67,14 @@ export class RowCounter {
     return this.format === 'csv' ? Math.max(0, this.lines - 1) : this.lines;
   }
 
+  addRow(): void {
+    this.lines++;
+  }
+
   add(bytes: Uint8Array): void {
     const isCsv = this.format === 'csv';
     this.bytes += bytes.length;
+    if (this.format === 'parquet') return;
     for (const byte of bytes) {
       // A doubled quote within quotes ends and begins them, which comes to the same.
       if (isCsv && byte === QUOTE) this.isQuoted = !this.isQuoted;

@@ -4,10 +4,12 @@ import { Command, Option } from 'commander';
 import type { CdpClient } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
 import type { QueryOptions } from '../../client/sql.js';
+import { PROGRAM } from '../program-name.js';
 import { connect } from './connection.js';
-import { collect, remoteOptions, whole } from './options.js';
+import { collect, numbersOption, remoteOptions, whole } from './options.js';
 import { SqlError, UsageError } from '../exit.js';
-import { printChunks, printLines, warn } from '../terminal/output.js';
+import { terminalWidth } from '../terminal/grid.js';
+import { printChunks, printLines, warn, writeLines } from '../terminal/output.js';
 import { abortOnSignals } from '../signals.js';
 import { readTextFile } from './user-files.js';
 import { queryResults, resultLines } from './results.js';
@@ -23,7 +25,9 @@ interface Options {
   table?: boolean;
   expanded?: boolean;
   history: boolean;
+  numbers?: 'string' | 'raw';
   readOnly?: boolean;
+  dryRun?: true;
   timeout?: number;
   maxRows: number;
 }
@@ -43,7 +47,13 @@ export function sqlCommand(): Command {
     .addOption(
       format('-x, --expanded', 'Print one value per line (default: if rows are too wide)', 'csv', 'json', 'ndjson'),
     )
+    .addOption(numbersOption())
     .option('--read-only', 'Run in a read-only transaction')
+    .addOption(
+      new Option('--dry-run', 'Roll everything back, and print what would have changed').conflicts([
+        ...['csv', 'json', 'ndjson', 'readOnly'],
+      ]),
+    )
     .option('--timeout <MS>', 'Time limit, at most 60000 (default: 30000)', whole)
     .option('--max-rows <N>', 'Rows to show in a table; other formats have no limit', whole, 1_000)
     .option('--no-history', 'Do not keep a shell history')
@@ -108,12 +118,14 @@ export async function explainingSql(sql: string, work: () => Promise<void>): Pro
 
 /** A stream has the rows of the last statement. */
 export function warnOfEarlierRows(sql: string): void {
-  if (earlierRows(sql)) warn('Warning: only the rows of the last statement are written; cdp sql --table shows all');
+  if (earlierRows(sql))
+    warn(`Warning: only the rows of the last statement are written; ${PROGRAM} sql --table shows all`);
 }
 
 async function run(client: CdpClient, sql: string, options: Options, signal: AbortSignal): Promise<void> {
-  const settings = { ...queryOptions(options), signal };
-  const { param: params = [] } = options;
+  const { param: params = [], numbers } = options;
+  const settings = { ...queryOptions(options), ...(numbers === undefined ? {} : { numbers }), signal };
+  if (options.dryRun) return rehearse(client, sql, params, { ...queryOptions(options), signal });
   const isTable = options.table ?? options.expanded ?? (process.stdout.isTTY && formatOf(options) === undefined);
   if (!isTable) {
     warnOfEarlierRows(sql);
@@ -123,9 +135,29 @@ async function run(client: CdpClient, sql: string, options: Options, signal: Abo
   const { expanded = 'auto', maxRows } = options;
   const more = `more with --max-rows, all with --csv`;
   for (const result of await queryResults(client, sql, params, { ...settings, max_rows: maxRows })) {
-    printLines(resultLines(result, { expanded, width: process.stdout.columns, more }));
+    writeLines(resultLines(result, { expanded, width: terminalWidth(), more }));
   }
   process.stderr.write(`Time: ${(performance.now() - started).toFixed(0)} ms\n`);
+}
+
+/** Runs SQL that is rolled back, and prints its impact. */
+async function rehearse(
+  client: CdpClient,
+  sql: string,
+  params: readonly unknown[],
+  settings: QueryOptions,
+): Promise<void> {
+  const { type, row_count: rows, impact } = await client.query(sql, params, { ...settings, dryRun: true });
+  if (impact === undefined) throw new Error('The service does not know rehearsals');
+  printLines([
+    `${type}: ${rows} ${rows === 1 ? 'row' : 'rows'}, in ${impact.duration_ms} ms. Everything was rolled back`,
+    ...impact.rows.map(
+      ({ table, inserted, updated, deleted }) =>
+        `${table}: ${inserted} inserted, ${updated} updated, ${deleted} deleted`,
+    ),
+    ...impact.locks.map(({ table, modes }) => `${table}: locks ${modes.join(', ')}`),
+    ...impact.rewritten.map((table) => `${table}: rewritten`),
+  ]);
 }
 
 const formatOf = ({ csv, json, ndjson }: Options): Format | undefined =>

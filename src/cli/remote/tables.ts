@@ -3,7 +3,7 @@ import { Command } from 'commander';
 import type { Table } from '../../contract/wire/tables.js';
 import { connect } from './connection.js';
 import { remoteOptions } from './options.js';
-import { grid } from '../terminal/grid.js';
+import { fitting } from '../terminal/grid.js';
 import { print } from '../terminal/output.js';
 import { printable } from '../terminal/text.js';
 
@@ -33,13 +33,13 @@ export function tableLines(tables: readonly Table[]): string[] {
   const rows = tables.map(({ name, kind, columns, approximate_rows: rows, comment }) => {
     return [name, kind, String(columns.length), rows === null ? '' : `~${rows}`, comment ?? ''];
   });
-  return grid([{ name: 'table' }, { name: 'kind' }, number('columns'), number('rows'), { name: 'comment' }], rows);
+  return fitting([{ name: 'table' }, { name: 'kind' }, number('columns'), number('rows'), { name: 'comment' }], rows);
 }
 
 export function columnLines({ columns, comment }: Table): string[] {
   const rows = columns.map(({ name, type, comment: of }) => [name, type, of ?? '']);
   return [
     ...(comment === null ? [] : [printable(comment)]),
-    ...grid([{ name: 'column' }, { name: 'type' }, { name: 'comment' }], rows),
+    ...fitting([{ name: 'column' }, { name: 'type' }, { name: 'comment' }], rows),
   ];
 }

@@ -1,8 +1,5 @@
-/** Colors, where the terminal has them and `NO_COLOR` does not forbid them (https://no-color.org): Node looks at both. */
-const CODES = { red: 31, yellow: 33, green: 32, dim: 2, bold: 1 } as const;
+/** Colors on a terminal, unless `NO_COLOR` is set; with `FORCE_COLOR` everywhere. */
+import { styleText } from 'node:util';
 
-export function colored(stream: NodeJS.WriteStream, color: keyof typeof CODES, text: string): string {
-  // Only a terminal has the method.
-  const hasColors = stream.isTTY && stream.hasColors();
-  return hasColors ? `\u001b[${CODES[color]}m${text}\u001b[0m` : text;
-}
+export const colored = (stream: NodeJS.WriteStream, color: 'red' | 'yellow' | 'green' | 'dim', text: string): string =>
+  styleText(color, text, { stream, validateStream: true });

@@ -1,4 +1,8 @@
-/** Rows on a terminal: in columns as wide as their widest cell, or each value on a line of its own. */
+/**
+ * Rows on a terminal: in columns as wide as their widest cell, or each value on a line of its own. A terminal obeys nothing of
+ * them.
+ */
+import { colored } from './color.js';
 import { printable, printableLines, widthOf } from './text.js';
 
 export interface GridColumn {
@@ -7,7 +11,19 @@ export interface GridColumn {
   isNumber?: boolean;
 }
 
-type Rows = readonly (readonly string[])[];
+/** null is NULL. */
+type Rows = readonly (readonly (string | null)[])[];
+
+/** Columns of the terminal that standard output is; of one that does not say how wide it is, and of files: unlimited. */
+export const terminalWidth = ({ columns }: NodeJS.WriteStream = process.stdout): number => columns || Infinity;
+
+/** A table, or if that is wider than the terminal, each value on a line of its own. */
+export function fitting(columns: readonly GridColumn[], rows: Rows, width = terminalWidth()): string[] {
+  const table = grid(columns, rows);
+  return isWider(table, width) ? records(columns, rows) : table;
+}
+
+const isWider = (lines: readonly string[], width: number): boolean => lines.some((line) => widthOf(line) > width);
 
 /** A table with a rule below its header. */
 export function grid(columns: readonly GridColumn[], rows: Rows): string[] {
@@ -16,15 +32,29 @@ export function grid(columns: readonly GridColumn[], rows: Rows): string[] {
   return [header.join(' | ').trimEnd(), header.map((cell) => '-'.repeat(widthOf(cell))).join('-+-'), ...lines];
 }
 
-/** Columns without rules; the first row is the header. */
+/** Columns without rules; the first row is the header. If that is wider than the terminal, each value on a line of its own. */
+export function list(header: readonly string[], rows: Rows, width = terminalWidth()): string[] {
+  const lines = aligned([header, ...rows]);
+  const isFolded = rows.length > 0 && isWider(lines, width);
+  return isFolded
+    ? records(
+        header.map((name) => ({ name })),
+        rows,
+      )
+    : lines;
+}
+
 export const aligned = (rows: Rows): string[] => padded(rows).map((cells) => cells.join('  ').trimEnd());
 
+const shown = (cell: string | null): string =>
+  cell === null ? colored(process.stdout, 'dim', 'NULL') : printable(cell);
+
 function padded(rows: Rows, columns: readonly GridColumn[] = []): string[][] {
-  const shown = rows.map((row) => row.map(printable));
-  const widths = (shown[0] ?? []).map((_, i) =>
-    shown.reduce((widest, row) => Math.max(widest, widthOf(row[i] ?? '')), 0),
+  const cells = rows.map((row) => row.map(shown));
+  const widths = (cells[0] ?? []).map((_, i) =>
+    cells.reduce((widest, row) => Math.max(widest, widthOf(row[i] ?? '')), 0),
   );
-  return shown.map((row) =>
+  return cells.map((row) =>
     row.map((cell, i) => {
       const space = padding(cell, widths[i] ?? 0);
       return columns[i]?.isNumber ? space + cell : cell + space;
@@ -36,13 +66,13 @@ function padded(rows: Rows, columns: readonly GridColumn[] = []): string[][] {
 export function records(columns: readonly GridColumn[], rows: Rows): string[] {
   const names = columns.map(({ name }) => printable(name));
   const width = Math.max(0, ...names.map(widthOf));
-  const valueLines = (name: string, value: string): string[] =>
-    printableLines(value)
+  const valueLines = (name: string, value: string | null): string[] =>
+    (value === null ? shown(null) : printableLines(value))
       .split('\n')
       .map((line, i) => `${i === 0 ? name : ''}${padding(i === 0 ? name : '', width)} | ${line}`.trimEnd());
   return rows.flatMap((row, i) => [
     `-[ ${i + 1} ]`.padEnd(width + 1, '-'),
-    ...names.flatMap((name, column) => valueLines(name, row[column] ?? '')),
+    ...names.flatMap((name, column) => valueLines(name, row[column] === undefined ? '' : row[column])),
   ]);
 }
 

@@ -22,13 +22,18 @@ export function printLines(lines: readonly string[]): void {
   process.stdout.write(process.stdout.isTTY ? printableLines(text) : text);
 }
 
+/** Lines that a terminal obeys nothing of but their colors. */
+export const writeLines = (lines: readonly string[]): void =>
+  void process.stdout.write(lines.map((line) => `${line}\n`).join(''));
+
 /** On standard error, since standard output is for results. */
 export const warn = (message: string): void =>
   void process.stderr.write(`${message.replace(/^Warning:.*/, (line) => colored(process.stderr, 'yellow', line))}\n`);
 
 /** JSON for programs, lines for people. */
-export function print(command: Command, value: object, lines: readonly string[]): void {
-  printLines(command.opts<{ json?: boolean }>().json ? [JSON.stringify(value)] : lines);
+export function print(command: Command, value: object, lines: readonly string[], write = printLines): void {
+  if (command.opts<{ json?: boolean }>().json) printLines([JSON.stringify(value)]);
+  else write(lines);
 }
 
 /** Writes UTF-8 to a file or pipe unchanged, and to a terminal so that it obeys nothing of it. */

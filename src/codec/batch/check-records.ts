@@ -23,9 +23,17 @@ interface Table {
  * @throws EngineError `invalid_request`, `invalid_json`, `unknown_column` or `invalid_value`, naming every bad record and
  *   cell of the batch
  */
-export function checkRecords({ records, errors }: Records, table: Table): Row[] {
+export function checkRecords(batch: Records, table: Table): Row[] {
+  const rows = rowsOf(batch, table);
+  batch.errors.throwIfAny();
+  return rows;
+}
+
+/** The same, with what is wrong in the errors of the batch. */
+export function rowsOf({ records, errorsOf }: Records, table: Table): Row[] {
   const indexByName = new Map(table.columns.map(({ name }, index) => [name, index]));
-  const rows = records.map((object, record) => {
+  return records.map((object, record) => {
+    const errors = errorsOf(record);
     const row = new Array<string | null | undefined>(table.columns.length);
     for (const [key, value] of object.members) {
       const index = indexByName.get(key);
@@ -39,8 +47,6 @@ export function checkRecords({ records, errors }: Records, table: Table): Row[] 
     }
     return row;
   });
-  errors.throwIfAny();
-  return rows;
 }
 
 function unknownColumn(record: number, key: string, table: Table) {

@@ -1,17 +1,17 @@
 /** JSON values that stay whole: those of JSONB and json columns, and JSON arrays for columns of a Postgres array type. */
-import type { JsonArray, JsonNode } from '../json/nodes.js';
+import { type JsonArray, type JsonNode, jsonText } from '../json/nodes.js';
 import { visitJson } from '../json/read-json.js';
 import { fitsNumeric } from './decimal.js';
 import { CellError, shown, textError, type Cell } from './cell-error.js';
 
 /** Any JSON as the text that was sent, so that every digit arrives. JSON null is NULL. */
 export function readJsonb(node: JsonNode): Cell {
-  return invalidInside(node, 'jsonb') ?? jsonText(node);
+  return invalidInside(node, 'jsonb') ?? jsonCell(node);
 }
 
 /** The same for `json`, which keeps numbers as text and takes any. */
 export function readJsonText(node: JsonNode): Cell {
-  return invalidInside(node, 'json') ?? jsonText(node);
+  return invalidInside(node, 'json') ?? jsonCell(node);
 }
 
 /** A JSON array as Postgres's array literal (Postgres manual 8.15.2); an object in it becomes its JSON text. */
@@ -24,22 +24,12 @@ const arrayLiteral = ({ items }: JsonArray): string => `{${items.map(arrayElemen
 /** In quotes, so that nothing in it is read as syntax, nor the text NULL as a null. */
 function arrayElement(node: JsonNode): string {
   if (node.kind === 'array') return arrayLiteral(node);
-  const text = node.kind === 'string' ? node.value : jsonText(node);
+  const text = node.kind === 'string' ? node.value : jsonCell(node);
   return text === null ? 'NULL' : `"${text.replace(/["\\]/g, '\\$&')}"`;
 }
 
-function jsonText(node: JsonNode): string | null {
-  switch (node.kind) {
-    case 'null':
-      return null;
-    case 'boolean':
-      return String(node.value);
-    case 'string':
-      return JSON.stringify(node.value);
-    default:
-      return node.text;
-  }
-}
+/** JSON null is NULL. */
+const jsonCell = (node: JsonNode): string | null => (node.kind === 'null' ? null : jsonText(node));
 
 /** Visits the text of what is nested: a tree of it would take many times its memory. */
 function invalidInside(node: JsonNode, type: 'json' | 'jsonb'): CellError | undefined {

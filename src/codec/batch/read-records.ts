@@ -3,7 +3,7 @@ import { ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { cut, quoted } from '../../contract/message-text.js';
-import { duplicateKeys, type JsonNode, type JsonObject } from '../json/nodes.js';
+import { duplicateKeys, jsonText, type JsonNode, type JsonObject } from '../json/nodes.js';
 import { readJson } from '../json/read-json.js';
 
 /** 1 to 250 records (specification 4.4). */
@@ -12,20 +12,33 @@ export interface Records {
   readonly records: readonly JsonObject[];
   /** What is wrong whatever the table is: an element that is no object, a key that stands twice in a record. */
   readonly errors: ErrorCollector;
+  /** Where the errors of a record go: normally to {@link errors}. */
+  readonly errorsOf: (record: number) => ErrorCollector;
+  /** A record as it was sent. */
+  readonly textOf: (record: number) => string;
 }
 
 /**
  * What is wrong with single records is left to `check-records.ts`, which names the bad cells in the same answer.
+ * @param apart each record has errors of its own
  * @throws EngineError `invalid_json`, `invalid_request`, `empty_batch`, `too_many_records` (contract section 6).
  */
-export function readRecords(body: Uint8Array): Records {
+export function readRecords(body: Uint8Array, apart = false): Records {
   const root = readJson(body, { depth: 1, items: LIMITS.recordsPerBatch, exceeded: tooManyRecords }, CELLS);
   if (root.kind !== 'array') {
     throw new EngineError('invalid_request', `The body is ${KIND[root.kind]}, not an array of records`);
   }
   if (root.items.length === 0) throw new EngineError('empty_batch', 'The batch contains no records');
+  const { items } = root;
   const errors = new ErrorCollector();
-  return { records: root.items.map((item, record) => recordOf(item, record, errors)), errors };
+  const own = items.map(() => (apart ? new ErrorCollector() : errors));
+  const errorsOf = (record: number) => own[record] ?? errors;
+  return {
+    records: items.map((item, record) => recordOf(item, record, errorsOf(record))),
+    errors,
+    errorsOf,
+    textOf: (record) => jsonText(items[record] ?? { kind: 'null' }),
+  };
 }
 
 /** Depth of the records: what is nested in a cell stays text. */

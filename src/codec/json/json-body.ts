@@ -22,8 +22,7 @@ const LONG_ARRAYS = {
  * @throws EngineError `invalid_json` also for a key that is given twice, except inside of data; `invalid_request`
  */
 export function readJsonBody(bytes: Uint8Array, dataField?: string): JsonBody {
-  const root = readJson(bytes, LONG_ARRAYS, LONG_ARRAYS.depth);
-  refuseDuplicateKeys(root, dataField === undefined);
+  const root = readDataBody(bytes, dataField === undefined);
   if (root.kind !== 'object' && root.kind !== 'array') return { value: scalar(root), data: [] };
   if (root.kind === 'array' || dataField === undefined) return { value: JSON.parse(root.text), data: [] };
   const value: Record<string, unknown> = {};
@@ -37,6 +36,23 @@ export function readJsonBody(bytes: Uint8Array, dataField?: string): JsonBody {
     else value[key] = field;
   }
   return { value, data };
+}
+
+/**
+ * A body whose members may be data, digit by digit.
+ * @param deep keys may not be given twice anywhere, not even in its members
+ * @throws EngineError `invalid_json`, `invalid_request`
+ */
+export function readDataBody(bytes: Uint8Array, deep = false): JsonNode {
+  const root = readJson(bytes, LONG_ARRAYS, LONG_ARRAYS.depth);
+  refuseDuplicateKeys(root, deep);
+  return root;
+}
+
+/** A member of a body that is an object, digit by digit; undefined if it has none of the name. */
+export function readMember(bytes: Uint8Array, name: string): JsonNode | undefined {
+  const root = readJson(bytes);
+  return root.kind === 'object' ? root.members.find(([key]) => key === name)?.[1] : undefined;
 }
 
 /** Of an array or object it says no more than which of both it is. */

@@ -78,3 +78,17 @@ function children(node: JsonNode): readonly JsonNode[] {
   if (node.kind === 'array') return node.items;
   return node.kind === 'object' ? node.members.map(([, value]) => value) : [];
 }
+
+/** The value as JSON; numbers, arrays and objects as they were sent. */
+export function jsonText(node: JsonNode): string {
+  switch (node.kind) {
+    case 'null':
+      return 'null';
+    case 'boolean':
+      return String(node.value);
+    case 'string':
+      return JSON.stringify(node.value);
+    default:
+      return node.text;
+  }
+}

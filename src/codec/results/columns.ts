@@ -24,6 +24,15 @@ export function describeColumns(columns: readonly ResultColumn[]): ColumnDescrip
   return columns.map((column, i) => ({ name: names[i] as string, type: typeName(column) }));
 }
 
+/** The same without asking Postgres: types without their modifiers, and null for one that is not built in. */
+export function describeBuiltIn(columns: readonly ResultColumn[]): { name: string; type: string | null }[] {
+  const names = outputNames(columns);
+  return columns.map(({ typeOid }, i) => ({
+    name: names[i] as string,
+    type: columnTypeOf(typeOid) ?? builtInTypeName(typeOid) ?? null,
+  }));
+}
+
 /**
  * Of columns with one name the first keeps it, the next become `id_2`, `id_3`, …, past those that are the name of another
  * column already.

@@ -8,7 +8,7 @@ import { allocBuffer } from '../../buffers.js';
 import { AS_CSV, AS_CSV_ALONE, AS_JSON } from './assembly/kinds.js';
 import { outputNames, type ResultColumn } from './columns.js';
 import { MalformedRow, plainText, TEXT_FORMAT, type TypeEncoder } from './type-encoder.js';
-import { encoderOf } from './types.js';
+import { encoderOf, type Values } from './types.js';
 import { WasmInstance } from '../wasm.js';
 
 /** As rows of JSON: `object` is `{"a":1,"b":null}`, `array` is `[1,null]`. */
@@ -46,8 +46,13 @@ export interface RowEncoder {
   encode(buffer: Buffer, start: number, end: number, maxRows: number, maxBytes: number): EncodedRows;
 }
 
-export function rowEncoder(columns: readonly ResultColumn[], format: RowFormat, mode: RowMode): RowEncoder {
-  const encoders = columns.map(({ typeOid }) => encoderOf(typeOid));
+export function rowEncoder(
+  columns: readonly ResultColumn[],
+  format: RowFormat,
+  mode: RowMode,
+  values?: Values,
+): RowEncoder {
+  const encoders = columns.map(({ typeOid }) => encoderOf(typeOid, values));
   const names = outputNames(columns);
   const plan: Plan = format === 'csv' ? csvPlan(encoders) : jsonPlan(encoders, names, format, mode);
   return {

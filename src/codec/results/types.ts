@@ -9,7 +9,7 @@ import { dateText, intervalText, postgresTimestampTz, timestampText, timestampTz
 import { float4Text, float8Text, jsonFloat } from './float.js';
 import { boxText, circleText, lineSegmentText, lineText, pathText, pointText, polygonText } from './geometry.js';
 import { multirangeText, rangeText } from './range.js';
-import { booleanText, byteaText, charText, jsonNumber, onOneLine } from './scalar.js';
+import { booleanText, byteaText, charText, jsonNumber, onOneLine, rawNumber } from './scalar.js';
 import { asIs, BINARY_FORMAT, inQuotes, TEXT_FORMAT, type TypeEncoder } from './type-encoder.js';
 
 const textual = (
@@ -137,11 +137,27 @@ const TYPE_ROWS: readonly TypeRow[] = [
 const BY_OID = new Map(TYPE_ROWS.map((row) => [row[0], row]));
 const BY_ARRAY_OID = new Map(TYPE_ROWS.filter((row) => row[1] !== 0).map((row) => [row[1], row]));
 
-/** How values of this type are written. */
-export function encoderOf(typeOid: number): TypeEncoder {
+/** bigint and numeric in JSON: all as numbers, or all as strings. */
+export type Numbers = 'raw' | 'string';
+
+/** The same, or the values of all types as strings with the text that Postgres itself writes. */
+export type Values = Numbers | 'text';
+
+const NUMBERS: Readonly<Record<Numbers, TypeEncoder>> = {
+  raw: textual(kinds.RAW_NUMBER, rawNumber),
+  string: textual(kinds.PLAIN, inQuotes),
+};
+
+/**
+ * How values of this type are written.
+ * @param values undefined: numbers beyond ±(2^53-1) as strings, else as numbers
+ */
+export function encoderOf(typeOid: number, values?: Values): TypeEncoder {
+  if (values === 'text') return text;
   const element = BY_ARRAY_OID.get(typeOid);
-  if (element !== undefined) return arrayOf(element[3] ?? text);
-  return BY_OID.get(typeOid)?.[3] ?? text;
+  const encoder = (element ?? BY_OID.get(typeOid))?.[3] ?? text;
+  const chosen = encoder === number && values !== undefined ? NUMBERS[values] : encoder;
+  return element === undefined ? chosen : arrayOf(chosen);
 }
 
 /** The name of a built-in type that is no array; undefined for all others. */

@@ -7,26 +7,32 @@ export const ErrorCode = Type.Enum(Object.keys(ERROR_CODES) as Code[], {
   description: 'A stable code; see the table of errors.',
 });
 
+/** One of the places where a request is wrong. */
+export const ErrorPlace = Type.Object({
+  record: Type.Optional(Type.Integer({ description: "0-based index in the request's array." })),
+  column: Type.Optional(Type.String()),
+  columns: Type.Optional(
+    Type.Array(Type.String(), { description: 'Of a constraint of several columns, instead of `column`.' }),
+  ),
+  error: ErrorCode,
+  message: Type.String(),
+  hint: Type.Optional(Type.String()),
+});
+
 export const ErrorBody = Type.Object({
   success: Type.Literal(false),
   error: ErrorCode,
   message: Type.String(),
   status: Type.Integer(),
   request_id: Type.String(),
-  errors: Type.Optional(
-    Type.Array(
-      Type.Object({
-        record: Type.Optional(Type.Integer({ description: "0-based index in the request's array." })),
-        column: Type.Optional(Type.String()),
-        error: ErrorCode,
-        message: Type.String(),
-        hint: Type.Optional(Type.String()),
-      }),
-      { maxItems: LIMITS.errorsListed },
-    ),
-  ),
+  errors: Type.Optional(Type.Array(ErrorPlace, { maxItems: LIMITS.errorsListed })),
   error_count: Type.Optional(Type.Integer()),
   hint: Type.Optional(Type.String()),
+  values: Type.Optional(
+    Type.Array(Type.Object({ value: Type.String(), rows: Type.Integer() }), {
+      description: 'The most frequent values that cannot be converted, on request.',
+    }),
+  ),
   postgres: Type.Optional(
     Type.Object({
       sqlstate: Type.String(),

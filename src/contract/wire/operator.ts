@@ -3,28 +3,31 @@ import { roundedSize } from '../disk-size.js';
 import { STRICT, type Static, Type } from '../schema.js';
 
 /** `problem`: the service does not do what it promises. `warning`: it does, and something speaks against it lasting. */
-export type Health = 'ok' | 'warning' | 'problem';
+const HEALTH = ['ok', 'warning', 'problem'] as const;
+export type Health = (typeof HEALTH)[number];
 
-export interface Finding {
-  /** What was looked at: `Postgres`, `durability`, … */
-  readonly subject: string;
-  readonly health: Health;
-  /** What was found, in a sentence without its full stop. */
-  readonly found: string;
-  /** What to do about it; null where all is well. */
-  readonly advice: string | null;
-}
+export const Finding = Type.Object({
+  subject: Type.String({ description: 'What was looked at: `Postgres`, `durability`, …' }),
+  health: Type.Enum(HEALTH),
+  found: Type.String({ description: 'In a sentence without its full stop.' }),
+  advice: Type.Nullable(Type.String({ description: 'What to do about it; null where all is well.' })),
+});
+export type Finding = Static<typeof Finding>;
 
 const AbsolutePath = Type.String({ pattern: '^/[^\\u0000]*$' });
 
 /** Where pg_dump and pg_restore are looked for: this folder alone, or else the folders of a PATH and the usual places. */
 const programs = { postgres_bin: Type.Nullable(AbsolutePath), path: Type.String() };
 
+/** Projects that a backup saves at once. */
+export const MOST_JOBS = 16;
+
 export const BackupBody = Type.Object(
   {
     file: AbsolutePath,
     project: Type.Nullable(Type.String()),
     format: Type.Nullable(Type.Enum(['physical', 'logical'])),
+    jobs: Type.Optional(Type.Integer({ minimum: 1, maximum: MOST_JOBS })),
     ...programs,
   },
   STRICT,
@@ -86,3 +89,12 @@ export const contentOf = ({ tables, bytes }: BackupDone['projects'][number]): st
 
 /** The account that a command runs as, percent-encoded. It is believed on the admin socket and read nowhere else. */
 export const ACCOUNT_HEADER = 'x-cdp-account';
+
+/** Where an operator finds a project. */
+export interface Placement {
+  /** Of the project. */
+  readonly id: string;
+  readonly database: string;
+  /** The id of the folder of its own server; null: it is on a server by address. */
+  readonly folder: string | null;
+}

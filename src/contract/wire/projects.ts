@@ -1,14 +1,36 @@
 /** Projects and tokens on the wire (contract section 2). */
 import { PROJECT_NAME_PATTERN, SCOPES } from '../names.js';
 import { PROJECT_STATUSES } from '../projects.js';
+import { Labels } from './servers.js';
 import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
 import { success } from './success.js';
 
 export const CreateProjectBody = Type.Object(
-  { name: Type.String({ examples: ['shop'], [DOCUMENTED]: { pattern: PROJECT_NAME_PATTERN } }) },
+  {
+    name: Type.String({ examples: ['shop'], [DOCUMENTED]: { pattern: PROJECT_NAME_PATTERN } }),
+    server: Type.Optional(
+      Type.String({
+        description: 'The Postgres server to create it on. Default: the least loaded one that takes projects.',
+        examples: ['default'],
+      }),
+    ),
+    labels: Type.Optional({ ...Labels, description: 'Labels that the server must have. Not together with `server`.' }),
+  },
   STRICT,
 );
 export type CreateProjectBody = Static<typeof CreateProjectBody>;
+
+export const RenameProjectBody = Type.Object(
+  {
+    name: Type.String({
+      description: 'The new name.',
+      examples: ['store'],
+      [DOCUMENTED]: { pattern: PROJECT_NAME_PATTERN },
+    }),
+  },
+  STRICT,
+);
+export type RenameProjectBody = Static<typeof RenameProjectBody>;
 
 export const Project = Type.Object({
   id: Type.String({ format: 'uuid' }),
@@ -18,7 +40,9 @@ export const Project = Type.Object({
     description: "Disk quota: a size, `default` (the service's setting) or `none`.",
     examples: ['10GB'],
   }),
+  own_schemas: Type.Boolean({ description: 'Whether SQL of the project may create schemas beside `data`.' }),
   size_bytes: Type.Optional(Type.Integer({ description: 'Bytes on disk; in the list of all projects.' })),
+  server: Type.String({ description: 'The Postgres server that it lives on.', examples: ['default'] }),
   created_at: Type.String({ format: 'date-time' }),
 });
 export type Project = Static<typeof Project>;
@@ -38,11 +62,29 @@ export const ProjectQuotaBody = Type.Object(
 );
 export type ProjectQuotaBody = Static<typeof ProjectQuotaBody>;
 
+export const ProjectSchemasBody = Type.Object(
+  { own_schemas: Type.Boolean({ description: 'Whether SQL of the project may create schemas beside `data`.' }) },
+  STRICT,
+);
+export type ProjectSchemasBody = Static<typeof ProjectSchemasBody>;
+
 export const DeleteProjectQuery = Type.Object(
   { confirm: Type.String({ description: "Repeat the project's name. Deletion cannot be undone." }) },
   STRICT,
 );
 export type DeleteProjectQuery = Static<typeof DeleteProjectQuery>;
+
+export const NowQuery = Type.Object(
+  {
+    now: Type.Optional(
+      Type.Enum(['true', 'false'], {
+        description: '`true`: end requests that are still running. Default: let them end.',
+      }),
+    ),
+  },
+  STRICT,
+);
+export type NowQuery = Static<typeof NowQuery>;
 
 export const Scope = Type.Enum(SCOPES);
 
@@ -85,11 +127,18 @@ export type TokenAnswer = Static<typeof TokenAnswer>;
 /** What a token may know of itself. */
 export const OwnTokenAnswer = Type.Object({
   ...success,
-  project: Type.Object({ id: Type.String({ format: 'uuid' }), name: Type.String() }),
+  project: Type.Nullable(
+    Type.Object(
+      { id: Type.String({ format: 'uuid' }), name: Type.String() },
+      { description: 'null for an admin token.' },
+    ),
+  ),
   token: Type.Object({
     id: Type.String({ description: 'The subject of a JWT.' }),
     name: Type.Nullable(Type.String({ description: 'null for a JWT.' })),
+    admin: Type.Boolean({ description: 'It manages projects and tokens, and has no scopes.' }),
     scopes: Type.Array(Scope),
+    expires_at: NullableTime,
   }),
 });
 export type OwnTokenAnswer = Static<typeof OwnTokenAnswer>;

@@ -1,5 +1,6 @@
 /** Free SQL on the wire (specification 4.5, contract section 7). */
 import { LIMITS } from '../limits.js';
+import { rehearsed } from './rehearsal.js';
 import { STRICT, type Static, Type } from '../schema.js';
 
 export const SqlBody = Type.Object(
@@ -21,6 +22,18 @@ export const SqlBody = Type.Object(
       Type.Integer({ minimum: 1, maximum: LIMITS.maxRowsMax, description: `Default: ${LIMITS.maxRowsDefault}.` }),
     ),
     row_mode: Type.Optional(Type.Enum(['object', 'array'], { description: 'Default: object.' })),
+    numbers: Type.Optional(
+      Type.Enum(['string', 'raw'], {
+        description:
+          'Values of bigint and numeric columns: all as strings, or all as JSON numbers with all their digits. ' +
+          'Default: numbers up to 2^53-1, strings beyond.',
+      }),
+    ),
+    columns: Type.Optional(
+      Type.Boolean({
+        description: 'For NDJSON: begin with a line `{"columns":[…]}`, names and types. Default: false.',
+      }),
+    ),
   },
   STRICT,
 );
@@ -43,5 +56,6 @@ export const SqlAnswer = Type.Object({
   success: Type.Literal(true),
   ...Result,
   results: Type.Optional(Type.Array(StatementResult, { description: 'All results, if several statements ran.' })),
+  ...rehearsed,
 });
 export type SqlAnswer = Static<typeof SqlAnswer>;

@@ -3,6 +3,8 @@ import { COLUMN_TYPES } from '../column-types.js';
 import { LIMITS } from '../limits.js';
 import { NAME_PATTERN } from '../names.js';
 import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
+import { DistributeBody, Distribution } from './distribution.js';
+import { rehearsed } from './rehearsal.js';
 import { success } from './success.js';
 
 const Comment = Type.Nullable(
@@ -15,13 +17,18 @@ export const ColumnType = Type.String({
   [DOCUMENTED]: { enum: COLUMN_TYPES },
 });
 
-const NameText = (what: string) =>
+export const NameText = (what: string) =>
   Type.String({ description: `Name of the ${what}.`, examples: ['email'], [DOCUMENTED]: { pattern: NAME_PATTERN } });
 
 // 4.1 Create a table, 4.2 add a column: the same words for a column
 
 export const AddColumnBody = Type.Object(
-  { name: NameText('column'), type: ColumnType, comment: Type.Optional(Comment) },
+  {
+    name: NameText('column'),
+    type: ColumnType,
+    comment: Type.Optional(Comment),
+    unique: Type.Optional(Type.Boolean({ description: 'No two rows have the same value; NULL may occur often.' })),
+  },
   STRICT,
 );
 export type AddColumnBody = Static<typeof AddColumnBody>;
@@ -31,6 +38,7 @@ export const CreateTableBody = Type.Object(
     table_name: NameText('table'),
     columns: Type.Array(AddColumnBody, { minItems: 1, maxItems: LIMITS.columnsPerTable }),
     comment: Type.Optional(Comment),
+    distribution: Type.Optional(DistributeBody),
   },
   STRICT,
 );
@@ -40,6 +48,7 @@ export const CreateTableAnswer = Type.Object({
   ...success,
   table: Type.String(),
   columns: Type.Array(Type.String(), { description: 'Column names, `id` first.' }),
+  ...rehearsed,
 });
 export type CreateTableAnswer = Static<typeof CreateTableAnswer>;
 
@@ -50,7 +59,7 @@ export const Column = Type.Object({
 });
 export type Column = Static<typeof Column>;
 
-export const ColumnAnswer = Type.Object({ ...success, table: Type.String(), column: Column });
+export const ColumnAnswer = Type.Object({ ...success, table: Type.String(), column: Column, ...rehearsed });
 export type ColumnAnswer = Static<typeof ColumnAnswer>;
 
 // 4.3 Alter a column
@@ -59,11 +68,57 @@ export const AlterColumnBody = Type.Object(
   {
     new_name: Type.Optional(NameText('column')),
     new_type: Type.Optional(ColumnType),
+    map: Type.Optional(
+      Type.Record(Type.Nullable(Type.String()), {
+        maxProperties: LIMITS.mappedValues,
+        description:
+          'With new_type: values to replace before they are converted, as text, by their text in responses; null for NULL.',
+        examples: [{ yes: 'true', no: 'false' }],
+      }),
+    ),
     comment: Type.Optional(Comment),
+    not_null: Type.Optional(Type.Boolean({ description: 'true: it rejects NULL; false: no longer.' })),
+    default: Type.Optional(
+      Type.Any({ description: 'Of records that leave the column out: a value as in a record; null for none.' }),
+    ),
+    unique: Type.Optional(
+      Type.Boolean({ description: 'true: no two rows have the same value; false: they may, from now on.' }),
+    ),
   },
-  { ...STRICT, description: 'At least one of the three.' },
+  { ...STRICT, description: 'At least one of them.' },
 );
 export type AlterColumnBody = Static<typeof AlterColumnBody>;
+
+export const AlterColumnQuery = Type.Object(
+  {
+    return: Type.Optional(
+      Type.Literal('values', {
+        description: 'If values cannot be converted, list the most frequent ones; only with the scope sql:write, too.',
+      }),
+    ),
+  },
+  STRICT,
+);
+export type AlterColumnQuery = Static<typeof AlterColumnQuery>;
+
+// Rename and comment a table
+
+export const AlterTableBody = Type.Object(
+  { new_name: Type.Optional(NameText('table')), comment: Type.Optional(Comment) },
+  { ...STRICT, description: 'At least one of the two.' },
+);
+export type AlterTableBody = Static<typeof AlterTableBody>;
+
+export const AlteredTable = Type.Object({ table: Type.String(), comment: Type.Nullable(Type.String()) });
+export type AlteredTable = Static<typeof AlteredTable>;
+
+export const AlterTableAnswer = Type.Object({
+  ...success,
+  table: Type.String(),
+  comment: Type.Nullable(Type.String()),
+  ...rehearsed,
+});
+export type AlterTableAnswer = Static<typeof AlterTableAnswer>;
 
 // Reads and drops (contract section 5)
 
@@ -73,6 +128,7 @@ export const Table = Type.Object({
   comment: Type.Nullable(Type.String()),
   approximate_rows: Type.Nullable(Type.Integer({ description: "From Postgres's statistics; null for a view." })),
   columns: Type.Array(Column),
+  distribution: Type.Optional(Distribution),
 });
 export type Table = Static<typeof Table>;
 
@@ -82,8 +138,8 @@ export type SchemaAnswer = Static<typeof SchemaAnswer>;
 export const TableAnswer = Type.Object({ ...success, table: Table });
 export type TableAnswer = Static<typeof TableAnswer>;
 
-export const DropTableAnswer = Type.Object({ ...success, table: Type.String() });
+export const DropTableAnswer = Type.Object({ ...success, table: Type.String(), ...rehearsed });
 export type DropTableAnswer = Static<typeof DropTableAnswer>;
 
-export const DropColumnAnswer = Type.Object({ ...success, table: Type.String(), column: Type.String() });
+export const DropColumnAnswer = Type.Object({ ...success, table: Type.String(), column: Type.String(), ...rehearsed });
 export type DropColumnAnswer = Static<typeof DropColumnAnswer>;

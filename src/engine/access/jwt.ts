@@ -7,7 +7,7 @@ import { EngineError } from '../../contract/errors.js';
 import { SCOPES, type Scope } from '../../contract/names.js';
 import type { ControlDatabase } from '../../tenancy/control.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
-import { isProjectName } from '../projects.js';
+import { isProjectName } from '../project-name.js';
 import type { Caller } from './tokens.js';
 
 export interface JwtSettings {
@@ -18,6 +18,9 @@ export interface JwtSettings {
 
 /** Signatures by the provider's private key only: a shared secret or no signature at all is never accepted. */
 const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'ES512', 'EdDSA'];
+
+/** Of what a Date can hold (ECMA-262 section 21.4.1.1); who expires later never does. */
+const LAST_SECOND = 8_640_000_000_000;
 
 /** A token with an unknown key asks the provider for new ones, at most this often. */
 const KEYS_FRESH_MS = 1_000;
@@ -51,11 +54,12 @@ export class JwtVerifier {
   /** @throws EngineError unauthorized, token_expired; database_unavailable if the provider's keys cannot be fetched */
   async authenticate(token: string): Promise<Caller> {
     const claims = await this.verify(token);
-    const { project: name, scope, sub } = claims;
+    const { project: name, scope, sub, exp = 0 } = claims;
     if (typeof name !== 'string') throw new EngineError('unauthorized', 'The token has no claim "project"');
     const project = isProjectName(name) ? await this.project(name) : null;
     if (project === null) throw new EngineError('unauthorized', 'The token names no project of this service');
-    return { id: `jwt:${sub ?? ''}`, name: null, scopes: new Set(scopesOf(scope)), project };
+    const expiresAt = exp <= LAST_SECOND ? new Date(exp * 1_000) : null;
+    return { id: `jwt:${sub ?? ''}`, name: null, expiresAt, scopes: new Set(scopesOf(scope)), project };
   }
 
   private async verify(token: string): Promise<JWTPayload> {
@@ -81,7 +85,7 @@ export class JwtVerifier {
     const now = performance.now();
     const known = this.projects.get(name);
     if (known !== undefined && now - known.at < FRESH_MS) return known.row;
-    const row = this.control.projectByName(name);
+    const row = this.control.projectBy('name', name);
     this.projects.set(name, { row, at: now });
     row.catch(() => this.projects.delete(name));
     return row;

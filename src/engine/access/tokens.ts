@@ -35,6 +35,8 @@ export interface Caller {
   readonly id: string;
   /** What the token is called; null: a JWT. */
   readonly name: string | null;
+  /** null: never. */
+  readonly expiresAt: Date | null;
   readonly scopes: ReadonlySet<Scope>;
   /** null: an administrator, who manages projects and tokens and opens no project. */
   readonly project: ProjectRow | null;
@@ -65,6 +67,8 @@ export class Tokens {
   /** Apart from the good ones, so that a flood of wrong tokens does not push those out. */
   private readonly answers = new LRUCache<string, Answer<Caller>>({ max: REMEMBERED });
   private changes: Answer<string> | null = null;
+  /** As of that number of changes. */
+  private endedTokens: { changes: string | null; ids: ReadonlySet<string> } = { changes: null, ids: new Set() };
   private readonly touched = new Map<string, number>();
 
   constructor(
@@ -103,10 +107,18 @@ export class Tokens {
     return this.control.tokens(projectId);
   }
 
-  /** @throws EngineError not_found, database_unavailable, outcome_unknown */
-  async revoke(id: string, projectId?: string | null, by: Origin = BY_ITSELF): Promise<TokenRow> {
+  /**
+   * @param scope.projectId only a token of that project; undefined: any
+   * @param scope.now requests that are running with it end, too
+   * @throws EngineError not_found, database_unavailable, outcome_unknown
+   */
+  async revoke(
+    id: string,
+    { projectId, now = false }: { projectId?: string | null; now?: boolean } = {},
+    by: Origin = BY_ITSELF,
+  ): Promise<TokenRow> {
     const entry = this.audit.entryOfChange(by, { operation: 'token.revoke', object: id.toLowerCase() });
-    const revoked = isUuid(id) ? await this.control.revokeToken(id, projectId, entry) : null;
+    const revoked = isUuid(id) ? await this.control.revokeToken(id, projectId, now, entry) : null;
     if (revoked === null) throw new EngineError('not_found', 'There is no such token');
     return revoked;
   }
@@ -128,6 +140,15 @@ export class Tokens {
     if (!hasChecksum(token)) throw unauthorized();
     const answered = good === undefined ? beforeQuestion() : () => {};
     return this.ask(hash).finally(answered);
+  }
+
+  /** Ids of the tokens that were revoked lately and whose requests are to end. @throws EngineError database_unavailable */
+  async ended(): Promise<ReadonlySet<string>> {
+    const changes = await this.changesNow();
+    if (this.endedTokens.changes !== changes) {
+      this.endedTokens = { changes, ids: new Set(await this.control.endedTokens()) };
+    }
+    return this.endedTokens.ids;
   }
 
   /** The number of changes at some moment of the last {@link FRESH_MS}. */
@@ -159,7 +180,8 @@ export class Tokens {
     const { token, project } = found;
     if (isOver(token)) throw new EngineError('token_expired', `The token expired at ${token.expiresAt?.toISOString()}`);
     const scopes = SCOPES.filter((scope) => token.scopes.includes(scope));
-    const caller = { id: token.id, name: token.name, scopes: new Set(scopes), project };
+    const { id, name, expiresAt } = token;
+    const caller = { id, name, expiresAt, scopes: new Set(scopes), project };
     this.good.set(hash, { caller, token, changes });
     this.touch(token.id);
     return caller;

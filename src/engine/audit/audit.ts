@@ -78,11 +78,22 @@ const NOT_CHANGES: ReadonlySet<AuditOperation> = new Set([
   'read_schema',
   'token.read',
   'read_table',
+  'read_indexes',
+  'read_quarantine',
   'insert',
+  'receipts',
   'sql_read',
+  'rehearsal',
+  'mcp',
   'project.list',
+  'server.check',
+  'server.list',
+  'server.read',
   'token.list',
+  'session.open',
+  'session.close',
   'audit.read',
+  'request.list',
 ]);
 
 /** A name, an id, a subject: longer ones are hostile. */

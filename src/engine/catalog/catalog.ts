@@ -5,8 +5,9 @@
  */
 import type { ColumnType } from '../../contract/column-types.js';
 import { LIMITS } from '../../contract/limits.js';
+import type { Distribution } from '../../contract/wire/distribution.js';
 import { type Fragment, ident, literal, type Row, sql, type Statement } from '../../pg/index.js';
-import { changeRunsCode, insertRunsCode, insertTrigger, ownTypes } from './project-code.js';
+import { changeRunsCode, insertRunsCode, insertTrigger, ownTypes, updateTrigger } from './project-code.js';
 import type { BatchColumn } from '../../codec/index.js';
 
 /** The six types as Postgres has them (contract section 4). */
@@ -57,10 +58,14 @@ export interface Table {
    * expressions, for an insert only those that are not known to run Postgres's own alone.
    */
   readonly runsProjectCode: boolean;
+  /** The same for an insert that may update rows. False if it was not asked for. */
+  readonly updateRunsProjectCode: boolean;
   /** COPY can be told in a row to take a column's default: Postgres 16 and later. */
   readonly marksDefaults: boolean;
   /** Changes with every change of the columns; see {@link schemaUnchanged}. Empty if it was not asked for. */
   readonly version: string;
+  /** Of a table of a project on Citus, if it was asked for. */
+  readonly distribution?: Distribution;
 }
 
 const KINDS: Readonly<Record<string, TableKind>> = {
@@ -71,7 +76,7 @@ const KINDS: Readonly<Record<string, TableKind>> = {
   f: 'foreign_table',
 };
 
-const schemaOid = (schema: string): Fragment => sql`${schema}::pg_catalog.regnamespace::pg_catalog.oid`;
+export const schemaOid = (schema: string): Fragment => sql`${schema}::pg_catalog.regnamespace::pg_catalog.oid`;
 
 /** Comments are cut: free SQL can make one as large as memory, once for each column. */
 const shownComment = (comment: Fragment): Fragment => sql`pg_catalog.left(${comment}, ${LIMITS.commentCharacters})`;
@@ -89,8 +94,16 @@ export function schemaUnchanged({ schema, name, version }: Table): Statement {
       OPERATOR(pg_catalog.=) ${literal(version)}::pg_catalog.text)::pg_catalog.int4`;
 }
 
-/** A project may import any statistics (`pg_restore_relation_stats`), so the estimate is bounded before it is cast. NaN sorts last. */
-const ESTIMATED_ROWS = sql`LEAST(c.reltuples, 1e15::pg_catalog.float4)::pg_catalog.int8`;
+/**
+ * None of the three is exact. Rows whose insert is reported after an ANALYZE that has seen them are live tuples twice, up to a
+ * second's worth during an import; rolled back ones are among the inserted; and a crash of Postgres resets both, but not
+ * reltuples. A project may import any reltuples (`pg_restore_relation_stats`), so they are bounded before the cast. NaN sorts last.
+ */
+const ESTIMATED_ROWS = sql`GREATEST(
+  LEAST(
+    pg_catalog.pg_stat_get_live_tuples(c.oid),
+    pg_catalog.pg_stat_get_tuples_inserted(c.oid) - pg_catalog.pg_stat_get_tuples_deleted(c.oid)),
+  LEAST(c.reltuples, 1e15::pg_catalog.float4)::pg_catalog.int8, 0)`;
 
 /** One row per column, or one row without a column; tables by name, columns by position. */
 function describe(where: Fragment, toWrite: boolean): Statement {
@@ -100,8 +113,9 @@ function describe(where: Fragment, toWrite: boolean): Statement {
   return sql`
     SELECT c.relname, c.relkind, ${comment(sql`pg_catalog.obj_description(c.oid, 'pg_class')`)},
       CASE WHEN c.relkind IN ('v', 'f') THEN NULL
-        ELSE GREATEST(pg_catalog.pg_stat_get_live_tuples(c.oid), ${ESTIMATED_ROWS}, 0) END,
+        ELSE ${ESTIMATED_ROWS} END,
       x.needs_insert, x.needs_insert OR x.runs_code,
+      ${toWrite ? sql`x.needs_insert OR x.runs_code OR ${updateTrigger}` : sql`NULL`},
       ${toWrite ? sql`v.version` : sql`NULL`},
       pg_catalog.current_setting('server_version_num')::pg_catalog.int4 >= 160000,
       a.attname,
@@ -143,7 +157,7 @@ const COLUMN_BYTES = 300;
 export const schemaBytes = (schema: string): Statement =>
   sql`
     SELECT pg_catalog.count(*) * ${literal(String(COLUMN_BYTES))}::pg_catalog.int8
-      + COALESCE(pg_catalog.sum(LEAST(pg_catalog.octet_length(d.description), ${literal(String(LIMITS.commentCharacters))}::pg_catalog.int4)), 0::pg_catalog.int8)
+      + COALESCE(pg_catalog.sum(LEAST(pg_catalog.octet_length(COALESCE(d.description, '')), ${literal(String(LIMITS.commentCharacters))}::pg_catalog.int4)), 0::pg_catalog.int8)
     FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     LEFT JOIN pg_catalog.pg_description d ON d.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid
@@ -202,7 +216,18 @@ export const viewsOnColumn = (schema: string, table: string, column: string): St
 /** Reads the rows of {@link tableByName} and {@link allTables}. */
 export function readTables(schema: string, rows: readonly Row[]): Table[] {
   const tables = new Map<string, Table & { columns: Column[] }>();
-  for (const [name, kind, comment, approximateRows, needsInsert, runsProjectCode, version, marks, ...column] of rows) {
+  for (const [
+    name,
+    kind,
+    comment,
+    approximateRows,
+    needsInsert,
+    runsProjectCode,
+    updateRuns,
+    version,
+    marks,
+    ...column
+  ] of rows) {
     if (name == null || kind == null) continue;
     const table = tables.get(name) ?? {
       schema,
@@ -212,6 +237,7 @@ export function readTables(schema: string, rows: readonly Row[]): Table[] {
       approximateRows: approximateRows == null ? null : Number(approximateRows),
       needsInsert: needsInsert === 't',
       runsProjectCode: runsProjectCode === 't',
+      updateRunsProjectCode: updateRuns === 't',
       marksDefaults: marks === 't',
       version: version ?? '',
       columns: [],

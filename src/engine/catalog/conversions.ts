@@ -3,7 +3,7 @@
  * of migrations/project/002_conversions.sql; this is the table of which type may become which.
  */
 import type { ColumnType } from '../../contract/column-types.js';
-import { type Fragment, type Raw, sql, trusted } from '../../pg/index.js';
+import { type Fragment, literal, type Raw, sql, trusted } from '../../pg/index.js';
 
 /** Neither part takes a parameter, raises an error, or lets an operator or function of the project stand in. */
 export interface Conversion {
@@ -32,7 +32,7 @@ const CHANGES: Record<ColumnType, Partial<Record<ColumnType, Reach>>> = {
  * @param column the quoted name of the column, in the table that is read or altered
  * @returns null where the contract says "never"
  */
-export function conversion(from: ColumnType | null, to: ColumnType, column: Raw): Conversion | null {
+export function conversion(from: ColumnType | null, to: ColumnType, column: Raw | Fragment): Conversion | null {
   if (from === to) return { convertible: sql`true`, using: sql`${column}` };
   if (from === null) {
     return to === 'TEXT' ? { convertible: sql`true`, using: sql`_cdp.other_to_text(${column})` } : null;
@@ -44,4 +44,40 @@ export function conversion(from: ColumnType | null, to: ColumnType, column: Raw)
   // A JSON null becomes NULL when it leaves JSONB.
   const isNull = from === 'JSONB' ? sql`_cdp.is_any_null(${column})` : sql`${column} IS NULL`;
   return { convertible: sql`(${isNull} OR ${using} IS NOT NULL)`, using };
+}
+
+/** The value as the text that answers show. */
+export function asText(from: ColumnType | null, column: Raw): Fragment {
+  const change = conversion(from, 'TEXT', column);
+  if (change === null) throw new Error(`${from} has no text`);
+  return change.using;
+}
+
+/** What values become before they are converted, by their text; null is NULL. */
+export type ValueMap = Readonly<Record<string, string | null>>;
+
+const asJsonb = (map: ValueMap): Fragment => sql`${literal(JSON.stringify(map))}::pg_catalog.jsonb`;
+
+/** The conversion of a column whose values were replaced by the map; what they become converts as TEXT does. */
+export function mapped(
+  change: Conversion,
+  from: ColumnType | null,
+  to: ColumnType,
+  column: Raw,
+  map: ValueMap,
+): Conversion {
+  const text = asText(from, column);
+  const isMapped = sql`${asJsonb(map)} OPERATOR(pg_catalog.?) ${text}`;
+  const target = conversion('TEXT', to, sql`(${asJsonb(map)} OPERATOR(pg_catalog.->>) ${text})`);
+  if (target === null) throw new Error(`TEXT cannot become ${to}`);
+  return {
+    convertible: sql`CASE WHEN ${isMapped} THEN ${target.convertible} ELSE ${change.convertible} END`,
+    using: sql`CASE WHEN ${isMapped} THEN ${target.using} ELSE ${change.using} END`,
+  };
+}
+
+/** The keys of a map whose values a column of the type cannot hold. */
+export function unfitKeys(map: ValueMap, to: ColumnType): Fragment {
+  const fits = conversion('TEXT', to, sql`m.value`)?.convertible ?? sql`false`;
+  return sql`SELECT m.key FROM pg_catalog.jsonb_each_text(${asJsonb(map)}) AS m (key, value) WHERE NOT (${fits})`;
 }

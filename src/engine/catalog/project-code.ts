@@ -16,9 +16,18 @@ const ID_DEFAULT = sql`pg_catalog.concat('{FUNCEXPR :funcid ', '_cdp.uuid_v7'::p
 /** Of an attrdef `d`. */
 const isServiceDefault = sql`pg_catalog.starts_with(d.adbin::pg_catalog.text, ${ID_DEFAULT})`;
 
-/** A trigger that an insert fires (TRIGGER_TYPE_INSERT): a foreign key has one of Postgres's own. */
-export const insertTrigger = (which: Fragment): Fragment => sql`EXISTS (SELECT FROM pg_catalog.pg_trigger g
-  WHERE g.tgrelid = c.oid AND g.tgtype & 4::pg_catalog.int2 <> 0::pg_catalog.int2 AND ${which})`;
+/** Of a trigger `g`, in pg_trigger.tgtype. */
+const FOR_INSERT = sql`g.tgtype & 4::pg_catalog.int2 <> 0::pg_catalog.int2`;
+const FOR_UPDATE = sql`g.tgtype & 16::pg_catalog.int2 <> 0::pg_catalog.int2`;
+
+const trigger = (which: Fragment): Fragment =>
+  sql`EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = c.oid AND ${which})`;
+
+/** A trigger that an insert fires: a foreign key has one of Postgres's own. */
+export const insertTrigger = (which: Fragment): Fragment => trigger(sql`${FOR_INSERT} AND ${which}`);
+
+/** A trigger that an update fires: a table that a foreign key refers to has one of Postgres's own. */
+export const updateTrigger = trigger(FOR_UPDATE);
 
 /** Columns whose types `y` a user made. */
 export const ownTypes = sql`SELECT FROM pg_catalog.pg_attribute b JOIN pg_catalog.pg_type y ON y.oid = b.atttypid

@@ -2,11 +2,12 @@
  * The checked way of an insert: it locks the table, checks every cell against the columns, and stores by INSERT. It takes any
  * batch into any table, returns ids, and names every wrong record.
  */
-import { checkRecords, readRecords, type Records } from '../../codec/index.js';
+import { checkRecords, readRecords, type Records, type Row } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
 import {
   BEGIN,
+  CARDINALITY_VIOLATION,
   ident,
   PostgresError,
   readCommandTag,
@@ -26,12 +27,14 @@ import { tableNotFound } from '../schema/find-table.js';
 import { commit } from '../transaction.js';
 import { type IdempotencyKey, rememberAnswer, underKey } from '../idempotency.js';
 import { type BatchInsert, insertStatements, requireIds } from './insert-statement.js';
-import { inserted, type Inserted } from './inserted.js';
+import { inserted, type Inserted, rowsChanged, upserted } from './inserted.js';
 import { attributeRefusal } from './refused-records.js';
+import { countStored, findKey, type UpsertRule, upsertStatements } from './upsert.js';
 
 interface CheckedOptions {
   returnIds: boolean;
   idempotency: IdempotencyKey | null;
+  upsert: UpsertRule | null;
 }
 
 /** @throws EngineError as `insertRecords` */
@@ -40,12 +43,31 @@ export async function insertChecked(
   tableName: string,
   body: Buffer,
   deadline: Deadline,
-  { returnIds, idempotency }: CheckedOptions,
+  options: CheckedOptions,
 ): Promise<Inserted> {
   const batch = readRecords(body);
+  const insert = (oneByOne: boolean) => store(project, tableName, batch, deadline, { ...options, oneByOne });
+  try {
+    return await insert(false);
+  } catch (error) {
+    // Two records of one upsert have the same key in the eyes of its type alone, such as "A" and "a" of citext.
+    const isTwice = error instanceof EngineError && error.postgres?.sqlstate === CARDINALITY_VIOLATION;
+    if (!isTwice || options.upsert === null) throw error;
+    return insert(true);
+  }
+}
+
+function store(
+  project: Project,
+  tableName: string,
+  batch: Records,
+  deadline: Deadline,
+  options: CheckedOptions & { oneByOne: boolean },
+): Promise<Inserted> {
+  const { idempotency } = options;
   return project.use('typed', deadline, (lease) => {
     const insert = (begin: readonly Statement[]) =>
-      insertBatch(project, lease, tableName, batch, { returnIds, idempotency, begin });
+      insertBatch(project, lease, tableName, batch, { ...options, begin });
     if (idempotency === null) return insert([BEGIN]);
     return underKey(lease.session, idempotency, BatchAnswer, async () => {
       await project.requireRoom();
@@ -55,6 +77,8 @@ export async function insertChecked(
 }
 
 interface BatchOptions extends CheckedOptions {
+  /** An upsert takes a statement for each record. */
+  oneByOne: boolean;
   /** What begins the transaction, unless one is under way. */
   begin: readonly Statement[];
 }
@@ -64,7 +88,7 @@ async function insertBatch(
   lease: Lease,
   tableName: string,
   batch: Records,
-  { returnIds, idempotency, begin }: BatchOptions,
+  { returnIds, idempotency, upsert, oneByOne, begin }: BatchOptions,
 ): Promise<Inserted> {
   const { session } = lease;
   const table = await lockTable(session, begin, project.schema, tableName).catch((error: unknown) => {
@@ -73,22 +97,45 @@ async function insertBatch(
     throw error;
   });
   project.schemas.remember(project.id, table);
-  if (table.runsProjectCode) lease.resetAfterUse();
+  if (upsert === null ? table.runsProjectCode : table.updateRunsProjectCode) lease.resetAfterUse();
   if (returnIds) requireIds(table);
-  const inserts = insertStatements(table, checkRecords(batch, table), returnIds);
+  const key = upsert === null ? null : await findKey(session, table, 'on_conflict', upsert.columns);
+  const { isOnCitus } = project;
+  const single = oneByOne || (returnIds && isOnCitus);
+  const write = (rows: readonly Row[]) =>
+    upsert === null || key === null
+      ? insertStatements(table, rows, { returnIds, isOnCitus })
+      : upsertStatements(table, rows, key, upsert.resolution, { returnIds, oneByOne: single });
+  const inserts = write(checkRecords(batch, table));
   const statements = inserts.map((insert) => insert.statement);
+  const { length } = batch.records;
+  /** Sends what is left of the transaction and its COMMIT, with the answer under the key if there is one. */
+  const finish = async (last: readonly Statement[], result: Inserted): Promise<Inserted> => {
+    const remember = idempotency === null ? [] : rememberAnswer(idempotency, result.answer, rowsChanged(result.answer));
+    await commit(session, [...last, ...remember], idempotency !== null, project.rehearsal);
+    return result;
+  };
   try {
     // A trigger or rule may leave records out: how many were stored shows only after the INSERTs.
-    if (returnIds || table.runsProjectCode) {
+    if (returnIds || table.runsProjectCode || upsert !== null) {
       const results = await session.run(statements);
-      const ids = returnIds ? idsInOrder(inserts, results) : undefined;
-      return await finish(session, [], inserted(rowsStored(results), ids), idempotency);
+      const ids = returnIds ? idsInOrder(inserts, results, length) : undefined;
+      const result = upsert === null ? inserted(rowsStored(results), ids) : upserted(length, countStored(results), ids);
+      return await finish([], result);
     }
-    return await finish(session, statements, inserted(batch.records.length), idempotency);
+    return await finish(statements, inserted(length));
   } catch (error) {
     if (!(error instanceof PostgresError) || session.closed) throw error;
     await session.run([ROLLBACK]);
-    throw await attributeRefusal(session, batch, table, error);
+    if (error.sqlstate === CARDINALITY_VIOLATION && upsert !== null && !oneByOne) throw error;
+    throw await attributeRefusal(
+      session,
+      batch,
+      table,
+      (rows) => write(rows).map(({ statement }) => statement),
+      error,
+      upsert !== null,
+    );
   }
 }
 
@@ -96,7 +143,12 @@ async function insertBatch(
  * Takes the lock that an INSERT takes, then reads the table's shape: it cannot change any more until the end of the
  * transaction, so the values are checked against the very columns they are stored in.
  */
-async function lockTable(session: Session, begin: readonly Statement[], schema: string, table: string): Promise<Table> {
+export async function lockTable(
+  session: Session,
+  begin: readonly Statement[],
+  schema: string,
+  table: string,
+): Promise<Table> {
   const lock = sql`LOCK TABLE ${ident(schema, table)} IN ROW EXCLUSIVE MODE`;
   try {
     const results = await session.run([...begin, lock, tableToWrite(schema, table)]);
@@ -110,38 +162,23 @@ async function lockTable(session: Session, begin: readonly Statement[], schema: 
   }
 }
 
-/** Sends what is left of the transaction and its COMMIT, with the answer under the key if there is one. */
-async function finish(
-  session: Session,
-  statements: readonly Statement[],
-  result: Inserted,
-  idempotency: IdempotencyKey | null,
-): Promise<Inserted> {
-  const remember = idempotency === null ? [] : rememberAnswer(idempotency, result.answer);
-  await commit(session, [...statements, ...remember], idempotency !== null);
-  return result;
-}
-
 /**
  * The ids that the INSERTs returned, by the position of their record in the request.
  * @throws EngineError constraint_violation where rows are missing: nobody can tell whose ids are there
  */
-function idsInOrder(inserts: readonly BatchInsert[], results: readonly Result[]): string[] {
-  const ids: string[] = [];
+function idsInOrder(inserts: readonly BatchInsert[], results: readonly Result[], count: number): string[] {
+  const ids = new Array<string | undefined>(count);
   inserts.forEach(({ records }, i) => {
-    const rows = results[i]?.rows ?? [];
-    if (rows.length !== records.length) {
-      throw new EngineError(
-        'constraint_violation',
-        'A trigger or rule of the table skipped records, so their ids cannot be determined. Nothing was stored',
-        { hint: 'Send the batch without return=ids.' },
-      );
-    }
-    records.forEach((record, row) => (ids[record] = rows[row]?.[0] ?? ''));
+    for (const [row, values] of (results[i]?.rows ?? []).entries()) ids[records[row] ?? count] ??= values.at(-1) ?? '';
   });
-  return ids;
+  if (Array.from(ids).every((id) => id !== undefined)) return ids as string[];
+  throw new EngineError(
+    'constraint_violation',
+    'A trigger or rule of the table skipped records, so their ids cannot be determined. Nothing was stored',
+    { hint: 'Send the batch without return=ids.' },
+  );
 }
 
 /** By the command tags, such as `INSERT 0 250`. */
-const rowsStored = (results: readonly Result[]): number =>
+export const rowsStored = (results: readonly Result[]): number =>
   results.reduce((sum, { tag }) => sum + (readCommandTag(tag).count ?? 0), 0);

@@ -14,13 +14,23 @@ export interface BatchInsert {
 /**
  * Normally one INSERT; several, to run in one transaction, if records differ in which columns with a default they
  * leave out. With `returnIds` each returns the column `id`, in the order of its `records`.
+ * @param isOnCitus a distributed table returns rows in any order, so that ids need a statement for each record; and without
+ * RETURNING its errors lack their SQLSTATE
  */
-export function insertStatements(table: Table, rows: readonly Row[], returnIds: boolean): BatchInsert[] {
-  return groupsByDefaults(rows, table.columns).map((records) => ({
+export function insertStatements(
+  table: Table,
+  rows: readonly Row[],
+  { returnIds, isOnCitus }: { returnIds: boolean; isOnCitus: boolean },
+): BatchInsert[] {
+  const oneByOne = returnIds && isOnCitus;
+  const groups = oneByOne ? rows.map((_, record) => [record]) : groupsByDefaults(rows, table.columns);
+  const nothing = isOnCitus && !table.needsInsert ? sql` RETURNING NULL` : sql``;
+  const returning = returnIds ? sql` RETURNING ${ident('id')}` : nothing;
+  return groups.map((records) => ({
     statement: insertStatement(
       table,
       records.map((record) => rows[record] as Row),
-      returnIds,
+      returning,
     ),
     records,
   }));
@@ -46,28 +56,33 @@ function groupsByDefaults(rows: readonly Row[], columns: readonly Column[]): num
 }
 
 /**
- * Stores the rows in their order; with `returnIds` the result's only column is their `id`, in the same order.
+ * Stores the rows in their order, and returns them in the same order.
  * A column that none of the rows has stays out of the statement, so it takes its default; in any other column a missing
  * cell is NULL. Everything but the table is named in pg_catalog, since the session's search_path is the project's.
  */
-export function insertStatement(table: Table, rows: readonly Row[], returnIds: boolean): Statement {
-  const used = [...table.columns.entries()].filter(([index]) => rows.some((row) => row[index] !== undefined));
-  const names = used.map(([, column]) => ident(column.name));
-  const into = used.length === 0 ? sql`` : sql` (${join(names)})`;
-  const source = used.length === 0 ? emptyRows(rows.length) : cellRows(used, rows);
-  const returning = returnIds ? sql` RETURNING ${ident('id')}` : sql``;
-  return sql`INSERT INTO ${ident(table.schema, table.name)}${into} ${source}${returning}`;
+function insertStatement(table: Table, rows: readonly Row[], returning: Fragment): Statement {
+  const given = givenColumns(table, rows);
+  const into = given.length === 0 ? sql`` : sql` (${join(given.map((index) => columnName(table, index)))})`;
+  return sql`INSERT INTO ${ident(table.schema, table.name)}${into} ${sourceRows(table, given, rows)}${returning}`;
 }
 
-/** Postgres has rows without any column, and an INSERT of them stores defaults only. */
-function emptyRows(count: number): Fragment {
-  return sql`SELECT FROM pg_catalog.generate_series(1, CAST(${count} AS pg_catalog.int4))`;
-}
+export const columnName = ({ columns }: Table, index: number) => ident(columns[index]?.name ?? '');
 
-function cellRows(used: readonly (readonly [number, Column])[], rows: readonly Row[]): Fragment {
-  const aliases = used.map(([index]) => ident(`c${index}`));
-  const casts = used.map(([index, column]) => sql`CAST(v.${ident(`c${index}`)} AS ${trusted(column.sqlType)})`);
-  const arrays = used.map(([index]) => {
+/** Indices of the columns that any of the rows gives. */
+export const givenColumns = ({ columns }: Table, rows: readonly Row[]): number[] =>
+  [...columns.keys()].filter((index) => rows.some((row) => row[index] !== undefined));
+
+/** A SELECT of the rows' cells, in their order. */
+export function sourceRows({ columns }: Table, given: readonly number[], rows: readonly Row[]): Fragment {
+  // Postgres has rows without any column, and an INSERT of them stores defaults only.
+  if (given.length === 0)
+    return sql`SELECT FROM pg_catalog.generate_series(1, CAST(${rows.length} AS pg_catalog.int4))`;
+  const aliases = given.map((index) => ident(`c${index}`));
+  const casts = given.map((index) => {
+    const alias = ident(`c${index}`);
+    return sql`CAST(v.${alias} AS ${trusted(columns[index]?.sqlType ?? '')}) AS ${alias}`;
+  });
+  const arrays = given.map((index) => {
     const cells = rows.map((row) => row[index] ?? null);
     return sql`pg_catalog.unnest(CAST(${cells} AS pg_catalog.text[]))`;
   });

@@ -8,14 +8,21 @@ import { type Deadline, queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { insertChecked } from './checked-insert.js';
 import type { IdempotencyKey } from '../idempotency.js';
+import { insertPartially } from './partial-insert.js';
 import type { Inserted } from './inserted.js';
 import type { CachedSchema } from './schema-cache.js';
 import { storeByCopy } from './store-by-copy.js';
+import { storeByUpsert } from './store-by-upsert.js';
+import type { UpsertRule } from './upsert.js';
 
 export interface InsertOptions {
   /** Answer the ids as well. */
   returnIds: boolean;
   idempotency: IdempotencyKey | null;
+  /** What happens to rows that have the key of a record; null: the record is refused. */
+  upsert: UpsertRule | null;
+  /** Store the good records, and keep the others in the quarantine. */
+  quarantine: boolean;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
 }
@@ -37,25 +44,31 @@ export async function insertRecords(
   body: Buffer,
   options: InsertOptions,
 ): Promise<Inserted> {
-  const { returnIds, idempotency, signal } = options;
+  const { returnIds, idempotency, upsert, quarantine, signal } = options;
   const { schemas } = project;
   const deadline = { timeoutMs: TIMEOUT_MS, signal, expired };
 
   // Check. A repeat under its key is answered even without room: it stores nothing.
   if (idempotency === null) await project.requireRoom();
 
-  // COPY returns no ids.
-  for (let attempt = 1; attempt <= ATTEMPTS && !returnIds; attempt++) {
+  // The fast ways return no ids, and commit.
+  const isFast = !returnIds && project.rehearsal === null;
+  for (let attempt = 1; attempt <= ATTEMPTS && isFast; attempt++) {
     const schema = await schemaOf(project, tableName, deadline);
     // Encode.
-    const rows = schema?.encoder?.encode(body);
+    const encoder = upsert === null ? schema?.encoder : schema?.upsertEncoder;
+    const rows = encoder?.encode(body);
     if (schema === null || rows == null) break;
     // Store, and answer.
-    const outcome = await storeByCopy(project, schema, rows, deadline, idempotency);
+    const outcome =
+      upsert === null
+        ? await storeByCopy(project, schema, rows, deadline, idempotency)
+        : await storeByUpsert(project, schema, rows, upsert, deadline, idempotency);
     if (outcome === 'refused') break;
     if (outcome !== 'outdated') return outcome;
     schemas.forget(project.id, schema);
   }
+  if (quarantine) return insertPartially(project, tableName, body, deadline, options);
   return insertChecked(project, tableName, body, deadline, options);
 }
 

@@ -12,6 +12,8 @@ export interface CachedSchema {
   readonly table: Table;
   /** null: COPY into the table does not do what an INSERT does, or its batches cannot be encoded. */
   readonly encoder: BatchEncoder | null;
+  /** The same for an upsert: it takes only batches whose records all give the same columns. */
+  readonly upsertEncoder: BatchEncoder | null;
   readonly targetOf: (rows: EncodedBatch) => CopyTarget;
   /** Run after a COPY, it confirms the schema. */
   readonly check: Statement;
@@ -43,6 +45,7 @@ export class SchemaCache {
     const schema = {
       table,
       encoder: table.needsInsert ? null : batchEncoder(table.columns, table.marksDefaults),
+      upsertEncoder: table.needsInsert ? null : uniformEncoder(table),
       targetOf: CopyTarget.of(table, this.maxWaiting),
       check: schemaUnchanged(table),
     };
@@ -56,3 +59,10 @@ export class SchemaCache {
     if (this.schemas.get(key) === schema) this.schemas.delete(key);
   }
 }
+
+/** To an upsert a column that a record does not give is no NULL. The encoder must not fill in any that has a default. */
+const uniformEncoder = ({ columns }: Table): BatchEncoder | null =>
+  batchEncoder(
+    columns.map((column) => ({ ...column, hasDefault: true })),
+    false,
+  );

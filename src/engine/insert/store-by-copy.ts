@@ -11,6 +11,7 @@ import {
   DIVISION_BY_ZERO,
   PostgresError,
   PROTOCOL_VIOLATION,
+  type Result,
   type Statement,
   type Step,
 } from '../../pg/index.js';
@@ -31,7 +32,7 @@ type Stored = Inserted | Exclude<CopyOutcome, 'stored'>;
 
 /**
  * @throws EngineError outcome_unknown, table_busy, query_timeout, overloaded, database_unavailable; with a key also
- * request_in_flight, idempotency_key_reused, quota_exceeded
+ * request_in_flight, idempotency_key_reused, key_settled, quota_exceeded
  */
 export async function storeByCopy(
   project: Project,
@@ -64,7 +65,7 @@ function storeShared(
     return project.use(
       'typed',
       { ...deadline, signal },
-      (lease) => run(lease, schema, copy),
+      (lease) => run(lease, schema, copy).then(outcomeOf),
       'writes',
       traceOf(batches),
     );
@@ -84,30 +85,41 @@ function storeUnderKey(
   const work = (lease: Lease) =>
     underKey(lease.session, idempotency, BatchAnswer, async () => {
       await project.requireRoom();
-      const outcome = await run(lease, schema, copy, [...rememberAnswer(idempotency, result.answer), COMMIT]);
-      return outcome === 'stored' ? result : outcome;
+      const outcome = await run(lease, schema, copy, [
+        ...rememberAnswer(idempotency, result.answer, rows.records),
+        COMMIT,
+      ]);
+      return typeof outcome === 'string' ? outcome : result;
     });
   return project.use('typed', deadline, work, 'writes', project.trace?.copying([]));
 }
 
+const outcomeOf = (outcome: Awaited<ReturnType<typeof run>>): CopyOutcome =>
+  typeof outcome === 'string' ? outcome : 'stored';
+
 /**
- * One round trip. The COPY's lock keeps the schema as it is until the end of the transaction, so the check comes after it.
- * @param end the rest of the transaction that is under way; if there is none, COPY and check are one by themselves
+ * One round trip. The lock of the COPY, or INSERT, keeps the schema as it is until the end of the transaction, so the check comes after it.
+ * @returns the results, if all was stored
+ * @param end the rest of the transaction that is under way, with its COMMIT; if none is under way, COPY and check are one by
+ * themselves
  */
-async function run(
+export async function run(
   lease: Lease,
   { table, check }: CachedSchema,
-  copy: Step,
+  store: Step,
   end: readonly Statement[] = [],
-): Promise<CopyOutcome> {
+  runsProjectCode = table.runsProjectCode,
+): Promise<Result[] | Exclude<CopyOutcome, 'stored'>> {
   const { session } = lease;
-  if (table.runsProjectCode) lease.resetAfterUse();
-  const steps = [copy, check, ...end];
+  if (runsProjectCode) lease.resetAfterUse();
+  const steps = [store, check, ...end];
   const beforeCommit = end.length === 0 ? steps.length : steps.length - 1;
+  const commits = end.length > 0 || !session.inTransaction;
   const outcome = await session.pipeline(steps, { prepared: true });
   try {
-    resultsOf(session, outcome, beforeCommit, end.length > 0);
-    return 'stored';
+    if (commits) return resultsOf(session, outcome, beforeCommit, end.length > 0);
+    if (outcome.error !== null) throw outcome.error;
+    return outcome.results;
   } catch (error) {
     // The table may have got a trigger since it was looked at, and what that did to the session is not rolled back.
     lease.resetAfterUse();

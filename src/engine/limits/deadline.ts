@@ -3,14 +3,14 @@ import { EngineError } from '../../contract/errors.js';
 
 export interface Deadline {
   timeoutMs: number;
-  /** Aborted when the client leaves. */
+  /** Aborted when the client leaves, or with the EngineError that ends its request. */
   signal: AbortSignal;
   /** The error to throw when the time is up. */
   expired: () => EngineError;
 }
 
 /** Why a running request was ended from outside its statement. */
-export const STOP_REASONS = ['time_limit', 'client_left', 'quota'] as const;
+export const STOP_REASONS = ['time_limit', 'client_left', 'token_revoked', 'operator', 'quota'] as const;
 export type StopReason = (typeof STOP_REASONS)[number];
 
 /** Stops and restarts the time: it does not run while a slow reader holds a stream up. Or ends the work before it. */

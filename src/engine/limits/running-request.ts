@@ -46,7 +46,7 @@ export class RunningRequest implements Clock, Swept {
 
   check(now: number): void {
     if (this.stopped !== null) return;
-    if (this.deadline.signal.aborted) this.stop(clientLeft(), 'client_left');
+    if (this.deadline.signal.aborted) this.stop(...abortion(this.deadline.signal));
     else if (this.left === null && now >= this.due) this.stop(this.deadline.expired(), 'time_limit');
     else if (now >= this.nextProcessorCheck) this.checkProcessors(now);
   }
@@ -111,4 +111,8 @@ export class RunningRequest implements Clock, Swept {
   }
 }
 
-export const clientLeft = () => new EngineError('query_timeout', 'The client disconnected; its statement was canceled');
+/** Why the signal of a request was aborted. */
+export const abortion = ({ reason }: AbortSignal): [EngineError, StopReason] =>
+  reason instanceof EngineError
+    ? [reason, reason.code === 'unauthorized' ? 'token_revoked' : 'operator']
+    : [new EngineError('query_timeout', 'The client disconnected; its statement was canceled'), 'client_left'];

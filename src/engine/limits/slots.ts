@@ -1,6 +1,6 @@
 /**
- * Slots for running requests: who may use Postgres now, who waits, and who is rejected (contract section 8). They are
- * limited per project and over all projects.
+ * Slots for running requests on one server: who may use it now, who waits, and who is rejected (contract section 8). They
+ * are limited per project and over all projects of the server.
  */
 import { AdaptiveQueueLimit } from './adaptive-queue-limit.js';
 import { NEVER } from './deadline.js';
@@ -57,14 +57,13 @@ export class Slots {
   /** Requests running and waiting now, for the metrics. */
   get load(): Record<WorkKind, Load> {
     const load = noLoad();
-    for (const project of this.projects.keys()) this.addLoad(project, load);
+    this.addLoad(load);
     return load;
   }
 
-  loadOf(project: string): Record<WorkKind, Load> {
-    const load = noLoad();
-    this.addLoad(project, load);
-    return load;
+  /** @param project undefined: all of them */
+  addLoad(load: Record<WorkKind, Load>, project?: string): void {
+    for (const one of project === undefined ? this.projects.keys() : [project]) this.addLoadOf(one, load);
   }
 
   /** Whether a request that came now would be rejected: no slot is free, and the queue is full. */
@@ -152,7 +151,7 @@ export class Slots {
     if (running === 0 && this.queue.lengthOf(project) === 0) this.projects.delete(project);
   }
 
-  private addLoad(project: string, load: Record<WorkKind, Load>): void {
+  private addLoadOf(project: string, load: Record<WorkKind, Load>): void {
     const { running, runningSql } = this.projects.get(project) ?? newUsage();
     load.typed.running += running - runningSql;
     load.sql.running += runningSql;
@@ -162,4 +161,7 @@ export class Slots {
 
 const newUsage = (): Usage => ({ running: 0, runningSql: 0, queueLimit: null });
 
-const noLoad = () => ({ typed: { running: 0, waiting: 0 }, sql: { running: 0, waiting: 0 } });
+export const noLoad = (): Record<WorkKind, Load> => ({
+  typed: { running: 0, waiting: 0 },
+  sql: { running: 0, waiting: 0 },
+});

@@ -31,6 +31,10 @@ export class Sweeper<T extends Swept> {
     if (last !== member) this.members[index] = last;
   }
 
+  all(): T[] {
+    return [...this.members];
+  }
+
   /** The timer ends with the first sweep that finds nothing, so that a single member that comes and goes does not restart it. */
   private sweep(): void {
     if (this.members.length === 0 && this.timer !== null) {

@@ -12,21 +12,26 @@ const PATTERN = new RegExp(NAME_PATTERN);
 /** Columns that every Postgres table has beside its own (Postgres manual 5.6). */
 const SYSTEM_COLUMNS = new Set(['tableoid', 'xmin', 'cmin', 'xmax', 'cmax', 'ctid']);
 
+type Kind = 'table' | 'column' | 'index';
+
 /** Of something new. @throws EngineError invalid_name or reserved_name */
-export function checkName(kind: 'table' | 'column', name: string): void {
+export function checkName(kind: Kind, name: string): void {
   if (!PATTERN.test(name)) {
     const message = `${JSON.stringify(cut(name))} is not a valid ${kind} name: it must match ${NAME_PATTERN}`;
     throw new EngineError('invalid_name', message);
   }
   const why = whyReserved(kind, name.toLowerCase());
   if (why === undefined) return;
-  throw new EngineError('reserved_name', `${JSON.stringify(name)} is reserved and cannot name a ${kind}: ${why}`);
+  throw new EngineError(
+    'reserved_name',
+    `${JSON.stringify(name)} is reserved and cannot name ${kind === 'index' ? 'an' : 'a'} ${kind}: ${why}`,
+  );
 }
 
 /** Reserved names are so in any case. */
-function whyReserved(kind: 'table' | 'column', folded: string): string | undefined {
+function whyReserved(kind: Kind, folded: string): string | undefined {
   if (folded.startsWith('_cdp_')) return 'names starting with _cdp_ belong to the service';
-  if (kind === 'table') return undefined;
+  if (kind !== 'column') return undefined;
   if (folded === 'id') return 'the service adds an id column to every table';
   return SYSTEM_COLUMNS.has(folded) ? 'Postgres has a system column of that name' : undefined;
 }
@@ -64,27 +69,29 @@ export function columnType(type: string): ColumnType {
   );
 }
 
-interface CheckedColumn {
+/** A column as it is declared. */
+export interface NewColumn {
   name: string;
   type: ColumnType;
   comment: string | null;
+  unique: boolean;
 }
 
 /** @throws EngineError invalid_name, reserved_name, unknown_type, invalid_request, naming every wrong column at once */
-export function checkDefinition(body: CreateTableBody): CheckedColumn[] {
+export function checkDefinition(body: CreateTableBody): NewColumn[] {
   checkName('table', body.table_name);
   checkComment(body.comment);
   const errors = new ErrorCollector();
   const seen = new Map<string, string>();
-  const columns: CheckedColumn[] = [];
-  for (const { name, type, comment } of body.columns) {
+  const columns: NewColumn[] = [];
+  for (const { name, type, comment, unique } of body.columns) {
     const twin = seen.get(name.toLowerCase());
     seen.set(name.toLowerCase(), name);
     const checks = [
       () => checkName('column', name),
       () => checkTwin(name, twin),
       () => checkComment(comment),
-      () => columns.push({ name, type: columnType(type), comment: comment ?? null }),
+      () => columns.push({ name, type: columnType(type), comment: comment ?? null, unique: unique ?? false }),
     ];
     for (const check of checks) {
       try {

@@ -1,26 +1,59 @@
 /** Tables and columns that a request names: what the catalog says of them, or why there are none. */
 import { didYouMean } from '../../contract/did-you-mean.js';
+import { ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
-import { cut } from '../../contract/message-text.js';
-import { PostgresError, ROLLBACK, type Row, type Session, UNDEFINED_TABLE, WRONG_OBJECT_TYPE } from '../../pg/index.js';
-import { type Column, readTables, type Table, tableByName, tableNames } from '../catalog/catalog.js';
+import { cut, quoted } from '../../contract/message-text.js';
+import {
+  ident,
+  PostgresError,
+  ROLLBACK,
+  type Row,
+  type Session,
+  sql,
+  type Statement,
+  trusted,
+  UNDEFINED_TABLE,
+  WRONG_OBJECT_TYPE,
+} from '../../pg/index.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
+import { collidingNames, type Column, readTables, type Table, tableByName, tableNames } from '../catalog/catalog.js';
+import { nameIsTaken } from './definition.js';
 
 /**
  * The table out of the rows of {@link tableByName}; a view is none.
  * @throws EngineError table_not_found with a similar name
  */
-export async function existingTable(
-  session: Session,
-  schema: string,
-  name: string,
-  rows: readonly Row[],
-): Promise<Table> {
+async function existingTable(session: Session, schema: string, name: string, rows: readonly Row[]): Promise<Table> {
   const [table] = readTables(schema, rows);
   if (table === undefined) return tableNotFound(session, schema, name);
   if (table.kind === 'table') return table;
   throw new EngineError('table_not_found', `"${name}" is a ${table.kind.replace('_', ' ')}, not a table`, {
     hint: 'Use SQL to change or drop it.',
   });
+}
+
+/**
+ * Begins the transaction, takes the table's lock and reads its shape as it then is.
+ * @param mode SHARE ROW EXCLUSIVE lets others read the table
+ * @throws EngineError table_not_found
+ */
+export async function lockTable(
+  lease: Lease,
+  begin: readonly Statement[],
+  schema: string,
+  table: string,
+  mode: 'ACCESS EXCLUSIVE' | 'SHARE ROW EXCLUSIVE' = 'ACCESS EXCLUSIVE',
+): Promise<Table> {
+  const { session } = lease;
+  const lock = sql`LOCK TABLE ${ident(schema, table)} IN ${trusted(mode)} MODE`;
+  const read = session.run([...begin, lock, tableByName(schema, table)]);
+  const results = await read.catch(async (error: unknown) => {
+    throw await explainNoTable(session, schema, table, error);
+  });
+  const shape = await existingTable(session, schema, table, results.at(-1)?.rows ?? []);
+  // Rewriting or scanning a table runs its indexes, checks and generated columns.
+  if (shape.runsProjectCode) lease.resetAfterUse();
+  return shape;
 }
 
 /** If Postgres says that there is no such table, or that it is none: why, with a near name; else what it said. */
@@ -35,7 +68,17 @@ export async function explainNoTable(session: Session, schema: string, name: str
 export async function tableNotFound(session: Session, schema: string, name: string): Promise<never> {
   const [, found] = await session.run([ROLLBACK, tableNames(schema)]);
   const names = found?.rows.map(([found]) => found ?? '') ?? [];
-  throw notFound('table_not_found', `There is no table ${JSON.stringify(cut(name))}.`, didYouMean(name, names));
+  throw notFound('table_not_found', `There is no table ${JSON.stringify(cut(name))}.`, name, names);
+}
+
+/**
+ * @param renamed what will no longer have its name
+ * @throws EngineError table_exists: tables, views, indexes and sequences share their names
+ */
+export async function requireFreeName(session: Session, schema: string, name: string, renamed?: string): Promise<void> {
+  const found = await session.query(collidingNames(schema, name));
+  const existing = found.map(([existing]) => existing ?? '').find((existing) => existing !== renamed);
+  if (existing !== undefined) throw new EngineError('table_exists', nameIsTaken(name, existing));
 }
 
 /** @throws EngineError column_not_found with a similar name */
@@ -44,11 +87,39 @@ export function existingColumn(table: Table, name: string): Column {
   if (column !== undefined) return column;
   const names = table.columns.map((candidate) => candidate.name);
   const message = `Table "${table.name}" has no column ${JSON.stringify(cut(name))}.`;
-  throw notFound('column_not_found', message, didYouMean(name, names));
+  throw notFound('column_not_found', message, name, names);
 }
 
-/** Names what is missing, and what may have been meant. */
-function notFound(code: 'table_not_found' | 'column_not_found', message: string, near?: string): EngineError {
+/**
+ * @param parameter of the request that names them
+ * @throws EngineError unknown_column, naming each that the table does not have, with a similar name
+ */
+export function requireColumns(table: Table, columns: Iterable<string>, parameter?: string): void {
+  const names = table.columns.map(({ name }) => name);
+  const errors = new ErrorCollector();
+  for (const column of new Set(columns)) {
+    if (names.includes(column)) continue;
+    const near = didYouMean(column, names);
+    const place = parameter === undefined ? 'Table' : `${parameter}: table`;
+    const text = `${place} ${quoted(table.name)} has no column ${quoted(column)}.`;
+    const hint = near === undefined ? null : `Did you mean ${quoted(near)}?`;
+    errors.add('unknown_column', () => ({
+      column: cut(column),
+      message: hint === null ? text : `${text} ${hint}`,
+      ...(hint === null ? {} : { hint }),
+    }));
+  }
+  errors.throwIfAny();
+}
+
+/** Names what is missing, and which of the names may have been meant. */
+export function notFound(
+  code: 'table_not_found' | 'column_not_found' | 'index_not_found',
+  message: string,
+  name: string,
+  names: readonly string[],
+): EngineError {
+  const near = didYouMean(name, names);
   if (near === undefined) return new EngineError(code, message);
   const hint = `Did you mean "${near}"?`;
   return new EngineError(code, `${message} ${hint}`, { hint });

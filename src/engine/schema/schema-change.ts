@@ -39,7 +39,7 @@ const SHORT_WAIT = fixed(`SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
  * @param answered what the call answers
  * @param kind `drop`: it makes the project no larger
  * @throws EngineError table_busy, and what `work` throws; quota_exceeded if it grows; with a key also request_in_flight,
- * idempotency_key_reused
+ * idempotency_key_reused, key_settled
  */
 export async function schemaChange<A>(
   project: Project,
@@ -57,7 +57,7 @@ export async function schemaChange<A>(
   const change = async (lease: Lease, begin: readonly Statement[]): Promise<Answered<A>> => {
     const end = async (statements: readonly Statement[], answer: A): Promise<A> => {
       const remember = idempotency === null ? [] : rememberAnswer(idempotency, answer);
-      await commit(lease.session, [...statements, ...remember], idempotency !== null);
+      await commit(lease.session, [...statements, ...remember], idempotency !== null, project.rehearsal);
       return answer;
     };
     return { answer: await work({ lease, begin: [...begin, SHORT_WAIT], commit: end }), replayed: false };

@@ -1,5 +1,5 @@
 /** Creating, reading and dropping tables (specification 4.1; contract section 5). */
-import type { CreateTableBody } from '../../contract/wire/tables.js';
+import { type AlterTableBody, AlteredTable, type CreateTableBody } from '../../contract/wire/tables.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { Type } from '../../contract/schema.js';
@@ -15,21 +15,28 @@ import {
   tableByName,
 } from '../catalog/catalog.js';
 import {
+  BEGIN,
+  COMMIT,
   DIVISION_BY_ZERO,
   fixed,
+  type Fragment,
   ident,
   join,
-  literal,
   PostgresError,
   ROLLBACK,
+  type Session,
   sql,
   type Statement,
   trusted,
 } from '../../pg/index.js';
 import type { Answered } from '../idempotency.js';
 import type { Project } from '../project.js';
-import { checkDefinition, nameIsTaken } from './definition.js';
-import { explainNoTable, tableNotFound } from './find-table.js';
+import { renameTable } from '../quarantine/quarantine.js';
+import { distributions, readDistributions } from '../catalog/distribution.js';
+import { checkComment, checkDefinition, checkName, nameIsTaken, type NewColumn } from './definition.js';
+import { commentOn, commentOnTable } from './comments.js';
+import { checkDistribution, distribute, IN_PG_CATALOG } from './distribution.js';
+import { explainNoTable, lockTable, requireFreeName, tableNotFound } from './find-table.js';
 import { type ChangeOptions, schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
 
 /** Two new names that differ by case alone must not slip past each other. */
@@ -47,13 +54,14 @@ export async function createTable(
   options: ChangeOptions,
 ): Promise<Answered<string[]>> {
   const columns = checkDefinition(body);
-  const { table_name: name, comment } = body;
+  const { table_name: name, comment, distribution } = body;
+  if (distribution !== undefined) checkDistribution(project, distribution);
   const table = ident(project.schema, name);
-  const comments: Statement[] = comment ? [sql`COMMENT ON TABLE ${table} IS ${literal(comment)}`] : [];
+  const comments: Statement[] = comment ? [commentOnTable(project.schema, name, comment)] : [];
   for (const column of columns) {
     if (column.comment) comments.push(commentOn(project.schema, name, column.name, column.comment));
   }
-  const definitions = columns.map((column) => sql`${ident(column.name)} ${trusted(POSTGRES_TYPES[column.type])}`);
+  const definitions = columns.map(definitionOf);
   const id = sql`id pg_catalog.uuid PRIMARY KEY DEFAULT _cdp.uuid_v7()`;
 
   const create = sql`CREATE TABLE ${table} (${join([id, ...definitions])})`;
@@ -61,7 +69,12 @@ export async function createTable(
   return schemaChange(project, options, Type.Array(Type.String()), 'grows', async ({ lease, begin, commit }) => {
     const { session } = lease;
     try {
-      return await commit([...begin, ONE_AT_A_TIME, nameIsFree(project.schema, name), create, ...comments], names);
+      const made = [...begin, ONE_AT_A_TIME, nameIsFree(project.schema, name), create, ...comments];
+      if (distribution === undefined || distribution.kind === 'local') return await commit(made, names);
+      const results = await session.run([...made, tableByName(project.schema, name)]);
+      for (const shape of readTables(project.schema, results.at(-1)?.rows ?? []))
+        await distribute(session, shape, distribution);
+      return await commit([], names);
     } catch (error) {
       if (!(error instanceof PostgresError && error.sqlstate === DIVISION_BY_ZERO)) throw error;
       const [, found] = await session.run([ROLLBACK, collidingNames(project.schema, name)]);
@@ -79,15 +92,65 @@ export async function readSchema(project: Project, limits: SchemaLimits): Promis
         hint: 'Read one table at a time; query pg_tables for their names.',
       });
     }
-    return readTables(project.schema, await session.query(allTables(project.schema)));
+    return withDistribution(
+      project,
+      session,
+      readTables(project.schema, await session.query(allTables(project.schema))),
+    );
+  });
+}
+
+/** The coordinator's statistics know nothing of rows that are on workers. */
+async function withDistribution(project: Project, session: Session, tables: readonly Table[]): Promise<Table[]> {
+  if (!project.isOnCitus) return [...tables];
+  const statements = [BEGIN, IN_PG_CATALOG, distributions(project.schema), COMMIT];
+  const found = readDistributions((await session.run(statements))[2]?.rows ?? []);
+  return tables.map((table) => {
+    const distribution = found.get(table.name);
+    if (distribution === undefined) return table;
+    const approximateRows = distribution.kind === 'local' ? table.approximateRows : null;
+    return { ...table, approximateRows, distribution };
   });
 }
 
 /** @throws EngineError table_not_found */
 export async function readTable(project: Project, name: string, limits: SchemaLimits): Promise<Table> {
   return schemaRead(project, limits, async (session) => {
-    const [table] = readTables(project.schema, await session.query(tableByName(project.schema, name)));
+    const found = readTables(project.schema, await session.query(tableByName(project.schema, name)));
+    const [table] = await withDistribution(project, session, found);
     return table ?? (await tableNotFound(session, project.schema, name));
+  });
+}
+
+/**
+ * Renames and comments a table in one transaction. Its indexes keep their names; views go on.
+ * @throws EngineError invalid_name, reserved_name, invalid_request, table_not_found, table_exists, table_busy
+ */
+export async function alterTable(
+  project: Project,
+  table: string,
+  { new_name: newName, comment }: AlterTableBody,
+  options: ChangeOptions,
+): Promise<Answered<AlteredTable>> {
+  if (newName === undefined && comment === undefined) {
+    throw new EngineError('invalid_request', 'At least one of new_name and comment is needed');
+  }
+  if (newName !== undefined) checkName('table', newName);
+  checkComment(comment);
+  const { schema } = project;
+  return schemaChange(project, options, AlteredTable, 'comment', async ({ lease, begin, commit }) => {
+    const { session } = lease;
+    const shape = await lockTable(lease, begin, schema, table);
+    const changes: Statement[] = comment === undefined ? [] : [commentOnTable(schema, table, comment)];
+    if (newName !== undefined && newName !== table) {
+      await session.run([ONE_AT_A_TIME]);
+      await requireFreeName(session, schema, newName, table);
+      changes.push(sql`ALTER TABLE ${ident(schema, table)} RENAME TO ${ident(newName)}`, renameTable(table, newName));
+    }
+    return commit(changes, {
+      table: newName ?? table,
+      comment: comment === undefined ? shape.comment : comment || null,
+    });
   });
 }
 
@@ -102,5 +165,6 @@ export function dropTable(project: Project, name: string, options: ChangeOptions
   });
 }
 
-export const commentOn = (schema: string, table: string, column: string, comment: string | null): Statement =>
-  sql`COMMENT ON COLUMN ${ident(schema, table, column)} IS ${comment ? literal(comment) : trusted('NULL')}`;
+/** Of a new column, in CREATE TABLE or ALTER TABLE. */
+export const definitionOf = ({ name, type, unique }: NewColumn): Fragment =>
+  sql`${ident(name)} ${trusted(POSTGRES_TYPES[type])}${unique ? sql` UNIQUE` : sql``}`;

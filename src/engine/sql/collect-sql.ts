@@ -3,7 +3,7 @@
  * Postgres (contract section 7).
  */
 import { LIMITS } from '../../contract/limits.js';
-import { rowEncoder } from '../../codec/index.js';
+import { type RowEncoder, rowEncoder } from '../../codec/index.js';
 import type { Answered, IdempotencyKey } from '../idempotency.js';
 import type { Project } from '../project.js';
 import { isConstantQuery, runConstantQuery } from './constant-query.js';
@@ -26,10 +26,10 @@ export async function collectSql(
   request: CollectRequest,
   key: IdempotencyKey | null = null,
 ): Promise<Answered<SqlResult[]>> {
-  if (key === null && isConstantQuery(request)) {
+  if (key === null && project.rehearsal === null && isConstantQuery(request)) {
     return { answer: [await runConstantQuery(project, request)], replayed: false };
   }
-  let bytesLeft = LIMITS.resultBytes;
+  let bytesLeft = request.maxBytes ?? LIMITS.resultBytes;
   const execute = async (prepared: DescribedStatement): Promise<SqlResult> => {
     const result = await collect(project, prepared, request, bytesLeft);
     bytesLeft -= Math.max(0, (result.rows?.length ?? 0) - 1);
@@ -41,15 +41,31 @@ export async function collectSql(
 async function collect(
   project: Project,
   prepared: DescribedStatement,
-  { maxRows, rowMode }: CollectRequest,
+  { maxRows, rowMode, numbers }: CollectRequest,
   maxBytes: number,
 ): Promise<SqlResult> {
   const { session, columns, text } = prepared;
-  const encoder = rowEncoder(columns ?? [], 'list', rowMode);
+  const encoder = rowEncoder(columns ?? [], 'list', rowMode, numbers);
+  const { rows, tag } = await collectRows(project, prepared, encoder, maxRows, maxBytes);
+  return sqlResult(text, tag, columns === null ? null : rows, await columnsJson(session, columns));
+}
+
+/**
+ * The rows of a statement as JSON, up to the caps.
+ * @returns with the command tag, or null if the rows were cut off before the statement ended
+ * @throws PostgresError, ConnectionLost, MessageTooLarge; EngineError statement_not_allowed
+ */
+export async function collectRows(
+  project: Project,
+  prepared: DescribedStatement,
+  encoder: RowEncoder,
+  maxRows: number,
+  maxBytes: number,
+): Promise<{ rows: RowCollector; tag: string | null }> {
   const rows = new RowCollector(encoder, maxRows, maxBytes);
   const tag = await fetchInSteps(project, prepared, encoder.formats, rows, maxRows);
   for (const bytes of rows.bytes.buffers) rejectOtherEncoding(bytes);
-  return sqlResult(text, tag, columns === null ? null : rows, await columnsJson(session, columns));
+  return { rows, tag };
 }
 
 /** @returns the command tag, or null if the rows were cut off before the statement ended */

@@ -3,6 +3,7 @@ import { hasSqlDetails, loadModule, parseSync, type Node, type RawStmt } from 'l
 import { parentPort } from 'node:worker_threads';
 import { LIMITS } from '../../contract/limits.js';
 import { freesSpace, type FreesSpace } from './frees-space.js';
+import { readerStatement, type ReaderStatement } from './reader-statement.js';
 
 /** Why a statement is not allowed in a request (contract section 7). */
 export type RejectedKind = 'transaction_control' | 'copy_in' | 'copy_out' | 'listen';
@@ -14,6 +15,8 @@ interface ParsedStatement {
   readonly offset: number;
   readonly rejected: RejectedKind | null;
   readonly frees: FreesSpace | null;
+  /** In a session of the Postgres port. */
+  readonly reader: ReaderStatement;
 }
 
 /** `syntax_error`: the grammar rejects the text. `parser_failed`: the parser itself failed, and its memory is unsound. */
@@ -50,12 +53,15 @@ function cut(text: string, found: readonly RawStmt[]): ParsedStatement[] {
     offset += codePoints(bytes.subarray(counted, start));
     counted = start;
     const end = length > 0 ? start + length : bytes.length;
-    const kinds = stmt === undefined ? NOTHING : { rejected: rejectedKind(stmt), frees: freesSpace(stmt) };
+    const kinds =
+      stmt === undefined
+        ? NOTHING
+        : { rejected: rejectedKind(stmt), frees: freesSpace(stmt), reader: readerStatement(stmt) };
     return { text: bytes.toString('utf8', start, end), offset, ...kinds };
   });
 }
 
-const NOTHING = { rejected: null, frees: null };
+const NOTHING = { rejected: null, frees: null, reader: 'refused' } as const;
 
 /** Every byte of UTF-8 that is not a continuation starts a code point. */
 function codePoints(bytes: Uint8Array): number {

@@ -21,20 +21,32 @@ import { toEngineError } from '../../tenancy/engine-error.js';
 import { type Answered, type IdempotencyKey, rememberAnswer, underKey } from '../idempotency.js';
 import { type Clock, queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import type { QuotaImpact } from '../quota.js';
+import type { OverQuota, QuotaImpact } from '../quota.js';
+import type { Rehearsal } from '../rehearsal.js';
 import { commitAndReset, isUnknown, outcomeUnknown } from '../transaction.js';
 import { QuotaGuard } from './quota-guard.js';
 import type { SplitStatement } from './splitter.js';
 import { leadingKeyword, mayChangeRights } from './keywords.js';
 
-export interface SqlRequest {
-  sql: string;
-  params: readonly JsonNode[];
+/** What statements of free SQL run as. */
+export interface SqlWork {
   /** Run as the reader, in a READ ONLY transaction. */
   readOnly: boolean;
   timeoutMs: number;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
+  /** How the transaction begins, if its modes were asked for; then nothing runs outside of it. */
+  begin?: Statement;
+}
+
+export interface SqlRequest extends SqlWork {
+  sql: string;
+  params: readonly JsonNode[];
+}
+
+/** A statement with the values of its parameters. */
+export interface BoundStatement extends SplitStatement {
+  readonly params: readonly JsonNode[];
 }
 
 /** A statement that is parsed and described, and waits to be executed. */
@@ -64,7 +76,7 @@ interface KeptUnderKey<T, Stored> {
  * @param kept null: the request has no key
  * @returns what it returned for each; the transaction is committed by then
  * @throws EngineError sql_error and whatever else the table of SQLSTATEs says, statement_not_allowed, query_timeout,
- * overloaded, outcome_unknown, quota_exceeded; with a key also request_in_flight, idempotency_key_reused
+ * overloaded, outcome_unknown, quota_exceeded; with a key also request_in_flight, idempotency_key_reused, key_settled
  */
 export async function runSql<T, Stored = never>(
   project: Project,
@@ -72,13 +84,34 @@ export async function runSql<T, Stored = never>(
   execute: Execute<T>,
   kept: KeptUnderKey<T, Stored> | null = null,
 ): Promise<Answered<T[]>> {
-  const { sql, params, readOnly, timeoutMs, signal } = request;
-  const overQuota = readOnly ? null : await project.overQuota();
+  const { sql, params, signal } = request;
+  const overQuota = await overQuotaFor(project, request);
   const asker = { project: project.name, budget: project.waitBudget, signal };
   const statements = await project.splitter.split(sql, asker, overQuota !== null);
   if (params.length > 0 && statements.length > 1) {
     throw new EngineError('invalid_request', '"params" can be used only with a single statement');
   }
+  const bound = statements.map((statement) => ({ ...statement, params }));
+  return runStatements(project, request, bound, overQuota, execute, kept);
+}
+
+/** Whether the project is over its disk quota, if the request could write. @throws EngineError database_unavailable */
+export const overQuotaFor = (project: Project, { readOnly }: SqlWork): Promise<OverQuota | null> | null =>
+  readOnly ? null : project.overQuota();
+
+/**
+ * {@link runSql} for statements that are split already.
+ * @param overQuota null: the project is within its quota; else `frees` of each statement is known
+ */
+export async function runStatements<T, Stored = never>(
+  project: Project,
+  request: SqlWork,
+  statements: readonly BoundStatement[],
+  overQuota: OverQuota | null,
+  execute: Execute<T>,
+  kept: KeptUnderKey<T, Stored> | null = null,
+): Promise<Answered<T[]>> {
+  const { readOnly, timeoutMs, signal } = request;
   const guard = overQuota === null ? null : new QuotaGuard(overQuota, statements);
   const deadline = { timeoutMs, signal, expired: queryTimeout(timeoutMs) };
   return project.use(
@@ -87,7 +120,9 @@ export async function runSql<T, Stored = never>(
     async (lease, clock) => {
       const { session } = lease;
       const run = async (): Promise<{ answer: T[]; replayed: false }> => {
-        const answer = await new Transaction(request, statements, guard, session, clock, execute, kept).run();
+        const { rehearsal } = project;
+        const work = { ...request, rehearsal };
+        const answer = await new Transaction(work, statements, guard, session, clock, execute, kept).run();
         if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.distrust(lease);
         return { answer, replayed: false };
       };
@@ -106,13 +141,16 @@ export async function runSql<T, Stored = never>(
  * The first query of a READ ONLY transaction is ours: after it, Postgres rejects SET TRANSACTION READ WRITE (Postgres
  * manual, SET TRANSACTION), so nothing the caller sends can end the read-only mode.
  */
-const BEGIN_READ_ONLY: readonly Statement[] = [fixed('BEGIN READ ONLY'), fixed('SELECT 1')];
+const FIRST_QUERY = fixed('SELECT 1');
+
+const beginOf = ({ readOnly, begin }: SqlWork): readonly Statement[] =>
+  readOnly ? [begin ?? fixed('BEGIN READ ONLY'), FIRST_QUERY] : [begin ?? BEGIN];
 
 /** The statements of one request, on one connection. */
 class Transaction<T> {
   constructor(
-    private readonly request: SqlRequest,
-    private readonly statements: readonly SplitStatement[],
+    private readonly request: SqlWork & { rehearsal: Rehearsal | null },
+    private readonly statements: readonly BoundStatement[],
     /** null: the project is within its quota. */
     private readonly guard: QuotaGuard | null,
     private readonly session: Session,
@@ -128,7 +166,7 @@ class Transaction<T> {
     const results: T[] = [];
     try {
       for (const [i, statement] of statements.entries()) {
-        const begin = i > 0 || this.kept !== null ? [] : this.request.readOnly ? BEGIN_READ_ONLY : [BEGIN];
+        const begin = i > 0 || this.kept !== null ? [] : beginOf(this.request);
         const guarded = guard?.around(statement);
         const before = [...begin, ...(guarded?.before ?? [])];
         results.push(await this.execute(statement, before, i === statements.length - 1));
@@ -136,10 +174,11 @@ class Transaction<T> {
       }
     } catch (error) {
       const [only] = statements;
-      if (this.request.readOnly || statements.length > 1 || only === undefined || !needsNoTransaction(error, only)) {
-        throw error;
-      }
+      const { readOnly, begin } = this.request;
+      const isAlone = statements.length === 1 && begin === undefined && !readOnly;
+      if (!isAlone || only === undefined || !needsNoTransaction(error, only)) throw error;
       if (this.kept !== null) throw noPlaceForKey(error);
+      if (this.request.rehearsal !== null) throw cannotRehearse(error);
       return this.outsideTransaction(only);
     }
     await this.end(results);
@@ -147,16 +186,16 @@ class Transaction<T> {
   }
 
   private async execute(
-    statement: SplitStatement,
+    statement: BoundStatement,
     before: readonly Statement[],
     isLast: boolean,
     inTransaction = true,
   ): Promise<T> {
-    const { session, clock, request, guard } = this;
+    const { session, clock, guard } = this;
     const { text } = statement;
     try {
       const described = await session.describe(callerSql(text).text, before);
-      const params = encodeParameters(request.params, described.parameterOids);
+      const params = encodeParameters(statement.params, described.parameterOids);
       const result = await this.executeOne({ ...described, session, clock, text, params, isLast, inTransaction });
       await restoreEncoding(session, described);
       return result;
@@ -167,7 +206,7 @@ class Transaction<T> {
   }
 
   /** For a statement that Postgres has rejected inside a transaction. */
-  private async outsideTransaction(only: SplitStatement): Promise<T[]> {
+  private async outsideTransaction(only: BoundStatement): Promise<T[]> {
     const { session, guard } = this;
     await session.run([ROLLBACK, ...(guard?.outside(only) ?? [])]);
     try {
@@ -182,7 +221,7 @@ class Transaction<T> {
     if (this.guard?.readsOnly) return this.guard.endReads(session);
     if (this.request.readOnly) return session.run([ROLLBACK], { reset: true });
     const remember = kept === null ? [] : rememberAnswer(kept.key, kept.store(results));
-    return commitAndReset(session, remember, kept !== null);
+    return commitAndReset(session, remember, kept !== null, this.request.rehearsal);
   }
 }
 
@@ -202,6 +241,13 @@ const noPlaceForKey = (cause: unknown) =>
     'statement_not_allowed',
     'Postgres runs this statement only outside a transaction, so an Idempotency-Key cannot be stored together with it',
     { cause, hint: 'Send it without an Idempotency-Key.' },
+  );
+
+const cannotRehearse = (cause: unknown) =>
+  new EngineError(
+    'statement_not_allowed',
+    'Postgres runs this statement only outside a transaction, so it cannot be rehearsed',
+    { cause },
   );
 
 /** They write new files for tables or indexes before the old ones go away. */

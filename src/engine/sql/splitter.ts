@@ -9,6 +9,7 @@ import type { FreesSpace } from './frees-space.js';
 import { type Asker, ParserPool } from './parser-pool.js';
 import type { RejectedKind } from './parser-worker.js';
 import { leadingKeyword } from './keywords.js';
+import type { ReaderStatement } from './reader-statement.js';
 
 export interface SplitStatement {
   readonly text: string;
@@ -58,13 +59,7 @@ export class Splitter {
     if (parsed.outcome !== 'statements') return [whole];
     const { statements, count } = parsed;
     if (count === 0) throw noStatement();
-    if (count > LIMITS.statementsPerRequest) {
-      const most = LIMITS.statementsPerRequest;
-      throw new EngineError(
-        'invalid_request',
-        `The SQL text contains ${count} statements; a request allows at most ${most}.`,
-      );
-    }
+    if (count > LIMITS.statementsPerRequest) throw tooMany(count);
     statements.forEach(({ rejected }, i) => {
       if (rejected === null) return;
       const place = count > 1 ? `Statement ${i + 1} of ${count}: ` : '';
@@ -73,6 +68,18 @@ export class Splitter {
     const [only] = statements;
     if (count === 1 && only !== undefined) return [{ ...whole, frees: only.frees }];
     return statements.map(({ text, offset, frees }) => ({ text, offset, frees }));
+  }
+
+  /**
+   * The statements of a text, as what they may do to a reader's session.
+   * @returns null for one that the grammar rejects
+   * @throws EngineError overloaded, invalid_request (too many statements, too complex)
+   */
+  async readerStatements(text: string, asker: Asker): Promise<ReaderStatement[] | null> {
+    const parsed = await this.parsers.parse(text, asker);
+    if (parsed.outcome !== 'statements') return null;
+    if (parsed.count > LIMITS.statementsPerRequest) throw tooMany(parsed.count);
+    return parsed.statements.map(({ reader }) => reader);
   }
 
   /** Ends the worker threads; texts that are still being split fail, and so do later ones. */
@@ -95,9 +102,17 @@ function rejectUnstorable(text: string): void {
  * Whether anything but semicolons and Postgres's white space follows the first semicolon, wherever that stands (inside a
  * string, say). If not, no second statement can follow, whatever the text before it means.
  */
-function mayHoldSeveral(text: string): boolean {
+export function mayHoldSeveral(text: string): boolean {
   const first = text.indexOf(';');
   return first !== -1 && /[^ \t\n\r\f\v;]/.test(text.slice(first));
+}
+
+function tooMany(count: number): EngineError {
+  const most = LIMITS.statementsPerRequest;
+  return new EngineError(
+    'invalid_request',
+    `The SQL text contains ${count} statements; a request allows at most ${most}.`,
+  );
 }
 
 function noStatement(): EngineError {

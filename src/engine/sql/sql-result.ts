@@ -1,6 +1,6 @@
 /** The answer to one statement of free SQL. */
 import type { BufferList } from '../../buffers.js';
-import { describeColumns, type ResultColumn, type RowMode } from '../../codec/index.js';
+import { describeColumns, type Numbers, type ResultColumn, type RowMode } from '../../codec/index.js';
 import { readCommandTag, type Session, sql } from '../../pg/index.js';
 import type { RowCollector } from './row-collector.js';
 import type { SqlRequest } from './run-sql.js';
@@ -22,7 +22,10 @@ export interface SqlResult {
 
 export interface CollectRequest extends SqlRequest {
   maxRows: number;
+  /** Of the rows of all statements. Default: what a response may hold. */
+  maxBytes?: number;
   rowMode: RowMode;
+  numbers?: Numbers | undefined;
 }
 
 /** Statements whose rows are all made before the first is sent. */

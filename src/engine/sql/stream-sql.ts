@@ -3,7 +3,7 @@
  * arrive, in constant memory. If the client reads slowly, so does the service from Postgres.
  */
 import { BufferList, freeBuffer } from '../../buffers.js';
-import { rowEncoder, type RowMode } from '../../codec/index.js';
+import { describeBuiltIn, type Numbers, rowEncoder, type RowMode } from '../../codec/index.js';
 import { messageSize, readCommandTag, type RowTaker } from '../../pg/index.js';
 import type { Project } from '../project.js';
 import { type DescribedStatement, rejectOtherEncoding, runSql, type SqlRequest } from './run-sql.js';
@@ -13,6 +13,16 @@ export type StreamFormat = 'ndjson' | 'csv';
 export interface StreamRequest extends SqlRequest {
   format: StreamFormat;
   rowMode: RowMode;
+  numbers?: Numbers | undefined;
+  /** Whether NDJSON begins with a line that has names and types of the columns. */
+  columns: boolean;
+}
+
+interface StreamEnd {
+  /** Postgres's command tag without its counts. */
+  readonly type: string;
+  /** Of affected rows if the statement returns none. */
+  readonly rowCount: number;
 }
 
 /** Where the bytes go. */
@@ -35,20 +45,23 @@ const MANY = 1_000_000;
 
 /**
  * Streams the rows of the last statement; those of earlier ones are dropped.
- * @returns the number of rows, or of affected rows if the statement returns none; the transaction is committed by then
+ * @returns what the last statement did; the transaction is committed by then
  * @throws EngineError see {@link runSql}; nothing was written to `output` if the error came early enough
  */
-export async function streamSql(project: Project, request: StreamRequest, output: StreamOutput): Promise<number> {
+export async function streamSql(project: Project, request: StreamRequest, output: StreamOutput): Promise<StreamEnd> {
   const collected = new BufferList();
   const checkEncoding = (): void => collected.buffers.forEach(rejectOtherEncoding);
   const writeChunk = (): Promise<void> | undefined => {
     const chunk = collected.take();
     return output.write(chunk, () => freeBuffer(chunk));
   };
-  const { answer: counts } = await runSql(project, request, async (prepared) => {
+  const { answer: ends } = await runSql(project, request, async (prepared) => {
     const { session, columns, params, isLast } = prepared;
-    const { format, rowMode } = request;
-    const encoder = rowEncoder(columns ?? [], format === 'csv' ? 'csv' : 'lines', rowMode);
+    const { format, rowMode, numbers } = request;
+    const encoder = rowEncoder(columns ?? [], format === 'csv' ? 'csv' : 'lines', rowMode, numbers);
+    if (isLast && format === 'ndjson' && request.columns) {
+      collected.push(Buffer.from(`${JSON.stringify({ columns: describeBuiltIn(columns ?? []) })}\n`));
+    }
     if (isLast && columns !== null && encoder.header.length > 0) collected.push(encoder.header);
     const backPressure = new BackPressure(prepared);
     let count = 0;
@@ -71,13 +84,14 @@ export async function streamSql(project: Project, request: StreamRequest, output
     try {
       const tag = await session.fetch(params, encoder.formats, 0, takeRows);
       checkEncoding();
-      return columns === null ? (readCommandTag(tag ?? '').count ?? 0) : count;
+      const { type, count: affected = 0 } = readCommandTag(tag ?? '');
+      return { type, rowCount: columns === null ? affected : count };
     } finally {
       backPressure.end();
     }
   });
   if (collected.length > 0) void writeChunk();
-  return counts.at(-1) ?? 0;
+  return ends.at(-1) ?? { type: '', rowCount: 0 };
 }
 
 /**

@@ -4,13 +4,14 @@
  */
 import { EngineError } from '../../contract/errors.js';
 import * as wire from '../../contract/wire/operator.js';
-import { CreateTokenBody } from '../../contract/wire/projects.js';
-import type { Patient } from '../../engine/doctor.js';
+import { CreateTokenBody, NowQuery } from '../../contract/wire/projects.js';
+import type { Patient } from '../../engine/doctor/doctor.js';
+import { DEFAULT_SERVER } from '../../contract/servers.js';
 import { progressResponse } from '../response/progress-response.js';
 import { originOf } from '../observability/audit-request.js';
 import { ADMIN_ROUTES } from './routes.js';
 import { shownToken } from './token-operations.js';
-import { type Answer, type Call, type Route, timeOf } from './route.js';
+import { type Answer, type Call, endsNow, type Route, timeOf } from './route.js';
 
 /** What the process that owns the data directory offers to commands. */
 export interface Operated extends Patient {
@@ -30,6 +31,18 @@ export interface LocalRoute extends Pick<Route, 'method' | 'url' | 'query' | 'bo
 }
 
 const LOCAL_ALONE: readonly LocalRoute[] = [
+  {
+    method: 'GET',
+    url: '/api/cdp/local/placements',
+    success: { status: 200 },
+    async handle({ operated }) {
+      const projects = await (await operated.engine()).projects.list();
+      const placements: wire.Placement[] = projects.map(({ id, placement: { database, server, added } }) => {
+        return { id, database, folder: server === DEFAULT_SERVER || added !== null ? null : server };
+      });
+      return { body: { success: true, placements } };
+    },
+  },
   {
     method: 'GET',
     url: '/api/cdp/local/tokens',
@@ -59,10 +72,11 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
   {
     method: 'DELETE',
     url: '/api/cdp/local/tokens/:token_id',
+    query: NowQuery,
     success: { status: 200 },
     async handle({ operated, request }) {
       const { token_id: id } = request.params as { token_id: string };
-      const details = await (await operated.engine()).tokens.revoke(id, undefined, originOf(request));
+      const details = await (await operated.engine()).tokens.revoke(id, { now: endsNow(request) }, originOf(request));
       return { body: { success: true, details: shownToken(details) } };
     },
   },
@@ -71,7 +85,7 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     url: '/api/cdp/local/doctor',
     success: { status: 200 },
     async handle({ operated, request }) {
-      const { examine } = await import('../../engine/doctor.js');
+      const { examine } = await import('../../engine/doctor/doctor.js');
       return { body: { success: true, findings: await examine(operated, originOf(request)) } };
     },
   },
@@ -83,9 +97,9 @@ const LOCAL_ALONE: readonly LocalRoute[] = [
     success: { status: 200 },
     async handle(call) {
       const { operated, request } = call;
-      const { file, project, format: form, postgres_bin: folder, path } = request.body as wire.BackupBody;
+      const { file, project, format: form, jobs = 1, postgres_bin: folder, path } = request.body as wire.BackupBody;
       const { version } = operated;
-      const options = { file, project, form, version, places: { folder, path } };
+      const options = { file, project, form, jobs, version, places: { folder, path } };
       // Its modules are loaded on demand, here and below: few processes need them.
       const { backup } = await import('../../backup/backup.js');
       const installation = (await operated.engine()).installation(originOf(request));

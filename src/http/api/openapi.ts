@@ -4,11 +4,21 @@ import { DOCUMENTED, OPTIONAL, type Schema } from '../../contract/schema.js';
 import * as audit from '../../contract/wire/audit.js';
 import * as batch from '../../contract/wire/batch.js';
 import * as failure from '../../contract/wire/failure.js';
+import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
+import * as distribution from '../../contract/wire/distribution.js';
+import * as indexes from '../../contract/wire/indexes.js';
+import * as neon from '../../contract/wire/neon.js';
+import { Finding } from '../../contract/wire/operator.js';
 import * as projects from '../../contract/wire/projects.js';
+import * as quarantine from '../../contract/wire/quarantine.js';
+import * as receipts from '../../contract/wire/receipts.js';
+import * as rehearsal from '../../contract/wire/rehearsal.js';
+import * as requests from '../../contract/wire/requests.js';
+import * as servers from '../../contract/wire/servers.js';
 import * as sql from '../../contract/wire/sql.js';
 import * as tables from '../../contract/wire/tables.js';
 import type { Access } from '../authorization.js';
-import type { Route } from './route.js';
+import { queryOf, type Route } from './route.js';
 
 /** What any authenticated route can answer. */
 const EVERYWHERE: readonly ErrorCode[] = [
@@ -27,7 +37,7 @@ const EVERYWHERE: readonly ErrorCode[] = [
 
 const WITH_BODY: readonly ErrorCode[] = ['invalid_json', 'payload_too_large', 'unsupported_media_type'];
 
-const WITH_KEY: readonly ErrorCode[] = ['request_in_flight', 'idempotency_key_reused'];
+const WITH_KEY: readonly ErrorCode[] = ['request_in_flight', 'idempotency_key_reused', 'key_settled'];
 
 /** Of the interface, whatever the program's own is (specification section 9). */
 const INTERFACE_VERSION = '1.0.0';
@@ -54,11 +64,11 @@ export function openApiDocument(routes: readonly Route[]): Json {
     servers: [{ url: '/' }],
     security: [{ bearer: [] }],
     tags: [
-      { name: 'schema', description: 'Tables and columns' },
+      { name: 'schema', description: 'Tables, columns and indexes' },
       { name: 'data', description: 'Records' },
       { name: 'sql', description: 'Free SQL' },
       { name: 'token', description: 'The token of a request' },
-      { name: 'admin', description: 'Projects and tokens, with an admin token' },
+      { name: 'admin', description: 'Projects, tokens and Postgres servers, with an admin token' },
     ],
     paths: components.take(paths),
     components: {
@@ -70,7 +80,23 @@ export function openApiDocument(routes: readonly Route[]): Json {
 
 /** The schemas of the contract that have a name there. What one answers with is a result, as generators use "response". */
 const NAMES: ReadonlyMap<unknown, string> = new Map(
-  [tables, batch, sql, projects, audit, failure]
+  [
+    tables,
+    distribution,
+    indexes,
+    batch,
+    quarantine,
+    receipts,
+    rehearsal,
+    sql,
+    neon,
+    projects,
+    servers,
+    { Finding },
+    requests,
+    audit,
+    failure,
+  ]
     .flatMap((words) => Object.entries<unknown>(words))
     .map(([name, schema]) => [schema, name.replace(/Answer$/, 'Result')]),
 );
@@ -100,16 +126,16 @@ class Components {
 
 function needed(access: Access): string {
   if (access === 'admin') return 'an admin token';
-  if (access === 'project') return 'a token of a project, whatever its scopes';
+  if (access === 'any') return 'any token, whatever its scopes';
   return access.map((scope) => `\`${scope}\``).join(' or ');
 }
 
 function operation(route: Route): Json {
-  const { success, query, params, headers, body } = route;
+  const { success, params, headers, body } = route;
   const scopes = needed(route.access);
   const parameters = [
     ...parametersIn('path', params),
-    ...parametersIn('query', query),
+    ...parametersIn('query', queryOf(route)),
     ...parametersIn('header', headers),
   ];
   return {
@@ -149,7 +175,7 @@ function errorResponses(route: Route): Json {
   const codes = new Set([
     ...EVERYWHERE,
     ...(route.body === undefined ? [] : WITH_BODY),
-    ...(route.headers === undefined ? [] : WITH_KEY),
+    ...(route.headers === IdempotencyHeaders ? WITH_KEY : []),
     ...route.errors,
   ]);
   const byStatus = new Map<number, ErrorCode[]>();

@@ -30,7 +30,6 @@ export function operatorRoutes(
     // The migrations ran before the server listened. A client that waits for a first start wants the token of its project.
     const isFirstStart = await engine.control.isFirstStart();
     if (showsFirstToken && isFirstStart) throw new EngineError('overloaded', 'The first project is being created');
-    await engine.control.requireDiskSpace();
     return { success: true, message: 'ready' };
   });
 

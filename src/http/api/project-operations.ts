@@ -3,14 +3,17 @@ import { parseQuota, quotaText } from '../../contract/disk-size.js';
 import { EngineError } from '../../contract/errors.js';
 import * as wire from '../../contract/wire/projects.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
+import { serverName } from '../../tenancy/placement.js';
 import { originOf } from '../observability/audit-request.js';
-import { ADMIN, type Operation, ProjectInPath, projectInPath, succeeds } from './route.js';
+import { ADMIN, endsNow, type Operation, ProjectInPath, projectInPath, succeeds } from './route.js';
 
 const PROJECT_EXAMPLE = {
   id: '0b0f8a9c-7d0e-4a5f-9d6e-2f6f0c1c2d3e',
   name: 'shop',
   status: 'active',
   quota: 'default',
+  own_schemas: true,
+  server: 'default',
   created_at: '2026-01-31T09:30:00.000Z',
 };
 
@@ -43,9 +46,31 @@ export const CREATE_PROJECT: Operation = {
   success: succeeds(201, wire.ProjectAnswer, 'project created', { project: PROJECT_EXAMPLE }),
   errors: ['invalid_name', 'unique_violation', 'not_found', 'outcome_unknown'],
   async handle(call) {
-    const { name } = call.request.body as wire.CreateProjectBody;
-    const project = await call.engine.projects.create(name, originOf(call.request));
+    const { name, server, labels } = call.request.body as wire.CreateProjectBody;
+    if (server !== undefined && labels !== undefined) {
+      throw new EngineError('invalid_request', 'Give either "server" or "labels": a server by name needs no labels');
+    }
+    const project = await call.engine.projects.create(name, originOf(call.request), { server, labels });
     return { body: projectAnswer('project created', project) };
+  },
+};
+
+export const RENAME_PROJECT: Operation = {
+  ...ADMIN,
+  operationId: 'renameProject',
+  summary: 'Give a project another name',
+  description: 'Its id, tokens and data stay as they are. JWTs name a project: those with the old name are rejected.',
+  audit: 'project.rename',
+  writesEntry: true,
+  params: ProjectInPath,
+  body: wire.RenameProjectBody,
+  example: { name: 'store' },
+  success: succeeds(200, wire.ProjectAnswer, 'project renamed', { project: { ...PROJECT_EXAMPLE, name: 'store' } }),
+  errors: ['invalid_name', 'unique_violation', 'not_found', 'outcome_unknown'],
+  async handle(call) {
+    const { name } = call.request.body as wire.RenameProjectBody;
+    const project = await call.engine.projects.rename(projectInPath(call), name, originOf(call.request));
+    return { body: projectAnswer('project renamed', project) };
   },
 };
 
@@ -68,15 +93,19 @@ export const DEACTIVATE_PROJECT: Operation = {
   ...ADMIN,
   operationId: 'deactivateProject',
   summary: 'Deactivate a project: reject all its requests with 403 cdp_inactive',
+  description: 'Waits until nothing of it runs any more, for some 70 s at most.',
   audit: 'project.deactivate',
   writesEntry: true,
   params: ProjectInPath,
+  query: wire.NowQuery,
   success: succeeds(200, wire.ProjectAnswer, 'project inactive', {
     project: { ...PROJECT_EXAMPLE, status: 'inactive' },
   }),
   errors: ['not_found', 'outcome_unknown'],
   async handle(call) {
-    const project = await call.engine.projects.setActive(projectInPath(call), false, originOf(call.request));
+    const { request } = call;
+    const now = endsNow(request);
+    const project = await call.engine.projects.setActive(projectInPath(call), false, originOf(request), now);
     return { body: projectAnswer('project inactive', project) };
   },
 };
@@ -116,6 +145,28 @@ export const SET_QUOTA: Operation = {
     const { quota } = call.request.body as wire.ProjectQuotaBody;
     const project = await call.engine.projects.setQuota(projectInPath(call), quotaBytes(quota), originOf(call.request));
     return { body: projectAnswer('quota set', project) };
+  },
+};
+
+export const SET_OWN_SCHEMAS: Operation = {
+  ...ADMIN,
+  operationId: 'setProjectOwnSchemas',
+  summary: 'Let a project create schemas beside `data`, or not',
+  description:
+    'Tools that keep tables of their own need it. The API itself uses `data` alone. Schemas that the project has created stay.',
+  audit: 'project.own_schemas',
+  writesEntry: true,
+  params: ProjectInPath,
+  body: wire.ProjectSchemasBody,
+  example: { own_schemas: false },
+  success: succeeds(200, wire.ProjectAnswer, 'own schemas set', {
+    project: { ...PROJECT_EXAMPLE, own_schemas: false },
+  }),
+  errors: ['not_found', 'outcome_unknown'],
+  async handle(call) {
+    const { own_schemas: allowed } = call.request.body as wire.ProjectSchemasBody;
+    const project = await call.engine.projects.setOwnSchemas(projectInPath(call), allowed, originOf(call.request));
+    return { body: projectAnswer('own schemas set', project) };
   },
 };
 
@@ -166,11 +217,13 @@ const shownQuota = (bytes: number | null): string =>
   bytes === null ? 'default' : bytes === 0 ? 'none' : quotaText(bytes);
 
 /** Without the names of its database and roles. @param size bytes on disk, if known */
-const shownProject = ({ id, name, status, quotaBytes: quota, createdAt }: ProjectRow, size?: number): wire.Project => ({
-  id,
-  name,
-  status,
-  quota: shownQuota(quota),
+const shownProject = (project: ProjectRow, size?: number): wire.Project => ({
+  id: project.id,
+  name: project.name,
+  status: project.status,
+  quota: shownQuota(project.quotaBytes),
+  own_schemas: project.placement.ownSchemas,
   ...(size === undefined ? {} : { size_bytes: size }),
-  created_at: createdAt.toISOString(),
+  server: serverName(project.placement),
+  created_at: project.createdAt.toISOString(),
 });

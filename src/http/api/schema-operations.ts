@@ -1,8 +1,9 @@
 /** The schema calls of the API (specification 4.1 to 4.3; reads and drops of contract section 5), as routes.ts lists them. */
+import { readMember } from '../../codec/index.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/tables.js';
-import { addColumn, alterColumn, dropColumn } from '../../engine/schema/columns.js';
-import { createTable, dropTable, readSchema, readTable } from '../../engine/schema/tables.js';
+import { addColumn, alterColumn, type ColumnChange, dropColumn } from '../../engine/schema/columns.js';
+import { alterTable, createTable, dropTable, readSchema, readTable } from '../../engine/schema/tables.js';
 import type { Table } from '../../engine/catalog/catalog.js';
 import {
   answered,
@@ -30,11 +31,12 @@ const TABLE_EXAMPLE = {
   ],
 };
 
-const SCHEMA_ERRORS = ['table_busy', 'outcome_unknown'] as const;
-const GROWING_ERRORS = ['quota_exceeded', ...SCHEMA_ERRORS] as const;
+export const SCHEMA_ERRORS = ['table_busy', 'outcome_unknown', 'citus_limit'] as const;
+export const GROWING_ERRORS = ['quota_exceeded', ...SCHEMA_ERRORS] as const;
 
 export const CREATE_TABLE: Operation = {
   operationId: 'createTable',
+  rehearses: true,
   summary: 'Create a table',
   description: 'Adds an `id` column (UUID v7) as primary key. Table, columns and comments come in one transaction.',
   headers: IdempotencyHeaders,
@@ -64,8 +66,31 @@ export const CREATE_TABLE: Operation = {
   },
 };
 
+export const ALTER_TABLE: Operation = {
+  operationId: 'alterTable',
+  rehearses: true,
+  summary: 'Rename or comment a table',
+  description: 'At least one of the two, in one transaction. Its indexes keep their names.',
+  headers: IdempotencyHeaders,
+  tag: 'schema',
+  audit: 'alter_table',
+  work: 'typed',
+  command: 'ALTER TABLE',
+  params: TableInPath,
+  body: wire.AlterTableBody,
+  example: { new_name: 'buyers', comment: '' },
+  success: succeeds(200, wire.AlterTableAnswer, 'table altered', { table: 'buyers', comment: null }),
+  errors: ['invalid_name', 'reserved_name', 'table_not_found', 'table_exists', ...SCHEMA_ERRORS],
+  async handle(call) {
+    const body = call.request.body as wire.AlterTableBody;
+    const { answer, replayed } = await alterTable(project(call), tableInPath(call), body, change(call));
+    return answered({ success: true, message: 'table altered', ...answer }, replayed);
+  },
+};
+
 export const ADD_COLUMN: Operation = {
   operationId: 'addColumn',
+  rehearses: true,
   summary: 'Add a column',
   headers: IdempotencyHeaders,
   tag: 'schema',
@@ -90,14 +115,16 @@ export const ADD_COLUMN: Operation = {
 
 export const ALTER_COLUMN: Operation = {
   operationId: 'alterColumn',
-  summary: 'Rename, retype or comment a column',
-  description: 'At least one of the three, all in one transaction. A type change keeps every value or changes nothing.',
+  rehearses: true,
+  summary: 'Change a column: name, type, comment, default, NOT NULL, unique',
+  description: 'At least one of them, all in one transaction. A type change keeps every value or changes nothing.',
   headers: IdempotencyHeaders,
   tag: 'schema',
   audit: 'alter_column',
   work: 'typed',
   command: 'ALTER TABLE',
   params: ColumnInPath,
+  query: wire.AlterColumnQuery,
   body: wire.AlterColumnBody,
   example: { new_name: 'country_code', comment: '' },
   success: succeeds(200, wire.ColumnAnswer, 'column altered', {
@@ -111,6 +138,7 @@ export const ALTER_COLUMN: Operation = {
     'table_not_found',
     'column_not_found',
     'column_exists',
+    'invalid_value',
     'not_convertible',
     'dependent_objects',
     'unique_violation',
@@ -121,14 +149,14 @@ export const ALTER_COLUMN: Operation = {
     ...GROWING_ERRORS,
   ],
   async handle(call) {
-    const body = call.request.body as wire.AlterColumnBody;
+    const { context, body, query } = call.request;
     const table = tableInPath(call);
     const { answer: column, replayed } = await alterColumn(
       project(call),
       table,
       columnInPath(call),
-      body,
-      change(call),
+      withDefault(body as wire.AlterColumnBody, context.body),
+      { ...change(call), showValues: (query as wire.AlterColumnQuery).return === 'values' && mayReadAll(call) },
     );
     return answered({ success: true, message: 'column altered', table, column }, replayed);
   },
@@ -168,6 +196,7 @@ export const READ_TABLE: Operation = {
 
 export const DROP_TABLE: Operation = {
   operationId: 'dropTable',
+  rehearses: true,
   summary: 'Drop a table with its records',
   headers: IdempotencyHeaders,
   tag: 'schema',
@@ -186,6 +215,7 @@ export const DROP_TABLE: Operation = {
 
 export const DROP_COLUMN: Operation = {
   operationId: 'dropColumn',
+  rehearses: true,
   summary: 'Drop a column with its values',
   headers: IdempotencyHeaders,
   tag: 'schema',
@@ -203,14 +233,24 @@ export const DROP_COLUMN: Operation = {
   },
 };
 
-const limits = ({ settings, signal }: Call) => ({ holdMs: settings.schemaHoldMs, signal });
+/** Values are for those who could query every row: row level security may hide some from the reader. */
+const mayReadAll = ({ caller }: Call): boolean => caller.scopes.has('sql:write');
 
-const change = (call: Call) => ({ ...limits(call), idempotency: keyInHeader(call) });
+/** @param bytes of the body, for the digits of the default */
+function withDefault({ default: preset, ...body }: wire.AlterColumnBody, bytes: Buffer): ColumnChange {
+  const value = preset === undefined ? undefined : readMember(bytes, 'default');
+  return value === undefined ? body : { ...body, default: value };
+}
 
-const shown = ({ name, kind, comment, approximateRows, columns }: Table): wire.Table => ({
+export const limits = ({ settings, signal }: Call) => ({ holdMs: settings.schemaHoldMs, signal });
+
+export const change = (call: Call) => ({ ...limits(call), idempotency: keyInHeader(call) });
+
+export const shown = ({ name, kind, comment, approximateRows, columns, distribution }: Table): wire.Table => ({
   name,
   kind,
   comment,
   approximate_rows: approximateRows,
   columns: columns.map((column) => ({ name: column.name, type: column.displayType, comment: column.comment })),
+  ...(distribution === undefined ? {} : { distribution }),
 });

@@ -11,6 +11,7 @@ import { sqlResponse, streamResponse, streamFormat } from '../response/sql-respo
 
 export const RUN_SQL: Operation = {
   operationId: 'runSql',
+  rehearses: true,
   summary: 'Run SQL',
   description:
     'One request is one transaction. With `read_only`, or with a token that has sql:read alone, it runs as the ' +
@@ -39,6 +40,7 @@ export const RUN_SQL: Operation = {
   },
   errors: [
     'sql_error',
+    'citus_limit',
     'statement_not_allowed',
     'invalid_value',
     'result_too_large',
@@ -66,8 +68,12 @@ export const RUN_SQL: Operation = {
         { hint: 'Send it without an Idempotency-Key.' },
       );
     }
+    if (call.request.context.project?.rehearsal && (format !== null || sqlRequest.readOnly)) {
+      throw new EngineError('invalid_request', '`dry_run` is for free SQL that writes and whose response is JSON');
+    }
     if (format !== null) {
-      await streamResponse(call, project(call), { ...sqlRequest, format });
+      const { columns = false } = call.request.body as wire.SqlBody;
+      await streamResponse(call, project(call), { ...sqlRequest, format, columns });
       return { body: null };
     }
     const { answer: results, replayed } = await collectSql(project(call), sqlRequest, key);
@@ -82,6 +88,7 @@ function requestOf(call: Call): CollectRequest {
   const { request, caller, signal } = call;
   const body = request.body as wire.SqlBody;
   const readOnly = runsAsReader(caller, body.read_only);
+  request.context.sql = { text: body.sql, readOnly };
   requireScope(caller, readOnly ? 'sql:read' : 'sql:write');
   if (Buffer.byteLength(body.sql) > LIMITS.sqlBytes) {
     throw new EngineError('payload_too_large', `"sql" is larger than ${LIMITS.sqlBytes} bytes`);
@@ -92,6 +99,7 @@ function requestOf(call: Call): CollectRequest {
     readOnly,
     timeoutMs: body.timeout_ms ?? LIMITS.timeoutMsDefault,
     rowMode: body.row_mode ?? 'object',
+    numbers: body.numbers,
     maxRows: body.max_rows ?? LIMITS.maxRowsDefault,
     signal,
   };

@@ -4,7 +4,7 @@ import { Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/projects.js';
 import type { TokenRow } from '../../tenancy/control-rows.js';
 import { originOf } from '../observability/audit-request.js';
-import { ADMIN, type Operation, project, ProjectInPath, projectInPath, timeOf, succeeds } from './route.js';
+import { ADMIN, endsNow, type Operation, ProjectInPath, projectInPath, timeOf, succeeds } from './route.js';
 
 const TokenInPath = Type.Object({ project: Type.String(), token_id: Type.String() });
 
@@ -23,20 +23,29 @@ const ID = '0198c7a2-1f6e-7cc0-9a42-0d6e6f1b2c3d';
 export const READ_TOKEN: Operation = {
   operationId: 'readToken',
   summary: 'Describe the token of the request',
-  description: "The token's project and scopes.",
+  description: "The token's project and scopes, or that it is an admin token.",
   tag: 'token',
   audit: 'token.read',
   work: null,
   success: succeeds(200, wire.OwnTokenAnswer, 'token found', {
     project: { id: ID, name: 'shop' },
-    token: { id: ID, name: 'importer', scopes: ['schema:read', 'data:write'] },
+    token: { id: ID, name: 'importer', admin: false, scopes: ['schema:read', 'data:write'], expires_at: null },
   }),
   errors: [],
   handle(call) {
-    const { id, name, scopes } = call.caller;
-    const { id: projectId, name: projectName } = project(call);
-    const token = { id, name, scopes: SCOPES.filter((scope) => scopes.has(scope)) };
-    const answer = { success: true, message: 'token found', project: { id: projectId, name: projectName }, token };
+    const { id, name, scopes, project, expiresAt } = call.caller;
+    const answer: wire.OwnTokenAnswer = {
+      success: true,
+      message: 'token found',
+      project: project === null ? null : { id: project.id, name: project.name },
+      token: {
+        id,
+        name,
+        admin: project === null,
+        scopes: SCOPES.filter((scope) => scopes.has(scope)),
+        expires_at: expiresAt?.toISOString() ?? null,
+      },
+    };
     return Promise.resolve({ body: answer });
   },
 };
@@ -91,12 +100,15 @@ export const REVOKE_TOKEN: Operation = {
   audit: 'token.revoke',
   writesEntry: true,
   params: TokenInPath,
+  query: wire.NowQuery,
   success: succeeds(200, wire.TokenAnswer, 'token revoked', { details: TOKEN_EXAMPLE }),
   errors: ['not_found', 'outcome_unknown'],
   async handle(call) {
     const project = await call.engine.projects.get(projectInPath(call));
     const { token_id: id } = call.request.params as { token_id: string };
-    const details = await call.engine.tokens.revoke(id, project.id, originOf(call.request));
+    const { request } = call;
+    const which = { projectId: project.id, now: endsNow(request) };
+    const details = await call.engine.tokens.revoke(id, which, originOf(request));
     return { body: { success: true, message: 'token revoked', details: shownToken(details) } };
   },
 };

@@ -11,8 +11,8 @@ export function auditRequest(audit: Audit, request: FastifyRequest): void {
   const outcome = outcomeOf(request);
   const { context } = request;
   if (outcome === 'ok' && context.route?.writesEntry === true) return;
-  const statement = operation === 'sql' || operation === 'sql_read' ? textIn(request.body, 'sql') : null;
-  const [project, object] = [projectOf(request), objectOf(request)];
+  const statement = context.sql?.text ?? null;
+  const [project, object] = [projectOf(request), context.object ?? objectOf(request)];
   audit.record(origin(request, context.status), {
     operation,
     outcome,
@@ -57,9 +57,9 @@ function operationOf(request: FastifyRequest): AuditOperation | undefined {
   const word = route?.audit;
   if (word === undefined || (word === 'metrics' && errorCode === null)) return undefined;
   if (errorCode === 'unauthorized' || errorCode === 'token_expired') return 'authentication';
+  if (request.context.project?.rehearsal) return 'rehearsal';
   if (word !== 'sql' || caller === null) return word;
-  const readOnly = (request.body as { read_only?: unknown } | null | undefined)?.read_only;
-  return runsAsReader(caller, typeof readOnly === 'boolean' ? readOnly : undefined) ? 'sql_read' : 'sql';
+  return runsAsReader(caller, request.context.sql?.readOnly) ? 'sql_read' : 'sql';
 }
 
 /** What was done without an error stays done, even if nobody waited for it. */
@@ -73,17 +73,28 @@ function projectOf({ context, params, body }: FastifyRequest): { id: string | nu
   if (caller === null) return null;
   if (caller.project !== null) return caller.project;
   // What an administrator named; there may be no such project.
-  const name = textIn(params, 'project') ?? textIn(body, 'name');
+  const created = context.route?.audit === 'project.create' ? textIn(body, 'name') : null;
+  const name = textIn(params, 'project') ?? created;
   return name === null ? null : { id: null, name: name.slice(0, 63) };
 }
 
+/** Fields of bodies that name what it is about. */
+const NAMES_OBJECT: Readonly<Record<string, string>> = {
+  create_table: 'table_name',
+  replay_quarantine: 'table',
+  'server.add': 'name',
+};
+
 function objectOf({ params, body, context }: FastifyRequest): string | null {
-  const token = textIn(params, 'token_id');
-  if (token !== null) return token;
+  const given = textIn(params, 'token_id') ?? textIn(params, 'request_id') ?? textIn(params, 'server');
+  if (given !== null) return given;
   const table = textIn(params, 'table_name');
-  if (table === null) return context.route?.audit === 'create_table' ? textIn(body, 'table_name') : null;
-  const column = textIn(params, 'column_name') ?? (context.route?.audit === 'add_column' ? textIn(body, 'name') : null);
-  return column === null ? table : `${table}.${column}`;
+  if (table === null) return textIn(body, NAMES_OBJECT[context.route?.audit ?? ''] ?? '');
+  const part =
+    textIn(params, 'column_name') ??
+    textIn(params, 'index_name') ??
+    (context.route?.audit === 'add_column' ? textIn(body, 'name') : null);
+  return part === null ? table : `${table}.${part}`;
 }
 
 /** A text in something that may be of any shape. */

@@ -8,6 +8,8 @@ import type { Load } from '../../engine/limits/slots.js';
 import { STOP_REASONS } from '../../engine/limits/deadline.js';
 import type { Engine } from '../../engine/engine.js';
 import { ProjectMetrics } from './project-metrics.js';
+import { serverMetrics } from './server-metrics.js';
+import { sessionMetrics } from './session-metrics.js';
 
 /** Seconds. */
 const BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
@@ -69,11 +71,22 @@ export class Metrics {
         for (const reason of STOP_REASONS) this.inc({ reason }, engine.load.stops.get(reason) ?? 0);
       },
     });
-    gauge('cdp_project_connections', "Open connections to projects' databases.", () => engine.load.connections);
-    gauge(
+    const connections = (name: string, help: string, value: 'open' | 'most') =>
+      new Gauge({
+        name,
+        help,
+        labelNames: ['server'],
+        registers,
+        collect() {
+          this.reset();
+          for (const { server, ...one } of engine.load.connections) this.set({ server }, one[value]);
+        },
+      });
+    connections('cdp_project_connections', "Open connections to projects' databases, by server.", 'open');
+    connections(
       'cdp_project_connections_max',
-      "Maximum number of connections to projects' databases.",
-      () => engine.load.maxConnections,
+      "Maximum number of connections to projects' databases, by server.",
+      'most',
     );
     gauge('cdp_project_servers_running', 'Postgres servers of projects that are running.', () => engine.load.servers);
     gauge(
@@ -104,6 +117,8 @@ export class Metrics {
         );
       },
     });
+    serverMetrics(engine, registers);
+    if (engine.sessions !== null) sessionMetrics(engine.sessions, registers);
     this.byProject = byProject ? new ProjectMetrics(engine, registers) : null;
   }
 

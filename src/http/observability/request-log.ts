@@ -5,7 +5,24 @@ import { ms } from '../response/headers.js';
 import { routeOf } from './metrics.js';
 import { traceContextOf } from './trace-context.js';
 
-export function logRequest(logger: Logger, request: FastifyRequest, { raw }: FastifyReply): void {
+/** Asked every few seconds by whoever watches the service. */
+const HEALTH_CHECKS: ReadonlySet<string> = new Set(['/healthz', '/readyz']);
+
+/** Of a health check only failures have a line, and an answer other than the last one. */
+export function requestLog(logger: Logger): (request: FastifyRequest, reply: FastifyReply) => void {
+  const lastStatus = new Map<string, number>();
+  return (request, reply) => {
+    const { statusCode: status } = reply.raw;
+    const route = routeOf(request);
+    if (HEALTH_CHECKS.has(route)) {
+      if (status < 400 && lastStatus.get(route) === status) return;
+      lastStatus.set(route, status);
+    }
+    logRequest(logger, request, reply);
+  };
+}
+
+function logRequest(logger: Logger, request: FastifyRequest, { raw }: FastifyReply): void {
   if (!logger.isLevelEnabled('info')) return;
   const { started, address, errorCode, caller, rows } = request.context;
   const trace = traceContextOf(request);

@@ -16,7 +16,6 @@ import {
   type Tracer,
 } from '@opentelemetry/api';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { SqlBody } from '../../contract/wire/sql.js';
 import type { RequestTrace, Stage } from '../../engine/trace.js';
 import { asEngineError } from '../response/error-exit.js';
 import { readTraceparent, type TraceContext } from './trace-context.js';
@@ -163,9 +162,8 @@ class SpansBelow implements RequestTrace {
     if (command !== undefined) attributes['db.operation.name'] = command;
     const table = detail === 'route' ? undefined : (request.params as Partial<Params>).table_name;
     if (table !== undefined) attributes['db.collection.name'] = table;
-    if (detail === 'statements' && route?.audit === 'sql') {
-      attributes['db.query.text'] = (request.body as SqlBody).sql.slice(0, STATEMENT_CHARACTERS);
-    }
+    const { sql } = request.context;
+    if (detail === 'statements' && sql !== null) attributes['db.query.text'] = sql.text.slice(0, STATEMENT_CHARACTERS);
     const links: Link[] = sharers.map(({ span }) => ({ context: span.spanContext() }));
     const name = [command ?? 'postgresql', ...(table === undefined ? [] : [table])].join(' ');
     const call = this.tracer.startSpan(name, { kind: SpanKind.CLIENT, attributes, links }, this.context);

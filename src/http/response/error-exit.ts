@@ -1,7 +1,8 @@
-/** From a failure to its answer (contract section 1). Nothing else makes a status of 400 or more. */
+/** From a failure to its answer (contract section 1). Nothing else makes a status of 400 or more, but the SDK of MCP. */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import { type Dependency, EngineError, type ErrorCode } from '../../contract/errors.js';
+import { messageOf } from '../../contract/operator-message.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
 import { toEngineError } from '../../tenancy/engine-error.js';
@@ -52,6 +53,7 @@ export function errorBody(error: EngineError, requestId: string): ErrorBody {
     request_id: requestId,
     ...(error.errors === undefined ? {} : { errors: error.errors, error_count: error.errorCount }),
     ...(error.hint === undefined ? {} : { hint: error.hint }),
+    ...(error.values === undefined ? {} : { values: error.values }),
     ...(error.postgres === undefined ? {} : { postgres: error.postgres }),
   };
 }
@@ -88,8 +90,9 @@ export class ErrorExit {
     this.log(error, request);
     if (raw.headersSent) raw.destroy();
     else {
-      void reply.code(error.status).headers(errorHeaders(error));
-      const body = errorBody(error, request.id);
+      const plain = errorBody(error, request.id);
+      const body = context.route?.failure?.(error, plain) ?? plain;
+      void reply.code(body.status).headers(errorHeaders(error));
       if (request.raw.complete || raw.shouldKeepAlive) void reply.send(body);
       else sendBeforeBody(request, reply, JSON.stringify(body));
     }
@@ -125,12 +128,13 @@ function circumstances(error: EngineError, request: FastifyRequest): object {
 }
 
 /**
- * What an operator needs to find a bug: never the fields of a Postgres error, which quote values. That of a caller's statement
+ * What an operator needs to find the reason, of a bug with the place in the code: never the fields of a Postgres error, which quote values. That of a caller's statement
  * may have been raised by the caller's own code, with any text.
  */
-function describe({ cause, postgres }: EngineError): string {
+function describe({ code, cause, postgres }: EngineError): string {
   if (postgres !== undefined) return `a statement failed with SQLSTATE ${postgres.sqlstate}`;
-  return cause instanceof Error ? (cause.stack ?? cause.message) : String(cause);
+  if (code === 'internal' && cause instanceof Error) return cause.stack ?? cause.message;
+  return messageOf(cause);
 }
 
 /** The bytes of a whole HTTP answer, for what never became a request. */

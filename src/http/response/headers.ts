@@ -27,6 +27,26 @@ export const DOCS_CONTENT_POLICY = {
   'frame-ancestors': "'none'",
 };
 
+/**
+ * What the files of the web console have in place of the policy of {@link SECURITY_HEADERS}. Its policy also holds for workers, so
+ * every file has it. Code cannot come from text: the one policy for Trusted Types checks the addresses of workers.
+ */
+export const CONSOLE_HEADERS = {
+  'content-security-policy': [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "connect-src 'self'",
+    "img-src 'self' data: blob:",
+    "font-src 'self'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "base-uri 'none'",
+    "require-trusted-types-for 'script'",
+    'trusted-types cdp',
+  ].join('; '),
+} as const;
+
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
 /** The headers of every answer, under those that the reply has already (limits, CORS, a policy of its own). */
@@ -53,7 +73,8 @@ export function writeHead(
 }
 
 /** A path can be spelled in many ways; a request that has found its route is recognised by that. */
-const isOfApi = ({ context, url }: FastifyRequest): boolean => context.route !== null || url.startsWith('/api/cdp');
+const isOfApi = ({ context, url, routeOptions }: FastifyRequest): boolean =>
+  context.route !== null || url.startsWith('/api/cdp') || routeOptions.url === '/sql';
 
 /** `Server-Timing` (W3C), in milliseconds: `auth` and `work` are stages, `total` runs from the request line to the answer. */
 function serverTiming({ context }: FastifyRequest): string {

@@ -26,7 +26,7 @@ export function sendResponse(
   const { raw } = reply;
   reply.hijack();
   const send = () => {
-    writeHead(request, reply, status, { ...headers, 'content-type': JSON_TYPE, 'content-length': length });
+    writeHead(request, reply, status, { 'content-type': JSON_TYPE, ...headers, 'content-length': length });
     raw.setTimeout(stallMs);
     raw.cork();
     for (const part of parts.slice(0, -1)) raw.write(part);

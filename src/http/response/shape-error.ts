@@ -63,6 +63,8 @@ function inWords({ keyword, params, message }: Complaint, alternatives: readonly
       return limit === 1 ? 'must not be empty' : `must have at least ${String(limit)} items`;
     case 'maxItems':
       return `must have at most ${String(limit)} items`;
+    case 'uniqueItems':
+      return 'must not have the same item twice';
     case 'pattern':
       return `must match the pattern ${String(params.pattern)}`;
     case 'format':

@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { finished } from 'node:stream/promises';
 import Negotiator from 'negotiator';
+import type { BufferList } from '../../buffers.js';
 import type { Project } from '../../engine/project.js';
 import type { SqlResult } from '../../engine/sql/sql-result.js';
 import { type StreamFormat, type StreamRequest, streamSql } from '../../engine/sql/stream-sql.js';
@@ -41,21 +42,29 @@ export function sqlResponse(results: readonly SqlResult[]): string | readonly Bu
     parts.push('}]');
   }
   parts.push('}');
-  const length = results.reduce((sum, { rows }) => sum + (rows?.length ?? 0), 0);
-  // Node sends a short text in one piece with its head; what is long stays in the buffers that it is in.
+  return joinedParts(parts);
+}
+
+/** A piece of JSON. */
+export type Part = string | Buffer;
+
+const SHORT_BYTES = 32 * 1024;
+
+/** Node sends a short text in one piece with its head; what is long stays in the buffers that it is in. */
+export function joinedParts(parts: readonly Part[]): string | readonly Buffer[] {
+  const length = parts.reduce((sum, part) => sum + part.length, 0);
   if (length <= SHORT_BYTES) return parts.map(String).join('');
   return parts.map((part) => (typeof part === 'string' ? Buffer.from(part) : part));
 }
-
-const SHORT_BYTES = 32 * 1024;
 
 const headOf = (result: SqlResult): string => `{"success":true,${beforeRows(result)}`;
 
 const beforeRows = ({ type }: SqlResult): string => `"type":${JSON.stringify(type)},"rows":[`;
 
-/** Without the comma before the first. */
-const rowsOf = ({ rows }: SqlResult): (string | Buffer)[] =>
-  (rows?.buffers ?? []).map((bytes, i) => (i === 0 ? bytes.subarray(1) : bytes));
+const rowsOf = ({ rows }: SqlResult): Part[] => (rows === null ? [] : withoutFirstComma(rows));
+
+export const withoutFirstComma = ({ buffers }: BufferList): Buffer[] =>
+  buffers.map((bytes, i) => (i === 0 ? bytes.subarray(1) : bytes));
 
 function behindRows({ rowCount, columnsJson, truncated, affectedRows }: SqlResult): string {
   const affected = affectedRows === undefined ? '' : `,"affected_rows":${affectedRows}`;
@@ -92,10 +101,11 @@ export async function streamResponse(
     },
   };
   try {
-    const rowCount = await streamSql(project, streamRequest, output);
+    const { rowCount, type } = await streamSql(project, streamRequest, output);
     request.context.rows = rowCount;
     begin();
-    raw.end(format === 'ndjson' ? `${JSON.stringify({ done: true, row_count: rowCount })}\n` : undefined);
+    const end = { done: true, row_count: rowCount, ...(streamRequest.columns ? { type } : {}) };
+    raw.end(format === 'ndjson' ? `${JSON.stringify(end)}\n` : undefined);
   } catch (thrown) {
     if (!raw.headersSent) throw thrown;
     const error = asEngineError(thrown);

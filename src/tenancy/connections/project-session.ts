@@ -5,9 +5,10 @@
 import { LIMITS } from '../../contract/limits.js';
 import { areInstalled, EXTENSIONS_SCHEMA } from '../extensions.js';
 import type { Placement } from '../placement.js';
+import { hasDefaults, ownsSchemasAsSet } from '../project-rights.js';
 import type { ProjectDatabases } from '../project-databases.js';
 import { serviceWork } from '../service-work.js';
-import type { Tenancy } from '../tenancy.js';
+import type { Servers } from '../servers.js';
 import type { Backend } from './watchdog.js';
 import {
   BEGIN,
@@ -15,6 +16,7 @@ import {
   fixed,
   INSUFFICIENT_PRIVILEGE,
   INVALID_PASSWORD,
+  type LoggedIn,
   type LoginOptions,
   PostgresError,
   ROLLBACK,
@@ -72,6 +74,9 @@ const TYPED_LOCK_TIMEOUT_MS = 5_000;
  */
 const REPAIRABLE = new Set([INVALID_PASSWORD, INSUFFICIENT_PRIVILEGE, TRANSACTION_TIMEOUT]);
 
+/** Of a reader, whatever a client asks for. */
+const READ_ONLY = { default_transaction_read_only: 'on' };
+
 /** Opening a connection may take so long, repair included. */
 const OPEN_MS = 10_000;
 
@@ -83,10 +88,27 @@ export interface ProjectSession {
   readonly backend: Backend;
 }
 
+/** What a client of the Postgres port wants of its session: settings of its start-up packet. */
+export interface ClientSettings {
+  readonly applicationName: string;
+  readonly settings: Readonly<Record<string, string>>;
+}
+
+/** A session that is handed to a client, with all that it may set. */
+export interface ClientConnection {
+  readonly loggedIn: LoggedIn;
+  readonly backend: Backend;
+}
+
+/** Unlike the service's own sessions, a client's gets notices, and its transactions are watched from outside. */
+const FOR_CLIENTS = { ...PINNED, client_min_messages: 'notice', idle_in_transaction_session_timeout: '0' };
+
 /** A connection that is being opened. */
 interface Opening {
   readonly placement: Placement;
   readonly pool: PoolName;
+  /** null: the service's own. */
+  readonly client: ClientSettings | null;
   /** Aborted: nobody waits for it any more. */
   readonly signal: AbortSignal;
 }
@@ -96,7 +118,7 @@ export class ProjectSessions {
   private readonly repairs = new Map<string, Promise<void>>();
 
   constructor(
-    private readonly tenancy: Tenancy,
+    private readonly servers: Servers,
     private readonly databases: ProjectDatabases,
   ) {}
 
@@ -104,11 +126,11 @@ export class ProjectSessions {
    * A new connection of a pool, clean and with its rights in place.
    * @throws EngineError database_unavailable if none can be had in time
    */
-  async open(placement: Placement, pool: PoolName): Promise<ProjectSession> {
-    const { breaker } = this.tenancy.serverOf(placement);
+  async open(placement: Placement, pool: PoolName, client: ClientSettings | null = null): Promise<ProjectSession> {
+    const { breaker } = this.servers.serverOf(placement);
     const expiry = new AbortController();
     const timer = setTimeout(() => expiry.abort(), OPEN_MS);
-    const opening = { placement, pool, signal: expiry.signal };
+    const opening = { placement, pool, client, signal: expiry.signal };
     const open = async () => (await this.loginIfSound(opening)) ?? (await this.loginRepaired(opening));
     try {
       return await serviceWork(() => breaker.run(() => Promise.race([open(), aborted(expiry.signal)])));
@@ -119,6 +141,15 @@ export class ProjectSessions {
     } finally {
       clearTimeout(timer);
     }
+  }
+
+  /**
+   * The same for a client, who reads and closes it.
+   * @throws EngineError database_unavailable; its cause is a PostgresError if a setting of the client's is refused
+   */
+  async openForClient(placement: Placement, pool: PoolName, client: ClientSettings): Promise<ClientConnection> {
+    const { session, backend } = await this.open(placement, pool, client);
+    return { loggedIn: session.handOver(), backend };
   }
 
   /** null if the project has done something to its roles that a fresh connection shows. */
@@ -143,7 +174,9 @@ export class ProjectSessions {
         void found?.session.close();
         return found !== null;
       };
-      repair = this.databases.restoreRights(this.tenancy, placement, isSound).finally(() => this.repairs.delete(key));
+      repair = this.databases
+        .restoreRights(this.servers.tenancyOf(placement), placement, isSound)
+        .finally(() => this.repairs.delete(key));
       this.repairs.set(key, repair);
     }
     await repair;
@@ -151,29 +184,41 @@ export class ProjectSessions {
   }
 
   private async login(opening: Opening): Promise<{ opened: ProjectSession; isSound: boolean }> {
-    const { placement, pool, signal } = opening;
-    const { address, staleConnections } = this.tenancy.serverOf(placement);
+    const { placement, pool, client, signal } = opening;
+    const tenancy = this.servers.tenancyOf(placement);
+    const { address, staleConnections } = tenancy.serverOf(placement);
     const role = pool === 'sql-read' ? placement.reader : placement.writer;
     const extensionsSchema = this.databases.extensions.length === 0 ? [] : [EXTENSIONS_SCHEMA];
     const options: LoginOptions = {
       ...address,
       database: placement.database,
       user: role,
-      password: this.tenancy.password(role),
-      application_name: `cdp ${pool}`,
+      password: tenancy.password(role),
+      client_encoding: client?.settings.client_encoding ?? PINNED.client_encoding,
+      application_name: client?.applicationName ?? `cdp ${pool}`,
       options: startupOptions({
-        ...PINNED,
+        ...(client === null ? PINNED : FOR_CLIENTS),
         search_path: [placement.schema, ...extensionsSchema].join(', '),
-        default_transaction_read_only: pool === 'sql-read' ? 'on' : 'off',
-        lock_timeout: pool === 'typed' ? String(TYPED_LOCK_TIMEOUT_MS) : '0',
+        default_transaction_read_only: 'off',
+        ...client?.settings,
+        ...(pool === 'sql-read' ? READ_ONLY : {}),
+        ...(client === null ? { lock_timeout: pool === 'typed' ? String(TYPED_LOCK_TIMEOUT_MS) : '0' } : {}),
       }),
     };
-    const session = await Session.connect({ ...options, maxRowBytes: LIMITS.resultBytes }, signal);
+    const connect = (password: string) =>
+      Session.connect({ ...options, password, maxRowBytes: LIMITS.resultBytes }, signal);
+    const previous = tenancy.previousPassword(role);
+    const session = await connect(options.password).catch((error: unknown) => {
+      // Its password is that of an instance which has the previous secret.
+      const isWrong = error instanceof PostgresError && error.sqlstate === INVALID_PASSWORD;
+      if (previous === null || !isWrong) throw error;
+      return connect(previous);
+    });
     signal.addEventListener('abort', () => session.destroy(tooSlow()), { once: true });
     try {
       const { isSound, seenAt } = await this.look(session, opening);
       const backend = { processId: session.processId, role, seenAt };
-      staleConnections.watch(session, backend);
+      if (client === null) staleConnections.watch(session, backend);
       return { opened: { session, backend }, isSound };
     } catch (error) {
       void session.close();
@@ -183,21 +228,16 @@ export class ProjectSessions {
 
   /**
    * What a fresh connection shows, in one query. It is not sound if an extension is missing, settings come from the role
-   * itself, its rights in the schema are gone, or the reader would not see what the writer makes next.
+   * itself, its rights are not as they should be, or the reader would not see what the writer makes next.
    */
-  private async look(
-    session: Session,
-    { placement: { schema, writer, reader }, pool }: Opening,
-  ): Promise<{ isSound: boolean; seenAt: string }> {
+  private async look(session: Session, { placement, pool }: Opening): Promise<{ isSound: boolean; seenAt: string }> {
+    const { schema } = placement;
     const privilege = pool === 'sql-read' ? 'USAGE' : 'CREATE';
     const results = await session.run([
       ...IN_PG_CATALOG,
       sql`SELECT pg_catalog.now(), pg_catalog.has_schema_privilege(${schema}, 'USAGE')
         AND pg_catalog.has_schema_privilege(${schema}, ${privilege})
-        AND 2 = (SELECT pg_catalog.count(*) FROM pg_catalog.pg_default_acl d, pg_catalog.aclexplode(d.defaclacl) a
-          WHERE d.defaclobjtype IN ('r', 'S') AND d.defaclnamespace = ${schema}::pg_catalog.regnamespace
-            AND d.defaclrole = ${writer}::pg_catalog.regrole
-            AND a.grantee = ${reader}::pg_catalog.regrole AND a.privilege_type = 'SELECT')
+        AND ${ownsSchemasAsSet(placement)} AND ${hasDefaults(placement)}
         AND ${areInstalled(this.databases.extensions)}
         AND NOT EXISTS (SELECT FROM pg_catalog.pg_show_all_settings() s WHERE s.source IN ('user', 'database user'))`,
       ROLLBACK,

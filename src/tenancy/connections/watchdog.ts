@@ -17,6 +17,15 @@ export const GRACE_MS = 500;
 /** Between two checks whether a backend has gone that did not go at once. */
 const CHECK_MS = 1_000;
 
+/** What a backend does, in seconds since it began that; by the server's own account, which no statement can change. */
+export interface Activity {
+  /** `active`, `idle`, `idle in transaction`, … (pg_stat_activity.state) */
+  readonly state: string;
+  readonly stateSeconds: number;
+  /** null: it is in no transaction. */
+  readonly transactionSeconds: number | null;
+}
+
 export class Watchdog {
   constructor(
     private readonly pool: Pool,
@@ -31,6 +40,27 @@ export class Watchdog {
   async terminate(backend: Backend): Promise<boolean> {
     const [found] = await this.pool.query(sql`SELECT pg_terminate_backend(pid, 1000) ${from(backend)}`);
     return found === undefined || found[0] === 't';
+  }
+
+  /** @returns what these backends do, by process id; one that is gone is left out. @throws if Postgres does not answer */
+  async activity(backends: readonly Backend[]): Promise<Map<number, Activity>> {
+    const [pids, times] = [backends.map(({ processId }) => processId), backends.map(({ seenAt }) => seenAt)];
+    const rows = await this.pool.query(
+      sql`SELECT pid, coalesce(state, 'active'), extract(epoch FROM clock_timestamp() - state_change),
+            extract(epoch FROM clock_timestamp() - xact_start)
+          FROM pg_stat_activity JOIN unnest(${pids}::integer[], ${times}::timestamptz[]) AS watched (pid, seen_at) USING (pid)
+          WHERE backend_start <= seen_at`,
+    );
+    return new Map(
+      rows.map(([pid, state, stateSeconds, transactionSeconds]) => [
+        Number(pid),
+        {
+          state: state ?? '',
+          stateSeconds: Number(stateSeconds),
+          transactionSeconds: transactionSeconds == null ? null : Number(transactionSeconds),
+        },
+      ]),
+    );
   }
 
   /** Waits until a backend that was terminated has gone, and lowers its priority meanwhile. @throws if Postgres does not answer */

@@ -2,7 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { chooseEntries, statementsIn, setSearchPath } from '../../../src/backup/logical/archive-entries.js';
 
-const choose = (...lines: string[]) => chooseEntries([';', '; Archive created at …', ...lines, ''].join('\n'), 'data');
+const choose = (...lines: string[]) =>
+  chooseEntries([';', '; Archive created at …', ...lines, ''].join('\n'), 'data', 'w_1');
 
 describe('of the list', () => {
   it.each([
@@ -20,7 +21,7 @@ describe('of the list', () => {
     '3; 0 0 COMMENT - CAST (integer AS data.mood) ',
     '3; 0 0 COMMENT - LARGE OBJECT 16535 w_1',
     '3496; 0 16444 TABLE DATA _cdp idempotency_keys cdp_service',
-  ])('pg_restore takes %s', (line) => expect(choose(line)).toEqual({ contents: [line], statements: [] }));
+  ])('pg_restore takes %s', (line) => expect(choose(line)).toMatchObject({ contents: [line], statements: [] }));
 
   it.each([
     '3598; 0 0 ACL data TABLE t w_1',
@@ -29,7 +30,7 @@ describe('of the list', () => {
     '3495; 3256 16536 POLICY data t pp w_1',
     '3495; 0 0 COMMENT data POLICY pp ON t w_1',
     '3495; 0 16521 MATERIALIZED VIEW DATA data m w_1',
-  ])('%s follows as a statement', (line) => expect(choose(line)).toEqual({ contents: [], statements: [line] }));
+  ])('%s follows as a statement', (line) => expect(choose(line)).toMatchObject({ contents: [], statements: [line] }));
 
   it.each([
     '6; 2615 16441 SCHEMA - data cdp_service',
@@ -46,7 +47,21 @@ describe('of the list', () => {
     '3183; 2605 16534 CAST - CAST (regrole AS text) ',
     '3499; 3466 16400 EVENT TRIGGER - cdp_autosummarize cdp_service',
     'nonsense data',
-  ])('%s is not taken', (line) => expect(choose(line)).toEqual({ contents: [], statements: [] }));
+  ])('%s is not taken', (line) => expect(choose(line)).toMatchObject({ contents: [], statements: [] }));
+});
+
+describe('of a schema that the writer has made', () => {
+  const SCHEMA = '7; 2615 16600 SCHEMA - drizzle w_1';
+  it.each([
+    ['contents', '218; 1259 16521 TABLE drizzle t w_1'],
+    ['contents', '3183; 2605 16534 CAST - CAST (integer AS drizzle.state) '],
+    ['contents', '3510; 0 0 COMMENT - SCHEMA drizzle w_1'],
+    ['statements', '3510; 0 0 ACL - SCHEMA drizzle w_1'],
+  ])('%s has %s, but not the making of it', (where, line) => {
+    const nothing = { contents: [], statements: [], ownSchemas: ['drizzle'] };
+    expect(choose(SCHEMA, line)).toEqual({ ...nothing, [where]: [line] });
+    expect(choose(SCHEMA.replace('w_1', 'cdp_service'), line)).toEqual({ ...nothing, ownSchemas: [] });
+  });
 });
 
 describe('the statements', () => {

@@ -203,6 +203,79 @@ describe('an import works', () => {
     ]);
   });
 
+  it('with columns renamed, and with the words of camelCase apart', async () => {
+    await ada.write('camel.csv', 'firstName,userID,"A, B",HTTPStatus,Note,Note\na,1,2,3,x,y\n');
+    const renamed = ['--rename', 'A, B=aB,note_2=remark', '--rename', 'Note=firstname'];
+    expect(await load('camel.csv', 'camel', '--create', '--snake-case', ...renamed)).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT * FROM camel')).toMatchObject([
+      { first_name: 'a', user_id: 1, aB: 2, http_status: 3, firstname: 'x', remark: 'y' },
+    ]);
+    // The columns of an existing table are found as well; and names change places.
+    const again = ['--snake-case', '--skip', 'a_b', '--rename', 'Note=remark,note_2=firstname'];
+    expect(await load('camel.csv', 'camel', ...again)).toMatchObject({ code: 0 });
+    expect(await project.rows('SELECT first_name, firstname, remark FROM camel WHERE "aB" IS NULL')).toEqual([
+      { first_name: 'a', firstname: 'y', remark: 'x' },
+    ]);
+    expect((await load('camel.csv', 'camel')).stderr).toContain('no columns userid, a_b, httpstatus');
+    expect(await load('camel.csv', 'camel', '--snake-case', '--keep-names')).toMatchObject({ code: 2 });
+  });
+
+  it('with numbers that count from 1970, as times, in every format', async () => {
+    const numbers = ['1700000000', '-1.5', '1.7000000001e9', '253402300799.999999', '', '1e30', 'soon'];
+    const times = ['2023-11-14T22:13:20Z', '1969-12-31T23:59:58.5Z', '2023-11-14T22:13:20.1Z'];
+    const types = ['--types', 's=EPOCH_SECONDS,ms=EPOCH_MILLISECONDS', '--types', 'us=epoch_microseconds'];
+    await ada.write(
+      'epoch.csv',
+      `s,ms,us\n${numbers.map((number) => `${number},1700000000001,1700000000000001`).join('\n')}\n`,
+    );
+    const written = numbers.map((number) => (number === '' ? 'null' : number === 'soon' ? '"soon"' : number));
+    const records = written.map((s) => `{"s":${s},"ms":"1700000000001","us":1700000000000001}`);
+    await ada.write('epoch.ndjson', records.join('\n'));
+    for (const [file, table] of [
+      ['epoch.csv', 'epoch_csv'],
+      ['epoch.ndjson', 'epoch_ndjson'],
+    ] as const) {
+      expect(await load(file, table, '--create', ...types), file).toMatchObject({ code: 4 });
+      const refused = (await ada.read(`${file}.refused.ndjson`)).trimEnd().split('\n');
+      expect(
+        refused.map((line) => JSON.parse(line) as unknown),
+        file,
+      ).toMatchObject([
+        { line: file === 'epoch.csv' ? 7 : 6, errors: [{ column: 's', error: 'invalid_value' }] },
+        { line: file === 'epoch.csv' ? 8 : 7, record: { s: 'soon' }, errors: [{ column: 's' }] },
+      ]);
+      expect(await project.rows(`SELECT s FROM ${table} ORDER BY id`), file).toEqual(
+        [...times, '9999-12-31T23:59:59.999999Z', null].map((s) => ({ s })),
+      );
+      expect(await project.rows(`SELECT DISTINCT ms, us FROM ${table}`)).toEqual([
+        { ms: '2023-11-14T22:13:20.001Z', us: '2023-11-14T22:13:20.000001Z' },
+      ]);
+    }
+  });
+
+  it('with nested objects flattened, each value as it is written', async () => {
+    await ada.write(
+      'nested.ndjson',
+      '{"n":1,"address":{"city":"Bonn","geo":{"lat":1.50}},"tags":[{"a":1}]}\n{"n":2,"address":null}\n{"n":3,"address":{}}\n',
+    );
+    expect(await load('nested.ndjson', 'nested', '--create', '--flatten')).toMatchObject({ code: 0 });
+    expect(await types('nested')).toEqual({
+      ...{ id: 'uuid', n: 'bigint', address_city: 'text', address_geo_lat: 'double precision', tags: 'jsonb' },
+    });
+    expect(await project.rows('SELECT address_city, tags FROM nested ORDER BY n')).toEqual([
+      { address_city: 'Bonn', tags: [{ a: 1 }] },
+      ...[2, 3].map(() => ({ address_city: null, tags: null })),
+    ]);
+    await ada.write('collision.ndjson', '{"a":{"b":1}}\n{"a_b":2}\n');
+    const collision = await load('collision.ndjson', 'collision', '--create', '--flatten');
+    expect([collision.code, collision.stderr]).toEqual([
+      2,
+      expect.stringMatching(/line 2: .* a\.b and a_b the same name/),
+    ]);
+    await ada.write('flat.csv', 'a\n1\n');
+    expect((await load('flat.csv', 'collision', '--create', '--flatten')).stderr).toContain('--flatten is for JSON');
+  });
+
   it('with a dry run that sends nothing, and with columns added', async () => {
     await ada.write('wide.csv', 'a,b,c\n1,2,3\n');
     const dry = await load('wide.csv', 'wide', '--create', '--dry-run', '--types', 'a=TEXT', '--skip', 'b');
@@ -263,8 +336,10 @@ describe('an import with bad records', () => {
         /line 3: this is not UTF-8\n.*Jos\u00e9\n.*windows-1252/,
       ],
       ['utf16.csv', Buffer.from('name\nJos\n', 'utf16le'), /--encoding utf-16le/],
-      ['sheet.xlsx', Buffer.from('504b030414000600', 'hex'), /sheet\.xlsx is a ZIP archive or a spreadsheet/],
-      ['data.parquet', Buffer.from('PAR1'), /is a Parquet file/],
+      ['sheet.zip', Buffer.from('504b030414000600', 'hex'), /sheet\.zip is a ZIP archive/],
+      ['sheet.xlsx', Buffer.from('504b030414000600', 'hex'), /sheet\.xlsx cannot be read as a workbook: /],
+      ['data.parquet', Buffer.from('PAR1'), /data\.parquet cannot be read as Parquet: /],
+      ['data.parquet.gz', gzipSync('PAR1'), /data\.parquet\.gz is a Parquet file/],
       ['packed.csv.bz2', Buffer.from('BZh91AY'), /bzcat/],
       ['empty.csv', '', /is empty/],
       ['blank.csv', '\n\n', /is empty/],
@@ -297,6 +372,9 @@ describe('an import with bad records', () => {
     for (const [options, said] of [
       [['--skip', 'Score,e_mial'], /^cdp: --skip: there is no field "e_mial"\nDid you mean "e_mail"\?$/m],
       [['--types', 'Scroe=TEXT'], /^cdp: --types: there is no field "Scroe"\nDid you mean "Score"\?$/m],
+      [['--rename', 'Name=a,E-Mial=b'], /^cdp: --rename: there is no field "E-Mial"\nDid you mean "E-Mail"\?$/m],
+      [['--rename', 'Name=x', '--rename', 'e_mail=x'], /"Name" and "E-Mail" would both go to the column "x"/],
+      [['--types', 'Name=EPOCH'], /the types are .*EPOCH_SECONDS/],
       [['--skip', 'telephone'], /^The fields are Name, name, E-Mail, e_mail, Score, score$/m],
     ] as const) {
       expect(await ada.run([...files, ...options])).toMatchObject({
@@ -605,6 +683,30 @@ describe('an export', () => {
     expect(await ada.read('nothing.json')).toBe('[]\n');
   });
 
+  it('becomes the same table with --create: the six types, each with NULL and its extremes, and arrays as JSONB', async () => {
+    const columns = `id uuid PRIMARY KEY DEFAULT gen_random_uuid(), t text, i bigint, f float8, b boolean, at timestamptz, j jsonb`;
+    await project.rows(`CREATE TABLE typed (${columns}, whole float8, digits text, list text[], nothing boolean)`);
+    await project.rows(`INSERT INTO typed (t, i, f, b, at, j, whole, digits, list) VALUES
+      ('', 9223372036854775807, 0.1, true, '2026-01-31T09:30:00.123456Z', '{"a": [1.50, null], "n": 12345678901234567890}', 1, '12', '{a,NULL}'),
+      (E'"a",\n\\ 😀', -9223372036854775808, 'NaN', NULL, '0001-01-01T00:00:00Z', '[]', -2, '34', '{}'),
+      ('007', 5, -1e300, false, '9999-12-31T23:59:59.999999Z', '{}', 0, '5', NULL),
+      (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)`);
+    const all = (table: string) =>
+      project.rows(
+        `SELECT id, t, i::text, f::text, b, at, j::text, whole, digits::text, to_jsonb(list) AS list FROM ${table} ORDER BY id`,
+      );
+    const wanted = { ...(await types('typed')), list: 'jsonb' };
+    for (const file of ['typed.parquet', 'typed.ndjson', 'typed.csv']) {
+      const table = file.replace('.', '_');
+      await ada.output('export', '--table', 'typed', '-o', file);
+      expect(await load(file, table, '--create'), file).toMatchObject({ code: 0 });
+      expect(await all(table), file).toEqual(await all('typed'));
+      // What the values do not show, only Parquet says.
+      const unknown = { nothing: 'text', whole: 'bigint', ...(file === 'typed.csv' ? { digits: 'bigint' } : {}) };
+      expect(await types(table), file).toEqual(file === 'typed.parquet' ? wanted : { ...wanted, ...unknown });
+    }
+  });
+
   it('can be imported again with columns of other types: arrays, json, enums, numerics, times', async () => {
     await project.rows("CREATE TYPE mood AS ENUM ('sad', 'ok')");
     const columns = `i integer[], b bigint[], t text[], matrix text[], j jsonb[], at timestamptz[], m mood, moods mood[],
@@ -617,10 +719,13 @@ describe('an export', () => {
        '{2026-01-31T09:30:00.123456Z}', 'ok', '{sad,ok}', '{"a":  1}', 12345678901234567890.10, '2026-01-31',
        '1 day 02:00', '\\x00ff', '[1,5)'),
       ('{}', NULL, '{}', '{}', NULL, NULL, NULL, NULL, '[1]', 'NaN', 'infinity', NULL, '', 'empty')`);
+    const names = 'id, i, b, t, matrix, j, at, m, moods, plain, n, d, span, bytes, r';
     const all = (table: string) => project.rows(`SELECT l::text AS row FROM ${table} AS l ORDER BY id`);
-    for (const file of ['lists.csv', 'lists.ndjson']) {
+    for (const file of ['lists.csv', 'lists.ndjson', 'lists.parquet']) {
       await project.rows('TRUNCATE lists_again');
-      await ada.output('export', '--table', 'lists', '-o', file);
+      // Parquet has no infinite dates.
+      const selected = names.replace(/\bd\b/, file.endsWith('.parquet') ? 'd::text AS d' : 'd');
+      await ada.output('export', `SELECT ${selected} FROM lists`, '-o', file);
       expect(await load(file, 'lists_again'), file).toMatchObject({ code: 0 });
       expect(await all('lists_again'), file).toEqual(await all('lists'));
     }
@@ -642,6 +747,13 @@ describe('an export', () => {
     const refused = await ada.run(['export', 'SELECT nothing', '-o', 'half.csv']);
     expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('sql_error')]);
     expect((await ada.run(['export', 'SELECT 1', '-o', 'what.xlsx'])).code).toBe(2);
+    expect((await ada.run(['export', 'SELECT 1', '-o', 'what.parquet.gz'])).stderr).toContain('Leave out .gz');
+    const infinite = await ada.run(['export', `SELECT timestamptz 'infinity' AS at`, '-o', 'what.parquet']);
+    expect([infinite.code, infinite.stderr]).toEqual([
+      2,
+      expect.stringContaining('no place for "infinity" in the column "at"'),
+    ]);
+    expect(await ada.exists('what.parquet')).toBe(false);
   });
 });
 

@@ -1,7 +1,7 @@
 /** Whole batches against real servers: defaults, order, wide tables, other types, and records that Postgres refuses. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { checkRecords, readRecords } from '../../../src/codec/index.js';
-import { insertStatement } from '../../../src/engine/insert/insert-statement.js';
+import { insertStatements } from '../../../src/engine/insert/insert-statement.js';
 import { testServers } from '../../support/postgres.js';
 import { BatchDatabase, type Texts } from './database.js';
 import { bytes, column, encode, ID, refusalOf, SIX_TYPES, table } from './shapes.js';
@@ -108,7 +108,8 @@ describe.each(testServers())('a batch in Postgres $major', ({ connection }) => {
     const rows = checkRecords(readRecords(bytes('[{"d":"2026-01-31"},{"d":"2026-02-30"},{}]')), shape);
     const verdicts: string[] = [];
     for (const record of rows.keys()) {
-      const { text, params } = insertStatement(shape, [rows[record] ?? []], false);
+      const [insert] = insertStatements(shape, [rows[record] ?? []], { returnIds: false, isOnCitus: false });
+      const { text = '', params = [] } = insert?.statement ?? {};
       const verdict = database.client.query(text, [...params]).then(
         () => 'stored',
         (error: unknown) => (error as { code: string }).code,

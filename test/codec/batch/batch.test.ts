@@ -14,7 +14,7 @@ describe('a batch works', () => {
       {
         statement: {
           text:
-            'INSERT INTO "app"."customers" ("email", "age") SELECT CAST(v."c1" AS text), CAST(v."c2" AS bigint) ' +
+            'INSERT INTO "app"."customers" ("email", "age") SELECT CAST(v."c1" AS text) AS "c1", CAST(v."c2" AS bigint) AS "c2" ' +
             'FROM ROWS FROM (pg_catalog.unnest(CAST($1 AS pg_catalog.text[])), ' +
             'pg_catalog.unnest(CAST($2 AS pg_catalog.text[]))) ' +
             'WITH ORDINALITY AS v ("c1", "c2", n) ORDER BY v.n',

@@ -38,6 +38,7 @@ export function table(...columns: Column[]): Table {
     columns,
     needsInsert: false,
     runsProjectCode: false,
+    updateRunsProjectCode: false,
     marksDefaults: false,
     version: '',
   };
@@ -51,7 +52,7 @@ export const bytes = (text: string) => new TextEncoder().encode(text);
 export function encode(body: string, shape: Table, returnIds = false): BatchInsert[] {
   const batch = readRecords(bytes(body));
   if (returnIds) requireIds(shape);
-  const inserts = insertStatements(shape, checkRecords(batch, shape), returnIds);
+  const inserts = insertStatements(shape, checkRecords(batch, shape), { returnIds, isOnCitus: false });
   return inserts.map(({ statement: { text, params }, records }) => ({ statement: { text, params }, records }));
 }
 

@@ -1,6 +1,6 @@
 /** Rows built by hand and encoded, for the tests of this folder. */
 import { expect } from 'vitest';
-import { type ResultColumn, rowEncoder, type RowMode } from '../../../src/codec/index.js';
+import { type Numbers, type ResultColumn, rowEncoder, type RowMode } from '../../../src/codec/index.js';
 import { outputNames } from '../../../src/codec/results/columns.js';
 import type { RowFormat } from '../../../src/codec/results/row-encoder.js';
 import { plainText } from '../../../src/codec/results/type-encoder.js';
@@ -32,11 +32,12 @@ export function encode(
   message: Buffer,
   start: number,
   end = message.length,
+  numbers?: Numbers,
 ): string {
-  const { bytes, count } = rowEncoder(columns, format, mode).encode(message, start, end, 1, ANY_LENGTH);
+  const { bytes, count } = rowEncoder(columns, format, mode, numbers).encode(message, start, end, 1, ANY_LENGTH);
   expect(count).toBe(1);
   const text = bytes.toString();
-  expect(text).toBe(byTypes(columns, format, mode, message, start + HEADER));
+  expect(text).toBe(byTypes(columns, format, mode, message, start + HEADER, numbers));
   return text;
 }
 
@@ -46,14 +47,21 @@ const ANY_LENGTH = 2 ** 24;
 const HEADER = 7;
 
 /** The row whose first field's length is at `at`, without WebAssembly. */
-function byTypes(columns: readonly ResultColumn[], format: RowFormat, mode: RowMode, message: Buffer, at: number) {
+function byTypes(
+  columns: readonly ResultColumn[],
+  format: RowFormat,
+  mode: RowMode,
+  message: Buffer,
+  at: number,
+  numbers: Numbers | undefined,
+) {
   const isAlone = columns.length === 1;
   const values = columns.map(({ typeOid }) => {
     const length = message.readInt32BE(at);
     const start = at + 4;
     at = start + Math.max(0, length);
     if (length < 0) return format === 'csv' ? '' : 'null';
-    const encoder = encoderOf(typeOid);
+    const encoder = encoderOf(typeOid, numbers);
     const plain = plainText(encoder, message.subarray(start, at));
     if (format !== 'csv') return encoder.json(plain);
     const isQuoted = plain === '' || /[",\r\n]/.test(plain) || (isAlone && plain === '\\.');
@@ -77,8 +85,9 @@ export function csvRow(columns: readonly ResultColumn[], fields: readonly Field[
 }
 
 /** One value of a type as JSON. */
-export function json(typeOid: number, value: Field): string {
-  return jsonRow([column('v', typeOid)], [value], 'array').slice(1, -1);
+export function json(typeOid: number, value: Field, numbers?: Numbers): string {
+  const { message, start } = dataRow([value]);
+  return encode([column('v', typeOid)], 'lines', 'array', message, start, message.length, numbers).slice(1, -2);
 }
 
 /** One value of a type as a CSV field beside another. */

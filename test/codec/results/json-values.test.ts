@@ -155,6 +155,24 @@ describe('works', () => {
   });
 
   test.each([
+    [OID.int8, '-9223372036854775808', '-9223372036854775808', '"-9223372036854775808"'],
+    [OID.int8, '7', '7', '"7"'],
+    [OID.numeric, '9007199254740991.50', '9007199254740991.50', '"9007199254740991.50"'],
+    [OID.numeric, '9'.repeat(5_000), '9'.repeat(5_000), `"${'9'.repeat(5_000)}"`],
+    [OID.numeric, 'NaN', '"NaN"', '"NaN"'],
+    [OID.numeric, '-Infinity', '"-Infinity"', '"-Infinity"'],
+    [OID.int8Array, '{1,9007199254740992,NULL}', '[1,9007199254740992,null]', '["1","9007199254740992",null]'],
+    [OID.numericArray, '{1.50,NaN}', '[1.50,"NaN"]', '["1.50","NaN"]'],
+    [OID.int4, '7', '7', '7'],
+    [OID.float8, float8(1.5), '1.5', '1.5'],
+    [OID.text, '7', '"7"', '"7"'],
+    [OID.jsonb, '{"a": 9007199254740993}', '{"a": 9007199254740993}', '{"a": 9007199254740993}'],
+  ])('type %i %s is %s among raw numbers, %s among numbers as strings', (oid, value, raw, string) => {
+    expect(json(oid, value, 'raw')).toBe(raw);
+    expect(json(oid, value, 'string')).toBe(string);
+  });
+
+  test.each([
     [OID.textArray, '{}', '[]'],
     [OID.textArray, '{a,"b c",NULL,"NULL","","q\\"b\\\\s","{x,y}"}', '["a","b c",null,"NULL","","q\\"b\\\\s","{x,y}"]'],
     [OID.textArray, '{"line\nbreak","null"}', '["line\\nbreak","null"]'],

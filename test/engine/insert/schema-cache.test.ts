@@ -24,6 +24,7 @@ const table = (name: string, columns: number, needsInsert = false): Table => ({
   approximateRows: 0,
   needsInsert,
   runsProjectCode: needsInsert,
+  updateRunsProjectCode: needsInsert,
   marksDefaults: true,
   version: name,
   columns: Array.from({ length: columns }, (_, i) =>

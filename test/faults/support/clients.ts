@@ -1,6 +1,7 @@
 /** Many clients in a closed loop over real HTTP that write every answer down: some with keys, some without, batches of any size. */
 import { Agent, type IncomingMessage, request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { LIMITS } from '../../../src/contract/limits.js';
 import { type Batch, type Ledger, type Reply, requestOf } from './ledger.js';
 
 export interface ClientOptions {
@@ -52,7 +53,7 @@ export function startClients(options: ClientOptions): Clients {
     for (let n = client; stopping === null; n++) {
       const key = keyed(n) ? `${name}${client}-${n}` : null;
       const size = SIZES[(n * 5 + client) % SIZES.length] as number;
-      await settle(ledger.add(`${name}${client}-${n}`, size, key, wayOf(n, key)));
+      await settle(ledger.add(`${name}${client}-${n}`, size, key, wayOf(n, key, size)));
       if (pauseMs > 0) await sleep(pauseMs);
     }
   };
@@ -66,8 +67,11 @@ export function startClients(options: ClientOptions): Clients {
   };
 }
 
-const wayOf = (n: number, key: string | null): Batch['way'] => {
+const wayOf = (n: number, key: string | null, size: number): Batch['way'] => {
   if (key === null && n % 9 === 1) return 'sql';
+  if (n % 5 === 0) return 'upsert';
+  // Its bad record needs room.
+  if (n % 5 === 3 && size < LIMITS.recordsPerBatch) return 'quarantine';
   return n % 7 === 0 ? 'ids' : 'batch';
 };
 

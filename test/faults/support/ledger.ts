@@ -35,8 +35,11 @@ export interface Batch {
   readonly name: string;
   readonly size: number;
   readonly key: string | null;
-  /** By the batch insert, by that with `return=ids`, or by a statement of free SQL. */
-  readonly way: 'batch' | 'ids' | 'sql';
+  /**
+   * By the batch insert, by that with `return=ids`, by an upsert, with a bad record for the quarantine besides, or by a
+   * statement of free SQL.
+   */
+  readonly way: 'batch' | 'ids' | 'upsert' | 'quarantine' | 'sql';
   readonly replies: Reply[];
 }
 
@@ -46,11 +49,18 @@ export const noteOf = (batch: string, place: number): string =>
 const INSERT = `INSERT INTO ledger (batch, place, size, note)
   SELECT batch, place, size, note FROM jsonb_to_recordset($1) AS r (batch text, place bigint, size bigint, note text)`;
 
+const QUERIES = { batch: '', ids: '?return=ids', upsert: '?on_conflict=id', quarantine: '?on_error=quarantine' };
+
 /** Path and body of a batch's request. */
 export function requestOf({ name, size, way }: Batch): { path: string; body: string } {
-  const records = Array.from({ length: size }, (_, place) => ({ batch: name, place, size, note: noteOf(name, place) }));
+  const records: object[] = Array.from({ length: size }, (_, place) => {
+    const note = noteOf(name, place);
+    const id = note.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+    return { ...(way === 'upsert' ? { id } : {}), batch: name, place, size, note };
+  });
+  if (way === 'quarantine') records.push({ batch: name, place: 'bad' });
   if (way === 'sql') return { path: '/api/cdp/sql', body: JSON.stringify({ sql: INSERT, params: [records] }) };
-  return { path: `/api/cdp/data/ledger${way === 'ids' ? '?return=ids' : ''}`, body: JSON.stringify(records) };
+  return { path: `/api/cdp/data/ledger${QUERIES[way]}`, body: JSON.stringify(records) };
 }
 
 const isGood = ({ status }: Reply): boolean => status === 200 || status === 201;
@@ -113,6 +123,8 @@ export class Ledger {
        FROM data.ledger GROUP BY batch`,
     );
     const stored = new Map(rows.map((row) => [row.batch, row]));
+    const kept = this.batches.some(({ way }) => way === 'quarantine') ? await inQuarantine(client) : [];
+    const names = new Set(stored.keys());
     const wrong: string[] = [];
     const count = { acknowledged: 0, refused: 0, open: 0, openAndStored: 0, repeated: 0 };
     for (const batch of this.batches) {
@@ -127,9 +139,25 @@ export class Ledger {
       } else count.refused++;
       if (batch.key !== null && batch.replies.length > 1) count.repeated++;
     }
+    const expected = this.batches.filter(({ name, way }) => way === 'quarantine' && names.has(name));
+    if (
+      kept.join() !==
+      expected
+        .map(({ name }) => name)
+        .sort()
+        .join()
+    ) {
+      wrong.push(`${kept.length} records are in the quarantine, ${expected.length} batches with one are stored`);
+    }
     for (const name of stored.keys()) wrong.push(`${name} is in the table, and nobody has sent it`);
     return { ...count, rows: rows.reduce((sum, row) => sum + row.rows, 0), wrong: wrong.slice(0, 20) };
   }
+}
+
+/** The batches of the records there. */
+async function inQuarantine(client: pg.Client): Promise<string[]> {
+  const { rows } = await client.query<{ batch: string }>(`SELECT record::json->>'batch' AS batch FROM _cdp.quarantine`);
+  return rows.map(({ batch }) => batch).sort();
 }
 
 /** @returns what is wrong with a batch; null where the table is as its answers say */

@@ -13,6 +13,7 @@ import {
   superuserOfProject,
 } from '../../support/program.js';
 import { call } from '../../support/service.js';
+import type { Cluster } from './cluster.js';
 import { Ledger, LEDGER_TABLE, type Verdict } from './ledger.js';
 
 /** A project with the ledger's table in it. */
@@ -79,17 +80,19 @@ export interface ServerStage extends Scene {
 
 const SECRET = 's'.repeat(32);
 
-export async function serverStage(): Promise<ServerStage> {
+/** @param cluster what `DATABASE_URL` names instead of a server of the stage's own */
+export async function serverStage(cluster: Cluster | null = null): Promise<ServerStage> {
   const folder = await mkdtemp('/tmp/cdp-fault-');
   await chmod(folder, 0o711);
   const launch = () => startThrowaway(join(folder, 'server'), { durable: true });
-  let server = await launch();
-  const at = (database: string) => ({ ...server.connection, database });
+  let own = cluster === null ? await launch() : null;
+  const server = () => cluster?.primary() ?? (own as ThrowawayServer);
+  const at = (database: string) => ({ ...server().connection, database });
   const query = <Row extends pg.QueryResultRow>(text: string, values: unknown[] = [], database = 'cdp') =>
     onDatabase(at(database), async (client) => (await client.query<Row>(text, values)).rows);
   await query('CREATE DATABASE cdp', [], 'postgres');
-  const environment = (via?: string) => {
-    const { user, password, host, port } = server.connection;
+  const environment = (via = cluster?.hosts) => {
+    const { user, password, host, port } = server().connection;
     const place = via === undefined ? `/cdp?host=${encodeURIComponent(host)}&port=${port}` : `${via}/cdp`;
     return { DATABASE_URL: `postgres://${user}:${password}@${place}`, CDP_SECRET: SECRET };
   };
@@ -109,14 +112,14 @@ export async function serverStage(): Promise<ServerStage> {
     cdp,
     environment,
     query,
-    server: () => server,
-    restart: async () => void (server = await launch()),
+    server,
+    restart: async () => void (own = await launch()),
     compare: async () => {
       const database = await onDatabase(at('cdp'), databaseOf('shop'));
       return onDatabase(at(database), (client) => ledger.compare(client));
     },
     close: async () => {
-      await server.stop();
+      await own?.stop();
       await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
     },
   };

@@ -300,3 +300,46 @@ FROM pg_constraint c
 JOIN pg_class tab ON tab.oid = c.conrelid JOIN pg_namespace ns1 ON ns1.oid = tab.relnamespace
 JOIN pg_class other ON other.oid = c.confrelid JOIN pg_namespace ns2 ON ns2.oid = other.relnamespace
 WHERE c.contype = 'f' AND c.conparentid = 0;
+
+-- ask: Npgsql (Power BI), the types
+-- shows: mood, positive, int4range
+SELECT ns.nspname, t.oid, t.typname, t.typtype, t.typnotnull, t.elemtypoid
+FROM (
+  SELECT typ.oid, typ.typnamespace, typ.typname, typ.typnotnull, typ.typrelid,
+    CASE WHEN typ.typinput = 'array_in'::regproc THEN 'a' ELSE typ.typtype END AS typtype,
+    CASE WHEN typ.typinput = 'array_in'::regproc THEN typ.typelem WHEN typ.typtype = 'r' THEN r.rngsubtype
+      WHEN typ.typtype = 'm' THEN (SELECT x.rngtypid FROM pg_catalog.pg_range x WHERE x.rngmultitypid = typ.oid)
+      WHEN typ.typtype = 'd' THEN typ.typbasetype END AS elemtypoid
+  FROM pg_catalog.pg_type typ LEFT JOIN pg_catalog.pg_range r ON r.rngtypid = typ.oid) t
+JOIN pg_catalog.pg_namespace ns ON ns.oid = t.typnamespace
+LEFT JOIN pg_catalog.pg_class c ON c.oid = t.typrelid
+WHERE t.typtype IN ('b', 'r', 'm', 'e', 'd') OR t.typtype = 'c' AND c.relkind = 'c' OR t.typtype = 'a'
+ORDER BY t.typtype, t.oid;
+
+-- ask: Npgsql (Power BI), fields of composite types and labels of enums
+-- shows: street, merry
+SELECT t.oid, a.attname AS part, a.atttypid::text AS detail FROM pg_catalog.pg_type t
+JOIN pg_catalog.pg_class c ON c.oid = t.typrelid AND c.relkind = 'c'
+JOIN pg_catalog.pg_attribute a ON a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+UNION ALL SELECT enumtypid, enumlabel, enumsortorder::text FROM pg_catalog.pg_enum;
+
+-- ask: Power BI, tables and columns
+-- shows: customers, email
+SELECT t.table_schema, t.table_name, t.table_type, c.column_name, c.ordinal_position, c.is_nullable,
+  CASE WHEN c.udt_schema NOT IN ('pg_catalog', 'information_schema') THEN c.udt_name ELSE c.data_type END AS data_type
+FROM information_schema.tables t JOIN information_schema.columns c USING (table_schema, table_name)
+WHERE t.table_schema NOT IN ('information_schema', 'pg_catalog');
+
+-- ask: Grafana, the version, and tables of the search path
+-- shows: customers, orders
+SELECT current_setting('server_version_num')::int / 100 AS version, quote_ident(t.table_name) AS "table"
+FROM information_schema.tables t
+WHERE quote_ident(t.table_schema) IN (
+  SELECT CASE WHEN trim(part) = '"$user"' THEN "current_user"()::text ELSE trim(part) END
+  FROM unnest(string_to_array(current_setting('search_path'), ',')) AS part)
+ORDER BY 2;
+
+-- ask: Grafana, columns that are times
+-- shows: day
+SELECT quote_ident(column_name) AS "column", data_type FROM information_schema.columns
+WHERE table_name = 'events' AND data_type IN ('timestamp without time zone', 'timestamp with time zone', 'date');

@@ -45,8 +45,8 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
 
   beforeAll(async () => {
     service = await startTestService({}, server);
-    const { tenancy, databases } = service.engine;
-    sessions = new ProjectSessions(tenancy, databases);
+    const { servers, databases } = service.engine;
+    sessions = new ProjectSessions(servers, databases);
   });
   afterAll(async () => {
     await Promise.all(opened.map(({ session }) => session.close()));
@@ -84,7 +84,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   it('ends the backend that it opened, and none that has its number but began later', async () => {
     const placement = await placementOf(await service.project());
     const { session, backend } = await open(placement, 'typed');
-    const { watchdog } = service.engine.tenancy.serverOf(placement);
+    const { watchdog } = service.engine.servers.serverOf(placement);
     await watchdog.terminate({ ...backend, seenAt: '2000-01-01' });
     expect((await session.run([{ text: 'SELECT 1', params: [] }]))[0]?.rows).toEqual([['1']]);
     await watchdog.terminate(backend);
@@ -126,7 +126,8 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   it('mends for many at once, and while another mends or alters the same role', async () => {
     const project = await service.project();
     const placement = await placementOf(project);
-    const { tenancy, databases } = service.engine;
+    const { servers, databases } = service.engine;
+    const tenancy = servers.home;
     for (let round = 0; round < 3; round++) {
       await asSuperuser(placement, `ALTER ROLE ${placement.writer} SET work_mem = '1MB'`);
       const answers = await Promise.allSettled([

@@ -4,14 +4,14 @@ import { createInterface, type Interface } from 'node:readline';
 import type { CdpClient } from '../../../client/client.js';
 import { CdpError } from '../../../client/error.js';
 import type { QueryOptions } from '../../../client/sql.js';
-import type { Table } from '../../../contract/wire/tables.js';
-import { explain, UsageError } from '../../exit.js';
-import { printLines } from '../../terminal/output.js';
+import { printError, UsageError } from '../../exit.js';
+import { terminalWidth } from '../../terminal/grid.js';
+import { printLines, writeLines } from '../../terminal/output.js';
 import { printable } from '../../terminal/text.js';
 import { readTextFile } from '../user-files.js';
 import { type Layout, queryResults, resultLines } from '../results.js';
+import { ownProject } from '../connection.js';
 import { columnLines, tableLines } from '../tables.js';
-import { complete } from './complete.js';
 import { appendHistory, HISTORY_ENTRIES, readHistory } from './history.js';
 import { StatementReader } from './statements.js';
 import { PROGRAM } from '../../program-name.js';
@@ -22,35 +22,24 @@ export interface ShellOptions {
   keepsHistory: boolean;
 }
 
-const COMMANDS: Readonly<Record<string, string>> = {
-  '\\d': '[TABLE]       list the tables and views, or show the columns of one',
-  '\\dt': '              list the tables',
-  '\\i': 'FILE          run a file as one request, all of it or nothing',
-  '\\timing': '[on|off]      show how long statements take',
-  '\\x': '[on|off|auto] show one value per line; auto: if rows are too wide',
-  '\\?': '              show this help',
-  '\\q': '              leave, as Ctrl-D does',
-};
-
 const HELP = [
-  ...Object.entries(COMMANDS).map(([name, usage]) => `${name.padEnd(8)}${usage}`),
-  'A statement ends with a ; at the end of a line. Statements on one line run in one transaction.',
-  'Ctrl-C cancels, Tab completes.',
+  '\\d [TABLE]  list the tables and views, or show the columns of one',
+  '\\i FILE     run a file as one request, all of it or nothing',
+  '\\?          show this help',
+  '\\q          leave, as Ctrl-D does',
+  'A statement ends with a ; at the end of a line. Statements on one line run in one transaction. Ctrl-C cancels.',
 ];
 
 const MORE = `more with ${PROGRAM} sql --max-rows, all with ${PROGRAM} export`;
-
-/** Statements after which there may be other tables or columns. */
-const CHANGES_TABLES = /^(CREATE|ALTER|DROP|DO|CALL)/;
 
 /**
  * Runs until the person leaves.
  * @throws CdpError before the first prompt if the token is not accepted
  */
 export async function openShell(client: CdpClient, options: ShellOptions): Promise<void> {
-  const { project, token } = await client.token();
+  const { project, scopes } = await ownProject(client);
   const history = options.keepsHistory ? await readHistory() : [];
-  printLines([`Project ${project.name}, scopes ${token.scopes.join(', ')}. \\? for help, \\q to leave`]);
+  printLines([`Project ${project.name}, scopes ${scopes.join(', ')}. \\? for help, \\q to leave`]);
   await new Shell(client, printable(project.name), options, history).run();
 }
 
@@ -62,10 +51,7 @@ class Shell {
   /** Lines that have not run yet: a paste brings several at once. */
   private waiting: string[] = [];
   private running: AbortController | undefined;
-  private readonly closing = new AbortController();
-  private tables: readonly Table[] = [];
-  private expanded: Layout['expanded'];
-  private isTimed = false;
+  private isClosed = false;
   private keepsHistory: boolean;
   /** The editor's own, which would hold lines; it gets the statements back before each prompt. */
   private editorHistory: string[] = [];
@@ -77,7 +63,6 @@ class Shell {
     private readonly options: ShellOptions,
     private readonly history: string[],
   ) {
-    this.expanded = options.expanded;
     this.keepsHistory = options.keepsHistory;
     this.editor = createInterface({
       input: process.stdin,
@@ -85,7 +70,6 @@ class Shell {
       terminal: true,
       history: [...history],
       historySize: HISTORY_ENTRIES,
-      completer: (line: string) => complete(line, this.tables, Object.keys(COMMANDS)),
     });
   }
 
@@ -98,8 +82,7 @@ class Shell {
         this.waiting.push(line);
         work = work.then(() => this.next());
       })
-      .on('close', () => this.closing.abort());
-    void this.refreshTables();
+      .on('close', () => (this.isClosed = true));
     this.prompt();
     await once(this.editor, 'close');
     await work;
@@ -107,7 +90,7 @@ class Shell {
   }
 
   private prompt(): void {
-    if (this.closing.signal.aborted) return;
+    if (this.isClosed) return;
     this.editorHistory.splice(0, Infinity, ...this.history);
     this.editor.setPrompt(`${this.project}${this.statement.open}> `);
     this.editor.prompt(true);
@@ -149,16 +132,8 @@ class Shell {
     switch (name) {
       case 'd':
         return argument === '' ? this.list() : this.describe(argument.replace(/^"|"$/g, ''));
-      case 'dt':
-        return this.list('table');
       case 'i':
         return this.execute(await readTextFile(argument));
-      case 'timing':
-        this.isTimed = argument === '' ? !this.isTimed : argument === 'on';
-        return printLines([`Timing is ${this.isTimed ? 'on' : 'off'}`]);
-      case 'x':
-        this.expanded = argument === 'auto' ? 'auto' : argument === '' ? this.expanded !== true : argument === 'on';
-        return printLines([`Expanded display is ${this.expanded === 'auto' ? 'auto' : this.expanded ? 'on' : 'off'}`]);
       case '?':
         return printLines(HELP);
       case 'q':
@@ -169,9 +144,9 @@ class Shell {
     }
   }
 
-  private async list(kind = ''): Promise<void> {
+  private async list(): Promise<void> {
     const tables = await this.abortable((signal) => this.client.tables({ signal }));
-    printLines(tableLines(tables.filter((table) => table.kind.endsWith(kind))));
+    printLines(tableLines(tables));
   }
 
   /** The API describes only tables with names that it would give; the list has all. */
@@ -181,20 +156,12 @@ class Shell {
   }
 
   private async execute(sql: string): Promise<void> {
-    const started = performance.now();
     const results = await this.abortable((signal) =>
       queryResults(this.client, sql, [], { ...this.options.query, signal }),
     ).catch((error: unknown) => this.complain(error, sql));
     if (results === undefined) return;
-    const layout = { expanded: this.expanded, width: process.stdout.columns, more: MORE };
-    printLines(results.flatMap((result) => resultLines(result, layout)));
-    if (this.isTimed) printLines([`Time: ${(performance.now() - started).toFixed(3)} ms`]);
-    if (results.some(({ type }) => CHANGES_TABLES.test(type))) void this.refreshTables();
-  }
-
-  /** For completion alone: a token that may not list the tables is no failure here. */
-  private async refreshTables(): Promise<void> {
-    this.tables = await this.client.tables({ signal: this.closing.signal }).catch(() => this.tables);
+    const layout = { expanded: this.options.expanded, width: terminalWidth(), more: MORE };
+    writeLines(results.flatMap((result) => resultLines(result, layout)));
   }
 
   private async abortable<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
@@ -220,7 +187,7 @@ class Shell {
 
   private complain(error: unknown, sql?: string): void {
     const isCancelled = error instanceof CdpError && error.code === 'aborted';
-    const lines = isCancelled ? ['Canceled, unless it had already finished'] : explain(error, sql);
-    process.stderr.write(lines.map((line) => `${line}\n`).join(''));
+    if (isCancelled) process.stderr.write('Canceled, unless it had already finished\n');
+    else printError(error, sql);
   }
 }

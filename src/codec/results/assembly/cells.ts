@@ -13,6 +13,7 @@ import {
   NUMBER,
   OTHER,
   PLAIN,
+  RAW_NUMBER,
   SMALL_NUMBER,
   TEXT,
   TIMESTAMP,
@@ -53,8 +54,10 @@ export function writeCell(kind: u32, format: u32, column: u32, from: usize, end:
       // What it becomes is as long.
       writeOnOneLine(from, end, from);
       return writeField(from, end, format, to);
-    case NUMBER: {
+    case NUMBER:
+    case RAW_NUMBER: {
       let digits = isJson ? integerDigits(from, end) : 1;
+      if (kind == RAW_NUMBER) return writePlain(from, size, digits == 0, to);
       if (digits == SAFE_DIGITS) digits = safety(from);
       if (digits == 0) break;
       return writePlain(from, size, digits > SAFE_DIGITS, to);

@@ -21,6 +21,8 @@ export const TIMESTAMP = 10;
 export const DATE = 11;
 export const BYTEA = 12;
 export const FLOAT4 = 13;
+/** The text of a bigint or numeric that is a number in JSON however large it is. */
+export const RAW_NUMBER = 14;
 
 /** What rows become. */
 export const AS_JSON = 0;

@@ -1,0 +1,127 @@
+/**
+ * The Postgres port beside the server behind it, in one run: pgbench -S, COPY both ways and a large result. Prints ratios:
+ * 1 is as fast as without the service in between.
+ *
+ *   node bench/postgres-port.mjs [--seconds 5] [--rounds 3] [--clients 8] [--scale 5] [--url postgres://…]
+ *
+ * The direct way to an embedded server is its Unix socket, which costs a client half of what TCP does; with --url (of Postgres 16 or
+ * later) both ways are TCP.
+ *
+ * It needs pgbench and psql (Debian: postgresql-contrib and postgresql-client; those of 15 will do), and a build.
+ */
+import { execFileSync, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+
+const { values } = parseArgs({
+  options: {
+    seconds: { type: 'string', default: '5' },
+    rounds: { type: 'string', default: '3' },
+    clients: { type: 'string', default: '8' },
+    scale: { type: 'string', default: '5' },
+    url: { type: 'string' },
+    serve: { type: 'string' },
+  },
+});
+
+if (values.serve !== undefined) await serve(values.serve);
+else await compare();
+
+/** The service, in a process of its own. */
+async function serve(dataDir) {
+  const { startService } = await import('../dist/service.js');
+  const { loadConfig } = await import('../dist/load-config.js');
+  const flags = { 'data-dir': dataDir, port: '0', 'pg-port': '0', 'log-level': 'silent' };
+  if (values.url !== undefined) Object.assign(flags, { 'database-url': values.url, secret: 'x'.repeat(32) });
+  const service = await startService(loadConfig(flags, {}, null).config);
+  const { id, name, placement } = await service.engine.projects.create('bench');
+  const { token } = await service.engine.tokens.create(id);
+  const tenancy = service.engine.servers.home;
+  const { host, port } = tenancy.serverOf(placement).address;
+  const { writer, database, schema } = placement;
+  const direct = {
+    PGHOST: host,
+    PGPORT: String(port),
+    PGUSER: writer,
+    PGPASSWORD: tenancy.password(writer),
+    PGDATABASE: database,
+    PGOPTIONS: `-c search_path=${schema}`,
+  };
+  process.send({ name, token, port: service.postgresPort, direct });
+  process.on('disconnect', () => void service.close().then(() => process.exit(0)));
+}
+
+async function compare() {
+  const folder = mkdtempSync('/tmp/cdp-bench-');
+  execFileSync('chmod', ['711', folder]);
+  const child = fork(new URL(import.meta.url), [...process.argv.slice(2), '--serve', join(folder, 'data')]);
+  try {
+    const [{ name, token, port, direct }] = await once(child, 'message');
+    const ways = {
+      direct,
+      port: { PGHOST: '127.0.0.1', PGPORT: String(port), PGUSER: 'writer', PGDATABASE: name, PGPASSWORD: token },
+    };
+    run(ways.port, 'pgbench', '-i', '-q', '-s', values.scale);
+    run(ways.port, 'psql', '-c', 'CREATE TABLE copied AS SELECT * FROM pgbench_accounts LIMIT 0');
+    const file = join(folder, 'accounts');
+    run(ways.direct, 'psql', '-c', `\\copy pgbench_accounts TO ${file}`);
+    const bench =
+      (mode, user = 'writer') =>
+      (way) =>
+        transactions(run(way === direct ? way : { ...way, PGUSER: user }, ...pgbench(mode)));
+    const once1 =
+      (...command) =>
+      (way) =>
+        perSecond(() => run(way, 'psql', '-q', '-c', ...command));
+    const works = {
+      'pgbench -S': bench('simple'),
+      'pgbench -S -M extended': bench('extended'),
+      'pgbench -S -M prepared': bench('prepared'),
+      'pgbench -S as reader': bench('simple', 'reader'),
+      'pgbench -S -M prepared as reader': bench('prepared', 'reader'),
+      'COPY FROM': (way) => {
+        run(ways.direct, 'psql', '-q', '-c', 'TRUNCATE copied');
+        return once1(`\\copy copied FROM ${file}`)(way);
+      },
+      'COPY TO': once1('\\copy pgbench_accounts TO /dev/null'),
+      'a large result': once1('\\o /dev/null', '-c', 'SELECT * FROM pgbench_accounts', '-A', '-t'),
+    };
+    for (const [title, work] of Object.entries(works)) {
+      const ratios = [];
+      let last;
+      for (let round = 0; round < Number(values.rounds); round++) {
+        const [without, through] = [work(ways.direct), work(ways.port)];
+        ratios.push(through / without);
+        last = `${Math.round(without * 10) / 10}/s direct, ${Math.round(through * 10) / 10}/s through the port`;
+      }
+      ratios.sort((a, b) => a - b);
+      const [least, median, most] = [ratios[0], ratios[Math.floor(ratios.length / 2)], ratios.at(-1)];
+      console.log(`${title.padEnd(34)} ${median.toFixed(2)} (${least.toFixed(2)} to ${most.toFixed(2)}), ${last}`);
+    }
+  } finally {
+    child.disconnect();
+    await once(child, 'exit');
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+function run(way, program, ...args) {
+  return execFileSync(program, args, { env: { ...process.env, ...way }, stdio: ['ignore', 'pipe', 'pipe'] }).toString();
+}
+
+function pgbench(mode) {
+  const { clients, seconds } = values;
+  return ['pgbench', '-n', '-S', '-M', mode, '-c', clients, '-j', '2', '-T', seconds];
+}
+
+function transactions(output) {
+  return Number(/tps = ([\d.]+)/.exec(output)[1]);
+}
+
+function perSecond(work) {
+  const began = performance.now();
+  work();
+  return 1_000 / (performance.now() - began);
+}

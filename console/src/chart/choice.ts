@@ -1,0 +1,98 @@
+/** What a chart shows of a result: suggested by the types of its columns, then changed by the person. */
+import { type Cell, isJsonType, isNull, isNumeric, textOf } from '../results/cells.js';
+import type { Result, ResultColumn } from '../results/result.js';
+
+export const KINDS = ['line', 'bar', 'point'] as const;
+export type ChartKind = (typeof KINDS)[number];
+
+/** Columns by their names, so that a choice can be kept with a query. */
+export interface ChartChoice {
+  readonly kind: ChartKind;
+  /** null: the number of the row. */
+  readonly x: string | null;
+  readonly y: readonly string[];
+  /** The column whose values are drawn as a series each. */
+  readonly series: string | null;
+}
+
+/** What a tab remembers of its chart. */
+export interface ChartState {
+  readonly isShown: boolean;
+  /** null: as suggested. */
+  readonly choice: ChartChoice | null;
+}
+
+/** How values are placed along an axis. */
+export type Scale = 'time' | 'number' | 'category';
+
+export function scaleOf(type: string): Scale {
+  if (type.endsWith('[]')) return 'category';
+  if (/^(timestamp|date)\b/i.test(type)) return 'time';
+  // Postgres writes money with its currency, which is no number.
+  return isNumeric(type) && !/^money/i.test(type) ? 'number' : 'category';
+}
+
+/** The columns that a choice can name: of several with one name, the first. */
+export const namedColumns = ({ columns }: Pick<Result, 'columns'>): ResultColumn[] =>
+  [...new Map(columns.toReversed().map((column) => [column.name, column])).values()].toReversed();
+
+export const valueColumns = (result: Pick<Result, 'columns'>): ResultColumn[] =>
+  namedColumns(result).filter(({ type }) => scaleOf(type) === 'number');
+
+const KEY = /(^|_)id$/i;
+const SAMPLE = 1_000;
+export const SERIES_AT_MOST = 8;
+
+/** The choice that is kept, as far as the result has its columns; else the suggestion. */
+export function choiceFor(result: Result, kept: ChartChoice | null): ChartChoice {
+  const names = new Set(result.columns.map(({ name }) => name));
+  const values = new Set(valueColumns(result).map(({ name }) => name));
+  const isThere = (name: string | null) => name === null || names.has(name);
+  const fits =
+    kept !== null && isThere(kept.x) && isThere(kept.series) && kept.y.length > 0 && kept.y.every((y) => values.has(y));
+  return fits ? kept : suggested(result);
+}
+
+/** A line over time, bars over categories, points for two numbers; one number alone is a line over its rows. */
+function suggested(result: Result): ChartChoice {
+  const columns = namedColumns(result);
+  const of = (scale: Scale) => columns.filter(({ type }) => scaleOf(type) === scale);
+  const isKey = (column: ResultColumn | undefined) => KEY.test(column?.name ?? '');
+  const numbers = preferred(of('number'), (column) => !isKey(column));
+  const categories = preferred(of('category'), (column) => !isKey(column) && isReadable(column.type));
+  const [time] = of('time');
+  // A key is no quantity, but a place to draw one at.
+  const byNumber = numbers.length < 2 ? undefined : isKey(numbers[1]) ? numbers[1] : numbers[0];
+  const x = time ?? categories[0] ?? byNumber;
+  const y = numbers.find((column) => column !== x);
+  const kind = x === undefined || x === time ? 'line' : scaleOf(x.type) === 'category' ? 'bar' : 'point';
+  const series = categories.find((column) => column !== x && isReadable(column.type) && divides(result, column, x));
+  return { kind, x: x?.name ?? null, y: y === undefined ? [] : [y.name], series: series?.name ?? null };
+}
+
+/** Those that are liked better first. */
+const preferred = (columns: ResultColumn[], isLiked: (column: ResultColumn) => boolean): ResultColumn[] => [
+  ...columns.filter(isLiked),
+  ...columns.filter((column) => !isLiked(column)),
+];
+
+const isReadable = (type: string): boolean => !isJsonType(type) && !/^(uuid|bytea)\b|\[\]$/i.test(type);
+
+/** Whether a column has few values, and rows of one x are told apart by them. */
+function divides(result: Result, column: ResultColumn, x: ResultColumn | undefined): boolean {
+  if (x === undefined) return false;
+  const [at, atX] = [result.columns.indexOf(column), result.columns.indexOf(x)];
+  const values = new Set<Cell>();
+  const places = new Set<Cell>();
+  const rows = Math.min(result.held, SAMPLE);
+  for (let row = 0; row < rows; row++) {
+    const cells = result.cells(row);
+    values.add(cells[at] ?? 'null');
+    places.add(cells[atX] ?? 'null');
+  }
+  return values.size > 1 && values.size <= SERIES_AT_MOST && places.size < rows;
+}
+
+/** A value as the label of a category or series. */
+export const labelOf = (cell: Cell, type: string): string =>
+  isNull(cell) ? 'NULL' : textOf(cell, type) === '' ? '(empty)' : textOf(cell, type);

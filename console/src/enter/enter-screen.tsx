@@ -1,0 +1,97 @@
+/** The door: a token is typed or pasted. It stays in memory, or in this tab's sessionStorage if the person says so. */
+import './enter.css';
+import { useSignal } from '@preact/signals';
+import { useLayoutEffect, useRef } from 'preact/hooks';
+import { CdpError } from '../../../src/client/index.js';
+import { Icon } from '../parts/icon.js';
+import { ThemeButton } from '../parts/theme-button.js';
+import { enter, farewell, leave, rememberedToken } from '../session.js';
+
+export function EnterScreen() {
+  const error = useSignal('');
+  const isBusy = useSignal(rememberedToken() !== null);
+  const field = useRef<HTMLInputElement>(null);
+  const remember = useRef<HTMLInputElement>(null);
+
+  const tryToken = async (token: string, isRemembered: boolean) => {
+    error.value = '';
+    isBusy.value = true;
+    try {
+      await enter(token, isRemembered);
+    } catch (thrown) {
+      error.value = explain(thrown);
+      isBusy.value = false;
+    }
+  };
+
+  // Before the page is painted: whoever types at once must not type beside the field.
+  useLayoutEffect(() => {
+    document.title = 'Console';
+    const token = rememberedToken();
+    if (token === null) field.current?.focus();
+    else
+      void tryToken(token, true).then(() => {
+        if (error.value !== '') leave(error.value);
+      });
+  }, []);
+
+  const submit = (event: Event) => {
+    event.preventDefault();
+    const token = field.current?.value ?? '';
+    if (token.trim() === '') error.value = 'Paste a token first.';
+    else void tryToken(token, remember.current?.checked ?? false);
+    field.current?.focus();
+  };
+
+  const message = error.value || farewell.value;
+  return (
+    <main class="enter">
+      <form class="enter-card" onSubmit={submit} aria-busy={isBusy.value}>
+        <header class="enter-head">
+          <Icon name="database" />
+          <h1>CDP Data Engine</h1>
+          <ThemeButton />
+        </header>
+        <label class="field">
+          <span class="field-label">Token</span>
+          <input
+            ref={field}
+            type="password"
+            name="token"
+            class="mono"
+            autocomplete="off"
+            autocapitalize="off"
+            spellcheck={false}
+            placeholder="cdp_…"
+            aria-describedby="enter-help enter-error"
+            aria-invalid={message !== ''}
+          />
+        </label>
+        <p id="enter-error" class="enter-error" role="alert">
+          {message}
+        </p>
+        <label class="check">
+          <input ref={remember} type="checkbox" />
+          <span>Keep it until this tab is closed</span>
+        </label>
+        <button type="submit" class="button is-primary" disabled={isBusy.value}>
+          {isBusy.value ? 'Checking …' : 'Open the console'}
+        </button>
+        <div id="enter-help" class="enter-help">
+          <p>
+            The first start of the service prints a token. To make another one, run this on the server:{' '}
+            <code>cdp token create --project PROJECT</code>
+          </p>
+          <p>The token stays in this tab and is sent only to this service.</p>
+        </div>
+      </form>
+    </main>
+  );
+}
+
+function explain(thrown: unknown): string {
+  if (!(thrown instanceof CdpError)) return 'That is not a token: it has characters that cannot be sent.';
+  if (thrown.status === 401) return 'The service does not know this token, or it has expired or was revoked.';
+  if (thrown.code === 'network_error') return 'The service does not respond. Is it running?';
+  return thrown.message;
+}

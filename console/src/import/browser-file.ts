@@ -1,0 +1,114 @@
+/** A file that a person dropped, as an import reads it. */
+import { FileError } from '../../../src/import/file-error.js';
+import { textInput } from '../../../src/import/input.js';
+import { type ImportFile, openText } from '../../../src/import/source.js';
+
+type Bytes = AsyncGenerator<Uint8Array, void>;
+
+export const browserFile = (file: File): ImportFile => ({
+  path: file.name,
+  identity: () => identityOf(file),
+  open: async (options) => {
+    await requireText(file);
+    const bytes = readable(file);
+    const opened = { path: file.name, label: file.name, size: file.size, bytes, close: () => void bytes.return() };
+    return openText(
+      textInput({ ...opened, gunzip: (packed) => gunzipped(packed, file.name) }, options.encoding),
+      options,
+    );
+  },
+});
+
+const HEAD = 16 * 1024;
+
+/** Size, modification time and the beginning as it is: without HTTPS, browsers have no hashes. */
+async function identityOf(file: File): Promise<string> {
+  const head = await file.slice(0, HEAD).arrayBuffer();
+  return `${file.size} ${file.lastModified} ${new TextDecoder('windows-1252').decode(head)}`;
+}
+
+/** @throws FileError for the formats that only the command reads */
+async function requireText(file: File): Promise<void> {
+  const magic = new TextDecoder('windows-1252').decode(await file.slice(0, 4).arrayBuffer());
+  const isWorkbook = magic === 'PK\x03\x04' && /\.xls[xm]$/i.test(file.name);
+  if (magic !== 'PAR1' && !isWorkbook) return;
+  throw new FileError(
+    `${file.name} is ${isWorkbook ? 'an Excel workbook' : 'a Parquet file'}, which the console does not read`,
+    isWorkbook ? 'Save its sheet as CSV, or use cdp import on the command line' : 'Use cdp import on the command line',
+  );
+}
+
+async function* readable(file: File): Bytes {
+  try {
+    yield* inPieces(file.stream());
+  } catch (error) {
+    if (error instanceof DOMException && error.name.startsWith('Not'))
+      throw new FileError(
+        `${file.name} can no longer be read: it was changed, moved or deleted`,
+        'Choose the file again',
+      );
+    throw error;
+  }
+}
+
+async function* gunzipped(packed: Bytes, name: string): Bytes {
+  const { readable: unpacked, writable } = new DecompressionStream('gzip');
+  const writer = writable.getWriter();
+  let cause: unknown;
+  const feed = async () => {
+    try {
+      for await (const chunk of packed) await writer.write(chunk as Uint8Array<ArrayBuffer>);
+      await writer.close();
+    } catch (error) {
+      cause = error;
+      await writer.abort(error).catch(() => {});
+    }
+  };
+  void feed();
+  try {
+    yield* inPieces(unpacked);
+  } catch (error) {
+    if (cause instanceof FileError) throw cause;
+    throw new FileError(
+      `${name} cannot be decompressed: ${error instanceof Error ? error.message : String(error)}`,
+      'If it was put together from several gzip files, unpack it first: browsers read only the first of them',
+    );
+  }
+}
+
+/** What is parsed at once takes some milliseconds. */
+const PIECE_BYTES = 64 * 1024;
+const BUSY_MS = 12;
+
+/** Gives the browser a turn after a while, so that the page stays responsive. */
+async function* inPieces(stream: ReadableStream<Uint8Array>): Bytes {
+  const reader = stream.getReader();
+  let turn = performance.now();
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      for (let at = 0; at < value.length; at += PIECE_BYTES) {
+        if (performance.now() - turn > BUSY_MS) {
+          await nextTurn();
+          turn = performance.now();
+        }
+        yield value.subarray(at, at + PIECE_BYTES);
+      }
+    }
+  } finally {
+    await reader.cancel().catch(() => {});
+  }
+}
+
+/** Unlike a timer, it is not slowed down when another tab is shown. */
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
+    port2.postMessage(null);
+  });
+}

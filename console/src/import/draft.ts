@@ -1,0 +1,207 @@
+/** A file that was chosen: how it is read, and which column each of its fields goes to. Nothing is sent before a person agrees. */
+import { computed, type Signal, signal } from '@preact/signals';
+import { CdpError, type Table } from '../../../src/client/index.js';
+import { NAME_PATTERN } from '../../../src/contract/names.js';
+import { columnNames } from '../../../src/import/column-names.js';
+import type { Mapping } from '../../../src/import/field-mapping.js';
+import { type ImportPlan, planImport, type Planned, type PlanOptions } from '../../../src/import/plan.js';
+import { requestedType } from '../../../src/import/requested-types.js';
+import type { FileRecord, ImportFile } from '../../../src/import/source.js';
+import { membersOf } from '../../../src/import/json-records.js';
+import { entered, may } from '../session.js';
+
+/** What a person decides about a field. */
+export interface Choice {
+  readonly isTaken: boolean;
+  readonly column: string;
+  /** A type of the API, or one of the epochs; for a column that exists, its own. */
+  readonly type: string;
+}
+
+const NAME = new RegExp(NAME_PATTERN);
+
+export class Draft {
+  readonly options = signal<PlanOptions>({ quotes: true, decimal: '.', skipLines: 0 });
+  readonly table: Signal<string>;
+  /** undefined: the import creates the table. */
+  readonly existing = signal<Table | undefined>(undefined);
+  readonly planned = signal<Planned | null>(null);
+  readonly error = signal<unknown>(null);
+  /** Rows read so far; null: not reading. */
+  readonly reading = signal<{ rows: number; share: number | null } | null>(null);
+  readonly choices = signal<readonly Choice[]>([]);
+  private stopReading = (): void => {};
+  private run = 0;
+
+  constructor(
+    readonly file: ImportFile,
+    table: string | undefined,
+  ) {
+    this.table = signal(table ?? tableNameOf(file.path));
+  }
+
+  get mappings(): readonly Mapping[] {
+    return this.planned.value?.plan.files[0]?.mappings ?? [];
+  }
+
+  /** Reads the file as the options say. */
+  async read(): Promise<void> {
+    const run = ++this.run;
+    const isStale = () => run !== this.run;
+    this.stopReading();
+    const file: ImportFile = {
+      ...this.file,
+      open: async (options) => {
+        const source = await this.file.open(options);
+        this.stopReading = source.input.close;
+        if (isStale()) source.input.close();
+        return source;
+      },
+    };
+    const watch = (_label: string, progress: () => { rows: number; share: number | null }) => {
+      const timer = setInterval(() => !isStale() && (this.reading.value = progress()), 200);
+      return () => clearInterval(timer);
+    };
+    this.error.value = null;
+    this.reading.value = { rows: 0, share: 0 };
+    try {
+      const existing = await findTable(this.table.value);
+      const options = { ...this.options.value, addColumns: may('schema:write') };
+      const planned = await planImport([file], existing, options, {}, watch);
+      if (isStale()) return;
+      this.existing.value = existing;
+      this.planned.value = planned;
+      this.choices.value = this.mappings.map((mapping) => choiceFor(mapping, existing));
+    } catch (error) {
+      if (isStale()) return;
+      this.planned.value = null;
+      this.error.value = error;
+    } finally {
+      if (!isStale()) this.reading.value = null;
+    }
+  }
+
+  /** Treats the first line as a record, whose fields then need names; or as the header again. */
+  async setHeader(isHeader: boolean): Promise<void> {
+    const { columns: _, ...others } = this.options.value;
+    if (isHeader) this.options.value = others;
+    else {
+      const source = await this.file.open(others);
+      source.input.close();
+      this.options.value = { ...others, columns: (source.header ?? []).map((_name, i) => `column_${i + 1}`) };
+    }
+    await this.read();
+  }
+
+  choose(field: number, change: Partial<Choice>): void {
+    this.choices.value = this.choices.value.map((choice, i) => {
+      if (i !== field) return choice;
+      const next = { ...choice, ...change };
+      const type = this.typeOf(next.column);
+      return change.column !== undefined && type !== undefined ? { ...next, type } : next;
+    });
+  }
+
+  /** Of a column that exists. */
+  typeOf(column: string): string | undefined {
+    return this.existing.value?.columns.find(({ name }) => name === column)?.type;
+  }
+
+  /** What is wrong with the choice for a field, so that nothing can be sent. */
+  problemOf(field: number): string {
+    const choice = this.choices.value[field];
+    if (choice === undefined || !choice.isTaken) return '';
+    if (!NAME.test(choice.column)) return 'Letters, digits and underscores, not a digit first';
+    const isTwice = this.choices.value.some(
+      (other, i) => i !== field && other.isTaken && other.column.toLowerCase() === choice.column.toLowerCase(),
+    );
+    if (isTwice) return 'Another field goes to this column';
+    if (choice.column !== 'id' && this.typeOf(choice.column) === undefined && !may('schema:write'))
+      return 'The table has no such column, and this token may not add one';
+    return '';
+  }
+
+  readonly isReady = computed(
+    () =>
+      this.planned.value !== null &&
+      this.reading.value === null &&
+      NAME.test(this.table.value) &&
+      (this.existing.value !== undefined || may('schema:write')) &&
+      this.choices.value.some(({ isTaken }) => isTaken) &&
+      this.choices.value.every((_, i) => this.problemOf(i) === ''),
+  );
+
+  /** The columns that have to be created. */
+  readonly newColumns = computed(() => {
+    const missing = this.choices.value.filter(
+      ({ isTaken, column }) => isTaken && column !== 'id' && this.typeOf(column) === undefined,
+    );
+    return missing.map(({ column, type }) => ({
+      name: column,
+      type: requestedType(type)?.type ?? 'TEXT',
+    }));
+  });
+
+  /** The plan with what the person chose. */
+  get plan(): ImportPlan {
+    const { plan } = this.planned.value as Planned;
+    const mappings = this.mappings.map((mapping, i) => {
+      const { isTaken, column, type } = this.choices.value[i] as Choice;
+      if (!isTaken) return { field: mapping.field, column: null, type: null };
+      const { epoch: _, ...others } = mapping;
+      const requested = requestedType(type);
+      const own = column === 'id' ? 'uuid' : this.typeOf(column);
+      return {
+        ...others,
+        column,
+        type: own ?? requested?.type ?? type,
+        ...(requested?.epoch === undefined ? {} : { epoch: requested.epoch }),
+      };
+    });
+    return { ...plan, files: plan.files.map((file) => ({ ...file, mappings })) };
+  }
+
+  /** The first values of a field, as the file has them. */
+  samplesOf(field: number): (string | null)[] {
+    const name = this.mappings[field]?.field ?? '';
+    return (this.planned.value?.first[0] ?? []).map((record) => sampleOf(record, field, name));
+  }
+
+  leave(): void {
+    this.run++;
+    this.stopReading();
+  }
+}
+
+function choiceFor({ column, type }: Mapping, table: Table | undefined): Choice {
+  const isThere = column === 'id' || table?.columns.some(({ name }) => name === column);
+  return {
+    isTaken: column !== null && (isThere === true || may('schema:write')),
+    column: column ?? '',
+    type: type ?? 'TEXT',
+  };
+}
+
+function sampleOf({ cells, text = '' }: FileRecord, field: number, name: string): string | null {
+  if (cells !== undefined) return cells[field] ?? null;
+  const value = membersOf(text)?.find(([member]) => member === name)?.[1];
+  return value === undefined || value === 'null' ? null : value.replace(/^"(.*)"$/s, '$1');
+}
+
+function tableNameOf(file: string): string {
+  const [name = ''] = columnNames([file.replace(/(\.(csv|tsv|tab|txt|ndjson|jsonl|json|gz))+$/i, '')], {
+    keep: false,
+    hasIds: true,
+  });
+  return name;
+}
+
+async function findTable(name: string): Promise<Table | undefined> {
+  if (!NAME.test(name)) return undefined;
+  try {
+    return await entered().client.describe(name);
+  } catch (error) {
+    if (error instanceof CdpError && error.code === 'table_not_found') return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,26 @@
+/** A button that asks for a file. */
+import type { ComponentChildren } from 'preact';
+
+interface FileButtonProps {
+  readonly class: string;
+  readonly label: string;
+  readonly onFile: (file: File) => void;
+  readonly children: ComponentChildren;
+}
+
+export const FileButton = ({ class: name, label, onFile, children }: FileButtonProps) => (
+  <label class={`file-button ${name}`}>
+    <input
+      type="file"
+      class="sr-only"
+      aria-label={label}
+      onChange={({ currentTarget }) => {
+        const file = currentTarget.files?.[0];
+        // The same file can be chosen again.
+        currentTarget.value = '';
+        if (file !== undefined) onFile(file);
+      }}
+    />
+    {children}
+  </label>
+);

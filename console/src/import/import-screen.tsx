@@ -1,0 +1,93 @@
+/** Import: a file is chosen, its columns are looked at, its records are sent, and what was refused is corrected. */
+import './import.css';
+import { effect, signal } from '@preact/signals';
+import { useSignal } from '@preact/signals';
+import { browserFile } from './browser-file.js';
+import { ChooseFile } from './choose-file.js';
+import { Draft } from './draft.js';
+import { ImportJob } from './job.js';
+import { JobView } from './job-view.js';
+import { PlanView } from './plan-view.js';
+import { StoredJournal } from './stored-journal.js';
+import { Toast } from '../parts/toast.js';
+import type { ScreenProps } from '../screens.js';
+import { session } from '../session.js';
+
+/** It goes on while other screens are shown. */
+const current = signal<Draft | ImportJob | null>(null);
+
+// Another token is another project.
+effect(() => {
+  if (session.value !== null) return;
+  current.peek()?.leave();
+  current.value = null;
+});
+
+export function ImportScreen({ path: [table] }: ScreenProps) {
+  const isOver = useSignal(false);
+  const shown = current.value;
+  const isBusy = shown instanceof ImportJob;
+
+  const open = async (file: File) => {
+    const source = browserFile(file);
+    const identity = await source.identity().catch(() => '');
+    const begun = (await StoredJournal.unfinished()).find(
+      ({ isAtEnd, header }) => !isAtEnd && header.plan.files[0]?.identity === identity,
+    );
+    if (begun !== undefined) {
+      const job = new ImportJob(begun);
+      current.value = job;
+      return job.run(source);
+    }
+    if (current.peek() instanceof Draft) current.peek()?.leave();
+    const draft = new Draft(source, table);
+    current.value = draft;
+    await draft.read();
+  };
+
+  return (
+    <main
+      class="import"
+      data-over={isOver.value && !isBusy}
+      onDragOver={(event) => {
+        event.preventDefault();
+        isOver.value = true;
+      }}
+      onDragLeave={() => (isOver.value = false)}
+      onDrop={(event) => {
+        event.preventDefault();
+        isOver.value = false;
+        const file = event.dataTransfer?.files[0];
+        if (file !== undefined && !isBusy) void open(file);
+      }}
+    >
+      {shown === null && (
+        <ChooseFile
+          onFile={(file) => void open(file)}
+          onJob={(job) => {
+            current.value = job;
+            if (job.state.value === 'correcting') void job.run();
+          }}
+        />
+      )}
+      {shown instanceof Draft && (
+        <PlanView
+          draft={shown}
+          onFile={(file) => void open(file)}
+          onBegin={(job, file) => {
+            current.value = job;
+            void job.run(file);
+          }}
+          onClose={() => {
+            shown.leave();
+            current.value = null;
+          }}
+        />
+      )}
+      {shown instanceof ImportJob && (
+        <JobView key={shown.journal.header.id} job={shown} onClose={() => (current.value = null)} />
+      )}
+      <Toast />
+    </main>
+  );
+}

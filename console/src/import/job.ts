@@ -1,0 +1,173 @@
+/** An import that is being sent. It goes on while other screens are shown, and can be paused, resumed and corrected. */
+import { signal } from '@preact/signals';
+import { cutBatches } from '../../../src/client/batches.js';
+import { forEachConcurrently } from '../../../src/client/concurrency.js';
+import { CdpClient } from '../../../src/client/index.js';
+import { BatchReader, requireUnchanged } from '../../../src/import/batches.js';
+import { FileError } from '../../../src/import/file-error.js';
+import type { EncodedRecord } from '../../../src/import/record-encoder.js';
+import { BatchSender } from '../../../src/import/send.js';
+import type { ImportFile } from '../../../src/import/source.js';
+import { entered, watchedFetch } from '../session.js';
+import { Corrections } from './corrections.js';
+import type { StoredJournal } from './stored-journal.js';
+
+/** `waiting`: for its file, which the browser gave away when the tab was closed. `correcting`: all is sent, and refused records are left. */
+export type State = 'waiting' | 'running' | 'pausing' | 'paused' | 'failed' | 'correcting' | 'done';
+
+/** Beyond these the import pauses, since a person should look first. They bound its memory, too. */
+const REFUSED = { records: 10_000, characters: 16 * 1024 * 1024 };
+
+/** Browsers open six connections to a host; two are left for other screens. */
+const BATCHES_AT_ONCE = 4;
+
+export class ImportJob {
+  readonly state = signal<State>('waiting');
+  readonly error = signal<unknown>(null);
+  /** How much of the file has been read, from 0 to 1. */
+  readonly share = signal(0);
+  /** Whether corrected records are on their way. */
+  readonly isSending = signal(false);
+  readonly corrections: Corrections;
+  private file: ImportFile | undefined;
+  private stop = new AbortController();
+  private readonly abort = new AbortController();
+  private readonly sender: BatchSender;
+
+  constructor(readonly journal: StoredJournal) {
+    const { table, plan } = journal.header;
+    this.corrections = new Corrections(journal);
+    this.sender = new BatchSender(journal, {
+      client: new CdpClient({ url: location.origin, token: entered().token, fetch: watchedFetch }),
+      table,
+      storing: plan.storing,
+      signal: this.abort.signal,
+      onSplit: async (split) => {
+        await journal.addSplit(split);
+        if (this.isFull) this.pause();
+      },
+    });
+    if (journal.isAtEnd) this.state.value = this.stateAtEnd();
+  }
+
+  /** Whether so many records were refused that the import waits for a person. */
+  get isFull(): boolean {
+    return this.journal.refused.size >= REFUSED.records || this.journal.refusedCharacters >= REFUSED.characters;
+  }
+
+  get fileName(): string {
+    return this.journal.header.plan.files[0]?.path ?? '';
+  }
+
+  /** @throws FileError if the import was not begun with this file */
+  requireFile(file: ImportFile): Promise<void> {
+    return requireUnchanged(file, this.journal.header.plan.files[0]?.identity ?? null);
+  }
+
+  /** Sends what the journal does not have as done. Ends when that is all, or the import is paused, or fails. */
+  async run(file = this.file): Promise<void> {
+    if (this.state.value === 'running') return;
+    const { journal } = this;
+    this.file = file;
+    this.state.value = 'running';
+    this.error.value = null;
+    try {
+      requireKeys(journal);
+      for (const [number, records] of journal.openCorrections) await this.send(number, records);
+      if (journal.isAtEnd) await this.end();
+      else if (file === undefined) this.state.value = 'waiting';
+      else await this.sendFile(file);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  private async sendFile(file: ImportFile): Promise<void> {
+    this.stop = new AbortController();
+    const reader = new BatchReader(this.journal.header.plan, [file]);
+    const watch = setInterval(() => this.show(reader), 200);
+    try {
+      const limits = { concurrency: BATCHES_AT_ONCE, signal: this.stop.signal };
+      const isComplete = await forEachConcurrently(reader.batches(), limits, (batch) => this.sender.send(batch));
+      if (isComplete) await this.end();
+      else this.state.value = 'paused';
+    } finally {
+      clearInterval(watch);
+      this.show(reader);
+      reader.close();
+    }
+  }
+
+  /** Waits for the batches in flight. */
+  pause(): void {
+    if (this.state.value === 'running') this.state.value = 'pausing';
+    this.stop.abort();
+  }
+
+  /** Sends records that were refused once more, as they are now. */
+  async sendAgain(ids: readonly string[], records: readonly EncodedRecord[]): Promise<void> {
+    this.isSending.value = true;
+    try {
+      let sent = 0;
+      for await (const batch of cutBatches(records)) {
+        const number = await this.journal.addCorrection(ids.slice(sent, sent + batch.length), batch);
+        sent += batch.length;
+        await this.send(number, batch);
+      }
+      if (this.journal.isAtEnd) await this.end();
+    } catch (error) {
+      this.pause();
+      this.fail(error);
+    } finally {
+      this.corrections.forget(ids.filter((id) => !this.journal.refused.has(id)));
+      this.isSending.value = false;
+    }
+  }
+
+  async discard(ids: readonly string[]): Promise<void> {
+    await this.journal.addDiscarded(ids);
+    if (this.journal.isAtEnd) await this.end();
+  }
+
+  /** Ends at once; what is in flight may still be stored, and the journal stays. */
+  leave(): void {
+    this.stop.abort();
+    this.abort.abort();
+  }
+
+  private send(number: number, records: readonly EncodedRecord[]): Promise<void> {
+    return this.sender.send({ number, file: this.fileName, records });
+  }
+
+  private async end(): Promise<void> {
+    const { journal } = this;
+    if (!journal.isAtEnd) await journal.addEnd();
+    this.state.value = this.stateAtEnd();
+    if (journal.isFinished) await journal.remove();
+  }
+
+  private stateAtEnd(): State {
+    return this.journal.isFinished ? 'done' : 'correcting';
+  }
+
+  private fail(error: unknown): void {
+    if (this.abort.signal.aborted) return;
+    const isOtherTab = error instanceof DOMException && error.name === 'ConstraintError';
+    this.error.value = isOtherTab ? new FileError('This import is being continued in another tab') : error;
+    this.state.value = 'failed';
+  }
+
+  private show(reader: BatchReader): void {
+    // After a pause the file is read again from its beginning.
+    this.share.value = Math.max(this.share.value, reader.share ?? 0);
+  }
+}
+
+/** @throws FileError if batches are in doubt whose keys the service may have forgotten */
+function requireKeys({ outdated }: StoredJournal): void {
+  if (outdated === 0) return;
+  throw new FileError(
+    `${outdated} batches were sent more than 23 hours ago and not answered; they could be stored twice`,
+    'Look in the table which rows are stored, discard this import, and import the others',
+  );
+}

@@ -1,0 +1,197 @@
+/** How the file is read, if the guesses from its content are wrong. */
+import type { ComponentChildren } from 'preact';
+import type { FileFormat } from '../../../src/import/format.js';
+import type { PlanOptions } from '../../../src/import/plan.js';
+import type { DateOrder } from '../../../src/import/timestamps.js';
+import type { Draft } from './draft.js';
+
+/** In place of undefined, which a select cannot have. */
+const GUESS = '';
+
+export function ReadOptionsForm({ draft }: { draft: Draft }) {
+  const { options } = draft;
+  const { format, delimiter, quotes, skipLines, columns, encoding, decimal, thousands, dates, flatten } = options.value;
+  const nulls = options.value.null;
+  /** @param change undefined: as the file shows */
+  const set = (change: { [Name in keyof PlanOptions]?: PlanOptions[Name] | undefined }) => {
+    const all = Object.entries({ ...options.value, ...change }).filter(([, value]) => value !== undefined);
+    options.value = Object.fromEntries(all) as unknown as PlanOptions;
+    void draft.read();
+  };
+  return (
+    <details class="read-options">
+      <summary>How it is read</summary>
+      <div class="read-options-form">
+        <Choose
+          label="Format"
+          value={format ?? GUESS}
+          items={[
+            [GUESS, 'By content and name'],
+            ['csv', 'Delimited text'],
+            ['ndjson', 'NDJSON'],
+            ['json', 'JSON'],
+          ]}
+          onChange={(value) => set({ format: value === GUESS ? undefined : (value as FileFormat) })}
+        />
+        <Choose
+          label="Delimiter"
+          value={delimiter ?? GUESS}
+          items={[
+            [GUESS, 'By content'],
+            [',', 'Comma'],
+            [';', 'Semicolon'],
+            ['\t', 'Tab'],
+            ['|', 'Bar'],
+          ]}
+          onChange={(value) => set({ delimiter: value === GUESS ? undefined : value })}
+        />
+        <Choose
+          label="First line"
+          value={columns === undefined ? 'header' : 'record'}
+          items={[
+            ['header', 'The names of the fields'],
+            ['record', 'A record: there are no names'],
+          ]}
+          onChange={(value) => void draft.setHeader(value === 'header')}
+        />
+        <Typed
+          label="Lines to skip"
+          value={String(skipLines)}
+          inputMode="numeric"
+          onChange={(value) => set({ skipLines: Number.parseInt(value) || 0 })}
+        />
+        <Choose
+          label="Encoding"
+          value={encoding ?? GUESS}
+          items={[
+            [GUESS, 'UTF-8 or UTF-16'],
+            ['windows-1252', 'windows-1252'],
+            ['iso-8859-2', 'iso-8859-2'],
+            ['windows-1251', 'windows-1251'],
+            ['utf-16le', 'utf-16le'],
+            ['shift_jis', 'shift_jis'],
+            ['gb18030', 'gb18030'],
+          ]}
+          onChange={(value) => set({ encoding: value === GUESS ? undefined : value })}
+        />
+        <Choose
+          label="Decimals"
+          value={decimal}
+          items={[
+            ['.', '1.5'],
+            [',', '1,5'],
+          ]}
+          onChange={(value) => {
+            set({ decimal: value as '.' | ',', thousands: thousands === value ? undefined : thousands });
+          }}
+        />
+        <Choose
+          label="Thousands"
+          value={thousands ?? GUESS}
+          items={(
+            [
+              [GUESS, '1234567'],
+              [',', '1,234,567'],
+              ['.', '1.234.567'],
+              [' ', '1 234 567'],
+              ["'", "1'234'567"],
+            ] as const
+          ).filter(([value]) => value !== decimal)}
+          onChange={(value) => set({ thousands: value === GUESS ? undefined : value })}
+        />
+        <Choose
+          label="Dates"
+          value={dates ?? GUESS}
+          items={[
+            [GUESS, 'As the file shows'],
+            ['dmy', 'dmy: 31/1/2026'],
+            ['mdy', 'mdy: 1/31/2026'],
+          ]}
+          onChange={(value) => set({ dates: value === GUESS ? undefined : (value as DateOrder) })}
+        />
+        <Typed
+          label="Also NULL"
+          hint="such as NA \N"
+          value={(nulls ?? []).join(' ')}
+          onChange={(value) => {
+            const words = value.split(/\s+/).filter((word) => word !== '');
+            set({ null: words.length === 0 ? undefined : words });
+          }}
+        />
+        <Choose
+          label="Escape in quotes"
+          value={options.value.escape ?? GUESS}
+          items={[
+            [GUESS, 'Another quote: ""'],
+            ['\\', 'Backslash: \\"'],
+          ]}
+          onChange={(value) => set({ escape: value === GUESS ? undefined : value })}
+        />
+        <Check label="Quotes are text" isChecked={!quotes} onChange={(isText) => set({ quotes: !isText })} />
+        <Check
+          label="Nested objects as columns"
+          isChecked={flatten ?? false}
+          onChange={(isFlat) => set({ flatten: isFlat ? true : undefined })}
+        />
+      </div>
+    </details>
+  );
+}
+
+const Field = ({ label, children }: { label: string; children: ComponentChildren }) => (
+  <label class="field">
+    <span class="field-label">{label}</span>
+    {children}
+  </label>
+);
+
+interface ChooseProps {
+  label: string;
+  value: string;
+  items: readonly (readonly [value: string, label: string])[];
+  onChange: (value: string) => void;
+}
+
+const Choose = ({ label, value, items, onChange }: ChooseProps) => (
+  <Field label={label}>
+    <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+      {items.map(([each, text]) => (
+        <option key={each} value={each}>
+          {text}
+        </option>
+      ))}
+    </select>
+  </Field>
+);
+
+interface TypedProps {
+  label: string;
+  hint?: string;
+  value: string;
+  inputMode?: 'numeric';
+  onChange: (value: string) => void;
+}
+
+const Typed = ({ label, hint, value, inputMode, onChange }: TypedProps) => (
+  <Field label={label}>
+    <input
+      value={value}
+      placeholder={hint}
+      {...(inputMode === undefined ? {} : { inputMode })}
+      onChange={(event) => onChange(event.currentTarget.value)}
+    />
+  </Field>
+);
+
+interface CheckProps {
+  label: string;
+  isChecked: boolean;
+  onChange: (isChecked: boolean) => void;
+}
+
+const Check = ({ label, isChecked, onChange }: CheckProps) => (
+  <label class="check">
+    <input type="checkbox" checked={isChecked} onChange={(event) => onChange(event.currentTarget.checked)} />
+    {label}
+  </label>
+);

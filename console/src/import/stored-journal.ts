@@ -1,0 +1,157 @@
+/** The journal of an import in this browser: which batches are stored, and which records wait to be corrected. */
+import { signal } from '@preact/signals';
+import { newKey } from '../../../src/client/insert.js';
+import type { ErrorPlace } from '../../../src/contract/errors.js';
+import { type ImportHeader, Journal, JOURNAL_FORMAT, type JournalLine } from '../../../src/import/journal.js';
+import type { ImportPlan } from '../../../src/import/plan.js';
+import type { EncodedRecord } from '../../../src/import/record-encoder.js';
+import { messageIn } from '../../../src/import/refused-record.js';
+import type { Split } from '../../../src/import/send.js';
+import { entered } from '../session.js';
+import { addHeader, addLine, allHeaders, readLines, removeLines } from './stored-lines.js';
+
+export interface Header extends ImportHeader {
+  readonly format: number;
+  /** Id of the project. */
+  readonly project: string;
+  readonly table: string;
+}
+
+/** A record that was refused and waits for a person. */
+export interface RefusedRow {
+  /** Of the batch, and the position in it. */
+  readonly id: string;
+  readonly record: EncodedRecord;
+  readonly errors: readonly ErrorPlace[];
+}
+
+type Line =
+  | (JournalLine & { refusedRows?: readonly RefusedRow[] })
+  /** Refused records are sent again, as a batch of its own. */
+  | { corrected: number; ids: readonly string[]; records: readonly EncodedRecord[] }
+  | { discarded: readonly string[] }
+  /** Every batch of the file is done. */
+  | { atEnd: true };
+
+/** Batches of corrected records have numbers from here on, above those of any file. */
+const CORRECTIONS = 1_000_000_000;
+
+export class StoredJournal extends Journal<Header> {
+  readonly refused = new Map<string, RefusedRow>();
+  /** Changes with what is above. */
+  readonly changes = signal(0);
+  /** Characters of the refused records. */
+  refusedCharacters = 0;
+  isAtEnd = false;
+  /** Of each batch of corrected records that is not done. */
+  private readonly corrections = new Map<number, readonly EncodedRecord[]>();
+  private nextCorrection = CORRECTIONS;
+  private lineCount = 0;
+
+  private constructor(
+    header: Header,
+    /** Whether this browser keeps the journal, so that the import can be resumed. */
+    readonly isKept: boolean,
+  ) {
+    super(header);
+  }
+
+  static async create(table: string, plan: ImportPlan): Promise<StoredJournal> {
+    const begun = new Date().toISOString();
+    const project = entered().project?.id ?? '';
+    const header = { id: newKey(), format: JOURNAL_FORMAT, begun, project, table, plan };
+    const isKept = await addHeader(header).then(
+      () => true,
+      () => false,
+    );
+    return new StoredJournal(header, isKept);
+  }
+
+  /** Those of this project that are not done, the latest first. */
+  static async unfinished(): Promise<StoredJournal[]> {
+    const project = entered().project?.id ?? '';
+    const own = (await allHeaders<Header>()).filter(
+      (header) => header.project === project && header.format === JOURNAL_FORMAT,
+    );
+    own.sort((a, b) => (a.begun < b.begun ? 1 : -1));
+    return Promise.all(
+      own.map(async (header) => {
+        const journal = new StoredJournal(header, true);
+        const lines = await readLines<Line>(header.id);
+        for (const line of lines) journal.apply(line);
+        journal.lineCount = lines.length;
+        return journal;
+      }),
+    );
+  }
+
+  /** Nothing is left to send or to correct. */
+  get isFinished(): boolean {
+    return this.isAtEnd && this.refused.size === 0 && this.corrections.size === 0;
+  }
+
+  /** Batches of corrected records that may not have arrived. */
+  get openCorrections(): readonly (readonly [number, readonly EncodedRecord[]])[] {
+    return [...this.corrections];
+  }
+
+  async addSplit({ batch, part, refused, into }: Split): Promise<void> {
+    const refusedRows = refused.map(({ record, errors }) => ({
+      id: `${batch.number}.${batch.records.indexOf(record)}`,
+      record,
+      errors: errors.map((place) => ({ ...place, message: messageIn(place) })),
+    }));
+    await this.add({ split: batch.number, part: part.id, into, refused: refused.length, refusedRows });
+  }
+
+  /** Call this before they are sent. @returns the number of their batch */
+  async addCorrection(ids: readonly string[], records: readonly EncodedRecord[]): Promise<number> {
+    const number = this.nextCorrection++;
+    await this.add({ corrected: number, ids, records });
+    return number;
+  }
+
+  addDiscarded = (ids: readonly string[]): Promise<void> => this.add({ discarded: ids });
+
+  addEnd = (): Promise<void> => this.add({ atEnd: true });
+
+  async remove(): Promise<void> {
+    if (this.isKept) await removeLines(this.header.id);
+  }
+
+  protected override async add(line: Line): Promise<void> {
+    const number = this.lineCount++;
+    if (this.isKept) await addLine(this.header.id, number, line);
+    this.apply(line);
+  }
+
+  protected override apply(line: Line): void {
+    if ('corrected' in line) {
+      this.drop(line.ids);
+      this.corrections.set(line.corrected, line.records);
+      this.nextCorrection = Math.max(this.nextCorrection, line.corrected + 1);
+    } else if ('discarded' in line) {
+      this.drop(line.discarded);
+    } else if ('atEnd' in line) {
+      this.isAtEnd = true;
+    } else {
+      for (const row of line.refusedRows ?? []) this.keep(row);
+      super.apply(line);
+      const batch = 'done' in line ? line.done : 'split' in line ? line.split : undefined;
+      if (batch !== undefined && this.isDone(batch)) this.corrections.delete(batch);
+    }
+    this.changes.value++;
+  }
+
+  private keep(row: RefusedRow): void {
+    this.refused.set(row.id, row);
+    this.refusedCharacters += row.record.json.length;
+  }
+
+  private drop(ids: readonly string[]): void {
+    for (const id of ids) {
+      this.refusedCharacters -= this.refused.get(id)?.record.json.length ?? 0;
+      this.refused.delete(id);
+    }
+  }
+}

@@ -1,0 +1,54 @@
+/** What the browser keeps for a project, in IndexedDB: tabs, history, saved queries. Without one it is kept until the page closes. */
+import { entered } from './session.js';
+
+export type Kind = 'tabs' | 'history' | 'saved';
+
+const STORE = 'kept';
+let opening: Promise<IDBDatabase> | undefined;
+const memory = new Map<string, unknown>();
+
+export async function read<Value>(kind: Kind): Promise<Value | undefined> {
+  const key = keyOf(kind);
+  try {
+    const store = await openStore('readonly');
+    return (await settled(store.get(key))) as Value | undefined;
+  } catch {
+    return memory.get(key) as Value | undefined;
+  }
+}
+
+/** Reads and writes in one transaction: two windows lose nothing to each other. */
+export async function update<Value>(kind: Kind, change: (old: Value | undefined) => Value): Promise<Value> {
+  const key = keyOf(kind);
+  try {
+    const store = await openStore('readwrite');
+    const value = change((await settled(store.get(key))) as Value | undefined);
+    await settled(store.put(value, key));
+    return value;
+  } catch {
+    const value = change(memory.get(key) as Value | undefined);
+    memory.set(key, value);
+    return value;
+  }
+}
+
+const keyOf = (kind: Kind): string => `${entered().project?.id ?? ''}/${kind}`;
+
+async function openStore(mode: IDBTransactionMode): Promise<IDBObjectStore> {
+  opening ??= open();
+  return (await opening).transaction(STORE, mode).objectStore(STORE);
+}
+
+function open(): Promise<IDBDatabase> {
+  const request = indexedDB.open('cdp-console', 1);
+  request.onupgradeneeded = () => request.result.createObjectStore(STORE);
+  return settled(request);
+}
+
+/** The result of a request to IndexedDB. */
+export function settled<Value>(request: IDBRequest<Value>): Promise<Value> {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error ?? new Error('IndexedDB failed'));
+  });
+}

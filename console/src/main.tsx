@@ -1,0 +1,12 @@
+/** The page's first line: who has entered sees the shell, anybody else the door. */
+import './style/base.css';
+import './theme.js';
+import { render } from 'preact';
+import { EnterScreen } from './enter/enter-screen.js';
+import { session } from './session.js';
+import { Shell } from './shell/shell.js';
+
+const App = () => (session.value === null ? <EnterScreen /> : <Shell key={session.value.token} />);
+
+const place = document.getElementById('app');
+if (place !== null) render(<App />, place);

@@ -1,0 +1,68 @@
+/** A dialog that changes something: what will be sent, as curl too, and why it was refused. */
+import { useSignal } from '@preact/signals';
+import type { ComponentChildren } from 'preact';
+import { type ApiRequest, Curl, send } from '../parts/api-request.js';
+import { Dialog } from '../parts/dialog.js';
+import { say } from '../parts/toast.js';
+import { explain } from './loaded.js';
+
+interface ActionFormProps<Answer> {
+  title: string;
+  /** The word on the button. */
+  action: string;
+  /** The word on the other one. */
+  keep?: string;
+  /** What the toast says afterwards. */
+  done: string;
+  /** null: something is missing yet. */
+  request: ApiRequest | null;
+  isDangerous?: boolean;
+  onClose: () => void;
+  /** Called before the dialog closes. */
+  onDone: (answer: Answer) => void;
+  children?: ComponentChildren;
+}
+
+export function ActionForm<Answer>(props: ActionFormProps<Answer>) {
+  const { title, action, keep = 'Cancel', done, request, isDangerous = false, onClose, onDone, children } = props;
+  const error = useSignal('');
+  const isBusy = useSignal(false);
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    if (request === null || isBusy.value) return;
+    error.value = '';
+    isBusy.value = true;
+    try {
+      const answer = await send<Answer>(request);
+      say(done);
+      onDone(answer);
+      onClose();
+    } catch (thrown) {
+      error.value = explain(thrown);
+      isBusy.value = false;
+    }
+  };
+  return (
+    <Dialog isOpen title={title} onClose={onClose}>
+      <form class="form" onSubmit={(event) => void submit(event)} aria-busy={isBusy.value}>
+        {children}
+        {request !== null && <Curl request={request} />}
+        <p class="bad" role="alert">
+          {error.value}
+        </p>
+        <div class="form-end">
+          <button type="button" class="button" onClick={onClose}>
+            {keep}
+          </button>
+          <button
+            type="submit"
+            class={`button ${isDangerous ? 'is-danger' : 'is-primary'}`}
+            disabled={request === null || isBusy.value}
+          >
+            {isBusy.value ? 'Working …' : action}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}

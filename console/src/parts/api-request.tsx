@@ -1,0 +1,54 @@
+/** A request to the API as the console sends it, and as a command that does the same. */
+import { Transport } from '../../../src/client/transport.js';
+import { entered, watchedFetch } from '../session.js';
+import { copyText } from './clipboard.js';
+import { Icon } from './icon.js';
+import { say } from './toast.js';
+
+export interface ApiRequest {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  /** From `/api/cdp` on, encoded. */
+  readonly path: string;
+  readonly body?: object;
+}
+
+/** @throws CdpError */
+export function send<Answer>({ method, path, body }: ApiRequest, signal?: AbortSignal): Promise<Answer> {
+  const transport = new Transport({ url: location.origin, token: entered().token, fetch: watchedFetch, maxRetries: 2 });
+  return transport.json<Answer>({
+    method,
+    path,
+    idempotent: method === 'GET',
+    signal,
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+}
+
+/** For a shell: the token is in a variable, so that it gets neither on the screen nor into a history. */
+export function curlOf({ method, path, body }: ApiRequest): string {
+  const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
+  const lines = [
+    `curl -sS${method === 'GET' || (method === 'POST' && body !== undefined) ? '' : ` -X ${method}`} ${quoted(location.origin + path)}`,
+    `-H "Authorization: Bearer $TOKEN"`,
+  ];
+  if (body !== undefined) lines.push("-H 'Content-Type: application/json'", `-d ${quoted(JSON.stringify(body))}`);
+  return lines.join(' \\\n  ');
+}
+
+export const Curl = ({ request }: { request: ApiRequest }) => (
+  <details class="curl">
+    <summary>The request as curl</summary>
+    <div class="curl-body">
+      <pre tabIndex={0}>{curlOf(request)}</pre>
+      <button
+        type="button"
+        class="button is-icon"
+        aria-label="Copy the command"
+        title="Copy the command"
+        onClick={() => void copyText(curlOf(request)).then(() => say('Command copied'))}
+      >
+        <Icon name="copy" />
+      </button>
+    </div>
+  </details>
+);

@@ -1,0 +1,26 @@
+/** Numbers for people. */
+const whole = new Intl.NumberFormat('en');
+
+export const count = (n: number): string => whole.format(n);
+
+export const counted = (n: number, what: string): string => `${count(n)} ${what}${n === 1 ? '' : 's'}`;
+
+export const duration = (ms: number): string => (ms < 1_000 ? `${Math.round(ms)} ms` : `${(ms / 1_000).toFixed(1)} s`);
+
+const UNITS = ['bytes', 'kB', 'MB', 'GB', 'TB'];
+
+/** In steps of 1,024, as Postgres's pg_size_pretty. */
+export function size(bytes: number): string {
+  let value = bytes;
+  let unit = 0;
+  for (; value >= 1_024 && unit < UNITS.length - 1; unit++) value /= 1_024;
+  return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${UNITS[unit]}`;
+}
+
+export function ago(at: number, now = Date.now()): string {
+  const seconds = Math.round((now - at) / 1_000);
+  if (seconds < 60) return 'just now';
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)} min ago`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3_600)} h ago`;
+  return new Date(at).toLocaleDateString('en', { day: 'numeric', month: 'short', year: 'numeric' });
+}

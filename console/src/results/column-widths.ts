@@ -1,0 +1,45 @@
+/** How wide the columns of a grid are: as the person made them, else as their names, types and first rows want, within reason. */
+import { preview } from './cells.js';
+import type { Result } from './result.js';
+
+const ROWS = 50;
+const NARROWEST = 64;
+const WIDEST = 360;
+
+/** More are wider than the widest column. */
+const CHARACTERS = 100;
+
+/** Padding and border (grid.css), and a pixel for fractions. */
+const AROUND = 22;
+
+/** Which font is there and how wide its characters are differs from machine to machine, so that texts are measured. */
+export function columnWidths(result: Result): number[] {
+  const context = document.createElement('canvas').getContext('2d') as CanvasRenderingContext2D;
+  // The widest of those in grid.css.
+  context.font = `600 13px ${getComputedStyle(document.documentElement).getPropertyValue('--mono')}`;
+  const widthOf = (text: string) => context.measureText(text.slice(0, CHARACTERS)).width;
+  const sample = Array.from({ length: Math.min(ROWS, result.held) }, (_, row) => result.cells(row));
+  return result.columns.map(({ name, type }, i) => {
+    const texts = [name, type || 'text', ...sample.map((cells) => preview(cells[i] ?? 'null', type))];
+    const widest = Math.max(...texts.map(widthOf));
+    return Math.ceil(Math.max(NARROWEST, Math.min(WIDEST, widest + AROUND)));
+  });
+}
+
+/** Pixels by the names of the columns, for those that the person made wider or narrower. */
+export type OwnWidths = ReadonlyMap<string, number>;
+
+/** @param width undefined: as it was before */
+export function withWidth(own: OwnWidths, name: string, width: number | undefined): OwnWidths {
+  const widths = new Map(own);
+  if (width === undefined) widths.delete(name);
+  else widths.set(name, Math.round(Math.max(40, Math.min(2_000, width))));
+  return widths;
+}
+
+/** What a key does to the width of a column: `null` for one that does nothing. */
+export function keyedWidth(key: string, width: number): number | undefined | null {
+  if (key === '+' || key === '=') return width + 16;
+  if (key === '-') return width - 16;
+  return key === '0' ? undefined : null;
+}

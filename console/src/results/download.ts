@@ -1,0 +1,88 @@
+/** All rows of a statement into a file: it runs once more, read-only, and its stream is written as it arrives. */
+import { offerFile } from '../parts/offer-file.js';
+import { entered } from '../session.js';
+import type { Question } from '../sql/run.js';
+
+export type Format = 'csv' | 'ndjson';
+
+interface SaveFilePicker {
+  showSaveFilePicker?: (options: { suggestedName: string }) => Promise<FileSystemFileHandle>;
+}
+
+/**
+ * Straight to the disk where the browser can (Chromium over HTTPS or on localhost), else collected in a blob first, which
+ * takes the browser's own space for it.
+ * @param progress called with the bytes so far
+ * @throws CdpError; an AbortError if the person does not choose a file
+ */
+export async function download(
+  { text, params }: Question,
+  format: Format,
+  name: string,
+  signal: AbortSignal,
+  progress: (bytes: number) => void,
+): Promise<void> {
+  const { client } = entered();
+  const options = { read_only: true, timeout_ms: 60_000, signal } as const;
+  const open = (): AsyncIterable<Uint8Array> =>
+    format === 'csv'
+      ? client.sqlCsv(text, params, options)
+      : encoded(client.sqlLines(text, params, { ...options, numbers: 'raw' }));
+  const fileName = `${name}.${format}`;
+  const { showSaveFilePicker } = globalThis as SaveFilePicker;
+  if (showSaveFilePicker === undefined) {
+    offerFile(await collect(counted(open(), progress), format), fileName);
+    return;
+  }
+  const file = await showSaveFilePicker.call(globalThis, { suggestedName: fileName });
+  const writable = await file.createWritable();
+  try {
+    for await (const bytes of counted(open(), progress)) await writable.write(bytes as Uint8Array<ArrayBuffer>);
+    await writable.close();
+  } catch (error) {
+    await writable.abort();
+    throw error;
+  }
+}
+
+async function* counted(
+  chunks: AsyncIterable<Uint8Array>,
+  progress: (bytes: number) => void,
+): AsyncGenerator<Uint8Array, void> {
+  let bytes = 0;
+  for await (const chunk of chunks) {
+    yield chunk;
+    progress((bytes += chunk.byteLength));
+  }
+}
+
+const LINES_AT_ONCE = 2_000;
+
+async function* encoded(lines: AsyncIterable<string>): AsyncGenerator<Uint8Array, void> {
+  const encoder = new TextEncoder();
+  let waiting: string[] = [];
+  for await (const line of lines) {
+    if (waiting.push(line) < LINES_AT_ONCE) continue;
+    yield encoder.encode(`${waiting.join('\n')}\n`);
+    waiting = [];
+  }
+  if (waiting.length > 0) yield encoder.encode(`${waiting.join('\n')}\n`);
+}
+
+const PART_BYTES = 8 * 1024 * 1024;
+
+/** Blobs of blobs: browsers move large ones to the disk. */
+async function collect(chunks: AsyncIterable<Uint8Array>, format: Format): Promise<Blob> {
+  const parts: Blob[] = [];
+  let waiting: Uint8Array<ArrayBuffer>[] = [];
+  let bytes = 0;
+  for await (const chunk of chunks) {
+    waiting.push(chunk as Uint8Array<ArrayBuffer>);
+    bytes += chunk.byteLength;
+    if (bytes < PART_BYTES) continue;
+    parts.push(new Blob(waiting));
+    waiting = [];
+    bytes = 0;
+  }
+  return new Blob([...parts, ...waiting], { type: format === 'csv' ? 'text/csv' : 'application/x-ndjson' });
+}

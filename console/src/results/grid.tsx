@@ -1,0 +1,189 @@
+/** Rows as a grid of real cells, of which only the visible ones exist. The arrow keys move; screen readers know where they are. */
+import './grid.css';
+import { type Signal, useSignal } from '@preact/signals';
+import { useEffect, useId, useMemo, useRef } from 'preact/hooks';
+import { useVirtual } from '../parts/virtual.js';
+import { isNull, isNumeric, preview } from './cells.js';
+import { columnWidths, keyedWidth, type OwnWidths, withWidth } from './column-widths.js';
+import type { Result } from './result.js';
+import { isInside, moved, type Position, rangeOf, type Selection } from './selection.js';
+import { WidthHandle } from './width-handle.js';
+
+const ROW = 28;
+const HEADER = 44;
+
+interface GridProps {
+  readonly result: Result;
+  readonly selection: Signal<Selection>;
+  readonly own: OwnWidths;
+  readonly onResize: (own: OwnWidths) => void;
+  readonly onOpen: (position: Position) => void;
+  readonly onCopy: () => string;
+}
+
+export function Grid({ result, selection, own, onResize, onOpen, onCopy }: GridProps) {
+  const scroller = useRef<HTMLDivElement>(null);
+  const id = useId();
+  const isDragging = useSignal(false);
+  // It grows as rows arrive.
+  const isMeasured = result.rowCount.value > 0;
+  const rows = result.held;
+  const suggested = useMemo(() => columnWidths(result), [result, isMeasured]);
+  const widths = useMemo(
+    () => suggested.map((width, i) => own.get(result.columns[i]?.name ?? '') ?? width),
+    [suggested, own],
+  );
+  const resize = (column: number, width: number | undefined) =>
+    onResize(withWidth(own, result.columns[column]?.name ?? '', width));
+  const gutter = 24 + 8 * String(rows).length;
+
+  const vertical = useVirtual(scroller, {
+    count: rows,
+    estimateSize: () => ROW,
+    paddingStart: HEADER,
+    scrollPaddingStart: HEADER,
+  });
+  const horizontal = useVirtual(scroller, {
+    count: widths.length,
+    estimateSize: (i) => widths[i] ?? 0,
+    horizontal: true,
+    paddingStart: gutter,
+    scrollPaddingStart: gutter,
+  });
+  useEffect(() => horizontal.measure(), [widths, gutter]);
+
+  const columns = horizontal.getVirtualItems();
+  const before = (columns[0]?.start ?? gutter) - gutter;
+  const { head } = selection.value;
+  const range = rangeOf(selection.value);
+  const cellId = (row: number, column: number) => `${id}-${row}-${column}`;
+
+  const select = (next: Selection) => {
+    selection.value = next;
+    vertical.scrollToIndex(next.head.row);
+    horizontal.scrollToIndex(next.head.column);
+  };
+
+  const takeKey = (event: KeyboardEvent) => {
+    if (rows === 0 || event.altKey) return;
+    const page = Math.max(1, Math.floor(((scroller.current?.clientHeight ?? 0) - HEADER) / ROW) - 1);
+    const next = moved(selection.value, event, { rows, columns: widths.length, page });
+    const isPlain = !event.ctrlKey && !event.metaKey;
+    const width = isPlain ? keyedWidth(event.key, widths[head.column] ?? 0) : null;
+    if (width !== null) resize(head.column, width);
+    else if (next !== undefined) {
+      const isAll = event.key.toLowerCase() === 'a';
+      if (isAll) selection.value = next;
+      else select(next);
+    } else if (event.key === 'Enter') onOpen(head);
+    else return;
+    event.preventDefault();
+  };
+
+  const point = (event: MouseEvent): Position | undefined => {
+    const cell = (event.target as HTMLElement).closest<HTMLElement>('[data-row]');
+    return cell === null ? undefined : { row: Number(cell.dataset.row), column: Number(cell.dataset.column) };
+  };
+
+  return (
+    <div
+      ref={scroller}
+      class="grid"
+      role="grid"
+      tabIndex={0}
+      aria-label="Rows"
+      aria-multiselectable="true"
+      aria-rowcount={result.isComplete.value ? rows + 1 : -1}
+      aria-colcount={widths.length + 1}
+      aria-activedescendant={rows === 0 ? undefined : cellId(head.row, head.column)}
+      onKeyDown={takeKey}
+      onCopy={(event) => {
+        event.clipboardData?.setData('text/plain', onCopy());
+        event.preventDefault();
+      }}
+      onMouseDown={(event) => {
+        const at = point(event);
+        if (at === undefined || event.button !== 0) return;
+        isDragging.value = true;
+        selection.value = { anchor: event.shiftKey ? selection.value.anchor : at, head: at };
+      }}
+      onMouseOver={(event) => {
+        const at = point(event);
+        if (at === undefined || !isDragging.value || event.buttons !== 1) return;
+        selection.value = { anchor: selection.value.anchor, head: at };
+      }}
+      onMouseUp={() => (isDragging.value = false)}
+      onDblClick={(event) => {
+        const at = point(event);
+        if (at !== undefined) onOpen(at);
+      }}
+    >
+      <div
+        class="grid-all"
+        role="presentation"
+        style={{ height: `${vertical.getTotalSize()}px`, width: `${horizontal.getTotalSize()}px` }}
+      >
+        <div class="grid-row grid-head" role="row" aria-rowindex={1} style={{ height: `${HEADER}px` }}>
+          <div class="grid-number" role="columnheader" aria-colindex={1} style={{ width: `${gutter}px` }}>
+            <span class="sr-only">Row</span>
+          </div>
+          <div class="grid-gap" role="presentation" style={{ width: `${before}px` }} />
+          {columns.map(({ index, size }) => {
+            const { name, type } = result.columns[index] ?? { name: '', type: '' };
+            return (
+              <div
+                key={index}
+                class={isNumeric(type) ? 'grid-title is-number' : 'grid-title'}
+                role="columnheader"
+                aria-colindex={index + 2}
+                style={{ width: `${size}px` }}
+                title={`${name} ${type}`}
+              >
+                <span class="grid-name">{name}</span>
+                <span class="grid-type">{type || 'text'}</span>
+                <WidthHandle width={size} onResize={(width) => resize(index, width)} />
+              </div>
+            );
+          })}
+        </div>
+        {vertical.getVirtualItems().map(({ index: row, start }) => {
+          const cells = result.cells(row);
+          return (
+            <div
+              key={row}
+              class="grid-row"
+              role="row"
+              aria-rowindex={row + 2}
+              style={{ transform: `translateY(${start}px)`, height: `${ROW}px` }}
+            >
+              <div class="grid-number" role="rowheader" aria-colindex={1} style={{ width: `${gutter}px` }}>
+                {row + 1}
+              </div>
+              <div class="grid-gap" role="presentation" style={{ width: `${before}px` }} />
+              {columns.map(({ index: column, size }) => {
+                const cell = cells[column] ?? 'null';
+                const type = result.columns[column]?.type ?? '';
+                const isHead = head.row === row && head.column === column;
+                return (
+                  <div
+                    key={column}
+                    id={cellId(row, column)}
+                    class={`grid-cell${isNumeric(type) ? ' is-number' : ''}${isHead ? ' is-head' : ''}`}
+                    role="gridcell"
+                    aria-colindex={column + 2}
+                    aria-selected={isInside(range, row, column)}
+                    data-row={row}
+                    data-column={column}
+                    style={{ width: `${size}px` }}
+                  >
+                    {isNull(cell) ? <span class="null">NULL</span> : preview(cell, type)}
+                  </div>
+                );
+              })}
+            </div>
+          );
+        })}
+      </div>
+    </div>
+  );
+}

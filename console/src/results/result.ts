@@ -1,0 +1,71 @@
+/** The rows of one statement as they arrive. It holds no more than fits, and counts the rest. */
+import { signal } from '@preact/signals';
+import type { Cell } from './cells.js';
+import { cellsOf } from './cells.js';
+
+export interface ResultColumn {
+  readonly name: string;
+  readonly type: string;
+}
+
+/** Rows, and characters of their JSON text, that are held for the grid. */
+export const HELD = { rows: 100_000, characters: 64 * 1024 * 1024 } as const;
+
+export class Result {
+  readonly columns: readonly ResultColumn[];
+  /** Postgres's command tag; known once the statement has ended. */
+  readonly type = signal('');
+  /** Rows that have arrived, held or not; for a statement without rows, those that it affected. */
+  readonly rowCount = signal(0);
+  /** Whether the service has left out rows beyond its caps. */
+  readonly isTruncated = signal(false);
+  readonly isComplete = signal(false);
+  readonly #lines: string[] = [];
+  #characters = 0;
+  #seen = 0;
+  #isScheduled = false;
+
+  constructor(columns: readonly ResultColumn[]) {
+    this.columns = columns;
+  }
+
+  /** @param line a row as the JSON text of an array */
+  take(line: string): void {
+    this.#seen++;
+    if (!this.#isFull) {
+      this.#lines.push(line);
+      this.#characters += line.length;
+    }
+    // Once for each frame, whatever the number of rows.
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    setTimeout(() => {
+      this.#isScheduled = false;
+      if (!this.isComplete.value) this.rowCount.value = this.#seen;
+    }, 50);
+  }
+
+  end(type: string, rowCount: number, isTruncated = false): void {
+    this.type.value = type;
+    this.isTruncated.value = isTruncated;
+    this.isComplete.value = true;
+    this.rowCount.value = rowCount;
+  }
+
+  /** It ended early: what has arrived stays. */
+  breakOff(): void {
+    this.rowCount.value = this.#seen;
+  }
+
+  get held(): number {
+    return this.#lines.length;
+  }
+
+  cells(row: number): Cell[] {
+    return cellsOf(this.#lines[row] ?? '[]');
+  }
+
+  get #isFull(): boolean {
+    return this.#lines.length >= HELD.rows || this.#characters >= HELD.characters;
+  }
+}

@@ -1,0 +1,25 @@
+/** The edge of a column's title: dragged, it changes the width; a double click gives the first width back. */
+interface WidthHandleProps {
+  readonly width: number;
+  readonly onResize: (width: number | undefined) => void;
+}
+
+/** For the pointer alone; the grid has keys for it. */
+export const WidthHandle = ({ width, onResize }: WidthHandleProps) => (
+  <div
+    class="grid-handle"
+    aria-hidden="true"
+    onPointerDown={(event) => {
+      const handle = event.currentTarget;
+      const start = event.clientX;
+      const drag = ({ clientX }: PointerEvent) => onResize(width + clientX - start);
+      handle.setPointerCapture(event.pointerId);
+      handle.addEventListener('pointermove', drag);
+      handle.addEventListener('lostpointercapture', () => handle.removeEventListener('pointermove', drag), {
+        once: true,
+      });
+      event.preventDefault();
+    }}
+    onDblClick={() => onResize(undefined)}
+  />
+);

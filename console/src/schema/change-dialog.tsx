@@ -1,0 +1,152 @@
+/** Every change of the schema: its fields, the request as it will be sent, a rehearsal, and what the service says. */
+import { useSignal } from '@preact/signals';
+import type { ComponentChildren } from 'preact';
+import { CdpError, type Impact, type ValueCount } from '../../../src/client/index.js';
+import { copyText } from '../parts/clipboard.js';
+import { Dialog } from '../parts/dialog.js';
+import { Icon } from '../parts/icon.js';
+import { counted, duration } from '../parts/numbers.js';
+import { say } from '../parts/toast.js';
+import { readCatalog } from './catalog.js';
+import { type SchemaRequest, toCurl } from './request.js';
+
+export interface ChangeProps {
+  readonly title: string;
+  /** What the button says: "Create table". */
+  readonly action: string;
+  readonly isDangerous?: boolean;
+  /** null while the fields say nothing that could be sent. */
+  readonly request: SchemaRequest | null;
+  /** @param isRehearsal whether everything is rolled back; the answer then has the impact */
+  readonly send: (isRehearsal: boolean) => Promise<{ impact?: Impact; message: string }>;
+  readonly onDone: () => void;
+  readonly onClose: () => void;
+  readonly onValues?: (values: readonly ValueCount[]) => void;
+  readonly children?: ComponentChildren;
+}
+
+export function ChangeDialog(props: ChangeProps) {
+  const { title, action, isDangerous, request, send, onDone, onClose, onValues, children } = props;
+  const error = useSignal<CdpError | null>(null);
+  const impact = useSignal<Impact | null>(null);
+  const isBusy = useSignal(false);
+
+  const run = async (isRehearsal: boolean) => {
+    error.value = impact.value = null;
+    isBusy.value = true;
+    try {
+      const answer = await send(isRehearsal);
+      if (isRehearsal) impact.value = answer.impact ?? null;
+      else {
+        say(sentence(answer.message));
+        onDone();
+        void readCatalog(true);
+      }
+    } catch (thrown) {
+      error.value = thrown instanceof CdpError ? thrown : new CdpError('unexpected_answer', String(thrown));
+      onValues?.(error.value.values);
+    } finally {
+      isBusy.value = false;
+    }
+  };
+
+  return (
+    <Dialog isOpen title={title} onClose={onClose}>
+      <form
+        class="dialog-form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (request !== null) void run(false);
+        }}
+      >
+        {children}
+        <Refusal error={error.value} />
+        {impact.value !== null && <Rehearsed impact={impact.value} />}
+        {request !== null && <Request request={request} />}
+        <div class="dialog-actions">
+          <button type="button" class="button is-quiet" onClick={onClose}>
+            Cancel
+          </button>
+          <button
+            type="button"
+            class="button"
+            disabled={request === null || isBusy.value}
+            onClick={() => void run(true)}
+          >
+            Try without changing anything
+          </button>
+          <button
+            type="submit"
+            class={isDangerous ? 'button is-danger' : 'button is-primary'}
+            disabled={request === null || isBusy.value}
+          >
+            {action}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+const sentence = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
+function Request({ request }: { request: SchemaRequest }) {
+  const curl = toCurl(request);
+  return (
+    <details class="request">
+      <summary>The request</summary>
+      <div class="request-text">
+        <pre tabIndex={0}>{curl}</pre>
+        <button
+          type="button"
+          class="button is-icon"
+          aria-label="Copy the request"
+          onClick={() => void copyText(curl).then(() => say('Request copied'))}
+        >
+          <Icon name="copy" />
+        </button>
+      </div>
+    </details>
+  );
+}
+
+function Refusal({ error }: { error: CdpError | null }) {
+  if (error === null) return null;
+  const others = error.errors.filter(({ message }) => message !== error.message);
+  return (
+    <div class="outcome-error" role="alert">
+      <p>
+        <strong>{error.message}</strong>
+      </p>
+      {others.length > 0 && (
+        <ul>
+          {others.map(({ message, hint }, i) => (
+            <li key={i}>
+              {message} {hint}
+            </li>
+          ))}
+        </ul>
+      )}
+      {error.hint !== undefined && <p>{error.hint}</p>}
+      <p class="quiet">
+        Nothing was changed. <code>{error.code}</code>
+      </p>
+    </div>
+  );
+}
+
+function Rehearsed({ impact }: { impact: Impact }) {
+  const written = impact.rows.map(
+    ({ table, inserted, updated, deleted }) => `${counted(inserted + updated + deleted, 'row')} of ${table}`,
+  );
+  const facts = [
+    written.length > 0 ? `It would write ${written.join(', ')}.` : '',
+    impact.rewritten.length > 0 ? `It would write the file of ${impact.rewritten.join(', ')} anew.` : '',
+    `It took ${duration(impact.duration_ms)}, and was rolled back.`,
+  ];
+  return (
+    <p class="rehearsed" role="status">
+      <strong>This would work.</strong> {facts.filter(Boolean).join(' ')}
+    </p>
+  );
+}

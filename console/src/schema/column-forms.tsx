@@ -1,0 +1,240 @@
+/** Forms for a column: a new one, a change of one, and its end. */
+import { useSignal } from '@preact/signals';
+import type { Column, ValueCount } from '../../../src/client/index.js';
+import type { ColumnType } from '../../../src/contract/column-types.js';
+import { counted } from '../parts/numbers.js';
+import { entered, may } from '../session.js';
+import { ChangeDialog } from './change-dialog.js';
+import { RuleFields, type RulesChange } from './column-rules.js';
+import { NAME, TypeSelect } from './create-table.js';
+import type { ColumnRules } from './table-details.js';
+
+interface FormProps {
+  readonly table: string;
+  readonly onClose: () => void;
+}
+
+function NameAndComment({ name, comment }: { name: { value: string }; comment: { value: string } }) {
+  return (
+    <>
+      <label class="field">
+        <span class="field-label">Name</span>
+        <input
+          class="mono"
+          value={name.value}
+          required
+          pattern={NAME}
+          title="Letters, digits and underscores; not a digit first"
+          autocomplete="off"
+          spellcheck={false}
+          onInput={(event) => (name.value = event.currentTarget.value)}
+        />
+      </label>
+      <label class="field">
+        <span class="field-label">Comment</span>
+        <input
+          value={comment.value}
+          maxLength={2_000}
+          onInput={(event) => (comment.value = event.currentTarget.value)}
+        />
+      </label>
+    </>
+  );
+}
+
+export function AddColumn({ table, onClose }: FormProps) {
+  const name = useSignal('');
+  const type = useSignal<ColumnType>('TEXT');
+  const comment = useSignal('');
+  const unique = useSignal(false);
+  const body = {
+    name: name.value,
+    type: type.value,
+    ...(comment.value === '' ? {} : { comment: comment.value }),
+    ...(unique.value ? { unique: true } : {}),
+  };
+  return (
+    <ChangeDialog
+      title={`New column of ${table}`}
+      action="Add column"
+      request={name.value === '' ? null : { method: 'POST', path: ['table', table, 'column'], body }}
+      send={(isRehearsal) => entered().client.addColumn(table, body, isRehearsal ? { dryRun: true } : {})}
+      onDone={onClose}
+      onClose={onClose}
+    >
+      <NameAndComment name={name} comment={comment} />
+      <div class="field">
+        <span class="field-label">Type</span>
+        <TypeSelect label="Type" value={type.value} onChange={(chosen) => (type.value = chosen)} />
+      </div>
+      <label class="check">
+        <input type="checkbox" checked={unique.value} onChange={() => (unique.value = !unique.value)} />
+        Unique: no two rows have the same value
+      </label>
+    </ChangeDialog>
+  );
+}
+
+interface AlterColumnProps extends FormProps {
+  readonly column: Column;
+  /** undefined: not known to this token. */
+  readonly rules: ColumnRules | undefined;
+  readonly isUnique: boolean;
+}
+
+export function AlterColumn({ table, column, rules, isUnique, onClose }: AlterColumnProps) {
+  const name = useSignal(column.name);
+  const type = useSignal<string>(column.type);
+  const comment = useSignal(column.comment ?? '');
+  const inTheWay = useSignal<readonly ValueCount[]>([]);
+  const replaced = useSignal<Readonly<Record<string, string>>>({});
+  const newRules = useSignal<RulesChange | null>({});
+  const isNewType = type.value !== column.type;
+  const hasMap = isNewType && Object.keys(replaced.value).length > 0;
+  const body = {
+    ...(name.value === column.name ? {} : { new_name: name.value }),
+    ...(isNewType ? { new_type: type.value as ColumnType } : {}),
+    ...(hasMap ? { map: replaced.value } : {}),
+    ...(comment.value === (column.comment ?? '') ? {} : { comment: comment.value }),
+    ...newRules.value,
+  };
+  const isWhole = name.value !== '' && newRules.value !== null && Object.keys(body).length > 0;
+  // To list values is to read them, which takes a scope of its own.
+  const wantsValues = isNewType && may('sql:write');
+  const request = {
+    method: 'PUT',
+    path: ['table', table, 'column', column.name],
+    body,
+    ...(wantsValues ? { query: 'return=values' } : {}),
+  } as const;
+  return (
+    <ChangeDialog
+      title={`Column ${column.name} of ${table}`}
+      action="Change column"
+      request={isWhole ? request : null}
+      send={(isRehearsal) =>
+        entered().client.alterColumn(table, column.name, body, {
+          ...(wantsValues ? { return: 'values' } : {}),
+          ...(isRehearsal ? { dryRun: true } : {}),
+        })
+      }
+      onValues={(values) => (inTheWay.value = values)}
+      onDone={onClose}
+      onClose={onClose}
+    >
+      <NameAndComment name={name} comment={comment} />
+      <div class="field">
+        <span class="field-label">Type</span>
+        <TypeSelect
+          label="Type"
+          value={type.value}
+          onChange={(chosen) => {
+            type.value = chosen;
+            newRules.value = {};
+          }}
+        />
+        {isNewType && (
+          <p class="quiet">
+            Every value is kept, or nothing is changed. Try it first to see which values are in the way.
+          </p>
+        )}
+      </div>
+      {column.name !== 'id' && (
+        <RuleFields
+          key={type.value}
+          type={type.value}
+          rules={rules}
+          isUnique={isUnique}
+          onChange={(change) => (newRules.value = change)}
+        />
+      )}
+      {isNewType && inTheWay.value.length > 0 && (
+        <fieldset class="columns-form">
+          <legend class="field-label">Values in the way, and what becomes of them</legend>
+          {inTheWay.value.map(({ value, rows }) => (
+            <label class="map-row" key={value}>
+              <code>{value === '' ? 'empty text' : value}</code>
+              <span class="quiet">{counted(rows, 'row')}</span>
+              <input
+                class="mono"
+                placeholder="stays in the way"
+                value={replaced.value[value] ?? ''}
+                onInput={(event) => {
+                  const { [value]: _, ...others } = replaced.value;
+                  const text = event.currentTarget.value;
+                  replaced.value = text === '' ? others : { ...others, [value]: text };
+                }}
+              />
+            </label>
+          ))}
+        </fieldset>
+      )}
+    </ChangeDialog>
+  );
+}
+
+/** @param props.column undefined to drop the whole table */
+export function Drop({ table, column, onClose, onDone }: FormProps & { column?: string; onDone: () => void }) {
+  const typed = useSignal('');
+  const name = column ?? table;
+  const { client } = entered();
+  return (
+    <ChangeDialog
+      title={column === undefined ? `Drop the table ${table}` : `Drop the column ${column} of ${table}`}
+      action={column === undefined ? 'Drop table' : 'Drop column'}
+      isDangerous
+      request={
+        typed.value === name
+          ? { method: 'DELETE', path: column === undefined ? ['table', table] : ['table', table, 'column', column] }
+          : null
+      }
+      send={(isRehearsal) => {
+        const options = isRehearsal ? ({ dryRun: true } as const) : {};
+        return column === undefined ? client.dropTable(table, options) : client.dropColumn(table, column, options);
+      }}
+      onDone={onDone}
+      onClose={onClose}
+    >
+      <label class="field">
+        <span class="field-label">
+          All of its values are lost. Type <code>{name}</code> to go on.
+        </span>
+        <input
+          class="mono"
+          autocomplete="off"
+          spellcheck={false}
+          value={typed.value}
+          onInput={(event) => (typed.value = event.currentTarget.value)}
+        />
+      </label>
+    </ChangeDialog>
+  );
+}
+
+export function AlterTable({
+  table,
+  comment: old,
+  onClose,
+  onDone,
+}: FormProps & { comment: string; onDone: (name: string) => void }) {
+  const name = useSignal(table);
+  const comment = useSignal(old);
+  const body = {
+    ...(name.value === table ? {} : { new_name: name.value }),
+    ...(comment.value === old ? {} : { comment: comment.value }),
+  };
+  return (
+    <ChangeDialog
+      title={`Table ${table}`}
+      action="Change table"
+      request={
+        Object.keys(body).length === 0 || name.value === '' ? null : { method: 'PUT', path: ['table', table], body }
+      }
+      send={(isRehearsal) => entered().client.alterTable(table, body, isRehearsal ? { dryRun: true } : {})}
+      onDone={() => onDone(name.value)}
+      onClose={onClose}
+    >
+      <NameAndComment name={name} comment={comment} />
+    </ChangeDialog>
+  );
+}

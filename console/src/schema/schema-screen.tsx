@@ -1,0 +1,105 @@
+/** The tables of the project: a list beside the one that is looked at. */
+import './schema.css';
+import { useSignal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
+import { Icon } from '../parts/icon.js';
+import { count, counted } from '../parts/numbers.js';
+import { Toast } from '../parts/toast.js';
+import { goTo } from '../route.js';
+import type { ScreenProps } from '../screens.js';
+import { may } from '../session.js';
+import { readCatalog, tableByName, tables } from './catalog.js';
+import { CreateTable } from './create-table.js';
+import { TableTree } from './table-tree.js';
+import { TableView } from './table-view.js';
+
+export function SchemaScreen({ path: [name] }: ScreenProps) {
+  const isCreating = useSignal(false);
+  const table = name === undefined ? undefined : tableByName.value.get(name);
+  useEffect(() => void readCatalog(), []);
+  const create = () => (isCreating.value = true);
+  return (
+    <main class={name === undefined ? 'schema' : 'schema has-table'}>
+      <aside class="schema-list" aria-label="List of tables">
+        <div class="schema-tools">
+          {may('schema:write') && (
+            <button type="button" class="button" onClick={create}>
+              <Icon name="plus" />
+              New table
+            </button>
+          )}
+          {may('schema:read') && (
+            <button
+              type="button"
+              class="button is-icon"
+              title="Read again"
+              aria-label="Read the list again"
+              onClick={() => void readCatalog(true)}
+            >
+              <Icon name="refresh" />
+            </button>
+          )}
+        </div>
+        <TableTree withColumns={false} current={name} onPick={(picked) => goTo('tables', picked)} />
+      </aside>
+      <div class="schema-main">
+        {name !== undefined && (
+          <a class="schema-back" href="#/tables">
+            <Icon name="left" />
+            All tables
+          </a>
+        )}
+        {table !== undefined ? <TableView key={name} table={table} /> : <NoTable name={name} onCreate={create} />}
+      </div>
+      {isCreating.value && <CreateTable onClose={() => (isCreating.value = false)} />}
+      <Toast />
+    </main>
+  );
+}
+
+function NoTable({ name, onCreate }: { name: string | undefined; onCreate: () => void }) {
+  const all = tables.value;
+  if (all === null && may('schema:read')) return <div class="empty" aria-busy="true" />;
+  if (name !== undefined) {
+    return (
+      <div class="empty">
+        <h1>There is no table “{name}”</h1>
+        <p>It may have been renamed or dropped, or it is in another project.</p>
+      </div>
+    );
+  }
+  if (all === null || all.length === 0) {
+    return (
+      <div class="empty">
+        <h1>{all === null ? 'Tables' : 'No tables yet'}</h1>
+        <p>
+          A table is a name and some columns. Values are checked against the types of the columns when they are stored,
+          so start with the ones you know; more can be added at any time.
+        </p>
+        {may('schema:write') ? (
+          <button type="button" class="button is-primary" onClick={onCreate}>
+            Create a table
+          </button>
+        ) : (
+          <p>This token may not create one.</p>
+        )}
+        {may('data:write') && may('schema:write') && (
+          <p>
+            To load a file, <a href="#/import">import it</a>: the table is made from it.
+          </p>
+        )}
+      </div>
+    );
+  }
+  const views = all.filter(({ kind }) => kind !== 'table').length;
+  const rows = all.reduce((sum, { approximate_rows: n }) => sum + (n ?? 0), 0);
+  return (
+    <div class="empty">
+      <h1>
+        {counted(all.length - views, 'table')}
+        {views > 0 && `, ${counted(views, 'view')}`}
+      </h1>
+      <p>About {count(rows)} rows. Choose a table to see its columns.</p>
+    </div>
+  );
+}

@@ -1,0 +1,53 @@
+/** What the page of one table shows beyond the catalog: its size, the rules of its columns, its indexes. */
+import type { Index } from '../../../src/client/index.js';
+import { entered, may } from '../session.js';
+
+export interface ColumnRules {
+  readonly notNull: boolean;
+  /** An expression; null: none. */
+  readonly default: string | null;
+}
+
+export interface TableDetails {
+  /** Bytes on disk with indexes; undefined if the token may not run SQL, and for a table that is locked just now. */
+  readonly bytes: number | undefined;
+  /** By the name of the column; empty in the same cases. */
+  readonly rules: ReadonlyMap<string, ColumnRules>;
+  readonly indexes: readonly Index[];
+}
+
+const SIZE = `SELECT pg_total_relation_size(oid) FROM pg_class
+  WHERE relnamespace = 'data'::regnamespace AND relkind IN ('r', 'm', 'p') AND relname = $1`;
+
+const RULES = `SELECT attname, attnotnull, pg_get_expr(adbin, adrelid)
+  FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+  WHERE attrelid = (SELECT oid FROM pg_class WHERE relnamespace = 'data'::regnamespace AND relname = $1)
+    AND attnum > 0 AND NOT attisdropped`;
+
+/** They are a courtesy: what cannot be read is left out. */
+export async function readDetails(table: string, hasIndexes: boolean): Promise<TableDetails> {
+  const [sizes, rules, indexes] = await Promise.all([
+    query<[number]>(SIZE, table),
+    query<[name: string, notNull: boolean, fallback: string | null]>(RULES, table),
+    hasIndexes && may('schema:read')
+      ? entered()
+          .client.indexes(table)
+          .catch(() => [])
+      : [],
+  ]);
+  return {
+    bytes: sizes[0]?.[0],
+    rules: new Map(rules.map(([name, notNull, fallback]) => [name, { notNull, default: fallback }])),
+    indexes,
+  };
+}
+
+async function query<Row>(sql: string, table: string): Promise<Row[]> {
+  if (!may('sql:read')) return [];
+  try {
+    const options = { read_only: true, row_mode: 'array', timeout_ms: 5_000 } as const;
+    return (await entered().client.query<Row>(sql, [table], options)).rows;
+  } catch {
+    return [];
+  }
+}

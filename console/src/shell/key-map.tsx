@@ -1,0 +1,105 @@
+/** The keys that work everywhere, and the map of all keys. */
+import { signal } from '@preact/signals';
+import { useLayoutEffect } from 'preact/hooks';
+import { Dialog } from '../parts/dialog.js';
+import { goTo } from '../route.js';
+import type { Screen } from '../screens.js';
+
+export const keyMapIsOpen = signal(false);
+
+const isMac = navigator.platform.startsWith('Mac');
+export const MOD = isMac ? '⌘' : 'Ctrl';
+
+const KEYS: readonly (readonly [title: string, rows: readonly (readonly [keys: string, what: string])[]])[] = [
+  [
+    'Everywhere',
+    [
+      ['?', 'Show this map'],
+      ['g s', 'Go to SQL'],
+      ['g t', 'Go to Tables'],
+      ['g i', 'Go to Import'],
+      ['/', 'Search the tables'],
+      ['Esc', 'Close a dialog or a panel'],
+    ],
+  ],
+  [
+    'SQL editor',
+    [
+      [`${MOD} Enter`, 'Run the selection, or the statement at the cursor'],
+      [`${MOD} Shift Enter`, 'Run everything, in one transaction'],
+      [`${MOD} E`, 'Explain the statement at the cursor'],
+      ['Ctrl Space', 'Complete'],
+      ['Tab', 'Indent; press Esc first to move on instead'],
+      ['Esc Esc', 'Stop what runs'],
+    ],
+  ],
+  [
+    'Results',
+    [
+      ['↑ ↓ ← →', 'Move from cell to cell'],
+      ['Home End', 'First and last column'],
+      [`${MOD} Home ${MOD} End`, 'First and last row'],
+      ['Page Up, Page Down', 'A screen up or down'],
+      ['Shift ↑ ↓ ← →', 'Extend the selection'],
+      [`${MOD} A`, 'Select all rows that are held'],
+      [`${MOD} C`, 'Copy as TSV'],
+      ['Enter', 'Show the whole value'],
+      ['+ −', 'Make the column wider, narrower; 0 takes it back'],
+      ['↑ ↓ ← →', 'In a chart: from value to value'],
+    ],
+  ],
+  [
+    'Refused records',
+    [
+      ['Tab', 'Next cell'],
+      ['↑ ↓', 'The same cell of the record above or below'],
+      ['Enter', 'The cell below'],
+    ],
+  ],
+];
+
+const isTyping = (target: EventTarget | null): boolean =>
+  target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+
+/** `?`, and `g` followed by the first letter of a screen. */
+export function useShellKeys(screens: readonly Screen[]): void {
+  useLayoutEffect(() => {
+    let isGoing = false;
+    const take = (event: KeyboardEvent) => {
+      const [target] = event.composedPath();
+      if (isTyping(target ?? null) || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (document.querySelector('dialog[open]') !== null) return;
+      const screen = isGoing ? screens.find(({ path }) => path.startsWith(event.key)) : undefined;
+      isGoing = event.key === 'g' && !isGoing;
+      if (screen !== undefined) goTo(screen.path);
+      else if (event.key === '?') keyMapIsOpen.value = true;
+      else if (event.key === '/') document.querySelector<HTMLElement>('input[type=search]')?.focus();
+      else return;
+      event.preventDefault();
+    };
+    addEventListener('keydown', take);
+    return () => removeEventListener('keydown', take);
+  }, []);
+}
+
+export const KeyMap = () => (
+  <Dialog isOpen={keyMapIsOpen.value} title="Keys" onClose={() => (keyMapIsOpen.value = false)}>
+    <div class="keys">
+      {KEYS.map(([title, rows]) => (
+        <section key={title}>
+          <h3>{title}</h3>
+          <dl>
+            {rows.map(([keys, what]) => (
+              <div key={keys}>
+                <dt>
+                  <kbd>{keys}</kbd>
+                </dt>
+                <dd>{what}</dd>
+              </div>
+            ))}
+          </dl>
+        </section>
+      ))}
+    </div>
+  </Dialog>
+);

@@ -1,0 +1,102 @@
+/** What is around every screen: its name, the way to the others, and the way out. */
+import './shell.css';
+import { useSignal } from '@preact/signals';
+import type { FunctionComponent } from 'preact';
+import { useEffect } from 'preact/hooks';
+import { Icon } from '../parts/icon.js';
+import { ThemeButton } from '../parts/theme-button.js';
+import { linkTo, replaceRoute, route } from '../route.js';
+import { type Screen, type ScreenProps, usefulScreens } from '../screens.js';
+import { entered, leave } from '../session.js';
+import { KeyMap, keyMapIsOpen, useShellKeys } from './key-map.js';
+
+export function Shell() {
+  const { project } = entered();
+  const screens = usefulScreens();
+  const [name, ...path] = route.value;
+  const screen = screens.find((candidate) => candidate.path === name) ?? screens[0];
+  useShellKeys(screens);
+  useEffect(() => {
+    if (screen !== undefined && screen.path !== name) replaceRoute(screen.path);
+    // On a phone not all links fit.
+    document.querySelector('.bar-nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+    document.title = [screen?.label, project?.name, 'Console'].filter(Boolean).join(' · ');
+  }, [screen, name]);
+
+  return (
+    <div class="shell">
+      <header class="bar">
+        <span class="bar-project" title={project === null ? 'Admin token' : `Project ${project.name}`}>
+          <Icon name="database" />
+          <span class="bar-name">{project?.name ?? 'admin'}</span>
+        </span>
+        <nav class="bar-nav" aria-label="Screens">
+          {screens.map(({ path: target, label }) => (
+            <a key={target} href={linkTo(target)} aria-current={target === screen?.path ? 'page' : undefined}>
+              {label}
+            </a>
+          ))}
+        </nav>
+        <div class="bar-end">
+          <button
+            type="button"
+            class="button is-icon wide-only"
+            title="Keys (?)"
+            aria-label="Keyboard map"
+            onClick={() => (keyMapIsOpen.value = true)}
+          >
+            <Icon name="keyboard" />
+          </button>
+          <ThemeButton />
+          <button
+            type="button"
+            class="button is-icon"
+            title="Leave: forget the token"
+            aria-label="Leave"
+            onClick={() => leave()}
+          >
+            <Icon name="leave" />
+          </button>
+        </div>
+      </header>
+      {screen === undefined ? <NothingToShow /> : <Loaded key={screen.path} screen={screen} path={path} />}
+      <KeyMap />
+    </div>
+  );
+}
+
+function Loaded({ screen, path }: { screen: Screen } & ScreenProps) {
+  const Component = useSignal<FunctionComponent<ScreenProps> | null>(null);
+  const error = useSignal('');
+  useEffect(() => {
+    screen.load().then(
+      (component) => (Component.value = component),
+      () => (error.value = 'This part of the console could not be loaded. Reload the page.'),
+    );
+  }, [screen]);
+  if (error.value !== '')
+    return (
+      <main class="empty">
+        <p role="alert">{error.value}</p>
+      </main>
+    );
+  const Part = Component.value;
+  return Part === null ? <main class="empty" aria-busy="true" aria-label="Loading" /> : <Part path={path} />;
+}
+
+function NothingToShow() {
+  const { project, scopes } = entered();
+  return (
+    <main class="empty">
+      <h1>Nothing to show for this token</h1>
+      {project === null ? (
+        <p>An admin token manages projects and tokens. Enter a project&rsquo;s token to see its tables.</p>
+      ) : (
+        <p>
+          It may only do this: <code>{[...scopes].join(', ')}</code>. For SQL a token needs <code>sql:read</code>, for
+          the tables <code>schema:read</code>. To load a file with it, run <code>cdp import</code>.
+        </p>
+      )}
+    </main>
+  );
+}

@@ -1,0 +1,45 @@
+/** An input for each `$n` of the statement at the cursor. Postgres reads the text as whatever type the place wants. */
+export function Params({
+  count,
+  values,
+  onChange,
+}: {
+  count: number;
+  values: readonly (string | null)[];
+  onChange: (values: readonly (string | null)[]) => void;
+}) {
+  if (count === 0) return null;
+  const all = Array.from({ length: count }, (_, i) => values[i] ?? (i in values ? null : ''));
+  const set = (at: number, value: string | null) => onChange(all.map((old, i) => (i === at ? value : old)));
+  return (
+    <fieldset class="params">
+      <legend class="sr-only">Parameters</legend>
+      {all.map((value, i) => (
+        <div class="param" key={i}>
+          <label class="mono" for={`param-${i}`}>
+            ${i + 1}
+          </label>
+          <input
+            id={`param-${i}`}
+            class="mono"
+            value={value ?? ''}
+            disabled={value === null}
+            placeholder={value === null ? 'NULL' : 'empty text'}
+            spellcheck={false}
+            autocomplete="off"
+            onInput={(event) => set(i, event.currentTarget.value)}
+          />
+          <label class="check">
+            <input
+              type="checkbox"
+              checked={value === null}
+              aria-label={`$${i + 1} is NULL`}
+              onChange={(event) => set(i, event.currentTarget.checked ? null : '')}
+            />
+            NULL
+          </label>
+        </div>
+      ))}
+    </fieldset>
+  );
+}

@@ -1,0 +1,52 @@
+/** A plan as a tree: the innermost steps run first; the bar is what a step takes of the whole. */
+import { count, duration } from '../parts/numbers.js';
+import type { Plan, PlanNode } from './plan.js';
+
+export const PlanView = ({ plan }: { plan: Plan }) => (
+  <section class="plan" aria-label="Plan" tabIndex={0}>
+    <p class="quiet">
+      {plan.isTimed
+        ? `Ran in ${duration(plan.total)}. Steps that are further in run first.`
+        : `Estimated cost ${count(Math.round(plan.total))}; nothing was run. Steps that are further in run first.`}
+    </p>
+    <ul>
+      <Step node={plan.root} isTimed={plan.isTimed} />
+    </ul>
+  </section>
+);
+
+function Step({ node, isTimed }: { node: PlanNode; isTimed: boolean }) {
+  const { title, details, estimatedRows, actualRows, own, share, hints, children } = node;
+  const percent = Math.round(share * 100);
+  return (
+    <li>
+      <div class="plan-step">
+        <div class="plan-head">
+          <strong>{title}</strong>
+          <span class="quiet">
+            {actualRows === undefined
+              ? `about ${count(estimatedRows)} rows`
+              : `${count(actualRows)} rows, ${count(estimatedRows)} expected`}
+          </span>
+          <span class="plan-own">{isTimed ? duration(own) : `${percent} %`}</span>
+        </div>
+        <meter class="plan-bar" min={0} max={100} value={percent} aria-label={`Share of ${title}`} />
+        {details.map((detail) => (
+          <code key={detail}>{detail}</code>
+        ))}
+        {hints.map((hint) => (
+          <p key={hint} class="plan-hint">
+            {hint}
+          </p>
+        ))}
+      </div>
+      {children.length > 0 && (
+        <ul>
+          {children.map((child, i) => (
+            <Step key={i} node={child} isTimed={isTimed} />
+          ))}
+        </ul>
+      )}
+    </li>
+  );
+}

@@ -1,0 +1,122 @@
+/** One run of SQL from a tab: one statement as a stream of any size, several as one transaction with a result for each. */
+import { signal } from '@preact/signals';
+import { CdpError } from '../../../src/client/index.js';
+import { cellsOf, membersOf, textOf } from '../results/cells.js';
+import { Result, type ResultColumn } from '../results/result.js';
+import { entered } from '../session.js';
+import { offsetOf, splitStatements } from './statements.js';
+
+export interface Question {
+  readonly text: string;
+  readonly params: readonly (string | null)[];
+  readonly readOnly: boolean;
+  /** Where `text` begins in the editor; -1 if it is not what stands there. */
+  readonly offset: number;
+}
+
+/** What a run needs to say where an error is. */
+export interface Failure {
+  readonly error: CdpError;
+  /** In the editor; undefined if Postgres named no place. */
+  readonly offset: number | undefined;
+}
+
+export type State = 'running' | 'done' | 'failed' | 'stopped';
+
+export class Run {
+  readonly question: Question;
+  readonly startedAt = Date.now();
+  readonly state = signal<State>('running');
+  readonly results = signal<readonly Result[]>([]);
+  readonly failure = signal<Failure | null>(null);
+  /** Milliseconds, once it has ended. */
+  readonly duration = signal(0);
+  readonly ended: Promise<void>;
+  readonly #abort = new AbortController();
+
+  constructor(question: Question) {
+    this.question = question;
+    this.ended = this.#run();
+  }
+
+  /** The service cancels the statement in Postgres when its client leaves. */
+  stop(): void {
+    this.#abort.abort();
+  }
+
+  async #run(): Promise<void> {
+    const started = performance.now();
+    try {
+      if (splitStatements(this.question.text).length === 1) await this.#stream();
+      else await this.#collect();
+      this.state.value = 'done';
+    } catch (thrown) {
+      this.#fail(thrown);
+    } finally {
+      this.duration.value = performance.now() - started;
+    }
+  }
+
+  async #stream(): Promise<void> {
+    const { text, params } = this.question;
+    const { columns, batches } = await entered().client.sqlArrays(text, params, this.#options());
+    const result = new Result(columns.map(({ name, type }) => ({ name, type: type ?? '' })));
+    this.results.value = [result];
+    for (let batch = await batches.next(); ; batch = await batches.next()) {
+      if (batch.done) return result.end(batch.value.type ?? firstWord(text), batch.value.row_count);
+      for (const line of batch.value) result.take(line);
+    }
+  }
+
+  async #collect(): Promise<void> {
+    const { text } = this.question;
+    const json = await entered().client.queryJson(text, [], { ...this.#options(), row_mode: 'array' });
+    const members = membersOf(json);
+    const each = members.has('results') ? cellsOf(members.get('results') ?? '[]').map(membersOf) : [members];
+    this.results.value = each.map((result) => {
+      const { columns, type, row_count, affected_rows, truncated } = JSON.parse(
+        `{${['columns', 'type', 'row_count', 'affected_rows', 'truncated']
+          .filter((name) => result.has(name))
+          .map((name) => `"${name}":${result.get(name)}`)
+          .join()}}`,
+      ) as { columns: ResultColumn[]; type: string; row_count: number; affected_rows?: number; truncated: boolean };
+      const made = new Result(columns);
+      for (const row of cellsOf(result.get('rows') ?? '[]')) made.take(row);
+      made.end(type, columns.length === 0 ? (affected_rows ?? 0) : row_count, truncated);
+      return made;
+    });
+  }
+
+  #options() {
+    return {
+      numbers: 'raw',
+      timeout_ms: 60_000,
+      signal: this.#abort.signal,
+      ...(this.question.readOnly ? { read_only: true } : {}),
+    } as const;
+  }
+
+  #fail(thrown: unknown): void {
+    for (const result of this.results.value) result.breakOff();
+    if (this.#abort.signal.aborted) {
+      this.state.value = 'stopped';
+      return;
+    }
+    const error = thrown instanceof CdpError ? thrown : new CdpError('unexpected_answer', String(thrown));
+    const { text, offset } = this.question;
+    const position = error.postgres?.position;
+    const isPlaced = position !== undefined && offset >= 0;
+    this.failure.value = { error, offset: isPlaced ? offset + offsetOf(text, position) : undefined };
+    this.state.value = 'failed';
+  }
+}
+
+const firstWord = (text: string): string => (/[A-Za-z]+/.exec(text)?.[0] ?? '').toUpperCase();
+
+/** The plan of `EXPLAIN (FORMAT JSON)`, if that is what a result is. */
+export function planIn(result: Result): string | undefined {
+  const [column, ...others] = result.columns;
+  if (column?.name !== 'QUERY PLAN' || others.length > 0 || result.held !== 1 || !/^json$/i.test(column.type)) return;
+  const [cell] = result.cells(0);
+  return cell === undefined ? undefined : textOf(cell, column.type);
+}

@@ -1,0 +1,81 @@
+/** Beside the editor: tables to insert, saved queries, and what was run. */
+import { useSignal } from '@preact/signals';
+import { Icon } from '../parts/icon.js';
+import { ago, counted, duration } from '../parts/numbers.js';
+import { TableTree } from '../schema/table-tree.js';
+import { clearHistory, forget, history, openTab, saved } from './tabs.js';
+import { quoted } from './tokens.js';
+
+const PARTS = ['Tables', 'Saved', 'History'] as const;
+
+export function SidePanel({ onInsert }: { onInsert: (text: string) => void }) {
+  const part = useSignal<(typeof PARTS)[number]>('Tables');
+  return (
+    <aside class="side" aria-label="Tables and queries">
+      <div class="side-tabs" role="group" aria-label="Show">
+        {PARTS.map((name) => (
+          <button key={name} type="button" aria-pressed={part.value === name} onClick={() => (part.value = name)}>
+            {name}
+          </button>
+        ))}
+      </div>
+      <div class="side-body">
+        {part.value === 'Tables' && (
+          <TableTree withColumns onPick={(table, column) => onInsert(quoted(column ?? table))} />
+        )}
+        {part.value === 'Saved' && <Saved />}
+        {part.value === 'History' && <History />}
+      </div>
+    </aside>
+  );
+}
+
+function Saved() {
+  if (saved.value.length === 0)
+    return <p class="tree-note quiet">Queries that you save appear here, in this browser, for this project.</p>;
+  return (
+    <ul class="side-list">
+      {saved.value.map(({ id, name, text, chart }) => (
+        <li key={id}>
+          <button type="button" class="side-entry" title={text} onClick={() => openTab(text, name, chart)}>
+            <span class="side-text">{name}</span>
+          </button>
+          <button
+            type="button"
+            class="button is-icon"
+            aria-label={`Delete the saved query ${name}`}
+            onClick={() => void forget(id)}
+          >
+            <Icon name="trash" />
+          </button>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+const OUTCOMES: Record<string, string> = { failed: 'failed', stopped: 'stopped' };
+
+function History() {
+  if (history.value.length === 0)
+    return <p class="tree-note quiet">What you run appears here, in this browser only.</p>;
+  return (
+    <>
+      <ul class="side-list">
+        {history.value.map(({ at, text, state, ms, rows }) => (
+          <li key={at}>
+            <button type="button" class="side-entry" title={text} onClick={() => openTab(text)}>
+              <code class="side-text">{text.replace(/\s+/g, ' ')}</code>
+              <span class={state === 'failed' ? 'side-fact bad' : 'side-fact quiet'}>
+                {ago(at)} · {OUTCOMES[state] ?? counted(rows, 'row')} · {duration(ms)}
+              </span>
+            </button>
+          </li>
+        ))}
+      </ul>
+      <button type="button" class="button side-clear" onClick={() => void clearHistory()}>
+        Clear the history
+      </button>
+    </>
+  );
+}

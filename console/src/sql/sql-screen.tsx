@@ -1,0 +1,236 @@
+/** The SQL screen: an editor in tabs, what surrounds it, and below it what the statements bring. */
+import './sql.css';
+import { useComputed, useSignal } from '@preact/signals';
+import { useEffect, useRef } from 'preact/hooks';
+import { copyText } from '../parts/clipboard.js';
+import { Icon } from '../parts/icon.js';
+import { say, Toast } from '../parts/toast.js';
+import { replaceRoute, routeQuery } from '../route.js';
+import { readCatalog } from '../schema/catalog.js';
+import { may } from '../session.js';
+import type { SqlEditor } from './editor.js';
+import { Outcome } from './outcome.js';
+import { Params } from './params.js';
+import { Run } from './run.js';
+import { SaveDialog } from './save-dialog.js';
+import { SidePanel } from './side-panel.js';
+import { parameterCount, statementAt } from './statements.js';
+import { TabStrip } from './tab-strip.js';
+import { addToHistory, changeTab, currentId, loadTabs, runs, tabs } from './tabs.js';
+
+/** What may have changed the tables. */
+const CHANGES_SCHEMA = /\b(create|alter|drop|comment|truncate|rename)\b/i;
+
+export function SqlScreen() {
+  const host = useRef<HTMLDivElement>(null);
+  const editor = useRef<SqlEditor | null>(null);
+  const isReady = useSignal(false);
+  const hasSide = useSignal(innerWidth >= 1_000);
+  const isSaving = useSignal(false);
+  const cursor = useSignal(0);
+  const tab = useComputed(() => tabs.value.find(({ id }) => id === currentId.value));
+  const run = runs.value.get(currentId.value);
+  const isRunning = run?.state.value === 'running';
+  const canWrite = may('sql:write');
+  const readOnly = !canWrite || (may('sql:read') && (tab.value?.readOnly ?? true));
+  const chosen = useComputed(() =>
+    tab.value === undefined || cursor.value < 0 ? undefined : toRun(editor.current, false),
+  );
+  const params = parameterCount(chosen.value?.text ?? '');
+
+  useEffect(() => {
+    const linked = routeQuery.value.get('sql');
+    // A link is shown and left alone: whoever follows it decides whether it runs.
+    if (linked !== null) replaceRoute('sql');
+    void readCatalog();
+    const tabsAreThere = loadTabs(linked);
+    let isLeft = false;
+    void Promise.all([import('./editor.js'), tabsAreThere]).then(([{ SqlEditor }]) => {
+      if (host.current === null || isLeft) return;
+      editor.current = new SqlEditor(host.current, {
+        onChange: (text) => changeTab(currentId.value, { text }),
+        onCursor: () => cursor.value++,
+        onRun: (isAll) => start(isAll),
+        onExplain: () => explain(),
+      });
+      isReady.value = true;
+      editor.current.show(currentId.value, tab.value?.text ?? '');
+      editor.current.focus();
+    });
+    return () => {
+      isLeft = true;
+      editor.current?.close();
+    };
+  }, []);
+
+  useEffect(() => {
+    if (!isReady.value || tab.value === undefined) return;
+    editor.current?.show(tab.value.id, tab.value.text);
+    cursor.value++;
+  }, [currentId.value, isReady.value]);
+
+  const begin = (text: string, offset: number, isReadOnly: boolean) => {
+    const id = currentId.value;
+    if (text.trim() === '' || runs.value.get(id)?.state.value === 'running') return;
+    editor.current?.clearError();
+    const count = parameterCount(text);
+    const given = tab.value?.params ?? [];
+    const values = Array.from({ length: count }, (_, i) => (given[i] === undefined ? '' : given[i]));
+    const next = new Run({ text, params: values, readOnly: isReadOnly, offset });
+    runs.value = new Map(runs.value).set(id, next);
+    void next.ended.then(() => {
+      const at = next.failure.value?.offset;
+      if (at !== undefined && currentId.value === id) editor.current?.markError(at);
+      const rows = next.results.value.at(-1)?.rowCount.value ?? 0;
+      const entry = { at: next.startedAt, text, state: next.state.value, ms: next.duration.value, rows };
+      void addToHistory(entry);
+      if (!isReadOnly && CHANGES_SCHEMA.test(text)) void readCatalog(true);
+    });
+  };
+  const start = (isAll: boolean) => {
+    const wanted = toRun(editor.current, isAll);
+    const isReadOnly = !canWrite || (may('sql:read') && (tab.value?.readOnly ?? true));
+    if (wanted !== undefined) begin(wanted.text, wanted.from, isReadOnly);
+  };
+  const explain = (isTimed = false) => {
+    const wanted = toRun(editor.current, false);
+    if (wanted === undefined) return;
+    const head = isTimed ? 'EXPLAIN (ANALYZE, FORMAT JSON) ' : 'EXPLAIN (FORMAT JSON) ';
+    begin(head + wanted.text, wanted.from - head.length, may('sql:read'));
+  };
+  const allowChanges = () => {
+    changeTab(currentId.value, { readOnly: false });
+    const question = run?.question;
+    if (question !== undefined) begin(question.text, question.offset, false);
+  };
+  const share = () => {
+    const link = `${location.origin}${location.pathname}#/sql?sql=${encodeURIComponent(tab.value?.text ?? '')}`;
+    void copyText(link).then(() => say('Link copied. It holds the text and no data; it never runs by itself.'));
+  };
+
+  return (
+    <main
+      class={hasSide.value ? 'sql has-side' : 'sql'}
+      onKeyDown={(event) =>
+        event.key === 'Escape' && isRunning && event.repeat === false && stopOnSecond(() => run.stop())
+      }
+    >
+      <h1 class="sr-only">SQL</h1>
+      {hasSide.value && <SidePanel onInsert={(text) => editor.current?.insert(text)} />}
+      <div class="sql-main">
+        <TabStrip hasSide={hasSide} />
+        <div class="sql-bar" role="toolbar" aria-label="Run">
+          {isRunning ? (
+            <button type="button" class="button is-danger" onClick={() => run.stop()}>
+              <Icon name="stop" />
+              Stop
+            </button>
+          ) : (
+            <button type="button" class="button is-primary" title="Ctrl Enter" onClick={() => start(false)}>
+              <Icon name="play" />
+              Run
+            </button>
+          )}
+          <button
+            type="button"
+            class="button"
+            title="Ctrl Shift Enter"
+            disabled={isRunning}
+            onClick={() => start(true)}
+          >
+            Run all
+          </button>
+          <button type="button" class="button" title="Ctrl E" disabled={isRunning} onClick={() => explain()}>
+            Explain
+          </button>
+          {may('sql:read') && (
+            <button
+              type="button"
+              class="button wide-only"
+              title="Runs the statement, read-only, and measures each step"
+              disabled={isRunning}
+              onClick={() => explain(true)}
+            >
+              Explain analyze
+            </button>
+          )}
+          {canWrite && may('sql:read') && (
+            <label class="check sql-switch" title="Postgres refuses any change">
+              <input
+                type="checkbox"
+                role="switch"
+                checked={readOnly}
+                onChange={(event) => changeTab(currentId.value, { readOnly: event.currentTarget.checked })}
+              />
+              Read-only
+            </label>
+          )}
+          <span class="sql-bar-end">
+            <button
+              type="button"
+              class="button is-icon"
+              title="Save"
+              aria-label="Save this query"
+              onClick={() => (isSaving.value = true)}
+            >
+              <Icon name="star" />
+            </button>
+            <button
+              type="button"
+              class="button is-icon"
+              title="Copy a link"
+              aria-label="Copy a link to this text"
+              onClick={share}
+            >
+              <Icon name="link" />
+            </button>
+          </span>
+        </div>
+        <div class="sql-editor" ref={host} />
+        <span id="editor-help" class="sr-only">
+          Control Enter runs the statement at the cursor. Escape, then Tab, leaves the editor.
+        </span>
+        <Params
+          count={params}
+          values={tab.value?.params ?? []}
+          onChange={(values) => changeTab(currentId.value, { params: values })}
+        />
+        <Outcome
+          run={run}
+          lineOf={(offset) => editor.current?.lineOf(offset) ?? 1}
+          onGoTo={(offset) => editor.current?.goTo(offset)}
+          onAllowChanges={canWrite ? allowChanges : undefined}
+          settings={tab.value ?? {}}
+          onSettings={(change) => changeTab(currentId.value, change)}
+        />
+      </div>
+      {isSaving.value && (
+        <SaveDialog
+          name={tab.value?.title ?? ''}
+          text={tab.value?.text ?? ''}
+          chart={tab.value?.chart}
+          onClose={() => (isSaving.value = false)}
+        />
+      )}
+      <Toast />
+    </main>
+  );
+}
+
+/** The selection, or the statement at the cursor, or everything. */
+function toRun(editor: SqlEditor | null, isAll: boolean): { text: string; from: number } | undefined {
+  if (editor === null) return undefined;
+  const { text } = editor;
+  if (isAll) return { text, from: 0 };
+  const { from, to } = editor.selection;
+  return from === to ? statementAt(text, from) : { text: text.slice(from, to), from };
+}
+
+let lastEscape = 0;
+
+/** One Escape closes completions and the like, so it takes two to stop. */
+function stopOnSecond(stop: () => void): void {
+  const now = performance.now();
+  if (now - lastEscape < 1_000) stop();
+  lastEscape = now;
+}

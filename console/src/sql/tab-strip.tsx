@@ -1,0 +1,39 @@
+/** The tabs of the editor. */
+import type { Signal } from '@preact/signals';
+import { Icon } from '../parts/icon.js';
+import { closeTab, currentId, openTab, tabs } from './tabs.js';
+
+export const TabStrip = ({ hasSide }: { hasSide: Signal<boolean> }) => (
+  <div class="tabs">
+    <button
+      type="button"
+      class="button is-icon"
+      aria-label="Tables and queries"
+      title="Tables and queries"
+      aria-expanded={hasSide.value}
+      onClick={() => (hasSide.value = !hasSide.value)}
+    >
+      <Icon name={hasSide.value ? 'left' : 'table'} />
+    </button>
+    <ul class="tabs-list" aria-label="Queries">
+      {tabs.value.map(({ id, title }) => (
+        <li key={id} class={id === currentId.value ? 'tab is-current' : 'tab'}>
+          <button
+            type="button"
+            class="tab-name"
+            aria-current={id === currentId.value ? 'true' : undefined}
+            onClick={() => (currentId.value = id)}
+          >
+            {title}
+          </button>
+          <button type="button" class="tab-close" aria-label={`Close ${title}`} onClick={() => closeTab(id)}>
+            <Icon name="close" />
+          </button>
+        </li>
+      ))}
+    </ul>
+    <button type="button" class="button is-icon" aria-label="New query" title="New query" onClick={() => openTab()}>
+      <Icon name="plus" />
+    </button>
+  </div>
+);

@@ -1,0 +1,16 @@
+/** Light, dark, or what the system says; kept in the browser. */
+import { effect, signal } from '@preact/signals';
+
+const THEMES = ['system', 'light', 'dark'] as const;
+export type Theme = (typeof THEMES)[number];
+
+const KEY = 'cdp-console-theme';
+
+export const theme = signal<Theme>(THEMES.find((name) => name === localStorage.getItem(KEY)) ?? 'system');
+
+export const nextTheme = (): Theme => THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length] ?? 'system';
+
+effect(() => {
+  document.documentElement.dataset.theme = theme.value;
+  localStorage.setItem(KEY, theme.value);
+});

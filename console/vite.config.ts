@@ -1,0 +1,18 @@
+/** The console's build: files with hashed names under /console/, and nothing that a strict policy would refuse. */
+import { defineConfig } from 'vite';
+
+export default defineConfig({
+  root: import.meta.dirname,
+  base: '/console/',
+  // For work on the console: `npx vite -c console/vite.config.ts` beside a running service.
+  server: { proxy: { '/api': 'http://127.0.0.1:8080' } },
+  build: {
+    outDir: '../dist/console',
+    emptyOutDir: true,
+    target: 'es2022',
+    // No inline script and no data: URL, whatever their size.
+    modulePreload: { polyfill: false },
+    assetsInlineLimit: 0,
+    reportCompressedSize: false,
+  },
+});

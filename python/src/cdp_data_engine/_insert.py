@@ -1,0 +1,234 @@
+"""
+Inserts any number of records, in batches. A few are in flight at a time, each with its own
+idempotency key, so that a retry stores nothing twice.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+from ._batches import RECORDS_PER_BATCH, Item, body_of, record_json
+from ._operations import Answer, Operation, in_path, names, new_key, query_text, true_or_none
+from ._transport import Request
+from .errors import BadRequestError, CallerError, CdpError
+
+#: Errors caused by a record even if they do not name one.
+_CAUSED_BY_A_RECORD = {"unique_violation", "constraint_violation", "row_too_large", "sql_error"}
+_RECORD = re.compile(r"^Record (\d+)")
+
+
+@dataclass
+class InsertResult:
+    """What became of all records so far."""
+
+    #: Rows that the service has acknowledged.
+    inserted: int = 0
+    #: Batches that it has acknowledged.
+    batches: int = 0
+    #: Retried requests.
+    retries: int = 0
+    #: Records passed to ``on_refused``.
+    refused: int = 0
+    #: With ``on_conflict``.
+    updated: int = 0
+    #: With ``on_conflict``.
+    ignored: int = 0
+    #: With ``on_error="quarantine"``.
+    quarantined: int = 0
+    #: With ``return_ids``, by the position of the record in the input; None if it was refused.
+    ids: List[Optional[str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class RefusedRecord:
+    #: Position in the whole input, from 0.
+    index: int
+    record: Any
+    #: What is wrong with it.
+    errors: List[Mapping[str, Any]]
+
+
+OnProgress = Callable[[InsertResult], None]
+OnRefused = Callable[[RefusedRecord], None]
+
+
+@dataclass(frozen=True)
+class StoreOptions:
+    """What happens to rows that have the key of a record, and to records that are wrong."""
+
+    on_conflict: Union[str, Sequence[str], None] = None
+    resolution: Optional[str] = None
+    on_error: Optional[str] = None
+    dry_run: bool = False
+    return_ids: bool = False
+
+    def request(self, table: str, body: bytes, key: Optional[str]) -> Request:
+        query = {
+            "return": "ids" if self.return_ids else None,
+            "on_conflict": None if self.on_conflict is None else names(self.on_conflict),
+            "resolution": self.resolution,
+            "on_error": self.on_error,
+            "dry_run": true_or_none(self.dry_run),
+        }
+        return Request(
+            "POST",
+            f"/api/cdp/data/{in_path(table)}{query_text(query)}",
+            idempotent=True,
+            body=body,
+            headers={} if self.dry_run else {"Idempotency-Key": key or new_key()},
+        )
+
+
+def insert_batch(
+    table: str, records: Sequence[Mapping[str, Any]], options: StoreOptions, key: Optional[str]
+) -> Operation[Answer]:
+    """One request, sent as it is: all of the records are stored, or none."""
+    check_source(records, "a list of records")
+    body = body_of([record_json(record, i) for i, record in enumerate(records)])
+    answer: Answer = yield options.request(table, body, key)
+    return answer
+
+
+def check_source(records: Any, wanted: str = "an iterable of records") -> None:
+    """:raises TypeError: for one record; for text, whose characters are not records"""
+    if isinstance(records, Mapping):
+        raise TypeError(f"insert takes {wanted}; one record goes as [record]")
+    if isinstance(records, (str, bytes)):
+        raise TypeError(f"insert takes {wanted}, not text")
+    if type(records).__name__ == "DataFrame":
+        raise TypeError(f'insert takes {wanted}; a DataFrame goes as df.to_dict("records")')
+
+
+class Insert:
+    """The state of one call of insert."""
+
+    def __init__(
+        self,
+        table: str,
+        options: StoreOptions,
+        on_progress: Optional[OnProgress],
+        on_refused: Optional[OnRefused],
+    ) -> None:
+        if options.on_error is not None and on_refused is not None:
+            raise TypeError("refused records go to on_refused or to the quarantine, not to both")
+        in_path(table)
+        self.result = InsertResult()
+        self._table = table
+        self._options = options
+        self._on_progress = on_progress
+        self._on_refused = on_refused
+
+    def item(self, index: int, record: Any) -> Optional[Item]:
+        """The record as it is sent; None if it cannot be, and was refused."""
+        try:
+            return Item(index, record, record_json(record, index))
+        except CdpError as error:
+            if self._on_refused is None:
+                raise
+            self._refuse(RefusedRecord(index, record, error.errors))
+            return None
+
+    def send(self, batch: List[Item]) -> Operation[None]:
+        request = self._options.request(self._table, body_of([i.json for i in batch]), None)
+        try:
+            answer = yield request
+        except CdpError as error:
+            self.result.retries += request.retries
+            yield from self._send_good(error, batch)
+            return
+        self._count(answer, request, batch)
+        if self._on_progress is not None:
+            self._on_progress(replace(self.result))
+
+    def failed(self, error: Exception) -> CdpError:
+        """What the call of insert raises: with the rows that were acknowledged."""
+        if not isinstance(error, CdpError):
+            message = f"The source of records or a callback failed: {error!r}"
+            wrapped = CallerError("caller_error", message)
+            wrapped.__cause__ = error
+            error = wrapped
+        error.inserted = self.result.inserted
+        return error
+
+    def _count(self, answer: Answer, request: Request, batch: List[Item]) -> None:
+        result = self.result
+        result.inserted += answer["inserted_rows"]
+        result.updated += answer.get("updated_rows", 0)
+        result.ignored += answer.get("ignored_rows", 0)
+        result.quarantined += answer.get("quarantined_rows", 0)
+        result.batches += 1
+        result.retries += request.retries
+        for item, row_id in zip(batch, answer.get("ids", ())):
+            self._set_id(item.index, row_id)
+
+    def _set_id(self, index: int, row_id: Optional[str]) -> None:
+        ids = self.result.ids
+        ids.extend([None] * (index + 1 - len(ids)))
+        ids[index] = row_id
+
+    def _send_good(self, error: CdpError, batch: List[Item]) -> Operation[None]:
+        """A refused batch again without its bad records. :raises CdpError: if none caused it"""
+        partition = None if self._on_refused is None else partition_batch(error, len(batch))
+        if partition is None:
+            raise _in_input(error, batch)
+        refused, resend = partition
+        for i, errors in refused.items():
+            if i >= len(batch):
+                raise _in_input(error, batch)
+            item = batch[i]
+            places = [_place_in_input(place, item.index) for place in errors]
+            self._refuse(RefusedRecord(item.index, item.record, places))
+        for positions in resend:
+            yield from self.send([batch[i] for i in positions])
+
+    def _refuse(self, refused: RefusedRecord) -> None:
+        self.result.refused += 1
+        if self._options.return_ids:
+            self._set_id(refused.index, None)
+        if self._on_refused is not None:
+            self._on_refused(refused)
+
+
+Partition = Tuple[Dict[int, List[Mapping[str, Any]]], List[List[int]]]
+
+
+def partition_batch(error: CdpError, size: int) -> Optional[Partition]:
+    """
+    :returns: the bad records by their position, and the batches to send instead, as positions;
+        None if no record caused the error
+    """
+    refused: Dict[int, List[Mapping[str, Any]]] = {}
+    for place in error.errors:
+        if "record" in place:
+            refused.setdefault(place["record"], []).append(place)
+    if refused:
+        good = [i for i in range(size) if i not in refused]
+        return refused, [good] if good else []
+    if error.code not in _CAUSED_BY_A_RECORD:
+        return None
+    if size == 1:
+        return {0: [{"record": 0, "error": error.code, "message": error.message}]}, []
+    # The error names no record, so bisect.
+    middle = (size + 1) // 2
+    return {}, [list(range(middle)), list(range(middle, size))]
+
+
+def _in_input(error: CdpError, batch: List[Item]) -> CdpError:
+    """The error with record numbers of the whole input, in its messages too."""
+
+    def index_of(record: int) -> int:
+        return batch[record].index if record < len(batch) else record
+
+    error.message = _RECORD.sub(lambda m: f"Record {index_of(int(m[1]))}", error.message)
+    error.errors = [
+        _place_in_input(place, index_of(place["record"])) if "record" in place else place
+        for place in error.errors
+    ]
+    return error
+
+
+def _place_in_input(place: Mapping[str, Any], record: int) -> Mapping[str, Any]:
+    message = _RECORD.sub(f"Record {record}", place["message"])
+    return {**place, "record": record, "message": message}

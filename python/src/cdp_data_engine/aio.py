@@ -1,0 +1,282 @@
+"""
+The client for asyncio: the same calls as ``CdpClient``, each in a thread of its own, so that the
+event loop never waits. A task that is canceled cuts off its call's connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, AsyncIterator, Callable, Dict, List, Mapping, Optional, Sequence, Type
+
+from . import _operations as ops
+from ._connections import Cancel
+from ._insert import Insert, InsertResult, OnProgress, OnRefused, StoreOptions, insert_batch
+from ._operations import Answer, Moment, Operation, T
+from ._pump import AsyncSource, pump_async
+from ._query import QueryResult, query, sql_request
+from ._schema import Names
+from ._schema_async import AsyncSchemaMethods
+from ._stream import RowStream
+from ._transport import Headers, Request, Transport
+from ._values import Row
+from .errors import CdpError
+
+#: Calls of one client at a time; more wait. A stream takes a thread only while it reads.
+_THREADS = 64
+
+
+class AsyncCdpClient(AsyncSchemaMethods):
+    """
+    :class:`CdpClient` for asyncio: the same arguments, methods and errors. ``stream``, ``csv`` and
+    ``quarantine`` are async iterators; ``insert`` also takes an async iterable. Callbacks run in
+    the event loop.
+    """
+
+    def __init__(
+        self,
+        url: Optional[str] = None,
+        token: Optional[str] = None,
+        *,
+        timeout: float = 100.0,
+        max_retries: int = 8,
+        headers: Optional[Headers] = None,
+        ssl_context: Optional[ssl.SSLContext] = None,
+    ) -> None:
+        self._transport = Transport(
+            url,
+            token,
+            timeout=timeout,
+            max_retries=max_retries,
+            headers=headers,
+            ssl_context=ssl_context,
+        )
+        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="cdp-client")
+
+    def __repr__(self) -> str:
+        return f"<AsyncCdpClient {self._transport.url}>"
+
+    async def __aenter__(self) -> "AsyncCdpClient":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes idle connections and ends the threads. The client cannot be used any more."""
+        self._executor.shutdown(wait=False)
+        self._transport.close()
+
+    async def token(self) -> Answer:
+        """The token's project and scopes."""
+        return await self._run(ops.token())
+
+    async def insert(
+        self,
+        table: str,
+        records: AsyncSource,
+        *,
+        on_conflict: Optional[Names] = None,
+        resolution: Optional[str] = None,
+        on_error: Optional[str] = None,
+        dry_run: bool = False,
+        return_ids: bool = False,
+        concurrency: Optional[int] = None,
+        on_progress: Optional[OnProgress] = None,
+        on_refused: Optional[OnRefused] = None,
+    ) -> InsertResult:
+        """See :meth:`CdpClient.insert`."""
+        options = StoreOptions(on_conflict, resolution, on_error, dry_run, return_ids)
+        insert = Insert(table, options, on_progress, on_refused)
+        if concurrency is None:
+            concurrency = 4 if on_conflict is None else 1
+        await pump_async(insert, records, self._run, concurrency)
+        return insert.result
+
+    async def insert_batch(
+        self,
+        table: str,
+        records: Sequence[Mapping[str, Any]],
+        *,
+        idempotency_key: Optional[str] = None,
+        on_conflict: Optional[Names] = None,
+        resolution: Optional[str] = None,
+        on_error: Optional[str] = None,
+        dry_run: bool = False,
+        return_ids: bool = False,
+    ) -> Answer:
+        """See :meth:`CdpClient.insert_batch`."""
+        options = StoreOptions(on_conflict, resolution, on_error, dry_run, return_ids)
+        return await self._run(insert_batch(table, records, options, idempotency_key))
+
+    async def delete(
+        self,
+        table: str,
+        keys: Sequence[Mapping[str, Any]],
+        *,
+        by: Names,
+        idempotency_key: Optional[str] = None,
+    ) -> int:
+        """See :meth:`CdpClient.delete`."""
+        return await self._run(ops.delete(table, keys, by, idempotency_key))
+
+    async def quarantine(
+        self,
+        *,
+        table: Optional[str] = None,
+        error: Optional[str] = None,
+        column: Optional[str] = None,
+        since: Moment = None,
+        until: Moment = None,
+        id: Optional[str] = None,
+    ) -> AsyncIterator[Dict[str, Any]]:
+        """The records there, the oldest first. ``record`` is the JSON that was sent."""
+        where = ops.where(table, error, column, since, until, id)
+        after: Optional[str] = None
+        while True:
+            page = await self._run(ops.quarantine_page(where, after))
+            for record in page["records"]:
+                yield record
+            after = page["next"]
+            if after is None:
+                return
+
+    async def replay_quarantine(
+        self,
+        table: str,
+        *,
+        error: Optional[str] = None,
+        column: Optional[str] = None,
+        since: Moment = None,
+        until: Moment = None,
+        id: Optional[str] = None,
+        rename: Optional[Mapping[str, str]] = None,
+        set: Optional[Mapping[str, Any]] = None,
+        on_conflict: Optional[Names] = None,
+        resolution: Optional[str] = None,
+    ) -> Answer:
+        """See :meth:`CdpClient.replay_quarantine`."""
+        where = ops.where(None, error, column, since, until, id)
+        return await self._run(ops.replay(table, where, rename, set, on_conflict, resolution))
+
+    async def drop_quarantine(
+        self,
+        *,
+        table: Optional[str] = None,
+        error: Optional[str] = None,
+        column: Optional[str] = None,
+        since: Moment = None,
+        until: Moment = None,
+        id: Optional[str] = None,
+        all: bool = False,
+    ) -> int:
+        """Deletes records from the quarantine, with ``all`` every one. :returns: how many"""
+        where = ops.where(table, error, column, since, until, id)
+        return await self._run(ops.drop_quarantine(where, all))
+
+    async def receipt(self, table: str, key: str, *, settle: bool = False) -> Dict[str, Any]:
+        """See :meth:`CdpClient.receipt`."""
+        return (await self.receipts(table, [key], settle=settle))[0]
+
+    async def receipts(
+        self, table: str, keys: Sequence[str], *, settle: bool = False
+    ) -> List[Dict[str, Any]]:
+        """The same of up to 1,000 batches, in the order of their keys."""
+        return await self._run(ops.receipts(table, keys, settle))
+
+    async def query(
+        self,
+        sql: str,
+        params: Sequence[Any] = (),
+        *,
+        read_only: Optional[bool] = None,
+        timeout_ms: Optional[int] = None,
+        max_rows: Optional[int] = None,
+        dry_run: bool = False,
+        idempotency_key: Optional[str] = None,
+    ) -> QueryResult:
+        """See :meth:`CdpClient.query`."""
+        options = {"read_only": read_only, "timeout_ms": timeout_ms, "max_rows": max_rows}
+        key = idempotency_key
+        request = sql_request(sql, params, options, dry_run=dry_run, idempotency_key=key)
+        return await self._run(query(request))
+
+    async def stream(
+        self,
+        sql: str,
+        params: Sequence[Any] = (),
+        *,
+        read_only: Optional[bool] = None,
+        timeout_ms: Optional[int] = None,
+    ) -> AsyncIterator[Row]:
+        """See :meth:`CdpClient.stream`."""
+        options = {"read_only": read_only, "timeout_ms": timeout_ms, "columns": True}
+        request = sql_request(sql, params, options)
+        cancel = Cancel()
+        stream = await self._in_thread(
+            cancel, self._transport.open, request, "application/x-ndjson", cancel
+        )
+        rows = RowStream(stream)
+        try:
+            chunk = await self._in_thread(cancel, rows.next_rows)
+            while chunk is not None:
+                for row in chunk:
+                    yield row
+                chunk = await self._in_thread(cancel, rows.next_rows)
+        finally:
+            rows.close()
+
+    async def csv(
+        self,
+        sql: str,
+        params: Sequence[Any] = (),
+        *,
+        read_only: Optional[bool] = None,
+        timeout_ms: Optional[int] = None,
+    ) -> AsyncIterator[bytes]:
+        """The bytes of a CSV file with a header: an empty field is NULL, ``""`` an empty string."""
+        options = {"read_only": read_only, "timeout_ms": timeout_ms}
+        request = sql_request(sql, params, options)
+        cancel = Cancel()
+        stream = await self._in_thread(cancel, self._transport.open, request, "text/csv", cancel)
+        try:
+            chunk = await self._in_thread(cancel, stream.read)
+            while chunk:
+                yield chunk
+                chunk = await self._in_thread(cancel, stream.read)
+        finally:
+            stream.close()
+
+    async def _run(self, operation: Operation[T]) -> T:
+        try:
+            request = next(operation)
+            while True:
+                try:
+                    answer = await self._send(request)
+                except CdpError as error:
+                    request = operation.throw(error)
+                else:
+                    request = operation.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def _send(self, request: Request) -> Any:
+        cancel = Cancel()
+        return await self._in_thread(cancel, self._transport.json, request, cancel)
+
+    async def _in_thread(self, cancel: Cancel, call: Callable[..., T], *args: Any) -> T:
+        """Runs a call that waits. Canceled, it leaves the thread to end by itself, at once."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._executor, call, *args)
+        except asyncio.CancelledError:
+            cancel.set()
+            raise

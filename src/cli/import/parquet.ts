@@ -1,0 +1,98 @@
+/** Records of a Parquet file as JSON text, a part of a row group at a time. */
+import {
+  asyncBufferFromFile,
+  type DecodedArray,
+  type FileMetaData,
+  parquetMetadataAsync,
+  type ParquetRowRange,
+  parquetScan,
+  parquetSchema,
+} from 'hyparquet';
+import { compressors } from 'hyparquet-compressors';
+import { UsageError } from '../exit.js';
+import { flattened } from '../../import/flatten.js';
+import { labelOf } from './input.js';
+import type { JsonRecord } from '../../import/json-records.js';
+import { columnType, jsonOf, PARSERS, withRawDecimals } from './parquet-values.js';
+import type { ReadOptions, Source } from '../../import/source.js';
+
+/** What is read at a time, of all columns. */
+const VALUES = 100_000;
+/** One column of a row group is in memory as it is in the file, and all of it if its values are nested. */
+const CHUNK_MIB = 256;
+
+/** @param size null if the file can be read only once @throws UsageError if it is not Parquet that can be read */
+export async function openParquet(path: string, size: number | null, { flatten }: ReadOptions): Promise<Source> {
+  const label = labelOf(path);
+  if (size === null) throw new UsageError(`${label}: Parquet is read from a file that can be read at any place`);
+  const file = await asyncBufferFromFile(path);
+  const metadata = await explained(label, parquetMetadataAsync(file, { geoparquet: false }).then(withRawDecimals));
+  requireSmallGroups(label, metadata);
+  const columns = parquetSchema(metadata).children;
+  let [rowsRead, isClosed] = [0, false];
+  const read = async function* (): AsyncGenerator<JsonRecord, void> {
+    const options = { file, metadata, compressors, parsers: PARSERS, utf8: false, geoparquet: false };
+    const scan = await explained(label, parquetScan(options));
+    for (const group of scan.ranges) {
+      for (const part of partsOf(group, columns.length)) {
+        const values: DecodedArray[] = [];
+        for (const { element, children } of columns) {
+          const column = element.name;
+          // Nested values can be decoded only from the beginning of the group; then parts of them come from memory.
+          if (children.length > 0 || element.repetition_type === 'REPEATED')
+            await explained(label, scan.readColumn({ column, ...group }));
+          values.push(await explained(label, scan.readColumn({ column, ...part })));
+        }
+        for (let i = 0; i < part.rowEnd - part.rowStart; i++) {
+          if (isClosed) return;
+          const members = columns.map(
+            (column, at) => `${JSON.stringify(column.element.name)}:${jsonOf(values[at]?.[i], column)}`,
+          );
+          yield { line: ++rowsRead, text: `{${members.join(',')}}` };
+        }
+      }
+    }
+  };
+  const total = Number(metadata.num_rows);
+  return {
+    input: {
+      label,
+      name: path,
+      size,
+      bytesRead: () => (total === 0 ? size : (rowsRead / total) * size),
+      close: () => (isClosed = true),
+    },
+    format: { kind: 'parquet', delimiter: '' },
+    header: undefined,
+    types: new Map(columns.map((column) => [column.element.name, columnType(column)])),
+    records: flatten ? flattened(read(), label) : read(),
+  };
+}
+
+/** @param group rows of one row group @returns parts that are small enough to be in memory as JavaScript values */
+function* partsOf({ rowStart: start, rowEnd: end }: ParquetRowRange, columns: number): Generator<ParquetRowRange> {
+  const rows = Math.ceil(VALUES / Math.max(1, columns));
+  for (let rowStart = start; rowStart < end; rowStart += rows)
+    yield { rowStart, rowEnd: Math.min(end, rowStart + rows) };
+}
+
+function requireSmallGroups(label: string, { row_groups: groups }: FileMetaData): void {
+  const chunks = groups.flatMap(({ columns }) => columns.map(({ meta_data: data }) => data));
+  const bytes = chunks.reduce((most, data) => Math.max(most, Number(data?.total_uncompressed_size ?? 0n)), 0);
+  if (bytes <= CHUNK_MIB * 1024 * 1024) return;
+  throw new UsageError(
+    `${label} has a row group with ${Math.ceil(bytes / 1024 / 1024)} MiB in one column; up to ${CHUNK_MIB} MiB can be read`,
+    'Write it with smaller row groups, such as of 100,000 rows',
+  );
+}
+
+/** The reader's errors name no file. */
+async function explained<T>(label: string, work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    throw new UsageError(
+      `${label} cannot be read as Parquet: ${error instanceof Error ? error.message : String(error)}`,
+    );
+  }
+}

@@ -1,0 +1,46 @@
+/** `cdp alter TABLE COLUMN TYPE`: changes the type of a column, and says which values are in the way. */
+import { Argument, Command } from 'commander';
+import type { AlterColumn } from '../../client/client.js';
+import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
+import { UsageError } from '../exit.js';
+import { print } from '../terminal/output.js';
+import { connect } from './connection.js';
+import { collect, remoteOptions } from './options.js';
+
+interface Options {
+  map?: string[];
+}
+
+export function alterCommand(): Command {
+  const command = new Command('alter')
+    .description('Change the type of a column; every value is kept, or nothing is changed')
+    .argument('<TABLE>')
+    .argument('<COLUMN>')
+    .addArgument(new Argument('<TYPE>').choices(COLUMN_TYPES).argParser((type: string) => type.toUpperCase()))
+    .option('--map <FROM=TO>', 'Replace this value before converting; an empty TO means NULL (repeatable)', collect)
+    .option('--json', 'Print JSON')
+    .addHelpText('after', EXAMPLE);
+  return remoteOptions(command).action(async (table: string, column: string, type: ColumnType) => {
+    const { map } = command.opts<Options>();
+    const change: AlterColumn = { new_type: type, ...(map === undefined ? {} : { map: mapOf(map) }) };
+    const client = await connect(command);
+    const answer = await client.alterColumn(table, column, change, { return: 'values' });
+    print(command, answer.column, [`Column ${answer.column.name} of ${table} is ${answer.column.type}`]);
+  });
+}
+
+const EXAMPLE = `
+Example:
+  cdp alter customers active BOOLEAN --map yes=true --map no=false --map n/a=`;
+
+/** @throws UsageError */
+function mapOf(pairs: readonly string[]): Record<string, string | null> {
+  const entries = pairs.map((pair) => {
+    const end = pair.indexOf('=');
+    if (end === -1) throw new UsageError(`--map takes FROM=TO, not "${pair}"`);
+    return [pair.slice(0, end), pair.slice(end + 1) || null] as const;
+  });
+  const twice = entries.find(([from], i) => entries.findIndex(([other]) => other === from) < i);
+  if (twice !== undefined) throw new UsageError(`--map gives "${twice[0]}" twice`);
+  return Object.fromEntries(entries);
+}

@@ -1,0 +1,101 @@
+/** Columns of a result as columns of a Parquet file: the type for each, and its values from the JSON that the service sends. */
+import type { SchemaElement } from 'hyparquet';
+import { UsageError } from '../exit.js';
+
+export interface ParquetColumn {
+  readonly element: SchemaElement;
+  /** @param json a value that is not null, as it is written @returns undefined if the type has no such value */
+  readonly toValue: (json: string) => unknown;
+  /** Whether the writer gets the bytes of JSON, which it would encode a second time. */
+  readonly isJson?: boolean;
+}
+
+type Kind = Omit<SchemaElement, 'name' | 'repetition_type'>;
+
+const STRING: Kind = { type: 'BYTE_ARRAY', converted_type: 'UTF8', logical_type: { type: 'STRING' } };
+const JSON_TEXT: Kind = { type: 'BYTE_ARRAY', logical_type: { type: 'JSON' } };
+const timestamp = (isAdjustedToUTC: boolean): Kind => ({
+  type: 'INT64',
+  logical_type: { type: 'TIMESTAMP', isAdjustedToUTC, unit: 'MICROS' },
+});
+
+/** Strings and numbers alike, without quotes. */
+const textOf = (json: string): string => (json.startsWith('"') ? (JSON.parse(json) as string) : json);
+const bytesOf = (json: string): Buffer => Buffer.from(json);
+const toBigInt = (json: string): bigint => BigInt(textOf(json));
+const toNumber = (json: string): number => Number(textOf(json));
+
+/** By the name that the API gives the type. */
+const KINDS: Readonly<Record<string, readonly [Kind, (json: string) => unknown]>> = {
+  INTEGER: [{ type: 'INT64' }, toBigInt],
+  integer: [{ type: 'INT32' }, toNumber],
+  smallint: [{ type: 'INT32' }, toNumber],
+  FLOAT: [{ type: 'DOUBLE' }, toNumber],
+  real: [{ type: 'FLOAT' }, toNumber],
+  BOOLEAN: [{ type: 'BOOLEAN' }, (json) => json === 'true'],
+  TIMESTAMP: [timestamp(true), (json) => microseconds(textOf(json))],
+  'timestamp without time zone': [timestamp(false), (json) => microseconds(`${textOf(json).replace(' ', 'T')}Z`)],
+  date: [{ type: 'INT32', converted_type: 'DATE', logical_type: { type: 'DATE' } }, (json) => daysOf(textOf(json))],
+  uuid: [{ type: 'FIXED_LEN_BYTE_ARRAY', type_length: 16, logical_type: { type: 'UUID' } }, textOf],
+  bytea: [{ type: 'BYTE_ARRAY' }, (json) => new Uint8Array(Buffer.from(textOf(json).slice(2), 'hex'))],
+  JSONB: [JSON_TEXT, bytesOf],
+  json: [JSON_TEXT, bytesOf],
+};
+
+/** A type without an own kind becomes text, as the service writes it; arrays become JSON. */
+export function parquetColumn(name: string, type: string): ParquetColumn {
+  const [kind, toValue] =
+    KINDS[type] ?? decimal(type) ?? (type.endsWith('[]') ? [JSON_TEXT, bytesOf] : [STRING, textOf]);
+  return {
+    element: { ...kind, name, repetition_type: 'OPTIONAL' },
+    toValue,
+    isJson: kind === JSON_TEXT,
+  };
+}
+
+/** What Parquet can hold at most, in 16 bytes. */
+const DECIMAL_DIGITS = 38;
+
+/** `numeric(10,2)`. Without a precision, every value may have a scale of its own. */
+function decimal(type: string): readonly [Kind, (json: string) => unknown] | undefined {
+  const [, precision, scale] = (/^numeric\((\d+),(\d+)\)$/.exec(type) ?? []).map(Number);
+  if (precision === undefined || scale === undefined || precision > DECIMAL_DIGITS || scale > precision)
+    return undefined;
+  const kind: Kind = {
+    ...(precision <= 18 ? { type: 'INT64' } : { type: 'FIXED_LEN_BYTE_ARRAY', type_length: 16 }),
+    converted_type: 'DECIMAL',
+    precision,
+    scale,
+    logical_type: { type: 'DECIMAL', precision, scale },
+  };
+  return [kind, (json) => unscaled(textOf(json), scale)];
+}
+
+function unscaled(text: string, scale: number): bigint | undefined {
+  const [, sign = '', whole = '', fraction = ''] = /^(-?)(\d+)(?:\.(\d+))?$/.exec(text) ?? [];
+  return whole === '' ? undefined : BigInt(sign + whole + fraction.padEnd(scale, '0'));
+}
+
+/** @param text in UTC, in the format of ECMAScript with up to six digits of a fraction */
+function microseconds(text: string): bigint | undefined {
+  const [fraction = ''] = /\.\d+/.exec(text) ?? [];
+  const milliseconds = Date.parse(text.replace(fraction, ''));
+  if (Number.isNaN(milliseconds)) return undefined;
+  return BigInt(milliseconds) * 1_000n + BigInt(fraction.slice(1).padEnd(6, '0'));
+}
+
+const DAY_MS = 86_400_000;
+
+function daysOf(text: string): number | undefined {
+  const milliseconds = /^\d{4}-\d\d-\d\d$/.test(text) ? Date.parse(text) : NaN;
+  return Number.isNaN(milliseconds) ? undefined : milliseconds / DAY_MS;
+}
+
+/** @throws UsageError if there are no columns, or two of one name */
+export function parquetColumns(columns: readonly { name: string; type: string }[]): ParquetColumn[] {
+  if (columns.length === 0) throw new UsageError('The statement returns no columns');
+  const names = columns.map(({ name }) => name);
+  const twice = names.find((name, i) => names.indexOf(name) !== i);
+  if (twice !== undefined) throw new UsageError(`Two columns are named "${twice}"`, 'Name them differently with AS');
+  return columns.map(({ name, type }) => parquetColumn(name, type));
+}

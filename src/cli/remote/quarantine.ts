@@ -1,0 +1,148 @@
+/** `cdp quarantine list|show|replay|drop`: records that were refused and kept. */
+import { Command, InvalidArgumentError } from 'commander';
+import type { QuarantineFilter, ReplayOptions } from '../../client/quarantine.js';
+import type { QuarantinedRecord } from '../../contract/wire/quarantine.js';
+import { EXIT, ExitError, UsageError } from '../exit.js';
+import { fitting } from '../terminal/grid.js';
+import { print } from '../terminal/output.js';
+import { counted, grouped } from '../terminal/progress.js';
+import { connect } from './connection.js';
+import { conflictOptions, remoteOptions, renames, requireKeyOf } from './options.js';
+
+export function quarantineCommand(): Command {
+  return new Command('quarantine')
+    .description('Manage quarantined records: list, show, replay, drop')
+    .addCommand(list())
+    .addCommand(show())
+    .addCommand(replay())
+    .addCommand(drop());
+}
+
+const filtered = (command: Command): Command =>
+  remoteOptions(
+    command
+      .option('--table <NAME>', 'Only records for this table')
+      .option('--error <CODE>', 'Only records with this error, such as invalid_value')
+      .option('--column <NAME>', 'Only records with an error in this column')
+      .option('--since <TIME>', 'Only records refused at this time or later')
+      .option('--until <TIME>', 'Only records refused before this time')
+      .option('--id <ID>', 'Only the record with this id', uuid)
+      .option('--json', 'Print JSON'),
+  );
+
+function filterOf(command: Command): QuarantineFilter {
+  const { table, error, column, since, until, id } = command.opts<QuarantineFilter>();
+  const all = { table, error, column, since, until, id };
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
+}
+
+function list(): Command {
+  const command = filtered(new Command('list').description('List refused records, the oldest first'));
+  return command.action(async () => {
+    const records = await all((await connect(command)).quarantine(filterOf(command)));
+    const columns = ['id', 'time', 'table', 'what is wrong'].map((name) => ({ name }));
+    print(command, records, fitting(columns, records.map(cellsOf)));
+  });
+}
+
+async function all(found: AsyncIterable<QuarantinedRecord>): Promise<QuarantinedRecord[]> {
+  const records: QuarantinedRecord[] = [];
+  for await (const record of found) records.push(record);
+  return records;
+}
+
+const cellsOf = ({ id, time, table, errors }: QuarantinedRecord): string[] => [
+  id,
+  time,
+  table,
+  errors.map(({ message }) => message).join('; '),
+];
+
+function show(): Command {
+  const command = new Command('show')
+    .description('Print a refused record as it was sent')
+    .argument('<ID>', 'ID from cdp quarantine list', uuid);
+  return remoteOptions(command.option('--json', 'Print JSON')).action(async (id: string) => {
+    const [found] = await all((await connect(command)).quarantine({ id }));
+    if (found === undefined) throw new ExitError(EXIT.refused, `There is no record ${id} in the quarantine`);
+    print(command, found, [
+      found.record,
+      ...found.errors.map(({ message, hint }) => `  ${message}${hint ? ` (${hint})` : ''}`),
+    ]);
+  });
+}
+
+function replay(): Command {
+  const command = conflictOptions(
+    filtered(
+      new Command('replay')
+        .description('Retry the refused records of a table')
+        .option('--rename <LIST>', 'Rename keys before storing: old=new,b=c (repeatable)', renames)
+        .option('--set <COLUMN=VALUE>', 'Set these columns in every record (repeatable)', values),
+    ),
+  );
+  return command.action(async () => {
+    const { table, ...filter } = filterOf(command);
+    if (table === undefined) throw new UsageError('--table is missing', 'Records are stored table by table');
+    const { rename, set, ...conflict } = command.opts<Replay>();
+    requireKeyOf(conflict);
+    const { onConflict, resolution } = conflict;
+    const result = await (
+      await connect(command)
+    ).replayQuarantine({
+      ...filter,
+      table,
+      ...(rename === undefined ? {} : { rename: Object.fromEntries(rename) }),
+      ...(set === undefined ? {} : { set: Object.fromEntries(set) }),
+      ...(onConflict === undefined ? {} : { onConflict }),
+      ...(resolution === undefined ? {} : { resolution }),
+    });
+    const { inserted, updated, ignored, refused, errors } = result;
+    print(command, result, [
+      `${counted(inserted)} inserted, ${grouped(updated)} updated, ${grouped(ignored)} ignored, ${grouped(refused)} refused again`,
+      ...errors.flatMap(({ id, errors: places }) => places.map(({ message }) => `  ${id}: ${message}`)),
+    ]);
+    if (refused > 0) process.exitCode = EXIT.someRefused;
+  });
+}
+
+interface Replay extends Pick<ReplayOptions, 'onConflict' | 'resolution'> {
+  rename?: ReadonlyMap<string, string>;
+  set?: ReadonlyMap<string, Value>;
+}
+
+type Value = string | boolean | null;
+
+const WORDS: Readonly<Record<string, boolean | null>> = { null: null, true: true, false: false };
+
+/** A word of JSON, else text: the API reads numbers from text, too. */
+const valueOf = (text: string): Value => (Object.hasOwn(WORDS, text) ? (WORDS[text] ?? null) : text);
+
+/** @param pair such as `note=a, b` @param before of the same option, given earlier */
+function values(pair: string, before: ReadonlyMap<string, Value> = new Map()): Map<string, Value> {
+  const end = pair.indexOf('=');
+  if (end < 1) throw new InvalidArgumentError('Expected COLUMN=VALUE.');
+  const column = pair.slice(0, end);
+  if (before.has(column)) throw new InvalidArgumentError(`"${column}" has two values.`);
+  return new Map([...before, [column, valueOf(pair.slice(end + 1))]]);
+}
+
+function uuid(id: string): string {
+  if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id))
+    throw new InvalidArgumentError('Expected an ID from cdp quarantine list.');
+  return id;
+}
+
+function drop(): Command {
+  const command = filtered(
+    new Command('drop').description('Delete refused records').option('--all', 'Delete all of them'),
+  );
+  return command.action(async () => {
+    const filter = filterOf(command);
+    const { all } = command.opts<{ all?: true }>();
+    if (all === undefined && Object.keys(filter).length === 0)
+      throw new UsageError('Say which records to delete', 'Add an option such as --table, or --all');
+    const deleted = await (await connect(command)).dropQuarantine({ ...filter, ...(all === undefined ? {} : { all }) });
+    print(command, { deleted }, [`${counted(deleted)} deleted from the quarantine`]);
+  });
+}

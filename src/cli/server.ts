@@ -1,0 +1,213 @@
+/** `cdp server …`: add, list, check, change and remove the Postgres servers that projects live on. */
+import { resolve } from 'node:path';
+import { Command, Option } from 'commander';
+import { parseQuota, roundedSize } from '../contract/disk-size.js';
+import { SERVER_ENGINES, type ServerStatus } from '../contract/servers.js';
+import type {
+  AddServerBody,
+  ChangeServerBody,
+  CheckedServerAnswer,
+  Server,
+  ServerAnswer,
+  ServersAnswer,
+} from '../contract/wire/servers.js';
+import type { AdminClient } from './admin-client.js';
+import { UsageError } from './exit.js';
+import { countOf, findingLines } from './findings.js';
+import { type Labels, labelOption } from './label-option.js';
+import { managementOptions, withAdmin } from './management.js';
+import { list as listOf } from './terminal/grid.js';
+import { print, writeLines } from './terminal/output.js';
+
+export function serverCommand(): Command {
+  return new Command('server')
+    .description('Manage the Postgres servers that projects live on')
+    .addCommand(add())
+    .addCommand(list())
+    .addCommand(check())
+    .addCommand(set())
+    .addCommand(status('drain', 'draining', 'Place no new project on a server, and let cdp rebalance empty it'))
+    .addCommand(status('close', 'closed', 'Place no new project on a server'))
+    .addCommand(status('activate', 'active', 'Place new projects on a server again'))
+    .addCommand(remove());
+}
+
+const pathOf = (name: string): string => `admin/servers/${encodeURIComponent(name)}`;
+
+interface BoundOptions {
+  label?: Labels;
+  weight?: string;
+  maxProjects?: string;
+  maxBytes?: string;
+  maxConnections?: string;
+}
+
+interface AddOptions extends BoundOptions {
+  urlEnv?: string;
+  urlFile?: string;
+  dedicated?: true;
+  engine?: (typeof SERVER_ENGINES)[number];
+}
+
+/** Adds the options of what can also be changed later. */
+const boundOptions = (command: Command, labels: string): Command =>
+  command
+    .addOption(labelOption(labels))
+    .option('--weight <N>', 'Give it N times as many projects as a server with the weight 1')
+    .option('--max-projects <N>', 'Place no more projects there, or "none" for no limit')
+    .option('--max-bytes <SIZE>', 'Place no more projects there once they have this size together: 500GB, or "none"')
+    .option('--max-connections <N>', 'Let an instance have no more connections to its projects, or "none"');
+
+function add(): Command {
+  const command = new Command('add')
+    .description('Check a Postgres server and add it; its URL stays where it is, and is not stored')
+    .argument('<NAME>')
+    .option('--url-env <VARIABLE>', "Read its URL from this variable of the service's environment")
+    .option('--url-file <PATH>', 'Read its URL from this file');
+  boundOptions(command, 'Give it a label; repeat for more')
+    .option('--dedicated', 'Keep it for one project alone')
+    .addOption(new Option('--engine <ENGINE>', 'What it runs (default: postgres)').choices(SERVER_ENGINES));
+  return managementOptions(command).action((name: string) => {
+    const { urlEnv, urlFile, dedicated, engine, ...bounds } = command.opts<AddOptions>();
+    if ((urlEnv === undefined) === (urlFile === undefined)) {
+      throw new UsageError('Give either --url-env or --url-file');
+    }
+    const body: AddServerBody = {
+      name,
+      url_reference: urlFile === undefined ? `env:${urlEnv}` : `file:${resolve(urlFile)}`,
+      ...(engine === undefined ? {} : { engine }),
+      ...(dedicated === undefined ? {} : { tenancy: 'dedicated' as const }),
+      ...boundsOf(bounds),
+    };
+    return withAdmin(command, async (admin) => {
+      const { server, findings } = await admin.call<CheckedServerAnswer>('POST', 'admin/servers', body);
+      const wrong = findings.filter(({ health }) => health !== 'ok');
+      const lines = [...findingLines(wrong), `Server ${server.name} added`];
+      if (urlEnv !== undefined) lines.push(`Every instance of the service needs the variable ${urlEnv}`);
+      print(command, { ...server, findings }, lines, writeLines);
+    });
+  });
+}
+
+function list(): Command {
+  const command = new Command('list').description('List the Postgres servers');
+  return managementOptions(command).action(() =>
+    withAdmin(command, async (admin) => {
+      const { servers } = await admin.call<ServersAnswer>('GET', 'admin/servers');
+      const header = ['NAME', 'STATUS', 'PROJECTS', 'WEIGHT', 'BOUNDS', 'LABELS', 'POSTGRES', 'SIZE', 'URL'];
+      print(command, servers, listOf(header, servers.map(cellsOf)));
+    }),
+  );
+}
+
+const cellsOf = (server: Server): string[] => {
+  const { name, engine, tenancy, labels, weight, status: state, projects, facts, url_reference: reference } = server;
+  return [
+    name,
+    state,
+    String(projects),
+    String(weight),
+    [...(tenancy === 'dedicated' ? ['one project'] : []), ...boundTexts(server)].join(', ') || '-',
+    Object.entries(labels)
+      .sort()
+      .map(([key, value]) => `${key}=${value}`)
+      .join(' ') || '-',
+    (engine === 'citus' ? 'Citus on ' : '') + (facts === null ? 'not checked' : (facts.version.split(' ')[0] ?? '')),
+    facts === null ? '-' : roundedSize(facts.bytes),
+    reference ?? '-',
+  ];
+};
+
+const boundTexts = ({ max_projects: projects, max_bytes: bytes, max_connections: connections }: Server): string[] => [
+  ...(projects === null ? [] : [`${projects} projects`]),
+  ...(bytes === null ? [] : [roundedSize(bytes)]),
+  ...(connections === null ? [] : [`${connections} connections`]),
+];
+
+function check(): Command {
+  const command = new Command('check')
+    .description('Check a server, or all: rights, version, clock, latency, connections, settings')
+    .argument('[NAME]');
+  return managementOptions(command).action((name: string | undefined) =>
+    withAdmin(command, async (admin) => {
+      const checked: CheckedServerAnswer[] = [];
+      for (const one of name === undefined ? await namesOf(admin) : [name]) {
+        checked.push(await admin.call<CheckedServerAnswer>('POST', `${pathOf(one)}/check`));
+      }
+      const lines = checked.flatMap(({ server, findings }) => [`Server ${server.name}`, ...findingLines(findings)]);
+      const shown = checked.map(({ server, findings }) => ({ ...server, findings }));
+      print(command, shown, lines, writeLines);
+      if (checked.some(({ findings }) => countOf(findings, 'problem') > 0)) process.exitCode = 1;
+    }),
+  );
+}
+
+const namesOf = async (admin: AdminClient): Promise<string[]> =>
+  (await admin.call<ServersAnswer>('GET', 'admin/servers')).servers.map(({ name }) => name);
+
+function set(): Command {
+  const command = new Command('set')
+    .description('Change the labels, weight or bounds of a server; its projects stay where they are')
+    .argument('<NAME>');
+  boundOptions(command, 'Replace its labels; repeat for more').option('--no-labels', 'Remove its labels');
+  return managementOptions(command).action((name: string) => {
+    const options = command.opts<BoundOptions & { labels: boolean }>();
+    const change = { ...boundsOf(options), ...(options.labels ? {} : { labels: {} }) };
+    if (Object.keys(change).length === 0) throw new UsageError('Say what to change, such as --weight 2');
+    return apply(command, name, change, 'changed');
+  });
+}
+
+const status = (verb: string, to: ServerStatus, description: string): Command => {
+  const command = new Command(verb).description(description).argument('<NAME>');
+  return managementOptions(command).action((name: string) => apply(command, name, { status: to }, to));
+};
+
+const apply = (command: Command, name: string, change: ChangeServerBody, outcome: string): Promise<void> =>
+  withAdmin(command, async (admin) => {
+    const { server } = await admin.call<ServerAnswer>('PUT', pathOf(name), change);
+    print(command, server, [`Server ${server.name} ${outcome}`]);
+  });
+
+function remove(): Command {
+  const command = new Command('remove')
+    .description('Remove a server that no project lives on; the server itself stays as it is')
+    .argument('<NAME>');
+  return managementOptions(command).action((name: string) =>
+    withAdmin(command, async (admin) => {
+      const { server } = await admin.call<ServerAnswer>('DELETE', pathOf(name));
+      print(command, server, [`Server ${server.name} removed`]);
+    }),
+  );
+}
+
+/** @throws UsageError naming the option */
+function boundsOf({ label, weight, maxProjects, maxBytes, maxConnections }: BoundOptions): ChangeServerBody {
+  return {
+    ...(label === undefined ? {} : { labels: label }),
+    ...(weight === undefined ? {} : { weight: numberOf('--weight', weight) }),
+    ...(maxProjects === undefined ? {} : { max_projects: boundOf('--max-projects', maxProjects, numberOf) }),
+    ...(maxBytes === undefined ? {} : { max_bytes: boundOf('--max-bytes', maxBytes, bytesOf) }),
+    ...(maxConnections === undefined
+      ? {}
+      : { max_connections: boundOf('--max-connections', maxConnections, numberOf) }),
+  };
+}
+
+type Read = (option: string, text: string) => number;
+
+const boundOf = (option: string, text: string, read: Read): number | null =>
+  text === 'none' ? null : read(option, text);
+
+const numberOf: Read = (option, text) => {
+  if (/^\d{1,10}(\.\d{1,4})?$/.test(text)) return Number(text);
+  throw new UsageError(`${option} takes a number`);
+};
+
+const bytesOf: Read = (option, text) => {
+  try {
+    return parseQuota(text);
+  } catch (error) {
+    throw new UsageError(`${option} ${(error as Error).message}`);
+  }
+};

@@ -1,0 +1,34 @@
+/** Deletes rows by their keys. */
+import type { DeleteAnswer } from '../contract/wire/batch.js';
+import { newKey } from './insert.js';
+import { toJson } from './json.js';
+import type { Transport } from './transport.js';
+
+export interface DeleteOptions {
+  /** Columns of a unique index. */
+  by: string | readonly string[];
+  idempotencyKey?: string;
+  signal?: AbortSignal;
+}
+
+/**
+ * Deletes the rows of 1 to 250 keys in one request.
+ * @returns how many rows there were
+ */
+export async function deleteBatch(
+  transport: Transport,
+  path: string,
+  keys: readonly object[],
+  { by, idempotencyKey = newKey(), signal }: DeleteOptions,
+): Promise<number> {
+  const query = new URLSearchParams({ by: [by].flat().join(',') });
+  const answer = await transport.json<DeleteAnswer>({
+    method: 'DELETE',
+    path: `${path}?${query.toString()}`,
+    body: toJson(keys),
+    headers: { 'idempotency-key': idempotencyKey },
+    idempotent: true,
+    signal,
+  });
+  return answer.deleted_rows;
+}

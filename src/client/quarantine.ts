@@ -1,0 +1,115 @@
+/** The quarantine of a project: records that were refused and kept. */
+import type {
+  DropQuarantineAnswer,
+  QuarantineAnswer,
+  QuarantinedRecord,
+  ReplayAnswer,
+  ReplayBody,
+} from '../contract/wire/quarantine.js';
+import { toJson } from './json.js';
+import type { StoreOptions } from './insert.js';
+import type { Transport } from './transport.js';
+
+const PATH = '/api/cdp/quarantine';
+
+/** Which records; all of what is given must hold. */
+export interface QuarantineFilter {
+  table?: string;
+  /** The code of one of their errors. */
+  error?: string;
+  /** What one of their errors is about. */
+  column?: string;
+  since?: Date | string;
+  until?: Date | string;
+  id?: string;
+}
+
+export interface ReplayOptions extends QuarantineFilter, Pick<StoreOptions, 'onConflict' | 'resolution'> {
+  table: string;
+  /** New names of keys. */
+  rename?: Readonly<Record<string, string>>;
+  /** Values that replace those of the records, or are added. */
+  set?: Readonly<Record<string, string | number | boolean | null>>;
+  signal?: AbortSignal;
+}
+
+export interface ReplayResult {
+  inserted: number;
+  updated: number;
+  ignored: number;
+  /** They are still in the quarantine. */
+  refused: number;
+  /** What is wrong with some of them. */
+  errors: ReplayAnswer['errors'];
+}
+
+/** The oldest first. */
+export async function* readQuarantine(
+  transport: Transport,
+  filter: QuarantineFilter,
+  signal?: AbortSignal,
+): AsyncGenerator<QuarantinedRecord, void> {
+  for (let next: string | null = ''; next !== null;) {
+    const query = queryOf({ ...filter, ...(next === '' ? {} : { after: next }) });
+    const page: QuarantineAnswer = await transport.json<QuarantineAnswer>({
+      method: 'GET',
+      path: `${PATH}?${query}`,
+      idempotent: true,
+      signal,
+    });
+    yield* page.records;
+    ({ next } = page);
+  }
+}
+
+/** In transactions of up to 250 records, until each has had its turn. */
+export async function replayQuarantine(
+  transport: Transport,
+  { onConflict, signal, since, until, ...options }: ReplayOptions,
+): Promise<ReplayResult> {
+  const result: ReplayResult = { inserted: 0, updated: 0, ignored: 0, refused: 0, errors: [] };
+  const body: ReplayBody = {
+    ...options,
+    ...(since === undefined ? {} : { since: timeText(since) }),
+    ...(until === undefined ? {} : { until: timeText(until) }),
+    ...(onConflict === undefined ? {} : { on_conflict: [onConflict].flat().join(',') }),
+  };
+  for (let next: string | null = ''; next !== null;) {
+    const answer: ReplayAnswer = await transport.json<ReplayAnswer>({
+      method: 'POST',
+      path: `${PATH}/replay`,
+      body: toJson({ ...body, ...(next === '' ? {} : { after: next }) }),
+      // What is stored has left the quarantine.
+      idempotent: true,
+      signal,
+    });
+    result.inserted += answer.inserted_rows;
+    result.updated += answer.updated_rows;
+    result.ignored += answer.ignored_rows;
+    result.refused += answer.refused_rows;
+    result.errors.push(...answer.errors);
+    ({ next } = answer);
+  }
+  return result;
+}
+
+/** @returns how many there were */
+export async function dropQuarantine(
+  transport: Transport,
+  filter: QuarantineFilter & { all?: true },
+  signal?: AbortSignal,
+): Promise<number> {
+  const path = `${PATH}?${queryOf(filter)}`;
+  return (await transport.json<DropQuarantineAnswer>({ method: 'DELETE', path, idempotent: true, signal }))
+    .deleted_rows;
+}
+
+function queryOf(filter: QuarantineFilter & { after?: string; all?: true }): string {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(filter)) {
+    if (value !== undefined) query.set(name, value instanceof Date ? timeText(value) : String(value));
+  }
+  return query.toString();
+}
+
+const timeText = (time: Date | string): string => (typeof time === 'string' ? time : time.toISOString());

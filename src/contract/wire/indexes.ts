@@ -1,0 +1,37 @@
+/** Indexes of a table on the wire. */
+import { LIMITS } from '../limits.js';
+import { rehearsed } from './rehearsal.js';
+import { STRICT, type Static, Type } from '../schema.js';
+import { success } from './success.js';
+import { NameText } from './tables.js';
+
+export const CreateIndexBody = Type.Object(
+  {
+    columns: Type.Array(NameText('column'), { minItems: 1, maxItems: LIMITS.columnsPerIndex, uniqueItems: true }),
+    unique: Type.Optional(Type.Boolean({ description: 'No two rows have the same values; NULL equals nothing.' })),
+    name: Type.Optional(
+      Type.String({ description: 'Default: the one that Postgres chooses.', examples: ['customers_email_idx'] }),
+    ),
+  },
+  STRICT,
+);
+export type CreateIndexBody = Static<typeof CreateIndexBody>;
+
+export const Index = Type.Object({
+  name: Type.String(),
+  columns: Type.Array(Type.Nullable(Type.String()), { description: 'null for an expression, made by free SQL.' }),
+  unique: Type.Boolean(),
+  primary: Type.Boolean({ description: 'Of the primary key.' }),
+  partial: Type.Boolean({ description: 'Made by free SQL for some of the rows alone.' }),
+  valid: Type.Boolean({ description: 'false: CREATE INDEX CONCURRENTLY failed, or still runs.' }),
+});
+export type Index = Static<typeof Index>;
+
+export const IndexAnswer = Type.Object({ ...success, table: Type.String(), index: Index, ...rehearsed });
+export type IndexAnswer = Static<typeof IndexAnswer>;
+
+export const IndexesAnswer = Type.Object({ ...success, table: Type.String(), indexes: Type.Array(Index) });
+export type IndexesAnswer = Static<typeof IndexesAnswer>;
+
+export const DropIndexAnswer = Type.Object({ ...success, table: Type.String(), index: Type.String(), ...rehearsed });
+export type DropIndexAnswer = Static<typeof DropIndexAnswer>;

@@ -1,0 +1,100 @@
+/** The quarantine on the wire: records that an insert refused and kept. */
+import { LIMITS } from '../limits.js';
+import { rehearsed } from './rehearsal.js';
+import { STRICT, type Static, Type } from '../schema.js';
+import { RESOLUTIONS } from './batch.js';
+import { ErrorPlace } from './failure.js';
+import { success } from './success.js';
+
+const Uuid = { format: 'uuid' };
+const Name = { pattern: '^[^\\u0000]{1,200}$' };
+
+/** Which records; all of what is given must hold. */
+const filter = {
+  table: Type.Optional(Type.String({ ...Name, description: 'The table that the records were for.' })),
+  error: Type.Optional(Type.String({ pattern: '^[a-z_]{1,40}$', description: 'One of their errors has this code.' })),
+  column: Type.Optional(Type.String({ ...Name, description: 'One of their errors is about this column.' })),
+  since: Type.Optional(Type.String({ format: 'date-time' })),
+  until: Type.Optional(Type.String({ format: 'date-time' })),
+  id: Type.Optional(Type.String({ ...Uuid, description: 'This record alone.' })),
+};
+
+export const QuarantineQuery = Type.Object(
+  {
+    ...filter,
+    after: Type.Optional(Type.String({ ...Uuid, description: 'Only records after this one.' })),
+    limit: Type.Optional(Type.String({ pattern: '^([1-9][0-9]{0,2}|1000)$', description: '1 to 1000; default 100.' })),
+  },
+  STRICT,
+);
+export type QuarantineQuery = Static<typeof QuarantineQuery>;
+
+export const QuarantinedRecord = Type.Object({
+  id: Type.String(Uuid),
+  time: Type.String({ format: 'date-time' }),
+  table: Type.String(),
+  record: Type.String({ description: 'The record as it was sent: JSON, with all its digits.' }),
+  errors: Type.Array(ErrorPlace),
+  idempotency_key: Type.Nullable(Type.String()),
+});
+export type QuarantinedRecord = Static<typeof QuarantinedRecord>;
+
+export const QuarantineAnswer = Type.Object({
+  ...success,
+  records: Type.Array(QuarantinedRecord),
+  next: Type.Nullable(Type.String({ description: '`after` of the next page.' })),
+});
+export type QuarantineAnswer = Static<typeof QuarantineAnswer>;
+
+const Value = Type.Union([Type.String(), Type.Number(), Type.Boolean(), Type.Null()]);
+
+export const ReplayBody = Type.Object(
+  {
+    ...filter,
+    table: Type.String({ ...Name, description: 'The table that the records were for, and go to.' }),
+    after: Type.Optional(Type.String({ ...Uuid, description: '`next` of the replay before: only records after it.' })),
+    rename: Type.Optional(
+      Type.Record(Type.String(), {
+        description: 'New names of keys: `{"emial": "email"}`.',
+        examples: [{ emial: 'email' }],
+      }),
+    ),
+    set: Type.Optional(
+      Type.Record(Value, {
+        description: 'Values that replace those of the records, or are added.',
+        examples: [{ age: null }],
+      }),
+    ),
+    on_conflict: Type.Optional(Type.String({ minLength: 1, description: 'As for an insert.' })),
+    resolution: Type.Optional(Type.Enum(RESOLUTIONS)),
+  },
+  STRICT,
+);
+export type ReplayBody = Static<typeof ReplayBody>;
+
+export const ReplayAnswer = Type.Object({
+  ...success,
+  inserted_rows: Type.Integer(),
+  updated_rows: Type.Integer(),
+  ignored_rows: Type.Integer(),
+  refused_rows: Type.Integer({ description: 'They stay in the quarantine.' }),
+  errors: Type.Array(Type.Object({ id: Type.String(Uuid), errors: Type.Array(ErrorPlace) }), {
+    maxItems: LIMITS.errorsListed,
+    description: 'What is wrong with the first of them. Empty if the token does not have `sql:read`.',
+  }),
+  next: Type.Nullable(Type.String({ description: '`after` of the next replay; null: no record is left.' })),
+  ...rehearsed,
+});
+export type ReplayAnswer = Static<typeof ReplayAnswer>;
+
+export const DropQuarantineQuery = Type.Object(
+  {
+    ...filter,
+    all: Type.Optional(Type.Literal('true', { description: 'Required if nothing else is given.' })),
+  },
+  STRICT,
+);
+export type DropQuarantineQuery = Static<typeof DropQuarantineQuery>;
+
+export const DropQuarantineAnswer = Type.Object({ ...success, deleted_rows: Type.Integer() });
+export type DropQuarantineAnswer = Static<typeof DropQuarantineAnswer>;

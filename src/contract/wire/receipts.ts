@@ -1,0 +1,65 @@
+/** Receipts on the wire: what became of a batch with an Idempotency-Key. */
+import { LIMITS } from '../limits.js';
+import { NAME_PATTERN } from '../names.js';
+import { STRICT, type Static, Type } from '../schema.js';
+
+const Key = Type.String({ minLength: 1, maxLength: LIMITS.idempotencyKeyCharacters, pattern: '^[\\x20-\\x7e]+$' });
+
+const Table = Type.String({ pattern: NAME_PATTERN, description: 'Table of the batch. Default: any.' });
+
+const SETTLE =
+  'Refuse the key from now on if nothing is stored under it, so that `not_stored` holds for ever. Default: false.';
+
+export const ReceiptQuery = Type.Object(
+  { table: Type.Optional(Table), settle: Type.Optional(Type.Enum(['true', 'false'], { description: SETTLE })) },
+  STRICT,
+);
+export type ReceiptQuery = Static<typeof ReceiptQuery>;
+
+export const ReceiptsBody = Type.Object(
+  {
+    keys: Type.Array(Key, { minItems: 1, maxItems: LIMITS.keysPerQuery }),
+    table: Type.Optional(Table),
+    settle: Type.Optional(Type.Boolean({ description: SETTLE })),
+  },
+  STRICT,
+);
+export type ReceiptsBody = Static<typeof ReceiptsBody>;
+
+const Stored = {
+  key: Type.String(),
+  status: Type.Literal('stored'),
+  table: Type.String({ description: 'Its name at the time.' }),
+  operation: Type.Enum(['insert', 'delete'], { description: '`insert` also for upserts.' }),
+  rows: Type.Nullable(Type.Integer({ description: 'Inserted and updated, or deleted.' })),
+  stored_at: Type.String({ format: 'date-time', description: 'When the transaction began.' }),
+  transaction_id: Type.Nullable(Type.String({ description: 'As Postgres counts them (xid8).' })),
+  body_sha256: Type.Nullable(Type.String({ description: 'Of the body after decompression, in hexadecimal.' })),
+};
+const Running = { key: Type.String(), status: Type.Literal('running', { description: 'Ask again.' }) };
+const NotStored = {
+  key: Type.String(),
+  status: Type.Literal('not_stored'),
+  settled: Type.Boolean({ description: 'A batch under this key is refused for ever.' }),
+  since: Type.String({ format: 'date-time', description: 'A batch stored before may have a receipt no more.' }),
+};
+
+export const Receipt = Type.Union([Type.Object(Stored), Type.Object(Running), Type.Object(NotStored)]);
+export type Receipt = Static<typeof Receipt>;
+
+const success = { success: Type.Literal(true) };
+
+export const ReceiptAnswer = Type.Union([
+  Type.Object({ ...success, ...Stored }),
+  Type.Object({ ...success, ...Running }),
+  Type.Object({ ...success, ...NotStored }),
+]);
+export type ReceiptAnswer = Static<typeof ReceiptAnswer>;
+
+export const ReceiptsAnswer = Type.Object({
+  ...success,
+  receipts: Type.Array(Receipt, {
+    description: 'In the order of the keys. Without `table`, a key has one for each table that has a batch under it.',
+  }),
+});
+export type ReceiptsAnswer = Static<typeof ReceiptsAnswer>;

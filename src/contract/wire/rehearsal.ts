@@ -1,0 +1,21 @@
+/** A rehearsal on the wire: a write that is really run, and rolled back. */
+import { type Static, Type } from '../schema.js';
+
+export const Impact = Type.Object({
+  rows: Type.Array(
+    Type.Object({ table: Type.String(), inserted: Type.Integer(), updated: Type.Integer(), deleted: Type.Integer() }),
+    { description: 'Rows written, by table.' },
+  ),
+  locks: Type.Array(Type.Object({ table: Type.String(), modes: Type.Array(Type.String()) }), {
+    description: 'Locks held at the end, in the words of pg_locks.',
+  }),
+  rewritten: Type.Array(Type.String(), { description: 'Tables whose rows were written to new files.' }),
+  duration_ms: Type.Number(),
+});
+export type Impact = Static<typeof Impact>;
+
+/** What an answer has besides its own if nothing was kept. */
+export const rehearsed = {
+  dry_run: Type.Optional(Type.Literal(true, { description: 'Everything was rolled back.' })),
+  impact: Type.Optional(Impact),
+};

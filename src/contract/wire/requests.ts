@@ -1,0 +1,20 @@
+/** Running requests on the wire. */
+import { type Static, Type } from '../schema.js';
+import { success } from './success.js';
+
+export const RunningRequest = Type.Object({
+  request_id: Type.String({ description: 'As in the header `X-Request-Id` of its response.' }),
+  project: Type.String(),
+  operation: Type.String({ description: 'As in the audit log.', examples: ['sql'] }),
+  token_id: Type.String({ description: 'Or the subject of a JWT.' }),
+  token_name: Type.Nullable(Type.String()),
+  address: Type.String(),
+  duration_ms: Type.Number({ description: 'Since it began.' }),
+});
+export type RunningRequest = Static<typeof RunningRequest>;
+
+export const RunningRequestsAnswer = Type.Object({ ...success, requests: Type.Array(RunningRequest) });
+export type RunningRequestsAnswer = Static<typeof RunningRequestsAnswer>;
+
+export const CancelAnswer = Type.Object({ ...success, canceled: Type.Integer() });
+export type CancelAnswer = Static<typeof CancelAnswer>;

@@ -1,0 +1,115 @@
+/** Postgres servers on the wire, which projects live on. */
+import { PROJECT_NAME_PATTERN } from '../names.js';
+import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
+import { SERVER_ENGINES, SERVER_STATUSES, SERVER_TENANCIES } from '../servers.js';
+import { Finding } from './operator.js';
+import { success } from './success.js';
+
+/** Of keys and values. */
+const LABEL = '^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$';
+
+export const Labels = Type.Record(Type.String({ pattern: LABEL }), {
+  propertyNames: { pattern: LABEL },
+  maxProperties: 32,
+  examples: [{ region: 'eu' }],
+});
+
+const MOST = 2_147_483_647;
+const Bound = (most: number, description: string) =>
+  Type.Optional(
+    Type.Nullable(
+      Type.Integer({ minimum: 1, maximum: most, description: `${description} null, the default: no limit.` }),
+    ),
+  );
+
+/** What can be changed later. */
+const changeable = {
+  labels: Type.Optional(Labels),
+  weight: Type.Optional(
+    Type.Number({
+      minimum: 0.01,
+      maximum: 1_000,
+      description: 'A server with twice the weight gets twice as many projects. Default: 1.',
+    }),
+  ),
+  max_projects: Bound(MOST, 'Projects.'),
+  max_bytes: Bound(
+    Number.MAX_SAFE_INTEGER,
+    'Bytes on disk of all projects together, from which it takes no more projects.',
+  ),
+  max_connections: Bound(MOST, "Connections of one instance to the server's projects."),
+};
+
+export const AddServerBody = Type.Object(
+  {
+    name: Type.String({ examples: ['eu-1'], [DOCUMENTED]: { pattern: PROJECT_NAME_PATTERN } }),
+    url_reference: Type.String({
+      pattern: '^(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\\u0000]+)$',
+      maxLength: 4_096,
+      description:
+        'Where every instance reads the URL with its password: `env:NAME`, a variable of its environment, or `file:/PATH`. The URL itself is not stored.',
+      examples: ['env:EU_1_URL'],
+    }),
+    engine: Type.Optional(Type.Enum(SERVER_ENGINES, { description: 'Default: `postgres`.' })),
+    tenancy: Type.Optional(
+      Type.Enum(SERVER_TENANCIES, { description: '`dedicated`: for one project alone. Default: `shared`.' }),
+    ),
+    ...changeable,
+  },
+  STRICT,
+);
+export type AddServerBody = Static<typeof AddServerBody>;
+
+export const ChangeServerBody = Type.Object(
+  {
+    status: Type.Optional(
+      Type.Enum(SERVER_STATUSES, {
+        description:
+          '`closed`: takes no new project. `draining`: takes none either, and a rebalance moves its projects away.',
+      }),
+    ),
+    ...changeable,
+  },
+  { ...STRICT, minProperties: 1 },
+);
+export type ChangeServerBody = Static<typeof ChangeServerBody>;
+
+export const ServerFacts = Type.Object(
+  {
+    checked_at: Type.String({ format: 'date-time' }),
+    version: Type.String({ examples: ['15.14 (Debian 15.14-0+deb12u1)'] }),
+    latency_ms: Type.Number({ description: 'Median of a few round trips.' }),
+    clock_ahead_ms: Type.Number({ description: "By which its clock is ahead of the instance's." }),
+    connections: Type.Integer({ description: 'That ordinary roles can have.' }),
+    connections_used: Type.Integer(),
+    bytes: Type.Integer({ description: 'Of all projects on it.' }),
+  },
+  { description: 'As the last check found them.' },
+);
+export type ServerFacts = Static<typeof ServerFacts>;
+
+export const Server = Type.Object({
+  name: Type.String(),
+  url_reference: Type.Nullable(Type.String({ description: 'null: the installation began with this server.' })),
+  engine: Type.Enum(SERVER_ENGINES),
+  tenancy: Type.Enum(SERVER_TENANCIES),
+  labels: Labels,
+  weight: Type.Number(),
+  max_projects: Type.Nullable(Type.Integer()),
+  max_bytes: Type.Nullable(Type.Integer()),
+  max_connections: Type.Nullable(Type.Integer()),
+  status: Type.Enum(SERVER_STATUSES),
+  projects: Type.Integer({ description: 'That live on it.' }),
+  facts: Type.Nullable(ServerFacts),
+  created_at: Type.String({ format: 'date-time' }),
+});
+export type Server = Static<typeof Server>;
+
+export const ServerAnswer = Type.Object({ ...success, server: Server });
+export type ServerAnswer = Static<typeof ServerAnswer>;
+
+export const ServersAnswer = Type.Object({ ...success, servers: Type.Array(Server) });
+export type ServersAnswer = Static<typeof ServersAnswer>;
+
+export const CheckedServerAnswer = Type.Object({ ...success, server: Server, findings: Type.Array(Finding) });
+export type CheckedServerAnswer = Static<typeof CheckedServerAnswer>;

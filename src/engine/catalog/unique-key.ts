@@ -1,0 +1,50 @@
+/** Unique keys of a project's tables, for requests that name rows by one. */
+import { type Row, sql, type Statement } from '../../pg/index.js';
+import type { Table } from './catalog.js';
+
+export interface UniqueKey {
+  /** Indices of its columns in the table. */
+  readonly columns: readonly number[];
+  /** Two values are equal only if their texts are. */
+  readonly isComparedByText: boolean;
+  /** Of a partitioned table, which does not return system columns. */
+  readonly isPartitioned: boolean;
+  /** Names of the columns that identify a row: of the primary key, and identity columns. */
+  readonly identifying: ReadonlySet<string>;
+}
+
+/** For {@link readUniqueKey}. An index that is partial, on an expression, or checked later is no key. */
+export const uniqueKey = ({ schema, name }: Table, columns: readonly string[]): Statement => sql`
+  WITH c AS (
+    SELECT oid, relkind FROM pg_catalog.pg_class
+    WHERE relnamespace = ${schema}::pg_catalog.regnamespace::pg_catalog.oid AND relname = ${name})
+  SELECT
+    EXISTS (
+      SELECT FROM pg_catalog.pg_index i
+      WHERE i.indrelid = c.oid AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL
+        AND i.indnkeyatts = ${columns.length}::pg_catalog.int2 AND ARRAY(
+          SELECT a.attname::pg_catalog.text
+          FROM pg_catalog.generate_series(0, i.indnkeyatts::pg_catalog.int4 - 1) AS k
+          LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[k]
+        ) OPERATOR(pg_catalog.<@) ${columns}::pg_catalog.text[]),
+    NOT EXISTS (
+      SELECT FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation
+      WHERE a.attrelid = c.oid AND a.attname = ANY (${columns}::pg_catalog.name[])
+        AND (a.atttypid::pg_catalog.regtype::pg_catalog.text <> ALL ('{text,bigint,boolean,uuid}') OR NOT l.collisdeterministic)),
+    (SELECT pg_catalog.json_agg(a.attname) FROM pg_catalog.pg_attribute a
+      WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND (a.attidentity <> '' OR EXISTS (
+        SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND a.attnum = ANY (i.indkey)))),
+    c.relkind = 'p'
+  FROM c`;
+
+/** null: the table has no such key. */
+export function readUniqueKey(table: Table, columns: readonly string[], [row]: readonly Row[]): UniqueKey | null {
+  const [isUnique, isComparedByText, identifying, isPartitioned] = row ?? [];
+  if (isUnique !== 't') return null;
+  return {
+    columns: columns.map((column) => table.columns.findIndex(({ name }) => name === column)),
+    isComparedByText: isComparedByText === 't',
+    isPartitioned: isPartitioned === 't',
+    identifying: new Set(JSON.parse(identifying ?? '[]') as string[]),
+  };
+}

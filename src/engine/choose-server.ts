@@ -1,0 +1,54 @@
+/** Where a new project is to live. */
+import { EngineError } from '../contract/errors.js';
+import type { ControlDatabase } from '../tenancy/control.js';
+import { serverName } from '../tenancy/placement.js';
+import type { ServerRow, ServerRows } from '../tenancy/server-rows.js';
+import type { Servers } from '../tenancy/servers.js';
+import { isProjectName as isServerName } from './project-name.js';
+import { sizesOf } from './sizes.js';
+
+export interface Wish {
+  /** The name of a server; undefined: the least loaded of those that have the labels. */
+  readonly server?: string | undefined;
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+}
+
+/** The servers that may take it, the best one first. @throws EngineError not_found, database_unavailable */
+export async function candidates(rows: ServerRows, { server, labels = {} }: Wish): Promise<ServerRow[]> {
+  if (server === undefined) return rows.candidates(labels);
+  const found = await serverNamed(rows, server);
+  return found.status === 'active' ? [found] : [];
+}
+
+/** @throws EngineError not_found, database_unavailable */
+export async function serverNamed(rows: ServerRows, name: string): Promise<ServerRow> {
+  const found = isServerName(name) ? await rows.get(name) : null;
+  if (found === null) throw new EngineError('not_found', `There is no server "${name.slice(0, 63)}"`);
+  return found;
+}
+
+interface Installation {
+  readonly control: ControlDatabase;
+  readonly servers: Servers;
+}
+
+/** Whether the projects on a server have as many bytes as they may. @throws EngineError database_unavailable */
+export const isFull = async (server: ServerRow, installation: Installation): Promise<boolean> =>
+  server.maxBytes !== null && (await bytesOn(server, installation)) >= server.maxBytes;
+
+/** Bytes of all projects on a server. @throws EngineError database_unavailable */
+export async function bytesOn({ name }: ServerRow, { control, servers }: Installation): Promise<number> {
+  const projects = (await control.projects()).filter(({ placement }) => serverName(placement) === name);
+  return [...(await sizesOf(servers, projects)).values()].reduce((sum, bytes) => sum + bytes, 0);
+}
+
+export function noServer({ server, labels = {} }: Wish): EngineError {
+  const wanted = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
+  const message =
+    server === undefined
+      ? `No server${wanted.length > 0 ? ` with ${wanted.join(', ')}` : ''} takes another project`
+      : `The server "${server}" takes no more projects`;
+  return new EngineError('invalid_request', message, {
+    hint: 'cdp server list shows which are full, draining or closed.',
+  });
+}

@@ -1,0 +1,90 @@
+/** `cdp doctor`: checks everything that the service depends on, and says what to do. Only the trial changes anything. */
+import { randomBytes } from 'node:crypto';
+import { messageOf } from '../../contract/operator-message.js';
+import type { Finding } from '../../contract/wire/operator.js';
+import type { ServerAddress } from '../../pg/index.js';
+import { serverFacts } from '../../tenancy/server-facts.js';
+import type { Origin } from '../audit/audit.js';
+import type { Engine } from '../engine.js';
+import { insertRecords } from '../insert/insert.js';
+import { createTable } from '../schema/tables.js';
+import { collectSql } from '../sql/collect-sql.js';
+import { ok, problem } from './finding.js';
+import { examineDisk, examineLibxml, examineLimits } from './machine-findings.js';
+import { examineProjects } from './project-findings.js';
+import { examineCommits, examineServer, isCurrent } from './server-findings.js';
+
+const TRIAL_MS = 30_000;
+
+/** What is checked. */
+export interface Patient {
+  readonly address: ServerAddress;
+  /** Connections to projects' databases that this process may have. */
+  readonly connections: number;
+  /** null: the server is the operator's. */
+  readonly embedded: { readonly folder: string; readonly postmaster: () => number } | null;
+  /** Opens the engine, if it is not open yet. */
+  readonly engine: () => Promise<Engine>;
+}
+
+/** Checks everything, and tries everything once. A failure is a finding, beside all others. */
+export async function examine(patient: Patient, by: Origin): Promise<Finding[]> {
+  const { address, connections, embedded } = patient;
+  const findings: Finding[] = [];
+  try {
+    const facts = await serverFacts(address);
+    findings.push(...examineServer(facts, embedded === null ? connections : null));
+    findings.push(...(await examineCommits(address)));
+    if (embedded !== null) {
+      const pid = embedded.postmaster();
+      findings.push(await examineDisk(embedded.folder), ...(await examineLimits(pid)), ...(await examineLibxml(pid)));
+    }
+    // Opening the engine would migrate the schema, and an older service may be using it.
+    if (isCurrent(facts)) findings.push(...(await examineInstallation(patient, by)));
+  } catch (error) {
+    findings.push(problem('Postgres', messageOf(error), 'Check DATABASE_URL, pg_hba.conf and the log of the server.'));
+  }
+  return findings;
+}
+
+const IN_TRIAL = 'docs/errors.md explains the error codes; see also the log.';
+
+async function examineInstallation({ engine: open }: Patient, by: Origin): Promise<Finding[]> {
+  const failed = (subject: string) => (error: unknown) => problem(subject, messageOf(error), IN_TRIAL);
+  let engine;
+  try {
+    engine = await open();
+  } catch (error) {
+    return [failed('trial')(error)];
+  }
+  const projects = await examineProjects(engine).catch((error: unknown) => [failed('projects')(error)]);
+  return [...projects, await tryEverything(engine, by).catch(failed('trial'))];
+}
+
+/**
+ * Creates a project, a table and a row, reads the row, and deletes the project.
+ * @throws EngineError whatever failed; the project is deleted then, too
+ */
+async function tryEverything(engine: Engine, by: Origin): Promise<Finding> {
+  const started = performance.now();
+  const name = `doctor-${randomBytes(4).toString('hex')}`;
+  const row = await engine.projects.create(name, by);
+  try {
+    const project = engine.project(row);
+    const signal = AbortSignal.timeout(TRIAL_MS);
+    const table = { table_name: 'trial', columns: [{ name: 'note', type: 'TEXT' as const }] };
+    await createTable(project, table, { holdMs: TRIAL_MS, signal });
+    const options = { returnIds: false, idempotency: null, upsert: null, quarantine: false, signal };
+    await insertRecords(project, 'trial', Buffer.from('[{"note":"well"}]'), options);
+    const question = { sql: 'SELECT note FROM trial', params: [], readOnly: true, timeoutMs: TRIAL_MS, signal };
+    const {
+      answer: [result],
+    } = await collectSql(project, { ...question, maxRows: 1, rowMode: 'array' });
+    const answer = Buffer.concat(result?.rows?.buffers ?? []).toString();
+    if (answer !== ',["well"]') return problem('trial', `the response was ${answer}`, 'Report this as a bug.');
+  } finally {
+    await engine.deleteProject(name, by);
+  }
+  const ms = Math.round(performance.now() - started);
+  return ok('trial', `created a project, a table and a row, read it, and deleted everything in ${ms} ms`);
+}

@@ -1,0 +1,44 @@
+/** What `cdp doctor` finds about the machine of embedded servers: disk, limits of processes, libxml2. */
+import { statfs } from 'node:fs/promises';
+import { roundedSize } from '../../contract/disk-size.js';
+import type { Finding } from '../../contract/wire/operator.js';
+import { BOUNDED, isOlder, loadedLibxml } from '../../embedded/libxml.js';
+import { limitsOf } from '../../embedded/limits.js';
+import { ok, problem, warning } from './finding.js';
+
+/** Warn below this share of the disk or these bytes, which one large import may fill. */
+const DISK = { share: 0.1, bytes: 2 * 1024 ** 3, least: 256 * 1024 ** 2 };
+
+/** @param folder of an embedded server */
+export async function examineDisk(folder: string): Promise<Finding> {
+  const { bavail, blocks, bsize } = await statfs(folder);
+  const [free, all] = [bavail * bsize, blocks * bsize];
+  const found = `${roundedSize(free)} of ${roundedSize(all)} free`;
+  const advice = 'Free disk space, or limit projects (cdp project quota, or the setting project-quota).';
+  if (free < DISK.least) return problem('disk', found, advice);
+  return free < DISK.bytes || free < all * DISK.share ? warning('disk', found, advice) : ok('disk', found);
+}
+
+/** @param postmaster process id of an embedded server. @returns nothing if the system does not say */
+export async function examineLimits(postmaster: number): Promise<Finding[]> {
+  const limits = await limitsOf(postmaster);
+  if (limits === null) return [];
+  const { stackMib, dataMib, hasFullStack } = limits;
+  const subject = 'limits';
+  const memory = dataMib === Infinity ? 'unlimited memory' : `${dataMib} MiB of memory`;
+  const found = `per Postgres process: ${memory}, ${stackMib} MiB of stack`;
+  if (hasFullStack) return [ok(subject, found)];
+  const advice =
+    'Raise the hard limit to 256 MiB (LimitSTACK= in the unit, `ulimit -Hs`, ulimits of the container): deeply nested SQL can exceed a small stack and crash the server.';
+  return [warning(subject, `${found}, because of the hard limit`, advice)];
+}
+
+/** @param postmaster process id of an embedded server. @returns nothing if the system does not say */
+export async function examineLibxml(postmaster: number): Promise<Finding[]> {
+  const loaded = await loadedLibxml(postmaster);
+  if (loaded === null) return [];
+  const found = `${loaded.version}, ${loaded.path}`;
+  if (!isOlder(loaded.version, BOUNDED)) return [ok('libxml2', found)];
+  const advice = `Install libxml2 ${BOUNDED} to 2.13 on the system and restart: this one crashes on deeply nested XPath.`;
+  return [warning('libxml2', found, advice)];
+}

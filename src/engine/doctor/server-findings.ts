@@ -1,0 +1,192 @@
+/** What `cdp doctor` finds about a Postgres server, and what to do. */
+import { roundedSize } from '../../contract/disk-size.js';
+import type { Finding } from '../../contract/wire/operator.js';
+import type { ServerAddress } from '../../pg/index.js';
+import { newestVersion, readMigrations } from '../../tenancy/migrate.js';
+import type { ServerFacts } from '../../tenancy/server-facts.js';
+import { replicationOf, timeOfCommit } from '../../tenancy/server-health.js';
+import { CONNECTIONS_BESIDE_PROJECTS, withServiceSession } from '../../tenancy/service-pool.js';
+import { serviceWork } from '../../tenancy/service-work.js';
+import { ok, problem, warning } from './finding.js';
+import { examineSettings } from './recommended-settings.js';
+
+const MAJORS = { oldest: 15, newest: 18 };
+
+/** Difference between the clocks of Postgres and of this machine. */
+const CLOCK_MS = 1_000;
+
+/** Commits that are timed; the fastest counts. */
+const COMMITS = 3;
+const SLOW_COMMIT_MS = 50;
+
+/** Unreplayed WAL of a standby. */
+const LAG_BYTES = 256 * 1024 ** 2;
+
+/** What of the server's projects its findings depend on. */
+interface Use {
+  /** Connections to its projects that this instance may have; null: there are none. */
+  readonly connections: number | null;
+  /** Those that are in use now, by anybody; null: not asked. */
+  readonly used: number | null;
+  /** Where its URL is. */
+  readonly source: string;
+}
+
+/**
+ * Checks of the first server that need nothing of ours in it.
+ * @param connections null: no project is on this server
+ */
+export const examineServer = (facts: ServerFacts, connections: number | null): Finding[] => [
+  version(facts),
+  rights(facts, true),
+  ...examineOperation(facts, { connections, used: null, source: 'DATABASE_URL' }),
+  controlSchema(facts),
+];
+
+/** Whether projects can live on another server. */
+export const examineFitness = (facts: ServerFacts): Finding[] => [version(facts), rights(facts, false)];
+
+/** How a server that they live on is set up. */
+export const examineOperation = (facts: ServerFacts, { connections, used, source }: Use): Finding[] => [
+  durability(facts),
+  ...(connections === null ? [] : [connectionsOf(facts, connections, used), ...examineSettings(facts.settings)]),
+  privacy(facts, source),
+  clock(facts),
+];
+
+/** Whether the control schema is of this program's version. */
+export const isCurrent = ({ controlVersion }: ServerFacts): boolean =>
+  controlVersion === newestVersion(readMigrations('control'));
+
+function version({ major, version: text }: ServerFacts): Finding {
+  const subject = 'Postgres';
+  const { oldest, newest } = MAJORS;
+  if (major < oldest) return problem(subject, text, `Upgrade the server to Postgres ${oldest} or later.`);
+  if (major > newest) return warning(subject, text, `The service is tested with Postgres ${oldest} to ${newest}.`);
+  return ok(subject, text);
+}
+
+function rights({ isSuperuser, canProvision, canCreateSchema }: ServerFacts, isControl: boolean): Finding {
+  const subject = 'rights';
+  if (isSuperuser) return ok(subject, "the service's role is a superuser");
+  if (!canProvision) {
+    return problem(
+      subject,
+      "the service's role may not create databases and roles",
+      'ALTER ROLE … CREATEDB CREATEROLE',
+    );
+  }
+  if (isControl && !canCreateSchema) {
+    return problem(
+      subject,
+      "the service's role may not create its schema in the control database",
+      'ALTER DATABASE … OWNER TO the role of DATABASE_URL',
+    );
+  }
+  return ok(subject, "the service's role may create databases and roles");
+}
+
+/** Without these an acknowledged row can be lost in a power failure. */
+const DURABLE = ['fsync', 'full_page_writes', 'synchronous_commit'];
+
+function durability({ settings }: ServerFacts): Finding {
+  const off = [...DURABLE, 'autovacuum'].filter((name) => settings.get(name)?.value === 'off');
+  if (off.some((name) => DURABLE.includes(name))) {
+    const names = off.join(', ');
+    return problem('durability', `off: ${names}; acknowledged rows can be lost`, `ALTER SYSTEM RESET for: ${names}`);
+  }
+  if (off.length > 0) {
+    return warning(
+      'durability',
+      'autovacuum is off; tables bloat, and transaction IDs will wrap around',
+      'ALTER SYSTEM RESET autovacuum',
+    );
+  }
+  return ok('durability', `${DURABLE.join(', ')} are on`);
+}
+
+function connectionsOf(facts: ServerFacts, maxConnections: number, used: number | null): Finding {
+  const needed = maxConnections + CONNECTIONS_BESIDE_PROJECTS;
+  const now = used === null ? '' : `, ${used} in use`;
+  const found = `${facts.connections} available to ordinary roles${now}; this instance uses up to ${needed}`;
+  if (facts.connections >= needed) return ok('connections', found);
+  return warning(
+    'connections',
+    found,
+    'Raise max_connections of Postgres, or lower the setting max-connections. Several instances add up.',
+  );
+}
+
+function privacy({ isPrivate, settings }: ServerFacts, source: string): Finding {
+  const subject = 'passwords';
+  if (settings.get('password_encryption')?.value !== 'scram-sha-256') {
+    return warning(subject, 'password_encryption is not scram-sha-256', 'Set password_encryption to scram-sha-256.');
+  }
+  if (isPrivate) return ok(subject, 'scram-sha-256, over a connection that nobody else can read');
+  return warning(subject, 'the connection to Postgres is not encrypted', `Add sslmode=verify-full to ${source}.`);
+}
+
+function clock({ clockAheadMs }: ServerFacts): Finding {
+  const seconds = (Math.abs(clockAheadMs) / 1000).toFixed(1);
+  const found = `Postgres is ${seconds} s ${clockAheadMs < 0 ? 'behind' : 'ahead of'} this machine`;
+  if (Math.abs(clockAheadMs) < CLOCK_MS) return ok('clock', found);
+  return warning(
+    'clock',
+    found,
+    'Synchronize both by NTP: tokens expire by one clock, and idempotency keys by the other.',
+  );
+}
+
+function controlSchema({ controlVersion }: ServerFacts): Finding {
+  const subject = 'control schema';
+  const newest = newestVersion(readMigrations('control'));
+  if (controlVersion > newest) {
+    return problem(
+      subject,
+      `version ${controlVersion}; this program supports up to ${newest}`,
+      'Run the newer program, or restore a backup made by this one.',
+    );
+  }
+  if (controlVersion === newest) return ok(subject, `version ${controlVersion}, up to date`);
+  const found = controlVersion === 0 ? 'not created yet' : `version ${controlVersion} of ${newest}`;
+  return warning(subject, found, 'The next start of this program migrates it. Projects were not checked.');
+}
+
+/** How long commits take, and whether a standby keeps them from returning. */
+export function examineCommits(address: ServerAddress): Promise<Finding[]> {
+  return serviceWork(() =>
+    withServiceSession(address, address.database, async (session) => {
+      const { standbys, lagBytes, missing } = await replicationOf(session);
+      if (missing !== null) {
+        const found = `no commit returns: no standby of synchronous_standby_names ('${missing}') is connected`;
+        return [problem('commits', found, 'Start the standby, or ALTER SYSTEM RESET synchronous_standby_names.')];
+      }
+      const times = [];
+      for (let i = 0; i < COMMITS; i++) times.push(await timeOfCommit(session));
+      const ms = 1_000 * Math.min(...times);
+      const found = `a commit takes ${ms.toFixed(1)} ms`;
+      const commits =
+        ms < SLOW_COMMIT_MS
+          ? ok('commits', found)
+          : warning(
+              'commits',
+              found,
+              'Look at the disk of the write-ahead log, the network, and synchronous standbys.',
+            );
+      return standbys === 0 ? [commits] : [commits, replication(standbys, lagBytes)];
+    }),
+  );
+}
+
+function replication(standbys: number, lagBytes: number | null): Finding {
+  const count = `${standbys} ${standbys === 1 ? 'standby' : 'standbys'} connected`;
+  if (lagBytes === null)
+    return ok('replication', `${count}; how far behind is for roles with pg_read_all_stats to see`);
+  const found = `${count}, at most ${roundedSize(lagBytes)} behind`;
+  if (lagBytes < LAG_BYTES) return ok('replication', found);
+  return warning(
+    'replication',
+    found,
+    'A failover now would take long, or lose as much if the standby is asynchronous.',
+  );
+}

@@ -1,0 +1,80 @@
+/** Deletes rows by a unique key: 1 to 250 keys in one transaction, once per Idempotency-Key. */
+import { readRecords, type Records, type Row, rowsOf } from '../../codec/index.js';
+import { counted, quoted } from '../../contract/message-text.js';
+import { DeleteAnswer } from '../../contract/wire/batch.js';
+import { BEGIN, ident, join, sql, type Statement } from '../../pg/index.js';
+import type { Table } from '../catalog/catalog.js';
+import type { UniqueKey } from '../catalog/unique-key.js';
+import { type Answered, type IdempotencyKey, rememberAnswer, underKey } from '../idempotency.js';
+import { queryTimeout } from '../limits/deadline.js';
+import type { Project } from '../project.js';
+import { commit } from '../transaction.js';
+import { lockTable } from './checked-insert.js';
+import { columnName, sourceRows } from './insert-statement.js';
+import { findKey } from './upsert.js';
+
+const TIMEOUT_MS = 30_000;
+const expired = queryTimeout(TIMEOUT_MS);
+
+export interface DeleteOptions {
+  /** The columns of a unique index. */
+  readonly by: readonly string[];
+  readonly idempotency: IdempotencyKey | null;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * @param body the decoded body: a JSON array of records that have the columns of `by`
+ * @throws EngineError as an insert; nothing was deleted then, except that `outcome_unknown` leaves it open
+ */
+export async function deleteRecords(
+  project: Project,
+  tableName: string,
+  body: Buffer,
+  { by, idempotency, signal }: DeleteOptions,
+): Promise<Answered<DeleteAnswer>> {
+  const batch = readRecords(body);
+  return project.use('typed', { timeoutMs: TIMEOUT_MS, signal, expired }, async (lease) => {
+    const { session } = lease;
+    // Triggers, and foreign keys of other tables, may run code of the project.
+    lease.resetAfterUse();
+    const run = async (begin: readonly Statement[]): Promise<Answered<DeleteAnswer>> => {
+      const table = await lockTable(session, begin, project.schema, tableName).catch((error: unknown) => {
+        // What is wrong whatever the table is comes before the table.
+        batch.errors.throwIfAny();
+        throw error;
+      });
+      const key = await findKey(session, table, 'by', by);
+      const count = await session.change(deleteStatement(table, key, readKeys(batch, table, key)));
+      const message = `${counted(count, 'record')} deleted`;
+      const answer: DeleteAnswer = { success: true, deleted_rows: count, message };
+      const remember = idempotency === null ? [] : rememberAnswer(idempotency, answer, count);
+      await commit(session, remember, idempotency !== null, project.rehearsal);
+      return { answer, replayed: false };
+    };
+    return idempotency === null ? run([BEGIN]) : underKey(session, idempotency, DeleteAnswer, () => run([]));
+  });
+}
+
+/** @throws EngineError naming every record that has other columns than the key's, or no value for one of them */
+function readKeys(batch: Records, table: Table, { columns }: UniqueKey): Row[] {
+  const { errors } = batch;
+  const rows = rowsOf(batch, table);
+  for (const [record, row] of rows.entries()) {
+    for (const [index, { name: column }] of table.columns.entries()) {
+      const isOfKey = columns.includes(index);
+      if (isOfKey ? row[index] != null : row[index] === undefined) continue;
+      const reason = isOfKey ? 'a key needs a value' : 'not a column of `by`';
+      const message = `Record ${record}, column ${quoted(column)}: ${reason}`;
+      errors.add(isOfKey ? 'invalid_value' : 'invalid_request', () => ({ record, column, message }));
+    }
+  }
+  errors.throwIfAny();
+  return rows;
+}
+
+function deleteStatement(table: Table, { columns }: UniqueKey, rows: readonly Row[]): Statement {
+  const equal = columns.map((index) => sql`stored.${columnName(table, index)} = v.${ident(`c${index}`)}`);
+  return sql`DELETE FROM ${ident(table.schema, table.name)} AS stored
+    USING (${sourceRows(table, columns, rows)}) AS v WHERE ${join(equal, ' AND ')}`;
+}

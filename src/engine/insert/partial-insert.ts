@@ -1,0 +1,110 @@
+/**
+ * The insert with on_error=quarantine: the good records are stored, the others are kept in the quarantine in the same
+ * transaction, with what is wrong with them.
+ */
+import { readRecords, type Records, type Row, rowsOf } from '../../codec/index.js';
+import type { ErrorPlace } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import { BatchAnswer } from '../../contract/wire/batch.js';
+import { BEGIN, type Session, type Statement } from '../../pg/index.js';
+import type { Table } from '../catalog/catalog.js';
+import { type IdempotencyKey, rememberAnswer, underKey } from '../idempotency.js';
+import type { Deadline } from '../limits/deadline.js';
+import type { Project } from '../project.js';
+import { keep } from '../quarantine/quarantine.js';
+import { commit } from '../transaction.js';
+import { lockTable, rowsStored } from './checked-insert.js';
+import { inserted, type Inserted, rowsChanged, upserted } from './inserted.js';
+import { insertStatements } from './insert-statement.js';
+import { placeOf, recordErrorCode, storeWhatFits } from './refused-records.js';
+import { countStored, findKey, type StoredRows, type UpsertRule, upsertStatements } from './upsert.js';
+
+interface PartialOptions {
+  idempotency: IdempotencyKey | null;
+  upsert: UpsertRule | null;
+}
+
+/** @throws EngineError if nothing of the batch can be read, or the table or the server stands in the way */
+export async function insertPartially(
+  project: Project,
+  tableName: string,
+  body: Buffer,
+  deadline: Deadline,
+  { idempotency, upsert }: PartialOptions,
+): Promise<Inserted> {
+  const batch = readRecords(body, true);
+  return project.use('typed', deadline, (lease) => {
+    const { session } = lease;
+    const insert = async (begin: readonly Statement[]): Promise<Inserted> => {
+      const table = await lockTable(session, begin, project.schema, tableName);
+      if (table.updateRunsProjectCode) lease.resetAfterUse();
+      const { stored, refused } = await storePartially(session, table, batch, upsert, project.isOnCitus);
+      const kept = [...refused].map(([record, errors]) => ({ text: batch.textOf(record), errors }));
+      const answer = answerOf(batch.records.length, stored, refused, upsert !== null);
+      const remember = idempotency === null ? [] : rememberAnswer(idempotency, answer, rowsChanged(answer));
+      const quarantine = keep(tableName, kept, idempotency?.key ?? null, project.quarantineDays);
+      await commit(session, [...quarantine, ...remember], idempotency !== null, project.rehearsal);
+      return { answer, replayed: false };
+    };
+    if (idempotency === null) return insert([BEGIN]);
+    return underKey(session, idempotency, BatchAnswer, async () => {
+      await project.requireRoom();
+      return insert([]);
+    });
+  });
+}
+
+export interface PartiallyStored {
+  readonly stored: StoredRows;
+  /** What is wrong with the others, by their numbers in the batch. */
+  readonly refused: ReadonlyMap<number, readonly ErrorPlace[]>;
+}
+
+/**
+ * Stores the records that can be stored, in the transaction that is under way.
+ * @param batch each record has errors of its own
+ */
+export async function storePartially(
+  session: Session,
+  table: Table,
+  batch: Records,
+  upsert: UpsertRule | null,
+  isOnCitus: boolean,
+): Promise<PartiallyStored> {
+  const key = upsert === null ? null : await findKey(session, table, 'on_conflict', upsert.columns);
+  const write = (rows: readonly Row[]): Statement[] => {
+    const inserts =
+      upsert === null || key === null
+        ? insertStatements(table, rows, { returnIds: false, isOnCitus })
+        : upsertStatements(table, rows, key, upsert.resolution, { returnIds: false, oneByOne: false });
+    return inserts.map(({ statement }) => statement);
+  };
+  const rows = rowsOf(batch, table);
+  const errors = new Map<number, readonly ErrorPlace[]>();
+  for (const record of rows.keys()) {
+    const { places } = batch.errorsOf(record);
+    if (places.length > 0) errors.set(record, places);
+  }
+  const good = [...rows.keys()].filter((record) => !errors.has(record));
+  const { refused, results } = await storeWhatFits(session, table, rows, good, write);
+  for (const one of refused) {
+    const place = { ...placeOf(one), error: recordErrorCode(one.error) };
+    errors.set(one.record, [...(errors.get(one.record) ?? []), place]);
+  }
+  const stored = upsert === null ? { inserted: rowsStored(results), updated: 0 } : countStored(results);
+  return { stored, refused: new Map([...errors].sort(([a], [b]) => a - b)) };
+}
+
+function answerOf(
+  records: number,
+  stored: StoredRows,
+  refused: PartiallyStored['refused'],
+  isUpsert: boolean,
+): BatchAnswer {
+  const { answer } = isUpsert ? upserted(records - refused.size, stored) : inserted(stored.inserted);
+  const places = [...refused.values()].flat();
+  const message = `${answer.message}, ${refused.size} quarantined`;
+  if (places.length === 0) return { ...answer, quarantined_rows: 0, message };
+  const errors = places.slice(0, LIMITS.errorsListed);
+  return { ...answer, quarantined_rows: refused.size, errors, error_count: places.length, message };
+}

@@ -1,0 +1,80 @@
+/**
+ * Stores an encoded batch by one INSERT … ON CONFLICT of an array for each column, with the check that `store-by-copy.ts` has.
+ * It takes batches whose records give the same columns and have different keys; others are for the checked path.
+ */
+import { freeBuffer } from '../../buffers.js';
+import { columnArrays, type EncodedBatch } from '../../codec/index.js';
+import { BatchAnswer } from '../../contract/wire/batch.js';
+import { ident, join, sql, type Step, trusted } from '../../pg/index.js';
+import type { Lease } from '../../tenancy/connections/connections.js';
+import { type Column, POSTGRES_TYPES, type Table } from '../catalog/catalog.js';
+import { type IdempotencyKey, rememberAnswer, underKey } from '../idempotency.js';
+import type { Deadline } from '../limits/deadline.js';
+import type { Project } from '../project.js';
+import { commit } from '../transaction.js';
+import { type Inserted, rowsChanged, upserted } from './inserted.js';
+import { columnName } from './insert-statement.js';
+import type { CachedSchema } from './schema-cache.js';
+import { run } from './store-by-copy.js';
+import { IS_NEW, onConflict, type UpsertRule } from './upsert.js';
+
+/** @throws EngineError as `storeByCopy`. If nothing was stored, the checked path says why. */
+export async function storeByUpsert(
+  project: Project,
+  schema: CachedSchema,
+  rows: EncodedBatch,
+  upsert: UpsertRule,
+  deadline: Deadline,
+  idempotency: IdempotencyKey | null,
+): Promise<Inserted | 'refused' | 'outdated'> {
+  try {
+    const statement = upsertStatement(schema.table, rows, upsert);
+    if (statement === null) return 'refused';
+    const store = async (lease: Lease): Promise<Inserted | 'refused' | 'outdated'> => {
+      const results = await run(lease, schema, statement, [], schema.table.updateRunsProjectCode);
+      if (typeof results === 'string') return results;
+      const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);
+      return upserted(rows.records, { inserted, updated: stored - inserted });
+    };
+    if (idempotency === null) return await project.use('typed', deadline, store, 'writes');
+    const storeUnderKey = (lease: Lease) =>
+      underKey(lease.session, idempotency, BatchAnswer, async () => {
+        await project.requireRoom();
+        const outcome = await store(lease);
+        if (typeof outcome === 'string') return outcome;
+        const { answer } = outcome;
+        await commit(lease.session, rememberAnswer(idempotency, answer, rowsChanged(answer)), true);
+        return outcome;
+      });
+    return await project.use('typed', deadline, storeUnderKey, 'writes');
+  } finally {
+    freeBuffer(rows.data);
+  }
+}
+
+/**
+ * It returns how many rows it inserted, and how many it stored in all. Rows go by their keys, so that requests that meet lock
+ * them in the same order.
+ * @returns null: it is for the checked path
+ */
+function upsertStatement(table: Table, rows: EncodedBatch, { columns: key, resolution }: UpsertRule): Step | null {
+  const given = rows.columns;
+  const isMissing = (column: Column, index: number) => !column.isId && !given.includes(index);
+  if (resolution === 'replace' && table.columns.some(isMissing)) return null;
+  const columns = key.map((name) => table.columns.findIndex((column) => column.name === name));
+  const params = columnArrays(rows, table.columns);
+  if (params === null || columns.some((index) => !given.includes(index))) return null;
+
+  const names = join(given.map((index) => columnName(table, index)));
+  const arrays = given.map((index, i) => {
+    const { type = null } = table.columns[index] ?? {};
+    return trusted(`pg_catalog.unnest($${i + 1}::${type === null ? 'pg_catalog.uuid' : POSTGRES_TYPES[type]}[])`);
+  });
+  const order = join(columns.map((index) => sql`v.${columnName(table, index)}`));
+  const clause = onConflict(table, given, { columns, identifying: new Set(['id']) }, resolution);
+  const { text } = sql`WITH result AS (
+      INSERT INTO ${ident(table.schema, table.name)} AS stored (${names})
+      SELECT * FROM ROWS FROM (${join(arrays)}) AS v (${names}) ORDER BY ${order} ${clause} RETURNING ${IS_NEW} AS is_new)
+    SELECT pg_catalog.count(*) FILTER (WHERE is_new), pg_catalog.count(*) FROM result`;
+  return { text, params };
+}

@@ -1,0 +1,171 @@
+/**
+ * The INSERTs of an upsert (Postgres manual, INSERT, ON CONFLICT): what is stored is what would be stored if the records came
+ * one by one, in their order.
+ */
+import type { Row } from '../../codec/index.js';
+import { EngineError } from '../../contract/errors.js';
+import { quoted } from '../../contract/message-text.js';
+import type { Resolution } from '../../contract/wire/batch.js';
+import { type Fragment, ident, join, type Result, type Session, sql, type Statement } from '../../pg/index.js';
+import type { Table } from '../catalog/catalog.js';
+import { readUniqueKey, type UniqueKey, uniqueKey } from '../catalog/unique-key.js';
+import { requireColumns } from '../schema/find-table.js';
+import { type BatchInsert, columnName, givenColumns, sourceRows } from './insert-statement.js';
+
+export interface UpsertRule {
+  /** The columns of a unique index. */
+  readonly columns: readonly string[];
+  readonly resolution: Resolution;
+}
+
+/**
+ * The unique key that a rule or a request names.
+ * @throws EngineError unknown_column, invalid_request
+ */
+export async function findKey(
+  session: Session,
+  table: Table,
+  parameter: string,
+  columns: readonly string[],
+): Promise<UniqueKey> {
+  requireColumns(table, columns, parameter);
+  if (table.kind !== 'table') {
+    throw new EngineError('invalid_request', `${parameter} needs a table, and ${quoted(table.name)} is not one`);
+  }
+  const key = readUniqueKey(table, columns, await session.query(uniqueKey(table, columns)));
+  if (key !== null) return key;
+  const list = columns.map((name) => quoted(name)).join(', ');
+  throw new EngineError('invalid_request', `Table ${quoted(table.name)} has no unique index on ${list}`, {
+    hint: `POST /api/cdp/schema/table/${table.name}/index ${JSON.stringify({ columns, unique: true })} creates one.`,
+  });
+}
+
+/**
+ * Each statement returns a row for each record it stored: whether it was inserted, and with `returnIds` its id.
+ * @param oneByOne a statement for each record, whatever the keys are
+ */
+export function upsertStatements(
+  table: Table,
+  rows: readonly Row[],
+  key: UniqueKey,
+  resolution: Resolution,
+  { returnIds, oneByOne }: { returnIds: boolean; oneByOne: boolean },
+): BatchInsert[] {
+  const findsIgnored = returnIds && resolution === 'ignore';
+  return groups(rows, table, key, oneByOne || findsIgnored).flatMap((records) => {
+    const group = records.map((record) => rows[record] as Row);
+    const insert = { statement: upsertStatement(table, group, key, resolution, returnIds), records };
+    return findsIgnored ? [insert, { statement: selectId(table, group[0] as Row, key), records }] : [insert];
+  });
+}
+
+/**
+ * Records of one statement have the same columns, and no two the same key: Postgres changes no row twice in a statement. In a
+ * group they go by their keys, so that requests that meet lock the rows in the same order.
+ */
+function groups(rows: readonly Row[], table: Table, key: UniqueKey, oneByOne: boolean): number[][] {
+  const seen = new Map<string, number>();
+  const found = new Map<string, { turn: number; records: number[] }>();
+  const keys = rows.map((row) => keyText(row, table, key));
+  for (const [record, row] of rows.entries()) {
+    const text = keys[record] ?? null;
+    // How many records of this key came before.
+    const turn = text === null ? 0 : (seen.get(text) ?? 0);
+    if (text !== null) seen.set(text, turn + 1);
+    const name = `${turn} ${givenColumns(table, [row]).join()}`;
+    const group = found.get(name);
+    if (group === undefined) found.set(name, { turn, records: [record] });
+    else group.records.push(record);
+  }
+  const isSafe = found.size === 1 || (key.isComparedByText && keys.every((text) => text !== null));
+  if (oneByOne || !isSafe) return rows.map((_, record) => [record]);
+  const order = (a: number, b: number) => ((keys[a] ?? '') < (keys[b] ?? '') ? -1 : 1);
+  return [...found.values()].sort((a, b) => a.turn - b.turn).map(({ records }) => records.sort(order));
+}
+
+/** null: a part of the key is NULL or a default. */
+function keyText(row: Row, { columns }: Table, key: UniqueKey): string | null {
+  const cells = key.columns.map((index) => {
+    const cell = row[index];
+    return columns[index]?.isId === true ? cell?.toLowerCase() : cell;
+  });
+  return cells.some((cell) => cell == null) ? null : JSON.stringify(cells);
+}
+
+/** @param rows give the same columns */
+function upsertStatement(
+  table: Table,
+  rows: readonly Row[],
+  key: UniqueKey,
+  resolution: Resolution,
+  returnIds: boolean,
+): Statement {
+  const given = givenColumns(table, rows);
+  const names = (columns: readonly number[]) => join(columns.map((index) => columnName(table, index)));
+  const into = given.length === 0 ? sql`` : sql` (${names(given)})`;
+  const source = sourceRows(table, given, rows);
+  const target = sql`${ident(table.schema, table.name)} AS stored`;
+  const isNew = key.isPartitioned ? wasNotThere(table, key) : IS_NEW;
+  const returning = returnIds ? sql`${isNew}, stored.${ident('id')}` : isNew;
+  return sql`INSERT INTO ${target}${into} ${source} ${onConflict(table, given, key, resolution)} RETURNING ${returning}`;
+}
+
+/** A row that was updated carries the lock of this transaction; a new one has none. */
+export const IS_NEW = sql`stored.xmax = '0'::pg_catalog.xid`;
+
+/** By the snapshot of the statement: a row that another request inserted since then counts as new. */
+function wasNotThere(table: Table, { columns }: UniqueKey): Fragment {
+  const equal = columns.map((index) => sql`before.${columnName(table, index)} = stored.${columnName(table, index)}`);
+  return sql`NOT EXISTS (SELECT FROM ${ident(table.schema, table.name)} AS before WHERE ${join(equal, ' AND ')})`;
+}
+
+/** The clause of an INSERT into `stored` that gives these columns. */
+export function onConflict(
+  table: Table,
+  given: readonly number[],
+  key: Pick<UniqueKey, 'columns' | 'identifying'>,
+  resolution: Resolution,
+): Fragment {
+  const names = join(key.columns.map((index) => columnName(table, index)));
+  if (resolution === 'ignore') return sql`ON CONFLICT (${names}) DO NOTHING`;
+  return sql`ON CONFLICT (${names}) DO UPDATE SET ${join(changes(table, given, key, resolution))}`;
+}
+
+/** What a row that is there takes from a record. It keeps its key: setting it would lock out whoever refers to the row. */
+function changes(
+  table: Table,
+  given: readonly number[],
+  key: Pick<UniqueKey, 'columns' | 'identifying'>,
+  resolution: Resolution,
+): Fragment[] {
+  const isGiven = new Set(given);
+  const assignments = table.columns.flatMap(({ name }, index) => {
+    if (key.columns.includes(index)) return [];
+    if (isGiven.has(index)) return [sql`${ident(name)} = excluded.${ident(name)}`];
+    return resolution === 'replace' && !key.identifying.has(name) ? [sql`${ident(name)} = DEFAULT`] : [];
+  });
+  if (assignments.length > 0) return assignments;
+  const name = columnName(table, key.columns[0] ?? 0);
+  return [sql`${name} = excluded.${name}`];
+}
+
+/** The id of the row that has the record's key. */
+function selectId(table: Table, row: Row, key: UniqueKey): Statement {
+  const conditions = key.columns.map((index) => sql`t.${columnName(table, index)} = v.${ident(`c${index}`)}`);
+  return sql`SELECT NULL, t.${ident('id')} FROM ${ident(table.schema, table.name)} AS t
+    JOIN (${sourceRows(table, key.columns, [row])}) AS v ON ${join(conditions, ' AND ')}`;
+}
+
+export interface StoredRows {
+  inserted: number;
+  updated: number;
+}
+
+/** What the statements of {@link upsertStatements} did. */
+export function countStored(results: readonly Result[]): StoredRows {
+  const marks = results.flatMap(({ rows }) => rows.map(([mark]) => mark));
+  return {
+    inserted: marks.filter((mark) => mark === 't').length,
+    updated: marks.filter((mark) => mark === 'f').length,
+  };
+}

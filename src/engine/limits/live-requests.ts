@@ -1,0 +1,72 @@
+/**
+ * The requests of this instance that use a project's database, or wait to. An operator can list and cancel them, and they end
+ * when their token is revoked together with them, by whatever instance, within a second.
+ */
+import type { AuditOperation } from '../../contract/audit.js';
+import { EngineError } from '../../contract/errors.js';
+import type { Caller, Tokens } from '../access/tokens.js';
+import { Sweeper, type Swept } from './sweeper.js';
+
+/** Between two questions whether tokens were ended; their answers are shared with authentication. */
+const ASK_MS = 200;
+
+export interface LiveRequest {
+  /** Its caller may have chosen it. */
+  readonly id: string;
+  readonly caller: Caller;
+  readonly operation: AuditOperation;
+  readonly address: string;
+  /** On the clock of `performance.now()`. */
+  readonly started: number;
+  /** Ends its work, which fails with the reason. */
+  abort(reason: EngineError): void;
+}
+
+interface Watched extends Swept {
+  readonly request: LiveRequest;
+}
+
+export class LiveRequests {
+  private readonly watched = new Sweeper<Watched>();
+  private ended: ReadonlySet<string> = new Set();
+  private nextQuestion = 0;
+
+  constructor(private readonly tokens: Tokens) {}
+
+  /** Watches a request until what is returned is called. */
+  watch(request: LiveRequest): () => void {
+    const watched: Watched = {
+      request,
+      check: (now) => {
+        if (now >= this.nextQuestion) this.ask(now);
+        if (this.ended.has(request.caller.id)) request.abort(new EngineError('unauthorized', 'The token was revoked'));
+      },
+    };
+    this.watched.add(watched);
+    return () => this.watched.delete(watched);
+  }
+
+  /** The oldest first. */
+  list(): LiveRequest[] {
+    const requests = this.watched.all().map(({ request }) => request);
+    return requests.sort((a, b) => a.started - b.started);
+  }
+
+  /**
+   * Ends the requests of a project that have this id.
+   * @returns how many there are
+   */
+  cancel(project: string, id: string): number {
+    const found = this.list().filter((request) => request.id === id && request.caller.project?.name === project);
+    for (const request of found) request.abort(new EngineError('query_timeout', 'An operator canceled the request'));
+    return found.length;
+  }
+
+  private ask(now: number): void {
+    this.nextQuestion = now + ASK_MS;
+    this.tokens.ended().then(
+      (ended) => (this.ended = ended),
+      () => {},
+    );
+  }
+}

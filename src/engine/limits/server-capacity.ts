@@ -1,0 +1,103 @@
+/** What requests share of each Postgres server. What hangs on one server takes nothing from the others. */
+import type { ProjectSessions } from '../../tenancy/connections/project-session.js';
+import { Connections } from '../../tenancy/connections/connections.js';
+import { type Placement, serverName } from '../../tenancy/placement.js';
+import type { Servers } from '../../tenancy/servers.js';
+import { type Load, noLoad, Slots, type WorkKind } from './slots.js';
+
+/** For each server. */
+export interface CapacitySettings {
+  /** Connections to projects' databases, the idle ones included. An added server may have a bound of its own. */
+  maxConnections: number;
+  /** Running over all projects; no more than there may be connections. */
+  running: number;
+  idleConnectionMs: number;
+  /** Running per project; of those, kept for inserts and schema calls; waiting per project; longest wait. */
+  projectRunning: number;
+  projectReserved: number;
+  projectWaiting: number;
+  waitMs: number;
+}
+
+interface ServerCapacity {
+  readonly maxConnections: number;
+  readonly slots: Slots;
+  readonly connections: Connections;
+}
+
+export class ServerCapacities {
+  /** By the server's name. Projects' own servers count as one. */
+  private readonly known = new Map<string, ServerCapacity>();
+
+  constructor(
+    private readonly servers: Servers,
+    private readonly sessions: ProjectSessions,
+    private readonly settings: CapacitySettings,
+  ) {}
+
+  /** @throws EngineError database_unavailable if this instance does not have the server's URL */
+  of(placement: Placement): ServerCapacity {
+    const name = serverName(placement);
+    const maxConnections = placement.added?.maxConnections ?? this.settings.maxConnections;
+    const known = this.known.get(name);
+    if (known?.maxConnections === maxConnections) return known;
+    const { host } = this.servers.serverOf(placement).address;
+    const capacity = this.open(maxConnections, host.startsWith('/'));
+    this.known.set(name, capacity);
+    // The operator has changed the bound. Requests that run end on what they have.
+    known?.connections.close();
+    return capacity;
+  }
+
+  /** Connections to the projects of a server that has no bound of its own. */
+  get maxConnections(): number {
+    return this.settings.maxConnections;
+  }
+
+  get connections(): { server: string; open: number; most: number }[] {
+    return Array.from(
+      this.known,
+      ([
+        server,
+        {
+          connections: { open, most },
+        },
+      ]) => ({ server, open, most }),
+    );
+  }
+
+  /** Requests running and waiting now. @param project undefined: of all projects */
+  load(project?: string): Record<WorkKind, Load> {
+    const load = noLoad();
+    for (const { slots } of this.known.values()) slots.addLoad(load, project);
+    return load;
+  }
+
+  /** Closes the idle connections of a project, and the others after their use. */
+  closeProject(project: string): void {
+    for (const { connections } of this.known.values()) connections.closeProject(project);
+  }
+
+  close(): void {
+    for (const { connections } of this.known.values()) connections.close();
+  }
+
+  private open(maxConnections: number, isLocal: boolean): ServerCapacity {
+    const { running, projectRunning, projectReserved, projectWaiting, waitMs, idleConnectionMs } = this.settings;
+    const slots = new Slots({
+      total: Math.min(running, maxConnections),
+      running: projectRunning,
+      reservedForTyped: projectReserved,
+      waiting: projectWaiting,
+      waitMs,
+    });
+    const connections = new Connections(this.sessions, {
+      total: maxConnections,
+      // As many of each kind as may run: else each change of what runs would close connections and log others in.
+      perProject: 2 * projectRunning - projectReserved,
+      idleMs: idleConnectionMs,
+      isLocal,
+    });
+    return { maxConnections, slots, connections };
+  }
+}

@@ -1,0 +1,31 @@
+/** Why something cannot be done with a project. */
+import { EngineError } from '../contract/errors.js';
+
+export const nameTaken = (name: string) => new EngineError('unique_violation', `A project "${name}" already exists`);
+
+export const notReady = (name: string) => new EngineError('not_found', `Project "${name}" is not ready`);
+
+/** A path may contain anything instead of a name. */
+export const notFound = (name: string) => new EngineError('not_found', `There is no project "${name.slice(0, 63)}"`);
+
+export const needsSuperuser = () =>
+  new EngineError('invalid_request', 'On this server no project may have schemas of its own', {
+    hint: 'Who may make schemas may install trusted extensions too. Only a superuser can forbid that: make the role of DATABASE_URL one.',
+  });
+
+export const inUseElsewhere = (name: string) =>
+  new EngineError(
+    'request_in_flight',
+    `Project "${name}" is still being created, repaired or deleted by another request`,
+  );
+
+/** The answer to the last step was lost, and there is no connection now to undo it. */
+export const perhapsCreated = (name: string, cause: unknown) =>
+  new EngineError(
+    'outcome_unknown',
+    `The connection to Postgres was lost in the last step: check whether project "${name}" exists before retrying`,
+    { cause, retryAfter: null },
+  );
+
+export const deletedMeanwhile = (name: string) =>
+  new EngineError('not_found', `Project "${name}" was deleted while it was being created`);

@@ -1,0 +1,133 @@
+/** The quarantine of a project: records that were refused, each with what is wrong with it, until they are too old. */
+import type { ErrorPlace } from '../../contract/errors.js';
+import type { DropQuarantineQuery, QuarantinedRecord, QuarantineQuery } from '../../contract/wire/quarantine.js';
+import { type Fragment, join, type Row, sql, type Statement } from '../../pg/index.js';
+import { type Deadline, queryTimeout } from '../limits/deadline.js';
+import type { Project } from '../project.js';
+
+/** Which records; all of it must hold. */
+export type QuarantineFilter = Pick<QuarantineQuery, 'table' | 'error' | 'column' | 'since' | 'until' | 'id' | 'after'>;
+
+export interface Refused {
+  /** JSON, as it was sent. */
+  readonly text: string;
+  readonly errors: readonly ErrorPlace[];
+}
+
+const TIMEOUT_MS = 30_000;
+
+export const deadlineOf = (signal: AbortSignal): Deadline => ({
+  timeoutMs: TIMEOUT_MS,
+  signal,
+  expired: queryTimeout(TIMEOUT_MS),
+});
+
+/** Records too old that one request clears away. */
+const PURGED_AT_ONCE = 1_000;
+
+/** Bytes of the records of one page; a larger record comes alone. */
+const PAGE_BYTES = 8 * 1024 * 1024;
+
+/** Keeps refused records, and clears some away that are too old. */
+export function keep(table: string, refused: readonly Refused[], key: string | null, days: number): Statement[] {
+  if (refused.length === 0) return [];
+  const texts = refused.map(({ text }) => text);
+  const errors = refused.map((record) => storedErrors(record.errors));
+  return [
+    sql`DELETE FROM _cdp.quarantine WHERE id IN (
+      SELECT id FROM _cdp.quarantine WHERE NOT ${isKept(days)} LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED)`,
+    sql`INSERT INTO _cdp.quarantine (table_name, record, errors, idempotency_key)
+      SELECT ${table}, r.record, r.errors::pg_catalog.jsonb, ${key}
+      FROM ROWS FROM (pg_catalog.unnest(${texts}::pg_catalog.text[]), pg_catalog.unnest(${errors}::pg_catalog.text[]))
+        WITH ORDINALITY AS r (record, errors, n) ORDER BY r.n`,
+  ];
+}
+
+/** What is wrong now with a record that is in the quarantine. */
+export const update = (id: string, errors: readonly ErrorPlace[]): Statement =>
+  sql`UPDATE _cdp.quarantine SET errors = ${storedErrors(errors)}::pg_catalog.jsonb WHERE id = ${id}::pg_catalog.uuid`;
+
+/** The records of a table go with it. */
+export const renameTable = (name: string, newName: string): Statement =>
+  sql`UPDATE _cdp.quarantine SET table_name = ${newName} WHERE table_name = ${name}`;
+
+export const remove = (ids: readonly string[]): Statement =>
+  sql`DELETE FROM _cdp.quarantine WHERE id = ANY (${ids}::pg_catalog.uuid[])`;
+
+const storedErrors = (errors: readonly ErrorPlace[]): string => JSON.stringify(errors.map(withoutNumber));
+
+/** By itself, a record has no number. */
+export function withoutNumber({ record: _, ...place }: ErrorPlace): ErrorPlace {
+  const message = place.message
+    .replace(/^Record \d+ /, 'The record ')
+    .replace(/^Record \d+[,:] (.)/, (_, first: string) => first.toUpperCase());
+  return { ...place, message };
+}
+
+export interface Page {
+  readonly records: QuarantinedRecord[];
+  /** The last of them, if there are more. */
+  readonly next: string | null;
+}
+
+/** The oldest first. */
+export function list(project: Project, filter: QuarantineFilter, limit: number, signal: AbortSignal): Promise<Page> {
+  const found = page(filter, limit, project.quarantineDays);
+  return project.use('typed', deadlineOf(signal), async ({ session }) => readPage(await session.query(found)), 'none');
+}
+
+/** @param lock the rows stay as they are until the end of the transaction; those that others have locked are left out */
+export function page(filter: QuarantineFilter, limit: number, days: number, lock = false): Statement {
+  const locked = lock ? sql`FOR UPDATE SKIP LOCKED` : sql``;
+  return sql`
+    WITH found AS (
+      SELECT id, quarantined_at, table_name, record, errors, idempotency_key FROM _cdp.quarantine
+      WHERE ${conditions(filter, days)} ORDER BY id LIMIT ${limit + 1} ${locked})
+    SELECT id, pg_catalog.to_char(quarantined_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), table_name, record, errors,
+      idempotency_key, total
+    FROM (
+      SELECT *, pg_catalog.count(*) OVER () AS total, pg_catalog.row_number() OVER o AS n,
+        pg_catalog.sum(pg_catalog.octet_length(record) + pg_catalog.octet_length(errors::pg_catalog.text)) OVER o AS bytes
+      FROM found WINDOW o AS (ORDER BY id)) AS numbered
+    WHERE n = 1 OR n <= ${limit} AND bytes <= ${PAGE_BYTES}
+    ORDER BY id`;
+}
+
+/** Reads the rows of {@link page}. */
+export function readPage(rows: readonly Row[]): Page {
+  const records = rows.map(([id, time, table, record, errors, key]) => ({
+    id: id ?? '',
+    time: time ?? '',
+    table: table ?? '',
+    record: record ?? '',
+    errors: JSON.parse(errors ?? '[]') as ErrorPlace[],
+    idempotency_key: key ?? null,
+  }));
+  const total = Number(rows[0]?.at(-1) ?? 0);
+  return { records, next: total > records.length ? (records.at(-1)?.id ?? null) : null };
+}
+
+/** @returns how many there were */
+export function drop(project: Project, filter: Omit<DropQuarantineQuery, 'all'>, signal: AbortSignal): Promise<number> {
+  const statement = sql`DELETE FROM _cdp.quarantine WHERE ${conditions(filter, project.quarantineDays)}`;
+  return project.use('typed', deadlineOf(signal), ({ session }) => session.change(statement), 'none');
+}
+
+function conditions({ table, error, column, since, until, id, after }: QuarantineFilter, days: number): Fragment {
+  const named = (field: string, value: string) =>
+    sql`errors OPERATOR(pg_catalog.@>) ${JSON.stringify([{ [field]: value }])}::pg_catalog.jsonb`;
+  const all = [
+    isKept(days),
+    ...(table === undefined ? [] : [sql`table_name = ${table}`]),
+    ...(error === undefined ? [] : [named('error', error)]),
+    ...(column === undefined ? [] : [named('column', column)]),
+    ...(since === undefined ? [] : [sql`quarantined_at >= ${since}::pg_catalog.timestamptz`]),
+    ...(until === undefined ? [] : [sql`quarantined_at < ${until}::pg_catalog.timestamptz`]),
+    ...(id === undefined ? [] : [sql`id = ${id}::pg_catalog.uuid`]),
+    ...(after === undefined ? [] : [sql`id > ${after}::pg_catalog.uuid`]),
+  ];
+  return join(all, ' AND ');
+}
+
+const isKept = (days: number): Fragment =>
+  sql`quarantined_at > pg_catalog.now() - ${`${days} days`}::pg_catalog.interval`;

@@ -1,0 +1,93 @@
+/** Stores quarantined records that can be stored by now, each exactly once: it leaves the quarantine in the same transaction. */
+import { jsonText, readRecords, type Records } from '../../codec/index.js';
+import { counted } from '../../contract/message-text.js';
+import { LIMITS } from '../../contract/limits.js';
+import type { ReplayAnswer, ReplayBody } from '../../contract/wire/quarantine.js';
+import { BEGIN } from '../../pg/index.js';
+import { lockTable } from '../insert/checked-insert.js';
+import { storePartially } from '../insert/partial-insert.js';
+import type { UpsertRule } from '../insert/upsert.js';
+import type { Project } from '../project.js';
+import { requireColumns } from '../schema/find-table.js';
+import { commit } from '../transaction.js';
+import { deadlineOf, page, readPage, remove, update, withoutNumber } from './quarantine.js';
+
+interface ReplayOptions {
+  upsert: UpsertRule | null;
+  signal: AbortSignal;
+}
+
+/**
+ * Up to 250 records, the oldest first.
+ * @throws EngineError table_not_found, invalid_request, quota_exceeded, table_busy, query_timeout, outcome_unknown
+ */
+export async function replay(
+  project: Project,
+  { table: name, rename = {}, set = {}, ...filter }: ReplayBody,
+  { upsert, signal }: ReplayOptions,
+): Promise<ReplayAnswer> {
+  await project.requireRoom();
+  return project.use('typed', deadlineOf(signal), async (lease) => {
+    const { session } = lease;
+    const table = await lockTable(session, [BEGIN], project.schema, name);
+    requireColumns(table, [...Object.values(rename), ...Object.keys(set)]);
+    if (table.updateRunsProjectCode) lease.resetAfterUse();
+    const found = await session.query(
+      page({ ...filter, table: name }, LIMITS.recordsPerBatch, project.quarantineDays, true),
+    );
+    const { records, next } = readPage(found);
+    if (records.length === 0) {
+      await commit(session, [], false, project.rehearsal);
+      return answerOf([], { inserted: 0, updated: 0 }, 0, null);
+    }
+
+    const sent = readAgain(records.map(({ record }) => record));
+    const texts = sent.records.map((_, i) => changed(sent, i, rename, set));
+    const { stored, refused } = await storePartially(session, table, readAgain(texts), upsert, project.isOnCitus);
+
+    const idOf = (record: number) => records[record]?.id ?? '';
+    const left = [...refused].map(([record, errors]) => ({ id: idOf(record), errors: errors.map(withoutNumber) }));
+    const gone = records.filter((_, record) => !refused.has(record)).map(({ id }) => id);
+    // What is wrong with other names or values is not what is wrong with the record.
+    const isTrial = Object.keys(rename).length > 0 || Object.keys(set).length > 0;
+    const changes = [remove(gone), ...(isTrial ? [] : left.map(({ id, errors }) => update(id, errors)))];
+    await commit(session, changes, false, project.rehearsal);
+    return answerOf(left, stored, gone.length, next);
+  });
+}
+
+const readAgain = (texts: readonly string[]): Records => readRecords(Buffer.from(`[${texts.join(',')}]`), true);
+
+/** A record with other names and values. What is no object stays as it is. */
+function changed(
+  { records, textOf }: Records,
+  record: number,
+  rename: Readonly<Record<string, string>>,
+  set: Readonly<Record<string, unknown>>,
+): string {
+  const text = textOf(record);
+  if (!text.startsWith('{')) return text;
+  const members = (records[record]?.members ?? [])
+    .map(([key, value]) => [Object.hasOwn(rename, key) ? (rename[key] ?? key) : key, jsonText(value)] as const)
+    .filter(([key]) => !Object.hasOwn(set, key));
+  const added = Object.entries(set).map(([key, value]) => [key, JSON.stringify(value)] as const);
+  return `{${[...members, ...added].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',')}}`;
+}
+
+function answerOf(
+  left: ReplayAnswer['errors'],
+  { inserted, updated }: { inserted: number; updated: number },
+  gone: number,
+  next: string | null,
+): ReplayAnswer {
+  return {
+    success: true,
+    message: `${counted(gone, 'record')} left the quarantine, ${left.length} refused again`,
+    inserted_rows: inserted,
+    updated_rows: updated,
+    ignored_rows: gone - inserted - updated,
+    refused_rows: left.length,
+    errors: left.slice(0, LIMITS.errorsListed),
+    next,
+  };
+}

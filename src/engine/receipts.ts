@@ -1,0 +1,162 @@
+/**
+ * Receipts: what became of the batches under some Idempotency-Keys. The row that a batch leaves in its own transaction is its
+ * receipt, so the answer is as true as the table. To settle a key is to store, under the lock of the key, that it is refused.
+ */
+import type { Receipt } from '../contract/wire/receipts.js';
+import { BEGIN, type Fragment, type Session, sql } from '../pg/index.js';
+import { ANY_PATH, deletesFrom, isKept, lockOf } from './idempotency.js';
+import { queryTimeout } from './limits/deadline.js';
+import type { Project } from './project.js';
+import { commit } from './transaction.js';
+
+const TIMEOUT_MS = 30_000;
+const expired = queryTimeout(TIMEOUT_MS);
+
+const DAY_MS = 24 * 60 * 60 * 1_000;
+
+/** Keys that are settled in one transaction: it holds up to three locks for each. */
+const SETTLED_AT_ONCE = 50;
+
+export interface ReceiptsOptions {
+  /** Of the batches; null: any. */
+  readonly table: string | null;
+  /** Whether keys under which nothing is stored are refused from now on. */
+  readonly settle: boolean;
+  /** How long receipts are kept. */
+  readonly days: number;
+  /** Aborted when the client leaves. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * @returns for each key, in their order, the receipts of its batches, one for each table; or the one that says that there is none
+ * @throws EngineError outcome_unknown, query_timeout; with `settle` also quota_exceeded
+ */
+export async function readReceipts(
+  project: Project,
+  keys: readonly string[],
+  { table, settle, days, signal }: ReceiptsOptions,
+): Promise<Receipt[][]> {
+  if (settle) await project.requireRoom();
+  const since = new Date(Date.now() - days * DAY_MS).toISOString();
+  return project.use(
+    'typed',
+    { timeoutMs: TIMEOUT_MS, signal, expired },
+    async ({ session }) => {
+      for (let i = 0; settle && i < keys.length; i += SETTLED_AT_ONCE) {
+        await settleKeys(session, keys.slice(i, i + SETTLED_AT_ONCE), table);
+      }
+      const found = await lookUp(session, keys, table);
+      return found.map((evidence) => receiptsOf(evidence, settle, since));
+    },
+    settle ? 'writes' : 'none',
+  );
+}
+
+/** What is claimed, and refused once it is settled. */
+const pathsOf = (table: string | null): string[] => (table === null ? [ANY_PATH] : [table, deletesFrom(table)]);
+
+/** Rows that batches have left. Paths of other requests, of free SQL and schema calls, have a slash. */
+const areOfBatches = (table: string | null): Fragment =>
+  table === null
+    ? sql`(answer IS NOT NULL AND pg_catalog.strpos(path, '/') = 0)`
+    : sql`(answer IS NOT NULL AND path = ANY (${pathsOf(table)}::pg_catalog.text[]))`;
+
+/** Keys whose locks another request holds are left as they are. */
+async function settleKeys(session: Session, keys: readonly string[], table: string | null): Promise<void> {
+  const paths = pathsOf(table);
+  const locks = keys.flatMap((key, i) => [
+    ...paths.map((path) => ({ i, number: lockOf(path, key), isShared: false })),
+    ...(table === null ? [] : [{ i, number: lockOf(ANY_PATH, key), isShared: true }]),
+  ]);
+  // As in `claimKey`, the rows are looked up by a statement after the locks' own.
+  const [, locked] = await session.run([
+    BEGIN,
+    sql`SELECT i FROM ROWS FROM (pg_catalog.unnest(${locks.map(({ i }) => i)}::pg_catalog.int4[]),
+        pg_catalog.unnest(${locks.map(({ number }) => number)}::pg_catalog.int8[]),
+        pg_catalog.unnest(${locks.map(({ isShared }) => isShared)}::pg_catalog.bool[])) AS lock (i, number, is_shared)
+      GROUP BY i HAVING pg_catalog.bool_and(CASE WHEN is_shared THEN pg_catalog.pg_try_advisory_xact_lock_shared(number)
+        ELSE pg_catalog.pg_try_advisory_xact_lock(number) END)`,
+  ]);
+  const free = (locked?.rows ?? []).map(([i]) => keys[Number(i)] ?? '');
+  const settle = sql`INSERT INTO _cdp.idempotency_keys (path, key, expires_at)
+    SELECT free_path, free_key, NULL FROM pg_catalog.unnest(${paths}::pg_catalog.text[]) AS free_path,
+      pg_catalog.unnest(${free}::pg_catalog.text[]) AS free_key
+    WHERE NOT EXISTS (SELECT FROM _cdp.idempotency_keys WHERE key = free_key AND ${areOfBatches(table)})
+    ON CONFLICT DO NOTHING`;
+  await commit(session, [settle], true);
+}
+
+/** A row of the table of keys. */
+interface Row {
+  isSettled: boolean;
+  /** A repeat gets its answer; else the key is free for another request. */
+  isKept: boolean;
+  path: string;
+  receipt: Omit<StoredReceipt, 'table' | 'operation'>;
+}
+type StoredReceipt = Extract<Receipt, { status: 'stored' }>;
+
+/** What there is to say about a key. */
+interface Evidence {
+  key: string;
+  /** A request holds its lock. */
+  isHeld: boolean;
+  /** The latest first. */
+  rows: Row[];
+}
+
+async function lookUp(session: Session, keys: readonly string[], table: string | null): Promise<Evidence[]> {
+  const paths = pathsOf(table);
+  const locks = keys.map((key) => paths.map((path) => lockOf(path, key)));
+  // Whatever request ends between the two statements, the second one sees its row. A row lock makes the commit wait for the
+  // synchronous standbys, if there are any: they may lack the rows so far.
+  const [, held, found] = await session.run([
+    BEGIN,
+    sql`SELECT number FROM pg_catalog.unnest(${locks.flat()}::pg_catalog.int8[]) AS number
+      WHERE NOT CASE WHEN pg_catalog.pg_try_advisory_lock(number) THEN pg_catalog.pg_advisory_unlock(number) ELSE false END`,
+    sql`SELECT key, path, answer IS NULL, ${isKept}, row_count, transaction_id, pg_catalog.encode(body_sha256, 'hex'),
+        pg_catalog.to_char(pg_catalog.timezone('UTC', created_at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+      FROM _cdp.idempotency_keys WHERE key = ANY (${keys}::pg_catalog.text[]) AND (${areOfBatches(table)}
+        OR (answer IS NULL AND path = ANY (${[...paths, ANY_PATH]}::pg_catalog.text[])))
+      ORDER BY created_at DESC FOR KEY SHARE`,
+  ]);
+  await commit(session, [], true);
+  const heldLocks = new Set(held?.rows.map(([number]) => number));
+  const rows = new Map<string, Row[]>(keys.map((key) => [key, []]));
+  for (const [key = '', path, isSettled, kept, count, transaction, sha256, at] of found?.rows ?? []) {
+    rows.get(key ?? '')?.push({
+      isSettled: isSettled === 't',
+      isKept: kept === 't',
+      path: path ?? '',
+      receipt: {
+        key: key ?? '',
+        status: 'stored',
+        rows: count == null ? null : Number(count),
+        stored_at: at ?? '',
+        transaction_id: transaction ?? null,
+        body_sha256: sha256 ?? null,
+      },
+    });
+  }
+  return keys.map((key, i) => ({
+    key,
+    isHeld: locks[i]?.some((lock) => heldLocks.has(lock)) ?? false,
+    rows: rows.get(key) ?? [],
+  }));
+}
+
+/** @param settle whether the key was to be settled: it is, unless a request held it then */
+function receiptsOf({ key, isHeld, rows }: Evidence, settle: boolean, since: string): Receipt[] {
+  // Who uses a key again asks for the batch that is running.
+  const stored = rows.filter(({ isSettled, isKept }) => !isSettled && (isKept || !isHeld)).map(storedReceipt);
+  if (stored.length > 0) return stored.filter(({ table }, i) => stored.findIndex((of) => of.table === table) === i);
+  const settled = rows.some(({ isSettled }) => isSettled);
+  if (!settled && (isHeld || settle)) return [{ key, status: 'running' }];
+  return [{ key, status: 'not_stored', settled, since }];
+}
+
+function storedReceipt({ path, receipt }: Row): StoredReceipt {
+  const [word = '', table] = path.split(' ');
+  return { ...receipt, table: table ?? word, operation: table === undefined ? 'insert' : 'delete' };
+}

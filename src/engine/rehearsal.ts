@@ -1,0 +1,99 @@
+/** A request that is really run and rolled back at its end, and what it would have done. */
+import type { Impact } from '../contract/wire/rehearsal.js';
+import {
+  type Fragment,
+  fixed,
+  ROLLBACK,
+  type Result,
+  type Row,
+  type Session,
+  sql,
+  type Statement,
+} from '../pg/index.js';
+
+/** As long as nothing was run in a transaction. */
+const NOTHING: Impact = { rows: [], locks: [], rewritten: [], duration_ms: 0 };
+
+/** Counts of the session's earlier transactions go where they belong, and not among those of the next. */
+const FLUSH_COUNTS = fixed('SELECT pg_catalog.pg_stat_force_next_flush()');
+
+export class Rehearsal {
+  /** Known after {@link end}. */
+  impact = NOTHING;
+  private started = 0;
+  /** The files of the tables before, by oid. */
+  private files = new Map<string, string>();
+
+  /** @param schema of the project */
+  constructor(private readonly schema: string) {}
+
+  /** Before the transaction. */
+  async begin(session: Session): Promise<void> {
+    await session.query(FLUSH_COUNTS);
+    this.files = filesIn(await session.query(this.tables()));
+    this.started = performance.now();
+  }
+
+  /**
+   * In place of a commit: runs the last statements, and what a commit would check, and rolls back.
+   * @returns the results of the statements
+   * @throws PostgresError
+   */
+  async end(session: Session, statements: readonly Statement[]): Promise<Result[]> {
+    const results = await session.run([...statements, fixed('SET CONSTRAINTS ALL IMMEDIATE')]);
+    const duration = performance.now() - this.started;
+    const [rows, locks, tables] = await session.run([this.changes(), this.locks(), this.tables()]);
+    await session.run([ROLLBACK]);
+    this.impact = {
+      rows: (rows?.rows ?? []).map(([table, inserted, updated, deleted]) => ({
+        table: table ?? '',
+        inserted: Number(inserted),
+        updated: Number(updated),
+        deleted: Number(deleted),
+      })),
+      locks: (locks?.rows ?? []).map(([table, modes]) => ({
+        table: table ?? '',
+        modes: JSON.parse(modes ?? '[]') as string[],
+      })),
+      rewritten: (tables?.rows ?? []).flatMap(([oid, file, name]) => {
+        const before = this.files.get(oid ?? '');
+        return before === undefined || before === file ? [] : [name ?? ''];
+      }),
+      duration_ms: Math.round(duration * 1_000) / 1_000,
+    };
+    return results.slice(0, statements.length);
+  }
+
+  private tables(): Statement {
+    return sql`SELECT c.oid, c.relfilenode, ${this.shownName} FROM pg_catalog.pg_class c ${IN_SCHEMA}
+      WHERE ${IS_OF_PROJECT} AND c.relkind IN ('r', 'm') ORDER BY 3`;
+  }
+
+  private changes(): Statement {
+    return sql`SELECT ${this.shownName}, n_tup_ins, n_tup_upd, n_tup_del FROM pg_catalog.pg_stat_xact_user_tables s
+      JOIN pg_catalog.pg_class c ON c.oid = s.relid ${IN_SCHEMA}
+      WHERE ${IS_OF_PROJECT} AND n_tup_ins + n_tup_upd + n_tup_del > 0 ORDER BY 1`;
+  }
+
+  private locks(): Statement {
+    return sql`SELECT ${this.shownName}, pg_catalog.json_agg(DISTINCT l.mode)
+      FROM _cdp.session_locks() AS l JOIN pg_catalog.pg_class c ON c.oid = l.relation ${IN_SCHEMA}
+      WHERE c.relkind IN ('r', 'p', 'v', 'm') AND ${IS_OF_PROJECT}
+      GROUP BY 1 ORDER BY 1`;
+  }
+
+  /** The schema in front of a table that is not where the API looks. */
+  private get shownName(): Fragment {
+    return sql`CASE WHEN n.nspname = ${this.schema}::pg_catalog.name THEN c.relname::pg_catalog.text
+      ELSE pg_catalog.concat(n.nspname, '.', c.relname) END`;
+  }
+}
+
+const IN_SCHEMA = sql`JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace`;
+
+/** Not the service's, the extensions' and Postgres's own, temporary tables included. */
+const IS_OF_PROJECT = sql`NOT n.nspname = ANY ('{_cdp,extensions,information_schema}'::pg_catalog.name[])
+  AND NOT pg_catalog.starts_with(n.nspname::pg_catalog.text, 'pg_')`;
+
+const filesIn = (rows: readonly Row[]): Map<string, string> =>
+  new Map(rows.map(([oid, file]) => [oid ?? '', file ?? '']));

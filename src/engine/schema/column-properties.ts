@@ -1,0 +1,69 @@
+/** DEFAULT, NOT NULL and UNIQUE of a column, as statements that set or drop them. */
+import { CellError, type JsonNode, readCell } from '../../codec/index.js';
+import { EngineError } from '../../contract/errors.js';
+import { type Column, POSTGRES_TYPES, type Table } from '../catalog/catalog.js';
+import { indexesOf, readIndexes } from '../catalog/indexes.js';
+import { type Fragment, ident, literal, type Session, sql, type Statement, trusted } from '../../pg/index.js';
+import { dropStatement } from './indexes.js';
+
+const alter = ({ schema, name }: Table, column: string, change: Fragment): Statement =>
+  sql`ALTER TABLE ${ident(schema, name)} ALTER COLUMN ${ident(column)} ${change}`;
+
+export const dropDefault = (table: Table, column: string): Statement => alter(table, column, sql`DROP DEFAULT`);
+
+/**
+ * @param column as it will be when the statement runs
+ * @param value null drops the default: without one it is NULL
+ * @throws EngineError invalid_value
+ */
+export function setDefault(table: Table, column: Column, value: JsonNode): Statement {
+  const cell = readCell(column, value);
+  if (cell === null) return dropDefault(table, column.name);
+  if (cell instanceof CellError) {
+    throw new EngineError('invalid_value', `Default of column "${column.name}": ${cell.reason}`, {
+      hint: [cell.hint, 'Only SQL can set an expression: ALTER TABLE … ALTER COLUMN … SET DEFAULT now().']
+        .filter(Boolean)
+        .join(' '),
+    });
+  }
+  const type = column.type === null ? column.sqlType : POSTGRES_TYPES[column.type];
+  return alter(table, column.name, sql`SET DEFAULT CAST(${literal(cell)} AS ${trusted(type)})`);
+}
+
+export const setNotNull = (table: Table, column: string, notNull: boolean): Statement =>
+  alter(table, column, notNull ? sql`SET NOT NULL` : sql`DROP NOT NULL`);
+
+/**
+ * @param changes to be made before the look
+ * @throws EngineError constraint_violation with the number of rows
+ */
+export async function requireNoNulls(
+  session: Session,
+  { schema, name }: Table,
+  column: string,
+  changes: readonly Statement[],
+): Promise<void> {
+  const nulls = sql`SELECT pg_catalog.count(*) FROM ${ident(schema, name)} WHERE ${ident(column)} IS NULL`;
+  const results = await session.run([...changes, nulls]);
+  const count = Number(results.at(-1)?.rows[0]?.[0] ?? 0);
+  if (count === 0) return;
+  const rows = count === 1 ? '1 row has' : `${count} rows have`;
+  throw new EngineError('constraint_violation', `"${column}" cannot be NOT NULL: ${rows} NULL in it`, {
+    hint: `Give them values with SQL: UPDATE "${name}" SET "${column}" = … WHERE "${column}" IS NULL`,
+  });
+}
+
+/** No statement if the column already is, or is not, unique by itself. */
+export async function setUnique(
+  session: Session,
+  { schema, name }: Table,
+  column: string,
+  unique: boolean,
+): Promise<Statement[]> {
+  const indexes = readIndexes(await session.query(indexesOf(schema, name))).filter(
+    (index) => index.unique && !index.partial && index.columns.length === 1 && index.columns[0] === column,
+  );
+  if (!unique) return indexes.filter(({ primary }) => !primary).map((index) => dropStatement(schema, name, index));
+  if (indexes.some(({ valid }) => valid)) return [];
+  return [sql`ALTER TABLE ${ident(schema, name)} ADD UNIQUE (${ident(column)})`];
+}

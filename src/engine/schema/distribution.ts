@@ -1,0 +1,147 @@
+/** Distributing the rows of a table over the workers of a Citus cluster, and taking them back (docs/citus.md). */
+import { EngineError } from '../../contract/errors.js';
+import { counted, quoted } from '../../contract/message-text.js';
+import { type DistributeBody, Distributed } from '../../contract/wire/distribution.js';
+import {
+  FEATURE_NOT_SUPPORTED,
+  fixed,
+  ident,
+  INTERNAL_ERROR,
+  literal,
+  PostgresError,
+  type Session,
+  sql,
+  type Statement,
+} from '../../pg/index.js';
+import type { Table } from '../catalog/catalog.js';
+import {
+  type Current,
+  currentDistribution,
+  obstaclesOfHash,
+  obstaclesOfKind,
+  readCurrent,
+} from '../catalog/distribution.js';
+import type { Answered } from '../idempotency.js';
+import type { Project } from '../project.js';
+import { commentsOf } from './comments.js';
+import { lockTable, requireColumns } from './find-table.js';
+import { type ChangeOptions, schemaChange } from './schema-change.js';
+
+/** Of the queries of this file and of `catalog/distribution.ts`, until the end of the transaction. */
+export const IN_PG_CATALOG = fixed('SET LOCAL search_path = pg_catalog, pg_temp');
+
+/**
+ * The whole change is one transaction, during which the table cannot be used.
+ * @throws EngineError table_not_found, unknown_column, invalid_request; citus_limit, naming every obstacle; table_busy,
+ * quota_exceeded
+ */
+export async function distributeTable(
+  project: Project,
+  table: string,
+  body: DistributeBody,
+  options: ChangeOptions,
+): Promise<Answered<Distributed>> {
+  checkDistribution(project, body);
+  return schemaChange(project, options, Distributed, 'grows', async ({ lease, begin, commit }) => {
+    const shape = await lockTable(lease, begin, project.schema, table);
+    if (!project.isOnCitus) return commit([], { kind: 'local', column: null, primaryKey: [] });
+    return commit([], await distribute(lease.session, shape, body));
+  });
+}
+
+/** What needs no connection. @throws EngineError invalid_request */
+export function checkDistribution(project: Project, { kind, column, colocate_with: other }: DistributeBody): void {
+  if (kind === 'hash' && column === undefined) throw new EngineError('invalid_request', 'hash needs "column"');
+  if (kind !== 'hash' && (column !== undefined || other !== undefined)) {
+    throw new EngineError('invalid_request', `"column" and "colocate_with" are only for hash, not for ${kind}`);
+  }
+  if (kind === 'local' || project.isOnCitus) return;
+  throw new EngineError(
+    'invalid_request',
+    'This project is not on a Citus cluster, so its tables cannot be distributed',
+    {
+      hint: 'Ask the operator for a cluster (docs/citus.md).',
+    },
+  );
+}
+
+/** In the transaction that is under way and has locked the table. @throws EngineError unknown_column, citus_limit */
+export async function distribute(session: Session, table: Table, body: DistributeBody): Promise<Distributed> {
+  const { schema, name } = table;
+  const { kind, column = null, colocate_with: other = null } = body;
+  if (column !== null) requireColumns(table, [column]);
+  await session.run([IN_PG_CATALOG]);
+  const current = readCurrent(await session.query(currentDistribution(schema, name)));
+  const isThere = kind === current.kind && column === current.column && other === null;
+  if (isThere) return { kind, column, primaryKey: [...current.primaryKey] };
+  await refuseObstacles(session, table, body);
+  const primaryKey = primaryKeyOf(current, column);
+  try {
+    await session.run([
+      ...(current.kind === 'local' ? [] : [call('undistribute_table', table), ...commentsOf(table)]),
+      ...replacePrimaryKey(table, current, primaryKey),
+      ...spread(table, body),
+    ]);
+  } catch (error) {
+    throw asLimit(error, name);
+  }
+  return { kind, column, primaryKey };
+}
+
+const named = ({ schema, name }: Pick<Table, 'schema' | 'name'>) => literal(ident(schema, name).text);
+const call = (routine: string, table: Table): Statement => sql`SELECT ${ident(routine)}(${named(table)})`;
+
+function spread(table: Table, { kind, column = '', colocate_with: other }: DistributeBody): Statement[] {
+  if (kind === 'local') return [];
+  // What was in the table before is copied, and would stay on the coordinator's disk.
+  const clear = call('truncate_local_data_after_distributing_table', table);
+  if (kind === 'reference') return [call('create_reference_table', table), clear];
+  const group = other === undefined ? literal('default') : named({ schema: table.schema, name: other });
+  const create = sql`SELECT create_distributed_table(${named(table)}, ${literal(column)}, colocate_with => ${group})`;
+  return [create, clear];
+}
+
+/** A key of `id` alone gets the column too, since Citus can look for equal values only on one worker. */
+function primaryKeyOf({ primaryKey }: Current, column: string | null): string[] {
+  const isOfId = primaryKey.length === 1 && primaryKey[0] === 'id';
+  return isOfId && column !== null && column !== 'id' ? ['id', column] : [...primaryKey];
+}
+
+function replacePrimaryKey({ schema, name }: Table, current: Current, columns: readonly string[]): Statement[] {
+  if (current.primaryKeyName === null || columns.length === current.primaryKey.length) return [];
+  const [table, key] = [ident(schema, name), ident(current.primaryKeyName)];
+  const [id, column] = columns.map((one) => ident(one));
+  return [
+    sql`ALTER TABLE ${table} DROP CONSTRAINT ${key}`,
+    sql`ALTER TABLE ${table} ADD CONSTRAINT ${key} PRIMARY KEY (${id ?? ident('id')}, ${column ?? ident('id')})`,
+  ];
+}
+
+/** @throws EngineError citus_limit */
+async function refuseObstacles(session: Session, table: Table, body: DistributeBody): Promise<void> {
+  const { schema, name } = table;
+  const { kind, column = '', colocate_with: other = null } = body;
+  const rows = await session.query(obstaclesOfKind(schema, name, kind));
+  if (kind === 'hash') {
+    rows.push(...(await session.query(obstaclesOfHash(schema, name, column, other))));
+    const nulls = sql`SELECT count(*) FROM ${ident(schema, name)} WHERE ${ident(column)} IS NULL`;
+    const count = Number((await session.query(nulls))[0]?.[0]);
+    if (count > 0) rows.push([`${counted(count, 'row')} with NULL in the column`]);
+  }
+  if (rows.length === 0) return;
+  const what = kind === 'hash' ? `hash by ${quoted(column)}` : kind;
+  const errors = rows.map(([obstacle]) => ({ error: 'citus_limit' as const, message: obstacle ?? '' }));
+  const list = errors.map(({ message }) => message).join('; ');
+  throw new EngineError('citus_limit', `Table ${quoted(name)} cannot be ${what}: ${list}`, { errors });
+}
+
+/** What Citus says to the table that was not foreseen. */
+function asLimit(error: unknown, table: string): unknown {
+  if (!(error instanceof PostgresError && UNSUPPORTED.has(error.sqlstate))) return error;
+  const { detail, hint } = error.fields;
+  const message = `Table ${quoted(table)}: ${[error.message, detail].filter(Boolean).join('. ')}`;
+  return new EngineError('citus_limit', message, { cause: error, ...(hint === undefined ? {} : { hint }) });
+}
+
+/** 42P16: invalid_table_definition. */
+const UNSUPPORTED = new Set([FEATURE_NOT_SUPPORTED, INTERNAL_ERROR, '42P16']);

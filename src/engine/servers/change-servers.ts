@@ -1,0 +1,144 @@
+/** What an operator does with Postgres servers: add, check, change and remove them. */
+import { EngineError } from '../../contract/errors.js';
+import { PROJECT_NAME_PATTERN } from '../../contract/names.js';
+import { DEFAULT_SERVER } from '../../contract/servers.js';
+import type { Finding } from '../../contract/wire/operator.js';
+import type { ServerAddress } from '../../pg/index.js';
+import { serverName } from '../../tenancy/placement.js';
+import type { NewServer, ServerChange, ServerRow } from '../../tenancy/server-rows.js';
+import { startedAt } from '../../tenancy/server-trial.js';
+import { addressAt } from '../../tenancy/servers.js';
+import type { Origin } from '../audit/audit.js';
+import { bytesOn, serverNamed } from '../choose-server.js';
+import { problem } from '../doctor/finding.js';
+import type { Engine } from '../engine.js';
+import { isProjectName as isServerName } from '../project-name.js';
+import { checkServer } from './check-server.js';
+
+/** A server, and what its check found. */
+export interface CheckedServer {
+  readonly server: ServerRow;
+  readonly findings: readonly Finding[];
+}
+
+/**
+ * Checks a server and adds it to the installation.
+ * @throws EngineError invalid_name, unique_violation, invalid_request if projects cannot live there, database_unavailable, outcome_unknown
+ */
+export async function addServer(engine: Engine, wanted: NewServer, by: Origin): Promise<CheckedServer> {
+  const { name, urlReference, maxConnections } = wanted;
+  if (!isServerName(name)) {
+    throw new EngineError('invalid_name', `A server's name must match ${PROJECT_NAME_PATTERN}`);
+  }
+  const rows = engine.serverRows;
+  if ((await rows.get(name)) !== null) throw nameTaken(name);
+  const address = resolved(urlReference);
+  const connections = maxConnections ?? engine.maxConnections;
+  const checked = await checkServer({ address, engine: wanted.engine, source: urlReference, connections });
+  const fitness = [...checked.fitness, ...(checked.facts === null ? [] : await alreadyThere(engine, address))];
+  const obstacles = fitness.filter(({ health }) => health === 'problem');
+  if (obstacles.length > 0) throw notAdded(name, obstacles);
+  if (!(await rows.add(wanted, engine.audit.entryOfChange(by, { operation: 'server.add', object: name })))) {
+    throw nameTaken(name);
+  }
+  if (checked.facts !== null) await rows.setFacts(name, { ...checked.facts, bytes: 0 });
+  return { server: await serverNamed(rows, name), findings: [...fitness, ...checked.condition] };
+}
+
+/** Checks a server and notes its facts. @throws EngineError not_found, database_unavailable */
+export async function checkAgain(engine: Engine, name: string): Promise<CheckedServer> {
+  const server = await serverNamed(engine.serverRows, name);
+  const { urlReference, maxConnections } = server;
+  const connections = maxConnections ?? engine.maxConnections;
+  const source = urlReference ?? 'DATABASE_URL';
+  let address: ServerAddress;
+  try {
+    address = urlReference === null ? engine.control.address : addressAt(urlReference);
+  } catch (error) {
+    return { server, findings: [problem('Postgres', (error as Error).message, SET_IT)] };
+  }
+  const { fitness, condition, facts } = await checkServer({ address, engine: server.engine, source, connections });
+  const findings = [...fitness, ...condition];
+  if (facts === null) return { server, findings };
+  await engine.serverRows.setFacts(name, { ...facts, bytes: await bytesOn(server, engine) });
+  return { server: await serverNamed(engine.serverRows, name), findings };
+}
+
+/** @throws EngineError not_found, invalid_request, database_unavailable, outcome_unknown */
+export async function setServer(engine: Engine, name: string, change: ServerChange, by: Origin): Promise<ServerRow> {
+  const { name: known } = await serverNamed(engine.serverRows, name);
+  if (known === DEFAULT_SERVER && change.maxConnections !== undefined) {
+    throw new EngineError('invalid_request', `Connections to the server "${DEFAULT_SERVER}" are a setting`, {
+      hint: 'Start the service with --max-connections.',
+    });
+  }
+  const entry = engine.audit.entryOfChange(by, { operation: 'server.set', object: name });
+  const changed = await engine.serverRows.set(name, change, entry);
+  return changed ?? serverNamed(engine.serverRows, name);
+}
+
+/** @throws EngineError not_found, invalid_request, dependent_objects, database_unavailable, outcome_unknown */
+export async function removeServer(engine: Engine, name: string, by: Origin): Promise<ServerRow> {
+  const server = await serverNamed(engine.serverRows, name);
+  if (name === DEFAULT_SERVER) {
+    throw new EngineError('invalid_request', `The installation began with the server "${name}": it cannot be removed`);
+  }
+  const entry = engine.audit.entryOfChange(by, { operation: 'server.remove', object: name });
+  if (await engine.serverRows.remove(name, entry)) return server;
+  // Somebody else may have removed it.
+  await serverNamed(engine.serverRows, name);
+  throw inUse(name, await projectsOn(engine, name));
+}
+
+const projectsOn = async (engine: Engine, server: string): Promise<string[]> =>
+  (await engine.projects.list())
+    .filter(({ placement }) => serverName(placement) === server)
+    .map((project) => project.name);
+
+const SET_IT = 'Set it for every instance of the service, or add the server again with a file.';
+
+/** @throws EngineError invalid_request */
+function resolved(urlReference: string): ServerAddress {
+  try {
+    return addressAt(urlReference);
+  } catch (error) {
+    const hint = urlReference.startsWith('env:')
+      ? 'Every instance of the service needs the variable when it starts. A file is read at once.'
+      : 'The file must hold one URL, and be readable for the user of the service on the machine of each instance.';
+    throw new EngineError('invalid_request', `The URL cannot be read: ${(error as Error).message}`, { hint });
+  }
+}
+
+/** Whether it is a server that the installation has, under whatever address. */
+async function alreadyThere(engine: Engine, address: ServerAddress): Promise<Finding[]> {
+  const started = await startedAt(address);
+  const isSame = async ({ urlReference }: ServerRow): Promise<boolean> =>
+    started === (await startedAt(urlReference === null ? engine.control.address : addressAt(urlReference)));
+  for (const server of await engine.serverRows.list()) {
+    // One that does not answer is not the one that just has.
+    if (await isSame(server).catch(() => false)) {
+      const advice = 'Add another server: a second name for one would count its room twice.';
+      return [problem('Postgres', `it is the server "${server.name}"`, advice)];
+    }
+  }
+  return [];
+}
+
+const nameTaken = (name: string) => new EngineError('unique_violation', `A server "${name}" already exists`);
+
+const notAdded = (name: string, obstacles: readonly Finding[]): EngineError =>
+  new EngineError('invalid_request', `Server "${name}" is not added: ${list(obstacles.map(({ found }) => found))}`, {
+    hint: obstacles.map(({ advice }) => advice).join(' '),
+  });
+
+const list = (texts: readonly string[]): string => texts.join('; ');
+
+/** Projects that are named. */
+const NAMED = 5;
+
+const inUse = (name: string, projects: readonly string[]): EngineError =>
+  new EngineError(
+    'dependent_objects',
+    `Projects live on the server "${name}": ${projects.slice(0, NAMED).join(', ')}${projects.length > NAMED ? `, and ${projects.length - NAMED} more` : ''}`,
+    { hint: 'Move or delete them first.' },
+  );

@@ -1,0 +1,122 @@
+/** `cdp server check`: whether projects can live on a Postgres server, and what speaks against it. Changes nothing there. */
+import { messageOf } from '../../contract/operator-message.js';
+import type { ServerEngine } from '../../contract/servers.js';
+import type { Finding } from '../../contract/wire/operator.js';
+import type { ServerFacts as ShownFacts } from '../../contract/wire/servers.js';
+import type { ServerAddress } from '../../pg/index.js';
+import { serverFacts } from '../../tenancy/server-facts.js';
+import { locksExclude, type Reach, reachOf, versionText } from '../../tenancy/server-trial.js';
+import { ok, problem, warning } from '../doctor/finding.js';
+import { examineCommits, examineFitness, examineOperation } from '../doctor/server-findings.js';
+
+export interface Checked {
+  /** A problem among them means that no project can live there. */
+  readonly fitness: readonly Finding[];
+  /** What else was found. */
+  readonly condition: readonly Finding[];
+  /** null: it could not be asked. */
+  readonly facts: Omit<ShownFacts, 'bytes'> | null;
+}
+
+/** What is to be checked. */
+export interface Checkup {
+  readonly address: ServerAddress;
+  readonly engine: ServerEngine;
+  /** Where its URL is, for advice. */
+  readonly source: string;
+  /** Connections to its projects that this instance may have. */
+  readonly connections: number;
+}
+
+/** A failure is a finding. */
+export async function checkServer(checkup: Checkup): Promise<Checked> {
+  try {
+    return await check(checkup);
+  } catch (error) {
+    const advice = `Check ${checkup.source}, pg_hba.conf and the log of the server.`;
+    return { fitness: [problem('Postgres', messageOf(error), advice)], condition: [], facts: null };
+  }
+}
+
+async function check({ address, engine, source, connections }: Checkup): Promise<Checked> {
+  const name = await versionText(address);
+  const imitation = IMITATIONS.find(({ sign }) => name.includes(sign));
+  if (imitation !== undefined) return { fitness: [refused(imitation)], condition: [], facts: null };
+  const facts = await serverFacts(address);
+  const reach = await reachOf(address);
+  const excludes = await locksExclude(address);
+  return {
+    fitness: [...examineFitness(facts), locks(excludes), ...citus(engine, reach, address.database)],
+    condition: [
+      ...examineOperation(facts, { connections, used: reach.connectionsUsed, source }),
+      ...(await examineCommits(address)),
+      latency(reach),
+    ],
+    facts: {
+      checked_at: new Date().toISOString(),
+      version: facts.version,
+      latency_ms: hundredths(reach.latencyMs),
+      clock_ahead_ms: hundredths(facts.clockAheadMs),
+      connections: facts.connections,
+      connections_used: reach.connectionsUsed,
+    },
+  };
+}
+
+const hundredths = (ms: number): number => Math.round(ms * 100) / 100;
+
+interface Imitation {
+  /** In what `version()` says. */
+  readonly sign: string;
+  readonly name: string;
+  readonly reason: string;
+}
+
+const IMITATIONS: readonly Imitation[] = [
+  {
+    sign: 'CockroachDB',
+    name: 'CockroachDB',
+    reason: 'its advisory locks lock nothing, so that one batch could be stored twice',
+  },
+  {
+    sign: '-YB-',
+    name: 'YugabyteDB',
+    reason: 'it clones no template databases, and its advisory locks are missing or switched off',
+  },
+];
+
+const USE_POSTGRES = 'Add a Postgres server, version 15 to 18; a managed one will do.';
+
+const refused = ({ name, reason }: Imitation): Finding =>
+  problem('Postgres', `the server is ${name}: ${reason}`, USE_POSTGRES);
+
+const locks = (excludes: boolean): Finding =>
+  excludes
+    ? ok('advisory locks', 'one session keeps another one out')
+    : problem(
+        'advisory locks',
+        'two sessions got the same advisory lock, so that one batch could be stored twice',
+        'Name the Postgres server itself, not a connection pooler or a database that only looks like Postgres.',
+      );
+
+function citus(engine: ServerEngine, { hasCitus }: Reach, database: string): Finding[] {
+  if (engine === 'citus' && !hasCitus) {
+    const advice = `CREATE EXTENSION citus in the database ${database} of the coordinator.`;
+    return [problem('Citus', `the database ${database} does not have the extension citus`, advice)];
+  }
+  if (engine === 'postgres' && hasCitus) {
+    const advice = 'Add it with --engine citus, or name a database without the extension.';
+    return [problem('Citus', `the database ${database} has the extension citus`, advice)];
+  }
+  return hasCitus ? [ok('Citus', `the extension is in the database ${database}`)] : [];
+}
+
+/** A request takes several round trips. */
+const SLOW_MS = 10;
+
+function latency({ latencyMs }: Reach): Finding {
+  const found = `a round trip takes ${latencyMs.toFixed(1)} ms`;
+  return latencyMs < SLOW_MS
+    ? ok('latency', found)
+    : warning('latency', found, 'Every request takes several round trips: run the service near its servers.');
+}

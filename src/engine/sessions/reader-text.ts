@@ -1,0 +1,91 @@
+/**
+ * Judges the texts that a reader sends in a session: without the parser if the first word already tells, as for nearly all
+ * queries, else with it.
+ */
+import { EngineError } from '../../contract/errors.js';
+import { NEVER } from '../limits/deadline.js';
+import { WaitBudget } from '../limits/wait-budget.js';
+import { leadingKeyword } from '../sql/keywords.js';
+import type { ReaderStatement } from '../sql/reader-statement.js';
+import { mayHoldSeveral, type Splitter } from '../sql/splitter.js';
+
+/** A lone statement with this first word cannot end a transaction, begin one or change its mode. */
+const READING = new Set(
+  (
+    'SELECT WITH VALUES TABLE SHOW EXPLAIN FETCH MOVE DECLARE CLOSE EXECUTE DEALLOCATE INSERT UPDATE DELETE MERGE LISTEN ' +
+    'UNLISTEN NOTIFY SAVEPOINT RELEASE LOCK'
+  ).split(' '),
+);
+
+/** The first words of all other statements (Postgres manual, part VI). A text that begins with none of them is none. */
+const OTHERS = new Set(
+  (
+    'ABORT ALTER ANALYSE ANALYZE BEGIN CALL CHECKPOINT CLUSTER COMMENT COMMIT COPY CREATE DISCARD DO DROP END GRANT IMPORT LOAD ' +
+    'PREPARE REASSIGN REFRESH REINDEX REPACK RESET REVOKE ROLLBACK SECURITY SET START TRUNCATE VACUUM WAIT'
+  ).split(' '),
+);
+
+/** What drivers send around queries, in the words they use. On longer texts these expressions would take quadratic time. */
+const LONGEST_AROUND = 100;
+const BEGINNING = /^\s*(?:begin|start)(?:\s+(?:work|transaction))?(?:\s+read\s+only)?\s*;?\s*$/i;
+const ENDING = /^\s*(?:commit|end|rollback|abort)(?:\s+(?:work|transaction))?\s*;?\s*$/i;
+
+/** Why a text is not run, with the SQLSTATE of Postgres for it. */
+export interface Refused {
+  readonly sqlstate: string;
+  readonly message: string;
+  readonly hint?: string;
+}
+
+export type Judgement = 'reads' | 'ends' | Refused;
+
+const READ_ONLY: Refused = {
+  sqlstate: '25006',
+  message: 'the user reader cannot run this statement: its session is read-only',
+  hint: 'Connect as the user writer, with a token that has the scope sql:write.',
+};
+const NOT_LAST: Refused = {
+  sqlstate: '25006',
+  message: 'the user reader must send COMMIT, ROLLBACK and DISCARD as the last statement of a message',
+};
+const NOT_PARSED: Refused = {
+  sqlstate: '42601',
+  message: 'the statements cannot be parsed, so that the user reader cannot run them',
+};
+const NOT_READABLE: Refused = {
+  sqlstate: '0A000',
+  message: 'the user reader needs client_encoding UTF8 and standard_conforming_strings on for this statement',
+};
+
+/** @param isPlain the server reads the text by the rules that the parser knows: UTF-8, standard_conforming_strings */
+export async function judge(splitter: Splitter, project: string, text: string, isPlain: boolean): Promise<Judgement> {
+  if (!isPlain) return NOT_READABLE;
+  try {
+    const asker = { project, budget: new WaitBudget(WAIT_MS), signal: NEVER };
+    const statements = await splitter.readerStatements(text, asker);
+    return statements === null ? NOT_PARSED : overall(statements);
+  } catch (error) {
+    if (!(error instanceof EngineError)) throw error;
+    return { sqlstate: error.code === 'overloaded' ? '53000' : '54001', message: error.message };
+  }
+}
+
+const WAIT_MS = 30_000;
+
+/** null: the parser has to tell. */
+export function judgeAtOnce(text: string): Judgement | null {
+  if (mayHoldSeveral(text)) return null;
+  const keyword = leadingKeyword(text);
+  const isShort = text.length <= LONGEST_AROUND;
+  if (keyword === null || READING.has(keyword) || (isShort && BEGINNING.test(text))) return 'reads';
+  // Postgres says best itself what is wrong with it.
+  if (keyword !== '' && !OTHERS.has(keyword)) return 'reads';
+  return isShort && ENDING.test(text) ? 'ends' : null;
+}
+
+function overall(statements: readonly ReaderStatement[]): Judgement {
+  if (!statements.every((statement) => statement === 'reads' || statement === 'ends')) return READ_ONLY;
+  const end = statements.indexOf('ends');
+  if (end < 0) return 'reads';
+  return end === statements.length - 1 ? 'ends' : NOT_LAST;
+}

@@ -1,0 +1,61 @@
+/** Why a client of the Postgres port gets no session, or loses it, and SQLSTATEs (Postgres manual, appendix A) for the service's codes. */
+import { EngineError, type ErrorCode } from '../../contract/errors.js';
+import { PostgresError, QUERY_CANCELED } from '../../pg/index.js';
+
+/** Words for metrics and the audit log: codes of the service, or why the port itself refuses. */
+export type SessionWord = ErrorCode | 'malformed' | 'login_timeout' | 'tls_required' | 'too_many_sessions';
+
+/** The end of a login or a session, as the client is told. */
+export class SessionError extends Error {
+  constructor(
+    readonly sqlstate: string,
+    message: string,
+    readonly word: SessionWord,
+    readonly hint?: string,
+  ) {
+    super(message);
+    this.name = 'SessionError';
+  }
+}
+
+const SQLSTATES: Partial<Record<ErrorCode, string>> = {
+  unauthorized: '28P01',
+  token_expired: '28P01',
+  insufficient_scope: '28000',
+  cdp_inactive: '28000',
+  invalid_json: '08P01',
+  invalid_request: '08P01',
+  invalid_value: '22023',
+  statement_not_allowed: '0A000',
+  payload_too_large: '54000',
+  result_too_large: '54000',
+  row_too_large: '54000',
+  query_timeout: QUERY_CANCELED,
+  rate_limited: '53400',
+  overloaded: '53300',
+  quota_exceeded: '53100',
+  database_unavailable: '57P03',
+  outcome_unknown: '08007',
+};
+
+/** What Postgres would say; XX000, an internal error, where it has no word. */
+export const sqlstateOf = (code: ErrorCode): string => SQLSTATES[code] ?? 'XX000';
+
+/** A login failed. What a client has set wrong comes in Postgres's own words. */
+export function loginError(error: unknown): SessionError {
+  if (error instanceof SessionError) return error;
+  if (!(error instanceof EngineError)) return new SessionError('XX000', 'Internal error', 'internal');
+  const { cause, code, message, hint } = error;
+  if (cause instanceof PostgresError && /^(?:22|42)/.test(cause.sqlstate)) {
+    return new SessionError(cause.sqlstate, cause.message, 'invalid_request', cause.fields.hint);
+  }
+  if (code === 'unauthorized') {
+    const words = 'password authentication failed: the password must be a token of the project';
+    return new SessionError(sqlstateOf(code), words, code, 'A token may also be revoked, or one of another service.');
+  }
+  return new SessionError(sqlstateOf(code), message, code, hint);
+}
+
+/** A session is ended from outside: administrator's command is what Postgres calls it. */
+export const terminated = (why: string, word: SessionWord): SessionError =>
+  new SessionError('57P01', `terminating connection: ${why}`, word);

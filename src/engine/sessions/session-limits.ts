@@ -1,0 +1,137 @@
+/**
+ * What ends a session from outside: its token is no longer good, its time is up, its project is over its quota. Nothing that
+ * a statement sets plays a part: Postgres's own account of its backends says what they do.
+ */
+import { EngineError } from '../../contract/errors.js';
+import type { Activity } from '../../tenancy/connections/watchdog.js';
+import type { Authenticate } from '../access/authenticate.js';
+import type { Quotas } from '../quota.js';
+import type { ClientSession } from './client-session.js';
+import { SessionError, terminated } from './session-error.js';
+
+export interface SessionTimes {
+  /** A transaction, or a statement outside of one, may take so long. */
+  readonly transactionMs: number;
+  /** A transaction may wait so long for its next statement. */
+  readonly idleTransactionMs: number;
+  /** A session may do nothing for so long. */
+  readonly idleMs: number;
+}
+
+/** What authentication remembers is at most 750 ms old: together less than a second. */
+const TOKEN_EVERY_MS = 200;
+
+const ACTIVITY_EVERY_MS = 1_000;
+
+/** After its cancellation, a statement has this long to end. */
+const CANCEL_MS = 5_000;
+
+export class SessionLimits {
+  private readonly timers: NodeJS.Timeout[];
+  private readonly asking = new Set<ClientSession>();
+  private isLooking = false;
+
+  constructor(
+    private readonly sessions: ReadonlySet<ClientSession>,
+    private readonly authenticate: Authenticate,
+    private readonly quotas: Quotas,
+    private readonly times: SessionTimes,
+  ) {
+    this.timers = [
+      setInterval(() => this.checkTokens(), TOKEN_EVERY_MS).unref(),
+      setInterval(() => this.checkActivity(), ACTIVITY_EVERY_MS).unref(),
+    ];
+  }
+
+  close(): void {
+    for (const timer of this.timers) clearInterval(timer);
+  }
+
+  private checkTokens(): void {
+    for (const session of this.sessions) {
+      if (this.asking.has(session)) continue;
+      this.asking.add(session);
+      void this.checkToken(session).finally(() => this.asking.delete(session));
+    }
+  }
+
+  private async checkToken(session: ClientSession): Promise<void> {
+    const { token, address, project } = session.owner;
+    try {
+      const caller = await this.authenticate(token, address);
+      if (caller.project?.id !== project.id) session.end(terminated('the project was deleted', 'unauthorized'));
+      else if (caller.project.status !== 'active') {
+        session.end(terminated('the CDP is inactive for this project', 'cdp_inactive'));
+      }
+    } catch (error) {
+      // What cannot be asked now is asked again.
+      if (!(error instanceof EngineError)) return;
+      if (error.code === 'token_expired') session.end(terminated('the token has expired', 'token_expired'));
+      else if (error.code === 'unauthorized' || error.code === 'rate_limited') {
+        session.end(terminated('the token was revoked', 'unauthorized'));
+      }
+    }
+  }
+
+  private checkActivity(): void {
+    if (this.isLooking || this.sessions.size === 0) return;
+    this.isLooking = true;
+    const looks = [...byWatchdog(this.sessions)].map(async ([watchdog, sessions]) => {
+      const seen = await watchdog.activity(sessions.map(({ backend }) => backend));
+      for (const session of sessions) this.check(session, seen.get(session.backend.processId));
+    });
+    void Promise.allSettled(looks).then(() => (this.isLooking = false));
+  }
+
+  /** @param activity undefined: the backend is gone, which its connection tells */
+  private check(session: ClientSession, activity: Activity | undefined): void {
+    if (activity === undefined || session.isOver) return;
+    const { state, stateSeconds, transactionSeconds } = activity;
+    const { transactionMs, idleTransactionMs, idleMs } = this.times;
+    const stateMs = stateSeconds * 1_000;
+    const hasSent = session.received > session.seen;
+    session.seen = session.received;
+    if (session.owner.role === 'writer' && (state !== 'idle' || hasSent)) void this.checkQuota(session);
+    if (state === 'idle') {
+      session.canceledAt = null;
+      if (stateMs > idleMs) session.end(terminated(`it did nothing for ${idleMs} ms`, 'query_timeout'));
+      return;
+    }
+    if (state === 'active') session.watchProcessors();
+    // A COMMIT within a DO begins another transaction, and is still the same statement.
+    const atWorkMs = Math.max((transactionSeconds ?? 0) * 1_000, state === 'active' ? stateMs : 0);
+    if (state !== 'active' && stateMs > idleTransactionMs) {
+      session.end(terminated(`its transaction did nothing for ${idleTransactionMs} ms`, 'query_timeout'));
+    } else if (atWorkMs > transactionMs) this.stopTransaction(session, state === 'active');
+  }
+
+  /** First its statement alone, which its client survives; then the session. */
+  private stopTransaction(session: ClientSession, isActive: boolean): void {
+    const now = performance.now();
+    if (isActive && session.canceledAt === null) {
+      session.canceledAt = now;
+      void session.cancel();
+    } else if (now - (session.canceledAt ?? -Infinity) > CANCEL_MS) {
+      session.end(terminated(`its transaction ran longer than ${this.times.transactionMs} ms`, 'query_timeout'));
+    }
+  }
+
+  /** A size that cannot be measured now is measured again. */
+  private async checkQuota(session: ClientSession): Promise<void> {
+    const over = await Promise.resolve(this.quotas.overQuota(session.owner.project)).catch(() => null);
+    if (over !== null) session.end(overQuota(over.error));
+  }
+}
+
+export const overQuota = ({ message }: EngineError): SessionError =>
+  new SessionError('53100', message, 'quota_exceeded', 'Free space with POST /api/cdp/sql, or connect as reader.');
+
+function byWatchdog(sessions: ReadonlySet<ClientSession>): Map<ClientSession['watchdog'], ClientSession[]> {
+  const servers = new Map<ClientSession['watchdog'], ClientSession[]>();
+  for (const session of sessions) {
+    const others = servers.get(session.watchdog);
+    if (others === undefined) servers.set(session.watchdog, [session]);
+    else others.push(session);
+  }
+  return servers;
+}

@@ -1,0 +1,260 @@
+/**
+ * Sessions of the Postgres port. Each is a place of its own, beside the slots of requests: so many for a project, and in all.
+ * While one is open, the project's server is not stopped.
+ */
+import { randomUUID } from 'node:crypto';
+import type { Audit } from '../audit/audit.js';
+import type { ProjectSessions } from '../../tenancy/connections/project-session.js';
+import type { ProjectRow } from '../../tenancy/control-rows.js';
+import type { Servers } from '../../tenancy/servers.js';
+import type { Server } from '../../tenancy/tenancy.js';
+import type { Authenticate } from '../access/authenticate.js';
+import type { Caller } from '../access/tokens.js';
+import { WaitBudget } from '../limits/wait-budget.js';
+import { untilRunning } from '../database-access.js';
+import type { Projects } from '../projects.js';
+import type { Quotas } from '../quota.js';
+import { ClientSession, SESSION_ROLES, type SessionOwner, type SessionRole } from './client-session.js';
+import { loginError, SessionError, type SessionWord, terminated } from './session-error.js';
+import { overQuota, SessionLimits, type SessionTimes } from './session-limits.js';
+
+export interface SessionSettings extends SessionTimes {
+  readonly perProject: number;
+  readonly total: number;
+  /** The longest wait for the project's server. */
+  readonly waitMs: number;
+}
+
+/** What a client has sent to get a session. */
+export interface ClientLogin {
+  readonly user: string;
+  readonly database: string;
+  readonly token: string;
+  readonly address: string;
+  readonly applicationName: string;
+  /** Settings of Postgres for the session. */
+  readonly settings: Readonly<Record<string, string>>;
+}
+
+interface Parts {
+  readonly servers: Servers;
+  readonly projects: Projects;
+  readonly quotas: Quotas;
+  readonly audit: Audit;
+  readonly connections: ProjectSessions;
+  readonly authenticate: Authenticate;
+}
+
+/** Before 16 a session can end its READ ONLY by a reset of the setting, which Postgres does not check. */
+const HOLDS_READ_ONLY = 16;
+
+export class Sessions {
+  /** Logins that were refused, by reason. */
+  readonly refused = new Map<SessionWord, number>();
+  /** Sessions that did not end by their client, by reason. */
+  readonly ended = new Map<SessionWord, number>();
+  /** Of sessions that are over. */
+  private readonly before = { received: 0, sent: 0 };
+  private readonly open = new Set<ClientSession>();
+  /** Sessions open or being opened, by project. */
+  private readonly counts = new Map<string, number>();
+  private total = 0;
+  private readonly limits: SessionLimits;
+  private closing = false;
+
+  constructor(
+    private readonly parts: Parts,
+    private readonly settings: SessionSettings,
+  ) {
+    this.limits = new SessionLimits(this.open, parts.authenticate, parts.quotas, settings);
+  }
+
+  /** Open sessions by role, and bytes since the start. */
+  get load(): { readonly sessions: Record<SessionRole, number>; readonly received: number; readonly sent: number } {
+    const sessions = { writer: 0, reader: 0 };
+    let { received, sent } = this.before;
+    for (const session of this.open) {
+      sessions[session.owner.role]++;
+      received += session.received;
+      sent += session.sent;
+    }
+    return { sessions, received, sent };
+  }
+
+  /** Counts a login that the port refused before it came here. */
+  refuse(word: SessionWord): void {
+    add(this.refused, word);
+  }
+
+  /** @throws SessionError */
+  async login(login: ClientLogin): Promise<ClientSession> {
+    const origin = { requestId: randomUUID(), address: login.address, status: null, startedAt: performance.now() };
+    let known: { caller: Caller; project: ProjectRow | null } | null = null;
+    try {
+      const caller = await this.parts.authenticate(login.token, login.address);
+      known = { caller, project: caller.project };
+      const { project, role } = entitled(caller, login);
+      const owner = { ...login, caller, project, role, origin: { ...actorOf(caller), ...origin } };
+      const session = await this.start(owner, login);
+      this.parts.audit.record(owner.origin, { operation: 'session.open', outcome: 'ok', project, object: role });
+      return session;
+    } catch (error) {
+      const refusal = loginError(error);
+      this.refuse(refusal.word);
+      const isStranger = refusal.word === 'unauthorized' || refusal.word === 'token_expired';
+      this.parts.audit.record(
+        { ...actorOf(known?.caller ?? null), ...origin },
+        {
+          operation: isStranger ? 'authentication' : 'session.open',
+          outcome: refusal.word,
+          project: known?.project ?? null,
+          object: isStranger ? null : login.user,
+        },
+      );
+      throw refusal;
+    }
+  }
+
+  /** Ends all sessions, and takes no more. @returns when their backends are gone */
+  async close(): Promise<void> {
+    this.closing = true;
+    this.limits.close();
+    const reason = terminated('the service is shutting down', 'overloaded');
+    await Promise.all(
+      [...this.open].map((session) => {
+        session.end(reason);
+        return session.release();
+      }),
+    );
+  }
+
+  /** Takes a place before anything is done for it. */
+  private async start(owner: SessionOwner, login: ClientLogin): Promise<ClientSession> {
+    const { project, role } = owner;
+    if (this.closing) throw new SessionError('57P03', 'the service is shutting down', 'overloaded');
+    const count = this.counts.get(project.id) ?? 0;
+    if (count >= this.settings.perProject || this.total >= this.settings.total) throw tooMany(count, this.settings);
+    this.count(project.id, 1);
+    const server = this.parts.servers.serverOf(project.placement);
+    let release = () => this.count(project.id, -1);
+    try {
+      const over = role === 'writer' ? await this.parts.quotas.overQuota(project) : null;
+      if (over !== null) throw overQuota(over.error);
+      const starting = server.acquire();
+      if (starting !== undefined) await untilRunning(server, starting, new WaitBudget(this.settings.waitMs));
+      release = () => {
+        server.release();
+        this.count(project.id, -1);
+      };
+      await this.parts.projects.upgraded(project);
+      return await this.connect(owner, login, server, release);
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }
+
+  private async connect(
+    owner: SessionOwner,
+    { applicationName, settings }: ClientLogin,
+    server: Server,
+    release: () => void,
+  ): Promise<ClientSession> {
+    const pool = owner.role === 'reader' ? 'sql-read' : 'sql-write';
+    const client = { applicationName, settings };
+    const { placement } = owner.project;
+    const { loggedIn, backend } = await this.parts.connections.openForClient(placement, pool, client);
+    if (owner.role === 'reader' && parseInt(loggedIn.parameters.get('server_version') ?? '', 10) < HOLDS_READ_ONLY) {
+      loggedIn.socket.destroy();
+      throw notHeld();
+    }
+    const session = new ClientSession(owner, loggedIn, backend, server.watchdog, (over) => {
+      this.open.delete(over);
+      release();
+      this.before.received += over.received;
+      this.before.sent += over.sent;
+      if (over.ending !== null) add(this.ended, over.ending.word);
+      this.record(over);
+    });
+    this.open.add(session);
+    return session;
+  }
+
+  private record({ owner, ending, received, sent }: ClientSession): void {
+    this.parts.audit.record(owner.origin, {
+      operation: 'session.close',
+      outcome: ending?.sqlstate ?? 'ok',
+      project: owner.project,
+      object: `${owner.role}, ${received} bytes received, ${sent} bytes sent`,
+    });
+  }
+
+  private count(project: string, change: number): void {
+    this.total += change;
+    const count = (this.counts.get(project) ?? 0) + change;
+    if (count === 0) this.counts.delete(project);
+    else this.counts.set(project, count);
+  }
+}
+
+const add = (counts: Map<SessionWord, number>, word: SessionWord) => counts.set(word, (counts.get(word) ?? 0) + 1);
+
+/** Who is let in where: user and database are those of the token. @throws SessionError */
+function entitled(caller: Caller, { user, database }: ClientLogin): { project: ProjectRow; role: SessionRole } {
+  const { project, scopes } = caller;
+  if (project === null) {
+    throw new SessionError('28000', 'an admin token gives no access to project data', 'insufficient_scope');
+  }
+  const role = SESSION_ROLES.find((name) => name === user);
+  if (role === undefined) {
+    const hint = 'The user is reader or writer, the database is the project, the password is the token.';
+    throw new SessionError('28000', `role "${user.slice(0, 63)}" does not exist`, 'insufficient_scope', hint);
+  }
+  if (database !== project.name) {
+    const hint = `The token belongs to the project "${project.name}".`;
+    throw new SessionError('3D000', `database "${database.slice(0, 63)}" does not exist`, 'not_found', hint);
+  }
+  const scope = role === 'reader' ? 'sql:read' : 'sql:write';
+  if (!scopes.has(scope)) {
+    throw new SessionError(
+      '28000',
+      `the token lacks the scope ${scope}, which the user ${role} needs`,
+      'insufficient_scope',
+    );
+  }
+  if (project.status !== 'active') {
+    throw new SessionError('28000', 'the CDP is inactive for this project', 'cdp_inactive');
+  }
+  return { project, role };
+}
+
+const actorOf = (caller: Caller | null) => ({
+  actor:
+    caller === null
+      ? ('unknown' as const)
+      : caller.project === null
+        ? ('admin' as const)
+        : caller.name === null
+          ? ('jwt' as const)
+          : ('token' as const),
+  actorId: caller?.id ?? null,
+  actorName: caller?.name ?? null,
+});
+
+const tooMany = (count: number, { perProject, total }: SessionSettings): SessionError =>
+  new SessionError(
+    '53300',
+    count >= perProject
+      ? `the project has ${perProject} sessions, as many as it may have`
+      : `the service has ${total} sessions, as many as it may have`,
+    'too_many_sessions',
+    `The operator changes that by the setting ${count >= perProject ? 'pg-sessions' : 'pg-sessions-total'}.`,
+  );
+
+const notHeld = (): SessionError =>
+  new SessionError(
+    '0A000',
+    'the user reader needs Postgres 16 or later: before, a session can end its own READ ONLY',
+    'method_not_allowed',
+    'Use POST /api/cdp/sql with "read_only": true.',
+  );

@@ -1,0 +1,85 @@
+/**
+ * What a statement may do to a session of a reader, which is to stay READ ONLY. Its transactions begin READ ONLY, and Postgres
+ * itself refuses writes in them. So what counts is which statement could begin a transaction that is not, or change the
+ * mode of one before its first query (Postgres manual, SET TRANSACTION).
+ */
+import type { Node, TransactionStmt, VariableSetStmt } from 'libpg-query';
+
+/** `ends`: another transaction may begin after it. */
+export type ReaderStatement = 'reads' | 'ends' | 'refused';
+
+/** Whatever is missing here is refused: DO and CALL can commit, VACUUM and its like commit by themselves. */
+const HARMLESS: ReadonlySet<string> = new Set([
+  'SelectStmt',
+  'ExplainStmt',
+  'VariableShowStmt',
+  'PrepareStmt',
+  'ExecuteStmt',
+  'DeallocateStmt',
+  'DeclareCursorStmt',
+  'FetchStmt',
+  'ClosePortalStmt',
+  'ConstraintsSetStmt',
+  'ListenStmt',
+  'UnlistenStmt',
+  'NotifyStmt',
+  'LockStmt',
+  // Postgres refuses these, and says so best itself.
+  'InsertStmt',
+  'UpdateStmt',
+  'DeleteStmt',
+  'MergeStmt',
+  'TruncateStmt',
+  'CreateStmt',
+  'CreateTableAsStmt',
+  'ViewStmt',
+  'CreateFunctionStmt',
+  'GrantStmt',
+  'CommentStmt',
+]);
+
+const ENDING: ReadonlySet<string | undefined> = new Set(['TRANS_STMT_COMMIT', 'TRANS_STMT_ROLLBACK']);
+const WITHIN: ReadonlySet<string | undefined> = new Set([
+  'TRANS_STMT_SAVEPOINT',
+  'TRANS_STMT_RELEASE',
+  'TRANS_STMT_ROLLBACK_TO',
+]);
+
+export function readerStatement(statement: Node): ReaderStatement {
+  if ('TransactionStmt' in statement) return ofTransaction(statement.TransactionStmt);
+  if ('VariableSetStmt' in statement) return keepsMode(statement.VariableSetStmt) ? 'reads' : 'refused';
+  // DISCARD ALL runs outside a transaction block alone, and commits.
+  if ('DiscardStmt' in statement) return 'ends';
+  if ('CopyStmt' in statement) {
+    const { is_from: isFrom, is_program: isProgram, filename } = statement.CopyStmt;
+    return isFrom !== true && isProgram !== true && filename === undefined ? 'reads' : 'refused';
+  }
+  return Object.keys(statement).every((kind) => HARMLESS.has(kind)) ? 'reads' : 'refused';
+}
+
+function ofTransaction({ kind, options = [] }: TransactionStmt): ReaderStatement {
+  if (ENDING.has(kind)) return 'ends';
+  if (WITHIN.has(kind)) return 'reads';
+  const begins = kind === 'TRANS_STMT_BEGIN' || kind === 'TRANS_STMT_START';
+  return begins && !options.some(isReadWrite) ? 'reads' : 'refused';
+}
+
+const MODES: ReadonlySet<string> = new Set(['transaction_read_only', 'default_transaction_read_only']);
+const ON: ReadonlySet<string> = new Set(['on', 'true', 'yes', '1']);
+
+function keepsMode({ name = '', kind, args = [] }: VariableSetStmt): boolean {
+  if (kind === 'VAR_SET_MULTI') return !args.some(isReadWrite);
+  // Its default is the start of the connection, which is READ ONLY. Names of settings have no case.
+  if (!MODES.has(name.toLowerCase()) || kind === 'VAR_RESET' || kind === 'VAR_SET_DEFAULT') return true;
+  const [value] = args;
+  const text = value !== undefined && 'A_Const' in value ? value.A_Const.sval?.sval : undefined;
+  return args.length === 1 && ON.has((text ?? '').toLowerCase());
+}
+
+/** The option of BEGIN, SET TRANSACTION and SET SESSION CHARACTERISTICS: 1 is READ ONLY. */
+function isReadWrite(option: Node): boolean {
+  if (!('DefElem' in option)) return true;
+  const { defname, arg } = option.DefElem;
+  if (defname !== 'transaction_read_only') return false;
+  return arg === undefined || !('A_Const' in arg) || arg.A_Const.ival?.ival !== 1;
+}

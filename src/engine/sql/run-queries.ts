@@ -1,0 +1,81 @@
+/**
+ * Queries with parameters of their own, one statement each, in one transaction: what the page for free SQL does, with whole
+ * results in place of capped ones, and with columns as the protocol of Postgres describes them.
+ */
+import type { BufferList } from '../../buffers.js';
+import { type JsonNode, rowEncoder, type RowMode } from '../../codec/index.js';
+import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import { type FieldDescription, readCommandTag } from '../../pg/index.js';
+import type { Project } from '../project.js';
+import { collectRows } from './collect-sql.js';
+import { type BoundStatement, type DescribedStatement, overQuotaFor, runStatements, type SqlWork } from './run-sql.js';
+
+export interface Query {
+  readonly text: string;
+  readonly params: readonly JsonNode[];
+}
+
+export interface QueriesRequest extends SqlWork {
+  readonly queries: readonly Query[];
+  readonly rowMode: RowMode;
+  /** Every value is the text that Postgres writes, or null; else values are those of free SQL. */
+  readonly asText: boolean;
+}
+
+export interface QueryResult {
+  /** Postgres's command tag without its counts. */
+  readonly type: string;
+  /** Rows returned or affected; null if the tag of the statement counts none. */
+  readonly rowCount: number | null;
+  readonly fields: readonly FieldDescription[];
+  /** The rows as JSON, each after a comma. The sender frees them. */
+  readonly rows: BufferList;
+}
+
+/** No cap but the bytes: a row of JSON has at least three. */
+const ALL_ROWS = LIMITS.resultBytes;
+
+/** Bytes of a field in a response, without its name. */
+const FIELD_BYTES = 160;
+
+/**
+ * @returns one result for each query; the transaction is committed by then
+ * @throws EngineError as `runSql`; result_too_large for more rows than a response may have; nothing is changed then
+ */
+export async function runQueries(project: Project, request: QueriesRequest): Promise<QueryResult[]> {
+  if (request.queries.length === 0) return [];
+  let bytesLeft = LIMITS.resultBytes;
+  const execute = async (prepared: DescribedStatement): Promise<QueryResult> => {
+    const fields = prepared.columns ?? [];
+    bytesLeft -= fields.reduce((sum, { name }) => sum + FIELD_BYTES + name.length, 0);
+    const encoder = rowEncoder(fields, 'list', request.rowMode, request.asText ? 'text' : undefined);
+    const { rows, tag } = await collectRows(project, prepared, encoder, ALL_ROWS, bytesLeft);
+    if (tag === null || rows.truncated || bytesLeft < 0) throw tooLarge();
+    bytesLeft -= rows.length;
+    const { type, count = null } = readCommandTag(tag);
+    // The tag counts the rows of the last step alone.
+    const rowCount = prepared.columns === null || count === null ? count : rows.seen;
+    return { type, rowCount, fields, rows: rows.bytes };
+  };
+  const overQuota = await overQuotaFor(project, request);
+  const statements = await statementsOf(project, request, overQuota !== null);
+  return (await runStatements(project, request, statements, overQuota, execute)).answer;
+}
+
+/** A text of several statements is left to Postgres, which refuses it (42601). @throws EngineError as `Splitter.split` */
+async function statementsOf(project: Project, request: QueriesRequest, tellsFreed: boolean): Promise<BoundStatement[]> {
+  const asker = { project: project.name, budget: project.waitBudget, signal: request.signal };
+  const statements: BoundStatement[] = [];
+  for (const { text, params } of request.queries) {
+    const [only, ...others] = await project.splitter.split(text, asker, tellsFreed);
+    const isOne = only !== undefined && others.length === 0;
+    statements.push({ ...(isOne ? only : { text, offset: 0, frees: null }), params });
+  }
+  return statements;
+}
+
+const tooLarge = () =>
+  new EngineError('result_too_large', `The results are larger than ${LIMITS.resultBytes} bytes. Nothing was changed`, {
+    hint: 'Fetch fewer rows at a time, or stream them: POST /api/cdp/sql with "Accept: application/x-ndjson".',
+  });

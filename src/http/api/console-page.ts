@@ -1,0 +1,91 @@
+/**
+ * The files of the web console, as the build has left them. They are read once, when somebody opens the console, and served
+ * from memory: a path is looked up among their names, so that no path of a request ever reaches the file system.
+ */
+import { createHash } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import type { IncomingHttpHeaders } from 'node:http';
+import { extname, join, sep } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import Negotiator from 'negotiator';
+import { CONSOLE_HEADERS } from '../response/headers.js';
+
+/** Where `npm run build` leaves it, seen from src and from dist alike. */
+export const CONSOLE_FOLDER = fileURLToPath(new URL('../../../dist/console', import.meta.url));
+
+/** Answers a GET at or below its prefix, which ends with a slash. */
+type ConsolePage = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
+
+interface ServedFile {
+  readonly type: string;
+  readonly cacheControl: string;
+  /** By content coding; all have `identity`. */
+  readonly codings: Map<string, { readonly bytes: Buffer; readonly etag: string }>;
+}
+
+const TYPES: Readonly<Record<string, string>> = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+  '.png': 'image/png',
+  '.ico': 'image/x-icon',
+  '.woff2': 'font/woff2',
+};
+
+/** In the order of preference, as the endings of the files that the build has compressed. */
+const CODINGS: Readonly<Record<string, string>> = { br: '.br', gzip: '.gz', identity: '' };
+
+/** The build gives them names that change with their content. */
+const HASHED = 'assets/';
+
+export function consolePage(prefix: string, folder: string = CONSOLE_FOLDER): ConsolePage {
+  let reading: Promise<ReadonlyMap<string, ServedFile>> | undefined;
+  return async (request, reply) => {
+    reading ??= readFiles(folder);
+    const path = request.url.slice(prefix.length).split('?')[0] ?? '';
+    const file = (await reading).get(path === '' ? 'index.html' : path);
+    if (file === undefined) {
+      reply.callNotFound();
+      return reply;
+    }
+    const codings = [...file.codings.keys()];
+    // Browsers list gzip first, and weigh nothing.
+    const accepted = new Negotiator(request.raw).encodings(codings);
+    const coding = codings.find((each) => accepted.includes(each)) ?? 'identity';
+    const { bytes, etag } = file.codings.get(coding) ?? { bytes: Buffer.alloc(0), etag: '' };
+    void reply
+      .headers(CONSOLE_HEADERS)
+      .headers({ 'cache-control': file.cacheControl, etag, vary: 'accept-encoding' })
+      .type(file.type);
+    if (coding !== 'identity') void reply.header('content-encoding', coding);
+    return isKnown(request.headers, etag) ? reply.code(304).send() : reply.send(bytes);
+  };
+}
+
+/** By their path below the folder, with slashes. Without a folder there are none. */
+async function readFiles(folder: string): Promise<ReadonlyMap<string, ServedFile>> {
+  const paths = await readdir(folder, { recursive: true }).catch((): string[] => []);
+  const files = new Map<string, ServedFile>();
+  for (const path of paths) {
+    const type = TYPES[extname(path)];
+    if (type === undefined) continue;
+    const name = path.split(sep).join('/');
+    const cacheControl = name.startsWith(HASHED) ? 'public, max-age=31536000, immutable' : 'no-cache';
+    const file: ServedFile = { type, cacheControl, codings: new Map() };
+    for (const [coding, ending] of Object.entries(CODINGS)) {
+      const bytes = await readFile(join(folder, `${path}${ending}`)).catch(() => null);
+      if (bytes !== null) file.codings.set(coding, { bytes, etag: etagOf(bytes) });
+    }
+    files.set(name, file);
+  }
+  return files;
+}
+
+/** Of the content, not of the date: all files of an npm package have the same one. */
+const etagOf = (bytes: Buffer): string => `"${createHash('sha256').update(bytes).digest('base64url').slice(0, 22)}"`;
+
+/** RFC 9110 section 13.1.2. */
+const isKnown = ({ 'if-none-match': known }: IncomingHttpHeaders, etag: string): boolean =>
+  known !== undefined && known.split(',').some((tag) => tag.trim().replace(/^W\//, '') === etag);

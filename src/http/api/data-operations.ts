@@ -1,0 +1,147 @@
+/** What changes records: the batch insert of the API (specification 4.4; contract section 6), and deletes by key. */
+import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
+import * as wire from '../../contract/wire/batch.js';
+import { deletesFrom, idempotencyKey, type IdempotencyKey } from '../../engine/idempotency.js';
+import { deleteRecords } from '../../engine/insert/delete-records.js';
+import { insertRecords } from '../../engine/insert/insert.js';
+import { rowsChanged } from '../../engine/insert/inserted.js';
+import type { UpsertRule } from '../../engine/insert/upsert.js';
+import { decodeBody } from '../body.js';
+import { answered, type Call, type Operation, project, TableInPath, tableInPath } from './route.js';
+
+export const INSERT_RECORDS: Operation = {
+  operationId: 'insertRecords',
+  rehearses: true,
+  summary: 'Insert 1 to 250 records in one transaction',
+  description:
+    "All or none. A missing key takes its column's default. With the header `Idempotency-Key` (1 to " +
+    `${LIMITS.idempotencyKeyCharacters} characters) a retry within ${LIMITS.idempotencyHours} hours returns the first ` +
+    'response and inserts nothing. The body may be gzipped.',
+  tag: 'data',
+  audit: 'insert',
+  work: 'typed',
+  command: 'INSERT',
+  params: TableInPath,
+  query: wire.BatchQuery,
+  headers: IdempotencyHeaders,
+  body: wire.BatchBody,
+  rawBody: true,
+  example: [
+    { email: 'ada@example.com', age: 36, signed_up: '2026-01-31T09:30:00Z' },
+    { email: 'grace@example.com', age: null },
+  ],
+  success: {
+    status: 201,
+    answer: wire.BatchAnswer,
+    example: { success: true, inserted_rows: 2, message: '2 records inserted' },
+  },
+  errors: [
+    'empty_batch',
+    'too_many_records',
+    'unknown_column',
+    'invalid_value',
+    'constraint_violation',
+    'row_too_large',
+    'table_not_found',
+    'unique_violation',
+    'quota_exceeded',
+    'permission_denied',
+    'table_busy',
+    'query_timeout',
+    'outcome_unknown',
+  ],
+  async handle(call) {
+    const { request, signal } = call;
+    const table = tableInPath(call);
+    const body = await decodeBody(request);
+    const query = request.query as wire.BatchQuery;
+    const returnIds = query.return === 'ids';
+    const upsert = upsertRule(query);
+    const quarantine = query.on_error === 'quarantine';
+    if (quarantine && returnIds) {
+      throw new EngineError('invalid_request', '`return=ids` cannot be combined with `on_error=quarantine`');
+    }
+    const idempotency = keyOf(call, table, queryText(query), body);
+    const inserted = await insertRecords(project(call), table, body, {
+      ...{ returnIds, idempotency, upsert, quarantine, signal },
+    });
+    const { quarantined_rows = 0 } = inserted.answer;
+    request.context.rows = inserted.replayed ? 0 : rowsChanged(inserted.answer);
+    const answer = quarantine ? { ...inserted.answer, quarantined_rows } : inserted.answer;
+    return answered(answer, inserted.replayed);
+  },
+};
+
+export const DELETE_RECORDS: Operation = {
+  operationId: 'deleteRecords',
+  rehearses: true,
+  summary: 'Delete rows by 1 to 250 keys in one transaction',
+  description:
+    'All or none. Each record of the body has the columns of `by`, and no others; keys that no row has delete nothing. ' +
+    '`Idempotency-Key` works as for inserts.',
+  tag: 'data',
+  audit: 'delete',
+  work: 'typed',
+  command: 'DELETE',
+  params: TableInPath,
+  query: wire.DeleteQuery,
+  headers: IdempotencyHeaders,
+  body: wire.DeleteBody,
+  rawBody: true,
+  example: [{ email: 'ada@example.com' }, { email: 'grace@example.com' }],
+  success: {
+    status: 200,
+    answer: wire.DeleteAnswer,
+    example: { success: true, deleted_rows: 2, message: '2 records deleted' },
+  },
+  errors: [
+    'empty_batch',
+    'too_many_records',
+    'unknown_column',
+    'invalid_value',
+    'constraint_violation',
+    'table_not_found',
+    'permission_denied',
+    'table_busy',
+    'query_timeout',
+    'outcome_unknown',
+  ],
+  async handle(call) {
+    const { request, signal } = call;
+    const table = tableInPath(call);
+    const body = await decodeBody(request);
+    const { by } = request.query as wire.DeleteQuery;
+    const idempotency = keyOf(call, deletesFrom(table), `by=${by}`, body);
+    const deleted = await deleteRecords(project(call), table, body, { by: names(by), idempotency, signal });
+    request.context.rows = deleted.replayed ? 0 : deleted.answer.deleted_rows;
+    return answered(deleted.answer, deleted.replayed);
+  },
+};
+
+/** @throws EngineError invalid_request if the header is no key */
+function keyOf({ request, settings }: Call, path: string, query: string, body: Buffer): IdempotencyKey | null {
+  const { 'idempotency-key': header } = request.headers;
+  return header === undefined ? null : idempotencyKey(String(header), path, query, body, settings.receiptDays);
+}
+
+/** Column names with commas between them. */
+const names = (list: string): string[] => [...new Set(list.split(','))];
+
+type UpsertFields = Pick<wire.BatchQuery, 'on_conflict' | 'resolution'>;
+
+/** @throws EngineError invalid_request */
+export function upsertRule({ on_conflict: columns, resolution }: UpsertFields): UpsertRule | null {
+  if (columns !== undefined) return { columns: names(columns), resolution: resolution ?? 'merge' };
+  if (resolution === undefined) return null;
+  throw new EngineError('invalid_request', '`resolution` needs `on_conflict`', {
+    hint: 'Name the columns of a unique index, such as on_conflict=email.',
+  });
+}
+
+/** The query in one form, for the fingerprint of a key. */
+const queryText = (query: wire.BatchQuery): string =>
+  (['return', 'on_conflict', 'resolution', 'on_error'] as const)
+    .flatMap((name) => (query[name] === undefined ? [] : [`${name}=${query[name]}`]))
+    .join('&');

@@ -1,0 +1,36 @@
+/** The call of the API that distributes a table over a Citus cluster, as routes.ts lists it. */
+import * as wire from '../../contract/wire/distribution.js';
+import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
+import { distributeTable } from '../../engine/schema/distribution.js';
+import { answered, type Operation, project, succeeds, TableInPath, tableInPath } from './route.js';
+import { change, GROWING_ERRORS } from './schema-operations.js';
+
+export const DISTRIBUTE_TABLE: Operation = {
+  operationId: 'distributeTable',
+  rehearses: true,
+  summary: 'Distribute a table over the workers of a Citus cluster, or make it local again',
+  description:
+    'Only for projects on a cluster. The rows are copied in one transaction, during which the table cannot be used. A primary key of `id` alone gets the column, too.',
+  headers: IdempotencyHeaders,
+  tag: 'schema',
+  audit: 'distribute_table',
+  work: 'typed',
+  params: TableInPath,
+  body: wire.DistributeBody,
+  example: { kind: 'hash', column: 'customer_id' },
+  success: succeeds(200, wire.DistributionAnswer, 'table distributed', {
+    table: 'orders',
+    distribution: { kind: 'hash', column: 'customer_id' },
+    primary_key: ['id', 'customer_id'],
+  }),
+  errors: ['table_not_found', 'unknown_column', ...GROWING_ERRORS],
+  async handle(call) {
+    const table = tableInPath(call);
+    const body = call.request.body as wire.DistributeBody;
+    const { answer, replayed } = await distributeTable(project(call), table, body, change(call));
+    const { kind, column, primaryKey } = answer;
+    const message = kind === 'local' ? 'table is local' : 'table distributed';
+    const distribution = { kind, column };
+    return answered({ success: true, message, table, distribution, primary_key: primaryKey }, replayed);
+  },
+};

@@ -1,0 +1,99 @@
+/** The calls of the API for indexes, as routes.ts lists them. */
+import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
+import * as wire from '../../contract/wire/indexes.js';
+import { createIndex, dropIndex, listIndexes } from '../../engine/schema/indexes.js';
+import {
+  answered,
+  IndexInPath,
+  indexInPath,
+  type Operation,
+  project,
+  succeeds,
+  TableInPath,
+  tableInPath,
+} from './route.js';
+import { change, GROWING_ERRORS, limits, SCHEMA_ERRORS } from './schema-operations.js';
+
+const INDEX_EXAMPLE = {
+  name: 'customers_email_idx',
+  columns: ['email'],
+  unique: true,
+  primary: false,
+  partial: false,
+  valid: true,
+};
+
+export const CREATE_INDEX: Operation = {
+  operationId: 'createIndex',
+  rehearses: true,
+  summary: 'Create an index',
+  description: 'The table can be read while the index is built, and not written. Upserts need a unique index.',
+  headers: IdempotencyHeaders,
+  tag: 'schema',
+  audit: 'create_index',
+  work: 'typed',
+  command: 'CREATE INDEX',
+  params: TableInPath,
+  body: wire.CreateIndexBody,
+  example: { columns: ['email'], unique: true },
+  success: succeeds(201, wire.IndexAnswer, 'index created', { table: 'customers', index: INDEX_EXAMPLE }),
+  errors: [
+    'invalid_name',
+    'reserved_name',
+    'unknown_column',
+    'table_not_found',
+    'table_exists',
+    'unique_violation',
+    // What Postgres says to values and types that it cannot index.
+    'row_too_large',
+    'sql_error',
+    ...GROWING_ERRORS,
+  ],
+  async handle(call) {
+    const table = tableInPath(call);
+    const body = call.request.body as wire.CreateIndexBody;
+    const { answer: index, replayed } = await createIndex(project(call), table, body, change(call));
+    return answered({ success: true, message: 'index created', table, index }, replayed);
+  },
+};
+
+export const READ_INDEXES: Operation = {
+  operationId: 'readIndexes',
+  summary: 'The indexes of a table',
+  tag: 'schema',
+  audit: 'read_indexes',
+  work: 'typed',
+  params: TableInPath,
+  success: succeeds(200, wire.IndexesAnswer, '2 indexes', {
+    table: 'customers',
+    indexes: [{ ...INDEX_EXAMPLE, name: 'customers_pkey', columns: ['id'], primary: true }, INDEX_EXAMPLE],
+  }),
+  errors: ['table_not_found'],
+  async handle(call) {
+    const table = tableInPath(call);
+    const indexes = await listIndexes(project(call), table, limits(call));
+    const message = `${indexes.length} ${indexes.length === 1 ? 'index' : 'indexes'}`;
+    return { body: { success: true, message, table, indexes } };
+  },
+};
+
+export const DROP_INDEX: Operation = {
+  operationId: 'dropIndex',
+  rehearses: true,
+  summary: 'Drop an index',
+  description: 'With its unique constraint, if it belongs to one. The index of the primary key stays.',
+  headers: IdempotencyHeaders,
+  tag: 'schema',
+  audit: 'drop_index',
+  work: 'typed',
+  command: 'DROP INDEX',
+  params: IndexInPath,
+  success: succeeds(200, wire.DropIndexAnswer, 'index dropped', { table: 'customers', index: 'customers_email_idx' }),
+  errors: ['reserved_name', 'table_not_found', 'index_not_found', 'dependent_objects', ...SCHEMA_ERRORS],
+  async handle(call) {
+    const table = tableInPath(call);
+    const index = indexInPath(call);
+    const { replayed } = await dropIndex(project(call), table, index, change(call));
+    return answered({ success: true, message: 'index dropped', table, index }, replayed);
+  },
+};

@@ -1,0 +1,89 @@
+/** Free SQL for the driver `@neondatabase/serverless`, as routes.ts lists it (docs/decisions/0040-neon.md). */
+import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import * as wire from '../../contract/wire/neon.js';
+import { runQueries } from '../../engine/sql/run-queries.js';
+import { decodeBody } from '../body.js';
+import { readNeonBody } from '../neon/body.js';
+import { neonToken, runsAsNeonReader } from '../neon/connection-string.js';
+import { beginOf, flag } from '../neon/options.js';
+import { neonFailure, neonResponse } from '../neon/response.js';
+import { type Operation, project } from './route.js';
+
+export const RUN_QUERIES: Operation = {
+  operationId: 'runQueries',
+  summary: "Run SQL for Neon's driver",
+  description:
+    'What `@neondatabase/serverless` and the libraries on top of it send. One request is one transaction: a query, or ' +
+    'a batch with `queries`. Whatever Postgres says of a query is a 400 whose `code` is the SQLSTATE, beside the other ' +
+    'fields of Postgres (`detail`, `position`, `constraint` and so on).',
+  tag: 'sql',
+  audit: 'sql',
+  work: 'sql',
+  headers: wire.NeonHeaders,
+  token: neonToken,
+  takesText: true,
+  body: wire.NeonBody,
+  rawBody: true,
+  example: { query: 'SELECT email FROM customers WHERE age > $1', params: [30] },
+  success: {
+    status: 200,
+    answer: wire.NeonAnswer,
+    example: {
+      command: 'SELECT',
+      rowCount: 1,
+      fields: [
+        {
+          name: 'email',
+          dataTypeID: 25,
+          tableID: 16_459,
+          columnID: 2,
+          dataTypeSize: -1,
+          dataTypeModifier: -1,
+          format: 'text',
+        },
+      ],
+      rowAsArray: false,
+      rows: [{ email: 'ada@example.com' }],
+    },
+  },
+  errors: [
+    'sql_error',
+    'citus_limit',
+    'statement_not_allowed',
+    'invalid_value',
+    'result_too_large',
+    'row_too_large',
+    'constraint_violation',
+    'quota_exceeded',
+    'outcome_unknown',
+  ],
+  async handle(call) {
+    const { caller, request, signal } = call;
+    const { context, headers } = request;
+    if (headers['idempotency-key'] !== undefined) {
+      throw new EngineError('invalid_request', 'Idempotency-Key is not supported here', {
+        hint: 'POST /api/cdp/sql supports it.',
+      });
+    }
+    const readOnly = runsAsNeonReader(caller, headers);
+    const { queries, isBatch } = readNeonBody(await decodeBody(request));
+    context.sql = { text: queries.map(({ text }) => text).join(';\n'), readOnly };
+    const asksForModes = isBatch || Object.keys(headers).some((name) => name.startsWith('neon-batch-'));
+    const asArrays = flag(headers, 'Neon-Array-Mode') ?? false;
+    const results = await runQueries(project(call), {
+      queries,
+      readOnly,
+      rowMode: asArrays ? 'array' : 'object',
+      asText: flag(headers, 'Neon-Raw-Text-Output') ?? false,
+      // The driver cannot ask for a time limit; it can leave.
+      timeoutMs: LIMITS.timeoutMsMax,
+      signal,
+      ...(asksForModes ? { begin: beginOf(headers, readOnly) } : {}),
+    });
+    context.rows = results.reduce((sum, { rowCount }) => sum + (rowCount ?? 0), 0);
+    for (const { rows } of results) context.freeWhenSent(rows);
+    return { body: neonResponse(results, isBatch, asArrays) };
+  },
+  failure: neonFailure,
+};

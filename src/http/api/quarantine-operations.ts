@@ -1,0 +1,113 @@
+/** The quarantine of refused records, as routes.ts lists it. */
+import { EngineError } from '../../contract/errors.js';
+import { counted } from '../../contract/message-text.js';
+import * as wire from '../../contract/wire/quarantine.js';
+import { drop, list } from '../../engine/quarantine/quarantine.js';
+import { replay } from '../../engine/quarantine/replay.js';
+import { upsertRule } from './data-operations.js';
+import { type Operation, project, succeeds, timeOf } from './route.js';
+
+const ID = '01a1fd4a-ba32-726b-b7d9-cf4374f5ddde';
+
+const RECORD: wire.QuarantinedRecord = {
+  id: ID,
+  time: '2026-01-31T09:30:00.123456Z',
+  table: 'customers',
+  record: '{"email":"ada@example.com","age":"unknown"}',
+  errors: [
+    {
+      column: 'age',
+      message: 'Column "age": "unknown" is not an integer',
+      hint: 'Send a whole number, or a string of decimal digits.',
+      error: 'invalid_value',
+    },
+  ],
+  idempotency_key: null,
+};
+
+export const READ_QUARANTINE: Operation = {
+  operationId: 'readQuarantine',
+  summary: 'The records in the quarantine, the oldest first',
+  description:
+    'A page of at most `limit` records and 8 MiB; `next`, if it is not null, is the `after` of the next page.',
+  tag: 'data',
+  audit: 'read_quarantine',
+  work: 'typed',
+  command: 'SELECT',
+  query: wire.QuarantineQuery,
+  success: succeeds(200, wire.QuarantineAnswer, '1 record', { records: [RECORD], next: null }),
+  errors: [],
+  async handle(call) {
+    const { limit = '100', ...filter } = call.request.query as wire.QuarantineQuery;
+    const { records, next } = await list(project(call), checked(filter), Number(limit), call.signal);
+    const message = counted(records.length, 'record');
+    call.request.context.rows = records.length;
+    return { body: { success: true, message, records, next } };
+  },
+};
+
+export const REPLAY_QUARANTINE: Operation = {
+  operationId: 'replayQuarantine',
+  rehearses: true,
+  summary: 'Store quarantined records that can be stored by now',
+  description:
+    'Up to 250 records of one table, the oldest first, in one transaction; `next` continues. What is stored leaves the ' +
+    'quarantine, what is refused again stays there.',
+  tag: 'data',
+  audit: 'replay_quarantine',
+  work: 'typed',
+  command: 'INSERT',
+  body: wire.ReplayBody,
+  example: { table: 'customers', column: 'age', set: { age: null } },
+  success: succeeds(200, wire.ReplayAnswer, '1 record left the quarantine, 0 refused again', {
+    ...{ inserted_rows: 1, updated_rows: 0, ignored_rows: 0, refused_rows: 0, errors: [], next: null },
+  }),
+  errors: [
+    'table_not_found',
+    'unknown_column',
+    'quota_exceeded',
+    'permission_denied',
+    'table_busy',
+    'query_timeout',
+    'outcome_unknown',
+  ],
+  async handle(call) {
+    const body = call.request.body as wire.ReplayBody;
+    const { on_conflict: _, resolution: __, ...order } = body;
+    const answer = await replay(project(call), checked(order), { upsert: upsertRule(body), signal: call.signal });
+    call.request.context.rows = answer.inserted_rows + answer.updated_rows;
+    // Other names can show any value in what is wrong with it.
+    const mayRead = call.caller.scopes.has('sql:read');
+    return { body: mayRead ? answer : { ...answer, errors: [] } };
+  },
+};
+
+export const DROP_QUARANTINE: Operation = {
+  operationId: 'dropQuarantine',
+  summary: 'Delete records from the quarantine',
+  tag: 'data',
+  audit: 'drop_quarantine',
+  work: 'typed',
+  command: 'DELETE',
+  query: wire.DropQuarantineQuery,
+  success: succeeds(200, wire.DropQuarantineAnswer, '1 record deleted', { deleted_rows: 1 }),
+  errors: ['table_busy', 'outcome_unknown'],
+  async handle(call) {
+    const { all, ...filter } = call.request.query as wire.DropQuarantineQuery;
+    if (all === undefined && Object.keys(filter).length === 0) {
+      throw new EngineError('invalid_request', 'Say which records to delete', {
+        hint: 'Add a filter such as table=customers, or all=true for all of them.',
+      });
+    }
+    const deleted_rows = await drop(project(call), checked(filter), call.signal);
+    call.request.context.rows = deleted_rows;
+    const message = `${counted(deleted_rows, 'record')} deleted`;
+    return { body: { success: true, message, deleted_rows } };
+  },
+};
+
+/** Times that a schema has found to be RFC 3339 must exist, too. @throws EngineError invalid_request */
+function checked<F extends { since?: string; until?: string }>(filter: F): F {
+  for (const field of ['since', 'until'] as const) if (filter[field] !== undefined) timeOf(field, filter[field]);
+  return filter;
+}

@@ -1,0 +1,76 @@
+/** Receipts of batches by their Idempotency-Keys, as routes.ts lists them. */
+import { EngineError, type ErrorCode } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import { quoted } from '../../contract/message-text.js';
+import { Type } from '../../contract/schema.js';
+import * as wire from '../../contract/wire/receipts.js';
+import { checkKey } from '../../engine/idempotency.js';
+import { readReceipts } from '../../engine/receipts.js';
+import { type Call, type Operation, project } from './route.js';
+
+const EXAMPLE: wire.Receipt = {
+  key: 'import-2026-02-01-0001',
+  status: 'stored',
+  table: 'customers',
+  operation: 'insert',
+  rows: 250,
+  stored_at: '2026-02-01T10:00:00.123456Z',
+  transaction_id: '7431',
+  body_sha256: 'd2a84f4b8b650937ec8f73cd8be2c74add5a911ba64df27458ed8229da804a26',
+};
+
+const COMMON = {
+  tag: 'data',
+  audit: 'receipts',
+  work: 'typed',
+  errors: ['quota_exceeded', 'query_timeout', 'outcome_unknown'] as readonly ErrorCode[],
+} as const;
+
+export const READ_RECEIPT: Operation = {
+  ...COMMON,
+  operationId: 'readReceipt',
+  summary: 'What became of a batch with an Idempotency-Key',
+  description:
+    '`stored`, `running` or `not_stored`. With `settle=true`, `not_stored` holds for ever: a batch that arrives later under ' +
+    'the key is refused with `key_settled`.',
+  params: Type.Object({ key: Type.String() }),
+  query: wire.ReceiptQuery,
+  success: { status: 200, answer: wire.ReceiptAnswer, example: { success: true, ...EXAMPLE } },
+  async handle(call) {
+    const { key } = call.request.params as { key: string };
+    checkKey(key);
+    const { table, settle } = call.request.query as wire.ReceiptQuery;
+    const [receipts = []] = await read(call, [key], table, settle === 'true');
+    if (receipts.length > 1) throw ambiguous(receipts);
+    return { body: { success: true, ...receipts[0] } };
+  },
+};
+
+export const READ_RECEIPTS: Operation = {
+  ...COMMON,
+  operationId: 'readReceipts',
+  summary: `What became of batches with up to ${LIMITS.keysPerQuery.toLocaleString('en')} Idempotency-Keys`,
+  body: wire.ReceiptsBody,
+  example: { keys: [EXAMPLE.key], table: 'customers' },
+  success: { status: 200, answer: wire.ReceiptsAnswer, example: { success: true, receipts: [EXAMPLE] } },
+  async handle(call) {
+    const { keys, table, settle = false } = call.request.body as wire.ReceiptsBody;
+    const receipts = await read(call, keys, table, settle);
+    return { body: { success: true, receipts: receipts.flat() } };
+  },
+};
+
+const read = (call: Call, keys: readonly string[], table: string | undefined, settle: boolean) =>
+  readReceipts(project(call), keys, {
+    table: table ?? null,
+    settle,
+    days: call.settings.receiptDays,
+    signal: call.signal,
+  });
+
+function ambiguous(receipts: readonly wire.Receipt[]): EngineError {
+  const tables = receipts.flatMap((receipt) => (receipt.status === 'stored' ? [quoted(receipt.table)] : []));
+  return new EngineError('invalid_request', `Batches of ${tables.length} tables have this key: ${tables.join(', ')}`, {
+    hint: 'Name the table: ?table=NAME.',
+  });
+}

@@ -1,0 +1,69 @@
+/** Running requests over HTTP, for an admin token, as routes.ts lists them. */
+import { EngineError } from '../../contract/errors.js';
+import { PROJECT_NAME_PATTERN } from '../../contract/names.js';
+import { DOCUMENTED, Type } from '../../contract/schema.js';
+import * as wire from '../../contract/wire/requests.js';
+import { ADMIN, type Operation, projectInPath, succeeds } from './route.js';
+import { ms } from '../response/headers.js';
+
+const RequestInPath = Type.Object({
+  project: Type.String({ [DOCUMENTED]: { pattern: PROJECT_NAME_PATTERN } }),
+  request_id: Type.String(),
+});
+
+const ID = '0b0f8a9c-7d0e-4a5f-9d6e-2f6f0c1c2d3e';
+
+export const LIST_REQUESTS: Operation = {
+  ...ADMIN,
+  operationId: 'listRequests',
+  summary: 'The requests that use a database now, the oldest first',
+  description: 'Those of the instance that answers, of all projects: running ones, and ones that wait for a slot.',
+  audit: 'request.list',
+  success: succeeds(200, wire.RunningRequestsAnswer, '1 request', {
+    requests: [
+      {
+        request_id: ID,
+        project: 'shop',
+        operation: 'sql',
+        token_id: ID,
+        token_name: 'importer',
+        address: '192.0.2.7',
+        duration_ms: 1204.5,
+      },
+    ],
+  }),
+  errors: [],
+  handle({ engine }) {
+    const now = performance.now();
+    const requests = engine.live.list().map(({ id, caller, operation, address, started }): wire.RunningRequest => ({
+      request_id: id,
+      project: caller.project?.name ?? '',
+      operation,
+      token_id: caller.id,
+      token_name: caller.name,
+      address,
+      duration_ms: ms(now - started),
+    }));
+    const message = `${requests.length} ${requests.length === 1 ? 'request' : 'requests'}`;
+    return Promise.resolve({ body: { success: true, message, requests } });
+  },
+};
+
+export const CANCEL_REQUEST: Operation = {
+  ...ADMIN,
+  operationId: 'cancelRequest',
+  summary: 'Cancel a running request',
+  description:
+    'Its statement is canceled in Postgres, and its caller gets 504 `query_timeout`, or `outcome_unknown` if it was ' +
+    'committing. The request must run on the instance that answers.',
+  audit: 'request.cancel',
+  params: RequestInPath,
+  success: succeeds(200, wire.CancelAnswer, 'request canceled', { canceled: 1 }),
+  errors: ['not_found'],
+  handle(call) {
+    const { request_id: id } = call.request.params as { request_id: string };
+    const canceled = call.engine.live.cancel(projectInPath(call), id);
+    if (canceled === 0) throw new EngineError('not_found', 'No such request is running');
+    return Promise.resolve({ body: { success: true, message: 'request canceled', canceled } });
+  },
+};

@@ -1,0 +1,193 @@
+/** Postgres servers over HTTP, for an admin token, as routes.ts lists them. */
+import { PROJECT_NAME_PATTERN } from '../../contract/names.js';
+import { DOCUMENTED, Type } from '../../contract/schema.js';
+import * as wire from '../../contract/wire/servers.js';
+import { serverNamed } from '../../engine/choose-server.js';
+import type { CheckedServer } from '../../engine/servers/change-servers.js';
+import type { ServerChange, ServerRow } from '../../tenancy/server-rows.js';
+import { originOf } from '../observability/audit-request.js';
+import { ADMIN, type Call, type Operation, succeeds } from './route.js';
+
+/** Its modules are loaded on demand: few processes need them. */
+const changes = () => import('../../engine/servers/change-servers.js');
+
+const ServerInPath = Type.Object({
+  server: Type.String({ [DOCUMENTED]: { pattern: PROJECT_NAME_PATTERN } }),
+});
+
+const serverInPath = ({ request }: Call): string => (request.params as { server: string }).server;
+
+const EXAMPLE: wire.Server = {
+  name: 'eu-1',
+  url_reference: 'env:EU_1_URL',
+  engine: 'postgres',
+  tenancy: 'shared',
+  labels: { region: 'eu' },
+  weight: 1,
+  max_projects: 200,
+  max_bytes: null,
+  max_connections: null,
+  status: 'active',
+  projects: 0,
+  facts: {
+    checked_at: '2026-01-31T09:30:00.000Z',
+    version: '15.14 (Debian 15.14-0+deb12u1)',
+    latency_ms: 0.41,
+    clock_ahead_ms: 1.2,
+    connections: 197,
+    connections_used: 3,
+    bytes: 0,
+  },
+  created_at: '2026-01-31T09:30:00.000Z',
+};
+
+const FINDING_EXAMPLE = {
+  subject: 'rights',
+  health: 'ok',
+  found: "the service's role may create databases and roles",
+  advice: null,
+};
+
+export const LIST_SERVERS: Operation = {
+  ...ADMIN,
+  operationId: 'listServers',
+  summary: 'All Postgres servers that projects live on',
+  audit: 'server.list',
+  success: succeeds(200, wire.ServersAnswer, '1 server', { servers: [EXAMPLE] }),
+  errors: [],
+  async handle({ engine }) {
+    const servers = await engine.serverRows.list();
+    const message = `${servers.length} ${servers.length === 1 ? 'server' : 'servers'}`;
+    return { body: { success: true, message, servers: servers.map(shownServer) } };
+  },
+};
+
+export const ADD_SERVER: Operation = {
+  ...ADMIN,
+  operationId: 'addServer',
+  summary: 'Add a Postgres server for projects',
+  description: 'It is checked first. `findings` are what else the check found.',
+  audit: 'server.add',
+  writesEntry: true,
+  body: wire.AddServerBody,
+  example: { name: 'eu-1', url_reference: 'env:EU_1_URL', labels: { region: 'eu' }, max_projects: 200 },
+  success: succeeds(201, wire.CheckedServerAnswer, 'server added', { server: EXAMPLE, findings: [FINDING_EXAMPLE] }),
+  errors: ['invalid_name', 'unique_violation', 'outcome_unknown'],
+  async handle(call) {
+    const body = call.request.body as wire.AddServerBody;
+    const {
+      engine = 'postgres',
+      tenancy = engine === 'citus' ? 'dedicated' : 'shared',
+      labels = {},
+      weight = 1,
+    } = body;
+    const wanted = {
+      ...{ name: body.name, urlReference: body.url_reference, engine, tenancy, labels, weight },
+      ...{ maxProjects: null, maxBytes: null, maxConnections: null },
+      ...changeOf(body),
+    };
+    const { addServer } = await changes();
+    return { body: checkedAnswer('server added', await addServer(call.engine, wanted, originOf(call.request))) };
+  },
+};
+
+export const READ_SERVER: Operation = {
+  ...ADMIN,
+  operationId: 'readServer',
+  summary: 'One Postgres server',
+  audit: 'server.read',
+  params: ServerInPath,
+  success: succeeds(200, wire.ServerAnswer, 'server', { server: EXAMPLE }),
+  errors: ['not_found'],
+  async handle(call) {
+    return { body: serverAnswer('server', await serverNamed(call.engine.serverRows, serverInPath(call))) };
+  },
+};
+
+export const CHECK_SERVER: Operation = {
+  ...ADMIN,
+  operationId: 'checkServer',
+  summary: 'Check a Postgres server',
+  description:
+    'What is wrong is in `findings`, also if the server does not answer. What was seen is noted as its `facts`.',
+  audit: 'server.check',
+  params: ServerInPath,
+  success: succeeds(200, wire.CheckedServerAnswer, 'server checked', { server: EXAMPLE, findings: [FINDING_EXAMPLE] }),
+  errors: ['not_found'],
+  async handle(call) {
+    const { checkAgain } = await changes();
+    return { body: checkedAnswer('server checked', await checkAgain(call.engine, serverInPath(call))) };
+  },
+};
+
+export const SET_SERVER: Operation = {
+  ...ADMIN,
+  operationId: 'setServer',
+  summary: 'Change the status, labels, weight or bounds of a Postgres server',
+  description: 'What the body does not name stays as it is. Projects that are there stay there.',
+  audit: 'server.set',
+  writesEntry: true,
+  params: ServerInPath,
+  body: wire.ChangeServerBody,
+  example: { status: 'draining' },
+  success: succeeds(200, wire.ServerAnswer, 'server set', { server: { ...EXAMPLE, status: 'draining' } }),
+  errors: ['not_found', 'outcome_unknown'],
+  async handle(call) {
+    const body = call.request.body as wire.ChangeServerBody;
+    const change = { ...(body.status === undefined ? {} : { status: body.status }), ...changeOf(body) };
+    const { setServer } = await changes();
+    const server = await setServer(call.engine, serverInPath(call), change, originOf(call.request));
+    return { body: serverAnswer('server set', server) };
+  },
+};
+
+export const REMOVE_SERVER: Operation = {
+  ...ADMIN,
+  operationId: 'removeServer',
+  summary: 'Remove a Postgres server that no project lives on',
+  description: 'The server itself stays as it is.',
+  audit: 'server.remove',
+  writesEntry: true,
+  params: ServerInPath,
+  success: succeeds(200, wire.ServerAnswer, 'server removed', { server: EXAMPLE }),
+  errors: ['not_found', 'dependent_objects', 'outcome_unknown'],
+  async handle(call) {
+    const { removeServer } = await changes();
+    const server = await removeServer(call.engine, serverInPath(call), originOf(call.request));
+    return { body: serverAnswer('server removed', server) };
+  },
+};
+
+/** What of the columns that can be changed a body names. */
+function changeOf(body: Omit<wire.ChangeServerBody, 'status'>): ServerChange {
+  const { labels, weight, max_projects: maxProjects, max_bytes: maxBytes, max_connections: maxConnections } = body;
+  const named = Object.entries({ labels, weight, maxProjects, maxBytes, maxConnections });
+  return Object.fromEntries(named.filter(([, value]) => value !== undefined));
+}
+
+const serverAnswer = (message: string, server: ServerRow): wire.ServerAnswer => ({
+  success: true,
+  message,
+  server: shownServer(server),
+});
+
+const checkedAnswer = (message: string, { server, findings }: CheckedServer): wire.CheckedServerAnswer => ({
+  ...serverAnswer(message, server),
+  findings: [...findings],
+});
+
+const shownServer = (server: ServerRow): wire.Server => ({
+  name: server.name,
+  url_reference: server.urlReference,
+  engine: server.engine,
+  tenancy: server.tenancy,
+  labels: server.labels,
+  weight: server.weight,
+  max_projects: server.maxProjects,
+  max_bytes: server.maxBytes,
+  max_connections: server.maxConnections,
+  status: server.status,
+  projects: server.projects,
+  facts: server.facts as wire.ServerFacts | null,
+  created_at: server.createdAt.toISOString(),
+});

@@ -1,0 +1,55 @@
+/** Tools that insert records, or rehearse it. */
+import { STRICT, Type } from '../../contract/schema.js';
+import { BatchAnswer, BatchBody } from '../../contract/wire/batch.js';
+import { checkTableInPath } from '../../engine/schema/definition.js';
+import { insertRecords } from '../../engine/insert/insert.js';
+import { rowsChanged } from '../../engine/insert/inserted.js';
+import type { JsonNode } from '../../codec/index.js';
+import { type Call, project } from '../api/route.js';
+import { Found, found } from './results.js';
+import { REHEARSAL, tool } from './tool.js';
+import { TableName } from './schema-tools.js';
+
+const input = Type.Object({ table: TableName, records: BatchBody }, STRICT);
+
+const ALL_OR_NONE = '1 to 250 records, all or none. A missing key takes the default of its column.';
+
+export const INSERT = tool({
+  name: 'insert',
+  title: 'Insert records',
+  description: `Insert ${ALL_OR_NONE} An error names every wrong value, and nothing is stored then.`,
+  scope: 'data:write',
+  audit: 'insert',
+  annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false },
+  input,
+  output: Found(BatchAnswer),
+  async run(call, { table }, exact) {
+    const answer = await insert(call, table, exact('records'));
+    call.request.context.rows = rowsChanged(answer);
+    return found(JSON.stringify(answer));
+  },
+});
+
+export const REHEARSE_INSERT = tool({
+  name: 'rehearse_insert',
+  title: 'Rehearse an insert',
+  description: `Insert ${ALL_OR_NONE} Then roll it back: returns the errors, or what would be stored. Nothing is stored.`,
+  scope: 'data:write',
+  audit: 'rehearsal',
+  annotations: REHEARSAL,
+  input,
+  output: Found(BatchAnswer),
+  async run(call, { table }, exact) {
+    const rehearsal = project(call).rehearse();
+    const answer = await insert(call, table, exact('records'));
+    return found(JSON.stringify({ ...answer, dry_run: true, impact: rehearsal.impact }));
+  },
+});
+
+/** @throws EngineError as `insertRecords` */
+async function insert(call: Call, table: string, records: JsonNode | undefined): Promise<BatchAnswer> {
+  checkTableInPath(table);
+  const body = Buffer.from(records?.kind === 'array' ? records.text : '[]');
+  const options = { returnIds: false, idempotency: null, upsert: null, quarantine: false, signal: call.signal };
+  return (await insertRecords(project(call), table, body, options)).answer;
+}

@@ -1,0 +1,77 @@
+/** Tools that show what tables there are. */
+import { STRICT, Type } from '../../contract/schema.js';
+import { Index } from '../../contract/wire/indexes.js';
+import { Table } from '../../contract/wire/tables.js';
+import { listIndexes } from '../../engine/schema/indexes.js';
+import { readSchema, readTable } from '../../engine/schema/tables.js';
+import { project } from '../api/route.js';
+import { limits, shown } from '../api/schema-operations.js';
+import { Found, fitting, found } from './results.js';
+import { tool } from './tool.js';
+
+/** Of the list of tables, and of the columns of one. */
+const MAX_BYTES = 128 * 1024;
+
+export const TableName = Type.String({ description: 'Name of a table, as list_tables writes it.' });
+
+const Listed = Type.Object({
+  name: Type.String(),
+  kind: Type.String(),
+  comment: Type.Nullable(Type.String()),
+  approximate_rows: Type.Nullable(Type.Integer()),
+  columns: Type.Integer({ description: 'How many.' }),
+});
+
+export const LIST_TABLES = tool({
+  name: 'list_tables',
+  title: 'List tables',
+  description: 'List the tables and views: kind, comment, approximate number of rows, number of columns.',
+  scope: 'schema:read',
+  audit: 'read_schema',
+  annotations: { readOnlyHint: true },
+  input: Type.Object({}, STRICT),
+  output: Found(Type.Object({ tables: Type.Array(Listed), table_count: Type.Integer() })),
+  async run(call) {
+    const tables = (await readSchema(project(call), limits(call))).map(shown);
+    const listed = fitting(
+      tables.map((table) => ({ ...table, columns: table.columns.length })),
+      MAX_BYTES,
+    );
+    const json = JSON.stringify({ tables: listed, table_count: tables.length });
+    return found(json, ...cutRemark(listed.length, tables.length, 'tables', 'Query pg_tables for the others.'));
+  },
+});
+
+export const DESCRIBE_TABLE = tool({
+  name: 'describe_table',
+  title: 'Describe a table',
+  description:
+    'Show one table or view: its columns with types and comments, its approximate number of rows, its indexes.',
+  scope: 'schema:read',
+  audit: 'read_table',
+  annotations: { readOnlyHint: true },
+  input: Type.Object({ table: TableName }, STRICT),
+  output: Found(
+    Type.Object({
+      table: Table,
+      column_count: Type.Integer(),
+      indexes: Type.Array(Index),
+      index_count: Type.Integer(),
+    }),
+  ),
+  async run(call, { table: name }) {
+    const table = shown(await readTable(project(call), name, limits(call)));
+    const all = await listIndexes(project(call), name, limits(call));
+    const columns = fitting(table.columns, MAX_BYTES);
+    const indexes = fitting(all, MAX_BYTES);
+    const counts = { column_count: table.columns.length, index_count: all.length };
+    return found(
+      JSON.stringify({ table: { ...table, columns }, indexes, ...counts }),
+      ...cutRemark(columns.length, counts.column_count, 'columns', 'Query information_schema.columns for the others.'),
+      ...cutRemark(indexes.length, counts.index_count, 'indexes', 'Query pg_indexes for the others.'),
+    );
+  },
+});
+
+const cutRemark = (shownOf: number, all: number, what: string, hint: string): string[] =>
+  shownOf === all ? [] : [`Cut off: only ${shownOf} of ${all} ${what} are shown. ${hint}`];

@@ -1,0 +1,112 @@
+/** Tools that run SQL: queries as the reader, and rehearsals as the writer. */
+import { EngineError } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
+import { STRICT, Type } from '../../contract/schema.js';
+import { SqlAnswer } from '../../contract/wire/sql.js';
+import { collectSql } from '../../engine/sql/collect-sql.js';
+import type { SqlResult } from '../../engine/sql/sql-result.js';
+import type { JsonNode } from '../../codec/index.js';
+import { type Answer, type Call, project, rehearsedAnswer } from '../api/route.js';
+import { sqlResponse } from '../response/sql-response.js';
+import { Found, found, type ToolResult } from './results.js';
+import { REHEARSAL, tool } from './tool.js';
+
+/** Of the rows of all statements: about as much as an agent can take in. */
+const MAX_BYTES = 128 * 1024;
+
+const MAX_ROWS = 1_000;
+const DEFAULT_ROWS = 100;
+
+const input = (what: string) =>
+  Type.Object(
+    {
+      sql: Type.String({ minLength: 1, description: `${what} Put values into params, not into the text.` }),
+      params: Type.Optional(Type.Array(Type.Any(), { maxItems: 65_535, description: 'Values of $1, $2, …' })),
+      max_rows: Type.Optional(
+        Type.Integer({ minimum: 1, maximum: MAX_ROWS, description: `Rows to return. Default: ${DEFAULT_ROWS}.` }),
+      ),
+      timeout_ms: Type.Optional(
+        Type.Integer({
+          ...{ minimum: 1, maximum: LIMITS.timeoutMsMax },
+          description: `Time limit. Default: ${LIMITS.timeoutMsDefault}.`,
+        }),
+      ),
+    },
+    STRICT,
+  );
+
+export const QUERY = tool({
+  name: 'query',
+  title: 'Query',
+  description:
+    'Run SQL that only reads, in a READ ONLY transaction of a role that cannot write, and return its rows. The result is cut ' +
+    `off at max_rows or ${MAX_BYTES / 1024} KiB and says so.`,
+  scope: 'sql:read',
+  audit: 'sql_read',
+  annotations: { readOnlyHint: true },
+  input: input('SQL of Postgres that only reads.'),
+  output: Found(SqlAnswer),
+  async run(call, given, exact) {
+    const answers = await run(call, { ...given, readOnly: true }, exact('params'));
+    call.request.context.rows = answers.at(-1)?.rowCount ?? 0;
+    return shownRows(answers, textOf(sqlResponse(answers)));
+  },
+});
+
+export const REHEARSE_SQL = tool({
+  name: 'rehearse_sql',
+  title: 'Rehearse SQL',
+  description:
+    'Run SQL that writes, and roll it back: returns which rows, locks and tables it would touch, and the error if it fails. ' +
+    'Nothing is stored. It takes the locks of the write while it runs.',
+  scope: 'sql:write',
+  audit: 'rehearsal',
+  annotations: REHEARSAL,
+  input: input('SQL of Postgres that writes.'),
+  output: Found(SqlAnswer),
+  async run(call, given, exact) {
+    const rehearsal = project(call).rehearse();
+    const answers = await run(call, { ...given, readOnly: false }, exact('params'));
+    return shownRows(answers, textOf(rehearsedAnswer({ body: sqlResponse(answers) }, rehearsal).body));
+  },
+});
+
+interface Given {
+  sql: string;
+  max_rows?: number;
+  timeout_ms?: number;
+  readOnly: boolean;
+}
+
+/** @throws EngineError payload_too_large, and as `collectSql` */
+async function run(call: Call, given: Given, params: JsonNode | undefined): Promise<SqlResult[]> {
+  if (Buffer.byteLength(given.sql) > LIMITS.sqlBytes) {
+    throw new EngineError('payload_too_large', `"sql" is larger than ${LIMITS.sqlBytes} bytes`);
+  }
+  const { answer } = await collectSql(project(call), {
+    sql: given.sql,
+    params: params?.kind === 'array' ? params.items : [],
+    readOnly: given.readOnly,
+    timeoutMs: given.timeout_ms ?? LIMITS.timeoutMsDefault,
+    rowMode: 'object',
+    maxRows: given.max_rows ?? DEFAULT_ROWS,
+    maxBytes: MAX_BYTES,
+    signal: call.signal,
+  });
+  for (const { rows } of answer) if (rows !== null) call.request.context.freeWhenSent(rows);
+  return answer;
+}
+
+function shownRows(answers: readonly SqlResult[], json: string): ToolResult {
+  const cut = answers.filter(({ truncated }) => truncated);
+  const remarks = cut.map(({ rowCount }) =>
+    rowCount === 0
+      ? `Cut off: the first row alone is larger than ${MAX_BYTES / 1024} KiB. Select fewer columns, or left(column, 1000).`
+      : `Cut off: there are more rows than these ${rowCount}. Aggregate, or add WHERE or LIMIT.`,
+  );
+  return found(json, ...remarks);
+}
+
+/** Of free SQL: text, or pieces of it. */
+const textOf = (body: Answer['body']): string =>
+  typeof body === 'string' ? body : Buffer.concat(body as readonly Buffer[]).toString();

@@ -1,0 +1,78 @@
+/** What a tool is, and one call of it: its scope, its arguments, and what the log and the audit log know of it. */
+import type { FastifyError } from 'fastify';
+import { type JsonNode, readMember } from '../../codec/index.js';
+import type { AuditOperation } from '../../contract/audit.js';
+import type { Scope } from '../../contract/names.js';
+import type { Schema, Static } from '../../contract/schema.js';
+import { thoroughValidator } from '../../contract/validator.js';
+import type { Call } from '../api/route.js';
+import { requireScope } from '../authorization.js';
+import { shapeError } from '../response/shape-error.js';
+import type { ToolResult } from './results.js';
+
+interface Definition<Input extends Schema> {
+  readonly name: string;
+  readonly title: string;
+  readonly description: string;
+  readonly scope: Scope;
+  /** Its name in the audit log: that of the same operation of the API. */
+  readonly audit: AuditOperation;
+  /** What it may change, for clients that ask their user first (MCP, "Tools"). */
+  readonly annotations: {
+    readonly readOnlyHint: boolean;
+    readonly destructiveHint?: boolean;
+    readonly idempotentHint?: boolean;
+  };
+  readonly input: Input;
+  readonly output: Schema;
+  /**
+   * @param exact finds an argument digit by digit
+   * @throws EngineError
+   */
+  run(call: Call, given: Static<Input>, exact: Exact): Promise<ToolResult>;
+}
+
+/** Of a rehearsal: it stores nothing, and takes the locks of a write. */
+export const REHEARSAL = { readOnlyHint: false, destructiveHint: false, idempotentHint: true } as const;
+
+type Exact = (name: string) => JsonNode | undefined;
+
+export interface Tool extends Omit<Definition<Schema>, 'run'> {
+  /**
+   * @param given not checked yet
+   * @throws EngineError insufficient_scope; invalid_request that names every wrong argument; what the tool says
+   */
+  run(call: Call, given: Record<string, unknown>): Promise<ToolResult>;
+}
+
+export function tool<Input extends Schema>(definition: Definition<Input>): Tool {
+  const errorsOf = thoroughValidator(definition.input);
+  return {
+    ...definition,
+    run(call, given) {
+      const { context } = call.request;
+      if (context.route !== null) context.route = { ...context.route, audit: definition.audit };
+      context.object = textIn(given, 'table');
+      const text = textIn(given, 'sql');
+      if (text !== null) context.sql = { text, readOnly: definition.audit === 'sql_read' };
+      requireScope(call.caller, definition.scope);
+      const validation = errorsOf(given);
+      if (validation !== null) {
+        throw shapeError({ validation, validationContext: 'arguments' } as unknown as FastifyError);
+      }
+      return definition.run(call, given as Static<Input>, exactArgument(context.body));
+    },
+  };
+}
+
+const textIn = (given: Record<string, unknown>, name: string): string | null =>
+  typeof given[name] === 'string' ? given[name] : null;
+
+/** Finds it in the bytes of the message. */
+const exactArgument =
+  (body: Buffer): Exact =>
+  (name) =>
+    memberOf(memberOf(readMember(body, 'params'), 'arguments'), name);
+
+const memberOf = (node: JsonNode | undefined, name: string): JsonNode | undefined =>
+  node?.kind === 'object' ? node.members.find(([key]) => key === name)?.[1] : undefined;

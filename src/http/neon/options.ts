@@ -1,0 +1,44 @@
+/** What the headers of Neon's driver ask for besides the query. */
+import type { IncomingHttpHeaders } from 'node:http';
+import { EngineError } from '../../contract/errors.js';
+import { quoted } from '../../contract/message-text.js';
+import { fixed, type Statement } from '../../pg/index.js';
+
+/** As the driver calls them, and Postgres. */
+const ISOLATION_LEVELS: ReadonlyMap<string, string> = new Map([
+  ['ReadUncommitted', 'READ UNCOMMITTED'],
+  ['ReadCommitted', 'READ COMMITTED'],
+  ['RepeatableRead', 'REPEATABLE READ'],
+  ['Serializable', 'SERIALIZABLE'],
+]);
+
+/** `true` or `false`; undefined: not given. @throws EngineError invalid_request */
+export function flag(headers: IncomingHttpHeaders, name: string): boolean | undefined {
+  const value = headers[name.toLowerCase()];
+  if (value === undefined || value === 'true' || value === 'false') return value && value === 'true';
+  throw new EngineError('invalid_request', `The header ${name} must be true or false`);
+}
+
+/**
+ * How a transaction begins (Postgres manual, BEGIN).
+ * @param isReader READ ONLY, whatever the headers say
+ * @throws EngineError invalid_request
+ */
+export function beginOf(headers: IncomingHttpHeaders, isReader: boolean): Statement {
+  const level = headers['neon-batch-isolation-level'];
+  const isolation = level === undefined ? undefined : ISOLATION_LEVELS.get(String(level));
+  if (level !== undefined && isolation === undefined) {
+    const levels = [...ISOLATION_LEVELS.keys()].join(', ');
+    throw new EngineError(
+      'invalid_request',
+      `The header Neon-Batch-Isolation-Level must be one of ${levels}, not ${quoted(String(level))}`,
+    );
+  }
+  const readOnly = flag(headers, 'Neon-Batch-Read-Only') === true || isReader;
+  const modes = [
+    ...(isolation === undefined ? [] : [`ISOLATION LEVEL ${isolation}`]),
+    ...(readOnly ? ['READ ONLY'] : []),
+    ...(flag(headers, 'Neon-Batch-Deferrable') ? ['DEFERRABLE'] : []),
+  ];
+  return fixed(`BEGIN ${modes.join(' ')}`);
+}

@@ -1,0 +1,69 @@
+/** What Neon's driver expects: results with fields as node-postgres has them, and failures with the fields of Postgres. */
+import { type EngineError, ERROR_CODES, type ErrorCode } from '../../contract/errors.js';
+import type { ErrorBody } from '../../contract/wire/failure.js';
+import { sqlstateOf } from '../../engine/sessions/session-error.js';
+import type { QueryResult } from '../../engine/sql/run-queries.js';
+import { PostgresError } from '../../pg/index.js';
+import { joinedParts, type Part, withoutFirstComma } from '../response/sql-response.js';
+
+/** @param isBatch `results` of them all; else the result of the only query */
+export function neonResponse(
+  results: readonly QueryResult[],
+  isBatch: boolean,
+  rowAsArray: boolean,
+): string | readonly Buffer[] {
+  const all = results.map((result) => partsOf(result, rowAsArray));
+  if (!isBatch) return joinedParts(all.flat());
+  return joinedParts(['{"results":[', ...all.flatMap((parts, i) => (i === 0 ? parts : [',', ...parts])), ']}']);
+}
+
+function partsOf({ type, rowCount, fields, rows }: QueryResult, rowAsArray: boolean): Part[] {
+  const described = fields.map(({ name, tableOid, columnNumber, typeOid, typeSize, typeModifier }) => ({
+    name,
+    dataTypeID: typeOid,
+    tableID: tableOid,
+    columnID: columnNumber,
+    dataTypeSize: typeSize,
+    dataTypeModifier: typeModifier,
+    format: 'text',
+  }));
+  // As node-postgres has it: of CREATE TABLE the first word.
+  const command = type.split(' ', 1)[0];
+  const head = JSON.stringify({ command, rowCount, fields: described, rowAsArray });
+  return [`${head.slice(0, -1)},"rows":[`, ...withoutFirstComma(rows), ']}'];
+}
+
+/** Not about the statement: they keep their status, and the driver shows their text. */
+const REFUSALS: ReadonlySet<ErrorCode> = new Set([
+  'database_unavailable',
+  'internal',
+  'outcome_unknown',
+  'overloaded',
+  'quota_exceeded',
+]);
+
+/**
+ * What Postgres says of a statement is a 400 with its own fields (Postgres manual 54.8) beside those of every failure. Others have the
+ * SQLSTATE that Postgres would give.
+ */
+export function neonFailure(error: EngineError, body: ErrorBody): ErrorBody {
+  const { code, cause, postgres } = error;
+  if (REFUSALS.has(code) || !(cause instanceof PostgresError) || postgres === undefined) {
+    // If the time was up before Postgres could say so.
+    const { status } = code === 'query_timeout' ? ERROR_CODES.sql_error : body;
+    return { ...body, status, ...{ severity: 'ERROR', code: sqlstateOf(code) } };
+  }
+  const { hint: _, source: file, internalPosition, ...fields } = cause.fields;
+  // The place in the query that was sent.
+  const { position } = postgres;
+  return {
+    ...body,
+    status: ERROR_CODES.sql_error.status,
+    ...fields,
+    severity: cause.severity,
+    code: postgres.sqlstate,
+    position: position === undefined ? undefined : String(position),
+    internalPosition: internalPosition === undefined ? undefined : String(internalPosition),
+    file,
+  } as ErrorBody;
+}

@@ -1,0 +1,77 @@
+/** The records of all files in turn, as batches. The same plan and files always make the same batches, in every process. */
+import { cutBatches } from '../client/batches.js';
+import { FileError } from './file-error.js';
+import { type EncodedRecord, type Encoder, encoderFor } from './record-encoder.js';
+import type { ImportPlan, PlannedFile } from './plan.js';
+import type { ImportFile, ReadOptions, Source } from './source.js';
+
+export interface Batch {
+  /** From 0, over all files. */
+  readonly number: number;
+  readonly file: string;
+  readonly records: readonly EncodedRecord[];
+}
+
+export class BatchReader {
+  private current: Source | undefined;
+  private bytesBefore = 0;
+
+  /**
+   * @param files those of the plan, in its order
+   * @param opened files that are already open; the others are opened in turn
+   */
+  constructor(
+    private readonly plan: ImportPlan,
+    private readonly files: readonly ImportFile[],
+    private readonly opened: readonly (Source | undefined)[] = [],
+  ) {}
+
+  /** How much of the files has been read, from 0 to 1; null if their size is unknown. */
+  get share(): number | null {
+    const sizes = this.plan.files.map(({ identity }) => (identity === null ? NaN : Number.parseInt(identity)));
+    const total = sizes.reduce((sum, size) => sum + size, 0);
+    if (Number.isNaN(total)) return null;
+    return total === 0 ? 1 : (this.bytesBefore + (this.current?.input.bytesRead() ?? 0)) / total;
+  }
+
+  async *batches(): AsyncGenerator<Batch, void> {
+    const { files: planned, reading } = this.plan;
+    let number = 0;
+    for (const [i, file] of this.files.entries()) {
+      const plan = planned[i] as PlannedFile;
+      this.current = this.opened[i] ?? (await openPlanned(file, plan, reading));
+      const encode = encoderFor(plan.format.kind, plan.mappings, reading);
+      for await (const records of cutBatches(encoded(this.current, encode))) {
+        yield { number: number++, file: file.path, records };
+      }
+      this.bytesBefore += this.current.input.size ?? 0;
+      this.current = undefined;
+    }
+  }
+
+  close(): void {
+    this.current?.input.close();
+  }
+}
+
+/** @throws FileError if the file has changed since its identity was taken */
+export async function requireUnchanged(file: ImportFile, identity: string | null): Promise<void> {
+  if ((await file.identity()) === identity) return;
+  throw new FileError(
+    `${file.path} has changed since the import was started`,
+    'Start again with --restart; rows that are stored stay',
+  );
+}
+
+/** @throws FileError if the file has changed since it was planned */
+async function openPlanned(file: ImportFile, { format, identity }: PlannedFile, reading: ReadOptions): Promise<Source> {
+  await requireUnchanged(file, identity);
+  return file.open({
+    ...reading,
+    ...(format.kind === 'delimited' ? { format: 'csv', delimiter: format.delimiter } : { format: format.kind }),
+  });
+}
+
+async function* encoded({ records }: Source, encode: Encoder): AsyncGenerator<EncodedRecord, void> {
+  for await (const record of records) yield encode(record);
+}

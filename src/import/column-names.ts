@@ -1,0 +1,90 @@
+/** Names of columns for the fields of a file, without need of quotes in SQL: `Score (0-10)` becomes `score_0_10`. */
+import { NAME_PATTERN } from '../contract/names.js';
+
+const NAME = new RegExp(NAME_PATTERN);
+const NAME_CHARACTERS = 63;
+
+/** System columns of Postgres, and the service's own (contract section 3). */
+const RESERVED = new Set(['id', 'xmin', 'xmax', 'cmin', 'cmax', 'ctid', 'tableoid']);
+
+/** Letters that are more than an ASCII letter with a mark. */
+const LETTERS: Readonly<Record<string, string>> = {
+  ß: 'ss',
+  æ: 'ae',
+  œ: 'oe',
+  ø: 'o',
+  đ: 'd',
+  ł: 'l',
+  þ: 'th',
+  ð: 'd',
+};
+
+/** Postgres's reserved words, which need quotes as a column name; `user` without them is a function (manual, appendix C). */
+const KEYWORDS = new Set(
+  (
+    'all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation column ' +
+    'concurrently constraint create cross current_catalog current_date current_role current_schema current_time ' +
+    'current_timestamp current_user default deferrable desc distinct do else end except false fetch for foreign freeze from ' +
+    'full grant group having ilike in initially inner intersect into is isnull join lateral leading left like limit localtime ' +
+    'localtimestamp natural not notnull null offset on only or order outer overlaps placing primary references returning ' +
+    'right select session_user similar some symmetric system_user table tablesample then to trailing true union unique user ' +
+    'using variadic verbose when where window with'
+  ).split(' '),
+);
+
+/** Whether SQL needs the name in quotes. */
+export const needsQuotes = (name: string): boolean => KEYWORDS.has(name) || /[A-Z]/.test(name);
+
+/** A name as a person would write it in SQL; '' if nothing of the field's name can be part of one. */
+function simplified(field: string): string {
+  const name = field
+    .toLowerCase()
+    .replace(/[ßæœøđłþð]/g, (letter) => LETTERS[letter] ?? '')
+    .normalize('NFKD')
+    .replace(/\p{M}/gu, '')
+    .replace(/[^a-z0-9_]+/g, '_');
+  // Underscores at the ends stay only if the field has them.
+  const bare = /^_/.test(field) ? name : name.replace(/^_+/, '');
+  return /_$/.test(field) ? bare : bare.replace(/_+$/, '');
+}
+
+/** `firstName` as `first_Name`, `HTTPServer` as `HTTP_Server`. */
+export const withWordsApart = (field: string): string =>
+  field.replace(/([\p{Ll}\p{N}])(?=\p{Lu})|(\p{Lu})(?=\p{Lu}\p{Ll})/gu, '$1$2_');
+
+export interface NameOptions {
+  /** Keeps a name that is already possible. */
+  keep: boolean;
+  /** The field `id` holds ids of records, so it may keep its name. */
+  hasIds: boolean;
+}
+
+/** A name for each field, in order. No two differ only by case, and none is reserved. */
+export function columnNames(fields: readonly string[], { keep, hasIds }: NameOptions): string[] {
+  const taken = new Set<string>();
+  return fields.map((field, i) => {
+    let base = keep && NAME.test(field) ? field : simplified(field).replace(/^_cdp_/, 'cdp_');
+    if (base === '' || base === '_') base = `column_${i + 1}`;
+    if (/^\d/.test(base)) base = `_${base}`;
+    for (let n = 1; ; n++) {
+      const suffix = n === 1 ? '' : `_${n}`;
+      const name = base.slice(0, NAME_CHARACTERS - suffix.length) + suffix;
+      const folded = name.toLowerCase();
+      if (taken.has(folded) || (RESERVED.has(folded) && !(folded === 'id' && hasIds))) continue;
+      taken.add(folded);
+      return name;
+    }
+  });
+}
+
+/** The column for a field: the one of the same name, or ignoring case, or by its simplified name. */
+export function matchingColumn(field: string, columns: readonly string[]): string | undefined {
+  if (columns.includes(field)) return field;
+  const folded = field.toLowerCase();
+  const simple = simplified(field);
+  return (
+    columns.find((column) => column.toLowerCase() === folded) ??
+    columns.find((column) => column.toLowerCase() === simple) ??
+    columns.find((column) => simplified(column) === simple)
+  );
+}

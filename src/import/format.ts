@@ -1,0 +1,109 @@
+/** The format of a file: by its content, or if that does not tell, by its name. */
+import { type Cell, csvRecords } from './csv-reader.js';
+import { isJson } from './json-records.js';
+
+const BINARY_FORMATS = ['parquet', 'xlsx'] as const;
+
+export const FORMATS = ['csv', 'tsv', 'ndjson', 'json', ...BINARY_FORMATS] as const;
+
+export type FileFormat = (typeof FORMATS)[number];
+
+export interface Format {
+  /** `json` is an array, or objects of any number of lines. */
+  kind: 'delimited' | 'ndjson' | 'json' | (typeof BINARY_FORMATS)[number];
+  /** One character; '' if there is none. */
+  delimiter: string;
+}
+
+/** Whether its records are cells in the order of a header, rather than JSON objects. */
+export const hasCells = (kind: Format['kind']): boolean => kind === 'delimited' || kind === 'xlsx';
+
+/** What is known about the format in advance. */
+export interface FormatOptions {
+  format?: FileFormat;
+  delimiter?: string;
+  quotes: boolean;
+  escape?: string;
+}
+
+const TAB = '\t';
+const DELIMITERS = [',', ';', TAB, '|'];
+const LINES = 100;
+
+/** @param isAll whether the head is the whole file, so that its last line is complete */
+export async function detectFormat(
+  name: string,
+  head: string,
+  isAll: boolean,
+  options: FormatOptions,
+): Promise<Format> {
+  const kind = options.format ?? (options.delimiter === undefined ? kindOf(name, head) : 'csv');
+  if (kind === 'ndjson' || kind === 'json') return { kind, delimiter: '' };
+  if (options.delimiter !== undefined) return { kind: 'delimited', delimiter: options.delimiter };
+  if (kind === 'tsv') return { kind: 'delimited', delimiter: TAB };
+  return { kind: 'delimited', delimiter: await detectDelimiter(head, isAll, options) };
+}
+
+function kindOf(name: string, head: string): FileFormat {
+  if (/^\s*\[/.test(head) && !/\.[ct]sv$/i.test(name)) return 'json';
+  if (/^\s*\{/.test(head) && !/\.[ct]sv$/i.test(name)) return hasLineOfJson(head) ? 'ndjson' : 'json';
+  return /\.(tsv|tab)$/i.test(name) ? 'tsv' : 'csv';
+}
+
+/** For an empty file. */
+export const isJsonByName = (name: string, { format }: FormatOptions): boolean =>
+  format === undefined ? /\.(?:ndjson|jsonl|json)$/i.test(name) : format === 'ndjson' || format === 'json';
+
+/** A first line that is longer than the head is not pretty-printed. */
+function hasLineOfJson(head: string): boolean {
+  const [first = '', ...others] = head.trimStart().split('\n', 2);
+  return others.length === 0 || isJson(first);
+}
+
+/** The one that cuts the first lines into the same number of fields, and the most of them. */
+async function detectDelimiter(head: string, isAll: boolean, options: FormatOptions): Promise<string> {
+  let best = { delimiter: ',', score: 0 };
+  for (const delimiter of DELIMITERS) {
+    const rows = await firstRows(head, delimiter, options);
+    if (!isAll && rows.length > 1) rows.pop();
+    const fields = rows[0]?.length ?? 0;
+    const alike = rows.filter((row) => row.length === fields).length / rows.length;
+    const score = fields < 2 ? 0 : alike * 1_000 + fields;
+    if (score > best.score) best = { delimiter, score };
+  }
+  return best.delimiter;
+}
+
+async function firstRows(
+  head: string,
+  delimiter: string,
+  { quotes: hasQuotes, escape }: FormatOptions,
+): Promise<(readonly Cell[])[]> {
+  const csv = { delimiter, hasQuotes, firstLine: 1, ...(escape === undefined ? {} : { escape }) };
+  const rows: (readonly Cell[])[] = [];
+  try {
+    for await (const { cells } of csvRecords([head], csv, '')) {
+      rows.push(cells);
+      if (rows.length > LINES) break;
+    }
+  } catch {
+    // The head ends within a quote, or this is not the delimiter; the rows read so far are enough.
+  }
+  return rows;
+}
+
+const DELIMITER_NAMES: Readonly<Record<string, string>> = {
+  ',': 'commas',
+  ';': 'semicolons',
+  [TAB]: 'tabs',
+  '|': 'bars',
+};
+
+/** For messages: `text delimited by commas`. */
+export function formatName({ kind, delimiter }: Format): string {
+  if (kind === 'ndjson') return 'NDJSON';
+  if (kind === 'json') return 'JSON';
+  if (kind === 'parquet') return 'Parquet';
+  if (kind === 'xlsx') return 'an Excel workbook';
+  return `text delimited by ${DELIMITER_NAMES[delimiter] ?? JSON.stringify(delimiter)}`;
+}

@@ -1,0 +1,128 @@
+/**
+ * What has become of each batch of an import, as lines that are only appended, so that a later process can resume exactly
+ * where this one ended (docs/decisions/0026). A line is kept before anything that follows from it is done.
+ */
+import { LIMITS } from '../contract/limits.js';
+import type { ImportPlan } from './plan.js';
+
+/** Changes with the lines, and with the way in which batches are cut, encoded or named. */
+export const JOURNAL_FORMAT = 5;
+
+/** Shorter than the service keeps keys, to allow for differing clocks and for retries. */
+const KEYS_VALID_MS = (LIMITS.idempotencyHours - 1) * 3_600_000;
+
+export interface ImportHeader {
+  /** Random; the idempotency keys begin with it. */
+  id: string;
+  begun: string;
+  plan: ImportPlan;
+}
+
+/** What is sent in one request: a batch, or after it was refused, a part of it. */
+export interface Part {
+  /** Within the batch; 0 is the whole batch. */
+  id: number;
+  /** Positions in the batch; null for all. */
+  positions: readonly number[] | null;
+}
+
+/** A batch that has been split. */
+interface OpenBatch {
+  nextId: number;
+  parts: readonly Part[];
+}
+
+const UNSPLIT: OpenBatch = { nextId: 1, parts: [{ id: 0, positions: null }] };
+
+/** What became of the records of a part. */
+export interface Stored {
+  inserted: number;
+  updated: number;
+  ignored: number;
+  quarantined: number;
+}
+
+export type JournalLine =
+  | { sent: number; t: number }
+  | ({ done: number; part: number } & Stored)
+  | { split: number; part: number; into: number[][]; refused: number };
+
+export abstract class Journal<Header extends ImportHeader = ImportHeader> {
+  readonly totals = { inserted: 0, updated: 0, ignored: 0, refused: 0, quarantined: 0 };
+  /** Every batch below this one is done. */
+  private doneBelow = 0;
+  private readonly done = new Set<number>();
+  private readonly split = new Map<number, OpenBatch>();
+  /** When each batch that is not done was first sent. */
+  private readonly sentAt = new Map<number, number>();
+
+  protected constructor(readonly header: Header) {}
+
+  /** Keeps a line, and takes effect once it is kept. */
+  protected abstract add(line: JournalLine): void | Promise<void>;
+
+  /** Batches that may be stored although the service has forgotten their keys: sent a day ago and never answered. */
+  get outdated(): number {
+    return [...this.sentAt.values()].filter((at) => Date.now() - at > KEYS_VALID_MS).length;
+  }
+
+  /** Rows inserted or updated. */
+  get stored(): number {
+    return this.totals.inserted + this.totals.updated;
+  }
+
+  isDone(batch: number): boolean {
+    return batch < this.doneBelow || this.done.has(batch);
+  }
+
+  isSplit(batch: number): boolean {
+    return this.split.has(batch);
+  }
+
+  /** The parts of a batch that are not done, in order. */
+  partsOf(batch: number): readonly Part[] {
+    return this.isDone(batch) ? [] : (this.split.get(batch) ?? UNSPLIT).parts;
+  }
+
+  /** The idempotency key: unique to this import, batch and part, and the same in every process that sends it. */
+  keyOf(batch: number, { id }: Part): string {
+    return `cdp-import-${this.header.id}-${batch}-${id}`;
+  }
+
+  /** Call this before sending the batch. */
+  async addSent(batch: number): Promise<void> {
+    if (!this.sentAt.has(batch)) await this.add({ sent: batch, t: Date.now() });
+  }
+
+  async addDone(batch: number, { id }: Part, stored: Stored): Promise<void> {
+    await this.add({ done: batch, part: id, ...stored });
+  }
+
+  protected apply(line: JournalLine): void {
+    if ('sent' in line) {
+      this.sentAt.set(line.sent, line.t);
+    } else if ('done' in line) {
+      for (const each of ['inserted', 'updated', 'ignored', 'quarantined'] as const) this.totals[each] += line[each];
+      this.replacePart(line.done, line.part, []);
+    } else {
+      this.totals.refused += line.refused;
+      this.replacePart(line.split, line.part, line.into);
+    }
+  }
+
+  private replacePart(batch: number, part: number, into: readonly number[][]): void {
+    const { nextId, parts } = this.split.get(batch) ?? UNSPLIT;
+    const left = [
+      ...into.map((positions, i) => ({ id: nextId + i, positions })),
+      ...parts.filter(({ id }) => id !== part),
+    ];
+    if (left.length > 0) {
+      this.split.set(batch, { nextId: nextId + into.length, parts: left });
+      return;
+    }
+    this.split.delete(batch);
+    this.sentAt.delete(batch);
+    this.done.add(batch);
+    while (this.done.delete(this.doneBelow)) this.doneBelow++;
+  }
+}

@@ -1,0 +1,215 @@
+/** The plan of an import: how each file is read and which columns its fields go to. It stays the same until the import ends. */
+import { didYouMean } from '../contract/did-you-mean.js';
+import { LIMITS } from '../contract/limits.js';
+import type { Table } from '../contract/wire/tables.js';
+import { FileError } from './file-error.js';
+import {
+  mapFields,
+  type Mapping,
+  type MappingOptions,
+  missingColumns,
+  namesOf,
+  withCommonTypes,
+  withoutSkipped,
+} from './field-mapping.js';
+import type { Format } from './format.js';
+import { membersOf } from './json-records.js';
+import type { StoreOptions } from '../client/insert.js';
+import { type Field, scan, type Scan, type Watch } from './scan.js';
+import type { FileRecord, ImportFile, ReadOptions, Source } from './source.js';
+
+export interface PlannedFile {
+  path: string;
+  /** Recognises the unchanged file; null if it can be read only once. */
+  identity: string | null;
+  format: Format;
+  mappings: Mapping[];
+}
+
+export interface ImportPlan {
+  files: PlannedFile[];
+  reading: ReadOptions;
+  storing: StoreOptions;
+}
+
+export interface Planned {
+  plan: ImportPlan;
+  warnings: readonly string[];
+  /** The first few records of each file. */
+  first: readonly (readonly FileRecord[])[];
+  /** Each file that can be read only once, still open. */
+  opened: readonly (Source | undefined)[];
+}
+
+export interface PlanOptions extends ReadOptions, MappingOptions {
+  addColumns?: boolean;
+  /** Names of fields or columns to leave out. */
+  skip?: readonly string[];
+  /** Records to infer types from; default: all, if columns are to be created. */
+  sample?: number;
+}
+
+/** Enough to see which existing columns the file has. */
+const SAMPLE_FOR_EXISTING_COLUMNS = 10_000;
+
+/**
+ * @param table undefined if it does not exist yet
+ * @param storing how the records will be stored
+ * @throws FileError
+ */
+export async function planImport(
+  inputs: readonly ImportFile[],
+  table: Table | undefined,
+  options: PlanOptions,
+  storing: StoreOptions,
+  watch: Watch,
+): Promise<Planned> {
+  const createsColumns = table === undefined || options.addColumns;
+  const scanOptions = {
+    notation: options,
+    sample: options.sample ?? (createsColumns ? Infinity : SAMPLE_FOR_EXISTING_COLUMNS),
+    toTheEnd: options.sample === undefined,
+    watch,
+  };
+  const existing = new Set(table?.columns.map(({ name }) => name));
+  const files: PlannedFile[] = [];
+  const names: string[] = [];
+  const warnings: string[] = [];
+  const first: (readonly FileRecord[])[] = [];
+  const opened: (Source | undefined)[] = [];
+  for (const input of inputs) {
+    const { path } = input;
+    const identity = await input.identity();
+    const source = await input.open(options);
+    const found = await scan(source, scanOptions);
+    requireFields(source, path, found, table);
+    requireHeaderOfMost(source, found);
+    const mappings = mapFields(found, table, options);
+    names.push(...mappings.flatMap(namesOf));
+    const taken = withoutSkipped(mappings, options.skip ?? []);
+    requireDistinct(source, taken);
+    const created = taken.filter(({ column }) => column !== null && !existing.has(column)).map(({ field }) => field);
+    if (created.length > 0) requireHeader(source, found, options);
+    requireRecords(
+      source,
+      path,
+      found,
+      created.filter((field) => !options.types?.has(field)),
+    );
+    warnings.push(...warningsFor(source, found));
+    files.push({ path, identity, format: source.format, mappings: taken });
+    first.push(found.first);
+    opened.push(found.records === undefined ? undefined : { ...source, records: found.records });
+  }
+  requireKnown('--skip', options.skip ?? [], names);
+  requireKnown('--rename', [...(options.rename?.keys() ?? [])], names);
+  requireKnown('--types', [...(options.types?.keys() ?? [])], names);
+  const plan = { files: withCommonTypes(files), reading: options, storing };
+  const count = (table?.columns.length ?? 1) - 1 + missingColumns(plan.files, table).length;
+  if (count > LIMITS.columnsPerTable) {
+    throw new FileError(
+      `The table would have ${count} columns, but the limit is ${LIMITS.columnsPerTable}`,
+      'Leave some out (--skip a,b), or combine values that belong together in one JSON value',
+    );
+  }
+  return { plan, warnings, first, opened };
+}
+
+/** @throws FileError if no record has fields; for an existing table, a file without records is fine */
+function requireFields(
+  { input: { label } }: Source,
+  path: string,
+  { fields, first: [record], isComplete }: Scan,
+  table: Table | undefined,
+): void {
+  if (fields.length > 0) return;
+  if (record === undefined && isComplete) {
+    if (table !== undefined) return;
+    throw new FileError(`${label} has no records, so the columns of the table are unknown`);
+  }
+  const hint = record?.text?.startsWith('[')
+    ? `They are arrays; as CSV: jq -r '.[] | @csv' ${path} | cdp import - …`
+    : 'A record looks like {"a": 1}';
+  throw new FileError(`${label}: no record is a JSON object`, hint);
+}
+
+/** @throws FileError if most records would be refused, since the first line is not their header */
+function requireHeaderOfMost({ input: { label } }: Source, { fields, otherWidth }: Scan): void {
+  if (otherWidth === undefined) return;
+  const { fields: width, line } = otherWidth;
+  throw new FileError(
+    `${label}: most records have ${width} fields, as in line ${line}, the header ${fields.length}`,
+    `If line ${line} is the header: --skip-lines ${line - 1}. If there is none, name the fields with --columns`,
+  );
+}
+
+/** @throws FileError if two fields would go to one column, as only `--rename` can have it */
+function requireDistinct({ input: { label } }: Source, mappings: readonly Mapping[]): void {
+  for (const [i, { field, column }] of mappings.entries()) {
+    const other = mappings.slice(0, i).find((each) => column !== null && each.column === column);
+    if (other === undefined) continue;
+    throw new FileError(
+      `${label}: the fields "${other.field}" and "${field}" would both go to the column "${column}"`,
+      'Rename one of them with --rename, or leave it out with --skip',
+    );
+  }
+}
+
+/**
+ * A name with a typing error would import what was to stay out. Files without any fields may lack the names.
+ * @param known names of all fields and columns
+ * @throws FileError
+ */
+function requireKnown(option: string, names: readonly string[], known: readonly string[]): void {
+  const unknown = names.filter((name) => !known.includes(name));
+  if (known.length === 0 || unknown.length === 0) return;
+  const [near] = unknown.flatMap((name) => didYouMean(name, known) ?? []);
+  throw new FileError(
+    `${option}: there is no field ${unknown.map((name) => `"${name}"`).join(', ')}`,
+    near === undefined ? `The fields are ${[...new Set(known)].join(', ')}` : `Did you mean "${near}"?`,
+  );
+}
+
+/** @throws FileError if the first record would be lost as names of new columns */
+function requireHeader({ header, input: { label } }: Source, found: Scan, reading: ReadOptions): void {
+  if (header === undefined || reading.columns !== undefined || !looksLikeRecord(found.fields)) return;
+  const before = (found.first[0]?.line ?? 2) - 1;
+  throw new FileError(
+    `${label}: the first line would be the header, but looks like a record: ${header.join(', ')}`,
+    `Name the ${header.length} fields with --columns a,b,…; if that line is a header, add --skip-lines ${before}`,
+  );
+}
+
+/** @throws FileError if the file is one object, and what is in it were all in one new column */
+function requireRecords(
+  { header, types, input: { label } }: Source,
+  path: string,
+  found: Scan,
+  created: readonly string[],
+): void {
+  const member = header === undefined && types === undefined ? memberWithRecords(found) : undefined;
+  if (member === undefined || !created.includes(member)) return;
+  const name = JSON.stringify(member);
+  throw new FileError(
+    `${label}: the file is one record, with an array of objects in ${name}`,
+    `If those are the records: jq -c '.[${name}][]' ${path} | cdp import - …; if not: --types ${member}=JSONB`,
+  );
+}
+
+function warningsFor({ input: { label } }: Source, { lineOfBackslashN: line }: Scan): string[] {
+  return line === undefined ? [] : [`${label}: \\N in line ${line} is read as text. If it means NULL: --null '\\N'`];
+}
+
+/** Whether every name of the header could be a value below it. Years may be names. */
+function looksLikeRecord(fields: readonly Field[]): boolean {
+  const typed = fields.filter(({ inference }) => !inference.isEmpty && inference.type !== 'TEXT');
+  return (
+    typed.length > 0 && typed.every(({ name, inference }) => inference.matches(name) && !/^(?:19|20)\d\d$/.test(name))
+  );
+}
+
+/** The member with an array of objects if the file is one object, as from many an API. */
+function memberWithRecords({ first: [only, second], isComplete }: Scan): string | undefined {
+  if (only === undefined || second !== undefined || !isComplete) return undefined;
+  return membersOf(only.text ?? '')?.find(([, value]) => /^\[\s*\{/.test(value))?.[0];
+}

@@ -1,0 +1,79 @@
+/** Records of a file as the JSON that is sent. A value that does not fit its column goes as text, for the service to reject. */
+import type { ErrorPlace } from '../contract/errors.js';
+import type { Mapping } from './field-mapping.js';
+import { fitsHeader } from './csv-reader.js';
+import { type Format, hasCells } from './format.js';
+import { isJson, membersOf } from './json-records.js';
+import type { FileRecord } from './source.js';
+import type { EpochDigits } from './requested-types.js';
+import { epochTimestamp } from './timestamps.js';
+import { cellEncoder, type Notation } from './values.js';
+
+export interface EncodedRecord {
+  readonly line: number;
+  readonly json: string;
+  /** Why it cannot be sent; `json` then holds what is left of it, for someone to correct. */
+  readonly problem?: ErrorPlace;
+}
+
+export type Encoder = (record: FileRecord) => EncodedRecord;
+
+export const encoderFor = (kind: Format['kind'], mappings: readonly Mapping[], notation: Notation): Encoder =>
+  hasCells(kind) ? cellEncoders(mappings, notation) : jsonEncoder(mappings);
+
+function cellEncoders(mappings: readonly Mapping[], notation: Notation): Encoder {
+  const columns = mappings.map(({ column, type, dates = notation.dates, epoch }) => ({
+    column,
+    isJsonb: type === 'JSONB',
+    key: `${JSON.stringify(column)}:`,
+    toJson: cellEncoder(type ?? 'TEXT', {
+      ...notation,
+      ...(dates === undefined ? {} : { dates }),
+      ...(epoch === undefined ? {} : { epoch }),
+    }),
+  }));
+  return ({ line, cells = [] }) => {
+    if (!fitsHeader(cells, columns.length)) {
+      const message = `The record has ${cells.length} fields, the header ${columns.length}`;
+      return { line, json: JSON.stringify(cells), problem: { error: 'invalid_value', message } };
+    }
+    let members = '';
+    let problem: ErrorPlace | undefined;
+    for (let i = 0; i < columns.length; i++) {
+      const { column, isJsonb, key, toJson } = columns[i] as (typeof columns)[number];
+      const cell = cells[i] as string | null;
+      // Without an id, the service makes one.
+      if (column === null || (cell === null && column === 'id')) continue;
+      if (cell !== null && isJsonb && !isJson(cell)) {
+        problem ??= { column, error: 'invalid_value', message: `Column "${column}" takes JSON, and this is not JSON` };
+      }
+      members += `${members === '' ? '' : ','}${key}${cell === null ? 'null' : toJson(cell)}`;
+    }
+    const json = `{${members}}`;
+    return problem === undefined ? { line, json } : { line, json, problem };
+  };
+}
+
+function jsonEncoder(mappings: readonly Mapping[]): Encoder {
+  const byField = new Map(mappings.map((mapping) => [mapping.field, mapping]));
+  const isUnchanged = mappings.every(({ field, column, epoch }) => field === column && epoch === undefined);
+  return ({ line, text = '' }) => {
+    const members = isUnchanged ? undefined : membersOf(text);
+    if (members === undefined && !(/^\s*\{/.test(text) && isJson(text))) {
+      const message = isJson(text) ? 'A record must be a JSON object' : 'This is not JSON';
+      return { line, json: JSON.stringify(text), problem: { error: 'invalid_value', message } };
+    }
+    if (members === undefined) return { line, json: text };
+    const renamed = members.flatMap(([field, value]) => {
+      const { column, epoch } = byField.get(field) ?? { column: field };
+      return column === null ? [] : [`${JSON.stringify(column)}:${epoch === undefined ? value : timeOf(value, epoch)}`];
+    });
+    return { line, json: `{${renamed.join(',')}}` };
+  };
+}
+
+/** @param json a number, or one in quotes; anything else stays as it is */
+function timeOf(json: string, epoch: EpochDigits): string {
+  const time = epochTimestamp(json.replace(/^"(.*)"$/, '$1'), epoch);
+  return time === undefined ? json : JSON.stringify(time);
+}

@@ -1,0 +1,20 @@
+/** A record that was refused, and a line of the file that such records go to. Corrected, it can be imported (`source.ts`). */
+import type { ErrorPlace } from '../contract/errors.js';
+import type { EncodedRecord } from './record-encoder.js';
+
+export interface RefusedRecord {
+  record: EncodedRecord;
+  errors: readonly ErrorPlace[];
+}
+
+/** The message without the position in its batch, which means nothing to a person. */
+export const messageIn = ({ message }: ErrorPlace): string => message.replace(/^Record \d+(?:: |, )/, '');
+
+/** NDJSON. `record` is what was sent. */
+export function refusedLine(file: string, { record: { line, json }, errors }: RefusedRecord): string {
+  const shown = errors.map((place) => {
+    const { column, error, hint } = place;
+    return { column, error, message: messageIn(place), hint };
+  });
+  return `{"file":${JSON.stringify(file)},"line":${line},"record":${json},"errors":${JSON.stringify(shown)}}\n`;
+}

@@ -1,0 +1,142 @@
+/** The first reading of a file: its fields and the types of their values, from all records or a sample. */
+import type { ColumnType } from '../contract/column-types.js';
+import { fitsHeader } from './csv-reader.js';
+import type { Notation } from './values.js';
+import { membersOf, requireFewFields } from './json-records.js';
+import type { FileRecord, Source } from './source.js';
+import { candidatesFor } from './type-candidates.js';
+import { TypeInference } from './type-inference.js';
+
+export interface Field {
+  readonly name: string;
+  /** If the file says so. */
+  readonly type?: ColumnType;
+  readonly inference: TypeInference;
+}
+
+export interface Scan {
+  /** In order; for JSON, those that occurred. */
+  readonly fields: readonly Field[];
+  /** Whether all records were used for the types. */
+  readonly isComplete: boolean;
+  /** The first few records. */
+  readonly first: readonly FileRecord[];
+  /** If more than half of the records have the same number of fields, and it is not that of the header. */
+  readonly otherWidth: { readonly fields: number; readonly line: number } | undefined;
+  /** The first line with `\N`, which Postgres and MySQL write for NULL. */
+  readonly lineOfBackslashN: number | undefined;
+  /** All records, if the file can be read only once; otherwise the file is closed. */
+  readonly records: AsyncGenerator<FileRecord, void> | undefined;
+}
+
+/** Limits for input that can be read only once, which is kept in memory. */
+const KEPT = { records: 10_000, characters: 16 * 1024 * 1024 };
+const FIRST = 3;
+
+/** What shows the progress of a scan. @returns ends the showing */
+export type Watch = (label: string, progress: () => { rows: number; share: number | null }) => () => void;
+
+export interface ScanOptions {
+  notation: Notation;
+  /** Number of records to infer types from. */
+  sample: number;
+  /** Read the other records as well, so that a file that is broken there is rejected before any of it is sent. */
+  toTheEnd: boolean;
+  watch: Watch;
+}
+
+export async function scan(
+  { input, header, types, records }: Source,
+  { notation, sample, toTheEnd, watch }: ScanOptions,
+): Promise<Scan> {
+  const { size } = input;
+  const isOnce = size === null;
+  const limit = isOnce ? Math.min(sample, KEPT.records) : sample;
+  const profile = new FieldProfile(header, types ?? new Map(), notation);
+  const kept: FileRecord[] = [];
+  let [count, characters] = [0, 0];
+  let isComplete = false;
+  const endWatch = watch(input.label, () => ({
+    rows: count,
+    share: size === null ? null : input.bytesRead() / size,
+  }));
+  try {
+    while (isOnce ? count < limit && characters < KEPT.characters : count < limit || toTheEnd) {
+      const { value, done } = await records.next();
+      isComplete = done === true && count <= limit;
+      if (done) break;
+      if (count++ < limit) profile.add(value);
+      if (isOnce || kept.length < FIRST) kept.push(value);
+      if (isOnce) characters += charactersIn(value);
+    }
+  } finally {
+    endWatch();
+    if (!isOnce) input.close();
+  }
+  const { fields, otherWidth, lineOfBackslashN } = profile;
+  const all = async function* () {
+    yield* kept.splice(0);
+    yield* records;
+  };
+  const first = kept.slice(0, FIRST);
+  return { fields, isComplete, first, otherWidth, lineOfBackslashN, records: isOnce ? all() : undefined };
+}
+
+const charactersIn = ({ text, cells = [] }: FileRecord): number =>
+  text?.length ?? cells.reduce((sum, cell) => sum + (cell?.length ?? 0), 0);
+
+/** What is known about the fields so far. */
+class FieldProfile {
+  lineOfBackslashN: number | undefined;
+  private readonly candidates: ReturnType<typeof candidatesFor>;
+  private readonly columns: Field[] | undefined;
+  private readonly members = new Map<string, Field>();
+  /** By the number of fields, if it is not that of the header. */
+  private readonly otherWidths = new Map<number, { count: number; line: number }>();
+  private count = 0;
+
+  constructor(header: readonly string[] | undefined, types: NonNullable<Source['types']>, notation: Notation) {
+    this.candidates = candidatesFor(notation);
+    this.columns = header?.map((name) => this.newField(name));
+    for (const [name, type] of types) this.members.set(name, this.newField(name, type));
+  }
+
+  get fields(): readonly Field[] {
+    return this.columns ?? [...this.members.values()];
+  }
+
+  get otherWidth(): Scan['otherWidth'] {
+    for (const [fields, { count, line }] of this.otherWidths) if (count * 2 > this.count) return { fields, line };
+    return undefined;
+  }
+
+  add({ line, cells = [], text = '' }: FileRecord): void {
+    this.count++;
+    if (this.columns === undefined) return this.addMembers(text, line);
+    if (!fitsHeader(cells, this.columns.length)) {
+      const alike = this.otherWidths.get(cells.length);
+      if (alike === undefined) this.otherWidths.set(cells.length, { count: 1, line });
+      else alike.count++;
+    }
+    for (let i = 0; i < cells.length; i++) {
+      const cell = cells[i];
+      if (cell === '\\N') this.lineOfBackslashN ??= line;
+      if (cell !== null && cell !== undefined) this.columns[i]?.inference.addText(cell, line);
+    }
+  }
+
+  private addMembers(text: string, line: number): void {
+    for (const [name, value] of membersOf(text) ?? []) {
+      let field = this.members.get(name);
+      if (field === undefined) {
+        this.members.set(name, (field = this.newField(name)));
+        requireFewFields(this.members.size, line);
+      }
+      field.inference.addJson(value, line);
+    }
+  }
+
+  private newField(name: string, type?: ColumnType): Field {
+    return { name, ...(type === undefined ? {} : { type }), inference: new TypeInference(this.candidates) };
+  }
+}

@@ -1,0 +1,172 @@
+/** A file as a sequence of records; and how text becomes one. */
+import { FileError } from './file-error.js';
+import { type Cell, csvRecords } from './csv-reader.js';
+import type { Notation } from './values.js';
+import { flattened } from './flatten.js';
+import { detectFormat, type Format, formatName, type FormatOptions, isJsonByName } from './format.js';
+import type { Input, TextInput } from './input.js';
+import type { ColumnType } from '../contract/column-types.js';
+import { jsonItems, jsonLines, type JsonRecord, membersOf } from './json-records.js';
+
+/** Either cells in the order of the header, or the text of a JSON object. */
+export interface FileRecord {
+  readonly line: number;
+  readonly cells?: readonly Cell[];
+  readonly text?: string;
+}
+
+/** How to read the files of an import. */
+export interface ReadOptions extends FormatOptions, Notation {
+  encoding?: string;
+  /** Names of the fields, if the file has no header. */
+  columns?: readonly string[];
+  /** Lines before the header or the first record. */
+  skipLines: number;
+  /** Of a workbook; default: the first. */
+  sheet?: string;
+  /** Make nested objects of JSON fields of their own. */
+  flatten?: boolean;
+  /** Values that also mean NULL. */
+  null?: readonly string[];
+}
+
+export interface Source {
+  readonly input: Input;
+  readonly format: Format;
+  /** A name for each cell; undefined if the records are JSON. */
+  readonly header: readonly string[] | undefined;
+  /** Of each field, if the file says so; undefined if the values decide. */
+  readonly types?: ReadonlyMap<string, ColumnType | undefined>;
+  readonly records: AsyncGenerator<FileRecord, void>;
+}
+
+const HEAD_CHARACTERS = 64 * 1024;
+
+/** The file of an import, wherever it is. */
+export interface ImportFile {
+  /** Its path or name. */
+  readonly path: string;
+  /** Recognises the unchanged file; begins with its size in bytes. null if it can be read only once. */
+  identity(): Promise<string | null>;
+  /** @throws FileError if it cannot be read in its format */
+  open(options: ReadOptions): Promise<Source>;
+}
+
+/** Text as records. Closes the input if it fails. @throws FileError if it cannot be read in its format */
+export async function openText(input: TextInput, options: ReadOptions): Promise<Source> {
+  try {
+    return await sourceOf(input, options);
+  } catch (error) {
+    input.close();
+    throw error;
+  }
+}
+
+async function sourceOf(input: TextInput, options: ReadOptions): Promise<Source> {
+  const { label } = input;
+  const { skipLines, quotes: hasQuotes, escape } = options;
+  const { head, isAll, text } = await peek(withoutLines(input.text, skipLines));
+  if (head.trim() === '') {
+    // Empty JSON is a file without records; delimited text would have a header.
+    if (!isJsonByName(input.name, options)) throw new FileError(`${label} is empty`);
+    return { input, format: { kind: 'ndjson', delimiter: '' }, header: undefined, records: jsonLines(text, label) };
+  }
+  // Spreadsheets declare their delimiter in a first line.
+  const declared = /^sep=(.)\r?\n/i.exec(head);
+  const delimiter = options.delimiter ?? declared?.[1];
+  const format = await detectFormat(input.name, head, isAll, {
+    ...options,
+    ...(delimiter === undefined ? {} : { delimiter }),
+  });
+  if (format.kind !== 'delimited') {
+    const items = format.kind === 'json' ? jsonItems(text, label) : jsonLines(text, label);
+    const records = REFUSED_FILE.test(head) ? correctedRecords(items) : items;
+    return { input, format, header: undefined, records: options.flatten ? flattened(records, label) : records };
+  }
+  const declaredLines = declared === null ? 0 : 1;
+  const rows = csvRecords(
+    withoutLines(text, declaredLines),
+    {
+      delimiter: format.delimiter,
+      hasQuotes,
+      firstLine: skipLines + declaredLines + 1,
+      ...(escape === undefined ? {} : { escape }),
+    },
+    label,
+  );
+  return sourceOfCells(input, format, rows, options);
+}
+
+/** @param rows the first has the names of the fields, unless the options do @throws FileError if no field has a name */
+export async function sourceOfCells(
+  input: Input,
+  format: Format,
+  rows: AsyncGenerator<FileRecord, void>,
+  { columns, flatten, null: nulls = [] }: ReadOptions,
+): Promise<Source> {
+  if (flatten) throw new FileError(`${input.label} is ${formatName(format)}; --flatten is for JSON and Parquet`);
+  const header = columns ?? (await headerOf(rows, input.label));
+  return { input, format, header, records: nulls.length === 0 ? rows : withNulls(rows, new Set(nulls)) };
+}
+
+/** @throws FileError if no field has a name */
+async function headerOf(rows: AsyncGenerator<FileRecord, void>, label: string): Promise<string[]> {
+  const { value } = await rows.next();
+  const header = value?.cells?.map((cell) => (cell ?? '').trim()) ?? [];
+  if (header.some((name) => name !== '')) return header;
+  throw new FileError(
+    `${label}: the first line has no names`,
+    'Skip it with --skip-lines, or name the fields with --columns',
+  );
+}
+
+/** The beginning of the text, and all of it. */
+async function peek(
+  text: AsyncGenerator<string, void>,
+): Promise<{ head: string; isAll: boolean; text: AsyncGenerator<string, void> }> {
+  let head = '';
+  let isAll = false;
+  while (head.length < HEAD_CHARACTERS && !isAll) {
+    const { value, done } = await text.next();
+    if (done) isAll = true;
+    else head += value;
+  }
+  const all = async function* () {
+    yield head;
+    yield* text;
+  };
+  return { head, isAll, text: all() };
+}
+
+async function* withoutLines(text: AsyncIterable<string>, count: number): AsyncGenerator<string, void> {
+  let left = count;
+  for await (let piece of text) {
+    for (; left > 0; left--) {
+      const end = piece.indexOf('\n');
+      if (end === -1) piece = '';
+      if (end === -1) break;
+      piece = piece.slice(end + 1);
+    }
+    if (piece !== '') yield piece;
+  }
+}
+
+async function* withNulls(
+  rows: AsyncIterable<FileRecord>,
+  nulls: ReadonlySet<string>,
+): AsyncGenerator<FileRecord, void> {
+  for await (const { line, cells = [] } of rows) {
+    yield { line, cells: cells.map((cell) => (cell !== null && nulls.has(cell) ? null : cell)) };
+  }
+}
+
+/** The beginning of a file of refused records (`refused-record.ts`), however a program formats it. */
+const REFUSED_FILE = /^\s*\{\s*"file"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*"line"\s*:\s*\d+\s*,\s*"record"\s*:/;
+
+/** Of such a file, only `record` is read. An object without it was added by someone, and is a record. */
+async function* correctedRecords(refused: AsyncIterable<JsonRecord>): AsyncGenerator<JsonRecord, void> {
+  for await (const { line, text } of refused) {
+    const record = membersOf(text)?.find(([name]) => name === 'record');
+    yield { line, text: record?.[1] ?? text };
+  }
+}

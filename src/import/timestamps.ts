@@ -1,0 +1,109 @@
+/** Dates and times as files write them, converted to RFC 3339, the only form that the service accepts (contract section 4). */
+
+/** Whether the day or the month comes first in `1/2/2024`. */
+export const DATE_ORDERS = ['dmy', 'mdy'] as const;
+
+export type DateOrder = (typeof DATE_ORDERS)[number];
+
+/** As the service accepts it. */
+const RFC_3339 =
+  /^(\d{4})-(\d\d)-(\d\d)(?:[Tt ](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,80})?(?:[Zz]|[+-](?:0\d|1[0-5]):[0-5]\d)?)?$/;
+
+const CLOCK = String.raw`(?:,? ?[Tt]?(?<hour>\d{1,2}):(?<minute>\d\d)(?::(?<second>\d\d)(?:[.,](?<fraction>\d{1,80}))?)?(?: ?(?<half>[AaPp])[Mm])?`;
+const ZONE = String.raw`(?: ?(?:Z|UTC|GMT|(?<sign>[+-])(?<zoneHour>\d\d)(?::?(?<zoneMinute>\d\d))?))?)?`;
+const withClock = (date: string): RegExp => new RegExp(`^${date}${CLOCK}${ZONE}$`);
+
+/** These can be read in only one way. */
+const UNAMBIGUOUS = [
+  withClock(String.raw`(?<year>\d{4})(?<separator>[-/])(?<month>\d{1,2})\k<separator>(?<day>\d{1,2})`),
+  withClock(String.raw`(?<day>\d{1,2})(?<separator>[- ])(?<name>[A-Za-z]{3,9})\.?\k<separator>(?<year>\d{4})`),
+  withClock(String.raw`(?<name>[A-Za-z]{3,9})\.? (?<day>\d{1,2}),? (?<year>\d{4})`),
+];
+const ORDERED: Readonly<Record<DateOrder, RegExp>> = {
+  dmy: withClock(String.raw`(?<day>\d{1,2})(?<separator>[-/.])(?<month>\d{1,2})\k<separator>(?<year>\d{4})`),
+  mdy: withClock(String.raw`(?<month>\d{1,2})(?<separator>[-/.])(?<day>\d{1,2})\k<separator>(?<year>\d{4})`),
+};
+
+const MONTHS = ['january', 'february', 'march', 'april', 'may', 'june', 'july', 'august', 'september', 'october'];
+MONTHS.push('november', 'december');
+
+/** @returns undefined if the text is not a time, or its day does not exist */
+export function parseTimestamp(text: string, order?: DateOrder): string | undefined {
+  const bare = text.trim();
+  if (isTimestamp(bare)) return bare;
+  // Most texts end here.
+  if (bare.length < 8 || bare.length > 128 || !/\d{4}/.test(bare)) return undefined;
+  const forms = order === undefined ? UNAMBIGUOUS : [...UNAMBIGUOUS, ORDERED[order]];
+  for (const form of forms) {
+    const groups = form.exec(bare)?.groups;
+    if (groups !== undefined) return rfc3339(groups);
+  }
+  return undefined;
+}
+
+/** Whether the service accepts it as it is. */
+export function isTimestamp(text: string): boolean {
+  const [, year, month, day] = RFC_3339.exec(text) ?? [];
+  return year !== undefined && isDay(Number(year), Number(month), Number(day));
+}
+
+const DAYS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+
+function isDay(year: number, month: number, day: number): boolean {
+  const isLeap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
+  return year > 0 && day > 0 && day <= (isLeap && month === 2 ? 29 : (DAYS[month - 1] ?? 0));
+}
+
+function rfc3339(groups: Readonly<Record<string, string | undefined>>): string | undefined {
+  const { year = '', name, day = '', hour, minute = '', second = '00', fraction, half } = groups;
+  const month = name === undefined ? Number(groups.month) : monthOf(name);
+  if (!isDay(Number(year), month, Number(day))) return undefined;
+  const date = `${year}-${two(month)}-${two(Number(day))}`;
+  if (hour === undefined) return date;
+  const hours = half === undefined ? Number(hour) : hourOf(Number(hour), half);
+  if (!(hours < 24) || Number(minute) > 59 || Number(second) > 59) return undefined;
+  const { sign, zoneHour = '', zoneMinute = '00' } = groups;
+  if (Number(zoneHour) > 15 || Number(zoneMinute) > 59) return undefined;
+  const zone = sign === undefined ? 'Z' : `${sign}${zoneHour}:${zoneMinute}`;
+  return `${date}T${two(hours)}:${minute}:${second}${fraction === undefined ? '' : `.${fraction}`}${zone}`;
+}
+
+const two = (value: number): string => String(value).padStart(2, '0');
+
+/** 1 to 12; 0 if there is no such month. */
+const monthOf = (name: string): number =>
+  MONTHS.findIndex((month) => month === name.toLowerCase() || month.slice(0, 3) === name.toLowerCase()) + 1;
+
+/** The hour of a 12-hour clock, on which 12 AM is midnight; NaN if there is no such hour. */
+const hourOf = (hour: number, half: string): number =>
+  hour < 1 || hour > 12 ? NaN : (hour % 12) + (half.toLowerCase() === 'p' ? 12 : 0);
+
+const JSON_NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
+/** As many digits as RFC_3339 above takes of a fraction. */
+const FRACTION_DIGITS = 80;
+/** The seconds of the years 1 to 9999. */
+const [FIRST_SECOND, LAST_SECOND] = [-62_135_596_800, 253_402_300_799];
+/** More digits are beyond them. */
+const SECOND_DIGITS = 15;
+
+/**
+ * The time so long after 1970, with all digits.
+ * @param below how many digits of the number, before its point, are below the second
+ * @returns undefined if the text is not a number, or the year is not one from 1 to 9999
+ */
+export function epochTimestamp(text: string, below: number): string | undefined {
+  const [, sign, whole, fraction = '', exponent = '0'] = JSON_NUMBER.exec(text) ?? [];
+  if (whole === undefined) return undefined;
+  const digits = whole + fraction;
+  const point = whole.length + Number(exponent) - below;
+  if (point > SECOND_DIGITS || digits.length - point > FRACTION_DIGITS) return undefined;
+  const size = Number(digits.slice(0, Math.max(0, point)).padEnd(point, '0'));
+  const rest = ('0'.repeat(Math.max(0, -point)) + digits.slice(Math.max(0, point))).replace(/0+$/, '');
+  const isBefore = sign === '-' && rest !== '';
+  const seconds = (sign === '-' ? -size : size) - (isBefore ? 1 : 0);
+  if (seconds < FIRST_SECOND || seconds > LAST_SECOND) return undefined;
+  const time = new Date(seconds * 1_000).toISOString().slice(0, 'YYYY-MM-DDTHH:MM:SS'.length);
+  // Counted from the second before.
+  const shown = isBefore ? String(10n ** BigInt(rest.length) - BigInt(rest)).padStart(rest.length, '0') : rest;
+  return `${time}${shown === '' ? '' : `.${shown}`}Z`;
+}

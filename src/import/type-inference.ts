@@ -1,0 +1,176 @@
+/** The type of a column: the first candidate that holds every value without losing a digit; or TEXT, and why. */
+import type { ColumnType } from '../contract/column-types.js';
+import { isExactDouble, isInteger } from './values.js';
+import { isTimestamp } from './timestamps.js';
+import { type Candidate, NOT_FINITE } from './type-candidates.js';
+
+/** Numbers, zip codes and telephone numbers. */
+const DIGITS = /^[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+/** What programs write for a missing value. */
+const NO_VALUE = /^(?:na|n\/a|#n\/a|null|nil|none|nan|\\n|-+|\.|\?|unknown)$/i;
+/** Every notation reads these as both types of numbers, which saves most of the work. */
+const SHORT_INTEGER = /^(?:0|-?[1-9]\d{0,14})$/;
+
+/** A candidate with more different exceptions is dropped. */
+const MAX_EXCEPTIONS = 3;
+const SHOWN_CHARACTERS = 40;
+
+/** A candidate and the values that do not fit it. */
+interface Score {
+  readonly candidate: Candidate;
+  /** Different values, each with its first line. */
+  readonly exceptions: Map<string, number>;
+  /** How many values these are, repeated ones included. */
+  count: number;
+}
+
+export class TypeInference {
+  private count = 0;
+  private hasDocuments = false;
+  private areUuids = true;
+  private areDigits = true;
+  private scores: Score[];
+  /** The first number that no numeric type holds with all its digits. */
+  private inexact: string | undefined;
+  /** Of JSON: what JSON has no number for, or many programs would round. */
+  private quotedNumbers = 0;
+
+  constructor(candidates: readonly Candidate[]) {
+    this.scores = candidates.map((candidate) => ({ candidate, exceptions: new Map<string, number>(), count: 0 }));
+  }
+
+  /** @param text a field of delimited text that is not NULL */
+  addText(text: string, line: number): void {
+    this.count++;
+    this.areUuids &&= UUID.test(text);
+    const isShort = SHORT_INTEGER.test(text);
+    this.score(
+      ({ type, matches }) => (isShort && (type === 'INTEGER' || type === 'FLOAT')) || matches(text),
+      text,
+      line,
+    );
+    if (this.areDigits) this.addDigits(text.trim());
+  }
+
+  /** @param json a JSON value as it is written */
+  addJson(json: string, line: number): void {
+    if (json === 'null') return;
+    this.count++;
+    const string = json.startsWith('"') ? (JSON.parse(json) as string) : undefined;
+    this.areUuids &&= string !== undefined && UUID.test(string);
+    if (string !== undefined) {
+      this.areDigits = false;
+      // "12" in quotes is meant as text; a time has no other form, and neither have some numbers, beside numbers without quotes.
+      const isLarge = isInteger(string) && !Number.isSafeInteger(Number(string));
+      const fits = { TIMESTAMP: isTimestamp(string), INTEGER: isLarge, FLOAT: NOT_FINITE.test(string) };
+      if (isLarge || fits.FLOAT) this.quotedNumbers++;
+      this.score(({ type }) => type in fits && fits[type as keyof typeof fits], string, line);
+    } else if (json === 'true' || json === 'false') {
+      this.score(({ type }) => type === 'BOOLEAN', json, line);
+    } else if (json.startsWith('{') || json.startsWith('[')) {
+      this.hasDocuments = true;
+      this.scores = [];
+    } else {
+      this.score(({ type, matches }) => (type === 'INTEGER' || type === 'FLOAT') && matches(json), json, line);
+      this.addDigits(json);
+    }
+  }
+
+  /** Without values, the column may have any type. */
+  get isEmpty(): boolean {
+    return this.count === 0;
+  }
+
+  get type(): ColumnType {
+    return this.hasDocuments ? 'JSONB' : (this.best?.type ?? 'TEXT');
+  }
+
+  /** How to read the dates, if their order must be known. */
+  get dates(): Candidate['dates'] {
+    return this.best?.dates;
+  }
+
+  /** Whether FLOAT, too, would hold every value with all its digits. */
+  get fitsDouble(): boolean {
+    return this.matching.some(({ type, hint }) => type === 'FLOAT' && hint === undefined);
+  }
+
+  /** Whether every value could be the id of a record. */
+  get isUuid(): boolean {
+    return this.count > 0 && this.areUuids;
+  }
+
+  /** Whether the text could be a further value, if the type is not TEXT. */
+  matches(text: string): boolean {
+    return this.best?.matches(text) ?? false;
+  }
+
+  /** Why it is TEXT although it looks like something else. */
+  get reason(): string | undefined {
+    if (this.isEmpty) return 'no values';
+    if (this.type !== 'TEXT') return undefined;
+    if (this.areDigits && this.inexact !== undefined) return `digits of ${this.inexact} would be lost`;
+    const { matching } = this;
+    if (matching.some(({ dates, hint }) => dates !== undefined && hint === undefined))
+      return 'day or month first? --dates dmy or mdy';
+    const hints = matching.flatMap(({ hint }) => hint ?? []);
+    if (hints.length > 0) return simplest(hints);
+    const near = this.scores.find(({ candidate, count }) => candidate.hint === undefined && count * 2 < this.count);
+    return near === undefined ? undefined : describeExceptions(near);
+  }
+
+  /** The candidates that match every value. */
+  private get matching(): Candidate[] {
+    return this.scores.filter(({ exceptions }) => exceptions.size === 0).map(({ candidate }) => candidate);
+  }
+
+  private get best(): Candidate | undefined {
+    if (this.isEmpty) return undefined;
+    const [first, ...others] = this.matching.filter(({ hint }) => hint === undefined);
+    if (this.quotedNumbers === this.count) return undefined;
+    // Dates that can be read in both orders are read in neither.
+    const isAmbiguous = first?.dates !== undefined && others.some(({ dates }) => dates !== undefined);
+    return isAmbiguous ? undefined : first;
+  }
+
+  private score(fits: (candidate: Candidate) => boolean, value: string, line: number): void {
+    let isDropped = false;
+    for (const score of this.scores) {
+      if (fits(score.candidate)) continue;
+      score.count++;
+      const shown = shortened(value);
+      if (!score.exceptions.has(shown)) score.exceptions.set(shown, line);
+      isDropped ||= score.exceptions.size > MAX_EXCEPTIONS;
+    }
+    if (isDropped) this.scores = this.scores.filter(({ exceptions }) => exceptions.size <= MAX_EXCEPTIONS);
+  }
+
+  private addDigits(text: string): void {
+    this.areDigits = DIGITS.test(text);
+    if (!this.areDigits || this.inexact !== undefined) return;
+    if (!isInteger(text) && !isExactDouble(text)) this.inexact = shortened(text);
+  }
+}
+
+const shortened = (text: string): string =>
+  text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text;
+
+/** Without those that need the options of an earlier one and more. */
+function simplest(hints: readonly NonNullable<Candidate['hint']>[]): string {
+  const needsMore = (options: string | undefined, i: number): boolean =>
+    hints.slice(0, i).some((earlier) => options !== undefined && `${options} `.startsWith(`${earlier.options} `));
+  return hints
+    .filter(({ options }, i) => !needsMore(options, i))
+    .map(({ text }) => text)
+    .join(' or ');
+}
+
+function describeExceptions({ candidate: { type }, exceptions }: Score): string {
+  const values = [...exceptions.keys()];
+  const [line] = exceptions.values();
+  const shown = `${type} except for ${values.map((value) => JSON.stringify(value)).join(', ')}`;
+  if (!values.every((value) => NO_VALUE.test(value))) return `${shown} (line ${line})`;
+  const options = values.map((value) => `--null ${/^[\w/.-]+$/.test(value) ? value : `'${value}'`}`);
+  return `${shown}: ${options.join(' ')}`;
+}

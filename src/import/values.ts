@@ -1,0 +1,115 @@
+/** Cells of delimited text as JSON values: numbers with all their digits, booleans, times. */
+import { escapedInPattern } from './csv-reader.js';
+import { isJson } from './json-records.js';
+import type { EpochDigits } from './requested-types.js';
+import { type DateOrder, epochTimestamp, parseTimestamp } from './timestamps.js';
+
+/** How a file writes numbers and dates. */
+export interface Notation extends NumberNotation {
+  /** Default: only unambiguous dates are dates. */
+  dates?: DateOrder;
+  /** Numbers are times. */
+  epoch?: EpochDigits;
+}
+
+export interface NumberNotation {
+  /** Between the whole part and the fraction. */
+  decimal: '.' | ',';
+  /** Between groups of three digits, if there are any. */
+  thousands?: string;
+}
+
+const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+const BARE_FRACTION = /^-?\.\d+(?:[eE][+-]?\d+)?$/;
+
+/** Spreadsheets write non-breaking spaces and typographic apostrophes. */
+const VARIANTS: Readonly<Record<string, string>> = { ' ': '[ \u00a0\u202f]', "'": "['’]" };
+
+/**
+ * Reads a number; undefined if the text is not one. Leading zeros and a plus sign make it text: zip codes and telephone
+ * numbers.
+ */
+export function numberReader({ decimal, thousands }: NumberNotation): (text: string) => string | undefined {
+  const toJson = (text: string): string | undefined => {
+    if (NUMBER.test(text)) return text;
+    return BARE_FRACTION.test(text) ? text.replace('.', '0.') : undefined;
+  };
+  if (decimal === '.' && thousands === undefined) return (text) => toJson(text.trim());
+  const group = thousands === undefined ? undefined : (VARIANTS[thousands] ?? escapedInPattern(thousands));
+  const groups = group === undefined ? undefined : new RegExp(group, 'g');
+  const whole = group === undefined ? '\\d*' : `(?:\\d{1,3}(?:${group}\\d{3})+|\\d*)`;
+  const pattern = new RegExp(`^-?${whole}(?:\\${decimal}\\d+)?(?:[eE][+-]?\\d+)?$`);
+  return (text) => {
+    const bare = text.trim();
+    if (!pattern.test(bare)) return undefined;
+    return toJson((groups === undefined ? bare : bare.replace(groups, '')).replace(decimal, '.'));
+  };
+}
+
+const INTEGER = /^-?(?:0|[1-9]\d*)$/;
+const MAX_INTEGER = 2n ** 63n - 1n;
+const MIN_INTEGER = -(2n ** 63n);
+
+/** Whether the text is an integer of 64 bits. */
+export function isInteger(text: string): boolean {
+  if (!INTEGER.test(text) || text === '-0') return false;
+  return text.length < 19 || (BigInt(text) <= MAX_INTEGER && BigInt(text) >= MIN_INTEGER);
+}
+
+/** Every double keeps this many digits. */
+const SAFE_DIGITS = 15;
+
+/** Whether the text is a number that a double holds with all its digits. */
+export function isExactDouble(text: string): boolean {
+  if (!NUMBER.test(text)) return false;
+  if (text.length <= SAFE_DIGITS && !/[eE]/.test(text)) return true;
+  return scientific(text) === scientific(String(Number(text)));
+}
+
+/** The digits without leading and trailing zeros, and the power of ten: `1200` is `12e2`. */
+function scientific(number: string): string {
+  const [mantissa = '', exponent = '0'] = number.toLowerCase().replace('-', '').split('e', 2);
+  const [whole = '', fraction = ''] = mantissa.split('.');
+  const digits = (whole + fraction).replace(/^0+/, '');
+  const significant = digits.replace(/0+$/, '');
+  return significant === ''
+    ? '0'
+    : `${significant}e${Number(exponent) - fraction.length + digits.length - significant.length}`;
+}
+
+/** @param type a type of the API or of Postgres @returns the function from a cell's text to its JSON */
+export function cellEncoder(type: string, notation: Notation): (text: string) => string {
+  const { epoch } = notation;
+  if (epoch !== undefined) {
+    const read = numberReader(notation);
+    return (text) => JSON.stringify(epochTimestamp(read(text) ?? '', epoch) ?? text);
+  }
+  switch (type) {
+    case 'INTEGER':
+    case 'FLOAT': {
+      const read = numberReader(notation);
+      return (text) => read(text) ?? JSON.stringify(type === 'FLOAT' ? text.trim() : text);
+    }
+    case 'BOOLEAN':
+      return (text) => String(parseBoolean(text) ?? JSON.stringify(text));
+    case 'TIMESTAMP':
+      return (text) => JSON.stringify(parseTimestamp(text, notation.dates) ?? text);
+    case 'JSONB':
+    case 'json':
+      return (text) => (isJson(text) ? text : JSON.stringify(text));
+    default:
+      // Exports write arrays as JSON; Postgres reads other text as an array of its own notation.
+      if (type.endsWith('[]')) return (text) => (/^\s*\[/.test(text) && isJson(text) ? text : JSON.stringify(text));
+      return (text) => JSON.stringify(text);
+  }
+}
+
+/** The words that Postgres accepts as a boolean. */
+const TRUE = ['true', 't', 'yes', 'y', 'on', '1'];
+const FALSE = ['false', 'f', 'no', 'n', 'off', '0'];
+
+export function parseBoolean(text: string): boolean | undefined {
+  const word = text.trim().toLowerCase();
+  if (TRUE.includes(word)) return true;
+  return FALSE.includes(word) ? false : undefined;
+}

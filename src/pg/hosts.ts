@@ -1,0 +1,49 @@
+/** The hosts of a cluster, one of which is the primary: where a login begins, and what a failover ends. */
+import { ConnectionLost } from './errors.js';
+
+export interface Host {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** A session of the cluster, at one of its hosts. */
+interface Destroyable {
+  destroy(reason: Error): void;
+}
+
+export class Hosts {
+  /** Where the last login succeeded. */
+  private current: Host | undefined;
+  private readonly sessions = new Map<Destroyable, Host>();
+
+  constructor(readonly list: readonly Host[]) {}
+
+  /** As a login tries them: from the one that the last login found. */
+  inTurn(): Host[] {
+    const at = this.current === undefined ? 0 : this.list.indexOf(this.current);
+    return [...this.list.slice(at), ...this.list.slice(0, at)];
+  }
+
+  /**
+   * A login found the primary. If that is another host than before, the sessions at the former one end: it is down, or it
+   * must not be written to any more, and questions about its backends would go to the new one.
+   */
+  found(host: Host): void {
+    if (host === this.current) return;
+    this.current = host;
+    for (const [session, at] of this.sessions) {
+      if (nameOf(at) !== nameOf(host)) session.destroy(new ConnectionLost(`The primary is now ${nameOf(host)}`));
+    }
+  }
+
+  /** Until {@link closed}. */
+  opened(session: Destroyable, { host, port }: Host): void {
+    this.sessions.set(session, { host, port });
+  }
+
+  closed(session: Destroyable): void {
+    this.sessions.delete(session);
+  }
+}
+
+export const nameOf = ({ host, port }: Host): string => (host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`);

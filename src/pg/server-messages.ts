@@ -1,0 +1,66 @@
+/** The messages of a server (Postgres manual 54.7), for the clients of a port that speaks its protocol. */
+import { FRONTEND } from './messages.js';
+
+const text = (...values: string[]): Buffer => Buffer.from(values.map((value) => `${value}\0`).join(''));
+
+function int32(...values: number[]): Buffer {
+  const bytes = Buffer.alloc(4 * values.length);
+  values.forEach((value, i) => bytes.writeInt32BE(value, 4 * i));
+  return bytes;
+}
+
+function message(type: string, ...parts: Buffer[]): Buffer {
+  const body = Buffer.concat(parts);
+  return Buffer.concat([Buffer.from(type, 'latin1'), int32(4 + body.length), body]);
+}
+
+/** The answers to SSLRequest and GSSENCRequest. */
+export const WITH_TLS = Buffer.from('S');
+export const WITHOUT_ENCRYPTION = Buffer.from('N');
+
+export const ASK_CLEARTEXT_PASSWORD = message('R', int32(3));
+export const AUTHENTICATION_OK = message('R', int32(0));
+export const READY_IDLE = message('Z', Buffer.from('I'));
+
+export const parameterStatus = (name: string, value: string): Buffer => message('S', text(name, value));
+
+export const backendKeyData = (processId: number, secretKey: Buffer): Buffer =>
+  message('K', int32(processId), secretKey);
+
+/** Of the protocol 3.0, to a client that wants more. @param options that it asked for, which are not known */
+export const negotiateVersion = (options: readonly string[]): Buffer =>
+  message('v', int32(3 << 16, options.length), text(...options));
+
+/** What an ErrorResponse says. */
+export interface ErrorFields {
+  readonly severity: 'ERROR' | 'FATAL';
+  readonly sqlstate: string;
+  readonly message: string;
+  readonly hint?: string | undefined;
+}
+
+export function errorResponse({ severity, sqlstate, message: said, hint }: ErrorFields): Buffer {
+  const clean = (value: string) => value.replaceAll('\0', '');
+  const fields = [`S${severity}`, `V${severity}`, `C${sqlstate}`, `M${clean(said)}`];
+  if (hint !== undefined) fields.push(`H${clean(hint)}`);
+  return message('E', text(...fields), Buffer.alloc(1));
+}
+
+/** The body of a PasswordMessage without its zero byte; null: it is none. */
+export function readPassword(type: number, body: Buffer): string | null {
+  if (type !== FRONTEND.password || body.indexOf(0) !== body.length - 1) return null;
+  return body.toString('utf8', 0, body.length - 1);
+}
+
+/** The strings at the beginning of a message of a client. @throws Error if one has no end */
+export function readStrings(body: Buffer, count: number): string[] {
+  const strings: string[] = [];
+  let at = 0;
+  for (let i = 0; i < count; i++) {
+    const end = body.indexOf(0, at);
+    if (end < 0) throw new Error('A message of the client is malformed');
+    strings.push(body.toString('utf8', at, end));
+    at = end + 1;
+  }
+  return strings;
+}

@@ -1,0 +1,55 @@
+/**
+ * Errors that a Citus coordinator passes on from a worker. They speak of shards (`customers_pkey_102010`), lack the fields that
+ * name table and constraint, and those of a COPY or an INSERT … SELECT lack their SQLSTATE too. Here they become what a table
+ * on one server would have said, as far as the message tells it (`ReportResultError`, `ReportCopyError` in Citus's sources).
+ */
+import { FOREIGN_KEY_VIOLATION, INTERNAL_ERROR, UNIQUE_VIOLATION } from './sqlstate.js';
+
+/** The functions of Citus that pass on an error of a worker (field R of an ErrorResponse). Nobody's SQL can claim their names. */
+const REPORTERS = new Set(['ReportResultError', 'ReportCopyError', 'ReportConnectionError']);
+
+export const isOfWorker = (routine: string | undefined): boolean => REPORTERS.has(routine ?? '');
+
+/** What surely carries the number of its shard. A check does only if it was added after the table was distributed. */
+const NUMBERED =
+  /\b(?:(?:relation|table|index|unique constraint|exclusion constraint|foreign key constraint) "[^"]+_(\d{5,})"|check constraint "[^"]+_(\d{5,})" of relation)/g;
+
+function withoutShards(text: string): string {
+  const numbers = Array.from(text.matchAll(NUMBERED), ([, number, ofCheck]) => number ?? ofCheck ?? '');
+  return numbers.reduce((changed, number) => changed.replaceAll(`_${number}"`, '"'), text);
+}
+
+/** Messages of Postgres, in English, with the SQLSTATE that belongs to them and the fields that they tell. */
+const VIOLATIONS: readonly (readonly [RegExp, string])[] = [
+  [/^null value in column "(?<c>.+)" of relation "(?<t>.+)" violates not-null constraint$/, '23502'],
+  [/^.+ on table "(?<t>[^"]+)" violates foreign key constraint "(?<n>[^"]+)"/, FOREIGN_KEY_VIOLATION],
+  [/^duplicate key value violates unique constraint "(?<n>.+)"$/, UNIQUE_VIOLATION],
+  [/^new row for relation "(?<t>.+)" violates check constraint "(?<n>.+)"$/, '23514'],
+  [/^conflicting key value violates exclusion constraint "(?<n>.+)"$/, '23P01'],
+];
+
+/** The connection to a worker broke under a statement; Citus has no SQLSTATE for it. */
+const BROKEN = 'failure on connection marked as essential';
+const CONNECTION_FAILURE = '08006';
+
+/** @param fields of an ErrorResponse, by their letters (Postgres manual 55.8) */
+export function asOnOneServer(fields: ReadonlyMap<string, string>): ReadonlyMap<string, string> {
+  const message = fields.get('M') ?? '';
+  if (fields.get('C') === INTERNAL_ERROR && message.startsWith(BROKEN)) {
+    return new Map([...fields, ['C', CONNECTION_FAILURE]]);
+  }
+  if (!isOfWorker(fields.get('R'))) return fields;
+  const changed = new Map(fields);
+  for (const letter of ['M', 'D', 'H']) {
+    const text = fields.get(letter);
+    if (text !== undefined) changed.set(letter, withoutShards(text));
+  }
+  for (const [pattern, sqlstate] of VIOLATIONS) {
+    const found = pattern.exec(changed.get('M') ?? '');
+    if (found === null) continue;
+    if (fields.get('C') === INTERNAL_ERROR) changed.set('C', sqlstate);
+    for (const [letter, name] of Object.entries(found.groups ?? {})) changed.set(letter, name);
+    break;
+  }
+  return changed;
+}

@@ -1,0 +1,185 @@
+/** What happens before a session: start-up packets, TLS, the token as password (Postgres manual 54.2.1). */
+import { once } from 'node:events';
+import { BlockList, isIP, type Socket } from 'node:net';
+import { type SecureContext, TLSSocket } from 'node:tls';
+import { SessionError } from '../engine/sessions/session-error.js';
+import {
+  ASK_CLEARTEXT_PASSWORD,
+  MESSAGE_HEADER,
+  messageSize,
+  readPassword,
+  readStartUp,
+  type StartUp,
+  startUpSize,
+  WITH_TLS,
+  WITHOUT_ENCRYPTION,
+} from '../pg/index.js';
+
+/** A JWT may have a few thousand. */
+const LONGEST_PASSWORD = 16 * 1024;
+
+/** The first byte of a TLS handshake, where Postgres 17 and its clients begin at once. */
+const TLS_HANDSHAKE = 0x16;
+
+/** What a client wants, and the socket on which it gets it. */
+export interface Wanted {
+  readonly socket: Socket;
+  readonly startUp: Extract<StartUp, { kind: 'start-up' | 'cancel' }>;
+}
+
+export interface Encryption {
+  /** null: there is no certificate. */
+  readonly tls: SecureContext | null;
+  /** Without TLS, clients on other machines are refused. */
+  readonly requiresTls: boolean;
+}
+
+const LOOPBACK = new BlockList();
+LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4');
+LOOPBACK.addAddress('::1', 'ipv6');
+
+export function isLoopback(address: string): boolean {
+  const version = isIP(address);
+  return version !== 0 && LOOPBACK.check(address, version === 6 ? 'ipv6' : 'ipv4');
+}
+
+/** Reads a socket piece by piece; what was not asked for stays. */
+export class Arrivals {
+  private bytes: Buffer = Buffer.alloc(0);
+
+  constructor(readonly socket: Socket) {}
+
+  /** All that has come. */
+  rest(): Buffer {
+    const { bytes } = this;
+    this.bytes = Buffer.alloc(0);
+    return bytes;
+  }
+
+  /**
+   * @param size says how long the next piece is; null: more has to come
+   * @throws Error if the client leaves, and what `size` throws
+   */
+  async take(size: (bytes: Buffer) => number | null): Promise<Buffer> {
+    for (;;) {
+      const wanted = size(this.bytes);
+      if (wanted !== null && this.bytes.length >= wanted) {
+        const piece = this.bytes.subarray(0, wanted);
+        this.bytes = this.bytes.subarray(wanted);
+        return piece;
+      }
+      this.bytes = Buffer.concat([this.bytes, await nextChunk(this.socket)]);
+    }
+  }
+
+  /** Without taking it. */
+  async firstByte(): Promise<number> {
+    if (this.bytes.length === 0) this.bytes = await nextChunk(this.socket);
+    return this.bytes[0] as number;
+  }
+}
+
+class HasLeft extends Error {}
+
+/** The next bytes, with the socket paused again. */
+async function nextChunk(socket: Socket): Promise<Buffer> {
+  const over = new AbortController();
+  const { signal } = over;
+  const left = async (): Promise<never> => {
+    await Promise.race([once(socket, 'end', { signal }), once(socket, 'close', { signal })]);
+    throw new HasLeft();
+  };
+  try {
+    if (socket.closed || socket.readableEnded) throw new HasLeft();
+    const leaving = left();
+    leaving.catch(() => {});
+    const coming = once(socket, 'data', { signal });
+    coming.catch(() => {});
+    socket.resume();
+    const [chunk] = (await Promise.race([coming, leaving])) as [Buffer];
+    return chunk;
+  } finally {
+    socket.pause();
+    over.abort();
+  }
+}
+
+/**
+ * Up to the start-up packet, or a cancel request, with TLS if the client asks for it.
+ * @throws SessionError to tell the client; Error if there is nothing to tell
+ */
+export async function negotiate(
+  client: Arrivals,
+  encryption: Encryption,
+  onSecured: (client: Arrivals) => void,
+): Promise<{ client: Arrivals; startUp: Wanted['startUp'] }> {
+  let current = client;
+  let isSecure = false;
+  const secure = async (isAtOnce: boolean) => {
+    current = await secured(current, encryption.tls as SecureContext, isAtOnce);
+    isSecure = true;
+    onSecured(current);
+  };
+  if (encryption.tls !== null && (await current.firstByte()) === TLS_HANDSHAKE) await secure(true);
+  // One question about TLS and one about GSS, in whichever order.
+  for (const asked = new Set<string>(); ;) {
+    const startUp = readStartUp(await current.take(startUpSize));
+    if (startUp.kind === 'ssl' || startUp.kind === 'gss') {
+      if (isSecure || asked.has(startUp.kind)) throw new Error('asked for encryption twice');
+      asked.add(startUp.kind);
+      const offers = startUp.kind === 'ssl' && encryption.tls !== null;
+      current.socket.write(offers ? WITH_TLS : WITHOUT_ENCRYPTION);
+      if (offers) await secure(false);
+      continue;
+    }
+    if (startUp.kind === 'unsupported') {
+      throw new SessionError(
+        '0A000',
+        `unsupported frontend protocol ${startUp.version}: server supports 3.0`,
+        'malformed',
+      );
+    }
+    const address = current.socket.remoteAddress ?? '';
+    if (startUp.kind === 'start-up' && encryption.requiresTls && !isSecure && !isLoopback(address)) {
+      throw new SessionError('28000', 'connections from other machines need TLS (sslmode=require)', 'tls_required');
+    }
+    return { client: current, startUp };
+  }
+}
+
+/**
+ * @param isAtOnce the client has begun the handshake unasked
+ * @throws Error for other bytes that came before the answer: whoever sent them is not inside the encryption (CVE-2021-23214)
+ */
+async function secured(client: Arrivals, secureContext: SecureContext, isAtOnce: boolean): Promise<Arrivals> {
+  const early = client.rest();
+  const { socket } = client;
+  if (early.length > 0 && !isAtOnce) throw new Error('data before the answer about TLS');
+  if (early.length > 0) socket.unshift(early);
+  const tls = new TLSSocket(socket, { isServer: true, secureContext, ALPNProtocols: ['postgresql'] });
+  tls.on('error', () => {});
+  await Promise.race([
+    once(tls, 'secure'),
+    once(tls, 'close').then(() => {
+      throw new HasLeft();
+    }),
+  ]);
+  tls.pause();
+  return new Arrivals(tls);
+}
+
+/** Asks for the token. @throws SessionError, Error */
+export async function askPassword(client: Arrivals): Promise<string> {
+  client.socket.write(ASK_CLEARTEXT_PASSWORD);
+  const message = await client.take((bytes) => {
+    if (bytes.length < MESSAGE_HEADER) return null;
+    const size = messageSize(bytes, 0);
+    if (size < MESSAGE_HEADER || size > LONGEST_PASSWORD) throw notPassword();
+    return size;
+  });
+  const password = readPassword(message[0] as number, message.subarray(MESSAGE_HEADER));
+  if (password === null) throw notPassword();
+  return password;
+}
+
+const notPassword = () => new SessionError('08P01', 'expected password response', 'malformed');

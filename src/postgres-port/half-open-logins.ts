@@ -1,0 +1,58 @@
+/** Logins that are not over: each has a time, and a flood of them pushes out only the oldest. */
+import type { Socket } from 'node:net';
+import { networkOf } from '../engine/access/wrong-tokens.js';
+
+const LOGIN_MS = 10_000;
+
+/** In all, and from one network, as wrong tokens are counted. */
+const MOST = 1_000;
+const MOST_OF_NETWORK = 200;
+
+export class HalfOpenLogins {
+  /** The oldest first. */
+  private readonly open = new Map<Socket, string>();
+  private readonly counts = new Map<string, number>();
+
+  /** @param late called before a login is broken off */
+  constructor(private readonly late: () => void) {}
+
+  get size(): number {
+    return this.open.size;
+  }
+
+  /** @returns call it when the login is over */
+  begin(socket: Socket): () => void {
+    const network = networkOf(socket.remoteAddress ?? '');
+    const count = (this.counts.get(network) ?? 0) + 1;
+    this.open.set(socket, network);
+    this.counts.set(network, count);
+    if (count > MOST_OF_NETWORK) this.breakOff([...this.open].find(([, other]) => other === network)?.[0]);
+    else if (this.open.size > MOST) this.breakOff(this.open.keys().next().value);
+    const timer = setTimeout(() => this.breakOff(socket), LOGIN_MS).unref();
+    return () => {
+      clearTimeout(timer);
+      this.delete(socket);
+    };
+  }
+
+  /** Breaks off all. */
+  close(): void {
+    for (const socket of this.open.keys()) socket.destroy();
+  }
+
+  private breakOff(socket: Socket | undefined): void {
+    if (socket === undefined || !this.open.has(socket)) return;
+    this.late();
+    this.delete(socket);
+    socket.destroy();
+  }
+
+  private delete(socket: Socket): void {
+    const network = this.open.get(socket);
+    if (network === undefined) return;
+    this.open.delete(socket);
+    const others = (this.counts.get(network) ?? 1) - 1;
+    if (others === 0) this.counts.delete(network);
+    else this.counts.set(network, others);
+  }
+}

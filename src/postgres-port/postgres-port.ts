@@ -1,0 +1,173 @@
+/**
+ * The port that speaks Postgres's protocol: a client logs in with a token, and then has a connection of its project's own role
+ * to itself (docs/decisions/0038-postgres-port.md).
+ */
+import { randomBytes, randomInt, timingSafeEqual } from 'node:crypto';
+import { once } from 'node:events';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { createSecureContext } from 'node:tls';
+import type { Engine } from '../engine/engine.js';
+import type { ClientSession } from '../engine/sessions/client-session.js';
+import { SessionError } from '../engine/sessions/session-error.js';
+import type { Sessions } from '../engine/sessions/sessions.js';
+import {
+  AUTHENTICATION_OK,
+  backendKeyData,
+  errorResponse,
+  negotiateVersion,
+  parameterStatus,
+  READY_IDLE,
+} from '../pg/index.js';
+import { Arrivals, askPassword, type Encryption, negotiate } from './client-login.js';
+import { HalfOpenLogins } from './half-open-logins.js';
+import { fatal, relay } from './session-relay.js';
+import { type StartUpSettings, startUpSettings } from './start-up-settings.js';
+
+export interface PostgresPortSettings {
+  readonly host: string;
+  readonly port: number;
+  /** PEM; null: no TLS. */
+  readonly certificate: { readonly cert: Buffer; readonly key: Buffer } | null;
+  /** Clients on other machines may do without TLS. */
+  readonly allowsPlain: boolean;
+}
+
+/** How a session is named in a cancel request. */
+interface Key {
+  readonly secretKey: Buffer;
+  readonly session: ClientSession;
+}
+
+const KEEP_ALIVE_MS = 30_000;
+
+export class PostgresPort {
+  private readonly server: Server;
+  private readonly halfOpen: HalfOpenLogins;
+  private readonly encryption: Encryption;
+  private readonly keys = new Map<number, Key>();
+  private readonly serving = new Set<Promise<void>>();
+
+  private constructor(
+    private readonly engine: Engine,
+    private readonly sessions: Sessions,
+    settings: PostgresPortSettings,
+  ) {
+    const { certificate, allowsPlain } = settings;
+    this.encryption = {
+      tls: certificate === null ? null : createSecureContext({ ...certificate, minVersion: 'TLSv1.2' }),
+      requiresTls: !allowsPlain,
+    };
+    this.halfOpen = new HalfOpenLogins(() => sessions.refuse('login_timeout'));
+    this.server = createServer({
+      pauseOnConnect: true,
+      noDelay: true,
+      keepAlive: true,
+      keepAliveInitialDelay: KEEP_ALIVE_MS,
+    });
+    this.server.on('connection', (socket) => {
+      const served = this.serve(socket).finally(() => this.serving.delete(served));
+      this.serving.add(served);
+    });
+  }
+
+  /** @throws Error if the port cannot be opened, or the certificate not be read */
+  static async listen(engine: Engine, sessions: Sessions, settings: PostgresPortSettings): Promise<PostgresPort> {
+    const port = new PostgresPort(engine, sessions, settings);
+    port.server.listen(settings.port, settings.host);
+    await once(port.server, 'listening');
+    return port;
+  }
+
+  get port(): number {
+    return (this.server.address() as AddressInfo).port;
+  }
+
+  /** Takes no more clients, and ends those that are there. */
+  async close(): Promise<void> {
+    this.server.close();
+    this.halfOpen.close();
+    await this.sessions.close();
+    await Promise.all(this.serving);
+  }
+
+  /** Never rejects. */
+  private async serve(socket: Socket): Promise<void> {
+    socket.on('error', () => {});
+    const address = socket.remoteAddress ?? '';
+    const loggedIn = this.halfOpen.begin(socket);
+    let client = new Arrivals(socket);
+    try {
+      const negotiated = await negotiate(client, this.encryption, (secured) => (client = secured));
+      const { startUp } = negotiated;
+      if (startUp.kind === 'cancel') {
+        this.cancel(startUp.processId, startUp.secretKey);
+        return void client.socket.destroySoon();
+      }
+      const settings = startUpSettings(startUp.parameters);
+      if (startUp.minor > 0 || settings.protocolOptions.length > 0) {
+        client.socket.write(negotiateVersion(settings.protocolOptions));
+      }
+      const token = await askPassword(client);
+      // From here on the bounds of sessions hold.
+      loggedIn();
+      await this.session(client, settings, token, address);
+    } catch (error) {
+      if (error instanceof SessionError) client.socket.write(errorResponse(fatal(error)));
+      // Sessions count theirs.
+      if (!(error instanceof LoginRefused))
+        this.sessions.refuse(error instanceof SessionError ? error.word : 'malformed');
+      client.socket.destroySoon();
+    } finally {
+      loggedIn();
+    }
+  }
+
+  private async session(
+    client: Arrivals,
+    { user, database, applicationName, settings }: StartUpSettings,
+    token: string,
+    address: string,
+  ): Promise<void> {
+    const { socket } = client;
+    const session = await this.sessions
+      .login({ user, database, token, address, applicationName, settings })
+      .catch((error: SessionError) => {
+        throw new LoginRefused(error);
+      });
+    const { loggedIn, owner } = session;
+    const [processId, secretKey] = this.newKey(session);
+    const parameters = [...loggedIn.parameters].map(([name, value]) => parameterStatus(name, value));
+    socket.write(Buffer.concat([AUTHENTICATION_OK, ...parameters, backendKeyData(processId, secretKey), READY_IDLE]));
+    try {
+      const judge = (text: string, isPlain: boolean) => this.engine.judgeReader(owner.project, text, isPlain);
+      await relay(socket, session, judge, client.rest());
+    } finally {
+      this.keys.delete(processId);
+    }
+  }
+
+  /** Not that of Postgres: a project would learn of others on a shared server, and two servers may have the same. */
+  private newKey(session: ClientSession): [processId: number, secretKey: Buffer] {
+    let processId;
+    do processId = randomInt(1, 2 ** 31 - 1);
+    while (this.keys.has(processId));
+    const secretKey = randomBytes(4);
+    this.keys.set(processId, { secretKey, session });
+    return [processId, secretKey];
+  }
+
+  /** As Postgres does, it answers nothing, whether there is such a session or not. */
+  private cancel(processId: number, secretKey: Buffer): void {
+    const found = this.keys.get(processId);
+    if (found?.secretKey.length === secretKey.length && timingSafeEqual(found.secretKey, secretKey)) {
+      void found.session.cancel();
+    }
+  }
+}
+
+/** It is counted already. */
+class LoginRefused extends SessionError {
+  constructor({ sqlstate, message, word, hint }: SessionError) {
+    super(sqlstate, message, word, hint);
+  }
+}

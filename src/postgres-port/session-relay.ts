@@ -1,0 +1,132 @@
+/** Passes bytes between a client and its connection to Postgres, each way as fast as the receiver reads. */
+import type { Socket } from 'node:net';
+import type { ClientSession } from '../engine/sessions/client-session.js';
+import { SessionError } from '../engine/sessions/session-error.js';
+import type { Judgement } from '../engine/sessions/reader-text.js';
+import { BACKEND, errorResponse, MessageScan, PostgresError, readErrorFields, TERMINATE } from '../pg/index.js';
+import { ReaderGate } from './reader-gate.js';
+
+/** A client has this long to read why its session ends. */
+const LINGER_MS = 2_000;
+
+const ERRORS: ReadonlySet<number> = new Set([BACKEND.error]);
+
+/**
+ * Until one side ends.
+ * @param judge what a reader sends
+ * @param received what the client has sent behind its login
+ * @returns when the backend is gone
+ */
+export async function relay(
+  client: Socket,
+  session: ClientSession,
+  judge: (text: string, isPlain: boolean) => Judgement | Promise<Judgement>,
+  received: Buffer,
+): Promise<void> {
+  const { loggedIn, owner } = session;
+  const { socket: backend } = loggedIn;
+  const isReader = owner.role === 'reader';
+  let [isFull, isHeld] = [false, false];
+  const letFlow = () => void (isFull || isHeld ? client.pause() : client.resume());
+  const toBackend = (bytes: Buffer) => {
+    if (backend.write(bytes) || isFull) return;
+    isFull = true;
+    letFlow();
+    backend.once('drain', () => {
+      isFull = false;
+      letFlow();
+    });
+  };
+  const fail = (error: SessionError) => session.end(error);
+  /** Nothing that either side sends may end more than the session. */
+  const guarded = (work: () => void) => {
+    try {
+      work();
+    } catch {
+      fail(internal());
+    }
+  };
+  const hold = (isHolding: boolean) => {
+    isHeld = isHolding;
+    letFlow();
+  };
+  const gate = isReader ? new ReaderGate(loggedIn.parameters, judge, toBackend, fail, hold) : null;
+  let hasLeft = false;
+  const read = (chunk: Buffer) => {
+    if (session.ending !== null) return;
+    hasLeft = chunk.length >= TERMINATE.length && TERMINATE.equals(chunk.subarray(-TERMINATE.length));
+    session.received += chunk.length;
+    if (gate === null) toBackend(chunk);
+    else gate.take(chunk);
+  };
+  const take = (chunk: Buffer) => guarded(() => read(chunk));
+  let lastError: Buffer | null = null;
+  const scan = new MessageScan(gate === null ? ERRORS : ReaderGate.HEARS, (type, body) => {
+    if (type === BACKEND.error) lastError = Buffer.from(body);
+    gate?.hear(type, body);
+  });
+  const toClient = (bytes: Buffer, end: number) => {
+    // It is written later than the call returns, and then other bytes are in its place.
+    const chunk = Buffer.from(bytes.subarray(0, end));
+    session.sent += end;
+    gate?.hideContext(chunk);
+    const mayGoOn = client.write(chunk);
+    scan.feed(chunk);
+    if (mayGoOn) return;
+    backend.pause();
+    client.once('drain', () => backend.resume());
+  };
+  await new Promise<void>((resolve) => {
+    const closed = () => resolve();
+    client.once('close', closed);
+    client.once('end', closed);
+    client.on('data', take);
+    backend.on('error', () => {});
+    backend.once('close', () => {
+      guarded(() => {
+        const said =
+          lastError !== null && scan.lastType === BACKEND.error && scan.isBetween ? asError(lastError) : null;
+        if (said?.isFatal) session.ending ??= asPostgresSaid(said);
+        else if (!hasLeft) session.end(lost());
+      });
+      client.end();
+      resolve();
+    });
+    loggedIn.read((bytes, end) => {
+      if (session.ending === null && !session.isOver) guarded(() => toClient(bytes, end));
+    });
+    session.listen((reason) => {
+      if (scan.isBetween && client.writable) client.end(errorResponse(fatal(reason)));
+      else client.destroySoon();
+      resolve();
+    });
+    if (received.length > 0) take(received);
+    client.resume();
+    if (client.closed) resolve();
+  });
+  client
+    .off('data', take)
+    .on('data', () => {})
+    .resume();
+  const timer = setTimeout(() => client.destroy(), LINGER_MS).unref();
+  client.once('close', () => clearTimeout(timer));
+  await session.release();
+}
+
+export const fatal = ({ sqlstate, message, hint }: SessionError) =>
+  ({ severity: 'FATAL', sqlstate, message, hint }) as const;
+
+/** @param body of a long error only the beginning: a zero byte ends the field that is cut */
+function asError(body: Buffer): PostgresError {
+  const fields = Buffer.concat([body, Buffer.alloc(1)]);
+  return PostgresError.fromFields(readErrorFields(fields, 0, fields.length));
+}
+
+/** It has told the client already. */
+const asPostgresSaid = ({ sqlstate, message }: PostgresError): SessionError =>
+  new SessionError(sqlstate, message, 'database_unavailable');
+
+const internal = () => new SessionError('XX000', 'terminating connection: internal error', 'internal');
+
+const lost = () =>
+  new SessionError('57P02', "terminating connection: the project's Postgres server ended it", 'database_unavailable');

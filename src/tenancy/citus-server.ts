@@ -1,0 +1,204 @@
+/**
+ * A Citus cluster by the address of its coordinator, for the one project that no single machine holds. The project lives in the
+ * operator's database there, which has Citus and nothing else (docs/citus.md). Nothing is cloned: the migrations run in that
+ * database. Tables are ordinary ones on the coordinator until they are distributed.
+ */
+import { randomBytes } from 'node:crypto';
+import { EngineError } from '../contract/errors.js';
+import { type Fragment, ident, literal, type ServerAddress, type Session, sql, trusted } from '../pg/index.js';
+import { installedExtensions } from './extensions.js';
+import { type AddedServer, dumpRole, type Placement } from './placement.js';
+import { ensureRoles, grant } from './project-rights.js';
+import { serverMajor } from './server-facts.js';
+import type { Common } from './shared-server.js';
+import { withServiceSession } from './service-pool.js';
+import { serviceWork } from './service-work.js';
+import { connectionsTo, type Server, type Tenancy } from './tenancy.js';
+
+/** Connections of the service's own role: the watchdog's, and for sizes. */
+const POOL_SIZE = 6;
+
+/** Before it, an INSERT … SELECT of a grouped query may store nothing without an error (Citus issue 8243). */
+const OLDEST = [13, 2, 1] as const;
+
+export class CitusServer implements Tenancy {
+  readonly running = 1;
+  private readonly server: Server;
+
+  /** @param address of the coordinator, with the database that the operator has prepared */
+  constructor(
+    private readonly address: ServerAddress,
+    private readonly common: Common,
+    private readonly name: string,
+    private readonly added: AddedServer,
+  ) {
+    // Only the operator starts and stops it.
+    this.server = {
+      ...connectionsTo(address, POOL_SIZE, null),
+      acquire: () => undefined,
+      release: () => {},
+    };
+  }
+
+  newPlacement(): Promise<Placement> {
+    const hex = () => randomBytes(10).toString('hex');
+    const { name: server, added } = this;
+    const { database } = this.address;
+    const [writer, reader] = [`w_${hex()}`, `r_${hex()}`];
+    return Promise.resolve({ server, added, database, schema: 'data', writer, reader, ownSchemas: false });
+  }
+
+  /** The event triggers that limit the right do not reach what Citus does on the workers. */
+  mayOwnSchemas(): Promise<boolean> {
+    return Promise.resolve(false);
+  }
+
+  major(): Promise<number> {
+    return serverMajor(this.server.pool);
+  }
+
+  runs(): boolean {
+    return true;
+  }
+
+  serverOf(): Server {
+    return this.server;
+  }
+
+  /** @throws EngineError invalid_request if the cluster is not ready for a project, or has one */
+  async create(placement: Placement): Promise<void> {
+    // Citus logs in to the workers as the role of a statement: a role has to be committed before it is used.
+    await this.asService(async (session) => {
+      await requireCluster(session);
+      await requireEmpty(session);
+      await clearPublic(session);
+      await ensureRoles(session, placement, (role) => this.roleOptions(role));
+    });
+    await this.asService(async (session) => {
+      // Else the schemas would be distributed as a whole, each to one worker.
+      await session.query(sql`SET citus.enable_schema_based_sharding = off`);
+      await this.common.databases.prepare(session);
+      await session.query(sql`REVOKE ALL ON DATABASE ${ident(placement.database)} FROM PUBLIC`);
+      await grant(session, placement);
+    });
+    await this.common.databases.grantDefaults(this, placement);
+  }
+
+  /** The roles go last: they tell whether the project in the database is that of the placement. */
+  async drop({ schema, writer, reader }: Placement): Promise<void> {
+    await this.asService(async (session) => {
+      const [[isOurs] = []] = await session.query(sql`SELECT 1 FROM pg_roles WHERE rolname = ${writer}`);
+      if (isOurs === undefined) return;
+      await session.query(sql`SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity
+        WHERE usename = ANY (${[writer, reader]})`);
+      for (const name of [schema, '_cdp']) await session.query(sql`DROP SCHEMA IF EXISTS ${ident(name)} CASCADE`);
+      for (const role of [dumpRole({ writer }), reader, writer]) {
+        const [found] = await session.query(sql`SELECT 1 FROM pg_roles WHERE rolname = ${role}`);
+        if (found === undefined) continue;
+        await session.query(sql`DROP OWNED BY ${ident(role)}`);
+        await session.query(sql`DROP ROLE ${ident(role)}`);
+      }
+    });
+  }
+
+  /** Without a limit of connections: a statement takes several of each worker. */
+  roleOptions(role: string): Fragment {
+    return sql`CONNECTION LIMIT -1 PASSWORD ${literal(this.common.credentials.scramVerifier(role))}`;
+  }
+
+  password(role: string): string {
+    return this.common.credentials.password(role);
+  }
+
+  previousPassword(role: string): string | null {
+    return this.common.previous?.password(role) ?? null;
+  }
+
+  /** There is nobody else. */
+  hideOthers(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  /** On all nodes together; null if one of them does not answer. */
+  sizeOf(): Promise<number | null> {
+    return serviceWork(async () => {
+      const [[bytes] = []] = await this.server.pool.query(
+        sql`SELECT CASE WHEN bool_and(success) THEN sum(CASE WHEN success THEN result::bigint END) END
+            FROM run_command_on_all_nodes('SELECT pg_database_size(current_database())')`,
+      );
+      return bytes == null ? null : Number(bytes);
+    });
+  }
+
+  extensions(): Promise<string[]> {
+    return serviceWork(() => this.asService(installedExtensions));
+  }
+
+  async close(): Promise<void> {
+    this.server.staleConnections.close();
+    await this.server.pool.close();
+  }
+
+  private asService<T>(work: (session: Session) => Promise<T>): Promise<T> {
+    return withServiceSession(this.address, this.address.database, work);
+  }
+}
+
+/** Everything that is not as it has to be, at once. */
+async function requireCluster(session: Session): Promise<void> {
+  const [found] = await session.query(sql`SELECT 1 FROM pg_extension WHERE extname = 'citus'`);
+  if (found === undefined) throw notReady(['the extension citus is not installed in this database']);
+  const [[version, workers] = []] = await session.query(
+    sql`SELECT substring(citus_version() FROM '^Citus ([0-9.]+)'),
+          count(*) FILTER (WHERE shouldhaveshards AND isactive) FROM pg_dist_node`,
+  );
+  const [[isSuperuser] = []] = await session.query(sql`SELECT rolsuper FROM pg_roles WHERE rolname = current_user`);
+  const nodes = await session.query(
+    sql`SELECT nodename || ':' || nodeport, success, result FROM run_command_on_all_nodes('SHOW timezone')
+        JOIN pg_dist_node USING (nodeid)`,
+  );
+  const wrong = nodes.flatMap(([node, success, zone]) => {
+    if (success !== 't') return [`the node ${node} does not answer: ${zone}`];
+    // What a worker computes, as in date_trunc, takes its own zone.
+    return UTC.has(zone ?? '') ? [] : [`timezone is '${zone}' on the node ${node}, and has to be 'UTC' on all`];
+  });
+  if (isOlder(version ?? '')) wrong.push(`Citus is ${version}, and has to be ${OLDEST.join('.')} or later`);
+  if (Number(workers) === 0) wrong.push('there is no node for shards: SELECT citus_add_node(…) on the coordinator');
+  if (isSuperuser !== 't') wrong.push('the role of its address is not a superuser');
+  if (wrong.length > 0) throw notReady(wrong);
+}
+
+const UTC = new Set(['UTC', 'Etc/UTC', 'GMT', 'Universal', 'Zulu', 'Etc/Universal', 'Etc/Zulu']);
+
+function isOlder(version: string): boolean {
+  const parts = version.split('.').map(Number);
+  const different = OLDEST.findIndex((part, index) => (parts[index] ?? 0) !== part);
+  return different >= 0 && (parts[different] ?? 0) < (OLDEST[different] ?? 0);
+}
+
+/** One project lives on a cluster. */
+async function requireEmpty(session: Session): Promise<void> {
+  const found = await session.query(
+    sql`SELECT format('the schema %I', nspname) FROM pg_namespace WHERE nspname IN ('data', '_cdp')
+        UNION ALL SELECT format('the relation %s', oid::regclass) FROM pg_class
+        WHERE relnamespace = to_regnamespace('public') AND NOT oid = ANY (${OF_CITUS})`,
+  );
+  if (found.length > 0) throw notReady([`the database has ${found.map(([what]) => what).join(', ')} already`]);
+}
+
+/** Relations of the extension, as an array of their oids. */
+const OF_CITUS = sql`ARRAY (SELECT d.objid FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
+  WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regclass AND e.extname = 'citus')`;
+
+/** Citus puts views for people into `public`, which no project's database has. */
+async function clearPublic(session: Session): Promise<void> {
+  const views = await session.query(
+    sql`SELECT oid::regclass FROM pg_class WHERE relnamespace = to_regnamespace('public') AND oid = ANY (${OF_CITUS})`,
+  );
+  for (const [view] of views) await session.query(sql`ALTER VIEW ${trusted(view ?? '')} SET SCHEMA citus`);
+}
+
+const notReady = (wrong: readonly string[]): EngineError =>
+  new EngineError('invalid_request', `The Citus cluster is not ready for a project: ${wrong.join('; ')}`, {
+    hint: 'One project lives on a cluster, in a database that has Citus and nothing else (docs/citus.md).',
+  });

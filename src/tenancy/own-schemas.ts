@@ -1,0 +1,86 @@
+/**
+ * Lets a project make schemas beside `data`, as migration tools do. Postgres has one privilege for schemas, publications and
+ * trusted extensions; event triggers take the other two away again (docs/decisions/0039-own-schemas.md).
+ */
+import { BEGIN, COMMIT, ident, ROLLBACK, type Session, sql, trusted } from '../pg/index.js';
+import { EXTENSIONS_SCHEMA } from './extensions.js';
+import type { Placement } from './placement.js';
+
+const TRIGGERS = ['cdp_schema_names', 'cdp_before_extension', 'cdp_after_extension'].map((name) => ident(name));
+
+/** Event triggers need it. */
+export const isSuperuser = async (session: Session): Promise<boolean> =>
+  (await session.query(sql`SELECT rolsuper FROM pg_roles WHERE rolname = current_user`))[0]?.[0] === 't';
+
+/** Gives or takes the right, with its limits. A service that is no superuser takes it, since it cannot limit it. */
+export async function grantOwnSchemas(session: Session, placement: Placement): Promise<void> {
+  const allowed = placement.ownSchemas && (await isSuperuser(session));
+  // Nobody may have the right while there is no trigger, nor a trigger that grants it while there is no right.
+  await session.query(BEGIN);
+  try {
+    for (const trigger of TRIGGERS) await session.query(sql`DROP EVENT TRIGGER IF EXISTS ${trigger}`);
+    if (allowed) await session.script(limits(placement));
+    const [database, writer] = [ident(placement.database), ident(placement.writer)];
+    await session.query(
+      allowed
+        ? sql`GRANT CREATE ON DATABASE ${database} TO ${writer}`
+        : sql`REVOKE CREATE ON DATABASE ${database} FROM ${writer}`,
+    );
+    await session.query(COMMIT);
+  } catch (error) {
+    await session.query(ROLLBACK);
+    throw error;
+  }
+}
+
+/**
+ * Names: a backup tells schemas by them in the list of pg_restore, and some are the service's. Extensions and publications: the
+ * right is gone while such a statement runs, so it does what it does without it; `IF NOT EXISTS` of an extension that is there
+ * succeeds. One at a time takes and gives it, by a lock on a table that a reader cannot take: it may hold any advisory lock.
+ */
+function limits({ database, writer }: Placement): string {
+  const created = (verb: string, role: string): string =>
+    sql`${trusted(verb)} CREATE ON DATABASE ${ident(database)} ${trusted(role)} ${ident(writer)}`.text;
+  const [names, before, after] = TRIGGERS.map(({ text }) => text);
+  return `
+    CREATE OR REPLACE FUNCTION _cdp.schema_names() RETURNS event_trigger
+      LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+    AS $function$
+    DECLARE
+      name text;
+    BEGIN
+      SELECT n.nspname INTO name FROM pg_event_trigger_ddl_commands() c JOIN pg_namespace n ON n.oid = c.objid
+        WHERE c.classid = 'pg_namespace'::regclass
+          AND (n.nspname !~ '^[a-z_][a-z0-9_]*$' OR starts_with(n.nspname, '_cdp') OR n.nspname = '${EXTENSIONS_SCHEMA}');
+      IF FOUND AND current_setting('is_superuser') = 'off' THEN
+        RAISE EXCEPTION 'a schema cannot be called "%"', name USING ERRCODE = 'invalid_name',
+          HINT = 'Use lower-case letters, digits and underscores. "${EXTENSIONS_SCHEMA}" and names that begin with "_cdp" are taken.';
+      END IF;
+    END
+    $function$;
+    CREATE OR REPLACE FUNCTION _cdp.before_extension() RETURNS event_trigger
+      LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $function$
+    BEGIN
+      IF current_setting('is_superuser') = 'off' THEN
+        LOCK TABLE _cdp.idempotency_keys IN SHARE UPDATE EXCLUSIVE MODE;
+        ${created('REVOKE', 'FROM')};
+      END IF;
+    END
+    $function$;
+    CREATE OR REPLACE FUNCTION _cdp.after_extension() RETURNS event_trigger
+      LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $function$
+    BEGIN
+      IF current_setting('is_superuser') = 'off' THEN
+        ${created('GRANT', 'TO')};
+      END IF;
+    END
+    $function$;
+    CREATE EVENT TRIGGER ${names} ON ddl_command_end
+      WHEN TAG IN ('CREATE SCHEMA', 'ALTER SCHEMA') EXECUTE FUNCTION _cdp.schema_names();
+    CREATE EVENT TRIGGER ${before} ON ddl_command_start
+      WHEN TAG IN ('CREATE EXTENSION', 'CREATE PUBLICATION') EXECUTE FUNCTION _cdp.before_extension();
+    CREATE EVENT TRIGGER ${after} ON ddl_command_end
+      WHEN TAG IN ('CREATE EXTENSION', 'CREATE PUBLICATION') EXECUTE FUNCTION _cdp.after_extension()`;
+}

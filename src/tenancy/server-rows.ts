@@ -1,0 +1,194 @@
+/** The table `cdp.servers` of the control database, and which server has room for a project. */
+import type { ServerEngine, ServerStatus, ServerTenancy } from '../contract/servers.js';
+import { type AuditRow, withEntry } from './audit-log.js';
+import {
+  BEGIN,
+  COMMIT,
+  type Fragment,
+  ident,
+  join,
+  type Pool,
+  type Row,
+  sql,
+  type Statement,
+  trusted,
+} from '../pg/index.js';
+import type { ProjectRow } from './control-rows.js';
+import { type AddedServer, serverName } from './placement.js';
+import { serviceChange, serviceWork } from './service-work.js';
+
+export interface ServerRow {
+  name: string;
+  /** `env:NAME` or `file:PATH`; null: the installation began with this server. */
+  urlReference: string | null;
+  engine: ServerEngine;
+  tenancy: ServerTenancy;
+  labels: Readonly<Record<string, string>>;
+  /** A server with twice the weight gets twice as many projects. */
+  weight: number;
+  /** null: no bound. */
+  maxProjects: number | null;
+  maxBytes: number | null;
+  maxConnections: number | null;
+  status: ServerStatus;
+  /** What the last check saw. */
+  facts: unknown;
+  /** Projects that live there, whatever their status. */
+  projects: number;
+  createdAt: Date;
+}
+
+export type NewServer = Pick<
+  ServerRow,
+  'name' | 'engine' | 'tenancy' | 'labels' | 'weight' | 'maxProjects' | 'maxBytes' | 'maxConnections'
+> & { readonly urlReference: string };
+
+/** What of a server can be changed. */
+export type ServerChange = Partial<
+  Pick<ServerRow, 'status' | 'labels' | 'weight' | 'maxProjects' | 'maxBytes' | 'maxConnections'>
+>;
+
+const COLUMNS = {
+  status: 'status',
+  labels: 'labels',
+  weight: 'weight',
+  maxProjects: 'max_projects',
+  maxBytes: 'max_bytes',
+  maxConnections: 'max_connections',
+} as const satisfies Record<keyof ServerChange, string>;
+
+/** The projects on a row of `cdp.servers`. Folders of the data directory count as `default`. */
+const PROJECTS = trusted(`(SELECT count(*) FROM cdp.projects WHERE projects.server = servers.name
+  OR servers.name = 'default' AND NOT EXISTS (SELECT FROM cdp.servers other WHERE other.name = projects.server))`);
+
+const SERVER_JSON = trusted(`jsonb_build_object('name', name, 'urlReference', url_reference, 'engine', engine,
+  'tenancy', tenancy, 'labels', labels, 'weight', weight, 'maxProjects', max_projects, 'maxBytes', max_bytes,
+  'maxConnections', max_connections, 'status', status, 'facts', facts, 'projects', ${PROJECTS.text}, 'createdAt', created_at)`);
+
+/** Whether a row of `cdp.servers` may take one more project. */
+const HAS_ROOM = trusted(
+  `(${PROJECTS.text} < coalesce(CASE WHEN tenancy = 'dedicated' OR engine = 'citus' THEN 1 END, max_projects, 'infinity'::float8))`,
+);
+
+const serverRow = ([, json]: Row): ServerRow => {
+  const row = JSON.parse(json ?? '') as Omit<ServerRow, 'createdAt'> & { createdAt: string };
+  return { ...row, createdAt: new Date(row.createdAt) };
+};
+
+export const addedServer = ({ urlReference, createdAt, engine, maxConnections }: ServerRow): AddedServer | null =>
+  urlReference === null ? null : { urlReference, addedAt: createdAt.getTime(), engine, maxConnections };
+
+export class ServerRows {
+  constructor(private readonly pool: Pool) {}
+
+  /** By name, the first one first. @throws EngineError database_unavailable */
+  list(): Promise<ServerRow[]> {
+    return this.select(sql`ORDER BY url_reference IS NOT NULL, name`);
+  }
+
+  async get(name: string): Promise<ServerRow | null> {
+    const [server] = await this.select(sql`WHERE name = ${name}`);
+    return server ?? null;
+  }
+
+  /**
+   * Servers that may take a new project, the least loaded first: by the number of their projects over their weight. A Citus
+   * cluster takes only the one that asks for it by name.
+   * @param labels which it must have
+   */
+  candidates(labels: Readonly<Record<string, string>>): Promise<ServerRow[]> {
+    return this
+      .select(sql`WHERE status = 'active' AND engine = 'postgres' AND labels @> ${JSON.stringify(labels)}::jsonb AND ${HAS_ROOM}
+      ORDER BY ${PROJECTS} / weight, url_reference IS NOT NULL, name`);
+  }
+
+  /**
+   * Projects are counted and added one at a time for each server, so that none has more than it may.
+   * @returns null if it is inserted; else what is in the way: a project of that name, in whatever status, or its server
+   */
+  async insertProject(
+    project: Omit<ProjectRow, 'quotaBytes' | 'sizeBytes' | 'createdAt'>,
+  ): Promise<'name' | 'server' | null> {
+    const { id, name, status, schemaVersion } = project;
+    const { server, database, schema, writer, reader, ownSchemas } = project.placement;
+    const onServer = serverName(project.placement);
+    const results = await serviceWork(() =>
+      this.pool.run([
+        BEGIN,
+        sql`SELECT FROM cdp.servers WHERE name = ${onServer} FOR UPDATE`,
+        sql`SELECT FROM cdp.servers WHERE name = ${onServer} AND ${HAS_ROOM}`,
+        sql`INSERT INTO cdp.projects
+            (id, name, status, server, database_name, schema_name, writer_role, reader_role, own_schemas, schema_version)
+          SELECT ${id}, ${name}, ${status}, ${server}, ${database}, ${schema}, ${writer}, ${reader}, ${ownSchemas}::boolean, ${schemaVersion}::integer
+          WHERE EXISTS (SELECT FROM cdp.servers WHERE name = ${onServer} AND ${HAS_ROOM})
+          ON CONFLICT (name) DO NOTHING RETURNING id`,
+        COMMIT,
+      ]),
+    );
+    if (results[3]?.rows.length === 1) return null;
+    return results[2]?.rows.length === 1 ? 'name' : 'server';
+  }
+
+  /** @returns false if there is one of that name, or a project lives in a folder of that name */
+  async add(server: NewServer, entry: AuditRow | null): Promise<boolean> {
+    const { name, urlReference, engine, tenancy, labels, weight, maxProjects, maxBytes, maxConnections } = server;
+    const rows = await this.change(
+      sql`INSERT INTO cdp.servers
+            (name, url_reference, engine, tenancy, labels, weight, max_projects, max_bytes, max_connections)
+          SELECT ${name}, ${urlReference}, ${engine}, ${tenancy}, ${JSON.stringify(labels)}::jsonb, ${weight}::real,
+            ${maxProjects}::integer, ${maxBytes}::bigint, ${maxConnections}::integer
+          WHERE NOT EXISTS (SELECT FROM cdp.projects WHERE server = ${name})
+          ON CONFLICT DO NOTHING RETURNING NULL::uuid AS project_id`,
+      entry,
+    );
+    return rows.length === 1;
+  }
+
+  /** @returns the server as it now is; null if there is none of that name */
+  async set(name: string, change: ServerChange, entry: AuditRow | null): Promise<ServerRow | null> {
+    const sets = Object.entries(change).map(([key, value]) => {
+      const stored = typeof value === 'object' && value !== null ? JSON.stringify(value) : (value ?? null);
+      return sql`${ident(COLUMNS[key as keyof ServerChange])} = ${stored}`;
+    });
+    const [row] = await this.change(
+      sql`UPDATE cdp.servers SET ${join(sets)} WHERE name = ${name} RETURNING NULL::uuid AS project_id, ${SERVER_JSON}`,
+      entry,
+    );
+    return row === undefined ? null : serverRow(row);
+  }
+
+  /** Notes what a check saw. */
+  async setFacts(name: string, facts: object): Promise<void> {
+    await serviceWork(() =>
+      this.pool.query(sql`UPDATE cdp.servers SET facts = ${JSON.stringify(facts)}::jsonb WHERE name = ${name}`),
+    );
+  }
+
+  /** @returns false if there is none of that name that was added and has no projects */
+  async remove(name: string, entry: AuditRow | null): Promise<boolean> {
+    const change = sql`DELETE FROM cdp.servers WHERE name = ${name} AND url_reference IS NOT NULL
+      AND NOT EXISTS (SELECT FROM cdp.projects WHERE server = ${name}) RETURNING NULL::uuid AS project_id`;
+    const [, , removed] = await serviceWork(() =>
+      this.pool.run([
+        BEGIN,
+        // A project that is being placed there is counted.
+        sql`SELECT FROM cdp.servers WHERE name = ${name} FOR UPDATE`,
+        noted(change, entry),
+        COMMIT,
+      ]),
+    );
+    return removed?.rows.length === 1;
+  }
+
+  private async select(which: Fragment): Promise<ServerRow[]> {
+    const rows = await serviceWork(() => this.pool.query(sql`SELECT NULL, ${SERVER_JSON} FROM cdp.servers ${which}`));
+    return rows.map(serverRow);
+  }
+
+  private change(change: Fragment, entry: AuditRow | null): Promise<Row[]> {
+    return serviceChange(this.pool, noted(change, entry));
+  }
+}
+
+const noted = (change: Fragment, entry: AuditRow | null): Statement =>
+  entry === null ? change : withEntry(change, entry);

@@ -1,0 +1,62 @@
+/** What is tried on a server before projects live there. Nothing stays of it. */
+import { randomInt } from 'node:crypto';
+import { fixed, type ServerAddress, type Session, sql, trusted, withSession } from '../pg/index.js';
+import { withServiceSession } from './service-pool.js';
+
+const VERSION_MS = 5_000;
+
+/** What it calls itself. Without the settings of the service's sessions, which what is no Postgres may refuse. */
+export const versionText = (address: ServerAddress): Promise<string> =>
+  withSession({ ...address, timeoutMs: VERSION_MS }, async (session) => {
+    const [[text] = []] = await session.query(fixed('SELECT version()'));
+    return text ?? '';
+  });
+
+/** Whether an advisory lock of one session keeps another one out, on which the service relies. */
+export const locksExclude = (address: ServerAddress): Promise<boolean> =>
+  inService(address, (first) =>
+    inService(address, async (second) => {
+      // Beside the service's own, which have small numbers or hashes.
+      const key = trusted(String(randomInt(2 ** 47)));
+      await first.query(sql`SELECT pg_advisory_lock(${key})`);
+      const [[isFree] = []] = await second.query(sql`SELECT pg_try_advisory_lock(${key})`);
+      return isFree === 'f';
+    }),
+  );
+
+/** The moment at which its postmaster started, in microseconds: it tells servers apart. */
+export const startedAt = (address: ServerAddress): Promise<string> =>
+  inService(address, async (session) => {
+    const [[time] = []] = await session.query(fixed('SELECT pg_postmaster_start_time()'));
+    return time ?? '';
+  });
+
+const ROUND_TRIPS = 5;
+
+export interface Reach {
+  /** Median of a few round trips. */
+  readonly latencyMs: number;
+  /** Sessions of clients, and of workers that count as such. */
+  readonly connectionsUsed: number;
+  /** In the database of the URL. */
+  readonly hasCitus: boolean;
+}
+
+export const reachOf = (address: ServerAddress): Promise<Reach> =>
+  inService(address, async (session) => {
+    const [[used, citus] = []] = await session.query(
+      fixed(`SELECT (SELECT sum(numbackends) FROM pg_stat_database),
+        EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')`),
+    );
+    const times = [];
+    for (let i = 0; i < ROUND_TRIPS; i++) {
+      const started = performance.now();
+      await session.query(fixed('SELECT 1'));
+      times.push(performance.now() - started);
+    }
+    const latencyMs = times.sort((a, b) => a - b)[Math.floor(ROUND_TRIPS / 2)] ?? 0;
+    return { latencyMs, connectionsUsed: Number(used), hasCitus: citus === 't' };
+  });
+
+const inService = <T>(address: ServerAddress, work: (session: Session) => Promise<T>): Promise<T> =>
+  withServiceSession(address, address.database, work);

@@ -1,0 +1,141 @@
+/** `cdp import --on-conflict`, `--quarantine`, and `cdp quarantine` against a real service. */
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { person, type Person } from '../../support/cdp.js';
+import { endEverything } from '../../support/program.js';
+import { startTestService, type TestProject, type TestService } from '../../support/service.js';
+
+let service: TestService;
+let project: TestProject;
+let ada: Person;
+beforeAll(async () => {
+  service = await startTestService();
+  project = await service.project();
+  ada = await person({ CDP_URL: service.url, CDP_TOKEN: project.token });
+  await project.table('people', { email: 'TEXT', age: 'INTEGER' });
+  await ada.run(['index', 'create', 'people', 'email', '--unique']);
+  await project.rows('ALTER TABLE people ADD CONSTRAINT young CHECK (age IS NULL OR age NOT BETWEEN 150 AND 299)');
+});
+afterAll(async () => {
+  await endEverything();
+  await service.close();
+});
+
+const load = (file: string, ...more: string[]) => ada.run(['import', file, '--table', 'people', ...more]);
+const people = () => project.rows('SELECT email, age FROM people ORDER BY email');
+
+it('updates rows, also within a file, the last record of a key winning', async () => {
+  const lines = Array.from({ length: 600 }, (_, i) => JSON.stringify({ email: `p${i % 300}`, age: i < 300 ? 1 : 2 }));
+  await ada.write('first.ndjson', lines.join('\n'));
+  expect(await load('first.ndjson', '--on-conflict', 'email')).toMatchObject({ code: 0 });
+  expect(await project.rows('SELECT count(*) AS n, min(age) AS age FROM people')).toEqual([{ n: 300, age: 2 }]);
+  const again = await load('first.ndjson', '--on-conflict', 'email', '--resolution', 'ignore', '--json');
+  expect(JSON.parse(again.stdout)).toMatchObject({ inserted: 0, updated: 0, ignored: 600 });
+  await project.rows('DELETE FROM people');
+});
+
+it('keeps refused records, lists, shows, stores and deletes them', async () => {
+  await ada.write('bad.ndjson', '{"email":"a","age":200}\n{"email":"a","age":1}\n{"email":"b","age":2}\n');
+  const { code, stdout, stderr } = await load('bad.ndjson', '--quarantine');
+  expect({ code, stdout, stderr }).toMatchObject({
+    code: 4,
+    stdout: expect.stringContaining('2 rows stored in people, 0 refused, 1 quarantined') as string,
+    stderr: expect.stringContaining('quarantine list --table people') as string,
+  });
+  const [kept] = JSON.parse(await ada.output('quarantine', 'list', '--table', 'people', '--json')) as { id: string }[];
+  expect(await ada.output('quarantine', 'show', kept?.id ?? '')).toContain('{"email":"a","age":200}');
+  expect(await ada.output('quarantine', 'list')).toContain('young');
+  const again = await ada.run(['quarantine', 'replay', '--table', 'people']);
+  expect(again).toMatchObject({ code: 4, stdout: expect.stringContaining('1 refused again') as string });
+  const options = ['--rename', 'email=age', '--rename', 'age=email', '--set', 'email=a,b=c', '--set', 'age=9'];
+  const replayed = await ada.output('quarantine', 'replay', '--table', 'people', ...options);
+  expect(replayed).toContain('1 row inserted, 0 updated');
+  expect(await people()).toEqual([
+    { email: 'a', age: 1 },
+    { email: 'a,b=c', age: 9 },
+    { email: 'b', age: 2 },
+  ]);
+  expect(await ada.run(['quarantine', 'drop'])).toMatchObject({ code: 2 });
+  expect(await ada.output('quarantine', 'drop', '--all')).toContain('0 rows deleted');
+});
+
+it.each([
+  [['replay', '--set', 'age'], 'Expected COLUMN=VALUE.'],
+  [['replay', '--set', '=1'], 'Expected COLUMN=VALUE.'],
+  [['replay', '--set', 'a=1', '--set', 'a=2'], '"a" has two values.'],
+  [['replay', '--rename', 'shop'], 'Expected OLD=NEW.'],
+  [['replay', '--rename', '=note'], 'Expected OLD=NEW.'],
+  [['replay', '--rename', 'a=x', '--rename', 'a=y'], '"a" has two new names.'],
+  [['replay', '--on-conflict', 'email', '--resolution', 'never'], 'Allowed choices are merge, replace, ignore.'],
+  [['list', '--id', 'first'], 'Expected an ID'],
+])('refuses cdp quarantine %j', async (words, message) => {
+  const { code, stderr } = await ada.run(['quarantine', ...words, '--table', 'people']);
+  expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) as string });
+});
+
+it('says that there is no such record', async () => {
+  const id = '01a1fd4a-ba32-726b-b7d9-cf4374f5ddde';
+  expect(await ada.run(['quarantine', 'show', id])).toMatchObject({ code: 1 });
+});
+
+it('creates the unique index of a new table', async () => {
+  await ada.write('new.ndjson', '{"shop":1,"no":1}\n{"shop":1,"no":1}\n');
+  const words = ['import', 'new.ndjson', '--table', 'orders', '--create', '--on-conflict', 'shop,no', '--quarantine'];
+  const preview = await ada.output(...words, '--dry-run');
+  expect(preview).toContain('POST /api/cdp/schema/table/orders/index\n{"columns":["shop","no"],"unique":true}\n');
+  expect(preview).toContain('POST /api/cdp/data/orders?on_conflict=shop%2Cno&on_error=quarantine\n');
+  expect(await ada.output(...words)).toContain('1 row stored in orders, 1 updated, 0 ignored, 0 refused');
+});
+
+it.each([
+  [['--on-conflict', 'age'], 'cdp index create people age --unique'],
+  [['--on-conflict', 'emial'], 'Did you mean "email"?'],
+  [['--on-conflict', 'phone'], 'no field goes to a column "phone"'],
+  [['--on-conflict', 'Email', '--table', 'unborn', '--create'], 'Did you mean "email"?'],
+  [['--quarantine', '--strict'], "cannot be used with option '--strict'"],
+  [['--quarantine', '--refused', 'x'], "cannot be used with option '--refused <FILE>'"],
+])('refuses %j before it changes anything', async (words, message) => {
+  await ada.write('two.ndjson', '{"email":"c","age":1}\n');
+  const { code, stderr } = await load('two.ndjson', ...words);
+  expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) as string });
+  expect(await ada.output('tables')).not.toContain('unborn');
+  expect((await load('two.ndjson', '--resume')).stderr).toContain('No import of this');
+});
+
+it('resumes only with the options that the import was started with, and advises them', async () => {
+  await ada.write('strict.ndjson', '{"email":"r","age":200}\n{"email":"s","age":1}\n');
+  const started = await load('strict.ndjson', '--on-conflict', 'email', '--strict');
+  const advised = 'cdp import strict.ndjson --table people --on-conflict email --resume';
+  expect(started).toMatchObject({ code: 1, stderr: expect.stringContaining(advised) as string });
+  for (const [words, message] of [
+    [['--on-conflict', 'age'], '--on-conflict cannot change: the import was started with email'],
+    [['--on-conflict', 'email', '--resolution', 'ignore'], '--resolution cannot change'],
+    [['--quarantine'], '--quarantine cannot change: the import was started without it'],
+  ] as const) {
+    const { code, stderr } = await load('strict.ndjson', '--resume', ...words);
+    expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) as string });
+  }
+  const { code, stdout, stderr } = await load('strict.ndjson', '--resume');
+  expect({ code, stdout, stderr }).toEqual({
+    code: 4,
+    stdout: expect.stringContaining('1 row stored in people, 0 updated, 0 ignored, 1 refused') as string,
+    stderr: expect.stringContaining('strict.ndjson.refused.ndjson --table people --on-conflict email') as string,
+  });
+});
+
+it('refuses --resolution without --on-conflict', async () => {
+  await ada.write('one.ndjson', '{"email":"c"}\n');
+  expect(await load('one.ndjson', '--resolution', 'ignore')).toMatchObject({ code: 2 });
+});
+
+it('rehearses an import and SQL: everything is counted, nothing is stored', async () => {
+  const before = await people();
+  await ada.write('rehearsed.ndjson', '{"email":"x","age":1}\n{"email":"y","age":200}\n');
+  const { code, stdout } = await load('rehearsed.ndjson', '--rehearse');
+  expect({ code, stdout }).toEqual({
+    code: 4,
+    stdout: expect.stringContaining('1 row could be stored in people, 1 refused') as string,
+  });
+  const sql = await ada.output('sql', '--dry-run', "INSERT INTO people (email) VALUES ('z')");
+  expect(sql).toContain('people: 1 inserted, 0 updated, 0 deleted');
+  expect(await people()).toEqual(before);
+});

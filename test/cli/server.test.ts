@@ -1,0 +1,115 @@
+/** `cdp server`: on an embedded installation, whose running service does the work, and on the Postgres of a URL. */
+import { dirname, join } from 'node:path';
+import { writeFile } from 'node:fs/promises';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type AddedServer, startAddedServer } from '../support/added-server.js';
+import { type Ended, endEverything, preparedDataDir, runProgram, startServe } from '../support/program.js';
+import { startTestService, type TestService } from '../support/service.js';
+
+let other: AddedServer;
+beforeAll(async () => {
+  other = await startAddedServer();
+});
+afterAll(async () => {
+  await endEverything();
+  await other.close();
+});
+
+const ended = ({ code, stdout, stderr }: Ended) => [code, stdout, stderr];
+
+describe('with a running service', () => {
+  let dataDir: string;
+  beforeAll(async () => {
+    dataDir = await preparedDataDir();
+    await startServe(['--data-dir', dataDir]);
+    await writeFile(join(dirname(dataDir), 'eu.url'), `${other.url}\n`);
+  });
+
+  const run = (...args: string[]) => runProgram([...args, '--data-dir', dataDir], { cwd: dirname(dataDir) });
+
+  it('a server is added by a file, listed, checked, changed, filled, drained and removed', async () => {
+    const file = join(dirname(dataDir), 'eu.url');
+    const options = ['--label', 'region=eu', '--label', 'tier=a', '--max-bytes', '2TB', '--max-projects', '9'];
+    const added = await run('server', 'add', 'eu-1', '--url-file', 'eu.url', ...options);
+    // The servers of the tests flush nothing.
+    expect(ended(added)).toEqual([0, expect.stringMatching(/^PROBLEM +durability[^]*^Server eu-1 added\n$/m), '']);
+    const [first, ...more] = (await run('server', 'list')).stdout.trimEnd().split('\n');
+    expect(first).toMatch(/^NAME +STATUS +PROJECTS +WEIGHT +BOUNDS +LABELS +POSTGRES +SIZE +URL$/);
+    expect(more).toEqual([
+      expect.stringMatching(/^default +active +1 +1 +- +- +not checked +- +-$/),
+      expect.stringMatching(
+        `^eu-1 +active +0 +1 +9 projects, 2\\.0 TB +region=eu tier=a +${other.major}\\.\\S+ +0\\.0 MB +file:${file}$`,
+      ),
+    ]);
+    const [checked] = JSON.parse((await run('server', 'check', 'eu-1', '--json')).stdout) as { findings: object[] }[];
+    expect(checked?.findings).toContainEqual(expect.objectContaining({ subject: 'advisory locks', health: 'ok' }));
+    expect((await run('server', 'check')).stdout).toMatch(/^Server default\n[^]*^Server eu-1\n[^]*^ok +latency /m);
+    const set = ['--no-labels', '--weight', '2.5', '--max-bytes', 'none', '--max-connections', '20'];
+    const changed = await run('server', 'set', 'eu-1', ...set, '--json');
+    expect(JSON.parse(changed.stdout)).toMatchObject({
+      ...{ labels: {}, weight: 2.5, max_bytes: null, max_projects: 9, max_connections: 20 },
+    });
+    await run('server', 'set', 'eu-1', '--label', 'tier=b');
+    const create = (name: string, ...wish: string[]) => run('project', 'create', name, ...wish, '--json');
+    expect(JSON.parse((await create('a', '--server', 'eu-1')).stdout)).toMatchObject({ server: 'eu-1' });
+    expect(JSON.parse((await create('b', '--label', 'tier=b')).stdout)).toMatchObject({ server: 'eu-1' });
+    expect(ended(await run('server', 'remove', 'eu-1'))).toEqual([
+      ...[1, ''],
+      'cdp: Projects live on the server "eu-1": a, b\nMove or delete them first.\n',
+    ]);
+    for (const [verb, status] of [
+      ['drain', 'draining'],
+      ['close', 'closed'],
+    ] as const) {
+      expect(ended(await run('server', verb, 'eu-1'))).toEqual([0, `Server eu-1 ${status}\n`, '']);
+      expect((await create('c', '--server', 'eu-1')).stderr).toContain('The server "eu-1" takes no more projects');
+    }
+    expect(ended(await run('server', 'activate', 'eu-1'))).toEqual([0, 'Server eu-1 active\n', '']);
+    for (const name of ['a', 'b']) await run('project', 'delete', name, '--yes');
+    expect(ended(await run('server', 'remove', 'eu-1'))).toEqual([0, 'Server eu-1 removed\n', '']);
+  });
+
+  it('a variable has to be in the environment of the service, not in that of the command', async () => {
+    const args = ['server', 'add', 'eu-1', '--url-env', 'EU_URL', '--data-dir', dataDir];
+    const { code, stdout, stderr } = await runProgram(args, { env: { EU_URL: other.url } });
+    expect(stderr).toBe(
+      'cdp: The URL cannot be read: the environment of the service has no variable EU_URL\n' +
+        'Every instance of the service needs the variable when it starts. A file is read at once.\n',
+    );
+    expect([code, stdout]).toEqual([2, '']);
+  });
+
+  it.each([
+    ['no place of the URL', ['add', 'x'], 'Give either --url-env or --url-file'],
+    ['two places', ['add', 'x', '--url-env', 'A', '--url-file', 'b'], 'Give either --url-env or --url-file'],
+    ['a label without a value', ['add', 'x', '--url-env', 'A', '--label', 'b'], '--label takes KEY=VALUE, not b'],
+    ['a bound that is no number', ['set', 'default', '--max-projects', 'x'], '--max-projects takes a number'],
+    ['a size without a unit', ['set', 'default', '--max-bytes', '5'], '--max-bytes must be a whole number with MB'],
+    ['nothing to change', ['set', 'default'], 'Say what to change'],
+    ['a name that cannot be', ['add', 'No Name', '--url-env', 'A'], "A server's name must match"],
+    ['another engine', ['add', 'x', '--url-env', 'A', '--engine', 'mysql'], 'Allowed choices are postgres, citus'],
+  ])('refuses %s', async (_what, args, message) => {
+    const { code, stderr } = await run('server', ...args);
+    expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
+  });
+});
+
+describe('on the Postgres of a URL', () => {
+  let service: TestService;
+  beforeAll(async () => {
+    service = await startTestService();
+  });
+  afterAll(() => service.close());
+
+  it('the command reads the variable itself, and says that each instance needs it', async () => {
+    const { databaseUrl, secret } = service.config;
+    const env = { DATABASE_URL: databaseUrl ?? '', CDP_SECRET: secret ?? '', EU_URL: other.url };
+    const added = await runProgram(['server', 'add', 'eu-1', '--url-env', 'EU_URL', '--dedicated'], { env });
+    expect([added.code, added.stderr]).toEqual([0, '']);
+    expect(added.stdout).toContain('Every instance of the service needs the variable EU_URL');
+    expect((await service.engine.serverRows.list()).map(({ name, tenancy }) => [name, tenancy])).toEqual([
+      ['default', 'shared'],
+      ['eu-1', 'dedicated'],
+    ]);
+  });
+});

@@ -1,0 +1,249 @@
+/** DEFAULT, NOT NULL and UNIQUE of a column, set and dropped over HTTP, and what inserts make of them. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { testServers } from '../support/postgres.js';
+import { refused, snapshot } from '../support/schema.js';
+import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { columnPath, Tables } from '../support/tables.js';
+
+describe.each(testServers())('properties of a column on Postgres $major', (server) => {
+  let service: TestService;
+  let project: TestProject;
+  let tables: Tables;
+  beforeAll(async () => {
+    service = await startTestService({}, server);
+    project = await service.project();
+    tables = new Tables(project);
+  });
+  afterAll(() => service.close());
+
+  const insert = (table: string, records: unknown, query = '') =>
+    project.call('POST', `/api/cdp/data/${table}${query}`, { body: records });
+  const values = async (table: string) => (await project.rows(`SELECT a FROM ${table} ORDER BY id`)).map(({ a }) => a);
+  const constraints = (table: string) =>
+    project.rows(`SELECT attname, attnotnull, pg_get_expr(adbin, adrelid) AS preset FROM pg_attribute
+      LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+      WHERE attrelid = 'data.${table}'::regclass AND attname = 'a'`);
+
+  describe('works', () => {
+    it.each<[string, string, unknown]>([
+      ['TEXT', `"it's \\\\ \\"odd\\" 🎉"`, `it's \\ "odd" 🎉`],
+      ['TEXT', '12.50', '12.50'],
+      ['INTEGER', '9007199254740993', '9007199254740993'],
+      ['INTEGER', '"-7"', -7],
+      ['FLOAT', '1.5', 1.5],
+      ['FLOAT', '"NaN"', 'NaN'],
+      ['BOOLEAN', 'false', false],
+      ['TIMESTAMP', '"2026-01-31"', '2026-01-31T00:00:00Z'],
+      ['JSONB', '{"a": [1, {"b": null}], "c": "\\\\d"}', { a: [1, { b: null }], c: '\\d' }],
+      ['JSONB', '[]', []],
+    ])('to set the default of %s to %s, and to drop it', async (type, preset, read) => {
+      const name = await tables.fresh({ a: type, b: 'TEXT' });
+      const answer = await tables.alter(name, 'a', `{"default": ${preset}}`);
+      expect([answer.status, answer.body]).toEqual([
+        200,
+        { success: true, message: 'column altered', table: name, column: { name: 'a', type, comment: null } },
+      ]);
+      // A record that leaves it out, one that does not, and the way that returns ids.
+      expect((await insert(name, [{ b: 'x' }, { a: null, b: 'x' }])).status).toBe(201);
+      expect((await insert(name, [{}], '?return=ids')).status).toBe(201);
+      expect(await values(name)).toEqual([read, null, read]);
+      expect((await tables.alter(name, 'a', { default: null })).status).toBe(200);
+      await insert(name, [{}]);
+      expect(await values(name)).toEqual([read, null, read, null]);
+    });
+
+    it('to set and drop NOT NULL, which inserts name by record and column', async () => {
+      const name = await tables.fresh({ a: 'TEXT', b: 'INTEGER' });
+      await tables.insert(name, [{ a: 'x' }]);
+      expect((await tables.alter(name, 'a', { not_null: true })).status).toBe(200);
+      for (const query of ['', '?return=ids']) {
+        for (const bad of [{}, { b: 1 }, { a: null }]) {
+          const { errors } = failure(await insert(name, [{ a: 'y' }, bad], query), 400, 'constraint_violation');
+          expect(errors).toMatchObject([{ record: 1, column: 'a', error: 'constraint_violation' }]);
+          expect(errors?.[0]?.message).toContain('null value in column "a"');
+        }
+      }
+      expect((await tables.alter(name, 'a', { default: 'z' })).status).toBe(200);
+      for (const query of ['', '?return=ids']) expect((await insert(name, [{ b: 1 }], query)).status).toBe(201);
+      failure(await insert(name, [{ a: null }]), 400, 'constraint_violation');
+      expect((await tables.alter(name, 'a', { not_null: false })).status).toBe(200);
+      expect((await insert(name, [{ a: null }])).status).toBe(201);
+      expect(await values(name)).toEqual(['x', 'z', 'z', null]);
+    });
+
+    it('to make a column unique and no more, whatever its index is called; twice is once', async () => {
+      const name = await tables.fresh({ a: 'TEXT', b: 'TEXT' });
+      await project.rows(`CREATE UNIQUE INDEX ${name}_some ON ${name} (a) WHERE b IS NULL`);
+      for (let i = 0; i < 2; i++) expect((await tables.alter(name, 'a', { unique: true })).status).toBe(200);
+      await tables.createIndex(name, { columns: ['a'], unique: true, name: `${name}_own` });
+      await tables.createIndex(name, { columns: ['a', 'b'], unique: true });
+      expect(await tables.indexes(name)).toHaveLength(5);
+      failure(
+        await insert(name, [
+          { a: 'x', b: '1' },
+          { a: 'x', b: '2' },
+        ]),
+        409,
+        'unique_violation',
+      );
+      for (let i = 0; i < 2; i++) expect((await tables.alter(name, 'a', { unique: false })).status).toBe(200);
+      expect(await tables.indexes(name)).toMatchObject([{ primary: true }, { columns: ['a', 'b'] }, { partial: true }]);
+      expect(
+        (
+          await insert(name, [
+            { a: 'x', b: '1' },
+            { a: 'x', b: '2' },
+          ])
+        ).status,
+      ).toBe(201);
+    });
+
+    it('for all of them with a new name and type, where the old default has no counterpart', async () => {
+      const name = await tables.fresh({ a: 'TEXT' });
+      await tables.alter(name, 'a', { default: 'none' });
+      await tables.insert(name, [{ a: '1' }, { a: '2' }]);
+      const error = await refused(
+        project,
+        ['PUT', columnPath(name, 'a'), { new_type: 'INTEGER' }],
+        409,
+        'not_convertible',
+      );
+      expect(error.hint).toContain('"default"');
+      const all = { new_name: 'n', new_type: 'INTEGER', default: 3, not_null: true, unique: true, comment: 'x' };
+      expect((await tables.alter(name, 'a', all)).body.column).toEqual({ name: 'n', type: 'INTEGER', comment: 'x' });
+      await insert(name, [{}]);
+      expect(await project.rows(`SELECT n FROM ${name} ORDER BY n`)).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }]);
+      failure(await insert(name, [{}]), 409, 'unique_violation');
+    });
+
+    it('for a column of a type that free SQL has made', async () => {
+      await project.rows(
+        `CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE TABLE moods (id uuid PRIMARY KEY DEFAULT _cdp.uuid_v7(), a mood)`,
+      );
+      expect((await tables.alter('moods', 'a', { default: 'ok', not_null: true, unique: true })).status).toBe(200);
+      expect((await insert('moods', [{}])).status).toBe(201);
+      expect(await values('moods')).toEqual(['ok']);
+      await refused(project, ['PUT', columnPath('moods', 'a'), { default: 'happy' }], 400, 'sql_error');
+    });
+
+    it('once for each Idempotency-Key', async () => {
+      const name = await tables.fresh({ a: 'TEXT' });
+      const send = () =>
+        project.call('PUT', columnPath(name, 'a'), {
+          body: { not_null: true, default: 'x' },
+          headers: { 'idempotency-key': 'k' },
+        });
+      const first = await send();
+      await tables.alter(name, 'a', { not_null: false });
+      const repeat = await send();
+      expect([first.status, repeat.text, repeat.headers.get('idempotency-replayed')]).toEqual([
+        200,
+        first.text,
+        'true',
+      ]);
+      expect(await constraints(name)).toMatchObject([{ attnotnull: false, preset: "'x'::text" }]);
+    });
+  });
+
+  describe('refuses', () => {
+    it.each<[string, unknown, string]>([
+      ['INTEGER', { default: 'now()' }, 'invalid_value'],
+      ['INTEGER', { default: 1.5 }, 'invalid_value'],
+      ['FLOAT', { default: 'x' }, 'invalid_value'],
+      ['BOOLEAN', { default: 'true' }, 'invalid_value'],
+      ['TIMESTAMP', { default: 'now' }, 'invalid_value'],
+      ['TIMESTAMP', { default: 0 }, 'invalid_value'],
+      ['TEXT', { default: {} }, 'invalid_value'],
+      ['TEXT', { default: 'a\u0000' }, 'invalid_value'],
+      ['JSONB', { default: ['\ud800'] }, 'invalid_value'],
+      ['TEXT', { new_type: 'INTEGER', default: 'x' }, 'invalid_value'],
+      ['TEXT', { not_null: 'true' }, 'invalid_request'],
+      ['TEXT', { not_null: null }, 'invalid_request'],
+      ['TEXT', { unique: 1 }, 'invalid_request'],
+    ])('for %s: %j', async (type, body, code) => {
+      const name = await tables.fresh({ a: type });
+      const error = await refused(project, ['PUT', columnPath(name, 'a'), body], 400, code);
+      if (code === 'invalid_value') {
+        expect(error.message).toMatch(/^Default of column "a": /);
+        expect(error.hint).toContain('Only SQL can set an expression');
+      }
+      await tables.drop(name);
+    });
+
+    it('NOT NULL over NULLs, with the number of rows, and changes nothing else of the request', async () => {
+      const name = await tables.fresh({ a: 'JSONB' });
+      await tables.insert(name, [{ a: 1 }, {}, { a: null }]);
+      const before = await constraints(name);
+      const body = { not_null: true, default: 5, new_name: 'b', comment: 'x' };
+      const error = await refused(project, ['PUT', columnPath(name, 'a'), body], 400, 'constraint_violation');
+      expect(error.message).toBe('"a" cannot be NOT NULL: 2 rows have NULL in it');
+      expect(error.hint).toContain(`UPDATE "${name}" SET "a" = … WHERE "a" IS NULL`);
+      expect(await constraints(name)).toEqual(before);
+      // A JSON null becomes NULL with the type.
+      await project.rows(`UPDATE ${name} SET a = 'null' WHERE a IS NULL`);
+      const typed = await refused(
+        project,
+        ['PUT', columnPath(name, 'a'), { not_null: true, new_type: 'INTEGER' }],
+        400,
+        'constraint_violation',
+      );
+      expect(typed.message).toContain('2 rows');
+    });
+
+    it('UNIQUE over values that are not, with their number and without the values', async () => {
+      const name = await tables.fresh({ a: 'TEXT' });
+      await tables.insert(name, [{ a: 'secret' }, { a: 'secret' }, {}, {}]);
+      const body = { unique: true, not_null: false, default: 'x' };
+      const error = await refused(project, ['PUT', columnPath(name, 'a'), body], 409, 'unique_violation');
+      expect(error.message).toBe(`"a" cannot be unique in "${name}": 1 value occurs more than once, up to 2 times`);
+      expect(JSON.stringify(error)).not.toContain('secret');
+      expect(await constraints(name)).toMatchObject([{ preset: null }]);
+      // Different as text, equal as numbers.
+      await project.rows(`DELETE FROM ${name}; INSERT INTO ${name} (a) VALUES ('1'), ('1.0')`);
+      await refused(
+        project,
+        ['PUT', columnPath(name, 'a'), { unique: true, new_type: 'FLOAT' }],
+        409,
+        'unique_violation',
+      );
+    });
+
+    it('anything but the comment of id, and to drop what a foreign key needs', async () => {
+      const name = await tables.fresh({ a: 'TEXT' });
+      for (const body of [{ default: null }, { not_null: false }, { unique: false }, { unique: true, comment: 'x' }]) {
+        await refused(project, ['PUT', columnPath(name, 'id'), body], 400, 'reserved_name');
+      }
+      await tables.alter(name, 'a', { unique: true });
+      await project.rows(`CREATE TABLE ${name}_of (a text REFERENCES ${name} (a))`);
+      await refused(project, ['PUT', columnPath(name, 'a'), { unique: false }], 409, 'dependent_objects');
+    });
+
+    it('a token that may not change the schema', async () => {
+      const name = await tables.fresh({ a: 'TEXT' });
+      const token = await project.tokenWith('schema:read', 'data:write', 'sql:read', 'sql:write');
+      const before = await snapshot(project);
+      failure(
+        await project.call('PUT', columnPath(name, 'a'), { body: { not_null: true }, token }),
+        403,
+        'insufficient_scope',
+      );
+      expect(await snapshot(project)).toEqual(before);
+    });
+  });
+
+  it('protects from SQL in a default', async () => {
+    const name = await tables.fresh({ a: 'TEXT' });
+    const attacks = [
+      `'; DROP TABLE ${name}; --`,
+      `\\'; DROP TABLE ${name}; --`,
+      `' || pg_sleep(9) || '`,
+      '$$',
+      `E'\\'`,
+    ];
+    for (const attack of attacks) {
+      expect((await tables.alter(name, 'a', { default: attack })).status).toBe(200);
+      await insert(name, [{}]);
+    }
+    expect(await values(name)).toEqual(attacks);
+  });
+});

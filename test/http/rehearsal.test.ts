@@ -1,0 +1,136 @@
+/** Writes with dry_run: really run, answered as they would be, and rolled back. */
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { testServers } from '../support/postgres.js';
+import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+
+describe.each(testServers())('on Postgres $major', (server) => {
+  let service: TestService;
+  let project: TestProject;
+  beforeAll(async () => {
+    service = await startTestService({}, server);
+    project = await service.project();
+  });
+  beforeEach(async () => {
+    await project.rows('DROP TABLE IF EXISTS people CASCADE');
+    await project.table('people', { email: 'TEXT', age: 'TEXT' });
+    await project.rows(
+      `CREATE UNIQUE INDEX ON people (email); INSERT INTO people (email, age) VALUES ('a', '1'), ('b', '2')`,
+    );
+  });
+  afterAll(() => service.close());
+
+  interface Impact {
+    rows: { table: string; inserted: number; updated: number; deleted: number }[];
+    locks: { table: string; modes: string[] }[];
+    rewritten: string[];
+    duration_ms: number;
+  }
+  const path = (rest: string) => `/api/cdp/${rest}${rest.includes('?') ? '&' : '?'}dry_run=true`;
+  const rehearse = async (method: string, rest: string, body?: unknown) => {
+    const answer = await project.call(method, path(rest), { body });
+    return { ...answer, impact: answer.body.impact as Impact };
+  };
+  it('tells what happens in other schemas, with their names', async () => {
+    await project.rows('CREATE SCHEMA IF NOT EXISTS other; CREATE TABLE IF NOT EXISTS other.people (a integer)');
+    const { impact } = await rehearse('POST', 'sql', {
+      sql: 'INSERT INTO other.people VALUES (1); UPDATE people SET age = NULL; ALTER TABLE other.people ALTER a TYPE bigint; CREATE TEMP TABLE t (a int)',
+    });
+    expect(impact.rows).toEqual([
+      { table: 'other.people', inserted: 1, updated: 0, deleted: 0 },
+      { table: 'people', inserted: 0, updated: 2, deleted: 0 },
+    ]);
+    expect(impact.locks.map(({ table }) => table)).toEqual(['other.people', 'people']);
+    expect(impact.rewritten).toEqual(['other.people']);
+  });
+
+  const state = async () => [
+    await project.rows('SELECT email, age FROM people ORDER BY email'),
+    (await project.call('GET', '/api/cdp/schema')).text.replace(/"approximate_rows":\d+/g, ''),
+    (await project.call('GET', '/api/cdp/schema/table/people/index')).body,
+  ];
+
+  it.each([
+    ['POST', 'schema/table', { table_name: 'others', columns: [{ name: 'a', type: 'TEXT' }] }, 201],
+    ['POST', 'schema/table/people/column', { name: 'city', type: 'TEXT' }, 201],
+    ['PUT', 'schema/table/people/column/age', { new_type: 'INTEGER' }, 200],
+    ['PUT', 'schema/table/people', { new_name: 'persons' }, 200],
+    ['POST', 'schema/table/people/index', { columns: ['age'] }, 201],
+    ['DELETE', 'schema/table/people/index/people_email_idx', undefined, 200],
+    ['DELETE', 'schema/table/people/column/age', undefined, 200],
+    ['DELETE', 'schema/table/people', undefined, 200],
+    ['POST', 'data/people', [{ email: 'c' }], 201],
+    ['POST', 'data/people?on_conflict=email', [{ email: 'a', age: '9' }, { email: 'c' }], 201],
+    ['POST', 'data/people?on_error=quarantine', [{ email: 'a' }, { email: 'c' }], 201],
+    ['DELETE', 'data/people?by=email', [{ email: 'a' }], 200],
+    ['POST', 'quarantine/replay', { table: 'people' }, 200],
+    ['POST', 'sql', { sql: 'DELETE FROM people; SELECT count(*) FROM people' }, 200],
+  ])('%s %s is answered as it would be, and changes nothing', async (method, rest, body, status) => {
+    const before = await state();
+    const rehearsed = await rehearse(method, rest, body);
+    expect(rehearsed.status, rehearsed.text).toBe(status);
+    expect(rehearsed.body).toMatchObject({
+      success: true,
+      dry_run: true,
+      impact: { rewritten: expect.any(Array) as [] },
+    });
+    expect(await state()).toEqual(before);
+    expect((await project.call('GET', '/api/cdp/quarantine')).body.records).toEqual([]);
+    // The same in earnest, for the same answer.
+    const done = await project.call(method, `/api/cdp/${rest}`, { body });
+    const { dry_run: _, impact: __, ...own } = rehearsed.body;
+    expect({ status: done.status, body: done.body }).toEqual({ status, body: own });
+    await project.call('DELETE', '/api/cdp/quarantine?all=true');
+    await project.rows('DROP TABLE IF EXISTS others, persons');
+  });
+
+  it('says rows, locks, rewritten tables and the time', async () => {
+    const upsert = await rehearse('POST', 'data/people?on_conflict=email', [{ email: 'a', age: '9' }, { email: 'c' }]);
+    expect(upsert.impact.rows).toEqual([{ table: 'people', inserted: 1, updated: 1, deleted: 0 }]);
+    expect(upsert.impact.locks).toEqual([{ table: 'people', modes: ['RowExclusiveLock'] }]);
+    expect(upsert.impact.rewritten).toEqual([]);
+    const alter = await rehearse('PUT', 'schema/table/people/column/age', { new_type: 'INTEGER' });
+    expect(alter.impact.rewritten).toEqual(['people']);
+    expect(alter.impact.locks).toMatchObject([
+      { table: 'people', modes: expect.arrayContaining(['AccessExclusiveLock']) as [] },
+    ]);
+    expect(alter.impact.duration_ms).toBeGreaterThan(0);
+    // Of this request alone, whatever the session did before.
+    const sql = await rehearse('POST', 'sql', { sql: "UPDATE people SET age = '3'" });
+    expect(sql.impact.rows).toEqual([{ table: 'people', inserted: 0, updated: 2, deleted: 0 }]);
+  });
+
+  it('refuses what would be refused, in the same words', async () => {
+    const body = [{ email: 'a' }, { nme: 1 }];
+    const strip = ({ request_id: _, ...rest }: Record<string, unknown>) => rest;
+    const rehearsed = await rehearse('POST', 'data/people', body);
+    const done = await project.call('POST', '/api/cdp/data/people', { body });
+    expect(strip(rehearsed.body)).toEqual(strip(done.body));
+    await project.rows("UPDATE people SET age = 'x'");
+    failure(await rehearse('PUT', 'schema/table/people/column/age', { new_type: 'INTEGER' }), 409, 'not_convertible');
+  });
+
+  it('checks what only a commit would', async () => {
+    await project.rows(`CREATE TABLE kids (parent text REFERENCES people (email) DEFERRABLE INITIALLY DEFERRED)`);
+    failure(await rehearse('POST', 'sql', { sql: "INSERT INTO kids VALUES ('nobody')" }), 400, 'constraint_violation');
+    await project.rows('DROP TABLE kids');
+  });
+
+  it('refuses what cannot be rehearsed: statements outside a transaction, reads, streams, an Idempotency-Key', async () => {
+    failure(await rehearse('POST', 'sql', { sql: 'VACUUM people' }), 400, 'statement_not_allowed');
+    failure(await rehearse('POST', 'sql', { sql: 'SELECT 1', read_only: true }), 400, 'invalid_request');
+    const headers = { 'idempotency-key': 'k' };
+    failure(await project.call('POST', path('data/people'), { body: [{}], headers }), 400, 'invalid_request');
+  });
+
+  it('is in the audit log as what it is', async () => {
+    await rehearse('POST', 'data/people', [{ email: 'c' }]);
+    const admin = (await service.engine.tokens.create(null)).token;
+    await expect
+      .poll(
+        async () =>
+          (await service.call('GET', '/api/cdp/admin/audit?limit=1&operation=rehearsal', { token: admin })).body
+            .entries,
+      )
+      .toMatchObject([{ operation: 'rehearsal', object: 'people', rows: null, outcome: 'ok' }]);
+  });
+});

@@ -1,0 +1,282 @@
+/** Postgres servers over the admin API: added, checked, changed, filled and removed, beside both kinds of home. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
+import { entriesOf } from '../support/audit.js';
+import { connected } from '../support/postgres.js';
+import { PASSWORD } from '../support/throwaway-postgres.js';
+import { failure, startOwnService, startTestService, type TestAnswer, type TestService } from '../support/service.js';
+
+const SERVERS = '/api/cdp/admin/servers';
+const PROJECTS = '/api/cdp/admin/projects';
+
+let other: AddedServer;
+let variable: string;
+beforeAll(async () => {
+  other = await startAddedServer();
+  variable = variableWith(other.url);
+});
+afterAll(() => other.close());
+
+const HOMES = { 'a server by address': startTestService, 'servers of their own': startOwnService };
+
+describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
+  let service: TestService;
+  let admin: string;
+  beforeAll(async () => {
+    service = await start();
+    admin = (await service.engine.tokens.create(null)).token;
+  });
+  afterAll(() => service.close());
+  afterEach(async () => {
+    for (const { name } of await service.engine.projects.list()) await service.engine.deleteProject(name);
+    for (const { name } of await service.engine.serverRows.list()) await send('DELETE', `/${name}`);
+    await send('PUT', '/default', { status: 'active', labels: {}, weight: 1, max_projects: null, max_bytes: null });
+  });
+
+  const send = (method: string, path: string, body?: unknown): Promise<TestAnswer> =>
+    service.call(method, SERVERS + path, { token: admin, body });
+
+  const add = async (name: string, more: object = {}): Promise<void> => {
+    const answer = await send('POST', '', { name, url_reference: `env:${variable}`, ...more });
+    if (answer.status !== 201) throw new Error(answer.text);
+  };
+
+  const create = (name: string, wish: object = {}): Promise<TestAnswer> =>
+    service.call('POST', PROJECTS, { token: admin, body: { name, ...wish } });
+
+  /** The server of a project that could be created. */
+  const placed = async (name: string, wish: object = {}): Promise<unknown> => {
+    const answer = await create(name, wish);
+    if (answer.status !== 201) throw new Error(answer.text);
+    return (answer.body.project as { server: string }).server;
+  };
+
+  it('a server is added, listed, read, checked, changed and removed, each with its entry in the audit log', async () => {
+    const body = { name: 'eu-1', url_reference: `env:${variable}`, labels: { region: 'eu' }, max_bytes: 2 ** 30 };
+    const added = await send('POST', '', body);
+    expect(added.status, added.text).toBe(201);
+    const server = {
+      ...body,
+      ...{ engine: 'postgres', tenancy: 'shared', weight: 1, max_projects: null, max_connections: null },
+      ...{ status: 'active', projects: 0 },
+    };
+    expect(added.body).toMatchObject({ success: true, message: 'server added', server });
+    const { facts } = added.body.server as { facts: Record<string, unknown> };
+    expect(facts).toMatchObject({ version: expect.stringMatching(`^${other.major}\\.`) as string, bytes: 0 });
+    expect(added.text).not.toContain(PASSWORD);
+    expect((await send('GET', '')).body.servers).toMatchObject([{ name: 'default', url_reference: null }, server]);
+    expect((await send('GET', '/eu-1')).body.server).toEqual(added.body.server);
+    const checked = await send('POST', '/eu-1/check');
+    expect(checked.body.findings).toContainEqual({
+      ...{ subject: 'rights', health: 'ok', advice: null },
+      found: "the service's role may create databases and roles",
+    });
+    const change = { status: 'closed', weight: 2.5, labels: { tier: 'a' }, max_projects: 3, max_bytes: null };
+    expect((await send('PUT', '/eu-1', change)).body.server).toMatchObject({ ...server, ...change });
+    const removed = await send('DELETE', '/eu-1');
+    expect(removed.status).toBe(200);
+    failure(await send('GET', '/eu-1'), 404, 'not_found');
+    for (const [answer, operation] of [
+      [added, 'server.add'],
+      [checked, 'server.check'],
+      [removed, 'server.remove'],
+    ] as const) {
+      const entries = await entriesOf(service, answer.headers.get('x-request-id') ?? '');
+      expect(entries).toMatchObject([
+        { operation, object: 'eu-1', outcome: 'ok', status: answer.status, project: null },
+      ]);
+    }
+  });
+
+  it('projects go to the least loaded server, to one by name, or to one with labels', async () => {
+    await add('eu-1', { labels: { region: 'eu', tier: 'a' }, weight: 2 });
+    await send('PUT', '/default', { labels: { region: 'us' } });
+    const servers = [];
+    for (const name of ['a', 'b', 'c']) servers.push(await placed(name));
+    expect(servers.sort()).toEqual(['default', 'eu-1', 'eu-1']);
+    expect(await placed('d', { server: 'default' })).toBe('default');
+    expect(await placed('e', { labels: { region: 'eu' } })).toBe('eu-1');
+    const { message } = failure(await create('f', { labels: { region: 'asia' } }), 400, 'invalid_request');
+    expect(message).toBe('No server with region=asia takes another project');
+    failure(await create('f', { server: 'nowhere' }), 404, 'not_found');
+    failure(await create('f', { server: 'no\0where' }), 404, 'not_found');
+    failure(await create('f', { labels: { region: 'no\0where' } }), 400, 'invalid_request');
+    expect((await send('GET', '/eu-1')).body.server).toMatchObject({ projects: 3 });
+  });
+
+  it('a server that is draining, closed, dedicated or full takes no more projects', async () => {
+    await add('eu-1', { tenancy: 'dedicated' });
+    const full = async (name: string) => failure(await create(name, { server: 'eu-1' }), 400, 'invalid_request');
+    expect(await placed('a', { server: 'eu-1' })).toBe('eu-1');
+    expect((await full('b')).message).toBe('The server "eu-1" takes no more projects');
+    await service.engine.deleteProject('a');
+    for (const status of ['draining', 'closed']) {
+      await send('PUT', '/eu-1', { status });
+      await full('b');
+    }
+    await send('DELETE', '/eu-1');
+    await add('eu-1', { max_projects: 1 });
+    expect(await placed('a', { server: 'eu-1' })).toBe('eu-1');
+    await full('b');
+    await send('PUT', '/eu-1', { max_projects: null, max_bytes: 1024 });
+    await full('b');
+    expect(await placed('b')).toBe('default');
+    await send('PUT', '/eu-1', { max_bytes: 2 ** 40 });
+    expect(await placed('c', { server: 'eu-1' })).toBe('eu-1');
+    const { facts } = (await send('POST', '/eu-1/check')).body.server as { facts: { bytes: number } };
+    expect(facts.bytes).toBeGreaterThan(2 ** 20);
+  });
+
+  it('a server with projects is not removed, and the first one never', async () => {
+    await add('eu-1');
+    for (const name of ['a', 'b', 'c', 'd', 'e', 'f', 'g']) await placed(name, { server: 'eu-1' });
+    const { message } = failure(await send('DELETE', '/eu-1'), 409, 'dependent_objects');
+    expect(message).toBe('Projects live on the server "eu-1": a, b, c, d, e, and 2 more');
+    failure(await send('DELETE', '/default'), 400, 'invalid_request');
+    failure(await send('DELETE', '/nowhere'), 404, 'not_found');
+    expect((await send('GET', '')).body.servers).toMatchObject([{ name: 'default' }, { name: 'eu-1', projects: 7 }]);
+  });
+
+  it('one Postgres is not added under two names', async () => {
+    await add('eu-1');
+    failure(await send('POST', '', { name: 'eu-1', url_reference: `env:${variable}` }), 409, 'unique_violation');
+    const again = await send('POST', '', { name: 'eu-2', url_reference: `env:${variable}` });
+    expect(failure(again, 400, 'invalid_request').message).toContain('it is the server "eu-1"');
+    const { host, port, user, password, database } = service.server.connection;
+    const url = `postgres://${user}:${password}@/${database}?host=${encodeURIComponent(host)}&port=${port}`;
+    const home = await send('POST', '', { name: 'eu-2', url_reference: `env:${variableWith(url)}` });
+    expect(failure(home, 400, 'invalid_request').message).toContain('it is the server "default"');
+  });
+});
+
+describe('refuses', () => {
+  let service: TestService;
+  let admin: string;
+  let folder: string;
+  beforeAll(async () => {
+    service = await startTestService();
+    admin = (await service.engine.tokens.create(null)).token;
+    folder = await mkdtemp('/tmp/cdp-urls-');
+  });
+  afterAll(async () => {
+    await service.close();
+    await rm(folder, { recursive: true });
+  });
+
+  const send = (method: string, path: string, body?: unknown): Promise<TestAnswer> =>
+    service.call(method, SERVERS + path, { token: admin, body });
+
+  /** What is said of a server by that URL, which must not become one. */
+  const refusalOf = async (url: string, more: object = {}): Promise<string> => {
+    const answer = await send('POST', '', { name: 'eu-1', url_reference: `env:${variableWith(url)}`, ...more });
+    const { message, hint = '' } = failure(answer, 400, 'invalid_request');
+    expect((await service.engine.serverRows.list()).map(({ name }) => name)).toEqual(['default']);
+    expect(answer.text).not.toContain(PASSWORD);
+    return `${message}\n${hint}`;
+  };
+
+  const behind = async (changes: Parameters<AddedServer['disguised']>[0]): Promise<string> => {
+    const disguise = await other.disguised(changes);
+    return refusalOf(disguise.url).finally(() => disguise.close());
+  };
+
+  it('what only looks like Postgres, by name', async () => {
+    const version = `PostgreSQL ${other.major}.`;
+    expect(await behind({ back: [version, 'CockroachDB v '] })).toContain(
+      'the server is CockroachDB: its advisory locks',
+    );
+    expect(await behind({ back: [' on x86', '-YB-x86'] })).toContain('the server is YugabyteDB');
+  });
+
+  it('a server whose advisory locks keep nobody out', async () => {
+    const stub = 'true OR 0000000000 =(';
+    expect(await behind({ there: ['pg_try_advisory_lock(', stub] })).toContain(
+      'two sessions got the same advisory lock',
+    );
+  });
+
+  it('a role that may not create databases and roles', async () => {
+    await connected(other.connection, (client) =>
+      client.query(`CREATE ROLE weak LOGIN CREATEDB PASSWORD '${PASSWORD}'`),
+    );
+    expect(await refusalOf(other.url.replace('//cdp:', '//weak:'))).toContain(
+      "the service's role may not create databases and roles\nALTER ROLE … CREATEDB CREATEROLE",
+    );
+  });
+
+  it('a password that is wrong, and a server that is not there', async () => {
+    expect(await refusalOf(other.url.replace(PASSWORD, 'wrong'))).toContain('password authentication failed');
+    expect(await refusalOf('postgres://cdp@127.0.0.1:1/cdp')).toContain('ECONNREFUSED');
+  });
+
+  it('a Citus that is added as Postgres, and the other way round', async () => {
+    expect(await refusalOf(other.url, { engine: 'citus' })).toContain('does not have the extension citus');
+  });
+
+  it('a URL that this instance cannot read', async () => {
+    const add = async (reference: string) => {
+      const answer = await send('POST', '', { name: 'eu-1', url_reference: reference });
+      const { message, hint = '' } = failure(answer, 400, 'invalid_request');
+      return `${message}\n${hint}`;
+    };
+    expect(await add('env:CDP_TEST_NOT_SET')).toMatch(
+      /the environment of the service has no variable CDP_TEST_NOT_SET\nEvery instance of the service needs the variable when it starts/,
+    );
+    expect(await add('file:/nowhere/url')).toContain('no such file');
+    expect(await add('file:/dev/zero')).toContain('is not a file with a URL');
+    expect(await add(`file:${folder}`)).toContain('is not a file with a URL');
+    const file = join(folder, 'url');
+    await writeFile(file, 'not-a-url-but-a-secret');
+    const said = await add(`file:${file}`);
+    expect(said).toContain('must name a host, a user and a database');
+    expect(said).not.toContain('not-a-url-but-a-secret');
+    for (const reference of ['env:', 'env:A B', 'file:relative', 'postgres://a:b@c/d', '']) {
+      failure(await send('POST', '', { name: 'eu-1', url_reference: reference }), 400, 'invalid_request');
+    }
+  });
+
+  it('a name, a bound or a change that cannot be, naming what is wrong', async () => {
+    const reference = `env:${variable}`;
+    for (const name of ['', 'Eu', 'a b', `a${'b'.repeat(63)}`, 'a\0']) {
+      failure(await send('POST', '', { name, url_reference: reference }), 400, 'invalid_name');
+    }
+    for (const wrong of [
+      { weight: 0 },
+      { weight: 1e300 },
+      { max_projects: 0 },
+      { max_projects: 2 ** 31 },
+      { max_bytes: 1.5 },
+      { max_connections: -1 },
+      { labels: { 'a b': 'c' } },
+      { labels: { a: '' } },
+      { labels: { a: 'x'.repeat(64) } },
+      { labels: ['a'] },
+      { status: 'gone' },
+      { tenancy: 'dedicated' },
+      { url_reference: reference },
+      {},
+    ]) {
+      failure(await send('PUT', '/default', wrong), 400, 'invalid_request');
+    }
+    failure(await send('PUT', '/default', { max_connections: 5 }), 400, 'invalid_request');
+    failure(await send('PUT', '/nowhere', { weight: 2 }), 404, 'not_found');
+    failure(await send('POST', '/nowhere/check'), 404, 'not_found');
+    expect((await send('GET', '/default')).body.server).toMatchObject({ weight: 1, labels: {}, status: 'active' });
+  });
+
+  it('nothing of a server that goes away: its check says so', async () => {
+    const disguise = await other.disguised({});
+    const name = variableWith(disguise.url);
+    expect((await send('POST', '', { name: 'eu-1', url_reference: `env:${name}` })).status).toBe(201);
+    disguise.close();
+    const away = await send('POST', '/eu-1/check');
+    expect(away.body.findings).toMatchObject([{ subject: 'Postgres', health: 'problem' }]);
+    expect((away.body.server as { facts: object }).facts).toMatchObject({ bytes: 0 });
+    delete process.env[name];
+    const missing = await send('POST', '/eu-1/check');
+    expect(missing.text).toContain(`has no variable ${name}`);
+    expect((await send('DELETE', '/eu-1')).status).toBe(200);
+  });
+});

@@ -1,0 +1,245 @@
+/** Upsert over HTTP: records that change the rows whose key they have. */
+import fc from 'fast-check';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { testServers } from '../support/postgres.js';
+import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
+
+describe.each(testServers())('on Postgres $major', (server) => {
+  let service: TestService;
+  let project: TestProject;
+  beforeAll(async () => {
+    service = await startTestService({}, server);
+    project = await service.project();
+    await project.table('people', { email: 'TEXT', name: 'TEXT', age: 'INTEGER' });
+    await project.rows(
+      `CREATE UNIQUE INDEX ON people (email); ALTER TABLE people ADD level int NOT NULL DEFAULT 1 CHECK (level < 10)`,
+    );
+  });
+  beforeEach(() => project.rows('DELETE FROM people'));
+  afterAll(() => service.close());
+
+  const ADA = { email: 'ada@example.com', name: 'Ada', age: 36, level: 3 };
+  const upsert = (body: unknown, query = 'on_conflict=email', path = '/api/cdp/data/people', headers = {}) =>
+    project.call('POST', `${path}?${query}`, { body, headers });
+  const people = () => project.rows('SELECT email, name, age, level FROM people ORDER BY email');
+  const counts = ({ body }: { body: Record<string, unknown> }) => [
+    body.inserted_rows,
+    body.updated_rows,
+    body.ignored_rows,
+  ];
+
+  describe('works', () => {
+    it.each([
+      ['merge', [1, 1, 0], [{ ...ADA, age: 37 }]],
+      ['replace', [1, 1, 0], [{ email: ADA.email, name: null, age: 37, level: 1 }]],
+      ['ignore', [1, 0, 1], [ADA]],
+    ])('%s', async (resolution, expected, [ada]) => {
+      expect((await upsert([ADA])).body).toEqual({
+        ...{ success: true, inserted_rows: 1, updated_rows: 0, ignored_rows: 0 },
+        message: '1 record inserted, 0 updated, 0 ignored',
+      });
+      const bob = { email: 'bob@example.com', age: 1 };
+      const answer = await upsert([{ email: ADA.email, age: 37 }, bob], `on_conflict=email&resolution=${resolution}`);
+      expect(answer.status).toBe(201);
+      expect(counts(answer)).toEqual(expected);
+      expect(await people()).toEqual([ada, { ...bob, name: null, level: 1 }]);
+    });
+
+    it('stores what the records would store one by one', async () => {
+      const key = fc.constantFrom('a', 'b', 'c', null);
+      const record = fc.record(
+        { email: key, name: fc.constantFrom('x', 'y', null), age: fc.integer({ min: 0, max: 9 }) },
+        { requiredKeys: [] },
+      );
+      const batches = fc.array(fc.array(record, { minLength: 1, maxLength: 8 }), { minLength: 1, maxLength: 3 });
+      const resolution = fc.constantFrom('merge', 'replace', 'ignore');
+      const stored = () => project.rows('SELECT email, name, age, level FROM people ORDER BY 1, 2, 3');
+      await fc.assert(
+        fc.asyncProperty(batches, resolution, async (all, how) => {
+          const query = `on_conflict=email&resolution=${how}`;
+          const run = async (each: object[][]) => {
+            await project.rows('DELETE FROM people');
+            const sum = [0, 0, 0];
+            for (const batch of each) counts(await upsert(batch, query)).forEach((n, i) => (sum[i]! += Number(n)));
+            return { rows: await stored(), sum };
+          };
+          expect(await run(all)).toEqual(await run(all.flat().map((one) => [one])));
+        }),
+        { numRuns: 40, seed: 7 },
+      );
+    });
+
+    it('knows a key by its type: citext, uuid, timestamps with offsets, keys of several columns', async () => {
+      await project.rows(
+        `CREATE TABLE typed (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), at timestamptz, day date, note text, extra int,
+           UNIQUE (at, day))`,
+      );
+      const typed = (records: object[], on = 'at,day') => upsert(records, `on_conflict=${on}`, '/api/cdp/data/typed');
+      const same = [
+        { at: '2026-01-01T12:00:00Z', day: '2026-01-01', note: 'first' },
+        { day: 'January 1, 2026', at: '2026-01-01T13:00:00+01:00', note: 'second', extra: 1 },
+        { at: '2026-01-01 12:00:00', day: '2026-01-01', note: 'third' },
+      ];
+      expect(counts(await typed(same))).toEqual([1, 2, 0]);
+      expect(await project.rows('SELECT note, extra FROM typed')).toEqual([{ note: 'third', extra: 1 }]);
+      const [row] = await project.rows('SELECT id FROM typed');
+      const id = String(row?.id);
+      expect(
+        counts(
+          await typed(
+            [
+              { id, note: 'a' },
+              { id: id.toUpperCase(), note: 'b', extra: 2 },
+            ],
+            'id',
+          ),
+        ),
+      ).toEqual([0, 2, 0]);
+      expect(await project.rows('SELECT id, note, extra FROM typed')).toEqual([{ id, note: 'b', extra: 2 }]);
+    });
+
+    it('into a partitioned table', async () => {
+      await project.rows(
+        `CREATE TABLE parts (k int PRIMARY KEY, v int) PARTITION BY RANGE (k);
+         CREATE TABLE low PARTITION OF parts FOR VALUES FROM (0) TO (10);
+         CREATE TABLE high (v int, k int NOT NULL);
+         ALTER TABLE parts ATTACH PARTITION high FOR VALUES FROM (10) TO (20)`,
+      );
+      const parts = (records: object[]) => upsert(records, 'on_conflict=k', '/api/cdp/data/parts');
+      expect(counts(await parts([{ k: 1 }, { k: 11 }, { k: 1, v: 1 }]))).toEqual([2, 1, 0]);
+      expect(
+        counts(
+          await parts([
+            { k: 1, v: 2 },
+            { k: 11, v: 3 },
+            { k: 12, v: 4 },
+          ]),
+        ),
+      ).toEqual([1, 2, 0]);
+      expect(await project.rows('SELECT k, v FROM parts ORDER BY k')).toEqual([
+        { k: 1, v: 2 },
+        { k: 11, v: 3 },
+        { k: 12, v: 4 },
+      ]);
+    });
+
+    it.each(['merge', 'ignore'])('returns the ids of all rows in the order of the records (%s)', async (resolution) => {
+      await upsert([ADA]);
+      const emails = ['zoe@example.com', ADA.email, 'bob@example.com', 'zoe@example.com'];
+      const answer = await upsert(
+        emails.map((email, age) => ({ email, age })),
+        `on_conflict=email&resolution=${resolution}&return=ids`,
+      );
+      const byEmail = new Map((await project.rows('SELECT email, id FROM people')).map(({ email, id }) => [email, id]));
+      expect(answer.body.ids).toEqual(emails.map((email) => byEmail.get(email)));
+    });
+
+    it('a repeat with its Idempotency-Key changes nothing; the same key for another resolution is refused', async () => {
+      const send = (query: string) => upsert([ADA], query, undefined, { 'idempotency-key': 'upsert-1' });
+      const first = await send('on_conflict=email');
+      await upsert([{ ...ADA, age: 40 }]);
+      const repeat = await send('on_conflict=email');
+      expect(repeat.text).toBe(first.text);
+      expect(await people()).toEqual([{ ...ADA, age: 40 }]);
+      failure(await send('on_conflict=email&resolution=ignore'), 422, 'idempotency_key_reused');
+    });
+
+    it('two that send the same rows in opposite order both succeed, over and over', async () => {
+      const batch = Array.from({ length: 50 }, (_, i) => ({ email: `${i}@example.com`, age: i }));
+      const answers = await Promise.all(
+        Array.from({ length: 12 }, (_, i) => upsert(i % 2 === 0 ? batch : batch.toReversed())),
+      );
+      expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 201));
+      expect(answers.reduce((sum, { body }) => sum + Number(body.inserted_rows), 0)).toBe(50);
+    });
+  });
+
+  describe('refuses', () => {
+    it('a key without a unique index, with the request that creates one', async () => {
+      const { status, body } = await upsert([ADA], 'on_conflict=name,age');
+      expect(status).toBe(400);
+      expect(body).toMatchObject({
+        error: 'invalid_request',
+        hint: 'POST /api/cdp/schema/table/people/index {"columns":["name","age"],"unique":true} creates one.',
+      });
+    });
+
+    it('columns that are not there, all of them', async () => {
+      const { body } = await upsert([ADA], 'on_conflict=emial,nothing');
+      expect(body).toMatchObject({
+        error: 'unknown_column',
+        errors: [{ column: 'emial', hint: 'Did you mean "email"?' }, { column: 'nothing' }],
+      });
+    });
+
+    it.each(['resolution=merge', 'on_conflict=email&resolution=overwrite', 'on_conflict='])('%s', async (query) => {
+      failure(await upsert([ADA], query), 400, 'invalid_request');
+    });
+
+    it('records that Postgres rejects, by number; nothing changes', async () => {
+      await upsert([ADA]);
+      const answer = await upsert([
+        { email: ADA.email, age: 1 },
+        { email: ADA.email, level: 10 },
+        { email: 'b', level: 11 },
+      ]);
+      expect(answer.status).toBe(400);
+      expect(answer.body.errors).toMatchObject([{ record: 1 }, { record: 2 }]);
+      expect(await people()).toEqual([ADA]);
+    });
+
+    it('a view', async () => {
+      await project.rows('CREATE OR REPLACE VIEW seen AS SELECT * FROM people');
+      failure(await upsert([ADA], 'on_conflict=email', '/api/cdp/data/seen'), 400, 'invalid_request');
+    });
+  });
+
+  describe('deletes by key', () => {
+    const remove = (body: unknown, by = 'email', headers = {}) =>
+      project.call('DELETE', `/api/cdp/data/people?by=${by}`, { body, headers });
+
+    it('the rows whose keys are given, and says how many', async () => {
+      await upsert([ADA, { email: 'b' }, { email: 'c' }]);
+      const answer = await remove([{ email: 'c' }, { email: ADA.email }, { email: 'nobody' }]);
+      expect(answer.body).toEqual({ success: true, deleted_rows: 2, message: '2 records deleted' });
+      expect(await people()).toMatchObject([{ email: 'b' }]);
+    });
+
+    it('once per Idempotency-Key', async () => {
+      const send = () => remove([{ email: 'b' }], 'email', { 'idempotency-key': 'delete-1' });
+      await upsert([{ email: 'b' }]);
+      const first = await send();
+      await upsert([{ email: 'b' }]);
+      const repeat = await send();
+      expect([repeat.text, repeat.headers.get('idempotency-replayed')]).toEqual([first.text, 'true']);
+      expect(await people()).toMatchObject([{ email: 'b' }]);
+    });
+
+    it('refuses records that are no keys, all of them', async () => {
+      await upsert([ADA]);
+      const answer = await remove([{ email: ADA.email }, { email: null }, { email: 'b', age: 1 }, {}]);
+      expect(answer.body.errors).toMatchObject([
+        { record: 1, column: 'email', error: 'invalid_value' },
+        { record: 2, column: 'age', error: 'invalid_request' },
+        { record: 3, column: 'email', error: 'invalid_value' },
+      ]);
+      failure(await remove([{ name: 'Ada' }], 'name'), 400, 'invalid_request');
+      expect(await people()).toEqual([ADA]);
+    });
+  });
+
+  describe('protects', () => {
+    it('the next request from what a trigger of an update leaves in the session', async () => {
+      await project.rows(
+        `CREATE TABLE watched (k int PRIMARY KEY, seen text DEFAULT current_setting('app.mark', true));
+         CREATE FUNCTION mark() RETURNS trigger LANGUAGE plpgsql AS
+           $$ BEGIN PERFORM set_config('app.mark', 'left behind', false); RETURN NEW; END $$;
+         CREATE TRIGGER mark BEFORE UPDATE ON watched FOR EACH ROW EXECUTE FUNCTION mark()`,
+      );
+      const path = '/api/cdp/data/watched';
+      for (const k of [1, 1, 2, 2, 3]) await upsert([{ k }], 'on_conflict=k&resolution=merge', path);
+      const marks = await project.rows("SELECT k FROM watched WHERE seen <> ''");
+      expect(marks).toEqual([]);
+    });
+  });
+});

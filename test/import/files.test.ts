@@ -1,0 +1,315 @@
+/** Reading files: CSV and JSON of any shape, column names, inferred types. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { columnNames } from '../../src/import/column-names.js';
+import { csvRecords } from '../../src/import/csv-reader.js';
+import { cellEncoder, type Notation } from '../../src/import/values.js';
+import { jsonItems, membersOf } from '../../src/import/json-records.js';
+import { epochTimestamp, parseTimestamp } from '../../src/import/timestamps.js';
+import { candidatesFor } from '../../src/import/type-candidates.js';
+import { TypeInference } from '../../src/import/type-inference.js';
+
+async function collected<T>(source: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const each of source) all.push(each);
+  return all;
+}
+
+/** The text in pieces of these lengths, in turn. */
+function* pieces(text: string, lengths: readonly number[]): Generator<string> {
+  for (let at = 0, i = 0; at < text.length; i++) {
+    const length = lengths[i % lengths.length] ?? 1;
+    yield text.slice(at, at + length);
+    at += length;
+  }
+}
+
+const CSV = { delimiter: ',', hasQuotes: true, firstLine: 1 };
+const cell = fc.oneof(fc.constant(null), fc.constant(''), fc.string(), fc.stringMatching(/^[",;\n\r a]{0,5}$/));
+
+describe('CSV', () => {
+  it('is read as it was written, however its text is cut: quotes, line breaks, NULL and ""', async () => {
+    const property = fc.asyncProperty(
+      fc
+        .integer({ min: 2, max: 4 })
+        .chain((width) => fc.array(fc.array(cell, { minLength: width, maxLength: width }), { minLength: 1 })),
+      fc.constantFrom(',', ';', '\t'),
+      fc.constantFrom('\n', '\r\n'),
+      fc.array(fc.integer({ min: 1, max: 7 }), { minLength: 1 }),
+      fc.boolean(),
+      async (rows, delimiter, end, lengths, isEnded) => {
+        const written = (value: string | null) => (value === null ? '' : `"${value.replaceAll('"', '""')}"`);
+        const text = rows.map((row) => row.map(written).join(delimiter)).join(end) + (isEnded ? end : '');
+        const read = await collected(csvRecords(pieces(text, lengths), { ...CSV, delimiter }, 'file'));
+        expect(read.map(({ cells }) => cells)).toEqual(rows);
+      },
+    );
+    await fc.assert(property, { seed: 1, numRuns: 500 });
+  });
+
+  it('is read with quotes escaped by a backslash, however its text is cut', async () => {
+    const property = fc.asyncProperty(
+      fc.array(fc.tuple(fc.stringMatching(/^[\\",n\n]{0,6}$/), fc.string()), { minLength: 1 }),
+      fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1 }),
+      fc.constantFrom('\\"', '""'),
+      async (rows, lengths, quote) => {
+        const written = (value: string) => `"${value.replaceAll('\\', '\\\\').replaceAll('"', () => quote)}"`;
+        const text = rows.map((row) => row.map(written).join(',')).join('\n');
+        const read = await collected(csvRecords(pieces(text, lengths), { ...CSV, escape: '\\' }, 'file'));
+        expect(read.map(({ cells }) => cells)).toEqual(rows);
+      },
+    );
+    await fc.assert(property, { seed: 2, numRuns: 500 });
+    // As in Postgres, a backslash before anything else is one.
+    const [row] = await collected(csvRecords(['"a\\nb",\\"'], { ...CSV, escape: '\\' }, 'file'));
+    expect(row?.cells).toEqual(['a\\nb', '\\"']);
+  });
+
+  it('counts lines as an editor does', async () => {
+    const read = await collected(csvRecords(['a,"x\ny"\r\n\r\nb,c\n'], CSV, 'file'));
+    expect(read.map(({ line }) => line)).toEqual([1, 4]);
+  });
+
+  it('reads an empty line as NULL if records have one field, and skips it if they have more', async () => {
+    const cells = async (text: string) => (await collected(csvRecords([text], CSV, 'file'))).map((row) => row.cells);
+    expect(await cells('a\n\n1\n')).toEqual([['a'], [null], ['1']]);
+    expect(await cells('a,b\n\n1,2\n')).toEqual([
+      ['a', 'b'],
+      ['1', '2'],
+    ]);
+  });
+});
+
+it('CSV without quoting reads quotes as text', async () => {
+  const read = await collected(csvRecords(['a,5"\n"b,"c"\n'], { ...CSV, hasQuotes: false }, 'file'));
+  expect(read.map(({ cells }) => cells)).toEqual([
+    ['a', '5"'],
+    ['"b', '"c"'],
+  ]);
+});
+
+describe('JSON, as an array or as objects one after another,', () => {
+  it('is cut between its items, however its text is cut', async () => {
+    const property = fc.asyncProperty(
+      fc.array(fc.dictionary(fc.string(), fc.jsonValue())),
+      fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1 }),
+      fc.constantFrom(undefined, 2),
+      fc.constantFrom('array', '', '\n', '\r\n\r\n'),
+      async (items, lengths, space, between) => {
+        const array = JSON.stringify(items, null, space);
+        const objects = items.map((item) => JSON.stringify(item, null, space)).join(between);
+        const text = between === 'array' || items.length === 0 ? array : objects;
+        const read = await collected(jsonItems(fromSync(pieces(text, lengths)), 'file'));
+        expect(read.map(({ text }) => JSON.parse(text) as unknown)).toEqual(JSON.parse(JSON.stringify(items)));
+      },
+    );
+    await fc.assert(property, { seed: 1, numRuns: 300 });
+  });
+
+  it.each(['[1,]', '[1 2', '{"a":1}, {"a":2}', '{"a":1', '{}[]', '[1] 2', ''])(
+    'that is %s is refused',
+    async (text) => {
+      await expect(collected(jsonItems(fromSync([text]), 'file'))).rejects.toThrow('file, line 1');
+    },
+  );
+});
+
+describe('the members of a JSON object', () => {
+  it('are found as they are written, whatever they hold', () => {
+    const property = fc.property(
+      fc.dictionary(fc.string(), fc.jsonValue()),
+      fc.constantFrom(undefined, 2),
+      (object, space) => {
+        const members = membersOf(JSON.stringify(object, null, space)) ?? [];
+        const read = members.map(([name, value]) => [name, JSON.parse(value) as unknown]);
+        expect(read).toEqual(Object.entries(JSON.parse(JSON.stringify(object)) as object));
+      },
+    );
+    fc.assert(property, { seed: 3, numRuns: 500 });
+    expect(membersOf(' {"a\\"b" : 12345678901234567890 , "a":1.0e5,"a":{}} ')).toEqual([
+      ['a"b', '12345678901234567890'],
+      ['a', '1.0e5'],
+      ['a', '{}'],
+    ]);
+  });
+
+  it.each(['[]', '1', '{"a":1', '{"a":1}{}', ''])('are not those of %s', (text) => {
+    expect(membersOf(text)).toBeUndefined();
+  });
+});
+
+async function* fromSync(source: Iterable<string>): AsyncGenerator<string> {
+  for (const each of source) yield await Promise.resolve(each);
+}
+
+describe('names of columns', () => {
+  it.each([
+    [
+      ['Customer ID', 'Score (0-10)', 'ALL CAPS'],
+      ['customer_id', 'score_0_10', 'all_caps'],
+    ],
+    [
+      ['a', 'A', 'a '],
+      ['a', 'a_2', 'a_3'],
+    ],
+    [
+      ['', '  ', '日本', '2020', '_kept_'],
+      ['column_1', 'column_2', 'column_3', '_2020', '_kept_'],
+    ],
+    [
+      ['id', 'xmin', '_cdp_x', 'Straße', 'Ørsted'],
+      ['id_2', 'xmin_2', 'cdp_x', 'strasse', 'orsted'],
+    ],
+    [
+      ['x'.repeat(70), 'x'.repeat(70)],
+      ['x'.repeat(63), `${'x'.repeat(61)}_2`],
+    ],
+  ])('%j become %j', (heads, names) => {
+    expect(columnNames(heads, { keep: false, hasIds: false })).toEqual(names);
+  });
+});
+
+const PLAIN: Notation = { decimal: '.' };
+
+describe('types', () => {
+  const inferred = (values: readonly string[], notation: Notation = PLAIN): TypeInference => {
+    const inference = new TypeInference(candidatesFor(notation));
+    values.forEach((value, i) => inference.addText(value, i + 2));
+    return inference;
+  };
+  it.each([
+    ['INTEGER', ['1', '-9223372036854775808', '9223372036854775807', '0']],
+    ['INTEGER', [' 1', '2 ']],
+    ['TEXT', ['9223372036854775808']],
+    ['TEXT', ['1', '007']],
+    ['TEXT', ['+49 30']],
+    ['TEXT', ['+5']],
+    ['FLOAT', ['1', '0.1', '-1.5e300', 'NaN', '.5']],
+    ['FLOAT', ['0.30000000000000004']],
+    ['TEXT', ['3.14159265358979323846']],
+    ['TEXT', ['1e400']],
+    ['TEXT', ['0.5', '9007199254740993']],
+    ['TEXT', ['1,234']],
+    ['BOOLEAN', ['true', 'False']],
+    ['TEXT', ['true', '1']],
+    ['TEXT', ['yes', 'no']],
+    ['TIMESTAMP', ['2026-01-31', '2026-01-31T09:30:00Z', '2026-01-31 09:30:00.5+02:00']],
+    ['TIMESTAMP', ['2026-01-31 09:30', '2026-01-31 09:30:00.5+00', '2026/1/31', '31-Jan-2026', 'Jan 31, 2026']],
+    ['TIMESTAMP', ['31.01.2026', '01.02.2026']],
+    ['TIMESTAMP', ['1/2/2026 3:04 PM', '1/31/2026 12:00 AM']],
+    ['TEXT', ['01.02.2026']],
+    ['TEXT', ['31.01.2026', '01.31.2026']],
+    ['TEXT', ['2026-02-30']],
+    ['TEXT', ['12:30']],
+    ['JSONB', ['{"a": 1}', '[]']],
+    ['TEXT', ['{a}']],
+    ['TEXT', []],
+  ] as [string, string[]][])('%s for %j', (type, values) => expect(inferred(values).type).toBe(type));
+
+  it.each([
+    ['no values', []],
+    ['digits of 007 would be lost', ['1', '007']],
+    ['digits of +4930123456 would be lost', ['+4930123456']],
+    [undefined, ['James', '007', 'Q']],
+    ['INTEGER except for "NA", "n/a": --null NA --null n/a', ['1', '2', 'NA', '3', 'n/a', 'NA', '4', '5']],
+    ['FLOAT except for "oops" (line 3)', ['1.5', 'oops', '2', '3']],
+    ['day or month first? --dates dmy or mdy', ['01/02/2026', '03/04/2026']],
+    ['INTEGER with --thousands ,', ['1,234,567', '12']],
+    ['INTEGER with --thousands , or FLOAT with --decimal ,', ['1,234']],
+    ['FLOAT with --decimal ,', ['1234,5', '12', '0,25']],
+    ['FLOAT with --decimal , --thousands .', ['1.234,5', '12', '0,25']],
+    ['FLOAT with --decimal , --thousands " "', ['1 234,5', '12\u00a0345', '1\u202f234,25']],
+    [`FLOAT with --thousands "'"`, ["1'234.50", '12’345.25']],
+    ['numbers with a unit', ['5%', '12.5 %', '-3%']],
+    ['numbers with a unit', ['$1,234.00', '($5.00)', '-$3', '$0.99']],
+    ['numbers with a unit', ['1.234,00 €', 'EUR 5', '5 EUR']],
+    ['a year of two digits', ['13/02/24', '3/4/24 15:45']],
+    [undefined, ['A1%', '%', '$']],
+    ['BOOLEAN with --types', ['yes', 'no', 'Y']],
+  ] as [string | undefined, string[]][])('why: %s', (reason, values) => {
+    expect(inferred(values)).toMatchObject({ type: 'TEXT', reason });
+  });
+
+  it.each([
+    ['INTEGER', ['1', '"9223372036854775807"', 'null', '"-9007199254740992"']],
+    ['FLOAT', ['0.5', '"NaN"', '"-Infinity"', '1']],
+    ['TEXT', ['"9223372036854775807"', '"9223372036854775806"']],
+    ['TEXT', ['1', '"9007199254740991"']],
+    ['TEXT', ['1', '"9223372036854775808"']],
+    ['TEXT', ['0.5', '"9223372036854775807"']],
+    ['TEXT', ['"NaN"']],
+  ] as [string, string[]][])('%s for the JSON values %j', (type, values) => {
+    const inference = new TypeInference(candidatesFor(PLAIN));
+    values.forEach((value, i) => inference.addJson(value, i));
+    expect(inference.type).toBe(type);
+  });
+
+  it('are those of the notation', () => {
+    expect(inferred(['1.234,5', '12'], { decimal: ',', thousands: '.' }).type).toBe('FLOAT');
+    expect(inferred(['1.234', '1234'], { decimal: ',', thousands: '.' }).type).toBe('INTEGER');
+    expect(inferred(['12.34'], { decimal: ',', thousands: '.' }).type).toBe('TEXT');
+    expect(inferred(['1\u202f234,5', '1 234'], { decimal: ',', thousands: ' ' }).type).toBe('FLOAT');
+    // Having followed one hint, one is told the rest.
+    expect(inferred(['1.234,5'], { decimal: ',' }).reason).toBe('FLOAT with --decimal , --thousands .');
+    expect(inferred(['12.5'], { decimal: ',' }).reason).toBe('FLOAT with --decimal .');
+    expect(inferred(['01/02/2026'], { decimal: '.', dates: 'mdy' })).toMatchObject({ type: 'TIMESTAMP', dates: 'mdy' });
+    expect(inferred(['31/01/2026'], { decimal: '.', dates: 'mdy' }).type).toBe('TEXT');
+  });
+});
+
+describe('values', () => {
+  it.each([
+    ['INTEGER', PLAIN, ' 12 ', '12'],
+    ['INTEGER', PLAIN, '007', '"007"'],
+    ['INTEGER', { decimal: '.', thousands: ',' }, '-1,234,567', '-1234567'],
+    ['INTEGER', { decimal: '.', thousands: ',' }, '1,23', '"1,23"'],
+    ['INTEGER', { decimal: ',', thousands: ' ' }, '12 345', '12345'],
+    ['FLOAT', PLAIN, '-.5', '-0.5'],
+    ['FLOAT', { decimal: ',', thousands: '.' }, '1.234,50', '1234.50'],
+    ['FLOAT', { decimal: ',', thousands: '.' }, '1234,5e3', '1234.5e3'],
+    ['FLOAT', { decimal: ',' }, '1.5', '"1.5"'],
+    ['BOOLEAN', PLAIN, 'Yes', 'true'],
+    ['BOOLEAN', PLAIN, '0', 'false'],
+    ['BOOLEAN', PLAIN, '2', '"2"'],
+    ['TIMESTAMP', { decimal: '.', dates: 'dmy' }, '31/1/2026', '"2026-01-31"'],
+    ['TIMESTAMP', PLAIN, '31/1/2026', '"31/1/2026"'],
+    ['TEXT', { decimal: ',' }, ' 1,5 ', '" 1,5 "'],
+  ] as [string, Notation, string, string][])('%s, as %j, of %j is %s', (type, notation, text, json) => {
+    expect(cellEncoder(type, notation)(text)).toBe(json);
+  });
+
+  it.each([
+    ['0', 0, '1970-01-01T00:00:00Z'],
+    ['-1', 6, '1969-12-31T23:59:59.999999Z'],
+    ['1700000000123', 3, '2023-11-14T22:13:20.123Z'],
+    ['1.7000000001234567e9', 0, '2023-11-14T22:13:20.1234567Z'],
+    ['17e8', 0, '2023-11-14T22:13:20Z'],
+    ['-62135596800', 0, '0001-01-01T00:00:00Z'],
+    ['-62135596800.000001', 0, undefined],
+    ['253402300800', 0, undefined],
+    ['-1700000000.25', 0, '1916-02-18T01:46:39.75Z'],
+    ['1', 9, '1970-01-01T00:00:00.000000001Z'],
+    ['1e999999999', 0, undefined],
+    ['1e-999999999', 0, undefined],
+    ['', 0, undefined],
+    ['2026-01-31', 0, undefined],
+  ] as const)('%s, with %d digits below the second, is the time %s', (text, below, time) => {
+    expect(epochTimestamp(text, below)).toBe(time);
+  });
+
+  it.each([
+    ['2026-01-31 09:30:00.123456+00', '2026-01-31T09:30:00.123456+00:00'],
+    ['2026-01-31 09:30:00 UTC', '2026-01-31T09:30:00Z'],
+    ['2026-01-31T09:30:00,5+0530', '2026-01-31T09:30:00.5+05:30'],
+    ['2026-01-31T09:30Z', '2026-01-31T09:30:00Z'],
+    ['12 June 1998', '1998-06-12'],
+    ['Jun 12 1998 1:05 am', '1998-06-12T01:05:00Z'],
+    ['29/02/2024', '2024-02-29'],
+    ['29/02/2023', undefined],
+    ['31/01/2026 24:00', undefined],
+    ['31/01/2026 13:00 PM', undefined],
+    ['31/01/26', undefined],
+    ['2026-01-31 Europe/Berlin', undefined],
+    ['31-Foo-2026', undefined],
+  ])('the time %s is %s', (text, time) => expect(parseTimestamp(text, 'dmy')).toBe(time));
+});

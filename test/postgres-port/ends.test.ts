@@ -1,0 +1,249 @@
+/** What ends a session of the Postgres port from outside, whatever it does: each with its SQLSTATE, and no backend stays. */
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import {
+  inProject,
+  startOwnService,
+  startTestService,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
+import { testServers } from '../support/postgres.js';
+import { errorOf, errorsIn, login, query, RawClient, refusedLogin, withClient } from './connect.js';
+
+const SETTINGS = {
+  'pg-port': '0',
+  'pg-idle-ms': '4000',
+  'pg-idle-transaction-ms': '1500',
+  'pg-transaction-ms': '2500',
+  'shutdown-ms': '1000',
+};
+
+const stages: [string, number, () => Promise<TestService>][] = [
+  ['a server of its own', 18, () => startOwnService(SETTINGS)],
+  ...testServers().map((server): [string, number, () => Promise<TestService>] => [
+    `a shared Postgres ${server.major}`,
+    server.major,
+    () => startTestService(SETTINGS, server),
+  ]),
+];
+
+/** Settings by which a session might try to stay, and a statement that catches its cancellation. */
+const STUBBORN = `SET idle_in_transaction_session_timeout = 0; SET statement_timeout = 0; SET client_connection_check_interval = 0;
+  DO $$ BEGIN LOOP BEGIN PERFORM pg_sleep(1000); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$`;
+
+describe.each(stages)('on %s', (_name, major, start) => {
+  let service: TestService;
+
+  beforeAll(async () => {
+    service = await start();
+  });
+
+  afterAll(() => service?.close());
+
+  const open = async (project: TestProject, token = project.token): Promise<RawClient> => {
+    const client = await RawClient.open(service.postgresPort ?? 0);
+    await client.logIn('writer', project.name, token);
+    return client;
+  };
+
+  /** How a session ended. */
+  const ending = async (client: RawClient): Promise<string | undefined> => errorsIn(await client.until('none')).at(-1);
+
+  const backends = async ({ name }: TestProject) => {
+    const { placement } = await service.engine.projects.get(name);
+    return inProject(service, placement, async (client) => {
+      const found = await client.query(
+        `SELECT count(*)::int AS n FROM pg_stat_activity WHERE usename IN ($1, $2) AND application_name NOT LIKE 'cdp %'`,
+        [placement.writer, placement.reader],
+      );
+      return (found.rows as { n: number }[])[0]?.n;
+    });
+  };
+
+  const noneLeft = (project: TestProject) =>
+    vi.waitFor(async () => expect(await backends(project)).toBe(0), { timeout: 20_000, interval: 100 });
+
+  it('the revocation of its token: idle, in a transaction, and at work with a statement that catches everything', async () => {
+    const project = await service.project();
+    const { token, details } = await service.engine.tokens.create(project.id);
+    const clients = await Promise.all([open(project, token), open(project, token), open(project, token)]);
+    const other = await open(project);
+    clients[1]?.send(query('BEGIN; SELECT 1'));
+    await clients[1]?.until('Z');
+    clients[2]?.send(query(STUBBORN));
+    await service.engine.tokens.revoke(details.id);
+    expect(await Promise.all(clients.map(ending))).toEqual(['57P01', '57P01', '57P01']);
+    expect(await refusedLogin(login(service, project, 'writer', token))).toBe('28P01');
+    other.send(query('SELECT 1'));
+    expect(errorsIn(await other.until('Z'))).toEqual([]);
+    other.close();
+    await noneLeft(project);
+  });
+
+  it('the revocation of its token: what it has sent already is not run', async () => {
+    const project = await service.project();
+    await project.table('late', { n: 'INTEGER' });
+    const { token, details } = await service.engine.tokens.create(project.id);
+    const client = await open(project, token);
+    client.send(query('SELECT pg_sleep(1000)'), query('INSERT INTO late (n) VALUES (1)'));
+    await service.engine.tokens.revoke(details.id);
+    expect(await ending(client)).toBe('57P01');
+    await noneLeft(project);
+    expect(await project.rows('SELECT n FROM late')).toEqual([]);
+  });
+
+  it('the expiry of its token', async () => {
+    const project = await service.project();
+    const expiresAt = new Date(Date.now() + 2_000);
+    const { token } = await service.engine.tokens.create(project.id, { expiresAt });
+    expect(await ending(await open(project, token))).toBe('57P01');
+    expect(await refusedLogin(login(service, project, 'writer', token))).toBe('28P01');
+  });
+
+  it('the deactivation and the deletion of its project', async () => {
+    const project = await service.project();
+    const first = await open(project);
+    await service.engine.projects.setActive(project.name, false);
+    expect(await ending(first)).toBe('57P01');
+    expect(await refusedLogin(login(service, project))).toBe('28000');
+    await service.engine.projects.setActive(project.name, true);
+    const second = await open(await project.seenAnew());
+    await service.engine.deleteProject(project.name);
+    expect(await ending(second)).toBe('57P01');
+    expect(await refusedLogin(login(service, project))).toMatch(/^28(?:000|P01)$/);
+  });
+
+  it('a transaction that does nothing, with its locks, so that others go on', async () => {
+    const project = await service.project();
+    await project.table('locked', { n: 'INTEGER' });
+    const client = await open(project);
+    client.send(query('SET idle_in_transaction_session_timeout = 0; BEGIN; LOCK TABLE locked'));
+    await client.until('Z');
+    const inserted = await project.call('POST', '/api/cdp/data/locked', { body: [{ n: 1 }] });
+    expect(inserted.status).toBe(201);
+    expect(await ending(client)).toBe('57P01');
+  });
+
+  it('a statement that takes too long: canceled first, which the session survives', async () => {
+    const project = await service.project();
+    const client = await open(project);
+    client.send(query('SET statement_timeout = 0; SELECT pg_sleep(1000)'));
+    expect(errorsIn(await client.until('Z'))).toEqual(['57014']);
+    client.send(query('SELECT 1'));
+    expect(errorsIn(await client.until('Z'))).toEqual([]);
+    client.send(query(STUBBORN));
+    expect(await ending(client)).toBe('57P01');
+    await noneLeft(project);
+  });
+
+  it('a statement that takes too long, with a COMMIT now and then', async () => {
+    const client = await open(await service.project());
+    client.send(query('DO $$ BEGIN LOOP PERFORM pg_sleep(0.1); COMMIT; END LOOP; END $$'));
+    expect(errorsIn(await client.until('Z'))).toEqual(['57014']);
+    client.close();
+  });
+
+  it('a session that does nothing', async () => {
+    const project = await service.project();
+    expect(await ending(await open(project))).toBe('57P01');
+    await noneLeft(project);
+  });
+
+  it('a client that does not read its result: the time of its transaction', async () => {
+    const project = await service.project();
+    const client = await open(project);
+    client.socket.pause();
+    client.send(query("SELECT repeat('x', 1000) FROM generate_series(1, 1000000)"));
+    await vi.waitFor(() => expect(service.engine.sessions?.load.sessions.writer).toBe(0), { timeout: 60_000 });
+    await noneLeft(project);
+    client.close();
+  });
+
+  it('the quota of its project: the writer, not the reader', async () => {
+    const project = await service.project();
+    await project.table('ballast', { text: 'TEXT' });
+    const quota = 32 * 1024 * 1024;
+    await service.engine.projects.setQuota(project.name, quota);
+    const anew = await project.seenAnew();
+    const client = await open(anew);
+    client.send(query("INSERT INTO ballast (text) SELECT repeat('x', 1000) FROM generate_series(1, 40000)"));
+    expect((await client.until('Z')).map(({ type }) => type)).toContain('C');
+    client.send(query('SELECT pg_sleep(1000)'));
+    expect(await ending(client)).toBe('53100');
+    expect(await refusedLogin(login(service, anew))).toBe('53100');
+    // Before Postgres 16 there is no reader.
+    const reading = withClient(login(service, anew, 'reader'), (reader) => reader.query('SELECT 1 AS n'));
+    if (major < 16) expect((await errorOf(reading)).code).toBe('0A000');
+    else expect((await reading).rows).toEqual([{ n: 1 }]);
+  });
+
+  it('each leaves two entries in the audit log, and is counted', async () => {
+    const project = await service.project();
+    await withClient(login(service, project), (client) => client.query('SELECT 1'));
+    await vi.waitFor(
+      async () => {
+        await service.engine.audit.flush();
+        const entries = await service.engine.audit.read({ limit: 20, project: project.name });
+        const of = (operation: string) => entries.find((entry) => entry.operation === operation);
+        const [opened, closed] = [of('session.open'), of('session.close')];
+        expect(opened).toMatchObject({ actor: 'token', outcome: 'ok', object: 'writer' });
+        expect(closed).toMatchObject({ outcome: 'ok', request_id: opened?.request_id });
+        expect(closed?.object).toMatch(/^writer, [1-9]\d* bytes received, [1-9]\d* bytes sent$/);
+      },
+      { timeout: 20_000 },
+    );
+    const metrics = await (await fetch(`${service.url}/metrics`)).text();
+    expect(metrics).toMatch(/^cdp_pg_sessions\{user="writer"\} 0$/m);
+    expect(metrics).toMatch(/^cdp_pg_bytes_total\{direction="sent"\} [1-9]/m);
+    expect(metrics).toMatch(/^cdp_pg_logins_refused_total\{reason="unauthorized"\} [1-9]/m);
+    expect(metrics).toMatch(/^cdp_pg_sessions_ended_total\{reason="query_timeout"\} [1-9]/m);
+  });
+});
+
+it('the end of the service ends its sessions, at work or not', async () => {
+  const service = await startTestService(SETTINGS);
+  const project = await service.project();
+  const clients = await Promise.all(
+    ['SELECT 1', STUBBORN].map(async (sql) => {
+      const client = await RawClient.open(service.postgresPort ?? 0);
+      await client.logIn('writer', project.name, project.token);
+      client.send(query(sql));
+      return client;
+    }),
+  );
+  await clients[0]?.until('Z');
+  await service.close();
+  expect(await Promise.all(clients.map(async (client) => errorsIn(await client.until('none')).at(-1)))).toEqual([
+    '57P01',
+    '57P01',
+  ]);
+});
+
+it('a kill -9 of its Postgres ends a session, and the next login starts the server again', async () => {
+  const service = await startOwnService(SETTINGS);
+  try {
+    const project = await service.project();
+    const login1 = async () => {
+      const client = await RawClient.open(service.postgresPort ?? 0);
+      await client.logIn('writer', project.name, project.token);
+      return client;
+    };
+    const client = await login1();
+    client.send(query('SELECT pg_backend_pid()'));
+    const row = (await client.until('Z')).find(({ type }) => type === 'D');
+    process.kill(Number(row?.body.toString('latin1', 6)), 'SIGKILL');
+    expect(errorsIn(await client.until('none')).at(-1)).toMatch(/^57P0[12]$/);
+    const next = await vi.waitFor(
+      async () => {
+        const again = await login1();
+        again.send(query('SELECT 1'));
+        expect((await again.until('Z')).at(-1)?.type).toBe('Z');
+        return again;
+      },
+      { timeout: 60_000, interval: 500 },
+    );
+    next.close();
+  } finally {
+    await service.close();
+  }
+});

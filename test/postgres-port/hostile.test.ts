@@ -1,0 +1,114 @@
+/** What a session with a good token sends to harm the service: its own session may end, nothing else. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { ReaderGate } from '../../src/postgres-port/reader-gate.js';
+import { judgeAtOnce } from '../../src/engine/sessions/reader-text.js';
+import { startTestService, type TestProject, type TestService } from '../support/service.js';
+import { bind, errorsIn, execute, FLUSH, message, parse, query, RawClient, TERMINATE } from './connect.js';
+
+let service: TestService;
+let project: TestProject;
+
+beforeAll(async () => {
+  service = await startTestService({ 'pg-port': '0' });
+  project = await service.project();
+});
+
+afterAll(() => service?.close());
+
+const open = async (user: string): Promise<RawClient> => {
+  const client = await RawClient.open(service.postgresPort ?? 0);
+  await client.logIn(user, project.name, project.token);
+  return client;
+};
+
+const noneOpen = () =>
+  vi.waitFor(() => expect(service.engine.sessions?.load.sessions).toEqual({ writer: 0, reader: 0 }), {
+    timeout: 20_000,
+  });
+
+/** Longer than what is kept of a message. */
+const LONG = 200_000;
+
+describe.each(['writer', 'reader'])('%s', (user) => {
+  it('sets a parameter that Postgres reports at a length of 140 KB, and goes on', async () => {
+    const client = await open(user);
+    client.send(
+      query(`SET search_path = ${Array.from({ length: 2_500 }, (_, i) => `"${'x'.repeat(50)}${i}"`).join()}`),
+    );
+    expect(errorsIn(await client.until('Z'))).toEqual([]);
+    client.send(query('SELECT 1'));
+    expect(errorsIn(await client.until('Z'))).toEqual([]);
+    client.close();
+    await noneOpen();
+  });
+
+  it('leaves after an error of 200 KB, without Sync', async () => {
+    const client = await open(user);
+    client.send(parse(`SELECT '${'x'.repeat(LONG)}'::int`), FLUSH);
+    expect(errorsIn(await client.until('E'))).toEqual(['22P02']);
+    const endedBefore = service.engine.sessions?.ended.get('database_unavailable') ?? 0;
+    client.send(TERMINATE);
+    await client.rest();
+    await noneOpen();
+    expect(service.engine.sessions?.ended.get('database_unavailable') ?? 0).toBe(endedBefore);
+  });
+
+  it('sends 80,000 spaces where a word may follow', async () => {
+    const client = await open(user);
+    for (const word of ['begin', 'commit']) {
+      client.send(query(`${word}${' '.repeat(80_000)}x`));
+      expect(errorsIn(await client.until('Z'))).toEqual(['42601']);
+    }
+    client.close();
+    await noneOpen();
+  });
+});
+
+describe('the gate of readers', () => {
+  it('reads no more from a client than Postgres takes', async () => {
+    const client = await open('reader');
+    client.send(parse('SELECT pg_sleep(1000)'), bind(), execute(), FLUSH);
+    const before = service.engine.sessions?.load.received ?? 0;
+    const large = message('B', Buffer.alloc(3 * 1024 * 1024));
+    for (let i = 0; i < 40; i++) client.send(large);
+    const received = () => (service.engine.sessions?.load.received ?? 0) - before;
+    await vi.waitFor(
+      async () => {
+        const earlier = received();
+        await sleep(500);
+        expect([earlier > 0, received()]).toEqual([true, earlier]);
+      },
+      { timeout: 60_000 },
+    );
+    expect(received()).toBeLessThan(30 * 1024 * 1024);
+    client.close();
+  });
+
+  it.each([...ReaderGate.HEARS])('takes a body of the type %i that is cut, or is none', (type) => {
+    const fail = vi.fn();
+    const gate = new ReaderGate(
+      new Map([['default_transaction_read_only', 'on']]),
+      () => 'reads',
+      vi.fn(),
+      fail,
+      vi.fn(),
+    );
+    for (const text of [
+      '',
+      'x',
+      'x'.repeat(65_536),
+      `search_path\0${'x'.repeat(65_524)}`,
+      `SERROR\0M${'x'.repeat(65_528)}`,
+    ])
+      gate.hear(type, Buffer.from(text));
+    expect(fail).not.toHaveBeenCalled();
+  });
+
+  it('leaves long texts to the parser', () => {
+    for (const word of ['begin', 'commit']) {
+      expect(judgeAtOnce(`${word} `)).not.toBeNull();
+      expect(judgeAtOnce(word + ' '.repeat(200))).toBeNull();
+    }
+  });
+});

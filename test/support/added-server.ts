@@ -1,0 +1,78 @@
+/** A second Postgres server, as an operator adds it to an installation: with a role that is no superuser, and its own database. */
+import { randomBytes } from 'node:crypto';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { createServer, connect, type AddressInfo } from 'node:net';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { PORT } from '../../src/embedded/config.js';
+import { connected } from './postgres.js';
+import { type Connection, debianMajors, PASSWORD, startThrowaway } from './throwaway-postgres.js';
+
+export interface AddedServer {
+  readonly major: number;
+  /** Of the role `cdp`, which may create databases and roles. */
+  readonly url: string;
+  /** Its superuser. */
+  readonly connection: Connection;
+  /** The same server with what passes changed: each text on the way there, or back, into another of the same length. */
+  disguised(changes: Disguise): Promise<{ readonly url: string; close(): void }>;
+  close(): Promise<void>;
+}
+
+export interface Disguise {
+  readonly there?: readonly [string, string];
+  readonly back?: readonly [string, string];
+}
+
+/** A Postgres 15 where there is one, else the embedded 18. */
+export async function startAddedServer(): Promise<AddedServer> {
+  const folder = await mkdtemp('/tmp/cdp-added-');
+  await chmod(folder, 0o711);
+  const major = debianMajors()[0] ?? 18;
+  const server = await startThrowaway(join(folder, 'server'), { major });
+  const { connection } = server;
+  await connected(connection, async (client) => {
+    await client.query(`CREATE ROLE cdp LOGIN CREATEDB CREATEROLE PASSWORD '${PASSWORD}'`);
+    await client.query('CREATE DATABASE cdp OWNER cdp');
+  });
+  const urlAt = (host: string, port: number, user = 'cdp') =>
+    `postgres://${user}:${PASSWORD}@/cdp?host=${encodeURIComponent(host)}&port=${port}`;
+  const disguised = async ({ there, back }: Disguise) => {
+    const proxy = createServer((client) => {
+      const behind = connect(`${connection.host}/.s.PGSQL.${connection.port}`);
+      for (const [from, to, change] of [
+        [client, behind, there],
+        [behind, client, back],
+      ] as const) {
+        from.on('data', (bytes) => to.write(change === undefined ? bytes : replaced(bytes, change)));
+        from.on('error', () => {}).on('close', () => to.destroy());
+      }
+    });
+    proxy.listen(0, '127.0.0.1');
+    await once(proxy, 'listening');
+    const url = urlAt('127.0.0.1', (proxy.address() as AddressInfo).port);
+    return { url, close: () => void proxy.close() };
+  };
+  return {
+    major,
+    url: urlAt(connection.host, PORT),
+    connection,
+    disguised,
+    close: async () => {
+      await server.stop();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+function replaced(bytes: Buffer, [text, other]: readonly [string, string]): Buffer {
+  if (text.length !== other.length) throw new Error(`"${other}" is not as long as "${text}"`);
+  return Buffer.from(bytes.toString('latin1').replaceAll(text, other), 'latin1');
+}
+
+/** A variable of this process, and so of the service in it, that is not used twice. */
+export function variableWith(value: string): string {
+  const name = `CDP_TEST_URL_${randomBytes(4).toString('hex').toUpperCase()}`;
+  process.env[name] = value;
+  return name;
+}

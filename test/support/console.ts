@@ -1,0 +1,64 @@
+/** People in the console: a page that has entered, and the words for what they do there. */
+import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
+import { byName, openPage, type WatchedPage } from './browser.js';
+import type { TestProject, TestService } from './service.js';
+
+export interface Visitor extends WatchedPage {
+  /** Replaces the text of the editor. */
+  write: (sql: string) => Promise<void>;
+  /** Presses keys that run something, and waits for its end. */
+  press: (keys: string) => Promise<void>;
+  /** Writes and runs it by the keyboard. Ends with the run. */
+  run: (sql: string) => Promise<void>;
+  /** What the grid shows now, without the numbers of the rows. */
+  cells: () => Promise<string[][]>;
+}
+
+/** @param fragment of the address, such as `#/tables` */
+export async function visit(
+  browser: Browser,
+  service: TestService,
+  { token }: Pick<TestProject, 'token'>,
+  { fragment = '', ...options }: BrowserContextOptions & { fragment?: string } = {},
+): Promise<Visitor> {
+  const watched = await openPage(browser, byName(service.url), { viewport: { width: 1280, height: 800 }, ...options });
+  const { page } = watched;
+  await page.goto(`${byName(service.url)}/console/${fragment}`);
+  await enter(page, token);
+  const write = async (sql: string) => {
+    const editor = page.getByRole('textbox', { name: 'SQL', exact: true });
+    await editor.focus();
+    await page.keyboard.press('Control+A');
+    await page.keyboard.press('Delete');
+    await page.keyboard.insertText(sql);
+  };
+  const press = async (keys: string) => {
+    const shown = page.locator('.outcome-status');
+    const before = (await shown.count()) === 0 ? null : await shown.getAttribute('data-run');
+    await page.keyboard.press(keys);
+    await page.locator(`.outcome-status:not(.is-running):not([data-run="${before}"])`).waitFor();
+  };
+  return {
+    ...watched,
+    write,
+    press,
+    run: async (sql) => {
+      await write(sql);
+      await press('Control+Enter');
+    },
+    cells: () =>
+      page
+        .locator('.grid-row:not(.grid-head)')
+        .evaluateAll((rows) =>
+          (rows as unknown as { querySelectorAll(selector: string): Iterable<{ textContent: string }> }[]).map((row) =>
+            [...row.querySelectorAll('[role=gridcell]')].map((cell) => cell.textContent),
+          ),
+        ),
+  };
+}
+
+export async function enter(page: Page, token: string): Promise<void> {
+  await page.getByLabel('Token').fill(token);
+  await page.keyboard.press('Enter');
+  await page.getByRole('button', { name: 'Leave' }).waitFor();
+}

@@ -1,0 +1,85 @@
+/** Projects on a server that was added to the installation, beside those on the one that it began with. */
+import { afterEach, describe, expect, it } from 'vitest';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import type { NewServer } from '../../src/tenancy/server-rows.js';
+import {
+  clearAway,
+  connected,
+  createDatabase,
+  dropDatabase,
+  type TestDatabase,
+  testServers,
+} from '../support/postgres.js';
+import { startOwnService, startTestService, type TestService } from '../support/service.js';
+
+const HOMES = { 'a server by address': startTestService, 'servers of their own': startOwnService };
+const VARIABLE = 'CDP_TEST_ADDED_SERVER';
+
+const NEW: NewServer = {
+  name: 'second',
+  urlReference: `env:${VARIABLE}`,
+  engine: 'postgres',
+  tenancy: 'shared',
+  labels: { region: 'eu' },
+  weight: 1,
+  maxProjects: null,
+  maxBytes: null,
+  maxConnections: null,
+};
+
+const urlOf = ({ connection: { host, port, user, password }, name }: TestDatabase): string =>
+  `postgres://${user}:${encodeURIComponent(password)}@/${name}?host=${encodeURIComponent(host)}&port=${port}`;
+
+describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
+  let service: TestService;
+  let added: TestDatabase;
+
+  afterEach(async () => {
+    await Promise.all((await service.engine.projects.list()).map(({ name }) => service.engine.deleteProject(name)));
+    const template = `cdp_template_${service.engine.control.instanceId}`;
+    await service.close();
+    await connected(added.connection, (client) => clearAway(client, dropDatabase(template)));
+    await added.drop();
+  });
+
+  it('a project is created, filled, asked and deleted there', async () => {
+    service = await start();
+    const server = testServers().at(-1);
+    added = await createDatabase(server);
+    process.env[VARIABLE] = urlOf(added);
+    expect(await service.engine.serverRows.add(NEW, null)).toBe(true);
+    expect(await service.engine.serverRows.add(NEW, null)).toBe(false);
+    const row = await service.engine.projects.create('abroad', BY_ITSELF, { server: 'second' });
+    expect(row.placement.server).toBe('second');
+    const { token } = await service.engine.tokens.create(row.id);
+    const call = (method: string, path: string, body?: unknown) =>
+      service.call(method, path, { token, ...(body === undefined ? {} : { body }) });
+    const columns = [{ name: 'email', type: 'TEXT' }];
+    expect((await call('POST', '/api/cdp/schema/table', { table_name: 'people', columns })).status).toBe(201);
+    expect((await call('POST', '/api/cdp/data/people', [{ email: 'ada@example.com' }])).status).toBe(201);
+    const sql = 'SELECT email, current_setting($1)::int / 10000 AS major FROM people';
+    const asked = await call('POST', '/api/cdp/sql', { sql, params: ['server_version_num'] });
+    expect(asked.body.rows).toEqual([{ email: 'ada@example.com', major: server?.major }]);
+  });
+
+  it('what hangs there takes nothing from the other server', async () => {
+    service = await start({ running: '2' });
+    const home = await service.project();
+    added = await createDatabase();
+    process.env[VARIABLE] = urlOf(added);
+    await service.engine.serverRows.add({ ...NEW, maxConnections: 3 }, null);
+    const { id } = await service.engine.projects.create('abroad', BY_ITSELF, { server: 'second' });
+    const { token } = await service.engine.tokens.create(id);
+    const body = { sql: 'SELECT pg_sleep(120)' };
+    const leave = new AbortController();
+    const hanging = Array.from({ length: 6 }, () =>
+      service.call('POST', '/api/cdp/sql', { token, body, signal: leave.signal }).catch(() => 'left'),
+    );
+    const load = () => service.engine.load.requests.sql;
+    await expect.poll(load).toEqual({ running: 2, waiting: 4 });
+    expect(await home.rows('SELECT 1 AS one')).toEqual([{ one: 1 }]);
+    expect(service.engine.load.connections).toContainEqual({ server: 'second', open: 2, most: 3 });
+    leave.abort();
+    expect(await Promise.all(hanging)).toEqual(Array(6).fill('left'));
+  });
+});

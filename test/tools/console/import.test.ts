@@ -1,0 +1,356 @@
+/** Files in the console: looked at, sent, paused, resumed after a closed tab, and corrected, each record stored once. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import type { Browser, Page, Route } from 'playwright-core';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { byName, launchBrowser, picturedOnFailure } from '../../support/browser.js';
+import { enter, visit, type Visitor } from '../../support/console.js';
+import { startTestService, type TestProject, type TestService } from '../../support/service.js';
+
+let service: TestService;
+let project: TestProject;
+let browser: Browser;
+let folder: string;
+const visitors: Visitor[] = [];
+beforeAll(async () => {
+  service = await startTestService();
+  project = await service.project();
+  browser = await launchBrowser();
+  folder = await mkdtemp(join(tmpdir(), 'cdp-import-'));
+});
+beforeEach(() => picturedOnFailure(() => visitors));
+afterAll(async () => {
+  await browser.close();
+  await service.close();
+  await rm(folder, { recursive: true });
+});
+
+async function visitImport(token = project.token): Promise<Visitor> {
+  for (const visitor of visitors.splice(0)) await visitor.close();
+  const visitor = await visit(browser, service, { token }, { fragment: '#/import' });
+  visitors.push(visitor);
+  await visitor.page.getByRole('heading', { name: 'Import a file' }).waitFor();
+  return visitor;
+}
+
+async function fileOf(name: string, content: string | Buffer): Promise<string> {
+  const path = join(folder, name);
+  await writeFile(path, content);
+  return path;
+}
+
+const choose = (page: Page, path: string) => page.getByLabel('Choose a file to import').setInputFiles(path);
+const state = (page: Page) => page.locator('.job-numbers [role=status]');
+const begin = (page: Page) => page.getByRole('button', { name: /^(Create the table and i|I)mport$/ }).click();
+const countOf = async (table: string): Promise<unknown> =>
+  (await project.rows(`SELECT count(*)::int AS n, count(DISTINCT n)::int AS different FROM ${table}`))[0];
+
+const numbered = (count: number): string =>
+  ['n,name', ...Array.from({ length: count }, (_, i) => `${i},person ${i}`)].join('\n');
+
+/** Lets so many batches pass, and holds those that follow until it is told to let go. */
+async function holdAfter(page: Page, batches: number): Promise<() => void> {
+  let passed = 0;
+  let letGo: () => void = () => {};
+  const open = new Promise<void>((resolve) => (letGo = resolve));
+  await page.route('**/api/cdp/data/**', async (route) => {
+    if (++passed > batches) await open;
+    await route.continue().catch(() => {});
+  });
+  return letGo;
+}
+
+describe('a file with wrong cells', () => {
+  const rows = Array.from({ length: 700 }, (_, i) =>
+    [
+      i,
+      `"Ada, the ${i}th"`,
+      i % 200 === 5 ? 'ten' : i / 10,
+      i === 401 ? 'soon' : '2026-02-01',
+      i % 3 ? 'x' : '""',
+    ].join(),
+  );
+  const csv = ['n,Name,Score (0-10),Next call,Note', ...rows, '700,too short'].join('\n');
+
+  it('is shown before it is sent; each wrong cell is red, says why, is corrected there, and every record is stored once', async () => {
+    const { page, axe, complaints } = await visitImport();
+    await choose(page, await fileOf('Customers 2026.csv', csv));
+    await page.getByText('FLOAT except for "ten" (line 7)').waitFor();
+    expect(await page.getByLabel('Into table').inputValue()).toBe('customers_2026');
+    expect(await page.getByLabel('Column of Score (0-10)').inputValue()).toBe('score_0_10');
+    await page.getByLabel('Type of Score (0-10)').selectOption('FLOAT');
+    await page.getByLabel('Type of Next call').selectOption('TIMESTAMP');
+    await page.getByLabel('Column of Note').fill('name');
+    await page.getByText('Another field goes to this column').first().waitFor();
+    expect(await page.getByRole('button', { name: 'Create the table and import' }).isDisabled()).toBe(true);
+    await page.getByLabel('Column of Note').fill('remark');
+    await page.getByText('The request as curl').click();
+    const [, shown = ''] = /-d '([^]*)'$/.exec(await page.locator('.curl pre').innerText()) ?? [];
+    expect(await axe()).toEqual([]);
+    const [request] = await Promise.all([
+      page.waitForRequest((each) => each.url().endsWith('/api/cdp/schema/table')),
+      begin(page),
+    ]);
+    expect(request.postDataJSON()).toEqual(JSON.parse(shown));
+
+    await page.getByText('Sent, with records to correct').waitFor();
+    await page.getByText('695 rows stored').waitFor();
+    await page.getByText('6 refused', { exact: true }).waitFor();
+    const cell = page.getByLabel('score_0_10, line 7', { exact: true });
+    expect(await cell.getAttribute('aria-invalid')).toBe('true');
+    await page.locator('.refused-cell.is-wrong', { has: cell }).getByText('"ten" is not a number').waitFor();
+    expect(await page.locator('.refused-cell.is-wrong').count()).toBe(5);
+    await page.getByText('The record has 2 fields, the header 5').waitFor();
+    expect(await axe()).toEqual([]);
+
+    // One is right, one is not.
+    await cell.fill('0.5');
+    await cell.press('Enter');
+    await expect.poll(() => page.evaluate('document.activeElement.ariaLabel')).toBe('score_0_10, line 207');
+    await page.keyboard.press('Control+A');
+    await page.keyboard.type('ten and a half');
+    await page.getByRole('button', { name: 'Send 2 corrected records' }).click();
+    await page.getByText('"ten and a half" is not a number').waitFor();
+    await page.getByText('696 rows stored').waitFor();
+
+    await page.getByLabel('score_0_10, line 207', { exact: true }).fill('20.5');
+    await page.getByLabel('score_0_10, line 407', { exact: true }).fill('');
+    await page.getByLabel('score_0_10, line 607', { exact: true }).fill('60.5');
+    await page.getByLabel('next_call, line 403', { exact: true }).fill('1 March 2026');
+    await page.getByLabel('remark, line 702', { exact: true }).fill('complete');
+    await page.getByRole('button', { name: 'Send 5 corrected records' }).click();
+    await state(page).getByText('Done').waitFor();
+    expect(await axe()).toEqual([]);
+
+    expect(await countOf('customers_2026')).toEqual({ n: 701, different: 701 });
+    expect(
+      await project.rows(
+        `SELECT n, score_0_10::text AS score, next_call::date::text AS next, remark FROM customers_2026
+         WHERE n IN (5, 205, 401, 405, 605, 700) ORDER BY n`,
+      ),
+    ).toEqual([
+      { n: 5, score: '0.5', next: '2026-02-01', remark: 'x' },
+      { n: 205, score: '20.5', next: '2026-02-01', remark: 'x' },
+      { n: 401, score: '40.1', next: '2026-03-01', remark: 'x' },
+      { n: 405, score: null, next: '2026-02-01', remark: '' },
+      { n: 605, score: '60.5', next: '2026-02-01', remark: 'x' },
+      { n: 700, score: null, next: null, remark: 'complete' },
+    ]);
+    expect(complaints).toEqual([]);
+  });
+
+  it('leaves them for later, in the tab or after it was closed: downloaded, corrected without the file, or discarded', async () => {
+    await project.table('scores', { n: 'INTEGER', score: 'FLOAT' });
+    const { page } = await visitImport();
+    await choose(page, await fileOf('scores.csv', 'n,score\n1,1.5\n2,two\n3,three\n4,four'));
+    await page.getByText('A table with about').waitFor();
+    await begin(page);
+    await page.getByText('3 refused', { exact: true }).waitFor();
+    const arrives = page.waitForEvent('download');
+    await page.getByRole('button', { name: 'More' }).click();
+    await page.getByRole('menuitem', { name: 'Download as NDJSON' }).click();
+    const download = await arrives;
+    expect(download.suggestedFilename()).toBe('scores.csv.refused.ndjson');
+
+    const again = await page.context().newPage();
+    await page.close();
+    await again.goto(`${byName(service.url)}/console/#/import`);
+    await enter(again, project.token);
+    await again.getByText('1 row stored, 3 refused and not corrected yet').waitFor();
+    await again.getByRole('button', { name: 'Correct' }).click();
+    await again.getByLabel('score, line 3', { exact: true }).fill('2.5');
+    await again.getByRole('button', { name: 'Send 1 corrected record' }).click();
+    await again.getByText('2 rows stored', { exact: true }).waitFor();
+    await again.getByRole('button', { name: 'More' }).click();
+    await again.getByRole('menuitem', { name: 'Discard 2 records' }).click();
+    await state(again).getByText('Done').waitFor();
+    expect(await countOf('scores')).toEqual({ n: 2, different: 2 });
+    await again.getByRole('button', { name: 'Another file' }).click();
+    await again.getByRole('heading', { name: 'Import a file' }).waitFor();
+    expect(await again.getByRole('heading', { name: 'Unfinished imports' }).count()).toBe(0);
+    // What was downloaded is a file to import.
+    await choose(again, await download.path());
+    await again.getByRole('row', { name: /score/ }).waitFor();
+  });
+});
+
+describe('formats', () => {
+  it('are those of cdp import: NDJSON in gzip, with every digit and nested values', async () => {
+    const big = '9223372036854775807';
+    const lines = Array.from(
+      { length: 1_000 },
+      (_, n) => `{"n":${n},"big":${big},"tags":["a",{"b":${n}}],"at":"2026-01-31T09:30:00Z"}`,
+    );
+    const { page, complaints } = await visitImport();
+    await choose(page, await fileOf('events.ndjson.gz', gzipSync(lines.join('\n'))));
+    await page.getByText('NDJSON', { exact: true }).first().waitFor();
+    await begin(page);
+    await state(page).getByText('Done').waitFor();
+    expect(await countOf('events')).toEqual({ n: 1_000, different: 1_000 });
+    expect(
+      await project.rows(`SELECT big::text AS big, tags, pg_typeof(at)::text AS type FROM events WHERE n = 7`),
+    ).toEqual([{ big, tags: ['a', { b: 7 }], type: 'timestamp with time zone' }]);
+    expect(complaints).toEqual([]);
+  });
+
+  it('that are guessed wrong are corrected; what cannot be read is refused with advice in the words of the screen', async () => {
+    const { page, axe } = await visitImport();
+    await choose(page, await fileOf('sales.csv', 'n;amount\n1;1.234,50\n2;3,25'));
+    await page.getByText('FLOAT with “Decimals” , “Thousands” .').waitFor();
+    await page.getByText('How it is read').click();
+    await page.getByLabel('Decimals').selectOption(',');
+    await page.getByLabel('Thousands').selectOption('.');
+    await expect.poll(() => page.getByLabel('Type of amount').inputValue()).toBe('FLOAT');
+    expect(await axe()).toEqual([]);
+    await begin(page);
+    await state(page).getByText('Done').waitFor();
+    expect(await project.rows('SELECT amount FROM sales ORDER BY n')).toEqual([{ amount: 1234.5 }, { amount: 3.25 }]);
+
+    await page.getByRole('button', { name: 'Another file' }).click();
+    const another = page.getByLabel(/^Choose a(nother)? file/);
+    for (const [name, content, message, hint] of [
+      ['x.csv', 'n,name\n1,"Ada', 'a quote is not closed', '“Quotes are text”'],
+      ['people.csv', '1,Ada\n2,Joan', 'looks like a record', '“First line”'],
+      ['x.parquet', 'PAR1', 'is a Parquet file', 'cdp import'],
+      ['x.gz', gzipSync('n\n1').subarray(0, 15), 'cannot be decompressed', 'unpack it first'],
+    ] as const) {
+      await another.setInputFiles(await fileOf(name, content));
+      await page.getByRole('alert').getByText(message).waitFor();
+      await page.getByRole('alert').getByText(hint).waitFor();
+    }
+    await another.setInputFiles(join(folder, 'people.csv'));
+    await page.getByText('How it is read').click();
+    await page.getByLabel('First line').selectOption('record');
+    await expect.poll(() => page.getByLabel('Column of column_2').inputValue()).toBe('column_2');
+  });
+});
+
+describe('an import on its way', () => {
+  it('pauses once what is in flight is stored, goes on, and goes on while another screen is shown', async () => {
+    const { page, axe, complaints } = await visitImport();
+    const letGo = await holdAfter(page, 3);
+    await choose(page, await fileOf('paused.csv', numbered(5_000)));
+    await page.getByRole('row', { name: /person 0/ }).waitFor();
+    await begin(page);
+    await page.getByText('750 rows stored').waitFor();
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await state(page).getByText('Pausing').waitFor();
+    expect(await axe()).toEqual([]);
+    letGo();
+    await state(page).getByText('Paused').waitFor();
+    // Four batches were in flight.
+    expect(await countOf('paused')).toEqual({ n: 1_750, different: 1_750 });
+    await page.getByRole('button', { name: 'Resume' }).click();
+    await page.getByRole('link', { name: 'Tables' }).click();
+    await page.getByRole('treeitem').first().waitFor();
+    await page.getByRole('link', { name: 'Import', exact: true }).first().click();
+    await state(page).getByText('Done').waitFor();
+    expect(await countOf('paused')).toEqual({ n: 5_000, different: 5_000 });
+    expect(complaints).toEqual([]);
+  });
+
+  it('goes on after its tab was closed, with responses lost, from the same file alone, and stores no row twice', async () => {
+    const path = await fileOf('closed.csv', `${numbered(6_000)}\nlast,wrong`);
+    const { page } = await visitImport();
+    let stored = 0;
+    let isLost: () => void = () => {};
+    const lost = new Promise<void>((resolve) => (isLost = resolve));
+    // From the sixth on, batches are stored but the page never learns of it.
+    await page.route('**/api/cdp/data/**', async (route: Route) => {
+      if (++stored <= 5) return route.continue();
+      await route.fetch({ url: route.request().url().replace(byName(service.url), service.url) });
+      if (stored >= 9) isLost();
+    });
+    await choose(page, path);
+    await page.getByLabel('Type of n', { exact: true }).selectOption('INTEGER');
+    await begin(page);
+    await lost;
+    const again = await page.context().newPage();
+    await page.close();
+    const { n } = (await countOf('closed')) as { n: number };
+    expect(n).toBeGreaterThan(1_250);
+    expect(n).toBeLessThan(6_000);
+
+    await again.goto(`${byName(service.url)}/console/#/import`);
+    await enter(again, project.token);
+    await again.getByText(/1,250 rows stored/).waitFor();
+    const resume = again.getByLabel('Choose closed.csv again to resume');
+    await resume.setInputFiles(await fileOf('other.csv', numbered(10)));
+    await again.getByRole('alert').getByText('has changed since the import was started').waitFor();
+    // The file itself can be dropped like any other.
+    await choose(again, path);
+    await again.getByText('Sent, with records to correct').waitFor();
+    await again.getByText('6,000 rows stored').waitFor();
+    await again.getByLabel('n, line 6002', { exact: true }).fill('6000');
+    await again.getByRole('button', { name: 'Send 1 corrected record' }).click();
+    await state(again).getByText('Done').waitFor();
+    expect(await countOf('closed')).toEqual({ n: 6_001, different: 6_001 });
+  });
+
+  it('of 200,000 rows leaves the page responsive and its memory bounded', async () => {
+    const { page, complaints } = await visitImport();
+    const heap = async (): Promise<number> => {
+      const session = await page.context().newCDPSession(page);
+      await session.send('HeapProfiler.collectGarbage');
+      const { usedSize } = await session.send('Runtime.getHeapUsage');
+      await session.detach();
+      return usedSize;
+    };
+    const before = await heap();
+    // Turns of the page's event loop while it reads and sends.
+    await page.evaluate('turns = 0; setInterval(() => turns++, 20)');
+    const turns = () => page.evaluate<number>('turns');
+    await choose(page, await fileOf('large.csv', numbered(200_000)));
+    await page.getByRole('row', { name: /person 0/ }).waitFor();
+    expect(await turns()).toBeGreaterThan(5);
+    await begin(page);
+    await page.getByText(/1\d\d,\d\d\d rows stored/).waitFor();
+    expect((await heap()) - before).toBeLessThan(48 * 1024 * 1024);
+    await state(page).getByText('Done').waitFor();
+    expect(await countOf('large')).toEqual({ n: 200_000, different: 200_000 });
+    expect(complaints).toEqual([]);
+  });
+});
+
+describe('what it shows', () => {
+  it('is text: markup in names of files and fields, in cells and in messages', async () => {
+    const canary = '<img src=x onerror=window.hit=1>';
+    const { page, axe, complaints } = await visitImport();
+    const path = await fileOf(`${canary}.csv`, `n,${canary}\n1,${canary}\n${canary},2`);
+    await choose(page, path);
+    await page.getByRole('heading', { name: canary }).waitFor();
+    await page.getByLabel('Into table').fill('canaries');
+    await page.getByLabel('Into table').press('Tab');
+    await page.getByText('A new table').waitFor();
+    await page.getByLabel('Type of n', { exact: true }).selectOption('INTEGER');
+    await begin(page);
+    await page.getByText(`"${canary}" is not`).waitFor();
+    expect(await axe()).toEqual([]);
+    expect(await page.evaluate('window.hit')).toBeUndefined();
+    expect(complaints).toEqual([]);
+  });
+
+  it('is what the token may do: without schema:write, only what exists', async () => {
+    await project.table('fixed', { n: 'INTEGER' });
+    const { page, complaints } = await visitImport(await project.tokenWith('schema:read', 'data:write'));
+    await choose(page, await fileOf('more.csv', 'n,extra\n1,a'));
+    await page.getByText('There is no such table, and this token may not create one').waitFor();
+    await page.getByLabel('Into table').fill('fixed');
+    await page.getByLabel('Into table').press('Tab');
+    await page.getByText('A table with about').waitFor();
+    expect(await page.getByLabel('Import extra').isChecked()).toBe(false);
+    await begin(page);
+    await state(page).getByText('Done').waitFor();
+    expect(await project.rows('SELECT n FROM fixed')).toEqual([{ n: 1 }]);
+    expect(complaints).toEqual([]);
+    // Dropped rather than chosen.
+    await page.getByRole('button', { name: 'Another file' }).click();
+    const transfer = await page.evaluateHandle(
+      `(() => { const all = new DataTransfer(); all.items.add(new File(['n\\n2'], 'dropped.csv')); return all; })()`,
+    );
+    await page.dispatchEvent('main', 'drop', { dataTransfer: transfer });
+    await page.getByRole('heading', { name: 'dropped.csv' }).waitFor();
+  });
+});

@@ -1,0 +1,219 @@
+/** The console of an operator, with an admin token: projects, tokens, requests, the audit log, health. */
+import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { launchBrowser, openPage, picturedOnFailure, type WatchedPage } from '../../support/browser.js';
+import { call, onServer, startTestService, type TestService } from '../../support/service.js';
+
+let service: TestService;
+let browser: Browser;
+let admin: string;
+let watched: WatchedPage;
+let page: Page;
+
+async function enter(options: BrowserContextOptions = {}): Promise<WatchedPage> {
+  const opened = await openPage(browser, service.url, options);
+  await opened.page.goto(`${service.url}/console/`);
+  await opened.page.getByLabel('Token').fill(admin);
+  await opened.page.keyboard.press('Enter');
+  await opened.page.getByRole('heading', { level: 1, name: 'Projects' }).waitFor();
+  return opened;
+}
+
+const dialog = () => page.getByRole('dialog');
+const go = (screen: string) => page.getByRole('link', { name: screen, exact: true }).click();
+
+beforeAll(async () => {
+  service = await startTestService();
+  admin = (await service.engine.tokens.create(null, { name: 'ops' })).token;
+  const shop = await service.project('shop');
+  await shop.table('customers', { email: 'TEXT' });
+  await service.project('warehouse');
+  browser = await launchBrowser();
+  watched = await enter();
+  ({ page } = watched);
+});
+beforeEach(() => picturedOnFailure(() => [watched]));
+afterAll(async () => {
+  await browser.close();
+  await service.close();
+});
+
+describe('with an admin token', () => {
+  it('a project is made, renamed, deactivated, activated and deleted, each with the request as curl', async () => {
+    await page.getByRole('button', { name: 'New project' }).click();
+    await dialog().getByLabel('Name').fill('New Shop');
+    expect(await dialog().getByRole('button', { name: 'Create' }).isDisabled()).toBe(true);
+    await dialog().getByLabel('Name').fill('new-shop');
+    await dialog().getByText('The request as curl').click();
+    const curl = await dialog().locator('pre').innerText();
+    expect(curl).toContain(`'${service.url}/api/cdp/admin/projects'`);
+    expect(curl).toContain(`-d '{"name":"new-shop"}'`);
+    expect(curl).not.toContain(admin);
+    await dialog().getByLabel('Name').press('Enter');
+    await page.getByRole('heading', { level: 1, name: 'new-shop active' }).waitFor();
+
+    await page.getByRole('button', { name: 'Rename' }).click();
+    await dialog().getByLabel('New name').fill('shop');
+    await dialog().getByRole('button', { name: 'Rename' }).click();
+    await dialog()
+      .getByText(/already/)
+      .waitFor();
+    await dialog().getByLabel('New name').fill('store');
+    await dialog().getByRole('button', { name: 'Rename' }).click();
+    await page.getByRole('heading', { level: 1, name: 'store active' }).waitFor();
+
+    await page.getByRole('button', { name: 'Deactivate' }).click();
+    await dialog()
+      .getByLabel(/End the requests/)
+      .check();
+    await dialog().getByRole('button', { name: 'Deactivate' }).click();
+    await page.getByRole('heading', { level: 1, name: 'store inactive' }).waitFor();
+    await page.getByRole('button', { name: 'Activate' }).click();
+    await dialog().getByRole('button', { name: 'Activate' }).click();
+    await page.getByRole('heading', { level: 1, name: 'store active' }).waitFor();
+
+    await page.getByRole('button', { name: 'Delete' }).click();
+    await dialog()
+      .getByLabel(/to confirm/)
+      .fill('stor');
+    expect(await dialog().getByRole('button', { name: 'Delete for good' }).isDisabled()).toBe(true);
+    await dialog()
+      .getByLabel(/to confirm/)
+      .fill('store');
+    await dialog().getByRole('button', { name: 'Delete for good' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Projects' }).waitFor();
+    await expect.poll(() => page.getByRole('table').innerText()).not.toContain('store');
+    expect((await service.engine.projects.list()).map(({ name }) => name).sort()).toEqual(['shop', 'warehouse']);
+  });
+
+  it('a token is made, shown once, works, and is revoked', async () => {
+    await page.getByRole('link', { name: 'shop', exact: true }).click();
+    await page.getByRole('button', { name: 'New token' }).click();
+    await dialog().getByLabel('Name').fill('analyst');
+    for (const scope of ['schema:write', 'data:write', 'sql:write']) {
+      await dialog()
+        .getByRole('checkbox', { name: new RegExp(scope) })
+        .uncheck();
+    }
+    await dialog().getByLabel('Expires').selectOption('After 30 days');
+    await dialog().getByRole('button', { name: 'Create' }).click();
+    await page.getByRole('heading', { name: 'The new token' }).waitFor();
+    const token = await page.locator('[data-token]').innerText();
+    const own = await call(service.url, 'GET', '/api/cdp/token', { token });
+    expect(own.body).toMatchObject({ token: { name: 'analyst', scopes: ['schema:read', 'sql:read'] } });
+    await page.getByRole('button', { name: 'Done' }).click();
+    const row = page.getByRole('row', { name: /analyst/ });
+    expect(await row.innerText()).toContain('schema:read, sql:read');
+    expect(await page.content()).not.toContain(token);
+
+    await row.getByRole('button', { name: 'Revoke analyst' }).click();
+    await dialog().getByRole('button', { name: 'Revoke' }).click();
+    await expect.poll(() => row.innerText()).toContain('revoked');
+    await expect.poll(async () => (await call(service.url, 'GET', '/api/cdp/token', { token })).status).toBe(401);
+  });
+
+  it('names that are HTML stay text, wherever they are shown', async () => {
+    const name = `<img src=x onerror="document.title='ran'"><script>document.title='ran'</script>`;
+    const { id } = await service.engine.projects.get('shop');
+    const { token } = await service.engine.tokens.create(id, { name });
+    const headers = { 'x-request-id': 'canary' };
+    await call(service.url, 'POST', '/api/cdp/sql', { token, headers, body: { sql: 'SELECT 1' } });
+    await page.reload();
+    await page.getByLabel('Token').fill(admin);
+    await page.keyboard.press('Enter');
+    await page.getByRole('rowheader', { name }).waitFor();
+    await go('Audit log');
+    await expect.poll(() => page.getByRole('table').innerText()).toContain(name);
+    expect(await page.title()).not.toBe('ran');
+  });
+
+  it('a running request is shown and canceled in Postgres', async () => {
+    const { token } = await service.engine.tokens.create((await service.engine.projects.get('shop')).id);
+    const sql = 'SELECT pg_sleep(100) AS of_the_console';
+    const slow = call(service.url, 'POST', '/api/cdp/sql', { token, body: { sql, timeout_ms: 60_000 } });
+    await go('Requests');
+    await page.getByRole('button', { name: 'Cancel sql in shop' }).click();
+    await dialog().getByRole('button', { name: 'Cancel the request' }).click();
+    expect((await slow).body).toMatchObject({ error: 'query_timeout', message: 'An operator canceled the request' });
+    await page.getByRole('heading', { name: 'Nothing is running' }).waitFor();
+    const { rows } = await onServer(service.server, (client) =>
+      client.query(`SELECT 1 FROM pg_stat_activity WHERE query = $1 AND state = 'active'`, [sql]),
+    );
+    expect(rows).toEqual([]);
+  });
+
+  it('the audit log is filtered, by an address that can be kept', async () => {
+    await go('Audit log');
+    await page.getByRole('table').waitFor();
+    await page.getByRole('textbox', { name: 'Project' }).fill('shop');
+    await page.getByRole('combobox', { name: 'Operation' }).selectOption('token.revoke');
+    await page.getByRole('button', { name: 'Apply' }).click();
+    await expect.poll(() => page.getByRole('row').count()).toBe(2);
+    expect(await page.getByRole('row').last().innerText()).toMatch(/token\.revoke\s+shop\s+\S+\s+ops/);
+    expect(page.url()).toContain('#/audit?project=shop&operation=token.revoke');
+    await page.getByRole('link', { name: 'Clear' }).click();
+    await expect.poll(() => page.getByRole('row').count()).toBeGreaterThan(5);
+  });
+
+  it('health shows what the metrics say, and explains itself where there are none', async () => {
+    await go('Health');
+    await page.getByText('Postgres responds').waitFor();
+    const memory = page.getByRole('img', { name: /^Memory: \d/ });
+    await memory.waitFor();
+    await page.getByRole('img', { name: /^Requests: \d/ }).waitFor();
+    const other = await enter();
+    await other.page.route('**/metrics', (route) => route.fulfill({ status: 404, body: '' }));
+    await other.page.getByRole('link', { name: 'Health' }).click();
+    await other.page.getByText('A proxy in front of the service').waitFor();
+    await other.close();
+  });
+
+  it('a token that is no admin token is shown none of it', async () => {
+    const shop = await service.project();
+    const other = await openPage(browser, service.url);
+    await other.page.goto(`${service.url}/console/#/projects`);
+    await other.page.getByLabel('Token').fill(shop.token);
+    await other.page.keyboard.press('Enter');
+    await other.page.getByRole('link', { name: 'Tables' }).waitFor();
+    expect(await other.page.getByRole('link', { name: 'Projects' }).count()).toBe(0);
+    expect(other.asked.filter((url) => url.includes('/admin/'))).toEqual([]);
+    await other.close();
+  });
+
+  it('has had no complaint, and left the token nowhere', async () => {
+    expect(watched.complaints).toEqual([]);
+    expect(watched.asked.filter((url) => url.includes(admin))).toEqual([]);
+    const kept = await page.evaluate('JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])');
+    expect(kept).not.toContain(admin);
+  });
+});
+
+describe.each(['light', 'dark'] as const)('every screen in the %s theme', (colorScheme) => {
+  it.each([1440, 390])('violates no rule of axe, and fits into %i pixels', async (width) => {
+    const opened = await enter({ colorScheme, viewport: { width, height: 900 } });
+    const check = async (name: string) => {
+      expect(await opened.axe(), name).toEqual([]);
+      const wide = await opened.page.evaluate<number>('document.documentElement.scrollWidth');
+      expect(wide, name).toBeLessThanOrEqual(width);
+      const folder = process.env['CDP_TEST_PICTURES'];
+      if (folder !== undefined) await opened.page.screenshot({ path: `${folder}/${name}-${colorScheme}-${width}.png` });
+    };
+    await opened.page.getByRole('table').waitFor();
+    await check('projects');
+    await opened.page.getByRole('link', { name: 'shop', exact: true }).click();
+    await opened.page.getByRole('table').waitFor();
+    await check('project');
+    await opened.page.getByRole('button', { name: 'New token' }).click();
+    await opened.page.getByText('The request as curl').click();
+    await check('new-token');
+    await opened.page.keyboard.press('Escape');
+    for (const screen of ['requests', 'audit', 'health']) {
+      await opened.page.goto(`${service.url}/console/#/${screen}`);
+      await opened.page.locator('main[aria-busy="false"]').waitFor();
+      if (screen === 'health') await opened.page.getByRole('img', { name: /^Requests: \d/ }).waitFor();
+      await check(screen);
+    }
+    expect(opened.complaints).toEqual([]);
+    await opened.close();
+  });
+});

@@ -1,0 +1,191 @@
+/** SQL in the console, with real data: what runs, what comes back, and what never happens by itself. */
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { launchBrowser, picturedOnFailure } from '../../support/browser.js';
+import { visit, type Visitor } from '../../support/console.js';
+import { onServer, startTestService, type TestProject, type TestService } from '../../support/service.js';
+
+let service: TestService;
+let project: TestProject;
+let browser: Browser;
+let visitor: Visitor;
+beforeAll(async () => {
+  service = await startTestService();
+  project = await service.project();
+  await project.table('customers', { email: 'TEXT', age: 'INTEGER', spent: 'FLOAT' });
+  await project.rows(
+    `INSERT INTO customers (email, age, spent) SELECT 'p' || n || '@example.com', n % 90, n / 4.0 FROM generate_series(1, 1000) AS n`,
+  );
+  browser = await launchBrowser();
+  visitor = await visit(browser, service, project);
+});
+beforeEach(() => picturedOnFailure(() => [visitor]));
+afterAll(async () => {
+  await browser.close();
+  await service.close();
+});
+
+const running = (): Promise<number> =>
+  onServer(service.server, async (client) => {
+    const { rows } = await client.query<{ n: number }>(
+      `SELECT count(*)::int AS n FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%pg_sleep(55)%' AND pid <> pg_backend_pid()`,
+    );
+    return rows[0]?.n ?? -1;
+  });
+
+describe('the editor', () => {
+  it('runs the statement at the cursor, the selection, or everything with a result for each', async () => {
+    const { page, run, write, press, cells } = visitor;
+    await run('SELECT 1 AS one;\n\nSELECT 2 AS two');
+    expect(await cells()).toEqual([['2']]);
+    await page.keyboard.press('Control+Home');
+    await press('Control+Enter');
+    await expect.poll(cells).toEqual([['1']]);
+    await write('SELECT 3; SELECT 4');
+    for (let n = 0; n < 'SELECT 4'.length; n++) await page.keyboard.press('Shift+ArrowLeft');
+    await press('Control+Enter');
+    await expect.poll(cells).toEqual([['4']]);
+    await write(`SELECT 'a;b' AS x; SELECT $$;$$ AS y, 5 AS z`);
+    await press('Control+Shift+Enter');
+    const results = page.getByRole('group', { name: 'Results' }).getByRole('button');
+    await expect.poll(() => results.count()).toBe(2);
+    expect(await cells()).toEqual([[';', '5']]);
+    await results.first().click();
+    await expect.poll(cells).toEqual([['a;b']]);
+  });
+
+  it('asks for the values of parameters, and knows NULL from empty text', async () => {
+    const { page, write, cells } = visitor;
+    await write('SELECT $1::int + 1 AS n, $2::text IS NULL AS is_null, $3::text AS empty');
+    await page.getByLabel('$1', { exact: true }).fill('41');
+    await page.getByLabel('$2 is NULL').check();
+    await page.getByRole('button', { name: 'Run', exact: true }).click();
+    await expect.poll(cells).toEqual([['42', 'true', '']]);
+  });
+
+  it('marks an error where it is, behind characters that JavaScript counts twice', async () => {
+    const { page, run } = visitor;
+    await run(`SELECT '😀';\nSELECT '😀', amuont FROM customers`);
+    await page.getByText('column "amuont" does not exist').waitFor();
+    expect(await page.locator('.cm-wrong').allInnerTexts()).toEqual(['amuont']);
+    await page.getByRole('button', { name: 'Line 2' }).click();
+    await page.keyboard.insertText('x');
+    expect(await page.locator('.cm-wrong').count()).toBe(0);
+  });
+
+  it('changes nothing while read-only, and says how to', async () => {
+    const { page, run } = visitor;
+    await run(`UPDATE customers SET age = 200 WHERE email = 'p1@example.com'`);
+    await page.getByText('read-only transaction').waitFor();
+    const age = () => project.rows(`SELECT age FROM customers WHERE email = 'p1@example.com'`);
+    expect(await age()).toEqual([{ age: 1 }]);
+    await page.getByRole('button', { name: 'Turn read-only off and run again' }).click();
+    await page.getByText('UPDATE', { exact: false }).filter({ hasText: '1 row' }).first().waitFor();
+    expect(await age()).toEqual([{ age: 200 }]);
+    await page.getByRole('switch', { name: 'Read-only' }).check();
+  });
+
+  it('stops a statement in Postgres', async () => {
+    const { page, write } = visitor;
+    await write('SELECT pg_sleep(55)');
+    await page.keyboard.press('Control+Enter');
+    await expect.poll(running).toBe(1);
+    await page.getByRole('button', { name: 'Stop' }).click();
+    await expect.poll(running).toBe(0);
+    await page.getByText('the statement was canceled').waitFor();
+  });
+
+  it('draws a plan, and measures it without changing anything', async () => {
+    const { page, write } = visitor;
+    await write('SELECT c.age, count(*) FROM customers c JOIN customers d USING (id) WHERE c.age > 3 GROUP BY 1');
+    await page.keyboard.press('Control+e');
+    const plan = page.getByRole('region', { name: 'Plan' });
+    await plan.getByText('nothing was run').waitFor();
+    await plan
+      .getByText(/Scan on customers/)
+      .first()
+      .waitFor();
+    await page.getByRole('button', { name: 'Explain analyze' }).click();
+    await plan.getByText(/Ran in/).waitFor();
+    expect(await visitor.axe()).toEqual([]);
+  });
+
+  it('completes tables, their columns and aliases', async () => {
+    const { page, write } = visitor;
+    const offered = () => page.locator('.cm-tooltip-autocomplete li .cm-completionLabel').allInnerTexts();
+    await write('SELECT * FROM ');
+    await page.keyboard.type('cust');
+    await expect.poll(offered).toContain('customers');
+    await page.keyboard.press('Escape');
+    await write('SELECT  FROM customers AS c');
+    await page.keyboard.press('Control+Home');
+    for (let n = 0; n < 7; n++) await page.keyboard.press('ArrowRight');
+    await page.keyboard.type('c.sp');
+    await expect.poll(offered).toEqual(['spent']);
+    await page.keyboard.press('Escape');
+  });
+});
+
+describe('what is kept', () => {
+  it('is there after a reload: tabs, history and saved queries', async () => {
+    const { page, run, write, close } = await visit(browser, service, project);
+    await run('SELECT 77 AS kept');
+    await page.getByRole('button', { name: 'Save this query' }).click();
+    await page.getByLabel('Name').fill('Seventy-seven');
+    await page.keyboard.press('Enter');
+    await write('SELECT 78 AS later');
+    await expect
+      .poll(() =>
+        page.evaluate(`new Promise((done) => { indexedDB.open('cdp-console').onsuccess = (opened) => {
+        opened.target.result.transaction('kept').objectStore('kept').getAll().onsuccess = (event) => done(JSON.stringify(event.target.result)); } })`),
+      )
+      .toContain('SELECT 78 AS later');
+    await page.reload();
+    await page.getByLabel('Token').fill(project.token);
+    await page.keyboard.press('Enter');
+    await page.getByText('78').first().waitFor();
+    await page.getByRole('button', { name: 'Saved', exact: true }).click();
+    await page.getByRole('button', { name: 'Seventy-seven', exact: true }).last().click();
+    await page.getByRole('button', { name: 'History', exact: true }).click();
+    await page.getByText('SELECT 77 AS kept').first().waitFor();
+    await close();
+  });
+
+  it('does not run a link, which never reaches the service', async () => {
+    const sql = `INSERT INTO customers (email) VALUES ('by link')`;
+    const fragment = `#/sql?sql=${encodeURIComponent(sql)}`;
+    const { page, asked, close } = await visit(browser, service, project, { fragment });
+    await page.getByText('by link').waitFor();
+    expect(asked.filter((url) => url.endsWith('/api/cdp/sql')).length).toBeLessThanOrEqual(1);
+    expect(asked.filter((url) => decodeURIComponent(url).includes('INSERT') && !url.includes('#'))).toEqual([]);
+    expect(await project.rows(`SELECT 1 FROM customers WHERE email = 'by link'`)).toEqual([]);
+    expect(new URL(page.url()).hash).toBe('#/sql');
+    await close();
+  });
+});
+
+it('has broken no rule of axe in either theme, and nobody complained', async () => {
+  for (const [colorScheme, width] of [
+    ['light', 1440],
+    ['dark', 390],
+  ] as const) {
+    const viewport = { width, height: 844 };
+    const { page, run, axe, complaints, close } = await visit(browser, service, project, { colorScheme, viewport });
+    expect(await axe()).toEqual([]);
+    await run('SELECT email, age, NULL AS nothing FROM customers WHERE age < $1');
+    expect(await axe()).toEqual([]);
+    await run('SELECT email, age, NULL AS nothing FROM customers');
+    expect(await axe()).toEqual([]);
+    await page.keyboard.press('Escape');
+    await page.getByRole('grid').focus();
+    await page.keyboard.press('Enter');
+    expect(await axe()).toEqual([]);
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('?');
+    await page.getByRole('dialog').waitFor();
+    expect(await axe()).toEqual([]);
+    expect(complaints).toEqual([]);
+    await close();
+  }
+  expect(visitor.complaints).toEqual([]);
+});
