@@ -8,6 +8,8 @@ import { root } from './prepare.mjs';
 
 const folder = mkdtempSync(join(tmpdir(), 'cdp-ci-'));
 const count = { passed: 0, failed: 0 };
+/** What failed, to be named once more at the end, where whoever reads the log looks first. */
+const failures = [];
 
 /** Runs a command with its output in ours. */
 function run(variables, command, ...args) {
@@ -18,7 +20,7 @@ function run(variables, command, ...args) {
 
 function note(good, command) {
   count[good ? 'passed' : 'failed']++;
-  if (!good) console.log(`FAILED: ${command.join(' ')}`);
+  if (!good) failures.push(command.join(' '));
 }
 
 const check = (...command) => note(run({}, ...command), command);
@@ -43,11 +45,15 @@ function test(...command) {
   const outcome = join(folder, 'outcome.json');
   rmSync(outcome, { force: true });
   const good = run({ CDP_TEST_OUTCOME: outcome, CDP_TEST_MAJORS: 'all' }, ...command);
-  const { passed, failed } = existsSync(outcome) ? JSON.parse(readFileSync(outcome, 'utf8')) : { passed: 0, failed: 1 };
+  const { passed, failed } = existsSync(outcome) ? JSON.parse(readFileSync(outcome, 'utf8')) : NOT_RUN;
   count.passed += passed;
+  count.failed += failed.length;
+  failures.push(...failed);
   // A failure that no test has, such as that of a server that does not end.
-  count.failed += failed || Number(!good || passed === 0);
+  if (failed.length === 0 && (!good || passed === 0)) note(false, command);
 }
+
+const NOT_RUN = { passed: 0, failed: [] };
 
 /**
  * Known defects of what is installed with the service. A registry that does not answer says nothing, good or bad: that is
@@ -66,9 +72,9 @@ function audit() {
     console.log('NOT CHECKED: the registry did not answer the audit');
     return;
   }
-  count[status === 0 ? 'passed' : 'failed']++;
+  note(status === 0, ['npm', 'audit']);
   for (const { name, severity, range } of Object.values(report.vulnerabilities)) {
-    console.log(`FAILED: ${name} ${range}: ${severity}`);
+    failures.push(`${name} ${range}: ${severity}`);
   }
 }
 
@@ -80,8 +86,7 @@ function install(tools) {
   for (const { name, isThere, options = [] } of missing) {
     run({}, 'apt-get', 'install', '-y', '-qq', ...options, name);
     if (isThere()) continue;
-    count.failed++;
-    console.log(`FAILED: ${name} cannot be installed, so that some tests are left out`);
+    note(false, [name, 'cannot be installed, so that some tests are left out']);
   }
 }
 
@@ -153,5 +158,6 @@ try {
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }
+for (const failure of failures) console.log(`FAILED: ${failure}`);
 console.log(`\n${count.passed} passed, ${count.failed} failed`);
 process.exitCode = count.failed === 0 ? 0 : 1;

@@ -1,6 +1,6 @@
 /**
  * What a run of vitest came to. At its end, names each test that passed only when it was run again, with its first failure.
- * If CDP_TEST_OUTCOME names a file, writes there how many tests passed and failed, for `.ci/run`.
+ * If CDP_TEST_OUTCOME names a file, writes there how many tests passed, and which failed, for `.ci/run`.
  */
 import { writeFileSync } from 'node:fs';
 import type { Reporter, SerializedError, TestCase, TestModule } from 'vitest/node';
@@ -23,14 +23,18 @@ export default class OutcomeReporter implements Reporter {
     this.nameFlaky();
     const { CDP_TEST_OUTCOME: path } = process.env;
     if (path === undefined) return;
-    const states = modules.flatMap((module) => [...module.children.allTests()].map((test) => test.result().state));
-    const count = (wanted: string): number => states.filter((state) => state === wanted).length;
+    const tests = modules.flatMap((module) => [...module.children.allTests()]);
+    const inState = (wanted: string): TestCase[] => tests.filter((test) => test.result().state === wanted);
     // A file may fail besides its tests, if it cannot be loaded or cannot clean up.
     const broken = modules.filter(
       (module) => module.errors().length > 0 || ['queued', 'pending'].includes(module.state()),
     );
-    const failed = count('failed') + broken.length + errors.length;
-    writeFileSync(path, JSON.stringify({ passed: count('passed'), failed }));
+    const failed = [
+      ...inState('failed').map((test) => `${test.module.relativeModuleId} > ${test.fullName}`),
+      ...broken.map((module) => module.relativeModuleId),
+      ...errors.map((error) => error.message),
+    ];
+    writeFileSync(path, JSON.stringify({ passed: inState('passed').length, failed }));
   }
 
   private nameFlaky(): void {
