@@ -1,5 +1,6 @@
 /** The page's first line: who has entered sees the shell, anybody else the door. */
 import './style/base.css';
+import './style/parts.css';
 import './theme.js';
 import { render } from 'preact';
 import { EnterScreen } from './enter/enter-screen.js';

@@ -57,6 +57,44 @@ export async function visit(
   };
 }
 
+/** A desk, a tablet and a phone. */
+const LOOKS = [
+  [1440, 'light'],
+  [1024, 'light'],
+  [1024, 'dark'],
+  [390, 'dark'],
+] as const;
+
+/**
+ * What is wrong with the page as it stands, at different widths in both themes: rules of axe, and what lies beyond the edge.
+ * @param name of the pictures, if CDP_TEST_PICTURES names a folder for them
+ */
+export async function faultsOfLooks({ page, axe }: WatchedPage, name: string): Promise<string[]> {
+  const before = page.viewportSize();
+  const faults: string[] = [];
+  const folder = process.env['CDP_TEST_PICTURES'];
+  for (const [width, colorScheme] of LOOKS) {
+    await page.setViewportSize({ width, height: 900 });
+    // Without the change of colors that takes a moment.
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    const beyond = await page.evaluate<string[]>(BEYOND_THE_EDGE);
+    faults.push(...[...(await axe()), ...beyond].map((fault) => `${name}, ${width}, ${colorScheme}: ${fault}`));
+    if (folder !== undefined) await page.screenshot({ path: `${folder}/${name}-${colorScheme}-${width}.png` });
+  }
+  await page.emulateMedia({ colorScheme: null, reducedMotion: null });
+  if (before !== null) await page.setViewportSize(before);
+  return faults;
+}
+
+const BEYOND_THE_EDGE = `(() => {
+  const wide = document.documentElement.scrollWidth > innerWidth ? ['the page scrolls sideways'] : [];
+  const buttons = [...document.querySelectorAll('main button, dialog button, main a')].filter((button) => {
+    const { width, right } = button.getBoundingClientRect();
+    return width > 0 && right > innerWidth;
+  });
+  return [...wide, ...buttons.map((button) => 'beyond the edge: ' + (button.ariaLabel ?? button.innerText))];
+})()`;
+
 export async function enter(page: Page, token: string): Promise<void> {
   await page.getByLabel('Token').fill(token);
   await page.keyboard.press('Enter');

@@ -1,5 +1,6 @@
 /** The fields of the file: their first values, and the column and type that each goes to. */
 import { REQUESTED_TYPES } from '../../../src/import/requested-types.js';
+import { oneLine } from '../results/cells.js';
 import type { Draft } from './draft.js';
 import { inConsole } from './words.js';
 
@@ -58,7 +59,7 @@ function FieldRow({ draft, field }: { draft: Draft; field: number }) {
       <td class="fields-values">
         {draft.samplesOf(field).map((value, i) => (
           <span key={i} class={value === null ? 'null' : undefined}>
-            {value === null ? 'NULL' : value === '' ? '""' : value.slice(0, 100)}
+            {value === null ? 'NULL' : value === '' ? '""' : oneLine(value)}
           </span>
         ))}
       </td>

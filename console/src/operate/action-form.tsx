@@ -44,13 +44,13 @@ export function ActionForm<Answer>(props: ActionFormProps<Answer>) {
   };
   return (
     <Dialog isOpen title={title} onClose={onClose}>
-      <form class="form" onSubmit={(event) => void submit(event)} aria-busy={isBusy.value}>
+      <form class="dialog-form" onSubmit={(event) => void submit(event)} aria-busy={isBusy.value}>
         {children}
         {request !== null && <Curl request={request} />}
         <p class="bad" role="alert">
           {error.value}
         </p>
-        <div class="form-end">
+        <div class="dialog-actions">
           <button type="button" class="button" onClick={onClose}>
             {keep}
           </button>

@@ -4,6 +4,7 @@ import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { AUDIT_OPERATIONS } from '../../../src/contract/audit.js';
 import type { AuditEntry } from '../../../src/contract/wire/audit.js';
+import { Dialog } from '../parts/dialog.js';
 import { count, duration } from '../parts/numbers.js';
 import { linkTo, routeQuery } from '../route.js';
 import { readAudit } from './admin-api.js';
@@ -49,7 +50,7 @@ export function AuditScreen() {
   }, [key]);
 
   return (
-    <main class="operate" aria-busy={entries.value === null}>
+    <main class="operate is-wide" aria-busy={entries.value === null}>
       <header class="operate-head">
         <h1>Audit log</h1>
       </header>
@@ -146,50 +147,68 @@ function local(time: string | null): string {
   return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
 
-const Entries = ({ entries }: { entries: readonly AuditEntry[] }) => (
-  <div class="scroll" tabIndex={0} role="region" aria-label="Entries">
-    <table class="list">
-      <thead>
-        <tr>
-          <th scope="col">Time</th>
-          <th scope="col">Operation</th>
-          <th scope="col">Project</th>
-          <th scope="col">Object</th>
-          <th scope="col">Who</th>
-          <th scope="col" class="is-number">
-            Rows
-          </th>
-          <th scope="col" class="is-number wide-only">
-            Took
-          </th>
-          <th scope="col">Outcome</th>
-        </tr>
-      </thead>
-      <tbody>
-        {entries.map((entry) => (
-          <tr key={entry.id}>
-            <td>
-              <time dateTime={entry.time} title={entry.time}>
-                {dayAndTime(entry.time)}
-              </time>
-            </td>
-            <th scope="row" class="mono" title={entry.request_id ?? undefined}>
-              {entry.operation}
-              {entry.count > 1 && <span class="quiet"> ×{count(entry.count)}</span>}
+const Entries = ({ entries }: { entries: readonly AuditEntry[] }) => {
+  const shown = useSignal<AuditEntry | null>(null);
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Entries">
+      <table class="list">
+        <thead>
+          <tr>
+            <th scope="col">Time</th>
+            <th scope="col">Operation</th>
+            <th scope="col">Outcome</th>
+            <th scope="col">Project</th>
+            <th scope="col">Object</th>
+            <th scope="col">Who</th>
+            <th scope="col" class="is-number">
+              Rows
             </th>
-            <td>{entry.project}</td>
-            <td class="mono is-long" title={entry.statement ?? undefined}>
-              {entry.statement ?? entry.object}
-            </td>
-            <td title={[entry.actor, entry.actor_id, entry.address].filter(Boolean).join(' · ')}>
-              {entry.actor_name ?? entry.actor_id ?? entry.actor}
-            </td>
-            <td class="is-number">{entry.rows === null ? '' : count(entry.rows)}</td>
-            <td class="is-number wide-only">{entry.duration_ms === null ? '' : duration(entry.duration_ms)}</td>
-            <td class={entry.outcome === 'ok' ? 'quiet' : 'bad'}>{entry.outcome}</td>
+            <th scope="col" class="is-number wide-only">
+              Took
+            </th>
           </tr>
-        ))}
-      </tbody>
-    </table>
-  </div>
+        </thead>
+        <tbody>
+          {entries.map((entry) => (
+            <tr key={entry.id}>
+              <td>
+                <time dateTime={entry.time} title={entry.time}>
+                  {dayAndTime(entry.time)}
+                </time>
+              </td>
+              <th scope="row">
+                <button type="button" class="link mono" onClick={() => (shown.value = entry)}>
+                  {entry.operation}
+                </button>
+                {entry.count > 1 && <span class="quiet"> ×{count(entry.count)}</span>}
+              </th>
+              <td class={entry.outcome === 'ok' ? 'quiet' : 'bad'}>{entry.outcome}</td>
+              <td class="is-text">{entry.project}</td>
+              <td class="mono is-long">{entry.statement ?? entry.object}</td>
+              <td class="is-text">{entry.actor_name ?? entry.actor_id ?? entry.actor}</td>
+              <td class="is-number">{entry.rows === null ? '' : count(entry.rows)}</td>
+              <td class="is-number wide-only">{entry.duration_ms === null ? '' : duration(entry.duration_ms)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <Dialog isOpen={shown.value !== null} title={shown.value?.operation ?? ''} onClose={() => (shown.value = null)}>
+        {shown.value !== null && <Entry entry={shown.value} />}
+      </Dialog>
+    </div>
+  );
+};
+
+/** All that is known, by the names that the API gives it. */
+const Entry = ({ entry }: { entry: AuditEntry }) => (
+  <dl class="entry">
+    {Object.entries(entry)
+      .filter(([, value]) => value !== null)
+      .map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+  </dl>
 );

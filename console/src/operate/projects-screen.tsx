@@ -80,7 +80,7 @@ const ProjectTable = ({ projects }: { projects: readonly Project[] }) => {
         <tbody>
           {projects.map(({ id, name, status, size_bytes, quota, created_at }) => (
             <tr key={id}>
-              <th scope="row">
+              <th scope="row" class="is-text">
                 <a href={linkTo('projects', name)}>{name}</a>
               </th>
               <td>

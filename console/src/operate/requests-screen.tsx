@@ -60,11 +60,13 @@ export function RequestsScreen() {
                   <th scope="row" class="mono" title={request.request_id}>
                     {request.operation}
                   </th>
-                  <td>
+                  <td class="is-text">
                     <a href={linkTo('projects', request.project)}>{request.project}</a>
                   </td>
                   <td class="is-number">{duration(request.duration_ms)}</td>
-                  <td title={request.token_id}>{request.token_name ?? request.token_id}</td>
+                  <td class="is-text" title={request.token_id}>
+                    {request.token_name ?? request.token_id}
+                  </td>
                   <td class="wide-only mono">{request.address}</td>
                   <td class="is-end">
                     <button

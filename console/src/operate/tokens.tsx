@@ -36,8 +36,12 @@ export function Tokens({ project }: { project: string }) {
             <thead>
               <tr>
                 <th scope="col">Name</th>
-                <th scope="col">Scopes</th>
-                <th scope="col">Last used</th>
+                <th scope="col" class="wide-only">
+                  Scopes
+                </th>
+                <th scope="col" class="wide-only">
+                  Last used
+                </th>
                 <th scope="col">Expires</th>
                 <th scope="col">
                   <span class="sr-only">Actions</span>
@@ -47,11 +51,14 @@ export function Tokens({ project }: { project: string }) {
             <tbody>
               {tokens.map((token) => (
                 <tr key={token.id} class={stateOf(token) === 'good' ? '' : 'is-over'}>
-                  <th scope="row" title={token.id}>
+                  <th scope="row" class="is-text" title={token.id}>
                     {token.name}
+                    <p class="narrow-only quiet">{scopesOf(token)}</p>
                   </th>
-                  <td>{token.scopes.length === SCOPES.length ? 'all' : token.scopes.join(', ')}</td>
-                  <td>{token.last_used_at === null ? 'never' : ago(Date.parse(token.last_used_at))}</td>
+                  <td class="is-text wide-only">{scopesOf(token)}</td>
+                  <td class="wide-only">
+                    {token.last_used_at === null ? 'never' : ago(Date.parse(token.last_used_at))}
+                  </td>
                   <td>{endOf(token)}</td>
                   <td class="is-end">
                     {stateOf(token) === 'good' && (
@@ -93,6 +100,8 @@ export function Tokens({ project }: { project: string }) {
     </section>
   );
 }
+
+const scopesOf = ({ scopes }: Token): string => (scopes.length === SCOPES.length ? 'all scopes' : scopes.join(', '));
 
 function stateOf({ revoked_at, expires_at }: Token): 'good' | 'revoked' | 'expired' {
   if (revoked_at !== null) return 'revoked';
@@ -198,7 +207,7 @@ const ShownOnce = ({ token, onClose }: { token: string; onClose: () => void }) =
         Copy
       </button>
     </div>
-    <div class="form-end">
+    <div class="dialog-actions">
       <button type="button" class="button is-primary" onClick={onClose}>
         Done
       </button>

@@ -14,7 +14,10 @@ export function Dialog({ isOpen, title, onClose, children }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const id = useId();
   useEffect(() => {
-    if (isOpen) element.current?.showModal();
+    const dialog = element.current;
+    dialog?.showModal();
+    // Gives the focus back to what had it.
+    return () => dialog?.close();
   }, [isOpen]);
   if (!isOpen) return null;
   return (
@@ -22,7 +25,7 @@ export function Dialog({ isOpen, title, onClose, children }: DialogProps) {
       ref={element}
       class="dialog"
       aria-labelledby={id}
-      onClose={onClose}
+      onCancel={onClose}
       onClick={(event) => event.target === element.current && onClose()}
     >
       <div class="dialog-body">

@@ -54,10 +54,15 @@ export const isNumeric = (type: string): boolean => NUMERIC.test(type) && !type.
 /** The longest text that a cell of the grid shows; the viewer shows all. */
 const SHOWN = 300;
 
-/** One line for the grid; control characters as pictures, so that none is mistaken for a space. */
+/** One line for the grid. */
 export function preview(cell: Cell, type: string): string {
   // A long value is cut before it is read: 1 MiB in each cell must not slow the grid.
   const text = cell.length > 4 * SHOWN && cell.startsWith('"') ? cutString(cell) : textOf(cell, type);
+  return oneLine(text);
+}
+
+/** Control characters as pictures, so that none is mistaken for a space. */
+export function oneLine(text: string): string {
   const short = text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text;
   return short.replace(/\r\n|[\n\r]/g, '⏎').replaceAll('\t', '⇥');
 }

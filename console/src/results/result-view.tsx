@@ -39,7 +39,6 @@ export function ResultView({ result, question, lead, settings, onSettings }: Res
   const { chart, widths = NO_WIDTHS } = settings;
   const selection = useSignal<Selection>(START);
   const shown = useSignal<ShownCell | null>(null);
-  const rows = result.rowCount.value;
   const canChart = result.held > 0 && valueColumns(result).length > 0;
   const isChart = canChart && chart?.isShown === true;
 
@@ -85,10 +84,10 @@ export function ResultView({ result, question, lead, settings, onSettings }: Res
               ]}
             >
               <Icon name="copy" />
-              Copy {what}
+              Copy <span class="wide-only">{what}</span>
             </Menu>
           )}
-          {question !== null && isRepeatable(result) && <Download question={question} rows={rows} />}
+          {question !== null && isRepeatable(result) && <Download question={question} />}
         </div>
       </header>
       <div class="result-rows">
@@ -112,7 +111,7 @@ export function ResultView({ result, question, lead, settings, onSettings }: Res
             onCopy={() => toTsv(chosen(result, selection.value, false), !isOne)}
           />
         )}
-        {rows === 0 && result.isComplete.value && <p class="result-none quiet">No row matches.</p>}
+        {result.rowCount.value === 0 && result.isComplete.value && <p class="result-none quiet">No row matches.</p>}
       </div>
       <CellDialog shown={shown.value} onClose={() => (shown.value = null)} />
     </section>
@@ -167,7 +166,7 @@ function chosen(result: Result, selection: Selection, orAll: boolean): Rectangle
 const isRepeatable = (result: Result): boolean =>
   result.isComplete.value && /^(SELECT|SHOW|EXPLAIN|VALUES|TABLE|WITH|FETCH)/.test(result.type.value);
 
-function Download({ question, rows }: { question: Question; rows: number }) {
+function Download({ question }: { question: Question }) {
   const progress = useSignal<number | null>(null);
   const abort = useMemo(() => ({ current: new AbortController() }), []);
   const start = async (format: Format) => {
@@ -200,7 +199,7 @@ function Download({ question, rows }: { question: Question; rows: number }) {
       ]}
     >
       <Icon name="download" />
-      Download all <span class="wide-only">{counted(rows, 'row')}</span>
+      Download all
     </Menu>
   );
 }

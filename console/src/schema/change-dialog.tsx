@@ -2,13 +2,24 @@
 import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { CdpError, type Impact, type ValueCount } from '../../../src/client/index.js';
-import { copyText } from '../parts/clipboard.js';
+import { type ApiRequest, Curl } from '../parts/api-request.js';
 import { Dialog } from '../parts/dialog.js';
-import { Icon } from '../parts/icon.js';
 import { counted, duration } from '../parts/numbers.js';
 import { say } from '../parts/toast.js';
 import { readCatalog } from './catalog.js';
-import { type SchemaRequest, toCurl } from './request.js';
+
+export interface SchemaRequest {
+  readonly method: 'POST' | 'PUT' | 'DELETE';
+  /** The parts after `/api/cdp/schema/`. */
+  readonly path: readonly string[];
+  readonly body?: object;
+  readonly query?: string;
+}
+
+const toApi = ({ path, query, ...request }: SchemaRequest): ApiRequest => ({
+  ...request,
+  path: `/api/cdp/schema/${path.map(encodeURIComponent).join('/')}${query ? `?${query}` : ''}`,
+});
 
 export interface ChangeProps {
   readonly title: string;
@@ -62,7 +73,7 @@ export function ChangeDialog(props: ChangeProps) {
         {children}
         <Refusal error={error.value} />
         {impact.value !== null && <Rehearsed impact={impact.value} />}
-        {request !== null && <Request request={request} />}
+        {request !== null && <Curl request={toApi(request)} />}
         <div class="dialog-actions">
           <button type="button" class="button is-quiet" onClick={onClose}>
             Cancel
@@ -89,26 +100,6 @@ export function ChangeDialog(props: ChangeProps) {
 }
 
 const sentence = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
-
-function Request({ request }: { request: SchemaRequest }) {
-  const curl = toCurl(request);
-  return (
-    <details class="request">
-      <summary>The request</summary>
-      <div class="request-text">
-        <pre tabIndex={0}>{curl}</pre>
-        <button
-          type="button"
-          class="button is-icon"
-          aria-label="Copy the request"
-          onClick={() => void copyText(curl).then(() => say('Request copied'))}
-        >
-          <Icon name="copy" />
-        </button>
-      </div>
-    </details>
-  );
-}
 
 function Refusal({ error }: { error: CdpError | null }) {
   if (error === null) return null;

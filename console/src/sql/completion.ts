@@ -111,7 +111,8 @@ const tablesLike = (prefix: string): Completion[] =>
 function keywordsLike(prefix: string): Completion[] {
   if (prefix === '') return [];
   const isLower = prefix === prefix.toLowerCase();
-  return PHRASES.filter((word) => word.startsWith(prefix.toUpperCase())).map((word) => ({
+  const wanted = prefix.toUpperCase();
+  return PHRASES.filter((word) => word.startsWith(wanted) && word !== wanted).map((word) => ({
     label: isLower ? word.toLowerCase() : word,
     type: 'keyword',
   }));

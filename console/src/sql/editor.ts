@@ -2,7 +2,13 @@
  * The SQL editor. It lives in a shadow root: there CodeMirror puts its styles into adopted style sheets, which the page's
  * policy allows, and not into a `<style>` element, which it forbids.
  */
-import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap } from '@codemirror/autocomplete';
+import {
+  autocompletion,
+  closeBrackets,
+  closeBracketsKeymap,
+  closeCompletion,
+  completionKeymap,
+} from '@codemirror/autocomplete';
 import { defaultKeymap, history, historyKeymap, indentWithTab } from '@codemirror/commands';
 import { PostgreSQL, sql } from '@codemirror/lang-sql';
 import { bracketMatching, HighlightStyle, indentUnit, syntaxHighlighting } from '@codemirror/language';
@@ -107,7 +113,11 @@ export class SqlEditor {
 }
 
 function extensions({ onChange, onCursor, onRun, onExplain }: EditorEvents): Extension {
-  const key = (name: string, run: () => void) => ({ key: name, preventDefault: true, run: () => (run(), true) });
+  const key = (name: string, run: () => void) => ({
+    key: name,
+    preventDefault: true,
+    run: (view: EditorView) => (closeCompletion(view), run(), true),
+  });
   return [
     Prec.highest(
       keymap.of([

@@ -118,7 +118,26 @@ export function SqlScreen() {
       <h1 class="sr-only">SQL</h1>
       {hasSide.value && <SidePanel onInsert={(text) => editor.current?.insert(text)} />}
       <div class="sql-main">
-        <TabStrip hasSide={hasSide} />
+        <TabStrip hasSide={hasSide}>
+          <button
+            type="button"
+            class="button is-icon"
+            title="Save"
+            aria-label="Save this query"
+            onClick={() => (isSaving.value = true)}
+          >
+            <Icon name="star" />
+          </button>
+          <button
+            type="button"
+            class="button is-icon"
+            title="Copy a link"
+            aria-label="Copy a link to this text"
+            onClick={share}
+          >
+            <Icon name="link" />
+          </button>
+        </TabStrip>
         <div class="sql-bar" role="toolbar" aria-label="Run">
           {isRunning ? (
             <button type="button" class="button is-danger" onClick={() => run.stop()}>
@@ -165,26 +184,6 @@ export function SqlScreen() {
               Read-only
             </label>
           )}
-          <span class="sql-bar-end">
-            <button
-              type="button"
-              class="button is-icon"
-              title="Save"
-              aria-label="Save this query"
-              onClick={() => (isSaving.value = true)}
-            >
-              <Icon name="star" />
-            </button>
-            <button
-              type="button"
-              class="button is-icon"
-              title="Copy a link"
-              aria-label="Copy a link to this text"
-              onClick={share}
-            >
-              <Icon name="link" />
-            </button>
-          </span>
         </div>
         <div class="sql-editor" ref={host} />
         <span id="editor-help" class="sr-only">

@@ -1,9 +1,10 @@
-/** The tabs of the editor. */
+/** The tabs of the editor, and at the end what can be done with the current one. */
 import type { Signal } from '@preact/signals';
+import type { ComponentChildren } from 'preact';
 import { Icon } from '../parts/icon.js';
 import { closeTab, currentId, openTab, tabs } from './tabs.js';
 
-export const TabStrip = ({ hasSide }: { hasSide: Signal<boolean> }) => (
+export const TabStrip = ({ hasSide, children }: { hasSide: Signal<boolean>; children: ComponentChildren }) => (
   <div class="tabs">
     <button
       type="button"
@@ -35,5 +36,6 @@ export const TabStrip = ({ hasSide }: { hasSide: Signal<boolean> }) => (
     <button type="button" class="button is-icon" aria-label="New query" title="New query" onClick={() => openTab()}>
       <Icon name="plus" />
     </button>
+    <div class="tabs-end">{children}</div>
   </div>
 );

@@ -2,7 +2,7 @@
 import type { Browser, Request } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { launchBrowser, picturedOnFailure } from '../../support/browser.js';
-import { visit, type Visitor } from '../../support/console.js';
+import { faultsOfLooks, visit, type Visitor } from '../../support/console.js';
 import { startTestService, type TestProject, type TestService } from '../../support/service.js';
 
 let service: TestService;
@@ -57,9 +57,9 @@ describe('by forms', () => {
   }
 
   it('makes a table from nothing', async () => {
-    const { page, axe } = visitor;
+    const { page } = visitor;
     await page.getByText('No tables yet', { exact: true }).waitFor();
-    expect(await axe()).toEqual([]);
+    expect(await faultsOfLooks(visitor, 'no-tables')).toEqual([]);
     await page.getByRole('button', { name: 'Create a table' }).click();
     await page.getByLabel('Name', { exact: true }).fill('people');
     await page.getByLabel('Name of column 1').fill('email');
@@ -153,7 +153,7 @@ describe('by forms', () => {
   });
 
   it('creates an index, shows why one cannot be, and drops it', async () => {
-    const { page, axe } = visitor;
+    const { page } = visitor;
     const pick = (n: number, column: string) =>
       page.getByRole('combobox', { name: `Column ${n}` }).selectOption(column);
     const row = page.getByRole('row', { name: /^by_age_and_city/ });
@@ -169,7 +169,7 @@ describe('by forms', () => {
     await dialog.getByText('This would work.').waitFor();
     await submit('Create index');
     await expect.poll(() => row.innerText()).toMatch(/age, city\s+unique/);
-    expect(await axe()).toEqual([]);
+    expect(await faultsOfLooks(visitor, 'table')).toEqual([]);
     expect(
       await page
         .getByRole('row', { name: /primary key/ })
