@@ -8,6 +8,7 @@ import { type DestinationStream, type Logger, pino } from 'pino';
 import { type AdminSocket, openAdminSocket } from './admin-socket.js';
 import type { Config } from './settings.js';
 import { EngineError } from './contract/errors.js';
+import { messageOf } from './contract/operator-message.js';
 import { type Database, openDatabase, SERVICE } from './database.js';
 import { LogLines } from './log-lines.js';
 import type { Engine, EngineSettings } from './engine/engine.js';
@@ -195,6 +196,7 @@ async function assemble(
   closing.add(() => engine.close());
   engine.audit.keepRemovingOld();
   engine.projects.keepClearing();
+  engine.serverWatch.keepWatching();
   const tidyArchives = async () => {
     const { removeOldArchives } = await import('./backup/archiving.js');
     await removeOldArchives(engine.servers.home, config.archiveDays);
@@ -230,8 +232,12 @@ export async function openEngine(config: Config, database: Database, logger: Log
     logger[details.lost === 0 ? 'info' : 'error'](details, message);
   const onServerTrouble: EngineSettings['onServerTrouble'] = (project, trouble, details) =>
     logger.error({ project, ...details }, trouble);
+  const onServerAway: EngineSettings['onServerAway'] = (server, away) => {
+    if (away === null) logger.info({ server }, 'a Postgres server answers again');
+    else logger.warn({ server, cause: messageOf(away) }, 'a Postgres server does not answer');
+  };
   const sessions = config.pgPort === null ? null : sessionSettings(config);
-  const handlers = { onUnclearedProject, onAuditTrouble, onServerTrouble };
+  const handlers = { onUnclearedProject, onAuditTrouble, onServerTrouble, onServerAway };
   const secretPrevious = embedded === null ? config.secretPrevious : null;
   return Engine.open({
     ...config,

@@ -283,7 +283,7 @@ export interface ValueCount {
 }
 
 /** What the service depends on. */
-export type Dependency = 'database' | 'identity provider';
+export type Dependency = 'database' | `server ${string}` | 'identity provider';
 
 export interface EngineErrorOptions {
   errors?: ErrorPlace[];
@@ -294,7 +294,7 @@ export interface EngineErrorOptions {
   values?: ValueCount[];
   /** Seconds after which to try again; undefined: the default of the error exit; null: unknown. */
   retryAfter?: number | null;
-  /** What is unavailable, for a `database_unavailable` with another reason than Postgres. */
+  /** What is unavailable, for a `database_unavailable`; default: the database. */
   away?: Dependency;
   cause?: unknown;
 }
@@ -308,7 +308,7 @@ export class EngineError extends Error {
   readonly postgres: PostgresDetails | undefined;
   readonly values: ValueCount[] | undefined;
   readonly retryAfter: number | null | undefined;
-  readonly away: Dependency | undefined;
+  away: Dependency | undefined;
 
   constructor(code: ErrorCode, message: string, options: EngineErrorOptions = {}) {
     super(message, { cause: options.cause });

@@ -1,8 +1,8 @@
 /** Where a new project is to live. */
 import { EngineError } from '../contract/errors.js';
 import type { ControlDatabase } from '../tenancy/control.js';
-import { serverName } from '../tenancy/placement.js';
-import type { ServerRow, ServerRows } from '../tenancy/server-rows.js';
+import { type Placement, serverName } from '../tenancy/placement.js';
+import { addedServer, type ServerRow, type ServerRows } from '../tenancy/server-rows.js';
 import type { Servers } from '../tenancy/servers.js';
 import { isProjectName as isServerName } from './project-name.js';
 import { sizesOf } from './sizes.js';
@@ -32,9 +32,14 @@ interface Installation {
   readonly servers: Servers;
 }
 
-/** Whether the projects on a server have as many bytes as they may. @throws EngineError database_unavailable */
-export const isFull = async (server: ServerRow, installation: Installation): Promise<boolean> =>
-  server.maxBytes !== null && (await bytesOn(server, installation)) >= server.maxBytes;
+/** Names for a new project there. @returns null if the server is full. @throws EngineError database_unavailable */
+export async function placementOn(server: ServerRow, installation: Installation): Promise<Placement | null> {
+  const { servers } = installation;
+  const place = { server: server.name, added: addedServer(server) };
+  servers.requireUp(place);
+  if (server.maxBytes !== null && (await bytesOn(server, installation)) >= server.maxBytes) return null;
+  return servers.tenancyOf(place).newPlacement();
+}
 
 /** Bytes of all projects on a server. @throws EngineError database_unavailable */
 export async function bytesOn({ name }: ServerRow, { control, servers }: Installation): Promise<number> {

@@ -120,6 +120,8 @@ export class DatabaseAccess {
     try {
       const kind = pool === 'typed' ? 'typed' : 'sql';
       releaseSlot = slots.tryAcquire(id, kind) ?? (await waitForSlot(slots, id, kind, use));
+      // It may be since then that it does not answer.
+      this.servers.requireUp(placement);
       call = trace?.calls();
       await this.projects.upgraded(project);
       const lease = connections.lendIdle(id, pool) ?? (await connections.lendNew(id, placement, pool));
@@ -134,8 +136,10 @@ export class DatabaseAccess {
   /** If Postgres answers but gives no connection, or has ended it, the project itself may be gone. */
   private async explained(project: ProjectRow, error: unknown): Promise<unknown> {
     const answer = toEngineError(error);
-    const isUnavailable = answer instanceof EngineError && answer.code === 'database_unavailable';
-    if (isUnavailable && answer.cause instanceof PostgresError) await this.projects.requireActive(project);
+    if (!(answer instanceof EngineError) || answer.code !== 'database_unavailable') return answer;
+    if (answer.cause instanceof PostgresError) await this.projects.requireActive(project);
+    const { server, added } = project.placement;
+    if (added !== null) answer.away = `server ${server}`;
     return answer;
   }
 }

@@ -32,6 +32,7 @@ import { sizesOf } from './sizes.js';
 import { SchemaCache } from './insert/schema-cache.js';
 import { type Judgement, judge, judgeAtOnce } from './sessions/reader-text.js';
 import { Sessions, type SessionSettings } from './sessions/sessions.js';
+import { type OnServerAway, ServerWatch } from './servers/server-watch.js';
 import { Splitter } from './sql/splitter.js';
 import { Tokens } from './access/tokens.js';
 import type { RequestTrace } from './trace.js';
@@ -61,6 +62,8 @@ export interface EngineSettings extends AuditSettings, CapacitySettings {
   onUnclearedProject: (project: ProjectRow, error: unknown) => void;
   /** Told of a project whose server crashed, or was stopped since it filled the disk. */
   onServerTrouble: (project: string, trouble: string, details: object) => void;
+  /** Told of an added server that stops answering, or answers again. */
+  onServerAway: OnServerAway;
 }
 
 interface EngineLoad {
@@ -83,6 +86,7 @@ export class Engine {
     readonly control: ControlDatabase,
     readonly servers: Servers,
     readonly serverRows: ServerRows,
+    readonly serverWatch: ServerWatch,
     readonly databases: ProjectDatabases,
     readonly audit: Audit,
     readonly projects: Projects,
@@ -144,6 +148,7 @@ export class Engine {
         control,
         servers,
         rows,
+        new ServerWatch(rows, servers, settings.onServerAway),
         databases,
         audit,
         projects,
@@ -162,6 +167,11 @@ export class Engine {
   /** Whether a request of a kind that came now would be refused, so that nothing of it needs to be read. */
   isFull({ id, placement }: ProjectRow, kind: WorkKind): boolean {
     return this.shared.database.capacities.of(placement).slots.isFull(id, kind);
+  }
+
+  /** @throws EngineError database_unavailable, at once, while it is known that its server does not answer */
+  requireServer({ placement }: ProjectRow): void {
+    this.servers.requireUp(placement);
   }
 
   /** The project of a caller, ready for the operations of one request. */
@@ -233,6 +243,7 @@ export class Engine {
 
   async close(): Promise<void> {
     this.projects.close();
+    this.serverWatch.close();
     await this.sessions?.close();
     this.shared.database.capacities.close();
     this.shared.quotas.close();

@@ -14,11 +14,10 @@ import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { Placement } from '../tenancy/placement.js';
 import type { ProjectDatabases } from '../tenancy/project-databases.js';
 import { serviceWork } from '../tenancy/service-work.js';
-import { addedServer } from '../tenancy/server-rows.js';
 import type { Servers } from '../tenancy/servers.js';
 import { Slots } from './limits/slots.js';
 import { type Audit, BY_ITSELF, type Origin } from './audit/audit.js';
-import { candidates, isFull, noServer, type Wish } from './choose-server.js';
+import { candidates, noServer, placementOn, type Wish } from './choose-server.js';
 import {
   nameTaken,
   notReady,
@@ -114,10 +113,14 @@ export class Projects {
   /** Chooses the server, and notes the project as one that is being created. */
   private async insert(project: Pick<ProjectRow, 'id' | 'name'>, wish: Wish): Promise<NewProject> {
     const { schemaVersion } = this.databases;
+    let away: EngineError | null = null;
     for (const server of await candidates(this.parts.rows, wish)) {
-      if (await isFull(server, this.parts)) continue;
-      const place = { server: server.name, added: addedServer(server) };
-      const placement = await this.servers.tenancyOf(place).newPlacement();
+      const placement = await placementOn(server, this.parts).catch((error: unknown) => {
+        if (!(error instanceof EngineError) || error.code !== 'database_unavailable') throw error;
+        away = error;
+        return null;
+      });
+      if (placement === null) continue;
       const obstacle = await this.parts.rows.insertProject({
         ...project,
         status: 'creating',
@@ -127,7 +130,7 @@ export class Projects {
       if (obstacle === 'name') throw nameTaken(project.name);
       if (obstacle === null) return { ...project, placement };
     }
-    throw noServer(wish);
+    throw away ?? noServer(wish);
   }
 
   /** @throws EngineError overloaded; what `work` throws */

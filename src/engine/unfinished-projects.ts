@@ -3,6 +3,7 @@
  * deleted. Those that a live process is working on are left alone.
  */
 import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
+import { EngineError } from '../contract/errors.js';
 import type { AuditRow } from '../tenancy/audit-log.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { ControlDatabase } from '../tenancy/control.js';
@@ -40,9 +41,15 @@ export class UnfinishedProjects {
 
   /** Clears all of them away. A project for which that fails keeps its mark for the next check. */
   async clear(onFailure = this.onUncleared): Promise<void> {
+    const away = new Set<string>();
     for (const project of await this.control.projects()) {
-      if (!UNFINISHED.includes(project.status)) continue;
-      await this.clearOne(project).catch((error: unknown) => onFailure(project, error));
+      const { server } = project.placement;
+      if (!UNFINISHED.includes(project.status) || away.has(server)) continue;
+      await this.clearOne(project).catch((error: unknown) => {
+        // The others there would wait for its answer as long.
+        if (error instanceof EngineError && error.code === 'database_unavailable') away.add(server);
+        onFailure(project, error);
+      });
     }
   }
 

@@ -18,7 +18,7 @@ export class Admission {
     this.rateLimit = rate === null ? null : new RateLimit(rate);
   }
 
-  /** @throws EngineError unauthorized, token_expired, rate_limited, insufficient_scope, cdp_inactive, overloaded */
+  /** @throws EngineError unauthorized, token_expired, rate_limited, insufficient_scope, cdp_inactive, database_unavailable, overloaded */
   async admit(request: FastifyRequest, reply: FastifyReply, route: UndocumentedRoute): Promise<void> {
     const { context, headers } = request;
     context.route = route;
@@ -29,7 +29,10 @@ export class Admission {
     authorize(caller, route.access);
     if (oneTooMany !== null) throw oneTooMany;
     if (caller.project !== null) {
-      if (route.work !== null && this.engine.isFull(caller.project, route.work)) throw TOO_MANY_WAITING;
+      if (route.work !== null) {
+        this.engine.requireServer(caller.project);
+        if (this.engine.isFull(caller.project, route.work)) throw TOO_MANY_WAITING;
+      }
       const project = this.engine.project(caller.project, context.span?.trace);
       context.project = project;
       const bytes = announcedBytes(headers);

@@ -140,7 +140,7 @@ export class CitusServer implements Tenancy {
   }
 
   private asService<T>(work: (session: Session) => Promise<T>): Promise<T> {
-    return withServiceSession(this.address, this.address.database, work);
+    return this.server.breaker.during((away) => withServiceSession(this.address, this.address.database, work, away));
   }
 }
 

@@ -1,5 +1,5 @@
 /** What an error of Postgres, or of the way to it, means to a caller: the one table from SQLSTATE to the contract's codes. */
-import { EngineError, type ErrorCode, type PostgresDetails } from '../contract/errors.js';
+import { type Dependency, EngineError, type ErrorCode, type PostgresDetails } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import {
   CONFIGURATION_LIMIT_EXCEEDED,
@@ -150,5 +150,5 @@ export function toEngineError(error: unknown): unknown {
 }
 
 /** Nothing was done. */
-export const unavailable = (cause: unknown): EngineError =>
-  new EngineError('database_unavailable', 'The database is not available at the moment', { cause });
+export const unavailable = (cause: unknown, away: Dependency = 'database'): EngineError =>
+  new EngineError('database_unavailable', 'The database is not available at the moment', { cause, away });

@@ -131,7 +131,14 @@ export class ProjectDatabases {
   private asService<T>(tenancy: Tenancy, placement: Placement, work: (session: Session) => Promise<T>): Promise<T> {
     const server = tenancy.serverOf(placement);
     return withServer(server, () =>
-      withServiceSession(server.address, placement.database, (session) => retryOnContention(() => work(session))),
+      server.breaker.during((away) =>
+        withServiceSession(
+          server.address,
+          placement.database,
+          (session) => retryOnContention(() => work(session)),
+          away,
+        ),
+      ),
     );
   }
 }

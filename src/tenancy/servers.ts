@@ -46,8 +46,21 @@ export class Servers {
   }
 
   /** @throws EngineError database_unavailable */
-  serverOf(placement: Placement): Server {
-    return this.tenancyOf(placement).serverOf(placement);
+  serverOf(place: Place): Server {
+    return this.tenancyOf(place).serverOf(place);
+  }
+
+  /** @throws EngineError database_unavailable, at once, while it is known that the server does not answer */
+  requireUp(place: Place): void {
+    // Only those that were added are checked.
+    const away = place.added === null ? null : this.serverOf(place).breaker.away;
+    if (away !== null) throw unavailable(away, `server ${place.server}`);
+  }
+
+  /** The server was removed from the installation. */
+  forget(name: string): void {
+    void this.added.get(name)?.tenancy.close();
+    this.added.delete(name);
   }
 
   async close(): Promise<void> {

@@ -52,16 +52,27 @@ export function servicePool(
     connectionTimeoutMillis: Math.min(QUERY_MS, address.connectionTimeoutMillis),
     timeoutMs: QUERY_MS,
   };
-  const connect = () => breaker.run(() => Session.connect(login));
+  const connect = () => breaker.run((signal) => Session.connect(login, signal));
   return new Pool(connect, { max, kept, idleMs: IDLE_MS, waitMs: QUERY_MS });
 }
 
-/** One short-lived session of the service's own role in any database. */
+/**
+ * One short-lived session of the service's own role in any database.
+ * @param signal aborted: the session ends, with its reason
+ */
 export const withServiceSession = <T>(
   address: ServerAddress,
   database: string,
   work: (session: Session) => Promise<T>,
-): Promise<T> => withSession({ ...serviceLogin(address, database, WORK_MS), timeoutMs: WORK_MS }, work);
+  signal?: AbortSignal,
+): Promise<T> => withSession({ ...serviceLogin(address, database, WORK_MS), timeoutMs: WORK_MS }, work, signal);
+
+/** Logs in as the service's own role, and out again. @throws PostgresError, ConnectionLost */
+export async function tryLogin(address: ServerAddress, timeoutMs: number, signal: AbortSignal): Promise<void> {
+  const login = { ...serviceLogin(address, address.database, QUERY_MS), connectionTimeoutMillis: timeoutMs };
+  const session = await Session.connect(login, signal);
+  void session.close();
+}
 
 const serviceLogin = (address: ServerAddress, database: string, statementTimeout: number): LoginOptions => ({
   ...address,

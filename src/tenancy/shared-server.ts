@@ -115,17 +115,17 @@ export class SharedServer implements Tenancy {
 
   async create(placement: Placement): Promise<void> {
     const { database } = placement;
-    await withServiceSession(this.address, this.address.database, async (session) => {
+    await this.asService(this.address.database, async (session) => {
       await ensureRoles(session, placement, (role) => this.roleOptions(role));
       await this.cloneTemplate(session, database);
       await session.query(sql`REVOKE ALL ON DATABASE ${ident(database)} FROM PUBLIC`);
     });
-    await withServiceSession(this.address, database, (session) => grant(session, placement));
+    await this.asService(database, (session) => grant(session, placement));
     await this.databases.grantDefaults(this, placement);
   }
 
   async drop({ database, writer, reader }: Placement): Promise<void> {
-    await withServiceSession(this.address, this.address.database, async (session) => {
+    await this.asService(this.address.database, async (session) => {
       await dropDatabase(session, database);
       // Until version 0.2 a group role was called like the database.
       for (const role of [dumpRole({ writer }), writer, reader, database])
@@ -157,7 +157,7 @@ export class SharedServer implements Tenancy {
   extensions(): Promise<string[]> {
     return serviceWork(async () => {
       await this.prepare();
-      return withServiceSession(this.address, this.template, installedExtensions);
+      return this.asService(this.template, installedExtensions);
     });
   }
 
@@ -166,14 +166,18 @@ export class SharedServer implements Tenancy {
     await this.server.pool.close();
   }
 
+  private asService<T>(database: string, work: (session: Session) => Promise<T>): Promise<T> {
+    return this.server.breaker.during((away) => withServiceSession(this.address, database, work, away));
+  }
+
   private async prepareTemplate(): Promise<void> {
-    await withServiceSession(this.address, this.address.database, async (locking) => {
+    await this.asService(this.address.database, async (locking) => {
       // The end of the session gives the lock back.
       await locking.query(sql`SELECT pg_advisory_lock(${ADVISORY_LOCKS.template})`);
       const found = await locking.query(sql`SELECT 1 FROM pg_database WHERE datname = ${this.template}`);
       if (found.length === 0) await this.makeTemplate(locking);
       await locking.query(sql`REVOKE ALL ON DATABASE ${ident(this.template)} FROM PUBLIC`);
-      await withServiceSession(this.address, this.template, async (session) => {
+      await this.asService(this.template, async (session) => {
         this.isSuperuser = await isSuperuser(session);
         await this.databases.prepare(session);
         await this.hideOthers(session);

@@ -34,7 +34,7 @@ export interface Tenancy {
   readonly running: number;
   /** Names for a new project. @throws EngineError database_unavailable */
   newPlacement(): Promise<Placement>;
-  serverOf(placement: Placement): Server;
+  serverOf(place: Pick<Placement, 'server'>): Server;
   /** Whether the project's server runs, or is the operator's to run. */
   runs(placement: Placement): boolean;
   /** Creates everything of a placement, empty. After a failure or a crash, {@link drop} removes what is there. */
@@ -71,7 +71,7 @@ export function connectionsTo(
     address,
     pool,
     breaker,
-    staleConnections: new StaleConnections(address, pool),
+    staleConnections: new StaleConnections(pool, breaker, niceness !== null),
     watchdog: new Watchdog(pool, niceness),
   };
 }

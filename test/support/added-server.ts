@@ -5,6 +5,8 @@ import { createServer, connect, type AddressInfo } from 'node:net';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { PORT } from '../../src/embedded/config.js';
+import { processes } from '../../src/embedded/proc.js';
+import { hasCode } from '../../src/files.js';
 import { connected } from './postgres.js';
 import { type Connection, debianMajors, PASSWORD, startThrowaway } from './throwaway-postgres.js';
 
@@ -16,6 +18,12 @@ export interface AddedServer {
   readonly connection: Connection;
   /** The same server with what passes changed: each text on the way there, or back, into another of the same length. */
   disguised(changes: Disguise): Promise<{ readonly url: string; close(): void }>;
+  /** SIGSTOP or SIGCONT to the postmaster, or to all of its processes. */
+  signal(signal: 'SIGSTOP' | 'SIGCONT', to: 'postmaster' | 'everybody'): Promise<void>;
+  /** kill -9 of all its processes. */
+  kill(): Promise<void>;
+  /** After {@link kill}. */
+  restart(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -24,12 +32,12 @@ export interface Disguise {
   readonly back?: readonly [string, string];
 }
 
-/** A Postgres 15 where there is one, else the embedded 18. */
-export async function startAddedServer(): Promise<AddedServer> {
+/** A Postgres 15 where there is one, else the embedded 18. @param durable what it has acknowledged survives its processes */
+export async function startAddedServer(durable = false): Promise<AddedServer> {
   const folder = await mkdtemp('/tmp/cdp-added-');
   await chmod(folder, 0o711);
   const major = debianMajors()[0] ?? 18;
-  const server = await startThrowaway(join(folder, 'server'), { major });
+  let server = await startThrowaway(join(folder, 'server'), { major, durable });
   const { connection } = server;
   await connected(connection, async (client) => {
     await client.query(`CREATE ROLE cdp LOGIN CREATEDB CREATEROLE PASSWORD '${PASSWORD}'`);
@@ -53,8 +61,26 @@ export async function startAddedServer(): Promise<AddedServer> {
     const url = urlAt('127.0.0.1', (proxy.address() as AddressInfo).port);
     return { url, close: () => void proxy.close() };
   };
+  const signal = async (name: NodeJS.Signals, to: 'postmaster' | 'everybody') => {
+    // A child that is made while the others are stopped would run on.
+    if (name !== 'SIGCONT') process.kill(server.pid, 'SIGSTOP');
+    const children = (await processes()).filter(({ parent }) => to === 'everybody' && parent === server.pid);
+    for (const pid of [server.pid, ...children.map((child) => child.pid)]) {
+      try {
+        process.kill(pid, name);
+      } catch (error) {
+        // A child may have ended.
+        if (!hasCode(error, 'ESRCH')) throw error;
+      }
+    }
+  };
   return {
     major,
+    signal,
+    kill: () => signal('SIGKILL', 'everybody'),
+    restart: async () => {
+      server = await startThrowaway(join(folder, 'server'), { major, durable });
+    },
     url: urlAt(connection.host, PORT),
     connection,
     disguised,

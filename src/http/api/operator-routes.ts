@@ -26,11 +26,14 @@ export function operatorRoutes(
 ): void {
   app.get('/healthz', alive);
 
-  app.get('/readyz', async () => {
+  app.get('/readyz', async (request) => {
     // The migrations ran before the server listened. A client that waits for a first start wants the token of its project.
     const isFirstStart = await engine.control.isFirstStart();
     if (showsFirstToken && isFirstStart) throw new EngineError('overloaded', 'The first project is being created');
-    return { success: true, message: 'ready' };
+    const servers = engine.serverWatch.states.filter(({ isUp }) => !isUp).map(({ server }) => server);
+    if (servers.length === 0) return { success: true, message: 'ready' };
+    // Everybody else is served. What the servers are called is for operators.
+    return { success: true, message: 'degraded', ...(isLoopback(request) ? { servers } : {}) };
   });
 
   app.get('/openapi.json', () => document);

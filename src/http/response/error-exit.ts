@@ -72,14 +72,9 @@ function errorHeaders(error: EngineError): Record<string, string> {
 
 /** The one way out of a request that fails. */
 export class ErrorExit {
-  private readonly outages: Readonly<Record<Dependency, Outage>>;
+  private readonly outages = new Map<Dependency, Outage>();
 
-  constructor(private readonly logger: Logger) {
-    this.outages = {
-      database: new Outage(logger, 'database'),
-      'identity provider': new Outage(logger, 'identity provider'),
-    };
-  }
+  constructor(private readonly logger: Logger) {}
 
   /** Answers with whatever was thrown, in the one shape of all errors. */
   send(thrown: unknown, request: FastifyRequest, reply: FastifyReply): void {
@@ -102,8 +97,14 @@ export class ErrorExit {
   private log(error: EngineError, request: FastifyRequest): void {
     if (error.code === 'internal') this.logger.error(circumstances(error, request), 'internal error');
     else if (error.code === 'database_unavailable') {
-      this.outages[error.away ?? 'database'].refused(circumstances(error, request));
+      this.outageOf(error.away ?? 'database').refused(circumstances(error, request));
     }
+  }
+
+  private outageOf(away: Dependency): Outage {
+    const known = this.outages.get(away) ?? new Outage(this.logger, away);
+    this.outages.set(away, known);
+    return known;
   }
 }
 

@@ -129,11 +129,14 @@ export class ProjectSessions {
   async open(placement: Placement, pool: PoolName, client: ClientSettings | null = null): Promise<ProjectSession> {
     const { breaker } = this.servers.serverOf(placement);
     const expiry = new AbortController();
-    const timer = setTimeout(() => expiry.abort(), OPEN_MS);
+    const timer = setTimeout(() => expiry.abort(tooSlow()), OPEN_MS);
     const opening = { placement, pool, client, signal: expiry.signal };
-    const open = async () => (await this.loginIfSound(opening)) ?? (await this.loginRepaired(opening));
+    const open = async (away: AbortSignal) => {
+      away.addEventListener('abort', () => expiry.abort(away.reason));
+      return (await this.loginIfSound(opening)) ?? (await this.loginRepaired(opening));
+    };
     try {
-      return await serviceWork(() => breaker.run(() => Promise.race([open(), aborted(expiry.signal)])));
+      return await serviceWork(() => breaker.run((away) => Promise.race([open(away), aborted(expiry.signal)])));
     } catch (error) {
       // Nothing that was opened on the way is left behind.
       expiry.abort();
@@ -251,4 +254,4 @@ const tooSlow = () => new ConnectionLost('A connection of the project could not 
 
 /** Rejects on abort; never resolves. */
 const aborted = (signal: AbortSignal): Promise<never> =>
-  new Promise((_, reject) => signal.addEventListener('abort', () => reject(tooSlow()), { once: true }));
+  new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true }));

@@ -3,7 +3,8 @@
  * good. Nothing breaks then, and a request would wait for its whole time. The server knows better: a backend that is gone,
  * or that waits for us while we wait for it, will never answer (docs/decisions/0027).
  */
-import { ConnectionLost, type Pool, type ServerAddress, type Session, sql } from '../../pg/index.js';
+import { ConnectionLost, type Pool, type Session, sql } from '../../pg/index.js';
+import type { CircuitBreaker } from '../circuit-breaker.js';
 import type { Backend } from './watchdog.js';
 
 /** Each connection is checked at this interval, and the server is asked about it once it was silent for two checks. */
@@ -48,14 +49,15 @@ export class StaleConnections {
   private isAsking = false;
 
   /**
-   * @param address a server on this machine cannot become silent, and is not watched
    * @param pool of the service's own role
+   * @param isOurs a server that the service has started is not watched: it cannot become silent
    */
   constructor(
-    address: ServerAddress,
     private readonly pool: Pool,
+    private readonly breaker: CircuitBreaker,
+    isOurs: boolean,
   ) {
-    this.timer = address.host.startsWith('/') ? null : setInterval(() => this.check(), CHECK_MS).unref();
+    this.timer = isOurs ? null : setInterval(() => this.check(), CHECK_MS).unref();
   }
 
   /** Until the session is closed. */
@@ -77,7 +79,9 @@ export class StaleConnections {
       if (one.silent === 0) one.received = null;
     }
     const silent = [...this.watched].filter((one) => one.silent >= SILENT_CHECKS);
-    if (silent.length === 0 || this.isAsking) return;
+    const { away } = this.breaker;
+    if (away !== null) for (const { session } of silent) session.destroy(away);
+    if (away !== null || silent.length === 0 || this.isAsking) return;
     this.isAsking = true;
     // If the server cannot be asked, the next check comes soon.
     void this.endDead(silent)

@@ -1,0 +1,81 @@
+/** Checks whether the servers that the operator has added answer, as long as they belong to the installation. */
+import { HealthCheck } from '../../tenancy/health-check.js';
+import { addedServer, type ServerRow, type ServerRows } from '../../tenancy/server-rows.js';
+import type { Servers } from '../../tenancy/servers.js';
+import type { Server } from '../../tenancy/tenancy.js';
+
+/** Other instances, and commands, add and remove servers as well. */
+const LOOK_EVERY_MS = 5_000;
+
+/** Told of a server that does not answer, with the reason; of one that answers again, with null. */
+export type OnServerAway = (server: string, away: Error | null) => void;
+
+interface Watched {
+  readonly server: Server;
+  readonly check: HealthCheck;
+}
+
+export class ServerWatch {
+  /** By name. null: this instance does not have the server's URL. */
+  private readonly watched = new Map<string, Watched | null>();
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(
+    private readonly rows: ServerRows,
+    private readonly servers: Servers,
+    private readonly onAway: OnServerAway,
+  ) {}
+
+  keepWatching(): void {
+    // Without the control database nothing is served anyway.
+    const look = () => void this.look().catch(() => {});
+    this.timer = setInterval(look, LOOK_EVERY_MS).unref();
+    look();
+  }
+
+  /** The servers that were added. */
+  get states(): { readonly server: string; readonly isUp: boolean }[] {
+    return Array.from(this.watched, ([server, watched]) => ({ server, isUp: watched?.server.breaker.away === null }));
+  }
+
+  close(): void {
+    clearInterval(this.timer);
+    this.timer = undefined;
+    for (const name of this.watched.keys()) this.forget(name);
+  }
+
+  private async look(): Promise<void> {
+    const rows = await this.rows.list();
+    if (this.timer === undefined) return;
+    for (const name of this.watched.keys()) {
+      if (rows.some((row) => row.name === name)) continue;
+      this.forget(name);
+      this.servers.forget(name);
+    }
+    for (const row of rows) if (row.urlReference !== null) this.watch(row);
+  }
+
+  private watch(row: ServerRow): void {
+    const { name } = row;
+    const server = this.serverOf(row);
+    const known = this.watched.get(name);
+    // Another one may have the name of one that was removed.
+    if (known !== undefined && known?.server === server) return;
+    this.forget(name);
+    const check = server && new HealthCheck(server, (away) => this.onAway(name, away));
+    this.watched.set(name, check && { server, check });
+  }
+
+  private forget(name: string): void {
+    this.watched.get(name)?.check.close();
+    this.watched.delete(name);
+  }
+
+  private serverOf(row: ServerRow): Server | null {
+    try {
+      return this.servers.serverOf({ server: row.name, added: addedServer(row) });
+    } catch {
+      return null;
+    }
+  }
+}
