@@ -101,9 +101,9 @@ export class TypeInference {
     return this.count > 0 && this.areUuids;
   }
 
-  /** Whether the text could be a further value, if the type is not TEXT. */
+  /** Whether the text could be a further value, with which the type need not become TEXT. */
   matches(text: string): boolean {
-    return this.best?.matches(text) ?? false;
+    return this.matching.some(({ hint, matches }) => hint === undefined && matches(text));
   }
 
   /** Why it is TEXT although it looks like something else. */

@@ -453,6 +453,8 @@ describe('an import with bad records', () => {
       { n: 1, name: 'Ada' },
       { n: 2, name: 'Grace' },
     ]);
+    await ada.write('mixed.csv', '1,Ada,3.5\n2,Grace,4\n');
+    expect(await load('mixed.csv', 'mixed', '--create')).toMatchObject({ code: 2 });
     await ada.write('numbered.csv', '1,2\n3,4\n');
     const numbered = ['--columns', '1,2', '--skip-lines', '1'];
     expect(await load('numbered.csv', 'numbered', '--create', ...numbered)).toMatchObject({ code: 0 });
