@@ -1,6 +1,7 @@
 /** `cdp doctor`: checks everything the service depends on, and gives advice on what is wrong. */
 import { Command } from 'commander';
 import { hasDatabase } from '../admin-session.js';
+import { counted } from '../contract/message-text.js';
 import { messageOf } from '../contract/operator-message.js';
 import type { Finding } from '../contract/wire/operator.js';
 import type { SettingName } from '../settings.js';
@@ -18,7 +19,7 @@ export function doctorCommand(): Command {
   return managementOptions(command, SETTINGS).action(async () => {
     const findings = await findingsOf(command);
     const [problems, warnings] = [countOf(findings, 'problem'), countOf(findings, 'warning')];
-    const lines = [...findingLines(findings), `${problems} problems, ${warnings} warnings`];
+    const lines = [...findingLines(findings), `${counted(problems, 'problem')}, ${counted(warnings, 'warning')}`];
     print(command, { problems, warnings, findings }, lines, writeLines);
     if (problems > 0) process.exitCode = 1;
   });

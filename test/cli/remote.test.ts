@@ -56,6 +56,10 @@ describe('cdp login', () => {
       grace.run(['login', '--profile', profile, '--url', service.url, ...more], token);
     expect((await login('shop', shop.token)).code).toBe(0);
     expect((await login('zoo', zoo.token)).code).toBe(0);
+    expect(await grace.run(['tables'])).toMatchObject({
+      code: 2,
+      stderr: 'cdp: Which profile? You have shop, zoo\nChoose one: cdp use shop\n',
+    });
     expect(await grace.output('use', 'zoo')).toBe(`Commands use the profile zoo (${service.url})\n`);
     expect(await grace.output('tables')).toContain('animals');
     expect(JSON.parse(await grace.output('profiles', '--json'))).toEqual([
@@ -203,7 +207,7 @@ describe('cdp alter', () => {
     const { code, stderr, stdout } = await ada.run(['alter', 'flags', 'f', 'boolean']);
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr).toMatch(
-      /^cdp: not_convertible: 5 values of "f" [^]*\n {2}"no": 2 rows\n {2}"a=b": 1 row\n {2}"n\/a": 1 row\n {2}"yes": 1 row\nHint: [^]*"map"/,
+      /^cdp: not_convertible: 5 values of "f" [^]*\n {2}"no": 2 rows\n {2}"a=b": 1 row\n {2}"n\/a": 1 row\n {2}"yes": 1 row\nHint: [^\n]* --map VALUE=NEW/,
     );
     const map = ['yes=true', 'no=false', 'n/a='].flatMap((pair) => ['--map', pair]);
     expect((await ada.run(['alter', 'flags', 'f', 'BOOLEAN', ...map])).stderr).toContain('  "a=b": 1 row\n');

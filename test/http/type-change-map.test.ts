@@ -143,8 +143,8 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
       const error = await refused(project, ['PUT', columnPath(name, 'a'), body], 400, code);
       if (code === 'invalid_value') {
         expect(error.errors?.map(({ message }) => message)).toEqual([
-          'map: "on" cannot become "1", which is no value of BOOLEAN',
-          'map: "yes" cannot become "yes", which is no value of BOOLEAN',
+          'map: "on" cannot become "1", which is not a value of BOOLEAN',
+          'map: "yes" cannot become "yes", which is not a value of BOOLEAN',
         ]);
       }
     });

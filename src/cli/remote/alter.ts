@@ -1,6 +1,7 @@
 /** `cdp alter TABLE COLUMN TYPE`: changes the type of a column, and says which values are in the way. */
 import { Argument, Command } from 'commander';
 import type { AlterColumn } from '../../client/client.js';
+import { CdpError } from '../../client/error.js';
 import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
 import { UsageError } from '../exit.js';
 import { print } from '../terminal/output.js';
@@ -24,7 +25,7 @@ export function alterCommand(): Command {
     const { map } = command.opts<Options>();
     const change: AlterColumn = { new_type: type, ...(map === undefined ? {} : { map: mapOf(map) }) };
     const client = await connect(command);
-    const answer = await client.alterColumn(table, column, change, { return: 'values' });
+    const answer = await client.alterColumn(table, column, change, { return: 'values' }).catch(explainMap);
     print(command, answer.column, [`Column ${answer.column.name} of ${table} is ${answer.column.type}`]);
   });
 }
@@ -32,6 +33,12 @@ export function alterCommand(): Command {
 const EXAMPLE = `
 Example:
   cdp alter customers active BOOLEAN --map yes=true --map no=false --map n/a=`;
+
+/** What the service calls "map" is an option here. */
+function explainMap(error: unknown): never {
+  if (!(error instanceof CdpError) || error.values.length === 0) throw error;
+  throw error.with(error.message, { hint: 'Say what they become: --map VALUE=NEW, or --map VALUE= for NULL' });
+}
 
 /** @throws UsageError */
 function mapOf(pairs: readonly string[]): Record<string, string | null> {

@@ -86,9 +86,14 @@ export async function findProfile(name: string | undefined): Promise<Profile> {
     return { url, token };
   }
   const named = name ?? profile ?? (await chosenProfile());
-  const found = (await readProfiles())[named];
+  const profiles = await readProfiles();
+  const found = profiles[named];
   if (found !== undefined) return found;
   if (named !== DEFAULT_PROFILE) throw noProfile(named);
+  const names = Object.keys(profiles);
+  if (names.length > 0) {
+    throw new UsageError(`Which profile? You have ${names.join(', ')}`, `Choose one: ${PROGRAM} use ${names[0]}`);
+  }
   throw new UsageError(
     'No service: there is no profile, and the environment names none',
     `Log in with ${PROGRAM} login, or set ${ENVIRONMENT.url} and ${ENVIRONMENT.token}`,

@@ -85,7 +85,7 @@ async function requireFit(session: Session, map: ValueMap, to: ColumnType): Prom
   for (const [key] of await session.query(unfitKeys(map, to))) {
     const value = map[key ?? ''] ?? '';
     errors.add('invalid_value', () => ({
-      message: `map: ${quoted(key ?? '')} cannot become ${quoted(value)}, which is no value of ${to}`,
+      message: `map: ${quoted(key ?? '')} cannot become ${quoted(value)}, which is not a value of ${to}`,
     }));
   }
   errors.throwIfAny();
