@@ -28,7 +28,16 @@ import {
   type ReplayResult,
   replayQuarantine,
 } from './quarantine.js';
-import type { AsText, DefaultRow, QueryOptions, QueryResult, SqlArguments, SqlTag, StreamOptions } from './sql.js';
+import type {
+  AsText,
+  DefaultRow,
+  LineOptions,
+  QueryOptions,
+  QueryResult,
+  SqlArguments,
+  SqlTag,
+  StreamOptions,
+} from './sql.js';
 import { readIntegers, sqlCall, sqlTag } from './sql.js';
 import { type ArrayStream, readArrays, readBytes, readLines, readRows } from './stream.js';
 import { type Call, type ClientOptions, Transport } from './transport.js';
@@ -216,16 +225,16 @@ export class CdpClient {
   }
 
   /**
-   * The same, each row as JSON text with all digits of its numbers. The generator returns the number of rows, or of rows
-   * affected.
+   * The same, each row as JSON text with all digits of its numbers; with `columns`, names and types are the first line. The
+   * generator returns the number of rows, or of rows affected.
    */
   async *sqlLines(
     text: string,
     params: readonly unknown[] = [],
-    options: AsText<StreamOptions> = {},
+    options: LineOptions = {},
   ): AsyncGenerator<string, number, void> {
     const { call } = sqlCall([text, params, options]);
-    return yield* readLines(await this.#open(call, 'application/x-ndjson'), call.signal);
+    return yield* readLines(await this.#open(call, 'application/x-ndjson'), call.signal, options.columns ? 1 : 0);
   }
 
   /**

@@ -26,6 +26,7 @@ export type {
 export type {
   AsText,
   DefaultRow,
+  LineOptions,
   QueryOptions,
   QueryResult,
   SqlFragment,

@@ -19,6 +19,9 @@ export type AsText<Options> = Omit<Options, 'numbers'> & Pick<SqlBody, 'numbers'
 /** A stream has no row limit and no column types. */
 export type StreamOptions = Omit<QueryOptions, 'integers' | 'max_rows' | 'dryRun'>;
 
+/** For rows as lines of JSON text. `columns: true`: the first line has their names and types. */
+export type LineOptions = AsText<StreamOptions> & Pick<SqlBody, 'columns'>;
+
 /** The answer to a query, its rows typed by the caller. */
 export interface QueryResult<Row> extends Omit<SqlAnswer, 'rows' | 'success'> {
   rows: Row[];

@@ -37,14 +37,16 @@ export async function readArrays(response: Response, signal: AbortSignal | undef
 
 /**
  * The rows of an NDJSON answer, each as its JSON text. Leaving the loop early cancels the statement.
+ * @param before how many lines are not rows
  * @returns the number of rows, or of rows affected if the statement returns none
  * @throws CdpError as {@link readBatches}
  */
 export async function* readLines(
   response: Response,
   signal: AbortSignal | undefined,
+  before = 0,
 ): AsyncGenerator<string, number, void> {
-  const batches = readBatches(response, signal);
+  const batches = readBatches(response, signal, before);
   try {
     for (;;) {
       const batch = await batches.next();

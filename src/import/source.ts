@@ -6,6 +6,7 @@ import { flattened } from './flatten.js';
 import { detectFormat, type Format, formatName, type FormatOptions, isJsonByName } from './format.js';
 import type { Input, TextInput } from './input.js';
 import type { ColumnType } from '../contract/column-types.js';
+import { typesInFirstLine } from './declared-types.js';
 import { jsonItems, jsonLines, type JsonRecord, membersOf } from './json-records.js';
 
 /** Either cells in the order of the header, or the text of a JSON object. */
@@ -80,8 +81,16 @@ async function sourceOf(input: TextInput, options: ReadOptions): Promise<Source>
   });
   if (format.kind !== 'delimited') {
     const items = format.kind === 'json' ? jsonItems(text, label) : jsonLines(text, label);
+    const types = format.kind === 'ndjson' ? typesInFirstLine(head) : undefined;
+    if (types !== undefined) await items.next();
     const records = REFUSED_FILE.test(head) ? correctedRecords(items) : items;
-    return { input, format, header: undefined, records: options.flatten ? flattened(records, label) : records };
+    return {
+      input,
+      format,
+      header: undefined,
+      ...(types === undefined ? {} : { types }),
+      records: options.flatten ? flattened(records, label) : records,
+    };
   }
   const declaredLines = declared === null ? 0 : 1;
   const rows = csvRecords(

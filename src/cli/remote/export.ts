@@ -19,6 +19,7 @@ interface Options {
   param?: unknown[];
   format?: Format;
   numbers?: 'string' | 'raw';
+  withTypes?: true;
   timeout: number;
   force?: boolean;
   json?: boolean;
@@ -36,6 +37,7 @@ export function exportCommand(): Command {
     .option('--param <VALUE>', 'Value of $1, then $2, …, as text (repeatable)', collect)
     .addOption(new Option('--format <NAME>', 'Format (default: by file name)').choices([...FORMATS]))
     .addOption(numbersOption())
+    .option('--with-types', 'Begin NDJSON with a line of names and types, which cdp import reads')
     .option('--timeout <MS>', 'Time limit of the query, at most 60000', whole, 60_000)
     .option('--force', 'Overwrite the file if it exists')
     .option('--json', 'Print the result as JSON')
@@ -70,17 +72,22 @@ function formatOf({ format, output }: Options): Format {
 }
 
 async function exportRows(command: Command, sql: string, options: Options, signal: AbortSignal): Promise<void> {
-  const { output, param = [], numbers, timeout, json, force = false } = options;
+  const { output, param = [], numbers, withTypes: columns = false, timeout, json, force = false } = options;
   const format = formatOf(options);
+  if (columns && format !== 'ndjson') throw new UsageError('--with-types is for NDJSON; Parquet always has types');
   const write = await outputTo(output, force);
   warnOfEarlierRows(sql);
   const client = await connect(command);
-  const counter = new RowCounter(format);
+  const counter = new RowCounter(format, columns);
   const settings = { read_only: true, timeout_ms: timeout, signal };
   const rows =
     format === 'parquet'
       ? (await import('./parquet-file.js')).parquetRows(client, sql, param, settings, () => counter.addRow())
-      : rowsAs(format, client, sql, param, { ...settings, ...(numbers === undefined ? {} : { numbers }) });
+      : rowsAs(format, client, sql, param, {
+          ...settings,
+          ...(columns ? { columns } : {}),
+          ...(numbers === undefined ? {} : { numbers }),
+        });
   const progress = new ProgressLine(() => ({ rows: counter.rows, share: null, refused: 0 }));
   const counting = async function* (first: IteratorResult<Uint8Array | string, void>) {
     for (let next = first; !next.done; next = await rows.next()) {

@@ -1,7 +1,7 @@
 /** The rows of a query as the bytes of a file, as they arrive: every digit as the service sends it. */
 import type { CdpClient } from '../../client/client.js';
 import { CdpError } from '../../client/error.js';
-import type { AsText, StreamOptions } from '../../client/sql.js';
+import type { LineOptions } from '../../client/sql.js';
 
 export const FORMATS = ['csv', 'json', 'ndjson'] as const;
 
@@ -17,7 +17,7 @@ export async function* rowsAs(
   client: CdpClient,
   sql: string,
   params: readonly unknown[],
-  options: AsText<StreamOptions>,
+  options: LineOptions,
 ): AsyncGenerator<Uint8Array | string, void> {
   if (format === 'csv') return yield* csv(client.sqlCsv(sql, params, options));
   const [open, between, close] = format === 'json' ? ['[', ',\n', ']\n'] : ['', '\n', '\n'];
@@ -59,12 +59,16 @@ export class RowCounter {
   private lines = 0;
   private isQuoted = false;
 
-  constructor(private readonly format: Format | 'parquet') {}
+  /** @param hasTypes whether the first line of NDJSON has names and types */
+  constructor(
+    private readonly format: Format | 'parquet',
+    private readonly hasTypes = false,
+  ) {}
 
   /** The header of CSV is not a row; JSON has one row per line. */
   get rows(): number {
     if (this.format === 'json' && this.bytes === EMPTY_JSON.length) return 0;
-    return this.format === 'csv' ? Math.max(0, this.lines - 1) : this.lines;
+    return this.format === 'csv' || this.hasTypes ? Math.max(0, this.lines - 1) : this.lines;
   }
 
   addRow(): void {

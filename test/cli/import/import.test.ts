@@ -697,7 +697,7 @@ describe('an export', () => {
       project.rows(
         `SELECT id, t, i::text, f::text, b, at, j::text, whole, digits::text, to_jsonb(list) AS list FROM ${table} ORDER BY id`,
       );
-    const wanted = { ...(await types('typed')), list: 'jsonb' };
+    const wanted: Record<string, unknown> = { ...(await types('typed')), list: 'jsonb' };
     for (const file of ['typed.parquet', 'typed.ndjson', 'typed.csv']) {
       const table = file.replace('.', '_');
       await ada.output('export', '--table', 'typed', '-o', file);
@@ -707,6 +707,18 @@ describe('an export', () => {
       const unknown = { nothing: 'text', whole: 'bigint', ...(file === 'typed.csv' ? { digits: 'bigint' } : {}) };
       expect(await types(table), file).toEqual(file === 'typed.parquet' ? wanted : { ...wanted, ...unknown });
     }
+    const exported = await ada.output('export', '--table', 'typed', '--with-types', '-o', 'declared.ndjson.gz');
+    expect(exported).toMatch(/^4 rows in /);
+    expect(await load('declared.ndjson.gz', 'declared', '--create')).toMatchObject({ code: 0 });
+    expect(await all('declared')).toEqual(await all('typed'));
+    expect(await types('declared')).toEqual(wanted);
+    await ada.output('export', 'SELECT id, whole, at FROM typed WHERE false', '--with-types', '-o', 'empty.ndjson');
+    expect(await load('empty.ndjson', 'empty', '--create')).toMatchObject({ code: 0 });
+    expect(await types('empty')).toEqual({ id: wanted.id, whole: wanted.whole, at: wanted.at });
+    expect((await ada.run(['export', '--table', 'typed', '--with-types', '-o', 'typed.json'])).code).toBe(2);
+    await ada.write('record.ndjson', '{"columns":[{"name":"a","type":"TEXT","width":3}]}\n');
+    expect(await load('record.ndjson', 'record', '--create', '--types', 'columns=JSONB')).toMatchObject({ code: 0 });
+    expect(await types('record')).toEqual({ id: 'uuid', columns: 'jsonb' });
   });
 
   it('can be imported again with columns of other types: arrays, json, enums, numerics, times', async () => {

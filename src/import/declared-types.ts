@@ -1,0 +1,21 @@
+/** Types that NDJSON declares in its first line, as `cdp export --with-types` and the API with `columns` write it. */
+import { COLUMN_TYPES, type ColumnType } from '../contract/column-types.js';
+import { isJson } from './json-records.js';
+
+/** `{"columns":[{"name":"n","type":"INTEGER"}]}`; what else begins like this is a record. */
+const DECLARATION = /^\s*(\{"columns":\[\{"name":".*)/;
+
+/**
+ * @param head the beginning of the file, or all of it
+ * @returns undefined if the first line is a record. If the type of a field is not one of the API, its values decide
+ */
+export function typesInFirstLine(head: string): ReadonlyMap<string, ColumnType | undefined> | undefined {
+  const line = DECLARATION.exec(head)?.[1] ?? '';
+  if (!isJson(line)) return undefined;
+  const { columns, ...others } = JSON.parse(line) as { columns: object[] };
+  if (Object.keys(others).length > 0 || !columns.every(isColumn)) return undefined;
+  return new Map(columns.map(({ name, type }) => [name, COLUMN_TYPES.find((known) => known === type)]));
+}
+
+const isColumn = (column: object): column is { name: string; type: string | null } =>
+  Object.keys(column).join() === 'name,type' && typeof (column as { name: unknown }).name === 'string';
