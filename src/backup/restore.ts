@@ -21,6 +21,8 @@ export interface RestoreOptions {
   readonly project: string | null;
   /** Another name for the one project. */
   readonly as: string | null;
+  /** Projects that exist are left alone, instead of refusing the whole restore. */
+  readonly missing: boolean;
   /** The state of the projects at this time, from archived WAL; null: their state in the backup. */
   readonly at: Date | null;
   readonly places: ProgramPlaces;
@@ -35,8 +37,10 @@ export interface RestoreOptions {
 export async function restore(installation: Installation, options: RestoreOptions): Promise<RestoreDone> {
   const { progress, signal } = options;
   const file = await BackupFile.open(options.file);
-  const chosen = chooseProjects(file, options);
-  await requireFreeNames(installation, chosen);
+  const wanted = chooseProjects(file, options);
+  const existing = await existingNames(installation);
+  const chosen = options.missing ? wanted.filter(({ name }) => !existing.has(name)) : wanted;
+  requireFreeNames(existing, chosen);
   await requireFreeTokens(installation, chosen);
   await requireExtensions(installation, file, chosen);
   const contents = await contentsOf(installation, file, chosen, options);
@@ -111,12 +115,14 @@ const storedToken = (token: Control['projects'][number]['tokens'][number]): Stor
   lastUsedAt: date(token.last_used_at),
 });
 
-async function requireFreeNames({ projects }: Installation, chosen: readonly Chosen[]): Promise<void> {
-  const names = new Set((await projects.list()).filter(isReady).map(({ name }) => name));
-  const taken = chosen.filter(({ name }) => names.has(name)).map(({ name }) => `"${name}"`);
+const existingNames = async ({ projects }: Installation): Promise<ReadonlySet<string>> =>
+  new Set((await projects.list()).filter(isReady).map(({ name }) => name));
+
+function requireFreeNames(existing: ReadonlySet<string>, chosen: readonly Chosen[]): void {
+  const taken = chosen.filter(({ name }) => existing.has(name)).map(({ name }) => `"${name}"`);
   if (taken.length === 0) return;
   throw new EngineError('unique_violation', `A project of this name already exists: ${taken.join(', ')}`, {
-    hint: 'Nothing was restored. Restore one project under another name: --project NAME --as NEWNAME',
+    hint: 'Nothing was restored. Restore the others: --missing; or one under another name: --project NAME --as NEWNAME',
   });
 }
 

@@ -31,6 +31,13 @@ interface BackupFlags {
   jobs: number;
 }
 
+interface RestoreFlags {
+  project?: string;
+  as?: string;
+  at?: string;
+  missing?: boolean;
+}
+
 function parseJobs(text: string): number {
   const jobs = Number(text);
   if (/^\d+$/.test(text) && jobs >= 1 && jobs <= MOST_JOBS) return jobs;
@@ -87,22 +94,24 @@ export function restoreCommand(): Command {
     .argument('<FILE>', 'File of cdp backup; - for stdin')
     .option('--project <NAME>', 'Only this project (default: all)')
     .option('--as <NEWNAME>', 'Restore under this name (without tokens)')
+    .option('--missing', 'Only projects that do not exist')
     .option(
       '--at <TIME>',
       'Restore its state at this time, such as 2026-01-31T09:30:00Z; requires archived WAL since the backup',
     );
   return managementOptions(command, PROGRAM_SETTINGS).action(async (source: string) => {
     const config = readConfig(command);
-    const { project = null, as = null, at = null } = command.opts<{ project?: string; as?: string; at?: string }>();
+    const { project = null, as = null, at = null, missing = false } = command.opts<RestoreFlags>();
     const load = (file: string, ...handedOver: string[]) =>
       withAdmin(command, async (admin) => {
         for (const path of handedOver) await admin.handOver(path);
-        const wanted = { file, project, as, at, ...programFolders(config) };
+        const wanted = { file, project, as, at, missing, ...programFolders(config) };
         const done = await watch<RestoreDone>(admin, 'local/restore', wanted);
         const lines = done.projects.map(
           ({ name, tables }) => `Project ${printable(name)} restored${tables === null ? '' : `: ${described(tables)}`}`,
         );
-        print(command, done, lines);
+        const isNothing = done.projects.length + done.failed.length === 0;
+        print(command, done, isNothing ? ['Nothing to restore: all projects exist'] : lines);
         if (done.failed.length > 0) throw new Error(`Not restored: ${done.failed.map(({ name }) => name).join(', ')}`);
       });
     if (source !== STDIO) return load(resolve(source));

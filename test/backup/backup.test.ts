@@ -42,6 +42,7 @@ const load = (service: TestService, name: string, more: Partial<RestoreOptions> 
     project: null,
     as: null,
     at: null,
+    missing: false,
     places,
     signal,
     progress: silent,
@@ -155,6 +156,20 @@ describe.each(servers.map((server) => ({ server, major: server.major })))('on Po
       const { id } = await source.engine.projects.get('copy');
       expect(await source.engine.tokens.list(id)).toEqual([]);
       await source.engine.deleteProject('copy');
+    });
+
+    it('those of several that are missing, and nothing if none is', async () => {
+      const service = await startWatched(server);
+      try {
+        await load(service, 'all.cdp', { project: 'small' });
+        const before = await service.engine.projects.get('small');
+        const { projects } = await load(service, 'all.cdp', { missing: true });
+        expect(projects.map(({ name }) => name)).toEqual(['full']);
+        expect(await service.engine.projects.get('small')).toEqual(before);
+        expect(await load(service, 'all.cdp', { missing: true })).toEqual({ projects: [], failed: [] });
+      } finally {
+        await service.close();
+      }
     });
 
     it('a backup of format 1, which had dumps alone', async () => {

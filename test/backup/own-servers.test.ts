@@ -50,6 +50,7 @@ const load = (name: string, more: Partial<RestoreOptions> = {}, into = service) 
     project: null,
     as: null,
     at: null,
+    missing: false,
     ...more,
   });
 

@@ -40,6 +40,7 @@ export const RestoreBody = Type.Object(
     project: Type.Nullable(Type.String()),
     as: Type.Nullable(Type.String()),
     at: Type.Nullable(Type.String()),
+    missing: Type.Optional(Type.Boolean()),
     ...programs,
   },
   STRICT,
