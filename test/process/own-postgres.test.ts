@@ -13,6 +13,7 @@ import { examine } from '../../src/engine/doctor/doctor.js';
 import { loadConfig } from '../../src/load-config.js';
 import { type Service, startService } from '../../src/service.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { accountFor, ENVIRONMENT, run as runAs } from '../../src/embedded/accounts.js';
 import { addressOfUrl } from '../../src/pg/index.js';
 import { connected } from '../support/postgres.js';
 import { projectRoot } from '../support/program.js';
@@ -37,6 +38,13 @@ const startServer = async (major: number): Promise<Connection> => {
   servers.push(server);
   return server.connection;
 };
+
+/** Its folder stays. */
+async function stop(server: Connection): Promise<void> {
+  const at = servers.findIndex(({ connection }) => connection === server);
+  await servers[at]?.stop('fast');
+  servers.splice(at, 1);
+}
 
 const asSuperuser = (server: Connection, text: string, database = server.database) =>
   connected({ ...server, database }, (client) => client.query<Record<string, string>>(text));
@@ -122,8 +130,10 @@ describe.each([18, ...debianMajors()])('Postgres %i', (major) => {
   });
 });
 
+const programsOf = (major: number): string => `/usr/lib/postgresql/${major}/bin`;
+
 describe.each(debianMajors())('from Postgres %i', (major) => {
-  const bin = `/usr/lib/postgresql/${major}/bin`;
+  const bin = programsOf(major);
   const run = (program: string, { host, port, user, password }: Connection, ...args: string[]) =>
     promisify(execFile)(join(bin, program), ['-h', host, '-p', String(port), '-U', user, ...args], {
       env: { PGPASSWORD: password },
@@ -149,4 +159,26 @@ describe.each(debianMajors())('from Postgres %i', (major) => {
       await useEverything(to, token);
     },
   );
+
+  // To the same major if there is no newer one: what the service has changed in the catalogs, it takes over all the same.
+  it.each(['SUPERUSER', 'CREATEDB CREATEROLE'])('of a service with %s, pg_upgrade works', async (attributes) => {
+    const newest = Math.max(...debianMajors());
+    const [from, to] = [await startServer(major), await startServer(newest)];
+    const token = await install(from, attributes);
+    await stop(from);
+    await stop(to);
+    const clusters = ['-b', bin, '-B', programsOf(newest), '-d', join(from.host, 'data'), '-D', join(to.host, 'data')];
+    const upgrade = [join(programsOf(newest), 'pg_upgrade'), ...clusters, '-U', to.user, '-s', to.host];
+    // It writes into the current folder.
+    const { code, output } = await runAs(
+      await accountFor(folder),
+      '/bin/sh',
+      ['-c', 'cd "$0" && exec "$@"', to.host, ...upgrade],
+      { ...ENVIRONMENT, PGPASSWORD: to.password },
+    );
+    expect([code, output]).toEqual([0, expect.stringContaining('Upgrade Complete')]);
+    const upgraded = await startThrowaway(to.host, { major: newest });
+    servers.push(upgraded);
+    await useEverything(upgraded.connection, token);
+  });
 });
