@@ -3,7 +3,13 @@
  * write in its name: each attempt calls it in a transaction that the attempt means to have made READ WRITE.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { startOwnService, startTestService, type TestProject, type TestService } from '../support/service.js';
+import {
+  inProject,
+  startOwnService,
+  startTestService,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
 import { testServers } from '../support/postgres.js';
 import {
   bind,
@@ -264,6 +270,24 @@ describe.each(stages)('on %s', (_name, start) => {
       }
       client.close();
       expect(values).toEqual(Array.from({ length: 200 }, (_, i) => i));
+    });
+  });
+
+  it('takes the snapshot that another session has exported, and cannot write in it', async () => {
+    const { placement } = await service.engine.projects.get(project.name);
+    await inProject(service, placement, async (other) => {
+      await other.query('BEGIN ISOLATION LEVEL REPEATABLE READ');
+      const { rows } = await other.query<{ id: string }>('SELECT pg_export_snapshot() AS id');
+      const take = `BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '${rows[0]?.id}'`;
+      await withClient(reader(), async (client) => {
+        await client.query(take);
+        expect((await client.query('SELECT count(*)::int AS n FROM open')).rows).toEqual([{ n: 0 }]);
+        await client.query('ROLLBACK');
+        expect((await errorOf(client.query(`${take}; SELECT definer()`))).code).toBe('25006');
+        await client.query('ROLLBACK');
+        const readWrite = "SELECT set_config('transaction_read_only', 'off', true)";
+        expect((await errorOf(client.query(`${take}; ${readWrite}`))).code).toBe('25001');
+      });
     });
   });
 

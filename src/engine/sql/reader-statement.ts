@@ -68,7 +68,8 @@ const MODES: ReadonlySet<string> = new Set(['transaction_read_only', 'default_tr
 const ON: ReadonlySet<string> = new Set(['on', 'true', 'yes', '1']);
 
 function keepsMode({ name = '', kind, args = [] }: VariableSetStmt): boolean {
-  if (kind === 'VAR_SET_MULTI') return !args.some(isReadWrite);
+  // A snapshot that another session has exported brings its data, not its mode.
+  if (kind === 'VAR_SET_MULTI') return name === 'TRANSACTION SNAPSHOT' || !args.some(isReadWrite);
   // Its default is the start of the connection, which is READ ONLY. Names of settings have no case.
   if (!MODES.has(name.toLowerCase()) || kind === 'VAR_RESET' || kind === 'VAR_SET_DEFAULT') return true;
   const [value] = args;
