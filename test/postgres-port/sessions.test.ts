@@ -50,6 +50,13 @@ describe.each(stages)('on %s', (_name, major, start) => {
       });
     });
 
+    it('under the name that Postgres gives the database', async () => {
+      const { placement } = await service.engine.projects.get(project.name);
+      await withClient({ ...login(service, project), database: placement.database }, async (client) => {
+        expect((await client.query('SELECT current_database() AS name')).rows).toEqual([{ name: placement.database }]);
+      });
+    });
+
     it('with a result that is larger than every buffer, byte for byte', async () => {
       await withClient(login(service, project), async (client) => {
         const { rows } = await client.query("SELECT n, repeat('x', n % 5000) AS text FROM generate_series(1, 20000) n");

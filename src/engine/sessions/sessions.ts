@@ -210,7 +210,7 @@ function entitled(caller: Caller, { user, database }: ClientLogin): { project: P
     const hint = 'The user is reader or writer, the database is the project, the password is the token.';
     throw new SessionError('28000', `role "${user.slice(0, 63)}" does not exist`, 'insufficient_scope', hint);
   }
-  if (database !== project.name) {
+  if (database !== project.name && database !== project.placement.database) {
     const hint = `The token belongs to the project "${project.name}".`;
     throw new SessionError('3D000', `database "${database.slice(0, 63)}" does not exist`, 'not_found', hint);
   }
