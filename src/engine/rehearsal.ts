@@ -21,8 +21,8 @@ export class Rehearsal {
   /** Known after {@link end}. */
   impact = NOTHING;
   private started = 0;
-  /** The files of the tables before, by oid. */
-  private files = new Map<string, string>();
+  /** Before, by oid. */
+  private before: Relations = new Map();
 
   /** @param schema of the project */
   constructor(private readonly schema: string) {}
@@ -30,7 +30,7 @@ export class Rehearsal {
   /** Before the transaction. */
   async begin(session: Session): Promise<void> {
     await session.query(FLUSH_COUNTS);
-    this.files = filesIn(await session.query(this.tables()));
+    this.before = relationsOf(await session.query(this.relations()));
     this.started = performance.now();
   }
 
@@ -42,8 +42,9 @@ export class Rehearsal {
   async end(session: Session, statements: readonly Statement[]): Promise<Result[]> {
     const results = await session.run([...statements, fixed('SET CONSTRAINTS ALL IMMEDIATE')]);
     const duration = performance.now() - this.started;
-    const [rows, locks, tables] = await session.run([this.changes(), this.locks(), this.tables()]);
+    const [rows, locks, relations] = await session.run([this.changes(), LOCKS, this.relations()]);
     await session.run([ROLLBACK]);
+    const after = relationsOf(relations?.rows ?? []);
     this.impact = {
       rows: (rows?.rows ?? []).map(([table, inserted, updated, deleted]) => ({
         table: table ?? '',
@@ -51,35 +52,30 @@ export class Rehearsal {
         updated: Number(updated),
         deleted: Number(deleted),
       })),
-      locks: (locks?.rows ?? []).map(([table, modes]) => ({
-        table: table ?? '',
-        modes: JSON.parse(modes ?? '[]') as string[],
-      })),
-      rewritten: (tables?.rows ?? []).flatMap(([oid, file, name]) => {
-        const before = this.files.get(oid ?? '');
-        return before === undefined || before === file ? [] : [name ?? ''];
+      locks: (locks?.rows ?? [])
+        .flatMap(([oid = null, modes]) => {
+          const table = (after.get(oid) ?? this.before.get(oid))?.name;
+          return table === undefined ? [] : [{ table, modes: JSON.parse(modes ?? '[]') as string[] }];
+        })
+        .sort((one, other) => (one.table < other.table ? -1 : 1)),
+      rewritten: [...after].flatMap(([oid, { name, file }]) => {
+        const before = this.before.get(oid);
+        return before === undefined || before.file === file ? [] : [name];
       }),
       duration_ms: Math.round(duration * 1_000) / 1_000,
     };
     return results.slice(0, statements.length);
   }
 
-  private tables(): Statement {
-    return sql`SELECT c.oid, c.relfilenode, ${this.shownName} FROM pg_catalog.pg_class c ${IN_SCHEMA}
-      WHERE ${IS_OF_PROJECT} AND c.relkind IN ('r', 'm') ORDER BY 3`;
+  private relations(): Statement {
+    return sql`SELECT c.oid, ${this.shownName}, c.relfilenode FROM pg_catalog.pg_class c ${IN_SCHEMA}
+      WHERE ${IS_OF_PROJECT} AND c.relkind IN ('r', 'p', 'v', 'm') ORDER BY 2`;
   }
 
   private changes(): Statement {
     return sql`SELECT ${this.shownName}, n_tup_ins, n_tup_upd, n_tup_del FROM pg_catalog.pg_stat_xact_user_tables s
       JOIN pg_catalog.pg_class c ON c.oid = s.relid ${IN_SCHEMA}
       WHERE ${IS_OF_PROJECT} AND n_tup_ins + n_tup_upd + n_tup_del > 0 ORDER BY 1`;
-  }
-
-  private locks(): Statement {
-    return sql`SELECT ${this.shownName}, pg_catalog.json_agg(DISTINCT l.mode)
-      FROM _cdp.session_locks() AS l JOIN pg_catalog.pg_class c ON c.oid = l.relation ${IN_SCHEMA}
-      WHERE c.relkind IN ('r', 'p', 'v', 'm') AND ${IS_OF_PROJECT}
-      GROUP BY 1 ORDER BY 1`;
   }
 
   /** The schema in front of a table that is not where the API looks. */
@@ -95,5 +91,12 @@ const IN_SCHEMA = sql`JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace`;
 const IS_OF_PROJECT = sql`NOT n.nspname = ANY ('{_cdp,extensions,information_schema}'::pg_catalog.name[])
   AND NOT pg_catalog.starts_with(n.nspname::pg_catalog.text, 'pg_')`;
 
-const filesIn = (rows: readonly Row[]): Map<string, string> =>
-  new Map(rows.map(([oid, file]) => [oid ?? '', file ?? '']));
+/** By oid, of what has gone in the transaction as well. */
+const LOCKS = fixed(
+  'SELECT l.relation, pg_catalog.json_agg(DISTINCT l.mode) FROM _cdp.session_locks() AS l GROUP BY l.relation',
+);
+
+type Relations = ReadonlyMap<string | null, { readonly name: string; readonly file: string }>;
+
+const relationsOf = (rows: readonly Row[]): Relations =>
+  new Map(rows.map(([oid = null, name, file]) => [oid, { name: name ?? '', file: file ?? '' }]));

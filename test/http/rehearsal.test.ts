@@ -94,6 +94,8 @@ describe.each(testServers())('on Postgres $major', (server) => {
       { table: 'people', modes: expect.arrayContaining(['AccessExclusiveLock']) as [] },
     ]);
     expect(alter.impact.duration_ms).toBeGreaterThan(0);
+    const drop = await rehearse('DELETE', 'schema/table/people');
+    expect(drop.impact.locks).toEqual([{ table: 'people', modes: ['AccessExclusiveLock'] }]);
     // Of this request alone, whatever the session did before.
     const sql = await rehearse('POST', 'sql', { sql: "UPDATE people SET age = '3'" });
     expect(sql.impact.rows).toEqual([{ table: 'people', inserted: 0, updated: 2, deleted: 0 }]);
