@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 
 const src = fileURLToPath(new URL('../src/', import.meta.url));
+const web = fileURLToPath(new URL('../console/src/', import.meta.url));
 
 /**
  * Imports run from left to right, or stay within a folder: two folders of one layer know nothing of each other. A file at
@@ -47,18 +48,28 @@ const IMPORT = /^(?:import|export)\s[^;]*?from '([^']+)'|^import '([^']+)'|\bimp
 /** Neither types, which are gone at run time, nor what `import()` reads in when it is needed. */
 const isEager = (statement: string): boolean => /^(?:import|export)\s(?!type\s)/.test(statement);
 
-const sources: Source[] = readdirSync(src, { recursive: true, encoding: 'utf8' })
-  .filter((path) => path.endsWith('.ts'))
-  .sort()
-  .map((path) => {
-    const text = readFileSync(join(src, path), 'utf8');
-    const found = Array.from(text.matchAll(IMPORT), (match) => ({
-      name: resolved(path, match.slice(1).find((name) => name !== undefined) ?? ''),
-      isEager: isEager(match[0]),
-    }));
-    const imports = found.map(({ name }) => name);
-    return { path, text, imports, eager: found.filter(({ isEager }) => isEager).map(({ name }) => name) };
-  });
+const filesOf = (folder: string, ending: RegExp): string[] =>
+  readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((path) => ending.test(path))
+    .sort();
+
+const sources: Source[] = filesOf(src, /\.ts$/).map((path) => {
+  const text = readFileSync(join(src, path), 'utf8');
+  const found = Array.from(text.matchAll(IMPORT), (match) => ({
+    name: resolved(path, match.slice(1).find((name) => name !== undefined) ?? ''),
+    isEager: isEager(match[0]),
+  }));
+  const imports = found.map(({ name }) => name);
+  return { path, text, imports, eager: found.filter(({ isEager }) => isEager).map(({ name }) => name) };
+});
+
+/** Of the console, by their path in its sources. Imports of src are `../../src/…` as seen from there. */
+const ofConsole = filesOf(web, /\.tsx?$/).map((path) => {
+  const text = readFileSync(join(web, path), 'utf8');
+  const names = Array.from(text.matchAll(IMPORT), (match) => match.slice(1).find((name) => name !== undefined) ?? '');
+  const imports = names.filter((name) => name.startsWith('.')).map((name) => normalize(join(dirname(path), name)));
+  return { path, text, imports };
+});
 
 /** Of ours: the path in src. Of a package: as it is written. AssemblyScript leaves the ending out. */
 function resolved(from: string, name: string): string {
@@ -154,6 +165,15 @@ describe('imports', () => {
     expect(wrong).toEqual([]);
   });
 
+  it('of the console are its own files, the client, import/ and contract/', () => {
+    const allowed = /^\.\.\/\.\.\/src\/(client|import|contract)\//;
+    const wrong = ofConsole.flatMap(({ path, imports }) =>
+      imports.filter((name) => name.startsWith('..') && !allowed.test(name)).map((name) => `${path} -> ${name}`),
+    );
+    expect(wrong).toEqual([]);
+    expect(ofConsole.flatMap(({ imports }) => imports).filter((name) => allowed.test(name)).length).toBeGreaterThan(50);
+  });
+
   it('of codec/ are its face alone, and it takes nothing but the words that all share', () => {
     const outside = sources.flatMap(({ path, imports }) =>
       folderOf(path) === 'codec'
@@ -246,10 +266,16 @@ describe('one place alone', () => {
   });
 
   it('a file is at most 330 lines', () => {
-    expect(sources.filter(({ text }) => text.split('\n').length > 330).map(({ path }) => path)).toEqual([]);
+    const files = [
+      ...sources,
+      ...ofConsole,
+      ...filesOf(web, /\.css$/).map((path) => ({ path, text: readFileSync(join(web, path), 'utf8') })),
+    ];
+    expect(files.filter(({ text }) => text.split('\n').length > 330).map(({ path }) => path)).toEqual([]);
   });
 
   it('each file opens by saying what it is for', () => {
-    expect(sources.filter(({ text }) => !/^(#!.*\n)?\/\*\*/.test(text)).map(({ path }) => path)).toEqual([]);
+    const files = [...sources, ...ofConsole];
+    expect(files.filter(({ text }) => !/^(#!.*\n)?\/\*\*/.test(text)).map(({ path }) => path)).toEqual([]);
   });
 });

@@ -43,7 +43,7 @@ export function ActionForm<Answer>(props: ActionFormProps<Answer>) {
     }
   };
   return (
-    <Dialog isOpen title={title} onClose={onClose}>
+    <Dialog title={title} onClose={onClose}>
       <form class="dialog-form" onSubmit={(event) => void submit(event)} aria-busy={isBusy.value}>
         {children}
         {request !== null && <Curl request={request} />}

@@ -192,23 +192,23 @@ const Entries = ({ entries }: { entries: readonly AuditEntry[] }) => {
           ))}
         </tbody>
       </table>
-      <Dialog isOpen={shown.value !== null} title={shown.value?.operation ?? ''} onClose={() => (shown.value = null)}>
-        {shown.value !== null && <Entry entry={shown.value} />}
-      </Dialog>
+      {shown.value !== null && <Entry entry={shown.value} onClose={() => (shown.value = null)} />}
     </div>
   );
 };
 
 /** All that is known, by the names that the API gives it. */
-const Entry = ({ entry }: { entry: AuditEntry }) => (
-  <dl class="entry">
-    {Object.entries(entry)
-      .filter(([, value]) => value !== null)
-      .map(([name, value]) => (
-        <div key={name}>
-          <dt>{name}</dt>
-          <dd>{value}</dd>
-        </div>
-      ))}
-  </dl>
+const Entry = ({ entry, onClose }: { entry: AuditEntry; onClose: () => void }) => (
+  <Dialog title={entry.operation} onClose={onClose}>
+    <dl class="entry">
+      {Object.entries(entry)
+        .filter(([, value]) => value !== null)
+        .map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+    </dl>
+  </Dialog>
 );

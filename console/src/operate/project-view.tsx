@@ -113,7 +113,6 @@ function Rename({ project: { name }, reload, onClose }: FormProps) {
         <span class="field-label">New name</span>
         <input
           class="mono"
-          autofocus
           autocomplete="off"
           spellcheck={false}
           value={next.value}
@@ -140,7 +139,6 @@ function Quota({ project: { name, quota }, reload, onClose }: FormProps) {
         <span class="field-label">Disk quota</span>
         <input
           class="mono"
-          autofocus
           autocomplete="off"
           spellcheck={false}
           value={next.value}
@@ -200,7 +198,6 @@ function Delete({ project: { name, size_bytes }, reload, onClose }: FormProps) {
         </span>
         <input
           class="mono"
-          autofocus
           autocomplete="off"
           spellcheck={false}
           value={typed.value}

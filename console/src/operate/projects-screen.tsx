@@ -120,7 +120,6 @@ function NewProject({ onClose, reload }: { onClose: () => void; reload: () => Pr
         <span class="field-label">Name</span>
         <input
           class="mono"
-          autofocus
           autocomplete="off"
           spellcheck={false}
           placeholder="shop"

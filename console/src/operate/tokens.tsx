@@ -159,7 +159,6 @@ function NewToken({ project, onClose, onDone }: NewTokenProps) {
       <label class="field">
         <span class="field-label">Name</span>
         <input
-          autofocus
           autocomplete="off"
           maxLength={200}
           placeholder="Who will use it?"
@@ -191,7 +190,7 @@ function NewToken({ project, onClose, onDone }: NewTokenProps) {
 }
 
 const ShownOnce = ({ token, onClose }: { token: string; onClose: () => void }) => (
-  <Dialog isOpen title="The new token" onClose={onClose}>
+  <Dialog title="The new token" onClose={onClose}>
     <p>Copy it now. The service keeps only its hash, so it cannot be shown again.</p>
     <div class="curl-body">
       <pre tabIndex={0} data-token>

@@ -1,25 +1,24 @@
-/** A modal dialog: the browser's own, which keeps the focus and closes with Escape. */
+/** A modal dialog: the browser's own, which keeps the focus and closes with Escape. Its first field has the focus. */
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useRef } from 'preact/hooks';
+import { useId, useLayoutEffect, useRef } from 'preact/hooks';
 import { Icon } from './icon.js';
 
 interface DialogProps {
-  isOpen: boolean;
   title: string;
   onClose: () => void;
   children: ComponentChildren;
 }
 
-export function Dialog({ isOpen, title, onClose, children }: DialogProps) {
+export function Dialog({ title, onClose, children }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const id = useId();
-  useEffect(() => {
+  useLayoutEffect(() => {
     const dialog = element.current;
     dialog?.showModal();
-    // Gives the focus back to what had it.
+    dialog?.querySelector<HTMLElement>('input, select, textarea, [autofocus]')?.focus();
+    // Before it is gone: that gives the focus back to what had it.
     return () => dialog?.close();
-  }, [isOpen]);
-  if (!isOpen) return null;
+  }, []);
   return (
     <dialog
       ref={element}

@@ -22,7 +22,7 @@ export function CellDialog({ shown, onClose }: { shown: ShownCell | null; onClos
   const text = isNull(cell) ? '' : textOf(cell, column.type);
   const isTree = /^[[{]/.test(cell);
   return (
-    <Dialog isOpen title={column.name} onClose={onClose}>
+    <Dialog title={column.name} onClose={onClose}>
       <div class="cell-head">
         <span class="quiet">
           {column.type} · {isNull(cell) ? 'NULL' : counted(text.length, 'character')}

@@ -62,7 +62,7 @@ export function ChangeDialog(props: ChangeProps) {
   };
 
   return (
-    <Dialog isOpen title={title} onClose={onClose}>
+    <Dialog title={title} onClose={onClose}>
       <form
         class="dialog-form"
         onSubmit={(event) => {

@@ -10,19 +10,12 @@ export const keyMapIsOpen = signal(false);
 const isMac = navigator.platform.startsWith('Mac');
 export const MOD = isMac ? '⌘' : 'Ctrl';
 
-const KEYS: readonly (readonly [title: string, rows: readonly (readonly [keys: string, what: string])[]])[] = [
+type Row = readonly [keys: string, what: string];
+
+/** Of each screen. */
+const KEYS: readonly (readonly [path: string, title: string, rows: readonly Row[]])[] = [
   [
-    'Everywhere',
-    [
-      ['?', 'Show this map'],
-      ['g s', 'Go to SQL'],
-      ['g t', 'Go to Tables'],
-      ['g i', 'Go to Import'],
-      ['/', 'Search the tables'],
-      ['Esc', 'Close a dialog or a panel'],
-    ],
-  ],
-  [
+    'sql',
     'SQL editor',
     [
       [`${MOD} Enter`, 'Run the selection, or the statement at the cursor'],
@@ -34,6 +27,7 @@ const KEYS: readonly (readonly [title: string, rows: readonly (readonly [keys: s
     ],
   ],
   [
+    'sql',
     'Results',
     [
       ['↑ ↓ ← →', 'Move from cell to cell'],
@@ -49,6 +43,7 @@ const KEYS: readonly (readonly [title: string, rows: readonly (readonly [keys: s
     ],
   ],
   [
+    'import',
     'Refused records',
     [
       ['Tab', 'Next cell'],
@@ -82,10 +77,20 @@ export function useShellKeys(screens: readonly Screen[]): void {
   }, []);
 }
 
-export const KeyMap = () => (
-  <Dialog isOpen={keyMapIsOpen.value} title="Keys" onClose={() => (keyMapIsOpen.value = false)}>
+const everywhere = (screens: readonly Screen[]): Row[] => [
+  ['?', 'Show this map'],
+  ...screens.map(({ path, label }): Row => [`g ${path.charAt(0)}`, `Go to ${label}`]),
+  ...(screens.some(({ path }) => path === 'tables') ? [['/', 'Search the tables'] as const] : []),
+  ['Esc', 'Close a dialog or a panel'],
+];
+
+export const KeyMap = ({ screens }: { screens: readonly Screen[] }) => (
+  <Dialog title="Keys" onClose={() => (keyMapIsOpen.value = false)}>
     <div class="keys">
-      {KEYS.map(([title, rows]) => (
+      {[
+        ['', 'Everywhere', everywhere(screens)] as const,
+        ...KEYS.filter(([path]) => screens.some((screen) => screen.path === path)),
+      ].map(([, title, rows]) => (
         <section key={title}>
           <h3>{title}</h3>
           <dl>

@@ -60,7 +60,7 @@ export function Shell() {
         </div>
       </header>
       {screen === undefined ? <NothingToShow /> : <Loaded key={screen.path} screen={screen} path={path} />}
-      <KeyMap />
+      {keyMapIsOpen.value && <KeyMap screens={screens} />}
     </div>
   );
 }

@@ -23,7 +23,7 @@ export function SaveDialog({ name, text, chart, onClose }: SaveDialogProps) {
     onClose();
   };
   return (
-    <Dialog isOpen title="Save this query" onClose={onClose}>
+    <Dialog title="Save this query" onClose={onClose}>
       <form class="dialog-form" onSubmit={submit}>
         <label class="field">
           <span class="field-label">Name</span>

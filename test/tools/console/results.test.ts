@@ -77,6 +77,32 @@ describe('a million rows', () => {
       expect((await readFile(file, 'utf8')) === answer.text.slice(0, end), name).toBe(true);
     }
   });
+
+  it('go to the disk piece by piece where the browser lets a page write there', async () => {
+    const { page, run, complaints, close } = await visit(browser, service, project);
+    // Only over HTTPS or on localhost is there one, and it opens a dialog that no test can press.
+    await page.evaluate(`window.showSaveFilePicker = async ({ suggestedName }) => {
+      const written = window.written = { name: suggestedName, pieces: [], isClosed: false };
+      return { createWritable: async () => ({
+        write: async (bytes) => void written.pieces.push(new TextDecoder().decode(bytes)),
+        close: async () => void (written.isClosed = true),
+        abort: async () => {},
+      }) };
+    }`);
+    const sql = `SELECT n, 'person' || n || '@example.com' AS email FROM generate_series(1, 100000) AS n`;
+    await run(sql);
+    await page.getByRole('button', { name: /Download all/ }).click();
+    await page.getByRole('menuitem', { name: /^CSV/ }).click();
+    await expect.poll(() => page.evaluate('window.written?.isClosed')).toBe(true);
+    const { text } = await project.call('POST', '/api/cdp/sql', { body: { sql }, headers: { accept: 'text/csv' } });
+    expect((await page.evaluate<string>(`window.written.pieces.join('')`)) === text).toBe(true);
+    expect(await page.evaluate('window.written.name')).toBe('result.csv');
+    expect(await page.evaluate('Math.max(...window.written.pieces.map(({ length }) => length))')).toBeLessThan(
+      text.length / 4,
+    );
+    expect(complaints).toEqual([]);
+    await close();
+  });
 });
 
 describe('values', () => {

@@ -85,10 +85,13 @@ describe('the editor', () => {
     await page.getByRole('switch', { name: 'Read-only' }).check();
   });
 
-  it('stops a statement in Postgres', async () => {
+  it.each([
+    ['a statement', 'SELECT pg_sleep(55)', 'Control+Enter'],
+    ['all statements', 'SELECT 1; SELECT pg_sleep(55); SELECT 2', 'Control+Shift+Enter'],
+  ])('stops %s in Postgres', async (_what, sql, keys) => {
     const { page, write } = visitor;
-    await write('SELECT pg_sleep(55)');
-    await page.keyboard.press('Control+Enter');
+    await write(sql);
+    await page.keyboard.press(keys);
     await expect.poll(running).toBe(1);
     await page.getByRole('button', { name: 'Stop' }).click();
     await expect.poll(running).toBe(0);
