@@ -12,7 +12,8 @@ import { LIMITS } from '../src/contract/limits.js';
 import { RECOMMENDED_SETTINGS } from '../src/engine/doctor/recommended-settings.js';
 import { SETTINGS } from '../src/settings.js';
 import { refusedLogin, withClient } from './postgres-port/connect.js';
-import { projectRoot, runProgram } from './support/program.js';
+import { startAddedServer, variableWith } from './support/added-server.js';
+import { eventually, projectRoot, runProgram } from './support/program.js';
 import { startOwnService, startTestService, type TestService } from './support/service.js';
 
 const read = (file: string) => readFileSync(`${projectRoot}/deploy/${file}`, 'utf8');
@@ -39,14 +40,22 @@ describe('metrics that dashboards and alerts ask for', () => {
     await project.call('POST', '/api/cdp/sql', { body: { sql: 'SELECT pg_sleep(9)', timeout_ms: 100 } });
     // Some metrics are those of embedded servers alone.
     const own = await startOwnService({ 'pg-port': '0' });
-    const { name, token } = await own.project();
-    const client = { host: '127.0.0.1', port: own.postgresPort ?? 0, database: name, password: token };
+    const { name, token: password } = await own.project();
+    const client = { host: '127.0.0.1', port: own.postgresPort ?? 0, database: name, password };
     await withClient({ ...client, user: 'writer' }, async (session) => {
       await session.query('SELECT pg_terminate_backend(pg_backend_pid())').catch(() => {});
     });
     await refusedLogin({ ...client, user: 'nobody' });
+    // Some are those of added servers.
+    const added = await startAddedServer();
+    const { token } = await service.engine.tokens.create(null);
+    const server = { name: 'second', url_reference: `env:${variableWith(added.url)}` };
+    expect((await service.call('POST', '/api/cdp/admin/servers', { token, body: server })).status).toBe(201);
+    const isWatched = () => Promise.resolve(service.engine.serverWatch.states.length > 0);
+    await eventually('the added server is watched', isWatched);
     const texts = await Promise.all([service, own].map(async (one) => (await one.call('GET', '/metrics')).text));
     await own.close();
+    await added.close();
     exposed = metricsIn(texts.join('\n'));
   });
   afterAll(() => service.close());

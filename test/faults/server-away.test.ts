@@ -71,7 +71,9 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
   };
 
   it.each(Object.entries(FAULTS))('%s', async (name, fault) => {
-    await expect.poll(() => service.engine.serverWatch.states, PATIENT).toEqual([{ server: 'second', isUp: true }]);
+    await expect
+      .poll(() => service.engine.serverWatch.states, PATIENT)
+      .toMatchObject([{ server: 'second', isUp: true }]);
     expect(await ready()).toEqual({ success: true, message: 'ready' });
     const [here, there] = [await onServer('default'), await onServer('second')];
     const crowds = [here, there].map((project) => {
@@ -86,6 +88,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     await fault.begin(server);
     try {
       await expect.poll(ready, PATIENT).toEqual({ success: true, message: 'degraded', servers: ['second'] });
+      expect((await service.call('GET', '/metrics')).text).toMatch(/^cdp_server_up\{server="second"\} 0$/m);
       for (let request = 0; request < IN_TURN; request++) refused(await ask(there));
       refused(await there.call('GET', '/api/cdp/schema'));
       refused(await hanging);
@@ -99,6 +102,10 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     }
     await expect.poll(async () => (await ask(there)).status, PATIENT).toBe(200);
     expect(await ready()).toEqual({ success: true, message: 'ready' });
+    const { text } = await service.call('GET', '/metrics');
+    expect(text).toMatch(/^cdp_server_up\{server="second"\} 1$/m);
+    expect(text).toMatch(/^cdp_commit_duration_seconds\{server="second"\} [0-9.e-]+$/m);
+    expect(text).toMatch(/^cdp_standby_missing\{server="second"\} 0$/m);
     const again = (away.codes['201'] ?? 0) + 20;
     await expect.poll(() => away.codes['201'], PATIENT).toBeGreaterThan(again);
     await Promise.all(crowds.map(({ clients }) => clients.stop()));

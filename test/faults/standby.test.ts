@@ -76,16 +76,16 @@ describe('a commit that waits for a standby', () => {
     const address = { ...server.connection, database: service.database, connectionTimeoutMillis: 5_000 };
     const metrics = async () => (await service.call('GET', '/metrics')).text;
     const text = await metrics();
-    expect(text).toMatch(/^cdp_standby_missing 1$/m);
-    expect(text).toMatch(/^cdp_standbys 0$/m);
-    expect(text).toMatch(/^cdp_commit_duration_seconds Nan$/im);
+    expect(text).toMatch(/^cdp_standby_missing\{server="default"\} 1$/m);
+    expect(text).toMatch(/^cdp_standbys\{server="default"\} 0$/m);
+    expect(text).toMatch(/^cdp_commit_duration_seconds\{server="default"\} Nan$/im);
     const found = "no commit returns: no standby of synchronous_standby_names ('*') is connected";
     expect(await examineCommits(address)).toMatchObject([{ subject: 'commits', health: 'problem', found }]);
     await setStandbys('');
     const standby: pg.ClientConfig & { replication: string } = { ...server.connection, replication: 'database' };
     await connected(standby, async () => {
-      expect(await metrics()).toMatch(/^cdp_standbys 1$/m);
-      expect(await metrics()).toMatch(/^cdp_standby_missing 0$/m);
+      expect(await metrics()).toMatch(/^cdp_standbys\{server="default"\} 1$/m);
+      expect(await metrics()).toMatch(/^cdp_standby_missing\{server="default"\} 0$/m);
       expect(await examineCommits(address)).toMatchObject([
         { subject: 'commits', health: 'ok' },
         { subject: 'replication', found: expect.stringMatching(/^1 standby connected/) as string },

@@ -112,7 +112,7 @@ describe('a service with its database', () => {
     expect(metric(text, 'cdp_http_requests_total', of('status="400",code="unknown_column"'))).toBe(1);
     expect(metric(text, 'cdp_inserted_rows_total')).toBe(2);
     expect(metric(text, 'cdp_postgres_up')).toBe(1);
-    expect(metric(text, 'cdp_commit_duration_seconds')).toBeGreaterThan(0);
+    expect(metric(text, 'cdp_commit_duration_seconds', '{server="default"}')).toBeGreaterThan(0);
     // The place of the last request is given back behind its answer.
     const idle = async () =>
       metric((await service.call('GET', '/metrics')).text, 'cdp_requests_running{class="sql"}') === 0;

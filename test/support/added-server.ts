@@ -5,8 +5,9 @@ import { createServer, connect, type AddressInfo } from 'node:net';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { PORT } from '../../src/embedded/config.js';
-import { processes } from '../../src/embedded/proc.js';
+import { processes, readProc } from '../../src/embedded/proc.js';
 import { hasCode } from '../../src/files.js';
+import { eventually } from './program.js';
 import { connected } from './postgres.js';
 import { type Connection, debianMajors, PASSWORD, startThrowaway } from './throwaway-postgres.js';
 
@@ -62,8 +63,12 @@ export async function startAddedServer(durable = false): Promise<AddedServer> {
     return { url, close: () => void proxy.close() };
   };
   const signal = async (name: NodeJS.Signals, to: 'postmaster' | 'everybody') => {
-    // A child that is made while the others are stopped would run on.
-    if (name !== 'SIGCONT') process.kill(server.pid, 'SIGSTOP');
+    if (name !== 'SIGCONT') {
+      // Else a child that it makes meanwhile would be left.
+      process.kill(server.pid, 'SIGSTOP');
+      const isStopped = async () => /^State:\s+T/m.test(await readProc(`${server.pid}/status`));
+      await eventually('the postmaster stands still', isStopped);
+    }
     const children = (await processes()).filter(({ parent }) => to === 'everybody' && parent === server.pid);
     for (const pid of [server.pid, ...children.map((child) => child.pid)]) {
       try {

@@ -1,4 +1,5 @@
 /** Checks whether the servers that the operator has added answer, as long as they belong to the installation. */
+import type { Pool } from '../../pg/index.js';
 import { HealthCheck } from '../../tenancy/health-check.js';
 import { addedServer, type ServerRow, type ServerRows } from '../../tenancy/server-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
@@ -9,6 +10,13 @@ const LOOK_EVERY_MS = 5_000;
 
 /** Told of a server that does not answer, with the reason; of one that answers again, with null. */
 export type OnServerAway = (server: string, away: Error | null) => void;
+
+export interface ServerState {
+  readonly server: string;
+  readonly isUp: boolean;
+  /** For a question; null: it does not answer. */
+  readonly pool: Pool | null;
+}
 
 interface Watched {
   readonly server: Server;
@@ -34,8 +42,11 @@ export class ServerWatch {
   }
 
   /** The servers that were added. */
-  get states(): { readonly server: string; readonly isUp: boolean }[] {
-    return Array.from(this.watched, ([server, watched]) => ({ server, isUp: watched?.server.breaker.away === null }));
+  get states(): ServerState[] {
+    return Array.from(this.watched, ([server, watched]) => {
+      const isUp = watched?.server.breaker.away === null;
+      return { server, isUp, pool: isUp ? watched.server.pool : null };
+    });
   }
 
   close(): void {

@@ -104,19 +104,6 @@ export class Metrics {
         this.inc(engine.audit.lost);
       },
     });
-    new Gauge({
-      name: 'cdp_postgres_up',
-      help: '1 if the control database responds, else 0.',
-      registers,
-      async collect() {
-        this.set(
-          await engine.control.ping().then(
-            () => 1,
-            () => 0,
-          ),
-        );
-      },
-    });
     serverMetrics(engine, registers);
     if (engine.sessions !== null) sessionMetrics(engine.sessions, registers);
     this.byProject = byProject ? new ProjectMetrics(engine, registers) : null;

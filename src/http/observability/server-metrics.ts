@@ -1,56 +1,125 @@
-/** Metrics of what the service stands on: the disk of the data folder, commits, standbys. Measured at each scrape. */
+/** Metrics of what the service stands on: Postgres servers, their commits and standbys, the disk of the data folder. Measured at each scrape. */
 import { statfs } from 'node:fs/promises';
 import { Gauge, type Registry } from 'prom-client';
+import { DEFAULT_SERVER } from '../../contract/servers.js';
 import type { Engine } from '../../engine/engine.js';
-import { replicationOf, timeOfCommit } from '../../tenancy/server-health.js';
+import type { Pool } from '../../pg/index.js';
+import { type Replication, replicationOf, timeOfCommit } from '../../tenancy/server-health.js';
 
-/** What cannot be measured is NaN, to which no alert compares. Postgres has some seconds to answer, as every pool gives it. */
-export function serverMetrics({ control, folder }: Engine, registers: Registry[]): void {
-  const gauge = (name: string, help: string, measure: () => Promise<number>) =>
+/** What was measured of a server, in the units of the metrics. What cannot be measured is NaN, to which no alert compares. */
+interface Measured {
+  readonly server: string;
+  readonly commit: number;
+  /** null: it has none of its own. */
+  readonly standbys: { readonly count: number; readonly lag: number; readonly missing: number } | null;
+}
+
+type Ask = <T>(question: (pool: Pool) => Promise<T>) => Promise<T>;
+
+export function serverMetrics(engine: Engine, registers: Registry[]): void {
+  const { folder } = engine;
+  new Gauge({
+    name: 'cdp_postgres_up',
+    help: '1 if the control database responds, else 0.',
+    registers,
+    async collect() {
+      this.set(
+        await engine.control.ping().then(
+          () => 1,
+          () => 0,
+        ),
+      );
+    },
+  });
+  new Gauge({
+    name: 'cdp_server_up',
+    help: '1 if the added Postgres server answers this instance, else 0; by server.',
+    labelNames: ['server'],
+    registers,
+    collect() {
+      this.reset();
+      for (const { server, isUp } of engine.serverWatch.states) this.set({ server }, Number(isUp));
+    },
+  });
+  const measured = shared(() => measure(engine));
+  const gauge = (name: string, help: string, valueOf: (of: Measured) => number | undefined) =>
+    new Gauge({
+      name,
+      help,
+      labelNames: ['server'],
+      registers,
+      async collect() {
+        const all = await measured();
+        this.reset();
+        for (const one of all) {
+          const value = valueOf(one);
+          if (value !== undefined) this.set({ server: one.server }, value);
+        }
+      },
+    });
+  const ofCommit = 'Time of one small commit, by this scrape; of the server default in the control database.';
+  gauge('cdp_commit_duration_seconds', ofCommit, ({ commit }) => commit);
+  gauge('cdp_standbys', 'Connected standbys of Postgres.', ({ standbys }) => standbys?.count);
+  const ofLag = 'Write-ahead log that the slowest standby has not replayed.';
+  gauge('cdp_standby_lag_bytes', ofLag, ({ standbys }) => standbys?.lag);
+  const ofMissing = '1 if commits wait for a synchronous standby and none is connected, else 0.';
+  gauge('cdp_standby_missing', ofMissing, ({ standbys }) => standbys?.missing);
+  if (folder !== null) diskMetrics(folder, registers);
+}
+
+function diskMetrics(folder: string, registers: Registry[]): void {
+  const disk = shared(() => statfs(folder));
+  const gauge = (name: string, help: string, blocksOf: (found: Awaited<ReturnType<typeof disk>>) => number) =>
     new Gauge({
       name,
       help,
       registers,
       async collect() {
-        this.set(await measure().catch(() => NaN));
+        this.set(
+          await disk().then(
+            (found) => blocksOf(found) * found.bsize,
+            () => NaN,
+          ),
+        );
       },
     });
-  const replication = shared(() => control.ask(replicationOf));
-  gauge(
-    'cdp_commit_duration_seconds',
-    'Time of one small commit in the control database, by this scrape.',
-    async () => {
-      // It would not return.
-      if (folder === null && (await replication()).missing !== null) return NaN;
-      return control.ask(timeOfCommit);
-    },
+  gauge('cdp_disk_free_bytes', 'Free space on the disk of the embedded servers.', ({ bavail }) => bavail);
+  gauge('cdp_disk_size_bytes', 'Size of the disk of the embedded servers.', ({ blocks }) => blocks);
+}
+
+const AWAY = new Error('It does not answer');
+
+/** Every server has some seconds to answer, as every pool gives it. */
+function measure({ control, folder, serverWatch }: Engine): Promise<Measured[]> {
+  const home = measureOne(DEFAULT_SERVER, (question) => control.ask(question), folder === null);
+  const added = serverWatch.states.map(({ server, pool }) =>
+    measureOne(server, (question) => (pool === null ? Promise.reject(AWAY) : question(pool)), true),
   );
-  if (folder !== null) {
-    const disk = shared(() => statfs(folder));
-    gauge('cdp_disk_free_bytes', 'Free space on the disk of the embedded servers.', async () => {
-      const { bavail, bsize } = await disk();
-      return bavail * bsize;
-    });
-    gauge('cdp_disk_size_bytes', 'Size of the disk of the embedded servers.', async () => {
-      const { blocks, bsize } = await disk();
-      return blocks * bsize;
-    });
-    return;
-  }
-  gauge('cdp_standbys', 'Connected standbys of Postgres.', async () => (await replication()).standbys);
-  gauge('cdp_standby_lag_bytes', 'Write-ahead log that the slowest standby has not replayed.', async () => {
-    const { standbys, lagBytes } = await replication();
-    return lagBytes ?? (standbys === 0 ? 0 : NaN);
-  });
-  gauge(
-    'cdp_standby_missing',
-    '1 if commits wait for a synchronous standby and none is connected, else 0.',
-    async () => ((await replication()).missing === null ? 0 : 1),
-  );
+  return Promise.all([home, ...added]);
+}
+
+/** @param mayHaveStandbys the embedded servers have none */
+async function measureOne(server: string, ask: Ask, mayHaveStandbys: boolean): Promise<Measured> {
+  const found = mayHaveStandbys ? await ask(replicationOf).catch(() => null) : undefined;
+  // It would not return.
+  const isStuck = found === null || typeof found?.missing === 'string';
+  return {
+    server,
+    commit: isStuck ? NaN : await ask(timeOfCommit).catch(() => NaN),
+    standbys: found === undefined ? null : standbysOf(found),
+  };
+}
+
+const UNKNOWN = { count: NaN, lag: NaN, missing: NaN };
+
+function standbysOf(found: Replication | null): NonNullable<Measured['standbys']> {
+  if (found === null) return UNKNOWN;
+  const { standbys: count, lagBytes, missing } = found;
+  return { count, lag: lagBytes ?? (count === 0 ? 0 : NaN), missing: missing === null ? 0 : 1 };
 }
 
 /** Gauges that are collected at the same time share one measurement. */
-function shared<T>(measure: () => Promise<T>): () => Promise<T> {
+function shared<T>(measurement: () => Promise<T>): () => Promise<T> {
   let running: Promise<T> | null = null;
-  return () => (running ??= measure().finally(() => (running = null)));
+  return () => (running ??= measurement().finally(() => (running = null)));
 }
