@@ -42,6 +42,12 @@ export const SCREENS: readonly Screen[] = [
     load: async () => (await import('./operate/projects-screen.js')).ProjectsScreen,
   },
   {
+    path: 'servers',
+    label: 'Servers',
+    isUseful: isAdmin,
+    load: async () => (await import('./operate/servers-screen.js')).ServersScreen,
+  },
+  {
     path: 'requests',
     label: 'Requests',
     isUseful: isAdmin,

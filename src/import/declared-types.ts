@@ -1,4 +1,4 @@
-/** Types that NDJSON declares in its first line, as `cdp export --with-types` and the API with `columns` write it. */
+/** Types that NDJSON declares in its first line, as an export with types and the API with `columns` write it. */
 import { COLUMN_TYPES, type ColumnType } from '../contract/column-types.js';
 import { isJson } from './json-records.js';
 

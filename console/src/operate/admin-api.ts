@@ -2,6 +2,7 @@
 import type { AuditAnswer } from '../../../src/contract/wire/audit.js';
 import type { Project, ProjectsAnswer, TokensAnswer } from '../../../src/contract/wire/projects.js';
 import type { RunningRequestsAnswer } from '../../../src/contract/wire/requests.js';
+import type { Server, ServersAnswer } from '../../../src/contract/wire/servers.js';
 import type { Scope } from '../../../src/contract/names.js';
 import { type ApiRequest, send } from '../parts/api-request.js';
 
@@ -12,6 +13,9 @@ const pathOf = (project: string, ...parts: string[]): string =>
 
 export const listProjects = async (): Promise<Project[]> =>
   (await send<ProjectsAnswer>({ method: 'GET', path: `${ADMIN}/projects` })).projects;
+
+export const listServers = async (): Promise<Server[]> =>
+  (await send<ServersAnswer>({ method: 'GET', path: `${ADMIN}/servers` })).servers;
 
 export const listTokens = async (project: string): Promise<TokensAnswer['tokens']> =>
   (await send<TokensAnswer>({ method: 'GET', path: pathOf(project, 'tokens') })).tokens;

@@ -8,6 +8,7 @@ import { Dialog } from '../parts/dialog.js';
 import { count, duration } from '../parts/numbers.js';
 import { linkTo, routeQuery } from '../route.js';
 import { readAudit } from './admin-api.js';
+import { Facts } from './facts.js';
 import { explain } from './loaded.js';
 import { dayAndTime } from './times.js';
 
@@ -192,23 +193,11 @@ const Entries = ({ entries }: { entries: readonly AuditEntry[] }) => {
           ))}
         </tbody>
       </table>
-      {shown.value !== null && <Entry entry={shown.value} onClose={() => (shown.value = null)} />}
+      {shown.value !== null && (
+        <Dialog title={shown.value.operation} onClose={() => (shown.value = null)}>
+          <Facts of={shown.value} />
+        </Dialog>
+      )}
     </div>
   );
 };
-
-/** All that is known, by the names that the API gives it. */
-const Entry = ({ entry, onClose }: { entry: AuditEntry; onClose: () => void }) => (
-  <Dialog title={entry.operation} onClose={onClose}>
-    <dl class="entry">
-      {Object.entries(entry)
-        .filter(([, value]) => value !== null)
-        .map(([name, value]) => (
-          <div key={name}>
-            <dt>{name}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
-    </dl>
-  </Dialog>
-);

@@ -143,6 +143,22 @@ describe('with an admin token', () => {
     expect(rows).toEqual([]);
   });
 
+  it('the servers are shown, with the commands that change them', async () => {
+    await go('Servers');
+    const row = page.getByRole('row', { name: /^default/ });
+    expect(await row.innerText()).toMatch(/^default\s+active\s+2\s+1\s/);
+    const body = { status: 'draining', weight: 2.5, max_projects: 40, labels: { region: 'eu' } };
+    await call(service.url, 'PUT', '/api/cdp/admin/servers/default', { token: admin, body });
+    await expect
+      .poll(() => row.innerText(), { timeout: 30_000 })
+      .toMatch(/^default\s+draining\s+2 of 40\s+2\.5\s.*region=eu/s);
+    await row.getByRole('button', { name: 'default' }).click();
+    await dialog().getByText('cdp server activate default').waitFor();
+    await dialog().getByText('labels.region').waitFor();
+    await page.keyboard.press('Escape');
+    await call(service.url, 'PUT', '/api/cdp/admin/servers/default', { token: admin, body: { status: 'active' } });
+  });
+
   it('the audit log is filtered, by an address that can be kept', async () => {
     await go('Audit log');
     await page.getByRole('table').waitFor();
@@ -202,7 +218,7 @@ it('every screen violates no rule of axe and fits, in both themes at every width
   await opened.page.getByText('The request as curl').click();
   expect(await faultsOfLooks(opened, 'new-token')).toEqual([]);
   await opened.page.keyboard.press('Escape');
-  for (const screen of ['requests', 'audit', 'health']) {
+  for (const screen of ['servers', 'requests', 'audit', 'health']) {
     await opened.page.goto(`${service.url}/console/#/${screen}`);
     await opened.page.locator('main[aria-busy="false"]').waitFor();
     if (screen === 'health') await opened.page.getByRole('img', { name: /^Requests: \d/ }).waitFor();
