@@ -43,6 +43,21 @@ describe('the documentation page', () => {
     expect(text).toContain('table_exists');
   });
 
+  it('sends a request that is tried, with the token', async () => {
+    const { page } = watched;
+    const { token, name } = await service.project();
+    await page.locator('.auth-wrapper .authorize').click();
+    const dialog = page.locator('.dialog-ux');
+    await dialog.locator('input').fill(token);
+    await dialog.getByRole('button', { name: 'Apply credentials' }).click();
+    await dialog.getByRole('button', { name: 'Close' }).last().click();
+    await page.locator('#operations-token-readToken .opblock-summary').click();
+    const body = page.locator('#operations-token-readToken .opblock-body');
+    await body.getByText('Try it out').click();
+    await body.getByText('Execute').click();
+    await body.locator('.live-responses-table', { hasText: name }).waitFor();
+  });
+
   it('has asked no other host, and nothing has gone wrong', () => {
     expect(watched.asked.length).toBeGreaterThan(3);
     expect(watched.complaints).toEqual([]);
