@@ -82,6 +82,15 @@ describe('cdp login', () => {
     const profiles = { XDG_CONFIG_HOME: join(grace.folder, 'config') };
     const byName = await person({ ...profiles, CDP_PROFILE: 'shop' });
     expect(await byName.output('tables')).toBe('No tables yet\n');
+    expect((await byName.run(['use', 'zoo'])).stderr).toBe('Warning: not as long as CDP_PROFILE is set\n');
+    const inUse = async (someone: typeof byName) =>
+      (JSON.parse(await someone.output('profiles', '--json')) as { name: string; in_use: boolean }[])
+        .filter(({ in_use: isUsed }) => isUsed)
+        .map(({ name }) => name);
+    expect(await inUse(byName)).toEqual(['shop']);
+    const byAddress = await person({ ...profiles, CDP_URL: service.url, CDP_TOKEN: shop.token });
+    expect(await inUse(byAddress)).toEqual([]);
+    expect((await byAddress.run(['use', 'zoo'])).stderr).toBe('Warning: not as long as CDP_URL is set\n');
     const both = await person({ ...profiles, CDP_PROFILE: 'shop', CDP_URL: service.url, CDP_TOKEN: shop.token });
     expect(await both.run(['tables'])).toMatchObject({
       code: 2,

@@ -103,6 +103,10 @@ export async function findProfile(name: string | undefined): Promise<Profile> {
 export const noProfile = (name: string): UsageError =>
   new UsageError(`There is no profile "${name}"`, `Create it: ${PROGRAM} login --profile ${name}`);
 
+/** The variable that decides instead of the profile of `cdp use`. */
+export const decidingVariable = (): string | undefined =>
+  Object.values(ENVIRONMENT).find((variable) => process.env[variable]);
+
 /** A few seconds at most: somebody is waiting. */
 const MAX_RETRIES = 3;
 

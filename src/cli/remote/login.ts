@@ -7,6 +7,7 @@ import {
   chooseProfile,
   chosenProfile,
   clientFor,
+  decidingVariable,
   DEFAULT_PROFILE,
   ENVIRONMENT,
   noProfile,
@@ -106,7 +107,7 @@ export function logoutCommand(): Command {
 export function profilesCommand(): Command {
   const command = new Command('profiles').description('List the profiles of cdp login').option('--json', 'Print JSON');
   return command.action(async () => {
-    const chosen = process.env[ENVIRONMENT.profile] || (await chosenProfile());
+    const chosen = decidingVariable() === undefined ? await chosenProfile() : process.env[ENVIRONMENT.profile];
     const profiles = Object.entries(await readProfiles()).map(([name, { url, project = null }]) => {
       return { name, project, url, in_use: name === chosen };
     });
@@ -129,5 +130,7 @@ export function useCommand(): Command {
       if (profile === undefined) throw noProfile(name);
       await chooseProfile(name);
       process.stdout.write(`Commands use the profile ${name} (${profile.url})\n`);
+      const variable = decidingVariable();
+      if (variable !== undefined) warn(`Warning: not as long as ${variable} is set`);
     });
 }
