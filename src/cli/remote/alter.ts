@@ -43,7 +43,8 @@ function explainMap(error: unknown): never {
 /** @throws UsageError */
 function mapOf(pairs: readonly string[]): Record<string, string | null> {
   const entries = pairs.map((pair) => {
-    const end = pair.indexOf('=');
+    // At the last one: values may have it, what they become hardly ever.
+    const end = pair.lastIndexOf('=');
     if (end === -1) throw new UsageError(`--map takes FROM=TO, not "${pair}"`);
     return [pair.slice(0, end), pair.slice(end + 1) || null] as const;
   });
