@@ -11,7 +11,7 @@ const commands = blocks(read('docs/first-week.md'))
 
 it.each(commands)('%s', async (command) => {
   const [name = '', second = ''] = command.split(' ');
-  const path = ['project', 'token'].includes(name) ? [name, second] : [name];
+  const path = ['index', 'project', 'token'].includes(name) ? [name, second] : [name];
   const { stdout } = await promisify(execFile)(process.execPath, [join(root, 'dist/cli/bin.js'), ...path, '--help']);
   expect(stdout).toMatch(new RegExp(`^Usage: .+ ${path.join(' ')} `));
   for (const option of command.match(/(?<= )--?[a-z-]+/g) ?? []) expect(stdout).toContain(option);
