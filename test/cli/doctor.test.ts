@@ -2,8 +2,9 @@
 import { existsSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Finding } from '../../src/contract/wire/operator.js';
+import { startAddedServer } from '../support/added-server.js';
 import { withDatabase } from '../support/postgres.js';
-import { endEverything, newDataDir, runProgram, startServe } from '../support/program.js';
+import { endEverything, eventually, newDataDir, runProgram, startServe } from '../support/program.js';
 import { onServer, startTestService, type TestService } from '../support/service.js';
 
 interface Report {
@@ -153,6 +154,49 @@ describe('on the Postgres of a URL', () => {
         await onServer(service.server, (client) => client.query(`DROP ROLE ${role}`));
       }
     });
+  });
+
+  it('looks at every server that was added, tries everything there, and waits once for one that is away', async () => {
+    const server = await startAddedServer();
+    const [name, url] = ['CDP_TEST_SECOND_URL', server.url];
+    const { engine } = service;
+    const row = { name: 'second', urlReference: `env:${name}`, engine: 'postgres', tenancy: 'shared' } as const;
+    const bounds = { labels: {}, weight: 1, maxProjects: null, maxBytes: null, maxConnections: 7 };
+    try {
+      process.env[name] = url;
+      expect(await engine.serverRows.add({ ...row, ...bounds }, null)).toBe(true);
+      const projects = [await service.project(undefined, 'second'), await service.project(undefined, 'second')];
+      const { findings } = await doctor({ [name]: url });
+      const about = (subject: string) => findings.filter((finding) => finding.subject === `second: ${subject}`);
+      for (const subject of ['Postgres', 'rights', 'clock', 'latency', 'commits', 'trial', 'connections']) {
+        expect(about(subject), subject).toMatchObject([{ health: 'ok' }]);
+      }
+      expect(about('durability')).toMatchObject([{ health: 'problem' }]);
+      expect(about('settings').map(({ found }) => found)).toContainEqual(
+        expect.stringContaining('log_min_error_statement is error'),
+      );
+      await engine.serverRows.set('second', { status: 'closed' }, null);
+      const closed = (await doctor({ [name]: url })).findings.at(-1);
+      const found = 'not tried: The server "second" takes no more projects';
+      expect(closed).toMatchObject({ subject: 'second: trial', health: 'ok', found });
+      await server.signal('SIGSTOP', 'everybody');
+      const away = await doctor({ [name]: url });
+      await server.signal('SIGCONT', 'everybody');
+      expect(away.findings.filter(({ subject }) => subject.startsWith('second'))).toMatchObject([
+        { subject: 'second: Postgres', health: 'problem', found: 'Postgres did not answer the login in time' },
+      ]);
+      expect(away.findings).toContainEqual({
+        ...{ subject: '2 projects', health: 'problem', advice: 'cdp server check second' },
+        found: `not checked: the server second does not answer: ${projects.map((project) => project.name).join(', ')}`,
+      });
+      await eventually('the service has seen that it is back', () =>
+        Promise.resolve(engine.serverWatch.states.every(({ isUp }) => isUp)),
+      );
+      for (const project of projects) await engine.deleteProject(project.name);
+      expect(await engine.serverRows.remove('second', null)).toBe(true);
+    } finally {
+      await server.close();
+    }
   });
 
   it('refuses to work with a schema of a newer program, and does not touch it', async () => {

@@ -1,14 +1,18 @@
 /** `cdp doctor`: checks everything that the service depends on, and says what to do. Only the trial changes anything. */
 import { randomBytes } from 'node:crypto';
+import { EngineError } from '../../contract/errors.js';
 import { messageOf } from '../../contract/operator-message.js';
+import { DEFAULT_SERVER } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
+import type { ProjectRow } from '../../tenancy/control-rows.js';
 import { serverFacts } from '../../tenancy/server-facts.js';
 import type { Origin } from '../audit/audit.js';
 import type { Engine } from '../engine.js';
 import { insertRecords } from '../insert/insert.js';
 import { createTable } from '../schema/tables.js';
 import { collectSql } from '../sql/collect-sql.js';
+import { examineAddedServers, ofServer } from './added-servers.js';
 import { ok, problem } from './finding.js';
 import { examineDisk, examineLibxml, examineLimits } from './machine-findings.js';
 import { examineProjects } from './project-findings.js';
@@ -57,18 +61,33 @@ async function examineInstallation({ engine: open }: Patient, by: Origin): Promi
   } catch (error) {
     return [failed('trial')(error)];
   }
-  const projects = await examineProjects(engine).catch((error: unknown) => [failed('projects')(error)]);
-  return [...projects, await tryEverything(engine, by).catch(failed('trial'))];
+  const { findings, away } = await examineAddedServers(engine);
+  const projects = await examineProjects(engine, away).catch((error: unknown) => [failed('projects')(error)]);
+  const trials = [];
+  for (const { name, engine: kind } of await engine.serverRows.list()) {
+    // A Citus cluster is the operator's to prepare for its one project.
+    if (away.has(name) || kind === 'citus') continue;
+    const trial = await tryEverything(engine, name, by).catch(failed('trial'));
+    trials.push(...(name === DEFAULT_SERVER ? [trial] : ofServer(name, [trial])));
+  }
+  return [...findings, ...projects, ...trials];
 }
 
 /**
- * Creates a project, a table and a row, reads the row, and deletes the project.
+ * Creates a project on a server, a table and a row, reads the row, and deletes the project.
  * @throws EngineError whatever failed; the project is deleted then, too
  */
-async function tryEverything(engine: Engine, by: Origin): Promise<Finding> {
+async function tryEverything(engine: Engine, server: string, by: Origin): Promise<Finding> {
   const started = performance.now();
   const name = `doctor-${randomBytes(4).toString('hex')}`;
-  const row = await engine.projects.create(name, by);
+  let row: ProjectRow;
+  try {
+    row = await engine.projects.create(name, by, { server });
+  } catch (error) {
+    // It is full, or the operator has closed it.
+    if (!(error instanceof EngineError && error.code === 'invalid_request')) throw error;
+    return ok('trial', `not tried: ${error.message}`);
+  }
   try {
     const project = engine.project(row);
     const signal = AbortSignal.timeout(TRIAL_MS);

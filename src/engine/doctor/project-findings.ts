@@ -7,15 +7,21 @@ import { ok, problem, warning } from './finding.js';
 /** Projects that are named if the same is found of several. */
 const NAMED = 5;
 
-/** A stopped server is not started for that. What is found of several projects is one finding. */
-export async function examineProjects({ projects }: Engine): Promise<Finding[]> {
+/**
+ * A stopped server is not started for that. What is found of several projects is one finding.
+ * @param away servers that could not be asked
+ */
+export async function examineProjects({ projects }: Engine, away: ReadonlySet<string>): Promise<Finding[]> {
   const all = await projects.list();
   const [interrupted, drifted] = [new Map<string, string[]>(), new Map<string, string[]>()];
+  const unreached = new Map<string, string[]>();
   let stopped = 0;
   for (const project of all) {
     const { name, status } = project;
     if (status === 'creating' || status === 'deleting') {
       add(interrupted, `interrupted while ${status}`, name);
+    } else if (away.has(project.placement.server)) {
+      add(unreached, project.placement.server, name);
     } else if (!projects.runs(project)) {
       stopped++;
     } else {
@@ -29,6 +35,9 @@ export async function examineProjects({ projects }: Engine): Promise<Finding[]> 
     ),
     ...Array.from(drifted, ([found, names]) =>
       problem(...subjectOf(names, found), `cdp project repair ${names.length === 1 ? names[0] : '--all'}`),
+    ),
+    ...Array.from(unreached, ([server, names]) =>
+      problem(...subjectOf(names, `not checked: the server ${server} does not answer`), `cdp server check ${server}`),
     ),
   ];
   if (findings.length > 0) return findings;

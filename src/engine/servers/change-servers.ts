@@ -13,7 +13,7 @@ import { bytesOn, serverNamed } from '../choose-server.js';
 import { problem } from '../doctor/finding.js';
 import type { Engine } from '../engine.js';
 import { isProjectName as isServerName } from '../project-name.js';
-import { checkServer } from './check-server.js';
+import { type Checked, checkServer } from './check-server.js';
 
 /** A server, and what its check found. */
 export interface CheckedServer {
@@ -48,6 +48,15 @@ export async function addServer(engine: Engine, wanted: NewServer, by: Origin): 
 /** Checks a server and notes its facts. @throws EngineError not_found, database_unavailable */
 export async function checkAgain(engine: Engine, name: string): Promise<CheckedServer> {
   const server = await serverNamed(engine.serverRows, name);
+  const { fitness, condition, facts } = await checkNow(engine, server);
+  const findings = [...fitness, ...condition];
+  if (facts === null) return { server, findings };
+  await engine.serverRows.setFacts(name, { ...facts, bytes: await bytesOn(server, engine) });
+  return { server: await serverNamed(engine.serverRows, name), findings };
+}
+
+/** Checks a server. A failure is a finding. */
+export async function checkNow(engine: Engine, server: ServerRow): Promise<Checked> {
   const { urlReference, maxConnections } = server;
   const connections = maxConnections ?? engine.maxConnections;
   const source = urlReference ?? 'DATABASE_URL';
@@ -55,13 +64,9 @@ export async function checkAgain(engine: Engine, name: string): Promise<CheckedS
   try {
     address = urlReference === null ? engine.control.address : addressAt(urlReference);
   } catch (error) {
-    return { server, findings: [problem('Postgres', (error as Error).message, SET_IT)] };
+    return { fitness: [problem('Postgres', (error as Error).message, SET_IT)], condition: [], facts: null };
   }
-  const { fitness, condition, facts } = await checkServer({ address, engine: server.engine, source, connections });
-  const findings = [...fitness, ...condition];
-  if (facts === null) return { server, findings };
-  await engine.serverRows.setFacts(name, { ...facts, bytes: await bytesOn(server, engine) });
-  return { server: await serverNamed(engine.serverRows, name), findings };
+  return checkServer({ address, engine: server.engine, source, connections });
 }
 
 /** @throws EngineError not_found, invalid_request, database_unavailable, outcome_unknown */

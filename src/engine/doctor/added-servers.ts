@@ -1,0 +1,26 @@
+/** What `cdp doctor` finds about the servers that were added: of each what its check finds. */
+import type { Finding } from '../../contract/wire/operator.js';
+import type { Engine } from '../engine.js';
+import { checkNow } from '../servers/change-servers.js';
+
+export interface AddedServers {
+  readonly findings: readonly Finding[];
+  /** Names of those that could not be asked. */
+  readonly away: ReadonlySet<string>;
+}
+
+/** All at once: each that is away takes some seconds. */
+export async function examineAddedServers(engine: Engine): Promise<AddedServers> {
+  const servers = (await engine.serverRows.list()).filter(({ urlReference }) => urlReference !== null);
+  const checked = await Promise.all(
+    servers.map(async (server) => ({ server: server.name, ...(await checkNow(engine, server)) })),
+  );
+  return {
+    findings: checked.flatMap(({ server, fitness, condition }) => ofServer(server, [...fitness, ...condition])),
+    away: new Set(checked.filter(({ facts }) => facts === null).map(({ server }) => server)),
+  };
+}
+
+/** Findings with the name of the server. */
+export const ofServer = (server: string, findings: readonly Finding[]): Finding[] =>
+  findings.map((finding) => ({ ...finding, subject: `${server}: ${finding.subject}` }));
