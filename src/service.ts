@@ -197,6 +197,7 @@ async function assemble(
   engine.audit.keepRemovingOld();
   engine.projects.keepClearing();
   engine.serverWatch.keepWatching();
+  engine.moves.keepSettling();
   const tidyArchives = async () => {
     const { removeOldArchives } = await import('./backup/archiving.js');
     await removeOldArchives(engine.servers.home, config.archiveDays);

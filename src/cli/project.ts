@@ -11,6 +11,7 @@ import type { AdminClient } from './admin-client.js';
 import { UsageError } from './exit.js';
 import { type Labels, labelOption } from './label-option.js';
 import { managementOptions, nowQuery, withAdmin } from './management.js';
+import { moveCommand, movesCommand } from './project-move.js';
 import { print, warn } from './terminal/output.js';
 
 export function projectCommand(): Command {
@@ -32,6 +33,8 @@ export function projectCommand(): Command {
         (admin, name, command) => admin.call('POST', `${pathOf(name)}/deactivate${nowQuery(command)}`),
       ).option('--now', 'End running requests instead of waiting for them'),
     )
+    .addCommand(moveCommand())
+    .addCommand(movesCommand())
     .addCommand(archive())
     .addCommand(repair())
     .addCommand(quota())

@@ -38,6 +38,9 @@ export const AUDIT_OPERATIONS = [
   'project.repair',
   'project.quota',
   'project.own_schemas',
+  /** To another server, when it has switched, or failed. */
+  'project.move',
+  'project.plan_move',
   'project.list',
   /** The project's Postgres server ended by itself, or was stopped since it filled the disk. */
   'project.crash',
@@ -52,6 +55,9 @@ export const AUDIT_OPERATIONS = [
   'server.check',
   'server.list',
   'server.read',
+  'move.list',
+  'move.read',
+  'move.cancel',
   'token.create',
   'token.revoke',
   'token.list',

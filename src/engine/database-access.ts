@@ -9,6 +9,7 @@ import type { Connections, Lease } from '../tenancy/connections/connections.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { PoolName } from '../tenancy/connections/project-session.js';
 import { toEngineError, unavailable } from '../tenancy/engine-error.js';
+import { moving } from '../tenancy/fence.js';
 import type { Servers } from '../tenancy/servers.js';
 import type { Server } from '../tenancy/tenancy.js';
 import type { Clock, Deadline, StopReason } from './limits/deadline.js';
@@ -107,6 +108,7 @@ export class DatabaseAccess {
   private async acquire(project: ProjectRow, use: Use): Promise<Held> {
     const { id, placement } = project;
     const { pool, trace } = use;
+    if (project.isFenced && pool !== 'sql-read') throw moving();
     const server = this.servers.serverOf(placement);
     const { slots, connections } = this.capacities.of(placement);
     const starting = server.acquire();

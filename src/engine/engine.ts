@@ -13,6 +13,7 @@ import { ProjectDatabases } from '../tenancy/project-databases.js';
 import type { Pool, ServerAddress } from '../pg/index.js';
 import { servicePool } from '../tenancy/service-pool.js';
 import { SharedServer } from '../tenancy/shared-server.js';
+import { MoveRows } from '../tenancy/move-rows.js';
 import { ServerRows } from '../tenancy/server-rows.js';
 import { Servers } from '../tenancy/servers.js';
 import { LiveRequests } from './limits/live-requests.js';
@@ -26,6 +27,7 @@ import type { JwtSettings } from './access/jwt.js';
 import { DatabaseAccess } from './database-access.js';
 import { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { Project, type SharedServices } from './project.js';
+import { Moves } from './moves/moves.js';
 import { Projects } from './projects.js';
 import { Quotas } from './quota.js';
 import { sizesOf } from './sizes.js';
@@ -90,6 +92,7 @@ export class Engine {
     readonly databases: ProjectDatabases,
     readonly audit: Audit,
     readonly projects: Projects,
+    readonly moves: Moves,
     readonly tokens: Tokens,
     readonly authenticate: Authenticate,
     /** Of the Postgres port; null: there is none. */
@@ -114,7 +117,8 @@ export class Engine {
       const databases = new ProjectDatabases(readMigrations('project'), settings.extensions);
       const { control, servers } = await openControl(settings, pool, databases, audit);
       const rows = new ServerRows(pool);
-      const projects = new Projects({ control, rows, servers, databases, audit }, settings.onUnclearedProject);
+      const projectParts = { control, rows, moves: new MoveRows(pool), servers, databases, audit };
+      const projects = new Projects(projectParts, settings.onUnclearedProject);
       await projects.unfinished.clear();
       // Its library is most of what the engine reads, and few ask for it.
       const jwt =
@@ -139,6 +143,10 @@ export class Engine {
         waitMs,
         quarantineDays,
       };
+      const moves = new Moves(projectParts, projects, (id) => {
+        database.capacities.closeProject(id);
+        quotas.forget(id);
+      });
       const tokens = new Tokens(control, audit);
       const authenticate = authenticator(tokens, new WrongTokens(settings.wrongTokens), jwt);
       const parts = { servers, projects, quotas, audit, connections, authenticate };
@@ -152,6 +160,7 @@ export class Engine {
         databases,
         audit,
         projects,
+        moves,
         tokens,
         authenticate,
         sessions,
@@ -244,6 +253,7 @@ export class Engine {
   async close(): Promise<void> {
     this.projects.close();
     this.serverWatch.close();
+    await this.moves.close();
     await this.sessions?.close();
     this.shared.database.capacities.close();
     this.shared.quotas.close();

@@ -2,33 +2,23 @@
  * The life of projects (contract section 2). Creating and deleting pass through a status of their own, so that a crash
  * at any step leaves a mark that the next start, or the next attempt, clears away.
  */
-import { randomUUID } from 'node:crypto';
-import type { NewProject } from '../backup/installation.js';
 import { EngineError } from '../contract/errors.js';
 import { PROJECT_STATUSES } from '../contract/projects.js';
 import { DEFAULT_SERVER } from '../contract/servers.js';
 import type { ControlDatabase } from '../tenancy/control.js';
 import { drain } from '../tenancy/drain.js';
-import { unavailable } from '../tenancy/engine-error.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
-import type { Placement } from '../tenancy/placement.js';
 import type { ProjectDatabases } from '../tenancy/project-databases.js';
 import { serviceWork } from '../tenancy/service-work.js';
 import type { Servers } from '../tenancy/servers.js';
 import { Slots } from './limits/slots.js';
 import { type Audit, BY_ITSELF, type Origin } from './audit/audit.js';
-import { candidates, noServer, placementOn, type Wish } from './choose-server.js';
-import {
-  nameTaken,
-  notReady,
-  notFound,
-  needsSuperuser,
-  inUseElsewhere,
-  perhapsCreated,
-  deletedMeanwhile,
-} from './project-errors.js';
+import type { Wish } from './choose-server.js';
+import { createProject, type Fill, type Make } from './create-project.js';
+import { nameTaken, notReady, notFound, needsSuperuser, inUseElsewhere } from './project-errors.js';
 import { isProjectName, requireName } from './project-name.js';
-import { type OnUncleared, type ProjectParts, UnfinishedProjects } from './unfinished-projects.js';
+import type { ProjectParts } from './project-parts.js';
+import { type OnUncleared, UnfinishedProjects } from './unfinished-projects.js';
 
 /** Projects created, repaired or deleted at once: each takes several connections. */
 const AT_ONCE = 4;
@@ -38,11 +28,6 @@ const CLEAR_EVERY_MS = 60_000;
 
 /** How long to wait for a slot, or for another process that is creating or deleting the same project. */
 const WAIT_MS = 5_000;
-
-/** Fills a new project, for instance from a backup. @returns the status that it gets */
-type Fill = (project: NewProject) => Promise<'active' | 'inactive'>;
-
-type Make = (placement: Placement) => Promise<void>;
 
 export class Projects {
   /** Upgrades of project databases under way or done in this process, by project. */
@@ -77,7 +62,7 @@ export class Projects {
    * @throws EngineError invalid_name, unique_violation, not_found, invalid_request, overloaded, database_unavailable, outcome_unknown
    */
   create(name: string, by: Origin = BY_ITSELF, wish: Wish = {}): Promise<ProjectRow> {
-    return this.make(name, by, wish, null);
+    return this.inSlot(() => createProject(this.parts, this.unfinished, { name, by, wish, fill: null }));
   }
 
   /**
@@ -87,50 +72,10 @@ export class Projects {
    * @throws EngineError as {@link create}; what `fill` and `make` throw
    */
   restore(name: string, by: Origin, fill: Fill, make?: Make): Promise<ProjectRow> {
-    return this.make(name, by, { server: DEFAULT_SERVER }, fill, make);
-  }
-
-  private async make(name: string, by: Origin, wish: Wish, fill: Fill | null, make?: Make): Promise<ProjectRow> {
-    requireName(name);
-    const created = await this.inSlot(async () => {
-      await this.unfinished.clearNamed(name);
-      const id = randomUUID();
-      return this.control.withProjectLock(id, async () => {
-        const project = await this.insert({ id, name }, wish);
-        await this.build(
-          project,
-          by,
-          fill,
-          make ?? ((placement) => this.servers.tenancyOf(placement).create(placement)),
-        );
-        return this.control.projectBy('id', id);
-      });
-    });
-    if (created === null) throw deletedMeanwhile(name);
-    return created;
-  }
-
-  /** Chooses the server, and notes the project as one that is being created. */
-  private async insert(project: Pick<ProjectRow, 'id' | 'name'>, wish: Wish): Promise<NewProject> {
-    const { schemaVersion } = this.databases;
-    let away: EngineError | null = null;
-    for (const server of await candidates(this.parts.rows, wish)) {
-      const placement = await placementOn(server, this.parts).catch((error: unknown) => {
-        if (!(error instanceof EngineError) || error.code !== 'database_unavailable') throw error;
-        away = error;
-        return null;
-      });
-      if (placement === null) continue;
-      const obstacle = await this.parts.rows.insertProject({
-        ...project,
-        status: 'creating',
-        placement,
-        schemaVersion,
-      });
-      if (obstacle === 'name') throw nameTaken(project.name);
-      if (obstacle === null) return { ...project, placement };
-    }
-    throw away ?? noServer(wish);
+    const wish = { server: DEFAULT_SERVER };
+    return this.inSlot(() =>
+      createProject(this.parts, this.unfinished, { name, by, wish, fill, ...(make && { make }) }),
+    );
   }
 
   /** @throws EngineError overloaded; what `work` throws */
@@ -140,25 +85,6 @@ export class Projects {
       return await work();
     } finally {
       release();
-    }
-  }
-
-  /** Completes a project that is marked as `creating`, or takes it away. */
-  private async build(project: NewProject, by: Origin, fill: Fill | null, make: Make): Promise<void> {
-    const { id, name, placement } = project;
-    try {
-      await serviceWork(() => make(placement));
-      const status = fill === null ? 'active' : await fill(project);
-      const entry = this.audit.entryOfChange(by, { operation: fill === null ? 'project.create' : 'project.restore' });
-      if (!(await this.control.setProjectStatus(id, ['creating'], status, entry))) throw deletedMeanwhile(name);
-    } catch (error) {
-      // What is there so far goes away now if possible, else with the next check.
-      const isGone = await this.unfinished.takeBack(project).then(
-        () => true,
-        () => false,
-      );
-      if (!(error instanceof EngineError) || error.code !== 'outcome_unknown') throw error;
-      throw isGone ? unavailable(error) : perhapsCreated(name, error);
     }
   }
 
@@ -210,7 +136,7 @@ export class Projects {
     if (!(await this.control.setProjectStatus(project.id, ['active', 'inactive'], status, entry))) {
       throw notReady(name);
     }
-    if (!active) await drain(this.servers.tenancyOf(project.placement), project.placement, now ? 0 : undefined);
+    if (!active) await drain(this.servers.tenancyOf(project.placement), project.placement, now ? { longestMs: 0 } : {});
     return { ...project, status };
   }
 
@@ -221,17 +147,24 @@ export class Projects {
    * @throws EngineError not_found, request_in_flight, database_unavailable
    */
   async repair(name: string, by: Origin = BY_ITSELF): Promise<{ project: ProjectRow; repaired: string[] }> {
-    const project = await this.get(name);
-    const repaired = await this.inSlot(() =>
+    const { id } = await this.get(name);
+    const done = await this.inSlot(() =>
       this.control.withProjectLock(
-        project.id,
-        () => serviceWork(() => this.databases.repair(this.servers.tenancyOf(project.placement), project.placement)),
+        id,
+        async () => {
+          // A move may have ended just now, or have been interrupted: what is left of it goes first.
+          if ((await this.parts.moves.open(id)).length > 0) return null;
+          const project = await this.get(name);
+          const tenancy = this.servers.tenancyOf(project.placement);
+          const repaired = await serviceWork(() => this.databases.repair(tenancy, project.placement));
+          return { project, repaired };
+        },
         WAIT_MS,
       ),
     );
-    if (repaired === null) throw inUseElsewhere(name);
-    this.audit.record(by, { operation: 'project.repair', outcome: 'ok', project });
-    return { project, repaired };
+    if (done === null) throw inUseElsewhere(name);
+    this.audit.record(by, { operation: 'project.repair', outcome: 'ok', project: done.project });
+    return done;
   }
 
   /** Whether its server runs. */

@@ -7,22 +7,11 @@ import { EngineError } from '../contract/errors.js';
 import type { AuditRow } from '../tenancy/audit-log.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { ControlDatabase } from '../tenancy/control.js';
-import type { Servers } from '../tenancy/servers.js';
 import { serviceWork } from '../tenancy/service-work.js';
-import type { ProjectDatabases } from '../tenancy/project-databases.js';
-import type { ServerRows } from '../tenancy/server-rows.js';
-import { type Audit, BY_ITSELF } from './audit/audit.js';
+import { BY_ITSELF } from './audit/audit.js';
+import type { ProjectParts } from './project-parts.js';
 
 const UNFINISHED: readonly ProjectStatus[] = ['creating', 'deleting'];
-
-/** What projects consist of, and who writes it down. */
-export interface ProjectParts {
-  readonly control: ControlDatabase;
-  readonly rows: ServerRows;
-  readonly servers: Servers;
-  readonly databases: ProjectDatabases;
-  readonly audit: Audit;
-}
 
 /** Called for a project that cannot be cleared away now. */
 export type OnUncleared = (project: ProjectRow, error: unknown) => void;
@@ -68,9 +57,12 @@ export class UnfinishedProjects {
     await this.remove({ id, placement }, null);
   }
 
-  /** Takes away a project that is marked as `deleting`: its database, its roles and, last, the mark. */
+  /** Takes away a project that is marked as `deleting`: its database, its roles, what a move has left and, last, the mark. */
   async remove({ id, placement }: Identified, entry: AuditRow | null): Promise<void> {
-    await serviceWork(() => this.parts.servers.tenancyOf(placement).drop(placement));
+    const moves = await this.parts.moves.open(id);
+    for (const place of [placement, ...moves.flatMap(({ source, target }) => [source, target])]) {
+      await serviceWork(() => this.parts.servers.tenancyOf(place).drop(place));
+    }
     await this.control.deleteProject(id, entry);
   }
 

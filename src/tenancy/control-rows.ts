@@ -11,6 +11,8 @@ export interface ProjectRow {
   schemaVersion: number;
   /** The project's own disk quota; null: what the setting says, 0: none. */
   quotaBytes: number | null;
+  /** It is being moved, and takes no writes. */
+  isFenced: boolean;
   /** Of the database, when the project's own server was last stopped; null: not known, or it is asked. */
   sizeBytes: number | null;
   createdAt: Date;
@@ -42,6 +44,7 @@ export const PROJECT_JSON = trusted(`jsonb_build_object('id', projects.id, 'name
     'database', database_name, 'schema', schema_name,
     'writer', writer_role, 'reader', reader_role, 'ownSchemas', own_schemas),
   'schemaVersion', schema_version, 'quotaBytes', quota_bytes, 'sizeBytes', size_bytes,
+  'isFenced', is_fenced,
   'createdAt', projects.created_at)`);
 
 /** A row of `cdp.tokens` as the JSON of a {@link TokenRow}. */

@@ -13,26 +13,38 @@ const LONGEST_MS = 70_000;
 
 const CHECK_MS = 250;
 
+interface DrainOptions {
+  /** Whose transactions. */
+  readonly roles?: readonly ('writer' | 'reader')[];
+  /** Milliseconds until they are ended. */
+  readonly longestMs?: number;
+}
+
 /**
  * Waits until no transaction of the project's roles runs, from whatever instance. Those that take too long are ended: their
  * clients get an error, so that nothing is acknowledged afterwards.
  * @throws EngineError database_unavailable
  */
-export async function drain(tenancy: Tenancy, placement: Placement, longestMs = LONGEST_MS): Promise<void> {
+export async function drain(
+  tenancy: Tenancy,
+  placement: Placement,
+  { roles = ['writer', 'reader'], longestMs = LONGEST_MS }: DrainOptions = {},
+): Promise<void> {
   await sleep(NOTICED_MS);
+  const transactions = transactionsOf(roles.map((role) => placement[role]));
   const until = performance.now() + longestMs;
   // Twice in a row: between two statements' transactions there may be one that waits for its turn.
   for (let quiet = 0; quiet < 2 && tenancy.runs(placement); await sleep(CHECK_MS)) {
     const { pool } = tenancy.serverOf(placement);
-    const running = await serviceWork(() => pool.query(sql`SELECT pid ${transactionsOf(placement)}`));
+    const running = await serviceWork(() => pool.query(sql`SELECT pid ${transactions}`));
     quiet = running.length === 0 ? quiet + 1 : 0;
     if (performance.now() > until) {
-      await serviceWork(() => pool.query(sql`SELECT pg_terminate_backend(pid) ${transactionsOf(placement)}`));
+      await serviceWork(() => pool.query(sql`SELECT pg_terminate_backend(pid) ${transactions}`));
     }
   }
 }
 
 /** Every transaction holds a lock on its own virtual id. The state of other roles' sessions is not for every role to see. */
-const transactionsOf = ({ writer, reader }: Placement): Fragment =>
-  sql`FROM pg_stat_activity WHERE usename = ANY (${[writer, reader]}::name[])
+const transactionsOf = (roles: readonly string[]): Fragment =>
+  sql`FROM pg_stat_activity WHERE usename = ANY (${roles}::name[])
         AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'virtualxid')`;

@@ -5,6 +5,7 @@
 import { type Session, sql, startupOptions, trusted, withSession } from '../pg/index.js';
 import { ADVISORY_LOCKS } from './advisory-locks.js';
 import { retryOnContention } from './contention.js';
+import { lowerFence, requireNoFence } from './fence.js';
 import { installedExtensions, installExtensions } from './extensions.js';
 import { migrate, type Migration, newestVersion } from './migrate.js';
 import type { Placement } from './placement.js';
@@ -61,7 +62,7 @@ export class ProjectDatabases {
   /**
    * Undoes what a project did to its roles and their rights: passwords, `ALTER ROLE … SET`, `DROP OWNED` and the like.
    * @param isSound looks again if another instance was at it, which has mostly put right all there was
-   * @throws PostgresError, also if the project goes on getting in the way
+   * @throws PostgresError, also if the project goes on getting in the way; EngineError database_unavailable while it is moved
    */
   restoreRights(
     tenancy: Tenancy,
@@ -71,6 +72,7 @@ export class ProjectDatabases {
     return this.asService(tenancy, placement, async (session) => {
       // Waiting for other sessions is limited as requests are, not by the time of one statement.
       if (!(await isFirst(session)) && (await isSound())) return;
+      await requireNoFence(session, placement);
       await session.query(LIMIT_STATEMENTS);
       await installExtensions(session, this.extensions);
       await resetRoles(session, placement, (role) => tenancy.roleOptions(role));
@@ -96,6 +98,7 @@ export class ProjectDatabases {
       const owned = await giveToWriter(session, placement);
       return [...missing.map((role) => `the role ${role} was missing`), ...schema, ...drifted, ...owned];
     });
+    await lowerFence(tenancy, placement);
     await this.restoreRights(tenancy, placement);
     await this.asService(tenancy, placement, async (session) => {
       await this.asWriter(tenancy, placement, (writing) => grantOwn(writing, placement));

@@ -61,13 +61,17 @@ const COLUMNS = {
 const PROJECTS = trusted(`(SELECT count(*) FROM cdp.projects WHERE projects.server = servers.name
   OR servers.name = 'default' AND NOT EXISTS (SELECT FROM cdp.servers other WHERE other.name = projects.server))`);
 
+/** Those that are being moved to or from there, and are not among them. */
+const MOVING = trusted(`(SELECT count(*) FROM cdp.moves WHERE ended_at IS NULL
+  AND CASE WHEN state = 'switched' THEN from_server ELSE to_server END = servers.name)`);
+
 const SERVER_JSON = trusted(`jsonb_build_object('name', name, 'urlReference', url_reference, 'engine', engine,
   'tenancy', tenancy, 'labels', labels, 'weight', weight, 'maxProjects', max_projects, 'maxBytes', max_bytes,
   'maxConnections', max_connections, 'status', status, 'facts', facts, 'projects', ${PROJECTS.text}, 'createdAt', created_at)`);
 
 /** Whether a row of `cdp.servers` may take one more project. */
-const HAS_ROOM = trusted(
-  `(${PROJECTS.text} < coalesce(CASE WHEN tenancy = 'dedicated' OR engine = 'citus' THEN 1 END, max_projects, 'infinity'::float8))`,
+export const HAS_ROOM = trusted(
+  `(${PROJECTS.text} + ${MOVING.text} < coalesce(CASE WHEN tenancy = 'dedicated' OR engine = 'citus' THEN 1 END, max_projects, 'infinity'::float8))`,
 );
 
 const serverRow = ([, json]: Row): ServerRow => {
@@ -99,7 +103,7 @@ export class ServerRows {
   candidates(labels: Readonly<Record<string, string>>): Promise<ServerRow[]> {
     return this
       .select(sql`WHERE status = 'active' AND engine = 'postgres' AND labels @> ${JSON.stringify(labels)}::jsonb AND ${HAS_ROOM}
-      ORDER BY ${PROJECTS} / weight, url_reference IS NOT NULL, name`);
+      ORDER BY (${PROJECTS} + ${MOVING}) / weight, url_reference IS NOT NULL, name`);
   }
 
   /**
@@ -107,7 +111,7 @@ export class ServerRows {
    * @returns null if it is inserted; else what is in the way: a project of that name, in whatever status, or its server
    */
   async insertProject(
-    project: Omit<ProjectRow, 'quotaBytes' | 'sizeBytes' | 'createdAt'>,
+    project: Omit<ProjectRow, 'quotaBytes' | 'sizeBytes' | 'isFenced' | 'createdAt'>,
   ): Promise<'name' | 'server' | null> {
     const { id, name, status, schemaVersion } = project;
     const { server, database, schema, writer, reader, ownSchemas } = project.placement;
@@ -167,7 +171,7 @@ export class ServerRows {
   /** @returns false if there is none of that name that was added and has no projects */
   async remove(name: string, entry: AuditRow | null): Promise<boolean> {
     const change = sql`DELETE FROM cdp.servers WHERE name = ${name} AND url_reference IS NOT NULL
-      AND NOT EXISTS (SELECT FROM cdp.projects WHERE server = ${name}) RETURNING NULL::uuid AS project_id`;
+      AND NOT EXISTS (SELECT FROM cdp.projects WHERE server = ${name}) AND ${MOVING} = 0 RETURNING NULL::uuid AS project_id`;
     const [, , removed] = await serviceWork(() =>
       this.pool.run([
         BEGIN,

@@ -94,6 +94,8 @@ describe('help', () => {
         'project rename',
         'project activate',
         'project deactivate',
+        'project move',
+        'project moves',
         'project archive',
         'project repair',
         'project quota',

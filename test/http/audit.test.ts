@@ -90,6 +90,7 @@ describe('works:', () => {
       ['project.repair', 'POST', `${projects}/sweep/repair`, undefined, null, null],
       ['project.quota', 'PUT', `${projects}/sweep/quota`, { quota: '1GB' }, null, null],
       ['project.own_schemas', 'PUT', `${projects}/sweep/own-schemas`, { own_schemas: false }, null, null],
+      ['project.plan_move', 'GET', `${projects}/sweep/move?to=default`, undefined, null, null],
       ['token.create', 'POST', `${projects}/sweep/tokens`, { name: 'importer' }, 'TOKEN', null],
       ['token.list', 'GET', `${projects}/sweep/tokens`, undefined, null, null],
       ['token.revoke', 'DELETE', `${projects}/sweep/tokens/TOKEN`, undefined, 'TOKEN', null],
@@ -100,11 +101,12 @@ describe('works:', () => {
       ['server.read', 'GET', '/api/cdp/admin/servers/default', undefined, 'default', null],
       ['server.set', 'PUT', '/api/cdp/admin/servers/default', { weight: 2 }, 'default', null],
       ['server.check', 'POST', '/api/cdp/admin/servers/default/check', undefined, 'default', null],
+      ['move.list', 'GET', '/api/cdp/admin/moves', undefined, null, null],
       ['audit.read', 'GET', '/api/cdp/admin/audit', undefined, null, null],
       ['request.list', 'GET', '/api/cdp/admin/requests', undefined, null, null],
     ];
-    // These need a request that runs (running-requests-ended.test.ts), or another Postgres (servers.test.ts).
-    const elsewhere = ['request.cancel', 'server.add', 'server.remove'];
+    // These need a request that runs (running-requests-ended.test.ts), or another Postgres (servers.test.ts, moves.test.ts).
+    const elsewhere = ['request.cancel', 'server.add', 'server.remove', 'project.move', 'move.read', 'move.cancel'];
     const words = ALL_ROUTES.map(({ audit }) => audit).filter((word) => !elsewhere.includes(word));
     expect(done.map(([operation]) => operation).sort()).toEqual(words.sort());
     const projectToken = await idOfToken(project.token);

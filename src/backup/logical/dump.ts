@@ -4,16 +4,16 @@
  */
 import type { Readable } from 'node:stream';
 import type { TableRows } from '../../contract/wire/operator.js';
-import { ident, type LoginOptions, type Session, sql, withSession } from '../../pg/index.js';
+import type { Session } from '../../pg/index.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
 import type { Placement } from '../../tenancy/placement.js';
-import { isOfProject } from '../../tenancy/project-rights.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 import type { Installation } from '../installation.js';
 import { dumpOf, listOfDump, type LogicalProject } from '../manifest.js';
 import { type Add, type Member, readMember } from '../tar.js';
 import { type ClientPrograms, libpqEnvironment, run, stream } from './client-programs.js';
-import { LOCK_WAIT_MS, lockTimeout, withDumpRole } from './dump-role.js';
+import { LOCK_WAIT_MS, withDumpRole } from './dump-role.js';
+import { countIn, type ProjectTable, shownName, withSnapshot } from './snapshot.js';
 
 interface Dumping {
   /** That members are added to. */
@@ -47,7 +47,8 @@ export async function saveDump(
     await databases.restoreRights(tenancy, placement);
     const extensions = await databases.extensionsOf(tenancy, placement);
     const { dump, tables } = await withDumpRole(tenancy, placement, signal, (login) =>
-      withSnapshot(login, placement, signal, async (snapshot, tables) => {
+      withSnapshot(login, placement, signal, async (session, snapshot, locked) => {
+        const tables = await rowsOf(session, locked, placement);
         const environment = await libpqEnvironment(login, folder);
         const args = [...OPTIONS, `--snapshot=${snapshot}`, `--lock-wait-timeout=${LOCK_WAIT_MS}`];
         const dump = await stream(`${programs.folder}/pg_dump`, args, { environment, signal }, (output) =>
@@ -71,58 +72,11 @@ function listOf(file: string, dump: Member, programs: ClientPrograms, signal: Ab
 /** The tables of the project's schemas with their rows. */
 export const countRows = (tenancy: Tenancy, placement: Placement, signal: AbortSignal): Promise<TableRows[]> =>
   withDumpRole(tenancy, placement, signal, (login) =>
-    withSnapshot(login, placement, signal, (_snapshot, tables) => Promise.resolve(tables)),
+    withSnapshot(login, placement, signal, (session, _snapshot, tables) => rowsOf(session, tables, placement)),
   );
 
-/** Holds a snapshot open, with every table locked against ALTER and DROP. */
-async function withSnapshot<T>(
-  login: LoginOptions,
-  placement: Placement,
-  signal: AbortSignal,
-  work: (snapshot: string, tables: TableRows[]) => Promise<T>,
-): Promise<T> {
-  const inTransaction = async (session: Session): Promise<T> => {
-    const [, , exported] = await session.run([
-      lockTimeout(LOCK_WAIT_MS),
-      sql`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`,
-      sql`SELECT pg_export_snapshot()`,
-    ]);
-    const tables: TableRows[] = [];
-    for (const { schema, name } of await lockTables(session, placement)) {
-      const shown = schema === placement.schema ? name : `${schema}.${name}`;
-      tables.push({ name: shown, rows: await countIn(session, schema, name) });
-    }
-    return work(exported?.rows[0]?.[0] ?? '', tables);
-  };
-  return withSession(login, inTransaction, signal);
-}
-
-/** A name that has become a view since would run the project's code when it is counted. */
-async function lockTables(session: Session, placement: Placement): Promise<{ schema: string; name: string }[]> {
-  const tables = await session.query(
-    sql`SELECT c.oid, nspname, relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
-        WHERE ${isOfProject(placement)} AND relkind = 'r' AND relpersistence <> 't'
-        ORDER BY nspname <> ${placement.schema}, nspname COLLATE "C", relname COLLATE "C"`,
-  );
-  for (const [oid, schema, name] of tables) {
-    const table = ident(schema ?? '', name ?? '');
-    await session.query(sql`LOCK TABLE ONLY ${table} IN ACCESS SHARE MODE`);
-    const [now] = await session.query(sql`SELECT ${table.text}::regclass::oid`);
-    if (now?.[0] !== oid) throw new Error(`The table "${name}" was replaced during the backup; try again`);
-  }
-  return tables.map(([, schema, name]) => ({ schema: schema ?? '', name: name ?? '' }));
-}
-
-/**
- * By COPY, which does not plan: for `SELECT count(*)` the planner evaluates predicates of indexes and expressions of statistics, which
- * are the project's code. One narrow column is enough; its type is built in, so its output function is not the project's.
- */
-async function countIn(session: Session, schema: string, name: string): Promise<number> {
-  const table = ident(schema, name);
-  const [[narrow] = []] = await session.query(
-    sql`SELECT attname FROM pg_attribute
-        WHERE attrelid = ${table.text}::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' AND attlen > 0
-        ORDER BY attlen, attnum LIMIT 1`,
-  );
-  return session.change(sql`COPY ${table} ${narrow == null ? sql`` : sql`(${ident(narrow)})`} TO STDOUT`);
+async function rowsOf(session: Session, tables: readonly ProjectTable[], placement: Placement): Promise<TableRows[]> {
+  const counted: TableRows[] = [];
+  for (const table of tables) counted.push({ name: shownName(table, placement), rows: await countIn(session, table) });
+  return counted;
 }

@@ -7,6 +7,7 @@ import type { Audit } from '../audit/audit.js';
 import type { ProjectSessions } from '../../tenancy/connections/project-session.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
+import { moving } from '../../tenancy/fence.js';
 import type { Server } from '../../tenancy/tenancy.js';
 import type { Authenticate } from '../access/authenticate.js';
 import type { Caller } from '../access/tokens.js';
@@ -131,6 +132,7 @@ export class Sessions {
   /** Takes a place before anything is done for it. */
   private async start(owner: SessionOwner, login: ClientLogin): Promise<ClientSession> {
     const { project, role } = owner;
+    if (project.isFenced && role === 'writer') throw moving();
     if (this.closing) throw new SessionError('57P03', 'the service is shutting down', 'overloaded');
     const count = this.counts.get(project.id) ?? 0;
     if (count >= this.settings.perProject || this.total >= this.settings.total) throw tooMany(count, this.settings);

@@ -14,6 +14,7 @@ import * as quarantine from '../../contract/wire/quarantine.js';
 import * as receipts from '../../contract/wire/receipts.js';
 import * as rehearsal from '../../contract/wire/rehearsal.js';
 import * as requests from '../../contract/wire/requests.js';
+import * as moves from '../../contract/wire/moves.js';
 import * as servers from '../../contract/wire/servers.js';
 import * as sql from '../../contract/wire/sql.js';
 import * as tables from '../../contract/wire/tables.js';
@@ -68,7 +69,7 @@ export function openApiDocument(routes: readonly Route[]): Json {
       { name: 'data', description: 'Records' },
       { name: 'sql', description: 'Free SQL' },
       { name: 'token', description: 'The token of a request' },
-      { name: 'admin', description: 'Projects, tokens and Postgres servers, with an admin token' },
+      { name: 'admin', description: 'Projects, tokens, Postgres servers and moves between them, with an admin token' },
     ],
     paths: components.take(paths),
     components: {
@@ -92,6 +93,7 @@ const NAMES: ReadonlyMap<unknown, string> = new Map(
     neon,
     projects,
     servers,
+    moves,
     { Finding },
     requests,
     audit,

@@ -1,0 +1,107 @@
+/** The tables of a project, and the way of their rows from one server to the other. */
+import { type Fragment, ident, type Session, sql, trusted } from '../../pg/index.js';
+import type { Placement } from '../../tenancy/placement.js';
+import { isOfProject } from '../../tenancy/project-rights.js';
+import { type ProjectTable, shownName } from '../logical/snapshot.js';
+
+/** With a row for each answer by Idempotency-Key, receipt and record in quarantine. The service makes them. */
+const OF_SERVICE = ['idempotency_keys', 'quarantine'];
+
+/**
+ * A table with rows of its own, or a partitioned one with all of its partitions: where a row belongs among them may depend on the
+ * server, as by the sort order of its operating system.
+ */
+export interface CopiedTable extends ProjectTable {
+  /** As people are shown it. */
+  readonly shown: string;
+  /** The columns that are stored, as a list; null: there are none. */
+  readonly columns: string | null;
+  /** The columns with their types, for people. */
+  readonly shape: string;
+  /** Itself, or the partitions that have rows. */
+  readonly parts: readonly ProjectTable[];
+}
+
+/** In the order of their names. @param session of whoever reads them all */
+export async function tablesOf(session: Session, placement: Placement): Promise<CopiedTable[]> {
+  const rows = await session.query(sql`
+    SELECT pg_partition_root(c.oid), rn.nspname, r.relname, cn.nspname, c.relname, columns, shape
+    FROM pg_class c
+    JOIN pg_namespace cn ON cn.oid = c.relnamespace
+    JOIN pg_class r ON r.oid = coalesce(pg_partition_root(c.oid), c.oid)
+    JOIN pg_namespace rn ON rn.oid = r.relnamespace
+    CROSS JOIN LATERAL (
+      SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FILTER (WHERE attgenerated = '') AS columns,
+        string_agg(concat_ws(' ', quote_ident(attname), format_type(atttypid, atttypmod),
+          CASE WHEN attnotnull THEN 'NOT NULL' END), ', ' ORDER BY attnum) AS shape
+      FROM pg_attribute WHERE attrelid = r.oid AND attnum > 0 AND NOT attisdropped) a
+    WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND ${areCopied(placement)}
+    ORDER BY rn.nspname <> ${placement.schema}, rn.nspname COLLATE "C", r.relname COLLATE "C", c.relname COLLATE "C"`);
+  const tables: (CopiedTable & { parts: ProjectTable[] })[] = [];
+  for (const [, schema = '', name = '', partSchema = '', partName = '', columns = null, shape] of rows as string[][]) {
+    const part = { schema: partSchema, name: partName };
+    const last = tables.at(-1);
+    if (last?.schema === schema && last.name === name) last.parts.push(part);
+    else {
+      const shown = shownName({ schema, name }, placement);
+      tables.push({ schema, name, shown, columns, shape: shape ?? '', parts: [part] });
+    }
+  }
+  return tables;
+}
+
+const areCopied = (placement: Placement): Fragment =>
+  sql`(c.relnamespace IN (SELECT oid FROM pg_namespace WHERE ${isOfProject(placement)})
+    OR cn.nspname = '_cdp' AND c.relname = ANY (${OF_SERVICE}))`;
+
+/** The rows of a table, or of one of its partitions, as COPY's text. */
+export function rowsOf(session: Session, { columns }: CopiedTable, part: ProjectTable): AsyncIterable<Buffer> {
+  return session.copyOut(sql`COPY ${ident(part.schema, part.name)} ${listOf(columns)} TO STDOUT`);
+}
+
+const listOf = (columns: string | null): Fragment => (columns === null ? sql`` : sql`(${trusted(columns)})`);
+
+/** @param report gets the rows and bytes so far, about once for each MiB. @returns the number of rows */
+export async function copyTable(
+  source: Session,
+  target: Session,
+  table: CopiedTable,
+  report: (rows: number, bytes: number) => void,
+): Promise<number> {
+  let [rows, bytes, reported] = [0, 0, 0];
+  async function* counted(part: ProjectTable): AsyncGenerator<Buffer> {
+    for await (const data of rowsOf(source, table, part)) {
+      yield data;
+      rows += linesIn(data);
+      bytes += data.length;
+      if (bytes < reported + 1024 * 1024) continue;
+      reported = bytes;
+      report(rows, bytes);
+    }
+  }
+  const into = sql`COPY ${ident(table.schema, table.name)} ${listOf(table.columns)} FROM STDIN`;
+  let stored = 0;
+  for (const part of table.parts) stored += await target.copyIn(into, counted(part));
+  report(rows, bytes);
+  return stored;
+}
+
+/** Values contain none as such. */
+function linesIn(data: Buffer): number {
+  let count = 0;
+  for (let at = data.indexOf(10); at >= 0; at = data.indexOf(10, at + 1)) count++;
+  return count;
+}
+
+/** Every sequence goes on where that of the source stands now. Sequences are in no snapshot. */
+export async function copySequences(source: Session, target: Session, placement: Placement): Promise<void> {
+  const found = await source.query(
+    sql`SELECT nspname, relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+        WHERE ${isOfProject(placement)} AND relkind = 'S' ORDER BY 1, 2`,
+  );
+  for (const [schema, name] of found) {
+    const sequence = ident(schema ?? '', name ?? '');
+    const [[value, isCalled] = []] = await source.query(sql`SELECT last_value, is_called FROM ${sequence}`);
+    await target.query(sql`SELECT pg_catalog.setval(${sequence.text}, ${value ?? ''}, ${isCalled === 't'})`);
+  }
+}

@@ -1,0 +1,67 @@
+/** One moment of a project's database, for more than one session to see. */
+import { ident, type LoginOptions, type Session, sql, withSession } from '../../pg/index.js';
+import type { Placement } from '../../tenancy/placement.js';
+import { isOfProject } from '../../tenancy/project-rights.js';
+import { LOCK_WAIT_MS, lockTimeout } from './dump-role.js';
+
+/** A table of one of the project's schemas. */
+export interface ProjectTable {
+  readonly schema: string;
+  readonly name: string;
+}
+
+/** As people are shown it. */
+export const shownName = ({ schema, name }: ProjectTable, placement: Placement): string =>
+  schema === placement.schema ? name : `${schema}.${name}`;
+
+/**
+ * Holds a snapshot open, with every table locked against ALTER and DROP.
+ * @param work gets the session that holds it, its name for others, and the tables
+ */
+export async function withSnapshot<T>(
+  login: LoginOptions,
+  placement: Placement,
+  signal: AbortSignal,
+  work: (session: Session, snapshot: string, tables: ProjectTable[]) => Promise<T>,
+): Promise<T> {
+  const inTransaction = async (session: Session): Promise<T> => {
+    const [, , exported] = await session.run([
+      lockTimeout(LOCK_WAIT_MS),
+      sql`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`,
+      sql`SELECT pg_export_snapshot()`,
+    ]);
+    return work(session, exported?.rows[0]?.[0] ?? '', await lockTables(session, placement));
+  };
+  return withSession(login, inTransaction, signal);
+}
+
+/** A name that has become a view since would run the project's code when it is counted. */
+async function lockTables(session: Session, placement: Placement): Promise<ProjectTable[]> {
+  const tables = await session.query(
+    sql`SELECT c.oid, nspname, relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+        WHERE ${isOfProject(placement)} AND relkind = 'r' AND relpersistence <> 't'
+        ORDER BY nspname <> ${placement.schema}, nspname COLLATE "C", relname COLLATE "C"`,
+  );
+  for (const [oid, schema, name] of tables) {
+    const table = ident(schema ?? '', name ?? '');
+    await session.query(sql`LOCK TABLE ONLY ${table} IN ACCESS SHARE MODE`);
+    const [now] = await session.query(sql`SELECT ${table.text}::regclass::oid`);
+    if (now?.[0] !== oid) throw new Error(`The table "${name}" was replaced meanwhile; try again`);
+  }
+  return tables.map(([, schema, name]) => ({ schema: schema ?? '', name: name ?? '' }));
+}
+
+/**
+ * The number of rows in a table. By COPY, which does not plan: for `SELECT count(*)` the planner evaluates predicates of indexes and
+ * expressions of statistics, which are the project's code. One narrow column is enough; its type is built in, so its output function
+ * is not the project's.
+ */
+export async function countIn(session: Session, { schema, name }: ProjectTable): Promise<number> {
+  const table = ident(schema, name);
+  const [[narrow] = []] = await session.query(
+    sql`SELECT attname FROM pg_attribute
+        WHERE attrelid = ${table.text}::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' AND attlen > 0
+        ORDER BY attlen, attnum LIMIT 1`,
+  );
+  return session.change(sql`COPY ${table} ${narrow == null ? sql`` : sql`(${ident(narrow)})`} TO STDOUT`);
+}

@@ -1,0 +1,107 @@
+/** `cdp project move` and `cdp project moves`: a project moves to another Postgres server while it is used. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Command, Option } from 'commander';
+import { roundedSize } from '../contract/disk-size.js';
+import { VERIFICATIONS, type Verification } from '../contract/moves.js';
+import type { Move, MoveAnswer, MovePlanAnswer, MovesAnswer } from '../contract/wire/moves.js';
+import type { AdminClient } from './admin-client.js';
+import { UsageError } from './exit.js';
+import { managementOptions, parseDuration, withAdmin } from './management.js';
+import { abortOnSignals } from './signals.js';
+import { list as listOf } from './terminal/grid.js';
+import { print, warn } from './terminal/output.js';
+import { counted } from './terminal/progress.js';
+
+const LOOK_MS = 250;
+
+interface Options {
+  to: string;
+  verify?: Verification;
+  maxPause?: string;
+  dryRun?: boolean;
+}
+
+export function moveCommand(): Command {
+  const command = new Command('move')
+    .description('Move a project to another Postgres server; writes wait until its rows are copied')
+    .argument('<NAME>')
+    .requiredOption('--to <SERVER>', 'Move it to this server, as `cdp server list` names it')
+    .addOption(
+      new Option('--verify <WHAT>', 'Compare schema and numbers of rows, or all rows, before the switch')
+        .choices(VERIFICATIONS)
+        .default('counts'),
+    )
+    .option('--max-pause <DURATION>', 'Undo the move if writes would be refused for longer, such as 30s or 5m')
+    .option('--dry-run', 'Say what is in the way, and change nothing');
+  return managementOptions(command).action((name: string) => {
+    const { to, verify, maxPause, dryRun } = command.opts<Options>();
+    const pause = maxPause === undefined ? undefined : secondsOf(maxPause);
+    return withAdmin(command, async (admin) => {
+      if (dryRun) return showPlan(command, admin, name, to);
+      const body = { to, verify, max_pause: pause };
+      const { move } = await admin.call<MoveAnswer>('POST', `admin/projects/${encodeURIComponent(name)}/move`, body);
+      const ended = await abortOnSignals((signal) => untilEnded(admin, move, signal));
+      if (ended.state !== 'done') throw new Error(`Project ${name} stays on ${ended.from}: ${ended.reason}`);
+      const pauseOf = ended.pause_ms === null ? '' : `, ${(ended.pause_ms / 1_000).toFixed(1)} s without writes`;
+      print(command, ended, [`Project ${name} lives on ${ended.to} (${counted(ended.rows)}${pauseOf})`]);
+    });
+  });
+}
+
+/** @throws UsageError */
+function secondsOf(text: string): number {
+  const ms = parseDuration(text);
+  if (ms === null || ms < 1_000) throw new UsageError('--max-pause takes a duration such as 30s or 5m');
+  return ms / 1_000;
+}
+
+async function showPlan(command: Command, admin: AdminClient, name: string, to: string): Promise<void> {
+  const path = `admin/projects/${encodeURIComponent(name)}/move?to=${encodeURIComponent(to)}`;
+  const plan = await admin.call<MovePlanAnswer>('GET', path);
+  const { bytes, obstacles, from } = plan;
+  const size = bytes === null ? '' : ` (${roundedSize(bytes)})`;
+  print(command, { project: plan.project, from, to, bytes, obstacles }, [
+    obstacles.length === 0
+      ? `Project ${name}${size} can move from ${from} to ${to}`
+      : `Project ${name} cannot move to ${to}:`,
+    ...obstacles.map((obstacle) => `- ${obstacle}`),
+  ]);
+  if (obstacles.length > 0) process.exitCode = 1;
+}
+
+/** Says each state once. An interruption cancels the move, which then is undone. */
+async function untilEnded(admin: AdminClient, begun: Move, signal: AbortSignal): Promise<Move> {
+  let [move, state, isCanceled] = [begun, '', false];
+  while (move.ended_at === null) {
+    if (move.state !== state) warn(`${move.project}: ${move.state}`);
+    ({ state } = move);
+    if (signal.aborted && !isCanceled) {
+      isCanceled = true;
+      warn(`${move.project}: canceling`);
+      // Too late: the project lives on the target, and only the source is left to be dropped.
+      await admin.call('DELETE', `admin/moves/${move.id}`).catch((error: Error) => warn(error.message));
+    }
+    await sleep(LOOK_MS);
+    ({ move } = await admin.call<MoveAnswer>('GET', `admin/moves/${move.id}`));
+  }
+  return move;
+}
+
+export function movesCommand(): Command {
+  const command = new Command('moves').description('List the last moves of projects').argument('[NAME]');
+  return managementOptions(command).action((name: string | undefined) =>
+    withAdmin(command, async (admin) => {
+      const query = name === undefined ? '' : `?project=${encodeURIComponent(name)}`;
+      const { moves } = await admin.call<MovesAnswer>('GET', `admin/moves${query}`);
+      print(
+        command,
+        moves,
+        listOf(['PROJECT', 'FROM', 'TO', 'STATE', 'ROWS', 'STARTED', 'REASON'], moves.map(cellsOf)),
+      );
+    }),
+  );
+}
+
+const cellsOf = ({ project, from, to, state, rows, started_at: started, reason }: Move): string[] => [
+  ...[project, from, to, state, String(rows), started, reason ?? ''],
+];

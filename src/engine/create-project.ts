@@ -1,0 +1,89 @@
+/** A new project: its place is chosen and noted, its database made and filled; only then can it be used. */
+import { randomUUID } from 'node:crypto';
+import type { NewProject } from '../backup/installation.js';
+import { EngineError } from '../contract/errors.js';
+import type { ProjectRow } from '../tenancy/control-rows.js';
+import { unavailable } from '../tenancy/engine-error.js';
+import type { Placement } from '../tenancy/placement.js';
+import { serviceWork } from '../tenancy/service-work.js';
+import type { Origin } from './audit/audit.js';
+import { candidates, noServer, placementOn, type Wish } from './choose-server.js';
+import { deletedMeanwhile, nameTaken, perhapsCreated } from './project-errors.js';
+import { requireName } from './project-name.js';
+import type { ProjectParts } from './project-parts.js';
+import type { UnfinishedProjects } from './unfinished-projects.js';
+
+/** Fills a new project, for instance from a backup. @returns the status that it gets */
+export type Fill = (project: NewProject) => Promise<'active' | 'inactive'>;
+
+export type Make = (placement: Placement) => Promise<void>;
+
+interface Wanted {
+  readonly name: string;
+  readonly by: Origin;
+  readonly wish: Wish;
+  /** null: it begins empty and active. */
+  readonly fill: Fill | null;
+  /** Makes its database; default: an empty one. */
+  readonly make?: Make;
+}
+
+/** @throws EngineError invalid_name, unique_violation, not_found, invalid_request, database_unavailable, outcome_unknown */
+export async function createProject(
+  parts: ProjectParts,
+  unfinished: UnfinishedProjects,
+  wanted: Wanted,
+): Promise<ProjectRow> {
+  const { name, wish } = wanted;
+  requireName(name);
+  await unfinished.clearNamed(name);
+  const id = randomUUID();
+  const created = await parts.control.withProjectLock(id, async () => {
+    await build(parts, unfinished, await insert(parts, { id, name }, wish), wanted);
+    return parts.control.projectBy('id', id);
+  });
+  if (created === null) throw deletedMeanwhile(name);
+  return created;
+}
+
+/** Chooses the server, and notes the project as one that is being created. */
+async function insert(parts: ProjectParts, project: Pick<ProjectRow, 'id' | 'name'>, wish: Wish): Promise<NewProject> {
+  const { schemaVersion } = parts.databases;
+  let away: EngineError | null = null;
+  for (const server of await candidates(parts.rows, wish)) {
+    const placement = await placementOn(server, parts).catch((error: unknown) => {
+      if (!(error instanceof EngineError) || error.code !== 'database_unavailable') throw error;
+      away = error;
+      return null;
+    });
+    if (placement === null) continue;
+    const obstacle = await parts.rows.insertProject({ ...project, status: 'creating', placement, schemaVersion });
+    if (obstacle === 'name') throw nameTaken(project.name);
+    if (obstacle === null) return { ...project, placement };
+  }
+  throw away ?? noServer(wish);
+}
+
+/** Completes a project that is marked as `creating`, or takes it away. */
+async function build(
+  { control, servers, audit }: ProjectParts,
+  unfinished: UnfinishedProjects,
+  project: NewProject,
+  { by, fill, make = (placement) => servers.tenancyOf(placement).create(placement) }: Wanted,
+): Promise<void> {
+  const { id, name, placement } = project;
+  try {
+    await serviceWork(() => make(placement));
+    const status = fill === null ? 'active' : await fill(project);
+    const entry = audit.entryOfChange(by, { operation: fill === null ? 'project.create' : 'project.restore' });
+    if (!(await control.setProjectStatus(id, ['creating'], status, entry))) throw deletedMeanwhile(name);
+  } catch (error) {
+    // What is there so far goes away now if possible, else with the next check.
+    const isGone = await unfinished.takeBack(project).then(
+      () => true,
+      () => false,
+    );
+    if (!(error instanceof EngineError) || error.code !== 'outcome_unknown') throw error;
+    throw isGone ? unavailable(error) : perhapsCreated(name, error);
+  }
+}

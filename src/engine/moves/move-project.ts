@@ -1,0 +1,131 @@
+/**
+ * One move of a project to another server, from its first step to its last. Until the switch, which is one change of the control
+ * database, the project lives on the source; from then on it lives on the target (`settle.ts` sees to what a crash leaves).
+ */
+import type { CopyProgress } from '../../backup/copy/copy-database.js';
+import { EngineError } from '../../contract/errors.js';
+import type { MoveState, Verification } from '../../contract/moves.js';
+import { drain } from '../../tenancy/drain.js';
+import { raiseFence } from '../../tenancy/fence.js';
+import { serverName } from '../../tenancy/placement.js';
+import type { NewMove } from '../../tenancy/move-rows.js';
+import { serviceWork } from '../../tenancy/service-work.js';
+import { withServer } from '../../tenancy/tenancy.js';
+import type { Origin } from '../audit/audit.js';
+import type { ProjectParts } from '../project-parts.js';
+
+/** A write that takes longer is ended, and its client told so. */
+const DRAIN_MS = 10_000;
+
+export interface MoveOptions {
+  readonly verify: Verification;
+  /** Milliseconds for which writes may be refused; null: as many as it takes. */
+  readonly maxPauseMs: number | null;
+  /** Aborted: the move is to end. What it throws is its reason. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Whoever calls it holds the project's lock, and settles what it leaves after a failure.
+ * @throws EngineError; Error that says why it cannot go on; the signal's reason
+ */
+export async function moveProject(parts: ProjectParts, move: NewMove, options: MoveOptions, by: Origin): Promise<void> {
+  const { moves, servers, databases, audit } = parts;
+  const { id, source, target } = move;
+  const [from, to] = [servers.tenancyOf(source), servers.tenancyOf(target)];
+
+  // The target, empty; and a source whose roles are as they should be.
+  await serviceWork(() => databases.restoreRights(from, source));
+  await serviceWork(() => databases.upgrade(from, source));
+  await serviceWork(() => to.create(target));
+  options.signal.throwIfAborted();
+
+  // Writes end: the control database says so to every instance, and the source refuses those that do not listen.
+  if (!(await moves.fence(id))) throw taken();
+  const signal = withLimit(options);
+  await drain(from, source, { roles: ['writer'], longestMs: DRAIN_MS });
+  await serviceWork(() => raiseFence(from, source, 'writer'));
+  await advance('fencing', 'copying');
+
+  // Rows, idempotency keys and receipts of one snapshot; then both are compared.
+  const noted = new ProgressNotes(parts, id, signal);
+  const { copyDatabase } = await import('../../backup/copy/copy-database.js');
+  await withServer(from.serverOf(source), () =>
+    withServer(to.serverOf(target), () =>
+      copyDatabase({
+        source: { tenancy: from, placement: source },
+        target: { tenancy: to, placement: target },
+        verify: options.verify,
+        signal: noted.signal,
+        onProgress: (progress) => noted.take(progress),
+      }),
+    ),
+  ).finally(() => noted.end());
+  await advance('copying', 'verifying');
+
+  // Nobody reads what is old once others write what is new.
+  await serviceWork(() => raiseFence(from, source, 'reader'));
+  signal.throwIfAborted();
+  const entry = audit.entryOfChange(by, { operation: 'project.move', object: serverName(target) });
+  if (!(await moves.switch(move, databases.schemaVersion, entry))) throw taken();
+
+  async function advance(before: MoveState, after: MoveState): Promise<void> {
+    signal.throwIfAborted();
+    if (!(await moves.advance(id, before, after))) throw taken();
+  }
+}
+
+/** Somebody else undoes it: this process was without the project's lock for a while. */
+const taken = (): EngineError =>
+  new EngineError('database_unavailable', 'The move was taken over by another instance, which undoes it');
+
+/** From now on the pause counts. */
+function withLimit({ maxPauseMs, signal }: MoveOptions): AbortSignal {
+  if (maxPauseMs === null) return signal;
+  const limit = new AbortController();
+  const message = `Writes would have been refused for more than ${maxPauseMs / 1_000} s`;
+  setTimeout(() => limit.abort(new Error(message)), maxPauseMs).unref();
+  return AbortSignal.any([signal, limit.signal]);
+}
+
+const NOTE_EVERY_MS = 1_000;
+
+/** Writes down what is copied every second, and learns then whether somebody wants the move to end. */
+class ProgressNotes {
+  readonly signal: AbortSignal;
+  private readonly canceled = new AbortController();
+  private readonly tables = new Map<string, { rows: number; bytes: number }>();
+  private readonly timer: NodeJS.Timeout;
+  private writing: Promise<void> = Promise.resolve();
+
+  constructor(
+    private readonly parts: ProjectParts,
+    private readonly id: string,
+    signal: AbortSignal,
+  ) {
+    this.signal = AbortSignal.any([signal, this.canceled.signal]);
+    this.timer = setInterval(() => void this.write(), NOTE_EVERY_MS);
+  }
+
+  take({ step, table, rows, bytes }: CopyProgress): void {
+    if (step === 'rows' && table !== null) this.tables.set(table, { rows, bytes });
+  }
+
+  async end(): Promise<void> {
+    clearInterval(this.timer);
+    await this.write();
+    this.signal.throwIfAborted();
+  }
+
+  private write(): Promise<void> {
+    const sum = (key: 'rows' | 'bytes') => [...this.tables.values()].reduce((total, table) => total + table[key], 0);
+    this.writing = this.writing
+      .then(() => this.parts.moves.note(this.id, { rows: sum('rows'), bytes: sum('bytes') }))
+      .then((goesOn) => {
+        if (!goesOn) this.canceled.abort(new Error('It was canceled'));
+      })
+      // The control database may be away for a moment: the next step finds out.
+      .catch(() => {});
+    return this.writing;
+  }
+}

@@ -1,0 +1,176 @@
+/** The moves of an installation: begun here and carried out in the background, listed, canceled, and settled after a crash. */
+import { randomUUID } from 'node:crypto';
+import { EngineError } from '../../contract/errors.js';
+import { messageOf } from '../../contract/operator-message.js';
+import { serverName } from '../../tenancy/placement.js';
+import type { MoveRow } from '../../tenancy/move-rows.js';
+import { addedServer } from '../../tenancy/server-rows.js';
+import { BY_ITSELF, type Origin } from '../audit/audit.js';
+import { noServer } from '../choose-server.js';
+import type { ProjectParts } from '../project-parts.js';
+import type { Projects } from '../projects.js';
+import { type MoveOptions, moveProject } from './move-project.js';
+import { type MovePlan, planMove, requireNoObstacles } from './plan-move.js';
+import { finish, settle } from './settle.js';
+
+/** How often moves that nobody carries out any more are looked for. */
+const SETTLE_EVERY_MS = 5_000;
+
+/** How long to wait for whoever is creating, repairing or deleting the project. */
+const WAIT_MS = 5_000;
+
+/** At once in one instance: each keeps a processor busy. */
+const AT_ONCE = 4;
+
+export class Moves {
+  /** Those that this process carries out. */
+  private readonly running = new Map<string, { readonly abort: AbortController; readonly work: Promise<void> }>();
+  private settling: NodeJS.Timeout | undefined;
+
+  constructor(
+    private readonly parts: ProjectParts,
+    private readonly projects: Projects,
+    /** Told of a project that has moved, or has not. */
+    private readonly onEnd: (projectId: string) => void,
+  ) {}
+
+  /** @throws EngineError not_found, database_unavailable */
+  async plan(name: string, to: string): Promise<MovePlan> {
+    return planMove(this.parts, await this.projects.get(name), to);
+  }
+
+  /**
+   * Begins a move. It goes on in this process.
+   * @throws EngineError not_found, invalid_request with all that is in the way, request_in_flight, overloaded, database_unavailable
+   */
+  async start(name: string, to: string, options: Omit<MoveOptions, 'signal'>, by: Origin): Promise<MoveRow> {
+    if (this.running.size >= AT_ONCE) throw new EngineError('overloaded', `${AT_ONCE} moves are under way here`);
+    const { id: projectId } = await this.projects.get(name);
+    const abort = new AbortController();
+    return new Promise((begun, refused) => {
+      const id = randomUUID();
+      const underLock = async (): Promise<true> => {
+        const move = await this.insert(id, name, to);
+        begun(move);
+        await this.carryOut(move, { ...options, signal: abort.signal }, by);
+        return true;
+      };
+      const work = this.parts.control
+        .withProjectLock(projectId, underLock, WAIT_MS)
+        .then((done) => {
+          if (done === null) throw inTheWay(name);
+        })
+        // Once it has begun, a failure is in its row, or the next look settles it.
+        .catch(refused)
+        .finally(() => this.running.delete(id));
+      this.running.set(id, { abort, work });
+    });
+  }
+
+  /** Checks again, under the lock, and notes the move. */
+  private async insert(id: string, name: string, to: string): Promise<MoveRow> {
+    const plan = await this.plan(name, to);
+    requireNoObstacles(plan);
+    const { project, to: server } = plan;
+    const { moves, servers } = this.parts;
+    const target = await servers.tenancyOf({ server: server.name, added: addedServer(server) }).newPlacement();
+    const move = { id, projectId: project.id, source: project.placement, target };
+    const obstacle = await moves.insert(move);
+    if (obstacle === 'moving') throw inTheWay(name);
+    if (obstacle === 'server') throw noServer({ server: to });
+    return this.get(id);
+  }
+
+  private async carryOut(move: MoveRow, options: MoveOptions, by: Origin): Promise<void> {
+    const { parts } = this;
+    try {
+      await moveProject(parts, move, options, by);
+      await finish(parts, move);
+    } catch (error) {
+      const outcome = error instanceof EngineError ? error.code : 'internal';
+      parts.audit.record(by, {
+        operation: 'project.move',
+        outcome,
+        project: { id: move.projectId, name: move.project },
+      });
+      await settle(parts, move, messageOf(error));
+    } finally {
+      this.onEnd(move.projectId);
+    }
+  }
+
+  /** The last ones, the newest first. @param project of one project, by name */
+  list(project?: string): Promise<MoveRow[]> {
+    return this.parts.moves.latest(project);
+  }
+
+  /** @throws EngineError not_found */
+  async get(id: string): Promise<MoveRow> {
+    const move = isUuid(id) ? await this.parts.moves.get(id) : null;
+    if (move === null) throw new EngineError('not_found', 'There is no such move');
+    return move;
+  }
+
+  /**
+   * Ends a move, whoever carries it out. The project stays where it is.
+   * @throws EngineError not_found; invalid_request if it is too late
+   */
+  async cancel(id: string): Promise<MoveRow> {
+    const move = await this.get(id);
+    if (!(await this.parts.moves.cancel(id))) {
+      throw new EngineError(
+        'invalid_request',
+        `The project lives on ${serverName(move.target)} already, or the move has ended`,
+      );
+    }
+    this.running.get(id)?.abort.abort(new Error('It was canceled'));
+    return this.get(id);
+  }
+
+  /** Undoes or finishes what nobody carries out any more: its process holds the project's lock. */
+  async settle(): Promise<void> {
+    for (const { id, projectId } of await this.parts.moves.open()) {
+      await this.parts.control
+        .withProjectLock(projectId, async () => {
+          const move = await this.parts.moves.get(id);
+          if (move === null || move.endedAt !== null) return;
+          await settle(this.parts, move);
+          this.parts.audit.record(BY_ITSELF, {
+            operation: 'repair',
+            outcome: 'ok',
+            project: { id: projectId, name: move.project },
+          });
+          this.onEnd(projectId);
+        })
+        // A server that does not answer does not keep the others from being settled; the next look tries it again.
+        .catch(() => {});
+    }
+  }
+
+  keepSettling(): void {
+    let isSettling = false;
+    this.settling = setInterval(() => {
+      if (isSettling) return;
+      isSettling = true;
+      const done = () => {
+        isSettling = false;
+      };
+      this.settle().then(done, done);
+    }, SETTLE_EVERY_MS).unref();
+  }
+
+  /** Undoes what has not switched yet. */
+  async close(): Promise<void> {
+    clearInterval(this.settling);
+    for (const { abort } of this.running.values()) abort.abort(new Error('The service was stopped'));
+    await Promise.all(Array.from(this.running.values(), ({ work }) => work));
+  }
+}
+
+const inTheWay = (name: string): EngineError =>
+  new EngineError(
+    'request_in_flight',
+    `Project "${name}" is being created, moved, repaired or deleted by another request`,
+  );
+
+const isUuid = (text: string): boolean => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);

@@ -1,0 +1,131 @@
+/** Moves of projects between Postgres servers over HTTP, for an admin token, as routes.ts lists them. */
+import { Type } from '../../contract/schema.js';
+import * as wire from '../../contract/wire/moves.js';
+import type { MoveRow } from '../../tenancy/move-rows.js';
+import { serverName } from '../../tenancy/placement.js';
+import { originOf } from '../observability/audit-request.js';
+import { ADMIN, type Call, type Operation, ProjectInPath, projectInPath, succeeds } from './route.js';
+
+const MoveInPath = Type.Object({ move: Type.String({ format: 'uuid' }) });
+
+const moveInPath = ({ request }: Call): string => (request.params as { move: string }).move;
+
+const EXAMPLE: wire.Move = {
+  id: '7a1c2f6e-9d1b-4d55-8a39-0f7d3f0c1b2a',
+  project: 'shop',
+  from: 'default',
+  to: 'eu-1',
+  state: 'copying',
+  rows: 120_000,
+  bytes: 9_437_184,
+  reason: null,
+  pause_ms: null,
+  started_at: '2026-01-31T09:30:00.000Z',
+  ended_at: null,
+};
+
+export const PLAN_MOVE: Operation = {
+  ...ADMIN,
+  operationId: 'planMove',
+  summary: 'Whether a project can move to another Postgres server',
+  description: 'Changes nothing.',
+  audit: 'project.plan_move',
+  params: ProjectInPath,
+  query: wire.MovePlanQuery,
+  success: succeeds(200, wire.MovePlanAnswer, 'the project can move', {
+    ...{ project: 'shop', from: 'default', to: 'eu-1', bytes: 9_437_184, obstacles: [] },
+  }),
+  errors: ['not_found'],
+  async handle(call) {
+    const { to: wanted } = call.request.query as wire.MovePlanQuery;
+    const { project, to, bytes, obstacles } = await call.engine.moves.plan(projectInPath(call), wanted);
+    const message = obstacles.length === 0 ? 'the project can move' : 'the project cannot move';
+    const servers = { from: serverName(project.placement), to: to.name };
+    return { body: { success: true, message, project: project.name, ...servers, bytes, obstacles } };
+  },
+};
+
+export const MOVE_PROJECT: Operation = {
+  ...ADMIN,
+  operationId: 'moveProject',
+  summary: 'Move a project to another Postgres server',
+  description:
+    'The move goes on after the answer; look at it with `readMove`. Reads go on, and writes fail with 503 `database_unavailable` while the rows are copied. Whatever fails before the switch is undone.',
+  audit: 'project.move',
+  writesEntry: true,
+  params: ProjectInPath,
+  body: wire.MoveProjectBody,
+  example: { to: 'eu-1' },
+  success: succeeds(202, wire.MoveAnswer, 'move started', {
+    move: { ...EXAMPLE, state: 'preparing', rows: 0, bytes: 0 },
+  }),
+  errors: ['not_found', 'request_in_flight'],
+  async handle(call) {
+    const { to, verify = 'counts', max_pause: pause } = call.request.body as wire.MoveProjectBody;
+    const options = { verify, maxPauseMs: pause === undefined ? null : pause * 1_000 };
+    const move = await call.engine.moves.start(projectInPath(call), to, options, originOf(call.request));
+    return { body: moveAnswer('move started', move) };
+  },
+};
+
+export const LIST_MOVES: Operation = {
+  ...ADMIN,
+  operationId: 'listMoves',
+  summary: 'The last 100 moves of projects, the newest first',
+  audit: 'move.list',
+  query: wire.MovesQuery,
+  success: succeeds(200, wire.MovesAnswer, '1 move', { moves: [EXAMPLE] }),
+  errors: [],
+  async handle({ engine, request }) {
+    const moves = await engine.moves.list((request.query as wire.MovesQuery).project);
+    const message = `${moves.length} ${moves.length === 1 ? 'move' : 'moves'}`;
+    return { body: { success: true, message, moves: moves.map(shownMove) } };
+  },
+};
+
+export const READ_MOVE: Operation = {
+  ...ADMIN,
+  operationId: 'readMove',
+  summary: 'One move of a project',
+  audit: 'move.read',
+  params: MoveInPath,
+  success: succeeds(200, wire.MoveAnswer, 'move', { move: EXAMPLE }),
+  errors: ['not_found'],
+  async handle(call) {
+    return { body: moveAnswer('move', await call.engine.moves.get(moveInPath(call))) };
+  },
+};
+
+export const CANCEL_MOVE: Operation = {
+  ...ADMIN,
+  operationId: 'cancelMove',
+  summary: 'Cancel a move: the project stays where it is',
+  description: 'It is undone after the answer. A move that has switched can no longer be canceled.',
+  audit: 'move.cancel',
+  params: MoveInPath,
+  success: succeeds(202, wire.MoveAnswer, 'move canceled', { move: EXAMPLE }),
+  errors: ['not_found'],
+  async handle(call) {
+    return { body: moveAnswer('move canceled', await call.engine.moves.cancel(moveInPath(call))) };
+  },
+};
+
+const moveAnswer = (message: string, move: MoveRow): wire.MoveAnswer => ({
+  success: true,
+  message,
+  move: shownMove(move),
+});
+
+const shownMove = (move: MoveRow): wire.Move => ({
+  id: move.id,
+  project: move.project,
+  from: serverName(move.source),
+  to: serverName(move.target),
+  state: move.state,
+  rows: move.rows,
+  bytes: move.bytes,
+  reason: move.reason,
+  pause_ms: move.pauseMs,
+  started_at: move.startedAt.toISOString(),
+  ended_at: move.endedAt?.toISOString() ?? null,
+});

@@ -1,0 +1,180 @@
+/** The table `cdp.moves` of the control database: where each move of a project is, so that a crash leaves none unfinished. */
+import type { MoveState } from '../contract/moves.js';
+import { BEGIN, COMMIT, type Fragment, type Pool, type Row, sql, trusted } from '../pg/index.js';
+import { type AuditRow, withEntry } from './audit-log.js';
+import { type Placement, serverName } from './placement.js';
+import { HAS_ROOM } from './server-rows.js';
+import { serviceChange, serviceWork } from './service-work.js';
+
+export interface MoveRow {
+  id: string;
+  projectId: string;
+  /** The project's name. */
+  project: string;
+  state: MoveState;
+  source: Placement;
+  target: Placement;
+  /** Copied so far. */
+  rows: number;
+  bytes: number;
+  isCanceled: boolean;
+  /** Why it was undone; null: it was not. */
+  reason: string | null;
+  startedAt: Date;
+  /** For how long writes were refused, in milliseconds; null: not yet, or they are now. */
+  pauseMs: number | null;
+  /** null: something is left to do. */
+  endedAt: Date | null;
+}
+
+export type NewMove = Pick<MoveRow, 'id' | 'projectId' | 'source' | 'target'>;
+
+/** Nothing has been decided before `switched`: these can be undone. */
+const UNDECIDED: readonly MoveState[] = ['preparing', 'fencing', 'copying', 'verifying'];
+
+/** A stored placement as the JSON of a {@link Placement}. */
+const placement = (column: 'source' | 'target') =>
+  `${column} || jsonb_build_object('added', (SELECT jsonb_build_object('urlReference', url_reference,
+    'addedAt', floor(extract(epoch FROM created_at) * 1000), 'engine', engine, 'maxConnections', max_connections)
+    FROM cdp.servers WHERE servers.name = ${column} ->> 'server' AND url_reference IS NOT NULL))`;
+
+const MOVE_JSON = trusted(`jsonb_build_object('id', moves.id, 'projectId', project_id, 'project', projects.name,
+  'state', state, 'source', ${placement('source')}, 'target', ${placement('target')},
+  'rows', rows, 'bytes', bytes, 'isCanceled', is_canceled, 'reason', reason, 'startedAt', started_at,
+  'pauseMs', round(extract(epoch FROM opened_at - fenced_at) * 1000), 'endedAt', ended_at)`);
+
+const moveRow = ([json]: Row): MoveRow => JSON.parse(json ?? '', withDates) as MoveRow;
+
+/** Not the time at which a server was added, which is a number. */
+const withDates = (key: string, value: unknown): unknown =>
+  key.endsWith('At') && typeof value === 'string' ? new Date(value) : value;
+
+export class MoveRows {
+  constructor(private readonly pool: Pool) {}
+
+  /**
+   * Notes a move that begins, which counts on the target's server as a project from now on.
+   * @returns null if it is noted; else what is in the way: another move of the project, or the server
+   */
+  async insert({ id, projectId, source, target }: NewMove): Promise<'moving' | 'server' | null> {
+    const server = serverName(target);
+    const results = await serviceWork(() =>
+      this.pool.run([
+        BEGIN,
+        sql`SELECT FROM cdp.servers WHERE name = ${server} FOR UPDATE`,
+        sql`SELECT FROM cdp.servers WHERE name = ${server} AND status = 'active' AND ${HAS_ROOM}`,
+        sql`INSERT INTO cdp.moves (id, project_id, state, from_server, to_server, source, target)
+          SELECT ${id}, ${projectId}, 'preparing', ${serverName(source)}, ${server}, ${stored(source)}::jsonb, ${stored(target)}::jsonb
+          WHERE EXISTS (SELECT FROM cdp.servers WHERE name = ${server} AND status = 'active' AND ${HAS_ROOM})
+          ON CONFLICT DO NOTHING RETURNING id`,
+        COMMIT,
+      ]),
+    );
+    if (results[3]?.rows.length === 1) return null;
+    return results[2]?.rows.length === 1 ? 'moving' : 'server';
+  }
+
+  /** Those that have something left to do. @param projectId of one project */
+  open(projectId?: string): Promise<MoveRow[]> {
+    const ofProject = projectId === undefined ? sql`` : sql`AND project_id = ${projectId}`;
+    return this.select(sql`WHERE ended_at IS NULL ${ofProject} ORDER BY started_at`);
+  }
+
+  /** The last ones, the newest first. @param project the name of one project */
+  latest(project?: string): Promise<MoveRow[]> {
+    const ofProject = project === undefined ? sql`` : sql`WHERE projects.name = ${project}`;
+    return this.select(sql`${ofProject} ORDER BY started_at DESC LIMIT ${trusted(String(LISTED))}`);
+  }
+
+  async get(id: string): Promise<MoveRow | null> {
+    const [move] = await this.select(sql`WHERE moves.id = ${id}`);
+    return move ?? null;
+  }
+
+  /** @returns false if it is in another state than `from`: somebody else has begun to undo it */
+  async advance(id: string, from: MoveState, to: MoveState): Promise<boolean> {
+    return this.changes(
+      sql`UPDATE cdp.moves SET state = ${to} WHERE id = ${id} AND state = ${from} RETURNING project_id`,
+    );
+  }
+
+  /** The same to `fencing`, and instances refuse writes to the project within a second. */
+  async fence(id: string): Promise<boolean> {
+    return this.changes(sql`WITH moved AS (
+        UPDATE cdp.moves SET state = 'fencing', fenced_at = clock_timestamp() WHERE id = ${id} AND state = 'preparing' RETURNING project_id)
+      UPDATE cdp.projects SET is_fenced = true FROM moved WHERE projects.id = project_id RETURNING project_id`);
+  }
+
+  /** Notes what is copied. @returns whether it is to go on */
+  async note(id: string, { rows, bytes }: Pick<MoveRow, 'rows' | 'bytes'>): Promise<boolean> {
+    const [row] = await serviceWork(() =>
+      this.pool.query(
+        sql`UPDATE cdp.moves SET rows = ${rows}, bytes = ${bytes} WHERE id = ${id} AND state = ANY (${UNDECIDED}) RETURNING is_canceled`,
+      ),
+    );
+    return row?.[0] === 'f';
+  }
+
+  /**
+   * The one moment at which the project changes its place, if it still lives where the move began.
+   * @throws EngineError outcome_unknown
+   */
+  async switch({ id, source, target }: NewMove, schemaVersion: number, entry: AuditRow | null): Promise<boolean> {
+    const change = sql`WITH moved AS (
+        UPDATE cdp.moves SET state = 'switched', opened_at = clock_timestamp() WHERE id = ${id} AND state = 'verifying' RETURNING project_id)
+      UPDATE cdp.projects SET server = ${target.server}, database_name = ${target.database}, schema_name = ${target.schema},
+        writer_role = ${target.writer}, reader_role = ${target.reader}, own_schemas = own_schemas AND ${target.ownSchemas},
+        schema_version = ${schemaVersion}, size_bytes = NULL, is_fenced = false
+      FROM moved WHERE projects.id = project_id AND server = ${source.server} AND database_name = ${source.database}
+      RETURNING project_id`;
+    return this.changes(change, entry);
+  }
+
+  /** From here on it is undone. @returns false if the project has changed its place */
+  async undo(id: string, reason: string): Promise<boolean> {
+    return this.changes(sql`UPDATE cdp.moves SET state = 'undoing', reason = coalesce(reason, ${reason})
+      WHERE id = ${id} AND state = ANY (${[...UNDECIDED, 'undoing']}) RETURNING project_id`);
+  }
+
+  /** The project takes writes again where it was. */
+  async unfence(id: string): Promise<void> {
+    await this.changes(sql`WITH moved AS (
+        UPDATE cdp.moves SET opened_at = CASE WHEN fenced_at IS NOT NULL THEN coalesce(opened_at, clock_timestamp()) END
+        WHERE id = ${id} AND state = 'undoing' RETURNING project_id)
+      UPDATE cdp.projects SET is_fenced = false FROM moved WHERE projects.id = project_id RETURNING project_id`);
+  }
+
+  /** Nothing is left to do. */
+  async end(id: string, from: MoveState, to: MoveState): Promise<void> {
+    await this.changes(sql`UPDATE cdp.moves SET state = ${to}, ended_at = coalesce(ended_at, now())
+      WHERE id = ${id} AND state = ${from} RETURNING project_id`);
+  }
+
+  /** @returns false if it has ended, or the project has changed its place */
+  async cancel(id: string): Promise<boolean> {
+    return this.changes(
+      sql`UPDATE cdp.moves SET is_canceled = true WHERE id = ${id} AND state = ANY (${UNDECIDED}) RETURNING project_id`,
+    );
+  }
+
+  private async changes(change: Fragment, entry: AuditRow | null = null): Promise<boolean> {
+    const rows = await serviceChange(this.pool, entry === null ? change : withEntry(change, entry));
+    return rows.length === 1;
+  }
+
+  private async select(which: Fragment): Promise<MoveRow[]> {
+    const rows = await serviceWork(() =>
+      this.pool.query(
+        sql`SELECT ${MOVE_JSON} FROM cdp.moves JOIN cdp.projects ON projects.id = moves.project_id ${which}`,
+      ),
+    );
+    return rows.map(moveRow);
+  }
+}
+
+/** Moves that are shown. */
+const LISTED = 100;
+
+function stored({ server, database, schema, writer, reader, ownSchemas }: Placement): string {
+  return JSON.stringify({ server, database, schema, writer, reader, ownSchemas });
+}
