@@ -33,11 +33,13 @@ export interface Disguise {
   readonly back?: readonly [string, string];
 }
 
-/** A Postgres 15 where there is one, else the embedded 18. @param durable what it has acknowledged survives its processes */
-export async function startAddedServer(durable = false): Promise<AddedServer> {
+/**
+ * @param durable what it has acknowledged survives its processes
+ * @param major default: a Postgres 15 where there is one, else the embedded 18
+ */
+export async function startAddedServer(durable = false, major = debianMajors()[0] ?? 18): Promise<AddedServer> {
   const folder = await mkdtemp('/tmp/cdp-added-');
   await chmod(folder, 0o711);
-  const major = debianMajors()[0] ?? 18;
   let server = await startThrowaway(join(folder, 'server'), { major, durable });
   const { connection } = server;
   await connected(connection, async (client) => {

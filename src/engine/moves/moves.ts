@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.js';
 import { messageOf } from '../../contract/operator-message.js';
 import { serverName } from '../../tenancy/placement.js';
-import type { MoveRow } from '../../tenancy/move-rows.js';
+import type { MoveRow, MoveRows } from '../../tenancy/move-rows.js';
 import { addedServer } from '../../tenancy/server-rows.js';
 import { BY_ITSELF, type Origin } from '../audit/audit.js';
 import { noServer } from '../choose-server.js';
@@ -26,13 +26,16 @@ export class Moves {
   /** Those that this process carries out. */
   private readonly running = new Map<string, { readonly abort: AbortController; readonly work: Promise<void> }>();
   private settling: NodeJS.Timeout | undefined;
+  readonly rows: MoveRows;
 
   constructor(
     private readonly parts: ProjectParts,
     private readonly projects: Projects,
     /** Told of a project that has moved, or has not. */
     private readonly onEnd: (projectId: string) => void,
-  ) {}
+  ) {
+    this.rows = parts.moves;
+  }
 
   /** @throws EngineError not_found, database_unavailable */
   async plan(name: string, to: string): Promise<MovePlan> {
@@ -72,10 +75,10 @@ export class Moves {
     const plan = await this.plan(name, to);
     requireNoObstacles(plan);
     const { project, to: server } = plan;
-    const { moves, servers } = this.parts;
+    const { servers } = this.parts;
     const target = await servers.tenancyOf({ server: server.name, added: addedServer(server) }).newPlacement();
     const move = { id, projectId: project.id, source: project.placement, target };
-    const obstacle = await moves.insert(move);
+    const obstacle = await this.rows.insert(move);
     if (obstacle === 'moving') throw inTheWay(name);
     if (obstacle === 'server') throw noServer({ server: to });
     return this.get(id);
@@ -101,12 +104,12 @@ export class Moves {
 
   /** The last ones, the newest first. @param project of one project, by name */
   list(project?: string): Promise<MoveRow[]> {
-    return this.parts.moves.latest(project);
+    return this.rows.latest(project);
   }
 
   /** @throws EngineError not_found */
   async get(id: string): Promise<MoveRow> {
-    const move = isUuid(id) ? await this.parts.moves.get(id) : null;
+    const move = isUuid(id) ? await this.rows.get(id) : null;
     if (move === null) throw new EngineError('not_found', 'There is no such move');
     return move;
   }
@@ -117,7 +120,7 @@ export class Moves {
    */
   async cancel(id: string): Promise<MoveRow> {
     const move = await this.get(id);
-    if (!(await this.parts.moves.cancel(id))) {
+    if (!(await this.rows.cancel(id))) {
       throw new EngineError(
         'invalid_request',
         `The project lives on ${serverName(move.target)} already, or the move has ended`,
@@ -129,10 +132,10 @@ export class Moves {
 
   /** Undoes or finishes what nobody carries out any more: its process holds the project's lock. */
   async settle(): Promise<void> {
-    for (const { id, projectId } of await this.parts.moves.open()) {
+    for (const { id, projectId } of await this.rows.open()) {
       await this.parts.control
         .withProjectLock(projectId, async () => {
-          const move = await this.parts.moves.get(id);
+          const move = await this.rows.get(id);
           if (move === null || move.endedAt !== null) return;
           await settle(this.parts, move);
           this.parts.audit.record(BY_ITSELF, {

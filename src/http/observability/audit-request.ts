@@ -86,7 +86,8 @@ const NAMES_OBJECT: Readonly<Record<string, string>> = {
 };
 
 function objectOf({ params, body, context }: FastifyRequest): string | null {
-  const given = textIn(params, 'token_id') ?? textIn(params, 'request_id') ?? textIn(params, 'server') ?? textIn(params, 'move');
+  const given =
+    textIn(params, 'token_id') ?? textIn(params, 'request_id') ?? textIn(params, 'server') ?? textIn(params, 'move');
   if (given !== null) return given;
   const table = textIn(params, 'table_name');
   if (table === null) return textIn(body, NAMES_OBJECT[context.route?.audit ?? ''] ?? '');

@@ -1,0 +1,269 @@
+/** Moves of projects between two servers, with everything that they have, and what becomes of a move that does not end well. */
+import { randomUUID } from 'node:crypto';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { NEVER, queryTimeout } from '../../src/engine/limits/deadline.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import type { MoveState } from '../../src/contract/moves.js';
+import { addedServer } from '../../src/tenancy/server-rows.js';
+import { raiseFence } from '../../src/tenancy/fence.js';
+import type { ProjectRow } from '../../src/tenancy/control-rows.js';
+import type { Placement } from '../../src/tenancy/placement.js';
+import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
+import { connected } from '../support/postgres.js';
+import { eventually } from '../support/program.js';
+import {
+  failure,
+  startOwnService,
+  startTestService,
+  type TestAnswer,
+  type TestProject,
+  type TestService,
+} from '../support/service.js';
+
+const PROJECTS = '/api/cdp/admin/projects';
+
+const WITHIN_A_MINUTE = { timeoutMs: 60_000, signal: NEVER, expired: queryTimeout(60_000) };
+
+let other: AddedServer;
+let variable: string;
+beforeAll(async () => {
+  other = await startAddedServer(false, 18);
+  variable = variableWith(other.url);
+});
+afterAll(() => other.close());
+
+const HOMES = { 'a server by address': startTestService, 'servers of their own': startOwnService };
+
+describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
+  let service: TestService;
+  let admin: string;
+  let project: TestProject;
+  beforeAll(async () => {
+    service = await start();
+    service.engine.moves.keepSettling();
+    admin = (await service.engine.tokens.create(null)).token;
+    const body = { name: 'eu-1', url_reference: `env:${variable}` };
+    const added = await service.call('POST', '/api/cdp/admin/servers', { token: admin, body });
+    if (added.status !== 201) throw new Error(added.text);
+  });
+  afterAll(() => service.close());
+  afterEach(() => service.engine.deleteProject(project.name));
+
+  const begin = async (): Promise<void> => {
+    project = await service.project(undefined, 'default');
+    await project.table('visits', { page: 'TEXT', count: 'INTEGER' });
+  };
+
+  const row = async (): Promise<ProjectRow> => service.engine.projects.get(project.name);
+
+  const move = (to: string, more: object = {}): Promise<TestAnswer> =>
+    service.call('POST', `${PROJECTS}/${project.name}/move`, { token: admin, body: { to, ...more } });
+
+  const seen = async (id: string): Promise<Record<string, unknown>> =>
+    (await service.call('GET', `/api/cdp/admin/moves/${id}`, { token: admin })).body.move as Record<string, unknown>;
+
+  const idOf = (answer: TestAnswer): string => {
+    expect(answer.status, answer.text).toBe(202);
+    return (answer.body.move as { id: string }).id;
+  };
+
+  /** Waits for its end. */
+  const moved = async (to: string, more: object = {}): Promise<Record<string, unknown>> => {
+    const id = idOf(await move(to, more));
+    await eventually('the move ends', async () => (await seen(id)).ended_at !== null);
+    return seen(id);
+  };
+
+  const insert = (records: object[], key?: string): Promise<TestAnswer> =>
+    project.call('POST', '/api/cdp/data/visits', {
+      body: records,
+      ...(key === undefined ? {} : { headers: { 'idempotency-key': key } }),
+    });
+
+  /** Databases and roles of projects on the added server. */
+  const leftThere = (): Promise<string[]> =>
+    connected(other.connection, async (client) => {
+      const { rows } = await client.query<{ name: string }>(
+        `SELECT datname AS name FROM pg_database WHERE datname LIKE 'd\\_%'
+         UNION ALL SELECT rolname FROM pg_roles WHERE rolname ~ '^[wrb]_'`,
+      );
+      return rows.map(({ name }) => name);
+    });
+
+  it('a project has everything on its new server that it had, and again on its way back', async () => {
+    await begin();
+    await insert(
+      [
+        { page: 'a', count: 1 },
+        { page: 'b', count: 2 },
+      ],
+      'first',
+    );
+    await project.call('POST', '/api/cdp/data/visits?on_error=quarantine', { body: [{ page: 'c', count: 'x' }] });
+    await project.rows(
+      `CREATE VIEW pages AS SELECT page FROM visits;
+       CREATE SEQUENCE numbers; SELECT nextval('numbers'), nextval('numbers');
+       COMMENT ON TABLE visits IS 'who was here'`,
+    );
+    const schema = await project.call('GET', '/api/cdp/schema');
+    const before = await row();
+    for (const to of ['eu-1', 'default']) {
+      expect(await moved(to, { verify: 'full' })).toMatchObject({ state: 'done', to, reason: null });
+      expect((await row()).placement.added === null).toBe(to === 'default');
+      expect((await project.call('GET', '/api/cdp/schema')).body).toEqual(schema.body);
+      expect(await project.rows('SELECT page, count FROM visits ORDER BY page')).toEqual([
+        { page: 'a', count: 1 },
+        { page: 'b', count: 2 },
+      ]);
+      expect(await project.rows('SELECT count(*)::int AS n FROM pages')).toEqual([{ n: 2 }]);
+      const replayed = await insert(
+        [
+          { page: 'a', count: 1 },
+          { page: 'b', count: 2 },
+        ],
+        'first',
+      );
+      expect(replayed.headers.get('idempotency-replayed')).toBe('true');
+      expect((await project.call('GET', '/api/cdp/receipts/first')).body).toMatchObject({ state: 'stored' });
+      expect((await project.call('GET', '/api/cdp/quarantine')).body.records).toHaveLength(1);
+    }
+    expect(await project.rows(`SELECT nextval('numbers')::int AS n`)).toEqual([{ n: 3 }]);
+    expect((await insert([{ page: 'd', count: 4 }])).status).toBe(201);
+    const after = await row();
+    expect({ ...after, placement: null }).toEqual({ ...before, placement: null });
+    expect(await leftThere()).toEqual([]);
+  });
+
+  it('what is in the way is said at once, and changes nothing', async () => {
+    await begin();
+    const plan = (to: string) => service.call('GET', `${PROJECTS}/${project.name}/move?to=${to}`, { token: admin });
+    expect((await plan('eu-1')).body).toMatchObject({
+      project: project.name,
+      from: 'default',
+      to: 'eu-1',
+      obstacles: [],
+    });
+    failure(await plan('nowhere'), 404, 'not_found');
+    failure(await move('nowhere'), 404, 'not_found');
+    await project.rows('CREATE SCHEMA mine');
+    await service.call('PUT', '/api/cdp/admin/servers/eu-1', { token: admin, body: { status: 'closed' } });
+    const { message } = failure(await move('eu-1'), 400, 'invalid_request');
+    expect(message).toContain('the server eu-1 is closed; it has schemas of its own (mine)');
+    await service.call('PUT', '/api/cdp/admin/servers/eu-1', { token: admin, body: { status: 'active' } });
+    expect(failure(await move('default'), 400, 'invalid_request').message).toContain('it lives on default already');
+    expect(await leftThere()).toEqual([]);
+  });
+
+  it('one that is canceled, or takes too long, is undone: the project writes where it was', async () => {
+    await begin();
+    await project.rows(`INSERT INTO visits (page, count) SELECT 'p', n FROM generate_series(1, 200000) n`);
+    expect(await moved('eu-1', { max_pause: 1 })).toMatchObject({
+      state: 'undone',
+      reason: 'Writes would have been refused for more than 1 s',
+    });
+    expect((await insert([{ page: 'a', count: 1 }])).status).toBe(201);
+    const id = idOf(await move('eu-1'));
+    failure(await move('eu-1'), 409, 'request_in_flight');
+    const canceled = await service.call('DELETE', `/api/cdp/admin/moves/${id}`, { token: admin });
+    expect(canceled.status, canceled.text).toBe(202);
+    await eventually('it is undone', async () => (await seen(id)).ended_at !== null);
+    expect(await seen(id)).toMatchObject({ state: 'undone', reason: 'It was canceled' });
+    failure(await service.call('DELETE', `/api/cdp/admin/moves/${id}`, { token: admin }), 400, 'invalid_request');
+    await eventually('it takes writes', async () => (await insert([{ page: 'b', count: 2 }])).status === 201);
+    expect(await leftThere()).toEqual([]);
+  });
+
+  it('an instance that slept through the switch is refused by the source, and by what is left of it', async () => {
+    await begin();
+    const asleep = await row();
+    const { engine } = service;
+    const placement = await made(asleep);
+    await raiseFence(engine.servers.tenancyOf(asleep.placement), asleep.placement, 'writer');
+    const write = () =>
+      engine
+        .project(asleep)
+        .use('sql-write', WITHIN_A_MINUTE, ({ session }) => session.script(`INSERT INTO visits (page) VALUES ('x')`));
+    await expect(write()).rejects.toMatchObject({ code: 'database_unavailable' });
+    // Nor does what repairs a project's roles lower the fence.
+    const tenancy = engine.servers.tenancyOf(asleep.placement);
+    await expect(engine.databases.restoreRights(tenancy, asleep.placement)).rejects.toMatchObject({
+      code: 'database_unavailable',
+    });
+    await expect(write()).rejects.toMatchObject({ code: 'database_unavailable' });
+    await engine.servers.tenancyOf(placement).drop(placement);
+    await engine.projects.repair(project.name);
+    await write();
+    expect(await project.rows('SELECT page FROM visits')).toEqual([{ page: 'x' }]);
+  });
+
+  /** A target, as a move makes it. */
+  const made = async (of: ProjectRow): Promise<Placement> => {
+    const server = await service.engine.serverRows.get(of.placement.added === null ? 'eu-1' : 'default');
+    if (server === null) throw new Error('It is not there');
+    const tenancy = service.engine.servers.tenancyOf({ server: server.name, added: addedServer(server) });
+    const placement = await tenancy.newPlacement();
+    await tenancy.create(placement);
+    return placement;
+  };
+
+  it.each<[MoveState, string]>([
+    ['preparing', 'undone'],
+    ['fencing', 'undone'],
+    ['copying', 'undone'],
+    ['verifying', 'undone'],
+    ['undoing', 'undone'],
+    ['switched', 'done'],
+  ])('one whose process was killed at %s is %s by another instance', async (state, end) => {
+    await begin();
+    await insert([{ page: 'a', count: 1 }]);
+    const { engine, moves } = { engine: service.engine, moves: service.engine.moves.rows };
+    const source = await row();
+    const id = randomUUID();
+    const target = await made(source);
+    const entry = { id, projectId: project.id, source: source.placement, target };
+    // As far as the process came.
+    const order: MoveState[] = ['preparing', 'fencing', 'copying', 'verifying'];
+    const until = state === 'undoing' || state === 'switched' ? 'verifying' : state;
+    await engine.control.withProjectLock(project.id, async () => {
+      expect(await moves.insert(entry)).toBeNull();
+      if (state !== 'preparing') {
+        await moves.fence(id);
+        await raiseFence(engine.servers.tenancyOf(source.placement), source.placement, 'writer');
+        for (let i = 1; order[i] !== until; i++)
+          await moves.advance(id, order[i] as MoveState, order[i + 1] as MoveState);
+      }
+      if (state === 'undoing') await moves.undo(id, 'for the test');
+      // The table is not there: nothing was copied.
+      if (state === 'switched') expect(await moves.switch(entry, source.schemaVersion, null)).toBe(true);
+    });
+    await eventually('it is settled', async () => (await engine.moves.get(id)).endedAt !== null);
+    expect(await engine.moves.get(id)).toMatchObject({ state: end });
+    if (end === 'undone') {
+      await eventually('it takes writes', async () => (await insert([{ page: 'b', count: 2 }])).status === 201);
+      expect(await project.rows('SELECT page FROM visits ORDER BY 1')).toEqual([{ page: 'a' }, { page: 'b' }]);
+      expect(await leftThere()).toEqual([]);
+    } else {
+      await eventually('it lives there', async () =>
+        (await project.seenAnew()).rows('SELECT 1 AS one').then(
+          () => true,
+          () => false,
+        ),
+      );
+      expect((await project.call('GET', '/api/cdp/schema')).body.tables).toEqual([]);
+    }
+    expect((await row()).isFenced).toBe(false);
+  });
+
+  it('a project can be deleted in the middle of a move that nobody carries out any more', async () => {
+    await begin();
+    const source = await row();
+    const target = await made(source);
+    const id = randomUUID();
+    await service.engine.control.withProjectLock(project.id, () =>
+      service.engine.moves.rows.insert({ id, projectId: project.id, source: source.placement, target }),
+    );
+    await service.engine.deleteProject(project.name, BY_ITSELF);
+    expect(await leftThere()).toEqual([]);
+    await begin();
+  });
+});

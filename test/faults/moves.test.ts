@@ -1,0 +1,96 @@
+/**
+ * A project that moves to another server and back while eight clients write to it, and a service that is killed at each state of a
+ * move: what was answered is true of the place where the project ends, and nothing is left where it does not live.
+ */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, expect, it } from 'vitest';
+import type { MoveState } from '../../src/contract/moves.js';
+import type { Move } from '../../src/contract/wire/moves.js';
+import { startAddedServer } from '../support/added-server.js';
+import { connected } from '../support/postgres.js';
+import { endEverything, eventually, newFolder, runProgram, superuserOf } from '../support/program.js';
+import { startClients } from './support/clients.js';
+import { UNTRUE } from './support/ledger.js';
+import { embeddedStage, onDatabase } from './support/stage.js';
+
+afterAll(endEverything);
+
+const KILLED_AT: readonly MoveState[] = ['preparing', 'fencing', 'copying', 'verifying', 'switched'];
+
+/** What a client may be told: a killed service answers nothing. */
+const TRUE_ANSWERS = ['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
+
+it('no row is lost or doubled by moves there and back, each killed at another state', async () => {
+  const other = await startAddedServer(true, 18);
+  const stage = await embeddedStage();
+  try {
+    const { dataDir, ledger, token } = stage;
+    const file = join(await newFolder(), 'eu-1.url');
+    await writeFile(file, other.url, { mode: 0o600 });
+    const cdp = async (...args: string[]): Promise<string> => {
+      const { code, stdout, stderr } = await runProgram([...args, '--data-dir', dataDir]);
+      if (code !== 0) throw new Error(stderr);
+      return stdout;
+    };
+    await cdp('server', 'add', 'eu-1', '--url-file', file);
+    let service = stage.first;
+    const clients = startClients({ url: () => stage.url, token, ledger, count: 8, pauseMs: 20 });
+    const stored = () => eventually('batches are stored', () => Promise.resolve(ledger.replies.at(-1)?.status === 201));
+
+    const states: string[] = [];
+    for (const state of KILLED_AT) {
+      await stored();
+      const [{ id } = { id: '' }] = JSON.parse(await beginMove()) as Move[];
+      await onDatabase(superuserOf(dataDir), (client) =>
+        eventually(`the move is ${state}, or over it`, async () => {
+          const { rows } = await client.query<{ over: boolean; state: string }>(
+            'SELECT state = $2 OR ended_at IS NOT NULL AS over, state FROM cdp.moves WHERE id = $1',
+            [id, state],
+          );
+          if (rows[0]?.over) states.push(rows[0].state);
+          return rows[0]?.over;
+        }),
+      );
+      await service.end('SIGKILL');
+      ({ service } = await stage.start());
+      await eventually('it is settled', async () => {
+        const moves = JSON.parse(await cdp('project', 'moves', '--json')) as Move[];
+        return moves.every(({ ended_at: ended }) => ended !== null);
+      });
+    }
+
+    async function beginMove(): Promise<string> {
+      const [{ server } = { server: '' }] = JSON.parse(await cdp('project', 'list', '--json')) as { server: string }[];
+      const to = server === 'default' ? 'eu-1' : 'default';
+      const begun = runProgram(['project', 'move', 'default', '--to', to, '--data-dir', dataDir]);
+      begun.catch(() => {});
+      return eventually('the move has begun', async () => {
+        const moves = await cdp('project', 'moves', '--json');
+        return (JSON.parse(moves) as Move[])[0]?.ended_at === null && moves;
+      });
+    }
+
+    await stored();
+    // Both ways to their ends, and the last of all places is the folder.
+    for (const to of ['eu-1', 'default', 'eu-1', 'default']) {
+      const { code, stderr } = await runProgram(['project', 'move', 'default', '--to', to, '--data-dir', dataDir]);
+      if (code !== 0) expect(stderr).toContain(`it lives on ${to} already`);
+      await stored();
+    }
+    await clients.stop();
+    const verdict = await stage.compare();
+    console.log('moves:', verdict, ledger.codes, 'killed at', states);
+    expect(verdict.wrong, UNTRUE).toEqual([]);
+    expect(Object.keys(ledger.codes).filter((code) => !TRUE_ANSWERS.includes(code) && !/^E/.test(code))).toEqual([]);
+    const left = await connected(other.connection, (client) =>
+      client.query(
+        `SELECT datname FROM pg_database WHERE datname LIKE 'd\\_%' UNION ALL SELECT rolname FROM pg_roles WHERE rolname ~ '^[wrb]_'`,
+      ),
+    );
+    expect(left.rows).toEqual([]);
+    expect((await service.end()).code).toBe(0);
+  } finally {
+    await other.close();
+  }
+});
