@@ -7,6 +7,7 @@ export const COMMANDS: Readonly<Record<string, Load>> = {
   serve: async () => (await import('./serve.js')).serveCommand(),
   project: async () => (await import('./project.js')).projectCommand(),
   server: async () => (await import('./server.js')).serverCommand(),
+  rebalance: async () => (await import('./rebalance.js')).rebalanceCommand(),
   token: async () => (await import('./token.js')).tokenCommand(),
   audit: async () => (await import('./audit.js')).auditCommand(),
   backup: async () => (await import('./backup.js')).backupCommand(),

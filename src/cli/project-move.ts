@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, Option } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
 import { VERIFICATIONS, type Verification } from '../contract/moves.js';
-import type { Move, MoveAnswer, MovePlanAnswer, MovesAnswer } from '../contract/wire/moves.js';
+import type { Move, MoveAnswer, MovePlanAnswer, MoveProjectBody, MovesAnswer } from '../contract/wire/moves.js';
 import type { AdminClient } from './admin-client.js';
 import { UsageError } from './exit.js';
 import { managementOptions, parseDuration, withAdmin } from './management.js';
@@ -16,7 +16,7 @@ const LOOK_MS = 250;
 
 interface Options {
   to: string;
-  verify?: Verification;
+  verify: Verification;
   maxPause?: string;
   dryRun?: boolean;
 }
@@ -38,14 +38,19 @@ export function moveCommand(): Command {
     const pause = maxPause === undefined ? undefined : secondsOf(maxPause);
     return withAdmin(command, async (admin) => {
       if (dryRun) return showPlan(command, admin, name, to);
-      const body = { to, verify, max_pause: pause };
-      const { move } = await admin.call<MoveAnswer>('POST', `admin/projects/${encodeURIComponent(name)}/move`, body);
-      const ended = await abortOnSignals((signal) => untilEnded(admin, move, signal));
-      if (ended.state !== 'done') throw new Error(`Project ${name} stays on ${ended.from}: ${ended.reason}`);
+      const ended = await moveAndWait(admin, name, { to, verify, ...(pause !== undefined && { max_pause: pause }) });
       const pauseOf = ended.pause_ms === null ? '' : `, ${(ended.pause_ms / 1_000).toFixed(1)} s without writes`;
       print(command, ended, [`Project ${name} lives on ${ended.to} (${counted(ended.rows)}${pauseOf})`]);
     });
   });
+}
+
+/** @throws EngineError; Error that says why it was undone */
+export async function moveAndWait(admin: AdminClient, name: string, body: MoveProjectBody): Promise<Move> {
+  const { move } = await admin.call<MoveAnswer>('POST', `admin/projects/${encodeURIComponent(name)}/move`, body);
+  const ended = await abortOnSignals((signal) => untilEnded(admin, move, signal));
+  if (ended.state !== 'done') throw new Error(`Project ${name} stays on ${ended.from}: ${ended.reason}`);
+  return ended;
 }
 
 /** @throws UsageError */

@@ -56,6 +56,7 @@ export const AUDIT_OPERATIONS = [
   'server.list',
   'server.read',
   'move.list',
+  'move.plan_rebalance',
   'move.read',
   'move.cancel',
   'token.create',

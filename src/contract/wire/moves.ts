@@ -63,6 +63,16 @@ export type Move = Static<typeof Move>;
 export const MoveAnswer = Type.Object({ ...success, move: Move });
 export type MoveAnswer = Static<typeof MoveAnswer>;
 
+export const PlannedMove = Type.Object({
+  project: Type.String({ description: 'Its name.' }),
+  from: Type.String(),
+  to: Type.Nullable(Type.String({ description: 'null: no other server takes it.' })),
+});
+export type PlannedMove = Static<typeof PlannedMove>;
+
+export const RebalanceAnswer = Type.Object({ ...success, moves: Type.Array(PlannedMove) });
+export type RebalanceAnswer = Static<typeof RebalanceAnswer>;
+
 export const MovesQuery = Type.Object({
   project: Type.Optional(Type.String({ description: 'Moves of this project alone.', examples: ['shop'] })),
 });

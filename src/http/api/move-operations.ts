@@ -1,6 +1,7 @@
 /** Moves of projects between Postgres servers over HTTP, for an admin token, as routes.ts lists them. */
 import { Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/moves.js';
+import { planRebalance } from '../../engine/moves/plan-rebalance.js';
 import type { MoveRow } from '../../tenancy/move-rows.js';
 import { serverName } from '../../tenancy/placement.js';
 import { originOf } from '../observability/audit-request.js';
@@ -80,6 +81,23 @@ export const LIST_MOVES: Operation = {
     const moves = await engine.moves.list((request.query as wire.MovesQuery).project);
     const message = `${moves.length} ${moves.length === 1 ? 'move' : 'moves'}`;
     return { body: { success: true, message, moves: moves.map(shownMove) } };
+  },
+};
+
+export const PLAN_REBALANCE: Operation = {
+  ...ADMIN,
+  operationId: 'planRebalance',
+  summary: 'Which projects are to move off draining servers, and from full servers to empty ones',
+  description: 'Changes nothing. A project moves only to a server that has all labels of the one where it lives.',
+  audit: 'move.plan_rebalance',
+  success: succeeds(200, wire.RebalanceAnswer, '1 project is to move', {
+    moves: [{ project: 'shop', from: 'default', to: 'eu-1' }],
+  }),
+  errors: [],
+  async handle({ engine }) {
+    const moves = planRebalance(await engine.serverRows.list(), await engine.projects.list());
+    const message = `${moves.length} ${moves.length === 1 ? 'project is' : 'projects are'} to move`;
+    return { body: { success: true, message, moves } };
   },
 };
 

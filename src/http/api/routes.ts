@@ -18,7 +18,7 @@ import {
   SET_QUOTA,
 } from './project-operations.js';
 import { DROP_QUARANTINE, READ_QUARANTINE, REPLAY_QUARANTINE } from './quarantine-operations.js';
-import { CANCEL_MOVE, LIST_MOVES, MOVE_PROJECT, PLAN_MOVE, READ_MOVE } from './move-operations.js';
+import { CANCEL_MOVE, LIST_MOVES, MOVE_PROJECT, PLAN_MOVE, PLAN_REBALANCE, READ_MOVE } from './move-operations.js';
 import { READ_RECEIPT, READ_RECEIPTS } from './receipt-operations.js';
 import { RUN_QUERIES } from './neon-operation.js';
 import { CANCEL_REQUEST, LIST_REQUESTS } from './request-operations.js';
@@ -81,6 +81,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
   { method: 'DELETE', url: '/api/cdp/admin/projects/:project/tokens/:token_id', access: 'admin', ...REVOKE_TOKEN },
   { method: 'GET', url: '/api/cdp/admin/projects/:project/move', access: 'admin', ...PLAN_MOVE },
   { method: 'POST', url: '/api/cdp/admin/projects/:project/move', access: 'admin', ...MOVE_PROJECT },
+  { method: 'GET', url: '/api/cdp/admin/rebalance', access: 'admin', ...PLAN_REBALANCE },
   { method: 'GET', url: '/api/cdp/admin/moves', access: 'admin', ...LIST_MOVES },
   { method: 'GET', url: '/api/cdp/admin/moves/:move', access: 'admin', ...READ_MOVE },
   { method: 'DELETE', url: '/api/cdp/admin/moves/:move', access: 'admin', ...CANCEL_MOVE },

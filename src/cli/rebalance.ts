@@ -1,0 +1,43 @@
+/** `cdp rebalance`: empties servers that are draining, and spreads projects over the others. */
+import { Command } from 'commander';
+import { messageOf } from '../contract/operator-message.js';
+import type { PlannedMove, RebalanceAnswer } from '../contract/wire/moves.js';
+import { managementOptions, withAdmin } from './management.js';
+import { moveAndWait } from './project-move.js';
+import { list as listOf } from './terminal/grid.js';
+import { print, warn } from './terminal/output.js';
+
+export function rebalanceCommand(): Command {
+  const command = new Command('rebalance')
+    .description('Move projects off draining servers, and from full servers to empty ones')
+    .option('--plan', 'List the moves, and change nothing (default)')
+    .option('--apply', 'Carry the moves out, one after the other');
+  return managementOptions(command).action(() =>
+    withAdmin(command, async (admin) => {
+      const { moves } = await admin.call<RebalanceAnswer>('GET', 'admin/rebalance');
+      if (!command.opts<{ apply?: boolean }>().apply) {
+        print(command, moves, moves.length === 0 ? ['No project has to move'] : tableOf(moves));
+        return;
+      }
+      const failed: string[] = [];
+      for (const { project, to } of moves) {
+        try {
+          if (to === null) throw new Error(`Project ${project}: no other server takes it`);
+          await moveAndWait(admin, project, { to });
+        } catch (error) {
+          failed.push(messageOf(error));
+          warn(messageOf(error));
+        }
+      }
+      const done = moves.length - failed.length;
+      print(command, { moved: done, failed }, [`${done} ${done === 1 ? 'project' : 'projects'} moved`]);
+      if (failed.length > 0) process.exitCode = 1;
+    }),
+  );
+}
+
+const tableOf = (moves: readonly PlannedMove[]): string[] =>
+  listOf(
+    ['PROJECT', 'FROM', 'TO'],
+    moves.map(({ project, from, to }) => [project, from, to ?? 'no server takes it']),
+  );

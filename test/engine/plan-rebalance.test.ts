@@ -1,0 +1,64 @@
+/** Which moves are planned, for servers and projects of a table. */
+import { expect, it } from 'vitest';
+import { planRebalance } from '../../src/engine/moves/plan-rebalance.js';
+import type { ProjectRow } from '../../src/tenancy/control-rows.js';
+import type { ServerRow } from '../../src/tenancy/server-rows.js';
+
+const server = (name: string, more: Partial<ServerRow> = {}): ServerRow => ({
+  ...{ name, urlReference: name === 'default' ? null : `env:${name}`, engine: 'postgres', tenancy: 'shared' },
+  ...{ labels: {}, weight: 1, maxProjects: null, maxBytes: null, maxConnections: null, status: 'active' },
+  ...{ facts: null, projects: 0, createdAt: new Date(0) },
+  ...more,
+});
+
+/** `a`, `a2`, … on that server. */
+const projects = (where: string, count: number): ProjectRow[] =>
+  Array.from({ length: count }, (_, n) => ({
+    ...{ id: `${where}-${n}`, name: `${where}-${n}`, status: 'active' as const, schemaVersion: 1, quotaBytes: null },
+    ...{ sizeBytes: null, isFenced: false, createdAt: new Date(0) },
+    placement: {
+      server: where,
+      added: where === 'default' ? null : { urlReference: '', addedAt: 0, engine: 'postgres', maxConnections: null },
+      ...{ database: '', schema: 'data', writer: '', reader: '', ownSchemas: false },
+    },
+  }));
+
+/** How many are to move, by `from -> to`. */
+const planned = (servers: ServerRow[], all: ProjectRow[]): Record<string, number> => {
+  const counts: Record<string, number> = {};
+  for (const { from, to } of planRebalance(servers, all))
+    counts[`${from} -> ${to}`] = (counts[`${from} -> ${to}`] ?? 0) + 1;
+  return counts;
+};
+
+it.each<[string, ServerRow[], ProjectRow[], Record<string, number>]>([
+  ['nothing to do', [server('default'), server('eu')], [...projects('default', 2), ...projects('eu', 1)], {}],
+  ['half of them', [server('default'), server('eu')], projects('default', 10), { 'default -> eu': 5 }],
+  ['by weight', [server('default'), server('eu', { weight: 4 })], projects('default', 10), { 'default -> eu': 8 }],
+  ['only one server', [server('default')], projects('default', 10), {}],
+  [
+    'a draining one is emptied, to the least loaded',
+    [server('default'), server('eu', { status: 'draining' }), server('us')],
+    [...projects('default', 2), ...projects('eu', 4)],
+    { 'eu -> us': 3, 'eu -> default': 1 },
+  ],
+  [
+    'nobody takes the rest',
+    [server('default', { status: 'closed' }), server('eu', { status: 'draining' }), server('us', { maxProjects: 1 })],
+    projects('eu', 2),
+    { 'eu -> us': 1, 'eu -> null': 1 },
+  ],
+  [
+    'labels hold',
+    [server('eu', { labels: { region: 'eu' } }), server('us', { labels: { region: 'us' } }), server('default')],
+    [...projects('eu', 9), ...projects('default', 3)],
+    { 'default -> us': 1 },
+  ],
+  ['Citus is left alone', [server('default'), server('citus', { engine: 'citus' })], projects('default', 4), {}],
+  [
+    'one of its own takes one',
+    [server('default'), server('eu', { tenancy: 'dedicated' })],
+    projects('default', 4),
+    { 'default -> eu': 1 },
+  ],
+])('%s', (_name, servers, all, moves) => expect(planned(servers, all)).toEqual(moves));
