@@ -9,7 +9,7 @@ import { cancel } from './cancel.js';
 import type { LoggedIn } from './login.js';
 import {
   BACKEND,
-  COPY_FAIL,
+  copyFail,
   MESSAGE_HEADER,
   readErrorFields,
   readParameterStatus,
@@ -38,7 +38,7 @@ interface Request extends RequestOptions {
 
 /** Limits of a connection. */
 export interface ConnectionLimits {
-  /** Longest row, in bytes. */
+  /** Longest row of a result or of COPY, in bytes. */
   readonly maxRowBytes?: number;
   /** For every request that sets no limit itself; 0: none. */
   readonly timeoutMs?: number;
@@ -55,6 +55,9 @@ const CLOSE_MS = 5_000;
 /** Parts of a write below this length are joined: copying them costs less than another piece. */
 const LARGE_PART = 16 * 1024;
 
+/** To whoever starts COPY … FROM STDIN where no data can follow. */
+const NO_COPY = Buffer.concat([copyFail('COPY has no place here'), SYNC]);
+
 /** Status byte of ReadyForQuery: no transaction block is open. */
 const IDLE = 0x49; // 'I'
 
@@ -63,6 +66,8 @@ const IDLE = 0x49; // 'I'
  * as a success all the same (Postgres manual 27.2.8). No text that a statement raises contains a zero byte.
  */
 const FROM_SYNCREP = Buffer.from('\0Fsyncrep.c\0');
+
+const isRow = (type: number): boolean => type === BACKEND.dataRow || type === BACKEND.copyData;
 
 export abstract class Connection {
   /** Of the server process; `pg_stat_activity.pid`. */
@@ -91,7 +96,7 @@ export abstract class Connection {
     loggedIn.address.hosts?.opened(this, loggedIn.address);
     const framing = new Framing(
       (type, buffer, start, end) => this.receive(type, buffer, start, end),
-      (type, length) => length <= (type === BACKEND.dataRow ? maxRowBytes : LONGEST_MESSAGE),
+      (type, length) => length <= (isRow(type) ? maxRowBytes : LONGEST_MESSAGE),
       (buffer, start, end) => this.receiveRows(buffer, start, end),
     );
     loggedIn.read((bytes, end) => {
@@ -195,6 +200,27 @@ export abstract class Connection {
     });
   }
 
+  /**
+   * Writes more of the last request, which had no Sync yet.
+   * @returns when the server takes more; false: it does not, and the request fails
+   */
+  protected async more(parts: readonly Uint8Array[]): Promise<boolean> {
+    const { socket } = this;
+    const request = this.requests.at(-1);
+    if (request === undefined) return false;
+    this.write(parts);
+    if (socket.writableNeedDrain) {
+      await new Promise<void>((resolve) => {
+        const done = () => {
+          socket.off('drain', done).off('close', done);
+          resolve();
+        };
+        socket.on('drain', done).on('close', done);
+      });
+    }
+    return this.closedBy === null && request.error === null;
+  }
+
   /** A backend that waits for a lock or a standby does not notice that its client has gone. */
   private timedOut(): void {
     void this.cancel();
@@ -263,7 +289,7 @@ export abstract class Connection {
       this.settle(current);
     } else if (type === BACKEND.copyInResponse) {
       // In copy-in mode the server has discarded our Sync (Postgres manual 54.2.6): send it again.
-      if (!current.copies) this.socket.write(Buffer.concat([COPY_FAIL, SYNC]));
+      if (!current.copies) this.socket.write(NO_COPY);
     } else current.onMessage(type, buffer, start, end);
   }
 

@@ -16,10 +16,10 @@ const MESSAGE_BYTES = 64 * 1024;
 export function copyMessages(data: readonly Uint8Array[]): Uint8Array[] {
   const length = data.reduce((sum, part) => sum + part.length, 0);
   if (length <= MESSAGE_BYTES) return [copyDataHeader(length), ...data, COPY_DONE];
-  return [...data.flatMap(inMessages), COPY_DONE];
+  return [...data.flatMap(dataMessages), COPY_DONE];
 }
 
-function inMessages(part: Uint8Array): Uint8Array[] {
+export function dataMessages(part: Uint8Array): Uint8Array[] {
   const messages: Uint8Array[] = [];
   for (let at = 0; at < part.length; at += MESSAGE_BYTES) {
     const piece = part.subarray(at, at + MESSAGE_BYTES);

@@ -25,7 +25,8 @@ export {
   TERMINATE,
 } from './messages.js';
 export { Pool } from './pool.js';
-export { type Described, type Outcome, type Result, type Row, Session, type Step, withSession } from './session.js';
+export type { Result, Row } from './answers.js';
+export { type Described, type Outcome, Session, type Step, withSession } from './session.js';
 export { isOfWorker } from './shard-errors.js';
 export * from './server-messages.js';
 export * from './sql.js';

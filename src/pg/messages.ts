@@ -80,7 +80,7 @@ export const DESCRIBE_PORTAL = message('D', Buffer.from('P\0'));
 export const SYNC = message('S');
 export const TERMINATE = message('X');
 export const COPY_DONE = message('c');
-export const COPY_FAIL = message('f', Buffer.from('COPY has no place here\0'));
+export const copyFail = (reason: string): Buffer => message('f', Buffer.from(`${reason}\0`));
 
 export const EXECUTE_ALL = execute();
 
@@ -116,6 +116,7 @@ export const cancelMessage = (processId: number, secretKey: Buffer): Buffer =>
 export const BACKEND = {
   authentication: 0x52, // 'R'
   commandComplete: 0x43, // 'C'
+  copyData: 0x64, // 'd'
   copyInResponse: 0x47, // 'G'
   dataRow: 0x44, // 'D'
   emptyQuery: 0x49, // 'I'

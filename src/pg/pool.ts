@@ -1,6 +1,7 @@
 /** A few sessions of one role, for short queries: lent one at a time, opened when they are needed, closed when idle. */
+import type { Result, Row } from './answers.js';
 import { AnswerTimeout, ConnectionLost } from './errors.js';
-import type { PipelineOptions, Result, Row, Session, Step } from './session.js';
+import type { PipelineOptions, Session, Step } from './session.js';
 import type { Statement } from './sql.js';
 
 export interface PoolOptions {

@@ -3,15 +3,19 @@
  * piece, up to one Sync; rows come as text, or as the bytes of their DataRow messages.
  */
 import type { LoginOptions } from './address.js';
+import { Answers, type Result, type Row } from './answers.js';
 import { readCommandTag } from './command-tag.js';
 import { Connection, type ConnectionLimits } from './connection.js';
-import { copyMessages } from './copy-in.js';
-import { CommitNotReplicated } from './errors.js';
+import { copyMessages, dataMessages } from './copy-in.js';
+import { CopiedRows } from './copy-out.js';
+import { CommitNotReplicated, ConnectionLost } from './errors.js';
 import type { MessageHandler, RowTaker } from './framing.js';
 import { logIn } from './login.js';
 import {
   BACKEND,
   bind,
+  COPY_DONE,
+  copyFail,
   DESCRIBE_PORTAL,
   DESCRIBE_STATEMENT,
   execute,
@@ -21,23 +25,12 @@ import {
   readParameterOids,
   readRowDescription,
   readTag,
-  readTextRow,
   runUnnamed,
   simpleQuery,
   SYNC,
 } from './messages.js';
 import { PreparedStatements } from './prepared-statements.js';
 import { fixed, ROLLBACK, type Statement } from './sql.js';
-
-/** A row as Postgres's text. */
-export type Row = (string | null)[];
-
-/** What came back for one step. */
-export interface Result {
-  /** Command tag, for instance `INSERT 0 250`. */
-  readonly tag: string;
-  readonly rows: Row[];
-}
 
 /** What a pipeline consists of: statements, a COPY … FROM STDIN with its data. */
 export interface Step extends Statement {
@@ -144,6 +137,51 @@ export class Session extends Connection {
   }
 
   /**
+   * Runs COPY … TO STDOUT. The server waits for whoever takes the rows.
+   * @returns the rows in parts, none of which ends within a row. Who does not take all of them loses the session
+   * @throws PostgresError, ConnectionLost, MessageTooLarge
+   */
+  async *copyOut(statement: Statement): AsyncGenerator<Buffer, void, void> {
+    const rows = new CopiedRows(this);
+    const onMessage: MessageHandler = (type, buffer, start, end) => {
+      if (type === BACKEND.copyData) rows.add(buffer, start, end);
+    };
+    let hasEnded = false;
+    const end = (error: Error | null) => {
+      hasEnded = true;
+      rows.end(error);
+    };
+    this.request([runUnnamed(statement), SYNC], onMessage).then(() => end(null), end);
+    try {
+      yield* rows;
+    } finally {
+      if (!hasEnded) this.destroy(new ConnectionLost('Nobody takes the rows of COPY'));
+    }
+  }
+
+  /**
+   * Runs COPY … FROM STDIN.
+   * @param data is asked for no faster than the server takes it
+   * @returns the number of rows
+   * @throws PostgresError, ConnectionLost; what `data` throws. No row is stored then
+   */
+  async copyIn(statement: Statement, data: AsyncIterable<Uint8Array>): Promise<number> {
+    const answers = new Answers(1);
+    const done = this.request([runUnnamed(statement)], answers.onMessage, { copies: true });
+    done.catch(ignore);
+    try {
+      for await (const part of data) if (!(await this.more(dataMessages(part)))) break;
+    } catch (error) {
+      await this.more([copyFail('There is no more data'), SYNC]);
+      await done.catch(ignore);
+      throw error;
+    }
+    await this.more([COPY_DONE, SYNC]);
+    await done;
+    return readCommandTag(answers.results[0]?.tag ?? '').count ?? 0;
+  }
+
+  /**
    * Any number of statements in one text, in one transaction unless they say otherwise; rows are dropped. A simple query
    * (Postgres manual 54.2.3).
    * @throws PostgresError, ConnectionLost
@@ -237,26 +275,6 @@ export class Session extends Connection {
     const closing = this.prepared.forget(...steps.map(({ text }) => text));
     // The pipeline's error is what the caller has to know.
     if (!this.closed) await this.request([...closing, SYNC], ignore).catch(ignore);
-  }
-}
-
-/** Gathers what comes back for the steps of a pipeline, in their order. */
-class Answers {
-  readonly results: Result[] = [];
-  private rows: Row[] = [];
-
-  constructor(private readonly count: number) {}
-
-  readonly onMessage: MessageHandler = (type, buffer, start, end) => {
-    if (type === BACKEND.dataRow) this.rows.push(readTextRow(buffer, start, end));
-    else if (type === BACKEND.commandComplete) this.ended(readTag(buffer, start, end));
-    else if (type === BACKEND.emptyQuery) this.ended('');
-  };
-
-  /** What comes after the last step belongs to the reset. */
-  private ended(tag: string): void {
-    if (this.results.length < this.count) this.results.push({ tag, rows: this.rows });
-    this.rows = [];
   }
 }
 

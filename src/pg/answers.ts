@@ -1,0 +1,33 @@
+/** What comes back for the statements of a pipeline. */
+import type { MessageHandler } from './framing.js';
+import { BACKEND, readTag, readTextRow } from './messages.js';
+
+/** A row as Postgres's text. */
+export type Row = (string | null)[];
+
+/** What came back for one step. */
+export interface Result {
+  /** Command tag, for instance `INSERT 0 250`. */
+  readonly tag: string;
+  readonly rows: Row[];
+}
+
+/** Gathers what comes back for the steps of a pipeline, in their order. */
+export class Answers {
+  readonly results: Result[] = [];
+  private rows: Row[] = [];
+
+  constructor(private readonly count: number) {}
+
+  readonly onMessage: MessageHandler = (type, buffer, start, end) => {
+    if (type === BACKEND.dataRow) this.rows.push(readTextRow(buffer, start, end));
+    else if (type === BACKEND.commandComplete) this.ended(readTag(buffer, start, end));
+    else if (type === BACKEND.emptyQuery) this.ended('');
+  };
+
+  /** What comes after the last step belongs to the reset. */
+  private ended(tag: string): void {
+    if (this.results.length < this.count) this.results.push({ tag, rows: this.rows });
+    this.rows = [];
+  }
+}

@@ -1,0 +1,63 @@
+/** What COPY … TO STDOUT sends, on its way to whoever takes it more slowly. */
+
+/** Who sends the rows, and can be made to wait. */
+interface Sender {
+  pause(): void;
+  unpause(): void;
+}
+
+/** Bytes of rows that are handed on together. */
+const PART_BYTES = 64 * 1024;
+/** Parts that may wait before the sender has to. */
+const MOST_PARTS = 16;
+
+export class CopiedRows implements AsyncIterable<Buffer> {
+  private part: Buffer = Buffer.allocUnsafe(PART_BYTES);
+  private filled = 0;
+  private readonly parts: Buffer[] = [];
+  /** undefined: there is more to come; null: that was all. */
+  private ended: Error | null | undefined;
+  private wake = (): void => {};
+
+  constructor(private readonly sender: Sender) {}
+
+  /** Takes a copy of a row, which lies in `buffer` from `start` to `end`. */
+  add(buffer: Buffer, start: number, end: number): void {
+    if (this.filled + end - start > PART_BYTES) this.handOn();
+    if (end - start > PART_BYTES) this.push(Buffer.from(buffer.subarray(start, end)));
+    else this.filled += buffer.copy(this.part, this.filled, start, end);
+  }
+
+  /** @param error null: all rows have come */
+  end(error: Error | null): void {
+    this.handOn();
+    this.ended = error;
+    this.wake();
+  }
+
+  /** The rows in parts of 64 KiB and single longer rows; a row is never split. @throws the error of {@link end} */
+  async *[Symbol.asyncIterator](): AsyncGenerator<Buffer, void, void> {
+    for (;;) {
+      const parts = this.parts.splice(0);
+      if (parts.length > 0) {
+        this.sender.unpause();
+        yield* parts;
+      } else if (this.ended === undefined) await new Promise<void>((resolve) => (this.wake = resolve));
+      else if (this.ended === null) return;
+      else throw this.ended;
+    }
+  }
+
+  private handOn(): void {
+    if (this.filled === 0) return;
+    this.push(this.part.subarray(0, this.filled));
+    this.part = Buffer.allocUnsafe(PART_BYTES);
+    this.filled = 0;
+  }
+
+  private push(part: Buffer): void {
+    this.parts.push(part);
+    if (this.parts.length >= MOST_PARTS) this.sender.pause();
+    this.wake();
+  }
+}
