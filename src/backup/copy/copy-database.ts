@@ -1,10 +1,30 @@
 /**
- * Copies a project from one Postgres server to another, which may be of a newer major: the schema by pg_dump, the rows by COPY,
- * both of one snapshot. No client programs of Postgres need to be installed.
+ * Copies a project from one Postgres server to another, which may be of a later major: the schema by pg_dump, the rows by COPY,
+ * both of one snapshot. No client programs of Postgres need to be installed (docs/decisions/0046-copying-between-servers.md).
  */
+import type { Verification } from '../../contract/moves.js';
 import type { TableRows } from '../../contract/wire/operator.js';
+import {
+  ident,
+  type LoginOptions,
+  PostgresError,
+  type Session,
+  sql,
+  UNDEFINED_OBJECT,
+  withSession,
+} from '../../pg/index.js';
+import { EXTENSIONS_SCHEMA } from '../../tenancy/extensions.js';
 import type { Placement } from '../../tenancy/placement.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
+import { renamed } from '../logical/archive-entries.js';
+import { LOCK_WAIT_MS, withDumpRole } from '../logical/dump-role.js';
+import { withSnapshot } from '../logical/snapshot.js';
+import { copyLargeObjects } from './large-objects.js';
+import { pgDump } from './pg-dump.js';
+import { entriesOf, type Entry, isRight, ownEntries } from './schema-text.js';
+import { set } from './session-settings.js';
+import { copySequences, copyTable, type CopiedTable, tablesOf } from './tables.js';
+import { contentsOf, countsOf, type Contents, counted, differentEntries, differentTables } from './verify.js';
 
 /** A project's database. Its server runs. */
 export interface Place {
@@ -15,7 +35,7 @@ export interface Place {
 export interface CopyOptions {
   /** What is written to it after the beginning is not copied, and nobody alters or drops a table meanwhile: they are locked. */
   readonly source: Place;
-  /** As {@link Tenancy.create} makes it, brought up to the same schema version as the source. After a failure it is half filled. */
+  /** As {@link Tenancy.create} makes it, of the same schema version as the source. After a failure it is half filled. */
   readonly target: Place;
   readonly verify: Verification;
   /** Aborted: all sessions end at once, and with them their transactions. */
@@ -23,48 +43,169 @@ export interface CopyOptions {
   readonly onProgress?: (progress: CopyProgress) => void;
 }
 
-/** `counts`: the schema and the number of rows in each table. `full`: the contents of each table, too. */
-export type Verification = 'counts' | 'full';
-
-/** Where a copy is. Reported at the start of each step, and about once for each MiB of rows. */
+/** Of one table so far. Reported about once for each MiB, and at the end of the table. */
 export interface CopyProgress {
-  readonly step: 'schema' | 'rows' | 'indexes' | 'verification';
-  /** `name`, or `schema.name` outside of the schema `data`; null: the step is about all of them. */
-  readonly table: string | null;
-  /** Of the table so far. */
+  readonly table: string;
   readonly rows: number;
-  /** Of the table so far, as COPY's text. */
+  /** As COPY's text. */
   readonly bytes: number;
 }
 
 export interface Copied {
   readonly tables: TableRows[];
-  /** Rights given to roles that the target's server does not have, in words. */
-  readonly left_out: string[];
-}
-
-/**
- * The roles of the source become those of the target; the service's own part is there already, but for its rows.
- * @throws CopyDiffers; Error with what to do; PostgresError, ConnectionLost; the signal's reason
- */
-export function copyDatabase(options: CopyOptions): Promise<Copied> {
-  return Promise.reject(new Error(`${options.verify}: not there yet`));
-}
-
-/**
- * Compares the two, for instance once more when nobody can write to the source any more.
- * @throws CopyDiffers
- */
-export function verifyCopy(options: Omit<CopyOptions, 'onProgress'>): Promise<TableRows[]> {
-  return Promise.reject(new Error(`${options.verify}: not there yet`));
+  /** Rights given to roles that the target does not have, in words. */
+  readonly leftOut: string[];
 }
 
 /** The copy is not what the source is. */
 export class CopyDiffers extends Error {
-  constructor(
-    /** In words, each beginning with the name of a table or another object. */
-    readonly differences: readonly string[],
-  ) {
-    super(`The copy differs: ${differences.join('; ')}`);
+  /** @param differences in words, each beginning with the name of a table or another object */
+  constructor(readonly differences: readonly string[]) {
+    super(`The copy differs: ${differences.slice(0, 10).join('; ')}`);
   }
+}
+
+/**
+ * The roles of the source become those of the target, which has the service's own part already, but for its rows.
+ * @throws CopyDiffers, ProgramFailed, PostgresError, ConnectionLost; Error with what to do; the signal's reason
+ */
+export async function copyDatabase(options: CopyOptions): Promise<Copied> {
+  const { source, target, signal } = options;
+  const [from, to] = [source.placement, target.placement];
+  const { schema, contents, written } = await reading(source, signal, async (session, login, snapshot) => {
+    const schema = await schemaOf(session, login, from, snapshot, signal);
+    const tables = await tablesOf(session, from);
+    const written = await writing(target, signal, async (writer) => {
+      for (const name of schema.own) await writer.query(sql`CREATE SCHEMA ${ident(name)}`);
+      const leftOut = await execute(writer, schema.beforeData, from, to);
+      for (const table of tables) {
+        const report = (rows: number, bytes: number) => options.onProgress?.({ table: table.shown, rows, bytes });
+        await copyTable(session, writer, table, report);
+      }
+      await copySequences(session, writer, from);
+      await copyLargeObjects(session, writer, from, to);
+      // Now, since policies that come next may hide rows from whoever is no superuser.
+      const contents = await allContents(writer, await tablesOf(writer, to), options);
+      leftOut.push(...(await execute(writer, schema.afterData, from, to)));
+      return { contents, leftOut };
+    });
+    return { schema, contents: await allContents(session, tables, options), written };
+  });
+  const { leftOut } = written;
+  const copied = await reading(target, signal, (session, login, snapshot) =>
+    schemaOf(session, login, to, snapshot, signal),
+  );
+  const isSameMajor = (await source.tenancy.major()) === (await target.tenancy.major());
+  const differences = [
+    ...differentEntries(entriesIn(schema), entriesIn(copied), from, to, isSameMajor && leftOut.length === 0),
+    ...differentTables(contents, written.contents),
+  ];
+  if (differences.length > 0) throw new CopyDiffers(differences);
+  return { tables: counted(contents), leftOut };
+}
+
+/** Runs `work` as a role that may read all of the project, in one snapshot with all tables locked against changes of their schema. */
+const reading = <T>(
+  { tenancy, placement }: Place,
+  signal: AbortSignal,
+  work: (session: Session, login: LoginOptions, snapshot: string) => Promise<T>,
+): Promise<T> =>
+  withDumpRole(tenancy, placement, signal, (login) =>
+    withSnapshot(login, placement, signal, async (session, snapshot) => {
+      await set(session, 'reading');
+      return work(session, login, snapshot);
+    }),
+  );
+
+/** Runs `work` as the writer, who is to own everything. The project's code finds its own tables, as it does in its requests. */
+function writing<T>(
+  { tenancy, placement }: Place,
+  signal: AbortSignal,
+  work: (session: Session) => Promise<T>,
+): Promise<T> {
+  const { database, schema, writer } = placement;
+  const { address } = tenancy.serverOf(placement);
+  const login = {
+    ...address,
+    database,
+    user: writer,
+    password: tenancy.password(writer),
+    application_name: 'cdp copy',
+  };
+  const inSession = async (session: Session): Promise<T> => {
+    await set(session, 'writing');
+    await session.query(sql`SELECT pg_catalog.set_config('search_path', ${`${schema}, ${EXTENSIONS_SCHEMA}`}, false)`);
+    return work(session);
+  };
+  return withSession(login, inSession, signal);
+}
+
+/** A schema in the two parts that rows come between: indexes and constraints are made when they are there. */
+interface Schema {
+  /** Schemas that the writer has made. */
+  readonly own: readonly string[];
+  readonly beforeData: readonly Entry[];
+  readonly afterData: readonly Entry[];
+}
+
+const entriesIn = ({ beforeData, afterData }: Schema): Entry[] => [...beforeData, ...afterData];
+
+const OPTIONS = [
+  ...['--no-owner', '--no-tablespaces', '--no-table-access-method', '--no-security-labels'],
+  ...['--no-publications', '--no-subscriptions', `--lock-wait-timeout=${LOCK_WAIT_MS}`],
+];
+
+async function schemaOf(
+  session: Session,
+  login: LoginOptions,
+  { schema, writer }: Placement,
+  snapshot: string,
+  signal: AbortSignal,
+): Promise<Schema> {
+  const rows = await session.query(
+    sql`SELECT nspname FROM pg_namespace WHERE nspowner = ${writer}::regrole AND nspname <> ${schema} ORDER BY 1`,
+  );
+  const own = rows.map(([name]) => name ?? '');
+  const part = async (section: 'pre-data' | 'post-data'): Promise<Entry[]> => {
+    const text = await pgDump(login, [...OPTIONS, `--section=${section}`, `--snapshot=${snapshot}`], signal);
+    return ownEntries(entriesOf(text), schema, own);
+  };
+  return { own, beforeData: await part('pre-data'), afterData: await part('post-data') };
+}
+
+/** @returns the rights that were given to roles which do not exist here, in words */
+async function execute(session: Session, entries: readonly Entry[], from: Placement, to: Placement): Promise<string[]> {
+  const roles = new Map([
+    [from.writer, to.writer],
+    [from.reader, to.reader],
+  ]);
+  const leftOut: string[] = [];
+  for (const entry of entries) {
+    const text = renamed(entry.text, roles);
+    // One grant may name a role that does not exist here; the others are executed without it.
+    for (const statement of entry.kind.endsWith('ACL') ? text.split(/(?<=;)\n/) : [text]) {
+      try {
+        await session.script(statement);
+      } catch (error) {
+        if (!(error instanceof PostgresError && error.sqlstate === UNDEFINED_OBJECT && isRight(entry))) {
+          throw new Error(`${entry.schema}.${entry.name} (${entry.kind}) cannot be made: ${(error as Error).message}`, {
+            cause: error,
+          });
+        }
+        leftOut.push(`${error.message}: ${statement}`);
+      }
+    }
+  }
+  return leftOut;
+}
+
+async function allContents(
+  session: Session,
+  tables: readonly CopiedTable[],
+  { verify }: CopyOptions,
+): Promise<Map<string, Contents>> {
+  const contents = new Map<string, Contents>();
+  const look = verify === 'full' ? contentsOf : countsOf;
+  for (const table of tables) contents.set(table.shown, await look(session, table));
+  return contents;
 }

@@ -35,7 +35,13 @@ export function chooseEntries(list: string, schema: string, writer: string): Cho
 }
 
 /** @param schema the one that the service has made, and that a new project has already */
-function isOwn(kind: string, namespace: string, name: string, schemas: ReadonlySet<string>, schema: string): boolean {
+export function isOwn(
+  kind: string,
+  namespace: string,
+  name: string,
+  schemas: ReadonlySet<string>,
+  schema: string,
+): boolean {
   if (schemas.has(namespace)) return true;
   if (namespace === '_cdp') return kind === 'TABLE DATA' && /^(?:idempotency_keys|quarantine) /.test(name);
   if (namespace !== '-') return false;
@@ -75,7 +81,7 @@ export function statementsIn(script: string, roles: ReadonlyMap<string, string>)
 }
 
 /** pg_dump writes the name of a role after one of these words, or after another role. */
-const renamed = (text: string, roles: ReadonlyMap<string, string>): string =>
+export const renamed = (text: string, roles: ReadonlyMap<string, string>): string =>
   [...roles].reduce(
     (result, [from, to]) =>
       from === to

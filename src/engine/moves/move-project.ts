@@ -107,8 +107,8 @@ class ProgressNotes {
     this.timer = setInterval(() => void this.write(), NOTE_EVERY_MS);
   }
 
-  take({ step, table, rows, bytes }: CopyProgress): void {
-    if (step === 'rows' && table !== null) this.tables.set(table, { rows, bytes });
+  take({ table, rows, bytes }: CopyProgress): void {
+    this.tables.set(table, { rows, bytes });
   }
 
   async end(): Promise<void> {

@@ -7,7 +7,7 @@ import { withServiceSession } from '../../tenancy/service-pool.js';
 import { addedServer, type ServerRow } from '../../tenancy/server-rows.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
-import { isFull, serverNamed } from '../choose-server.js';
+import { placementOn, serverNamed } from '../choose-server.js';
 import type { ProjectParts } from '../project-parts.js';
 
 export interface MovePlan {
@@ -30,7 +30,7 @@ export async function planMove(parts: ProjectParts, project: ProjectRow, server:
     ...(serverName(placement) === to.name ? [`it lives on ${to.name} already`] : []),
     ...(to.status === 'active' ? [] : [`the server ${to.name} is ${to.status}`]),
     ...([placement.added?.engine, to.engine].includes('citus') ? ['projects on Citus do not move'] : []),
-    ...((await isFull(to, parts)) ? [`the projects on ${to.name} have as many bytes as they may`] : []),
+    ...((await placementOn(to, parts)) === null ? [`the projects on ${to.name} have as many bytes as they may`] : []),
     ...(await differences(parts, project, source, target)),
   ];
   return { project, to, bytes: await source.sizeOf(project), obstacles };

@@ -1,0 +1,54 @@
+/** The text that pg_dump writes of a schema: its entries, each with what it is about, and those of them that are the project's. */
+import { isOwn } from '../logical/archive-entries.js';
+
+export interface Entry {
+  /** In capitals: `TABLE`, `ACL`. */
+  readonly kind: string;
+  /** Of the schema `-` are things that are in none. */
+  readonly schema: string;
+  readonly name: string;
+  readonly text: string;
+}
+
+/**
+ * Constants, names, dollar-quoted texts and comments, which may hold anything; and whatever stands between them. Constants that begin
+ * with E escape by backslashes (Postgres manual 4.1.2).
+ */
+const TOKEN =
+  /\b[eE]'(?:[^'\\]|\\[^]|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|(?<![\w$])\$([A-Za-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$[^]*?\$\1\$|\/\*[^]*?\*\/|--[^\n]*|[^eE'"$/-]+|[^]/gy;
+
+const HEADER = /^-- Name: (.*); Type: (.*); Schema: (.*); Owner: .*$/;
+
+/** The last comment of a dump. */
+const COMPLETE = '-- PostgreSQL database dump complete';
+
+/** In pg_dump's order. What stands before the first are settings of its session. */
+export function entriesOf(dump: string): Entry[] {
+  const starts: { at: number; header: RegExpExecArray }[] = [];
+  let end = dump.length;
+  for (const { 0: token, index } of dump.matchAll(TOKEN)) {
+    const header = token.startsWith('-- Name: ') ? HEADER.exec(token) : null;
+    if (header !== null) starts.push({ at: index, header });
+    if (token === COMPLETE) end = index;
+  }
+  return starts.map(({ at, header: [line, name = '', kind = '', schema = ''] }, i) => ({
+    ...{ kind, schema, name },
+    // An empty comment ends this header, and another one begins the next.
+    text: dump
+      .slice(at + line.length, starts[i + 1]?.at ?? end)
+      .replace(/^\s*--\n|--\s*$/g, '')
+      .trim(),
+  }));
+}
+
+/**
+ * The project's own part: what a new project has by itself is left out.
+ * @param own schemas that the writer has made
+ */
+export function ownEntries(entries: readonly Entry[], schema: string, own: readonly string[]): Entry[] {
+  const schemas = new Set([schema, ...own]);
+  return entries.filter((entry) => isOwn(entry.kind, entry.schema, entry.name, schemas, schema));
+}
+
+/** Rights, and policies that name roles: those of roles that the target does not have are left out. */
+export const isRight = ({ kind }: Entry): boolean => kind.endsWith('ACL') || kind === 'POLICY';

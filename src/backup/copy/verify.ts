@@ -1,0 +1,77 @@
+/** Whether a copy is what its source is: the same schema, the same rows. */
+import type { TableRows } from '../../contract/wire/operator.js';
+import { createHash } from 'node:crypto';
+import type { Session } from '../../pg/index.js';
+import { countIn } from '../logical/snapshot.js';
+import type { Placement } from '../../tenancy/placement.js';
+import type { Entry } from './schema-text.js';
+import { type CopiedTable, rowsOf } from './tables.js';
+
+/** What a table contains. */
+export interface Contents {
+  readonly rows: number;
+  /** Of all rows, in whatever order; null: not asked for. */
+  readonly hash: string | null;
+}
+
+export async function countsOf(session: Session, { parts }: CopiedTable): Promise<Contents> {
+  let rows = 0;
+  for (const part of parts) rows += await countIn(session, part);
+  return { rows, hash: null };
+}
+
+export async function contentsOf(session: Session, table: CopiedTable): Promise<Contents> {
+  let rows = 0;
+  let sum = 0n;
+  for (const part of table.parts) {
+    for await (const data of rowsOf(session, table, part)) {
+      for (let start = 0, end = data.indexOf(10); end >= 0; start = end + 1, end = data.indexOf(10, start)) {
+        rows++;
+        // Added, since the rows of partitions may come in another order.
+        sum += createHash('md5').update(data.subarray(start, end)).digest().readBigUInt64LE();
+      }
+    }
+  }
+  return { rows, hash: BigInt.asUintN(64, sum).toString(16) };
+}
+
+/** Names the tables whose rows differ. */
+export function differentTables(before: ReadonlyMap<string, Contents>, after: ReadonlyMap<string, Contents>): string[] {
+  return [...new Set([...before.keys(), ...after.keys()])].flatMap((name) => {
+    const [from, to] = [before.get(name), after.get(name)];
+    if (from === undefined || to === undefined)
+      return [`${name}: is there ${from ? 'before' : 'after'} the copy alone`];
+    if (from.rows !== to.rows) return [`${name}: ${from.rows} rows before, and ${to.rows} after`];
+    return from.hash === to.hash ? [] : [`${name}: the contents of its rows differ`];
+  });
+}
+
+/**
+ * Names the parts of the schema that differ. pg_dump writes the same for the same schema, but for the names of roles.
+ * @param hasTexts compares what they say, and not just whether they are there: an older major says some things in another way
+ */
+export function differentEntries(
+  before: readonly Entry[],
+  after: readonly Entry[],
+  from: Placement,
+  to: Placement,
+  hasTexts: boolean,
+): string[] {
+  const described = (entries: readonly Entry[], { writer, reader }: Placement): Set<string> =>
+    new Set(
+      entries.map(({ kind, schema, name, text }) => {
+        const what = `${schema}.${name} (${kind})`;
+        const says = text
+          .replaceAll(new RegExp(`\\b${writer}\\b`, 'g'), 'writer')
+          .replaceAll(new RegExp(`\\b${reader}\\b`, 'g'), 'reader');
+        return hasTexts ? `${what}\0${says}` : what;
+      }),
+    );
+  const [old, copied] = [described(before, from), described(after, to)];
+  const differing = [...old].filter((one) => !copied.has(one)).concat([...copied].filter((one) => !old.has(one)));
+  return [...new Set(differing.map((one) => one.split('\0')[0] ?? ''))].map((what) => `${what}: is not the same`);
+}
+
+/** In order, as backups list them. */
+export const counted = (contents: ReadonlyMap<string, Contents>): TableRows[] =>
+  Array.from(contents, ([name, { rows }]) => ({ name, rows }));
