@@ -117,17 +117,29 @@ export class MoveRows {
 
   /**
    * The one moment at which the project changes its place, if it still lives where the move began.
-   * @throws EngineError outcome_unknown
+   * @throws EngineError database_unavailable: the row says whether it has
    */
-  async switch({ id, source, target }: NewMove, schemaVersion: number, entry: AuditRow | null): Promise<boolean> {
-    const change = sql`WITH moved AS (
-        UPDATE cdp.moves SET state = 'switched', opened_at = clock_timestamp() WHERE id = ${id} AND state = 'verifying' RETURNING project_id)
-      UPDATE cdp.projects SET server = ${target.server}, database_name = ${target.database}, schema_name = ${target.schema},
-        writer_role = ${target.writer}, reader_role = ${target.reader}, own_schemas = own_schemas AND ${target.ownSchemas},
-        schema_version = ${schemaVersion}, size_bytes = NULL, is_fenced = false
-      FROM moved WHERE projects.id = project_id AND server = ${source.server} AND database_name = ${source.database}
-      RETURNING project_id`;
-    return this.changes(change, entry);
+  async switch(
+    { id, projectId, source, target }: NewMove,
+    schemaVersion: number,
+    entry: AuditRow | null,
+  ): Promise<boolean> {
+    const place = sql`server = ${target.server}, database_name = ${target.database}, schema_name = ${target.schema},
+      writer_role = ${target.writer}, reader_role = ${target.reader}, own_schemas = own_schemas AND ${target.ownSchemas}`;
+    const change = sql`UPDATE cdp.projects SET ${place}, schema_version = ${schemaVersion}, size_bytes = NULL, is_fenced = false
+      WHERE id = ${projectId} AND EXISTS (SELECT FROM cdp.moves WHERE moves.id = ${id} AND state = 'switched')
+      RETURNING id AS project_id`;
+    const results = await serviceWork(() =>
+      this.pool.run([
+        BEGIN,
+        sql`UPDATE cdp.moves SET state = 'switched', opened_at = clock_timestamp() WHERE id = ${id} AND state = 'verifying'
+          AND EXISTS (SELECT FROM cdp.projects WHERE projects.id = ${projectId}
+            AND server = ${source.server} AND database_name = ${source.database})`,
+        entry === null ? change : withEntry(change, entry),
+        COMMIT,
+      ]),
+    );
+    return results[2]?.rows.length === 1;
   }
 
   /** From here on it is undone. @returns false if the project has changed its place */
@@ -157,9 +169,8 @@ export class MoveRows {
     );
   }
 
-  private async changes(change: Fragment, entry: AuditRow | null = null): Promise<boolean> {
-    const rows = await serviceChange(this.pool, entry === null ? change : withEntry(change, entry));
-    return rows.length === 1;
+  private async changes(change: Fragment): Promise<boolean> {
+    return (await serviceChange(this.pool, change)).length === 1;
   }
 
   private async select(which: Fragment): Promise<MoveRow[]> {

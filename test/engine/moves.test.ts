@@ -105,12 +105,15 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
        CREATE SEQUENCE numbers; SELECT nextval('numbers'), nextval('numbers');
        COMMENT ON TABLE visits IS 'who was here'`,
     );
-    const schema = await project.call('GET', '/api/cdp/schema');
+    // The number of rows is an estimate.
+    const schemaOf = async () =>
+      (await project.call('GET', '/api/cdp/schema')).text.replaceAll(/"(approximate_rows|request_id)":[^,}]*/g, '');
+    const schema = await schemaOf();
     const before = await row();
     for (const to of ['eu-1', 'default']) {
       expect(await moved(to, { verify: 'full' })).toMatchObject({ state: 'done', to, reason: null });
       expect((await row()).placement.added === null).toBe(to === 'default');
-      expect((await project.call('GET', '/api/cdp/schema')).body).toEqual(schema.body);
+      expect(await schemaOf()).toBe(schema);
       expect(await project.rows('SELECT page, count FROM visits ORDER BY page')).toEqual([
         { page: 'a', count: 1 },
         { page: 'b', count: 2 },

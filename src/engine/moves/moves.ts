@@ -49,6 +49,7 @@ export class Moves {
   async start(name: string, to: string, options: Omit<MoveOptions, 'signal'>, by: Origin): Promise<MoveRow> {
     if (this.running.size >= AT_ONCE) throw new EngineError('overloaded', `${AT_ONCE} moves are under way here`);
     const { id: projectId } = await this.projects.get(name);
+    if ((await this.rows.open(projectId)).length > 0) throw inTheWay(name);
     const abort = new AbortController();
     return new Promise((begun, refused) => {
       const id = randomUUID();
