@@ -127,7 +127,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
         'first',
       );
       expect(replayed.headers.get('idempotency-replayed')).toBe('true');
-      expect((await project.call('GET', '/api/cdp/receipts/first')).body).toMatchObject({ state: 'stored' });
+      expect((await project.call('GET', '/api/cdp/receipts/first')).body).toMatchObject({ status: 'stored' });
       expect((await project.call('GET', '/api/cdp/quarantine')).body.records).toHaveLength(1);
     }
     expect(await project.rows(`SELECT nextval('numbers')::int AS n`)).toEqual([{ n: 3 }]);
