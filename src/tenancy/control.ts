@@ -2,11 +2,14 @@
 import { randomBytes } from 'node:crypto';
 import type { ProjectStatus } from '../contract/projects.js';
 import {
+  BEGIN,
+  fixed,
   type Fragment,
   ident,
   LOCK_NOT_AVAILABLE,
   type Pool,
   PostgresError,
+  ROLLBACK,
   type Row,
   type ServerAddress,
   sql,
@@ -26,6 +29,9 @@ import {
 import { migrate, readMigrations } from './migrate.js';
 import { withServiceSession } from './service-pool.js';
 import { serviceChange, serviceWork } from './service-work.js';
+
+/** Some 300 kB, which Postgres keeps in a temporary file if `work_mem` is smaller. */
+const LARGE_RESULT = fixed('SELECT count(*) FROM generate_series(1, 10000)');
 
 /** Of the secret, and of the one that it replaces; null: of none. */
 type Fingerprints = readonly [string, string | null];
@@ -77,6 +83,21 @@ export class ControlDatabase {
 
   async endFirstStart(): Promise<void> {
     await this.query(sql`UPDATE cdp.instance SET welcomed_at = now()`);
+  }
+
+  /** Whether Postgres can write a temporary file, which it cannot on a full disk. @throws EngineError database_unavailable */
+  async canWriteFiles(): Promise<boolean> {
+    const steps = [BEGIN, fixed(`SET LOCAL work_mem = '64kB'`), LARGE_RESULT, ROLLBACK];
+    const isFull = (error: unknown) => error instanceof PostgresError && error.sqlstate.startsWith('53');
+    return serviceWork(() =>
+      this.pool.run(steps).then(
+        () => true,
+        (error: unknown) => {
+          if (isFull(error)) return false;
+          throw error;
+        },
+      ),
+    );
   }
 
   async ping(): Promise<void> {

@@ -73,6 +73,26 @@ describe('a service with its database', () => {
     await app.close();
   });
 
+  it('is degraded while Postgres can write no files, and says why on loopback', async () => {
+    const setLimit = (action: string) =>
+      onServer(service.server, async (client) => {
+        await client.query(`ALTER DATABASE ${service.database} ${action}`);
+        await client.query(
+          `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '${service.database}'`,
+        );
+      });
+    const ready = async (headers = {}) => (await service.call('GET', '/readyz', { headers })).body;
+    await setLimit('SET temp_file_limit = 0');
+    try {
+      const degraded = { success: true, message: 'degraded' };
+      await expect.poll(ready, { timeout: 20_000 }).toEqual({ ...degraded, servers: [], disk: 'full' });
+      expect(await ready({ 'x-forwarded-for': '192.0.2.1' })).toEqual(degraded);
+    } finally {
+      await setLimit('RESET temp_file_limit');
+    }
+    await expect.poll(ready, { timeout: 20_000 }).toEqual({ success: true, message: 'ready' });
+  });
+
   it('tells the operator of a full disk, and not what the caller has written', async () => {
     const { engine, config } = service;
     const lines: Record<string, unknown>[] = [];

@@ -31,9 +31,10 @@ export function operatorRoutes(
     const isFirstStart = await engine.control.isFirstStart();
     if (showsFirstToken && isFirstStart) throw new EngineError('overloaded', 'The first project is being created');
     const servers = engine.serverWatch.states.filter(({ isUp }) => !isUp).map(({ server }) => server);
-    if (servers.length === 0) return { success: true, message: 'ready' };
-    // Everybody else is served. What the servers are called is for operators.
-    return { success: true, message: 'degraded', ...(isLoopback(request) ? { servers } : {}) };
+    const disk = (await engine.control.canWriteFiles()) ? {} : { disk: 'full' };
+    if (servers.length === 0 && !('disk' in disk)) return { success: true, message: 'ready' };
+    // Reads go on, and projects elsewhere are served. What is wrong is for operators.
+    return { success: true, message: 'degraded', ...(isLoopback(request) ? { servers, ...disk } : {}) };
   });
 
   app.get('/openapi.json', () => document);
