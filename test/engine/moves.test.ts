@@ -103,7 +103,9 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     await project.rows(
       `CREATE VIEW pages AS SELECT page FROM visits;
        CREATE SEQUENCE numbers; SELECT nextval('numbers'), nextval('numbers');
-       COMMENT ON TABLE visits IS 'who was here'`,
+       COMMENT ON TABLE visits IS 'who was here';
+       CREATE TABLE writer (a integer);
+       CREATE FUNCTION writers() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RETURN (SELECT count(*) FROM writer); END $$`,
     );
     // The number of rows is an estimate.
     const schemaOf = async () =>
@@ -118,7 +120,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
         { page: 'a', count: 1 },
         { page: 'b', count: 2 },
       ]);
-      expect(await project.rows('SELECT count(*)::int AS n FROM pages')).toEqual([{ n: 2 }]);
+      expect(await project.rows('SELECT count(*)::int AS n, writers()::int AS w FROM pages')).toEqual([{ n: 2, w: 0 }]);
       const replayed = await insert(
         [
           { page: 'a', count: 1 },

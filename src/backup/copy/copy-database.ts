@@ -181,7 +181,8 @@ async function execute(session: Session, entries: readonly Entry[], from: Placem
   ]);
   const leftOut: string[] = [];
   for (const entry of entries) {
-    const text = renamed(entry.text, roles);
+    // Elsewhere a word such as `writer` is a name of the project's own.
+    const text = isRight(entry) ? renamed(entry.text, roles) : entry.text;
     // One grant may name a role that does not exist here; the others are executed without it.
     for (const statement of entry.kind.endsWith('ACL') ? text.split(/(?<=;)\n/) : [text]) {
       try {
