@@ -32,14 +32,18 @@ beforeAll(async () => {
 });
 afterAll(() => other.close());
 
-/** Without the schemas, which are the service's, whose role has another name there. Postgres 18 shows NOT NULL among the constraints. */
+/**
+ * Without the schemas, which are the service's, whose role has another name there. Postgres 17 has the privilege MAINTAIN (m), and 18
+ * shows NOT NULL among the constraints. Later ones name the table of a column in fewer places.
+ */
 async function described(client: pg.Client): Promise<string> {
   const { constraints, schemas, ...all } = (await description(client)) as {
     constraints: { def: string }[];
     schemas: unknown;
   };
   expect(schemas).toHaveLength(1);
-  return JSON.stringify({ ...all, constraints: constraints.filter(({ def }) => !def.startsWith('NOT NULL')) }, null, 2);
+  const rest = { ...all, constraints: constraints.filter(({ def }) => !def.startsWith('NOT NULL')) };
+  return JSON.stringify(rest, null, 2).replaceAll('=arwdDxtm/', '=arwdDxt/').replaceAll('people.', '');
 }
 
 describe.each(testServers().map((server) => ({ server, major: server.major })))(
