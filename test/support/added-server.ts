@@ -85,9 +85,13 @@ export async function startAddedServer(durable = false, major = debianMajors()[0
     major,
     signal,
     kill: () => signal('SIGKILL', 'everybody'),
-    restart: async () => {
-      server = await startThrowaway(join(folder, 'server'), { major, durable });
-    },
+    restart: () =>
+      // A process that was killed holds the folder until the system has cleared it away.
+      eventually('it starts again', async () => {
+        const started = await startThrowaway(join(folder, 'server'), { major, durable }).catch(() => null);
+        server = started ?? server;
+        return started;
+      }).then(() => {}),
     url: urlAt(connection.host, PORT),
     connection,
     disguised,
