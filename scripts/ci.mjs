@@ -105,6 +105,9 @@ const POSTGRES = [
 function installCitus() {
   const folder = join(root, '../shared/citus');
   if (existsSync('/usr/lib/postgresql/15/lib/citus.so') || !existsSync(folder)) return;
+  // It is built for the newest minor version.
+  run({}, 'apt-get', 'update', '-qq');
+  run({}, 'apt-get', 'install', '-y', '-qq', 'postgresql-15');
   for (const name of readdirSync(folder).filter((name) => name.endsWith('.tar.gz'))) {
     const options = ['--no-same-owner', '--keep-directory-symlink'];
     note(run({}, 'tar', '-C', '/', '-xzf', join(folder, name), ...options), ['tar', name]);

@@ -154,7 +154,7 @@ describe('many at once', () => {
       slowest = Math.max(slowest, performance.now() - started);
     }
     await making;
-    expect(slowest).toBeLessThan(2_000);
+    expect(slowest).toBeLessThan(8_000);
   });
 });
 

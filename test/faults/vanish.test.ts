@@ -146,9 +146,9 @@ it('150 clients that vanish at any moment, between 8 that stay: nothing of their
   });
   expect(slow.body.rows).toEqual([{ n: 0 }]);
   // As many as may run at once do so at once: no place was lost.
-  const all = await Promise.all(
-    Array.from({ length: 6 }, () => send(`${service.url}/api/cdp/sql`, token, '{"sql":"SELECT pg_sleep(0.5)"}', null)),
+  const all = Promise.all(
+    Array.from({ length: 6 }, () => send(`${service.url}/api/cdp/sql`, token, '{"sql":"SELECT pg_sleep(3)"}', null)),
   );
-  expect(all.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200, 200]);
-  expect(Math.max(...all.map(({ ms }) => ms))).toBeLessThan(1_500);
+  await eventually('all of them run', async () => (await active()).length === 6);
+  expect((await all).map(({ status }) => status)).toEqual([200, 200, 200, 200, 200, 200]);
 });

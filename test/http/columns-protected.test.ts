@@ -122,7 +122,7 @@ describe.each(testServers())('a column change protects on Postgres $major', (ser
       for (const name of names) await client.query(`SELECT * FROM data.${name}`);
       const started = performance.now();
       const answers = await Promise.all(attempts.map((attempt, i) => attempt(names[i] ?? '')));
-      expect(performance.now() - started).toBeLessThan(5_000);
+      expect(performance.now() - started).toBeLessThan(15_000);
       for (const answer of answers) {
         failure(answer, 503, 'table_busy');
         expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
@@ -154,7 +154,7 @@ describe.each(testServers())('a column change protects on Postgres $major', (ser
       const answer = await new Tables(own).alter('slow', 'a', { new_type: 'INTEGER', comment: 'x' });
       failure(answer, 503, 'table_busy');
       expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
-      expect(performance.now() - started).toBeLessThan(3_000);
+      expect(performance.now() - started).toBeLessThan(8_000);
       expect(await snapshot(own)).toEqual(before);
       expect((await new Tables(own).alter('slow', 'a', { comment: 'x' })).status).toBe(200);
     } finally {

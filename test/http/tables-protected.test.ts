@@ -143,7 +143,7 @@ describe.each(testServers())('a call on tables protects on Postgres $major', (se
       failure(answer, 503, 'table_busy');
       expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(0);
       expect(performance.now() - dropping).toBeGreaterThan(1_500);
-      expect(performance.now() - dropping).toBeLessThan(6_000);
+      expect(performance.now() - dropping).toBeLessThan(20_000);
       await client.query('ROLLBACK');
     });
     expect(await columnTypes(project, 'locked')).toEqual({ id: 'uuid', a: 'TEXT' });

@@ -2,7 +2,7 @@
  * A Citus cluster for tests: a coordinator and two workers, all on this machine, from Debian's Postgres 15. Citus is not in
  * any registry, so whoever runs the tests installs it (docs/citus.md); where it is not, {@link citus} says so once.
  */
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { connected } from './postgres.js';
@@ -12,6 +12,9 @@ import { type Connection, startThrowaway, type ThrowawayServer } from './throwaw
 
 const MAJOR = 15;
 const LIBRARY = `/usr/lib/postgresql/${MAJOR}/lib/citus.so`;
+const SERVER = `/usr/lib/postgresql/${MAJOR}/bin/postgres`;
+/** A function of Postgres that a library built for 15.20 or later calls, and that earlier ones do not have. */
+const SYMBOL = 'have_createdb_privilege';
 
 export interface NodeAddress {
   /** Its superuser. */
@@ -37,9 +40,17 @@ export interface CitusCluster {
 
 /** Whether the tests of Citus can run. Says loudly if not. */
 export function hasCitus(): boolean {
-  if (existsSync(LIBRARY)) return true;
-  console.warn(`NOT TESTED: Citus. ${LIBRARY} is not installed (docs/citus.md)`);
-  return false;
+  const obstacle = whyNoCitus();
+  if (obstacle !== undefined) console.warn(`NOT TESTED: Citus. ${obstacle} (docs/citus.md)`);
+  return obstacle === undefined;
+}
+
+function whyNoCitus(): string | undefined {
+  if (!existsSync(LIBRARY)) return `${LIBRARY} is not installed`;
+  if (readFileSync(LIBRARY).includes(SYMBOL) && !readFileSync(SERVER).includes(SYMBOL)) {
+    return `${LIBRARY} needs a newer minor version of ${SERVER}: upgrade postgresql-${MAJOR}`;
+  }
+  return undefined;
 }
 
 /** What a node needs (Citus manual, "Multi-node"), and what keeps three of them small. */

@@ -104,7 +104,7 @@ describe('tells', () => {
       const text = `WITH x AS (${Array.from({ length: 100_000 }, (_, i) => piece(i)).join('')}`;
       const started = performance.now();
       mainKeyword(text);
-      expect(performance.now() - started).toBeLessThan(1_000);
+      expect(performance.now() - started).toBeLessThan(5_000);
     }
   });
 });
