@@ -19,6 +19,12 @@ const TOKEN =
 
 const HEADER = /^-- Name: (.*); Type: (.*); Schema: (.*); Owner: .*$/;
 
+/**
+ * What Postgres's minor releases of November 2026 keep among the options of each column. An older server does not know it, and it
+ * says nothing of the column. In a line of its own, with the options that were set.
+ */
+const COLUMN_VERSION = /^(ALTER (?:FOREIGN )?TABLE ONLY .+ ALTER COLUMN .+ SET \()pg_attver=\d+(?:, )?(.*)\);\n*/gm;
+
 /** The last comment of a dump. */
 const COMPLETE = '-- PostgreSQL database dump complete';
 
@@ -34,12 +40,18 @@ export function entriesOf(dump: string): Entry[] {
   return starts.map(({ at, header: [line, name = '', kind = '', schema = ''] }, i) => ({
     ...{ kind, schema, name },
     // An empty comment ends this header, and another one begins the next.
-    text: dump
-      .slice(at + line.length, starts[i + 1]?.at ?? end)
-      .replace(/^\s*--\n|--\s*$/g, '')
-      .trim(),
+    text: withoutVersions(
+      kind,
+      dump.slice(at + line.length, starts[i + 1]?.at ?? end).replace(/^\s*--\n|--\s*$/g, ''),
+    ).trim(),
   }));
 }
+
+/** Tables and materialized views have columns; a function's body is left as it is. */
+const withoutVersions = (kind: string, text: string): string =>
+  /TABLE|VIEW/.test(kind)
+    ? text.replace(COLUMN_VERSION, (_, start: string, others: string) => (others === '' ? '' : `${start}${others});\n`))
+    : text;
 
 /**
  * The project's own part: what a new project has by itself is left out.

@@ -1,0 +1,26 @@
+/** What newer minors of Postgres keep of a column is not the project's. */
+import { expect, it } from 'vitest';
+import { entriesOf } from '../../../src/backup/copy/schema-text.js';
+
+const dump = (kind: string, text: string) =>
+  `--\n-- Name: t; Type: ${kind}; Schema: data; Owner: -\n--\n\n${text}\n\n\n--\n-- PostgreSQL database dump complete\n--\n`;
+const textOf = (kind: string, text: string) => entriesOf(dump(kind, text))[0]?.text;
+
+const TABLE = 'CREATE TABLE data.t (\n    id bigint,\n    "a SET (" text\n);';
+
+it('takes the version of a column out of a table', () => {
+  const versions =
+    'ALTER TABLE ONLY data.t ALTER COLUMN id SET (pg_attver=22158952);\nALTER TABLE ONLY data.t ALTER COLUMN "a SET (" SET (pg_attver=1);';
+  expect(textOf('TABLE', `${TABLE}\n${versions}`)).toBe(TABLE);
+});
+
+it('keeps the options that somebody has set', () => {
+  const set = (options: string) => `${TABLE}\nALTER TABLE ONLY data.t ALTER COLUMN id SET (${options});`;
+  expect(textOf('TABLE', set('pg_attver=7, n_distinct=5'))).toBe(set('n_distinct=5'));
+  expect(textOf('TABLE', set('n_distinct=5'))).toBe(set('n_distinct=5'));
+});
+
+it("keeps a function's body", () => {
+  const body = "CREATE FUNCTION data.f() AS '\nALTER TABLE ONLY data.t ALTER COLUMN id SET (pg_attver=1);\n';";
+  expect(textOf('FUNCTION', body)).toBe(body);
+});
