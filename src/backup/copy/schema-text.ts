@@ -20,10 +20,13 @@ const TOKEN =
 const HEADER = /^-- Name: (.*); Type: (.*); Schema: (.*); Owner: .*$/;
 
 /**
- * What Postgres's minor releases of November 2026 keep among the options of each column. An older server does not know it, and it
- * says nothing of the column. In a line of its own, with the options that were set.
+ * What minor releases of Postgres since November 2026 keep among the options of each column. An older server does not know it, and it
+ * says nothing of the column. In a statement of its own, with the options that were set.
  */
-const COLUMN_VERSION = /^(ALTER (?:FOREIGN )?TABLE ONLY .+ ALTER COLUMN .+ SET \()pg_attver=\d+(?:, )?(.*)\);\n*/gm;
+const COLUMN_VERSION = /(?<=^ALTER (?:FOREIGN )?TABLE ONLY .+ ALTER COLUMN .+ SET \()pg_attver=\d+(?:, )?/gm;
+
+/** Sets no option. */
+const SETS_NOTHING = /^ALTER (?:FOREIGN )?TABLE ONLY .+ ALTER COLUMN .+ SET \(\);\n*/gm;
 
 /** The last comment of a dump. */
 const COMPLETE = '-- PostgreSQL database dump complete';
@@ -49,9 +52,21 @@ export function entriesOf(dump: string): Entry[] {
 
 /** Tables and materialized views have columns; a function's body is left as it is. */
 const withoutVersions = (kind: string, text: string): string =>
-  /TABLE|VIEW/.test(kind)
-    ? text.replace(COLUMN_VERSION, (_, start: string, others: string) => (others === '' ? '' : `${start}${others});\n`))
-    : text;
+  /TABLE|VIEW/.test(kind) ? cut(cut(text, COLUMN_VERSION), SETS_NOTHING) : text;
+
+/** Cuts what matches outside of names and constants. */
+function cut(text: string, pattern: RegExp): string {
+  const masked = text.replace(TOKEN, (token) =>
+    /^(?:["']|[eE]'|\$[^])/.test(token) ? '_'.repeat(token.length) : token,
+  );
+  let rest = '';
+  let end = 0;
+  for (const { 0: found, index } of masked.matchAll(pattern)) {
+    rest += text.slice(end, index);
+    end = index + found.length;
+  }
+  return rest + text.slice(end);
+}
 
 /**
  * The project's own part: what a new project has by itself is left out.

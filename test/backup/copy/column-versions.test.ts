@@ -7,6 +7,7 @@ const dump = (kind: string, text: string) =>
 const textOf = (kind: string, text: string) => entriesOf(dump(kind, text))[0]?.text;
 
 const TABLE = 'CREATE TABLE data.t (\n    id bigint,\n    "a SET (" text\n);';
+const CONSTANT = "'\nALTER TABLE ONLY data.t ALTER COLUMN id SET (pg_attver=1);\n'";
 
 it('takes the version of a column out of a table', () => {
   const versions =
@@ -20,7 +21,13 @@ it('keeps the options that somebody has set', () => {
   expect(textOf('TABLE', set('n_distinct=5'))).toBe(set('n_distinct=5'));
 });
 
+it('takes it out of a table whose name has two lines, and not out of a constant', () => {
+  const table = (version: string) => `CREATE TABLE data."t\n;" (\n    id text DEFAULT ${CONSTANT}::text\n);${version}`;
+  const version = '\nALTER TABLE ONLY data."t\n;" ALTER COLUMN id SET (pg_attver=1);';
+  expect(textOf('TABLE', table(version))).toBe(table(''));
+});
+
 it("keeps a function's body", () => {
-  const body = "CREATE FUNCTION data.f() AS '\nALTER TABLE ONLY data.t ALTER COLUMN id SET (pg_attver=1);\n';";
+  const body = `CREATE FUNCTION data.f() AS ${CONSTANT};`;
   expect(textOf('FUNCTION', body)).toBe(body);
 });
