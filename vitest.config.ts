@@ -12,12 +12,17 @@ const LONG = [
   ...['backup', 'citus', 'embedded', 'isolation', 'process', 'properties', 'tenancy/connections'].map(
     (name) => `test/${name}/**`,
   ),
-  'test/cli/management.test.ts',
+  'test/cli/{doctor,management}.test.ts',
+  'test/cli/import/import.test.ts',
+  'test/client/faults.test.ts',
   'test/codec/batch/differential.test.ts',
+  'test/deploy.test.ts',
   'test/docs/tutorial.test.ts',
-  'test/engine/audit-outage.test.ts',
-  'test/postgres-port/ends.test.ts',
-  'test/http/{insert-races,quota,repair,slows-no-one,sql-leaves-nothing,sql-stream-clients}.test.ts',
+  'test/engine/{audit-outage,moves}.test.ts',
+  'test/engine/sql/splitter.test.ts',
+  'test/postgres-port/{ends,sessions}.test.ts',
+  'test/http/{audit,columns-protected,hard-http,indexes,insert-races,jwt,own-schemas,quota,repair,servers}.test.ts',
+  'test/http/{slows-no-one,sql-leaves-nothing,sql-stream-clients}.test.ts',
 ];
 
 export const COMMON = {
