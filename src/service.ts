@@ -11,7 +11,8 @@ import { EngineError } from './contract/errors.js';
 import { messageOf } from './contract/operator-message.js';
 import { type Database, openDatabase, SERVICE } from './database.js';
 import { LogLines } from './log-lines.js';
-import type { Engine, EngineSettings } from './engine/engine.js';
+import type { Engine } from './engine/engine.js';
+import type { EngineSettings } from './engine/open-engine.js';
 import type { SessionSettings } from './engine/sessions/sessions.js';
 import { bootstrap } from './engine/bootstrap.js';
 import { hasCode } from './files.js';
@@ -47,7 +48,7 @@ const loadModules = () =>
   Promise.all([
     import('./http/server.js'),
     import('./http/metrics-listener.js'),
-    import('./engine/engine.js'),
+    import('./engine/open-engine.js'),
     import('./http/admin-listener.js'),
   ]);
 
@@ -218,7 +219,7 @@ async function assemble(
 
 /** The engine on an open database, as the service and the management commands use it. */
 export async function openEngine(config: Config, database: Database, logger: Logger): Promise<Engine> {
-  const { Engine } = await import('./engine/engine.js');
+  const engine = await import('./engine/open-engine.js');
   const { address, embedded, connections: maxConnections, secret } = database;
   const { jwtIssuer, jwtAudience, jwtJwksUrl } = config;
   const jwt =
@@ -240,7 +241,7 @@ export async function openEngine(config: Config, database: Database, logger: Log
   const sessions = config.pgPort === null ? null : sessionSettings(config);
   const handlers = { onUnclearedProject, onAuditTrouble, onServerTrouble, onServerAway };
   const secretPrevious = embedded === null ? config.secretPrevious : null;
-  return Engine.open({
+  return engine.openEngine({
     ...config,
     maxConnections,
     address,

@@ -237,7 +237,7 @@ describe('imports', () => {
       'backup/physical/restore-files.ts',
       'database.ts',
       'engine/doctor/machine-findings.ts',
-      'engine/engine.ts',
+      'engine/open-engine.ts',
     ]);
   });
 });

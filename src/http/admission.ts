@@ -1,11 +1,17 @@
-/** What a request passes before a byte of its body is read: its token, its rate, its scope, the queue, and memory. */
+/**
+ * What a request passes before a byte of its body is read: its token (401), its rate, what the token may do (403), the queue, and
+ * memory (contract section 1).
+ */
+import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { EngineError } from '../contract/errors.js';
+import type { Scope } from '../contract/names.js';
+import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
-import { TOO_MANY_WAITING } from '../engine/limits/slots.js';
-import type { UndocumentedRoute } from './api/route.js';
-import { authorize, bearerToken } from './authorization.js';
+import type { Access, UndocumentedRoute } from './api/route.js';
 import { announcedBytes, MemoryBudget } from './limits/memory-budget.js';
 import { type Rate, RateLimit } from './limits/rate-limit.js';
+import { HttpError } from './response/http-error.js';
 
 export class Admission {
   private readonly rateLimit: RateLimit | null;
@@ -29,15 +35,53 @@ export class Admission {
     authorize(caller, route.access);
     if (oneTooMany !== null) throw oneTooMany;
     if (caller.project !== null) {
-      if (route.work !== null) {
-        this.engine.requireServer(caller.project);
-        if (this.engine.isFull(caller.project, route.work)) throw TOO_MANY_WAITING;
-      }
-      const project = this.engine.project(caller.project, context.span?.trace);
+      const project = this.engine.admit(caller.project, route.work, context.span?.trace);
       context.project = project;
       const bytes = announcedBytes(headers);
       context.reservation = await this.memory.reserve(project.id, bytes, project.waitBudget, context.signal);
     }
     context.authenticated = performance.now();
   }
+}
+
+/** @throws EngineError cdp_inactive, insufficient_scope */
+export function authorize(caller: Caller, access: Access): void {
+  if (access === 'admin') {
+    if (caller.project !== null) throw insufficient('This operation needs an admin token');
+    return;
+  }
+  if (caller.project === null && access === 'any') return;
+  if (caller.project === null)
+    throw insufficient('An admin token manages projects and tokens; it does not give access to project data');
+  if (caller.project.status !== 'active') {
+    throw new EngineError('cdp_inactive', 'The CDP is inactive for this project');
+  }
+  if (access === 'any') return;
+  if (!access.some((scope) => caller.scopes.has(scope))) throw lacks(access);
+}
+
+/** @throws EngineError insufficient_scope naming the scope */
+export function requireScope(caller: Caller, scope: Scope): void {
+  if (!caller.scopes.has(scope)) throw lacks([scope]);
+}
+
+/** Free SQL runs as the reader if the body asks for it, or if the caller has no other right. */
+export const runsAsReader = ({ scopes }: Caller, readOnly: boolean | undefined): boolean =>
+  readOnly ?? !scopes.has('sql:write');
+
+/** @param scopes any one of which would do */
+const lacks = (scopes: readonly Scope[]) => insufficient(`The token lacks the scope ${scopes.join(' or ')}`);
+
+const insufficient = (message: string) => new EngineError('insufficient_scope', message);
+
+/** RFC 6750 section 2.1; the scheme's name in any case (RFC 9110 section 11.1). @throws EngineError unauthorized */
+export function bearerToken({ authorization: header }: IncomingHttpHeaders): string {
+  const match = header === undefined ? null : /^bearer +([\w\-.~+/]+=*) *$/i.exec(header);
+  if (match === null) {
+    // Without a token there is nothing to call invalid (RFC 6750 section 3.1).
+    throw new HttpError('unauthorized', 'The Authorization header must be "Bearer <token>"', {
+      'www-authenticate': 'Bearer realm="cdp"',
+    });
+  }
+  return match[1] ?? '';
 }

@@ -15,7 +15,7 @@ import Fastify, {
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 import type { ErrorExit } from './response/error-exit.js';
-import { responseHeaders } from './response/headers.js';
+import { responseHeaders } from './response/response.js';
 import { HttpError } from './response/http-error.js';
 import { SCHEMA_CONTROLLER } from './api/compilers.js';
 import { readBody } from './body.js';

@@ -8,7 +8,7 @@ import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
 import type { LiveRequest } from '../engine/limits/live-requests.js';
 import { ErrorExit } from './response/error-exit.js';
-import { sendResponse } from './response/send-response.js';
+import { sendResponse } from './response/response.js';
 import { consolePage } from './api/console-page.js';
 import type { DocsPage } from './api/docs-page.js';
 import { openApiDocument } from './api/openapi.js';

@@ -186,7 +186,7 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     await raiseFence(engine.servers.tenancyOf(asleep.placement), asleep.placement, 'writer');
     const write = () =>
       engine
-        .project(asleep)
+        .admit(asleep, null)
         .use('sql-write', WITHIN_A_MINUTE, ({ session }) => session.script(`INSERT INTO visits (page) VALUES ('x')`));
     await expect(write()).rejects.toMatchObject({ code: 'database_unavailable' });
     // Nor does what repairs a project's roles lower the fence.

@@ -89,7 +89,7 @@ async function tryEverything(engine: Engine, server: string, by: Origin): Promis
     return ok('trial', `not tried: ${error.message}`);
   }
   try {
-    const project = engine.project(row);
+    const project = engine.admit(row, null);
     const signal = AbortSignal.timeout(TRIAL_MS);
     const table = { table_name: 'trial', columns: [{ name: 'note', type: 'TEXT' as const }] };
     await createTable(project, table, { holdMs: TRIAL_MS, signal });

@@ -9,7 +9,7 @@ import { extname, join, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import Negotiator from 'negotiator';
-import { CONSOLE_HEADERS } from '../response/headers.js';
+import { CONSOLE_HEADERS } from '../response/response.js';
 
 /** Where `npm run build` leaves it, seen from src and from dist alike. */
 export const CONSOLE_FOLDER = fileURLToPath(new URL('../../../dist/console', import.meta.url));

@@ -5,7 +5,7 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
-import { DOCS_CONTENT_POLICY } from '../response/headers.js';
+import { DOCS_CONTENT_POLICY } from '../response/response.js';
 
 /** Answers a GET at or below its prefix. */
 export type DocsPage = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;

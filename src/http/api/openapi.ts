@@ -18,8 +18,7 @@ import * as moves from '../../contract/wire/moves.js';
 import * as servers from '../../contract/wire/servers.js';
 import * as sql from '../../contract/wire/sql.js';
 import * as tables from '../../contract/wire/tables.js';
-import type { Access } from '../authorization.js';
-import { queryOf, type Route } from './route.js';
+import { type Access, queryOf, type Route } from './route.js';
 
 /** What any authenticated route can answer. */
 const EVERYWHERE: readonly ErrorCode[] = [

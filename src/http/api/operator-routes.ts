@@ -2,7 +2,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { EngineError } from '../../contract/errors.js';
 import type { Engine } from '../../engine/engine.js';
-import { authorize, bearerToken } from '../authorization.js';
+import { authorize, bearerToken } from '../admission.js';
 import type { ServedRoute } from '../request-context.js';
 import type { Metrics } from '../observability/metrics.js';
 

@@ -4,7 +4,7 @@ import { PROJECT_NAME_PATTERN } from '../../contract/names.js';
 import { DOCUMENTED, Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/requests.js';
 import { ADMIN, type Operation, projectInPath, succeeds } from './route.js';
-import { ms } from '../response/headers.js';
+import { ms } from '../response/response.js';
 
 const RequestInPath = Type.Object({
   project: Type.String({ [DOCUMENTED]: { pattern: PROJECT_NAME_PATTERN } }),

@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AuditOperation } from '../../contract/audit.js';
 import { EngineError, type ErrorCode } from '../../contract/errors.js';
-import { NAME_PATTERN, PROJECT_NAME_PATTERN } from '../../contract/names.js';
+import { NAME_PATTERN, PROJECT_NAME_PATTERN, type Scope } from '../../contract/names.js';
 import { DOCUMENTED, type Schema, Type } from '../../contract/schema.js';
 import type { NowQuery } from '../../contract/wire/projects.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
@@ -14,7 +14,6 @@ import type { Project } from '../../engine/project.js';
 import type { Rehearsal } from '../../engine/rehearsal.js';
 import { checkTableInPath } from '../../engine/schema/definition.js';
 import type { Caller } from '../../engine/access/tokens.js';
-import type { Access } from '../authorization.js';
 
 /** What every handler gets. */
 export interface Call {
@@ -45,6 +44,9 @@ export interface Answer {
   body: object | string | readonly Buffer[] | null;
   headers?: Record<string, string>;
 }
+
+/** What a route asks of its caller: one of these scopes of the project's token, any token at all, or an admin token. */
+export type Access = readonly [Scope, ...Scope[]] | 'any' | 'admin';
 
 /** What a route does, and everything else that differs from one to the next. */
 export interface Operation {

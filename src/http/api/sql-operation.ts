@@ -5,7 +5,7 @@ import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/sql.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { CollectRequest } from '../../engine/sql/sql-result.js';
-import { requireScope, runsAsReader } from '../authorization.js';
+import { requireScope, runsAsReader } from '../admission.js';
 import { answered, type Call, keyInHeader, type Operation, project } from './route.js';
 import { sqlResponse, streamResponse, streamFormat } from '../response/sql-response.js';
 

@@ -6,7 +6,7 @@ import type { Scope } from '../../contract/names.js';
 import type { Schema, Static } from '../../contract/schema.js';
 import { thoroughValidator } from '../../contract/validator.js';
 import type { Call } from '../api/route.js';
-import { requireScope } from '../authorization.js';
+import { requireScope } from '../admission.js';
 import { shapeError } from '../response/shape-error.js';
 import type { ToolResult } from './results.js';
 

@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { EngineError } from '../../contract/errors.js';
 import { quoted } from '../../contract/message-text.js';
 import type { Caller } from '../../engine/access/tokens.js';
-import { bearerToken, requireScope, runsAsReader } from '../authorization.js';
+import { bearerToken, requireScope, runsAsReader } from '../admission.js';
 import { HttpError } from '../response/http-error.js';
 
 const FORM = 'postgresql://writer:<token>@<host>/<project>';

@@ -2,7 +2,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { AuditOperation } from '../../contract/audit.js';
 import { type Audit, BY_ITSELF, type Origin } from '../../engine/audit/audit.js';
-import { runsAsReader } from '../authorization.js';
+import { runsAsReader } from '../admission.js';
 
 /** Adds the entry of a request that is over. */
 export function auditRequest(audit: Audit, request: FastifyRequest): void {

@@ -1,7 +1,7 @@
 /** The log's line of each request: no values, no names of the caller's tables, no token. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import { ms } from '../response/headers.js';
+import { ms } from '../response/response.js';
 import { routeOf } from './metrics.js';
 import { traceContextOf } from './trace-context.js';
 

@@ -9,7 +9,7 @@ import { toEngineError } from '../../tenancy/engine-error.js';
 import { shapeError } from './shape-error.js';
 import { Outage } from '../observability/outage.js';
 import { traceContextOf } from '../observability/trace-context.js';
-import { JSON_TYPE, SECURITY_HEADERS, writeHead } from './headers.js';
+import { JSON_TYPE, SECURITY_HEADERS, writeHead } from './response.js';
 import { HttpError } from './http-error.js';
 
 /** Seconds in `Retry-After` if the error does not say. */

@@ -2,7 +2,7 @@
 import { EngineError } from '../../contract/errors.js';
 import { messageOf } from '../../contract/operator-message.js';
 import type { Call } from '../api/route.js';
-import { writeHead } from './headers.js';
+import { writeHead } from './response.js';
 import { errorBody } from './error-exit.js';
 
 interface Progress {

@@ -6,7 +6,7 @@ import type { BufferList } from '../../buffers.js';
 import type { Project } from '../../engine/project.js';
 import type { SqlResult } from '../../engine/sql/sql-result.js';
 import { type StreamFormat, type StreamRequest, streamSql } from '../../engine/sql/stream-sql.js';
-import { writeHead } from './headers.js';
+import { writeHead } from './response.js';
 import { asEngineError, errorBody } from './error-exit.js';
 import type { Call } from '../api/route.js';
 
