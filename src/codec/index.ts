@@ -4,15 +4,14 @@
  */
 export { batchEncoder, type BatchEncoder } from './batch/batch-encoder.js';
 export { readCell } from './batch/cell.js';
-export { CellError } from './batch/cell-error.js';
-export { checkRecords, type Row, rowsOf } from './batch/check-records.js';
+export { checkRecords, type Row } from './batch/check-records.js';
 export type { BatchColumn } from './batch/column.js';
-export { columnArrays } from './batch/column-arrays.js';
+export type { EncodedBatch } from './batch/encoded-batch.js';
 export { readRecords, type Records } from './batch/read-records.js';
-export type { EncodedBatch } from './batch/wasm-encoder.js';
-export { type JsonBody, readDataBody, readJsonBody, readMember } from './json/json-body.js';
-export { type JsonNode, jsonText } from './json/nodes.js';
+export { BufferList, GrowingBuffer, type OwnedBuffer } from './buffers.js';
+export { readDataBody, readJsonBody } from './json/json-body.js';
+export type { JsonNode } from './json/nodes.js';
 export { encodeParameters } from './parameters.js';
-export { describeBuiltIn, describeColumns, type ResultColumn } from './results/columns.js';
+export { describeColumns, type ResultColumn } from './results/columns.js';
 export { rowEncoder, type RowEncoder, type RowMode } from './results/row-encoder.js';
 export type { Numbers } from './results/types.js';

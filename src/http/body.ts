@@ -3,8 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import { errorCodes, type FastifyRequest } from 'fastify';
-import { allocBuffer, freeBuffer } from '../buffers.js';
-import { readJsonBody } from '../codec/index.js';
+import { GrowingBuffer, type JsonNode, readJsonBody } from '../codec/index.js';
 import { EngineError } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
 
@@ -22,27 +21,21 @@ export function readBody(
 ): void {
   const announced = payload.headers['content-length'];
   if (Number(announced ?? 0) > LIMITS.bodyBytes) return done(new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE());
-  let bytes = allocBuffer(Number(announced ?? FIRST_BYTES));
+  const body = new GrowingBuffer(Number(announced ?? FIRST_BYTES));
   let length = 0;
   const fail = (error: Error) => {
     payload.removeListener('data', take).removeListener('end', end).removeListener('error', fail);
-    freeBuffer(bytes);
+    body.free();
     done(error);
   };
   const take = (chunk: Buffer) => {
-    if (length + chunk.length > LIMITS.bodyBytes) return fail(new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE());
-    if (length + chunk.length > bytes.length) {
-      const larger = allocBuffer(Math.max(2 * bytes.length, length + chunk.length));
-      bytes.copy(larger, 0, 0, length);
-      freeBuffer(bytes);
-      bytes = larger;
-    }
-    length += chunk.copy(bytes, length);
-    freeBuffer(chunk);
+    length += chunk.length;
+    if (length > LIMITS.bodyBytes) return fail(new errorCodes.FST_ERR_CTP_BODY_TOO_LARGE());
+    body.append(chunk);
   };
   const end = () => {
-    request.context.freeWhenSent({ free: () => freeBuffer(bytes) });
-    done(null, bytes.subarray(0, length));
+    request.context.freeWhenSent(body);
+    done(null, body.bytes);
   };
   // The client may have left while the request waited for its turn; then there will be no event.
   if (payload.destroyed && !payload.readableEnded) return fail(brokenOff());
@@ -95,3 +88,7 @@ export async function parseJsonBody(request: FastifyRequest): Promise<void> {
   context.data = data;
   request.body = value;
 }
+
+/** A member of a body or of one of its objects, digit by digit; undefined if there is none of the name. */
+export const memberOf = (node: JsonNode | undefined, name: string): JsonNode | undefined =>
+  node?.kind === 'object' ? node.members.find(([key]) => key === name)?.[1] : undefined;

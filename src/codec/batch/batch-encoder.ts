@@ -5,8 +5,9 @@
  */
 import { isUtf8 } from 'node:buffer';
 import type { BatchColumn } from './column.js';
+import type { EncodedBatch } from './encoded-batch.js';
 import { programOf } from './program.js';
-import { type EncodedBatch, runProgram } from './wasm-encoder.js';
+import { runProgram } from './wasm-encoder.js';
 
 /** Encodes the batches for one table. */
 export interface BatchEncoder {

@@ -20,33 +20,29 @@ interface Table {
 }
 
 /**
+ * @param throws false: what is wrong stays in the errors of the batch, for more to be added
  * @throws EngineError `invalid_request`, `invalid_json`, `unknown_column` or `invalid_value`, naming every bad record and
  *   cell of the batch
  */
-export function checkRecords(batch: Records, table: Table): Row[] {
-  const rows = rowsOf(batch, table);
-  batch.errors.throwIfAny();
-  return rows;
-}
-
-/** The same, with what is wrong in the errors of the batch. */
-export function rowsOf({ records, errorsOf }: Records, table: Table): Row[] {
+export function checkRecords({ records, errors, errorsOf }: Records, table: Table, throws = true): Row[] {
   const indexByName = new Map(table.columns.map(({ name }, index) => [name, index]));
-  return records.map((object, record) => {
-    const errors = errorsOf(record);
+  const rows = records.map((object, record) => {
+    const own = errorsOf(record);
     const row = new Array<string | null | undefined>(table.columns.length);
     for (const [key, value] of object.members) {
       const index = indexByName.get(key);
       if (index === undefined) {
-        errors.add('unknown_column', () => unknownColumn(record, key, table));
+        own.add('unknown_column', () => unknownColumn(record, key, table));
         continue;
       }
       const cell = readCell(table.columns[index] as BatchColumn, value);
-      if (cell instanceof CellError) errors.add('invalid_value', () => invalidValue(record, key, cell));
+      if (cell instanceof CellError) own.add('invalid_value', () => invalidValue(record, key, cell));
       else row[index] = cell;
     }
     return row;
   });
+  if (throws) errors.throwIfAny();
+  return rows;
 }
 
 function unknownColumn(record: number, key: string, table: Table) {

@@ -16,6 +16,8 @@ export interface Records {
   readonly errorsOf: (record: number) => ErrorCollector;
   /** A record as it was sent. */
   readonly textOf: (record: number) => string;
+  /** Its members, with their values as they were sent. */
+  readonly membersOf: (record: number) => readonly (readonly [key: string, json: string])[];
 }
 
 /**
@@ -33,11 +35,13 @@ export function readRecords(body: Uint8Array, apart = false): Records {
   const errors = new ErrorCollector();
   const own = items.map(() => (apart ? new ErrorCollector() : errors));
   const errorsOf = (record: number) => own[record] ?? errors;
+  const records = items.map((item, record) => recordOf(item, record, errorsOf(record)));
   return {
-    records: items.map((item, record) => recordOf(item, record, errorsOf(record))),
+    records,
     errors,
     errorsOf,
     textOf: (record) => jsonText(items[record] ?? { kind: 'null' }),
+    membersOf: (record) => records[record]?.members.map(([key, value]) => [key, jsonText(value)] as const) ?? [],
   };
 }
 

@@ -6,11 +6,12 @@
 import { randomBytes } from 'node:crypto';
 import { LIMITS } from '../../contract/limits.js';
 import { readJson } from '../json/read-json.js';
-import { allocBuffer } from '../../buffers.js';
+import { allocBuffer } from '../buffers.js';
 import { readCell } from './cell.js';
 import { CellError } from './cell-error.js';
 import type { BatchColumn } from './column.js';
-import type { BatchFormat, Program } from './program.js';
+import { EncodedBatch } from './encoded-batch.js';
+import type { Program } from './program.js';
 import { WasmInstance } from '../wasm.js';
 
 interface Global {
@@ -31,17 +32,6 @@ interface WasmExports {
   readonly rowsEnd: Global;
   /** As long as it is the same, {@link hasColumn} says the same. */
   readonly placement: Global;
-}
-
-/** Rows of COPY. */
-export interface EncodedBatch {
-  readonly records: number;
-  /** `marked`: text in which `\D` stands for a column's default. */
-  readonly format: BatchFormat;
-  /** Indices of the table's columns, in the order of a row's cells; often the same array as that of the batch before. */
-  readonly columns: readonly number[];
-  /** Without COPY's header and trailer. */
-  readonly data: Uint8Array;
 }
 
 /**
@@ -93,7 +83,7 @@ class WasmEncoder {
     const [start, end] = [wasm.rows.value, wasm.rowsEnd.value];
     const data = allocBuffer(end - start);
     this.instance.bytes.copy(data, 0, start, end);
-    return { records: wasm.records.value, format: program.format, columns: this.columnsOf(program), data };
+    return new EncodedBatch(wasm.records.value, program.format, this.columnsOf(program), data);
   }
 
   private use(program: Program): boolean {

@@ -49,12 +49,6 @@ export function readDataBody(bytes: Uint8Array, deep = false): JsonNode {
   return root;
 }
 
-/** A member of a body that is an object, digit by digit; undefined if it has none of the name. */
-export function readMember(bytes: Uint8Array, name: string): JsonNode | undefined {
-  const root = readJson(bytes);
-  return root.kind === 'object' ? root.members.find(([key]) => key === name)?.[1] : undefined;
-}
-
 /** Of an array or object it says no more than which of both it is. */
 function scalar(node: JsonNode): unknown {
   switch (node.kind) {

@@ -19,17 +19,17 @@ interface ColumnDescription {
   readonly type: string | undefined;
 }
 
-export function describeColumns(columns: readonly ResultColumn[]): ColumnDescription[] {
+/** @param exactly false: a type is shown without its modifier, and as null if it is not built in, so that nobody has to ask Postgres */
+export function describeColumns(columns: readonly ResultColumn[]): ColumnDescription[];
+export function describeColumns(
+  columns: readonly ResultColumn[],
+  exactly: false,
+): { name: string; type: string | null }[];
+export function describeColumns(columns: readonly ResultColumn[], exactly = true) {
   const names = outputNames(columns);
-  return columns.map((column, i) => ({ name: names[i] as string, type: typeName(column) }));
-}
-
-/** The same without asking Postgres: types without their modifiers, and null for one that is not built in. */
-export function describeBuiltIn(columns: readonly ResultColumn[]): { name: string; type: string | null }[] {
-  const names = outputNames(columns);
-  return columns.map(({ typeOid }, i) => ({
+  return columns.map((column, i) => ({
     name: names[i] as string,
-    type: columnTypeOf(typeOid) ?? builtInTypeName(typeOid) ?? null,
+    type: exactly ? typeName(column) : (typeName({ ...column, typeModifier: -1 }) ?? null),
   }));
 }
 

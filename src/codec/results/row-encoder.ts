@@ -4,7 +4,7 @@
  * of a type ({@link TypeEncoder}) for the others.
  */
 import { isUtf8 } from 'node:buffer';
-import { allocBuffer } from '../../buffers.js';
+import { allocBuffer } from '../buffers.js';
 import { AS_CSV, AS_CSV_ALONE, AS_JSON } from './assembly/kinds.js';
 import { outputNames, type ResultColumn } from './columns.js';
 import { MalformedRow, plainText, TEXT_FORMAT, type TypeEncoder } from './type-encoder.js';

@@ -1,5 +1,5 @@
 /** Deletes rows by a unique key: 1 to 250 keys in one transaction, once per Idempotency-Key. */
-import { readRecords, type Records, type Row, rowsOf } from '../../codec/index.js';
+import { checkRecords, readRecords, type Records, type Row } from '../../codec/index.js';
 import { counted, quoted } from '../../contract/message-text.js';
 import { DeleteAnswer } from '../../contract/wire/batch.js';
 import { BEGIN, ident, join, sql, type Statement } from '../../pg/index.js';
@@ -59,7 +59,7 @@ export async function deleteRecords(
 /** @throws EngineError naming every record that has other columns than the key's, or no value for one of them */
 function readKeys(batch: Records, table: Table, { columns }: UniqueKey): Row[] {
   const { errors } = batch;
-  const rows = rowsOf(batch, table);
+  const rows = checkRecords(batch, table, false);
   for (const [record, row] of rows.entries()) {
     for (const [index, { name: column }] of table.columns.entries()) {
       const isOfKey = columns.includes(index);

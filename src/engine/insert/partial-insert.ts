@@ -2,7 +2,7 @@
  * The insert with on_error=quarantine: the good records are stored, the others are kept in the quarantine in the same
  * transaction, with what is wrong with them.
  */
-import { readRecords, type Records, type Row, rowsOf } from '../../codec/index.js';
+import { checkRecords, readRecords, type Records, type Row } from '../../codec/index.js';
 import type { ErrorPlace } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
@@ -79,7 +79,7 @@ export async function storePartially(
         : upsertStatements(table, rows, key, upsert.resolution, { returnIds: false, oneByOne: false });
     return inserts.map(({ statement }) => statement);
   };
-  const rows = rowsOf(batch, table);
+  const rows = checkRecords(batch, table, false);
   const errors = new Map<number, readonly ErrorPlace[]>();
   for (const record of rows.keys()) {
     const { places } = batch.errorsOf(record);

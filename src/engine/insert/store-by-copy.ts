@@ -2,7 +2,6 @@
  * Stores encoded rows by COPY, in one transaction with a check that the table still has the schema they were encoded for.
  * It stores all of them or nothing.
  */
-import { freeBuffer } from '../../buffers.js';
 import type { EncodedBatch } from '../../codec/index.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
 import {
@@ -46,7 +45,7 @@ export async function storeByCopy(
     const outcome = await storeShared(project, schema, rows, deadline);
     return outcome === 'stored' ? inserted(rows.records) : outcome;
   } finally {
-    freeBuffer(rows.data);
+    rows.free();
   }
 }
 

@@ -2,8 +2,7 @@
  * Stores an encoded batch by one INSERT … ON CONFLICT of an array for each column, with the check that `store-by-copy.ts` has.
  * It takes batches whose records give the same columns and have different keys; others are for the checked path.
  */
-import { freeBuffer } from '../../buffers.js';
-import { columnArrays, type EncodedBatch } from '../../codec/index.js';
+import type { EncodedBatch } from '../../codec/index.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
 import { ident, join, sql, type Step, trusted } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
@@ -48,7 +47,7 @@ export async function storeByUpsert(
       });
     return await project.use('typed', deadline, storeUnderKey, 'writes');
   } finally {
-    freeBuffer(rows.data);
+    rows.free();
   }
 }
 
@@ -62,7 +61,7 @@ function upsertStatement(table: Table, rows: EncodedBatch, { columns: key, resol
   const isMissing = (column: Column, index: number) => !column.isId && !given.includes(index);
   if (resolution === 'replace' && table.columns.some(isMissing)) return null;
   const columns = key.map((name) => table.columns.findIndex((column) => column.name === name));
-  const params = columnArrays(rows, table.columns);
+  const params = rows.columnArrays(table.columns);
   if (params === null || columns.some((index) => !given.includes(index))) return null;
 
   const names = join(given.map((index) => columnName(table, index)));

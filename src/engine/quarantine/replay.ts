@@ -1,5 +1,5 @@
 /** Stores quarantined records that can be stored by now, each exactly once: it leaves the quarantine in the same transaction. */
-import { jsonText, readRecords, type Records } from '../../codec/index.js';
+import { readRecords, type Records } from '../../codec/index.js';
 import { counted } from '../../contract/message-text.js';
 import { LIMITS } from '../../contract/limits.js';
 import type { ReplayAnswer, ReplayBody } from '../../contract/wire/quarantine.js';
@@ -60,15 +60,15 @@ const readAgain = (texts: readonly string[]): Records => readRecords(Buffer.from
 
 /** A record with other names and values. What is no object stays as it is. */
 function changed(
-  { records, textOf }: Records,
+  { membersOf, textOf }: Records,
   record: number,
   rename: Readonly<Record<string, string>>,
   set: Readonly<Record<string, unknown>>,
 ): string {
   const text = textOf(record);
   if (!text.startsWith('{')) return text;
-  const members = (records[record]?.members ?? [])
-    .map(([key, value]) => [Object.hasOwn(rename, key) ? (rename[key] ?? key) : key, jsonText(value)] as const)
+  const members = membersOf(record)
+    .map(([key, json]) => [Object.hasOwn(rename, key) ? (rename[key] ?? key) : key, json] as const)
     .filter(([key]) => !Object.hasOwn(set, key));
   const added = Object.entries(set).map(([key, value]) => [key, JSON.stringify(value)] as const);
   return `{${[...members, ...added].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',')}}`;

@@ -1,5 +1,5 @@
 /** DEFAULT, NOT NULL and UNIQUE of a column, as statements that set or drop them. */
-import { CellError, type JsonNode, readCell } from '../../codec/index.js';
+import { type JsonNode, readCell } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { type Column, POSTGRES_TYPES, type Table } from '../catalog/catalog.js';
 import { indexesOf, readIndexes } from '../catalog/indexes.js';
@@ -19,7 +19,7 @@ export const dropDefault = (table: Table, column: string): Statement => alter(ta
 export function setDefault(table: Table, column: Column, value: JsonNode): Statement {
   const cell = readCell(column, value);
   if (cell === null) return dropDefault(table, column.name);
-  if (cell instanceof CellError) {
+  if (typeof cell === 'object') {
     throw new EngineError('invalid_value', `Default of column "${column.name}": ${cell.reason}`, {
       hint: [cell.hint, 'Only SQL can set an expression: ALTER TABLE … ALTER COLUMN … SET DEFAULT now().']
         .filter(Boolean)

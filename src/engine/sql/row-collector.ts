@@ -1,7 +1,6 @@
 /** Rows become JSON bytes as they arrive, until a cap is reached (contract section 7). */
 import { LIMITS } from '../../contract/limits.js';
-import { BufferList } from '../../buffers.js';
-import type { RowEncoder } from '../../codec/index.js';
+import { BufferList, type RowEncoder } from '../../codec/index.js';
 import { messageSize, MessageTooLarge, type RowTaker } from '../../pg/index.js';
 
 /**

@@ -2,8 +2,7 @@
  * Queries with parameters of their own, one statement each, in one transaction: what the page for free SQL does, with whole
  * results in place of capped ones, and with columns as the protocol of Postgres describes them.
  */
-import type { BufferList } from '../../buffers.js';
-import { type JsonNode, rowEncoder, type RowMode } from '../../codec/index.js';
+import { type BufferList, type JsonNode, rowEncoder, type RowMode } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { type FieldDescription, readCommandTag } from '../../pg/index.js';

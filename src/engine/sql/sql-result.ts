@@ -1,6 +1,5 @@
 /** The answer to one statement of free SQL. */
-import type { BufferList } from '../../buffers.js';
-import { describeColumns, type Numbers, type ResultColumn, type RowMode } from '../../codec/index.js';
+import { type BufferList, describeColumns, type Numbers, type ResultColumn, type RowMode } from '../../codec/index.js';
 import { readCommandTag, type Session, sql } from '../../pg/index.js';
 import type { RowCollector } from './row-collector.js';
 import type { SqlRequest } from './run-sql.js';

@@ -1,5 +1,5 @@
 /** Results of free SQL as they are stored under an Idempotency-Key: whole up to a size, without their rows above it. */
-import { BufferList } from '../../buffers.js';
+import { BufferList } from '../../codec/index.js';
 import { LIMITS } from '../../contract/limits.js';
 import { type Static, Type } from '../../contract/schema.js';
 import type { SqlResult } from './sql-result.js';

@@ -2,8 +2,14 @@
  * The result of free SQL as a stream without a row cap (contract section 7): rows become NDJSON or CSV bytes as they
  * arrive, in constant memory. If the client reads slowly, so does the service from Postgres.
  */
-import { BufferList, freeBuffer } from '../../buffers.js';
-import { describeBuiltIn, type Numbers, rowEncoder, type RowMode } from '../../codec/index.js';
+import {
+  BufferList,
+  describeColumns,
+  type Numbers,
+  type OwnedBuffer,
+  rowEncoder,
+  type RowMode,
+} from '../../codec/index.js';
 import { messageSize, readCommandTag, type RowTaker } from '../../pg/index.js';
 import type { Project } from '../project.js';
 import { type DescribedStatement, rejectOtherEncoding, runSql, type SqlRequest } from './run-sql.js';
@@ -28,10 +34,10 @@ interface StreamEnd {
 /** Where the bytes go. */
 export interface StreamOutput {
   /**
-   * @param free called once the bytes have gone out, if they do
+   * @param chunk to be freed once the bytes have gone out, if they do
    * @returns resolves when the client has read enough for more; undefined: more can be written at once
    */
-  write(bytes: Buffer, free: () => void): Promise<void> | undefined;
+  write(chunk: OwnedBuffer): Promise<void> | undefined;
 }
 
 /** Bytes that are collected before they are written. */
@@ -51,16 +57,13 @@ const MANY = 1_000_000;
 export async function streamSql(project: Project, request: StreamRequest, output: StreamOutput): Promise<StreamEnd> {
   const collected = new BufferList();
   const checkEncoding = (): void => collected.buffers.forEach(rejectOtherEncoding);
-  const writeChunk = (): Promise<void> | undefined => {
-    const chunk = collected.take();
-    return output.write(chunk, () => freeBuffer(chunk));
-  };
+  const writeChunk = (): Promise<void> | undefined => output.write(collected.take());
   const { answer: ends } = await runSql(project, request, async (prepared) => {
     const { session, columns, params, isLast } = prepared;
     const { format, rowMode, numbers } = request;
     const encoder = rowEncoder(columns ?? [], format === 'csv' ? 'csv' : 'lines', rowMode, numbers);
     if (isLast && format === 'ndjson' && request.columns) {
-      collected.push(Buffer.from(`${JSON.stringify({ columns: describeBuiltIn(columns ?? []) })}\n`));
+      collected.push(Buffer.from(`${JSON.stringify({ columns: describeColumns(columns ?? [], false) })}\n`));
     }
     if (isLast && columns !== null && encoder.header.length > 0) collected.push(encoder.header);
     const backPressure = new BackPressure(prepared);
@@ -111,18 +114,18 @@ class BackPressure {
       this.prepared.clock.pause();
     }
     void ready.then(() => {
-      if (--this.waits === 0) this.goOn();
+      if (--this.waits === 0) this.resume();
     });
   }
 
   /** The statement has ended; what is still to be written waits in the output. */
   end(): void {
-    this.goOn();
+    this.resume();
     this.hasEnded = true;
   }
 
   /** The session may be another request's once the statement has ended. */
-  private goOn(): void {
+  private resume(): void {
     if (this.hasEnded) return;
     this.prepared.clock.resume();
     this.prepared.session.unpause();

@@ -1,10 +1,11 @@
 /** The schema calls of the API (specification 4.1 to 4.3; reads and drops of contract section 5), as routes.ts lists them. */
-import { readMember } from '../../codec/index.js';
+import { readDataBody } from '../../codec/index.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/tables.js';
 import { addColumn, alterColumn, type ColumnChange, dropColumn } from '../../engine/schema/columns.js';
 import { alterTable, createTable, dropTable, readSchema, readTable } from '../../engine/schema/tables.js';
 import type { Table } from '../../engine/catalog/catalog.js';
+import { memberOf } from '../body.js';
 import {
   answered,
   ColumnInPath,
@@ -238,7 +239,7 @@ const mayReadAll = ({ caller }: Call): boolean => caller.scopes.has('sql:write')
 
 /** @param bytes of the body, for the digits of the default */
 function withDefault({ default: preset, ...body }: wire.AlterColumnBody, bytes: Buffer): ColumnChange {
-  const value = preset === undefined ? undefined : readMember(bytes, 'default');
+  const value = preset === undefined ? undefined : memberOf(readDataBody(bytes), 'default');
   return value === undefined ? body : { ...body, default: value };
 }
 

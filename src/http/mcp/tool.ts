@@ -1,12 +1,13 @@
 /** What a tool is, and one call of it: its scope, its arguments, and what the log and the audit log know of it. */
 import type { FastifyError } from 'fastify';
-import { type JsonNode, readMember } from '../../codec/index.js';
+import { type JsonNode, readDataBody } from '../../codec/index.js';
 import type { AuditOperation } from '../../contract/audit.js';
 import type { Scope } from '../../contract/names.js';
 import type { Schema, Static } from '../../contract/schema.js';
 import { thoroughValidator } from '../../contract/validator.js';
 import type { Call } from '../api/route.js';
 import { requireScope } from '../admission.js';
+import { memberOf } from '../body.js';
 import { shapeError } from '../response/shape-error.js';
 import type { ToolResult } from './results.js';
 
@@ -72,7 +73,4 @@ const textIn = (given: Record<string, unknown>, name: string): string | null =>
 const exactArgument =
   (body: Buffer): Exact =>
   (name) =>
-    memberOf(memberOf(readMember(body, 'params'), 'arguments'), name);
-
-const memberOf = (node: JsonNode | undefined, name: string): JsonNode | undefined =>
-  node?.kind === 'object' ? node.members.find(([key]) => key === name)?.[1] : undefined;
+    memberOf(memberOf(memberOf(readDataBody(body), 'params'), 'arguments'), name);

@@ -2,7 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { finished } from 'node:stream/promises';
 import Negotiator from 'negotiator';
-import type { BufferList } from '../../buffers.js';
+import type { BufferList, OwnedBuffer } from '../../codec/index.js';
 import type { Project } from '../../engine/project.js';
 import type { SqlResult } from '../../engine/sql/sql-result.js';
 import { type StreamFormat, type StreamRequest, streamSql } from '../../engine/sql/stream-sql.js';
@@ -92,10 +92,10 @@ export async function streamResponse(
     writeHead(request, reply, 200, { 'content-type': CONTENT_TYPE[format] });
   };
   const output = {
-    write: (bytes: Buffer, free: () => void) => {
+    write: (chunk: OwnedBuffer) => {
       begin();
-      const hasRoom = raw.write(bytes, (error) => {
-        if (!error) free();
+      const hasRoom = raw.write(chunk.bytes, (error) => {
+        if (!error) chunk.free();
       });
       return hasRoom ? undefined : drained(raw, settings.streamStallMs);
     },

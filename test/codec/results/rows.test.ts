@@ -1,7 +1,7 @@
 /** Whole rows as JSON and CSV, and the names of their columns. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { BufferList } from '../../../src/buffers.js';
+import { BufferList } from '../../../src/codec/buffers.js';
 import { describeColumns, type ResultColumn, rowEncoder, type RowMode } from '../../../src/codec/index.js';
 import { column, csv, csvRow, dataRow, float8, int32, int64, jsonRow, OID } from './encoding.js';
 
@@ -166,7 +166,7 @@ describe('protects', () => {
           at = end;
         }
         expect(taken).toBe(rows.length);
-        expect(out.take().equals(Buffer.from(expected.join('')))).toBe(true);
+        expect(out.take().bytes.equals(Buffer.from(expected.join('')))).toBe(true);
       }),
       { numRuns: 100 },
     );

@@ -1,6 +1,7 @@
 /** Batches that share a COPY (engine/insert/copy-queue.ts): who goes with whom, and what becomes of each. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
+import { EncodedBatch } from '../../../src/codec/batch/encoded-batch.js';
 import { NEVER } from '../../../src/engine/limits/deadline.js';
 import { WaitBudget } from '../../../src/engine/limits/wait-budget.js';
 import { type CopyOutcome, CopyQueue, type QueuedBatch } from '../../../src/engine/insert/copy-queue.js';
@@ -29,7 +30,7 @@ function queueOf(maxWaiting = 64) {
     });
   const store = ({ records = 1, bytes = records, signal = NEVER, waitMs = 5_000 }: About = {}) =>
     queue.store({
-      rows: { records, format: 'binary', columns: [0], data: new Uint8Array(bytes) },
+      rows: new EncodedBatch(records, 'binary', [0], new Uint8Array(bytes)),
       signal,
       waitBudget: new WaitBudget(waitMs),
       trace: null,

@@ -1,6 +1,6 @@
 /** Memory that nobody needs any more is free at once, and memory of others stays as it is. */
 import { expect, it } from 'vitest';
-import { BufferList, freeBuffer } from '../src/buffers.js';
+import { BufferList, freeBuffer, GrowingBuffer } from '../../src/codec/buffers.js';
 
 it('frees the memory of a piece without waiting for the garbage collector', () => {
   const size = 64 * 1024 * 1024;
@@ -22,9 +22,19 @@ it('leaves a piece alone that is cut from memory of others', () => {
 
 it('joins the buffers of a list, and leaves it empty', () => {
   const list = new BufferList();
-  expect(list.take().length).toBe(0);
+  expect(list.take().bytes.length).toBe(0);
   for (const text of ['a', 'bc', 'd'.repeat(10_000)]) list.push(Buffer.from(text));
   expect(list.length).toBe(10_003);
-  expect(list.take().toString()).toBe(`abc${'d'.repeat(10_000)}`);
+  expect(list.take().bytes.toString()).toBe(`abc${'d'.repeat(10_000)}`);
   expect([list.length, list.buffers]).toEqual([0, []]);
+});
+
+it('grows with the chunks that it copies, and frees them', () => {
+  const grown = new GrowingBuffer(4);
+  const large = Buffer.allocUnsafeSlow(100_000).fill('d');
+  for (const chunk of [Buffer.from('abc'), Buffer.from('dd'), large]) grown.append(chunk);
+  expect(grown.bytes.toString()).toBe(`abc${'d'.repeat(100_002)}`);
+  expect(large.length).toBe(0);
+  grown.free();
+  expect(grown.bytes.length).toBe(0);
 });

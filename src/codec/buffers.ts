@@ -23,6 +23,43 @@ export function freeBuffer({ length, buffer }: Uint8Array): void {
   nowhere.postMessage(null, [buffer]);
 }
 
+/** Bytes that whoever has them frees, once nobody may read them any more. */
+export interface OwnedBuffer {
+  readonly bytes: Buffer;
+  free(): void;
+}
+
+/** A buffer that grows as chunks arrive: however small they are, it takes no more than twice their bytes. */
+export class GrowingBuffer implements OwnedBuffer {
+  private buffer: Buffer;
+  private length = 0;
+
+  /** @param size that the chunks are expected to have in all */
+  constructor(size: number) {
+    this.buffer = allocBuffer(size);
+  }
+
+  /** Copies a chunk, and frees it. */
+  append(chunk: Buffer): void {
+    const { buffer, length } = this;
+    if (length + chunk.length > buffer.length) {
+      this.buffer = allocBuffer(Math.max(2 * buffer.length, length + chunk.length));
+      buffer.copy(this.buffer, 0, 0, length);
+      freeBuffer(buffer);
+    }
+    this.length += chunk.copy(this.buffer, length);
+    freeBuffer(chunk);
+  }
+
+  get bytes(): Buffer {
+    return this.buffer.subarray(0, this.length);
+  }
+
+  free(): void {
+    freeBuffer(this.buffer);
+  }
+}
+
 /** Bytes in several buffers, none of which has to grow or to be copied. */
 export class BufferList {
   readonly buffers: Buffer[] = [];
@@ -34,7 +71,12 @@ export class BufferList {
   }
 
   /** All of it in one buffer; the list is empty then. */
-  take(): Buffer {
+  take(): OwnedBuffer {
+    const bytes = this.join();
+    return { bytes, free: () => freeBuffer(bytes) };
+  }
+
+  private join(): Buffer {
     const buffers = this.buffers.splice(0);
     this.length = 0;
     const [first] = buffers;

@@ -1,0 +1,66 @@
+/** A batch as rows of COPY; or its columns as arrays in Postgres's binary format (array_recv in the sources of Postgres). */
+import type { ColumnType } from '../../contract/column-types.js';
+import { freeBuffer } from '../buffers.js';
+import type { BatchColumn } from './column.js';
+import type { BatchFormat } from './program.js';
+
+const ELEMENT_OIDS: Readonly<Record<ColumnType, number>> = {
+  TEXT: 25,
+  INTEGER: 20,
+  FLOAT: 701,
+  BOOLEAN: 16,
+  TIMESTAMP: 1184,
+  JSONB: 3802,
+};
+const UUID_OID = 2950;
+
+/** Dimensions, whether there are NULLs, the type of the elements, their number, the lower bound. */
+const HEADER_BYTES = 20;
+
+export class EncodedBatch {
+  constructor(
+    readonly records: number,
+    /** `marked`: text in which `\D` stands for a column's default. */
+    readonly format: BatchFormat,
+    /** Indices of the table's columns, in the order of a row's cells; often the same array as that of the batch before. */
+    readonly columns: readonly number[],
+    /** Without COPY's header and trailer. */
+    readonly data: Uint8Array,
+  ) {}
+
+  /**
+   * A field of COPY is an element of an array: its length and its bytes, or -1 for NULL.
+   * @returns an array for each column of the batch; null if the batch is not in binary
+   */
+  columnArrays(table: readonly BatchColumn[]): Buffer[] | null {
+    const { records, format, columns, data } = this;
+    if (format !== 'binary') return null;
+    const fields = columns.map((): Uint8Array[] => []);
+    const bytes = Buffer.from(data.buffer, data.byteOffset, data.length);
+    let at = 0;
+    for (let record = 0; record < records; record++) {
+      at += 2; // the number of the row's fields
+      for (const own of fields) {
+        const end = at + 4 + Math.max(0, bytes.readInt32BE(at));
+        own.push(bytes.subarray(at, end));
+        at = end;
+      }
+    }
+    return fields.map((own, i) => Buffer.concat([headerOf(records, table[columns[i] ?? 0]?.type ?? null), ...own]));
+  }
+
+  /** Nobody may read the rows any more. */
+  free(): void {
+    freeBuffer(this.data);
+  }
+}
+
+function headerOf(length: number, type: ColumnType | null): Buffer {
+  const header = Buffer.alloc(HEADER_BYTES);
+  header.writeInt32BE(1, 0);
+  header.writeInt32BE(1, 4);
+  header.writeInt32BE(type === null ? UUID_OID : ELEMENT_OIDS[type], 8);
+  header.writeInt32BE(length, 12);
+  header.writeInt32BE(1, 16);
+  return header;
+}
