@@ -211,13 +211,22 @@ describe('imports', () => {
       folderOf(path) === 'pg'
         ? []
         : imports
-            .filter((name) => name.startsWith('pg/') && name !== 'pg/index.ts')
+            .filter((name) => name.startsWith('pg/') && name !== 'pg/index.ts' && name !== 'pg/protocol.ts')
             .map((name) => `${path} -> ${name}`),
     );
     const inside = sources.flatMap(({ path, imports }) =>
       folderOf(path) === 'pg' ? imports.filter((name) => isOurs(name) && !name.startsWith('pg/')) : [],
     );
     expect({ outside, inside }).toEqual({ outside: [], inside: [] });
+  });
+
+  it('of the protocol of Postgres are where a client and a server are brought together, not where SQL is run', () => {
+    const users = sources.filter(({ imports }) => imports.includes('pg/protocol.ts')).map(({ path }) => path);
+    expect(users.filter((path) => folderOf(path) !== 'postgres-port')).toEqual([
+      'backup/copy/pg-dump.ts',
+      // It ends the connection that the port hands from a client to a server.
+      'engine/sessions/client-session.ts',
+    ]);
   });
 
   it('of another Postgres client there are none', () => {

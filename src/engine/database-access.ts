@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError } from '../contract/errors.js';
-import { ConnectionLost, INSUFFICIENT_PRIVILEGE, isShutdown, PostgresError } from '../pg/index.js';
+import { ConnectionLost, isShutdown, PostgresError, SQLSTATE } from '../pg/index.js';
 import type { Connections, Lease } from '../tenancy/connections/connections.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { PoolName } from '../tenancy/connections/project-session.js';
@@ -182,7 +182,7 @@ export async function untilRunning(server: Server, starting: Promise<void>, wait
 /** "permission denied", from Postgres or already translated. */
 function isDenied(error: unknown): boolean {
   const translated = toEngineError(error);
-  return translated instanceof EngineError && translated.postgres?.sqlstate === INSUFFICIENT_PRIVILEGE;
+  return translated instanceof EngineError && translated.postgres?.sqlstate === SQLSTATE.INSUFFICIENT_PRIVILEGE;
 }
 
 /** The connection has broken, or Postgres said that it ends it. */

@@ -1,10 +1,10 @@
 /** A request that is really run and rolled back at its end, and what it would have done. */
 import type { Impact } from '../contract/wire/rehearsal.js';
 import {
-  type Fragment,
   fixed,
-  ROLLBACK,
+  type Fragment,
   type Result,
+  ROLLBACK,
   type Row,
   type Session,
   sql,

@@ -1,10 +1,10 @@
 /** The messages of COPY … FROM STDIN. */
 import { COPY_DONE, copyDataHeader } from './messages.js';
 
-/** COPY's binary format before the first row: signature, flags, length of an absent extension (Postgres manual, COPY). */
-export const BINARY_HEADER = Buffer.from('PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0', 'latin1');
-/** After the last row. */
-export const BINARY_TRAILER = Buffer.from([0xff, 0xff]);
+/** Before the first row in binary: signature, flags, length of an absent extension (Postgres manual, COPY). */
+const BINARY_HEADER = Buffer.from('PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0', 'latin1');
+/** After the last one. */
+const BINARY_TRAILER = Buffer.from([0xff, 0xff]);
 
 /**
  * Bytes of one CopyData message, which need not end with a row. Postgres takes a message as a whole, into memory that it
@@ -12,8 +12,12 @@ export const BINARY_TRAILER = Buffer.from([0xff, 0xff]);
  */
 const MESSAGE_BYTES = 64 * 1024;
 
-/** The messages after `COPY … FROM STDIN` that bring its rows. */
-export function copyMessages(data: readonly Uint8Array[]): Uint8Array[] {
+/**
+ * The messages after `COPY … FROM STDIN` that bring its rows.
+ * @param rows in one format, without what COPY has before and after them
+ */
+export function copyMessages(rows: readonly Uint8Array[], isBinary: boolean): Uint8Array[] {
+  const data: readonly Uint8Array[] = isBinary ? [BINARY_HEADER, ...rows, BINARY_TRAILER] : rows;
   const length = data.reduce((sum, part) => sum + part.length, 0);
   if (length <= MESSAGE_BYTES) return [copyDataHeader(length), ...data, COPY_DONE];
   return [...data.flatMap(dataMessages), COPY_DONE];

@@ -1,6 +1,6 @@
 /** What can go wrong between a client and Postgres: Postgres says no, or the connection is lost. */
-import { asOnOneServer } from './shard-errors.js';
-import { ADMIN_SHUTDOWN, INTERNAL_ERROR } from './sqlstate.js';
+import { asOnOneServer, isOfWorker } from './shard-errors.js';
+import { SQLSTATE } from './sqlstate.js';
 
 /** An ErrorResponse of the server. */
 export class PostgresError extends Error {
@@ -38,22 +38,32 @@ export class PostgresError extends Error {
       const text = fields.get(field);
       return text === undefined ? undefined : Number(text);
     };
-    return new PostgresError(fields.get('M') ?? '', fields.get('C') ?? INTERNAL_ERROR, fields.get('V') ?? 'ERROR', {
-      detail: fields.get('D'),
-      hint: fields.get('H'),
-      position: numberIn('P'),
-      internalPosition: numberIn('p'),
-      internalQuery: fields.get('q'),
-      where: fields.get('W'),
-      schema: fields.get('s'),
-      table: fields.get('t'),
-      column: fields.get('c'),
-      dataType: fields.get('d'),
-      constraint: fields.get('n'),
-      source: fields.get('F'),
-      line: fields.get('L'),
-      routine: fields.get('R'),
-    });
+    return new PostgresError(
+      fields.get('M') ?? '',
+      fields.get('C') ?? SQLSTATE.INTERNAL_ERROR,
+      fields.get('V') ?? 'ERROR',
+      {
+        detail: fields.get('D'),
+        hint: fields.get('H'),
+        position: numberIn('P'),
+        internalPosition: numberIn('p'),
+        internalQuery: fields.get('q'),
+        where: fields.get('W'),
+        schema: fields.get('s'),
+        table: fields.get('t'),
+        column: fields.get('c'),
+        dataType: fields.get('d'),
+        constraint: fields.get('n'),
+        source: fields.get('F'),
+        line: fields.get('L'),
+        routine: fields.get('R'),
+      },
+    );
+  }
+
+  /** A Citus coordinator passed it on from a worker. */
+  get isOfWorker(): boolean {
+    return isOfWorker(this.fields.routine);
   }
 
   /** The server ends the connection after it. */
@@ -64,7 +74,7 @@ export class PostgresError extends Error {
 
 /** Postgres was told to end the connection (admin_shutdown); what ran on it was rolled back. */
 export const isShutdown = (error: unknown): error is PostgresError =>
-  error instanceof PostgresError && error.sqlstate === ADMIN_SHUTDOWN;
+  error instanceof PostgresError && error.sqlstate === SQLSTATE.ADMIN_SHUTDOWN;
 
 /** The transaction is committed here, but was canceled while it waited for a synchronous standby, which may not have it. */
 export class CommitNotReplicated extends Error {

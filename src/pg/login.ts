@@ -20,7 +20,7 @@ import {
   startup,
 } from './messages.js';
 import { MECHANISM, Scram } from './scram.js';
-import { CANNOT_CONNECT_NOW } from './sqlstate.js';
+import { SQLSTATE } from './sqlstate.js';
 
 /** Gets what has arrived: `bytes[0, end)`, valid until the call returns. */
 type ReadListener = (bytes: Buffer, end: number) => void;
@@ -54,7 +54,8 @@ export async function logIn(options: LoginOptions, signal?: AbortSignal): Promis
       return loggedIn;
     } catch (error) {
       // Whoever answers with a refusal is there; another one would have to refuse as well.
-      if (signal?.aborted || (error instanceof PostgresError && error.sqlstate !== CANNOT_CONNECT_NOW)) throw error;
+      if (signal?.aborted || (error instanceof PostgresError && error.sqlstate !== SQLSTATE.CANNOT_CONNECT_NOW))
+        throw error;
       reasons.push(error instanceof NoPrimary ? error.message : `${nameOf(host)}: ${reasonOf(error)}`);
     }
   }

@@ -35,6 +35,8 @@ import { fixed, ROLLBACK, type Statement } from './sql.js';
 /** What a pipeline consists of: statements, a COPY … FROM STDIN with its data. */
 export interface Step extends Statement {
   readonly data?: readonly Uint8Array[];
+  /** Of the data: rows alone. Default: text. */
+  readonly format?: 'binary';
 }
 
 export interface PipelineOptions {
@@ -267,7 +269,7 @@ export class Session extends Connection {
   /** Unless it is to be prepared, it goes unnamed, so that nothing of it stays in the session. */
   private messagesOf(step: Step, prepared: boolean): Uint8Array[] {
     const run = prepared ? this.prepared.run(step) : [runUnnamed(step)];
-    return step.data === undefined ? run : [...run, ...copyMessages(step.data)];
+    return step.data === undefined ? run : [...run, ...copyMessages(step.data, step.format === 'binary')];
   }
 
   /** After an error nobody knows which statements the server has prepared. */

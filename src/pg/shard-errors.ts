@@ -3,7 +3,7 @@
  * name table and constraint, and those of a COPY or an INSERT … SELECT lack their SQLSTATE too. Here they become what a table
  * on one server would have said, as far as the message tells it (`ReportResultError`, `ReportCopyError` in Citus's sources).
  */
-import { FOREIGN_KEY_VIOLATION, INTERNAL_ERROR, UNIQUE_VIOLATION } from './sqlstate.js';
+import { SQLSTATE } from './sqlstate.js';
 
 /** The functions of Citus that pass on an error of a worker (field R of an ErrorResponse). Nobody's SQL can claim their names. */
 const REPORTERS = new Set(['ReportResultError', 'ReportCopyError', 'ReportConnectionError']);
@@ -22,8 +22,8 @@ function withoutShards(text: string): string {
 /** Messages of Postgres, in English, with the SQLSTATE that belongs to them and the fields that they tell. */
 const VIOLATIONS: readonly (readonly [RegExp, string])[] = [
   [/^null value in column "(?<c>.+)" of relation "(?<t>.+)" violates not-null constraint$/, '23502'],
-  [/^.+ on table "(?<t>[^"]+)" violates foreign key constraint "(?<n>[^"]+)"/, FOREIGN_KEY_VIOLATION],
-  [/^duplicate key value violates unique constraint "(?<n>.+)"$/, UNIQUE_VIOLATION],
+  [/^.+ on table "(?<t>[^"]+)" violates foreign key constraint "(?<n>[^"]+)"/, SQLSTATE.FOREIGN_KEY_VIOLATION],
+  [/^duplicate key value violates unique constraint "(?<n>.+)"$/, SQLSTATE.UNIQUE_VIOLATION],
   [/^new row for relation "(?<t>.+)" violates check constraint "(?<n>.+)"$/, '23514'],
   [/^conflicting key value violates exclusion constraint "(?<n>.+)"$/, '23P01'],
 ];
@@ -35,7 +35,7 @@ const CONNECTION_FAILURE = '08006';
 /** @param fields of an ErrorResponse, by their letters (Postgres manual 55.8) */
 export function asOnOneServer(fields: ReadonlyMap<string, string>): ReadonlyMap<string, string> {
   const message = fields.get('M') ?? '';
-  if (fields.get('C') === INTERNAL_ERROR && message.startsWith(BROKEN)) {
+  if (fields.get('C') === SQLSTATE.INTERNAL_ERROR && message.startsWith(BROKEN)) {
     return new Map([...fields, ['C', CONNECTION_FAILURE]]);
   }
   if (!isOfWorker(fields.get('R'))) return fields;
@@ -47,7 +47,7 @@ export function asOnOneServer(fields: ReadonlyMap<string, string>): ReadonlyMap<
   for (const [pattern, sqlstate] of VIOLATIONS) {
     const found = pattern.exec(changed.get('M') ?? '');
     if (found === null) continue;
-    if (fields.get('C') === INTERNAL_ERROR) changed.set('C', sqlstate);
+    if (fields.get('C') === SQLSTATE.INTERNAL_ERROR) changed.set('C', sqlstate);
     for (const [letter, name] of Object.entries(found.groups ?? {})) changed.set(letter, name);
     break;
   }

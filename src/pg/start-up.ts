@@ -1,7 +1,7 @@
 /** What a client sends before a session: packets without a type byte (Postgres manual 54.2.1, 54.2.8 to 54.2.11, 54.7). */
 
 /** As in Postgres (MAX_STARTUP_PACKET_LENGTH). */
-export const LONGEST_START_UP = 10_000;
+const LONGEST_START_UP = 10_000;
 
 const CODE = { cancel: 80877102, ssl: 80877103, gss: 80877104 } as const;
 

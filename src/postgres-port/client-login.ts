@@ -3,17 +3,17 @@ import { once } from 'node:events';
 import { BlockList, isIP, type Socket } from 'node:net';
 import { type SecureContext, TLSSocket } from 'node:tls';
 import { SessionError } from '../engine/sessions/session-error.js';
+import { messageSize } from '../pg/index.js';
 import {
   ASK_CLEARTEXT_PASSWORD,
   MESSAGE_HEADER,
-  messageSize,
   readPassword,
   readStartUp,
   type StartUp,
   startUpSize,
   WITH_TLS,
   WITHOUT_ENCRYPTION,
-} from '../pg/index.js';
+} from '../pg/protocol.js';
 
 /** A JWT may have a few thousand. */
 const LONGEST_PASSWORD = 16 * 1024;

@@ -17,7 +17,7 @@ import {
   negotiateVersion,
   parameterStatus,
   READY_IDLE,
-} from '../pg/index.js';
+} from '../pg/protocol.js';
 import { Arrivals, askPassword, type Encryption, negotiate } from './client-login.js';
 import { HalfOpenLogins } from './half-open-logins.js';
 import { fatal, relay } from './session-relay.js';

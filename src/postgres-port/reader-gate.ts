@@ -7,7 +7,8 @@
  */
 import type { Judgement, Refused } from '../engine/sessions/reader-text.js';
 import { SessionError } from '../engine/sessions/session-error.js';
-import { BACKEND, Framing, FRONTEND, literal, MESSAGE_HEADER, parse, readStrings, simpleQuery } from '../pg/index.js';
+import { literal } from '../pg/index.js';
+import { BACKEND, Framing, FRONTEND, MESSAGE_HEADER, parse, readStrings, simpleQuery } from '../pg/protocol.js';
 
 /** Of one message: a text, or the parameters of a statement. */
 const LONGEST_MESSAGE = 4 * 1024 * 1024;

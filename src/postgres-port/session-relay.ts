@@ -3,7 +3,8 @@ import type { Socket } from 'node:net';
 import type { ClientSession } from '../engine/sessions/client-session.js';
 import { SessionError } from '../engine/sessions/session-error.js';
 import type { Judgement } from '../engine/sessions/reader-text.js';
-import { BACKEND, errorResponse, MessageScan, PostgresError, readErrorFields, TERMINATE } from '../pg/index.js';
+import { PostgresError } from '../pg/index.js';
+import { BACKEND, errorResponse, MessageScan, readErrorFields, TERMINATE } from '../pg/protocol.js';
 import { ReaderGate } from './reader-gate.js';
 
 /** A client has this long to read why its session ends. */

@@ -9,9 +9,9 @@ import {
   join,
   type Pool,
   PostgresError,
-  QUERY_CANCELED,
   readCommandTag,
   sql,
+  SQLSTATE,
   type Statement,
   trusted,
 } from '../pg/index.js';
@@ -116,7 +116,7 @@ export class AuditLog {
         const [, , selected] = await this.pool.run(steps, { timeoutMs: READ_MS + WRITE_MS });
         return (selected?.rows ?? []).map(([json]) => auditRow(json ?? ''));
       } catch (error) {
-        if (!(error instanceof PostgresError && error.sqlstate === QUERY_CANCELED)) throw error;
+        if (!(error instanceof PostgresError && error.sqlstate === SQLSTATE.QUERY_CANCELED)) throw error;
         throw new EngineError('query_timeout', `Reading the audit log took longer than ${READ_MS} ms`, {
           hint: 'Give a shorter time with "since" and "until".',
         });

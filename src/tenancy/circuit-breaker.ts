@@ -3,7 +3,7 @@
  * tried every tenth of a second, and the others get its error: each try costs a recovering server a process, and a try by
  * every request keeps it from getting up. While a health check finds that the server does not answer, no request tries.
  */
-import { CANNOT_CONNECT_NOW, ConnectionLost, NoPrimary, PostgresError } from '../pg/index.js';
+import { ConnectionLost, NoPrimary, PostgresError, SQLSTATE } from '../pg/index.js';
 
 const OPEN_MS = 100;
 
@@ -66,6 +66,6 @@ export class CircuitBreaker {
 /** Postgres takes no logins, nobody is at the address, or only standbys are. */
 const isAway = (error: unknown): boolean =>
   error instanceof PostgresError
-    ? error.sqlstate === CANNOT_CONNECT_NOW
+    ? error.sqlstate === SQLSTATE.CANNOT_CONNECT_NOW
     : error instanceof NoPrimary ||
       (error instanceof ConnectionLost && (error.code === 'ECONNREFUSED' || error.code === 'ENOENT'));

@@ -3,16 +3,16 @@
  * catalog that somebody else changed or made at the same moment. Nothing of them was done, and they can be run again.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { DEADLOCK_DETECTED, INTERNAL_ERROR, PostgresError, UNIQUE_VIOLATION } from '../pg/index.js';
+import { PostgresError, SQLSTATE } from '../pg/index.js';
 
 function isContention(error: unknown): boolean {
   if (!(error instanceof PostgresError)) return false;
   switch (error.sqlstate) {
-    case DEADLOCK_DETECTED:
+    case SQLSTATE.DEADLOCK_DETECTED:
       return true;
-    case UNIQUE_VIOLATION:
+    case SQLSTATE.UNIQUE_VIOLATION:
       return error.fields.schema === 'pg_catalog';
-    case INTERNAL_ERROR:
+    case SQLSTATE.INTERNAL_ERROR:
       // "tuple concurrently updated" or "deleted": there is no state for it, and the message may be in any language.
       return error.fields.source === 'heapam.c';
     default:

@@ -6,13 +6,13 @@ import {
   fixed,
   type Fragment,
   ident,
-  LOCK_NOT_AVAILABLE,
   type Pool,
   PostgresError,
   ROLLBACK,
   type Row,
   type ServerAddress,
   sql,
+  SQLSTATE,
   type Statement,
 } from '../pg/index.js';
 import { ADVISORY_LOCKS } from './advisory-locks.js';
@@ -194,7 +194,7 @@ export class ControlDatabase {
             sql`SELECT pg_advisory_lock(hashtextextended(${id}, 0))`,
           ]);
         } catch (error) {
-          if (error instanceof PostgresError && error.sqlstate === LOCK_NOT_AVAILABLE) return null;
+          if (error instanceof PostgresError && error.sqlstate === SQLSTATE.LOCK_NOT_AVAILABLE) return null;
           throw error;
         }
         return work();

@@ -1,32 +1,7 @@
 /** What an error of Postgres, or of the way to it, means to a caller: the one table from SQLSTATE to the contract's codes. */
 import { type Dependency, EngineError, type ErrorCode, type PostgresDetails } from '../contract/errors.js';
 import { LIMITS } from '../contract/limits.js';
-import {
-  CONFIGURATION_LIMIT_EXCEEDED,
-  ConnectionLost,
-  DATA_CORRUPTED,
-  DEADLOCK_DETECTED,
-  DEPENDENT_OBJECTS_STILL_EXIST,
-  DUPLICATE_COLUMN,
-  DUPLICATE_OBJECT,
-  DUPLICATE_TABLE,
-  FEATURE_NOT_SUPPORTED,
-  IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
-  INDEX_CORRUPTED,
-  INSUFFICIENT_PRIVILEGE,
-  INTERNAL_ERROR,
-  INVALID_TRANSACTION_TERMINATION,
-  LOCK_NOT_AVAILABLE,
-  MessageTooLarge,
-  OUT_OF_MEMORY,
-  PostgresError,
-  PROGRAM_LIMIT_EXCEEDED,
-  QUERY_CANCELED,
-  READ_ONLY_SQL_TRANSACTION,
-  TRANSACTION_TIMEOUT,
-  UNDEFINED_FILE,
-  UNIQUE_VIOLATION,
-} from '../pg/index.js';
+import { ConnectionLost, MessageTooLarge, PostgresError, SQLSTATE } from '../pg/index.js';
 
 /** Codes of whole SQLSTATE classes (first two characters; Postgres manual appendix A) … */
 const BY_CLASS: Readonly<Record<string, ErrorCode>> = {
@@ -40,24 +15,24 @@ const BY_CLASS: Readonly<Record<string, ErrorCode>> = {
 
 /** … and of single states, which win. Whatever is in neither is an error in the caller's SQL. */
 const BY_SQLSTATE: Readonly<Record<string, ErrorCode>> = {
-  [UNIQUE_VIOLATION]: 'unique_violation',
-  [READ_ONLY_SQL_TRANSACTION]: 'permission_denied', // a write in a READ ONLY transaction
-  [IDLE_IN_TRANSACTION_SESSION_TIMEOUT]: 'query_timeout',
-  [TRANSACTION_TIMEOUT]: 'query_timeout',
-  [DEPENDENT_OBJECTS_STILL_EXIST]: 'dependent_objects',
-  [INVALID_TRANSACTION_TERMINATION]: 'statement_not_allowed', // COMMIT in a procedure: the request is the transaction
-  [INSUFFICIENT_PRIVILEGE]: 'permission_denied',
-  [DUPLICATE_COLUMN]: 'column_exists',
-  [DUPLICATE_OBJECT]: 'table_exists',
-  [DUPLICATE_TABLE]: 'table_exists',
-  [OUT_OF_MEMORY]: 'overloaded', // out of shared memory; out of a process's own, see below
-  [CONFIGURATION_LIMIT_EXCEEDED]: 'sql_error', // temp_file_limit: the statement is too greedy, not the server too small
-  [PROGRAM_LIMIT_EXCEEDED]: 'row_too_large',
-  [LOCK_NOT_AVAILABLE]: 'table_busy', // lock_timeout or NOWAIT
-  [QUERY_CANCELED]: 'query_timeout',
-  [UNDEFINED_FILE]: 'sql_error', // a file that a statement named does not exist
-  [DATA_CORRUPTED]: 'database_unavailable', // corrupted data; project code may also raise it
-  [INDEX_CORRUPTED]: 'database_unavailable',
+  [SQLSTATE.UNIQUE_VIOLATION]: 'unique_violation',
+  [SQLSTATE.READ_ONLY_SQL_TRANSACTION]: 'permission_denied', // a write in a READ ONLY transaction
+  [SQLSTATE.IDLE_IN_TRANSACTION_SESSION_TIMEOUT]: 'query_timeout',
+  [SQLSTATE.TRANSACTION_TIMEOUT]: 'query_timeout',
+  [SQLSTATE.DEPENDENT_OBJECTS_STILL_EXIST]: 'dependent_objects',
+  [SQLSTATE.INVALID_TRANSACTION_TERMINATION]: 'statement_not_allowed', // COMMIT in a procedure: the request is the transaction
+  [SQLSTATE.INSUFFICIENT_PRIVILEGE]: 'permission_denied',
+  [SQLSTATE.DUPLICATE_COLUMN]: 'column_exists',
+  [SQLSTATE.DUPLICATE_OBJECT]: 'table_exists',
+  [SQLSTATE.DUPLICATE_TABLE]: 'table_exists',
+  [SQLSTATE.OUT_OF_MEMORY]: 'overloaded', // out of shared memory; out of a process's own, see below
+  [SQLSTATE.CONFIGURATION_LIMIT_EXCEEDED]: 'sql_error', // temp_file_limit: the statement is too greedy, not the server too small
+  [SQLSTATE.PROGRAM_LIMIT_EXCEEDED]: 'row_too_large',
+  [SQLSTATE.LOCK_NOT_AVAILABLE]: 'table_busy', // lock_timeout or NOWAIT
+  [SQLSTATE.QUERY_CANCELED]: 'query_timeout',
+  [SQLSTATE.UNDEFINED_FILE]: 'sql_error', // a file that a statement named does not exist
+  [SQLSTATE.DATA_CORRUPTED]: 'database_unavailable', // corrupted data; project code may also raise it
+  [SQLSTATE.INDEX_CORRUPTED]: 'database_unavailable',
 };
 
 export function errorCode(error: PostgresError): ErrorCode {
@@ -70,7 +45,8 @@ export function errorCode(error: PostgresError): ErrorCode {
 
 /** Where Citus refuses a statement about a distributed table, before it does anything: `ErrorIfUnsupportedIndexStmt` and others. */
 const isCitusLimit = ({ sqlstate, fields: { routine } }: PostgresError): boolean =>
-  (sqlstate === FEATURE_NOT_SUPPORTED || sqlstate === INTERNAL_ERROR) && /^Error(If|OutFor)[A-Z]/.test(routine ?? '');
+  (sqlstate === SQLSTATE.FEATURE_NOT_SUPPORTED || sqlstate === SQLSTATE.INTERNAL_ERROR) &&
+  /^Error(If|OutFor)[A-Z]/.test(routine ?? '');
 
 /** Where Postgres reads and writes the files of its databases, and temporary ones. */
 const STORAGE = new Set(['md.c', 'smgr.c', 'fd.c', 'buffile.c', 'copydir.c', 'slru.c', 'storage.c']);
@@ -81,17 +57,19 @@ const STORAGE = new Set(['md.c', 'smgr.c', 'fd.c', 'buffile.c', 'copydir.c', 'sl
  * in the server's language.
  */
 const isOfStorage = ({ sqlstate, fields: { source } }: PostgresError): boolean =>
-  (sqlstate === INTERNAL_ERROR || sqlstate === INSUFFICIENT_PRIVILEGE) && source !== undefined && STORAGE.has(source);
+  (sqlstate === SQLSTATE.INTERNAL_ERROR || sqlstate === SQLSTATE.INSUFFICIENT_PRIVILEGE) &&
+  source !== undefined &&
+  STORAGE.has(source);
 
 /** States whose hints are for the operator: settings to raise, a log to look into. */
-const HINTS_FOR_THE_OPERATOR = new Set([OUT_OF_MEMORY, DEADLOCK_DETECTED]);
+const HINTS_FOR_THE_OPERATOR = new Set<string>([SQLSTATE.OUT_OF_MEMORY, SQLSTATE.DEADLOCK_DETECTED]);
 
 /** Where Postgres shares out the memory that all sessions have in common, and where code of a project raises the state by hand. */
 const NOT_OWN_MEMORY = new Set(['lock.c', 'predicate.c', 'shmem.c', 'pl_exec.c']);
 
 /** The statement was too greedy: its process may take no more memory. The same state stands for shared memory, too. */
 const isOutOfOwnMemory = ({ sqlstate, fields: { source } }: PostgresError): boolean =>
-  sqlstate === OUT_OF_MEMORY && !NOT_OWN_MEMORY.has(source ?? '');
+  sqlstate === SQLSTATE.OUT_OF_MEMORY && !NOT_OWN_MEMORY.has(source ?? '');
 
 /** Messages of our own where Postgres's would speak of settings that the caller does not know. */
 const OWN_MESSAGE: Partial<Record<ErrorCode, string>> = {
@@ -112,7 +90,7 @@ function messageOf(error: PostgresError, code: ErrorCode): string {
   if (own !== undefined) return own;
   if (isOutOfOwnMemory(error)) return 'The statement needed more memory than the limit allows';
   const { detail } = fields;
-  return sqlstate === DEPENDENT_OBJECTS_STILL_EXIST && detail !== undefined
+  return sqlstate === SQLSTATE.DEPENDENT_OBJECTS_STILL_EXIST && detail !== undefined
     ? `${message}: ${detail.replaceAll('\n', ', ')}`
     : message;
 }

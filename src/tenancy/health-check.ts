@@ -1,6 +1,6 @@
 /** Whether a Postgres server answers: the service logs in there now and then. Two failures in a row mean that it does not. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { CANNOT_CONNECT_NOW, ConnectionLost, PostgresError } from '../pg/index.js';
+import { ConnectionLost, PostgresError, SQLSTATE } from '../pg/index.js';
 import { tryLogin } from './service-pool.js';
 import type { Server } from './tenancy.js';
 
@@ -48,7 +48,7 @@ export class HealthCheck {
       await tryLogin(address, hosts * ANSWER_MS, this.end.signal);
       return null;
     } catch (error) {
-      if (error instanceof PostgresError && error.sqlstate !== CANNOT_CONNECT_NOW) return null;
+      if (error instanceof PostgresError && error.sqlstate !== SQLSTATE.CANNOT_CONNECT_NOW) return null;
       // Whatever it says of itself: nobody knows what becomes of the commits that are under way.
       return new ConnectionLost(`The server does not answer: ${(error as Error).message}`, { cause: error });
     }

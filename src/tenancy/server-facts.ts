@@ -1,13 +1,5 @@
 /** What a server says of itself, for `cdp doctor` and backups, and how large a database is: nothing here changes anything. */
-import {
-  INVALID_CATALOG_NAME,
-  type Pool,
-  PostgresError,
-  type Row,
-  type ServerAddress,
-  sql,
-  UNDEFINED_FILE,
-} from '../pg/index.js';
+import { type Pool, PostgresError, type Row, type ServerAddress, sql, SQLSTATE } from '../pg/index.js';
 import { appliedVersion } from './migrate.js';
 import { withServiceSession } from './service-pool.js';
 import { serviceWork } from './service-work.js';
@@ -95,7 +87,7 @@ export function serverMajor(pool: Pool): Promise<number> {
 }
 
 /** A database that is being dropped, or whose files go away while they are counted. */
-const GONE = new Set([INVALID_CATALOG_NAME, UNDEFINED_FILE]);
+const GONE = new Set<string>([SQLSTATE.INVALID_CATALOG_NAME, SQLSTATE.UNDEFINED_FILE]);
 
 /**
  * Bytes of one database: tables, indexes, large objects and temporary tables, in all tablespaces, with what running

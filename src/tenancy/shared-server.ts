@@ -9,13 +9,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type Fragment,
   ident,
-  INSUFFICIENT_PRIVILEGE,
   literal,
-  OBJECT_IN_USE,
   PostgresError,
   type ServerAddress,
   type Session,
   sql,
+  SQLSTATE,
   trusted,
 } from '../pg/index.js';
 import { DEFAULT_SERVER } from '../contract/servers.js';
@@ -197,7 +196,8 @@ export class SharedServer implements Tenancy {
         await session.query(sql`CREATE DATABASE ${ident(database)} TEMPLATE ${ident(this.template)}`);
         return;
       } catch (error) {
-        if (!(error instanceof PostgresError && error.sqlstate === OBJECT_IN_USE) || attempt === 20) throw error;
+        if (!(error instanceof PostgresError && error.sqlstate === SQLSTATE.OBJECT_IN_USE) || attempt === 20)
+          throw error;
         await sleep(250);
       }
     }
@@ -221,7 +221,7 @@ async function dropDatabase(session: Session, database: string): Promise<void> {
   try {
     await session.query(sql`DROP DATABASE IF EXISTS ${ident(database)} WITH (FORCE)`);
   } catch (error) {
-    if (!(error instanceof PostgresError && error.sqlstate === INSUFFICIENT_PRIVILEGE)) throw error;
+    if (!(error instanceof PostgresError && error.sqlstate === SQLSTATE.INSUFFICIENT_PRIVILEGE)) throw error;
     await session.query(
       sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
           WHERE datname = ${database} AND backend_type = 'client backend'`,

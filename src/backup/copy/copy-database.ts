@@ -4,15 +4,7 @@
  */
 import type { Verification } from '../../contract/moves.js';
 import type { TableRows } from '../../contract/wire/operator.js';
-import {
-  ident,
-  type LoginOptions,
-  PostgresError,
-  type Session,
-  sql,
-  UNDEFINED_OBJECT,
-  withSession,
-} from '../../pg/index.js';
+import { ident, type LoginOptions, PostgresError, type Session, sql, SQLSTATE, withSession } from '../../pg/index.js';
 import { EXTENSIONS_SCHEMA } from '../../tenancy/extensions.js';
 import type { Placement } from '../../tenancy/placement.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
@@ -188,7 +180,7 @@ async function execute(session: Session, entries: readonly Entry[], from: Placem
       try {
         await session.script(statement);
       } catch (error) {
-        if (!(error instanceof PostgresError && error.sqlstate === UNDEFINED_OBJECT && isRight(entry))) {
+        if (!(error instanceof PostgresError && error.sqlstate === SQLSTATE.UNDEFINED_OBJECT && isRight(entry))) {
           throw new Error(`${entry.schema}.${entry.name} (${entry.kind}) cannot be made: ${(error as Error).message}`, {
             cause: error,
           });

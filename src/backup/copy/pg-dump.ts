@@ -3,20 +3,17 @@
  * in a thread of its own, and talks to the server on a connection of ours.
  */
 import { Worker } from 'node:worker_threads';
+import { ConnectionLost, type LoggedIn, type LoginOptions, withSession } from '../../pg/index.js';
 import {
   AUTHENTICATION_OK,
   BACKEND,
   backendKeyData,
-  ConnectionLost,
   FRONTEND,
-  type LoggedIn,
-  type LoginOptions,
   MessageScan,
   parameterStatus,
   READY_IDLE,
   TERMINATE,
-  withSession,
-} from '../../pg/index.js';
+} from '../../pg/protocol.js';
 import { ProgramFailed } from '../logical/client-programs.js';
 
 /** What the thread gets. */

@@ -11,8 +11,8 @@ import {
   PostgresError,
   type Session,
   sql,
+  SQLSTATE,
   startupOptions,
-  UNDEFINED_OBJECT,
   withSession,
 } from '../../pg/index.js';
 import { EXTENSIONS_SCHEMA } from '../../tenancy/extensions.js';
@@ -123,7 +123,7 @@ async function runAll(session: Session, statements: readonly ArchiveStatement[])
     } catch (error) {
       if (!(error instanceof PostgresError)) throw error;
       const what = `${error.message}: ${text.replaceAll(/\s+/g, ' ')}`;
-      if (!(isRight && error.sqlstate === UNDEFINED_OBJECT)) throw new ProgramFailed(what);
+      if (!(isRight && error.sqlstate === SQLSTATE.UNDEFINED_OBJECT)) throw new ProgramFailed(what);
       leftOut.push(what);
     }
   }

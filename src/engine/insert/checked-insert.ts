@@ -7,7 +7,6 @@ import { EngineError } from '../../contract/errors.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
 import {
   BEGIN,
-  CARDINALITY_VIOLATION,
   ident,
   PostgresError,
   readCommandTag,
@@ -15,9 +14,8 @@ import {
   ROLLBACK,
   type Session,
   sql,
+  SQLSTATE,
   type Statement,
-  UNDEFINED_TABLE,
-  WRONG_OBJECT_TYPE,
 } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import type { Deadline } from '../limits/deadline.js';
@@ -51,7 +49,7 @@ export async function insertChecked(
     return await insert(false);
   } catch (error) {
     // Two records of one upsert have the same key in the eyes of its type alone, such as "A" and "a" of citext.
-    const isTwice = error instanceof EngineError && error.postgres?.sqlstate === CARDINALITY_VIOLATION;
+    const isTwice = error instanceof EngineError && error.postgres?.sqlstate === SQLSTATE.CARDINALITY_VIOLATION;
     if (!isTwice || options.upsert === null) throw error;
     return insert(true);
   }
@@ -127,7 +125,7 @@ async function insertBatch(
   } catch (error) {
     if (!(error instanceof PostgresError) || session.closed) throw error;
     await session.run([ROLLBACK]);
-    if (error.sqlstate === CARDINALITY_VIOLATION && upsert !== null && !oneByOne) throw error;
+    if (error.sqlstate === SQLSTATE.CARDINALITY_VIOLATION && upsert !== null && !oneByOne) throw error;
     throw await attributeRefusal(
       session,
       batch,
@@ -156,8 +154,9 @@ export async function lockTable(
     return shape ?? (await tableNotFound(session, schema, table));
   } catch (error) {
     if (!(error instanceof PostgresError)) throw error;
-    if (error.sqlstate === UNDEFINED_TABLE) return tableNotFound(session, schema, table);
-    if (error.sqlstate === WRONG_OBJECT_TYPE) throw new EngineError('table_not_found', `"${table}" is not a table`);
+    if (error.sqlstate === SQLSTATE.UNDEFINED_TABLE) return tableNotFound(session, schema, table);
+    if (error.sqlstate === SQLSTATE.WRONG_OBJECT_TYPE)
+      throw new EngineError('table_not_found', `"${table}" is not a table`);
     throw error;
   }
 }

@@ -6,19 +6,16 @@ import { EngineError, type EngineErrorOptions, type ErrorCode } from '../../cont
 import {
   BEGIN,
   fixed,
-  FOREIGN_KEY_VIOLATION,
-  GENERATED_ALWAYS,
   ident,
-  isOfWorker,
   literal,
   PostgresError,
   type Result,
   ROLLBACK,
   type Session,
   sql,
+  SQLSTATE,
   type Statement,
   trusted,
-  UNIQUE_VIOLATION,
 } from '../../pg/index.js';
 import { detailsOf, errorCode, toEngineError } from '../../tenancy/engine-error.js';
 import type { Table } from '../catalog/catalog.js';
@@ -63,7 +60,7 @@ export async function attributeRefusal(
 
 export function placeOf({ record, column, columns, error: { sqlstate, fields, message } }: RefusedRecord) {
   const { constraint } = fields;
-  const about = sqlstate === UNIQUE_VIOLATION ? (column ?? constraint) : (constraint ?? column);
+  const about = sqlstate === SQLSTATE.UNIQUE_VIOLATION ? (column ?? constraint) : (constraint ?? column);
   return {
     record,
     ...(column === undefined ? {} : { column }),
@@ -77,13 +74,13 @@ export function recordErrorCode(error: PostgresError): ErrorCode {
   const code = errorCode(error);
   const { sqlstate } = error;
   if (code !== 'sql_error') return code;
-  return sqlstate.startsWith('22') || sqlstate === GENERATED_ALWAYS ? 'invalid_value' : 'constraint_violation';
+  return sqlstate.startsWith('22') || sqlstate === SQLSTATE.GENERATED_ALWAYS ? 'invalid_value' : 'constraint_violation';
 }
 
 function whatPostgresSaid(error: PostgresError, { name }: Table, hidesRow: boolean): EngineErrorOptions {
-  const { hint, routine } = error.fields;
+  const { hint } = error.fields;
   const { detail, ...others } = detailsOf(error);
-  if (isOfWorker(routine)) others.table ??= name;
+  if (error.isOfWorker) others.table ??= name;
   const postgres = hidesRow || detail === undefined ? others : { ...others, detail };
   return { postgres, cause: error, ...(hint === undefined ? {} : { hint }) };
 }
@@ -159,7 +156,7 @@ export async function storeWhatFits(
   let refused = await store(records);
   // A record may point at a later one of its batch: it has another try, last ones first, as long as that helps any.
   for (let helped = true; helped;) {
-    const pointing = refused.filter(({ error }) => error.sqlstate === FOREIGN_KEY_VIOLATION);
+    const pointing = refused.filter(({ error }) => error.sqlstate === SQLSTATE.FOREIGN_KEY_VIOLATION);
     const others = refused.filter((record) => !pointing.includes(record));
     const left = await store(pointing.map(({ record }) => record).reverse());
     helped = left.length < pointing.length;
@@ -175,9 +172,9 @@ async function columnsAtFault(session: Session, table: Table, row: Row, error: P
   const { column, constraint, schema, table: relation } = error.fields;
   if (column !== undefined) return [];
   // A trigger may have written to another table. A table on workers has none, and their errors do not name it.
-  const isOfTable = isOfWorker(error.fields.routine) || (schema === table.schema && relation === table.name);
+  const isOfTable = error.isOfWorker || (schema === table.schema && relation === table.name);
   if (constraint !== undefined && isOfTable) {
-    const find = error.sqlstate === UNIQUE_VIOLATION ? columnsOfIndex : columnsOfConstraint;
+    const find = error.sqlstate === SQLSTATE.UNIQUE_VIOLATION ? columnsOfIndex : columnsOfConstraint;
     const columns = (await session.query(find(table, constraint))).map(([name]) => name ?? '');
     if (columns.length < 2) return columns.map((only) => ({ column: only, error }));
     return [{ columns, error }];

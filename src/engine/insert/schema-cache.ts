@@ -4,17 +4,7 @@
  */
 import { LRUCache } from 'lru-cache';
 import { type BatchEncoder, batchEncoder, type EncodedBatch } from '../../codec/index.js';
-import {
-  BINARY_HEADER,
-  BINARY_TRAILER,
-  type Fragment,
-  ident,
-  join,
-  literal,
-  sql,
-  type Statement,
-  type Step,
-} from '../../pg/index.js';
+import { type Fragment, ident, join, literal, sql, type Statement, type Step } from '../../pg/index.js';
 import { schemaUnchanged, type Table } from '../catalog/catalog.js';
 import { CopyQueue } from './copy-queue.js';
 
@@ -124,8 +114,7 @@ class CopyTarget {
 
   /** The COPY of batches that were encoded for this target. */
   copy(batches: readonly EncodedBatch[]): Step {
-    const rows = batches.map(({ data }) => data);
-    const data = this.format === 'binary' ? [BINARY_HEADER, ...rows, BINARY_TRAILER] : rows;
-    return { text: this.text, params: [], data };
+    const data = batches.map((batch) => batch.data);
+    return { text: this.text, params: [], data, ...(this.format === 'binary' && { format: this.format }) };
   }
 }

@@ -4,16 +4,7 @@
  */
 import type { EncodedBatch } from '../../codec/index.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
-import {
-  COMMIT,
-  DEADLOCK_DETECTED,
-  DIVISION_BY_ZERO,
-  PostgresError,
-  PROTOCOL_VIOLATION,
-  type Result,
-  type Statement,
-  type Step,
-} from '../../pg/index.js';
+import { COMMIT, PostgresError, type Result, SQLSTATE, type Statement, type Step } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import { errorCode } from '../../tenancy/engine-error.js';
 import type { Deadline } from '../limits/deadline.js';
@@ -124,7 +115,7 @@ export async function run(
     lease.resetAfterUse();
     if (!(error instanceof PostgresError) || session.closed) throw error;
     // The check fails by a division; one in a constraint or a trigger fails before it or after it.
-    if (error.sqlstate === DIVISION_BY_ZERO && outcome.results.length === 1) return 'outdated';
+    if (error.sqlstate === SQLSTATE.DIVISION_BY_ZERO && outcome.results.length === 1) return 'outdated';
     if (MAY_BE_A_RECORD.has(error.sqlstate) || !NO_RECORDS_FAULT.has(errorCode(error))) return 'refused';
     throw error;
   }
@@ -134,7 +125,7 @@ export async function run(
  * Binary data for a type that the column does not have any more; batches that wait for one other each, which only in a
  * shared COPY have more than one to wait for.
  */
-const MAY_BE_A_RECORD = new Set([PROTOCOL_VIOLATION, DEADLOCK_DETECTED]);
+const MAY_BE_A_RECORD = new Set<string>([SQLSTATE.PROTOCOL_VIOLATION, SQLSTATE.DEADLOCK_DETECTED]);
 
 /** The first request that is traced has the COPY in its trace, and those of the others are linked to it. */
 function traceOf(batches: readonly QueuedBatch[]): RequestTrace | null {

@@ -2,17 +2,7 @@
 import { EngineError } from '../../contract/errors.js';
 import { counted, quoted } from '../../contract/message-text.js';
 import { type DistributeBody, Distributed } from '../../contract/wire/distribution.js';
-import {
-  FEATURE_NOT_SUPPORTED,
-  fixed,
-  ident,
-  INTERNAL_ERROR,
-  literal,
-  PostgresError,
-  type Session,
-  sql,
-  type Statement,
-} from '../../pg/index.js';
+import { fixed, ident, literal, PostgresError, type Session, sql, SQLSTATE, type Statement } from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
 import {
   type Current,
@@ -144,4 +134,4 @@ function asLimit(error: unknown, table: string): unknown {
 }
 
 /** 42P16: invalid_table_definition. */
-const UNSUPPORTED = new Set([FEATURE_NOT_SUPPORTED, INTERNAL_ERROR, '42P16']);
+const UNSUPPORTED = new Set([SQLSTATE.FEATURE_NOT_SUPPORTED, SQLSTATE.INTERNAL_ERROR, '42P16']);

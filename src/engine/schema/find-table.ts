@@ -10,10 +10,9 @@ import {
   type Row,
   type Session,
   sql,
+  SQLSTATE,
   type Statement,
   trusted,
-  UNDEFINED_TABLE,
-  WRONG_OBJECT_TYPE,
 } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import { collidingNames, type Column, readTables, type Table, tableByName, tableNames } from '../catalog/catalog.js';
@@ -56,9 +55,11 @@ export async function lockTable(
   return shape;
 }
 
+const NO_TABLE = new Set<string>([SQLSTATE.UNDEFINED_TABLE, SQLSTATE.WRONG_OBJECT_TYPE]);
+
 /** If Postgres says that there is no such table, or that it is none: why, with a near name; else what it said. */
 export async function explainNoTable(session: Session, schema: string, name: string, error: unknown): Promise<unknown> {
-  if (!(error instanceof PostgresError && [UNDEFINED_TABLE, WRONG_OBJECT_TYPE].includes(error.sqlstate))) return error;
+  if (!(error instanceof PostgresError && NO_TABLE.has(error.sqlstate))) return error;
   const [, found] = await session.run([ROLLBACK, tableByName(schema, name)]);
   await existingTable(session, schema, name, found?.rows ?? []);
   return error;

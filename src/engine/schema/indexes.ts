@@ -5,16 +5,7 @@ import { Type } from '../../contract/schema.js';
 import { type CreateIndexBody, Index } from '../../contract/wire/indexes.js';
 import { readTables, tableByName } from '../catalog/catalog.js';
 import { duplicatesIn, type FoundIndex, indexesOf, newIndexesOf, readIndexes } from '../catalog/indexes.js';
-import {
-  ident,
-  join,
-  PostgresError,
-  ROLLBACK,
-  type Session,
-  sql,
-  type Statement,
-  UNIQUE_VIOLATION,
-} from '../../pg/index.js';
+import { ident, join, PostgresError, ROLLBACK, type Session, sql, SQLSTATE, type Statement } from '../../pg/index.js';
 import type { Answered } from '../idempotency.js';
 import type { Project } from '../project.js';
 import { checkName } from './definition.js';
@@ -111,7 +102,7 @@ export async function explainDuplicates(
   columns: readonly string[],
   error: unknown,
 ): Promise<unknown> {
-  if (!(error instanceof PostgresError && error.sqlstate === UNIQUE_VIOLATION)) return error;
+  if (!(error instanceof PostgresError && error.sqlstate === SQLSTATE.UNIQUE_VIOLATION)) return error;
   if (error.fields.constraint === NAMES_OF_RELATIONS) {
     return new EngineError('table_exists', 'Another request has just taken the name of the index', { cause: error });
   }

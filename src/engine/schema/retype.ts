@@ -6,9 +6,6 @@ import { quoted } from '../../contract/message-text.js';
 import { type Column, POSTGRES_TYPES, type Table, viewsOnColumn } from '../catalog/catalog.js';
 import { asText, conversion, mapped, unfitKeys, type ValueMap } from '../catalog/conversions.js';
 import {
-  CANNOT_COERCE,
-  DATATYPE_MISMATCH,
-  FEATURE_NOT_SUPPORTED,
   fixed,
   type Fragment,
   ident,
@@ -16,9 +13,9 @@ import {
   type Raw,
   type Session,
   sql,
+  SQLSTATE,
   type Statement,
   trusted,
-  UNDEFINED_FUNCTION,
 } from '../../pg/index.js';
 import { toEngineError } from '../../tenancy/engine-error.js';
 
@@ -134,12 +131,12 @@ export function explainRefusal(error: unknown, column: string): unknown {
   const { postgres } = translated;
   const options = { cause: error, ...(postgres === undefined ? {} : { postgres }) };
   switch (error.sqlstate) {
-    case FEATURE_NOT_SUPPORTED: // a generated column, policy, trigger or rule uses it
+    case SQLSTATE.FEATURE_NOT_SUPPORTED: // a generated column, policy, trigger or rule uses it
       return new EngineError('dependent_objects', `"${column}": ${error.message}`, options);
-    case UNDEFINED_FUNCTION: // a check or an index uses an operator that the new type does not have
-    case CANNOT_COERCE:
+    case SQLSTATE.UNDEFINED_FUNCTION: // a check or an index uses an operator that the new type does not have
+    case SQLSTATE.CANNOT_COERCE:
       return new EngineError('not_convertible', `"${column}": ${error.message}`, options);
-    case DATATYPE_MISMATCH:
+    case SQLSTATE.DATATYPE_MISMATCH:
       return new EngineError('not_convertible', `"${column}": ${error.message}`, {
         ...options,
         hint: 'Send "default" with it: a value of the new type, or null for none.',

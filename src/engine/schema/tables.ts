@@ -17,7 +17,6 @@ import {
 import {
   BEGIN,
   COMMIT,
-  DIVISION_BY_ZERO,
   fixed,
   type Fragment,
   ident,
@@ -26,6 +25,7 @@ import {
   ROLLBACK,
   type Session,
   sql,
+  SQLSTATE,
   type Statement,
   trusted,
 } from '../../pg/index.js';
@@ -76,7 +76,7 @@ export async function createTable(
         await distribute(session, shape, distribution);
       return await commit([], names);
     } catch (error) {
-      if (!(error instanceof PostgresError && error.sqlstate === DIVISION_BY_ZERO)) throw error;
+      if (!(error instanceof PostgresError && error.sqlstate === SQLSTATE.DIVISION_BY_ZERO)) throw error;
       const [, found] = await session.run([ROLLBACK, collidingNames(project.schema, name)]);
       throw new EngineError('table_exists', nameIsTaken(name, found?.rows[0]?.[0] ?? name));
     }

@@ -1,6 +1,7 @@
 /** One session of a client of the Postgres port: a connection of the project's own role, dedicated to it, and its end. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { cancel, type LoggedIn, TERMINATE } from '../../pg/index.js';
+import { cancel, type LoggedIn } from '../../pg/index.js';
+import { TERMINATE } from '../../pg/protocol.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
 import { type Backend, GRACE_MS, type Watchdog } from '../../tenancy/connections/watchdog.js';
 import type { Origin } from '../audit/audit.js';

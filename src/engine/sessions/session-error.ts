@@ -1,6 +1,6 @@
 /** Why a client of the Postgres port gets no session, or loses it, and SQLSTATEs (Postgres manual, appendix A) for the service's codes. */
 import { EngineError, type ErrorCode } from '../../contract/errors.js';
-import { PostgresError, QUERY_CANCELED } from '../../pg/index.js';
+import { PostgresError, SQLSTATE } from '../../pg/index.js';
 
 /** Words for metrics and the audit log: codes of the service, or why the port itself refuses. */
 export type SessionWord = ErrorCode | 'malformed' | 'login_timeout' | 'tls_required' | 'too_many_sessions';
@@ -30,7 +30,7 @@ const SQLSTATES: Partial<Record<ErrorCode, string>> = {
   payload_too_large: '54000',
   result_too_large: '54000',
   row_too_large: '54000',
-  query_timeout: QUERY_CANCELED,
+  query_timeout: SQLSTATE.QUERY_CANCELED,
   rate_limited: '53400',
   overloaded: '53300',
   quota_exceeded: '53100',

@@ -3,7 +3,7 @@
  * others READ ONLY, so that no function called from them can write.
  */
 import { EngineError } from '../../contract/errors.js';
-import { fixed, READ_ONLY_SQL_TRANSACTION, ROLLBACK, type Session, type Statement } from '../../pg/index.js';
+import { fixed, ROLLBACK, type Session, SQLSTATE, type Statement } from '../../pg/index.js';
 import type { OverQuota, QuotaImpact } from '../quota.js';
 import type { FreesSpace } from './frees-space.js';
 import type { SplitStatement } from './splitter.js';
@@ -68,7 +68,8 @@ export class QuotaGuard {
 
   /** The answer for a statement that failed because it tried to write. */
   explained(error: unknown): unknown {
-    if (!(error instanceof EngineError) || error.postgres?.sqlstate !== READ_ONLY_SQL_TRANSACTION) return error;
+    if (!(error instanceof EngineError) || error.postgres?.sqlstate !== SQLSTATE.READ_ONLY_SQL_TRANSACTION)
+      return error;
     const { message, hint } = this.overQuota.error;
     return new EngineError('quota_exceeded', message, {
       postgres: error.postgres,

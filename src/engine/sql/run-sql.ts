@@ -7,7 +7,6 @@ import { EngineError } from '../../contract/errors.js';
 import type { Schema } from '../../contract/schema.js';
 import { encodeParameters, type JsonNode } from '../../codec/index.js';
 import {
-  ACTIVE_SQL_TRANSACTION,
   BEGIN,
   callerSql,
   type Described,
@@ -15,6 +14,7 @@ import {
   PostgresError,
   ROLLBACK,
   type Session,
+  SQLSTATE,
   type Statement,
 } from '../../pg/index.js';
 import { toEngineError } from '../../tenancy/engine-error.js';
@@ -233,7 +233,7 @@ const OUTSIDE_A_TRANSACTION = new Set(['ALTER', 'CLUSTER', 'CREATE', 'DISCARD', 
 
 const needsNoTransaction = (error: unknown, { text }: SplitStatement): boolean =>
   error instanceof EngineError &&
-  error.postgres?.sqlstate === ACTIVE_SQL_TRANSACTION &&
+  error.postgres?.sqlstate === SQLSTATE.ACTIVE_SQL_TRANSACTION &&
   OUTSIDE_A_TRANSACTION.has(leadingKeyword(text) ?? '');
 
 const noPlaceForKey = (cause: unknown) =>

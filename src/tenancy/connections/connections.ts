@@ -6,7 +6,7 @@ import type { Placement } from '../placement.js';
 import type { PoolName, ProjectSession, ProjectSessions } from './project-session.js';
 import type { Backend } from './watchdog.js';
 import { readProc } from '../../embedded/proc.js';
-import { ConnectionLost, PostgresError, ROLLBACK, type Session, TOO_MANY_CONNECTIONS } from '../../pg/index.js';
+import { ConnectionLost, PostgresError, ROLLBACK, type Session, SQLSTATE } from '../../pg/index.js';
 import { EngineError } from '../../contract/errors.js';
 
 interface ConnectionLimits {
@@ -259,7 +259,9 @@ export class Connections {
 }
 
 const isTooMany = (error: unknown): boolean =>
-  error instanceof EngineError && error.cause instanceof PostgresError && error.cause.sqlstate === TOO_MANY_CONNECTIONS;
+  error instanceof EngineError &&
+  error.cause instanceof PostgresError &&
+  error.cause.sqlstate === SQLSTATE.TOO_MANY_CONNECTIONS;
 
 /** @returns MiB that a Postgres process shares with nobody (RssAnon, proc_pid_status(5)); null if it is none of this machine */
 async function privateMemoryMib(pid: number): Promise<number | null> {

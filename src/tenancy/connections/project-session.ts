@@ -14,17 +14,15 @@ import {
   BEGIN,
   ConnectionLost,
   fixed,
-  INSUFFICIENT_PRIVILEGE,
-  INVALID_PASSWORD,
   type LoggedIn,
   type LoginOptions,
   PostgresError,
   ROLLBACK,
   Session,
   sql,
+  SQLSTATE,
   startupOptions,
   type Statement,
-  TRANSACTION_TIMEOUT,
 } from '../../pg/index.js';
 
 /**
@@ -72,7 +70,11 @@ const TYPED_LOCK_TIMEOUT_MS = 5_000;
  * Why a login fails that the project itself has broken: its role's password is another one, its right to connect is
  * gone, or `transaction_timeout`, which only Postgres 17 and later know and so is not pinned, ends every transaction.
  */
-const REPAIRABLE = new Set([INVALID_PASSWORD, INSUFFICIENT_PRIVILEGE, TRANSACTION_TIMEOUT]);
+const REPAIRABLE = new Set<string>([
+  SQLSTATE.INVALID_PASSWORD,
+  SQLSTATE.INSUFFICIENT_PRIVILEGE,
+  SQLSTATE.TRANSACTION_TIMEOUT,
+]);
 
 /** Of a reader, whatever a client asks for. */
 const READ_ONLY = { default_transaction_read_only: 'on' };
@@ -213,7 +215,7 @@ export class ProjectSessions {
     const previous = tenancy.previousPassword(role);
     const session = await connect(options.password).catch((error: unknown) => {
       // Its password is that of an instance which has the previous secret.
-      const isWrong = error instanceof PostgresError && error.sqlstate === INVALID_PASSWORD;
+      const isWrong = error instanceof PostgresError && error.sqlstate === SQLSTATE.INVALID_PASSWORD;
       if (previous === null || !isWrong) throw error;
       return connect(previous);
     });
