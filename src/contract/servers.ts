@@ -3,6 +3,10 @@
 /** The server that the installation began with: that of `DATABASE_URL`, or the folder of embedded servers. */
 export const DEFAULT_SERVER = 'default';
 
+/** The name of the server that a project is on, as operators know it. @param added null: it is on that server */
+export const serverName = ({ server, added }: { server: string; added: object | null }): string =>
+  added === null ? DEFAULT_SERVER : server;
+
 /** `closed` takes no new project. `draining` takes none either, and a rebalance moves its projects away. */
 export const SERVER_STATUSES = ['active', 'draining', 'closed'] as const;
 export type ServerStatus = (typeof SERVER_STATUSES)[number];

@@ -1,6 +1,4 @@
 /** Puts the engine together over its Postgres servers, in order. */
-import type { Embedded } from '../embedded/embedded.js';
-import type { FleetEvents } from '../embedded/fleet.js';
 import type { Pool, ServerAddress } from '../pg/index.js';
 import { AuditLog } from '../tenancy/audit-log.js';
 import { CircuitBreaker } from '../tenancy/circuit-breaker.js';
@@ -10,7 +8,7 @@ import type { ProjectRow } from '../tenancy/control-rows.js';
 import { Credentials } from '../tenancy/credentials.js';
 import { readMigrations } from '../tenancy/migrate.js';
 import { MoveRows } from '../tenancy/move-rows.js';
-import { OwnServers } from '../tenancy/own-servers.js';
+import { type Embedded, type FleetEvents, OwnServers } from '../tenancy/own-servers.js';
 import { ProjectDatabases } from '../tenancy/project-databases.js';
 import { ServerRows } from '../tenancy/server-rows.js';
 import { Servers } from '../tenancy/servers.js';

@@ -20,6 +20,8 @@ import { isProjectName, requireName } from './project-name.js';
 import type { ProjectParts } from './project-parts.js';
 import { type OnUncleared, UnfinishedProjects } from './unfinished-projects.js';
 
+export type { ProjectRow } from '../tenancy/control-rows.js';
+
 /** Projects created, repaired or deleted at once: each takes several connections. */
 const AT_ONCE = 4;
 

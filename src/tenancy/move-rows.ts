@@ -2,7 +2,8 @@
 import type { MoveState } from '../contract/moves.js';
 import { BEGIN, COMMIT, type Fragment, type Pool, type Row, sql, trusted } from '../pg/index.js';
 import { type AuditRow, withEntry } from './audit-log.js';
-import { type Placement, serverName } from './placement.js';
+import { serverName } from '../contract/servers.js';
+import type { Placement } from './placement.js';
 import { HAS_ROOM } from './server-rows.js';
 import { serviceChange, serviceWork } from './service-work.js';
 

@@ -18,6 +18,10 @@ import { withServiceSession } from './service-pool.js';
 import { connectionsTo, type Server, type Tenancy } from './tenancy.js';
 import { type Fragment, ident, type ServerAddress, sql } from '../pg/index.js';
 
+export type { FleetEvents } from '../embedded/fleet.js';
+
+export type { Embedded } from '../embedded/embedded.js';
+
 const PLACEMENT = {
   added: null,
   database: 'project',

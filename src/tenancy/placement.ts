@@ -1,5 +1,5 @@
 /** Where a project lives. */
-import { DEFAULT_SERVER, type ServerEngine } from '../contract/servers.js';
+import type { ServerEngine } from '../contract/servers.js';
 
 export interface Placement {
   /** The name of a server by address, or the id of the folder that the project's own server is in. */
@@ -28,10 +28,6 @@ export interface AddedServer {
   /** Connections to its projects' databases that an instance may open; null: as many as to any server. */
   readonly maxConnections: number | null;
 }
-
-/** The name of the server that a project is on, as operators know it. */
-export const serverName = ({ server, added }: Pick<Placement, 'server' | 'added'>): string =>
-  added === null ? DEFAULT_SERVER : server;
 
 /** The role of a backup: a crash leaves one that the next backup, or the end of the project, clears away. */
 export const dumpRole = ({ writer }: Pick<Placement, 'writer'>): string => `b_${writer.slice(2)}`;

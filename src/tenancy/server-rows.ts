@@ -14,7 +14,8 @@ import {
   trusted,
 } from '../pg/index.js';
 import type { ProjectRow } from './control-rows.js';
-import { type AddedServer, serverName } from './placement.js';
+import { serverName } from '../contract/servers.js';
+import type { AddedServer } from './placement.js';
 import { serviceChange, serviceWork } from './service-work.js';
 
 export interface ServerRow {

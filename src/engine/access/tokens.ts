@@ -11,6 +11,8 @@ import type { ControlDatabase } from '../../tenancy/control.js';
 import type { ProjectRow, TokenRow } from '../../tenancy/control-rows.js';
 import { type Audit, BY_ITSELF, type Origin } from '../audit/audit.js';
 
+export type { TokenRow } from '../../tenancy/control-rows.js';
+
 /**
  * How long an answer of the control database may be reused. Then it is asked whether anything has changed, for all tokens
  * together. Revocation takes effect within one second (contract 2).

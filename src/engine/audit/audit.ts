@@ -11,6 +11,8 @@ import type { AuditFilter, AuditLog, AuditRow } from '../../tenancy/audit-log.js
 import { AuditWriter, type OnAuditTrouble } from './audit-writer.js';
 import { RefusalCounter } from './refusal-counter.js';
 
+export type { AuditRow } from '../../tenancy/audit-log.js';
+
 export interface AuditSettings {
   audit: AuditMode;
   auditStatements: AuditStatements;

@@ -1,7 +1,8 @@
 /** What requests share of each Postgres server. What hangs on one server takes nothing from the others. */
 import type { ProjectSessions } from '../../tenancy/connections/project-session.js';
 import { Connections } from '../../tenancy/connections/connections.js';
-import { type Placement, serverName } from '../../tenancy/placement.js';
+import { serverName } from '../../contract/servers.js';
+import type { Placement } from '../../tenancy/placement.js';
 import type { Servers } from '../../tenancy/servers.js';
 import { type Load, noLoad, Slots, type WorkKind } from './slots.js';
 

@@ -7,7 +7,7 @@ import { EngineError } from '../../contract/errors.js';
 import type { MoveState, Verification } from '../../contract/moves.js';
 import { drain } from '../../tenancy/drain.js';
 import { raiseFence } from '../../tenancy/fence.js';
-import { serverName } from '../../tenancy/placement.js';
+import { serverName } from '../../contract/servers.js';
 import type { NewMove } from '../../tenancy/move-rows.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { withServer } from '../../tenancy/tenancy.js';

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.js';
 import { messageOf } from '../../contract/operator-message.js';
-import { serverName } from '../../tenancy/placement.js';
+import { serverName } from '../../contract/servers.js';
 import type { MoveRow, MoveRows } from '../../tenancy/move-rows.js';
 import { addedServer } from '../../tenancy/server-rows.js';
 import { BY_ITSELF, type Origin } from '../audit/audit.js';
@@ -12,6 +12,8 @@ import type { Projects } from '../projects.js';
 import { type MoveOptions, moveProject } from './move-project.js';
 import { type MovePlan, planMove, requireNoObstacles } from './plan-move.js';
 import { finish, settle } from './settle.js';
+
+export type { MoveRow } from '../../tenancy/move-rows.js';
 
 /** How often moves that nobody carries out any more are looked for. */
 const SETTLE_EVERY_MS = 5_000;

@@ -2,7 +2,8 @@
 import { EngineError } from '../../contract/errors.js';
 import { sql } from '../../pg/index.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
-import { type Placement, serverName } from '../../tenancy/placement.js';
+import { serverName } from '../../contract/servers.js';
+import type { Placement } from '../../tenancy/placement.js';
 import { withServiceSession } from '../../tenancy/service-pool.js';
 import { addedServer, type ServerRow } from '../../tenancy/server-rows.js';
 import { serviceWork } from '../../tenancy/service-work.js';

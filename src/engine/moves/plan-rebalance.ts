@@ -1,6 +1,6 @@
 /** Which projects are to move, and where: off servers that are draining, and from full servers to empty ones. Changes nothing. */
 import type { ProjectRow } from '../../tenancy/control-rows.js';
-import { serverName } from '../../tenancy/placement.js';
+import { serverName } from '../../contract/servers.js';
 import type { ServerRow } from '../../tenancy/server-rows.js';
 
 export interface PlannedMove {

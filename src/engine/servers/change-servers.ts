@@ -1,10 +1,9 @@
 /** What an operator does with Postgres servers: add, check, change and remove them. */
 import { EngineError } from '../../contract/errors.js';
 import { PROJECT_NAME_PATTERN } from '../../contract/names.js';
-import { DEFAULT_SERVER } from '../../contract/servers.js';
+import { DEFAULT_SERVER, serverName } from '../../contract/servers.js';
 import type { Finding } from '../../contract/wire/operator.js';
 import type { ServerAddress } from '../../pg/index.js';
-import { serverName } from '../../tenancy/placement.js';
 import type { NewServer, ServerChange, ServerRow } from '../../tenancy/server-rows.js';
 import { startedAt } from '../../tenancy/server-trial.js';
 import { addressAt } from '../../tenancy/servers.js';
@@ -14,6 +13,8 @@ import { problem } from '../doctor/finding.js';
 import type { Engine } from '../engine.js';
 import { isProjectName as isServerName } from '../project-name.js';
 import { type Checked, checkServer } from './check-server.js';
+
+export type { ServerChange, ServerRow } from '../../tenancy/server-rows.js';
 
 /** A server, and what its check found. */
 export interface CheckedServer {

@@ -5,7 +5,7 @@
 import { type BufferList, type JsonNode, rowEncoder, type RowMode } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
-import { type FieldDescription, readCommandTag } from '../../pg/index.js';
+import { type FieldDescription, PostgresError, readCommandTag } from '../../pg/index.js';
 import type { Project } from '../project.js';
 import { collectRows } from './collect-sql.js';
 import { type BoundStatement, type DescribedStatement, overQuotaFor, runStatements, type SqlWork } from './run-sql.js';
@@ -73,6 +73,10 @@ async function statementsOf(project: Project, request: QueriesRequest, tellsFree
   }
   return statements;
 }
+
+/** The error of Postgres that a query failed with; null: another one. */
+export const saidByPostgres = ({ cause }: EngineError): PostgresError | null =>
+  cause instanceof PostgresError ? cause : null;
 
 const tooLarge = () =>
   new EngineError('result_too_large', `The results are larger than ${LIMITS.resultBytes} bytes. Nothing was changed`, {

@@ -35,8 +35,8 @@ export interface SqlWork {
   timeoutMs: number;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
-  /** How the transaction begins, if its modes were asked for; then nothing runs outside of it. */
-  begin?: Statement;
+  /** Of the transaction, as BEGIN takes them, if they were asked for; then nothing runs outside of it. */
+  modes?: readonly string[];
 }
 
 export interface SqlRequest extends SqlWork {
@@ -143,8 +143,10 @@ export async function runStatements<T, Stored = never>(
  */
 const FIRST_QUERY = fixed('SELECT 1');
 
-const beginOf = ({ readOnly, begin }: SqlWork): readonly Statement[] =>
-  readOnly ? [begin ?? fixed('BEGIN READ ONLY'), FIRST_QUERY] : [begin ?? BEGIN];
+function beginOf({ readOnly, modes = readOnly ? ['READ ONLY'] : [] }: SqlWork): readonly Statement[] {
+  const begin = modes.length === 0 ? BEGIN : fixed(`BEGIN ${modes.join(' ')}`);
+  return readOnly ? [begin, FIRST_QUERY] : [begin];
+}
 
 /** The statements of one request, on one connection. */
 class Transaction<T> {
@@ -174,8 +176,8 @@ class Transaction<T> {
       }
     } catch (error) {
       const [only] = statements;
-      const { readOnly, begin } = this.request;
-      const isAlone = statements.length === 1 && begin === undefined && !readOnly;
+      const { readOnly, modes } = this.request;
+      const isAlone = statements.length === 1 && modes === undefined && !readOnly;
       if (!isAlone || only === undefined || !needsNoTransaction(error, only)) throw error;
       if (this.kept !== null) throw noPlaceForKey(error);
       if (this.request.rehearsal !== null) throw cannotRehearse(error);

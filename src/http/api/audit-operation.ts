@@ -1,6 +1,6 @@
 /** The audit log over HTTP, for an admin token, as routes.ts lists it. */
 import * as wire from '../../contract/wire/audit.js';
-import type { AuditRow } from '../../tenancy/audit-log.js';
+import type { AuditRow } from '../../engine/audit/audit.js';
 import { ADMIN, type Operation, timeOf, succeeds } from './route.js';
 
 const AUDIT_EXAMPLE: wire.AuditEntry = {

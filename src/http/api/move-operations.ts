@@ -2,8 +2,8 @@
 import { Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/moves.js';
 import { planRebalance } from '../../engine/moves/plan-rebalance.js';
-import type { MoveRow } from '../../tenancy/move-rows.js';
-import { serverName } from '../../tenancy/placement.js';
+import type { MoveRow } from '../../engine/moves/moves.js';
+import { serverName } from '../../contract/servers.js';
 import { originOf } from '../observability/audit-request.js';
 import { ADMIN, type Call, type Operation, ProjectInPath, projectInPath, succeeds } from './route.js';
 

@@ -6,7 +6,7 @@ import { runQueries } from '../../engine/sql/run-queries.js';
 import { decodeBody } from '../body.js';
 import { readNeonBody } from '../neon/body.js';
 import { neonToken, runsAsNeonReader } from '../neon/connection-string.js';
-import { beginOf, flag } from '../neon/options.js';
+import { flag, modesOf } from '../neon/options.js';
 import { neonFailure, neonResponse } from '../neon/response.js';
 import { type Operation, project } from './route.js';
 
@@ -79,7 +79,7 @@ export const RUN_QUERIES: Operation = {
       // The driver cannot ask for a time limit; it can leave.
       timeoutMs: LIMITS.timeoutMsMax,
       signal,
-      ...(asksForModes ? { begin: beginOf(headers, readOnly) } : {}),
+      ...(asksForModes ? { modes: modesOf(headers, readOnly) } : {}),
     });
     context.rows = results.reduce((sum, { rowCount }) => sum + (rowCount ?? 0), 0);
     for (const { rows } of results) context.freeWhenSent(rows);

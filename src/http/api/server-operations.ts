@@ -4,7 +4,7 @@ import { DOCUMENTED, Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/servers.js';
 import { serverNamed } from '../../engine/choose-server.js';
 import type { CheckedServer } from '../../engine/servers/change-servers.js';
-import type { ServerChange, ServerRow } from '../../tenancy/server-rows.js';
+import type { ServerChange, ServerRow } from '../../engine/servers/change-servers.js';
 import { originOf } from '../observability/audit-request.js';
 import { ADMIN, type Call, type Operation, succeeds } from './route.js';
 

@@ -2,7 +2,7 @@
 import { type Scope, SCOPES } from '../../contract/names.js';
 import { Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/projects.js';
-import type { TokenRow } from '../../tenancy/control-rows.js';
+import type { TokenRow } from '../../engine/access/tokens.js';
 import { originOf } from '../observability/audit-request.js';
 import { ADMIN, endsNow, type Operation, ProjectInPath, projectInPath, timeOf, succeeds } from './route.js';
 

@@ -2,7 +2,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { EngineError } from '../../contract/errors.js';
 import { quoted } from '../../contract/message-text.js';
-import { fixed, type Statement } from '../../pg/index.js';
 
 /** As the driver calls them, and Postgres. */
 const ISOLATION_LEVELS: ReadonlyMap<string, string> = new Map([
@@ -20,11 +19,11 @@ export function flag(headers: IncomingHttpHeaders, name: string): boolean | unde
 }
 
 /**
- * How a transaction begins (Postgres manual, BEGIN).
+ * The modes of the transaction, as BEGIN takes them (Postgres manual, BEGIN).
  * @param isReader READ ONLY, whatever the headers say
  * @throws EngineError invalid_request
  */
-export function beginOf(headers: IncomingHttpHeaders, isReader: boolean): Statement {
+export function modesOf(headers: IncomingHttpHeaders, isReader: boolean): string[] {
   const level = headers['neon-batch-isolation-level'];
   const isolation = level === undefined ? undefined : ISOLATION_LEVELS.get(String(level));
   if (level !== undefined && isolation === undefined) {
@@ -35,10 +34,9 @@ export function beginOf(headers: IncomingHttpHeaders, isReader: boolean): Statem
     );
   }
   const readOnly = flag(headers, 'Neon-Batch-Read-Only') === true || isReader;
-  const modes = [
+  return [
     ...(isolation === undefined ? [] : [`ISOLATION LEVEL ${isolation}`]),
     ...(readOnly ? ['READ ONLY'] : []),
     ...(flag(headers, 'Neon-Batch-Deferrable') ? ['DEFERRABLE'] : []),
   ];
-  return fixed(`BEGIN ${modes.join(' ')}`);
 }

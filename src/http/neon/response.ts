@@ -2,8 +2,7 @@
 import { type EngineError, ERROR_CODES, type ErrorCode } from '../../contract/errors.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
 import { sqlstateOf } from '../../engine/sessions/session-error.js';
-import type { QueryResult } from '../../engine/sql/run-queries.js';
-import { PostgresError } from '../../pg/index.js';
+import { type QueryResult, saidByPostgres } from '../../engine/sql/run-queries.js';
 import { joinedParts, type Part, withoutFirstComma } from '../response/sql-response.js';
 
 /** @param isBatch `results` of them all; else the result of the only query */
@@ -47,8 +46,9 @@ const REFUSALS: ReadonlySet<ErrorCode> = new Set([
  * SQLSTATE that Postgres would give.
  */
 export function neonFailure(error: EngineError, body: ErrorBody): ErrorBody {
-  const { code, cause, postgres } = error;
-  if (REFUSALS.has(code) || !(cause instanceof PostgresError) || postgres === undefined) {
+  const { code, postgres } = error;
+  const cause = saidByPostgres(error);
+  if (REFUSALS.has(code) || cause === null || postgres === undefined) {
     // If the time was up before Postgres could say so.
     const { status } = code === 'query_timeout' ? ERROR_CODES.sql_error : body;
     return { ...body, status, ...{ severity: 'ERROR', code: sqlstateOf(code) } };

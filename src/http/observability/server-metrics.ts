@@ -3,8 +3,7 @@ import { statfs } from 'node:fs/promises';
 import { Gauge, type Registry } from 'prom-client';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
 import type { Engine } from '../../engine/engine.js';
-import type { Pool } from '../../pg/index.js';
-import { type Replication, replicationOf, timeOfCommit } from '../../tenancy/server-health.js';
+import { type Asked, type Replication, replicationOf, timeOfCommit } from '../../engine/servers/server-health.js';
 
 /** What was measured of a server, in the units of the metrics. What cannot be measured is NaN, to which no alert compares. */
 interface Measured {
@@ -14,7 +13,7 @@ interface Measured {
   readonly standbys: { readonly count: number; readonly lag: number; readonly missing: number } | null;
 }
 
-type Ask = <T>(question: (pool: Pool) => Promise<T>) => Promise<T>;
+type Ask = <T>(question: (server: Asked) => Promise<T>) => Promise<T>;
 
 export function serverMetrics(engine: Engine, registers: Registry[]): void {
   const { folder } = engine;

@@ -1,7 +1,7 @@
 /** What shows early that a server is in trouble: how long a commit takes, and its standbys. For `cdp doctor` and metrics. */
-import { fixed, type Session, sql } from '../pg/index.js';
+import { fixed, type Session, sql } from '../../pg/index.js';
 
-type Asked = Pick<Session, 'query'>;
+export type Asked = Pick<Session, 'query'>;
 
 /** A commit that is flushed as one of rows is. It leaves nothing but its record in the write-ahead log. */
 const TINY_COMMIT = fixed(`SELECT pg_logical_emit_message(true, 'cdp', '')`);
