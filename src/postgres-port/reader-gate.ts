@@ -164,6 +164,8 @@ export class ReaderGate {
     }
     // Outside of a COPY, which a reader cannot begin, Postgres ignores these.
     if (type === FRONTEND.copyData || type === FRONTEND.copyDone || type === FRONTEND.copyFail) return;
+    // Parse, Bind and Describe too would begin another transaction, and evaluate constants in it.
+    if (this.hasEnded && type !== FRONTEND.close && type !== FRONTEND.flush) throw notLast();
     this.isWithinGroup = true;
     if (type === FRONTEND.parse) return this.passParse(body, bytes);
     if (type === FRONTEND.bind) this.noteBind(body);
@@ -217,11 +219,9 @@ export class ReaderGate {
     else this.ending.portals.delete(portal);
   }
 
-  /** @throws SessionError for a second transaction in the same group */
   private noteExecute(body: Buffer): void {
     const [portal = ''] = readStrings(body, 1);
     requireNames(portal);
-    if (this.hasEnded) throw notLast();
     this.hasEnded = this.ending.portals.has(portal);
   }
 }

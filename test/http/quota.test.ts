@@ -171,6 +171,13 @@ describe.each(testServers().map((server) => [server.major, server] as const))('o
     // Nothing changes it.
     beforeAll(fillProject);
 
+    it('what an EXPLAIN ANALYZE creates, beside a delete that is kept', async () => {
+      const text =
+        "DELETE FROM notes WHERE text = 'x'; EXPLAIN ANALYZE CREATE TABLE made AS SELECT 1 AS n; SELECT 1 AS n";
+      expect((await sql(project, text)).status).toBe(200);
+      expect(await project.rows("SELECT to_regclass('made') AS made")).toEqual([{ made: null }]);
+    });
+
     it('inserts and what makes tables larger, saying size and quota', async () => {
       const before = await state();
       const body = failure(await insert(project), 403, 'quota_exceeded');

@@ -39,6 +39,8 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       CREATE TABLE open (n int PRIMARY KEY, s text);
       INSERT INTO open VALUES (1, 'one'), (2, 'two');
       CREATE SEQUENCE seq;
+      CREATE SCHEMA lax;
+      GRANT ALL ON SCHEMA lax TO PUBLIC;
       GRANT ALL ON ALL TABLES IN SCHEMA data TO PUBLIC;
       GRANT ALL ON ALL SEQUENCES IN SCHEMA data TO PUBLIC;
       CREATE FUNCTION definer_insert() RETURNS int LANGUAGE sql SECURITY DEFINER
@@ -64,7 +66,8 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
           typed: await rows('SELECT * FROM data.typed'),
           sequence: await rows('SELECT last_value, is_called FROM data.seq'),
           objects: await rows(
-            `SELECT relname, relacl::text FROM pg_class WHERE relnamespace = 'data'::regnamespace ORDER BY 1`,
+            `SELECT relname, relacl::text FROM pg_class
+              WHERE relnamespace IN ('data'::regnamespace, 'lax'::regnamespace) ORDER BY 1`,
           ),
           functions: await rows(`SELECT proname FROM pg_proc WHERE pronamespace = 'data'::regnamespace ORDER BY 1`),
           largeObjects: await rows('SELECT oid, lo_get(oid) FROM pg_largeobject_metadata'),
@@ -159,6 +162,10 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
         "SET search_path = 'pg_temp'",
         'SELECT pg_advisory_lock(42)',
         'LOCK TABLE open IN ACCESS EXCLUSIVE MODE',
+        'EXPLAIN ANALYZE CREATE TABLE lax.made AS SELECT 1 AS n',
+        'EXPLAIN ANALYZE CREATE MATERIALIZED VIEW lax.made AS SELECT 1 AS n',
+        'EXPLAIN ANALYZE SELECT 1 AS n INTO lax.made',
+        "SELECT definer_any('EXPLAIN ANALYZE CREATE TABLE lax.made AS SELECT 1 AS n')",
         // GRANT ALL has MAINTAIN in it since Postgres 17.
         'ANALYZE open',
         'CLUSTER open USING open_pkey',

@@ -78,6 +78,11 @@ const QUERIES = [
   'PREPARE p AS SELECT definer(); EXECUTE p',
   'DECLARE c CURSOR WITH HOLD FOR SELECT definer(); FETCH ALL FROM c',
   'EXPLAIN ANALYZE SELECT definer()',
+  'EXPLAIN ANALYZE CREATE TABLE lax.made AS SELECT 1 AS n',
+  'SELECT 1; explain (analyze) create materialized view lax.made AS SELECT 1 AS n',
+  '/**/ EXPLAIN ANALYZE SELECT 1 AS n INTO lax.made',
+  'EXPLAIN ANALYZE (SELECT 1 AS n INTO lax.made UNION SELECT 2) UNION SELECT 3',
+  'PREPARE p AS SELECT 1 AS n; EXPLAIN ANALYZE CREATE TABLE lax.made AS EXECUTE p',
   'COPY (SELECT definer()) TO STDOUT',
   'COPY open FROM STDIN',
   'INSERT INTO open VALUES (1)',
@@ -131,6 +136,25 @@ const PIPELINES: Record<string, Buffer[]> = {
     ...[message('B', Buffer.from('\0\xe9\0\0\0\0\0\0\0', 'latin1')), execute()],
     ...[run('SELECT definer()'), SYNC],
   ],
+  'a COMMIT, and a Bind that evaluates a constant': [
+    ...[run(OFF), run('COMMIT'), parse('SELECT folded()'), bind(), SYNC],
+  ],
+  'a COMMIT, and a Bind of what was prepared before': [
+    ...[parse('SELECT folded()', 'f'), SYNC, run(OFF), run('COMMIT'), bind('f'), SYNC],
+  ],
+  'a COMMIT, and a Parse that checks the constant of a domain': [
+    ...[run(OFF), run('COMMIT'), parse("SELECT '{1}'::checked[]"), SYNC],
+  ],
+  'a COMMIT, and a Describe that parses again': [
+    ...[query('SET search_path = lax'), parse("SELECT '{1}'::checked[]::text", 'd'), SYNC],
+    ...[query('SET search_path = data'), run(OFF), run('COMMIT'), message('D', 'Sd\0'), SYNC],
+  ],
+  'EXPLAIN ANALYZE of a CREATE TABLE that was prepared by a message': [
+    ...[parse('CREATE TABLE lax.made AS SELECT 1 AS n', 'c'), SYNC, query('EXPLAIN ANALYZE EXECUTE c')],
+  ],
+  'EXPLAIN ANALYZE of a SELECT INTO that was prepared by a message': [
+    ...[parse('SELECT 1 AS n INTO lax.made', 's'), SYNC, run('EXPLAIN ANALYZE EXECUTE s'), SYNC],
+  ],
   'a Flush instead of a Sync': [run(OFF), FLUSH, run('COMMIT'), FLUSH, run('SELECT definer()'), FLUSH, SYNC],
   'a Query within a group': [run(OFF), query('COMMIT'), query('SELECT definer()')],
   'another way to read strings, within a group': [run('SET standard_conforming_strings = off'), query(TWO_WAYS)],
@@ -179,6 +203,11 @@ describe.each(stages)('on %s', (_name, start) => {
         $$ BEGIN RESET transaction_read_only; RETURN data.definer(); END $$;
       CREATE PROCEDURE committing() LANGUAGE plpgsql AS $$ BEGIN
         PERFORM set_config('default_transaction_read_only', 'off', false); COMMIT; PERFORM data.definer(); COMMIT; END $$;
+      CREATE FUNCTION folded() RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN data.definer(); END $$;
+      CREATE DOMAIN checked AS int CHECK (data.definer() = 1);
+      CREATE SCHEMA lax;
+      CREATE DOMAIN lax.checked AS int;
+      GRANT ALL ON SCHEMA lax TO PUBLIC;
       CREATE PROCEDURE definer_procedure() LANGUAGE sql SECURITY DEFINER AS $$ INSERT INTO data.open VALUES (1) $$`);
   });
 
@@ -186,6 +215,9 @@ describe.each(stages)('on %s', (_name, start) => {
 
   const reader = () => login(service, project, 'reader');
   const rows = async () => Number((await project.rows('SELECT count(*) AS n FROM open'))[0]?.n);
+  /** What was made where everybody may make tables. */
+  const made = async () =>
+    Number((await project.rows("SELECT count(*) AS n FROM pg_class WHERE relname = 'made'"))[0]?.n);
   const large = async () => Number((await project.rows('SELECT count(*) AS n FROM pg_largeobject_metadata'))[0]?.n);
 
   const raw = async (): Promise<RawClient> => {
@@ -215,7 +247,7 @@ describe.each(stages)('on %s', (_name, start) => {
         await settle(client);
       }
       client.close();
-      expect([await rows(), await large()]).toEqual([0, 0]);
+      expect([await rows(), await made(), await large()]).toEqual([0, 0, 0]);
     });
 
     it.each(Object.entries(PIPELINES))('from %s', async (_name, messages) => {
@@ -225,6 +257,17 @@ describe.each(stages)('on %s', (_name, start) => {
       const seen = await settle(client);
       client.close();
       expect(errorsIn(seen).length).toBeGreaterThan(0);
+      expect([await rows(), await made()]).toEqual([0, 0]);
+    });
+
+    it('from EXECUTE of a COMMIT that was prepared by a message', async () => {
+      const client = await raw();
+      client.send(parse('COMMIT', 'c'), parse('DISCARD ALL', 'd'), SYNC);
+      client.send(query(`${OFF}; EXECUTE c; SELECT folded()`), query('SELECT definer()'));
+      client.send(query(`${OFF}; EXECUTE d; SELECT folded()`), query('SELECT definer()'));
+      client.send(query("SELECT 'the end'"));
+      expect(errorsIn(await settle(client))).toContain('25006');
+      client.close();
       expect(await rows()).toBe(0);
     });
   });
@@ -244,7 +287,8 @@ describe.each(stages)('on %s', (_name, start) => {
           'SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY, ISOLATION LEVEL REPEATABLE READ',
           'SET default_transaction_read_only = on',
           'SHOW ALL',
-          'EXPLAIN SELECT * FROM open',
+          'EXPLAIN (ANALYZE, BUFFERS) SELECT * FROM open',
+          'EXPLAIN INSERT INTO open VALUES (1)',
           'LISTEN x; UNLISTEN *',
           'PREPARE p AS SELECT $1::int; EXECUTE p (1); DEALLOCATE p',
           '(SELECT 1) UNION (SELECT 2)',

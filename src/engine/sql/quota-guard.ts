@@ -6,6 +6,7 @@ import { EngineError } from '../../contract/errors.js';
 import { fixed, ROLLBACK, type Session, SQLSTATE, type Statement } from '../../pg/index.js';
 import type { OverQuota, QuotaImpact } from '../quota.js';
 import type { FreesSpace } from './frees-space.js';
+import { leadingKeyword } from './keywords.js';
 import type { SplitStatement } from './splitter.js';
 
 /**
@@ -14,6 +15,9 @@ import type { SplitStatement } from './splitter.js';
  */
 const READ_ONLY: readonly Statement[] = [fixed('SAVEPOINT cdp_quota'), fixed('SET TRANSACTION READ ONLY')];
 const END_READ_ONLY: readonly Statement[] = [fixed('RELEASE SAVEPOINT cdp_quota')];
+
+/** EXPLAIN ANALYZE CREATE TABLE … AS creates the table, READ ONLY or not. No EXPLAIN has an effect to keep. */
+const UNDO: readonly Statement[] = [fixed('ROLLBACK TO SAVEPOINT cdp_quota')];
 
 /** Before 16, READ ONLY does not keep a function from writing large objects; but a transaction that has written has an id. */
 const HAS_WRITTEN = fixed(`SELECT pg_catalog.pg_current_xact_id_if_assigned() IS NOT NULL
@@ -48,8 +52,9 @@ export class QuotaGuard {
   }
 
   /** What runs before and after a statement in the transaction. */
-  around({ frees }: SplitStatement): { before: readonly Statement[]; after: readonly Statement[] } {
-    return isGuarded(frees) ? { before: READ_ONLY, after: END_READ_ONLY } : { before: [], after: [] };
+  around({ frees, text }: SplitStatement): { before: readonly Statement[]; after: readonly Statement[] } {
+    if (!isGuarded(frees)) return { before: [], after: [] };
+    return { before: READ_ONLY, after: leadingKeyword(text) === 'EXPLAIN' ? UNDO : END_READ_ONLY };
   }
 
   /** What runs before a statement outside of any transaction. */

@@ -3,7 +3,7 @@
  * itself refuses writes in them. So what counts is which statement could begin a transaction that is not, or change the
  * mode of one before its first query (Postgres manual, SET TRANSACTION).
  */
-import type { Node, TransactionStmt, VariableSetStmt } from 'libpg-query';
+import type { ExplainStmt, Node, SelectStmt, TransactionStmt, VariableSetStmt } from 'libpg-query';
 
 /** `ends`: another transaction may begin after it. */
 export type ReaderStatement = 'reads' | 'ends' | 'refused';
@@ -11,7 +11,6 @@ export type ReaderStatement = 'reads' | 'ends' | 'refused';
 /** Whatever is missing here is refused: DO and CALL can commit, VACUUM and its like commit by themselves. */
 const HARMLESS: ReadonlySet<string> = new Set([
   'SelectStmt',
-  'ExplainStmt',
   'VariableShowStmt',
   'PrepareStmt',
   'ExecuteStmt',
@@ -48,6 +47,7 @@ const WITHIN: ReadonlySet<string | undefined> = new Set([
 export function readerStatement(statement: Node): ReaderStatement {
   if ('TransactionStmt' in statement) return ofTransaction(statement.TransactionStmt);
   if ('VariableSetStmt' in statement) return keepsMode(statement.VariableSetStmt) ? 'reads' : 'refused';
+  if ('ExplainStmt' in statement) return mayCreate(statement.ExplainStmt) ? 'refused' : 'reads';
   // DISCARD ALL runs outside a transaction block alone, and commits.
   if ('DiscardStmt' in statement) return 'ends';
   if ('CopyStmt' in statement) {
@@ -63,6 +63,19 @@ function ofTransaction({ kind, options = [] }: TransactionStmt): ReaderStatement
   const begins = kind === 'TRANS_STMT_BEGIN' || kind === 'TRANS_STMT_START';
   return begins && !options.some(isReadWrite) ? 'reads' : 'refused';
 }
+
+/**
+ * EXPLAIN ANALYZE of CREATE TABLE AS, CREATE MATERIALIZED VIEW or SELECT INTO creates the relation, and Postgres does not refuse
+ * that in a READ ONLY transaction. EXECUTE runs such a statement too, if it was prepared by a Parse message.
+ */
+function mayCreate({ query = {} as Node }: ExplainStmt): boolean {
+  if ('SelectStmt' in query) return hasInto(query.SelectStmt);
+  return 'CreateTableAsStmt' in query || 'ExecuteStmt' in query;
+}
+
+/** Of a UNION and its like, the first query has the INTO. */
+const hasInto = ({ intoClause, larg }: SelectStmt): boolean =>
+  intoClause !== undefined || (larg !== undefined && hasInto(larg));
 
 const MODES: ReadonlySet<string> = new Set(['transaction_read_only', 'default_transaction_read_only']);
 const ON: ReadonlySet<string> = new Set(['on', 'true', 'yes', '1']);
