@@ -8,6 +8,7 @@ import { DEFAULT_SERVER } from '../contract/servers.js';
 import type { ControlDatabase } from '../tenancy/control.js';
 import { drain } from '../tenancy/drain.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
+import { rollBackPrepared } from '../tenancy/prepared-transactions.js';
 import type { ProjectDatabases } from '../tenancy/project-databases.js';
 import { serviceWork } from '../tenancy/service-work.js';
 import type { Servers } from '../tenancy/servers.js';
@@ -138,7 +139,11 @@ export class Projects {
     if (!(await this.control.setProjectStatus(project.id, ['active', 'inactive'], status, entry))) {
       throw notReady(name);
     }
-    if (!active) await drain(this.servers.tenancyOf(project.placement), project.placement, now ? { longestMs: 0 } : {});
+    if (!active) {
+      const tenancy = this.servers.tenancyOf(project.placement);
+      await drain(tenancy, project.placement, now ? { longestMs: 0 } : {});
+      await rollBackPrepared(tenancy, [project.placement]);
+    }
     return { ...project, status };
   }
 

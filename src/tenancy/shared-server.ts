@@ -24,6 +24,7 @@ import type { Credentials } from './credentials.js';
 import { installedExtensions } from './extensions.js';
 import { isSuperuser } from './own-schemas.js';
 import { type AddedServer, dumpRole, type Placement } from './placement.js';
+import { rollBackPrepared } from './prepared-transactions.js';
 import type { ProjectDatabases } from './project-databases.js';
 import { ensureRoles, grant } from './project-rights.js';
 import { databaseSize, serverMajor } from './server-facts.js';
@@ -123,7 +124,9 @@ export class SharedServer implements Tenancy {
     await this.databases.grantDefaults(this, placement);
   }
 
-  async drop({ database, writer, reader }: Placement): Promise<void> {
+  async drop(placement: Placement): Promise<void> {
+    const { database, writer, reader } = placement;
+    await rollBackPrepared(this, [placement]);
     await this.asService(this.address.database, async (session) => {
       await dropDatabase(session, database);
       // Until version 0.2 a group role was called like the database.

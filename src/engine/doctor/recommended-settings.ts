@@ -14,6 +14,8 @@ interface Recommended {
   readonly otherwise: string;
   /** Whether what `pg_settings` shows is as good. */
   readonly isMet: (setting: string) => boolean;
+  /** A setting of an extension that needs another value. */
+  readonly isNeededBy?: string;
 }
 
 const is =
@@ -72,6 +74,13 @@ export const RECOMMENDED_SETTINGS: readonly Recommended[] = [
     isMet: (setting) => Number(setting) <= 4096,
   },
   {
+    name: 'max_prepared_transactions',
+    value: '0',
+    otherwise: 'a transaction that a project has prepared keeps its locks until the service rolls it back',
+    isMet: is('0'),
+    isNeededBy: 'citus.shard_count',
+  },
+  {
     name: 'autovacuum_max_workers',
     value: '6',
     otherwise: 'a few large projects keep autovacuum from all others',
@@ -81,9 +90,9 @@ export const RECOMMENDED_SETTINGS: readonly Recommended[] = [
 
 /** One that this server does not have, or not with that value, is left out. */
 export function examineSettings(settings: ReadonlyMap<string, ServerSetting>): Finding[] {
-  const findings = RECOMMENDED_SETTINGS.flatMap(({ name, value, otherwise, isMet }) => {
+  const findings = RECOMMENDED_SETTINGS.flatMap(({ name, value, otherwise, isMet, isNeededBy }) => {
     const setting = settings.get(name);
-    if (setting === undefined || isMet(setting.value)) return [];
+    if (setting === undefined || isMet(setting.value) || settings.has(isNeededBy ?? '')) return [];
     if (setting.allowed !== null && !setting.allowed.includes(value)) return [];
     const then = setting.needsRestart ? 'then restart Postgres' : 'then SELECT pg_reload_conf();';
     return [

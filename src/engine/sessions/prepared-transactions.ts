@@ -1,0 +1,37 @@
+/** Rolls back what sessions have prepared for two-phase commit and nobody has finished in time. */
+import type { Placement } from '../../tenancy/placement.js';
+import { rollBackPrepared } from '../../tenancy/prepared-transactions.js';
+import type { Servers } from '../../tenancy/servers.js';
+import { SharedServer } from '../../tenancy/shared-server.js';
+import type { Projects } from '../projects.js';
+
+const EVERY_MS = 60_000;
+
+export class PreparedTransactions {
+  private readonly timer: NodeJS.Timeout;
+
+  /** @param longestMs they may stay so long */
+  constructor(
+    private readonly servers: Servers,
+    private readonly projects: Projects,
+    private readonly longestMs: number,
+  ) {
+    // A server that cannot be asked now is asked again.
+    const look = () => void this.rollBackOld().catch(() => {});
+    this.timer = setInterval(look, Math.min(EVERY_MS, longestMs)).unref();
+  }
+
+  close(): void {
+    clearInterval(this.timer);
+  }
+
+  private async rollBackOld(): Promise<void> {
+    const placements = new Map<SharedServer, Placement[]>();
+    for (const { placement } of await this.projects.list()) {
+      const server = this.servers.tenancyOf(placement);
+      // Embedded servers allow none.
+      if (server instanceof SharedServer) placements.set(server, [...(placements.get(server) ?? []), placement]);
+    }
+    await Promise.allSettled([...placements].map(([server, all]) => rollBackPrepared(server, all, this.longestMs)));
+  }
+}

@@ -1,0 +1,75 @@
+/**
+ * Transactions that a session has prepared for two-phase commit. They outlive the session with all their locks, and keep a database
+ * from being dropped. There are none unless the operator has set max_prepared_transactions.
+ */
+import {
+  INSUFFICIENT_PRIVILEGE,
+  literal,
+  PostgresError,
+  type Session,
+  sql,
+  startupOptions,
+  UNDEFINED_OBJECT,
+  withSession,
+} from '../pg/index.js';
+import type { Placement } from './placement.js';
+import { resetRoles } from './project-rights.js';
+import { withServiceSession } from './service-pool.js';
+import { serviceWork } from './service-work.js';
+import type { Tenancy } from './tenancy.js';
+
+/**
+ * Rolls back those of projects.
+ * @param placements on one server
+ * @param olderThanMs prepared so long ago
+ * @throws EngineError database_unavailable
+ */
+export async function rollBackPrepared(
+  tenancy: Tenancy,
+  placements: readonly Placement[],
+  olderThanMs = 0,
+): Promise<void> {
+  const [first] = placements;
+  // Citus prepares transactions itself, and finishes them.
+  if (first === undefined || first.added?.engine === 'citus' || !tenancy.runs(first)) return;
+  const { pool } = tenancy.serverOf(first);
+  await serviceWork(async () => {
+    const found = await pool.query(
+      sql`SELECT gid, database, owner FROM pg_prepared_xacts
+          WHERE prepared <= now() - make_interval(secs => ${olderThanMs / 1_000})`,
+    );
+    for (const [gid, database, owner] of found) {
+      const placement = placements.find((one) => one.database === database);
+      const role = placement && [placement.writer, placement.reader].find((name) => name === owner);
+      if (gid != null && role !== undefined) await rollBack(tenancy, placement as Placement, role, gid);
+    }
+  });
+}
+
+/** Only in its database, and only by a superuser or its owner. */
+async function rollBack(tenancy: Tenancy, placement: Placement, owner: string, gid: string): Promise<void> {
+  const { database } = placement;
+  const { address } = tenancy.serverOf(placement);
+  const roll = async (session: Session): Promise<void> => {
+    try {
+      await session.query(sql`ROLLBACK PREPARED ${literal(gid)}`);
+    } catch (error) {
+      // Another instance was faster.
+      if (!isError(error, UNDEFINED_OBJECT)) throw error;
+    }
+  };
+  try {
+    await withServiceSession(address, database, roll);
+  } catch (error) {
+    if (!isError(error, INSUFFICIENT_PRIVILEGE)) throw error;
+    // The owner may have changed its password.
+    await withServiceSession(address, database, (session) =>
+      resetRoles(session, placement, (role) => tenancy.roleOptions(role)),
+    );
+    const options = startupOptions({ search_path: 'pg_catalog' });
+    await withSession({ ...address, database, user: owner, password: tenancy.password(owner), options }, roll);
+  }
+}
+
+const isError = (error: unknown, sqlstate: string): boolean =>
+  error instanceof PostgresError && error.sqlstate === sqlstate;
