@@ -20,7 +20,7 @@ const LONG = [
   'test/docs/tutorial.test.ts',
   'test/engine/{audit-outage,moves}.test.ts',
   'test/engine/sql/splitter.test.ts',
-  'test/postgres-port/{ends,sessions}.test.ts',
+  'test/postgres-port/{ends,prepared,sessions,stopwatch}.test.ts',
   'test/http/{audit,columns-protected,hard-http,indexes,insert-races,jwt,own-schemas,quota,repair,servers}.test.ts',
   'test/http/{slows-no-one,sql-leaves-nothing,sql-stream-clients}.test.ts',
 ];

@@ -56,7 +56,9 @@ export class SessionLimits {
   }
 
   private async checkToken(session: ClientSession): Promise<void> {
-    const { token, address, project } = session.owner;
+    const { token, address, project, caller: known } = session.owner;
+    // Also while the control database cannot be asked.
+    if (known.expiresAt !== null && known.expiresAt.getTime() <= Date.now()) return session.end(expired());
     try {
       const caller = await this.authenticate(token, address);
       if (caller.project?.id !== project.id) session.end(terminated('the project was deleted', 'unauthorized'));
@@ -66,7 +68,7 @@ export class SessionLimits {
     } catch (error) {
       // What cannot be asked now is asked again.
       if (!(error instanceof EngineError)) return;
-      if (error.code === 'token_expired') session.end(terminated('the token has expired', 'token_expired'));
+      if (error.code === 'token_expired') session.end(expired());
       else if (error.code === 'unauthorized' || error.code === 'rate_limited') {
         session.end(terminated('the token was revoked', 'unauthorized'));
       }
@@ -122,6 +124,8 @@ export class SessionLimits {
     if (over !== null) session.end(overQuota(over.error));
   }
 }
+
+const expired = () => terminated('the token has expired', 'token_expired');
 
 export const overQuota = ({ message }: EngineError): SessionError =>
   new SessionError('53100', message, 'quota_exceeded', 'Free space with POST /api/cdp/sql, or connect as reader.');
