@@ -2,16 +2,7 @@
  * Transactions that a session has prepared for two-phase commit. They outlive the session with all their locks, and keep a database
  * from being dropped. There are none unless the operator has set max_prepared_transactions.
  */
-import {
-  INSUFFICIENT_PRIVILEGE,
-  literal,
-  PostgresError,
-  type Session,
-  sql,
-  startupOptions,
-  UNDEFINED_OBJECT,
-  withSession,
-} from '../pg/index.js';
+import { literal, PostgresError, type Session, sql, startupOptions, withSession, SQLSTATE } from '../pg/index.js';
 import type { Placement } from './placement.js';
 import { resetRoles } from './project-rights.js';
 import { withServiceSession } from './service-pool.js';
@@ -55,13 +46,13 @@ async function rollBack(tenancy: Tenancy, placement: Placement, owner: string, g
       await session.query(sql`ROLLBACK PREPARED ${literal(gid)}`);
     } catch (error) {
       // Another instance was faster.
-      if (!isError(error, UNDEFINED_OBJECT)) throw error;
+      if (!isError(error, SQLSTATE.UNDEFINED_OBJECT)) throw error;
     }
   };
   try {
     await withServiceSession(address, database, roll);
   } catch (error) {
-    if (!isError(error, INSUFFICIENT_PRIVILEGE)) throw error;
+    if (!isError(error, SQLSTATE.INSUFFICIENT_PRIVILEGE)) throw error;
     // The owner may have changed its password.
     await withServiceSession(address, database, (session) =>
       resetRoles(session, placement, (role) => tenancy.roleOptions(role)),
