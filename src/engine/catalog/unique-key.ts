@@ -7,6 +7,8 @@ export interface UniqueKey {
   readonly columns: readonly number[];
   /** Two values are equal only if their texts are. */
   readonly isComparedByText: boolean;
+  /** A row without a value for the key may be there, and then is the only one. */
+  readonly nullsAreEqual: boolean;
   /** Of a partitioned table, which does not return system columns. */
   readonly isPartitioned: boolean;
   /** Names of the columns that identify a row: of the primary key, and identity columns. */
@@ -19,8 +21,7 @@ export const uniqueKey = ({ schema, name }: Table, columns: readonly string[]): 
     SELECT oid, relkind FROM pg_catalog.pg_class
     WHERE relnamespace = ${schema}::pg_catalog.regnamespace::pg_catalog.oid AND relname = ${name})
   SELECT
-    EXISTS (
-      SELECT FROM pg_catalog.pg_index i
+    (SELECT pg_catalog.bool_or(i.indnullsnotdistinct) FROM pg_catalog.pg_index i
       WHERE i.indrelid = c.oid AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL
         AND i.indnkeyatts = ${columns.length}::pg_catalog.int2 AND ARRAY(
           SELECT a.attname::pg_catalog.text
@@ -37,13 +38,14 @@ export const uniqueKey = ({ schema, name }: Table, columns: readonly string[]): 
     c.relkind = 'p'
   FROM c`;
 
-/** null: the table has no such key. */
+/** null: the table has no such key. Several indexes may be on the same columns. */
 export function readUniqueKey(table: Table, columns: readonly string[], [row]: readonly Row[]): UniqueKey | null {
-  const [isUnique, isComparedByText, identifying, isPartitioned] = row ?? [];
-  if (isUnique !== 't') return null;
+  const [nullsAreEqual, isComparedByText, identifying, isPartitioned] = row ?? [];
+  if (nullsAreEqual == null) return null;
   return {
     columns: columns.map((column) => table.columns.findIndex(({ name }) => name === column)),
     isComparedByText: isComparedByText === 't',
+    nullsAreEqual: nullsAreEqual === 't',
     isPartitioned: isPartitioned === 't',
     identifying: new Set(JSON.parse(identifying ?? '[]') as string[]),
   };

@@ -48,11 +48,21 @@ export async function insertChecked(
   try {
     return await insert(false);
   } catch (error) {
-    // Two records of one upsert have the same key in the eyes of its type alone, such as "A" and "a" of citext.
-    const isTwice = error instanceof EngineError && error.postgres?.sqlstate === SQLSTATE.CARDINALITY_VIOLATION;
-    if (!isTwice || options.upsert === null) throw error;
+    if (options.upsert === null || !mayPassOneByOne(error)) throw error;
     return insert(true);
   }
+}
+
+/**
+ * Two records of one upsert have the same key in the eyes of its type alone, such as "A" and "a" of citext; or a record gives up
+ * what another unique index has for one that comes later, and each of them can be stored.
+ */
+function mayPassOneByOne(error: unknown): boolean {
+  if (!(error instanceof EngineError)) return false;
+  const sqlstate = error.postgres?.sqlstate;
+  return (
+    sqlstate === SQLSTATE.CARDINALITY_VIOLATION || (sqlstate === SQLSTATE.UNIQUE_VIOLATION && error.errorCount === 0)
+  );
 }
 
 function store(
@@ -173,7 +183,7 @@ function idsInOrder(inserts: readonly BatchInsert[], results: readonly Result[],
   if (Array.from(ids).every((id) => id !== undefined)) return ids as string[];
   throw new EngineError(
     'constraint_violation',
-    'A trigger or rule of the table skipped records, so their ids cannot be determined. Nothing was stored',
+    'A trigger, a rule or a key that is a default skipped records, so their ids cannot be determined. Nothing was stored',
     { hint: 'Send the batch without return=ids.' },
   );
 }

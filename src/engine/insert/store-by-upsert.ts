@@ -1,10 +1,10 @@
 /**
  * Stores an encoded batch by one INSERT … ON CONFLICT of an array for each column, with the check that `store-by-copy.ts` has.
- * It takes batches whose records give the same columns and have different keys; others are for the checked path.
+ * It takes batches whose records give the same columns, and which change no row twice; others are for the checked path.
  */
 import type { EncodedBatch } from '../../codec/index.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
-import { ident, join, sql, type Step, trusted } from '../../pg/index.js';
+import { type Fragment, ident, join, sql, type Step, trusted } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import { type Column, POSTGRES_TYPES, type Table } from '../catalog/catalog.js';
 import { type IdempotencyKey, rememberAnswer, underKey } from '../idempotency.js';
@@ -53,7 +53,7 @@ export async function storeByUpsert(
 
 /**
  * It returns how many rows it inserted, and how many it stored in all. Rows go by their keys, so that requests that meet lock
- * them in the same order.
+ * them in the same order, and those of one key in the order of the batch.
  * @returns null: it is for the checked path
  */
 function upsertStatement(table: Table, rows: EncodedBatch, { columns: key, resolution }: UpsertRule): Step | null {
@@ -65,15 +65,25 @@ function upsertStatement(table: Table, rows: EncodedBatch, { columns: key, resol
   if (params === null || columns.some((index) => !given.includes(index))) return null;
 
   const names = join(given.map((index) => columnName(table, index)));
+  const alias = (index: number) => sql`v.${ident(`c${index}`)}`;
   const arrays = given.map((index, i) => {
     const { type = null } = table.columns[index] ?? {};
     return trusted(`pg_catalog.unnest($${i + 1}::${type === null ? 'pg_catalog.uuid' : POSTGRES_TYPES[type]}[])`);
   });
-  const order = join(columns.map((index) => sql`v.${columnName(table, index)}`));
+  const aliases = join([...given.map((index) => ident(`c${index}`)), ident('n')]);
+  const order = join([...columns.map((index) => sorted(table, index, alias(index))), sql`v.n`]);
   const clause = onConflict(table, given, { columns, identifying: new Set(['id']) }, resolution);
   const { text } = sql`WITH result AS (
       INSERT INTO ${ident(table.schema, table.name)} AS stored (${names})
-      SELECT * FROM ROWS FROM (${join(arrays)}) AS v (${names}) ORDER BY ${order} ${clause} RETURNING ${IS_NEW} AS is_new)
+      SELECT ${join(given.map(alias))} FROM ROWS FROM (${join(arrays)}) WITH ORDINALITY AS v (${aliases})
+      ORDER BY ${order} ${clause} RETURNING ${IS_NEW} AS is_new)
     SELECT pg_catalog.count(*) FILTER (WHERE is_new), pg_catalog.count(*) FROM result`;
   return { text, params };
+}
+
+/** A text in the order of its column: to a collation that is not deterministic, texts that differ may be the same key. */
+function sorted(table: Table, index: number, value: Fragment): Fragment {
+  if (table.columns[index]?.type !== 'TEXT') return value;
+  const { schema, name } = table;
+  return sql`COALESCE(${value}, (SELECT t.${columnName(table, index)} FROM ${ident(schema, name)} AS t WHERE false))`;
 }

@@ -52,18 +52,27 @@ export function upsertStatements(
   { returnIds, oneByOne }: { returnIds: boolean; oneByOne: boolean },
 ): BatchInsert[] {
   const findsIgnored = returnIds && resolution === 'ignore';
-  return groups(rows, table, key, oneByOne || findsIgnored).flatMap((records) => {
+  return groups(rows, table, key, resolution, oneByOne || findsIgnored).flatMap((records) => {
     const group = records.map((record) => rows[record] as Row);
     const insert = { statement: upsertStatement(table, group, key, resolution, returnIds), records };
-    return findsIgnored ? [insert, { statement: selectId(table, group[0] as Row, key), records }] : [insert];
+    const [row = []] = group;
+    const isKnown = key.columns.every((index) => row[index] !== undefined || !table.columns[index]?.hasDefault);
+    return findsIgnored && isKnown ? [insert, { statement: selectId(table, row, key), records }] : [insert];
   });
 }
 
 /**
  * Records of one statement have the same columns, and no two the same key: Postgres changes no row twice in a statement. In a
- * group they go by their keys, so that requests that meet lock the rows in the same order.
+ * group they go by their keys, so that requests that meet lock the rows in the same order; except where the first of two
+ * records wins, and their texts do not tell that they have the same key.
  */
-function groups(rows: readonly Row[], table: Table, key: UniqueKey, oneByOne: boolean): number[][] {
+function groups(
+  rows: readonly Row[],
+  table: Table,
+  key: UniqueKey,
+  resolution: Resolution,
+  oneByOne: boolean,
+): number[][] {
   const seen = new Map<string, number>();
   const found = new Map<string, { turn: number; records: number[] }>();
   const keys = rows.map((row) => keyText(row, table, key));
@@ -79,8 +88,13 @@ function groups(rows: readonly Row[], table: Table, key: UniqueKey, oneByOne: bo
   }
   const isSafe = found.size === 1 || (key.isComparedByText && keys.every((text) => text !== null));
   if (oneByOne || !isSafe) return rows.map((_, record) => [record]);
-  const order = (a: number, b: number) => ((keys[a] ?? '') < (keys[b] ?? '') ? -1 : 1);
-  return [...found.values()].sort((a, b) => a.turn - b.turn).map(({ records }) => records.sort(order));
+  const inTurn = [...found.values()].sort((a, b) => a.turn - b.turn).map(({ records }) => records);
+  if (resolution === 'ignore' && !key.isComparedByText) return inTurn;
+  const order = (a: number, b: number) => {
+    const [one, other] = [keys[a] ?? '', keys[b] ?? ''];
+    return one === other ? 0 : one < other ? -1 : 1;
+  };
+  return inTurn.map((records) => records.sort(order));
 }
 
 /** null: a part of the key is NULL or a default. */
@@ -114,9 +128,20 @@ function upsertStatement(
 export const IS_NEW = sql`stored.xmax = '0'::pg_catalog.xid`;
 
 /** By the snapshot of the statement: a row that another request inserted since then counts as new. */
-function wasNotThere(table: Table, { columns }: UniqueKey): Fragment {
-  const equal = columns.map((index) => sql`before.${columnName(table, index)} = stored.${columnName(table, index)}`);
-  return sql`NOT EXISTS (SELECT FROM ${ident(table.schema, table.name)} AS before WHERE ${join(equal, ' AND ')})`;
+function wasNotThere(table: Table, key: UniqueKey): Fragment {
+  const equal = hasKey(table, key, sql`before`, (index) => sql`stored.${columnName(table, index)}`);
+  return sql`NOT EXISTS (SELECT FROM ${ident(table.schema, table.name)} AS before WHERE ${equal})`;
+}
+
+/** Whether a row has the values of a key. With IS NOT DISTINCT FROM instead, Postgres uses no index. */
+function hasKey(table: Table, key: UniqueKey, row: Fragment, valueOf: (index: number) => Fragment): Fragment {
+  const equal = key.columns.map((index) => {
+    const [cell, value] = [sql`${row}.${columnName(table, index)}`, valueOf(index)];
+    return key.nullsAreEqual
+      ? sql`(${cell} = ${value} OR (${cell} IS NULL AND ${value} IS NULL))`
+      : sql`${cell} = ${value}`;
+  });
+  return join(equal, ' AND ');
 }
 
 /** The clause of an INSERT into `stored` that gives these columns. */
@@ -151,9 +176,9 @@ function changes(
 
 /** The id of the row that has the record's key. */
 function selectId(table: Table, row: Row, key: UniqueKey): Statement {
-  const conditions = key.columns.map((index) => sql`t.${columnName(table, index)} = v.${ident(`c${index}`)}`);
+  const equal = hasKey(table, key, sql`t`, (index) => sql`v.${ident(`c${index}`)}`);
   return sql`SELECT NULL, t.${ident('id')} FROM ${ident(table.schema, table.name)} AS t
-    JOIN (${sourceRows(table, key.columns, [row])}) AS v ON ${join(conditions, ' AND ')}`;
+    JOIN (${sourceRows(table, key.columns, [row])}) AS v ON ${equal}`;
 }
 
 export interface StoredRows {
