@@ -10,7 +10,7 @@ export type { EncodedBatch } from './batch/encoded-batch.js';
 export { readRecords, type Records } from './batch/read-records.js';
 export { BufferList, GrowingBuffer, type OwnedBuffer } from './buffers.js';
 export { readDataBody, readJsonBody } from './json/json-body.js';
-export type { JsonNode } from './json/nodes.js';
+export { jsonText, type JsonNode } from './json/nodes.js';
 export { encodeParameters } from './parameters.js';
 export { describeColumns, type ResultColumn } from './results/columns.js';
 export { rowEncoder, type RowEncoder, type RowMode } from './results/row-encoder.js';

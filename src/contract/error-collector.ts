@@ -14,6 +14,11 @@ export class ErrorCollector {
     return this.listed;
   }
 
+  /** How many there are in all. */
+  get total(): number {
+    return this.count;
+  }
+
   /** @param describe is called only for a place that will be listed: a hostile batch may have a million others. */
   add(error: ErrorCode, describe: () => Omit<ErrorPlace, 'error'>): void {
     this.count += 1;

@@ -5,9 +5,9 @@ export function quoted(text: string, characters: number = 63): string {
   return JSON.stringify(cut(text, characters));
 }
 
-/** The beginning of a text that may be as long as the body. */
+/** The beginning of a text that may be as long as the body. It does not end in half a surrogate pair. */
 export function cut(text: string, characters: number = 63): string {
-  return text.length > characters ? `${text.slice(0, characters)}…` : text;
+  return text.length > characters ? `${text.slice(0, characters).replace(/[\ud800-\udbff]$/, '')}…` : text;
 }
 
 /** A number of things: `1 record`, `2 records`. */

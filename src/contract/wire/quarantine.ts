@@ -46,8 +46,6 @@ export const QuarantineAnswer = Type.Object({
 });
 export type QuarantineAnswer = Static<typeof QuarantineAnswer>;
 
-const Value = Type.Union([Type.String(), Type.Number(), Type.Boolean(), Type.Null()]);
-
 export const ReplayBody = Type.Object(
   {
     ...filter,
@@ -60,7 +58,7 @@ export const ReplayBody = Type.Object(
       }),
     ),
     set: Type.Optional(
-      Type.Record(Value, {
+      Type.Record(Type.Any(), {
         description: 'Values that replace those of the records, or are added.',
         examples: [{ age: null }],
       }),

@@ -6,7 +6,7 @@ import { checkRecords, readRecords, type Records, type Row } from '../../codec/i
 import type { ErrorPlace } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
-import { BEGIN, type Session, type Statement } from '../../pg/index.js';
+import { BEGIN, ROLLBACK, type Session, type Statement } from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
 import { type IdempotencyKey, rememberAnswer, underKey } from '../idempotency.js';
 import type { Deadline } from '../limits/deadline.js';
@@ -38,9 +38,9 @@ export async function insertPartially(
     const insert = async (begin: readonly Statement[]): Promise<Inserted> => {
       const table = await lockTable(session, begin, project.schema, tableName);
       if (table.updateRunsProjectCode) lease.resetAfterUse();
-      const { stored, refused } = await storePartially(session, table, batch, upsert, project.isOnCitus);
-      const kept = [...refused].map(([record, errors]) => ({ text: batch.textOf(record), errors }));
-      const answer = answerOf(batch.records.length, stored, refused, upsert !== null);
+      const outcome = await storePartially(session, project, table, batch, upsert);
+      const kept = [...outcome.refused].map(([record, errors]) => ({ text: batch.textOf(record), errors }));
+      const answer = answerOf(batch.records.length, outcome, upsert !== null);
       const remember = idempotency === null ? [] : rememberAnswer(idempotency, answer, rowsChanged(answer));
       const quarantine = keep(tableName, kept, idempotency?.key ?? null, project.quarantineDays);
       await commit(session, [...quarantine, ...remember], idempotency !== null, project.rehearsal);
@@ -56,8 +56,10 @@ export async function insertPartially(
 
 export interface PartiallyStored {
   readonly stored: StoredRows;
-  /** What is wrong with the others, by their numbers in the batch. */
+  /** What is wrong with the others, by their numbers in the batch; of each record the first errors. */
   readonly refused: ReadonlyMap<number, readonly ErrorPlace[]>;
+  /** All errors. */
+  readonly errorCount: number;
 }
 
 /**
@@ -66,10 +68,10 @@ export interface PartiallyStored {
  */
 export async function storePartially(
   session: Session,
+  { isOnCitus, rehearsal, schema }: Project,
   table: Table,
   batch: Records,
   upsert: UpsertRule | null,
-  isOnCitus: boolean,
 ): Promise<PartiallyStored> {
   const key = upsert === null ? null : await findKey(session, table, 'on_conflict', upsert.columns);
   const write = (rows: readonly Row[]): Statement[] => {
@@ -81,30 +83,37 @@ export async function storePartially(
   };
   const rows = checkRecords(batch, table, false);
   const errors = new Map<number, readonly ErrorPlace[]>();
+  let errorCount = 0;
   for (const record of rows.keys()) {
-    const { places } = batch.errorsOf(record);
-    if (places.length > 0) errors.set(record, places);
+    const { places, total } = batch.errorsOf(record);
+    if (total > 0) errors.set(record, places);
+    errorCount += total;
   }
   const good = [...rows.keys()].filter((record) => !errors.has(record));
-  const { refused, results } = await storeWhatFits(session, table, rows, good, write);
-  for (const one of refused) {
+  const store = (records: readonly number[]) =>
+    storeWhatFits(session, table, rows, records, write, { explained: Infinity, inOrder: upsert !== null });
+  let outcome = await store(good);
+  errorCount += outcome.refused.length;
+  for (const one of outcome.refused) {
     const place = { ...placeOf(one), error: recordErrorCode(one.error) };
     errors.set(one.record, [...(errors.get(one.record) ?? []), place]);
   }
+  if (rehearsal !== null && outcome.refused.length > 0) {
+    // Postgres has counted the rows of what was tried and undone.
+    await session.run([ROLLBACK]);
+    await rehearsal.begin(session);
+    await lockTable(session, [BEGIN], schema, table.name);
+    outcome = await store(good.filter((record) => !errors.has(record)));
+  }
+  const { results } = outcome;
   const stored = upsert === null ? { inserted: rowsStored(results), updated: 0 } : countStored(results);
-  return { stored, refused: new Map([...errors].sort(([a], [b]) => a - b)) };
+  return { stored, refused: new Map([...errors].sort(([a], [b]) => a - b)), errorCount };
 }
 
-function answerOf(
-  records: number,
-  stored: StoredRows,
-  refused: PartiallyStored['refused'],
-  isUpsert: boolean,
-): BatchAnswer {
+function answerOf(records: number, { stored, refused, errorCount }: PartiallyStored, isUpsert: boolean): BatchAnswer {
   const { answer } = isUpsert ? upserted(records - refused.size, stored) : inserted(stored.inserted);
-  const places = [...refused.values()].flat();
+  if (refused.size === 0) return { ...answer, quarantined_rows: 0 };
+  const errors = [...refused.values()].flat().slice(0, LIMITS.errorsListed);
   const message = `${answer.message}, ${refused.size} quarantined`;
-  if (places.length === 0) return { ...answer, quarantined_rows: 0, message };
-  const errors = places.slice(0, LIMITS.errorsListed);
-  return { ...answer, quarantined_rows: refused.size, errors, error_count: places.length, message };
+  return { ...answer, quarantined_rows: refused.size, errors, error_count: errorCount, message };
 }

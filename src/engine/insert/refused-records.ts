@@ -100,12 +100,20 @@ async function rerun(session: Session, batch: Records, table: Table, write: Writ
   let refused: RefusedRecord[] = [];
   try {
     await session.run([BEGIN]);
-    ({ refused } = await storeWhatFits(session, table, rows, [...rows.keys()], write));
+    const options = { explained: LIMITS.errorsListed, inOrder: false };
+    ({ refused } = await storeWhatFits(session, table, rows, [...rows.keys()], write, options));
   } catch (error) {
     if (!(error instanceof PostgresError) || session.closed) throw error;
   }
   await session.run([ROLLBACK]);
   return refused;
+}
+
+interface WhatFits {
+  /** Refused records whose columns at fault are looked for. */
+  explained: number;
+  /** A record may meet the row of an earlier one of its batch, so none is stored out of turn. */
+  inOrder: boolean;
 }
 
 /**
@@ -120,8 +128,10 @@ export async function storeWhatFits(
   rows: readonly Row[],
   records: readonly number[],
   write: Write,
+  { explained, inOrder }: WhatFits,
 ): Promise<{ refused: RefusedRecord[]; results: Result[] }> {
   const results: Result[] = [];
+  const known: KnownConstraints = new Map();
   const store = async (part: readonly number[]): Promise<RefusedRecord[]> => {
     if (part.length === 0) return [];
     const statements = write(part.map((record) => rows[record] as Row));
@@ -146,16 +156,16 @@ export async function storeWhatFits(
       const middle = Math.ceil(part.length / 2);
       return [...(await store(part.slice(0, middle))), ...(await store(part.slice(middle)))];
     }
-    const isListed = listed++ < LIMITS.errorsListed;
-    const faults = isListed ? await columnsAtFault(session, table, rows[record] as Row, error) : [];
+    const isExplained = count++ < explained;
+    const faults = isExplained ? await columnsAtFault(session, table, rows[record] as Row, error, known) : [];
     if (faults.length === 0) return [{ record, column: error.fields.column, error }];
     return faults.map((fault) => ({ record, ...fault }));
   };
 
-  let listed = 0;
+  let count = 0;
   let refused = await store(records);
   // A record may point at a later one of its batch: it has another try, last ones first, as long as that helps any.
-  for (let helped = true; helped;) {
+  for (let helped = !inOrder; helped;) {
     const pointing = refused.filter(({ error }) => error.sqlstate === SQLSTATE.FOREIGN_KEY_VIOLATION);
     const others = refused.filter((record) => !pointing.includes(record));
     const left = await store(pointing.map(({ record }) => record).reverse());
@@ -167,15 +177,25 @@ export async function storeWhatFits(
 
 type Fault = Omit<RefusedRecord, 'record'>;
 
+/** Columns of constraints and unique indexes, by their names. */
+type KnownConstraints = Map<string, string[]>;
+
 /** The columns that Postgres does not name: those of a constraint or unique index, and all whose types do not take their values. */
-async function columnsAtFault(session: Session, table: Table, row: Row, error: PostgresError): Promise<Fault[]> {
+async function columnsAtFault(
+  session: Session,
+  table: Table,
+  row: Row,
+  error: PostgresError,
+  known: KnownConstraints,
+): Promise<Fault[]> {
   const { column, constraint, schema, table: relation } = error.fields;
   if (column !== undefined) return [];
   // A trigger may have written to another table. A table on workers has none, and their errors do not name it.
   const isOfTable = error.isOfWorker || (schema === table.schema && relation === table.name);
   if (constraint !== undefined && isOfTable) {
     const find = error.sqlstate === SQLSTATE.UNIQUE_VIOLATION ? columnsOfIndex : columnsOfConstraint;
-    const columns = (await session.query(find(table, constraint))).map(([name]) => name ?? '');
+    const columns = known.get(constraint) ?? (await session.query(find(table, constraint))).map(([name]) => name ?? '');
+    known.set(constraint, columns);
     if (columns.length < 2) return columns.map((only) => ({ column: only, error }));
     return [{ columns, error }];
   }

@@ -26,7 +26,18 @@ export const deadlineOf = (signal: AbortSignal): Deadline => ({
 const PURGED_AT_ONCE = 1_000;
 
 /** Bytes of the records of one page; a larger record comes alone. */
-const PAGE_BYTES = 8 * 1024 * 1024;
+export const PAGE_BYTES = 8 * 1024 * 1024;
+
+/**
+ * Triggers and defaults of an insert may have changed the search path of its transaction: as in `idempotency.ts`, every
+ * operator is named by its schema.
+ */
+const EQUALS = sql`OPERATOR(pg_catalog.=)`;
+
+/** Clears away some records that are too old. */
+export const purge = (days: number): Statement =>
+  sql`DELETE FROM _cdp.quarantine WHERE ctid ${EQUALS} ANY (ARRAY(
+    SELECT ctid FROM _cdp.quarantine WHERE NOT ${isKept(days)} LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED))`;
 
 /** Keeps refused records, and clears some away that are too old. */
 export function keep(table: string, refused: readonly Refused[], key: string | null, days: number): Statement[] {
@@ -34,8 +45,7 @@ export function keep(table: string, refused: readonly Refused[], key: string | n
   const texts = refused.map(({ text }) => text);
   const errors = refused.map((record) => storedErrors(record.errors));
   return [
-    sql`DELETE FROM _cdp.quarantine WHERE id IN (
-      SELECT id FROM _cdp.quarantine WHERE NOT ${isKept(days)} LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED)`,
+    purge(days),
     sql`INSERT INTO _cdp.quarantine (table_name, record, errors, idempotency_key)
       SELECT ${table}, r.record, r.errors::pg_catalog.jsonb, ${key}
       FROM ROWS FROM (pg_catalog.unnest(${texts}::pg_catalog.text[]), pg_catalog.unnest(${errors}::pg_catalog.text[]))
@@ -45,16 +55,25 @@ export function keep(table: string, refused: readonly Refused[], key: string | n
 
 /** What is wrong now with a record that is in the quarantine. */
 export const update = (id: string, errors: readonly ErrorPlace[]): Statement =>
-  sql`UPDATE _cdp.quarantine SET errors = ${storedErrors(errors)}::pg_catalog.jsonb WHERE id = ${id}::pg_catalog.uuid`;
+  sql`UPDATE _cdp.quarantine SET errors = ${storedErrors(errors)}::pg_catalog.jsonb WHERE id ${EQUALS} ${id}::pg_catalog.uuid`;
 
 /** The records of a table go with it. */
 export const renameTable = (name: string, newName: string): Statement =>
-  sql`UPDATE _cdp.quarantine SET table_name = ${newName} WHERE table_name = ${name}`;
+  sql`UPDATE _cdp.quarantine SET table_name = ${newName} WHERE table_name ${EQUALS} ${name}`;
 
 export const remove = (ids: readonly string[]): Statement =>
-  sql`DELETE FROM _cdp.quarantine WHERE id = ANY (${ids}::pg_catalog.uuid[])`;
+  sql`DELETE FROM _cdp.quarantine WHERE id ${EQUALS} ANY (${ids}::pg_catalog.uuid[])`;
 
-const storedErrors = (errors: readonly ErrorPlace[]): string => JSON.stringify(errors.map(withoutNumber));
+const storedErrors = (errors: readonly ErrorPlace[]): string =>
+  JSON.stringify(errors.map((place) => withStorableName(withoutNumber(place))));
+
+/** jsonb takes no U+0000 and no lone surrogate: a key that has one is written with its escapes. */
+function withStorableName(place: ErrorPlace): ErrorPlace {
+  const { column } = place;
+  return column !== undefined && /[\0\p{Cs}]/u.test(column)
+    ? { ...place, column: JSON.stringify(column).slice(1, -1) }
+    : place;
+}
 
 /** By itself, a record has no number. */
 export function withoutNumber({ record: _, ...place }: ErrorPlace): ErrorPlace {
@@ -82,7 +101,7 @@ export function page(filter: QuarantineFilter, limit: number, days: number, lock
   return sql`
     WITH found AS (
       SELECT id, quarantined_at, table_name, record, errors, idempotency_key FROM _cdp.quarantine
-      WHERE ${conditions(filter, days)} ORDER BY id LIMIT ${limit + 1} ${locked})
+      WHERE ${isKept(days)} AND ${conditions(filter)} ORDER BY id LIMIT ${limit + 1} ${locked})
     SELECT id, pg_catalog.to_char(quarantined_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), table_name, record, errors,
       idempotency_key, total
     FROM (
@@ -107,20 +126,28 @@ export function readPage(rows: readonly Row[]): Page {
   return { records, next: total > records.length ? (records.at(-1)?.id ?? null) : null };
 }
 
-/** @returns how many there were */
+/** Those that are too old go, too. @returns how many there were */
 export function drop(project: Project, filter: Omit<DropQuarantineQuery, 'all'>, signal: AbortSignal): Promise<number> {
-  const statement = sql`DELETE FROM _cdp.quarantine WHERE ${conditions(filter, project.quarantineDays)}`;
-  return project.use('typed', deadlineOf(signal), ({ session }) => session.change(statement), 'none');
+  const chosen = sql`DELETE FROM _cdp.quarantine WHERE ${conditions(filter)}`;
+  return project.use(
+    'typed',
+    deadlineOf(signal),
+    async ({ session }) => {
+      const count = await session.change(chosen);
+      await session.run([purge(project.quarantineDays)]);
+      return count;
+    },
+    'none',
+  );
 }
 
-function conditions({ table, error, column, since, until, id, after }: QuarantineFilter, days: number): Fragment {
-  const named = (field: string, value: string) =>
-    sql`errors OPERATOR(pg_catalog.@>) ${JSON.stringify([{ [field]: value }])}::pg_catalog.jsonb`;
+function conditions({ table, error, column, since, until, id, after }: QuarantineFilter): Fragment {
+  const has = (place: object) => sql`errors OPERATOR(pg_catalog.@>) ${JSON.stringify([place])}::pg_catalog.jsonb`;
   const all = [
-    isKept(days),
+    sql`true`,
     ...(table === undefined ? [] : [sql`table_name = ${table}`]),
-    ...(error === undefined ? [] : [named('error', error)]),
-    ...(column === undefined ? [] : [named('column', column)]),
+    ...(error === undefined ? [] : [has({ error })]),
+    ...(column === undefined ? [] : [sql`(${has({ column })} OR ${has({ columns: [column] })})`]),
     ...(since === undefined ? [] : [sql`quarantined_at >= ${since}::pg_catalog.timestamptz`]),
     ...(until === undefined ? [] : [sql`quarantined_at < ${until}::pg_catalog.timestamptz`]),
     ...(id === undefined ? [] : [sql`id = ${id}::pg_catalog.uuid`]),
@@ -130,4 +157,5 @@ function conditions({ table, error, column, since, until, id, after }: Quarantin
 }
 
 const isKept = (days: number): Fragment =>
-  sql`quarantined_at > pg_catalog.now() - ${`${days} days`}::pg_catalog.interval`;
+  sql`quarantined_at OPERATOR(pg_catalog.>)
+    (pg_catalog.now() OPERATOR(pg_catalog.-) ${`${days} days`}::pg_catalog.interval)`;

@@ -10,47 +10,54 @@ import type { UpsertRule } from '../insert/upsert.js';
 import type { Project } from '../project.js';
 import { requireColumns } from '../schema/find-table.js';
 import { commit } from '../transaction.js';
-import { deadlineOf, page, readPage, remove, update, withoutNumber } from './quarantine.js';
+import { deadlineOf, page, PAGE_BYTES, purge, readPage, remove, update, withoutNumber } from './quarantine.js';
 
 interface ReplayOptions {
+  /** Values by the names of their columns, as JSON. */
+  set: ReadonlyMap<string, string>;
   upsert: UpsertRule | null;
   signal: AbortSignal;
 }
 
 /**
- * Up to 250 records, the oldest first.
+ * Up to 250 records, the oldest first; fewer if the values that are set would make them larger than a page.
  * @throws EngineError table_not_found, invalid_request, quota_exceeded, table_busy, query_timeout, outcome_unknown
  */
 export async function replay(
   project: Project,
-  { table: name, rename = {}, set = {}, ...filter }: ReplayBody,
-  { upsert, signal }: ReplayOptions,
+  { table: name, rename = {}, ...filter }: Omit<ReplayBody, 'set'>,
+  { set, upsert, signal }: ReplayOptions,
 ): Promise<ReplayAnswer> {
   await project.requireRoom();
+  const added = [...set].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',');
+  const fitting = Math.max(1, Math.min(LIMITS.recordsPerBatch, Math.floor(PAGE_BYTES / Buffer.byteLength(added))));
   return project.use('typed', deadlineOf(signal), async (lease) => {
     const { session } = lease;
     const table = await lockTable(session, [BEGIN], project.schema, name);
-    requireColumns(table, [...Object.values(rename), ...Object.keys(set)]);
+    requireColumns(table, [...Object.values(rename), ...set.keys()]);
     if (table.updateRunsProjectCode) lease.resetAfterUse();
-    const found = await session.query(
-      page({ ...filter, table: name }, LIMITS.recordsPerBatch, project.quarantineDays, true),
-    );
+    const { quarantineDays } = project;
+    const found = await session.query(page({ ...filter, table: name }, fitting, quarantineDays, true));
     const { records, next } = readPage(found);
     if (records.length === 0) {
-      await commit(session, [], false, project.rehearsal);
+      await commit(session, [purge(quarantineDays)], false, project.rehearsal);
       return answerOf([], { inserted: 0, updated: 0 }, 0, null);
     }
 
     const sent = readAgain(records.map(({ record }) => record));
-    const texts = sent.records.map((_, i) => changed(sent, i, rename, set));
-    const { stored, refused } = await storePartially(session, table, readAgain(texts), upsert, project.isOnCitus);
+    const texts = sent.records.map((_, i) => changed(sent, i, rename, { names: set, text: added }));
+    const { stored, refused } = await storePartially(session, project, table, readAgain(texts), upsert);
 
     const idOf = (record: number) => records[record]?.id ?? '';
     const left = [...refused].map(([record, errors]) => ({ id: idOf(record), errors: errors.map(withoutNumber) }));
     const gone = records.filter((_, record) => !refused.has(record)).map(({ id }) => id);
     // What is wrong with other names or values is not what is wrong with the record.
-    const isTrial = Object.keys(rename).length > 0 || Object.keys(set).length > 0;
-    const changes = [remove(gone), ...(isTrial ? [] : left.map(({ id, errors }) => update(id, errors)))];
+    const isTrial = Object.keys(rename).length > 0 || set.size > 0;
+    const changes = [
+      purge(quarantineDays),
+      remove(gone),
+      ...(isTrial ? [] : left.map(({ id, errors }) => update(id, errors))),
+    ];
     await commit(session, changes, false, project.rehearsal);
     return answerOf(left, stored, gone.length, next);
   });
@@ -63,15 +70,15 @@ function changed(
   { membersOf, textOf }: Records,
   record: number,
   rename: Readonly<Record<string, string>>,
-  set: Readonly<Record<string, unknown>>,
+  added: { names: ReadonlyMap<string, unknown>; text: string },
 ): string {
   const text = textOf(record);
   if (!text.startsWith('{')) return text;
   const members = membersOf(record)
     .map(([key, json]) => [Object.hasOwn(rename, key) ? (rename[key] ?? key) : key, json] as const)
-    .filter(([key]) => !Object.hasOwn(set, key));
-  const added = Object.entries(set).map(([key, value]) => [key, JSON.stringify(value)] as const);
-  return `{${[...members, ...added].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(',')}}`;
+    .filter(([key]) => !added.names.has(key))
+    .map(([key, json]) => `${JSON.stringify(key)}:${json}`);
+  return `{${[...members, ...(added.text === '' ? [] : [added.text])].join(',')}}`;
 }
 
 function answerOf(

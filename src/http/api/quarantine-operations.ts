@@ -1,9 +1,11 @@
 /** The quarantine of refused records, as routes.ts lists it. */
+import { jsonText, readDataBody } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
 import { counted } from '../../contract/message-text.js';
 import * as wire from '../../contract/wire/quarantine.js';
 import { drop, list } from '../../engine/quarantine/quarantine.js';
 import { replay } from '../../engine/quarantine/replay.js';
+import { memberOf } from '../body.js';
 import { upsertRule } from './data-operations.js';
 import { type Operation, project, succeeds, timeOf } from './route.js';
 
@@ -73,9 +75,14 @@ export const REPLAY_QUARANTINE: Operation = {
   ],
   async handle(call) {
     const body = call.request.body as wire.ReplayBody;
-    const { on_conflict: _, resolution: __, ...order } = body;
-    const answer = await replay(project(call), checked(order), { upsert: upsertRule(body), signal: call.signal });
-    call.request.context.rows = answer.inserted_rows + answer.updated_rows;
+    const { on_conflict: _, resolution: __, set: ___, ...order } = body;
+    const { context } = call.request;
+    const set = memberOf(readDataBody(context.body), 'set');
+    // With all digits of their numbers.
+    const values = set?.kind === 'object' ? set.members.map(([key, value]) => [key, jsonText(value)] as const) : [];
+    const options = { set: new Map(values), upsert: upsertRule(body), signal: call.signal };
+    const answer = await replay(project(call), checked(order), options);
+    context.rows = answer.inserted_rows + answer.updated_rows;
     // Other names can show any value in what is wrong with it.
     const mayRead = call.caller.scopes.has('sql:read');
     return { body: mayRead ? answer : { ...answer, errors: [] } };
