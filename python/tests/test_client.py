@@ -133,7 +133,19 @@ class Insert(ServiceTest):
 
     def test_rehearses(self) -> None:
         table = self.table()
-        self.assertEqual(self.client.insert(table, [{"n": 1}], dry_run=True).inserted, 1)
+        tried = self.client.insert(table, [{"n": n} for n in range(300)], dry_run=True)
+        assert tried.impact is not None
+        self.assertEqual((tried.inserted, tried.batches), (300, 2))
+        self.assertEqual(tried.impact["rows"][0]["inserted"], 300)
+        self.client.insert(table, [{"n": "x"}], on_error="quarantine")
+        replayed = self.client.replay_quarantine(table, set={"n": 1}, dry_run=True)
+        self.assertEqual((replayed["inserted"], replayed["impact"]["rows"][0]["inserted"]), (1, 1))
+        self.assertEqual(self.client.drop_quarantine(table=table), 1)
+        keyed = self.table(k="TEXT")
+        self.client.create_index(keyed, "k", unique=True)
+        self.client.insert(keyed, [{"k": "a"}])
+        for _ in range(2):
+            self.assertEqual(self.client.delete(keyed, [{"k": "a"}], by="k", dry_run=True), 1)
         impact = self.client.query(f"INSERT INTO {table} VALUES (DEFAULT)", dry_run=True).impact
         assert impact is not None
         self.assertEqual(impact["rows"][0]["inserted"], 1)

@@ -8,6 +8,8 @@ export interface DeleteOptions {
   /** Columns of a unique index. */
   by: string | readonly string[];
   idempotencyKey?: string;
+  /** Roll everything back: the rows are only counted. */
+  dryRun?: true;
   signal?: AbortSignal;
 }
 
@@ -19,14 +21,14 @@ export async function deleteBatch(
   transport: Transport,
   path: string,
   keys: readonly object[],
-  { by, idempotencyKey = newKey(), signal }: DeleteOptions,
+  { by, idempotencyKey = newKey(), dryRun, signal }: DeleteOptions,
 ): Promise<number> {
-  const query = new URLSearchParams({ by: [by].flat().join(',') });
+  const query = new URLSearchParams({ by: [by].flat().join(','), ...(dryRun ? { dry_run: 'true' } : {}) });
   const answer = await transport.json<DeleteAnswer>({
     method: 'DELETE',
     path: `${path}?${query.toString()}`,
     body: toJson(keys),
-    headers: { 'idempotency-key': idempotencyKey },
+    headers: dryRun ? {} : { 'idempotency-key': idempotencyKey },
     idempotent: true,
     signal,
   });

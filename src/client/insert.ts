@@ -8,6 +8,7 @@ import type { Impact } from '../contract/wire/rehearsal.js';
 import { cutBatches, type IndexedRecord, jsonOrError, type RecordSource, toRecords } from './batches.js';
 import { forEachConcurrently } from './concurrency.js';
 import { aborted, CdpError } from './error.js';
+import { addImpact } from './impact.js';
 import { partitionBatch } from './partition.js';
 import type { Transport } from './transport.js';
 
@@ -67,6 +68,8 @@ export interface InsertOptions<Item> extends StoreOptions {
 }
 
 export interface InsertResult extends InsertProgress {
+  /** With `dryRun`: of all batches together. */
+  impact?: Impact;
   /** With `return: 'ids'`, by the position of the record in the input; null if it was refused. */
   ids?: (string | null)[];
 }
@@ -241,6 +244,7 @@ class Insert<Item extends object> {
       if (answer.ignored_rows !== undefined) result.ignored = (result.ignored ?? 0) + answer.ignored_rows;
       if (answer.quarantined_rows !== undefined)
         result.quarantined = (result.quarantined ?? 0) + answer.quarantined_rows;
+      if (answer.impact !== undefined) result.impact = addImpact(result.impact, answer.impact);
       result.batches++;
       batch.forEach(({ index }, i) => {
         const id = answer.ids?.[i];

@@ -6,6 +6,8 @@ import type {
   ReplayAnswer,
   ReplayBody,
 } from '../contract/wire/quarantine.js';
+import type { Impact } from '../contract/wire/rehearsal.js';
+import { addImpact } from './impact.js';
 import { toJson } from './json.js';
 import type { StoreOptions } from './insert.js';
 import type { Transport } from './transport.js';
@@ -24,12 +26,12 @@ export interface QuarantineFilter {
   id?: string;
 }
 
-export interface ReplayOptions extends QuarantineFilter, Pick<StoreOptions, 'onConflict' | 'resolution'> {
+export interface ReplayOptions extends QuarantineFilter, Pick<StoreOptions, 'onConflict' | 'resolution' | 'dryRun'> {
   table: string;
   /** New names of keys. */
   rename?: Readonly<Record<string, string>>;
   /** Values that replace those of the records, or are added. */
-  set?: Readonly<Record<string, string | number | boolean | null>>;
+  set?: Readonly<Record<string, unknown>>;
   signal?: AbortSignal;
 }
 
@@ -41,6 +43,8 @@ export interface ReplayResult {
   refused: number;
   /** What is wrong with some of them. */
   errors: ReplayAnswer['errors'];
+  /** With `dryRun`. */
+  impact?: Impact;
 }
 
 /** The oldest first. */
@@ -65,7 +69,7 @@ export async function* readQuarantine(
 /** In transactions of up to 250 records, until each has had its turn. */
 export async function replayQuarantine(
   transport: Transport,
-  { onConflict, signal, since, until, ...options }: ReplayOptions,
+  { onConflict, dryRun, signal, since, until, ...options }: ReplayOptions,
 ): Promise<ReplayResult> {
   const result: ReplayResult = { inserted: 0, updated: 0, ignored: 0, refused: 0, errors: [] };
   const body: ReplayBody = {
@@ -77,7 +81,7 @@ export async function replayQuarantine(
   for (let next: string | null = ''; next !== null;) {
     const answer: ReplayAnswer = await transport.json<ReplayAnswer>({
       method: 'POST',
-      path: `${PATH}/replay`,
+      path: `${PATH}/replay${dryRun ? '?dry_run=true' : ''}`,
       body: toJson({ ...body, ...(next === '' ? {} : { after: next }) }),
       // What is stored has left the quarantine.
       idempotent: true,
@@ -88,6 +92,7 @@ export async function replayQuarantine(
     result.ignored += answer.ignored_rows;
     result.refused += answer.refused_rows;
     result.errors.push(...answer.errors);
+    if (answer.impact !== undefined) result.impact = addImpact(result.impact, answer.impact);
     ({ next } = answer);
   }
   return result;

@@ -135,6 +135,22 @@ describe('insert works', () => {
   });
 });
 
+describe('a rehearsal', () => {
+  it('of an insert, a replay or a delete stores and deletes nothing, and says what it would do', async () => {
+    const name = await table('CREATE UNIQUE INDEX ON $table (n)');
+    const tried = await cdp.table<Item>(name).insert(items(300), { dryRun: true });
+    expect(tried).toMatchObject({ inserted: 300, batches: 2 });
+    const lock = { table: name, modes: ['RowExclusiveLock'] };
+    expect(tried.impact).toMatchObject({ rows: [{ table: name, inserted: 300 }], locks: [lock], rewritten: [] });
+    await cdp.insert(name, [{ n: 1 }, { n: 'x' }], { onError: 'quarantine' });
+    const replayed = await cdp.replayQuarantine({ table: name, set: { n: 2 }, dryRun: true });
+    expect(replayed).toMatchObject({ inserted: 1, impact: { rows: [{ table: name, inserted: 1 }] } });
+    for (let i = 0; i < 2; i++) expect(await cdp.delete(name, [{ n: 1 }], { by: 'n', dryRun: true })).toBe(1);
+    expect(await counted(name)).toEqual({ rows: 1, different: 1 });
+    expect(await cdp.dropQuarantine({ table: name })).toBe(1);
+  });
+});
+
 describe('insert refuses', () => {
   it.each([0, -1, 0.5, NaN])('a concurrency of %s, with which nothing would be sent', async (concurrency) => {
     const sent = cdp.table('people').insert([{ name: 'a' }], { concurrency });

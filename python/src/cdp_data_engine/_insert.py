@@ -10,7 +10,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ._batches import RECORDS_PER_BATCH, Item, body_of, record_json
-from ._operations import Answer, Operation, in_path, names, new_key, query_text, true_or_none
+from ._operations import (
+    Answer,
+    Operation,
+    add_impact,
+    in_path,
+    names,
+    new_key,
+    query_text,
+    true_or_none,
+)
 from ._transport import Request
 from .errors import BadRequestError, CallerError, CdpError
 
@@ -37,6 +46,8 @@ class InsertResult:
     ignored: int = 0
     #: With ``on_error="quarantine"``.
     quarantined: int = 0
+    #: With ``dry_run``: of all batches together.
+    impact: Optional[Dict[str, Any]] = None
     #: With ``return_ids``, by the position of the record in the input; None if it was refused.
     ids: List[Optional[str]] = field(default_factory=list)
 
@@ -158,6 +169,8 @@ class Insert:
         result.updated += answer.get("updated_rows", 0)
         result.ignored += answer.get("ignored_rows", 0)
         result.quarantined += answer.get("quarantined_rows", 0)
+        if "impact" in answer:
+            result.impact = add_impact(result.impact, answer["impact"])
         result.batches += 1
         result.retries += request.retries
         for item, row_id in zip(batch, answer.get("ids", ())):

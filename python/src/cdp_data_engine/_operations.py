@@ -126,13 +126,15 @@ def delete(
     keys: Sequence[Mapping[str, Any]],
     by: Union[str, Sequence[str]],
     idempotency_key: Optional[str],
+    dry_run: bool,
 ) -> Operation[int]:
+    query = query_text({"by": names(by), "dry_run": true_or_none(dry_run)})
     answer = yield Request(
         "DELETE",
-        f"/api/cdp/data/{in_path(table)}{query_text({'by': names(by)})}",
+        f"/api/cdp/data/{in_path(table)}{query}",
         idempotent=True,
         body=body_of([record_json(key, i) for i, key in enumerate(keys)]),
-        headers={"Idempotency-Key": idempotency_key or new_key()},
+        headers={} if dry_run else {"Idempotency-Key": idempotency_key or new_key()},
     )
     deleted: int = answer["deleted_rows"]
     return deleted
@@ -162,6 +164,7 @@ def replay(
     values: Optional[Mapping[str, Any]],
     on_conflict: Union[str, Sequence[str], None],
     resolution: Optional[str],
+    dry_run: bool,
 ) -> Operation[Answer]:
     """In transactions of up to 250 records, until each has had its turn."""
     given = {
@@ -178,16 +181,38 @@ def replay(
         answer = yield Request(
             # What is stored has left the quarantine.
             "POST",
-            f"{_QUARANTINE}/replay",
+            f"{_QUARANTINE}/replay{query_text({'dry_run': true_or_none(dry_run)})}",
             idempotent=True,
             body=to_json(body),
         )
         for name in ("inserted", "updated", "ignored", "refused"):
             total[name] += answer[f"{name}_rows"]
         total["errors"] += answer["errors"]
+        if "impact" in answer:
+            total["impact"] = add_impact(total.get("impact"), answer["impact"])
         if answer["next"] is None:
             return total
         body["after"] = answer["next"]
+
+
+def add_impact(total: Optional[Answer], impact: Answer) -> Answer:
+    """What several rehearsed requests would do, in one. :param total: of the requests before"""
+    if total is None:
+        return impact
+    rows: Dict[str, Dict[str, Any]] = {}
+    for row in [*total["rows"], *impact["rows"]]:
+        known = rows.setdefault(row["table"], {"table": row["table"]})
+        for name in ("inserted", "updated", "deleted"):
+            known[name] = known.get(name, 0) + row[name]
+    modes: Dict[str, Dict[str, None]] = {}
+    for lock in [*total["locks"], *impact["locks"]]:
+        modes.setdefault(lock["table"], {}).update(dict.fromkeys(lock["modes"]))
+    return {
+        "rows": list(rows.values()),
+        "locks": [{"table": table, "modes": list(held)} for table, held in modes.items()],
+        "rewritten": list(dict.fromkeys([*total["rewritten"], *impact["rewritten"]])),
+        "duration_ms": total["duration_ms"] + impact["duration_ms"],
+    }
 
 
 def drop_quarantine(where: Where, all_records: bool) -> Operation[int]:

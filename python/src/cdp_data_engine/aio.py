@@ -123,9 +123,10 @@ class AsyncCdpClient(AsyncSchemaMethods):
         *,
         by: Names,
         idempotency_key: Optional[str] = None,
+        dry_run: bool = False,
     ) -> int:
         """See :meth:`CdpClient.delete`."""
-        return await self._run(ops.delete(table, keys, by, idempotency_key))
+        return await self._run(ops.delete(table, keys, by, idempotency_key, dry_run))
 
     async def quarantine(
         self,
@@ -161,10 +162,12 @@ class AsyncCdpClient(AsyncSchemaMethods):
         set: Optional[Mapping[str, Any]] = None,
         on_conflict: Optional[Names] = None,
         resolution: Optional[str] = None,
+        dry_run: bool = False,
     ) -> Answer:
         """See :meth:`CdpClient.replay_quarantine`."""
         where = ops.where(None, error, column, since, until, id)
-        return await self._run(ops.replay(table, where, rename, set, on_conflict, resolution))
+        replay = ops.replay(table, where, rename, set, on_conflict, resolution, dry_run)
+        return await self._run(replay)
 
     async def drop_quarantine(
         self,

@@ -133,6 +133,7 @@ class CdpClient(SchemaMethods):
         *,
         by: Names,
         idempotency_key: Optional[str] = None,
+        dry_run: bool = False,
     ) -> int:
         """
         The rows of 1 to 250 keys, such as ``[{"email": "ada@example.com"}]``.
@@ -140,7 +141,7 @@ class CdpClient(SchemaMethods):
         :param by: columns of a unique index
         :returns: how many rows there were
         """
-        return self._run(ops.delete(table, keys, by, idempotency_key))
+        return self._run(ops.delete(table, keys, by, idempotency_key, dry_run))
 
     def quarantine(
         self,
@@ -175,16 +176,19 @@ class CdpClient(SchemaMethods):
         set: Optional[Mapping[str, Any]] = None,
         on_conflict: Optional[Names] = None,
         resolution: Optional[str] = None,
+        dry_run: bool = False,
     ) -> Answer:
         """
         Stores what can be stored by now; each record leaves the quarantine with it.
 
         :param rename: new names of keys
         :param set: values that replace those of the records, or are added
-        :returns: ``inserted``, ``updated``, ``ignored``, ``refused``, ``errors``
+        :returns: ``inserted``, ``updated``, ``ignored``, ``refused``, ``errors``; with ``dry_run``
+            also ``impact``
         """
         where = ops.where(None, error, column, since, until, id)
-        return self._run(ops.replay(table, where, rename, set, on_conflict, resolution))
+        replay = ops.replay(table, where, rename, set, on_conflict, resolution, dry_run)
+        return self._run(replay)
 
     def drop_quarantine(
         self,

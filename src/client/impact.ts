@@ -1,0 +1,32 @@
+/** What several rehearsed requests would do, in one. */
+import type { Impact } from '../contract/wire/rehearsal.js';
+
+/** @param sum of the requests before */
+export function addImpact(sum: Impact | undefined, impact: Impact): Impact {
+  if (sum === undefined) return impact;
+  const rows = byTable(sum.rows, impact.rows, (one, other) => ({
+    table: one.table,
+    inserted: one.inserted + other.inserted,
+    updated: one.updated + other.updated,
+    deleted: one.deleted + other.deleted,
+  }));
+  const locks = byTable(sum.locks, impact.locks, (one, other) => ({
+    table: one.table,
+    modes: [...new Set([...one.modes, ...other.modes])],
+  }));
+  const rewritten = [...new Set([...sum.rewritten, ...impact.rewritten])];
+  return { rows, locks, rewritten, duration_ms: sum.duration_ms + impact.duration_ms };
+}
+
+function byTable<Row extends { table: string }>(
+  rows: readonly Row[],
+  more: readonly Row[],
+  add: (one: Row, other: Row) => Row,
+): Row[] {
+  const tables = new Map(rows.map((row) => [row.table, row]));
+  for (const row of more) {
+    const known = tables.get(row.table);
+    tables.set(row.table, known === undefined ? row : add(known, row));
+  }
+  return [...tables.values()];
+}
