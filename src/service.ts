@@ -238,8 +238,10 @@ export async function openEngine(config: Config, database: Database, logger: Log
     if (away === null) logger.info({ server }, 'a Postgres server answers again');
     else logger.warn({ server, cause: messageOf(away) }, 'a Postgres server does not answer');
   };
+  const onStuckMove: EngineSettings['onStuckMove'] = ({ id, project, state }, reason) =>
+    logger.warn({ move: id, project, state, reason }, 'what is left of a move cannot be cleared away now');
   const sessions = config.pgPort === null ? null : sessionSettings(config);
-  const handlers = { onUnclearedProject, onAuditTrouble, onServerTrouble, onServerAway };
+  const handlers = { onUnclearedProject, onAuditTrouble, onServerTrouble, onServerAway, onStuckMove };
   const secretPrevious = embedded === null ? config.secretPrevious : null;
   return engine.openEngine({
     ...config,

@@ -17,6 +17,9 @@ export const MOVE_STATES = [
 ] as const;
 export type MoveState = (typeof MOVE_STATES)[number];
 
-/** `counts`: schema and numbers of rows. `full`: a hash of the rows of each table, too. */
+/** Of a move that has something left to do. */
+export const OPEN_STATES = MOVE_STATES.filter((state) => state !== 'done' && state !== 'undone');
+
+/** `counts`: schema, numbers of rows, sequences. `full`: hashes of the rows of each table, in whatever order, and of large objects, too. */
 export const VERIFICATIONS = ['counts', 'full'] as const;
 export type Verification = (typeof VERIFICATIONS)[number];

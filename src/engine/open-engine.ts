@@ -8,6 +8,7 @@ import type { ProjectRow } from '../tenancy/control-rows.js';
 import { Credentials } from '../tenancy/credentials.js';
 import { readMigrations } from '../tenancy/migrate.js';
 import { MoveRows } from '../tenancy/move-rows.js';
+import type { Placement } from '../tenancy/placement.js';
 import { type Embedded, type FleetEvents, OwnServers } from '../tenancy/own-servers.js';
 import { ProjectDatabases } from '../tenancy/project-databases.js';
 import { ServerRows } from '../tenancy/server-rows.js';
@@ -24,7 +25,7 @@ import { Engine } from './engine.js';
 import { SchemaCache } from './insert/schema-cache.js';
 import { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { type CapacitySettings, ServerCapacities } from './limits/server-capacity.js';
-import { Moves } from './moves/moves.js';
+import { type MoveEvents, Moves } from './moves/moves.js';
 import type { SharedServices } from './project.js';
 import { Projects } from './projects.js';
 import { Quotas } from './quota.js';
@@ -56,6 +57,8 @@ export interface EngineSettings extends AuditSettings, CapacitySettings {
   onUnclearedProject: (project: ProjectRow, error: unknown) => void;
   /** Told of a project whose server crashed, or was stopped since it filled the disk. */
   onServerTrouble: (project: string, trouble: string, details: object) => void;
+  /** Told of a move whose rest cannot be cleared away now. */
+  onStuckMove: MoveEvents['onStuck'];
   /** Told of an added server that stops answering, or answers again. */
   onServerAway: OnServerAway;
 }
@@ -73,10 +76,12 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
   const pool = servicePool(address, SERVICE_CONNECTIONS, { breaker });
   try {
     const audit = new Audit(new AuditLog(pool), settings);
-    const databases = new ProjectDatabases(readMigrations('project'), settings.extensions);
+    const moveRows = new MoveRows(pool);
+    const isAtRest = (placement: Placement) => moveRows.isAtRest(placement);
+    const databases = new ProjectDatabases(readMigrations('project'), settings.extensions, isAtRest);
     const { control, servers } = await openControl(settings, pool, databases, audit);
     const rows = new ServerRows(pool);
-    const projectParts = { control, rows, moves: new MoveRows(pool), servers, databases, audit };
+    const projectParts = { control, rows, moves: moveRows, servers, databases, audit };
     const projects = new Projects(projectParts, settings.onUnclearedProject);
     await projects.unfinished.clear();
     // Its library is most of what the engine reads, and few ask for it.
@@ -98,10 +103,11 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
       waitMs,
       quarantineDays,
     };
-    const moves = new Moves(projectParts, projects, (id) => {
+    const onEnd = (id: string) => {
       database.capacities.closeProject(id);
       quotas.forget(id);
-    });
+    };
+    const moves = new Moves(projectParts, projects, { onEnd, onStuck: settings.onStuckMove });
     const tokens = new Tokens(control, audit);
     const authenticate = authenticator(tokens, new WrongTokens(settings.wrongTokens), jwt);
     const parts = { servers, projects, quotas, audit, connections, authenticate };

@@ -53,6 +53,12 @@ export class Project {
     return this.row.name;
   }
 
+  /** Changes when it moves: what was seen of its tables holds where it was seen. */
+  get place(): string {
+    const { id, placement } = this.row;
+    return `${id} ${placement.server} ${placement.database}`;
+  }
+
   get schema(): string {
     return this.row.placement.schema;
   }

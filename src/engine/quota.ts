@@ -8,7 +8,7 @@ import { EngineError } from '../contract/errors.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { Clock } from './limits/deadline.js';
 
-/** Bytes of a project's database; null if it is gone. */
+/** Bytes of a project's database; null if they are unknown, or it is gone. */
 type MeasureSize = (project: ProjectRow) => Promise<number | null>;
 
 /** While a project is within its quota, a measurement is used for this long; then it is renewed in the background … */
@@ -202,8 +202,8 @@ export class Quotas {
     if (early > 0) await sleep(Math.min(early, MAX_WAIT_MS));
     usage.outdated = false;
     const startedAt = performance.now();
-    // If the database is gone, whatever uses it next reports that better.
-    note(usage, (await this.measure(usage.project)) ?? 0);
+    // If the database is gone, whatever uses it next reports that better. A node of a cluster that is away has not become smaller.
+    note(usage, (await this.measure(usage.project)) ?? usage.bytes);
     usage.measuredAt = startedAt;
     const endedAt = performance.now();
     usage.nextMeasurementAt = endedAt + (endedAt - startedAt) * (1 / MEASURING_SHARE - 1);

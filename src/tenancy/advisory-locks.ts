@@ -16,4 +16,9 @@ export const ADVISORY_LOCKS = {
   template: 4_014_252_909,
   /** Project: two dumps do not share its role for dumps. Held for the whole dump. */
   dump: 4_014_252_908,
+  /**
+   * The database that a server's URL names: the seed for the hash of a project's database. Held while it is created and while it is
+   * dropped, so that nothing is left of a creation that goes on in Postgres after its process was killed.
+   */
+  database: 4_014_252_910,
 } as const;

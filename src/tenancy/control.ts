@@ -12,7 +12,6 @@ import {
   type Row,
   type ServerAddress,
   sql,
-  SQLSTATE,
   type Statement,
 } from '../pg/index.js';
 import { ADVISORY_LOCKS } from './advisory-locks.js';
@@ -27,6 +26,7 @@ import {
   type TokenRow,
 } from './control-rows.js';
 import { migrate, readMigrations } from './migrate.js';
+import { withProjectLock } from './project-lock.js';
 import { withServiceSession } from './service-pool.js';
 import { serviceChange, serviceWork } from './service-work.js';
 
@@ -182,24 +182,12 @@ export class ControlDatabase {
   /**
    * Runs `work` while holding the project's lock, which no other instance or command can hold at the same time and
    * which ends with the process. It is held by a session of its own: `work` needs those of the pool.
+   * @param work gets a signal that is aborted if that session ends, and the lock with it
    * @param waitMs how long to wait for whoever holds it, at least 1
    * @returns null if somebody else went on holding it
    */
-  withProjectLock<T>(id: string, work: () => Promise<T>, waitMs = 1): Promise<T | null> {
-    return serviceWork(() =>
-      withServiceSession(this.address, this.address.database, async (session) => {
-        try {
-          await session.run([
-            sql`SELECT set_config('lock_timeout', ${waitMs}, false)`,
-            sql`SELECT pg_advisory_lock(hashtextextended(${id}, 0))`,
-          ]);
-        } catch (error) {
-          if (error instanceof PostgresError && error.sqlstate === SQLSTATE.LOCK_NOT_AVAILABLE) return null;
-          throw error;
-        }
-        return work();
-      }),
-    );
+  withProjectLock<T>(id: string, work: (lost: AbortSignal) => Promise<T>, waitMs = 1): Promise<T | null> {
+    return withProjectLock(this.address, id, work, waitMs);
   }
 
   // Tokens

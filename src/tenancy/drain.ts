@@ -18,23 +18,26 @@ interface DrainOptions {
   readonly roles?: readonly ('writer' | 'reader')[];
   /** Milliseconds until they are ended. */
   readonly longestMs?: number;
+  /** Aborted: the wait ends. */
+  readonly signal?: AbortSignal;
 }
 
 /**
  * Waits until no transaction of the project's roles runs, from whatever instance. Those that take too long are ended: their
  * clients get an error, so that nothing is acknowledged afterwards.
- * @throws EngineError database_unavailable
+ * @throws EngineError database_unavailable; the signal's reason
  */
 export async function drain(
   tenancy: Tenancy,
   placement: Placement,
-  { roles = ['writer', 'reader'], longestMs = LONGEST_MS }: DrainOptions = {},
+  { roles = ['writer', 'reader'], longestMs = LONGEST_MS, signal }: DrainOptions = {},
 ): Promise<void> {
   await sleep(NOTICED_MS);
   const transactions = transactionsOf(roles.map((role) => placement[role]));
   const until = performance.now() + longestMs;
   // Twice in a row: between two statements' transactions there may be one that waits for its turn.
   for (let quiet = 0; quiet < 2 && tenancy.runs(placement); await sleep(CHECK_MS)) {
+    signal?.throwIfAborted();
     const { pool } = tenancy.serverOf(placement);
     const running = await serviceWork(() => pool.query(sql`SELECT pid ${transactions}`));
     quiet = running.length === 0 ? quiet + 1 : 0;

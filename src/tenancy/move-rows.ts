@@ -13,13 +13,16 @@ export interface MoveRow {
   /** The project's name. */
   project: string;
   state: MoveState;
+  /** The names of the servers, of which one may have been removed since then. */
+  from: string;
+  to: string;
   source: Placement;
   target: Placement;
   /** Copied so far. */
   rows: number;
   bytes: number;
   isCanceled: boolean;
-  /** Why it was undone; null: it was not. */
+  /** Why it was undone; of one that has switched, why it cannot be finished. null: neither. */
   reason: string | null;
   startedAt: Date;
   /** For how long writes were refused, in milliseconds; null: not yet, or they are now. */
@@ -40,7 +43,7 @@ const placement = (column: 'source' | 'target') =>
     FROM cdp.servers WHERE servers.name = ${column} ->> 'server' AND url_reference IS NOT NULL))`;
 
 const MOVE_JSON = trusted(`jsonb_build_object('id', moves.id, 'projectId', project_id, 'project', projects.name,
-  'state', state, 'source', ${placement('source')}, 'target', ${placement('target')},
+  'state', state, 'from', from_server, 'to', to_server, 'source', ${placement('source')}, 'target', ${placement('target')},
   'rows', rows, 'bytes', bytes, 'isCanceled', is_canceled, 'reason', reason, 'startedAt', started_at,
   'pauseMs', round(extract(epoch FROM opened_at - fenced_at) * 1000), 'endedAt', ended_at)`);
 
@@ -90,6 +93,23 @@ export class MoveRows {
   async get(id: string): Promise<MoveRow | null> {
     const [move] = await this.select(sql`WHERE moves.id = ${id}`);
     return move ?? null;
+  }
+
+  async isAt(id: string, state: MoveState): Promise<boolean> {
+    const rows = await serviceWork(() =>
+      this.pool.query(sql`SELECT FROM cdp.moves WHERE id = ${id} AND state = ${state} AND ended_at IS NULL`),
+    );
+    return rows.length === 1;
+  }
+
+  /** Whether a project lives there, and no move of it is under way. */
+  async isAtRest({ server, database }: Placement): Promise<boolean> {
+    const rows = await serviceWork(() =>
+      this.pool
+        .query(sql`SELECT FROM cdp.projects WHERE server = ${server} AND database_name = ${database} AND NOT is_fenced
+        AND NOT EXISTS (SELECT FROM cdp.moves WHERE project_id = projects.id AND ended_at IS NULL)`),
+    );
+    return rows.length === 1;
   }
 
   /** @returns false if it is in another state than `from`: somebody else has begun to undo it */
@@ -157,9 +177,24 @@ export class MoveRows {
       UPDATE cdp.projects SET is_fenced = false FROM moved WHERE projects.id = project_id RETURNING project_id`);
   }
 
+  /** Notes why nothing more can be done now. Why a move is undone stays. */
+  async noteFailure(id: string, reason: string): Promise<void> {
+    await this.changes(sql`UPDATE cdp.moves SET reason = ${reason}
+      WHERE id = ${id} AND state = 'switched' AND reason IS DISTINCT FROM ${reason} RETURNING project_id`);
+  }
+
+  /** Open moves by state. */
+  async countOpen(): Promise<Map<MoveState, number>> {
+    const rows = await serviceWork(() =>
+      this.pool.query(sql`SELECT state, count(*) FROM cdp.moves WHERE ended_at IS NULL GROUP BY state`),
+    );
+    return new Map(rows.map(([state, count]) => [state as MoveState, Number(count)]));
+  }
+
   /** Nothing is left to do. */
   async end(id: string, from: MoveState, to: MoveState): Promise<void> {
-    await this.changes(sql`UPDATE cdp.moves SET state = ${to}, ended_at = coalesce(ended_at, now())
+    await this.changes(sql`UPDATE cdp.moves SET state = ${to}, ended_at = coalesce(ended_at, now()),
+        reason = CASE WHEN state <> 'switched' THEN reason END
       WHERE id = ${id} AND state = ${from} RETURNING project_id`);
   }
 

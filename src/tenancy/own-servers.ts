@@ -3,10 +3,13 @@
  * `writer` and `reader`. The superuser logs in only to make, upgrade, repair, back up and watch over it.
  */
 import { createHash } from 'node:crypto';
+import { join } from 'node:path';
 import type { Embedded, Template } from '../embedded/embedded.js';
 import { Fleet, type FleetEvents, type Socket } from '../embedded/fleet.js';
 import { Niceness } from '../embedded/niceness.js';
 import { parentOf } from '../embedded/proc.js';
+import { ARCHIVE_SETTINGS } from '../embedded/server-folder.js';
+import { exists } from '../files.js';
 import type { ControlDatabase } from './control.js';
 import type { ProjectRow } from './control-rows.js';
 import { refuseReachingOut } from './extensions.js';
@@ -102,6 +105,11 @@ export class OwnServers implements Tenancy {
     };
     this.servers.set(id, server);
     return server;
+  }
+
+  /** Whether the write-ahead log of the project's server is archived. */
+  async archivesWal({ server }: Placement): Promise<boolean> {
+    return exists(join((await this.fleet.folderOf(server)).root, ARCHIVE_SETTINGS));
   }
 
   async create({ server }: Placement): Promise<void> {

@@ -5,7 +5,7 @@
 import { type Session, sql, startupOptions, trusted, withSession } from '../pg/index.js';
 import { ADVISORY_LOCKS } from './advisory-locks.js';
 import { retryOnContention } from './contention.js';
-import { lowerFence, requireNoFence } from './fence.js';
+import { isFenced, moving } from './fence.js';
 import { installedExtensions, installExtensions } from './extensions.js';
 import { migrate, type Migration, newestVersion } from './migrate.js';
 import type { Placement } from './placement.js';
@@ -39,6 +39,8 @@ export class ProjectDatabases {
     private readonly migrations: readonly Migration[],
     /** Extensions that the operator wants in every project's database. */
     readonly extensions: readonly string[],
+    /** Asks the control database whether a project lives there, and no move of it is under way. */
+    private readonly isAtRest: (placement: Placement) => Promise<boolean>,
   ) {}
 
   get schemaVersion(): number {
@@ -61,18 +63,19 @@ export class ProjectDatabases {
 
   /**
    * Undoes what a project did to its roles and their rights: passwords, `ALTER ROLE … SET`, `DROP OWNED` and the like.
-   * @param isSound looks again if another instance was at it, which has mostly put right all there was
+   * @param isHealthy looks again if another instance was at it, which has mostly put right all there was
    * @throws PostgresError, also if the project goes on getting in the way; EngineError database_unavailable while it is moved
    */
   restoreRights(
     tenancy: Tenancy,
     placement: Placement,
-    isSound = (): Promise<boolean> => Promise.resolve(false),
+    isHealthy = (): Promise<boolean> => Promise.resolve(false),
   ): Promise<void> {
     return this.asService(tenancy, placement, async (session) => {
       // Waiting for other sessions is limited as requests are, not by the time of one statement.
-      if (!(await isFirst(session)) && (await isSound())) return;
-      await requireNoFence(session, placement);
+      if (!(await isFirst(session)) && (await isHealthy())) return;
+      // What a move has left of its fence goes; that of a move under way, or of a place where the project lived, stays.
+      if ((await isFenced(session, placement)) && !(await this.isAtRest(placement))) throw moving();
       await session.query(LIMIT_STATEMENTS);
       await installExtensions(session, this.extensions);
       await resetRoles(session, placement, (role) => tenancy.roleOptions(role));
@@ -98,7 +101,6 @@ export class ProjectDatabases {
       const owned = await giveToWriter(session, placement);
       return [...missing.map((role) => `the role ${role} was missing`), ...schema, ...drifted, ...owned];
     });
-    await lowerFence(tenancy, placement);
     await this.restoreRights(tenancy, placement);
     await this.asService(tenancy, placement, async (session) => {
       await this.asWriter(tenancy, placement, (writing) => grantOwn(writing, placement));

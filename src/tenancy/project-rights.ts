@@ -192,6 +192,8 @@ export async function findDrift(
       ('extensions of the setting were not installed', NOT (${areInstalled(extensions)})),
       ('the service lacks the privileges of its roles',
         NOT (pg_has_role(${writer}, 'USAGE') AND pg_has_role(${reader}, 'USAGE'))),
+      ('its roles may not log in', EXISTS (SELECT FROM pg_roles
+        WHERE rolname = ANY (${[writer, reader]}) AND NOT rolcanlogin)),
       ('its roles have their own settings', EXISTS (SELECT FROM pg_db_role_setting
         WHERE setrole IN (${writer}::regrole, ${reader}::regrole))),
       ('its roles lack privileges', NOT (has_database_privilege(${writer}, ${database}, 'CONNECT')

@@ -96,6 +96,11 @@ export class ServerRows {
     return server ?? null;
   }
 
+  /** Whether one more project may live there. */
+  async hasRoom(name: string): Promise<boolean> {
+    return (await this.select(sql`WHERE name = ${name} AND ${HAS_ROOM}`)).length === 1;
+  }
+
   /**
    * Servers that may take a new project, the least loaded first: by the number of their projects over their weight. A Citus
    * cluster takes only the one that asks for it by name.

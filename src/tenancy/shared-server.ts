@@ -116,6 +116,7 @@ export class SharedServer implements Tenancy {
   async create(placement: Placement): Promise<void> {
     const { database } = placement;
     await this.asService(this.address.database, async (session) => {
+      await lockDatabase(session, database);
       await ensureRoles(session, placement, (role) => this.roleOptions(role));
       await this.cloneTemplate(session, database);
       await session.query(sql`REVOKE ALL ON DATABASE ${ident(database)} FROM PUBLIC`);
@@ -128,6 +129,7 @@ export class SharedServer implements Tenancy {
     const { database, writer, reader } = placement;
     await rollBackPrepared(this, [placement]);
     await this.asService(this.address.database, async (session) => {
+      await lockDatabase(session, database);
       await dropDatabase(session, database);
       // Until version 0.2 a group role was called like the database.
       for (const role of [dumpRole({ writer }), writer, reader, database])
@@ -205,6 +207,11 @@ export class SharedServer implements Tenancy {
       }
     }
   }
+}
+
+/** Until the end of the session. */
+async function lockDatabase(session: Session, database: string): Promise<void> {
+  await session.query(sql`SELECT pg_advisory_lock(hashtextextended(${database}, ${ADVISORY_LOCKS.database}))`);
 }
 
 /** Said at the first start, not at the first project. */

@@ -10,7 +10,7 @@ import { connected } from '../support/postgres.js';
 import type { Connection } from '../support/throwaway-postgres.js';
 
 const credentials = new Credentials('a secret for tests, of more than 32 characters');
-const databases = new ProjectDatabases(readMigrations('project'), []);
+const databases = new ProjectDatabases(readMigrations('project'), [], () => Promise.resolve(true));
 
 describe.runIf(hasCitus())('a project on a Citus cluster', () => {
   let cluster: CitusCluster;

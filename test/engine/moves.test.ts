@@ -6,13 +6,15 @@ import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import type { MoveState } from '../../src/contract/moves.js';
 import { addedServer } from '../../src/tenancy/server-rows.js';
 import { raiseFence } from '../../src/tenancy/fence.js';
+import pg from 'pg';
 import type { ProjectRow } from '../../src/tenancy/control-rows.js';
-import type { Placement } from '../../src/tenancy/placement.js';
+import { dumpRole, type Placement } from '../../src/tenancy/placement.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
 import { eventually } from '../support/program.js';
 import {
   failure,
+  inProject,
   startOwnService,
   startTestService,
   type TestAnswer,
@@ -31,6 +33,8 @@ beforeAll(async () => {
   variable = variableWith(other.url);
 });
 afterAll(() => other.close());
+
+const isStill = () => Promise.resolve(true);
 
 const HOMES = { 'a server by address': startTestService, 'servers of their own': startOwnService };
 
@@ -134,6 +138,13 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     }
     expect(await project.rows(`SELECT nextval('numbers')::int AS n`)).toEqual([{ n: 3 }]);
     expect((await insert([{ page: 'd', count: 4 }])).status).toBe(201);
+    // Not autovacuum's.
+    await eventually('the planner has statistics', async () => {
+      const [{ n } = { n: 0 }] = await project.rows(
+        `SELECT count(*)::int AS n FROM pg_stat_user_tables WHERE relname = 'visits' AND last_analyze IS NOT NULL`,
+      );
+      return n === 1;
+    });
     const after = await row();
     expect({ ...after, placement: null, sizeBytes: null }).toEqual({ ...before, placement: null, sizeBytes: null });
     expect(await leftThere()).toEqual([]);
@@ -159,6 +170,36 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     expect(await leftThere()).toEqual([]);
   });
 
+  it('a plan lists all that would keep the move from its end', async () => {
+    await begin();
+    const { placement } = await row();
+    const obstacles = async (): Promise<string[]> =>
+      (await service.call('GET', `${PROJECTS}/${project.name}/move?to=eu-1`, { token: admin })).body
+        .obstacles as string[];
+    const set = (body: object) => service.call('PUT', '/api/cdp/admin/servers/eu-1', { token: admin, body });
+    expect(await obstacles()).toEqual([]);
+    const { name: neighbour } = await service.project(undefined, 'eu-1');
+    await set({ max_projects: 1 });
+    await inProject(service, placement, async (client) => {
+      await client.query(
+        `CREATE SUBSCRIPTION s CONNECTION 'dbname=none' PUBLICATION p WITH (connect = false, slot_name = NONE)`,
+      );
+      await client.query(`CREATE ROLE analyst`);
+      await client.query(`CREATE POLICY theirs ON data.visits TO analyst`);
+    });
+    expect(await obstacles()).toEqual([
+      'the server eu-1 has as many projects as it may',
+      'it has the subscriptions s: drop them',
+      'row security policies name roles that the target does not have: analyst',
+    ]);
+    await inProject(service, placement, async (client) => {
+      await client.query('DROP SUBSCRIPTION s; DROP POLICY theirs ON data.visits; DROP ROLE analyst');
+    });
+    await set({ max_projects: null });
+    await service.engine.deleteProject(neighbour);
+    expect(await obstacles()).toEqual([]);
+  });
+
   it('one that is canceled, or takes too long, is undone: the project writes where it was', async () => {
     await begin();
     await project.rows(`INSERT INTO visits (page, count) SELECT 'p', n FROM generate_series(1, 200000) n`);
@@ -182,23 +223,43 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     await begin();
     const asleep = await row();
     const { engine } = service;
+    const tenancy = engine.servers.tenancyOf(asleep.placement);
     const placement = await made(asleep);
-    await raiseFence(engine.servers.tenancyOf(asleep.placement), asleep.placement, 'writer');
+    const move = { id: randomUUID(), projectId: asleep.id, source: asleep.placement, target: placement };
+    expect(await engine.moves.rows.insert(move)).toBeNull();
+    expect(await engine.moves.rows.fence(move.id)).toBe(true);
+    await raiseFence(tenancy, asleep.placement, 'writer', isStill);
     const write = () =>
       engine
         .admit(asleep, null)
         .use('sql-write', WITHIN_A_MINUTE, ({ session }) => session.script(`INSERT INTO visits (page) VALUES ('x')`));
     await expect(write()).rejects.toMatchObject({ code: 'database_unavailable' });
     // Nor does what repairs a project's roles lower the fence.
-    const tenancy = engine.servers.tenancyOf(asleep.placement);
     await expect(engine.databases.restoreRights(tenancy, asleep.placement)).rejects.toMatchObject({
       code: 'database_unavailable',
     });
     await expect(write()).rejects.toMatchObject({ code: 'database_unavailable' });
-    await engine.servers.tenancyOf(placement).drop(placement);
-    await engine.projects.repair(project.name);
+    await service.engine.moves.settle();
     await write();
     expect(await project.rows('SELECT page FROM visits')).toEqual([{ page: 'x' }]);
+    expect(await leftThere()).toEqual([]);
+  });
+
+  it('what an interrupted program has left of a fence goes with the next request, and the doctor names it', async () => {
+    await begin();
+    const { placement } = await row();
+    const { engine } = service;
+    const tenancy = engine.servers.tenancyOf(placement);
+    for (const role of ['writer', 'reader'] as const) {
+      expect(await raiseFence(tenancy, placement, role, isStill)).toBe(true);
+      expect(await engine.projects.examine(await row())).toContain('its roles may not log in');
+    }
+    expect((await insert([{ page: 'a', count: 1 }])).status).toBe(201);
+    expect(await project.rows('SELECT page FROM visits')).toEqual([{ page: 'a' }]);
+    expect(await engine.projects.examine(await row())).toEqual([]);
+    // A process that has lost the lock changes nothing.
+    expect(await raiseFence(tenancy, placement, 'writer', () => Promise.resolve(false))).toBe(false);
+    expect((await insert([{ page: 'b', count: 1 }])).status).toBe(201);
   });
 
   /** A target, as a move makes it. */
@@ -233,10 +294,15 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
       expect(await moves.insert(entry)).toBeNull();
       if (state !== 'preparing') {
         await moves.fence(id);
-        await raiseFence(engine.servers.tenancyOf(source.placement), source.placement, 'writer');
+        await raiseFence(engine.servers.tenancyOf(source.placement), source.placement, 'writer', isStill);
         for (let i = 1; order[i] !== until; i++)
           await moves.advance(id, order[i] as MoveState, order[i + 1] as MoveState);
       }
+      // The role that it was reading with, and what it had been granted.
+      const role = dumpRole(source.placement);
+      await inProject(service, source.placement, (client) =>
+        client.query(`CREATE ROLE ${role} LOGIN; GRANT SELECT ON _cdp.idempotency_keys TO ${role}`),
+      );
       if (state === 'undoing') await moves.undo(id, 'for the test');
       // The table is not there: nothing was copied.
       if (state === 'switched') expect(await moves.switch(entry, source.schemaVersion, null)).toBe(true);
@@ -247,6 +313,10 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
       await eventually('it takes writes', async () => (await insert([{ page: 'b', count: 2 }])).status === 201);
       expect(await project.rows('SELECT page FROM visits ORDER BY 1')).toEqual([{ page: 'a' }, { page: 'b' }]);
       expect(await leftThere()).toEqual([]);
+      const { rows } = await inProject(service, source.placement, (client) =>
+        client.query(`SELECT rolname FROM pg_roles WHERE rolname ~ '^[bd]_'`),
+      );
+      expect(rows).toEqual([]);
     } else {
       // An instance knows of it within a second.
       await eventually('it lives there', async () => {
@@ -255,6 +325,43 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
       });
     }
     expect((await row()).isFenced).toBe(false);
+  });
+
+  it('one that cannot drop its source says why, and goes on once it can', async () => {
+    await begin();
+    const source = await row();
+    const { engine } = service;
+    const target = await made(source);
+    const move = { id: randomUUID(), projectId: project.id, source: source.placement, target };
+    const client = new pg.Client({
+      ...engine.servers.serverOf(source.placement).address,
+      database: source.placement.database,
+    });
+    // What the plan refuses, made after it.
+    const stuck = () => seen(move.id);
+    await engine.control.withProjectLock(project.id, async () => {
+      await engine.moves.rows.insert(move);
+      await engine.moves.rows.fence(move.id);
+      await engine.moves.rows.advance(move.id, 'fencing', 'copying');
+      await engine.moves.rows.advance(move.id, 'copying', 'verifying');
+      expect(await engine.moves.rows.switch(move, source.schemaVersion, null)).toBe(true);
+      await client.connect();
+      await client.query(`CREATE SUBSCRIPTION s CONNECTION 'dbname=none' PUBLICATION p WITH (connect = false)`);
+    });
+    if (source.placement.database === 'project') {
+      // A folder goes with whatever is in it.
+      await client.end().catch(() => {});
+    } else {
+      await eventually('the reason is noted', async () => (await stuck()).reason !== null);
+      expect(await stuck()).toMatchObject({ state: 'switched', ended_at: null });
+      const metrics = (await service.call('GET', '/metrics')).text;
+      expect(metrics).toMatch(/cdp_moves_open\{state="switched"\} 1/);
+      await client.query('ALTER SUBSCRIPTION s SET (slot_name = NONE)');
+      await client.query('DROP SUBSCRIPTION s');
+      await client.end();
+    }
+    await eventually('it is done', async () => (await stuck()).state === 'done');
+    expect(await stuck()).toMatchObject({ reason: null });
   });
 
   it('a project can be deleted in the middle of a move that nobody carries out any more', async () => {

@@ -1,6 +1,6 @@
 /** Which moves are planned, for servers and projects of a table. */
 import { expect, it } from 'vitest';
-import { planRebalance } from '../../src/engine/moves/plan-rebalance.js';
+import { type Offer, planRebalance, type Situation } from '../../src/engine/moves/plan-rebalance.js';
 import type { ProjectRow } from '../../src/tenancy/control-rows.js';
 import type { ServerRow } from '../../src/tenancy/server-rows.js';
 
@@ -23,10 +23,20 @@ const projects = (where: string, count: number): ProjectRow[] =>
     },
   }));
 
+const OFFER: Offer = { major: 18, extensions: [], mayOwnSchemas: true };
+
 /** How many are to move, by `from -> to`. */
-const planned = (servers: ServerRow[], all: ProjectRow[]): Record<string, number> => {
+const planned = (servers: ServerRow[], all: ProjectRow[], more: Partial<Situation> = {}): Record<string, number> => {
   const counts: Record<string, number> = {};
-  for (const { from, to } of planRebalance(servers, all))
+  const offers = new Map(servers.map(({ name }) => [name, OFFER]));
+  const situation = {
+    servers,
+    projects: all,
+    offers,
+    sizes: new Map<string, number>(),
+    withSchemas: new Set<string>(),
+  };
+  for (const { from, to } of planRebalance({ ...situation, ...more }))
     counts[`${from} -> ${to}`] = (counts[`${from} -> ${to}`] ?? 0) + 1;
   return counts;
 };
@@ -62,3 +72,36 @@ it.each<[string, ServerRow[], ProjectRow[], Record<string, number>]>([
     { 'default -> eu': 1 },
   ],
 ])('%s', (_name, servers, all, moves) => expect(planned(servers, all)).toEqual(moves));
+
+const offered = (of: Record<string, Partial<Offer>>): Partial<Situation> => ({
+  offers: new Map(Object.entries(of).map(([name, offer]) => [name, { ...OFFER, ...offer }])),
+});
+
+it.each<[string, ServerRow, Partial<Situation>, Record<string, number>]>([
+  ['of an earlier major', server('eu'), offered({ default: {}, eu: { major: 15 } }), {}],
+  ['of a later major', server('eu'), offered({ default: { major: 15 }, eu: {} }), { 'default -> eu': 2 }],
+  ['without its extensions', server('eu'), offered({ default: { extensions: ['vector'] }, eu: {} }), {}],
+  ['that does not answer', server('eu'), offered({ default: {} }), {}],
+  [
+    'that would have more bytes than it may',
+    server('eu', { maxBytes: 150 }),
+    { sizes: new Map(['0', '1', '2', '3'].map((n) => [`default-${n}`, 100])) },
+    { 'default -> eu': 1 },
+  ],
+  [
+    'that allows no schemas, but for projects that have none',
+    server('eu'),
+    {
+      ...offered({ default: {}, eu: { mayOwnSchemas: false } }),
+      withSchemas: new Set(['0', '2', '3'].map((n) => `default-${n}`)),
+    },
+    { 'default -> eu': 1 },
+  ],
+])('nothing moves to a server %s', (_name, eu, situation, moves) =>
+  expect(planned([server('default'), eu], projects('default', 4), situation)).toEqual(moves),
+);
+
+it('a draining server that does not answer keeps its projects', () => {
+  const servers = [server('default'), server('eu', { status: 'draining' })];
+  expect(planned(servers, projects('eu', 2), offered({ default: {} }))).toEqual({ 'eu -> null': 2 });
+});

@@ -1,5 +1,6 @@
 /** An added server stands still, or dies, and comes back: its projects are told so at once, and nobody else notices. */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import type { Placement } from '../../src/tenancy/placement.js';
 import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
@@ -97,6 +98,19 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
       const { placement } = await service.engine.projects.get((await service.project()).name);
       expect(placement.added, 'the least loaded server does not answer').toBeNull();
       await expect(service.project('nowhere', 'second')).rejects.toMatchObject({ code: 'database_unavailable' });
+      const { moves } = service.engine;
+      for (const [project, to] of [
+        [here.name, 'second'],
+        [there.name, 'default'],
+      ] as const) {
+        const { obstacles, bytes } = await moves.plan(project, to);
+        expect(obstacles).toContain('the server second does not answer');
+        expect(bytes === null).toBe(project === there.name);
+        const options = { verify: 'counts', maxPauseMs: null } as const;
+        await expect(moves.start(project, to, options, BY_ITSELF)).rejects.toMatchObject({
+          code: 'database_unavailable',
+        });
+      }
     } finally {
       await fault.end(server);
     }

@@ -38,7 +38,7 @@ beforeEach(() => {
     connectionTimeoutMillis: 5_000,
   };
   tenancy = new SharedServer(address, {
-    databases: new ProjectDatabases(readMigrations('project'), []),
+    databases: new ProjectDatabases(readMigrations('project'), [], () => Promise.resolve(true)),
     credentials,
     previous: null,
     template,

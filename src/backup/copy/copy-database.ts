@@ -15,7 +15,8 @@ import { copyLargeObjects } from './large-objects.js';
 import { pgDump } from './pg-dump.js';
 import { entriesOf, type Entry, isRight, ownEntries } from './schema-text.js';
 import { set } from './session-settings.js';
-import { copySequences, copyTable, type CopiedTable, tablesOf } from './tables.js';
+import { copySequences, differentOthers, othersOf } from './others.js';
+import { copyTable, type CopiedTable, tablesOf } from './tables.js';
 import { contentsOf, countsOf, type Contents, counted, differentEntries, differentTables } from './verify.js';
 
 /** A project's database. Its server runs. */
@@ -64,7 +65,7 @@ export class CopyDiffers extends Error {
 export async function copyDatabase(options: CopyOptions): Promise<Copied> {
   const { source, target, signal } = options;
   const [from, to] = [source.placement, target.placement];
-  const { schema, contents, written } = await reading(source, signal, async (session, login, snapshot) => {
+  const { schema, contents, others, written } = await reading(source, signal, async (session, login, snapshot) => {
     const schema = await schemaOf(session, login, from, snapshot, signal);
     const tables = await tablesOf(session, from);
     const written = await writing(target, signal, async (writer) => {
@@ -78,10 +79,12 @@ export async function copyDatabase(options: CopyOptions): Promise<Copied> {
       await copyLargeObjects(session, writer, from, to);
       // Now, since policies that come next may hide rows from whoever is no superuser.
       const contents = await allContents(writer, await tablesOf(writer, to), options);
+      const others = await othersOf(writer, to, options.verify);
       leftOut.push(...(await execute(writer, schema.afterData, from, to)));
-      return { contents, leftOut };
+      return { contents, others, leftOut };
     });
-    return { schema, contents: await allContents(session, tables, options), written };
+    const others = await othersOf(session, from, options.verify);
+    return { schema, contents: await allContents(session, tables, options), others, written };
   });
   const { leftOut } = written;
   const copied = await reading(target, signal, (session, login, snapshot) =>
@@ -91,6 +94,7 @@ export async function copyDatabase(options: CopyOptions): Promise<Copied> {
   const differences = [
     ...differentEntries(entriesIn(schema), entriesIn(copied), from, to, isSameMajor && leftOut.length === 0),
     ...differentTables(contents, written.contents),
+    ...differentOthers(others, written.others),
   ];
   if (differences.length > 0) throw new CopyDiffers(differences);
   return { tables: counted(contents), leftOut };

@@ -4,6 +4,27 @@ import type { Placement } from '../../tenancy/placement.js';
 
 const PART_BYTES = 1024 * 1024;
 
+interface LargeObject {
+  readonly oid: string;
+  readonly comment: string | null;
+}
+
+export async function largeObjects(session: Session, { writer }: Placement): Promise<LargeObject[]> {
+  const rows = await session.query(
+    sql`SELECT oid, obj_description(oid, 'pg_largeobject') FROM pg_largeobject_metadata WHERE lomowner = ${writer}::regrole ORDER BY oid`,
+  );
+  return rows.map(([oid, comment]) => ({ oid: oid ?? '', comment: comment ?? null }));
+}
+
+/** Its contents, as Postgres writes `bytea` in hex, with where each part begins. */
+export async function* partsOf(session: Session, oid: string): AsyncGenerator<{ at: number; part: string }> {
+  for (let at = 0; ; at += PART_BYTES) {
+    const [[part] = []] = await session.query(sql`SELECT lo_get(${oid}::oid, ${at}::bigint, ${PART_BYTES}::integer)`);
+    if (part == null || part === '\\x') return;
+    yield { at, part };
+  }
+}
+
 /** With their comments and the rights of the project's own roles. @param target a session of the writer */
 export async function copyLargeObjects(
   source: Session,
@@ -11,17 +32,12 @@ export async function copyLargeObjects(
   from: Placement,
   to: Placement,
 ): Promise<void> {
-  const objects = await source.query(
-    sql`SELECT oid, obj_description(oid, 'pg_largeobject') FROM pg_largeobject_metadata WHERE lomowner = ${from.writer}::regrole ORDER BY oid`,
-  );
-  for (const [oid = null, comment = null] of objects) {
+  for (const { oid, comment } of await largeObjects(source, from)) {
     await target.query(sql`SELECT pg_catalog.lo_create(${oid}::oid)`);
-    for (let at = 0; ; at += PART_BYTES) {
-      const [[part] = []] = await source.query(sql`SELECT lo_get(${oid}::oid, ${at}::bigint, ${PART_BYTES}::integer)`);
-      if (part == null || part === '\\x') break;
+    for await (const { at, part } of partsOf(source, oid)) {
       await target.query(sql`SELECT pg_catalog.lo_put(${oid}::oid, ${at}::bigint, ${part}::bytea)`);
     }
-    const object = sql`LARGE OBJECT ${trusted(oid ?? '')}`;
+    const object = sql`LARGE OBJECT ${trusted(oid)}`;
     if (comment !== null) {
       await target.query(sql`SELECT pg_catalog.set_config('cdp.comment', ${comment}, false)`);
       await target.script(

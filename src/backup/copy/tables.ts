@@ -92,16 +92,3 @@ function linesIn(data: Buffer): number {
   for (let at = data.indexOf(10); at >= 0; at = data.indexOf(10, at + 1)) count++;
   return count;
 }
-
-/** Every sequence goes on where that of the source stands now. Sequences are in no snapshot. */
-export async function copySequences(source: Session, target: Session, placement: Placement): Promise<void> {
-  const found = await source.query(
-    sql`SELECT nspname, relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
-        WHERE ${isOfProject(placement)} AND relkind = 'S' ORDER BY 1, 2`,
-  );
-  for (const [schema, name] of found) {
-    const sequence = ident(schema ?? '', name ?? '');
-    const [[value, isCalled] = []] = await source.query(sql`SELECT last_value, is_called FROM ${sequence}`);
-    await target.query(sql`SELECT pg_catalog.setval(${sequence.text}, ${value ?? ''}, ${isCalled === 't'})`);
-  }
-}

@@ -19,10 +19,12 @@ import { ADVISORY_LOCKS } from '../../tenancy/advisory-locks.js';
 import { retryOnContention } from '../../tenancy/contention.js';
 import { dumpRole, type Placement } from '../../tenancy/placement.js';
 import { withServiceSession } from '../../tenancy/service-pool.js';
-import type { Tenancy } from '../../tenancy/tenancy.js';
+import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 
 /** Requests of a project hold locks for 60 s at most. */
 export const LOCK_WAIT_MS = 90_000;
+
+const END_MS = 5_000;
 
 export const lockTimeout = (ms: number): Fragment => sql`SET lock_timeout = ${trusted(String(ms))}`;
 
@@ -79,6 +81,25 @@ export async function withDumpRole<T>(
   });
 }
 
+/**
+ * Drops the role that a killed process has left. One that is in use stays: its dump drops it.
+ * @throws PostgresError, ConnectionLost
+ */
+export function dropDumpRole(tenancy: Tenancy, placement: Placement): Promise<void> {
+  const server = tenancy.serverOf(placement);
+  return withServer(server, () =>
+    withServiceSession(server.address, placement.database, async (session) => {
+      // The session of a killed process may take a moment to end.
+      const until = performance.now() + END_MS;
+      while (!(await tryLock(session))) {
+        if (performance.now() > until) return;
+        await sleep(100);
+      }
+      await drop(session, dumpRole(placement));
+    }),
+  );
+}
+
 /** One dump of a database at a time. */
 async function tryLock(session: Session): Promise<boolean> {
   const [[isHeld] = []] = await session.query(sql`SELECT pg_try_advisory_lock(${ADVISORY_LOCKS.dump})`);
@@ -98,7 +119,7 @@ const inTransaction = (session: Session, work: () => Promise<void>): Promise<voi
     }
   });
 
-async function make(session: Session, role: string, options: Fragment, { writer }: Placement): Promise<void> {
+async function make(session: Session, role: string, options: Fragment, { database, writer }: Placement): Promise<void> {
   const [[superuser, bypass] = []] = await session.query(
     sql`SELECT rolsuper, rolsuper OR rolbypassrls AND current_setting('server_version_num')::integer >= 160000
         FROM pg_roles WHERE rolname = current_user`,
@@ -107,6 +128,8 @@ async function make(session: Session, role: string, options: Fragment, { writer 
   await session.query(sql`CREATE ROLE ${name} LOGIN ${trusted(bypass === 't' ? 'BYPASSRLS' : '')} ${options}`);
   await session.query(sql`GRANT ${ident(writer)} TO ${name}`);
   await session.query(sql`GRANT ${name} TO CURRENT_USER`);
+  // The writer may not connect while a move has its fence up.
+  await session.query(sql`GRANT CONNECT ON DATABASE ${ident(database)} TO ${name}`);
   await session.query(sql`GRANT SELECT ON ALL TABLES IN SCHEMA _cdp TO ${name}`);
   if (superuser === 't') {
     await session.query(sql`GRANT SELECT ON ${trusted(CATALOGS.join(', '))} TO ${name}`);

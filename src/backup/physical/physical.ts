@@ -3,11 +3,9 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { EngineError } from '../../contract/errors.js';
 import { DATABASE_LOCALE } from '../../embedded/cluster.js';
-import { ARCHIVE_SETTINGS, RECOVERY_SETTINGS } from '../../embedded/server-folder.js';
-import { exists } from '../../files.js';
+import { RECOVERY_SETTINGS } from '../../embedded/server-folder.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
 import { OwnServers } from '../../tenancy/own-servers.js';
-import type { Placement } from '../../tenancy/placement.js';
 import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
 import type { BackupFile } from '../backup-file.js';
 import type { Contents, Installation } from '../installation.js';
@@ -102,12 +100,9 @@ async function recoveryTo(
 ): Promise<Recovery> {
   const archive = join(servers.fleet.archives, saved.server_id);
   const living = await control.projectBy('server', saved.server_id);
-  if (living !== null && (await archivesWal(servers, living.placement))) {
+  if (living !== null && (await servers.archivesWal(living.placement))) {
     const server = servers.serverOf(living.placement);
     await withServer(server, () => archiveAll(archive, server.address, signal));
   }
   return { archive, segments: await segmentsFor(archive, saved, until), until };
 }
-
-const archivesWal = async (servers: OwnServers, placement: Placement): Promise<boolean> =>
-  exists(join((await servers.fleet.folderOf(placement.server)).root, ARCHIVE_SETTINGS));

@@ -11,7 +11,7 @@ export const MoveProjectBody = Type.Object(
     verify: Type.Optional(
       Type.Enum(VERIFICATIONS, {
         description:
-          'What is compared before the switch. `counts`, the default: the schema, and the number of rows of each table. `full`: a hash of the rows of each table, too.',
+          'What is compared before the switch. `counts`, the default: the schema, the number of rows of each table, and sequences. `full`: a hash of the rows of each table, which does not depend on their order, and of large objects, too.',
       }),
     ),
     max_pause: Type.Optional(
@@ -51,7 +51,11 @@ export const Move = Type.Object({
   }),
   rows: Type.Integer({ description: 'Copied so far.' }),
   bytes: Type.Integer({ description: 'Copied so far.' }),
-  reason: Type.Nullable(Type.String({ description: 'Why it was undone.' })),
+  reason: Type.Nullable(
+    Type.String({
+      description: 'Why it was undone. Of one that is `switched`: why the project cannot be dropped where it was.',
+    }),
+  ),
   pause_ms: Type.Nullable(
     Type.Integer({ description: 'For how long writes were refused. null: they were not, or they still are.' }),
   ),

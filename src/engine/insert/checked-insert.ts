@@ -104,7 +104,7 @@ async function insertBatch(
     batch.errors.throwIfAny();
     throw error;
   });
-  project.schemas.remember(project.id, table);
+  project.schemas.remember(project.place, table);
   if (upsert === null ? table.runsProjectCode : table.updateRunsProjectCode) lease.resetAfterUse();
   if (returnIds) requireIds(table);
   const key = upsert === null ? null : await findKey(session, table, 'on_conflict', upsert.columns);

@@ -66,7 +66,7 @@ export async function insertRecords(
         : await storeByUpsert(project, schema, rows, upsert, deadline, idempotency);
     if (outcome === 'refused') break;
     if (outcome !== 'outdated') return outcome;
-    schemas.forget(project.id, schema);
+    schemas.forget(project.place, schema);
   }
   if (quarantine) return insertPartially(project, tableName, body, deadline, options);
   return insertChecked(project, tableName, body, deadline, options);
@@ -74,10 +74,10 @@ export async function insertRecords(
 
 /** @returns null if there is no such table. Whatever changes after the look, the check of the insert's transaction finds. */
 async function schemaOf(project: Project, tableName: string, deadline: Deadline): Promise<CachedSchema | null> {
-  const cached = project.schemas.get(project.id, tableName);
+  const cached = project.schemas.get(project.place, tableName);
   if (cached !== undefined) return cached;
   const look = tableToWrite(project.schema, tableName);
   const rows = await project.use('typed', deadline, ({ session }) => session.query(look), 'none');
   const [table] = readTables(project.schema, rows);
-  return table === undefined ? null : project.schemas.remember(project.id, table);
+  return table === undefined ? null : project.schemas.remember(project.place, table);
 }

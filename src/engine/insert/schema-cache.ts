@@ -33,6 +33,7 @@ export class SchemaCache {
   /** @param maxWaiting batches that may wait for the COPYs into one table to end */
   constructor(private readonly maxWaiting: number) {}
 
+  /** @param project the one at its place */
   get(project: string, table: string): CachedSchema | undefined {
     return this.schemas.get(`${project} ${table}`);
   }

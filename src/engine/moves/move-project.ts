@@ -37,14 +37,15 @@ export async function moveProject(parts: ProjectParts, move: NewMove, options: M
   // The target, empty; and a source whose roles are as they should be.
   await serviceWork(() => databases.restoreRights(from, source));
   await serviceWork(() => databases.upgrade(from, source));
+  options.signal.throwIfAborted();
   await serviceWork(() => to.create(target));
   options.signal.throwIfAborted();
 
   // Writes end: the control database says so to every instance, and the source refuses those that do not listen.
   if (!(await moves.fence(id))) throw taken();
   const signal = withLimit(options);
-  await drain(from, source, { roles: ['writer'], longestMs: DRAIN_MS });
-  await serviceWork(() => raiseFence(from, source, 'writer'));
+  await drain(from, source, { roles: ['writer'], longestMs: DRAIN_MS, signal });
+  await fence('writer', 'fencing');
   await advance('fencing', 'copying');
 
   // Rows, idempotency keys and receipts of one snapshot; then both are compared.
@@ -64,10 +65,15 @@ export async function moveProject(parts: ProjectParts, move: NewMove, options: M
   await advance('copying', 'verifying');
 
   // Nobody reads what is old once others write what is new.
-  await serviceWork(() => raiseFence(from, source, 'reader'));
+  await fence('reader', 'verifying');
   signal.throwIfAborted();
   const entry = audit.entryOfChange(by, { operation: 'project.move', object: serverName(target) });
   if (!(await moves.switch(move, databases.schemaVersion, entry))) throw taken();
+
+  async function fence(role: 'writer' | 'reader', during: MoveState): Promise<void> {
+    signal.throwIfAborted();
+    if (!(await serviceWork(() => raiseFence(from, source, role, () => moves.isAt(id, during))))) throw taken();
+  }
 
   async function advance(before: MoveState, after: MoveState): Promise<void> {
     signal.throwIfAborted();

@@ -1,17 +1,21 @@
 /** The moves of an installation: begun here and carried out in the background, listed, canceled, and settled after a crash. */
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.js';
-import { messageOf } from '../../contract/operator-message.js';
 import { serverName } from '../../contract/servers.js';
 import type { MoveRow, MoveRows } from '../../tenancy/move-rows.js';
+import type { Placement } from '../../tenancy/placement.js';
 import { addedServer } from '../../tenancy/server-rows.js';
 import { BY_ITSELF, type Origin } from '../audit/audit.js';
 import { noServer } from '../choose-server.js';
 import type { ProjectParts } from '../project-parts.js';
 import type { Projects } from '../projects.js';
+import { analyze } from './analyze.js';
 import { type MoveOptions, moveProject } from './move-project.js';
 import { type MovePlan, planMove, requireNoObstacles } from './plan-move.js';
-import { finish, settle } from './settle.js';
+import { type PlannedMove, planRebalance } from './plan-rebalance.js';
+import { reasonOf } from './reason.js';
+import { settle } from './settle.js';
+import { situationOf } from './situation.js';
 
 export type { MoveRow } from '../../tenancy/move-rows.js';
 
@@ -24,24 +28,44 @@ const WAIT_MS = 5_000;
 /** At once in one instance: each keeps a processor busy. */
 const AT_ONCE = 4;
 
+export interface MoveEvents {
+  /** The project has moved, or has not. */
+  readonly onEnd: (projectId: string) => void;
+  /** What is left of a move cannot be cleared away, for this reason; it is tried again and again. */
+  readonly onStuck: (move: MoveRow, reason: string) => void;
+}
+
 export class Moves {
   /** Those that this process carries out. */
   private readonly running = new Map<string, { readonly abort: AbortController; readonly work: Promise<void> }>();
+  /** Those whose end failed here: another process may have undone them, and not what this one made since then. */
+  private readonly unsettled = new Map<string, MoveRow>();
+  /** Why moves cannot be settled now. */
+  private readonly reported = new Map<string, string>();
   private settling: NodeJS.Timeout | undefined;
   readonly rows: MoveRows;
 
   constructor(
     private readonly parts: ProjectParts,
     private readonly projects: Projects,
-    /** Told of a project that has moved, or has not. */
-    private readonly onEnd: (projectId: string) => void,
+    private readonly events: MoveEvents,
   ) {
     this.rows = parts.moves;
+  }
+
+  /** Moves that this process carries out. */
+  get underWay(): number {
+    return this.running.size;
   }
 
   /** @throws EngineError not_found, database_unavailable */
   async plan(name: string, to: string): Promise<MovePlan> {
     return planMove(this.parts, await this.projects.get(name), to);
+  }
+
+  /** Which projects are to move. @throws EngineError database_unavailable */
+  async planRebalance(): Promise<PlannedMove[]> {
+    return planRebalance(await situationOf(this.parts));
   }
 
   /**
@@ -55,16 +79,20 @@ export class Moves {
     const abort = new AbortController();
     return new Promise((begun, refused) => {
       const id = randomUUID();
-      const underLock = async (): Promise<true> => {
+      let moved: Placement | null = null;
+      const underLock = async (lost: AbortSignal): Promise<true> => {
         const move = await this.insert(id, name, to);
         begun(move);
-        await this.carryOut(move, { ...options, signal: abort.signal }, by);
+        const signal = AbortSignal.any([abort.signal, lost]);
+        if (await this.carryOut(move, { ...options, signal }, by)) moved = move.target;
         return true;
       };
       const work = this.parts.control
         .withProjectLock(projectId, underLock, WAIT_MS)
-        .then((done) => {
+        .then(async (done) => {
           if (done === null) throw inTheWay(name);
+          // Requests go on meanwhile. What fails of it, autovacuum does later.
+          if (moved !== null) await analyze(this.parts.servers.tenancyOf(moved), moved, abort.signal).catch(() => {});
         })
         // Once it has begun, a failure is in its row, or the next look settles it.
         .catch(refused)
@@ -87,22 +115,29 @@ export class Moves {
     return this.get(id);
   }
 
-  private async carryOut(move: MoveRow, options: MoveOptions, by: Origin): Promise<void> {
+  /** @returns whether it has moved */
+  private async carryOut(move: MoveRow, options: MoveOptions, by: Origin): Promise<boolean> {
     const { parts } = this;
+    const { projectId, project: name } = move;
+    const failure: unknown = await moveProject(parts, move, options, by).then(
+      () => null,
+      (error: unknown) => error,
+    );
+    let hasMoved = failure === null;
     try {
-      await moveProject(parts, move, options, by);
-      await finish(parts, move);
+      hasMoved = await settle(parts, move, reasonOf(failure));
     } catch (error) {
-      const outcome = error instanceof EngineError ? error.code : 'internal';
-      parts.audit.record(by, {
-        operation: 'project.move',
-        outcome,
-        project: { id: move.projectId, name: move.project },
-      });
-      await settle(parts, move, messageOf(error));
-    } finally {
-      this.onEnd(move.projectId);
+      // The next look goes on, also with what another process has undone meanwhile.
+      this.unsettled.set(move.id, move);
+      await this.noteFailure(move, error);
     }
+    // The switch has written its own entry.
+    if (!hasMoved) {
+      const outcome = failure instanceof EngineError ? failure.code : 'internal';
+      parts.audit.record(by, { operation: 'project.move', outcome, project: { id: projectId, name } });
+    }
+    this.events.onEnd(projectId);
+    return hasMoved;
   }
 
   /** The last ones, the newest first. @param project of one project, by name */
@@ -133,24 +168,35 @@ export class Moves {
     return this.get(id);
   }
 
-  /** Undoes or finishes what nobody carries out any more: its process holds the project's lock. */
+  /** Undoes or finishes what nobody carries out any more. */
   async settle(): Promise<void> {
-    for (const { id, projectId } of await this.rows.open()) {
+    const left = new Map((await this.rows.open()).map((move) => [move.id, move]));
+    for (const move of [...left.values(), ...[...this.unsettled.values()].filter(({ id }) => !left.has(id))]) {
+      const { id, projectId, project: name } = move;
+      // Whether this process still holds the project's lock or not: it settles what it carries out.
+      if (this.running.has(id)) continue;
       await this.parts.control
         .withProjectLock(projectId, async () => {
-          const move = await this.rows.get(id);
-          if (move === null || move.endedAt !== null) return;
+          const now = await this.rows.get(id);
+          if (now?.endedAt !== null && !this.unsettled.has(id)) return;
           await settle(this.parts, move);
-          this.parts.audit.record(BY_ITSELF, {
-            operation: 'repair',
-            outcome: 'ok',
-            project: { id: projectId, name: move.project },
-          });
-          this.onEnd(projectId);
+          this.unsettled.delete(id);
+          this.reported.delete(id);
+          this.parts.audit.record(BY_ITSELF, { operation: 'repair', outcome: 'ok', project: { id: projectId, name } });
+          this.events.onEnd(projectId);
         })
         // A server that does not answer does not keep the others from being settled; the next look tries it again.
-        .catch(() => {});
+        .catch((error: unknown) => this.noteFailure(move, error));
     }
+  }
+
+  /** What is left of a move cannot be cleared away now. */
+  private async noteFailure(move: MoveRow, error: unknown): Promise<void> {
+    const reason = reasonOf(error) ?? '';
+    if (this.reported.get(move.id) !== reason) this.events.onStuck(move, reason);
+    this.reported.set(move.id, reason);
+    // It is noted with the next look, if the control database does not answer.
+    await this.rows.noteFailure(move.id, reason).catch(() => {});
   }
 
   keepSettling(): void {

@@ -3,13 +3,13 @@ import { EngineError } from '../../contract/errors.js';
 import { sql } from '../../pg/index.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
 import { serverName } from '../../contract/servers.js';
-import type { Placement } from '../../tenancy/placement.js';
-import { withServiceSession } from '../../tenancy/service-pool.js';
 import { addedServer, type ServerRow } from '../../tenancy/server-rows.js';
 import { serviceWork } from '../../tenancy/service-work.js';
-import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
+import type { Tenancy } from '../../tenancy/tenancy.js';
+import { OwnServers } from '../../tenancy/own-servers.js';
 import { placementOn, serverNamed } from '../choose-server.js';
 import type { ProjectParts } from '../project-parts.js';
+import { needsOf, type ProjectNeeds } from './project-needs.js';
 
 export interface MovePlan {
   readonly project: ProjectRow;
@@ -18,27 +18,50 @@ export interface MovePlan {
   readonly bytes: number | null;
   /** In words; empty: it can move. */
   readonly obstacles: readonly string[];
+  /** Why one of the servers could not be asked; null: both answered. */
+  readonly unreachable: EngineError | null;
 }
 
-/** @throws EngineError not_found, database_unavailable if one of the servers does not answer */
+/** A server that does not answer is an obstacle. @throws EngineError not_found; database_unavailable of the control database */
 export async function planMove(parts: ProjectParts, project: ProjectRow, server: string): Promise<MovePlan> {
   const to = await serverNamed(parts.rows, server);
   const { placement } = project;
-  const source = parts.servers.tenancyOf(placement);
-  const target = parts.servers.tenancyOf({ server: to.name, added: addedServer(to) });
-  const obstacles = [
+  const from = serverName(placement);
+  const hasRoom = await parts.rows.hasRoom(to.name);
+  const known = [
     ...(['active', 'inactive'].includes(project.status) ? [] : [`it is ${project.status}`]),
-    ...(serverName(placement) === to.name ? [`it lives on ${to.name} already`] : []),
+    ...(from === to.name ? [`it lives on ${to.name} already`] : []),
     ...(to.status === 'active' ? [] : [`the server ${to.name} is ${to.status}`]),
     ...([placement.added?.engine, to.engine].includes('citus') ? ['projects on Citus do not move'] : []),
-    ...((await placementOn(to, parts)) === null ? [`the projects on ${to.name} have as many bytes as they may`] : []),
-    ...(await differences(parts, project, source, target)),
+    ...(hasRoom || from === to.name ? [] : [`the server ${to.name} has as many projects as it may`]),
   ];
-  return { project, to, bytes: await source.sizeOf(project), obstacles };
+  const source = await asked(from, () => sourceOf(parts, project));
+  const target = await asked(to.name, async () => {
+    const tenancy = parts.servers.tenancyOf({ server: to.name, added: addedServer(to) });
+    const isFull = (await placementOn(to, parts)) === null;
+    const full = isFull ? [`the projects on ${to.name} have as many bytes as they may`] : [];
+    return [...full, ...(source.found === null ? [] : await missing(source.found, tenancy, to))];
+  });
+  const answers = [source, target];
+  return {
+    project,
+    to,
+    bytes: source.found?.bytes ?? null,
+    obstacles: [
+      ...known,
+      ...answers.flatMap(({ unreachable, server: name }) =>
+        unreachable === null ? [] : [`the server ${name} does not answer`],
+      ),
+      ...(source.found?.obstacles ?? []),
+      ...(target.found ?? []),
+    ],
+    unreachable: answers.find(({ unreachable }) => unreachable !== null)?.unreachable ?? null,
+  };
 }
 
-/** @throws EngineError invalid_request that names them */
-export function requireNoObstacles({ project, to, obstacles }: MovePlan): void {
+/** @throws EngineError invalid_request that names them; database_unavailable if a server does not answer */
+export function requireNoObstacles({ project, to, obstacles, unreachable }: MovePlan): void {
+  if (unreachable !== null) throw unreachable;
   if (obstacles.length === 0) return;
   throw new EngineError(
     'invalid_request',
@@ -46,44 +69,69 @@ export function requireNoObstacles({ project, to, obstacles }: MovePlan): void {
   );
 }
 
-/** What the project has, and the target does not offer. */
-async function differences(
-  { databases }: ProjectParts,
-  { placement }: ProjectRow,
-  source: Tenancy,
-  target: Tenancy,
-): Promise<string[]> {
-  const [from, to] = [await source.major(), await target.major()];
-  const { schemas, prepared } = await contentsOf(source, placement);
+interface Asked<T> {
+  readonly server: string;
+  /** null: it does not answer. */
+  readonly found: T | null;
+  readonly unreachable: EngineError | null;
+}
+
+async function asked<T>(server: string, question: () => Promise<T>): Promise<Asked<T>> {
+  try {
+    return { server, found: await question(), unreachable: null };
+  } catch (error) {
+    if (!(error instanceof EngineError) || error.code !== 'database_unavailable') throw error;
+    return { server, found: null, unreachable: error };
+  }
+}
+
+interface Source extends ProjectNeeds {
+  readonly major: number;
+  readonly bytes: number | null;
+}
+
+async function sourceOf({ servers }: ProjectParts, project: ProjectRow): Promise<Source> {
+  const { name, placement } = project;
+  servers.requireUp(placement);
+  const tenancy = servers.tenancyOf(placement);
+  const needs = await needsOf(tenancy, placement);
+  const isArchiving = tenancy instanceof OwnServers && (await tenancy.archivesWal(placement));
+  const archiving = isArchiving
+    ? [`its write-ahead log is archived, which would end: cdp project archive ${name} off`]
+    : [];
+  return {
+    ...needs,
+    obstacles: [...needs.obstacles, ...archiving],
+    major: await tenancy.major(),
+    bytes: await tenancy.sizeOf(project),
+  };
+}
+
+/** What the project needs, and the target does not offer. */
+async function missing(source: Source, target: Tenancy, to: ServerRow): Promise<string[]> {
+  const major = await target.major();
   const offered = await target.extensions();
-  const missing = (await serviceWork(() => databases.extensionsOf(source, placement))).filter(
-    (name) => !offered.includes(name),
-  );
-  const mayOwn = await target.mayOwnSchemas();
+  const extensions = source.extensions.filter((name) => !offered.includes(name));
+  const roles = await unknownRoles(source.roles, target, to);
   return [
-    ...(to < from ? [`it lives on Postgres ${from}, and the target is ${to}: it must be the same or a later one`] : []),
-    ...(missing.length > 0 ? [`the target does not have the extensions ${missing.join(', ')}`] : []),
-    ...(schemas.length > 0 && !mayOwn
-      ? [`it has schemas of its own (${schemas.join(', ')}), which no project may have there`]
+    ...(major < source.major
+      ? [`it lives on Postgres ${source.major}, and the target is ${major}: it must be the same or a later one`]
       : []),
-    ...(prepared > 0 ? [`it has ${prepared} prepared transactions: commit or roll them back`] : []),
+    ...(extensions.length > 0 ? [`the target does not have the extensions ${extensions.join(', ')}`] : []),
+    ...(source.schemas.length > 0 && !(await target.mayOwnSchemas())
+      ? [`it has schemas of its own (${source.schemas.join(', ')}), which no project may have there`]
+      : []),
+    ...(roles.length > 0
+      ? [`row security policies name roles that the target does not have: ${roles.join(', ')}`]
+      : []),
   ];
 }
 
-function contentsOf(tenancy: Tenancy, placement: Placement): Promise<{ schemas: string[]; prepared: number }> {
-  const server = tenancy.serverOf(placement);
-  const { database, schema, writer } = placement;
-  return serviceWork(() =>
-    withServer(server, () =>
-      withServiceSession(server.address, database, async (session) => {
-        const schemas = await session.query(
-          sql`SELECT nspname FROM pg_namespace WHERE nspowner = ${writer}::regrole AND nspname <> ${schema} ORDER BY 1`,
-        );
-        const [[prepared] = []] = await session.query(
-          sql`SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()`,
-        );
-        return { schemas: schemas.map(([name]) => name ?? ''), prepared: Number(prepared) };
-      }),
-    ),
+async function unknownRoles(roles: readonly string[], target: Tenancy, to: ServerRow): Promise<string[]> {
+  // A server of the project's own has no others than those that every project has.
+  if (roles.length === 0 || target instanceof OwnServers) return [...roles];
+  const found = await serviceWork(() =>
+    target.serverOf({ server: to.name }).pool.query(sql`SELECT rolname FROM pg_roles WHERE rolname = ANY (${roles})`),
   );
+  return roles.filter((role) => !found.some(([name]) => name === role));
 }

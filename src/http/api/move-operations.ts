@@ -1,7 +1,6 @@
 /** Moves of projects between Postgres servers over HTTP, for an admin token, as routes.ts lists them. */
 import { Type } from '../../contract/schema.js';
 import * as wire from '../../contract/wire/moves.js';
-import { planRebalance } from '../../engine/moves/plan-rebalance.js';
 import type { MoveRow } from '../../engine/moves/moves.js';
 import { serverName } from '../../contract/servers.js';
 import { originOf } from '../observability/audit-request.js';
@@ -88,14 +87,15 @@ export const PLAN_REBALANCE: Operation = {
   ...ADMIN,
   operationId: 'planRebalance',
   summary: 'Which projects are to move off draining servers, and from full servers to empty ones',
-  description: 'Changes nothing. A project moves only to a server that has all labels of the one where it lives.',
+  description:
+    'Changes nothing. A project moves only to a server that answers, has all labels of the one where it lives, and offers the same: its extensions, its major version of Postgres or a later one, room.',
   audit: 'move.plan_rebalance',
   success: succeeds(200, wire.RebalanceAnswer, '1 project is to move', {
     moves: [{ project: 'shop', from: 'default', to: 'eu-1' }],
   }),
   errors: [],
   async handle({ engine }) {
-    const moves = planRebalance(await engine.serverRows.list(), await engine.projects.list());
+    const moves = await engine.moves.planRebalance();
     const message = `${moves.length} ${moves.length === 1 ? 'project is' : 'projects are'} to move`;
     return { body: { success: true, message, moves } };
   },
@@ -137,8 +137,8 @@ const moveAnswer = (message: string, move: MoveRow): wire.MoveAnswer => ({
 const shownMove = (move: MoveRow): wire.Move => ({
   id: move.id,
   project: move.project,
-  from: serverName(move.source),
-  to: serverName(move.target),
+  from: move.from,
+  to: move.to,
   state: move.state,
   rows: move.rows,
   bytes: move.bytes,

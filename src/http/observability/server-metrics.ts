@@ -1,6 +1,7 @@
 /** Metrics of what the service stands on: Postgres servers, their commits and standbys, the disk of the data folder. Measured at each scrape. */
 import { statfs } from 'node:fs/promises';
 import { Gauge, type Registry } from 'prom-client';
+import { OPEN_STATES } from '../../contract/moves.js';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
 import type { Engine } from '../../engine/engine.js';
 import { type Asked, type Replication, replicationOf, timeOfCommit } from '../../engine/servers/server-health.js';
@@ -38,6 +39,17 @@ export function serverMetrics(engine: Engine, registers: Registry[]): void {
     collect() {
       this.reset();
       for (const { server, isUp } of engine.serverWatch.states) this.set({ server }, Number(isUp));
+    },
+  });
+  new Gauge({
+    name: 'cdp_moves_open',
+    help: 'Moves of projects that have something left to do, over all instances; by state.',
+    labelNames: ['state'],
+    registers,
+    async collect() {
+      this.reset();
+      const open = await engine.moves.rows.countOpen().catch(() => null);
+      if (open !== null) for (const state of OPEN_STATES) this.set({ state }, open.get(state) ?? 0);
     },
   });
   const measured = shared(() => measure(engine));

@@ -68,9 +68,11 @@ const TYPED_LOCK_TIMEOUT_MS = 5_000;
 
 /**
  * Why a login fails that the project itself has broken: its role's password is another one, its right to connect is
- * gone, or `transaction_timeout`, which only Postgres 17 and later know and so is not pinned, ends every transaction.
+ * gone, or `transaction_timeout`, which only Postgres 17 and later know and so is not pinned, ends every transaction. Or what a move
+ * has left of its fence: the role may not log in.
  */
 const REPAIRABLE = new Set<string>([
+  SQLSTATE.INVALID_AUTHORIZATION,
   SQLSTATE.INVALID_PASSWORD,
   SQLSTATE.INSUFFICIENT_PRIVILEGE,
   SQLSTATE.TRANSACTION_TIMEOUT,
@@ -135,7 +137,7 @@ export class ProjectSessions {
     const opening = { placement, pool, client, signal: expiry.signal };
     const open = async (away: AbortSignal) => {
       away.addEventListener('abort', () => expiry.abort(away.reason));
-      return (await this.loginIfSound(opening)) ?? (await this.loginRepaired(opening));
+      return (await this.loginIfHealthy(opening)) ?? (await this.loginRepaired(opening));
     };
     try {
       return await serviceWork(() => breaker.run((away) => Promise.race([open(away), aborted(expiry.signal)])));
@@ -158,10 +160,10 @@ export class ProjectSessions {
   }
 
   /** null if the project has done something to its roles that a fresh connection shows. */
-  private async loginIfSound(opening: Opening): Promise<ProjectSession | null> {
+  private async loginIfHealthy(opening: Opening): Promise<ProjectSession | null> {
     try {
-      const { opened, isSound } = await this.login(opening);
-      if (isSound) return opened;
+      const { opened, isHealthy } = await this.login(opening);
+      if (isHealthy) return opened;
       void opened.session.close();
     } catch (error) {
       if (!(error instanceof PostgresError && REPAIRABLE.has(error.sqlstate))) throw error;
@@ -174,13 +176,13 @@ export class ProjectSessions {
     const key = `${placement.server} ${placement.database}`;
     let repair = this.repairs.get(key);
     if (repair === undefined) {
-      const isSound = async () => {
-        const found = await this.loginIfSound(opening);
+      const isHealthy = async () => {
+        const found = await this.loginIfHealthy(opening);
         void found?.session.close();
         return found !== null;
       };
       repair = this.databases
-        .restoreRights(this.servers.tenancyOf(placement), placement, isSound)
+        .restoreRights(this.servers.tenancyOf(placement), placement, isHealthy)
         .finally(() => this.repairs.delete(key));
       this.repairs.set(key, repair);
     }
@@ -188,7 +190,7 @@ export class ProjectSessions {
     return (await this.login(opening)).opened;
   }
 
-  private async login(opening: Opening): Promise<{ opened: ProjectSession; isSound: boolean }> {
+  private async login(opening: Opening): Promise<{ opened: ProjectSession; isHealthy: boolean }> {
     const { placement, pool, client, signal } = opening;
     const tenancy = this.servers.tenancyOf(placement);
     const { address, staleConnections } = tenancy.serverOf(placement);
@@ -221,10 +223,10 @@ export class ProjectSessions {
     });
     signal.addEventListener('abort', () => session.destroy(tooSlow()), { once: true });
     try {
-      const { isSound, seenAt } = await this.look(session, opening);
+      const { isHealthy, seenAt } = await this.look(session, opening);
       const backend = { processId: session.processId, role, seenAt };
       if (client === null) staleConnections.watch(session, backend);
-      return { opened: { session, backend }, isSound };
+      return { opened: { session, backend }, isHealthy };
     } catch (error) {
       void session.close();
       throw error;
@@ -235,7 +237,7 @@ export class ProjectSessions {
    * What a fresh connection shows, in one query. It is not sound if an extension is missing, settings come from the role
    * itself, its rights are not as they should be, or the reader would not see what the writer makes next.
    */
-  private async look(session: Session, { placement, pool }: Opening): Promise<{ isSound: boolean; seenAt: string }> {
+  private async look(session: Session, { placement, pool }: Opening): Promise<{ isHealthy: boolean; seenAt: string }> {
     const { schema } = placement;
     const privilege = pool === 'sql-read' ? 'USAGE' : 'CREATE';
     const results = await session.run([
@@ -247,8 +249,8 @@ export class ProjectSessions {
         AND NOT EXISTS (SELECT FROM pg_catalog.pg_show_all_settings() s WHERE s.source IN ('user', 'database user'))`,
       ROLLBACK,
     ]);
-    const [seenAt, isSound] = results[IN_PG_CATALOG.length]?.rows[0] ?? [];
-    return { isSound: isSound === 't', seenAt: seenAt ?? '' };
+    const [seenAt, isHealthy] = results[IN_PG_CATALOG.length]?.rows[0] ?? [];
+    return { isHealthy: isHealthy === 't', seenAt: seenAt ?? '' };
   }
 }
 

@@ -1,6 +1,9 @@
 /** Copies of a project with one of everything, to a server of the same major and of a later one. */
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { differentOthers, othersOf } from '../../../src/backup/copy/others.js';
+import type { Session } from '../../../src/pg/index.js';
+import { withServiceSession } from '../../../src/tenancy/service-pool.js';
 import { copyDatabase, CopyDiffers, type CopyProgress } from '../../../src/backup/copy/copy-database.js';
 import { entriesOf } from '../../../src/backup/copy/schema-text.js';
 import { addedServer } from '../../../src/tenancy/server-rows.js';
@@ -100,6 +103,21 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       expect(progress).toContainEqual(expect.objectContaining({ table: 'big', rows: 100_000 }));
       const [before, after] = [await inProject(service, source.placement, described), await there(described)];
       expect(after).toEqual(before);
+    });
+
+    it('a sequence that stands elsewhere, and other contents of a large object, are found', async () => {
+      const others = () => {
+        const { tenancy, placement } = source;
+        const look = (session: Session) => othersOf(session, placement, 'full');
+        return withServiceSession(tenancy.serverOf(placement).address, placement.database, look);
+      };
+      const before = await others();
+      expect(differentOthers(before, await others())).toEqual([]);
+      await project.rows(`SELECT nextval('tickets'), lo_put(4712, 2500000, 'x')`);
+      expect(differentOthers(before, await others())).toEqual([
+        'data.tickets (SEQUENCE): is not the same',
+        'large object 4712: is not the same',
+      ]);
     });
 
     it.each([

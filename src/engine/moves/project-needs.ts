@@ -1,0 +1,83 @@
+/** What a project has that not every server offers, and what keeps it from being moved at all. */
+import { sql, type Session } from '../../pg/index.js';
+import { installedExtensions } from '../../tenancy/extensions.js';
+import type { Placement } from '../../tenancy/placement.js';
+import { isOfProject } from '../../tenancy/project-rights.js';
+import { withServiceSession } from '../../tenancy/service-pool.js';
+import { serviceWork } from '../../tenancy/service-work.js';
+import { type Tenancy, withServer } from '../../tenancy/tenancy.js';
+
+export interface ProjectNeeds {
+  readonly extensions: readonly string[];
+  /** Schemas that it has made. */
+  readonly schemas: readonly string[];
+  /** Roles that its row security policies name, but for its own. */
+  readonly roles: readonly string[];
+  /** What is in the way wherever it is to move, in words. */
+  readonly obstacles: readonly string[];
+}
+
+/** @throws EngineError database_unavailable */
+export function needsOf(tenancy: Tenancy, placement: Placement): Promise<ProjectNeeds> {
+  const server = tenancy.serverOf(placement);
+  const { database, schema, writer, reader } = placement;
+  return serviceWork(() =>
+    withServer(server, () =>
+      withServiceSession(server.address, database, async (session) => ({
+        extensions: await installedExtensions(session),
+        schemas: await names(
+          session,
+          sql`SELECT nspname FROM pg_namespace WHERE nspowner = ${writer}::regrole AND nspname <> ${schema} ORDER BY 1`,
+        ),
+        roles: await names(
+          session,
+          sql`SELECT DISTINCT r.rolname FROM pg_policy p JOIN pg_class c ON c.oid = polrelid JOIN pg_namespace n ON n.oid = relnamespace
+              JOIN pg_roles r ON r.oid = ANY (polroles)
+              WHERE ${isOfProject(placement)} AND r.rolname NOT IN (${writer}, ${reader}) ORDER BY 1`,
+        ),
+        obstacles: await obstaclesOf(session, placement),
+      })),
+    ),
+  );
+}
+
+async function obstaclesOf(session: Session, placement: Placement): Promise<string[]> {
+  const [[prepared] = []] = await session.query(
+    sql`SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()`,
+  );
+  const slots = await names(
+    session,
+    sql`SELECT slot_name FROM pg_replication_slots WHERE database = current_database() ORDER BY 1`,
+  );
+  const subscriptions = await names(
+    session,
+    sql`SELECT subname FROM pg_subscription WHERE subdbid = (SELECT oid FROM pg_database WHERE datname = current_database()) ORDER BY 1`,
+  );
+  // As the role of the copy has them (backup/logical/dump-role.ts).
+  const [[isClosed, bypasses] = []] = await session.query(
+    sql`SELECT NOT rolsuper AND NOT has_table_privilege('public', 'pg_roles', 'SELECT'),
+          rolsuper OR rolbypassrls AND current_setting('server_version_num')::integer >= 160000
+        FROM pg_roles WHERE rolname = current_user`,
+  );
+  const forced = await names(
+    session,
+    sql`SELECT c.oid::regclass FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+        WHERE ${isOfProject(placement)} AND relforcerowsecurity AND relrowsecurity ORDER BY 1`,
+  );
+  return [
+    ...(Number(prepared) > 0 ? [`it has ${prepared} prepared transactions: commit or roll them back`] : []),
+    ...(slots.length > 0 ? [`it has the logical replication slots ${slots.join(', ')}: drop them`] : []),
+    ...(subscriptions.length > 0 ? [`it has the subscriptions ${subscriptions.join(', ')}: drop them`] : []),
+    ...(isClosed === 't'
+      ? ["catalogs that a copy reads are closed on its server, so that the service's role there must be SUPERUSER"]
+      : []),
+    ...(forced.length > 0 && bypasses !== 't'
+      ? [
+          `row security is forced on ${forced.join(', ')}, so that the service's role there must be SUPERUSER, or BYPASSRLS on Postgres 16 or later`,
+        ]
+      : []),
+  ];
+}
+
+const names = async (session: Session, question: Parameters<Session['query']>[0]): Promise<string[]> =>
+  (await session.query(question)).map(([name]) => name ?? '');

@@ -1,0 +1,41 @@
+/** The lock of a project in the control database: whoever creates, moves, repairs or deletes it holds it meanwhile. */
+import { EngineError } from '../contract/errors.js';
+import { PostgresError, type ServerAddress, sql, SQLSTATE } from '../pg/index.js';
+import { withServiceSession } from './service-pool.js';
+import { serviceWork } from './service-work.js';
+
+/**
+ * Runs `work` while a session of its own holds the lock, which ends with that session.
+ * @param address of the control database
+ * @param work gets a signal that is aborted if the session ends: from then on another process may hold the lock
+ * @param waitMs how long to wait for whoever holds it, at least 1
+ * @returns null if somebody else went on holding it
+ */
+export function withProjectLock<T>(
+  address: ServerAddress,
+  id: string,
+  work: (lost: AbortSignal) => Promise<T>,
+  waitMs: number,
+): Promise<T | null> {
+  return serviceWork(() =>
+    withServiceSession(address, address.database, async (session) => {
+      const lost = new AbortController();
+      session.onClose((cause) => lost.abort(lockLost(cause)));
+      try {
+        await session.run([
+          sql`SELECT set_config('lock_timeout', ${waitMs}, false)`,
+          sql`SELECT pg_advisory_lock(hashtextextended(${id}, 0))`,
+        ]);
+      } catch (error) {
+        if (error instanceof PostgresError && error.sqlstate === SQLSTATE.LOCK_NOT_AVAILABLE) return null;
+        throw error;
+      }
+      return work(lost.signal);
+    }),
+  );
+}
+
+const lockLost = (cause: Error): EngineError =>
+  new EngineError('database_unavailable', "The project's lock was lost with the connection to the control database", {
+    cause,
+  });

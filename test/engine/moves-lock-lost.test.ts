@@ -1,0 +1,136 @@
+/**
+ * A process that carries out a move and loses the project's lock, as by a restart of the control database, while another one finds the
+ * move and undoes it: whatever the first one does then, the project writes where it was, and nothing is left of the move.
+ */
+import pg from 'pg';
+import { pino } from 'pino';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { MoveState } from '../../src/contract/moves.js';
+import { BY_ITSELF } from '../../src/engine/audit/audit.js';
+import { type Service, startService } from '../../src/service.js';
+import { ADVISORY_LOCKS } from '../../src/tenancy/advisory-locks.js';
+import type { Placement } from '../../src/tenancy/placement.js';
+import { type AddedServer, startAddedServer, variableWith } from '../support/added-server.js';
+import { connected } from '../support/postgres.js';
+import { eventually } from '../support/program.js';
+import { onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+
+let other: AddedServer;
+let service: TestService;
+let second: Service;
+let project: TestProject;
+let home: Placement;
+
+beforeAll(async () => {
+  other = await startAddedServer(false, 18);
+  service = await startTestService();
+  const token = (await service.engine.tokens.create(null)).token;
+  const body = { name: 'eu-1', url_reference: `env:${variableWith(other.url)}` };
+  const added = await service.call('POST', '/api/cdp/admin/servers', { token, body });
+  if (added.status !== 201) throw new Error(added.text);
+  second = await startService(service.config, pino({ level: 'silent' }));
+  project = await service.project('shop', 'default');
+  await project.table('visits', { page: 'TEXT' });
+  home = (await service.engine.projects.get('shop')).placement;
+  // The template is made for the first project of a server.
+  const there = await service.project('first', 'eu-1');
+  await service.engine.deleteProject(there.name);
+});
+
+afterAll(async () => {
+  await second.close();
+  await service.close();
+  await other.close();
+});
+
+const SLOW_WRITE = `INSERT INTO visits VALUES ('slow'); SELECT pg_sleep(4)`;
+
+/** Databases and roles of projects, and of backups. */
+const THERE = `SELECT datname AS name FROM pg_database WHERE datname ~ '^d_'
+  UNION ALL SELECT rolname FROM pg_roles WHERE rolname ~ '^[wrb]_'`;
+
+const leftThere = (): Promise<string[]> =>
+  connected(other.connection, async (client) =>
+    (await client.query<{ name: string }>(THERE)).rows.map(({ name }) => name),
+  );
+
+const insert = () => project.call('POST', '/api/cdp/data/visits', { body: [{ page: 'a' }] });
+
+const stateOf = async (): Promise<string | undefined> =>
+  (await service.engine.moves.list('shop')).find(({ endedAt }) => endedAt === null)?.state;
+
+/** A session of the superuser that holds something up until it ends. */
+async function holding(connection: pg.ClientConfig, ...statements: string[]): Promise<() => Promise<void>> {
+  const client = new pg.Client(connection);
+  // The end of a failed test ends it.
+  client.on('error', () => {});
+  await client.connect();
+  for (const statement of statements) await client.query(statement);
+  return () => client.end();
+}
+
+const atHome = () => ({ ...service.server.connection, database: home.database });
+const onTemplate = () => ({ ...other.connection, database: `cdp_template_${service.engine.control.instanceId}` });
+const LOCK_TABLE = ['BEGIN', 'LOCK TABLE data.visits'];
+const LOCK_REPAIR = `SELECT pg_advisory_lock(${ADVISORY_LOCKS.repair})`;
+
+/** What keeps a move in a state, until it is called. */
+const HOLD: Partial<Record<MoveState, () => Promise<() => Promise<unknown>>>> = {
+  // Postgres does not copy a template that somebody uses.
+  preparing: () => holding(onTemplate()),
+  fencing: async () => {
+    const write = project.call('POST', '/api/cdp/sql', { body: { sql: SLOW_WRITE } });
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    return () => write;
+  },
+  copying: () => holding(atHome(), ...LOCK_TABLE),
+  verifying: async () => {
+    const release = await holding(atHome(), ...LOCK_TABLE);
+    const repair = await eventually('rows are copied', async () => (await stateOf()) === 'copying' && release).then(
+      () => holding(atHome(), LOCK_REPAIR),
+    );
+    await release();
+    return repair;
+  },
+};
+
+const loseLock = () =>
+  onServer(service.server, async (client) => {
+    const { rowCount } = await client.query(
+      `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'
+         AND (classid::bigint << 32) | objid::bigint = hashtextextended($1, 0)`,
+      [project.id],
+    );
+    expect(rowCount).toBe(1);
+  });
+
+it.each<[MoveState]>([['preparing'], ['fencing'], ['copying'], ['verifying']])(
+  'the lock lost while it is %s leaves nothing of the move, and a project that writes',
+  async (state) => {
+    const { moves } = service.engine;
+    const isEarly = state === 'preparing' || state === 'fencing';
+    const held = isEarly ? await HOLD[state]?.() : undefined;
+    const options = { verify: 'counts', maxPauseMs: null } as const;
+    const { id } = await moves.start('shop', 'eu-1', options, BY_ITSELF);
+    const release = held ?? (await HOLD[state]?.());
+    await eventually(`it is ${state}`, async () => (await stateOf()) === state);
+    await loseLock();
+    const settled = second.engine.moves.settle();
+    // These do not wait for what holds the first process up.
+    if (state === 'fencing' || state === 'copying') await settled;
+    await release?.();
+    await settled;
+    await eventually('it is undone', async () => (await moves.get(id)).state === 'undone');
+    await eventually('it takes writes', async () => (await insert()).status === 201);
+    await eventually('the first process has ended its part', () => Promise.resolve(moves.underWay === 0));
+    expect(await leftThere()).toEqual([]);
+    expect((await insert()).status).toBe(201);
+    const roles = await onServer(service.server, (client) =>
+      client.query('SELECT rolname FROM pg_roles WHERE rolname = ANY ($1) AND rolcanlogin', [
+        [home.writer, home.reader, home.writer.replace('w_', 'b_')],
+      ]),
+    );
+    expect(roles.rows).toHaveLength(2);
+    expect(await service.engine.projects.examine(await service.engine.projects.get('shop'))).toEqual([]);
+  },
+);
