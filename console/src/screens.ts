@@ -36,6 +36,12 @@ export const SCREENS: readonly Screen[] = [
     load: async () => (await import('./import/import-screen.js')).ImportScreen,
   },
   {
+    path: 'quarantine',
+    label: 'Quarantine',
+    isUseful: () => may('sql:read'),
+    load: async () => (await import('./quarantine/quarantine-screen.js')).QuarantineScreen,
+  },
+  {
     path: 'projects',
     label: 'Projects',
     isUseful: isAdmin,

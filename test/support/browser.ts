@@ -63,17 +63,21 @@ export async function openPage(
   const complaints: string[] = [];
   const asked: string[] = [];
   const isOfApi = (url: string): boolean => url.startsWith(`${origin}/api/`) || url === `${origin}/metrics`;
-  page.on('request', (request) => {
+  // Of all its pages, those that are opened later too.
+  context.on('request', (request) => {
     const url = request.url();
     asked.push(url);
     if (!/^(data|blob):/.test(url) && !url.startsWith(`${origin}/`)) complaints.push(`asked ${url}`);
   });
-  page.on('response', (response) => {
+  context.on('response', (response) => {
     const [status, url] = [response.status(), response.url()];
     if (status >= 400 && !isOfApi(url)) complaints.push(`${status} ${url}`);
   });
-  page.on('pageerror', (error) => void complaints.push(String(error.stack ?? error)));
-  page.on('console', (message) => {
+  context.on('weberror', (event) => {
+    const error = event.error();
+    complaints.push(String(error.stack ?? error));
+  });
+  context.on('console', (message) => {
     if (message.type() !== 'error' || isOfApi(message.location().url)) return;
     complaints.push(`${message.text()} (${message.location().url})`);
   });

@@ -1,9 +1,12 @@
 /** People in the console: a page that has entered, and the words for what they do there. */
+import { expect } from 'vitest';
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { byName, openPage, type WatchedPage } from './browser.js';
 import type { TestProject, TestService } from './service.js';
 
 export interface Visitor extends WatchedPage {
+  /** Ends the visit, of which there must be no complaints. */
+  close: () => Promise<void>;
   /** Replaces the text of the editor. */
   write: (sql: string) => Promise<void>;
   /** Presses keys that run something, and waits for its end. */
@@ -40,6 +43,10 @@ export async function visit(
   };
   return {
     ...watched,
+    close: async () => {
+      await watched.close();
+      expect(watched.complaints).toEqual([]);
+    },
     write,
     press,
     run: async (sql) => {

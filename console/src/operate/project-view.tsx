@@ -4,10 +4,10 @@ import type { Project } from '../../../src/contract/wire/projects.js';
 import { size } from '../parts/numbers.js';
 import { Icon } from '../parts/icon.js';
 import { goTo, linkTo } from '../route.js';
-import { ActionForm } from './action-form.js';
+import { ActionForm } from '../parts/action-form.js';
 import { activateProject, deactivateProject, deleteProject, renameProject, setQuota } from './admin-api.js';
 import { Status } from './status.js';
-import { day } from './times.js';
+import { day } from '../parts/times.js';
 import { Tokens } from './tokens.js';
 
 type Action = 'rename' | 'quota' | 'activate' | 'deactivate' | 'delete';

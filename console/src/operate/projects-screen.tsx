@@ -6,9 +6,9 @@ import { ago, counted, size } from '../parts/numbers.js';
 import { Icon } from '../parts/icon.js';
 import { goTo, linkTo } from '../route.js';
 import type { ScreenProps } from '../screens.js';
-import { ActionForm } from './action-form.js';
+import { ActionForm } from '../parts/action-form.js';
 import { createProject, listProjects } from './admin-api.js';
-import { useLoaded } from './loaded.js';
+import { useLoaded } from '../parts/loaded.js';
 import { ProjectView } from './project-view.js';
 import { Status } from './status.js';
 

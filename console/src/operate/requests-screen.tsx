@@ -4,9 +4,9 @@ import { useSignal } from '@preact/signals';
 import type { RunningRequest } from '../../../src/contract/wire/requests.js';
 import { counted, duration } from '../parts/numbers.js';
 import { linkTo } from '../route.js';
-import { ActionForm } from './action-form.js';
+import { ActionForm } from '../parts/action-form.js';
 import { cancelRequest, listRequests } from './admin-api.js';
-import { useLoaded } from './loaded.js';
+import { useLoaded } from '../parts/loaded.js';
 
 const EVERY_MS = 2_000;
 

@@ -6,7 +6,7 @@ import { Dialog } from '../parts/dialog.js';
 import { count, counted, size } from '../parts/numbers.js';
 import { listServers } from './admin-api.js';
 import { Facts } from './facts.js';
-import { useLoaded } from './loaded.js';
+import { useLoaded } from '../parts/loaded.js';
 import { Status } from './status.js';
 
 const EVERY_MS = 10_000;

@@ -7,10 +7,10 @@ import { Dialog } from '../parts/dialog.js';
 import { Icon } from '../parts/icon.js';
 import { ago } from '../parts/numbers.js';
 import { say } from '../parts/toast.js';
-import { ActionForm } from './action-form.js';
+import { ActionForm } from '../parts/action-form.js';
 import { createToken, listTokens, revokeToken } from './admin-api.js';
-import { useLoaded } from './loaded.js';
-import { day } from './times.js';
+import { useLoaded } from '../parts/loaded.js';
+import { day } from '../parts/times.js';
 
 export function Tokens({ project }: { project: string }) {
   const { value: tokens, error, reload } = useLoaded(() => listTokens(project), project);

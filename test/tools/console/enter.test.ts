@@ -104,7 +104,7 @@ describe('a token with one scope', () => {
     'schema:read': ['Tables'],
     'schema:write': ['Tables'],
     'data:write': [],
-    'sql:read': ['SQL'],
+    'sql:read': ['SQL', 'Quarantine'],
     'sql:write': ['SQL'],
   };
   it.each(SCOPES)('%s: sees what it may use, and no request of the page is refused', async (scope) => {

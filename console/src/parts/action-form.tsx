@@ -1,9 +1,9 @@
 /** A dialog that changes something: what will be sent, as curl too, and why it was refused. */
 import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
-import { type ApiRequest, Curl, send } from '../parts/api-request.js';
-import { Dialog } from '../parts/dialog.js';
-import { say } from '../parts/toast.js';
+import { type ApiRequest, Curl, send } from './api-request.js';
+import { Dialog } from './dialog.js';
+import { say } from './toast.js';
 import { explain } from './loaded.js';
 
 interface ActionFormProps<Answer> {
@@ -13,9 +13,11 @@ interface ActionFormProps<Answer> {
   /** The word on the other one. */
   keep?: string;
   /** What the toast says afterwards. */
-  done: string;
+  done: string | ((answer: Answer) => string);
   /** null: something is missing yet. */
   request: ApiRequest | null;
+  /** What sends it, if one request is not all. */
+  run?: () => Promise<Answer>;
   isDangerous?: boolean;
   onClose: () => void;
   /** Called before the dialog closes. */
@@ -24,7 +26,8 @@ interface ActionFormProps<Answer> {
 }
 
 export function ActionForm<Answer>(props: ActionFormProps<Answer>) {
-  const { title, action, keep = 'Cancel', done, request, isDangerous = false, onClose, onDone, children } = props;
+  const { title, action, keep = 'Cancel', done, request, isDangerous = false } = props;
+  const { run, onClose, onDone, children } = props;
   const error = useSignal('');
   const isBusy = useSignal(false);
   const submit = async (event: Event) => {
@@ -33,8 +36,8 @@ export function ActionForm<Answer>(props: ActionFormProps<Answer>) {
     error.value = '';
     isBusy.value = true;
     try {
-      const answer = await send<Answer>(request);
-      say(done);
+      const answer = await (run === undefined ? send<Answer>(request) : run());
+      say(typeof done === 'string' ? done : done(answer));
       onDone(answer);
       onClose();
     } catch (thrown) {

@@ -1,0 +1,94 @@
+/** Filters of a list, as a form. They are part of the address, so that a filtered list can be bookmarked. */
+import type { ComponentChildren } from 'preact';
+import { linkTo, routeQuery } from '../route.js';
+
+/** The names of its fields are those in the address. */
+export function Filters({ screen, children }: { screen: string; children: ComponentChildren }) {
+  const apply = (event: Event) => {
+    event.preventDefault();
+    const chosen = new URLSearchParams();
+    for (const [name, value] of new FormData(event.currentTarget as HTMLFormElement)) {
+      if (typeof value !== 'string' || value.trim() === '') continue;
+      const isTime = name === 'since' || name === 'until';
+      chosen.set(name, isTime ? new Date(value).toISOString() : value.trim());
+    }
+    location.hash = `${linkTo(screen)}${chosen.size === 0 ? '' : `?${chosen}`}`;
+  };
+  return (
+    <form class="filters" onSubmit={apply}>
+      {children}
+      <div class="filters-end">
+        <button type="submit" class="button is-primary">
+          Apply
+        </button>
+        {routeQuery.value.size > 0 && (
+          <a class="button is-quiet" href={linkTo(screen)}>
+            Clear
+          </a>
+        )}
+      </div>
+    </form>
+  );
+}
+
+interface FilterProps {
+  readonly name: string;
+  readonly label: string;
+}
+
+export const TextFilter = ({ name, label, list }: FilterProps & { list?: string }) => (
+  <label class="field">
+    <span class="field-label">{label}</span>
+    <input
+      name={name}
+      class="mono"
+      list={list}
+      autocomplete="off"
+      spellcheck={false}
+      value={routeQuery.value.get(name) ?? ''}
+    />
+  </label>
+);
+
+/** The empty choice is all. */
+export const ChoiceFilter = ({ name, label, choices }: FilterProps & { choices: readonly string[] }) => (
+  <label class="field">
+    <span class="field-label">{label}</span>
+    <select name={name}>
+      {['', ...choices].map((choice) => (
+        <option key={choice} value={choice} selected={choice === (routeQuery.value.get(name) ?? '')}>
+          {choice === '' ? 'all' : choice}
+        </option>
+      ))}
+    </select>
+  </label>
+);
+
+/** `since` and `until`, in the person's time zone. */
+export const TimeFilters = () => (
+  <>
+    {(['since', 'until'] as const).map((name) => (
+      <label key={name} class="field">
+        <span class="field-label">{name === 'since' ? 'From' : 'To'}</span>
+        <input type="datetime-local" name={name} value={local(routeQuery.value.get(name))} />
+      </label>
+    ))}
+  </>
+);
+
+/** As an input of local time takes it. */
+function local(time: string | null): string {
+  const date = new Date(time ?? '');
+  if (Number.isNaN(date.getTime())) return '';
+  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
+/** Those of the filters that the address has. */
+export function filtersIn(query: URLSearchParams, names: readonly string[]): URLSearchParams {
+  const filters = new URLSearchParams();
+  for (const name of names) {
+    const value = query.get(name);
+    if (value) filters.set(name, value);
+  }
+  return filters;
+}

@@ -1,0 +1,55 @@
+/** A list that comes page by page: the first at once, the others when they are asked for. */
+import { useSignal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
+import { explain } from './loaded.js';
+
+export interface Page<Item> {
+  readonly items: readonly Item[];
+  /** What the next page begins with; null: there is none. */
+  readonly next: string | null;
+}
+
+export interface Pages<Item> {
+  /** Those that are there; null: none yet. */
+  readonly items: readonly Item[] | null;
+  readonly error: string;
+  /** null: there are no more. */
+  readonly loadMore: (() => void) | null;
+  readonly reload: () => void;
+}
+
+/** @param load called at once, and when `key` changes, with null for the first page */
+export function usePages<Item>(load: (from: string | null) => Promise<Page<Item>>, key: string): Pages<Item> {
+  const items = useSignal<readonly Item[] | null>(null);
+  const next = useSignal<string | null>(null);
+  const error = useSignal('');
+  const version = useSignal(0);
+
+  const read = async (from: string | null, isOver: () => boolean = () => false) => {
+    try {
+      const page = await load(from);
+      if (isOver()) return;
+      items.value = [...(from === null ? [] : (items.value ?? [])), ...page.items];
+      next.value = page.next;
+      error.value = '';
+    } catch (thrown) {
+      if (!isOver()) error.value = explain(thrown);
+    }
+  };
+
+  useEffect(() => {
+    let isOver = false;
+    items.value = next.value = null;
+    void read(null, () => isOver);
+    return () => {
+      isOver = true;
+    };
+  }, [key, version.value]);
+
+  return {
+    items: items.value,
+    error: error.value,
+    loadMore: next.value === null ? null : () => void read(next.value),
+    reload: () => void version.value++,
+  };
+}
