@@ -1,6 +1,6 @@
 /** A file that was chosen: how it is read, and which column each of its fields goes to. Nothing is sent before a person agrees. */
 import { computed, type Signal, signal } from '@preact/signals';
-import { CdpError, type Table } from '../../../src/client/index.js';
+import { CdpError, type StoreOptions, type Table } from '../../../src/client/index.js';
 import { NAME_PATTERN } from '../../../src/contract/names.js';
 import { columnNames } from '../../../src/import/column-names.js';
 import type { Mapping } from '../../../src/import/field-mapping.js';
@@ -30,6 +30,12 @@ export class Draft {
   /** Rows read so far; null: not reading. */
   readonly reading = signal<{ rows: number; share: number | null } | null>(null);
   readonly choices = signal<readonly Choice[]>([]);
+  /** What a person has changed of the guesses, by the name of the field: it outlives another way to read the file. */
+  private readonly corrected = new Map<string, Partial<Choice>>();
+  /** What a person chose for records whose key a row has, and for those that are refused. */
+  readonly stored = signal<StoreOptions>({});
+  /** The columns of each unique index of the table. */
+  private readonly uniqueIndexes = signal<readonly (readonly string[])[]>([]);
   private stopReading = (): void => {};
   private run = 0;
 
@@ -66,12 +72,14 @@ export class Draft {
     this.reading.value = { rows: 0, share: 0 };
     try {
       const existing = await findTable(this.table.value);
+      const uniqueIndexes = existing === undefined ? [] : await uniqueIndexesOf(existing.name);
       const options = { ...this.options.value, addColumns: may('schema:write') };
       const planned = await planImport([file], existing, options, {}, watch);
       if (isStale()) return;
       this.existing.value = existing;
+      this.uniqueIndexes.value = uniqueIndexes;
       this.planned.value = planned;
-      this.choices.value = this.mappings.map((mapping) => choiceFor(mapping, existing));
+      this.choices.value = this.mappings.map((mapping) => this.withCorrections(mapping, choiceFor(mapping, existing)));
     } catch (error) {
       if (isStale()) return;
       this.planned.value = null;
@@ -94,12 +102,22 @@ export class Draft {
   }
 
   choose(field: number, change: Partial<Choice>): void {
-    this.choices.value = this.choices.value.map((choice, i) => {
-      if (i !== field) return choice;
-      const next = { ...choice, ...change };
-      const type = this.typeOf(next.column);
-      return change.column !== undefined && type !== undefined ? { ...next, type } : next;
-    });
+    const name = this.mappings[field]?.field ?? '';
+    this.corrected.set(name, { ...this.corrected.get(name), ...change });
+    this.choices.value = this.choices.value.map((choice, i) => (i === field ? this.changed(choice, change) : choice));
+  }
+
+  private withCorrections({ field }: Mapping, guess: Choice): Choice {
+    const corrections = this.corrected.get(field);
+    return corrections === undefined ? guess : this.changed(guess, corrections);
+  }
+
+  /** A column that exists has its own type; only its times may be written as numbers. */
+  private changed(choice: Choice, change: Partial<Choice>): Choice {
+    const next = { ...choice, ...change };
+    const own = this.typeOf(next.column);
+    const isEpoch = own === 'TIMESTAMP' && requestedType(next.type)?.epoch !== undefined;
+    return own === undefined || isEpoch ? next : { ...next, type: own };
   }
 
   /** Of a column that exists. */
@@ -142,6 +160,19 @@ export class Draft {
     }));
   });
 
+  /** Keys by which a row can be found: those of which the file has every column. */
+  readonly keys = computed(() => {
+    const taken = new Set(this.choices.value.flatMap(({ isTaken, column }) => (isTaken ? [column] : [])));
+    return this.uniqueIndexes.value.filter((columns) => columns.every((column) => taken.has(column)));
+  });
+
+  /** What was chosen, as far as the file allows it. */
+  readonly storing = computed((): StoreOptions => {
+    const { onConflict, resolution = 'merge', ...others } = this.stored.value;
+    const key = this.keys.value.find((columns) => columns.join() === [onConflict].flat().join());
+    return key === undefined ? others : { ...others, onConflict: key, resolution };
+  });
+
   /** The plan with what the person chose. */
   get plan(): ImportPlan {
     const { plan } = this.planned.value as Planned;
@@ -158,7 +189,7 @@ export class Draft {
         ...(requested?.epoch === undefined ? {} : { epoch: requested.epoch }),
       };
     });
-    return { ...plan, files: plan.files.map((file) => ({ ...file, mappings })) };
+    return { ...plan, storing: this.storing.value, files: plan.files.map((file) => ({ ...file, mappings })) };
   }
 
   /** The first values of a field, as the file has them. */
@@ -204,4 +235,13 @@ async function findTable(name: string): Promise<Table | undefined> {
     if (error instanceof CdpError && error.code === 'table_not_found') return undefined;
     throw error;
   }
+}
+
+/** Of indexes that hold for every row, and of columns rather than expressions. */
+async function uniqueIndexesOf(table: string): Promise<readonly (readonly string[])[]> {
+  const indexes = await entered().client.indexes(table);
+  return indexes.flatMap(({ unique, partial, valid, columns }) => {
+    const named = columns.filter((column) => column !== null);
+    return unique && !partial && valid && named.length === columns.length ? [named] : [];
+  });
 }

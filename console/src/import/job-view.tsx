@@ -48,7 +48,10 @@ export function JobView({ job, onClose }: { job: ImportJob; onClose: () => void 
         <p class="job-numbers">
           <strong role="status">{TITLES[state]}</strong>
           <span>{counted(journal.stored, 'row')} stored</span>
+          {journal.totals.updated > 0 && <span class="quiet">{count(journal.totals.updated)} of them updated</span>}
+          {journal.totals.ignored > 0 && <span class="quiet">{count(journal.totals.ignored)} left as they were</span>}
           {refused > 0 && <span class="bad">{count(refused)} refused</span>}
+          {journal.totals.quarantined > 0 && <Quarantined rows={journal.totals.quarantined} table={header.table} />}
           {isMoving && <span class="quiet">{count(Math.round(rate.rows))} rows/s</span>}
           {isMoving && rate.left !== null && <span class="quiet">{rate.left} left</span>}
         </p>
@@ -78,6 +81,16 @@ export function JobView({ job, onClose }: { job: ImportJob; onClose: () => void 
         </p>
       )}
     </div>
+  );
+}
+
+function Quarantined({ rows, table }: { rows: number; table: string }) {
+  const text = `${count(rows)} in quarantine`;
+  if (!may('sql:read')) return <span class="bad">{text}</span>;
+  return (
+    <a class="bad" href={`${linkTo('quarantine')}?${new URLSearchParams({ table })}`}>
+      {text}
+    </a>
   );
 }
 

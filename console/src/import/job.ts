@@ -2,7 +2,7 @@
 import { signal } from '@preact/signals';
 import { cutBatches } from '../../../src/client/batches.js';
 import { forEachConcurrently } from '../../../src/client/concurrency.js';
-import { CdpClient } from '../../../src/client/index.js';
+import { CdpClient, type StoreOptions } from '../../../src/client/index.js';
 import { BatchReader, requireUnchanged } from '../../../src/import/batches.js';
 import { FileError } from '../../../src/import/file-error.js';
 import type { EncodedRecord } from '../../../src/import/record-encoder.js';
@@ -18,8 +18,8 @@ export type State = 'waiting' | 'running' | 'pausing' | 'paused' | 'failed' | 'c
 /** Beyond these the import pauses, since a person should look first. They bound its memory, too. */
 const REFUSED = { records: 10_000, characters: 16 * 1024 * 1024 };
 
-/** Browsers open six connections to a host; two are left for other screens. */
-const BATCHES_AT_ONCE = 4;
+/** Browsers open six connections to a host; two are left for other screens. With a key one, so that its last record wins. */
+const batchesAtOnce = ({ onConflict }: StoreOptions): number => (onConflict === undefined ? 4 : 1);
 
 export class ImportJob {
   readonly state = signal<State>('waiting');
@@ -87,7 +87,7 @@ export class ImportJob {
     const reader = new BatchReader(this.journal.header.plan, [file]);
     const watch = setInterval(() => this.show(reader), 200);
     try {
-      const limits = { concurrency: BATCHES_AT_ONCE, signal: this.stop.signal };
+      const limits = { concurrency: batchesAtOnce(this.journal.header.plan.storing), signal: this.stop.signal };
       const isComplete = await forEachConcurrently(reader.batches(), limits, (batch) => this.sender.send(batch));
       if (isComplete) await this.end();
       else this.state.value = 'paused';

@@ -16,6 +16,7 @@ import { FileButton } from './file-button.js';
 import { ImportJob } from './job.js';
 import { Problem } from './problem.js';
 import { ReadOptionsForm } from './read-options.js';
+import { Storing } from './storing.js';
 import { StoredJournal } from './stored-journal.js';
 import { inConsole } from './words.js';
 
@@ -107,6 +108,7 @@ export function PlanView({ draft, onFile, onBegin, onClose }: PlanViewProps) {
         </p>
       ))}
       {planned.value !== null && <FieldTable draft={draft} isBusy={reading.value !== null} />}
+      {planned.value !== null && <Storing draft={draft} />}
       <Problem error={error.value} />
       {planned.value !== null && (
         <footer class="import-foot">

@@ -1,0 +1,68 @@
+/** What becomes of records whose key a row has already, and of those that the service refuses. */
+import type { StoreOptions } from '../../../src/client/index.js';
+import type { Draft } from './draft.js';
+
+const RESOLUTIONS = [
+  ['merge', 'takes the values of the file'],
+  ['replace', 'takes them, and defaults elsewhere'],
+  ['ignore', 'stays as it is'],
+] as const;
+
+export function Storing({ draft }: { draft: Draft }) {
+  const keys = draft.keys.value;
+  const { onConflict, resolution, onError } = draft.storing.value;
+  const change = (by: StoreOptions) => (draft.stored.value = { ...draft.stored.value, ...by });
+  return (
+    <div class="import-storing">
+      {keys.length > 0 && (
+        <label class="field">
+          <span class="field-label">Key</span>
+          <select
+            value={keyName(onConflict)}
+            onChange={({ currentTarget: { selectedIndex } }) => change({ onConflict: keys[selectedIndex - 1] ?? [] })}
+          >
+            <option value="">None: each record is a new row</option>
+            {keys.map((key) => (
+              <option key={keyName(key)} value={keyName(key)}>
+                {keyName(key)}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
+      {onConflict !== undefined && (
+        <label class="field">
+          <span class="field-label">A row with the key of a record</span>
+          <select
+            value={resolution}
+            onChange={({ currentTarget: { selectedIndex } }) => {
+              const [chosen] = RESOLUTIONS[selectedIndex] ?? RESOLUTIONS[0];
+              change({ resolution: chosen });
+            }}
+          >
+            {RESOLUTIONS.map(([value, label]) => (
+              <option key={value} value={value}>
+                {label}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
+      <label class="field">
+        <span class="field-label">Refused records</span>
+        <select
+          value={onError ?? ''}
+          onChange={({ currentTarget: { value } }) => {
+            const { onError: _, ...others } = draft.stored.value;
+            draft.stored.value = value === '' ? others : { ...others, onError: 'quarantine' };
+          }}
+        >
+          <option value="">wait here to be corrected</option>
+          <option value="quarantine">go into the quarantine</option>
+        </select>
+      </label>
+    </div>
+  );
+}
+
+const keyName = (key: StoreOptions['onConflict']): string => [key ?? []].flat().join(', ');
