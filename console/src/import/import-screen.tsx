@@ -9,7 +9,6 @@ import { ImportJob } from './job.js';
 import { JobView } from './job-view.js';
 import { PlanView } from './plan-view.js';
 import { StoredJournal } from './stored-journal.js';
-import { Toast } from '../parts/toast.js';
 import type { ScreenProps } from '../screens.js';
 import { session } from '../session.js';
 
@@ -87,7 +86,6 @@ export function ImportScreen({ path: [table] }: ScreenProps) {
       {shown instanceof ImportJob && (
         <JobView key={shown.journal.header.id} job={shown} onClose={() => (current.value = null)} />
       )}
-      <Toast />
     </main>
   );
 }

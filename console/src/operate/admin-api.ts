@@ -1,8 +1,11 @@
 /** The admin API: what the screens of an operator ask for, and the requests that their forms send. */
 import type { AuditAnswer } from '../../../src/contract/wire/audit.js';
+import type { MovePlanAnswer, MovesAnswer, PlannedMove, RebalanceAnswer } from '../../../src/contract/wire/moves.js';
 import type { Project, ProjectsAnswer, TokensAnswer } from '../../../src/contract/wire/projects.js';
 import type { RunningRequestsAnswer } from '../../../src/contract/wire/requests.js';
 import type { Server, ServersAnswer } from '../../../src/contract/wire/servers.js';
+import type { ServerStatus } from '../../../src/contract/servers.js';
+import type { Verification } from '../../../src/contract/moves.js';
 import type { Scope } from '../../../src/contract/names.js';
 import { type ApiRequest, send } from '../parts/api-request.js';
 
@@ -81,4 +84,34 @@ export const revokeToken = (project: string, id: string, now: boolean): ApiReque
 export const cancelRequest = (project: string, id: string): ApiRequest => ({
   method: 'DELETE',
   path: pathOf(project, 'requests', id),
+});
+
+/** The last 100, the newest first. */
+export const listMoves = async (): Promise<MovesAnswer['moves']> =>
+  (await send<MovesAnswer>({ method: 'GET', path: `${ADMIN}/moves` })).moves;
+
+/** What a rebalance would move now. */
+export const planRebalance = async (): Promise<readonly PlannedMove[]> =>
+  (await send<RebalanceAnswer>({ method: 'GET', path: `${ADMIN}/rebalance` })).moves;
+
+export const planMove = (project: string, to: string): Promise<MovePlanAnswer> =>
+  send<MovePlanAnswer>({ method: 'GET', path: `${pathOf(project, 'move')}?${new URLSearchParams({ to })}` });
+
+export const moveProject = (project: string, to: string, verify: Verification = 'counts'): ApiRequest => ({
+  method: 'POST',
+  path: pathOf(project, 'move'),
+  body: { to, verify },
+});
+
+export const cancelMove = (id: string): ApiRequest => ({ method: 'DELETE', path: `${ADMIN}/moves/${id}` });
+
+export const setServerStatus = (server: string, status: ServerStatus): ApiRequest => ({
+  method: 'PUT',
+  path: `${ADMIN}/servers/${encodeURIComponent(server)}`,
+  body: { status },
+});
+
+export const checkServer = (server: string): ApiRequest => ({
+  method: 'POST',
+  path: `${ADMIN}/servers/${encodeURIComponent(server)}/check`,
 });

@@ -1,16 +1,25 @@
 /** One project: its size and quota, its tokens, and what can be done with it. */
 import { useSignal } from '@preact/signals';
 import type { Project } from '../../../src/contract/wire/projects.js';
+import { useLoaded } from '../parts/loaded.js';
 import { size } from '../parts/numbers.js';
 import { Icon } from '../parts/icon.js';
 import { goTo, linkTo } from '../route.js';
 import { ActionForm } from '../parts/action-form.js';
-import { activateProject, deactivateProject, deleteProject, renameProject, setQuota } from './admin-api.js';
+import {
+  activateProject,
+  deactivateProject,
+  deleteProject,
+  listServers,
+  renameProject,
+  setQuota,
+} from './admin-api.js';
+import { MoveForm } from './move-form.js';
 import { Status } from './status.js';
 import { day } from '../parts/times.js';
 import { Tokens } from './tokens.js';
 
-type Action = 'rename' | 'quota' | 'activate' | 'deactivate' | 'delete';
+type Action = 'rename' | 'quota' | 'move' | 'activate' | 'deactivate' | 'delete';
 
 interface ProjectProps {
   project: Project;
@@ -19,7 +28,8 @@ interface ProjectProps {
 
 export function ProjectView({ project, reload }: ProjectProps) {
   const action = useSignal<Action | null>(null);
-  const { name, status, quota, size_bytes, created_at, id } = project;
+  const { name, status, quota, size_bytes, created_at, id, server } = project;
+  const { value: servers = [] } = useLoaded(listServers, '');
   const isActive = status === 'active';
   const close = () => (action.value = null);
   return (
@@ -61,6 +71,17 @@ export function ProjectView({ project, reload }: ProjectProps) {
           </dd>
         </div>
         <div>
+          <dt>Server</dt>
+          <dd>
+            {server}{' '}
+            {servers.length > 1 && (
+              <button type="button" class="button is-quiet" onClick={() => (action.value = 'move')}>
+                Move
+              </button>
+            )}
+          </dd>
+        </div>
+        <div>
           <dt>Created</dt>
           <dd>
             <time dateTime={created_at}>{day(created_at)}</time>
@@ -77,6 +98,9 @@ export function ProjectView({ project, reload }: ProjectProps) {
       <Tokens project={name} />
       {action.value === 'rename' && <Rename project={project} reload={reload} onClose={close} />}
       {action.value === 'quota' && <Quota project={project} reload={reload} onClose={close} />}
+      {action.value === 'move' && (
+        <MoveForm project={name} from={server} servers={servers} onClose={close} onDone={() => void reload()} />
+      )}
       {action.value === 'activate' && (
         <ActionForm
           title={`Activate ${name}`}

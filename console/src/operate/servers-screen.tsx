@@ -1,19 +1,27 @@
-/** The Postgres servers that projects live on, and the commands that change them. */
+/** The Postgres servers that projects live on, what changes them, and the moves between them. */
 import './operate.css';
 import { useSignal } from '@preact/signals';
-import type { Server } from '../../../src/contract/wire/servers.js';
+import type { CheckedServerAnswer, Server } from '../../../src/contract/wire/servers.js';
+import { SERVER_STATUSES, type ServerStatus } from '../../../src/contract/servers.js';
 import { Dialog } from '../parts/dialog.js';
+import { useLoaded } from '../parts/loaded.js';
 import { count, counted, size } from '../parts/numbers.js';
 import { listServers } from './admin-api.js';
 import { Facts } from './facts.js';
-import { useLoaded } from '../parts/loaded.js';
+import { Moves } from './moves.js';
+import { ChangeServer, CHANGES, CheckServer, Findings } from './server-actions.js';
 import { Status } from './status.js';
 
 const EVERY_MS = 10_000;
 
+type Action = 'check' | ServerStatus;
+
 export function ServersScreen() {
-  const { value: servers, error } = useLoaded(listServers, '', EVERY_MS);
+  const { value: servers, error, reload } = useLoaded(listServers, '', EVERY_MS);
   const shown = useSignal<Server | null>(null);
+  const doing = useSignal<{ readonly server: string; readonly action: Action } | null>(null);
+  const checked = useSignal<CheckedServerAnswer | null>(null);
+  const close = () => (doing.value = null);
   return (
     <main class="operate" aria-busy={servers === undefined}>
       <header class="operate-head">
@@ -28,7 +36,36 @@ export function ServersScreen() {
         {error}
       </p>
       {servers !== undefined && <ServerTable servers={servers} onOpen={(server) => (shown.value = server)} />}
-      {shown.value !== null && <ServerDialog server={shown.value} onClose={() => (shown.value = null)} />}
+      {servers !== undefined && <Moves servers={servers} />}
+      {shown.value !== null && (
+        <ServerDialog
+          server={shown.value}
+          onClose={() => (shown.value = null)}
+          onAction={(action) => {
+            doing.value = { server: shown.value?.name ?? '', action };
+            shown.value = null;
+          }}
+        />
+      )}
+      {doing.value?.action === 'check' && (
+        <CheckServer
+          server={doing.value.server}
+          onClose={close}
+          onDone={(answer) => {
+            checked.value = answer;
+            void reload();
+          }}
+        />
+      )}
+      {doing.value !== null && doing.value.action !== 'check' && (
+        <ChangeServer
+          server={doing.value.server}
+          status={doing.value.action}
+          onClose={close}
+          onDone={() => void reload()}
+        />
+      )}
+      {checked.value !== null && <Findings checked={checked.value} onClose={() => (checked.value = null)} />}
     </main>
   );
 }
@@ -111,31 +148,28 @@ function MeasuredCells({ server: { facts, max_bytes } }: { server: Server }) {
   );
 }
 
-function ServerDialog({ server, onClose }: { server: Server; onClose: () => void }) {
-  const { name, projects } = server;
+interface ServerDialogProps {
+  readonly server: Server;
+  readonly onClose: () => void;
+  readonly onAction: (action: Action) => void;
+}
+
+function ServerDialog({ server, onClose, onAction }: ServerDialogProps) {
+  const { name, projects, status } = server;
+  const others = SERVER_STATUSES.filter((other) => other !== status);
   return (
     <Dialog title={name} onClose={onClose}>
-      <p>{counted(projects, 'project')} on it. To change it, type one of these where the service runs:</p>
-      <dl class="commands">
-        {COMMANDS.map(([command, what]) => (
-          <div key={command}>
-            <dt>
-              <code>
-                cdp server {command} {name}
-              </code>
-            </dt>
-            <dd class="quiet">{what}</dd>
-          </div>
+      <p>
+        <Status status={status} /> · {counted(projects, 'project')} on it
+      </p>
+      <div class="actions">
+        {(['check', ...others] as const).map((action) => (
+          <button key={action} type="button" class="button" onClick={() => onAction(action)}>
+            {action === 'check' ? 'Check' : CHANGES[action].action} …
+          </button>
         ))}
-      </dl>
+      </div>
       <Facts of={server} />
     </Dialog>
   );
 }
-
-const COMMANDS = [
-  ['check', 'rights, version, clock, latency, connections, settings'],
-  ['close', 'it takes no new project'],
-  ['drain', 'it takes none either, and a rebalance moves its projects away'],
-  ['activate', 'it takes new projects again'],
-] as const;

@@ -1,17 +1,38 @@
-/** A short message about what was just done; screen readers say it. */
+/** A short message about what was just done, which screen readers say, and perhaps a way to take it back. */
 import { signal } from '@preact/signals';
 
-const message = signal('');
-let timer: ReturnType<typeof setTimeout> | undefined;
-
-export function say(text: string): void {
-  message.value = text;
-  clearTimeout(timer);
-  timer = setTimeout(() => (message.value = ''), 4_000);
+interface Message {
+  readonly text: string;
+  /** Takes it back. */
+  readonly undo?: (() => void) | undefined;
 }
 
-export const Toast = () => (
-  <div class="toast" role="status" data-shown={message.value !== ''}>
-    {message.value}
-  </div>
-);
+const message = signal<Message | null>(null);
+let timer: ReturnType<typeof setTimeout> | undefined;
+
+export function say(text: string, undo?: () => void): void {
+  message.value = { text, undo };
+  clearTimeout(timer);
+  timer = setTimeout(() => (message.value = null), undo === undefined ? 4_000 : 8_000);
+}
+
+export function Toast() {
+  const shown = message.value;
+  return (
+    <div class="toast" role="status" data-shown={shown !== null}>
+      {shown?.text}
+      {shown?.undo !== undefined && (
+        <button
+          type="button"
+          class="link"
+          onClick={() => {
+            shown.undo?.();
+            message.value = null;
+          }}
+        >
+          Undo
+        </button>
+      )}
+    </div>
+  );
+}

@@ -9,7 +9,6 @@ import { Dialog } from '../parts/dialog.js';
 import { Filters, filtersIn, TextFilter, TimeFilters } from '../parts/filters.js';
 import { usePages } from '../parts/pages.js';
 import { dayAndTime } from '../parts/times.js';
-import { Toast } from '../parts/toast.js';
 import { oneLine } from '../results/cells.js';
 import { JsonTree } from '../results/json-tree.js';
 import { routeQuery } from '../route.js';
@@ -97,7 +96,6 @@ export function QuarantineScreen() {
       {action.value?.kind === 'drop' && (
         <Drop filter={action.value.filter} onClose={() => (action.value = null)} onDone={reload} />
       )}
-      <Toast />
     </main>
   );
 }

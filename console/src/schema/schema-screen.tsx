@@ -4,7 +4,6 @@ import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { Icon } from '../parts/icon.js';
 import { count, counted } from '../parts/numbers.js';
-import { Toast } from '../parts/toast.js';
 import { goTo } from '../route.js';
 import type { ScreenProps } from '../screens.js';
 import { may } from '../session.js';
@@ -52,7 +51,6 @@ export function SchemaScreen({ path: [name] }: ScreenProps) {
         {table !== undefined ? <TableView key={name} table={table} /> : <NoTable name={name} onCreate={create} />}
       </div>
       {isCreating.value && <CreateTable onClose={() => (isCreating.value = false)} />}
-      <Toast />
     </main>
   );
 }

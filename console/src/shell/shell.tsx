@@ -5,6 +5,7 @@ import type { FunctionComponent } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { Icon } from '../parts/icon.js';
 import { ThemeButton } from '../parts/theme-button.js';
+import { Toast } from '../parts/toast.js';
 import { linkTo, replaceRoute, route } from '../route.js';
 import { type Screen, type ScreenProps, usefulScreens } from '../screens.js';
 import { entered, leave } from '../session.js';
@@ -61,6 +62,7 @@ export function Shell() {
       </header>
       {screen === undefined ? <NothingToShow /> : <Loaded key={screen.path} screen={screen} path={path} />}
       {keyMapIsOpen.value && <KeyMap screens={screens} />}
+      <Toast />
     </div>
   );
 }

@@ -4,7 +4,7 @@ import { useComputed, useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { copyText } from '../parts/clipboard.js';
 import { Icon } from '../parts/icon.js';
-import { say, Toast } from '../parts/toast.js';
+import { say } from '../parts/toast.js';
 import { replaceRoute, routeQuery } from '../route.js';
 import { readCatalog } from '../schema/catalog.js';
 import { may } from '../session.js';
@@ -211,7 +211,6 @@ export function SqlScreen() {
           onClose={() => (isSaving.value = false)}
         />
       )}
-      <Toast />
     </main>
   );
 }

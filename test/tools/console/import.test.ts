@@ -227,6 +227,30 @@ describe('formats', () => {
   });
 });
 
+describe('what a person has corrected', () => {
+  it('outlives another way to read the file, and another table', async () => {
+    await project.table('visits', { n: 'INTEGER' });
+    const { page } = await visitImport();
+    await choose(page, await fileOf('corrected.csv', 'n;amount;note\n1;2,5;x\n2;3,5;y'));
+    await page.getByLabel('Column of note').fill('remark');
+    await page.getByLabel('Type of n', { exact: true }).selectOption('TEXT');
+    await page.getByText('How it is read').click();
+    await page.getByLabel('Decimals').selectOption(',');
+    // What nobody has corrected is guessed anew.
+    await expect.poll(() => page.getByLabel('Type of amount').inputValue()).toBe('FLOAT');
+    expect(await page.getByLabel('Column of note').inputValue()).toBe('remark');
+    expect(await page.getByLabel('Type of n', { exact: true }).inputValue()).toBe('TEXT');
+    await page.getByLabel('Import amount').uncheck();
+    await page.getByLabel('Into table').fill('visits');
+    await page.getByLabel('Into table').press('Tab');
+    await page.getByText('A table with about').waitFor();
+    expect(await page.getByLabel('Import amount').isChecked()).toBe(false);
+    expect(await page.getByLabel('Column of note').inputValue()).toBe('remark');
+    // A column that is there has its own type.
+    expect(await page.getByLabel('Type of n', { exact: true }).count()).toBe(0);
+  });
+});
+
 describe('an import on its way', () => {
   it('pauses once what is in flight is stored, goes on, and goes on while another screen is shown', async () => {
     const { page, axe, complaints } = await visitImport();

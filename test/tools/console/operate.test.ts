@@ -143,20 +143,32 @@ describe('with an admin token', () => {
     expect(rows).toEqual([]);
   });
 
-  it('the servers are shown, with the commands that change them', async () => {
+  it('the servers are shown, checked, drained and activated', async () => {
     await go('Servers');
     const row = page.getByRole('row', { name: /^default/ });
     expect(await row.innerText()).toMatch(/^default\s+active\s+2\s+1\s/);
-    const body = { status: 'draining', weight: 2.5, max_projects: 40, labels: { region: 'eu' } };
+    const body = { weight: 2.5, max_projects: 40, labels: { region: 'eu' } };
     await call(service.url, 'PUT', '/api/cdp/admin/servers/default', { token: admin, body });
-    await expect
-      .poll(() => row.innerText(), { timeout: 30_000 })
-      .toMatch(/^default\s+draining\s+2 of 40\s+2\.5\s.*region=eu/s);
+    const change = async (action: string) => {
+      await row.getByRole('button', { name: 'default' }).click();
+      await dialog()
+        .getByRole('button', { name: `${action} …` })
+        .click();
+      await dialog().getByText('The request as curl').click();
+      expect(await dialog().locator('pre').innerText()).toContain('/api/cdp/admin/servers/default');
+      await dialog().getByRole('button', { name: action, exact: true }).click();
+    };
+    await change('Drain');
+    await expect.poll(() => row.innerText()).toMatch(/^default\s+draining\s+2 of 40\s+2\.5\s.*region=eu/s);
+    await change('Check');
+    await page.getByRole('dialog', { name: 'What the check of default found' }).getByText('version').first().waitFor();
+    await dialog().getByRole('button', { name: 'Done' }).click();
+    await change('Activate');
+    await expect.poll(() => row.innerText()).toMatch(/^default\s+active/);
     await row.getByRole('button', { name: 'default' }).click();
-    await dialog().getByText('cdp server activate default').waitFor();
     await dialog().getByText('labels.region').waitFor();
     await page.keyboard.press('Escape');
-    await call(service.url, 'PUT', '/api/cdp/admin/servers/default', { token: admin, body: { status: 'active' } });
+    await page.getByText('No project has moved yet').waitFor();
   });
 
   it('the audit log is filtered, by an address that can be kept', async () => {

@@ -1,0 +1,79 @@
+/** A project moves to another server: what is in the way is said before. */
+import { useSignal } from '@preact/signals';
+import type { Server } from '../../../src/contract/wire/servers.js';
+import { ActionForm } from '../parts/action-form.js';
+import { useLoaded } from '../parts/loaded.js';
+import { size } from '../parts/numbers.js';
+import { goTo } from '../route.js';
+import { moveProject, planMove } from './admin-api.js';
+
+interface MoveFormProps {
+  readonly project: string;
+  readonly from: string;
+  /** The first choice. */
+  readonly to?: string | undefined;
+  readonly servers: readonly Server[];
+  readonly onClose: () => void;
+  readonly onDone: () => void;
+}
+
+export function MoveForm({ project, from, to, servers, onClose, onDone }: MoveFormProps) {
+  const others = servers.filter(({ name }) => name !== from);
+  const target = useSignal(to ?? others[0]?.name ?? '');
+  const verify = useSignal<'counts' | 'full'>('counts');
+  const { value: plan, error } = useLoaded(() => planMove(project, target.value), target.value);
+  return (
+    <ActionForm
+      title={`Move ${project}`}
+      action="Move"
+      done={`${project} moves to ${target.value}`}
+      request={plan?.obstacles.length === 0 ? moveProject(project, target.value, verify.value) : null}
+      onClose={onClose}
+      onDone={() => {
+        onDone();
+        goTo('servers');
+      }}
+    >
+      <label class="field">
+        <span class="field-label">From {from} to</span>
+        <select value={target.value} onChange={(event) => (target.value = event.currentTarget.value)}>
+          {others.map(({ name, status }) => (
+            <option key={name} value={name}>
+              {name}
+              {status === 'active' ? '' : ` (${status})`}
+            </option>
+          ))}
+        </select>
+      </label>
+      <div role="status" aria-busy={plan === undefined && error === ''}>
+        {plan === undefined && error === '' && <p class="quiet">Looking for what is in the way …</p>}
+        {plan?.obstacles.length === 0 && (
+          <p>Nothing is in the way{plan.bytes !== null && `. About ${size(plan.bytes)} are copied`}.</p>
+        )}
+        {plan !== undefined && plan.obstacles.length > 0 && (
+          <>
+            <p class="bad">It cannot move there:</p>
+            <ul class="obstacles">
+              {plan.obstacles.map((obstacle) => (
+                <li key={obstacle}>{obstacle}</li>
+              ))}
+            </ul>
+          </>
+        )}
+        <p class="bad">{error}</p>
+      </div>
+      <p class="quiet">
+        Reads go on. Writes fail with 503 while the rows are copied. Whatever fails before the switch is undone, and the
+        project stays on {from}.
+      </p>
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={verify.value === 'full'}
+          onChange={(event) => (verify.value = event.currentTarget.checked ? 'full' : 'counts')}
+        />
+        <span>Compare the rows themselves before the switch, not only their number. Writes wait longer.</span>
+      </label>
+    </ActionForm>
+  );
+}

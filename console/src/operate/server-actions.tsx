@@ -1,0 +1,76 @@
+/** What an operator does with a server: a check, and whether it takes projects. */
+import type { CheckedServerAnswer } from '../../../src/contract/wire/servers.js';
+import type { ServerStatus } from '../../../src/contract/servers.js';
+import { ActionForm } from '../parts/action-form.js';
+import { Dialog } from '../parts/dialog.js';
+import { checkServer, setServerStatus } from './admin-api.js';
+
+interface Change {
+  readonly action: string;
+  readonly done: string;
+  readonly what: string;
+}
+
+export const CHANGES: Readonly<Record<ServerStatus, Change>> = {
+  active: { action: 'Activate', done: 'takes new projects', what: 'New projects are placed on it again.' },
+  closed: { action: 'Close', done: 'is closed', what: 'It takes no new project. Those that live on it stay there.' },
+  draining: {
+    action: 'Drain',
+    done: 'is draining',
+    what: 'It takes no new project, and a rebalance moves its projects away. Nothing moves before you say so.',
+  },
+};
+
+interface FormProps<Answer> {
+  readonly server: string;
+  readonly onClose: () => void;
+  readonly onDone: (answer: Answer) => void;
+}
+
+export function ChangeServer({ server, status, ...events }: FormProps<unknown> & { status: ServerStatus }) {
+  const { action, done, what } = CHANGES[status];
+  return (
+    <ActionForm
+      title={`${action} ${server}`}
+      action={action}
+      done={`${server} ${done}`}
+      request={setServerStatus(server, status)}
+      {...events}
+    >
+      <p>{what}</p>
+    </ActionForm>
+  );
+}
+
+export const CheckServer = ({ server, ...events }: FormProps<CheckedServerAnswer>) => (
+  <ActionForm<CheckedServerAnswer>
+    title={`Check ${server}`}
+    action="Check"
+    done={`${server} checked`}
+    request={checkServer(server)}
+    {...events}
+  >
+    <p>Its rights, version, clock, latency, connections and settings are looked at. Nothing is changed on it.</p>
+  </ActionForm>
+);
+
+export const Findings = ({ checked, onClose }: { checked: CheckedServerAnswer; onClose: () => void }) => (
+  <Dialog title={`What the check of ${checked.server.name} found`} onClose={onClose}>
+    <dl class="findings">
+      {checked.findings.map(({ subject, health, found, advice }, i) => (
+        <div key={i}>
+          <dt>
+            {subject} <span class={health === 'ok' ? 'quiet' : 'bad'}>{health}</span>
+          </dt>
+          <dd>{found}</dd>
+          {advice !== null && <dd class="quiet">{advice}</dd>}
+        </div>
+      ))}
+    </dl>
+    <div class="dialog-actions">
+      <button type="button" class="button is-primary" onClick={onClose}>
+        Done
+      </button>
+    </div>
+  </Dialog>
+);
