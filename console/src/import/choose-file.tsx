@@ -1,6 +1,7 @@
 /** The beginning: a place for a file, and the imports that were not finished. */
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
+import { Dialog } from '../parts/dialog.js';
 import { Icon } from '../parts/icon.js';
 import { ago, count, counted } from '../parts/numbers.js';
 import { browserFile } from './browser-file.js';
@@ -14,19 +15,71 @@ interface ChooseFileProps {
   readonly onJob: (job: ImportJob) => void;
 }
 
-export const ChooseFile = ({ onFile, onJob }: ChooseFileProps) => (
-  <div class="import-page">
-    <h1>Import a file</h1>
-    <FileButton class="drop" label="Choose a file to import" onFile={onFile}>
-      <Icon name="upload" />
-      <strong>Drop a file here, or choose one</strong>
-      <span class="quiet">
-        CSV, TSV, NDJSON or JSON, also gzipped. You see its columns and types first; nothing is sent before you agree.
-      </span>
-    </FileButton>
-    <Unfinished onJob={onJob} />
-  </div>
-);
+export function ChooseFile({ onFile, onJob }: ChooseFileProps) {
+  const isPasting = useSignal(false);
+  return (
+    <div class="import-page">
+      <h1>Import a file</h1>
+      <FileButton class="drop" label="Choose a file to import" onFile={onFile}>
+        <Icon name="upload" />
+        <strong>Drop a file here, choose one, or paste rows</strong>
+        <span class="quiet">
+          CSV, TSV, NDJSON or JSON, also gzipped. You see its columns and types first; nothing is sent before you agree.
+        </span>
+      </FileButton>
+      <div>
+        <button type="button" class="button" onClick={() => (isPasting.value = true)}>
+          <Icon name="paste" />
+          Paste rows
+        </button>
+      </div>
+      <Unfinished onJob={onJob} />
+      {isPasting.value && <PasteDialog onFile={onFile} onClose={() => (isPasting.value = false)} />}
+    </div>
+  );
+}
+
+/** Pasted rows are a file like any other. Without a time, the same rows are the same file. */
+export const pastedFile = (text: string): File => new File([text], 'pasted.txt', { lastModified: 0 });
+
+function PasteDialog({ onFile, onClose }: Pick<ChooseFileProps, 'onFile'> & { onClose: () => void }) {
+  const text = useSignal('');
+  return (
+    <Dialog title="Paste rows" onClose={onClose}>
+      <form
+        class="dialog-form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          onClose();
+          onFile(pastedFile(text.value));
+        }}
+      >
+        <label class="field">
+          <span class="field-label">Rows from a spreadsheet, or CSV, NDJSON or JSON</span>
+          <textarea
+            class="mono"
+            rows={12}
+            wrap="off"
+            spellcheck={false}
+            value={text.value}
+            onInput={(event) => (text.value = event.currentTarget.value)}
+          />
+        </label>
+        <p class="quiet">
+          The first line has the names of the columns. You see types and columns before anything is sent.
+        </p>
+        <div class="dialog-actions">
+          <button type="button" class="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" class="button is-primary" disabled={text.value.trim() === ''}>
+            Preview
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
 
 function Unfinished({ onJob }: Pick<ChooseFileProps, 'onJob'>) {
   const journals = useSignal<readonly StoredJournal[]>([]);

@@ -1,9 +1,9 @@
 /** Import: a file is chosen, its columns are looked at, its records are sent, and what was refused is corrected. */
 import './import.css';
-import { effect, signal } from '@preact/signals';
-import { useSignal } from '@preact/signals';
+import { effect, signal, useSignal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
 import { browserFile } from './browser-file.js';
-import { ChooseFile } from './choose-file.js';
+import { ChooseFile, pastedFile } from './choose-file.js';
 import { Draft } from './draft.js';
 import { ImportJob } from './job.js';
 import { JobView } from './job-view.js';
@@ -43,6 +43,20 @@ export function ImportScreen({ path: [table] }: ScreenProps) {
     current.value = draft;
     await draft.read();
   };
+
+  useEffect(() => {
+    // Of the whole page: as a rule nothing has the focus.
+    const paste = ({ target, clipboardData }: ClipboardEvent) => {
+      const isOfField = target instanceof HTMLInputElement || target instanceof HTMLTextAreaElement;
+      if (isOfField || current.peek() instanceof ImportJob) return;
+      const [file] = clipboardData?.files ?? [];
+      const text = clipboardData?.getData('text/plain') ?? '';
+      if (file !== undefined) void open(file);
+      else if (text.trim() !== '') void open(pastedFile(text));
+    };
+    addEventListener('paste', paste);
+    return () => removeEventListener('paste', paste);
+  }, [table]);
 
   return (
     <main

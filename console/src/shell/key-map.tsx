@@ -42,6 +42,7 @@ const KEYS: readonly (readonly [path: string, title: string, rows: readonly Row[
       ['↑ ↓ ← →', 'In a chart: from value to value'],
     ],
   ],
+  ['import', 'Import', [[`${MOD} V`, 'Import the rows, or the file, in the clipboard']]],
   [
     'import',
     'Refused records',

@@ -6,7 +6,7 @@ import { gzipSync } from 'node:zlib';
 import type { Browser, Page, Route } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { byName, launchBrowser, picturedOnFailure } from '../../support/browser.js';
-import { enter, visit, type Visitor } from '../../support/console.js';
+import { enter, faultsOfLooks, visit, type Visitor } from '../../support/console.js';
 import { startTestService, type TestProject, type TestService } from '../../support/service.js';
 
 let service: TestService;
@@ -75,7 +75,8 @@ describe('a file with wrong cells', () => {
   const csv = ['n,Name,Score (0-10),Next call,Note', ...rows, '700,too short'].join('\n');
 
   it('is shown before it is sent; each wrong cell is red, says why, is corrected there, and every record is stored once', async () => {
-    const { page, axe, complaints } = await visitImport();
+    const visitor = await visitImport();
+    const { page, axe, complaints } = visitor;
     await choose(page, await fileOf('Customers 2026.csv', csv));
     await page.getByText('FLOAT except for "ten" (line 7)').waitFor();
     expect(await page.getByLabel('Into table').inputValue()).toBe('customers_2026');
@@ -88,7 +89,8 @@ describe('a file with wrong cells', () => {
     await page.getByLabel('Column of Note').fill('remark');
     await page.getByText('The request as curl').click();
     const [, shown = ''] = /-d '([^]*)'$/.exec(await page.locator('.curl pre').innerText()) ?? [];
-    expect(await axe()).toEqual([]);
+    await page.getByText('How it is read').click();
+    expect(await faultsOfLooks(visitor, 'import-plan-new')).toEqual([]);
     const [request] = await Promise.all([
       page.waitForRequest((each) => each.url().endsWith('/api/cdp/schema/table')),
       begin(page),
@@ -103,7 +105,7 @@ describe('a file with wrong cells', () => {
     await page.locator('.refused-cell.is-wrong', { has: cell }).getByText('"ten" is not a number').waitFor();
     expect(await page.locator('.refused-cell.is-wrong').count()).toBe(5);
     await page.getByText('The record has 2 fields, the header 5').waitFor();
-    expect(await axe()).toEqual([]);
+    expect(await faultsOfLooks(visitor, 'import-refused')).toEqual([]);
 
     // One is right, one is not.
     await cell.fill('0.5');
@@ -224,6 +226,45 @@ describe('formats', () => {
     await page.getByText('How it is read').click();
     await page.getByLabel('First line').selectOption('record');
     await expect.poll(() => page.getByLabel('Column of column_2').inputValue()).toBe('column_2');
+  });
+});
+
+describe('rows that are pasted', () => {
+  const paste = (page: Page, selector: string, text: string) =>
+    page.evaluate(
+      `(() => {
+        const clipboardData = new DataTransfer();
+        clipboardData.setData('text/plain', ${JSON.stringify(text)});
+        const event = new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true });
+        document.querySelector(${JSON.stringify(selector)}).dispatchEvent(event);
+      })()`,
+    );
+
+  it('anywhere on the screen, or into a dialog, are a file like any other; those for a field stay in it', async () => {
+    const visitor = await visitImport();
+    const { page } = visitor;
+    expect(await faultsOfLooks(visitor, 'import')).toEqual([]);
+    await paste(page, 'body', 'n\tname\n1\tAda\n2\tGrace');
+    await page.getByRole('heading', { name: 'pasted.txt' }).waitFor();
+    await page.getByRole('row', { name: /Grace/ }).waitFor();
+    await paste(page, '.import-target input', 'ages');
+    await page.getByLabel('Into table').fill('pasted_rows');
+    await page.getByLabel('Into table').press('Tab');
+    await begin(page);
+    await state(page).getByText('Done').waitFor();
+    expect(await countOf('pasted_rows')).toEqual({ n: 2, different: 2 });
+
+    await page.getByRole('button', { name: 'Another file' }).click();
+    await page.getByRole('button', { name: 'Paste rows' }).click();
+    await page.getByRole('dialog').getByRole('textbox').fill('{"n": 3}\n{"n": 4}\n{"n": 5}');
+    expect(await faultsOfLooks(visitor, 'import-paste')).toEqual([]);
+    await page.getByRole('button', { name: 'Preview' }).click();
+    await page.getByLabel('Into table').fill('pasted_rows');
+    await page.getByLabel('Into table').press('Tab');
+    await page.getByText('A table with about').waitFor();
+    await begin(page);
+    await state(page).getByText('Done').waitFor();
+    expect(await countOf('pasted_rows')).toEqual({ n: 5, different: 5 });
   });
 });
 
