@@ -166,7 +166,7 @@ describe('protects', () => {
         "frame-ancestors 'none'",
         "base-uri 'none'",
         "require-trusted-types-for 'script'",
-        'trusted-types cdp',
+        "trusted-types 'none'",
       ]);
     }
   });

@@ -29,8 +29,8 @@ export const DOCS_CONTENT_POLICY = {
 };
 
 /**
- * What the files of the web console have in place of the policy of {@link SECURITY_HEADERS}. Its policy also holds for workers, so
- * every file has it. Code cannot come from text: the one policy for Trusted Types checks the addresses of workers.
+ * What the files of the web console have in place of the policy of {@link SECURITY_HEADERS}. Code cannot come from text: there is no
+ * policy for Trusted Types that would make it of one.
  */
 export const CONSOLE_HEADERS = {
   'content-security-policy': [
@@ -44,7 +44,7 @@ export const CONSOLE_HEADERS = {
     "frame-ancestors 'none'",
     "base-uri 'none'",
     "require-trusted-types-for 'script'",
-    'trusted-types cdp',
+    "trusted-types 'none'",
   ].join('; '),
 } as const;
 
