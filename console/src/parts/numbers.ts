@@ -7,6 +7,9 @@ export const counted = (n: number, what: string): string => `${count(n)} ${what}
 
 export const duration = (ms: number): string => (ms < 1_000 ? `${Math.round(ms)} ms` : `${(ms / 1_000).toFixed(1)} s`);
 
+/** The same with two digits below 10 ms, for what is measured in microseconds. */
+export const exactDuration = (ms: number): string => (ms > 0 && ms < 9.95 ? `${ms.toPrecision(2)} ms` : duration(ms));
+
 const UNITS = ['bytes', 'kB', 'MB', 'GB', 'TB'];
 
 /** In steps of 1,024, as Postgres's pg_size_pretty. */

@@ -1,12 +1,12 @@
 /** A plan as a tree: the innermost steps run first; the bar is what a step takes of the whole. */
-import { count, duration } from '../parts/numbers.js';
+import { count, exactDuration } from '../parts/numbers.js';
 import type { Plan, PlanNode } from './plan.js';
 
 export const PlanView = ({ plan }: { plan: Plan }) => (
   <section class="plan" aria-label="Plan" tabIndex={0}>
     <p class="quiet">
       {plan.isTimed
-        ? `Ran in ${duration(plan.total)}. Steps that are further in run first.`
+        ? `Ran in ${exactDuration(plan.total)}. Steps that are further in run first.`
         : `Estimated cost ${count(Math.round(plan.total))}; nothing was run. Steps that are further in run first.`}
     </p>
     <ul>
@@ -28,7 +28,7 @@ function Step({ node, isTimed }: { node: PlanNode; isTimed: boolean }) {
               ? `about ${count(estimatedRows)} rows`
               : `${count(actualRows)} rows, ${count(estimatedRows)} expected`}
           </span>
-          <span class="plan-own">{isTimed ? duration(own) : `${percent} %`}</span>
+          <span class="plan-own">{isTimed ? exactDuration(own) : `${percent} %`}</span>
         </div>
         <meter class="plan-bar" min={0} max={100} value={percent} aria-label={`Share of ${title}`} />
         {details.map((detail) => (

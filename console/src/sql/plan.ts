@@ -29,8 +29,8 @@ export function readPlan(text: string): Plan | undefined {
     const [first] = JSON.parse(text) as { Plan?: Raw }[];
     const raw = first?.Plan;
     if (raw === undefined) return undefined;
-    const total = amount(raw);
-    return { root: nodeOf(raw, total), isTimed: raw['Actual Total Time'] !== undefined, total };
+    const total = amount(raw, 1);
+    return { root: nodeOf(raw, total, 1), isTimed: raw['Actual Total Time'] !== undefined, total };
   } catch {
     return undefined;
   }
@@ -41,15 +41,22 @@ const number = (value: unknown): number => (typeof value === 'number' ? value : 
 const text = (value: unknown): string =>
   typeof value === 'string' ? value : Array.isArray(value) ? value.join(', ') : '';
 
-/** With the children: time over all loops, else cost. */
-const amount = (raw: Raw): number =>
+/**
+ * With the children: time over all loops, else cost. Below a Gather, Postgres adds up the loops of all processes, which take their time
+ * side by side.
+ */
+const amount = (raw: Raw, processes: number): number =>
   raw['Actual Total Time'] === undefined
     ? number(raw['Total Cost'])
-    : number(raw['Actual Total Time']) * Math.max(1, number(raw['Actual Loops']));
+    : (number(raw['Actual Total Time']) * Math.max(1, number(raw['Actual Loops']))) / processes;
 
-function nodeOf(raw: Raw, total: number): PlanNode {
+/** @param processes that execute the step at the same time */
+function nodeOf(raw: Raw, total: number, processes: number): PlanNode {
   const children = raw.Plans ?? [];
-  const own = Math.max(0, amount(raw) - children.reduce((sum, child) => sum + amount(child), 0));
+  const launched = raw['Workers Launched'];
+  const below = launched === undefined ? processes : number(launched) + 1;
+  const ofChildren = children.reduce((sum, child) => sum + amount(child, below), 0);
+  const own = Math.max(0, amount(raw, processes) - ofChildren);
   const loops = number(raw['Actual Loops']);
   const actualRows = raw['Actual Rows'] === undefined ? undefined : Math.round(number(raw['Actual Rows']) * loops);
   const estimatedRows = number(raw['Plan Rows']);
@@ -62,7 +69,7 @@ function nodeOf(raw: Raw, total: number): PlanNode {
     own,
     share,
     hints: hintsOf(raw, estimatedRows * Math.max(1, loops), actualRows),
-    children: children.map((child) => nodeOf(child, total)),
+    children: children.map((child) => nodeOf(child, total, below)),
   };
 }
 

@@ -75,6 +75,14 @@ export function statementAt(text: string, cursor: number): Statement | undefined
   return statements.find(({ from }) => from > cursor) ?? before;
 }
 
+/** The first statement of a text, and where it begins, without an EXPLAIN that was typed before it. */
+export function toExplain(text: string): { text: string; from: number } | undefined {
+  const [first] = splitStatements(text);
+  if (first === undefined) return undefined;
+  const [typed = ''] = /^explain\b\s*(?:\([^)]*\)|(?:analy[sz]e\b\s*)?(?:verbose\b)?)\s*/i.exec(first.text) ?? [];
+  return { text: first.text.slice(typed.length), from: first.from + typed.length };
+}
+
 /** How many parameters a statement takes: the highest n of `$n`. */
 export function parameterCount(text: string): number {
   let count = 0;
