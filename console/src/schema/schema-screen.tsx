@@ -3,12 +3,14 @@ import './schema.css';
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { Icon } from '../parts/icon.js';
-import { count, counted } from '../parts/numbers.js';
-import { goTo } from '../route.js';
+import { useLoaded } from '../parts/loaded.js';
+import { count, counted, size } from '../parts/numbers.js';
+import { goTo, linkTo } from '../route.js';
 import type { ScreenProps } from '../screens.js';
 import { may } from '../session.js';
 import { readCatalog, tableByName, tables } from './catalog.js';
 import { CreateTable } from './create-table.js';
+import { readLargest } from './table-details.js';
 import { TableTree } from './table-tree.js';
 import { TableView } from './table-view.js';
 
@@ -98,6 +100,28 @@ function NoTable({ name, onCreate }: { name: string | undefined; onCreate: () =>
         {views > 0 && `, ${counted(views, 'view')}`}
       </h1>
       <p>About {count(rows)} rows. Choose a table to see its columns.</p>
+      <Largest />
     </div>
+  );
+}
+
+/** Where the space is. */
+function Largest() {
+  const { value: all = [] } = useLoaded(readLargest, '');
+  const most = all[0]?.[1] ?? 0;
+  if (most === 0) return null;
+  return (
+    <section class="largest" aria-labelledby="largest">
+      <h2 id="largest">The largest tables on disk</h2>
+      <ul>
+        {all.map(([name, bytes]) => (
+          <li key={name}>
+            <a href={linkTo('tables', name)}>{name}</a>
+            <meter min={0} max={most} value={bytes} aria-label={`Size of ${name}`} />
+            <span>{size(bytes)}</span>
+          </li>
+        ))}
+      </ul>
+    </section>
   );
 }

@@ -27,8 +27,8 @@ const RULES = `SELECT attname, attnotnull, pg_get_expr(adbin, adrelid)
 /** They are a courtesy: what cannot be read is left out. */
 export async function readDetails(table: string, hasIndexes: boolean): Promise<TableDetails> {
   const [sizes, rules, indexes] = await Promise.all([
-    query<[number]>(SIZE, table),
-    query<[name: string, notNull: boolean, fallback: string | null]>(RULES, table),
+    query<[number]>(SIZE, [table]),
+    query<[name: string, notNull: boolean, fallback: string | null]>(RULES, [table]),
     hasIndexes && may('schema:read')
       ? entered()
           .client.indexes(table)
@@ -42,11 +42,17 @@ export async function readDetails(table: string, hasIndexes: boolean): Promise<T
   };
 }
 
-async function query<Row>(sql: string, table: string): Promise<Row[]> {
+const LARGEST = `SELECT relname, pg_total_relation_size(oid) FROM pg_class
+  WHERE relnamespace = 'data'::regnamespace AND relkind IN ('r', 'm') ORDER BY 2 DESC, 1 LIMIT 20`;
+
+/** The largest tables, with their bytes on disk with indexes; none if the token may not run SQL. */
+export const readLargest = (): Promise<[name: string, bytes: number][]> => query(LARGEST, []);
+
+async function query<Row>(sql: string, params: readonly string[]): Promise<Row[]> {
   if (!may('sql:read')) return [];
   try {
     const options = { read_only: true, row_mode: 'array', timeout_ms: 5_000 } as const;
-    return (await entered().client.query<Row>(sql, [table], options)).rows;
+    return (await entered().client.query<Row>(sql, params, options)).rows;
   } catch {
     return [];
   }
