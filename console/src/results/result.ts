@@ -11,6 +11,13 @@ export interface ResultColumn {
 /** Rows, and characters of their JSON text, that are held for the grid. */
 export const HELD = { rows: 100_000, characters: 64 * 1024 * 1024 } as const;
 
+/** Characters that the results of all tabs hold together: beyond that, the oldest give way to the newest. */
+export const HELD_IN_ALL = 160 * 1024 * 1024;
+
+/** Results that hold rows, the oldest first. */
+const holding = new Set<Result>();
+let heldInAll = 0;
+
 export class Result {
   readonly columns: readonly ResultColumn[];
   /** Postgres's command tag; known once the statement has ended. */
@@ -20,7 +27,9 @@ export class Result {
   /** Whether the service has left out rows beyond its caps. */
   readonly isTruncated = signal(false);
   readonly isComplete = signal(false);
-  readonly #lines: string[] = [];
+  /** Whether its rows are gone. */
+  readonly isReleased = signal(false);
+  #lines: string[] = [];
   #characters = 0;
   #seen = 0;
   #isScheduled = false;
@@ -35,6 +44,9 @@ export class Result {
     if (!this.#isFull) {
       this.#lines.push(line);
       this.#characters += line.length;
+      holding.add(this);
+      heldInAll += line.length;
+      if (heldInAll > HELD_IN_ALL) makeRoom(this);
     }
     // Once for each frame, whatever the number of rows.
     if (this.#isScheduled) return;
@@ -57,6 +69,15 @@ export class Result {
     this.rowCount.value = this.#seen;
   }
 
+  /** Lets the rows go: call this once nobody sees them any more. */
+  release(): void {
+    this.isReleased.value = true;
+    this.#lines = [];
+    heldInAll -= this.#characters;
+    this.#characters = 0;
+    holding.delete(this);
+  }
+
   get held(): number {
     return this.#lines.length;
   }
@@ -66,6 +87,13 @@ export class Result {
   }
 
   get #isFull(): boolean {
-    return this.#lines.length >= HELD.rows || this.#characters >= HELD.characters;
+    return this.isReleased.peek() || this.#lines.length >= HELD.rows || this.#characters >= HELD.characters;
+  }
+}
+
+function makeRoom(newest: Result): void {
+  for (const result of holding) {
+    if (heldInAll <= HELD_IN_ALL) return;
+    if (result !== newest) result.release();
   }
 }
