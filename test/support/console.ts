@@ -64,13 +64,8 @@ export async function visit(
   };
 }
 
-/** A desk, a tablet and a phone. */
-const LOOKS = [
-  [1440, 'light'],
-  [1024, 'light'],
-  [1024, 'dark'],
-  [390, 'dark'],
-] as const;
+/** A desk, a tablet and a phone, in both themes. */
+const LOOKS = [1440, 1024, 390].flatMap((width) => [[width, 'light'] as const, [width, 'dark'] as const]);
 
 /**
  * What is wrong with the page as it stands, at different widths in both themes: rules of axe, and what lies beyond the edge.

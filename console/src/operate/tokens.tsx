@@ -6,7 +6,6 @@ import { copyText } from '../parts/clipboard.js';
 import { Dialog } from '../parts/dialog.js';
 import { Icon } from '../parts/icon.js';
 import { ago } from '../parts/numbers.js';
-import { say } from '../parts/toast.js';
 import { ActionForm } from '../parts/action-form.js';
 import { createToken, listTokens, revokeToken } from './admin-api.js';
 import { useLoaded } from '../parts/loaded.js';
@@ -196,12 +195,7 @@ const ShownOnce = ({ token, onClose }: { token: string; onClose: () => void }) =
       <pre tabIndex={0} data-token>
         {token}
       </pre>
-      <button
-        type="button"
-        class="button"
-        autofocus
-        onClick={() => void copyText(token).then(() => say('Token copied'))}
-      >
+      <button type="button" class="button" autofocus onClick={() => void copyText(token, 'Token copied')}>
         <Icon name="copy" />
         Copy
       </button>

@@ -3,7 +3,6 @@ import { Transport } from '../../../src/client/transport.js';
 import { entered, watchedFetch } from '../session.js';
 import { copyText } from './clipboard.js';
 import { Icon } from './icon.js';
-import { say } from './toast.js';
 
 export interface ApiRequest {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
@@ -45,7 +44,7 @@ export const Curl = ({ request }: { request: ApiRequest }) => (
         class="button is-icon"
         aria-label="Copy the command"
         title="Copy the command"
-        onClick={() => void copyText(curlOf(request)).then(() => say('Command copied'))}
+        onClick={() => void copyText(curlOf(request), 'Command copied')}
       >
         <Icon name="copy" />
       </button>

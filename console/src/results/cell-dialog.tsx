@@ -3,7 +3,6 @@ import { copyText } from '../parts/clipboard.js';
 import { Dialog } from '../parts/dialog.js';
 import { Icon } from '../parts/icon.js';
 import { counted } from '../parts/numbers.js';
-import { say } from '../parts/toast.js';
 import { type Cell, isNull, textOf } from './cells.js';
 import { JsonTree } from './json-tree.js';
 import type { ResultColumn } from './result.js';
@@ -31,7 +30,7 @@ export function CellDialog({ shown, onClose }: { shown: ShownCell | null; onClos
           type="button"
           class="button"
           disabled={isNull(cell)}
-          onClick={() => void copyText(text).then(() => say('Value copied'))}
+          onClick={() => void copyText(text, 'Value copied')}
         >
           <Icon name="copy" />
           Copy
