@@ -12,7 +12,7 @@ const stamp = join(cache, 'console');
 const vite = join(root, 'node_modules', 'vite', 'bin', 'vite.js');
 
 export function buildConsole() {
-  const sources = ['console', 'src/import', 'src/client', 'src/contract'].flatMap((folder) =>
+  const sources = ['console', 'src/export', 'src/import', 'src/client', 'src/contract'].flatMap((folder) =>
     filesIn(join(root, folder)),
   );
   const state = hashOf([...sources, join(root, 'package-lock.json'), import.meta.filename]);

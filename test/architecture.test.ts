@@ -9,7 +9,7 @@ const web = fileURLToPath(new URL('../console/src/', import.meta.url));
 
 /** What each folder imports besides its own files, contract/ and the foundation: the next floor, not any lower one. */
 const FLOORS: Readonly<Record<string, readonly string[]>> = {
-  cli: ['service', 'import', 'client'],
+  cli: ['service', 'export', 'import', 'client'],
   // The files at the top of src put the others together.
   service: ['http', 'postgres-port', 'engine', 'backup', 'tenancy', 'embedded', 'pg'],
   http: ['engine', 'codec'],
@@ -20,6 +20,7 @@ const FLOORS: Readonly<Record<string, readonly string[]>> = {
   embedded: ['pg'],
   pg: [],
   codec: [],
+  export: ['import', 'client'],
   import: ['client'],
   client: [],
   contract: [],
@@ -170,8 +171,15 @@ describe('imports', () => {
     expect(wrong).toEqual([]);
   });
 
-  it('of the console are its own files, the client, import/ and contract/', () => {
-    const allowed = /^\.\.\/\.\.\/src\/(client|import|contract)\//;
+  it('of export/ are files of ours and the library that writes Parquet, so that a browser can run it', () => {
+    const packages = sources.flatMap(({ path, imports }) =>
+      folderOf(path) === 'export' ? imports.filter((name) => !isOurs(name)) : [],
+    );
+    expect(new Set(packages)).toEqual(new Set(['hyparquet', 'hyparquet-writer']));
+  });
+
+  it('of the console are its own files, the client, import/, export/ and contract/', () => {
+    const allowed = /^\.\.\/\.\.\/src\/(client|import|export|contract)\//;
     const wrong = ofConsole.flatMap(({ path, imports }) =>
       imports.filter((name) => name.startsWith('..') && !allowed.test(name)).map((name) => `${path} -> ${name}`),
     );

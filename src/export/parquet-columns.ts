@@ -1,6 +1,6 @@
 /** Columns of a result as columns of a Parquet file: the type for each, and its values from the JSON that the service sends. */
 import type { SchemaElement } from 'hyparquet';
-import { UsageError } from '../exit.js';
+import { FileError } from '../import/file-error.js';
 
 export interface ParquetColumn {
   readonly element: SchemaElement;
@@ -21,9 +21,16 @@ const timestamp = (isAdjustedToUTC: boolean): Kind => ({
 
 /** Strings and numbers alike, without quotes. */
 const textOf = (json: string): string => (json.startsWith('"') ? (JSON.parse(json) as string) : json);
-const bytesOf = (json: string): Buffer => Buffer.from(json);
+const encoder = new TextEncoder();
+const bytesOf = (json: string): Uint8Array => encoder.encode(json);
 const toBigInt = (json: string): bigint => BigInt(textOf(json));
 const toNumber = (json: string): number => Number(textOf(json));
+
+function hexBytes(hex: string): Uint8Array {
+  const bytes = new Uint8Array(hex.length / 2);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = Number.parseInt(hex.slice(2 * i, 2 * i + 2), 16);
+  return bytes;
+}
 
 /** By the name that the API gives the type. */
 const KINDS: Readonly<Record<string, readonly [Kind, (json: string) => unknown]>> = {
@@ -37,7 +44,7 @@ const KINDS: Readonly<Record<string, readonly [Kind, (json: string) => unknown]>
   'timestamp without time zone': [timestamp(false), (json) => microseconds(`${textOf(json).replace(' ', 'T')}Z`)],
   date: [{ type: 'INT32', converted_type: 'DATE', logical_type: { type: 'DATE' } }, (json) => daysOf(textOf(json))],
   uuid: [{ type: 'FIXED_LEN_BYTE_ARRAY', type_length: 16, logical_type: { type: 'UUID' } }, textOf],
-  bytea: [{ type: 'BYTE_ARRAY' }, (json) => new Uint8Array(Buffer.from(textOf(json).slice(2), 'hex'))],
+  bytea: [{ type: 'BYTE_ARRAY' }, (json) => hexBytes(textOf(json).slice(2))],
   JSONB: [JSON_TEXT, bytesOf],
   json: [JSON_TEXT, bytesOf],
 };
@@ -91,11 +98,11 @@ function daysOf(text: string): number | undefined {
   return Number.isNaN(milliseconds) ? undefined : milliseconds / DAY_MS;
 }
 
-/** @throws UsageError if there are no columns, or two of one name */
+/** @throws FileError if there are no columns, or two of one name */
 export function parquetColumns(columns: readonly { name: string; type: string }[]): ParquetColumn[] {
-  if (columns.length === 0) throw new UsageError('The statement returns no columns');
+  if (columns.length === 0) throw new FileError('The statement returns no columns');
   const names = columns.map(({ name }) => name);
   const twice = names.find((name, i) => names.indexOf(name) !== i);
-  if (twice !== undefined) throw new UsageError(`Two columns are named "${twice}"`, 'Name them differently with AS');
+  if (twice !== undefined) throw new FileError(`Two columns are named "${twice}"`, 'Name them differently with AS');
   return columns.map(({ name, type }) => parquetColumn(name, type));
 }

@@ -1,9 +1,9 @@
 /** The rows of a query as a Parquet file, one row group after another: what is in memory does not grow with the rows. */
 import { ByteWriter, type ColumnSource, ParquetWriter } from 'hyparquet-writer';
-import type { CdpClient } from '../../client/client.js';
-import type { StreamOptions } from '../../client/sql.js';
-import { UsageError } from '../exit.js';
-import { membersOf } from '../../import/json-records.js';
+import type { CdpClient } from '../client/client.js';
+import type { StreamOptions } from '../client/sql.js';
+import { FileError } from '../import/file-error.js';
+import { membersOf } from '../import/json-records.js';
 import { type ParquetColumn, parquetColumns } from './parquet-columns.js';
 
 /** What ends a row group. */
@@ -12,7 +12,7 @@ const GROUP = { rows: 100_000, characters: 16 * 1024 * 1024 };
 /**
  * Runs the query twice: a stream has no types.
  * @param onRow called for each row
- * @throws UsageError if a value has no place in the type of its column, such as `infinity`
+ * @throws FileError if a value has no place in the type of its column, such as `infinity`
  */
 export async function* parquetRows(
   client: CdpClient,
@@ -69,7 +69,7 @@ function addRow(group: Group, columns: readonly ParquetColumn[], line: string, r
     const json = members[i]?.[1] ?? 'null';
     const value = json === 'null' ? null : toValue(json);
     if (value === undefined) {
-      throw new UsageError(
+      throw new FileError(
         `Row ${row}: Parquet has no place for ${json} in the column "${name}"`,
         `Write the column as text: "${name}"::text`,
       );

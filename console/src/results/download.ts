@@ -3,7 +3,13 @@ import { offerFile } from '../parts/offer-file.js';
 import { entered } from '../session.js';
 import type { Question } from '../sql/run.js';
 
-export type Format = 'csv' | 'ndjson';
+export type Format = 'csv' | 'ndjson' | 'parquet';
+
+const TYPES: Readonly<Record<Format, string>> = {
+  csv: 'text/csv',
+  ndjson: 'application/x-ndjson',
+  parquet: 'application/vnd.apache.parquet',
+};
 
 interface SaveFilePicker {
   showSaveFilePicker?: (options: { suggestedName: string }) => Promise<FileSystemFileHandle>;
@@ -13,7 +19,7 @@ interface SaveFilePicker {
  * Straight to the disk where the browser can (Chromium over HTTPS or on localhost), else collected in a blob first, which
  * takes the browser's own space for it.
  * @param progress called with the bytes so far
- * @throws CdpError; an AbortError if the person does not choose a file
+ * @throws CdpError; FileError if a value has no place in a Parquet file; an AbortError if the person does not choose a file
  */
 export async function download(
   { text, params }: Question,
@@ -24,10 +30,12 @@ export async function download(
 ): Promise<void> {
   const { client } = entered();
   const options = { read_only: true, timeout_ms: 60_000, signal } as const;
-  const open = (): AsyncIterable<Uint8Array> =>
-    format === 'csv'
-      ? client.sqlCsv(text, params, options)
-      : encoded(client.sqlLines(text, params, { ...options, numbers: 'raw' }));
+  const { parquetRows } = format === 'parquet' ? await import('../../../src/export/parquet-file.js') : {};
+  const open = (): AsyncIterable<Uint8Array> => {
+    if (parquetRows !== undefined) return parquetRows(client, text, params, options, () => {});
+    if (format === 'csv') return client.sqlCsv(text, params, options);
+    return encoded(client.sqlLines(text, params, { ...options, numbers: 'raw' }));
+  };
   const fileName = `${name}.${format}`;
   const { showSaveFilePicker } = globalThis as SaveFilePicker;
   if (showSaveFilePicker === undefined) {
@@ -84,5 +92,5 @@ async function collect(chunks: AsyncIterable<Uint8Array>, format: Format): Promi
     waiting = [];
     bytes = 0;
   }
-  return new Blob([...parts, ...waiting], { type: format === 'csv' ? 'text/csv' : 'application/x-ndjson' });
+  return new Blob([...parts, ...waiting], { type: TYPES[format] });
 }

@@ -10,6 +10,7 @@ import { Icon } from '../parts/icon.js';
 import { Menu } from '../parts/menu.js';
 import { count, counted, size } from '../parts/numbers.js';
 import { say } from '../parts/toast.js';
+import { entered } from '../session.js';
 import type { Question } from '../sql/run.js';
 import { CellDialog, type ShownCell } from './cell-dialog.js';
 import type { OwnWidths } from './column-widths.js';
@@ -27,7 +28,7 @@ export interface ResultSettings {
 
 interface ResultViewProps {
   readonly result: Result;
-  /** What can be run again for a file; null for one of several statements, which cannot run alone. */
+  /** What can be run again for a file. */
   readonly question: Question | null;
   /** Stands before the number of rows. */
   readonly lead: ComponentChildren;
@@ -46,7 +47,7 @@ export function ResultView({ result, question, lead, settings, onSettings }: Res
 
   const copy = (format: (rectangle: Rectangle) => string) => {
     const rectangle = chosen(result, selection.value, true);
-    void copyText(format(rectangle)).then(() => say(`${counted(rectangle.rows.length, 'row')} copied`));
+    void copyText(format(rectangle), `${counted(rectangle.rows.length, 'row')} copied`);
   };
   const range = rangeOf(selection.value);
   const isOne = range.top === range.bottom && range.left === range.right;
@@ -122,11 +123,13 @@ const NO_WIDTHS: OwnWidths = new Map();
 
 function HeldRows({ result }: { result: Result }) {
   const rows = result.rowCount.value;
-  const isMore = rows > result.held;
+  const isReleased = result.isReleased.value;
+  const isMore = !isReleased && rows > result.held;
   return (
     <p class="result-count">
       <strong>{counted(rows, 'row')}</strong>
       {!result.isComplete.value && ' so far'}
+      {isReleased && <span class="quiet"> · they made room for newer results: run it again to see them</span>}
       {isMore && <span class="quiet"> · the first {count(result.held)} are held here</span>}
       {result.isTruncated.value && (
         <span class="quiet"> · there are more: run this statement alone to see all of its rows</span>
@@ -172,11 +175,12 @@ function Download({ question }: { question: Question }) {
   const start = async (format: Format) => {
     abort.current = new AbortController();
     progress.value = 0;
+    const signal = AbortSignal.any([abort.current.signal, entered().left]);
     try {
-      await download(question, format, 'result', abort.current.signal, (bytes) => (progress.value = bytes));
+      await download(question, format, 'result', signal, (bytes) => (progress.value = bytes));
       say('Downloaded');
     } catch (error) {
-      const isOwn = abort.current.signal.aborted || (error instanceof DOMException && error.name === 'AbortError');
+      const isOwn = signal.aborted || (error instanceof DOMException && error.name === 'AbortError');
       if (!isOwn) say(`The download failed: ${error instanceof Error ? error.message : String(error)}`);
     } finally {
       progress.value = null;
@@ -196,6 +200,7 @@ function Download({ question }: { question: Question }) {
       items={[
         { label: 'CSV', hint: 'runs the query again', run: () => void start('csv') },
         { label: 'NDJSON', hint: 'runs the query again', run: () => void start('ndjson') },
+        { label: 'Parquet', hint: 'runs the query twice', run: () => void start('parquet') },
       ]}
     >
       <Icon name="download" />

@@ -82,7 +82,7 @@ async function exportRows(command: Command, sql: string, options: Options, signa
   const settings = { read_only: true, timeout_ms: timeout, signal };
   const rows =
     format === 'parquet'
-      ? (await import('./parquet-file.js')).parquetRows(client, sql, param, settings, () => counter.addRow())
+      ? (await import('../../export/parquet-file.js')).parquetRows(client, sql, param, settings, () => counter.addRow())
       : rowsAs(format, client, sql, param, {
           ...settings,
           ...(columns ? { columns } : {}),
