@@ -1,5 +1,5 @@
 /** What the browser keeps for a project, in IndexedDB: tabs, history, saved queries. Without one it is kept until the page closes. */
-import { entered } from './session.js';
+import { entered, type Session } from './session.js';
 
 export type Kind = 'tabs' | 'history' | 'saved';
 
@@ -7,8 +7,9 @@ const STORE = 'kept';
 let opening: Promise<IDBDatabase> | undefined;
 const memory = new Map<string, unknown>();
 
-export async function read<Value>(kind: Kind): Promise<Value | undefined> {
-  const key = keyOf(kind);
+/** @param of whose project it is of; default: who has entered */
+export async function read<Value>(kind: Kind, of = entered()): Promise<Value | undefined> {
+  const key = keyOf(kind, of);
   try {
     const store = await openStore('readonly');
     return (await settled(store.get(key))) as Value | undefined;
@@ -18,8 +19,12 @@ export async function read<Value>(kind: Kind): Promise<Value | undefined> {
 }
 
 /** Reads and writes in one transaction: two windows lose nothing to each other. */
-export async function update<Value>(kind: Kind, change: (old: Value | undefined) => Value): Promise<Value> {
-  const key = keyOf(kind);
+export async function update<Value>(
+  kind: Kind,
+  change: (old: Value | undefined) => Value,
+  of = entered(),
+): Promise<Value> {
+  const key = keyOf(kind, of);
   try {
     const store = await openStore('readwrite');
     const value = change((await settled(store.get(key))) as Value | undefined);
@@ -32,7 +37,7 @@ export async function update<Value>(kind: Kind, change: (old: Value | undefined)
   }
 }
 
-const keyOf = (kind: Kind): string => `${entered().project?.id ?? ''}/${kind}`;
+const keyOf = (kind: Kind, { project }: Session): string => `${project?.id ?? ''}/${kind}`;
 
 async function openStore(mode: IDBTransactionMode): Promise<IDBObjectStore> {
   opening ??= open();

@@ -9,6 +9,8 @@ export interface Session {
   /** null for an admin token, which belongs to no project. */
   readonly project: { readonly id: string; readonly name: string } | null;
   readonly scopes: ReadonlySet<Scope>;
+  /** Aborted once it has ended: what runs for it ends too. */
+  readonly left: AbortSignal;
 }
 
 /** null: nobody has entered. */
@@ -29,6 +31,8 @@ export function entered(): Session {
 
 const KEY = 'cdp-console-token';
 
+let leaving = new AbortController();
+
 /** @throws CdpError if the service does not accept the token */
 export async function enter(given: string, remember: boolean): Promise<void> {
   const token = given.trim();
@@ -36,7 +40,8 @@ export async function enter(given: string, remember: boolean): Promise<void> {
   const { project, token: rights } = await client.token();
   if (remember) sessionStorage.setItem(KEY, token);
   farewell.value = '';
-  session.value = { client, token, project, scopes: new Set(rights.scopes) };
+  leaving = new AbortController();
+  session.value = { client, token, project, scopes: new Set(rights.scopes), left: leaving.signal };
 }
 
 /** The token that the person asked this tab to keep. */
@@ -46,6 +51,7 @@ export function leave(why = ''): void {
   sessionStorage.removeItem(KEY);
   farewell.value = why;
   session.value = null;
+  leaving.abort();
 }
 
 /** A token that is revoked or expires while it is used ends the session, whichever screen notices. */

@@ -72,7 +72,7 @@ export class Draft {
     this.reading.value = { rows: 0, share: 0 };
     try {
       const existing = await findTable(this.table.value);
-      const uniqueIndexes = existing === undefined ? [] : await uniqueIndexesOf(existing.name);
+      const uniqueIndexes = existing?.kind === 'table' ? await uniqueIndexesOf(existing.name) : [];
       const options = { ...this.options.value, addColumns: may('schema:write') };
       const planned = await planImport([file], existing, options, {}, watch);
       if (isStale()) return;

@@ -3,9 +3,9 @@ import type { StoreOptions } from '../../../src/client/index.js';
 import type { Draft } from './draft.js';
 
 const RESOLUTIONS = [
-  ['merge', 'takes the values of the file'],
-  ['replace', 'takes them, and defaults elsewhere'],
-  ['ignore', 'stays as it is'],
+  ['merge', 'update it'],
+  ['replace', 'replace it, with defaults elsewhere'],
+  ['ignore', 'leave it as it is'],
 ] as const;
 
 export function Storing({ draft }: { draft: Draft }) {
@@ -32,7 +32,7 @@ export function Storing({ draft }: { draft: Draft }) {
       )}
       {onConflict !== undefined && (
         <label class="field">
-          <span class="field-label">A row with the key of a record</span>
+          <span class="field-label">If a row has that key</span>
           <select
             value={resolution}
             onChange={({ currentTarget: { selectedIndex } }) => {

@@ -123,7 +123,9 @@ const Records = ({ records, onOpen }: RecordsProps) => (
       <thead>
         <tr>
           <th scope="col">Time</th>
-          <th scope="col">Table</th>
+          <th scope="col" class="wide-only">
+            Table
+          </th>
           <th scope="col">What is wrong</th>
           <th scope="col" class="wide-only">
             Record
@@ -137,8 +139,9 @@ const Records = ({ records, onOpen }: RecordsProps) => (
               <button type="button" class="link" title={record.time} onClick={() => onOpen(record)}>
                 {dayAndTime(record.time)}
               </button>
+              <p class="narrow-only mono">{record.table}</p>
             </th>
-            <td class="mono">{record.table}</td>
+            <td class="mono wide-only">{record.table}</td>
             <td class="is-text bad">{record.errors.map(({ message }) => message).join('; ')}</td>
             <td class="mono quarantined-record wide-only">{oneLine(record.record)}</td>
           </tr>
@@ -161,7 +164,7 @@ const RecordDialog = ({ record: { table, time, record, errors }, onClose, onActi
       {errors.map(({ message, hint, error }, i) => (
         <li key={i}>
           <span class="bad">{message}</span> <code class="quiet">{error}</code>
-          {hint !== undefined && <p class="quiet">{hint}</p>}
+          {hint !== undefined && !message.endsWith(hint) && <p class="quiet">{hint}</p>}
         </li>
       ))}
     </ul>

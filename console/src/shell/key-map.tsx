@@ -42,12 +42,12 @@ const KEYS: readonly (readonly [path: string, title: string, rows: readonly Row[
       ['↑ ↓ ← →', 'In a chart: from value to value'],
     ],
   ],
-  ['import', 'Import', [[`${MOD} V`, 'Import the rows, or the file, in the clipboard']]],
   [
     'import',
-    'Refused records',
+    'Import',
     [
-      ['Tab', 'Next cell'],
+      [`${MOD} V`, 'Import the rows, or the file, in the clipboard'],
+      ['Tab', 'In refused records: next cell'],
       ['↑ ↓', 'The same cell of the record above or below'],
       ['Enter', 'The cell below'],
     ],

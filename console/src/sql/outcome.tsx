@@ -3,9 +3,11 @@ import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { counted, duration } from '../parts/numbers.js';
 import { type ResultSettings, ResultView } from '../results/result-view.js';
+import { MOD } from '../shell/key-map.js';
 import { PlanView } from './plan-view.js';
 import { readPlan } from './plan.js';
-import { planIn, type Run } from './run.js';
+import { planIn, type Question, type Run } from './run.js';
+import { splitStatements } from './statements.js';
 
 interface OutcomeProps {
   readonly run: Run | undefined;
@@ -52,7 +54,7 @@ export function Outcome({ run, settings, onSettings, ...places }: OutcomeProps) 
               lead={isTable ? <Status run={run} /> : null}
               key={`${run.startedAt}-${chosen.value}`}
               result={result}
-              question={results.length === 1 ? run.question : null}
+              question={questionOf(run, results.indexOf(result))}
               settings={settings}
               onSettings={onSettings}
             />
@@ -61,6 +63,14 @@ export function Outcome({ run, settings, onSettings, ...places }: OutcomeProps) 
       </div>
     </div>
   );
+}
+
+/** What brings one result of a run once more: its statement alone. */
+function questionOf({ question, results }: Run, at: number): Question | null {
+  if (results.value.length === 1) return question;
+  const statements = splitStatements(question.text);
+  const statement = statements.length === results.value.length ? statements[at] : undefined;
+  return statement === undefined ? null : { ...question, text: statement.text };
 }
 
 function Status({ run }: { run: Run }) {
@@ -131,8 +141,8 @@ const Hint = () => (
   <div class="empty">
     <h2>Results appear here</h2>
     <p>
-      Write a statement, then press <kbd>Ctrl Enter</kbd>. Several statements that run together are one transaction: all
-      of them take effect, or none.
+      Write a statement, then press <kbd>{MOD} Enter</kbd>. Several statements that run together are one transaction:
+      all of them take effect, or none.
     </p>
   </div>
 );

@@ -4,13 +4,13 @@ import { CdpError } from '../../../src/client/index.js';
 import { cellsOf, membersOf, textOf } from '../results/cells.js';
 import { Result, type ResultColumn } from '../results/result.js';
 import { entered } from '../session.js';
-import { offsetOf, splitStatements } from './statements.js';
+import { offsetOf, parameterCount, splitStatements } from './statements.js';
 
 export interface Question {
   readonly text: string;
   readonly params: readonly (string | null)[];
   readonly readOnly: boolean;
-  /** Where `text` begins in the editor; -1 if it is not what stands there. */
+  /** Where `text` begins in the editor; before its beginning if something was put before what stands there. */
   readonly offset: number;
 }
 
@@ -33,6 +33,7 @@ export class Run {
   readonly duration = signal(0);
   readonly ended: Promise<void>;
   readonly #abort = new AbortController();
+  readonly #signal = AbortSignal.any([this.#abort.signal, entered().left]);
 
   constructor(question: Question) {
     this.question = question;
@@ -42,6 +43,11 @@ export class Run {
   /** The service cancels the statement in Postgres when its client leaves. */
   stop(): void {
     this.#abort.abort();
+  }
+
+  /** Lets go of what it brought. */
+  release(): void {
+    for (const result of this.results.value) result.release();
   }
 
   async #run(): Promise<void> {
@@ -70,6 +76,10 @@ export class Run {
 
   async #collect(): Promise<void> {
     const { text } = this.question;
+    if (parameterCount(text) > 0)
+      throw new CdpError('caller_error', 'Parameters such as $1 are for a statement that runs alone', {
+        hint: 'Nothing was sent. Put the cursor into the statement and run it by itself.',
+      });
     const json = await entered().client.queryJson(text, [], { ...this.#options(), row_mode: 'array' });
     const members = membersOf(json);
     const each = members.has('results') ? cellsOf(members.get('results') ?? '[]').map(membersOf) : [members];
@@ -91,22 +101,22 @@ export class Run {
     return {
       numbers: 'raw',
       timeout_ms: 60_000,
-      signal: this.#abort.signal,
+      signal: this.#signal,
       ...(this.question.readOnly ? { read_only: true } : {}),
     } as const;
   }
 
   #fail(thrown: unknown): void {
     for (const result of this.results.value) result.breakOff();
-    if (this.#abort.signal.aborted) {
+    if (this.#signal.aborted) {
       this.state.value = 'stopped';
       return;
     }
     const error = thrown instanceof CdpError ? thrown : new CdpError('unexpected_answer', String(thrown));
     const { text, offset } = this.question;
     const position = error.postgres?.position;
-    const isPlaced = position !== undefined && offset >= 0;
-    this.failure.value = { error, offset: isPlaced ? offset + offsetOf(text, position) : undefined };
+    const place = position === undefined ? -1 : offset + offsetOf(text, position);
+    this.failure.value = { error, offset: place < 0 ? undefined : place };
     this.state.value = 'failed';
   }
 }

@@ -4,19 +4,19 @@ import { useComputed, useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { copyText } from '../parts/clipboard.js';
 import { Icon } from '../parts/icon.js';
-import { say } from '../parts/toast.js';
 import { replaceRoute, routeQuery } from '../route.js';
 import { readCatalog } from '../schema/catalog.js';
-import { may } from '../session.js';
+import { entered, may } from '../session.js';
+import { MOD } from '../shell/key-map.js';
 import type { SqlEditor } from './editor.js';
 import { Outcome } from './outcome.js';
 import { Params } from './params.js';
 import { Run } from './run.js';
 import { SaveDialog } from './save-dialog.js';
 import { SidePanel } from './side-panel.js';
-import { parameterCount, statementAt } from './statements.js';
+import { parameterCount, statementAt, toExplain } from './statements.js';
 import { TabStrip } from './tab-strip.js';
-import { addToHistory, changeTab, currentId, loadTabs, runs, tabs } from './tabs.js';
+import { addToHistory, changeTab, currentId, loadTabs, openTab, runs, tabs } from './tabs.js';
 
 /** What may have changed the tables. */
 const CHANGES_SCHEMA = /\b(create|alter|drop|comment|truncate|rename)\b/i;
@@ -39,11 +39,8 @@ export function SqlScreen() {
   const params = parameterCount(chosen.value?.text ?? '');
 
   useEffect(() => {
-    const linked = routeQuery.value.get('sql');
-    // A link is shown and left alone: whoever follows it decides whether it runs.
-    if (linked !== null) replaceRoute('sql');
     void readCatalog();
-    const tabsAreThere = loadTabs(linked);
+    const tabsAreThere = loadTabs();
     let isLeft = false;
     void Promise.all([import('./editor.js'), tabsAreThere]).then(([{ SqlEditor }]) => {
       if (host.current === null || isLeft) return;
@@ -69,6 +66,14 @@ export function SqlScreen() {
     cursor.value++;
   }, [currentId.value, isReady.value]);
 
+  // A link is shown and left alone: whoever follows it decides whether it runs. It may come while the screen is open.
+  const linked = routeQuery.value.get('sql');
+  useEffect(() => {
+    if (linked === null) return;
+    replaceRoute('sql');
+    void loadTabs().then(() => openTab(linked, 'Link'));
+  }, [linked]);
+
   const begin = (text: string, offset: number, isReadOnly: boolean) => {
     const id = currentId.value;
     if (text.trim() === '' || runs.value.get(id)?.state.value === 'running') return;
@@ -77,13 +82,15 @@ export function SqlScreen() {
     const given = tab.value?.params ?? [];
     const values = Array.from({ length: count }, (_, i) => (given[i] === undefined ? '' : given[i]));
     const next = new Run({ text, params: values, readOnly: isReadOnly, offset });
+    runs.value.get(id)?.release();
     runs.value = new Map(runs.value).set(id, next);
+    const session = entered();
     void next.ended.then(() => {
       const at = next.failure.value?.offset;
       if (at !== undefined && currentId.value === id) editor.current?.markError(at);
       const rows = next.results.value.at(-1)?.rowCount.value ?? 0;
       const entry = { at: next.startedAt, text, state: next.state.value, ms: next.duration.value, rows };
-      void addToHistory(entry);
+      void addToHistory(entry, session);
       if (!isReadOnly && CHANGES_SCHEMA.test(text)) void readCatalog(true);
     });
   };
@@ -93,10 +100,11 @@ export function SqlScreen() {
     if (wanted !== undefined) begin(wanted.text, wanted.from, isReadOnly);
   };
   const explain = (isTimed = false) => {
-    const wanted = toRun(editor.current, false);
+    const { text = '', from = 0 } = toRun(editor.current, false) ?? {};
+    const wanted = toExplain(text);
     if (wanted === undefined) return;
     const head = isTimed ? 'EXPLAIN (ANALYZE, FORMAT JSON) ' : 'EXPLAIN (FORMAT JSON) ';
-    begin(head + wanted.text, wanted.from - head.length, may('sql:read'));
+    begin(head + wanted.text, from + wanted.from - head.length, may('sql:read'));
   };
   const allowChanges = () => {
     changeTab(currentId.value, { readOnly: false });
@@ -105,7 +113,7 @@ export function SqlScreen() {
   };
   const share = () => {
     const link = `${location.origin}${location.pathname}#/sql?sql=${encodeURIComponent(tab.value?.text ?? '')}`;
-    void copyText(link).then(() => say('Link copied. It holds the text and no data; it never runs by itself.'));
+    void copyText(link, 'Link copied. It holds the text and no data; it never runs by itself.');
   };
 
   return (
@@ -145,7 +153,7 @@ export function SqlScreen() {
               Stop
             </button>
           ) : (
-            <button type="button" class="button is-primary" title="Ctrl Enter" onClick={() => start(false)}>
+            <button type="button" class="button is-primary" title={`${MOD} Enter`} onClick={() => start(false)}>
               <Icon name="play" />
               Run
             </button>
@@ -153,13 +161,13 @@ export function SqlScreen() {
           <button
             type="button"
             class="button"
-            title="Ctrl Shift Enter"
+            title={`${MOD} Shift Enter`}
             disabled={isRunning}
             onClick={() => start(true)}
           >
             Run all
           </button>
-          <button type="button" class="button" title="Ctrl E" disabled={isRunning} onClick={() => explain()}>
+          <button type="button" class="button" title={`${MOD} E`} disabled={isRunning} onClick={() => explain()}>
             Explain
           </button>
           {may('sql:read') && (

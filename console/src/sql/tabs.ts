@@ -1,9 +1,10 @@
 /** The tabs of the SQL screen with what they hold, their history and the saved queries: kept for each project. */
-import { signal } from '@preact/signals';
+import { effect, signal } from '@preact/signals';
 import type { ChartState } from '../chart/choice.js';
 import { read, update } from '../kept.js';
+import { say } from '../parts/toast.js';
 import type { ResultSettings } from '../results/result-view.js';
-import { entered } from '../session.js';
+import { entered, session, type Session } from '../session.js';
 import type { Run } from './run.js';
 
 export interface Tab extends ResultSettings {
@@ -42,20 +43,42 @@ export const saved = signal<readonly SavedQuery[]>([]);
 /** Not crypto.randomUUID, which browsers have only over HTTPS. */
 const newId = (): string => `${Date.now().toString(36)}${Math.random().toString(36).slice(2, 8)}`;
 
-let loadedFor: unknown;
+let loadedFor: Session | undefined;
+let loading = Promise.resolve();
 
-/** Once for a session. @param linked the text of a link: it opens in a tab of its own, and is not run */
-export async function loadTabs(linked: string | null): Promise<void> {
+/** The tabs that this window has loaded, made or closed. Those of other windows, which it does not know, are left as they are. */
+const known = new Set<string>();
+
+/** Of what is to be written soon. */
+let timer: ReturnType<typeof setTimeout> | undefined;
+
+/** In sessionStorage, since each window has its own. */
+const CURRENT = 'cdp-console-tab';
+effect(() => {
+  if (currentId.value !== '') sessionStorage.setItem(CURRENT, currentId.value);
+});
+
+/** Once for a session. */
+export function loadTabs(): Promise<void> {
   if (loadedFor !== entered()) {
     loadedFor = entered();
-    runs.value = new Map();
-    const kept = (await read<readonly Tab[]>('tabs')) ?? [];
-    history.value = (await read<readonly HistoryEntry[]>('history')) ?? [];
-    saved.value = (await read<readonly SavedQuery[]>('saved')) ?? [];
-    tabs.value = kept.length > 0 ? kept : [emptyTab([])];
-    currentId.value = tabs.value[0]?.id ?? '';
+    loading = load(loadedFor);
   }
-  if (linked !== null) openTab(linked, 'Link');
+  return loading;
+}
+
+async function load(of: Session): Promise<void> {
+  for (const run of runs.value.values()) run.release();
+  runs.value = new Map();
+  const kept = withUnsaved((await read<readonly Tab[]>('tabs', of)) ?? [], of);
+  history.value = (await read<readonly HistoryEntry[]>('history', of)) ?? [];
+  saved.value = (await read<readonly SavedQuery[]>('saved', of)) ?? [];
+  const last = sessionStorage.getItem(CURRENT);
+  tabs.value = kept.length > 0 ? kept : [emptyTab([])];
+  known.clear();
+  for (const { id } of tabs.value) known.add(id);
+  currentId.value = (tabs.value.find(({ id }) => id === last) ?? tabs.value[0])?.id ?? '';
+  keepTabs();
 }
 
 function emptyTab(others: readonly Tab[]): Tab {
@@ -66,6 +89,7 @@ function emptyTab(others: readonly Tab[]): Tab {
 
 export function openTab(text = '', title?: string, chart?: ChartState): void {
   const tab = { ...emptyTab(tabs.value), text, chart, ...(title === undefined ? {} : { title }) };
+  known.add(tab.id);
   tabs.value = [...tabs.value, tab];
   currentId.value = tab.id;
   keepTabs();
@@ -78,28 +102,73 @@ export function changeTab(id: string, change: Partial<Omit<Tab, 'id'>>): void {
 
 export function closeTab(id: string): void {
   runs.value.get(id)?.stop();
-  const at = tabs.value.findIndex((tab) => tab.id === id);
-  const left = tabs.value.filter((tab) => tab.id !== id);
-  tabs.value = left.length > 0 ? left : [emptyTab([])];
+  const before = tabs.value;
+  const at = before.findIndex((tab) => tab.id === id);
+  const closed = before[at];
+  const left = before.filter((tab) => tab.id !== id);
+  const empty = left.length === 0 ? emptyTab([]) : undefined;
+  if (empty !== undefined) known.add(empty.id);
+  tabs.value = empty === undefined ? left : [empty];
   if (currentId.value === id) currentId.value = tabs.value[Math.min(at, tabs.value.length - 1)]?.id ?? '';
   const others = new Map(runs.value);
+  others.get(id)?.release();
   others.delete(id);
   runs.value = others;
   keepTabs();
+  if (closed === undefined || closed.text.trim() === '') return;
+  say(`${closed.title} closed`, () => {
+    const now = tabs.value.filter((tab) => tab.id !== empty?.id || tab.text !== '');
+    tabs.value = [...now.slice(0, at), closed, ...now.slice(at)];
+    currentId.value = id;
+    keepTabs();
+  });
 }
-
-let timer: ReturnType<typeof setTimeout> | undefined;
 
 function keepTabs(): void {
   clearTimeout(timer);
-  timer = setTimeout(() => void update<readonly Tab[]>('tabs', () => tabs.value), 300);
+  timer = setTimeout(writeTabs, 300);
 }
 
-export async function addToHistory(entry: HistoryEntry): Promise<void> {
+function writeTabs(): void {
+  clearTimeout(timer);
+  timer = undefined;
+  const own = tabs.peek();
+  const change = (old: readonly Tab[] = []) => [...own, ...old.filter(({ id }) => !known.has(id))];
+  if (loadedFor !== undefined) void update('tabs', change, loadedFor);
+}
+
+effect(() => {
+  if (session.value === null && timer !== undefined) writeTabs();
+});
+
+/** What was typed just before the page went: IndexedDB takes longer than a page has then, so that this window keeps it itself. */
+const UNSAVED = 'cdp-console-unsaved';
+
+addEventListener('pagehide', () => {
+  if (timer === undefined || loadedFor === undefined) return;
+  const texts = tabs.peek().map(({ id, title, text, params, readOnly }) => ({ id, title, text, params, readOnly }));
+  sessionStorage.setItem(UNSAVED, JSON.stringify({ project: loadedFor.project?.id, texts }));
+  writeTabs();
+});
+
+/** The tabs with what was typed last in this window. */
+function withUnsaved(kept: readonly Tab[], { project }: Session): readonly Tab[] {
+  const unsaved = sessionStorage.getItem(UNSAVED);
+  sessionStorage.removeItem(UNSAVED);
+  if (unsaved === null) return kept;
+  const written = JSON.parse(unsaved) as { project?: string; texts: readonly Tab[] };
+  if (written.project !== project?.id) return kept;
+  const old = new Map(kept.map((tab) => [tab.id, tab]));
+  for (const tab of written.texts) old.set(tab.id, { ...old.get(tab.id), ...tab });
+  return [...old.values()];
+}
+
+/** @param of who ran it: by the end of the run somebody else may have entered */
+export async function addToHistory(entry: HistoryEntry, of: Session): Promise<void> {
   const short = { ...entry, text: entry.text.slice(0, TEXT_AT_MOST) };
-  history.value = await update<readonly HistoryEntry[]>('history', (old = []) =>
-    [short, ...old].slice(0, HISTORY_AT_MOST),
-  );
+  const change = (old: readonly HistoryEntry[] = []) => [short, ...old].slice(0, HISTORY_AT_MOST);
+  const all = await update('history', change, of);
+  if (loadedFor === of) history.value = all;
 }
 
 export async function clearHistory(): Promise<void> {

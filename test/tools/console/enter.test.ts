@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SCOPES } from '../../../src/contract/names.js';
 import { byName, launchBrowser, openPage } from '../../support/browser.js';
 import { enter, visit } from '../../support/console.js';
+import { endEverything, startServe } from '../../support/program.js';
 import { startTestService, type TestProject, type TestService } from '../../support/service.js';
 
 let service: TestService;
@@ -17,6 +18,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await browser.close();
+  await endEverything();
   await service.close();
 });
 
@@ -97,6 +99,31 @@ describe('the door', () => {
       .toBe(true);
     await close();
   });
+});
+
+it('the token is in no line that the service writes, however much it writes', async () => {
+  const { databaseUrl, secret } = service.config;
+  const child = await startServe(['--log-level', 'trace'], {
+    env: { DATABASE_URL: databaseUrl ?? '', CDP_SECRET: secret ?? '' },
+  });
+  const { page, complaints, close } = await openPage(browser, byName(child.url));
+  await page.goto(`${byName(child.url)}/console/`);
+  await enter(page, project.token);
+  await page.locator('.cm-content').waitFor();
+  await page.keyboard.insertText('SELECT 1 AS of_the_log');
+  await page.keyboard.press('Control+Enter');
+  await page.getByText('Done').waitFor();
+  await page.getByRole('link', { name: 'Tables' }).click();
+  await page.getByRole('treeitem').first().waitFor();
+  await page.getByRole('button', { name: 'Leave' }).click();
+  await page.getByLabel('Token').fill(`${project.token}x`);
+  await page.keyboard.press('Enter');
+  await page.getByText('does not know this token').waitFor();
+  await close();
+  const { stdout, stderr } = await child.end();
+  expect(stdout).toContain('"/api/cdp/sql"');
+  expect(stdout + stderr).not.toContain(project.token);
+  expect(complaints).toEqual([]);
 });
 
 describe('a token with one scope', () => {

@@ -96,7 +96,34 @@ it('takes no mouse', async () => {
   await tabTo('Rows');
   await press('ArrowDown', 'Enter');
   await page.getByRole('dialog').getByText('grace@example.com').waitFor();
-  await press('Escape', '?');
+  await press('Escape', 'g', 'i');
+  await page.getByRole('heading', { name: 'Import a file' }).waitFor();
+  await tabTo('Choose a file to import');
+  const chooser = page.waitForEvent('filechooser');
+  await press('Enter');
+  // The dialog of the system is not the page's.
+  const buffer = Buffer.from('email,age\nada@example.com,36\nlinus@example.com,old');
+  await (await chooser).setFiles({ name: 'people.csv', mimeType: 'text/csv', buffer });
+  await page.getByRole('row', { name: /linus/ }).waitFor();
+  await tabTo('Type of age');
+  await page.keyboard.type('INTEGER');
+  await tabTo('Create the table and import');
+  await press('Enter');
+  await page.getByText('Sent, with records to correct').waitFor();
+  await tabTo('age, line 3');
+  await press('Control+A');
+  await page.keyboard.type('55');
+  for (let n = 0; (await focusedIn(page)) !== 'Send 1 corrected record' && n < 10; n++) await press('Shift+Tab');
+  await press('Enter');
+  await expect
+    .poll(() => project.rows('SELECT email, age FROM people ORDER BY age'))
+    .toEqual([
+      { email: 'ada@example.com', age: 36 },
+      { email: 'linus@example.com', age: 55 },
+    ]);
+  await press('g', 's');
+  await atEditor();
+  await press('Escape', 'Tab', '?');
   await page.getByRole('dialog', { name: 'Keys' }).waitFor();
   await press('Escape');
   await tabTo('Theme');

@@ -161,7 +161,7 @@ describe('with an admin token', () => {
     await change('Drain');
     await expect.poll(() => row.innerText()).toMatch(/^default\s+draining\s+2 of 40\s+2\.5\s.*region=eu/s);
     await change('Check');
-    await page.getByRole('dialog', { name: 'What the check of default found' }).getByText('version').first().waitFor();
+    await page.getByRole('dialog', { name: 'What the check of default found' }).getByText('durability').waitFor();
     await dialog().getByRole('button', { name: 'Done' }).click();
     await change('Activate');
     await expect.poll(() => row.innerText()).toMatch(/^default\s+active/);

@@ -1,8 +1,9 @@
 /** SQL in the console, with real data: what runs, what comes back, and what never happens by itself. */
-import type { Browser } from 'playwright-core';
+import { readFile } from 'node:fs/promises';
+import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { launchBrowser, picturedOnFailure } from '../../support/browser.js';
-import { faultsOfLooks, visit, type Visitor } from '../../support/console.js';
+import { enter, faultsOfLooks, visit, type Visitor } from '../../support/console.js';
 import { onServer, startTestService, type TestProject, type TestService } from '../../support/service.js';
 
 let service: TestService;
@@ -113,6 +114,42 @@ describe('the editor', () => {
     expect(await visitor.axe()).toEqual([]);
   });
 
+  it('explains one statement, and marks what is wrong in it, where it stands', async () => {
+    const { page, write } = visitor;
+    await write('SELECT amuont FROM customers');
+    await page.keyboard.press('Control+e');
+    await page.getByText('column "amuont" does not exist').waitFor();
+    expect(await page.locator('.cm-wrong').allInnerTexts()).toEqual(['amuont']);
+    // Of a selection the first; an EXPLAIN that was typed is none of it.
+    await write(`EXPLAIN (COSTS OFF) SELECT age FROM customers; INSERT INTO customers (email) VALUES ('explained')`);
+    await page.keyboard.press('Control+A');
+    await page.getByRole('button', { name: 'Explain analyze' }).click();
+    await page
+      .getByRole('region', { name: 'Plan' })
+      .getByText(/^Ran in/)
+      .waitFor();
+    expect(await project.rows(`SELECT 1 FROM customers WHERE email = 'explained'`)).toEqual([]);
+  });
+
+  it('downloads each of several results, and sends no parameters with several statements', async () => {
+    const { page, write, press } = visitor;
+    await write('SELECT 1 AS one; SELECT n FROM generate_series(1, 20000) AS n');
+    await press('Control+Shift+Enter');
+    await page.getByText('run this statement alone to see all of its rows').waitFor();
+    const arrives = page.waitForEvent('download');
+    await page.getByRole('button', { name: /Download all/ }).click();
+    await page.getByRole('menuitem', { name: /^CSV/ }).click();
+    const file = await readFile(await (await arrives).path(), 'utf8');
+    expect(file.split(/\r?\n/).slice(0, 2)).toEqual(['n', '1']);
+    expect(file.trimEnd().split('\n').length).toBe(20_001);
+
+    const before = visitor.asked.length;
+    await write('SELECT $1::int; SELECT 2');
+    await press('Control+Shift+Enter');
+    await page.getByText('are for a statement that runs alone').waitFor();
+    expect(visitor.asked.slice(before).filter((url) => url.endsWith('/api/cdp/sql'))).toEqual([]);
+  });
+
   it('completes tables, their columns and aliases', async () => {
     const { page, write } = visitor;
     const offered = () => page.locator('.cm-tooltip-autocomplete li .cm-completionLabel').allInnerTexts();
@@ -128,6 +165,18 @@ describe('the editor', () => {
     await page.keyboard.press('Escape');
   });
 });
+
+/** The texts of the tabs in IndexedDB. */
+const keptTabs = (page: Page): Promise<string[]> =>
+  page.evaluate(`new Promise((done) => { indexedDB.open('cdp-console').onsuccess = (opened) => {
+    const store = opened.target.result.transaction('kept').objectStore('kept');
+    const texts = [];
+    store.openCursor().onsuccess = ({ target: { result: cursor } }) => {
+      if (cursor === null) return done(texts);
+      if (cursor.key.endsWith('/tabs')) texts.push(...cursor.value.map(({ text }) => text));
+      cursor.continue();
+    };
+  } })`);
 
 describe('what is kept', () => {
   it('is there after a reload: tabs, history and saved queries', async () => {
@@ -151,6 +200,69 @@ describe('what is kept', () => {
     await page.getByRole('button', { name: 'Seventy-seven', exact: true }).last().click();
     await page.getByRole('button', { name: 'History', exact: true }).click();
     await page.getByText('SELECT 77 AS kept').first().waitFor();
+    await close();
+  });
+
+  it('is that of every window: none overwrites the tabs of another, and each comes back to its own', async () => {
+    const other = await service.project();
+    const first = await visit(browser, service, other);
+    await first.write('SELECT 1 AS of_both');
+    // Enough for both to know it.
+    await expect.poll(() => keptTabs(first.page)).toEqual(['SELECT 1 AS of_both']);
+    const page = await first.page.context().newPage();
+    await page.goto(first.page.url());
+    await enter(page, other.token);
+    await page.getByText('of_both').first().waitFor();
+    await page.getByRole('button', { name: 'New query' }).click();
+    await page.getByRole('textbox', { name: 'SQL', exact: true }).focus();
+    await page.keyboard.insertText('SELECT 2 AS of_the_second');
+    await expect.poll(() => keptTabs(page)).toContain('SELECT 2 AS of_the_second');
+    await first.page.getByRole('button', { name: 'New query' }).click();
+    await first.write('SELECT 3 AS of_the_first');
+    // What was typed last is kept, even by a page that is left at once.
+    await first.page.reload();
+    await enter(first.page, other.token);
+    await first.page.getByText('of_the_first').first().waitFor();
+    await expect
+      .poll(async () => (await keptTabs(page)).sort())
+      .toEqual(['SELECT 1 AS of_both', 'SELECT 2 AS of_the_second', 'SELECT 3 AS of_the_first']);
+
+    await first.page.getByRole('button', { name: 'Close Query 2' }).last().click();
+    await first.page.getByRole('button', { name: 'Undo' }).click();
+    await first.page.getByText('of_the').first().waitFor();
+    await first.page.getByRole('button', { name: 'Undo' }).waitFor({ state: 'hidden' });
+    await expect.poll(async () => (await keptTabs(page)).length).toBe(3);
+    await first.close();
+  });
+
+  it('ends with the session: what runs is stopped, and is in the history of its own project', async () => {
+    const { page, write, close } = await visit(browser, service, project);
+    await write('SELECT pg_sleep(55) AS left_alone');
+    await page.keyboard.press('Control+Enter');
+    await expect.poll(running).toBe(1);
+    await page.getByRole('button', { name: 'Leave' }).click();
+    await expect.poll(running).toBe(0);
+    const other = await service.project();
+    await enter(page, other.token);
+    await page.getByRole('button', { name: 'History', exact: true }).click();
+    await page.getByText('What you run appears here').waitFor();
+    await page.getByRole('button', { name: 'Leave' }).click();
+    await enter(page, project.token);
+    await page.getByRole('button', { name: 'History', exact: true }).click();
+    await page
+      .getByRole('button', { name: /left_alone.*stopped/s })
+      .first()
+      .waitFor();
+    await close();
+  });
+
+  it('takes a link that is pasted while the screen is open', async () => {
+    const { page, close } = await visit(browser, service, project, { fragment: '#/sql' });
+    await page.locator('.cm-content').waitFor();
+    for (const text of ['first_link', 'second_link']) {
+      await page.evaluate(`location.hash = '#/sql?sql=' + encodeURIComponent('SELECT 1 AS ${text}')`);
+      await page.locator('.cm-content').getByText(text).waitFor();
+    }
     await close();
   });
 
