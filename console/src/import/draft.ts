@@ -33,7 +33,7 @@ export class Draft {
   /** What a person has changed of the guesses, by the name of the field: it outlives another way to read the file. */
   private readonly corrected = new Map<string, Partial<Choice>>();
   /** What a person chose for records whose key a row has, and for those that are refused. */
-  readonly stored = signal<StoreOptions>({});
+  readonly wantedStoring = signal<StoreOptions>({});
   /** The columns of each unique index of the table. */
   private readonly uniqueIndexes = signal<readonly (readonly string[])[]>([]);
   private stopReading = (): void => {};
@@ -168,7 +168,7 @@ export class Draft {
 
   /** What was chosen, as far as the file allows it. */
   readonly storing = computed((): StoreOptions => {
-    const { onConflict, resolution = 'merge', ...others } = this.stored.value;
+    const { onConflict, resolution = 'merge', ...others } = this.wantedStoring.value;
     const key = this.keys.value.find((columns) => columns.join() === [onConflict].flat().join());
     return key === undefined ? others : { ...others, onConflict: key, resolution };
   });

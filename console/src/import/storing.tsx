@@ -11,7 +11,7 @@ const RESOLUTIONS = [
 export function Storing({ draft }: { draft: Draft }) {
   const keys = draft.keys.value;
   const { onConflict, resolution, onError } = draft.storing.value;
-  const change = (by: StoreOptions) => (draft.stored.value = { ...draft.stored.value, ...by });
+  const change = (by: StoreOptions) => (draft.wantedStoring.value = { ...draft.wantedStoring.value, ...by });
   return (
     <div class="import-storing">
       {keys.length > 0 && (
@@ -53,8 +53,8 @@ export function Storing({ draft }: { draft: Draft }) {
         <select
           value={onError ?? ''}
           onChange={({ currentTarget: { value } }) => {
-            const { onError: _, ...others } = draft.stored.value;
-            draft.stored.value = value === '' ? others : { ...others, onError: 'quarantine' };
+            const { onError: _, ...others } = draft.wantedStoring.value;
+            draft.wantedStoring.value = value === '' ? others : { ...others, onError: 'quarantine' };
           }}
         >
           <option value="">wait here to be corrected</option>
