@@ -266,3 +266,22 @@ describe('10,000 tables', () => {
     await close();
   });
 });
+
+it('the largest tables are named where none is chosen, to those who may ask for sizes', async () => {
+  const own = await service.project();
+  await own.table('small', { a: 'TEXT' });
+  await own.table('large', { a: 'TEXT' });
+  await own.rows(`INSERT INTO large (a) SELECT repeat('x', 1000) FROM generate_series(1, 1000)`);
+  const all = await visit(browser, service, own, { fragment: '#/tables' });
+  const largest = all.page.getByRole('region', { name: 'The largest tables on disk' });
+  await expect.poll(() => largest.getByRole('link').allInnerTexts()).toEqual(['large', 'small']);
+  expect(await largest.getByRole('listitem').first().innerText()).toMatch(/^large\s+1\.\d MB$/);
+  expect(await faultsOfLooks(all, 'tables')).toEqual([]);
+  await largest.getByRole('link', { name: 'large' }).click();
+  await all.page.getByRole('heading', { name: 'large' }).waitFor();
+  await all.close();
+  const reader = await visit(browser, service, { token: await own.tokenWith('schema:read') }, { fragment: '#/tables' });
+  await reader.page.getByRole('heading', { name: '2 tables' }).waitFor();
+  expect(await reader.page.getByRole('region', { name: 'The largest tables on disk' }).count()).toBe(0);
+  await reader.close();
+});
