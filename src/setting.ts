@@ -1,7 +1,7 @@
 /** What a setting is, and the kinds of values that settings have. */
 import { isIP } from 'node:net';
 import { parseQuota } from './contract/disk-size.js';
-import type { Rate } from './http/limits/rate-limit.js';
+import type { Rate } from './engine/access/token-rate.js';
 
 /** A kind of value: its placeholder in `--help`, and how to read it. */
 export interface Kind<T> {

@@ -6,6 +6,7 @@ import type { ProjectDatabases } from '../tenancy/project-databases.js';
 import type { ServerRows } from '../tenancy/server-rows.js';
 import type { Servers } from '../tenancy/servers.js';
 import type { Authenticate } from './access/authenticate.js';
+import type { TokenRate } from './access/token-rate.js';
 import type { Tokens } from './access/tokens.js';
 import type { Audit, Origin } from './audit/audit.js';
 import type { StopReason } from './limits/deadline.js';
@@ -32,6 +33,8 @@ interface EngineParts {
   readonly moves: Moves;
   readonly tokens: Tokens;
   readonly authenticate: Authenticate;
+  /** null: unlimited. */
+  readonly tokenRate: TokenRate | null;
   /** Of the Postgres port; null: there is none. */
   readonly sessions: Sessions | null;
   /** Of the embedded servers; null: Postgres is the operator's. */
@@ -60,6 +63,7 @@ export class Engine implements Omit<EngineParts, 'shared'> {
   readonly moves: Moves;
   readonly tokens: Tokens;
   readonly authenticate: Authenticate;
+  readonly tokenRate: TokenRate | null;
   readonly sessions: Sessions | null;
   readonly folder: string | null;
   private readonly shared: SharedServices;
@@ -78,6 +82,7 @@ export class Engine implements Omit<EngineParts, 'shared'> {
       moves: this.moves,
       tokens: this.tokens,
       authenticate: this.authenticate,
+      tokenRate: this.tokenRate,
       sessions: this.sessions,
       folder: this.folder,
       shared: this.shared,

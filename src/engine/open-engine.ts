@@ -17,6 +17,7 @@ import { servicePool } from '../tenancy/service-pool.js';
 import { SharedServer } from '../tenancy/shared-server.js';
 import { authenticator } from './access/authenticate.js';
 import type { JwtSettings } from './access/jwt.js';
+import { type Rate, TokenRate } from './access/token-rate.js';
 import { Tokens } from './access/tokens.js';
 import { WrongTokens } from './access/wrong-tokens.js';
 import { Audit, type AuditSettings, BY_ITSELF } from './audit/audit.js';
@@ -48,6 +49,8 @@ export interface EngineSettings extends AuditSettings, CapacitySettings {
   projectQuota: number | null;
   /** Wrong tokens from one address within a minute; 0: any number. */
   wrongTokens: number;
+  /** Requests and logins of one token within a window; null: any number. */
+  rateLimit: Rate | null;
   jwt: JwtSettings | null;
   /** Of the Postgres port; null: there is none. */
   sessions: SessionSettings | null;
@@ -110,7 +113,8 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
     const moves = new Moves(projectParts, projects, { onEnd, onStuck: settings.onStuckMove });
     const tokens = new Tokens(control, audit);
     const authenticate = authenticator(tokens, new WrongTokens(settings.wrongTokens), jwt);
-    const parts = { servers, projects, quotas, audit, connections, authenticate };
+    const tokenRate = settings.rateLimit === null ? null : new TokenRate(settings.rateLimit);
+    const parts = { servers, projects, quotas, audit, connections, authenticate, tokenRate };
     const sessions = settings.sessions === null ? null : new Sessions(parts, settings.sessions);
     return new Engine({
       control,
@@ -123,6 +127,7 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
       moves,
       tokens,
       authenticate,
+      tokenRate,
       sessions,
       folder: settings.embedded?.folder ?? null,
       shared,

@@ -10,19 +10,13 @@ import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
 import type { Access, UndocumentedRoute } from './api/route.js';
 import { announcedBytes, MemoryBudget } from './limits/memory-budget.js';
-import { type Rate, RateLimit } from './limits/rate-limit.js';
+import { setRateHeaders } from './limits/rate-limit.js';
 import { HttpError } from './response/http-error.js';
 
 export class Admission {
-  private readonly rateLimit: RateLimit | null;
   private readonly memory = new MemoryBudget();
 
-  constructor(
-    private readonly engine: Engine,
-    rate: Rate | null,
-  ) {
-    this.rateLimit = rate === null ? null : new RateLimit(rate);
-  }
+  constructor(private readonly engine: Engine) {}
 
   /** @throws EngineError unauthorized, token_expired, rate_limited, insufficient_scope, cdp_inactive, database_unavailable, overloaded */
   async admit(request: FastifyRequest, reply: FastifyReply, route: UndocumentedRoute): Promise<void> {
@@ -31,9 +25,11 @@ export class Admission {
     const caller = await this.engine.authenticate((route.token ?? bearerToken)(headers), context.address);
     context.caller = caller;
     // Counted before it is known whether the caller may do this, and refused after.
-    const oneTooMany = this.rateLimit?.count(caller, reply) ?? null;
+    const { tokenRate } = this.engine;
+    const counted = tokenRate?.count(caller);
+    if (tokenRate !== null && counted !== undefined) setRateHeaders(reply, tokenRate.rate, counted);
     authorize(caller, route.access);
-    if (oneTooMany !== null) throw oneTooMany;
+    if (counted != null && counted.refusal !== null) throw counted.refusal;
     if (caller.project !== null) {
       const project = this.engine.admit(caller.project, route.work, context.span?.trace);
       context.project = project;

@@ -19,7 +19,6 @@ import { type ListenerSettings, createListener, defineRoutes } from './listener.
 import { parseJsonBody } from './body.js';
 import { Cors } from './connection/cors.js';
 import { MCP } from './mcp/route.js';
-import type { Rate } from './limits/rate-limit.js';
 import { Admission } from './admission.js';
 import { auditRequest } from './observability/audit-request.js';
 import { Metrics } from './observability/metrics.js';
@@ -32,8 +31,6 @@ interface HttpSettings extends ListenerSettings, RouteSettings {
   /** The first start makes a project and shows its token; the service is not ready before. */
   showsFirstToken: boolean;
   metricsByProject: boolean;
-  /** Requests of one token within a window; null: unlimited. */
-  rateLimit: Rate | null;
   /** Serves the web console. */
   console: boolean;
 }
@@ -89,7 +86,7 @@ export async function httpServer(
   defineRoutes(app, () => {
     app.get(DOCS, showDocs);
     if (settings.console) app.get(CONSOLE, (_request, reply) => reply.redirect(`${CONSOLE}/`));
-    const admission = new Admission(engine, settings.rateLimit);
+    const admission = new Admission(engine);
     for (const route of [...routes, MCP]) addRoute(app, engine, settings, admission, route);
     const { separateMetrics, showsFirstToken } = settings;
     operatorRoutes(app, engine, metrics, { document, separateMetrics, showsFirstToken });

@@ -1,6 +1,7 @@
 /** Requests of one token within a time: off by default, told in every answer where it is on (contract section 8). */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { errorOf, login, withClient } from '../postgres-port/connect.js';
 import { ALL_ROUTES, checkAnswer, pathOf, titled } from '../support/routes.js';
 import { failure, startTestService, type TestAnswer, type TestProject, type TestService } from '../support/service.js';
 
@@ -55,6 +56,25 @@ describe('works', () => {
       expect((await read(token, quick)).status).toBe(200);
     } finally {
       await quick.close();
+    }
+  });
+
+  it('counts logins at the Postgres port, too', async () => {
+    const limited = await startTestService({ 'rate-limit': '3/1h', 'pg-port': '0' });
+    try {
+      const first = await limited.project();
+      expect((await read(first.token, limited)).status).toBe(200);
+      for (let i = 0; i < 2; i++) await withClient(login(limited, first), (client) => client.query('SELECT 1'));
+      const refused = await errorOf(withClient(login(limited, first), () => Promise.resolve()));
+      expect(refused).toMatchObject({
+        code: '53400',
+        message: 'The token has sent more than 3 requests within 3600 s',
+      });
+      failure(await read(first.token, limited), 429, 'rate_limited');
+      const other = await limited.project();
+      await withClient(login(limited, other), (client) => client.query('SELECT 1'));
+    } finally {
+      await limited.close();
     }
   });
 

@@ -10,12 +10,14 @@ import type { Servers } from '../../tenancy/servers.js';
 import { moving } from '../../tenancy/fence.js';
 import type { Server } from '../../tenancy/tenancy.js';
 import type { Authenticate } from '../access/authenticate.js';
+import type { TokenRate } from '../access/token-rate.js';
 import type { Caller } from '../access/tokens.js';
 import { WaitBudget } from '../limits/wait-budget.js';
 import { untilRunning } from '../database-access.js';
 import type { Projects } from '../projects.js';
 import type { Quotas } from '../quota.js';
 import { ClientSession, SESSION_ROLES, type SessionOwner, type SessionRole } from './client-session.js';
+import { PreparedTransactions } from './prepared-transactions.js';
 import { loginError, SessionError, type SessionWord, terminated } from './session-error.js';
 import { overQuota, SessionLimits, type SessionTimes } from './session-limits.js';
 
@@ -44,6 +46,8 @@ interface Parts {
   readonly audit: Audit;
   readonly connections: ProjectSessions;
   readonly authenticate: Authenticate;
+  /** null: unlimited. */
+  readonly tokenRate: TokenRate | null;
 }
 
 /** Before 16 a session can end its READ ONLY by a reset of the setting, which Postgres does not check. */
@@ -61,6 +65,7 @@ export class Sessions {
   private readonly counts = new Map<string, number>();
   private total = 0;
   private readonly limits: SessionLimits;
+  private readonly prepared: PreparedTransactions;
   private closing = false;
 
   constructor(
@@ -68,6 +73,7 @@ export class Sessions {
     private readonly settings: SessionSettings,
   ) {
     this.limits = new SessionLimits(this.open, parts.authenticate, parts.quotas, settings);
+    this.prepared = new PreparedTransactions(parts.servers, parts.projects, settings.transactionMs);
   }
 
   /** Open sessions by role, and bytes since the start. */
@@ -94,6 +100,8 @@ export class Sessions {
     try {
       const caller = await this.parts.authenticate(login.token, login.address);
       known = { caller, project: caller.project };
+      const tooOften = this.parts.tokenRate?.count(caller).refusal ?? null;
+      if (tooOften !== null) throw tooOften;
       const { project, role } = entitled(caller, login);
       const owner = { ...login, caller, project, role, origin: { ...actorOf(caller), ...origin } };
       const session = await this.start(owner, login);
@@ -120,6 +128,7 @@ export class Sessions {
   async close(): Promise<void> {
     this.closing = true;
     this.limits.close();
+    this.prepared.close();
     const reason = terminated('the service is shutting down', 'overloaded');
     await Promise.all(
       [...this.open].map((session) => {

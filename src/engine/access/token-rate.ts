@@ -1,0 +1,41 @@
+/** Counts what each token asks for within a window: requests over HTTP and logins at the Postgres port together (contract section 8). */
+import { EngineError } from '../../contract/errors.js';
+import type { Caller } from './tokens.js';
+import { secondsLeft, WindowCounter } from './window-counter.js';
+
+/** Tokens and JWT subjects that are remembered at most, in some 2 MB. */
+const CALLERS = 10_000;
+
+/** Requests within a window of that many seconds. */
+export interface Rate {
+  readonly requests: number;
+  readonly windowS: number;
+}
+
+/** The state of a token's window after one more request. */
+export interface Counted {
+  /** How many more it may have. */
+  readonly remaining: number;
+  /** Until the next window. */
+  readonly seconds: number;
+  /** null: this request is within the rate. */
+  readonly refusal: EngineError | null;
+}
+
+export class TokenRate {
+  private readonly counter: WindowCounter;
+
+  constructor(readonly rate: Rate) {
+    this.counter = new WindowCounter(rate.windowS * 1_000, CALLERS);
+  }
+
+  count(caller: Caller): Counted {
+    const { requests, windowS } = this.rate;
+    // A JWT's subject is known only together with the project that its issuer names.
+    const window = this.counter.add(`${caller.project?.id ?? ''} ${caller.id}`);
+    const seconds = secondsLeft(window);
+    const message = `The token has sent more than ${requests} requests within ${windowS} s`;
+    const refusal = window.count <= requests ? null : new EngineError('rate_limited', message, { retryAfter: seconds });
+    return { remaining: Math.max(0, requests - window.count), seconds, refusal };
+  }
+}
