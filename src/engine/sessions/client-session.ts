@@ -35,6 +35,8 @@ export class ClientSession {
   /** The last statement that was canceled since its time was up: the session ends if it goes on. */
   canceledAt: number | null = null;
   private onEnd: ((reason: SessionError) => void) | null = null;
+  private canceling: Promise<void> | null = null;
+  private nextCancel: Promise<void> | null = null;
   private releasing: Promise<void> | null = null;
   private lowerPriority: (() => Promise<void>) | undefined;
 
@@ -56,9 +58,16 @@ export class ClientSession {
     if (this.ending !== null) onEnd(this.ending);
   }
 
-  /** Cancels what runs. */
+  /**
+   * Cancels what runs. One request at a time, since each takes a connection to Postgres; those that come meanwhile become one
+   * more, since another statement may run by then.
+   */
   cancel(): Promise<void> {
-    return cancel(this.loggedIn);
+    if (this.canceling === null) return (this.canceling = cancel(this.loggedIn).finally(() => (this.canceling = null)));
+    return (this.nextCancel ??= this.canceling.then(() => {
+      this.nextCancel = null;
+      return this.cancel();
+    }));
   }
 
   /** Ends the session from outside, whatever it does. */
