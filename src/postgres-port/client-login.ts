@@ -21,6 +21,9 @@ const LONGEST_PASSWORD = 16 * 1024;
 /** The first byte of a TLS handshake, where Postgres 17 and its clients begin at once. */
 const TLS_HANDSHAKE = 0x16;
 
+/** The protocol's name in TLS (RFC 7301). */
+const ALPN = 'postgresql';
+
 /** What a client wants, and the socket on which it gets it. */
 export interface Wanted {
   readonly socket: Socket;
@@ -149,14 +152,15 @@ export async function negotiate(
 
 /**
  * @param isAtOnce the client has begun the handshake unasked
- * @throws Error for other bytes that came before the answer: whoever sent them is not inside the encryption (CVE-2021-23214)
+ * @throws Error for other bytes that came before the answer: whoever sent them is not inside the encryption (CVE-2021-23214);
+ * for a handshake begun at once without the protocol's name, as Postgres 17 does: a browser's could be meant for another port (ALPACA)
  */
 async function secured(client: Arrivals, secureContext: SecureContext, isAtOnce: boolean): Promise<Arrivals> {
   const early = client.rest();
   const { socket } = client;
   if (early.length > 0 && !isAtOnce) throw new Error('data before the answer about TLS');
   if (early.length > 0) socket.unshift(early);
-  const tls = new TLSSocket(socket, { isServer: true, secureContext, ALPNProtocols: ['postgresql'] });
+  const tls = new TLSSocket(socket, { isServer: true, secureContext, ALPNProtocols: [ALPN] });
   tls.on('error', () => {});
   await Promise.race([
     once(tls, 'secure'),
@@ -164,6 +168,7 @@ async function secured(client: Arrivals, secureContext: SecureContext, isAtOnce:
       throw new HasLeft();
     }),
   ]);
+  if (isAtOnce && tls.alpnProtocol !== ALPN) throw new Error('direct TLS without ALPN');
   tls.pause();
   return new Arrivals(tls);
 }

@@ -144,6 +144,36 @@ describe('works', () => {
     await works();
   });
 
+  it('nothing within TLS that belongs before it, and no TLS that may be meant for another port', async () => {
+    const ca = readFileSync(join(folder, 'cert.pem'));
+    const options = { port: service.postgresPort ?? 0, ca, servername: 'localhost' };
+    const ended = async (alpn: object, bytes?: Buffer): Promise<string> => {
+      const before = refused('malformed');
+      const socket = connectTls({ ...options, ...alpn });
+      let received = '';
+      socket.on('error', () => {}).on('data', (chunk: Buffer) => (received += chunk.toString('latin1')));
+      if (bytes !== undefined) socket.once('secureConnect', () => socket.write(bytes));
+      await new Promise((resolve) => socket.once('close', resolve));
+      await vi.waitFor(() => expect(refused('malformed')).toBeGreaterThan(before));
+      return received;
+    };
+    for (const request of [SSL_REQUEST, GSS_REQUEST]) {
+      expect(await ended({ ALPNProtocols: ['postgresql'] }, request)).toBe('');
+    }
+    const good = startUp({ user: 'writer', database: project.name });
+    expect(await ended({}, good)).toBe('');
+    expect(await ended({ ALPNProtocols: ['h2', 'http/1.1'] }, good)).toBe('');
+    for (const bytes of [Buffer.from([0x16]), Buffer.concat([Buffer.from([0x16]), Buffer.alloc(200, 7)])]) {
+      const before = refused('malformed');
+      const client = await open();
+      client.send(bytes);
+      client.socket.end();
+      await client.rest();
+      await vi.waitFor(() => expect(refused('malformed')).toBeGreaterThan(before));
+    }
+    await works();
+  });
+
   it('a client that asks for GSS, then TLS, or for a later version of the protocol', async () => {
     const client = await open();
     client.send(GSS_REQUEST);
