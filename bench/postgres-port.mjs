@@ -2,16 +2,17 @@
  * The Postgres port beside the server behind it, in one run: pgbench -S, COPY both ways and a large result. Prints ratios:
  * 1 is as fast as without the service in between.
  *
- *   node bench/postgres-port.mjs [--seconds 5] [--rounds 3] [--clients 8] [--scale 5] [--url postgres://…]
+ *   node bench/postgres-port.mjs [--seconds 5] [--rounds 3] [--clients 8] [--scale 5] [--tcp | --url postgres://…]
  *
- * The direct way to an embedded server is its Unix socket, which costs a client half of what TCP does; with --url (of Postgres 16 or
- * later) both ways are TCP.
+ * The direct way to an embedded server is its Unix socket, which costs a client half of what TCP does. With --tcp it starts the
+ * same Postgres on 127.0.0.1, and both ways are TCP, as they are with --url (of Postgres 16 or later).
  *
  * It needs pgbench and psql (Debian: postgresql-contrib and postgresql-client; those of 15 will do), and a build.
  */
 import { execFileSync, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { chownSync, mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 
@@ -22,12 +23,47 @@ const { values } = parseArgs({
     clients: { type: 'string', default: '8' },
     scale: { type: 'string', default: '5' },
     url: { type: 'string' },
+    tcp: { type: 'boolean', default: false },
     serve: { type: 'string' },
   },
 });
 
 if (values.serve !== undefined) await serve(values.serve);
-else await compare();
+else if (values.tcp) await onTcp(compare);
+else await compare([]);
+
+/** Starts the embedded Postgres on 127.0.0.1 while `work` runs. */
+async function onTcp(work) {
+  const { accountFor, run: runAs } = await import('../dist/embedded/accounts.js');
+  const { findBinaries } = await import('../dist/embedded/binaries.js');
+  const folder = mkdtempSync('/tmp/cdp-bench-server-');
+  const account = await accountFor(join(folder, 'data'));
+  chownSync(folder, account.uid, account.gid);
+  const { bin, environment } = await findBinaries({ folder, account });
+  const program = async (name, ...args) => {
+    const { code, output } = await runAs(account, join(bin, name), args, environment);
+    if (code !== 0) throw new Error(output);
+  };
+  const data = join(folder, 'data');
+  await program('initdb', '-D', data, '-U', 'postgres', '--auth=trust', '--encoding=UTF8', '--locale=C', '--no-sync');
+  const port = await freePort();
+  const options = `-c listen_addresses=127.0.0.1 -c port=${port} -c unix_socket_directories= -c fsync=off -c jit=off`;
+  await program('pg_ctl', 'start', '-w', '-D', data, '-l', join(folder, 'log'), '-o', options);
+  try {
+    await work(['--url', `postgres://postgres@127.0.0.1:${port}/postgres`]);
+  } finally {
+    await program('pg_ctl', 'stop', '-w', '-m', 'immediate', '-D', data);
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function freePort() {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address();
+  server.close();
+  return port;
+}
 
 /** The service, in a process of its own. */
 async function serve(dataDir) {
@@ -53,10 +89,11 @@ async function serve(dataDir) {
   process.on('disconnect', () => void service.close().then(() => process.exit(0)));
 }
 
-async function compare() {
+/** @param more arguments of the service's process */
+async function compare(more) {
   const folder = mkdtempSync('/tmp/cdp-bench-');
   execFileSync('chmod', ['711', folder]);
-  const child = fork(new URL(import.meta.url), [...process.argv.slice(2), '--serve', join(folder, 'data')]);
+  const child = fork(new URL(import.meta.url), [...process.argv.slice(2), ...more, '--serve', join(folder, 'data')]);
   try {
     const [{ name, token, port, direct }] = await once(child, 'message');
     const ways = {
