@@ -1,7 +1,8 @@
 /** The two who ask: a project through the API, and the superuser in the neighbour's own database as the proof that the
  * probes find what is there. */
 import pg from 'pg';
-import type { TestAnswer, TestProject } from '../support/service.js';
+import { rpc } from '../support/mcp.js';
+import type { TestAnswer, TestProject, TestService } from '../support/service.js';
 
 /** Runs a statement and answers everything that comes back, rows or error, as one text. */
 export type Ask = (sql: string, params?: readonly unknown[]) => Promise<string>;
@@ -37,6 +38,22 @@ export const asNeonDriver = (project: TestProject, token: string): Ask =>
       body: { query, params },
     }),
   );
+
+/** As an agent, by a tool that runs SQL. What does not fit into its answer is cut off. */
+export const asMcp =
+  (service: TestService, token: string, tool: 'query' | 'rehearse_sql'): Ask =>
+  (sql, params = []) =>
+    askTool(service, token, tool, { sql, params, max_rows: 1_000 });
+
+/** A call of any tool. */
+export async function askTool(service: TestService, token: string, name: string, args: object): Promise<string> {
+  for (let tries = 1; ; tries++) {
+    const { status, text } = await rpc(service, token, 'tools/call', { name, arguments: args });
+    if (tries < TRIES && text.includes('table_busy')) continue;
+    if (status !== 200) throw new Error(`${status} ${text.slice(0, 1_000)}, asked: ${JSON.stringify(args)}`);
+    return text;
+  }
+}
 
 function asking(send: (sql: string, params: readonly unknown[]) => Promise<TestAnswer>): Ask {
   return async (sql, params = []) => {

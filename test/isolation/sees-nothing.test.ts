@@ -13,7 +13,7 @@ import {
   type TestProject,
   type TestService,
 } from '../support/service.js';
-import { type Ask, asClient, asNeonDriver, asProject, asSuperuser } from './ask.js';
+import { type Ask, asClient, askTool, asMcp, asNeonDriver, asProject, asSuperuser } from './ask.js';
 import { login } from '../postgres-port/connect.js';
 import { makeNeighbour, type Neighbour } from './neighbour.js';
 import { byOidProbes } from './probes/by-oid.js';
@@ -209,6 +209,32 @@ describe.each<(typeof TENANCIES)[number]>(TENANCIES)('on $where', ({ start, mayS
       expect(await shown(asNeonDriver(prober, prober.token), relations)).toEqual({});
     });
     it('by names', async () => expect(await shownByNames(asNeonDriver(namer, namer.token))).toEqual({}));
+  });
+
+  describe('shows an agent nothing', () => {
+    it.each(['query', 'rehearse_sql'] as const)('by names, with %s', async (tool) => {
+      expect(await shownByNames(asMcp(service, namer.token, tool))).toEqual({});
+    });
+
+    it('by relations, with query', async () => {
+      expect(await shown(asMcp(service, prober.token, 'query'), relations)).toEqual({});
+    });
+
+    it('by the tools that list and describe', async () => {
+      const found: Record<string, string[]> = {};
+      const { stem } = neighbour.markers;
+      const names = ['table', 'api', 'view', 'sequence', 'function'].map((kind) => `${stem}_${kind}`);
+      const calls = [
+        { name: 'list_tables', args: {} },
+        ...names.map((table) => ({ name: 'describe_table', args: { table } })),
+      ];
+      for (const { name, args } of calls) {
+        const asked = JSON.stringify(args);
+        const kinds = marksIn(await askTool(service, namer.token, name, args), asked);
+        if (kinds.length > 0) found[`${name} ${asked}`] = kinds;
+      }
+      expect(found).toEqual({});
+    });
   });
 
   describe.each(asReader ? (['writer', 'reader'] as const) : (['writer'] as const))(
