@@ -221,7 +221,9 @@ function base62(value: bigint, length: number): string {
 
 const sha256 = (token: string): string => digest('sha256', token, 'hex');
 
-const isOver = ({ expiresAt }: TokenRow): boolean => expiresAt !== null && expiresAt.getTime() <= Date.now();
+/** By the clock. */
+export const isOver = ({ expiresAt }: Pick<Caller, 'expiresAt'>): boolean =>
+  expiresAt !== null && expiresAt.getTime() <= Date.now();
 
 const unauthorized = () => new EngineError('unauthorized', 'The bearer token is not valid');
 

@@ -5,6 +5,7 @@
 import { EngineError } from '../../contract/errors.js';
 import type { Activity } from '../../tenancy/connections/watchdog.js';
 import type { Authenticate } from '../access/authenticate.js';
+import { isOver } from '../access/tokens.js';
 import type { Quotas } from '../quota.js';
 import type { ClientSession } from './client-session.js';
 import { SessionError, terminated } from './session-error.js';
@@ -56,13 +57,13 @@ export class SessionLimits {
   }
 
   private async checkToken(session: ClientSession): Promise<void> {
-    const { token, address, project, caller: known } = session.owner;
+    const { token, address, project, caller } = session.owner;
     // Also while the control database cannot be asked.
-    if (known.expiresAt !== null && known.expiresAt.getTime() <= Date.now()) return session.end(expired());
+    if (isOver(caller)) return session.end(expired());
     try {
-      const caller = await this.authenticate(token, address);
-      if (caller.project?.id !== project.id) session.end(terminated('the project was deleted', 'unauthorized'));
-      else if (caller.project.status !== 'active') {
+      const { project: now } = await this.authenticate(token, address);
+      if (now?.id !== project.id) session.end(terminated('the project was deleted', 'unauthorized'));
+      else if (now.status !== 'active') {
         session.end(terminated('the CDP is inactive for this project', 'cdp_inactive'));
       }
     } catch (error) {
