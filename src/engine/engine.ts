@@ -17,7 +17,7 @@ import type { Moves } from './moves/moves.js';
 import { Project, type SharedServices } from './project.js';
 import type { Projects } from './projects.js';
 import type { ServerWatch } from './servers/server-watch.js';
-import { type Judgement, judge, judgeAtOnce } from './sessions/reader-text.js';
+import { type Classification, classify, classifyByFirstWord } from './sessions/classify.js';
 import type { Sessions } from './sessions/sessions.js';
 import { sizesOf } from './sizes.js';
 import type { RequestTrace } from './trace.js';
@@ -106,8 +106,8 @@ export class Engine implements Omit<EngineParts, 'shared'> {
   }
 
   /** What a text may do to the session of a reader. @param isPlain the server reads it as the parser does */
-  judgeReader({ name }: ProjectRow, text: string, isPlain: boolean): Judgement | Promise<Judgement> {
-    return judgeAtOnce(text) ?? judge(this.shared.splitter, name, text, isPlain);
+  classifyForReader({ name }: ProjectRow, text: string, isPlain: boolean): Classification | Promise<Classification> {
+    return classifyByFirstWord(text) ?? classify(this.shared.splitter, name, text, isPlain);
   }
 
   /**

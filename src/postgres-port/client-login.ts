@@ -25,7 +25,7 @@ const TLS_HANDSHAKE = 0x16;
 const ALPN = 'postgresql';
 
 /** What a client wants, and the socket on which it gets it. */
-export interface Wanted {
+export interface StartupRequest {
   readonly socket: Socket;
   readonly startUp: Extract<StartUp, { kind: 'start-up' | 'cancel' }>;
 }
@@ -47,7 +47,7 @@ export function isLoopback(address: string): boolean {
 }
 
 /** Reads a socket piece by piece; what was not asked for stays. */
-export class Arrivals {
+export class BufferedSocket {
   private bytes: Buffer = Buffer.alloc(0);
 
   constructor(readonly socket: Socket) {}
@@ -65,10 +65,10 @@ export class Arrivals {
    */
   async take(size: (bytes: Buffer) => number | null): Promise<Buffer> {
     for (;;) {
-      const wanted = size(this.bytes);
-      if (wanted !== null && this.bytes.length >= wanted) {
-        const piece = this.bytes.subarray(0, wanted);
-        this.bytes = this.bytes.subarray(wanted);
+      const length = size(this.bytes);
+      if (length !== null && this.bytes.length >= length) {
+        const piece = this.bytes.subarray(0, length);
+        this.bytes = this.bytes.subarray(length);
         return piece;
       }
       this.bytes = Buffer.concat([this.bytes, await nextChunk(this.socket)]);
@@ -82,7 +82,7 @@ export class Arrivals {
   }
 }
 
-class HasLeft extends Error {}
+class ClientDisconnected extends Error {}
 
 /** The next bytes, with the socket paused again. */
 async function nextChunk(socket: Socket): Promise<Buffer> {
@@ -90,10 +90,10 @@ async function nextChunk(socket: Socket): Promise<Buffer> {
   const { signal } = over;
   const left = async (): Promise<never> => {
     await Promise.race([once(socket, 'end', { signal }), once(socket, 'close', { signal })]);
-    throw new HasLeft();
+    throw new ClientDisconnected();
   };
   try {
-    if (socket.closed || socket.readableEnded) throw new HasLeft();
+    if (socket.closed || socket.readableEnded) throw new ClientDisconnected();
     const leaving = left();
     leaving.catch(() => {});
     const coming = once(socket, 'data', { signal });
@@ -112,10 +112,10 @@ async function nextChunk(socket: Socket): Promise<Buffer> {
  * @throws SessionError to tell the client; Error if there is nothing to tell
  */
 export async function negotiate(
-  client: Arrivals,
+  client: BufferedSocket,
   encryption: Encryption,
-  onSecured: (client: Arrivals) => void,
-): Promise<{ client: Arrivals; startUp: Wanted['startUp'] }> {
+  onSecured: (client: BufferedSocket) => void,
+): Promise<{ client: BufferedSocket; startUp: StartupRequest['startUp'] }> {
   let current = client;
   let isSecure = false;
   const secure = async (isAtOnce: boolean) => {
@@ -155,7 +155,11 @@ export async function negotiate(
  * @throws Error for other bytes that came before the answer: whoever sent them is not inside the encryption (CVE-2021-23214);
  * for a handshake begun at once without the protocol's name, as Postgres 17 does: a browser's could be meant for another port (ALPACA)
  */
-async function secured(client: Arrivals, secureContext: SecureContext, isAtOnce: boolean): Promise<Arrivals> {
+async function secured(
+  client: BufferedSocket,
+  secureContext: SecureContext,
+  isAtOnce: boolean,
+): Promise<BufferedSocket> {
   const early = client.rest();
   const { socket } = client;
   if (early.length > 0 && !isAtOnce) throw new Error('data before the answer about TLS');
@@ -165,16 +169,16 @@ async function secured(client: Arrivals, secureContext: SecureContext, isAtOnce:
   await Promise.race([
     once(tls, 'secure'),
     once(tls, 'close').then(() => {
-      throw new HasLeft();
+      throw new ClientDisconnected();
     }),
   ]);
   if (isAtOnce && tls.alpnProtocol !== ALPN) throw new Error('direct TLS without ALPN');
   tls.pause();
-  return new Arrivals(tls);
+  return new BufferedSocket(tls);
 }
 
 /** Asks for the token. @throws SessionError, Error */
-export async function askPassword(client: Arrivals): Promise<string> {
+export async function askPassword(client: BufferedSocket): Promise<string> {
   client.socket.write(ASK_CLEARTEXT_PASSWORD);
   const message = await client.take((bytes) => {
     if (bytes.length < MESSAGE_HEADER) return null;

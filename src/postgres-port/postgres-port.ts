@@ -18,7 +18,7 @@ import {
   parameterStatus,
   READY_IDLE,
 } from '../pg/protocol.js';
-import { Arrivals, askPassword, type Encryption, negotiate } from './client-login.js';
+import { askPassword, BufferedSocket, type Encryption, negotiate } from './client-login.js';
 import { HalfOpenLogins } from './half-open-logins.js';
 import { fatal, relay } from './session-relay.js';
 import { type StartUpSettings, startUpSettings } from './start-up-settings.js';
@@ -95,7 +95,7 @@ export class PostgresPort {
     socket.on('error', () => {});
     const address = socket.remoteAddress ?? '';
     const loggedIn = this.halfOpen.begin(socket);
-    let client = new Arrivals(socket);
+    let client = new BufferedSocket(socket);
     try {
       const negotiated = await negotiate(client, this.encryption, (secured) => (client = secured));
       const { startUp } = negotiated;
@@ -115,7 +115,7 @@ export class PostgresPort {
       if (error instanceof SessionError) client.socket.write(errorResponse(fatal(error)));
       // Sessions count theirs.
       if (!(error instanceof LoginRefused))
-        this.sessions.refuse(error instanceof SessionError ? error.word : 'malformed');
+        this.sessions.refuse(error instanceof SessionError ? error.code : 'malformed');
       client.socket.destroySoon();
     } finally {
       loggedIn();
@@ -123,7 +123,7 @@ export class PostgresPort {
   }
 
   private async session(
-    client: Arrivals,
+    client: BufferedSocket,
     { user, database, applicationName, settings }: StartUpSettings,
     token: string,
     address: string,
@@ -139,8 +139,8 @@ export class PostgresPort {
     const parameters = [...loggedIn.parameters].map(([name, value]) => parameterStatus(name, value));
     socket.write(Buffer.concat([AUTHENTICATION_OK, ...parameters, backendKeyData(processId, secretKey), READY_IDLE]));
     try {
-      const judge = (text: string, isPlain: boolean) => this.engine.judgeReader(owner.project, text, isPlain);
-      await relay(socket, session, judge, client.rest());
+      const classify = (text: string, isPlain: boolean) => this.engine.classifyForReader(owner.project, text, isPlain);
+      await relay(socket, session, classify, client.rest());
     } finally {
       this.keys.delete(processId);
     }
@@ -167,7 +167,7 @@ export class PostgresPort {
 
 /** It is counted already. */
 class LoginRefused extends SessionError {
-  constructor({ sqlstate, message, word, hint }: SessionError) {
-    super(sqlstate, message, word, hint);
+  constructor({ sqlstate, message, code, hint }: SessionError) {
+    super(sqlstate, message, code, hint);
   }
 }

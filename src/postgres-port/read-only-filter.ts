@@ -1,25 +1,29 @@
 /**
- * Between a reader and Postgres: keeps its session READ ONLY (docs/decisions/0038-postgres-port.md).
+ * Between a client that logged in as `reader` and Postgres: keeps the session READ ONLY. A session begins with
+ * default_transaction_read_only = on, and Postgres lets no transaction become READ WRITE after its first query. So a write would need
+ * another transaction that begins READ WRITE, or a statement that changes the mode by itself. Therefore:
  *
- * Its transactions begin READ ONLY. A new default would hold from the next transaction on; Postgres reports one before the
- * ReadyForQuery that ends a group of messages (a Query, or all up to a Sync). So the next group waits for that, a group holds no
- * second transaction, and no statement passes that changes the mode by itself.
+ * 1. Each text is classified before it is passed on. One that may change the mode is replaced by one that raises an error.
+ * 2. A group of messages (a Query, or extended messages up to a Sync) holds one transaction. After the message that ends it,
+ *    nothing is passed on that would begin another one.
+ * 3. A group waits until Postgres has answered the one before (ReadyForQuery). Postgres reports a changed default before that
+ *    (ParameterStatus), and then the session ends.
+ *
+ * Why this is enough: docs/decisions/0038-postgres-port.md.
  */
-import type { Judgement, Refused } from '../engine/sessions/reader-text.js';
+import type { Classification, Refused } from '../engine/sessions/classify.js';
 import { SessionError } from '../engine/sessions/session-error.js';
 import { literal } from '../pg/index.js';
 import { BACKEND, Framing, FRONTEND, MESSAGE_HEADER, parse, readStrings, simpleQuery } from '../pg/protocol.js';
+import { EndingNames } from './ending-names.js';
 
 /** Of one message: a text, or the parameters of a statement. */
 const LONGEST_MESSAGE = 4 * 1024 * 1024;
 
-/** Prepared statements and portals that end a transaction, and are remembered. */
-const MOST_NAMES = 1_000;
-
 /** Encodings in which the service reads a text just as Postgres does. */
 const READABLE: readonly (string | undefined)[] = ['UTF8', 'SQL_ASCII'];
 
-type Judge = (text: string, isPlain: boolean) => Judgement | Promise<Judgement>;
+type Classify = (text: string, isPlain: boolean) => Classification | Promise<Classification>;
 
 interface Message {
   readonly type: number;
@@ -27,211 +31,217 @@ interface Message {
   readonly bytes: Buffer;
 }
 
-/** Names of what ends a transaction, when it is executed. */
-interface Ending {
-  readonly statements: Set<string>;
-  readonly portals: Set<string>;
+/** The group of messages that is under way. */
+interface Group {
+  /** Its first message was passed on. */
+  hasBegun: boolean;
+  /** Its last message was passed on, and ReadyForQuery has not come. */
+  isComplete: boolean;
+  /** The message that ends its transaction was passed on. */
+  hasEndedTransaction: boolean;
+  /** Postgres has answered with an error. */
+  hasFailed: boolean;
+  /** One of its texts was replaced by an error of the filter. */
+  isRefused: boolean;
 }
 
-export class ReaderGate {
+const newGroup = (): Group => ({
+  hasBegun: false,
+  isComplete: false,
+  hasEndedTransaction: false,
+  hasFailed: false,
+  isRefused: false,
+});
+
+export class ReadOnlyFilter {
   private readonly framing: Framing;
-  private readonly waiting: Message[] = [];
-  /** Messages that may go, to be written at once. */
-  private going: Buffer[] = [];
-  /** A group has gone out, and its ReadyForQuery has not come. */
-  private isAnswering = false;
-  private isPumping = false;
-  private isHolding = false;
-  /** Messages of a group that has no Sync yet. */
-  private isWithinGroup = false;
-  /** The transaction of this group has ended. */
-  private hasEnded = false;
-  private hasFailed = false;
-  private isRefusing = false;
-  private ending: Ending = { statements: new Set(), portals: new Set() };
-  /** As it was before this group: an error may have kept the group from changing it. */
-  private endingBefore: Ending = this.ending;
+  /** Messages of the client that have not been passed on. */
+  private readonly incoming: Message[] = [];
+  /** Messages to Postgres, which are written together. */
+  private outgoing: Buffer[] = [];
+  private group = newGroup();
+  private readonly endingNames = new EndingNames();
+  /** Settings of the session, as Postgres has reported them. */
   private readonly reported: Map<string, string>;
+  private isPassingOn = false;
+  private isPaused = false;
 
   /**
    * @param write to Postgres
    * @param fail ends the session
-   * @param hold whether nothing more may come from the client
+   * @param pause whether nothing more may be read from the client
    */
   constructor(
     reported: ReadonlyMap<string, string>,
-    private readonly judge: Judge,
+    private readonly classify: Classify,
     private readonly write: (bytes: Buffer) => void,
     private readonly fail: (error: SessionError) => void,
-    private readonly hold: (isHolding: boolean) => void,
+    private readonly pause: (isPaused: boolean) => void,
   ) {
     this.reported = new Map(reported);
     this.framing = new Framing(
       (type, buffer, start, end) =>
-        this.waiting.push({ type, bytes: Buffer.from(buffer.subarray(start - MESSAGE_HEADER, end)) }),
+        this.incoming.push({ type, bytes: Buffer.from(buffer.subarray(start - MESSAGE_HEADER, end)) }),
       (_type, length) => length <= LONGEST_MESSAGE,
     );
   }
 
-  /** Types of messages of Postgres that {@link hear} has to be told of. */
-  static readonly HEARS: ReadonlySet<number> = new Set([BACKEND.parameterStatus, BACKEND.error, BACKEND.readyForQuery]);
+  /** Types of messages for {@link onServerMessage}. */
+  static readonly SERVER_MESSAGES: ReadonlySet<number> = new Set([
+    BACKEND.parameterStatus,
+    BACKEND.error,
+    BACKEND.readyForQuery,
+  ]);
 
   /** Bytes of the client. */
-  take(chunk: Buffer): void {
+  onClientData(chunk: Buffer): void {
     try {
       if (!this.framing.feed(chunk)) return this.fail(tooLong());
     } catch {
       return this.fail(malformed());
     }
-    void this.pump();
-    this.letFlow();
+    void this.passOn();
+    this.applyBackpressure();
   }
 
-  /** In the error by which Postgres refuses a text for the gate: its context is the service's, and so becomes a field that clients ignore. */
+  /** @param body of a long message only the beginning */
+  onServerMessage(type: number, body: Buffer): void {
+    if (type === BACKEND.error) this.group.hasFailed = true;
+    else if (type === BACKEND.parameterStatus) {
+      const [name = '', value = ''] = body.toString().split('\0', 2);
+      this.reported.set(name, value);
+    } else if (type === BACKEND.readyForQuery) this.endGroup();
+  }
+
+  /** In an error that the filter caused, the context would name its own code: it becomes a field that clients ignore. */
   hideContext(chunk: Buffer): void {
-    const at = this.isRefusing ? chunk.indexOf(CONTEXT) : -1;
+    const at = this.group.isRefused ? chunk.indexOf(CONTEXT) : -1;
     if (at >= 0) chunk[at + 1] = UNKNOWN_FIELD;
   }
 
-  /** A message of Postgres. */
-  hear(type: number, body: Buffer): void {
-    if (type === BACKEND.error) this.hasFailed = true;
-    else if (type === BACKEND.parameterStatus) {
-      // Of a long value only the beginning comes, which is none that the gate knows.
-      const [name = '', value = ''] = body.toString().split('\0', 2);
-      this.reported.set(name, value);
-    } else if (type === BACKEND.readyForQuery) this.groupEnded();
-  }
-
-  private groupEnded(): void {
+  private endGroup(): void {
     if (this.reported.get('default_transaction_read_only') !== 'on') return this.fail(switched());
-    if (this.hasFailed) {
-      for (const name of this.endingBefore.statements) this.ending.statements.add(name);
-      for (const name of this.endingBefore.portals) this.ending.portals.add(name);
+    try {
+      this.endingNames.endGroup(this.group.hasFailed);
+    } catch (error) {
+      return this.fail(error as SessionError);
     }
-    const { statements, portals } = this.ending;
-    if (statements.size + portals.size > MOST_NAMES) return this.fail(tooManyNames());
-    this.endingBefore = { statements: new Set(statements), portals: new Set(portals) };
-    this.isAnswering = this.isWithinGroup = this.hasEnded = this.hasFailed = this.isRefusing = false;
-    void this.pump();
+    this.group = newGroup();
+    void this.passOn();
   }
 
-  /** Passes on what may go now, in order. */
-  private async pump(): Promise<void> {
-    if (this.isPumping) return;
-    this.isPumping = true;
+  /** Passes on messages in order, up to the end of a group. */
+  private async passOn(): Promise<void> {
+    if (this.isPassingOn) return;
+    this.isPassingOn = true;
     try {
-      while (!this.isAnswering) {
-        const message = this.waiting.shift();
+      while (!this.group.isComplete) {
+        const message = this.incoming.shift();
         if (message === undefined) break;
         const passed = this.pass(message);
         if (passed !== undefined) await passed;
       }
-      if (this.going.length > 0) this.write(Buffer.concat(this.going));
+      if (this.outgoing.length > 0) this.write(Buffer.concat(this.outgoing));
     } catch (error) {
-      this.waiting.length = 0;
+      this.incoming.length = 0;
       this.fail(error instanceof SessionError ? error : malformed());
     } finally {
-      this.going = [];
-      this.isPumping = false;
+      this.outgoing = [];
+      this.isPassingOn = false;
     }
-    this.letFlow();
+    this.applyBackpressure();
   }
 
-  private forward(bytes: Buffer): void {
-    this.going.push(bytes);
-  }
-
-  private letFlow(): void {
-    const isHolding = this.waiting.length > 0;
-    if (isHolding !== this.isHolding) this.hold(isHolding);
-    this.isHolding = isHolding;
+  private applyBackpressure(): void {
+    const isPaused = this.incoming.length > 0;
+    if (isPaused !== this.isPaused) this.pause(isPaused);
+    this.isPaused = isPaused;
   }
 
   /** @throws SessionError, which ends the session; Error if the message is malformed */
-  private pass({ type, bytes }: Message): Promise<unknown> | void {
+  private pass({ type, bytes }: Message): Promise<void> | void {
     const body = bytes.subarray(MESSAGE_HEADER);
-    if (type === FRONTEND.terminate) return this.forward(bytes);
-    if (type === FRONTEND.query || type === FRONTEND.functionCall) {
-      if (this.isWithinGroup) throw malformed();
-      this.isAnswering = true;
-      if (type === FRONTEND.functionCall) return this.refuse(simpleQuery(raising(NO_CALLS)));
-      return this.passText(textOf(body), bytes, (refused) => simpleQuery(raising(refused)));
+    switch (type) {
+      case FRONTEND.terminate:
+        return this.forward(bytes);
+      case FRONTEND.query:
+        this.beginSimple();
+        return this.passText(textOf(body), bytes, (refused) => simpleQuery(raising(refused)));
+      case FRONTEND.functionCall:
+        this.beginSimple();
+        return this.replace(simpleQuery(raising(NO_CALLS)));
+      case FRONTEND.sync:
+        this.group.isComplete = true;
+        return this.forward(bytes);
+      case FRONTEND.copyData:
+      case FRONTEND.copyDone:
+      case FRONTEND.copyFail:
+        // Outside of a COPY, which a reader cannot begin, Postgres ignores these.
+        return;
+      case FRONTEND.close:
+      case FRONTEND.flush:
+        this.group.hasBegun = true;
+        return this.forward(bytes);
+      default:
+        return this.passExtended(type, body, bytes);
     }
-    if (type === FRONTEND.sync) {
-      this.isAnswering = true;
-      return this.forward(bytes);
+  }
+
+  /** A Query or a FunctionCall is a group by itself. */
+  private beginSimple(): void {
+    if (this.group.hasBegun) throw malformed();
+    this.group.hasBegun = this.group.isComplete = true;
+  }
+
+  /** Each of these begins a transaction if there is none: constants are evaluated by Parse, Bind and Describe too. */
+  private passExtended(type: number, body: Buffer, bytes: Buffer): Promise<void> | void {
+    if (this.group.hasEndedTransaction) throw notLast();
+    this.group.hasBegun = true;
+    if (type === FRONTEND.parse) {
+      const [name = '', text = ''] = readStrings(body, 2);
+      const replacement = (refused: Refused) => parse(raising(refused), name);
+      return this.passText(text, bytes, replacement, (ends) => this.endingNames.parse(name, ends));
     }
-    // Outside of a COPY, which a reader cannot begin, Postgres ignores these.
-    if (type === FRONTEND.copyData || type === FRONTEND.copyDone || type === FRONTEND.copyFail) return;
-    // Parse, Bind and Describe too would begin another transaction, and evaluate constants in it.
-    if (this.hasEnded && type !== FRONTEND.close && type !== FRONTEND.flush) throw notLast();
-    this.isWithinGroup = true;
-    if (type === FRONTEND.parse) return this.passParse(body, bytes);
-    if (type === FRONTEND.bind) this.noteBind(body);
-    else if (type === FRONTEND.execute) this.noteExecute(body);
-    else if (type !== FRONTEND.describe && type !== FRONTEND.close && type !== FRONTEND.flush) throw malformed();
+    if (type === FRONTEND.bind) {
+      const [portal = '', statement = ''] = readStrings(body, 2);
+      this.endingNames.bind(portal, statement);
+    } else if (type === FRONTEND.execute) {
+      const [portal = ''] = readStrings(body, 1);
+      this.group.hasEndedTransaction = this.endingNames.execute(portal);
+    } else if (type !== FRONTEND.describe) throw malformed();
     this.forward(bytes);
   }
 
-  private passParse(body: Buffer, bytes: Buffer): Promise<void> | void {
-    const [name = '', text = ''] = readStrings(body, 2);
-    requireNames(name);
-    return this.passText(
-      text,
-      bytes,
-      (refused) => parse(raising(refused), name),
-      (judgement) => {
-        if (judgement === 'ends') this.ending.statements.add(name);
-        else this.ending.statements.delete(name);
-      },
-    );
-  }
-
-  /** A text that is refused becomes one that raises the refusal, so that Postgres itself deals with the error. */
+  /**
+   * @param replacement of a text that is refused: it raises the refusal, so that Postgres itself deals with the error
+   * @param note told whether the text ends a transaction
+   */
   private passText(
     text: string,
     bytes: Buffer,
-    instead: (refused: Refused) => Buffer,
-    note: (judgement: Judgement) => void = () => {},
+    replacement: (refused: Refused) => Buffer,
+    note: (ends: boolean) => void = () => {},
   ): Promise<void> | void {
     const isPlain =
       READABLE.includes(this.reported.get('client_encoding')) &&
       this.reported.get('standard_conforming_strings') === 'on';
-    const judged = this.judge(text, isPlain);
-    const pass = (judgement: Judgement) => {
-      note(judgement);
-      if (typeof judgement === 'string') this.forward(bytes);
-      else this.refuse(instead(judgement));
+    const pass = (classification: Classification) => {
+      note(classification === 'ends');
+      if (typeof classification === 'string') this.forward(bytes);
+      else this.replace(replacement(classification));
     };
-    return judged instanceof Promise ? judged.then(pass) : pass(judged);
+    const classified = this.classify(text, isPlain);
+    return classified instanceof Promise ? classified.then(pass) : pass(classified);
   }
 
-  private refuse(raising: Buffer): void {
-    this.isRefusing = true;
-    this.forward(raising);
+  private forward(bytes: Buffer): void {
+    this.outgoing.push(bytes);
   }
 
-  private noteBind(body: Buffer): void {
-    const [portal = '', statement = ''] = readStrings(body, 2);
-    requireNames(portal, statement);
-    if (this.ending.statements.has(statement)) this.ending.portals.add(portal);
-    else this.ending.portals.delete(portal);
+  private replace(bytes: Buffer): void {
+    this.group.isRefused = true;
+    this.forward(bytes);
   }
-
-  private noteExecute(body: Buffer): void {
-    const [portal = ''] = readStrings(body, 1);
-    requireNames(portal);
-    this.hasEnded = this.ending.portals.has(portal);
-  }
-}
-
-/** Postgres cuts longer ones at 63 bytes, and reads other characters by the encoding: two names may be one. */
-const NAME = /^[\x01-\x7f]{0,63}$/;
-
-/** @throws SessionError */
-function requireNames(...names: string[]): void {
-  if (!names.every((name) => NAME.test(name))) throw notName();
 }
 
 /** A zero byte ends it, and the message. @throws Error */
@@ -258,16 +268,6 @@ const malformed = () => new SessionError('08P01', 'invalid message, or one that 
 
 const tooLong = () =>
   new SessionError('54000', `a message of the user reader may have at most ${LONGEST_MESSAGE} bytes`, 'malformed');
-
-const notName = () =>
-  new SessionError(
-    '42602',
-    'names of statements and portals of the user reader may have at most 63 characters of ASCII',
-    'malformed',
-  );
-
-const tooManyNames = () =>
-  new SessionError('54000', 'too many prepared statements that end a transaction', 'malformed');
 
 const switched = () =>
   new SessionError(

@@ -2,10 +2,10 @@
 import type { Socket } from 'node:net';
 import type { ClientSession } from '../engine/sessions/client-session.js';
 import { SessionError } from '../engine/sessions/session-error.js';
-import type { Judgement } from '../engine/sessions/reader-text.js';
+import type { Classification } from '../engine/sessions/classify.js';
 import { PostgresError } from '../pg/index.js';
 import { BACKEND, errorResponse, MessageScan, readErrorFields, TERMINATE } from '../pg/protocol.js';
-import { ReaderGate } from './reader-gate.js';
+import { ReadOnlyFilter } from './read-only-filter.js';
 
 /** A client has this long to read why its session ends. */
 const LINGER_MS = 2_000;
@@ -14,28 +14,29 @@ const ERRORS: ReadonlySet<number> = new Set([BACKEND.error]);
 
 /**
  * Until one side ends.
- * @param judge what a reader sends
+ * @param classify what a text of a reader may do
  * @param received what the client has sent behind its login
  * @returns when the backend is gone
  */
 export async function relay(
   client: Socket,
   session: ClientSession,
-  judge: (text: string, isPlain: boolean) => Judgement | Promise<Judgement>,
+  classify: (text: string, isPlain: boolean) => Classification | Promise<Classification>,
   received: Buffer,
 ): Promise<void> {
   const { loggedIn, owner } = session;
   const { socket: backend } = loggedIn;
   const isReader = owner.role === 'reader';
-  let [isFull, isHeld] = [false, false];
-  const letFlow = () => void (isFull || isHeld ? client.pause() : client.resume());
+  /** Postgres takes no more now; the filter takes no more now. */
+  let [isFull, isPaused] = [false, false];
+  const applyBackpressure = () => void (isFull || isPaused ? client.pause() : client.resume());
   const toBackend = (bytes: Buffer) => {
     if (backend.write(bytes) || isFull) return;
     isFull = true;
-    letFlow();
+    applyBackpressure();
     backend.once('drain', () => {
       isFull = false;
-      letFlow();
+      applyBackpressure();
     });
   };
   const fail = (error: SessionError) => session.end(error);
@@ -47,30 +48,30 @@ export async function relay(
       fail(internal());
     }
   };
-  const hold = (isHolding: boolean) => {
-    isHeld = isHolding;
-    letFlow();
+  const pause = (isPausing: boolean) => {
+    isPaused = isPausing;
+    applyBackpressure();
   };
-  const gate = isReader ? new ReaderGate(loggedIn.parameters, judge, toBackend, fail, hold) : null;
+  const filter = isReader ? new ReadOnlyFilter(loggedIn.parameters, classify, toBackend, fail, pause) : null;
   let hasLeft = false;
   const read = (chunk: Buffer) => {
     if (session.ending !== null) return;
     hasLeft = chunk.length >= TERMINATE.length && TERMINATE.equals(chunk.subarray(-TERMINATE.length));
     session.received += chunk.length;
-    if (gate === null) toBackend(chunk);
-    else gate.take(chunk);
+    if (filter === null) toBackend(chunk);
+    else filter.onClientData(chunk);
   };
   const take = (chunk: Buffer) => guarded(() => read(chunk));
   let lastError: Buffer | null = null;
-  const scan = new MessageScan(gate === null ? ERRORS : ReaderGate.HEARS, (type, body) => {
+  const scan = new MessageScan(filter === null ? ERRORS : ReadOnlyFilter.SERVER_MESSAGES, (type, body) => {
     if (type === BACKEND.error) lastError = Buffer.from(body);
-    gate?.hear(type, body);
+    filter?.onServerMessage(type, body);
   });
   const toClient = (bytes: Buffer, end: number) => {
     // It is written later than the call returns, and then other bytes are in its place.
     const chunk = Buffer.from(bytes.subarray(0, end));
     session.sent += end;
-    gate?.hideContext(chunk);
+    filter?.hideContext(chunk);
     const mayGoOn = client.write(chunk);
     scan.feed(chunk);
     if (mayGoOn) return;

@@ -1,8 +1,8 @@
 /** What a session with a good token sends to harm the service: its own session may end, nothing else. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { ReaderGate } from '../../src/postgres-port/reader-gate.js';
-import { judgeAtOnce } from '../../src/engine/sessions/reader-text.js';
+import { ReadOnlyFilter } from '../../src/postgres-port/read-only-filter.js';
+import { classifyByFirstWord } from '../../src/engine/sessions/classify.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 import { bind, errorsIn, execute, FLUSH, message, parse, query, RawClient, TERMINATE } from './connect.js';
 
@@ -65,7 +65,7 @@ describe.each(['writer', 'reader'])('%s', (user) => {
   });
 });
 
-describe('the gate of readers', () => {
+describe('the filter of readers', () => {
   it('reads no more from a client than Postgres takes', async () => {
     const client = await open('reader');
     client.send(parse('SELECT pg_sleep(1000)'), bind(), execute(), FLUSH);
@@ -85,9 +85,9 @@ describe('the gate of readers', () => {
     client.close();
   });
 
-  it.each([...ReaderGate.HEARS])('takes a body of the type %i that is cut, or is none', (type) => {
+  it.each([...ReadOnlyFilter.SERVER_MESSAGES])('takes a body of the type %i that is cut, or is none', (type) => {
     const fail = vi.fn();
-    const gate = new ReaderGate(
+    const filter = new ReadOnlyFilter(
       new Map([['default_transaction_read_only', 'on']]),
       () => 'reads',
       vi.fn(),
@@ -101,14 +101,14 @@ describe('the gate of readers', () => {
       `search_path\0${'x'.repeat(65_524)}`,
       `SERROR\0M${'x'.repeat(65_528)}`,
     ])
-      gate.hear(type, Buffer.from(text));
+      filter.onServerMessage(type, Buffer.from(text));
     expect(fail).not.toHaveBeenCalled();
   });
 
   it('leaves long texts to the parser', () => {
     for (const word of ['begin', 'commit']) {
-      expect(judgeAtOnce(`${word} `)).not.toBeNull();
-      expect(judgeAtOnce(word + ' '.repeat(200))).toBeNull();
+      expect(classifyByFirstWord(`${word} `)).not.toBeNull();
+      expect(classifyByFirstWord(word + ' '.repeat(200))).toBeNull();
     }
   });
 });

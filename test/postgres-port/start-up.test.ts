@@ -4,8 +4,8 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SessionError } from '../../src/engine/sessions/session-error.js';
-import { readStartUp, startUpSize } from '../../src/pg/index.js';
-import { Arrivals, negotiate } from '../../src/postgres-port/client-login.js';
+import { readStartUp, startUpSize } from '../../src/pg/protocol.js';
+import { BufferedSocket, negotiate } from '../../src/postgres-port/client-login.js';
 import { startUpSettings } from '../../src/postgres-port/start-up-settings.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 import { parameters } from '../properties/run.js';
@@ -66,8 +66,8 @@ it('a packet in random pieces is read as one in a single piece, and what follows
   await fc.assert(
     fc.asyncProperty(fc.uniqueArray(fc.nat(whole.length), { maxLength: 8 }), async (cuts) => {
       const [client, server] = await pair();
-      const arrivals = new Arrivals(server);
-      const read = arrivals.take(startUpSize);
+      const buffered = new BufferedSocket(server);
+      const read = buffered.take(startUpSize);
       const ends = [...cuts, whole.length].sort((a, b) => a - b);
       for (const [i, end] of ends.entries()) {
         client.write(whole.subarray(ends[i - 1] ?? 0, end));
@@ -98,9 +98,9 @@ describe('a client on another machine', () => {
     const [client, server] = await pair();
     Object.defineProperty(server, 'remoteAddress', { value: address });
     client.write(startUp({ user: 'writer' }));
-    const negotiated = await negotiate(new Arrivals(server), SECURE, () => {}).then(
+    const negotiated = await negotiate(new BufferedSocket(server), SECURE, () => {}).then(
       ({ startUp: read }) => read.kind,
-      (error: SessionError) => error.word,
+      (error: SessionError) => error.code,
     );
     expect(negotiated).toBe(outcome);
     client.destroy();

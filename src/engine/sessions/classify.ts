@@ -1,5 +1,5 @@
 /**
- * Judges the texts that a reader sends in a session: without the parser if the first word already tells, as for nearly all
+ * Classifies the texts that a reader sends in a session: without the parser if the first word already tells, as for nearly all
  * queries, else with it.
  */
 import { EngineError } from '../../contract/errors.js';
@@ -37,7 +37,7 @@ export interface Refused {
   readonly hint?: string;
 }
 
-export type Judgement = 'reads' | 'ends' | Refused;
+export type Classification = 'reads' | 'ends' | Refused;
 
 const READ_ONLY: Refused = {
   sqlstate: '25006',
@@ -58,11 +58,16 @@ const NOT_READABLE: Refused = {
 };
 
 /** @param isPlain the server reads the text by the rules that the parser knows: UTF-8, standard_conforming_strings */
-export async function judge(splitter: Splitter, project: string, text: string, isPlain: boolean): Promise<Judgement> {
+export async function classify(
+  splitter: Splitter,
+  project: string,
+  text: string,
+  isPlain: boolean,
+): Promise<Classification> {
   if (!isPlain) return NOT_READABLE;
   try {
-    const asker = { project, budget: new WaitBudget(WAIT_MS), signal: NEVER };
-    const statements = await splitter.readerStatements(text, asker);
+    const requester = { project, budget: new WaitBudget(WAIT_MS), signal: NEVER };
+    const statements = await splitter.readerStatements(text, requester);
     return statements === null ? NOT_PARSED : overall(statements);
   } catch (error) {
     if (!(error instanceof EngineError)) throw error;
@@ -73,7 +78,7 @@ export async function judge(splitter: Splitter, project: string, text: string, i
 const WAIT_MS = 30_000;
 
 /** null: the parser has to tell. */
-export function judgeAtOnce(text: string): Judgement | null {
+export function classifyByFirstWord(text: string): Classification | null {
   if (mayHoldSeveral(text)) return null;
   const keyword = leadingKeyword(text);
   const isShort = text.length <= LONGEST_AROUND;
@@ -83,7 +88,7 @@ export function judgeAtOnce(text: string): Judgement | null {
   return isShort && ENDING.test(text) ? 'ends' : null;
 }
 
-function overall(statements: readonly ReaderStatement[]): Judgement {
+function overall(statements: readonly ReaderStatement[]): Classification {
   if (!statements.every((statement) => statement === 'reads' || statement === 'ends')) return READ_ONLY;
   const end = statements.indexOf('ends');
   if (end < 0) return 'reads';

@@ -2,15 +2,15 @@
 import { EngineError, type ErrorCode } from '../../contract/errors.js';
 import { PostgresError, SQLSTATE } from '../../pg/index.js';
 
-/** Words for metrics and the audit log: codes of the service, or why the port itself refuses. */
-export type SessionWord = ErrorCode | 'malformed' | 'login_timeout' | 'tls_required' | 'too_many_sessions';
+/** For metrics and the audit log: codes of the service, or why the port itself refuses. */
+export type SessionErrorCode = ErrorCode | 'malformed' | 'login_timeout' | 'tls_required' | 'too_many_sessions';
 
 /** The end of a login or a session, as the client is told. */
 export class SessionError extends Error {
   constructor(
     readonly sqlstate: string,
     message: string,
-    readonly word: SessionWord,
+    readonly code: SessionErrorCode,
     readonly hint?: string,
   ) {
     super(message);
@@ -57,5 +57,5 @@ export function loginError(error: unknown): SessionError {
 }
 
 /** A session is ended from outside: administrator's command is what Postgres calls it. */
-export const terminated = (why: string, word: SessionWord): SessionError =>
-  new SessionError('57P01', `terminating connection: ${why}`, word);
+export const terminated = (why: string, code: SessionErrorCode): SessionError =>
+  new SessionError('57P01', `terminating connection: ${why}`, code);

@@ -18,7 +18,7 @@ import type { Projects } from '../projects.js';
 import type { Quotas } from '../quota.js';
 import { ClientSession, SESSION_ROLES, type SessionOwner, type SessionRole } from './client-session.js';
 import { PreparedTransactions } from './prepared-transactions.js';
-import { loginError, SessionError, type SessionWord, terminated } from './session-error.js';
+import { loginError, SessionError, type SessionErrorCode, terminated } from './session-error.js';
 import { overQuota, SessionLimits, type SessionTimes } from './session-limits.js';
 
 export interface SessionSettings extends SessionTimes {
@@ -55,9 +55,9 @@ const HOLDS_READ_ONLY = 16;
 
 export class Sessions {
   /** Logins that were refused, by reason. */
-  readonly refused = new Map<SessionWord, number>();
+  readonly refused = new Map<SessionErrorCode, number>();
   /** Sessions that did not end by their client, by reason. */
-  readonly ended = new Map<SessionWord, number>();
+  readonly ended = new Map<SessionErrorCode, number>();
   /** Of sessions that are over. */
   private readonly before = { received: 0, sent: 0 };
   private readonly open = new Set<ClientSession>();
@@ -89,8 +89,8 @@ export class Sessions {
   }
 
   /** Counts a login that the port refused before it came here. */
-  refuse(word: SessionWord): void {
-    add(this.refused, word);
+  refuse(code: SessionErrorCode): void {
+    add(this.refused, code);
   }
 
   /** @throws SessionError */
@@ -109,13 +109,13 @@ export class Sessions {
       return session;
     } catch (error) {
       const refusal = loginError(error);
-      this.refuse(refusal.word);
-      const isStranger = refusal.word === 'unauthorized' || refusal.word === 'token_expired';
+      this.refuse(refusal.code);
+      const isStranger = refusal.code === 'unauthorized' || refusal.code === 'token_expired';
       this.parts.audit.record(
         { ...actorOf(known?.caller ?? null), ...origin },
         {
           operation: isStranger ? 'authentication' : 'session.open',
-          outcome: refusal.word,
+          outcome: refusal.code,
           project: known?.project ?? null,
           object: isStranger ? null : login.user,
         },
@@ -184,7 +184,7 @@ export class Sessions {
       release();
       this.before.received += over.received;
       this.before.sent += over.sent;
-      if (over.ending !== null) add(this.ended, over.ending.word);
+      if (over.ending !== null) add(this.ended, over.ending.code);
       this.record(over);
     });
     this.open.add(session);
@@ -208,7 +208,8 @@ export class Sessions {
   }
 }
 
-const add = (counts: Map<SessionWord, number>, word: SessionWord) => counts.set(word, (counts.get(word) ?? 0) + 1);
+const add = (counts: Map<SessionErrorCode, number>, code: SessionErrorCode) =>
+  counts.set(code, (counts.get(code) ?? 0) + 1);
 
 /** Who is let in where: user and database are those of the token. @throws SessionError */
 function entitled(caller: Caller, { user, database }: ClientLogin): { project: ProjectRow; role: SessionRole } {

@@ -26,7 +26,7 @@ const KEEP_BYTES = 192 * 1024 * 1024;
 const BUSY = 'Too many SQL requests are waiting to be parsed. Nothing was done.';
 
 /** For whom a text is parsed. */
-export interface Asker {
+export interface Requester {
   readonly project: string;
   readonly budget: WaitBudget;
   /** Aborted when the client leaves. */
@@ -47,7 +47,7 @@ export class ParserPool {
   private readonly closing = new AbortController();
 
   /** @throws EngineError overloaded; invalid_request if the parser does not come to an end */
-  async parse(text: string, { project, budget, signal }: Asker): Promise<Parsed> {
+  async parse(text: string, { project, budget, signal }: Requester): Promise<Parsed> {
     if (!this.take(project, text)) await this.queue.wait(project, text, budget, signal);
     try {
       return await this.run(text);

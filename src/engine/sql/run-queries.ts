@@ -64,10 +64,10 @@ export async function runQueries(project: Project, request: QueriesRequest): Pro
 
 /** A text of several statements is left to Postgres, which refuses it (42601). @throws EngineError as `Splitter.split` */
 async function statementsOf(project: Project, request: QueriesRequest, tellsFreed: boolean): Promise<BoundStatement[]> {
-  const asker = { project: project.name, budget: project.waitBudget, signal: request.signal };
+  const requester = { project: project.name, budget: project.waitBudget, signal: request.signal };
   const statements: BoundStatement[] = [];
   for (const { text, params } of request.queries) {
-    const [only, ...others] = await project.splitter.split(text, asker, tellsFreed);
+    const [only, ...others] = await project.splitter.split(text, requester, tellsFreed);
     const isOne = only !== undefined && others.length === 0;
     statements.push({ ...(isOne ? only : { text, offset: 0, frees: null }), params });
   }

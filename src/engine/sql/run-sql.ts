@@ -86,8 +86,8 @@ export async function runSql<T, Stored = never>(
 ): Promise<Answered<T[]>> {
   const { sql, params, signal } = request;
   const overQuota = await overQuotaFor(project, request);
-  const asker = { project: project.name, budget: project.waitBudget, signal };
-  const statements = await project.splitter.split(sql, asker, overQuota !== null);
+  const requester = { project: project.name, budget: project.waitBudget, signal };
+  const statements = await project.splitter.split(sql, requester, overQuota !== null);
   if (params.length > 0 && statements.length > 1) {
     throw new EngineError('invalid_request', '"params" can be used only with a single statement');
   }

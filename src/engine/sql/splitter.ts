@@ -6,7 +6,7 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { unstorable } from '../../contract/storable-text.js';
 import type { FreesSpace } from './frees-space.js';
-import { type Asker, ParserPool } from './parser-pool.js';
+import { type Requester, ParserPool } from './parser-pool.js';
 import type { RejectedKind } from './parser-worker.js';
 import { leadingKeyword } from './keywords.js';
 import type { ReaderStatement } from './reader-statement.js';
@@ -43,19 +43,19 @@ export class Splitter {
    * The statements of `text` in order, at least one and at most `LIMITS.statementsPerRequest`; empty ones are dropped. A
    * lone statement is the whole text, untouched. So is a text that the grammar rejects: Postgres itself then reports the
    * error.
-   * @param asker who waits if the text has to be parsed
+   * @param requester who waits if the text has to be parsed
    * @param tellsFreed parse even a lone statement, for its `frees`
    * @throws EngineError invalid_request (no statement, too many, U+0000 or lone surrogates, too complex to be parsed),
    * statement_not_allowed, overloaded
    */
-  async split(text: string, asker: Asker, tellsFreed = false): Promise<SplitStatement[]> {
+  async split(text: string, requester: Requester, tellsFreed = false): Promise<SplitStatement[]> {
     rejectUnstorable(text);
     const whole = { text, offset: 0, frees: null };
     const keyword = leadingKeyword(text);
     if (keyword === null) throw noStatement();
     if (!tellsFreed && !mayHoldSeveral(text) && !MAY_BE_REJECTED.has(keyword)) return [whole];
 
-    const parsed = await this.parsers.parse(text, asker);
+    const parsed = await this.parsers.parse(text, requester);
     if (parsed.outcome !== 'statements') return [whole];
     const { statements, count } = parsed;
     if (count === 0) throw noStatement();
@@ -75,8 +75,8 @@ export class Splitter {
    * @returns null for one that the grammar rejects
    * @throws EngineError overloaded, invalid_request (too many statements, too complex)
    */
-  async readerStatements(text: string, asker: Asker): Promise<ReaderStatement[] | null> {
-    const parsed = await this.parsers.parse(text, asker);
+  async readerStatements(text: string, requester: Requester): Promise<ReaderStatement[] | null> {
+    const parsed = await this.parsers.parse(text, requester);
     if (parsed.outcome !== 'statements') return null;
     if (parsed.count > LIMITS.statementsPerRequest) throw tooMany(parsed.count);
     return parsed.statements.map(({ reader }) => reader);
