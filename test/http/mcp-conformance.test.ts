@@ -98,6 +98,19 @@ async function checksOf(revision: string): Promise<Map<string, Check[]>> {
   );
 }
 
+it('docs/mcp.md names everything that is left out', () => {
+  const page = readFileSync(join(projectRoot, 'docs/mcp.md'), 'utf8');
+  const named = [...page.slice(page.indexOf('## Conformance')).matchAll(/`([a-z0-9-]+(?:-\*)?)`/g)].map(
+    ([, name]) => name ?? '',
+  );
+  expect(named).toEqual(expect.arrayContaining([...NOT_OFFERED_CHECKS]));
+  for (const pattern of NOT_OFFERED)
+    expect(
+      named.filter((name) => pattern.test(name)),
+      pattern.source,
+    ).not.toEqual([]);
+});
+
 it.each([
   ['2025-11-25', ['dns-rebinding-protection', 'ping', 'server-initialize', 'tools-list']],
   [
