@@ -70,12 +70,20 @@ class Retries(unittest.TestCase):
             with server(fault) as (url, requests):
                 with self.assertRaises(CdpError):
                     client(url).query("UPDATE t SET n = n + 1")
-                with self.assertRaises(CdpError):
-                    client(url).drop_table("t")
-                self.assertEqual(len(requests), 2)
-        with server(refused("0"), status("200 OK", body=b"{}")) as (url, requests):
-            client(url).drop_table("t")
-            self.assertEqual(len(requests), 2)
+                self.assertEqual((len(requests), keys(requests)), (1, []))
+
+    def test_a_change_of_the_schema_is_sent_again_under_its_key(self) -> None:
+        done = status("200 OK", body=b"{}")
+        for fault in (lambda sock, request: None, HTML, hang, refused("0")):
+            with server(fault, done, done) as (url, requests):
+                client(url).drop_table("t")
+                client(url).drop_table("t")
+                first, second, another = keys(requests)
+                self.assertEqual(first, second)
+                self.assertNotEqual(first, another)
+        with server(HTML, done) as (url, requests):
+            client(url).drop_table("t", dry_run=True)
+            self.assertEqual((len(requests), keys(requests)), (2, []))
 
     def test_nobody_listens(self) -> None:
         with server(GOOD) as (url, _):

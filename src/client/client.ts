@@ -17,6 +17,7 @@ import {
   insertBatch,
   type InsertOptions,
   type InsertResult,
+  newKey,
 } from './insert.js';
 import { deleteBatch, type DeleteOptions } from './delete.js';
 import { toJson } from './json.js';
@@ -271,11 +272,14 @@ export class CdpClient {
     { signal, return: wanted, dryRun }: AlterOptions = {},
   ): Promise<Answer> {
     const query = [...(wanted === undefined ? [] : ['return=values']), ...(dryRun ? ['dry_run=true'] : [])].join('&');
+    // Under a key a change is made once, however often it is sent.
+    const needsKey = method !== 'GET' && !dryRun;
     return this.#transport.json<Answer>({
       method,
       path: ['/api/cdp/schema', ...path.map(inPath)].join('/') + (query === '' ? '' : `?${query}`),
       ...(body === undefined ? {} : { body: toJson(body) }),
-      idempotent: method === 'GET',
+      ...(needsKey ? { headers: { 'idempotency-key': newKey() } } : {}),
+      idempotent: true,
       signal,
     });
   }

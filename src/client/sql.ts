@@ -10,6 +10,11 @@ export interface QueryOptions extends Omit<SqlBody, 'sql' | 'params' | 'numbers'
   integers?: 'bigint';
   /** Roll everything back; the answer has `impact`. */
   dryRun?: true;
+  /**
+   * For SQL that writes: 1 to 255 printable ASCII characters. For 24 hours, the same request under the same key runs once, so
+   * that it is retried even if it may have run.
+   */
+  idempotencyKey?: string;
   signal?: AbortSignal;
 }
 
@@ -17,7 +22,7 @@ export interface QueryOptions extends Omit<SqlBody, 'sql' | 'params' | 'numbers'
 export type AsText<Options> = Omit<Options, 'numbers'> & Pick<SqlBody, 'numbers'>;
 
 /** A stream has no row limit and no column types. */
-export type StreamOptions = Omit<QueryOptions, 'integers' | 'max_rows' | 'dryRun'>;
+export type StreamOptions = Omit<QueryOptions, 'integers' | 'max_rows' | 'dryRun' | 'idempotencyKey'>;
 
 /** For rows as lines of JSON text. `columns: true`: the first line has their names and types. */
 export type LineOptions = AsText<StreamOptions> & Pick<SqlBody, 'columns'>;
@@ -130,14 +135,15 @@ export function sqlCall([query, second, third]: SqlArguments<AsText<QueryOptions
   const { text: sql, params } = isText
     ? { text: query, params: (second as readonly unknown[] | undefined) ?? [] }
     : query.compile();
-  const { integers, dryRun, signal, ...options } = (isText ? third : (second as typeof third)) ?? {};
+  const { integers, dryRun, idempotencyKey, signal, ...options } = (isText ? third : (second as typeof third)) ?? {};
   const values = params.map((value, i) => namedToJson(`$${i + 1}`, value)).join(',');
   const call: Call = {
     method: 'POST',
     path: `/api/cdp/sql${dryRun ? '?dry_run=true' : ''}`,
     body: toJson({ sql, ...(params.length === 0 ? {} : { params: rawJson(`[${values}]`) }), ...options }),
+    ...(idempotencyKey === undefined ? {} : { headers: { 'idempotency-key': idempotencyKey } }),
     // A read-only transaction changes nothing, nor does a rehearsal.
-    idempotent: options.read_only === true || dryRun === true,
+    idempotent: options.read_only === true || dryRun === true || idempotencyKey !== undefined,
     signal,
   };
   return { call, integers };

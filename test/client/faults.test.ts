@@ -195,9 +195,44 @@ describe('other calls', () => {
       expect(error.code).toBe('network_error');
       expect(proxy.seen).toHaveLength(1);
     }
-    first('bad-gateway');
-    expect(await caught(client().dropTable(name))).toMatchObject({ code: 'unexpected_answer', status: 502 });
-    expect(await counted(name).catch(String)).toContain('does not exist');
+  });
+
+  it.each<Fault>(['drop-before', 'drop-after', 'cut', 'bad-gateway', 'unavailable', 'rate-limit'])(
+    'that write under a key are done once after: %s',
+    async (fault) => {
+      const name = await table();
+      first(fault);
+      const sql = `INSERT INTO ${name} (n) VALUES (1)`;
+      const inserted = await client().query(sql, [], { idempotencyKey: `key-${name}` });
+      expect(inserted.affected_rows).toBe(1);
+      expect(await counted(name)).toEqual({ rows: 1, different: 1 });
+      expect(proxy.seen.map(({ key }) => key)).toEqual([`key-${name}`, `key-${name}`]);
+    },
+  );
+
+  it.each<Fault>(['drop-before', 'drop-after', 'cut', 'bad-gateway', 'unavailable', 'rate-limit'])(
+    'that change the schema are done once after: %s',
+    async (fault) => {
+      const name = await table();
+      first(fault);
+      const { column } = await client().addColumn(name, { name: 'm', type: 'TEXT' });
+      expect(column).toEqual({ name: 'm', type: 'TEXT', comment: null });
+      first(fault);
+      await client().dropTable(name);
+      expect(await counted(name).catch(String)).toContain('does not exist');
+      const [one, two, three, four] = proxy.seen.map(({ key }) => key);
+      expect(one).toMatch(/^[0-9a-f]{32}$/);
+      expect([two, four]).toEqual([one, three]);
+      expect(three).not.toBe(one);
+    },
+  );
+
+  it('that rehearse are repeated without a key', async () => {
+    const name = await table();
+    first('drop-after');
+    await client().dropTable(name, { dryRun: true });
+    expect(proxy.seen.map(({ key }) => key)).toEqual([undefined, undefined]);
+    expect(await counted(name)).toEqual({ rows: 0, different: 0 });
   });
 
   it('that write are retried if the service says that nothing was done', async () => {

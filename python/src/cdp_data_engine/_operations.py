@@ -71,8 +71,10 @@ def change(
     answer: Answer = yield Request(
         method,
         _schema_path(path) + query_text(query),
-        idempotent=False,
+        # Under a key a change is made once, however often it is sent.
+        idempotent=True,
         body=None if body is None else to_json(dict(body)),
+        headers={} if dry_run else {"Idempotency-Key": new_key()},
     )
     return answer
 
