@@ -1,5 +1,7 @@
 /** docs/recipes.md as a program in each of its languages. */
 import { execFile } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect } from 'vitest';
@@ -31,15 +33,18 @@ export async function expectRecipes(
     const isFirst = key !== undefined && proxy.seen.every((request) => request.key !== key);
     return isFirst ? left.shift() : undefined;
   };
+  // Recipes may write files.
+  const cwd = mkdtempSync(join(tmpdir(), 'cdp-recipe-'));
   try {
     const { token } = await service.project();
     const { PATH, HOME } = process.env;
     const env = { PATH, HOME, URL: proxy.url, TOKEN: token, PYTHONPATH: join(root, 'python/src') };
-    const { stdout } = await promisify(execFile)(file, args, { env });
+    const { stdout } = await promisify(execFile)(file, args, { env, cwd });
     expect(stdout).toBe(shown.join(''));
     expect(left).toEqual([]);
   } finally {
     await proxy.close();
     await service.close();
+    rmSync(cwd, { recursive: true });
   }
 }
