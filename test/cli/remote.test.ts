@@ -177,6 +177,14 @@ describe('cdp tables and cdp describe', () => {
     expect(await ada.output('describe', 'people')).toMatch(/^column \| type[^]*^age +\| INTEGER/m);
     const described = JSON.parse(await ada.output('describe', 'people', '--json')) as { columns: { name: string }[] };
     expect(described.columns.map(({ name }) => name)).toEqual(['id', 'name', 'age', 'notes']);
+    await ada.output('sql', "CREATE TABLE ruled (a text NOT NULL DEFAULT 'x', b text)");
+    expect(await ada.output('describe', 'ruled')).toBe(
+      'column | type | rules                      | comment\n' +
+        '-------+------+----------------------------+--------\n' +
+        "a      | TEXT | NOT NULL DEFAULT 'x'::text |\n" +
+        'b      | TEXT |                            |\n',
+    );
+    await ada.output('sql', 'DROP TABLE ruled');
     const { code, stderr } = await ada.run(['describe', 'poeple']);
     expect([code, stderr]).toEqual([1, expect.stringMatching(/table_not_found[^]*people/)]);
   });

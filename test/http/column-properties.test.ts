@@ -2,8 +2,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { testServers } from '../support/postgres.js';
 import { refused, snapshot } from '../support/schema.js';
-import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
-import { columnPath, Tables } from '../support/tables.js';
+import { failure, onServer, startTestService, type TestProject, type TestService } from '../support/service.js';
+import { columnPath, freshName, type ShownTable, TABLE, Tables } from '../support/tables.js';
 
 describe.each(testServers())('properties of a column on Postgres $major', (server) => {
   let service: TestService;
@@ -41,7 +41,12 @@ describe.each(testServers())('properties of a column on Postgres $major', (serve
       const answer = await tables.alter(name, 'a', `{"default": ${preset}}`);
       expect([answer.status, answer.body]).toEqual([
         200,
-        { success: true, message: 'column altered', table: name, column: { name: 'a', type, comment: null } },
+        {
+          success: true,
+          message: 'column altered',
+          table: name,
+          column: { name: 'a', type, comment: null, default: (await constraints(name))[0]?.preset },
+        },
       ]);
       // A record that leaves it out, one that does not, and the way that returns ids.
       expect((await insert(name, [{ b: 'x' }, { a: null, b: 'x' }])).status).toBe(201);
@@ -110,10 +115,106 @@ describe.each(testServers())('properties of a column on Postgres $major', (serve
       );
       expect(error.hint).toContain('"default"');
       const all = { new_name: 'n', new_type: 'INTEGER', default: 3, not_null: true, unique: true, comment: 'x' };
-      expect((await tables.alter(name, 'a', all)).body.column).toEqual({ name: 'n', type: 'INTEGER', comment: 'x' });
+      expect((await tables.alter(name, 'a', all)).body.column).toEqual({
+        ...{ name: 'n', type: 'INTEGER', comment: 'x' },
+        ...{ not_null: true, default: "'3'::bigint" },
+      });
       await insert(name, [{}]);
       expect(await project.rows(`SELECT n FROM ${name} ORDER BY n`)).toEqual([{ n: 1 }, { n: 2 }, { n: 3 }]);
       failure(await insert(name, [{}]), 409, 'unique_violation');
+    });
+
+    it('to read them back, of tables that SQL has made, too', async () => {
+      const name = await tables.fresh({ a: 'TEXT' });
+      const column = async (of: string) => (await tables.read(name)).columns.find((found) => found.name === of);
+      expect((await tables.read(name)).columns).toEqual([
+        { name: 'id', type: 'uuid', comment: null },
+        { name: 'a', type: 'TEXT', comment: null },
+      ]);
+      await tables.alter(name, 'a', { default: "it's", not_null: true });
+      const rules = { name: 'a', type: 'TEXT', comment: null, not_null: true, default: "'it''s'::text" };
+      expect(await column('a')).toEqual(rules);
+      const renamed = await tables.alter(name, 'a', { new_name: 'b' });
+      expect(renamed.body.column).toEqual({ ...rules, name: 'b' });
+      await tables.alter(name, 'b', { default: null, not_null: false });
+      expect(await column('b')).toEqual({ name: 'b', type: 'TEXT', comment: null });
+
+      const made = `${name}_sql`;
+      await project.rows(`CREATE TYPE ${name}_mood AS ENUM ('ok'); CREATE TABLE ${made} (id uuid PRIMARY KEY,
+        n integer GENERATED ALWAYS AS IDENTITY, at timestamptz DEFAULT now(), mood ${name}_mood NOT NULL DEFAULT 'ok',
+        twice integer GENERATED ALWAYS AS (length('ab') * 2) STORED, code serial)`);
+      const { columns } = await tables.read(made);
+      expect(columns).toEqual([
+        { name: 'id', type: 'uuid', comment: null, not_null: true },
+        { name: 'n', type: 'integer', comment: null, not_null: true },
+        { name: 'at', type: 'TIMESTAMP', comment: null, default: 'now()' },
+        { name: 'mood', type: `${name}_mood`, comment: null, not_null: true, default: `'ok'::${name}_mood` },
+        { name: 'twice', type: 'integer', comment: null },
+        {
+          name: 'code',
+          type: 'integer',
+          comment: null,
+          not_null: true,
+          default: `nextval('${made}_code_seq'::regclass)`,
+        },
+      ]);
+      const { body } = await project.call('GET', '/api/cdp/schema');
+      expect((body.tables as ShownTable[]).find((table) => table.name === made)?.columns).toEqual(columns);
+    });
+
+    it('to read a default while a change holds the table', async () => {
+      const name = await tables.fresh({ a: 'TEXT' });
+      await tables.alter(name, 'a', { default: 'x' });
+      const held = project.rows(`LOCK ${name} IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(30.017)`).catch(() => []);
+      const sleeps = `SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%(30.017)%'`;
+      const pids = () => onServer(service.server, async (pg) => (await pg.query<{ pid: number }>(sleeps)).rows);
+      await expect.poll(pids, { timeout: 10_000 }).toHaveLength(1);
+      expect((await tables.read(name)).columns[1]?.default).toBe("'x'::text");
+      const [sleeping] = await pids();
+      expect(sleeping).toBeDefined();
+      await onServer(service.server, (pg) => pg.query('SELECT pg_terminate_backend($1)', [sleeping?.pid]));
+      await held;
+    });
+
+    it('to declare them with a new table or column', async () => {
+      const name = freshName();
+      const created = await project.call('POST', TABLE, {
+        body: `{"table_name": "${name}", "columns": [{"name": "a", "type": "INTEGER", "not_null": true, "default": 9007199254740993},
+          {"name": "b", "type": "TEXT", "not_null": true}, {"name": "c", "type": "JSONB", "default": {"x": 1.50}}]}`,
+      });
+      expect(created.status).toBe(201);
+      failure(await insert(name, [{}]), 400, 'constraint_violation');
+      await tables.insert(name, [{ b: 'x' }]);
+      const added = await tables.add(name, { name: 'd', type: 'TEXT', not_null: true, default: 'new' });
+      const d = { name: 'd', type: 'TEXT', comment: null, not_null: true, default: "'new'::text" };
+      expect([added.status, added.body.column]).toEqual([201, d]);
+      expect(await project.rows(`SELECT a::text, c::text, d FROM ${name}`)).toEqual([
+        { a: '9007199254740993', c: '{"x": 1.50}', d: 'new' },
+      ]);
+      expect((await tables.read(name)).columns).toEqual([
+        { name: 'id', type: 'uuid', comment: null },
+        { name: 'a', type: 'INTEGER', comment: null, not_null: true, default: "'9007199254740993'::bigint" },
+        { name: 'b', type: 'TEXT', comment: null, not_null: true },
+        { name: 'c', type: 'JSONB', comment: null, default: `'{"x": 1.50}'::jsonb` },
+        d,
+      ]);
+      const plain = await tables.add(name, { name: 'e', type: 'TEXT', not_null: false, default: null });
+      expect(plain.body.column).toEqual({ name: 'e', type: 'TEXT', comment: null });
+      // Rows would have NULL, or all the same value.
+      const path = `${TABLE}/${name}/column`;
+      const nulls = await refused(
+        project,
+        ['POST', path, { name: 'f', type: 'TEXT', not_null: true }],
+        400,
+        'constraint_violation',
+      );
+      expect(nulls.message).toBe('"f" cannot be NOT NULL: 1 row has NULL in it');
+      expect(nulls.hint).toBe('Give the column a default, too.');
+      await tables.insert(name, [{ b: 'y' }]);
+      const same = { name: 'f', type: 'TEXT', unique: true, default: 'x' };
+      await refused(project, ['POST', path, same], 409, 'unique_violation');
+      await project.rows(`DELETE FROM ${name}`);
+      expect((await tables.add(name, { name: 'f', type: 'TEXT', not_null: true })).status).toBe(201);
     });
 
     it('for a column of a type that free SQL has made', async () => {
@@ -168,6 +269,25 @@ describe.each(testServers())('properties of a column on Postgres $major', (serve
         expect(error.hint).toContain('Only SQL can set an expression');
       }
       await tables.drop(name);
+    });
+
+    it('a default that the type of a new column cannot have, and names every one', async () => {
+      const columns = [
+        { name: 'a', type: 'INTEGER', default: 1.5 },
+        { name: 'b', type: 'TEXT', default: 'fine' },
+        { name: 'c', type: 'TIMESTAMP', default: 'now()' },
+      ];
+      const error = await refused(project, ['POST', TABLE, { table_name: freshName(), columns }], 400, 'invalid_value');
+      expect(error.errors).toMatchObject([
+        {
+          column: 'a',
+          error: 'invalid_value',
+          hint: expect.stringContaining('Only SQL can set an expression') as string,
+        },
+        { column: 'c', error: 'invalid_value' },
+      ]);
+      const name = await tables.fresh({ a: 'TEXT' });
+      await refused(project, ['POST', `${TABLE}/${name}/column`, columns[0]], 400, 'invalid_value');
     });
 
     it('NOT NULL over NULLs, with the number of rows, and changes nothing else of the request', async () => {

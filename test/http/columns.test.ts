@@ -72,7 +72,7 @@ describe.each(testServers())('columns on Postgres $major', (server) => {
       ['no name', { type: 'TEXT' }, 'invalid_request'],
       ['no type', { name: 'b' }, 'invalid_request'],
       ['a name that is null', { name: null, type: 'TEXT' }, 'invalid_request'],
-      ['an unknown field', { name: 'b', type: 'TEXT', default: 1 }, 'invalid_request'],
+      ['an unknown field', { name: 'b', type: 'TEXT', position: 1 }, 'invalid_request'],
       ['a comment of 2,001 characters', { name: 'b', type: 'TEXT', comment: 'é'.repeat(2_001) }, 'invalid_request'],
       ['U+0000 in the comment', { name: 'b', type: 'TEXT', comment: '\u0000' }, 'invalid_request'],
       ['an unknown type', { name: 'b', type: 'BIGINT' }, 'unknown_type'],

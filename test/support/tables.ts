@@ -12,7 +12,7 @@ export const indexPath = (table: string, name: string): string =>
 export interface ShownTable {
   name: string;
   comment: string | null;
-  columns: { name: string; type: string; comment: string | null }[];
+  columns: { name: string; type: string; comment: string | null; not_null?: true; default?: string }[];
 }
 
 let counter = 0;

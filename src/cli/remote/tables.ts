@@ -37,9 +37,19 @@ export function tableLines(tables: readonly Table[]): string[] {
 }
 
 export function columnLines({ columns, comment }: Table): string[] {
-  const rows = columns.map(({ name, type, comment: of }) => [name, type, of ?? '']);
+  const rules = columns.map(({ not_null: notNull, default: preset }) =>
+    [...(notNull ? ['NOT NULL'] : []), ...(preset === undefined ? [] : [`DEFAULT ${preset}`])].join(' '),
+  );
+  const hasRules = rules.some((rule) => rule !== '');
+  const rows = columns.map(({ name, type, comment: of }, i) => {
+    return [name, type, ...(hasRules ? [rules[i] ?? ''] : []), of ?? ''];
+  });
+  const header = ['column', 'type', ...(hasRules ? ['rules'] : []), 'comment'];
   return [
     ...(comment === null ? [] : [printable(comment)]),
-    ...fitting([{ name: 'column' }, { name: 'type' }, { name: 'comment' }], rows),
+    ...fitting(
+      header.map((name) => ({ name })),
+      rows,
+    ),
   ];
 }

@@ -20,6 +20,10 @@ export const ColumnType = Type.String({
 export const NameText = (what: string) =>
   Type.String({ description: `Name of the ${what}.`, examples: ['email'], [DOCUMENTED]: { pattern: NAME_PATTERN } });
 
+const Default = Type.Any({
+  description: 'Of records that leave the column out: a value as in a record; null for none.',
+});
+
 // 4.1 Create a table, 4.2 add a column: the same words for a column
 
 export const AddColumnBody = Type.Object(
@@ -28,6 +32,8 @@ export const AddColumnBody = Type.Object(
     type: ColumnType,
     comment: Type.Optional(Comment),
     unique: Type.Optional(Type.Boolean({ description: 'No two rows have the same value; NULL may occur often.' })),
+    not_null: Type.Optional(Type.Boolean({ description: 'It rejects NULL.' })),
+    default: Type.Optional(Default),
   },
   STRICT,
 );
@@ -56,6 +62,14 @@ export const Column = Type.Object({
   name: Type.String(),
   type: Type.String({ description: "One of the six types, else Postgres's name of the type." }),
   comment: Type.Nullable(Type.String()),
+  not_null: Type.Optional(
+    Type.Boolean({ description: 'true: it rejects NULL. Left out otherwise, and for the `id` that the service adds.' }),
+  ),
+  default: Type.Optional(
+    Type.String({
+      description: 'Its default as a SQL expression. Left out if it has none, and for the `id` that the service adds.',
+    }),
+  ),
 });
 export type Column = Static<typeof Column>;
 
@@ -78,9 +92,7 @@ export const AlterColumnBody = Type.Object(
     ),
     comment: Type.Optional(Comment),
     not_null: Type.Optional(Type.Boolean({ description: 'true: it rejects NULL; false: no longer.' })),
-    default: Type.Optional(
-      Type.Any({ description: 'Of records that leave the column out: a value as in a record; null for none.' }),
-    ),
+    default: Type.Optional(Default),
     unique: Type.Optional(
       Type.Boolean({ description: 'true: no two rows have the same value; false: they may, from now on.' }),
     ),

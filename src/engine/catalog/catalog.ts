@@ -38,6 +38,10 @@ export interface Column extends BatchColumn {
    */
   readonly sqlType: string;
   readonly comment: string | null;
+  /** False if the table was read for an insert, and of the `id` that the service has made. */
+  readonly notNull: boolean;
+  /** The expression of its default, cut as comments are; null as `notNull` is false. */
+  readonly defaultText: string | null;
 }
 
 export interface Table {
@@ -80,6 +84,11 @@ export const schemaOid = (schema: string): Fragment => sql`${schema}::pg_catalog
 
 /** Comments are cut: free SQL can make one as large as memory, once for each column. */
 const shownComment = (comment: Fragment): Fragment => sql`pg_catalog.left(${comment}, ${LIMITS.commentCharacters})`;
+
+/** A default refers to no column. With the table's oid pg_get_expr would wait for locks on the table. */
+const DEFAULT_TEXT = sql`pg_catalog.pg_get_expr(d.adbin, 0::pg_catalog.oid)`;
+
+const ID_DEFAULT = '_cdp.uuid_v7()';
 
 /**
  * Fails with a division by zero unless the table has the shape that its version was read from. Run as a prepared
@@ -129,7 +138,10 @@ function describe(where: Fragment, toWrite: boolean): Statement {
       a.attname = 'id' AND a.atttypid = 2950::pg_catalog.oid AND EXISTS (
         SELECT FROM pg_catalog.pg_index i
         WHERE i.indrelid = c.oid AND i.indisprimary AND i.indnatts = 1 AND i.indkey[0] = a.attnum),
-      ${comment(sql`pg_catalog.col_description(c.oid, a.attnum)`)}
+      ${comment(sql`pg_catalog.col_description(c.oid, a.attnum)`)},
+      ${toWrite ? sql`NULL` : sql`a.attnotnull`},
+      ${comment(sql`(SELECT ${DEFAULT_TEXT} FROM pg_catalog.pg_attrdef d
+        WHERE d.adrelid = c.oid AND d.adnum = a.attnum AND a.attgenerated = '')`)}
     FROM pg_catalog.pg_class c CROSS JOIN LATERAL (SELECT
       c.relkind <> 'r' OR c.relispartition OR c.relhasrules OR c.relrowsecurity
         OR ${insertTrigger(sql`NOT g.tgisinternal`)} OR EXISTS (${ownTypes} AND y.typtype = 'd') AS needs_insert,
@@ -150,18 +162,22 @@ export const tableToWrite = (schema: string, name: string): Statement => describ
 /** All tables of the schema. */
 export const allTables = (schema: string): Statement => describe(sql`c.relnamespace = ${schemaOid(schema)}`, false);
 
-/** Bytes of an answer that describes a column, without its comment: a guess. */
+/** Bytes of an answer that describes a column, without its comment and default: a guess. */
 const COLUMN_BYTES = 300;
 
-/** About how many bytes describe all tables of the schema, with their columns' comments. */
+const shownBytes = (text: Fragment): Fragment =>
+  sql`LEAST(pg_catalog.octet_length(COALESCE(${text}, '')), ${literal(String(LIMITS.commentCharacters))}::pg_catalog.int4)`;
+
+/** About how many bytes describe all tables of the schema, with their columns' comments and defaults. */
 export const schemaBytes = (schema: string): Statement =>
   sql`
     SELECT pg_catalog.count(*) * ${literal(String(COLUMN_BYTES))}::pg_catalog.int8
-      + COALESCE(pg_catalog.sum(LEAST(pg_catalog.octet_length(COALESCE(d.description, '')), ${literal(String(LIMITS.commentCharacters))}::pg_catalog.int4)), 0::pg_catalog.int8)
+      + COALESCE(pg_catalog.sum(${shownBytes(sql`t.description`)} + ${shownBytes(DEFAULT_TEXT)}), 0::pg_catalog.int8)
     FROM pg_catalog.pg_class c
     JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-    LEFT JOIN pg_catalog.pg_description d ON d.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid
-      AND d.objoid = c.oid AND d.objsubid = a.attnum
+    LEFT JOIN pg_catalog.pg_description t ON t.classoid = 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid
+      AND t.objoid = c.oid AND t.objsubid = a.attnum
+    LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum AND a.attgenerated = ''
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relnamespace = ${schemaOid(schema)}`;
 
 const named = (schema: string, name: string): Fragment =>
@@ -259,7 +275,10 @@ function readColumn([
   isGeneratedAlways,
   isId,
   comment,
+  notNull,
+  defaultText,
 ]: Row): Column {
+  const isOfService = isId === 't' && defaultText === ID_DEFAULT;
   const type = TYPE_BY_OID[plainOid ?? ''] ?? null;
   return {
     name: name ?? '',
@@ -272,5 +291,7 @@ function readColumn([
     isGeneratedAlways: isGeneratedAlways === 't',
     isId: isId === 't',
     comment: comment ?? null,
+    notNull: notNull === 't' && !isOfService,
+    defaultText: isOfService ? null : (defaultText ?? null),
   };
 }

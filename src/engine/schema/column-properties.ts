@@ -1,9 +1,11 @@
 /** DEFAULT, NOT NULL and UNIQUE of a column, as statements that set or drop them. */
-import { type JsonNode, readCell } from '../../codec/index.js';
+import type { JsonNode } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
-import { type Column, POSTGRES_TYPES, type Table } from '../catalog/catalog.js';
+import type { Column as ShownColumn } from '../../contract/wire/tables.js';
+import type { Column, Table } from '../catalog/catalog.js';
 import { indexesOf, readIndexes } from '../catalog/indexes.js';
-import { type Fragment, ident, literal, type Session, sql, type Statement, trusted } from '../../pg/index.js';
+import { type Fragment, ident, type Session, sql, type Statement } from '../../pg/index.js';
+import { defaultExpression } from './default-value.js';
 import { dropStatement } from './indexes.js';
 
 const alter = ({ schema, name }: Table, column: string, change: Fragment): Statement =>
@@ -17,17 +19,9 @@ export const dropDefault = (table: Table, column: string): Statement => alter(ta
  * @throws EngineError invalid_value
  */
 export function setDefault(table: Table, column: Column, value: JsonNode): Statement {
-  const cell = readCell(column, value);
-  if (cell === null) return dropDefault(table, column.name);
-  if (typeof cell === 'object') {
-    throw new EngineError('invalid_value', `Default of column "${column.name}": ${cell.reason}`, {
-      hint: [cell.hint, 'Only SQL can set an expression: ALTER TABLE … ALTER COLUMN … SET DEFAULT now().']
-        .filter(Boolean)
-        .join(' '),
-    });
-  }
-  const type = column.type === null ? column.sqlType : POSTGRES_TYPES[column.type];
-  return alter(table, column.name, sql`SET DEFAULT CAST(${literal(cell)} AS ${trusted(type)})`);
+  const expression = defaultExpression(column, value);
+  if (expression === null) return dropDefault(table, column.name);
+  return alter(table, column.name, sql`SET DEFAULT ${expression}`);
 }
 
 export const setNotNull = (table: Table, column: string, notNull: boolean): Statement =>
@@ -35,6 +29,7 @@ export const setNotNull = (table: Table, column: string, notNull: boolean): Stat
 
 /**
  * @param changes to be made before the look
+ * @param hint default: how to give the rows values
  * @throws EngineError constraint_violation with the number of rows
  */
 export async function requireNoNulls(
@@ -42,15 +37,14 @@ export async function requireNoNulls(
   { schema, name }: Table,
   column: string,
   changes: readonly Statement[],
+  hint = `Give them values with SQL: UPDATE "${name}" SET "${column}" = … WHERE "${column}" IS NULL`,
 ): Promise<void> {
   const nulls = sql`SELECT pg_catalog.count(*) FROM ${ident(schema, name)} WHERE ${ident(column)} IS NULL`;
   const results = await session.run([...changes, nulls]);
   const count = Number(results.at(-1)?.rows[0]?.[0] ?? 0);
   if (count === 0) return;
   const rows = count === 1 ? '1 row has' : `${count} rows have`;
-  throw new EngineError('constraint_violation', `"${column}" cannot be NOT NULL: ${rows} NULL in it`, {
-    hint: `Give them values with SQL: UPDATE "${name}" SET "${column}" = … WHERE "${column}" IS NULL`,
-  });
+  throw new EngineError('constraint_violation', `"${column}" cannot be NOT NULL: ${rows} NULL in it`, { hint });
 }
 
 /** No statement if the column already is, or is not, unique by itself. */
@@ -67,3 +61,12 @@ export async function setUnique(
   if (indexes.some(({ valid }) => valid)) return [];
   return [sql`ALTER TABLE ${ident(schema, name)} ADD UNIQUE (${ident(column)})`];
 }
+
+/** A column as responses show it: NOT NULL and the default only if it has them. */
+export const shownColumn = ({ name, displayType, comment, notNull, defaultText }: Column): ShownColumn => ({
+  name,
+  type: displayType,
+  comment,
+  ...(notNull ? { not_null: true } : {}),
+  ...(defaultText === null ? {} : { default: defaultText }),
+});

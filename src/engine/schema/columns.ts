@@ -4,40 +4,44 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { Type } from '../../contract/schema.js';
 import { unstorable } from '../../contract/storable-text.js';
-import { type AddColumnBody, type AlterColumnBody, Column as ShownColumn } from '../../contract/wire/tables.js';
-import type { Table } from '../catalog/catalog.js';
+import { type AlterColumnBody, Column as ShownColumn } from '../../contract/wire/tables.js';
+import { type Table, tableByName } from '../catalog/catalog.js';
 import { ident, sql, type Statement } from '../../pg/index.js';
 import type { Answered } from '../idempotency.js';
 import type { Project } from '../project.js';
-import { dropDefault, requireNoNulls, setDefault, setNotNull, setUnique } from './column-properties.js';
+import { dropDefault, requireNoNulls, setDefault, setNotNull, setUnique, shownColumn } from './column-properties.js';
 import { commentOn } from './comments.js';
-import { checkComment, checkName, columnType, nameIsTaken } from './definition.js';
-import { existingColumn, lockTable } from './find-table.js';
+import { checkColumn, checkComment, checkName, type ColumnDefinition, columnType, nameIsTaken } from './definition.js';
+import { existingColumn, existingTable, lockTable } from './find-table.js';
 import { explainDuplicates } from './indexes.js';
 import { explainRefusal, retype } from './retype.js';
-import { type ChangeOptions, schemaChange } from './schema-change.js';
+import { type Change, type ChangeOptions, schemaChange } from './schema-change.js';
 import { definitionOf } from './tables.js';
 
 /**
- * @throws EngineError invalid_name, reserved_name, unknown_type, table_not_found, column_exists, table_busy,
+ * @throws EngineError invalid_name, reserved_name, unknown_type, invalid_value, table_not_found, column_exists,
+ * constraint_violation if rows would have NULL, unique_violation if they would have the same default, table_busy,
  * quota_exceeded
  */
 export async function addColumn(
   project: Project,
   table: string,
-  body: AddColumnBody,
+  body: ColumnDefinition,
   options: ChangeOptions,
 ): Promise<Answered<ShownColumn>> {
   checkName('column', body.name);
   checkComment(body.comment);
-  const type = columnType(body.type);
-  const comment = body.comment || null;
-  const { unique = false } = body;
-  const change = [
-    sql`ALTER TABLE ${ident(project.schema, table)} ADD COLUMN ${definitionOf({ name: body.name, type, comment, unique })}`,
-    ...(comment === null ? [] : [commentOn(project.schema, table, body.name, comment)]),
+  const column = checkColumn(body);
+  const { name, comment } = column;
+  // If rows get no value, the table is to say how many, and not Postgres that there are some.
+  const needsValues = column.notNull && column.preset === null;
+  const definition = definitionOf(needsValues ? { ...column, notNull: false } : column);
+  const changes = [
+    sql`ALTER TABLE ${ident(project.schema, table)} ADD COLUMN ${definition}`,
+    ...(comment === null ? [] : [commentOn(project.schema, table, name, comment)]),
   ];
-  return schemaChange(project, options, ShownColumn, 'grows', async ({ lease, begin, commit }) => {
+  return schemaChange(project, options, ShownColumn, 'grows', async (change) => {
+    const { lease, begin } = change;
     const shape = await lockTable(lease, begin, project.schema, table);
     refuseTwin(shape, body.name);
     const columns = shape.columns.filter((column) => !column.isId).length;
@@ -47,7 +51,11 @@ export async function addColumn(
         `Table "${table}" has ${columns} columns; the API allows at most ${LIMITS.columnsPerTable}`,
       );
     }
-    return commit(change, { name: body.name, type, comment });
+    if (needsValues) {
+      await requireNoNulls(lease.session, shape, name, changes.splice(0), 'Give the column a default, too.');
+      changes.push(setNotNull(shape, name, true));
+    }
+    return commitColumn(change, shape, name, changes);
   });
 }
 
@@ -87,7 +95,8 @@ export async function alterColumn(
   checkMap(map, newType);
   const type = newType === undefined ? undefined : columnType(newType);
   const kind = type === undefined && unique !== true ? 'comment' : 'grows';
-  return schemaChange(project, options, ShownColumn, kind, async ({ lease, begin, commit }) => {
+  return schemaChange(project, options, ShownColumn, kind, async (change) => {
+    const { lease, begin } = change;
     const { session } = lease;
     const shape = await lockTable(lease, begin, project.schema, table);
     const current = existingColumn(shape, column);
@@ -112,16 +121,24 @@ export async function alterColumn(
           sql`ALTER TABLE ${ident(project.schema, table)} RENAME COLUMN ${ident(column)} TO ${ident(newName)}`,
         );
       }
-      return await commit(changes, {
-        name: newName ?? column,
-        type: type ?? current.displayType,
-        comment: comment === undefined ? current.comment : comment || null,
-      });
+      return await commitColumn(change, shape, newName ?? column, changes);
     } catch (error) {
       const explained = unique ? await explainDuplicates(session, project.schema, table, [column], error) : error;
       throw explainRefusal(explained, column);
     }
   });
+}
+
+/** Makes the last changes and commits. @returns the column as it then is */
+async function commitColumn(
+  { lease: { session }, commit }: Change<ShownColumn>,
+  { schema, name }: Table,
+  column: string,
+  changes: readonly Statement[],
+): Promise<ShownColumn> {
+  const results = await session.run([...changes, tableByName(schema, name)]);
+  const changed = await existingTable(session, schema, name, results.at(-1)?.rows ?? []);
+  return commit([], shownColumn(existingColumn(changed, column)));
 }
 
 /** @throws EngineError invalid_request */

@@ -1,11 +1,14 @@
 /** What tables and columns may be called and consist of (contract sections 3 to 5), as far as no connection is needed. */
+import type { JsonNode } from '../../codec/index.js';
 import { COLUMN_TYPES, type ColumnType } from '../../contract/column-types.js';
 import { ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError } from '../../contract/errors.js';
 import { cut } from '../../contract/message-text.js';
 import { NAME_PATTERN } from '../../contract/names.js';
 import { unstorable } from '../../contract/storable-text.js';
-import type { CreateTableBody } from '../../contract/wire/tables.js';
+import type { AddColumnBody, CreateTableBody } from '../../contract/wire/tables.js';
+import type { Fragment } from '../../pg/index.js';
+import { newDefault } from './default-value.js';
 
 const PATTERN = new RegExp(NAME_PATTERN);
 
@@ -69,36 +72,61 @@ export function columnType(type: string): ColumnType {
   );
 }
 
-/** A column as it is declared. */
+/** A column as a request declares it; the default as it was sent, digit by digit. */
+export interface ColumnDefinition extends Omit<AddColumnBody, 'default'> {
+  default?: JsonNode;
+}
+
+export interface TableDefinition extends Omit<CreateTableBody, 'columns'> {
+  columns: readonly ColumnDefinition[];
+}
+
+/** A declaration that is valid. */
 export interface NewColumn {
   name: string;
   type: ColumnType;
   comment: string | null;
   unique: boolean;
+  notNull: boolean;
+  /** Null: none. */
+  preset: Fragment | null;
 }
 
-/** @throws EngineError invalid_name, reserved_name, unknown_type, invalid_request, naming every wrong column at once */
-export function checkDefinition(body: CreateTableBody): NewColumn[] {
+/** What its name and comment leave to check. @throws EngineError unknown_type, invalid_value */
+export function checkColumn({ name, comment, unique, ...definition }: ColumnDefinition): NewColumn {
+  const { default: value, not_null: notNull = false } = definition;
+  const type = columnType(definition.type);
+  const preset = value === undefined ? null : newDefault(name, type, value);
+  return { name, type, comment: comment || null, unique: unique ?? false, notNull, preset };
+}
+
+/**
+ * @throws EngineError invalid_name, reserved_name, unknown_type, invalid_request, invalid_value, naming every wrong column
+ * at once
+ */
+export function checkDefinition(body: TableDefinition): NewColumn[] {
   checkName('table', body.table_name);
   checkComment(body.comment);
   const errors = new ErrorCollector();
   const seen = new Map<string, string>();
   const columns: NewColumn[] = [];
-  for (const { name, type, comment, unique } of body.columns) {
+  for (const column of body.columns) {
+    const { name, comment } = column;
     const twin = seen.get(name.toLowerCase());
     seen.set(name.toLowerCase(), name);
     const checks = [
       () => checkName('column', name),
       () => checkTwin(name, twin),
       () => checkComment(comment),
-      () => columns.push({ name, type: columnType(type), comment: comment ?? null, unique: unique ?? false }),
+      () => columns.push(checkColumn(column)),
     ];
     for (const check of checks) {
       try {
         check();
       } catch (error) {
         if (!(error instanceof EngineError)) throw error;
-        errors.add(error.code, () => ({ column: cut(name), message: error.message }));
+        const { message, hint } = error;
+        errors.add(error.code, () => ({ column: cut(name), message, ...(hint === undefined ? {} : { hint }) }));
       }
     }
   }

@@ -22,7 +22,12 @@ import { nameIsTaken } from './definition.js';
  * The table out of the rows of {@link tableByName}; a view is none.
  * @throws EngineError table_not_found with a similar name
  */
-async function existingTable(session: Session, schema: string, name: string, rows: readonly Row[]): Promise<Table> {
+export async function existingTable(
+  session: Session,
+  schema: string,
+  name: string,
+  rows: readonly Row[],
+): Promise<Table> {
   const [table] = readTables(schema, rows);
   if (table === undefined) return tableNotFound(session, schema, name);
   if (table.kind === 'table') return table;

@@ -1,5 +1,5 @@
 /** Creating, reading and dropping tables (specification 4.1; contract section 5). */
-import { type AlterTableBody, AlteredTable, type CreateTableBody } from '../../contract/wire/tables.js';
+import { type AlterTableBody, AlteredTable } from '../../contract/wire/tables.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { Type } from '../../contract/schema.js';
@@ -33,7 +33,14 @@ import type { Answered } from '../idempotency.js';
 import type { Project } from '../project.js';
 import { renameTable } from '../quarantine/quarantine.js';
 import { distributions, readDistributions } from '../catalog/distribution.js';
-import { checkComment, checkDefinition, checkName, nameIsTaken, type NewColumn } from './definition.js';
+import {
+  checkComment,
+  checkDefinition,
+  checkName,
+  nameIsTaken,
+  type NewColumn,
+  type TableDefinition,
+} from './definition.js';
 import { commentOn, commentOnTable } from './comments.js';
 import { checkDistribution, distribute, IN_PG_CATALOG } from './distribution.js';
 import { explainNoTable, lockTable, requireFreeName, tableNotFound } from './find-table.js';
@@ -45,12 +52,12 @@ const ONE_AT_A_TIME = fixed(`SELECT pg_catalog.pg_advisory_xact_lock(${ADVISORY_
 /**
  * Creates a table with its `id`, columns and comments in one transaction.
  * @returns the names of its columns, `id` first
- * @throws EngineError invalid_name, reserved_name, unknown_type, invalid_request, table_exists, table_busy,
- * quota_exceeded
+ * @throws EngineError invalid_name, reserved_name, unknown_type, invalid_request, invalid_value, table_exists,
+ * table_busy, quota_exceeded
  */
 export async function createTable(
   project: Project,
-  body: CreateTableBody,
+  body: TableDefinition,
   options: ChangeOptions,
 ): Promise<Answered<string[]>> {
   const columns = checkDefinition(body);
@@ -166,5 +173,11 @@ export function dropTable(project: Project, name: string, options: ChangeOptions
 }
 
 /** Of a new column, in CREATE TABLE or ALTER TABLE. */
-export const definitionOf = ({ name, type, unique }: NewColumn): Fragment =>
-  sql`${ident(name)} ${trusted(POSTGRES_TYPES[type])}${unique ? sql` UNIQUE` : sql``}`;
+export function definitionOf({ name, type, unique, notNull, preset }: NewColumn): Fragment {
+  const rules = [
+    ...(preset === null ? [] : [sql` DEFAULT ${preset}`]),
+    ...(notNull ? [sql` NOT NULL`] : []),
+    ...(unique ? [sql` UNIQUE`] : []),
+  ];
+  return sql`${ident(name)} ${trusted(POSTGRES_TYPES[type])}${join(rules, '')}`;
+}

@@ -2,7 +2,9 @@
 import { readDataBody } from '../../codec/index.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as wire from '../../contract/wire/tables.js';
-import { addColumn, alterColumn, type ColumnChange, dropColumn } from '../../engine/schema/columns.js';
+import { shownColumn } from '../../engine/schema/column-properties.js';
+import { addColumn, alterColumn, dropColumn } from '../../engine/schema/columns.js';
+import type { ColumnDefinition } from '../../engine/schema/definition.js';
 import { alterTable, createTable, dropTable, readSchema, readTable } from '../../engine/schema/tables.js';
 import type { Table } from '../../engine/catalog/catalog.js';
 import { memberOf } from '../body.js';
@@ -59,10 +61,12 @@ export const CREATE_TABLE: Operation = {
     table: 'customers',
     columns: ['id', 'email', 'age', 'signed_up'],
   }),
-  errors: ['invalid_name', 'reserved_name', 'unknown_type', 'table_exists', ...GROWING_ERRORS],
+  errors: ['invalid_name', 'reserved_name', 'unknown_type', 'invalid_value', 'table_exists', ...GROWING_ERRORS],
   async handle(call) {
+    const { context } = call.request;
     const body = call.request.body as wire.CreateTableBody;
-    const { answer: columns, replayed } = await createTable(project(call), body, change(call));
+    const definition = { ...body, columns: withDefaults(body.columns, context.body) };
+    const { answer: columns, replayed } = await createTable(project(call), definition, change(call));
     return answered({ success: true, message: 'table created', table: body.table_name, columns }, replayed);
   },
 };
@@ -105,11 +109,22 @@ export const ADD_COLUMN: Operation = {
     table: 'customers',
     column: { name: 'country', type: 'TEXT', comment: 'ISO 3166-1 alpha-2' },
   }),
-  errors: ['invalid_name', 'reserved_name', 'unknown_type', 'table_not_found', 'column_exists', ...GROWING_ERRORS],
+  errors: [
+    'invalid_name',
+    'reserved_name',
+    'unknown_type',
+    'invalid_value',
+    'table_not_found',
+    'column_exists',
+    'constraint_violation',
+    'unique_violation',
+    ...GROWING_ERRORS,
+  ],
   async handle(call) {
-    const body = call.request.body as wire.AddColumnBody;
+    const { context, body } = call.request;
     const table = tableInPath(call);
-    const { answer: column, replayed } = await addColumn(project(call), table, body, change(call));
+    const definition = withDefault(body as wire.AddColumnBody, context.body);
+    const { answer: column, replayed } = await addColumn(project(call), table, definition, change(call));
     return answered({ success: true, message: 'column added', table, column }, replayed);
   },
 };
@@ -238,9 +253,21 @@ export const DROP_COLUMN: Operation = {
 const mayReadAll = ({ caller }: Call): boolean => caller.scopes.has('sql:write');
 
 /** @param bytes of the body, for the digits of the default */
-function withDefault({ default: preset, ...body }: wire.AlterColumnBody, bytes: Buffer): ColumnChange {
+function withDefault<Body extends { default?: unknown }>({ default: preset, ...body }: Body, bytes: Buffer) {
   const value = preset === undefined ? undefined : memberOf(readDataBody(bytes), 'default');
   return value === undefined ? body : { ...body, default: value };
+}
+
+/** @param bytes of the body, for the digits of the defaults */
+function withDefaults(columns: readonly wire.AddColumnBody[], bytes: Buffer): ColumnDefinition[] {
+  const read = columns.some((column) => column.default !== undefined)
+    ? memberOf(readDataBody(bytes), 'columns')
+    : undefined;
+  const nodes = read?.kind === 'array' ? read.items : [];
+  return columns.map(({ default: _, ...column }, i) => {
+    const value = memberOf(nodes[i], 'default');
+    return value === undefined ? column : { ...column, default: value };
+  });
 }
 
 export const limits = ({ settings, signal }: Call) => ({ holdMs: settings.schemaHoldMs, signal });
@@ -252,6 +279,6 @@ export const shown = ({ name, kind, comment, approximateRows, columns, distribut
   kind,
   comment,
   approximate_rows: approximateRows,
-  columns: columns.map((column) => ({ name: column.name, type: column.displayType, comment: column.comment })),
+  columns: columns.map(shownColumn),
   ...(distribution === undefined ? {} : { distribution }),
 });

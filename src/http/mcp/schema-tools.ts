@@ -46,7 +46,7 @@ export const DESCRIBE_TABLE = tool({
   name: 'describe_table',
   title: 'Describe a table',
   description:
-    'Show one table or view: its columns with types and comments, its approximate number of rows, its indexes.',
+    'Show one table or view: its columns with types, NOT NULL, defaults and comments, its approximate number of rows, its indexes.',
   scope: 'schema:read',
   audit: 'read_table',
   annotations: { readOnlyHint: true },

@@ -23,7 +23,8 @@ export function column(name: string, type: ColumnType | null, more: Partial<Colu
     isGeneratedAlways: false,
     isId: false,
   };
-  return { name, type, sqlType, displayType: type ?? sqlType, comment: null, ...flags, ...more };
+  const shown = { comment: null, notNull: false, defaultText: null };
+  return { name, type, sqlType, displayType: type ?? sqlType, ...shown, ...flags, ...more };
 }
 
 export const ID = column('id', null, { sqlType: 'uuid', hasDefault: true, isId: true });
