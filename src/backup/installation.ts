@@ -43,6 +43,7 @@ interface ProjectsOfInstallation {
     fill: (project: NewProject) => Promise<'active' | 'inactive'>,
     make?: (placement: Placement) => Promise<void>,
   ): Promise<unknown>;
+  delete(name: string): Promise<unknown>;
 }
 
 /** Projects that a crash left half made or half deleted have nothing to save, and do not exist for a restore. */

@@ -4,11 +4,13 @@
  */
 import { EngineError } from '../contract/errors.js';
 import { PROJECT_NAME_PATTERN } from '../contract/names.js';
+import { FIRST_PROJECT } from '../contract/projects.js';
 import { messageOf } from '../contract/operator-message.js';
 import { described, type RestoreDone } from '../contract/wire/operator.js';
-import type { StoredToken } from '../tenancy/control-rows.js';
+import type { ProjectRow, StoredToken } from '../tenancy/control-rows.js';
 import { withServer } from '../tenancy/tenancy.js';
 import { BackupFile } from './backup-file.js';
+import { untouchedFirstProject } from './first-project.js';
 import { type Contents, type Installation, isReady, type NewProject } from './installation.js';
 import type { ProgramPlaces } from './logical/client-programs.js';
 import { loadDump, programsFor } from './logical/load.js';
@@ -38,7 +40,8 @@ export async function restore(installation: Installation, options: RestoreOption
   const { progress, signal } = options;
   const file = await BackupFile.open(options.file);
   const wanted = chooseProjects(file, options);
-  const existing = await existingNames(installation);
+  const first = options.project === null ? await untouchedFirstProject(installation) : null;
+  const existing = await existingNames(installation, first);
   const chosen = options.missing ? wanted.filter(({ name }) => !existing.has(name)) : wanted;
   requireFreeNames(existing, chosen);
   await requireFreeTokens(installation, chosen);
@@ -47,6 +50,7 @@ export async function restore(installation: Installation, options: RestoreOption
   progress('Checking the backup');
   for (const { saved } of chosen) await verify(file, saved, signal);
 
+  if (first !== null && chosen.length > 0) await removeFirstProject(installation, progress);
   const projects: RestoreDone['projects'][number][] = [];
   const failed: { name: string; reason: string }[] = [];
   for (const [i, one] of chosen.entries()) {
@@ -115,8 +119,26 @@ const storedToken = (token: Control['projects'][number]['tokens'][number]): Stor
   lastUsedAt: date(token.last_used_at),
 });
 
-const existingNames = async ({ projects }: Installation): Promise<ReadonlySet<string>> =>
-  new Set((await projects.list()).filter(isReady).map(({ name }) => name));
+/** @param except a project that the restore removes first */
+const existingNames = async (
+  { projects }: Installation,
+  except: Pick<ProjectRow, 'id'> | null,
+): Promise<ReadonlySet<string>> => {
+  const existing = (await projects.list()).filter((project) => isReady(project) && project.id !== except?.id);
+  return new Set(existing.map(({ name }) => name));
+};
+
+/** It may have been used while the backup was checked. @throws EngineError unique_violation */
+async function removeFirstProject(installation: Installation, progress: RestoreOptions['progress']): Promise<void> {
+  const first = await untouchedFirstProject(installation);
+  if (first === null) {
+    throw new EngineError('unique_violation', `The project "${FIRST_PROJECT.name}" has just been used`, {
+      hint: 'Nothing was restored. Repeat the command.',
+    });
+  }
+  await installation.projects.delete(first.name);
+  progress(`${first.name}: removed; the first start of the service had created it, and nobody had used it`);
+}
 
 function requireFreeNames(existing: ReadonlySet<string>, chosen: readonly Chosen[]): void {
   const taken = chosen.filter(({ name }) => existing.has(name)).map(({ name }) => `"${name}"`);

@@ -2,3 +2,6 @@
 export const PROJECT_STATUSES = ['creating', 'active', 'inactive', 'deleting'] as const;
 
 export type ProjectStatus = (typeof PROJECT_STATUSES)[number];
+
+/** What the first start of a service with its own Postgres creates. */
+export const FIRST_PROJECT = { name: 'default', token: 'first start' } as const;

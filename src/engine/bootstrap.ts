@@ -1,7 +1,6 @@
 /** The first start on a data directory: it creates a project, whose token the operator is shown once. */
+import { FIRST_PROJECT } from '../contract/projects.js';
 import type { Engine } from './engine.js';
-
-const FIRST_PROJECT = 'default';
 
 /**
  * Creates the first project and its token, once in the life of a data directory.
@@ -10,9 +9,9 @@ const FIRST_PROJECT = 'default';
  */
 export async function bootstrap({ control, projects, tokens }: Engine): Promise<string | null> {
   if (!(await control.isFirstStart())) return null;
-  const existing = await control.projectBy('name', FIRST_PROJECT);
-  const project = existing ?? (await projects.create(FIRST_PROJECT));
-  const { token } = await tokens.create(project.id, { name: 'first start' });
+  const existing = await control.projectBy('name', FIRST_PROJECT.name);
+  const project = existing ?? (await projects.create(FIRST_PROJECT.name));
+  const { token } = await tokens.create(project.id, { name: FIRST_PROJECT.token });
   await control.endFirstStart();
   return token;
 }

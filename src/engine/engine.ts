@@ -153,6 +153,7 @@ export class Engine implements Omit<EngineParts, 'shared'> {
         get: (name) => projects.get(name),
         upgraded: (project) => projects.upgraded(project),
         restore: (name, fill, make) => projects.restore(name, by, fill, make),
+        delete: (name) => this.deleteProject(name, by),
       },
       record: (operation, project) => audit.record(by, { operation, outcome: 'ok', project }),
     };

@@ -13,6 +13,7 @@ import { createDatabase, type TestDatabase, type TestServer, testServers } from 
 import {
   endEverything,
   eventually,
+  firstToken,
   newDataDir,
   preparedDataDir,
   newFolder,
@@ -278,5 +279,46 @@ describe('with the embedded Postgres and a folder without its programs', () => {
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr).toMatch(/^cdp: pg_dump and pg_restore of version 18 or later are needed.*postgresql-client-18.*\n$/);
     expect(await readdir(folder)).toEqual([]);
+  });
+});
+
+describe('the project that the first start created', () => {
+  async function started() {
+    const dataDir = await preparedDataDir();
+    const operator = { env: { CDP_DATA_DIR: dataDir, TMPDIR: await newFolder() } };
+    const service = await startServe([], operator);
+    const token = await firstToken(dataDir);
+    const sql = (text: string, of = token) =>
+      call(service.url, 'POST', '/api/cdp/sql', { token: of, body: { sql: text } });
+    return { operator, service, token, sql };
+  }
+
+  it('is removed by a restore of all projects if nobody has used it, and else kept', async () => {
+    const source = await started();
+    expect((await source.sql('CREATE TABLE t AS SELECT 42 AS n')).status).toBe(200);
+    const file = join(await newFolder(), 'all.cdp');
+    expect((await runProgram(['backup', file], source.operator)).code).toBe(0);
+    await source.service.end();
+
+    const target = await started();
+    const one = await runProgram(['restore', file, '--project', 'default'], target.operator);
+    expect([one.code, one.stderr]).toEqual([1, expect.stringContaining('already exists: "default"')]);
+    const all = await runProgram(['restore', file], target.operator);
+    expect([all.code, all.stdout]).toEqual([0, 'Project default restored\n']);
+    expect(all.stderr).toContain(
+      'default: removed; the first start of the service had created it, and nobody had used it\n',
+    );
+    await expect.poll(async () => (await target.sql('SELECT 1')).status, { timeout: 10_000 }).toBe(401);
+    expect((await target.sql('SELECT n FROM t', source.token)).body.rows).toEqual([{ n: 42 }]);
+    const again = await runProgram(['restore', file], target.operator);
+    expect([again.code, again.stderr]).toEqual([1, expect.stringContaining('already exists: "default"')]);
+    await target.service.end();
+
+    const used = await started();
+    expect((await used.sql('CREATE TABLE mine (a int)')).status).toBe(200);
+    const refused = await runProgram(['restore', file], used.operator);
+    expect([refused.code, refused.stderr]).toEqual([1, expect.stringContaining('already exists: "default"')]);
+    expect((await used.sql('SELECT a FROM mine')).body.rows).toEqual([]);
+    await used.service.end();
   });
 });

@@ -1,0 +1,28 @@
+/** The project that the first start of a service creates, as long as nobody has used it. A restore of all projects replaces it. */
+import { FIRST_PROJECT } from '../contract/projects.js';
+import { sql } from '../pg/index.js';
+import type { ProjectRow } from '../tenancy/control-rows.js';
+import { withServiceSession } from '../tenancy/service-pool.js';
+import { withServer } from '../tenancy/tenancy.js';
+import { type Installation, isReady } from './installation.js';
+
+/** Relations of the project, in `data` or a schema of its own; those of extensions are not. */
+const HAS_RELATIONS = sql`SELECT EXISTS (SELECT FROM pg_catalog.pg_class c
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  WHERE n.nspname NOT IN ('_cdp', 'information_schema') AND n.nspname !~ '^pg_' AND NOT EXISTS (
+    SELECT FROM pg_catalog.pg_depend d
+    WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = c.oid AND d.deptype = 'e'))`;
+
+/** @returns null if there is none, or if it has another token, a token that was used, or a relation */
+export async function untouchedFirstProject({ control, projects, servers }: Installation): Promise<ProjectRow | null> {
+  const project = (await projects.list()).find(({ name }) => name === FIRST_PROJECT.name);
+  if (project === undefined || !isReady(project)) return null;
+  const [token, ...others] = await control.tokens(project.id);
+  const isTokenUnused = token?.name === FIRST_PROJECT.token && token.lastUsedAt === null;
+  if (!isTokenUnused || others.length > 0) return null;
+  const server = servers.serverOf(project.placement);
+  const [[hasRelations] = []] = await withServer(server, () =>
+    withServiceSession(server.address, project.placement.database, (session) => session.query(HAS_RELATIONS)),
+  );
+  return hasRelations === 'f' ? project : null;
+}
