@@ -13,7 +13,14 @@ import { consolePage } from './api/console-page.js';
 import type { DocsPage } from './api/docs-page.js';
 import { openApiDocument } from './api/openapi.js';
 import { operatorRoutes } from './api/operator-routes.js';
-import { queryOf, rehearsalOf, rehearsedAnswer, type RouteSettings, type UndocumentedRoute } from './api/route.js';
+import {
+  queryOf,
+  refuseUnusedKey,
+  rehearsalOf,
+  rehearsedAnswer,
+  type RouteSettings,
+  type UndocumentedRoute,
+} from './api/route.js';
 import { ADMIN_ROUTES, ROUTES } from './api/routes.js';
 import { type ListenerSettings, createListener, defineRoutes } from './listener.js';
 import { parseJsonBody } from './body.js';
@@ -117,6 +124,7 @@ function addRoute(
       const { caller, signal } = context;
       if (caller === null) throw new Error('A route with access was reached without a caller');
       context.parsed = performance.now();
+      refuseUnusedKey(request, route);
       const unwatch = route.work === null ? null : engine.live.watch(liveRequest(request, caller, route));
       const call = { engine, settings, caller, request, reply, signal };
       const rehearsal = rehearsalOf(call, route);

@@ -3,6 +3,7 @@ import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SCOPES } from '../../src/contract/names.js';
 import type { ErrorBody } from '../../src/contract/wire/failure.js';
+import { IdempotencyHeaders } from '../../src/contract/wire/idempotency.js';
 import type { Route } from '../../src/http/api/route.js';
 import { ALL_ROUTES, checkAnswer, pathOf, titled } from '../support/routes.js';
 import { snapshot, type Snapshot } from '../support/schema.js';
@@ -129,6 +130,15 @@ describe.each(titled(ALL_ROUTES))('%s', (_title, route) => {
     for (const token of [inactive.token, await inactive.tokenWith('schema:read')]) {
       refusal(route, await send(route, { ...garbage(route), token }), 403, expected);
     }
+  });
+
+  it('honours an Idempotency-Key or refuses it, and ignores it only if it reads', async () => {
+    if (route.method === 'GET' || route.headers === IdempotencyHeaders) return;
+    const body = route.body === undefined ? {} : { body: route.example };
+    const answer = await send(route, { ...body, headers: { 'idempotency-key': 'k' } });
+    const { message, hint } = refusal(route, answer, 400, 'invalid_request');
+    expect(message).toBe('This request does not support an Idempotency-Key');
+    expect(hint).toContain('Send it without the key.');
   });
 
   it('refuses other methods and says which there are', async () => {

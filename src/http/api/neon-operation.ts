@@ -1,5 +1,4 @@
 /** Free SQL for the driver `@neondatabase/serverless`, as routes.ts lists it (docs/decisions/0040-neon.md). */
-import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import * as wire from '../../contract/wire/neon.js';
 import { runQueries } from '../../engine/sql/run-queries.js';
@@ -61,11 +60,6 @@ export const RUN_QUERIES: Operation = {
   async handle(call) {
     const { caller, request, signal } = call;
     const { context, headers } = request;
-    if (headers['idempotency-key'] !== undefined) {
-      throw new EngineError('invalid_request', 'Idempotency-Key is not supported here', {
-        hint: 'POST /api/cdp/sql supports it.',
-      });
-    }
     const readOnly = runsAsNeonReader(caller, headers);
     const { queries, isBatch } = readNeonBody(await decodeBody(request));
     context.sql = { text: queries.map(({ text }) => text).join(';\n'), readOnly };

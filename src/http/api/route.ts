@@ -5,6 +5,7 @@ import type { AuditOperation } from '../../contract/audit.js';
 import { EngineError, type ErrorCode } from '../../contract/errors.js';
 import { NAME_PATTERN, PROJECT_NAME_PATTERN, type Scope } from '../../contract/names.js';
 import { DOCUMENTED, type Schema, Type } from '../../contract/schema.js';
+import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import type { NowQuery } from '../../contract/wire/projects.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
 import { type IdempotencyKey, idempotencyKey } from '../../engine/idempotency.js';
@@ -100,7 +101,9 @@ export interface Route extends Operation {
 export interface UndocumentedRoute
   extends
     Pick<Route, 'method' | 'url' | 'access' | 'audit' | 'work' | 'body' | 'handle'>,
-    Partial<Pick<Route, 'query' | 'rehearses' | 'rawBody' | 'token'>> {
+    Partial<Pick<Route, 'query' | 'rehearses' | 'headers' | 'rawBody' | 'token'>> {
+  /** A header of the name Idempotency-Key says nothing to it. */
+  readonly ignoresKey?: true;
   readonly success: Pick<Route['success'], 'status'>;
 }
 
@@ -124,7 +127,7 @@ export function rehearsalOf({ request }: Call, { rehearses }: Pick<Operation, 'r
   const { project: found } = request.context;
   if (!rehearses || isRehearsal === undefined || found === null) return null;
   if (request.headers['idempotency-key'] === undefined) return found.rehearse();
-  throw new EngineError('invalid_request', '`dry_run` keeps nothing, and so no Idempotency-Key', {
+  throw new EngineError('invalid_request', '`dry_run` cannot be combined with an Idempotency-Key', {
     hint: 'Send the request without the key.',
   });
 }
@@ -157,6 +160,18 @@ export function keyInHeader({ request }: Call): IdempotencyKey | null {
   if (header === undefined) return null;
   const [path] = request.url.split('?');
   return idempotencyKey(String(header), `${request.method} ${path}`, '', request.context.body);
+}
+
+/**
+ * A change that would be done again under the same key must not look as if it was done once. A read may be repeated anyway.
+ * @throws EngineError invalid_request
+ */
+export function refuseUnusedKey({ headers }: FastifyRequest, route: UndocumentedRoute): void {
+  if (headers['idempotency-key'] === undefined || route.headers === IdempotencyHeaders) return;
+  if (route.method === 'GET' || route.ignoresKey) return;
+  throw new EngineError('invalid_request', 'This request does not support an Idempotency-Key', {
+    hint: 'Send it without the key. Inserts, deletes of records, schema changes and POST /api/cdp/sql support one.',
+  });
 }
 
 /** @param replayed it is the answer of an earlier request with the same Idempotency-Key */

@@ -15,6 +15,7 @@ export const MCP: UndocumentedRoute = {
   // What a tool does has the word of the same operation of the API.
   audit: 'mcp',
   work: 'typed',
+  ignoresKey: true,
   // The revision 2025-06-18 has taken batches out of the protocol: several calls would pass the rate limit as one.
   body: Type.Object({}),
   success: { status: 200 },
