@@ -18,9 +18,14 @@ const TOO_MANY_ELEMENTS = `an array may hold at most ${MAX_ELEMENTS} values; sen
 /**
  * Strings as they are, numbers with the digits that were sent, booleans, objects as JSON text, arrays as Postgres
  * arrays, or as JSON for a parameter of type json or jsonb.
+ * @param textTypes names, by oid, of types that Postgres does not have by itself and that are no place for an array
  * @throws EngineError invalid_request for a wrong number of values, invalid_value for what no Postgres text can hold
  */
-export function encodeParameters(values: readonly JsonNode[], oids: readonly number[]): (string | null)[] {
+export function encodeParameters(
+  values: readonly JsonNode[],
+  oids: readonly number[],
+  textTypes: ReadonlyMap<number, string> | null = null,
+): (string | null)[] {
   if (values.length !== oids.length) {
     throw new EngineError(
       'invalid_request',
@@ -31,7 +36,8 @@ export function encodeParameters(values: readonly JsonNode[], oids: readonly num
   let errors: ErrorCollector | undefined;
   for (let i = 0; i < values.length; i++) {
     const parameter = `$${i + 1}`;
-    const text = encode(values[i] as JsonNode, oids[i] ?? 0, parameter);
+    const oid = oids[i] ?? 0;
+    const text = encode(values[i] as JsonNode, oid, scalarTypeName(oid) ?? textTypes?.get(oid), parameter);
     if (text instanceof CellError) (errors ??= new ErrorCollector()).add('invalid_value', placeOf(parameter, text));
     else encoded.push(text);
   }
@@ -47,12 +53,11 @@ const placeOf =
     ...(hint === undefined ? {} : { hint }),
   });
 
-function encode(value: JsonNode, oid: number, parameter: string): Cell {
+function encode(value: JsonNode, oid: number, scalar: string | undefined, parameter: string): Cell {
   if (value.kind === 'null') return null;
   if (value.kind === 'object') return readJsonText(value);
   if (value.kind !== 'array') return readText(value);
   if (JSON_TYPES.has(oid)) return readJsonText(value);
-  const scalar = scalarTypeName(oid);
   // As text, `IN ($1)` would find nothing and say nothing.
   if (scalar !== undefined) {
     return new CellError(

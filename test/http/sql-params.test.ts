@@ -137,6 +137,25 @@ describe('refuses', () => {
     expect(body.hint).toContain('= ANY($1)');
   });
 
+  it('an array for a parameter of a type that takes its text: it would find nothing', async () => {
+    await project.rows(`CREATE DOMAIN code AS text; CREATE TYPE mood AS ENUM ('sad', 'ok');
+      CREATE TABLE own (c code, m mood, cs code[]); INSERT INTO own VALUES ('a', 'ok', '{a}')`);
+    for (const [column, type] of [
+      ['c::code', 'code'],
+      ['m', 'mood'],
+    ] as const) {
+      const [name] = column.split('::');
+      const text = `SELECT * FROM own WHERE ${name} IN ($1${column === 'm' ? '' : '::code'})`;
+      const body = failure(await sql(text, '[["a", "ok"]]'), 400, 'invalid_value');
+      expect(body.errors).toMatchObject([{ column: '$1' }]);
+      expect(body.message).toBe(`Parameter $1: an array cannot be a value of type ${type}`);
+      expect(body.hint).toContain('= ANY($1)');
+    }
+    // What the look-up has come between goes on.
+    const any = await sql('SELECT c FROM own WHERE m = ANY ($1) AND cs = $2 AND c = $3', '[["ok"], ["a"], "a"]');
+    expect([any.status, any.body.rows]).toEqual([200, [{ c: 'a' }]]);
+  });
+
   it('U+0000 and lone surrogates, naming the parameter', async () => {
     const cases = ['"a\\u0000"', '"\\ud800"', '["ok", "\\u0000"]', '{"a": "\\udc00"}', '{"\\u0000": 1}'];
     for (const value of cases) {

@@ -5,7 +5,7 @@
 import { type Fragment, sql } from '../../pg/index.js';
 
 /** Objects that a user made have oids from here on (FirstNormalObjectId). */
-const FIRST_NORMAL_OID = 16_384;
+export const FIRST_NORMAL_OID = 16_384;
 
 /** Below it are the objects that every database has, and that nothing can depend on (FirstUnpinnedObjectId). */
 const FIRST_UNPINNED_OID = 12_000;

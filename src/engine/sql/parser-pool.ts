@@ -135,6 +135,6 @@ function isOutOfMemory(error: unknown): boolean {
 }
 
 const tooComplex = () =>
-  new EngineError('invalid_request', 'The SQL text is too deeply nested or too long to be parsed.', {
+  new EngineError('invalid_request', 'The SQL text is too deeply nested or too long to be parsed', {
     hint: 'Send its statements in separate requests.',
   });

@@ -24,6 +24,7 @@ import type { Project } from '../project.js';
 import type { OverQuota, QuotaImpact } from '../quota.js';
 import type { Rehearsal } from '../rehearsal.js';
 import { commitAndReset, isUnknown, outcomeUnknown } from '../transaction.js';
+import { textTypesOf } from './own-types.js';
 import { QuotaGuard } from './quota-guard.js';
 import type { SplitStatement } from './splitter.js';
 import { leadingKeyword, mayChangeRights } from './keywords.js';
@@ -196,8 +197,11 @@ class Transaction<T> {
     const { session, clock, guard } = this;
     const { text } = statement;
     try {
-      const described = await session.describe(callerSql(text).text, before);
-      const params = encodeParameters(statement.params, described.parameterOids);
+      const prepare = (first: readonly Statement[]) => session.describe(callerSql(text).text, first);
+      let described = await prepare(before);
+      const textTypes = await textTypesOf(session, statement.params, described.parameterOids);
+      if (textTypes !== null) described = await prepare([]);
+      const params = encodeParameters(statement.params, described.parameterOids, textTypes);
       const result = await this.executeOne({ ...described, session, clock, text, params, isLast, inTransaction });
       await restoreEncoding(session, described);
       return result;

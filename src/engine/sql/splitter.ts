@@ -93,7 +93,7 @@ function rejectUnstorable(text: string): void {
   if (unstorable(text) !== undefined) {
     throw new EngineError(
       'invalid_request',
-      '"sql" contains U+0000 or a lone surrogate, which Postgres text cannot hold.',
+      '"sql" contains U+0000 or a lone surrogate, which Postgres text cannot hold',
     );
   }
 }
@@ -111,10 +111,10 @@ function tooMany(count: number): EngineError {
   const most = LIMITS.statementsPerRequest;
   return new EngineError(
     'invalid_request',
-    `The SQL text contains ${count} statements; a request allows at most ${most}.`,
+    `The SQL text contains ${count} statements; a request allows at most ${most}`,
   );
 }
 
 function noStatement(): EngineError {
-  return new EngineError('invalid_request', '"sql" contains no statement: only white space, comments or semicolons.');
+  return new EngineError('invalid_request', '"sql" contains no statement: only white space, comments or semicolons');
 }
