@@ -63,8 +63,11 @@ const MAX_IDLE_MIB = 64;
 /** A reset that takes longer has met something strange; the connection is closed instead. */
 const RESET_MS = 5_000;
 
-/** Once Postgres had no connection left, an instance opens no more than it had then, for this time. */
+/** Once Postgres had no connection left, an instance opens fewer than it had then, for this time. */
 const SCARCE_MS = 60_000;
+
+/** It leaves this many of them free, so that the service's own commands can log in. */
+const LEFT_FREE = 3;
 
 /** Logins that are tried again for want of a connection. */
 const RETRIES = 3;
@@ -76,6 +79,8 @@ export class Connections {
   /** Connections open or being opened, by project. */
   private readonly counts = new Map<string, number>();
   private total = 0;
+  /** Those being closed, which count until they are. */
+  private readonly leaving = new Set<Lease>();
   /** What Postgres had room for, and until when that holds. */
   private scarce = { most: Infinity, until: 0 };
   private readonly sweeper: NodeJS.Timeout;
@@ -119,6 +124,7 @@ export class Connections {
       const lease = new Lease(project, pool, await this.login(placement, pool));
       lease.session.onClose(() => {
         this.count(project, -1);
+        this.leaving.delete(lease);
         this.removeIdle(lease);
       });
       // It may have closed before the listener was there.
@@ -170,7 +176,7 @@ export class Connections {
       } catch (error) {
         // The login that failed is counted already.
         if (!isTooMany(error)) throw error;
-        this.scarce = { most: Math.max(1, this.total - 1), until: performance.now() + SCARCE_MS };
+        this.scarce = { most: Math.max(1, this.total - 1 - LEFT_FREE), until: performance.now() + SCARCE_MS };
         const all = this.allIdle();
         if (all.length === 0 || retries === RETRIES) throw error;
         const lease = leastUseful(all, performance.now());
@@ -210,9 +216,10 @@ export class Connections {
       const [longest] = this.idle.get(project) ?? [];
       if (longest !== undefined) this.discard(longest);
     }
-    if (this.total >= this.most) {
+    for (let excess = this.total - this.leaving.size - this.most; excess >= 0; excess--) {
       const all = this.allIdle();
-      if (all.length > 0) this.discard(leastUseful(all, performance.now()));
+      if (all.length === 0) return;
+      this.discard(leastUseful(all, performance.now()));
     }
   }
 
@@ -235,6 +242,7 @@ export class Connections {
 
   private discard(lease: Lease): void {
     this.removeIdle(lease);
+    if (!lease.session.closed) this.leaving.add(lease);
     void lease.session.close();
   }
 
