@@ -87,7 +87,7 @@ export async function segmentsFor(folder: string, copied: Copied, until: Date): 
 }
 
 /**
- * Removes segments older than this, and the folder of a server that is gone once it has none.
+ * Removes segments that are older than this at the time of the server's newest one, and the folder of a server that is gone once it has none.
  * @param all the folder that the archives are in. @param isServer whether a server of this id exists
  */
 export async function removeOldSegments(
@@ -95,17 +95,20 @@ export async function removeOldSegments(
   days: number,
   isServer: (id: string) => Promise<boolean>,
 ): Promise<void> {
-  const before = Date.now() - days * DAY_MS;
   for (const server of await namesIn(all)) {
     const folder = join(all, server);
-    let kept = 0;
+    const times = new Map<string, number>();
     for (const name of (await namesIn(folder)).filter((name) => IS_SEGMENT.test(name))) {
       const path = join(folder, name);
       const found = await lstat(path).catch(() => null);
-      if (found === null) continue;
-      if (found.mtimeMs < before) await rm(path, { force: true });
-      else kept++;
+      if (found !== null) times.set(path, found.mtimeMs);
     }
-    if (kept === 0 && !(await isServer(server))) await rm(folder, { recursive: true, force: true });
+    const isThere = await isServer(server);
+    // A clock that was set forward removes nothing of a server that still archives.
+    const before = (isThere ? Math.max(...times.values()) : Date.now()) - days * DAY_MS;
+    const old = [...times].filter(([, time]) => time < before);
+    for (const [path] of old) await rm(path, { force: true });
+    const kept = times.size - old.length;
+    if (kept === 0 && !isThere) await rm(folder, { recursive: true, force: true });
   }
 }
