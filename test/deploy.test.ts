@@ -9,6 +9,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ERROR_CODES } from '../src/contract/errors.js';
 import { LIMITS } from '../src/contract/limits.js';
+import { openApiDocument } from '../src/http/api/openapi.js';
 import { RECOMMENDED_SETTINGS } from '../src/engine/doctor/recommended-settings.js';
 import { SETTINGS } from '../src/settings.js';
 import { refusedLogin, withClient } from './postgres-port/connect.js';
@@ -28,6 +29,16 @@ const FILES = {
 
 /** Metrics by name, with the values of each label that they were seen with. */
 type Exposed = Map<string, Map<string, Set<string>>>;
+
+it('names one page of the package, in the unit, the packages and the API', () => {
+  const page = /^Documentation=(.*)$/m.exec(FILES.unit)?.[1];
+  const homepage = (folder: string) =>
+    (JSON.parse(readFileSync(`${projectRoot}/${folder}/package.json`, 'utf8')) as { homepage: string }).homepage;
+  expect(page).toBe('https://www.npmjs.com/package/cdp-data-engine');
+  expect([homepage('.'), homepage('packages/client')]).toEqual([page, `${page}-client`]);
+  const { info } = openApiDocument([]) as { info: { contact: { url: string } } };
+  expect(info.contact.url).toBe(page);
+});
 
 describe('metrics that dashboards and alerts ask for', () => {
   let service: TestService;

@@ -59,6 +59,7 @@ export function openApiDocument(routes: readonly Route[]): Json {
       description:
         "Tables, columns, records and SQL over JSON/HTTP, in each project's own Postgres.\n\n" +
         `${INTERFACE_VERSION} is the version of this API. The program that serves it has its own, which \`cdp --version\` prints.`,
+      contact: { name: 'cdp-data-engine', url: 'https://www.npmjs.com/package/cdp-data-engine' },
       license: { name: 'Apache License 2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: '/' }],
