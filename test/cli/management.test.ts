@@ -249,11 +249,13 @@ describe('at the same time', () => {
 describe('in a folder without a database', () => {
   it.each([
     [['project', 'list']],
+    [['project', 'create', 'a']],
     [['project', 'delete', 'a', '--yes']],
     [['token', 'create', '--project', 'a']],
     [['token', 'list', '--admin']],
     [['audit']],
     [['backup', 'file']],
+    [['restore', 'file']],
   ])('%j makes none, and says where to look', async (args) => {
     const missing = await newDataDir();
     const { code, stdout, stderr } = await runProgram(args, { env: { CDP_DATA_DIR: missing } });

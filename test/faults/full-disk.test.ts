@@ -73,6 +73,7 @@ async function fillAndBreak(name: string, disk: Disk): Promise<void> {
       reads.push(await send(`${url}/api/cdp/sql`, token, JSON.stringify({ sql }), null));
       await sleep(50);
     }
+    const ready = (await (await fetch(`${url}/readyz`)).json()) as object;
     const writes = since(full);
     const stored = writes.filter(inserted).length;
     const afterFull = await backAfter();
@@ -89,6 +90,7 @@ async function fillAndBreak(name: string, disk: Disk): Promise<void> {
     expect(stored / writes.length, 'stored where there was no room').toBeLessThan(0.2);
     expect(end).not.toBe('it goes on');
     expect(healthy.status).toBe(200);
+    if (disk.isFull) expect(ready).toMatchObject({ success: true, message: 'degraded', disk: 'full' });
     expect(Math.max(afterFull, afterBreak)).toBeLessThan(BACK_MS);
   } finally {
     await clients.stop();
@@ -105,6 +107,12 @@ async function fillAndBreak(name: string, disk: Disk): Promise<void> {
     }
   }
   expect(Math.max(...ledger.replies.map(({ ms }) => ms)), 'the longest that anybody waited').toBeLessThan(20_000);
+  expect(service.log()).toContainEqual(
+    expect.objectContaining({
+      msg: 'database unavailable',
+      cause: `a statement failed with SQLSTATE ${disk.sqlstate}`,
+    }),
+  );
   const hasLogged = (message: string) => service.log().some(({ msg }) => msg === message);
   expect(hasLogged('audit entries are lost')).toBe(false);
   expect((await service.end()).code).toBe(0);

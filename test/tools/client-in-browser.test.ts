@@ -85,4 +85,24 @@ describe('in a page', () => {
       late: 'aborted',
     });
   });
+
+  it('of another origin names the setting that allows it', async () => {
+    const other = await openPage(browser, service.url);
+    await other.page.goto(`${service.url}/docs`);
+    const { code } = await bundleClient();
+    await other.page.evaluate(`${code}; globalThis.cdp = cdp`);
+    const seen = await other.page.evaluate(
+      async ([url, token]) => {
+        const api = new cdp.CdpClient({ url, token, maxRetries: 0 });
+        const error = (await api.tables().catch((thrown: unknown) => thrown)) as client.CdpError;
+        return { code: error.code, message: error.message };
+      },
+      [byName(service.url), project.token] as const,
+    );
+    await other.close();
+    expect(seen.code).toBe('network_error');
+    expect(seen.message).toContain(
+      `No response (if the service is running, its setting cors-origins must allow ${service.url})`,
+    );
+  });
 });

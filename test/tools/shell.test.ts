@@ -218,3 +218,17 @@ describe('protects', () => {
     expect(await enter(terminal, 'SELECT 1 AS one;')).toContain('one\n');
   });
 });
+
+describe('an export', () => {
+  it('shows its progress in one line of the terminal, and then the result', async () => {
+    const who = await person();
+    const sql = 'SELECT n, pg_sleep(0.05)::text AS nothing FROM generate_series(1, 60) n';
+    const terminal = cdp(who, { args: ['export', sql, '-o', 'rows.csv'] });
+    expect(await terminal.ended).toBe(0);
+    const raw = terminal.raw();
+    // Written over itself, and gone before the result.
+    expect(raw).toMatch(/\r[^\n]*rows/);
+    expect(raw).toMatch(/60 rows in rows\.csv, \d+\.\d s, [\d,]+ rows\/s\r\n$/);
+    expect(raw.split('\n')).toHaveLength(2);
+  });
+});

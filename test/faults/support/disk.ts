@@ -13,6 +13,10 @@ const run = promisify(execFile);
 
 export interface Disk {
   readonly dataDir: string;
+  /** It is the disk that has no room, for the control database too. */
+  readonly isFull: boolean;
+  /** What Postgres says of a write that fails. */
+  readonly sqlstate: string;
   /** No table can grow any more; the write-ahead log goes on for a while. */
   fill(service: number): Promise<void>;
   /** Not even the write-ahead log can be written. */
@@ -44,6 +48,8 @@ export async function smallDisk(): Promise<Disk | null> {
   };
   return {
     dataDir,
+    isFull: true,
+    sqlstate: '53100',
     fill,
     break: fill,
     makeRoom: () => rm(ballast),
@@ -71,6 +77,8 @@ export async function limitedFiles(): Promise<Disk> {
   };
   return {
     dataDir,
+    isFull: false,
+    sqlstate: 'XX000',
     fill: (service) => limit(SEGMENT_BYTES, service),
     break: (service) => limit(64 * 1024, service),
     makeRoom: (service) => limit('unlimited', service),
