@@ -19,7 +19,10 @@ export async function setArchiving(installation: Installation, name: string, on:
   const project = await projects.get(name);
   const tenancy = servers.tenancyOf(project.placement);
   if (!(tenancy instanceof OwnServers)) {
-    throw new EngineError('invalid_request', 'Archive the WAL of a server by address yourself');
+    throw new EngineError(
+      'invalid_request',
+      'With DATABASE_URL, or on an added server, archive the write-ahead log yourself',
+    );
   }
   const { server } = project.placement;
   const { root, account } = await tenancy.fleet.folderOf(server);

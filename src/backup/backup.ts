@@ -93,7 +93,10 @@ async function saverOf(
   const tenancyOf = ({ placement }: ProjectRow) => installation.servers.tenancyOf(placement);
   const dumped = form === 'logical' ? projects : projects.filter((one) => !(tenancyOf(one) instanceof OwnServers));
   if (form === 'physical' && dumped.length > 0) {
-    throw new EngineError('invalid_request', 'Backups from a server by address are logical: projects share its files');
+    throw new EngineError(
+      'invalid_request',
+      'Projects of DATABASE_URL or of an added server share its files, so their backups are logical',
+    );
   }
   const { home } = installation.servers;
   const isDumping = form === 'logical' || !(home instanceof OwnServers);

@@ -197,7 +197,7 @@ function quota(): Command {
 
 function ownSchemas(): Command {
   const command = new Command('own-schemas')
-    .description('Let the SQL of a project create schemas beside "data", or not; those that exist stay')
+    .description('Allow or forbid the SQL of a project to create other schemas than "data"; existing ones stay')
     .argument('<NAME>')
     .addArgument(new Argument('<on|off>').choices(['on', 'off']));
   return managementOptions(command).action((name: string, state: string) =>

@@ -76,7 +76,10 @@ function inUse({ host, port: httpPort, pgPort, metricsPort }: Config, error: unk
   const flags = Object.entries(ports).flatMap(([name, value]) => (value === port ? [name] : []));
   const [flag = '--port', ...others] = flags;
   if (others.length > 0)
-    return new ExitError(EXIT.refused, `Port ${port} is that of ${flags.join(' and ')}; each needs its own`);
+    return new ExitError(
+      EXIT.refused,
+      `${flags.join(' and ')} are ${flags.length === 2 ? 'both' : 'all'} ${port}; choose different ports`,
+    );
   return new ExitError(
     EXIT.refused,
     `Port ${port} of ${address} is in use by another program; choose one with ${flag}`,

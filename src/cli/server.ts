@@ -56,7 +56,10 @@ const boundOptions = (command: Command, labels: string): Command =>
     .option('--weight <N>', 'Give it N times as many projects as a server with the weight 1')
     .option('--max-projects <N>', 'Place no more projects there, or "none" for no limit')
     .option('--max-bytes <SIZE>', 'Place no more projects there once they have this size together: 500GB, or "none"')
-    .option('--max-connections <N>', 'Let an instance have no more connections to its projects, or "none"');
+    .option(
+      '--max-connections <N>',
+      'Limit each instance\'s connections to this server\'s projects; "none" removes the limit',
+    );
 
 function add(): Command {
   const command = new Command('add')

@@ -61,7 +61,7 @@ export interface AlterOptions extends CallOptions {
 }
 
 export interface ReceiptOptions extends CallOptions {
-  /** Refuse the key from now on if nothing is stored under it, so that `not_stored` holds for ever. */
+  /** Refuse the key from now on if nothing is stored under it, so that `not_stored` is final. */
   settle?: boolean;
 }
 

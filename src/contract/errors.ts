@@ -20,7 +20,7 @@ export const ERROR_CODES = {
   invalid_request: {
     status: 400,
     meaning: 'The body, path, query or a header does not have the shape this operation takes.',
-    action: 'Compare the request with the API reference; `errors` lists every wrong field.',
+    action: 'Compare the request with the API reference. If fields are wrong, `errors` lists every one.',
   },
   invalid_name: {
     status: 400,

@@ -13,7 +13,7 @@ export interface Account {
 /** The account of this process. */
 export function caller(): Account {
   if (process.getuid === undefined || process.getgid === undefined) {
-    throw new Error(`There is no embedded Postgres for ${process.platform}. Set DATABASE_URL to a server of your own.`);
+    throw new Error(`There is no embedded Postgres for ${process.platform}. Set DATABASE_URL to a server of your own`);
   }
   return { uid: process.getuid(), gid: process.getgid() };
 }
@@ -39,7 +39,7 @@ export async function accountFor(data: string): Promise<Account> {
     const [uid, gid] = await Promise.all([run(caller(), 'id', ['-u', name]), run(caller(), 'id', ['-g', name])]);
     if (uid.code === 0 && gid.code === 0) return { uid: Number(uid.output), gid: Number(gid.output) };
   }
-  throw new Error('Postgres refuses to run as root, and this system has neither a user `postgres` nor `nobody`.');
+  throw new Error('Postgres refuses to run as root, and this system has neither a user `postgres` nor `nobody`');
 }
 
 /** Whether the account can enter a folder through every folder above it. A process tries it, so ACLs count too. */

@@ -41,7 +41,7 @@ async function installed(): Promise<{ native: string; version: string }> {
   try {
     entry = createRequire(import.meta.url).resolve(name); // …/dist/index.js, its only export
   } catch {
-    throw new Error(`The package ${name} is not installed. Install it, or set DATABASE_URL to a server of your own.`);
+    throw new Error(`The package ${name} is not installed. Install it, or set DATABASE_URL to a server of your own`);
   }
   const root = dirname(dirname(entry));
   const manifest = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { version: string };

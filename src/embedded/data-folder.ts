@@ -81,7 +81,7 @@ async function linkElsewhere(place: string, log: Log): Promise<void> {
 async function followLink(place: string): Promise<string> {
   const found = await lstat(place);
   if (found.isSymbolicLink() && found.uid !== caller().uid) {
-    throw new Error(`${place} is a link that user id ${found.uid} made. Start the service as that user.`);
+    throw new Error(`${place} is a link that user id ${found.uid} made. Start the service as that user`);
   }
   return realpath(place);
 }
@@ -103,7 +103,7 @@ export async function ownFolder(path: string, mode: number, owner: Account): Pro
   });
   const found = await lstat(path);
   if (!found.isDirectory() || (found.uid !== caller().uid && found.uid !== owner.uid)) {
-    throw new Error(`${path} exists and is not a folder of ours. Remove it and start again.`);
+    throw new Error(`${path} exists and was not created by this program. Remove it and start again`);
   }
   if (found.uid !== caller().uid) return;
   await chmod(path, mode);

@@ -261,4 +261,4 @@ export class Fleet {
 }
 
 const tooMany = (max: number) =>
-  new EngineError('overloaded', `${max} projects are in use now, and no more servers may run at once`);
+  new EngineError('overloaded', `${max} projects are in use, and this machine cannot run more servers at once`);

@@ -127,7 +127,10 @@ async function claimKey<A>(
   if (earlier === undefined) return null;
   const [of, text] = earlier;
   if (text == null) {
-    throw new EngineError('key_settled', 'This Idempotency-Key was settled as not stored, and is refused for ever');
+    throw new EngineError(
+      'key_settled',
+      'This Idempotency-Key was settled as not stored; requests that use it are always rejected',
+    );
   }
   const answer = of === fingerprint ? readAnswer(text, stored) : null;
   if (answer === null) {

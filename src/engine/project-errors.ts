@@ -10,7 +10,7 @@ export const notFound = (name: string) => new EngineError('not_found', `There is
 
 export const needsSuperuser = () =>
   new EngineError('invalid_request', 'On this server no project may have schemas of its own', {
-    hint: 'Who may make schemas may install trusted extensions too. Only a superuser can forbid that: make the role of DATABASE_URL one.',
+    hint: 'A role that may create schemas may also install trusted extensions. Only a superuser can prevent that: make the role of DATABASE_URL a superuser.',
   });
 
 export const inUseElsewhere = (name: string) =>

@@ -82,7 +82,7 @@ describe('cdp login', () => {
     const profiles = { XDG_CONFIG_HOME: join(grace.folder, 'config') };
     const byName = await person({ ...profiles, CDP_PROFILE: 'shop' });
     expect(await byName.output('tables')).toBe('No tables yet\n');
-    expect((await byName.run(['use', 'zoo'])).stderr).toBe('Warning: not as long as CDP_PROFILE is set\n');
+    expect((await byName.run(['use', 'zoo'])).stderr).toBe('Warning: this takes effect when CDP_PROFILE is unset\n');
     const inUse = async (someone: typeof byName) =>
       (JSON.parse(await someone.output('profiles', '--json')) as { name: string; in_use: boolean }[])
         .filter(({ in_use: isUsed }) => isUsed)
@@ -90,12 +90,29 @@ describe('cdp login', () => {
     expect(await inUse(byName)).toEqual(['shop']);
     const byAddress = await person({ ...profiles, CDP_URL: service.url, CDP_TOKEN: shop.token });
     expect(await inUse(byAddress)).toEqual([]);
-    expect((await byAddress.run(['use', 'zoo'])).stderr).toBe('Warning: not as long as CDP_URL is set\n');
+    expect((await byAddress.run(['use', 'zoo'])).stderr).toBe('Warning: this takes effect when CDP_URL is unset\n');
     const both = await person({ ...profiles, CDP_PROFILE: 'shop', CDP_URL: service.url, CDP_TOKEN: shop.token });
     expect(await both.run(['tables'])).toMatchObject({
       code: 2,
       stderr: 'cdp: Both CDP_PROFILE and CDP_URL are set\nUnset one of them\n',
     });
+  });
+
+  it('logs out of the profile in use', async () => {
+    const grace = await person();
+    for (const name of ['default', 'shop', 'zoo']) {
+      const { token } = await service.project();
+      expect((await grace.run(['login', '--url', service.url, '--profile', name], token)).code).toBe(0);
+    }
+    const names = async () =>
+      (JSON.parse(await grace.output('profiles', '--json')) as { name: string }[]).map(({ name }) => name);
+    await grace.output('use', 'shop');
+    const byName = await person({ XDG_CONFIG_HOME: join(grace.folder, 'config'), CDP_PROFILE: 'zoo' });
+    expect(await byName.output('logout')).toMatch(/^Forgot the profile zoo;/);
+    expect(await grace.output('logout')).toMatch(/^Forgot the profile shop;/);
+    expect(await names()).toEqual(['default']);
+    expect(await grace.output('tables')).toBe('No tables yet\n');
+    expect(await grace.output('logout')).toMatch(/^Forgot the profile default;/);
   });
 
   it('keeps nothing of a token that does not work', async () => {

@@ -158,7 +158,7 @@ describe.each(testServers())('indexes on Postgres $major', (server) => {
           message: `Table "${name}" has no column "emial". Did you mean "email"?`,
           hint: 'Did you mean "email"?',
         },
-        { column: 'phone', error: 'unknown_column', message: `Table "${name}" has no column "phone".` },
+        { column: 'phone', error: 'unknown_column', message: `Table "${name}" has no column "phone"` },
       ]);
     });
 

@@ -186,7 +186,7 @@ describe('refuses', () => {
     expect(await postmastersIn(dataDir)).toEqual([]);
     const twice = ['--port', String(port), '--pg-port', String(port), '--data-dir', dataDir];
     expect((await runProgram(['serve', ...twice], UNDER_NPM)).stderr).toBe(
-      `cdp: Port ${port} is that of --port and --pg-port; each needs its own\n`,
+      `cdp: --port and --pg-port are both ${port}; choose different ports\n`,
     );
 
     const service = await startServe(['--data-dir', dataDir], UNDER_NPM);

@@ -116,7 +116,7 @@ async function resumable(
   const { table, resumeLate } = options;
   if (!canResume) throw new UsageError('Input that can be read only once, such as standard input, cannot be resumed');
   if (journal === undefined)
-    throw new UsageError(`No import of this into "${table}" was interrupted`, 'Import without --resume');
+    throw new UsageError(`There is no interrupted import of these files into "${table}"`, 'Import without --resume');
   try {
     requireSameStoring(options, journal.header.plan.storing);
     const { outdated } = journal;

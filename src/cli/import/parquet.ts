@@ -24,7 +24,7 @@ const CHUNK_MIB = 256;
 /** @param size null if the file can be read only once @throws UsageError if it is not Parquet that can be read */
 export async function openParquet(path: string, size: number | null, { flatten }: ReadOptions): Promise<Source> {
   const label = labelOf(path);
-  if (size === null) throw new UsageError(`${label}: Parquet is read from a file that can be read at any place`);
+  if (size === null) throw new UsageError(`${label}: Parquet must be a regular file, not a pipe`);
   const file = await asyncBufferFromFile(path);
   const metadata = await explained(label, parquetMetadataAsync(file, { geoparquet: false }).then(withRawDecimals));
   requireSmallGroups(label, metadata);

@@ -12,7 +12,7 @@ const LIMIT_MIB = 64;
 /** @param size null if the file can be read only once @throws UsageError if it is not a workbook, or has no such sheet */
 export async function openWorkbook(path: string, size: number | null, options: ReadOptions): Promise<Source> {
   const label = labelOf(path);
-  if (size === null) throw new UsageError(`${label}: a workbook is read from a file that can be read again`);
+  if (size === null) throw new UsageError(`${label}: a workbook must be a regular file, not a pipe`);
   if (size > LIMIT_MIB * 1024 * 1024)
     throw new UsageError(`${label} is larger than ${LIMIT_MIB} MiB`, 'Save the sheet as CSV, which may have any size');
   let [isClosed, hasEnded] = [false, false];

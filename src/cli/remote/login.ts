@@ -94,12 +94,14 @@ async function askSecret(question: string): Promise<string> {
 export function logoutCommand(): Command {
   const command = new Command('logout')
     .description('Forget a token; it stays valid until it is revoked')
-    .option('--profile <NAME>', 'Profile of cdp login', DEFAULT_PROFILE);
+    .option('--profile <NAME>', `Profile of cdp login (default: ${ENVIRONMENT.profile}, else that of cdp use)`);
   return command.action(async () => {
-    const { profile } = command.opts<Options>();
+    const chosen = await chosenProfile();
+    const { profile = process.env[ENVIRONMENT.profile] || chosen } = command.opts<{ profile?: string }>();
     const { [profile]: forgotten, ...others } = await readProfiles();
     if (forgotten === undefined) throw noProfile(profile);
     await writeProfiles(others);
+    if (profile === chosen) await chooseProfile(DEFAULT_PROFILE);
     process.stdout.write(`Forgot the profile ${profile}; its token stays valid until it is revoked\n`);
   });
 }
@@ -131,6 +133,6 @@ export function useCommand(): Command {
       await chooseProfile(name);
       process.stdout.write(`Commands use the profile ${name} (${profile.url})\n`);
       const variable = decidingVariable();
-      if (variable !== undefined) warn(`Warning: not as long as ${variable} is set`);
+      if (variable !== undefined) warn(`Warning: this takes effect when ${variable} is unset`);
     });
 }

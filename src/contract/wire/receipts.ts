@@ -8,7 +8,7 @@ const Key = Type.String({ minLength: 1, maxLength: LIMITS.idempotencyKeyCharacte
 const Table = Type.String({ pattern: NAME_PATTERN, description: 'Table of the batch. Default: any.' });
 
 const SETTLE =
-  'Refuse the key from now on if nothing is stored under it, so that `not_stored` holds for ever. Default: false.';
+  'Refuse the key from now on if nothing is stored under it, so that `not_stored` is final. Default: false.';
 
 export const ReceiptQuery = Type.Object(
   { table: Type.Optional(Table), settle: Type.Optional(Type.Enum(['true', 'false'], { description: SETTLE })) },
@@ -40,7 +40,7 @@ const Running = { key: Type.String(), status: Type.Literal('running', { descript
 const NotStored = {
   key: Type.String(),
   status: Type.Literal('not_stored'),
-  settled: Type.Boolean({ description: 'A batch under this key is refused for ever.' }),
+  settled: Type.Boolean({ description: 'Requests with this key are always rejected.' }),
   since: Type.String({ format: 'date-time', description: 'A batch stored before may have a receipt no more.' }),
 };
 

@@ -183,7 +183,7 @@ function idsInOrder(inserts: readonly BatchInsert[], results: readonly Result[],
   if (Array.from(ids).every((id) => id !== undefined)) return ids as string[];
   throw new EngineError(
     'constraint_violation',
-    'A trigger, a rule or a key that is a default skipped records, so their ids cannot be determined. Nothing was stored',
+    'Nothing was stored: a trigger, a rule or a key that is a default skipped records, so their ids are unknown',
     { hint: 'Send the batch without return=ids.' },
   );
 }

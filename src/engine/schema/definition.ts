@@ -45,7 +45,7 @@ function whyReserved(kind: Kind, folded: string): string | undefined {
  * @throws EngineError table_not_found
  */
 export function checkTableInPath(name: string): void {
-  if (!PATTERN.test(name)) throw new EngineError('table_not_found', `There is no table ${JSON.stringify(cut(name))}.`);
+  if (!PATTERN.test(name)) throw new EngineError('table_not_found', `There is no table ${JSON.stringify(cut(name))}`);
 }
 
 /** What to say of a new name that something has already, perhaps in another case. */

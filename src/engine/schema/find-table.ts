@@ -74,7 +74,7 @@ export async function explainNoTable(session: Session, schema: string, name: str
 export async function tableNotFound(session: Session, schema: string, name: string): Promise<never> {
   const [, found] = await session.run([ROLLBACK, tableNames(schema)]);
   const names = found?.rows.map(([found]) => found ?? '') ?? [];
-  throw notFound('table_not_found', `There is no table ${JSON.stringify(cut(name))}.`, name, names);
+  throw notFound('table_not_found', `There is no table ${JSON.stringify(cut(name))}`, name, names);
 }
 
 /**
@@ -92,7 +92,7 @@ export function existingColumn(table: Table, name: string): Column {
   const column = table.columns.find((candidate) => candidate.name === name);
   if (column !== undefined) return column;
   const names = table.columns.map((candidate) => candidate.name);
-  const message = `Table "${table.name}" has no column ${JSON.stringify(cut(name))}.`;
+  const message = `Table "${table.name}" has no column ${JSON.stringify(cut(name))}`;
   throw notFound('column_not_found', message, name, names);
 }
 
@@ -107,11 +107,11 @@ export function requireColumns(table: Table, columns: Iterable<string>, paramete
     if (names.includes(column)) continue;
     const near = didYouMean(column, names);
     const place = parameter === undefined ? 'Table' : `${parameter}: table`;
-    const text = `${place} ${quoted(table.name)} has no column ${quoted(column)}.`;
+    const text = `${place} ${quoted(table.name)} has no column ${quoted(column)}`;
     const hint = near === undefined ? null : `Did you mean ${quoted(near)}?`;
     errors.add('unknown_column', () => ({
       column: cut(column),
-      message: hint === null ? text : `${text} ${hint}`,
+      message: hint === null ? text : `${text}. ${hint}`,
       ...(hint === null ? {} : { hint }),
     }));
   }
@@ -128,5 +128,5 @@ export function notFound(
   const near = didYouMean(name, names);
   if (near === undefined) return new EngineError(code, message);
   const hint = `Did you mean "${near}"?`;
-  return new EngineError(code, `${message} ${hint}`, { hint });
+  return new EngineError(code, `${message}. ${hint}`, { hint });
 }

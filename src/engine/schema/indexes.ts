@@ -67,7 +67,7 @@ export async function dropIndex(
     const index = indexes.find((candidate) => candidate.name === name);
     if (index === undefined) {
       const names = indexes.map((candidate) => candidate.name);
-      throw notFound('index_not_found', `Table "${table}" has no index ${JSON.stringify(cut(name))}.`, name, names);
+      throw notFound('index_not_found', `Table "${table}" has no index ${JSON.stringify(cut(name))}`, name, names);
     }
     if (index.primary) {
       throw new EngineError('reserved_name', `"${name}" is the index of the primary key and cannot be dropped`);

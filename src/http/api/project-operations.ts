@@ -151,7 +151,7 @@ export const SET_QUOTA: Operation = {
 export const SET_OWN_SCHEMAS: Operation = {
   ...ADMIN,
   operationId: 'setProjectOwnSchemas',
-  summary: 'Let a project create schemas beside `data`, or not',
+  summary: 'Allow or forbid a project to create other schemas than `data`',
   description:
     'Tools that keep tables of their own need it. The API itself uses `data` alone. Schemas that the project has created stay.',
   audit: 'project.own_schemas',

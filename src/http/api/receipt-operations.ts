@@ -31,7 +31,7 @@ export const READ_RECEIPT: Operation = {
   operationId: 'readReceipt',
   summary: 'What became of a batch with an Idempotency-Key',
   description:
-    '`stored`, `running` or `not_stored`. With `settle=true`, `not_stored` holds for ever: a batch that arrives later under ' +
+    '`stored`, `running` or `not_stored`. With `settle=true`, `not_stored` is final: a batch that arrives later under ' +
     'the key is refused with `key_settled`.',
   params: Type.Object({ key: Type.String() }),
   query: wire.ReceiptQuery,

@@ -98,7 +98,7 @@ it.each([
   const { code, stderr } = await load('two.ndjson', ...words);
   expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) as string });
   expect(await ada.output('tables')).not.toContain('unborn');
-  expect((await load('two.ndjson', '--resume')).stderr).toContain('No import of this');
+  expect((await load('two.ndjson', '--resume')).stderr).toContain('There is no interrupted import of these files');
 });
 
 it('resumes only with the options that the import was started with, and advises them', async () => {
