@@ -4,7 +4,7 @@ import { defineConfig } from 'vite';
 export default defineConfig({
   root: import.meta.dirname,
   base: '/console/',
-  // For work on the console: `npx vite -c console/vite.config.ts` beside a running service.
+  // For work on the console: `npx vite -c console/vite.config.ts` next to a running service.
   server: { proxy: { '/api': 'http://127.0.0.1:8080' } },
   build: {
     outDir: '../dist/console',
@@ -14,5 +14,7 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
     reportCompressedSize: false,
+    // On a busy machine it would explain where the time went, in the middle of `npm start`.
+    rolldownOptions: { checks: { bundlerTimings: false } },
   },
 });
