@@ -16,6 +16,7 @@ import { UsageError } from './exit.js';
 import { countOf, findingLines } from './findings.js';
 import { type Labels, labelOption } from './label-option.js';
 import { managementOptions, withAdmin } from './management.js';
+import { type ReplicaOptions, replicaOptions, replicasOf } from './replica-options.js';
 import { list as listOf } from './terminal/grid.js';
 import { print, writeLines } from './terminal/output.js';
 
@@ -34,7 +35,7 @@ export function serverCommand(): Command {
 
 const pathOf = (name: string): string => `admin/servers/${encodeURIComponent(name)}`;
 
-interface BoundOptions {
+interface BoundOptions extends ReplicaOptions {
   label?: Labels;
   weight?: string;
   maxProjects?: string;
@@ -51,7 +52,7 @@ interface AddOptions extends BoundOptions {
 
 /** Adds the options of what can also be changed later. */
 const boundOptions = (command: Command, labels: string): Command =>
-  command
+  replicaOptions(command)
     .addOption(labelOption(labels))
     .option('--weight <N>', 'Give it N times as many projects as a server with the weight 1')
     .option('--max-projects <N>', 'Place no more projects there, or "none" for no limit')
@@ -150,12 +151,18 @@ const namesOf = async (admin: AdminClient): Promise<string[]> =>
 
 function set(): Command {
   const command = new Command('set')
-    .description('Change the labels, weight or bounds of a server; its projects stay where they are')
+    .description('Change the labels, weight, bounds or replicas of a server; its projects stay where they are')
     .argument('<NAME>');
-  boundOptions(command, 'Replace its labels; repeat for more').option('--no-labels', 'Remove its labels');
+  boundOptions(command, 'Replace its labels; repeat for more')
+    .option('--no-labels', 'Remove its labels')
+    .option('--no-replicas', 'Read at no replica any more');
   return managementOptions(command).action((name: string) => {
-    const options = command.opts<BoundOptions & { labels: boolean }>();
-    const change = { ...boundsOf(options), ...(options.labels ? {} : { labels: {} }) };
+    const options = command.opts<BoundOptions & { labels: boolean; replicas: boolean }>();
+    const change = {
+      ...boundsOf(options),
+      ...(options.labels ? {} : { labels: {} }),
+      ...(options.replicas ? {} : { replicas: [] }),
+    };
     if (Object.keys(change).length === 0) throw new UsageError('Say what to change, such as --weight 2');
     return apply(command, name, change, 'changed');
   });
@@ -185,8 +192,10 @@ function remove(): Command {
 }
 
 /** @throws UsageError naming the option */
-function boundsOf({ label, weight, maxProjects, maxBytes, maxConnections }: BoundOptions): ChangeServerBody {
+function boundsOf(options: BoundOptions): ChangeServerBody {
+  const { label, weight, maxProjects, maxBytes, maxConnections } = options;
   return {
+    ...replicasOf(options),
     ...(label === undefined ? {} : { labels: label }),
     ...(weight === undefined ? {} : { weight: numberOf('--weight', weight) }),
     ...(maxProjects === undefined ? {} : { max_projects: boundOf('--max-projects', maxProjects, numberOf) }),

@@ -51,6 +51,8 @@ export class Transport {
   readonly #headers: () => Record<string, string>;
   readonly #maxRetries: number;
   readonly #timeoutMs: number;
+  /** Of the last write, if its server has replicas: a bounded read sees it then. */
+  #position = '';
 
   /** @throws TypeError if the URL is invalid or the token is missing, as when an environment variable is not set */
   constructor({ url, token, fetch, headers, maxRetries = 8, timeoutMs = 100_000 }: ClientOptions) {
@@ -110,10 +112,12 @@ export class Transport {
           ...this.#headers(),
           authorization: `Bearer ${this.#token}`,
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...(this.#position === '' ? {} : { 'x-consistency': this.#position }),
           ...headers,
         },
       });
       if (!response.ok) throw await errorIn(response);
+      this.#position = later(this.#position, response.headers.get('x-consistency') ?? '');
       return await read(response);
     } catch (thrown) {
       if (thrown instanceof CdpError) throw thrown;
@@ -133,6 +137,12 @@ export class Transport {
     return ` (if the service is running, its setting cors-origins must allow ${location.origin})`;
   }
 }
+
+/** Positions of one server are the same up to their last dot, and have the order of their texts. */
+const later = (known: string, next: string): string =>
+  next === '' || (next < known && timelineOf(next) === timelineOf(known)) ? known : next;
+
+const timelineOf = (position: string): string => position.slice(0, position.lastIndexOf('.'));
 
 export function networkError(what: string, cause: unknown): CdpError {
   const why = reasonOf(cause);

@@ -17,3 +17,7 @@ export type ServerEngine = (typeof SERVER_ENGINES)[number];
 /** `dedicated`: for one project alone. */
 export const SERVER_TENANCIES = ['shared', 'dedicated'] as const;
 export type ServerTenancy = (typeof SERVER_TENANCIES)[number];
+
+/** Where reads run: `strong` on the primary alone, `bounded` on a streaming replica if there is one. */
+export const CONSISTENCIES = ['strong', 'bounded'] as const;
+export type Consistency = (typeof CONSISTENCIES)[number];

@@ -10,6 +10,7 @@ import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { PoolName } from '../tenancy/connections/project-session.js';
 import { toEngineError, unavailable } from '../tenancy/engine-error.js';
 import { moving } from '../tenancy/fence.js';
+import type { Replica } from '../tenancy/replicas.js';
 import type { Servers } from '../tenancy/servers.js';
 import type { Server } from '../tenancy/tenancy.js';
 import type { Clock, Deadline, StopReason } from './limits/deadline.js';
@@ -31,6 +32,8 @@ interface Use {
   readonly impact: QuotaImpact;
   readonly trace: RequestTrace | null;
   readonly waitBudget: WaitBudget;
+  /** null: the server where the project lives. */
+  readonly replica: Replica | null;
 }
 
 /** A connection with all that has to be given back after it. */
@@ -50,7 +53,7 @@ export class DatabaseAccess {
   private readonly running = new Sweeper<RunningRequest>();
 
   constructor(
-    private readonly servers: Servers,
+    readonly servers: Servers,
     readonly capacities: ServerCapacities,
     private readonly quotas: Quotas,
     private readonly projects: Projects,
@@ -107,10 +110,10 @@ export class DatabaseAccess {
   /** The server first, so that its start occupies no slot; then a slot; then a connection. */
   private async acquire(project: ProjectRow, use: Use): Promise<Held> {
     const { id, placement } = project;
-    const { pool, trace } = use;
+    const { pool, trace, replica } = use;
     if (project.isFenced && pool !== 'sql-read') throw moving();
-    const server = this.servers.serverOf(placement);
-    const { slots, connections } = this.capacities.of(placement);
+    const server = replica?.server ?? this.servers.serverOf(placement);
+    const { slots, connections } = this.capacities.of(placement, replica);
     const starting = server.acquire();
     if (starting !== undefined) await untilRunning(server, starting, use.waitBudget);
     let releaseSlot = () => {};

@@ -1,13 +1,16 @@
 /** One project as the operations of one request see it: its name, its limits, and the way to its database. */
+import type { Consistency } from '../contract/servers.js';
 import type { Lease } from '../tenancy/connections/connections.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { PoolName } from '../tenancy/connections/project-session.js';
+import type { Replica } from '../tenancy/replicas.js';
 import type { DatabaseAccess, Work } from './database-access.js';
 import type { SchemaCache } from './insert/schema-cache.js';
 import type { Deadline } from './limits/deadline.js';
 import type { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { WaitBudget } from './limits/wait-budget.js';
 import { Rehearsal } from './rehearsal.js';
+import { awaitPosition, positionOf } from './replicas/position.js';
 import type { OverQuota, QuotaImpact, Quotas } from './quota.js';
 import type { Splitter } from './sql/splitter.js';
 import type { RequestTrace } from './trace.js';
@@ -36,6 +39,8 @@ export class Project {
     private readonly shared: SharedServices,
     /** Of the request; null if it is not traced. */
     readonly trace: RequestTrace | null,
+    /** Where it is read, and the position that it has to have reached there; null: where the project lives. */
+    private readonly replica: { readonly at: Replica; readonly position: string | undefined } | null = null,
   ) {
     this.waitBudget = new WaitBudget(shared.waitMs);
   }
@@ -66,6 +71,32 @@ export class Project {
   /** Its tables may be distributed over the workers of a cluster. */
   get isOnCitus(): boolean {
     return this.row.placement.added?.engine === 'citus';
+  }
+
+  /** Its server has streaming replicas. */
+  get hasReplicas(): boolean {
+    return this.row.replicas !== null;
+  }
+
+  /** Of reads that do not say which they want. */
+  get consistency(): Consistency {
+    return this.row.replicas?.consistency ?? 'strong';
+  }
+
+  /**
+   * The project at a replica, for reads.
+   * @param position that the replica is to have reached, see `position.ts`
+   * @returns null if no replica answers
+   */
+  atReplica(position: string | undefined): Project | null {
+    const { row, shared, trace } = this;
+    const at = shared.database.servers.replicas.next(row.replicas?.references ?? []);
+    return at && new Project(row, shared, trace, { at, position });
+  }
+
+  /** The position of its server, after all that is committed. */
+  position(): Promise<string> {
+    return positionOf(this.shared.database.servers.serverOf(this.row.placement));
   }
 
   get schemas(): SchemaCache {
@@ -110,9 +141,12 @@ export class Project {
     trace: RequestTrace | null = this.trace,
   ): Promise<T> {
     const { rehearsal, waitBudget } = this;
+    const { at = null, position } = this.replica ?? {};
     const run: Work<T> =
       rehearsal === null ? work : (lease, clock) => rehearsal.begin(lease.session).then(() => work(lease, clock));
-    return this.shared.database.use(this.row, { pool, deadline, impact, trace, waitBudget }, run);
+    const runThere: Work<T> =
+      at === null ? run : (lease, clock) => awaitPosition(lease, clock, position).then(() => run(lease, clock));
+    return this.shared.database.use(this.row, { pool, deadline, impact, trace, waitBudget, replica: at }, runThere);
   }
 
   /** The project may have changed what its roles may do: its next connections check and repair the rights. */

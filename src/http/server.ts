@@ -8,6 +8,7 @@ import type { Caller } from '../engine/access/tokens.js';
 import type { Engine } from '../engine/engine.js';
 import type { LiveRequest } from '../engine/limits/live-requests.js';
 import { ErrorExit } from './response/error-exit.js';
+import { tellPosition } from './response/position-header.js';
 import { sendResponse } from './response/response.js';
 import { consolePage } from './api/console-page.js';
 import type { DocsPage } from './api/docs-page.js';
@@ -132,6 +133,7 @@ function addRoute(
       const answer = rehearsal === null ? handled : rehearsedAnswer(handled, rehearsal);
       // Nothing was stored.
       if (rehearsal !== null) context.rows = null;
+      else if (context.project?.hasReplicas && answer.body !== null) await tellPosition(call);
       context.settle();
       const { status = route.success.status } = answer;
       if (answer.body !== null) sendResponse(request, reply, settings.streamStallMs, status, answer);

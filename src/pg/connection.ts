@@ -78,6 +78,8 @@ export abstract class Connection {
   answers = 0;
   /** As the server reports it; a statement may have changed it. */
   clientEncoding = 'UTF8';
+  /** The server was a standby at the login, and is none any more. */
+  wasPromoted = false;
   /** Nothing that may have left a trace was sent since the last reset. */
   isClean = false;
   private readonly socket: Socket;
@@ -261,6 +263,7 @@ export abstract class Connection {
       case BACKEND.parameterStatus: {
         const [name, value] = readParameterStatus(buffer, start, end);
         if (name === 'client_encoding') this.clientEncoding = value;
+        if (name === 'in_hot_standby') this.wasPromoted = value === 'off';
         return;
       }
       case BACKEND.notice:

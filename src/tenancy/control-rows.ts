@@ -1,5 +1,6 @@
 /** Rows of the control database, which Postgres writes as JSON. */
 import type { ProjectStatus } from '../contract/projects.js';
+import type { Consistency } from '../contract/servers.js';
 import { trusted } from '../pg/index.js';
 import type { Placement } from './placement.js';
 
@@ -8,6 +9,8 @@ export interface ProjectRow {
   name: string;
   status: ProjectStatus;
   placement: Placement;
+  /** Of its server: where their URLs are, and the consistency of a read that does not say; null: it has none. */
+  replicas: { readonly references: readonly string[]; readonly consistency: Consistency } | null;
   schemaVersion: number;
   /** The project's own disk quota; null: what the setting says, 0: none. */
   quotaBytes: number | null;
@@ -43,6 +46,8 @@ export const PROJECT_JSON = trusted(`jsonb_build_object('id', projects.id, 'name
       FROM cdp.servers WHERE servers.name = projects.server AND url_reference IS NOT NULL),
     'database', database_name, 'schema', schema_name,
     'writer', writer_role, 'reader', reader_role, 'ownSchemas', own_schemas),
+  'replicas', (SELECT jsonb_build_object('references', replicas, 'consistency', consistency)
+    FROM cdp.servers WHERE servers.name = projects.server AND replicas <> '[]'),
   'schemaVersion', schema_version, 'quotaBytes', quota_bytes, 'sizeBytes', size_bytes,
   'isFenced', is_fenced,
   'createdAt', projects.created_at)`);

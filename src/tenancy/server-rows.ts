@@ -1,5 +1,5 @@
 /** The table `cdp.servers` of the control database, and which server has room for a project. */
-import type { ServerEngine, ServerStatus, ServerTenancy } from '../contract/servers.js';
+import type { Consistency, ServerEngine, ServerStatus, ServerTenancy } from '../contract/servers.js';
 import { type AuditRow, withEntry } from './audit-log.js';
 import {
   BEGIN,
@@ -31,6 +31,10 @@ export interface ServerRow {
   maxProjects: number | null;
   maxBytes: number | null;
   maxConnections: number | null;
+  /** Where the URLs of its streaming replicas are, as `urlReference`. */
+  replicas: readonly string[];
+  /** Of reads that do not say which they want. */
+  consistency: Consistency;
   status: ServerStatus;
   /** What the last check saw. */
   facts: unknown;
@@ -42,11 +46,15 @@ export interface ServerRow {
 export type NewServer = Pick<
   ServerRow,
   'name' | 'engine' | 'tenancy' | 'labels' | 'weight' | 'maxProjects' | 'maxBytes' | 'maxConnections'
-> & { readonly urlReference: string };
+> &
+  Partial<Pick<ServerRow, 'replicas' | 'consistency'>> & { readonly urlReference: string };
 
 /** What of a server can be changed. */
 export type ServerChange = Partial<
-  Pick<ServerRow, 'status' | 'labels' | 'weight' | 'maxProjects' | 'maxBytes' | 'maxConnections'>
+  Pick<
+    ServerRow,
+    'status' | 'labels' | 'weight' | 'maxProjects' | 'maxBytes' | 'maxConnections' | 'replicas' | 'consistency'
+  >
 >;
 
 const COLUMNS = {
@@ -56,6 +64,8 @@ const COLUMNS = {
   maxProjects: 'max_projects',
   maxBytes: 'max_bytes',
   maxConnections: 'max_connections',
+  replicas: 'replicas',
+  consistency: 'consistency',
 } as const satisfies Record<keyof ServerChange, string>;
 
 /** The projects on a row of `cdp.servers`. Folders of the data directory count as `default`. */
@@ -68,7 +78,7 @@ const MOVING = trusted(`(SELECT count(*) FROM cdp.moves WHERE ended_at IS NULL
 
 const SERVER_JSON = trusted(`jsonb_build_object('name', name, 'urlReference', url_reference, 'engine', engine,
   'tenancy', tenancy, 'labels', labels, 'weight', weight, 'maxProjects', max_projects, 'maxBytes', max_bytes,
-  'maxConnections', max_connections, 'status', status, 'facts', facts, 'projects', ${PROJECTS.text}, 'createdAt', created_at)`);
+  'maxConnections', max_connections, 'replicas', replicas, 'consistency', consistency, 'status', status, 'facts', facts, 'projects', ${PROJECTS.text}, 'createdAt', created_at)`);
 
 /** Whether a row of `cdp.servers` may take one more project. */
 export const HAS_ROOM = trusted(
@@ -117,7 +127,7 @@ export class ServerRows {
    * @returns null if it is inserted; else what is in the way: a project of that name, in whatever status, or its server
    */
   async insertProject(
-    project: Omit<ProjectRow, 'quotaBytes' | 'sizeBytes' | 'isFenced' | 'createdAt'>,
+    project: Omit<ProjectRow, 'replicas' | 'quotaBytes' | 'sizeBytes' | 'isFenced' | 'createdAt'>,
   ): Promise<'name' | 'server' | null> {
     const { id, name, status, schemaVersion } = project;
     const { server, database, schema, writer, reader, ownSchemas } = project.placement;
@@ -142,11 +152,13 @@ export class ServerRows {
   /** @returns false if there is one of that name, or a project lives in a folder of that name */
   async add(server: NewServer, entry: AuditRow | null): Promise<boolean> {
     const { name, urlReference, engine, tenancy, labels, weight, maxProjects, maxBytes, maxConnections } = server;
+    const { replicas = [], consistency = 'strong' } = server;
     const rows = await this.change(
       sql`INSERT INTO cdp.servers
-            (name, url_reference, engine, tenancy, labels, weight, max_projects, max_bytes, max_connections)
+            (name, url_reference, engine, tenancy, labels, weight, max_projects, max_bytes, max_connections, replicas, consistency)
           SELECT ${name}, ${urlReference}, ${engine}, ${tenancy}, ${JSON.stringify(labels)}::jsonb, ${weight}::real,
-            ${maxProjects}::integer, ${maxBytes}::bigint, ${maxConnections}::integer
+            ${maxProjects}::integer, ${maxBytes}::bigint, ${maxConnections}::integer,
+            ${JSON.stringify(replicas)}::jsonb, ${consistency}
           WHERE NOT EXISTS (SELECT FROM cdp.projects WHERE server = ${name})
           ON CONFLICT DO NOTHING RETURNING NULL::uuid AS project_id`,
       entry,

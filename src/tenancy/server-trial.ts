@@ -58,5 +58,23 @@ export const reachOf = (address: ServerAddress): Promise<Reach> =>
     return { latencyMs, connectionsUsed: Number(used), hasCitus: citus === 't' };
   });
 
+export interface Wal {
+  /** Postgres's identifier of the cluster, which its standbys share. */
+  readonly cluster: string;
+  readonly isStandby: boolean;
+  /** Written, or of a standby replayed. */
+  readonly lsn: bigint;
+}
+
+export const walOf = (address: ServerAddress): Promise<Wal> =>
+  inService(address, async (session) => {
+    const [[cluster, isStandby, lsn] = []] = await session.query(
+      fixed(`SELECT system_identifier, pg_is_in_recovery(), pg_wal_lsn_diff('0/0',
+        CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END)
+        FROM pg_control_system()`),
+    );
+    return { cluster: cluster ?? '', isStandby: isStandby === 't', lsn: -BigInt(lsn ?? 0) };
+  });
+
 const inService = <T>(address: ServerAddress, work: (session: Session) => Promise<T>): Promise<T> =>
   withServiceSession(address, address.database, work);

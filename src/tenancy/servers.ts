@@ -6,6 +6,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { CitusServer } from './citus-server.js';
 import { unavailable } from './engine-error.js';
 import type { Placement } from './placement.js';
+import { Replicas } from './replicas.js';
 import { type Common, SharedServer } from './shared-server.js';
 import type { Server, Tenancy } from './tenancy.js';
 import { addressOfUrl, type ServerAddress } from '../pg/index.js';
@@ -18,6 +19,7 @@ interface Known {
 }
 
 export class Servers {
+  readonly replicas = new Replicas(addressAt);
   private readonly added = new Map<string, Known>();
 
   /** @param home the server that the installation began with */
@@ -64,6 +66,7 @@ export class Servers {
   }
 
   async close(): Promise<void> {
+    this.replicas.close();
     await Promise.all(
       [this.home, ...Array.from(this.added.values(), ({ tenancy }) => tenancy)].map((one) => one.close()),
     );

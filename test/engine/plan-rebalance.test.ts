@@ -7,7 +7,7 @@ import type { ServerRow } from '../../src/tenancy/server-rows.js';
 const server = (name: string, more: Partial<ServerRow> = {}): ServerRow => ({
   ...{ name, urlReference: name === 'default' ? null : `env:${name}`, engine: 'postgres', tenancy: 'shared' },
   ...{ labels: {}, weight: 1, maxProjects: null, maxBytes: null, maxConnections: null, status: 'active' },
-  ...{ facts: null, projects: 0, createdAt: new Date(0) },
+  ...{ replicas: [], consistency: 'strong', facts: null, projects: 0, createdAt: new Date(0) },
   ...more,
 });
 
@@ -15,7 +15,7 @@ const server = (name: string, more: Partial<ServerRow> = {}): ServerRow => ({
 const projects = (where: string, count: number): ProjectRow[] =>
   Array.from({ length: count }, (_, n) => ({
     ...{ id: `${where}-${n}`, name: `${where}-${n}`, status: 'active' as const, schemaVersion: 1, quotaBytes: null },
-    ...{ sizeBytes: null, isFenced: false, createdAt: new Date(0) },
+    ...{ sizeBytes: null, replicas: null, isFenced: false, createdAt: new Date(0) },
     placement: {
       server: where,
       added: where === 'default' ? null : { urlReference: '', addedAt: 0, engine: 'postgres', maxConnections: null },

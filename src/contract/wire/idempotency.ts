@@ -2,6 +2,8 @@
 import { LIMITS } from '../limits.js';
 import { Type } from '../schema.js';
 
-export const IdempotencyHeaders = Type.Object({
+export const idempotencyKey = {
   'Idempotency-Key': Type.Optional(Type.String({ minLength: 1, maxLength: LIMITS.idempotencyKeyCharacters })),
-});
+};
+
+export const IdempotencyHeaders = Type.Object(idempotencyKey);

@@ -1,8 +1,9 @@
 /** Postgres servers on the wire, which projects live on. */
 import { PROJECT_NAME_PATTERN } from '../names.js';
 import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
-import { SERVER_ENGINES, SERVER_STATUSES, SERVER_TENANCIES } from '../servers.js';
+import { CONSISTENCIES, SERVER_ENGINES, SERVER_STATUSES, SERVER_TENANCIES } from '../servers.js';
 import { Finding } from './operator.js';
+import { replicasOfServer } from './replicas.js';
 import { success } from './success.js';
 
 /** Of keys and values. */
@@ -38,6 +39,7 @@ const changeable = {
     'Bytes on disk of all projects together, from which it takes no more projects.',
   ),
   max_connections: Bound(MOST, "Connections of one instance to the server's projects."),
+  ...replicasOfServer,
 };
 
 export const AddServerBody = Type.Object(
@@ -98,6 +100,8 @@ export const Server = Type.Object({
   max_projects: Type.Nullable(Type.Integer()),
   max_bytes: Type.Nullable(Type.Integer()),
   max_connections: Type.Nullable(Type.Integer()),
+  replicas: Type.Array(Type.String(), { description: 'Where the URLs of its streaming replicas are.' }),
+  consistency: Type.Enum(CONSISTENCIES),
   status: Type.Enum(SERVER_STATUSES),
   projects: Type.Integer({ description: 'That live on it.' }),
   facts: Type.Nullable(ServerFacts),

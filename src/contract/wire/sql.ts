@@ -1,6 +1,7 @@
 /** Free SQL on the wire (specification 4.5, contract section 7). */
 import { LIMITS } from '../limits.js';
 import { rehearsed } from './rehearsal.js';
+import { readConsistency } from './replicas.js';
 import { STRICT, type Static, Type } from '../schema.js';
 
 export const SqlBody = Type.Object(
@@ -15,6 +16,7 @@ export const SqlBody = Type.Object(
     read_only: Type.Optional(
       Type.Boolean({ description: 'Run as the reader, in a READ ONLY transaction. Default: false.' }),
     ),
+    ...readConsistency,
     timeout_ms: Type.Optional(
       Type.Integer({ minimum: 1, maximum: LIMITS.timeoutMsMax, description: `Default: ${LIMITS.timeoutMsDefault}.` }),
     ),

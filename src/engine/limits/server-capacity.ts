@@ -3,6 +3,7 @@ import type { ProjectSessions } from '../../tenancy/connections/project-session.
 import { Connections } from '../../tenancy/connections/connections.js';
 import { serverName } from '../../contract/servers.js';
 import type { Placement } from '../../tenancy/placement.js';
+import type { Replica } from '../../tenancy/replicas.js';
 import type { Servers } from '../../tenancy/servers.js';
 import { type Load, noLoad, Slots, type WorkKind } from './slots.js';
 
@@ -22,12 +23,13 @@ export interface CapacitySettings {
 
 interface ServerCapacity {
   readonly maxConnections: number;
+  readonly replica: Replica | null;
   readonly slots: Slots;
   readonly connections: Connections;
 }
 
 export class ServerCapacities {
-  /** By the server's name. Projects' own servers count as one. */
+  /** By the name of the server, or of a replica. Projects' own servers count as one. */
   private readonly known = new Map<string, ServerCapacity>();
 
   constructor(
@@ -36,16 +38,19 @@ export class ServerCapacities {
     private readonly settings: CapacitySettings,
   ) {}
 
-  /** @throws EngineError database_unavailable if this instance does not have the server's URL */
-  of(placement: Placement): ServerCapacity {
-    const name = serverName(placement);
+  /**
+   * @param replica null: of the server where the project lives
+   * @throws EngineError database_unavailable if this instance does not have the server's URL
+   */
+  of(placement: Placement, replica: Replica | null = null): ServerCapacity {
+    const name = replica?.name ?? serverName(placement);
     const maxConnections = placement.added?.maxConnections ?? this.settings.maxConnections;
     const known = this.known.get(name);
-    if (known?.maxConnections === maxConnections) return known;
-    const { host } = this.servers.serverOf(placement).address;
-    const capacity = this.open(maxConnections, host.startsWith('/'));
+    if (known?.maxConnections === maxConnections && known.replica === replica) return known;
+    const { host } = (replica?.server ?? this.servers.serverOf(placement)).address;
+    const capacity = this.open(maxConnections, host.startsWith('/'), replica);
     this.known.set(name, capacity);
-    // The operator has changed the bound. Requests that run end on what they have.
+    // The operator has changed the bound, or the replica. Requests that run end on what they have.
     known?.connections.close();
     return capacity;
   }
@@ -83,7 +88,7 @@ export class ServerCapacities {
     for (const { connections } of this.known.values()) connections.close();
   }
 
-  private open(maxConnections: number, isLocal: boolean): ServerCapacity {
+  private open(maxConnections: number, isLocal: boolean, replica: Replica | null): ServerCapacity {
     const { running, projectRunning, projectReserved, projectWaiting, waitMs, idleConnectionMs } = this.settings;
     const slots = new Slots({
       total: Math.min(running, maxConnections),
@@ -92,13 +97,16 @@ export class ServerCapacities {
       waiting: projectWaiting,
       waitMs,
     });
-    const connections = new Connections(this.sessions, {
+    const sessions: Pick<ProjectSessions, 'open'> = {
+      open: (placement, pool) => this.sessions.open(placement, pool, null, replica?.server),
+    };
+    const connections = new Connections(sessions, {
       total: maxConnections,
       // As many of each kind as may run: else each change of what runs would close connections and log others in.
       perProject: 2 * projectRunning - projectReserved,
       idleMs: idleConnectionMs,
       isLocal,
     });
-    return { maxConnections, slots, connections };
+    return { maxConnections, replica, slots, connections };
   }
 }

@@ -13,6 +13,7 @@ import { problem } from '../doctor/finding.js';
 import type { Engine } from '../engine.js';
 import { isProjectName as isServerName } from '../project-name.js';
 import { type Checked, checkServer } from './check-server.js';
+import { examineReplicas } from './examine-replicas.js';
 
 export type { ServerChange, ServerRow } from '../../tenancy/server-rows.js';
 
@@ -27,7 +28,8 @@ export interface CheckedServer {
  * @throws EngineError invalid_name, unique_violation, invalid_request if projects cannot live there, database_unavailable, outcome_unknown
  */
 export async function addServer(engine: Engine, wanted: NewServer, by: Origin): Promise<CheckedServer> {
-  const { name, urlReference, maxConnections } = wanted;
+  const { name, urlReference, maxConnections, replicas = [] } = wanted;
+  refuseReplicas(engine, wanted, replicas);
   if (!isServerName(name)) {
     throw new EngineError('invalid_name', `A server's name must match ${PROJECT_NAME_PATTERN}`);
   }
@@ -36,9 +38,13 @@ export async function addServer(engine: Engine, wanted: NewServer, by: Origin): 
   const address = resolved(urlReference);
   const connections = maxConnections ?? engine.maxConnections;
   const checked = await checkServer({ address, engine: wanted.engine, source: urlReference, connections });
-  const fitness = [...checked.fitness, ...(checked.facts === null ? [] : await alreadyThere(engine, address))];
+  const fitness = [
+    ...checked.fitness,
+    ...(checked.facts === null ? [] : await alreadyThere(engine, address)),
+    ...(await examineReplicas(address, replicas)),
+  ];
   const obstacles = fitness.filter(({ health }) => health === 'problem');
-  if (obstacles.length > 0) throw notAdded(name, obstacles);
+  if (obstacles.length > 0) throw notDone(`Server "${name}" is not added`, obstacles);
   if (!(await rows.add(wanted, engine.audit.entryOfChange(by, { operation: 'server.add', object: name })))) {
     throw nameTaken(name);
   }
@@ -58,7 +64,7 @@ export async function checkAgain(engine: Engine, name: string): Promise<CheckedS
 
 /** Checks a server. A failure is a finding. */
 export async function checkNow(engine: Engine, server: ServerRow): Promise<Checked> {
-  const { urlReference, maxConnections } = server;
+  const { urlReference, maxConnections, replicas } = server;
   const connections = maxConnections ?? engine.maxConnections;
   const source = urlReference ?? 'DATABASE_URL';
   let address: ServerAddress;
@@ -67,12 +73,19 @@ export async function checkNow(engine: Engine, server: ServerRow): Promise<Check
   } catch (error) {
     return { fitness: [problem('Postgres', (error as Error).message, SET_IT)], condition: [], facts: null };
   }
-  return checkServer({ address, engine: server.engine, source, connections });
+  const checked = await checkServer({ address, engine: server.engine, source, connections });
+  return { ...checked, condition: [...checked.condition, ...(await examineReplicas(address, replicas))] };
 }
 
 /** @throws EngineError not_found, invalid_request, database_unavailable, outcome_unknown */
 export async function setServer(engine: Engine, name: string, change: ServerChange, by: Origin): Promise<ServerRow> {
-  const { name: known } = await serverNamed(engine.serverRows, name);
+  const server = await serverNamed(engine.serverRows, name);
+  const { name: known, urlReference } = server;
+  const { replicas = [] } = change;
+  refuseReplicas(engine, server, replicas);
+  const primary = urlReference === null ? engine.control.address : resolved(urlReference);
+  const wrong = (await examineReplicas(primary, replicas)).filter(({ health }) => health === 'problem');
+  if (wrong.length > 0) throw notDone(`The replicas of the server "${name}" stay as they are`, wrong);
   if (known === DEFAULT_SERVER && change.maxConnections !== undefined) {
     throw new EngineError('invalid_request', `Connections to the server "${DEFAULT_SERVER}" are a setting`, {
       hint: 'Start the service with --max-connections.',
@@ -132,8 +145,17 @@ async function alreadyThere(engine: Engine, address: ServerAddress): Promise<Fin
 
 const nameTaken = (name: string) => new EngineError('unique_violation', `A server "${name}" already exists`);
 
-const notAdded = (name: string, obstacles: readonly Finding[]): EngineError =>
-  new EngineError('invalid_request', `Server "${name}" is not added: ${list(obstacles.map(({ found }) => found))}`, {
+/** Reads of a Citus cluster would go to its workers, and each embedded server has one project. @throws EngineError invalid_request */
+function refuseReplicas(engine: Engine, server: Pick<ServerRow, 'name' | 'engine'>, replicas: readonly string[]): void {
+  if (replicas.length === 0) return;
+  const what = server.engine === 'citus' ? 'A Citus cluster' : 'The embedded Postgres';
+  if (server.engine === 'citus' || (server.name === DEFAULT_SERVER && engine.folder !== null)) {
+    throw new EngineError('invalid_request', `${what} has no replicas that the service reads at`);
+  }
+}
+
+const notDone = (what: string, obstacles: readonly Finding[]): EngineError =>
+  new EngineError('invalid_request', `${what}: ${list(obstacles.map(({ found }) => found))}`, {
     hint: obstacles.map(({ advice }) => advice).join(' '),
   });
 

@@ -1,4 +1,4 @@
-/** Checks whether the servers that the operator has added answer, as long as they belong to the installation. */
+/** Checks whether the servers that the operator has added, and replicas, answer, as long as they belong to the installation. */
 import type { Pool } from '../../pg/index.js';
 import { HealthCheck } from '../../tenancy/health-check.js';
 import { addedServer, type ServerRow, type ServerRows } from '../../tenancy/server-rows.js';
@@ -64,6 +64,10 @@ export class ServerWatch {
       this.servers.forget(name);
     }
     for (const row of rows) if (row.urlReference !== null) this.watch(row);
+    this.servers.replicas.keep(
+      rows.flatMap(({ replicas }) => replicas),
+      this.onAway,
+    );
   }
 
   private watch(row: ServerRow): void {

@@ -27,6 +27,8 @@ const EXAMPLE: wire.Server = {
   max_projects: 200,
   max_bytes: null,
   max_connections: null,
+  replicas: [],
+  consistency: 'strong',
   status: 'active',
   projects: 0,
   facts: {
@@ -123,7 +125,7 @@ export const CHECK_SERVER: Operation = {
 export const SET_SERVER: Operation = {
   ...ADMIN,
   operationId: 'setServer',
-  summary: 'Change the status, labels, weight or bounds of a Postgres server',
+  summary: 'Change the status, labels, weight, bounds or replicas of a Postgres server',
   description: 'What the body does not name stays as it is. Projects that are there stay there.',
   audit: 'server.set',
   writesEntry: true,
@@ -161,7 +163,8 @@ export const REMOVE_SERVER: Operation = {
 /** What of the columns that can be changed a body names. */
 function changeOf(body: Omit<wire.ChangeServerBody, 'status'>): ServerChange {
   const { labels, weight, max_projects: maxProjects, max_bytes: maxBytes, max_connections: maxConnections } = body;
-  const named = Object.entries({ labels, weight, maxProjects, maxBytes, maxConnections });
+  const { replicas, consistency } = body;
+  const named = Object.entries({ labels, weight, maxProjects, maxBytes, maxConnections, replicas, consistency });
   return Object.fromEntries(named.filter(([, value]) => value !== undefined));
 }
 
@@ -186,6 +189,8 @@ const shownServer = (server: ServerRow): wire.Server => ({
   max_projects: server.maxProjects,
   max_bytes: server.maxBytes,
   max_connections: server.maxConnections,
+  replicas: [...server.replicas],
+  consistency: server.consistency,
   status: server.status,
   projects: server.projects,
   facts: server.facts as wire.ServerFacts | null,

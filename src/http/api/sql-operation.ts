@@ -1,8 +1,10 @@
 /** Free SQL of the API (specification 4.5; contract section 7), as routes.ts lists it. */
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
-import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
+import { SqlHeaders } from '../../contract/wire/replicas.js';
 import * as wire from '../../contract/wire/sql.js';
+import type { Project } from '../../engine/project.js';
+import { boundedRead, type ServedBy } from '../../engine/replicas/bounded-read.js';
 import { collectSql } from '../../engine/sql/collect-sql.js';
 import type { CollectRequest } from '../../engine/sql/sql-result.js';
 import { requireScope, runsAsReader } from '../admission.js';
@@ -22,7 +24,7 @@ export const RUN_SQL: Operation = {
   tag: 'sql',
   audit: 'sql',
   work: 'sql',
-  headers: IdempotencyHeaders,
+  headers: SqlHeaders,
   body: wire.SqlBody,
   dataField: 'params',
   example: { sql: 'SELECT email FROM customers WHERE age > $1', params: [30] },
@@ -73,15 +75,33 @@ export const RUN_SQL: Operation = {
     }
     if (format !== null) {
       const { columns = false } = call.request.body as wire.SqlBody;
-      await streamResponse(call, project(call), { ...sqlRequest, format, columns });
+      await atItsPlace(call, sqlRequest.readOnly, (place) =>
+        streamResponse(call, place, { ...sqlRequest, format, columns }),
+      );
       return { body: null };
     }
-    const { answer: results, replayed } = await collectSql(project(call), sqlRequest, key);
+    const { answer: results, replayed } = await atItsPlace(call, sqlRequest.readOnly, (place) =>
+      collectSql(place, sqlRequest, key),
+    );
     context.rows = replayed ? 0 : (results.at(-1)?.rowCount ?? 0);
     for (const { rows } of results) if (rows !== null) context.freeWhenSent(rows);
     return answered(sqlResponse(results), replayed);
   },
 };
+
+/** A bounded read of a server with replicas runs at one of them; all else where the project lives. */
+function atItsPlace<T>(call: Call, readOnly: boolean, run: (place: Project) => Promise<T>): Promise<T> {
+  const { request, reply } = call;
+  const own = project(call);
+  const { consistency = own.consistency } = request.body as wire.SqlBody;
+  if (!readOnly || !own.hasReplicas || consistency === 'strong') return run(own);
+  const { 'x-consistency': position } = request.headers;
+  const runAt = (place: Project, servedBy: ServedBy) => {
+    void reply.header('x-served-by', servedBy);
+    return run(place);
+  };
+  return boundedRead(own, position === undefined ? undefined : String(position), runAt, () => reply.raw.headersSent);
+}
 
 /** @throws EngineError insufficient_scope; payload_too_large */
 function requestOf(call: Call): CollectRequest {

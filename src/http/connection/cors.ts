@@ -26,6 +26,7 @@ const OPTIONS: FastifyCorsOptions = {
     'Neon-Raw-Text-Output',
     'Traceparent',
     'Tracestate',
+    'X-Consistency',
     'X-Request-Id',
   ],
   exposedHeaders: [
@@ -36,7 +37,9 @@ const OPTIONS: FastifyCorsOptions = {
     'Retry-After',
     'Server-Timing',
     'WWW-Authenticate',
+    'X-Consistency',
     'X-Request-Id',
+    'X-Served-By',
   ],
   /** Seconds for which a browser need not ask again. */
   maxAge: 3_600,

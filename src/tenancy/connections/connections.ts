@@ -88,7 +88,7 @@ export class Connections {
   private closing = false;
 
   constructor(
-    private readonly sessions: ProjectSessions,
+    private readonly sessions: Pick<ProjectSessions, 'open'>,
     private readonly limits: ConnectionLimits,
   ) {
     this.sweeper = setInterval(() => this.closeIdle(), Math.max(50, Math.min(limits.idleMs / 4, 5_000)));

@@ -9,6 +9,7 @@ import { hasDefaults, ownsSchemasAsSet } from '../project-rights.js';
 import type { ProjectDatabases } from '../project-databases.js';
 import { serviceWork } from '../service-work.js';
 import type { Servers } from '../servers.js';
+import type { Server } from '../tenancy.js';
 import type { Backend } from './watchdog.js';
 import {
   BEGIN,
@@ -23,6 +24,7 @@ import {
   SQLSTATE,
   startupOptions,
   type Statement,
+  trusted,
 } from '../../pg/index.js';
 
 /**
@@ -110,6 +112,8 @@ const FOR_CLIENTS = { ...PINNED, client_min_messages: 'notice', idle_in_transact
 /** A connection that is being opened. */
 interface Opening {
   readonly placement: Placement;
+  /** Where the project lives, or a replica of that. */
+  readonly server: Server;
   readonly pool: PoolName;
   /** null: the service's own. */
   readonly client: ClientSettings | null;
@@ -128,19 +132,28 @@ export class ProjectSessions {
 
   /**
    * A new connection of a pool, clean and with its rights in place.
+   * @param replica where nothing can be repaired; null: the server where the project lives
    * @throws EngineError database_unavailable if none can be had in time
    */
-  async open(placement: Placement, pool: PoolName, client: ClientSettings | null = null): Promise<ProjectSession> {
-    const { breaker } = this.servers.serverOf(placement);
+  async open(
+    placement: Placement,
+    pool: PoolName,
+    client: ClientSettings | null = null,
+    replica: Server | null = null,
+  ): Promise<ProjectSession> {
+    const server = replica ?? this.servers.serverOf(placement);
     const expiry = new AbortController();
     const timer = setTimeout(() => expiry.abort(tooSlow()), OPEN_MS);
-    const opening = { placement, pool, client, signal: expiry.signal };
+    const opening = { placement, server, pool, client, signal: expiry.signal };
     const open = async (away: AbortSignal) => {
       away.addEventListener('abort', () => expiry.abort(away.reason));
-      return (await this.loginIfHealthy(opening)) ?? (await this.loginRepaired(opening));
+      const found = await this.loginIfHealthy(opening);
+      if (found === null && replica !== null)
+        throw new ConnectionLost('The replica does not have the project as it is');
+      return found ?? (await this.loginRepaired(opening));
     };
     try {
-      return await serviceWork(() => breaker.run((away) => Promise.race([open(away), aborted(expiry.signal)])));
+      return await serviceWork(() => server.breaker.run((away) => Promise.race([open(away), aborted(expiry.signal)])));
     } catch (error) {
       // Nothing that was opened on the way is left behind.
       expiry.abort();
@@ -191,9 +204,9 @@ export class ProjectSessions {
   }
 
   private async login(opening: Opening): Promise<{ opened: ProjectSession; isHealthy: boolean }> {
-    const { placement, pool, client, signal } = opening;
+    const { placement, server, pool, client, signal } = opening;
     const tenancy = this.servers.tenancyOf(placement);
-    const { address, staleConnections } = tenancy.serverOf(placement);
+    const { address, staleConnections } = server;
     const role = pool === 'sql-read' ? placement.reader : placement.writer;
     const extensionsSchema = this.databases.extensions.length === 0 ? [] : [EXTENSIONS_SCHEMA];
     const options: LoginOptions = {
@@ -237,8 +250,13 @@ export class ProjectSessions {
    * What a fresh connection shows, in one query. It is not sound if an extension is missing, settings come from the role
    * itself, its rights are not as they should be, or the reader would not see what the writer makes next.
    */
-  private async look(session: Session, { placement, pool }: Opening): Promise<{ isHealthy: boolean; seenAt: string }> {
+  private async look(
+    session: Session,
+    { placement, server, pool }: Opening,
+  ): Promise<{ isHealthy: boolean; seenAt: string }> {
     const { schema } = placement;
+    // A replica that was promoted is none any more.
+    const isReplica = trusted(String(server.address.needsPrimary === false));
     const privilege = pool === 'sql-read' ? 'USAGE' : 'CREATE';
     const results = await session.run([
       ...IN_PG_CATALOG,
@@ -246,6 +264,7 @@ export class ProjectSessions {
         AND pg_catalog.has_schema_privilege(${schema}, ${privilege})
         AND ${ownsSchemasAsSet(placement)} AND ${hasDefaults(placement)}
         AND ${areInstalled(this.databases.extensions)}
+        AND (NOT ${isReplica} OR pg_catalog.pg_is_in_recovery())
         AND NOT EXISTS (SELECT FROM pg_catalog.pg_show_all_settings() s WHERE s.source IN ('user', 'database user'))`,
       ROLLBACK,
     ]);

@@ -1,4 +1,4 @@
-/** A primary and its synchronous standby, for a test to kill, halt and promote. */
+/** A primary and its standby, for a test to kill, halt and promote. */
 import { chmod, chown, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type pg from 'pg';
@@ -13,8 +13,12 @@ export interface Cluster {
   /** Both servers, as a URL names them; the first is the primary until {@link promote}. */
   readonly hosts: string;
   readonly primary: () => ThrowawayServer;
+  /** The second server. */
+  readonly standby: () => ThrowawayServer;
   /** Signals every process of the first server. */
-  signal(name: 'SIGKILL' | 'SIGSTOP' | 'SIGCONT'): Promise<void>;
+  signal(name: 'SIGKILL' | 'SIGSTOP' | 'SIGCONT', server?: ThrowawayServer): Promise<void>;
+  /** Starts the second server again after it was killed. */
+  restartStandby(): Promise<void>;
   /** Makes the second server the primary. */
   promote(): Promise<void>;
   /** Starts the first server, which was killed, as a standby. */
@@ -24,7 +28,8 @@ export interface Cluster {
 
 const NAME = 'standby';
 
-export async function startCluster(): Promise<Cluster> {
+/** @param standbySettings `name=value`; if there are any, the primary does not wait for its standby */
+export async function startCluster(standbySettings: readonly string[] = []): Promise<Cluster> {
   const folder = await mkdtemp('/tmp/cdp-cluster-');
   await chmod(folder, 0o711);
   const [first, second] = [join(folder, 'first'), join(folder, 'second')];
@@ -37,14 +42,20 @@ export async function startCluster(): Promise<Cluster> {
   await copyData(first, second, await accountFor(first));
   await follow(second, ports.first);
   one = await startFirst();
-  const two = await startThrowaway(second, { ...common, port: ports.second });
-  await makeSynchronous(one);
+  const startSecond = () => startThrowaway(second, { ...common, port: ports.second, settings: standbySettings });
+  let two = await startSecond();
+  if (standbySettings.length === 0) await makeSynchronous(one);
 
   let primary = one;
   return {
     hosts: `127.0.0.1:${ports.first},127.0.0.1:${ports.second}`,
     primary: () => primary,
-    signal: (name) => signalAll(one.pid, name),
+    standby: () => two,
+    signal: (name, server = one) => signalAll(server.pid, name),
+    restartStandby: async () => {
+      await eventually('the standby has been reaped', () => Promise.resolve(!isAlive(two.pid)));
+      two = await startSecond();
+    },
     promote: async () => {
       await connected(two.connection, (client) => client.query('SELECT pg_promote()'));
       primary = two;

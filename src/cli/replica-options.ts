@@ -1,0 +1,32 @@
+/** The streaming replicas of a server, as options of `cdp server add` and `cdp server set`. */
+import { resolve } from 'node:path';
+import { type Command, Option } from 'commander';
+import { CONSISTENCIES, type Consistency } from '../contract/servers.js';
+import type { ChangeServerBody } from '../contract/wire/servers.js';
+
+export interface ReplicaOptions {
+  replicaEnv?: string[];
+  replicaFile?: string[];
+  consistency?: Consistency;
+}
+
+const each = (value: string, earlier: string[] = []): string[] => [...earlier, value];
+
+export const replicaOptions = (command: Command): Command =>
+  command
+    .option('--replica-env <VARIABLE>', 'Read the URL of a streaming replica from this variable; repeat for more', each)
+    .option('--replica-file <PATH>', 'Read the URL of a streaming replica from this file; repeat for more', each)
+    .addOption(
+      new Option(
+        '--consistency <CONSISTENCY>',
+        'Where reads by free SQL run if they do not say: on the primary, or on a replica (default: strong)',
+      ).choices(CONSISTENCIES),
+    );
+
+export function replicasOf({ replicaEnv = [], replicaFile = [], consistency }: ReplicaOptions): ChangeServerBody {
+  const replicas = [...replicaEnv.map((name) => `env:${name}`), ...replicaFile.map((path) => `file:${resolve(path)}`)];
+  return {
+    ...(replicas.length === 0 ? {} : { replicas }),
+    ...(consistency === undefined ? {} : { consistency }),
+  };
+}

@@ -1,0 +1,39 @@
+/** Streaming replicas on the wire: those of a server, and how a read asks for one. */
+import { Type } from '../schema.js';
+import { CONSISTENCIES } from '../servers.js';
+import { idempotencyKey } from './idempotency.js';
+
+const CONSISTENCY = Type.Enum(CONSISTENCIES);
+
+/** Of free SQL. */
+export const SqlHeaders = Type.Object({
+  ...idempotencyKey,
+  'X-Consistency': Type.Optional(
+    Type.String({ description: 'As the response to a write had it: a bounded read then sees that write.' }),
+  ),
+});
+
+export const readConsistency = {
+  consistency: Type.Optional({
+    ...CONSISTENCY,
+    description:
+      'Of a request that only reads. `bounded`: it may run on a streaming replica, and may then see an older state, but what the ' +
+      'header `X-Consistency` names. Default: as the server has it, and that is `strong`: on the primary.',
+  }),
+};
+
+/** Of a server, in bodies. */
+export const replicasOfServer = {
+  replicas: Type.Optional(
+    Type.Array(Type.String({ pattern: '^(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^\\u0000]+)$', maxLength: 4_096 }), {
+      maxItems: 16,
+      uniqueItems: true,
+      description: 'Where every instance reads the URLs of its streaming replicas, as in `url_reference`.',
+      examples: [['env:EU_1_REPLICA_URL']],
+    }),
+  ),
+  consistency: Type.Optional({
+    ...CONSISTENCY,
+    description: 'Of reads by free SQL that do not say which they want. Default: `strong`.',
+  }),
+};

@@ -1,0 +1,53 @@
+/**
+ * Reads that may run at a streaming replica of the project's server (docs/decisions/0048-replicas.md). Whatever keeps a replica
+ * from answering, the primary answers instead.
+ */
+import { EngineError } from '../../contract/errors.js';
+import { SQLSTATE } from '../../pg/index.js';
+import type { Project } from '../project.js';
+import { NotReplayed } from './position.js';
+
+export type ServedBy = 'replica' | 'primary';
+
+/**
+ * @param position of a write that the read is to see; undefined: it may see an older state
+ * @param read runs at a replica, and again at the primary if the replica fails it
+ * @param hasBegun part of the answer has gone out, so that it cannot be run again
+ * @throws what `read` throws at the primary, or at the replica if that is no fault of the replica
+ */
+export async function boundedRead<T>(
+  project: Project,
+  position: string | undefined,
+  read: (project: Project, servedBy: ServedBy) => Promise<T>,
+  hasBegun: () => boolean,
+): Promise<T> {
+  const replica = project.atReplica(position);
+  if (replica !== null) {
+    try {
+      return await read(replica, 'replica');
+    } catch (error) {
+      if (hasBegun() || !isOfReplica(error)) throw error;
+    }
+  }
+  return read(project, 'primary');
+}
+
+/**
+ * What a hot standby refuses and a primary may do (Postgres manual, 26.4.1): unlogged tables, a transaction id, a lock. The
+ * primary has the last word on it.
+ */
+const REFUSED_IN_RECOVERY = new Set<string | undefined>([
+  SQLSTATE.FEATURE_NOT_SUPPORTED,
+  SQLSTATE.OBJECT_NOT_IN_PREREQUISITE_STATE,
+  SQLSTATE.READ_ONLY_SQL_TRANSACTION,
+]);
+
+/** It lags, cannot be reached, or has canceled the statement, which was in conflict with what it replayed. */
+function isOfReplica(error: unknown): boolean {
+  if (error instanceof NotReplayed) return true;
+  if (!(error instanceof EngineError)) return false;
+  const sqlstate = error.postgres?.sqlstate;
+  return (
+    error.code === 'database_unavailable' || sqlstate?.startsWith('40') === true || REFUSED_IN_RECOVERY.has(sqlstate)
+  );
+}

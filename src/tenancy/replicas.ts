@@ -1,0 +1,71 @@
+/** The streaming replicas that this instance may read at: where their URLs are says the row of their server. */
+import { HealthCheck } from './health-check.js';
+import { connectionsTo, type Server } from './tenancy.js';
+import type { ServerAddress } from '../pg/index.js';
+
+/** Connections of the service's own role: the watchdog's. */
+const POOL_SIZE = 2;
+
+export interface Replica {
+  /** For logs and metrics. */
+  readonly name: string;
+  readonly server: Server;
+}
+
+interface Watched extends Replica {
+  readonly check: HealthCheck;
+}
+
+export class Replicas {
+  /** By reference; null: this instance does not have its URL. */
+  private readonly known = new Map<string, Watched | null>();
+  private turn = 0;
+
+  /** @param addressAt throws an Error if this instance does not have the URL of a reference */
+  constructor(private readonly addressAt: (reference: string) => ServerAddress) {}
+
+  /** One of them that answers, in turn; null: none does. */
+  next(references: readonly string[]): Replica | null {
+    const up = references.flatMap((reference) => {
+      const replica = this.known.get(reference) ?? null;
+      return replica !== null && replica.server.breaker.away === null ? [replica] : [];
+    });
+    return up[this.turn++ % up.length] ?? null;
+  }
+
+  /**
+   * Watches these, and no others any more.
+   * @param onAway told of one that does not answer, or whose URL is missing; of one that answers again, with null
+   */
+  keep(references: readonly string[], onAway: (name: string, away: Error | null) => void): void {
+    for (const reference of this.known.keys()) if (!references.includes(reference)) this.forget(reference);
+    for (const reference of references) {
+      if (!this.known.has(reference)) this.known.set(reference, this.watch(reference, onAway));
+    }
+  }
+
+  close(): void {
+    for (const reference of this.known.keys()) this.forget(reference);
+  }
+
+  private watch(reference: string, onAway: (name: string, away: Error | null) => void): Watched | null {
+    const name = `replica ${reference}`;
+    try {
+      const address = { ...this.addressAt(reference), needsPrimary: false };
+      // Only the operator starts and stops it.
+      const server = { ...connectionsTo(address, POOL_SIZE, null), acquire: () => undefined, release: () => {} };
+      return { name, server, check: new HealthCheck(server, (away) => onAway(name, away)) };
+    } catch (error) {
+      onAway(name, error as Error);
+      return null;
+    }
+  }
+
+  private forget(reference: string): void {
+    const watched = this.known.get(reference);
+    this.known.delete(reference);
+    watched?.check.close();
+    watched?.server.staleConnections.close();
+    void watched?.server.pool.close();
+  }
+}
