@@ -50,6 +50,12 @@ describe('with a running service', () => {
       ...{ labels: {}, weight: 2.5, max_bytes: null, max_projects: 9, max_connections: 20 },
     });
     await run('server', 'set', 'eu-1', '--label', 'tier=b');
+    const notIts = await run('server', 'set', 'eu-1', '--replica-file', 'eu.url', '--consistency', 'bounded');
+    expect([notIts.code, notIts.stderr]).toEqual([1, expect.stringContaining(`file:${file} is not a standby`)]);
+    const embedded = await run('server', 'set', 'default', '--replica-env', 'REPLICA');
+    expect([embedded.code, embedded.stderr]).toEqual([1, expect.stringContaining('embedded Postgres has no replicas')]);
+    const bounded = await run('server', 'set', 'eu-1', '--no-replicas', '--consistency', 'bounded', '--json');
+    expect(JSON.parse(bounded.stdout)).toMatchObject({ replicas: [], consistency: 'bounded' });
     const create = (name: string, ...wish: string[]) => run('project', 'create', name, ...wish, '--json');
     expect(JSON.parse((await create('a', '--server', 'eu-1')).stdout)).toMatchObject({ server: 'eu-1' });
     expect(JSON.parse((await create('b', '--label', 'tier=b')).stdout)).toMatchObject({ server: 'eu-1' });

@@ -25,6 +25,7 @@ const ASKED = [
   'neon-raw-text-output',
   'traceparent',
   'tracestate',
+  'x-consistency',
   'x-request-id',
 ];
 const READ = [
@@ -35,7 +36,9 @@ const READ = [
   'retry-after',
   'server-timing',
   'www-authenticate',
+  'x-consistency',
   'x-request-id',
+  'x-served-by',
 ];
 
 let service: TestService;

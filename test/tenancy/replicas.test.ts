@@ -7,7 +7,7 @@ import { type Cluster, startCluster } from '../faults/support/cluster.js';
 import { variableWith } from '../support/added-server.js';
 import { connected } from '../support/postgres.js';
 import { failure, startTestService, type TestProject, type TestService } from '../support/service.js';
-import { PASSWORD, type ThrowawayServer } from '../support/throwaway-postgres.js';
+import { debianMajors, PASSWORD, type ThrowawayServer } from '../support/throwaway-postgres.js';
 
 /** The machine may have other things to do. */
 const PATIENT = { timeout: 60_000 };
@@ -34,7 +34,7 @@ async function asAddedServer(cluster: Cluster): Promise<Stage> {
 /** With the control database in it. */
 async function asFirstServer(cluster: Cluster): Promise<Stage> {
   const { connection } = cluster.primary();
-  return { service: await startTestService({}, { major: 15, connection }), server: 'default' };
+  return { service: await startTestService({}, { major: debianMajors()[0] ?? 18, connection }), server: 'default' };
 }
 
 const onServer = <T>({ connection }: ThrowawayServer, work: (client: pg.Client) => Promise<T>): Promise<T> =>

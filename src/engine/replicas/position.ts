@@ -4,7 +4,7 @@
  * no replica has reached it.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fixed, type Session } from '../../pg/index.js';
+import { fixed, PostgresError, type Session } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import type { Server } from '../../tenancy/tenancy.js';
 import type { Clock } from '../limits/deadline.js';
@@ -60,7 +60,7 @@ export class NotReplayed extends Error {}
 
 /**
  * Before a read at a replica: waits until the connection shows what was written before the position.
- * @throws NotReplayed; PostgresError, ConnectionLost
+ * @throws NotReplayed; ConnectionLost
  */
 export async function awaitPosition(lease: Lease, clock: Clock, wanted: string | undefined): Promise<void> {
   if (lease.session.wasPromoted) {
@@ -81,7 +81,12 @@ export async function awaitPosition(lease: Lease, clock: Clock, wanted: string |
 }
 
 async function replayedBy(session: Session): Promise<string> {
-  const [[cluster, timeline, lsn] = []] = await session.query(REPLAYED, { timeoutMs: ANSWER_MS });
+  const [[cluster, timeline, lsn] = []] = await session
+    .query(REPLAYED, { timeoutMs: ANSWER_MS })
+    .catch((error: unknown) => {
+      // A managed Postgres may not tell.
+      throw error instanceof PostgresError ? new NotReplayed(error.message) : error;
+    });
   return position(cluster ?? '', Number(timeline), lsn ?? '');
 }
 
