@@ -51,9 +51,9 @@ describe('with a running service', () => {
     });
     await run('server', 'set', 'eu-1', '--label', 'tier=b');
     const notIts = await run('server', 'set', 'eu-1', '--replica-file', 'eu.url', '--consistency', 'bounded');
-    expect([notIts.code, notIts.stderr]).toEqual([1, expect.stringContaining(`file:${file} is not a standby`)]);
+    expect([notIts.code, notIts.stderr]).toEqual([2, expect.stringContaining(`file:${file} is not a standby`)]);
     const embedded = await run('server', 'set', 'default', '--replica-env', 'REPLICA');
-    expect([embedded.code, embedded.stderr]).toEqual([1, expect.stringContaining('embedded Postgres has no replicas')]);
+    expect([embedded.code, embedded.stderr]).toEqual([2, expect.stringContaining('embedded Postgres has no replicas')]);
     const bounded = await run('server', 'set', 'eu-1', '--no-replicas', '--consistency', 'bounded', '--json');
     expect(JSON.parse(bounded.stdout)).toMatchObject({ replicas: [], consistency: 'bounded' });
     const create = (name: string, ...wish: string[]) => run('project', 'create', name, ...wish, '--json');
