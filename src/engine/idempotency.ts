@@ -86,7 +86,7 @@ export function lockOf(path: string, key: string): string {
  * @returns what the work returns, or the answer of the earlier request
  * @throws EngineError request_in_flight, idempotency_key_reused, key_settled, and what the work throws
  */
-export async function underKey<T, A>(
+export async function withIdempotencyKey<T, A>(
   session: Session,
   idempotency: IdempotencyKey,
   stored: Schema<A>,
@@ -153,7 +153,7 @@ function readAnswer<A>(text: string, stored: Schema<A>): { answer: A } | null {
  * Stores the answer under the key, and clears some expired keys away. Runs at the end of the request's transaction.
  * @param rows that a batch stored or deleted
  */
-export function rememberAnswer(
+export function storeResponse(
   { key, path, fingerprint, receipt }: IdempotencyKey,
   answer: unknown,
   rows: number | null = null,

@@ -6,7 +6,6 @@ import { checkRecords, readRecords, type Records, type Row } from '../../codec/i
 import { EngineError } from '../../contract/errors.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
 import {
-  BEGIN,
   ident,
   PostgresError,
   readCommandTag,
@@ -22,8 +21,8 @@ import type { Deadline } from '../limits/deadline.js';
 import { readTables, tableToWrite, type Table } from '../catalog/catalog.js';
 import type { Project } from '../project.js';
 import { tableNotFound } from '../schema/find-table.js';
-import { commit } from '../transaction.js';
-import { type IdempotencyKey, rememberAnswer, underKey } from '../idempotency.js';
+import type { IdempotencyKey } from '../idempotency.js';
+import { type Write, writeOnce } from '../write.js';
 import { type BatchInsert, insertStatements, requireIds } from './insert-statement.js';
 import { inserted, type Inserted, rowsChanged, upserted } from './inserted.js';
 import { attributeRefusal } from './refused-records.js';
@@ -70,25 +69,19 @@ function store(
   tableName: string,
   batch: Records,
   deadline: Deadline,
-  options: CheckedOptions & { oneByOne: boolean },
+  options: BatchOptions,
 ): Promise<Inserted> {
   const { idempotency } = options;
-  return project.use('typed', deadline, (lease) => {
-    const insert = (begin: readonly Statement[]) =>
-      insertBatch(project, lease, tableName, batch, { ...options, begin });
-    if (idempotency === null) return insert([BEGIN]);
-    return underKey(lease.session, idempotency, BatchAnswer, async () => {
-      await project.requireRoom();
-      return insert([]);
-    });
-  });
+  return project.use('typed', deadline, (lease) =>
+    writeOnce(project, lease.session, { idempotency, stored: BatchAnswer }, (write) =>
+      insertBatch(project, lease, tableName, batch, write, options),
+    ),
+  );
 }
 
 interface BatchOptions extends CheckedOptions {
   /** An upsert takes a statement for each record. */
   oneByOne: boolean;
-  /** What begins the transaction, unless one is under way. */
-  begin: readonly Statement[];
 }
 
 async function insertBatch(
@@ -96,10 +89,11 @@ async function insertBatch(
   lease: Lease,
   tableName: string,
   batch: Records,
-  { returnIds, idempotency, upsert, oneByOne, begin }: BatchOptions,
+  write: Write,
+  { returnIds, upsert, oneByOne }: BatchOptions,
 ): Promise<Inserted> {
   const { session } = lease;
-  const table = await lockTable(session, begin, project.schema, tableName).catch((error: unknown) => {
+  const table = await lockTable(session, write.begin, project.schema, tableName).catch((error: unknown) => {
     // What is wrong whatever the table is comes before the table.
     batch.errors.throwIfAny();
     throw error;
@@ -110,17 +104,15 @@ async function insertBatch(
   const key = upsert === null ? null : await findKey(session, table, 'on_conflict', upsert.columns);
   const { isOnCitus } = project;
   const single = oneByOne || (returnIds && isOnCitus);
-  const write = (rows: readonly Row[]) =>
+  const insertsOf = (rows: readonly Row[]) =>
     upsert === null || key === null
       ? insertStatements(table, rows, { returnIds, isOnCitus })
       : upsertStatements(table, rows, key, upsert.resolution, { returnIds, oneByOne: single });
-  const inserts = write(checkRecords(batch, table));
+  const inserts = insertsOf(checkRecords(batch, table));
   const statements = inserts.map((insert) => insert.statement);
   const { length } = batch.records;
-  /** Sends what is left of the transaction and its COMMIT, with the answer under the key if there is one. */
   const finish = async (last: readonly Statement[], result: Inserted): Promise<Inserted> => {
-    const remember = idempotency === null ? [] : rememberAnswer(idempotency, result.answer, rowsChanged(result.answer));
-    await commit(session, [...last, ...remember], idempotency !== null, project.rehearsal);
+    await write.commit(last, result.answer, rowsChanged(result.answer));
     return result;
   };
   try {
@@ -140,7 +132,7 @@ async function insertBatch(
       session,
       batch,
       table,
-      (rows) => write(rows).map(({ statement }) => statement),
+      (rows) => insertsOf(rows).map(({ statement }) => statement),
       error,
       upsert !== null,
     );

@@ -2,13 +2,13 @@
 import { checkRecords, readRecords, type Records, type Row } from '../../codec/index.js';
 import { counted, quoted } from '../../contract/message-text.js';
 import { DeleteAnswer } from '../../contract/wire/batch.js';
-import { BEGIN, ident, join, sql, type Statement } from '../../pg/index.js';
+import { ident, join, sql, type Statement } from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
 import type { UniqueKey } from '../catalog/unique-key.js';
-import { type Answered, type IdempotencyKey, rememberAnswer, underKey } from '../idempotency.js';
+import type { Answered, IdempotencyKey } from '../idempotency.js';
 import { queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import { commit } from '../transaction.js';
+import { writeOnce } from '../write.js';
 import { lockTable } from './checked-insert.js';
 import { columnName, sourceRows } from './insert-statement.js';
 import { findKey } from './upsert.js';
@@ -38,8 +38,8 @@ export async function deleteRecords(
     const { session } = lease;
     // Triggers, and foreign keys of other tables, may run code of the project.
     lease.resetAfterUse();
-    const run = async (begin: readonly Statement[]): Promise<Answered<DeleteAnswer>> => {
-      const table = await lockTable(session, begin, project.schema, tableName).catch((error: unknown) => {
+    return writeOnce(project, session, { idempotency, stored: DeleteAnswer, grows: false }, async (write) => {
+      const table = await lockTable(session, write.begin, project.schema, tableName).catch((error: unknown) => {
         // What is wrong whatever the table is comes before the table.
         batch.errors.throwIfAny();
         throw error;
@@ -48,11 +48,8 @@ export async function deleteRecords(
       const count = await session.change(deleteStatement(table, key, readKeys(batch, table, key)));
       const message = `${counted(count, 'record')} deleted`;
       const answer: DeleteAnswer = { success: true, deleted_rows: count, message };
-      const remember = idempotency === null ? [] : rememberAnswer(idempotency, answer, count);
-      await commit(session, remember, idempotency !== null, project.rehearsal);
-      return { answer, replayed: false };
-    };
-    return idempotency === null ? run([BEGIN]) : underKey(session, idempotency, DeleteAnswer, () => run([]));
+      return { answer: await write.commit([], answer, count), replayed: false };
+    });
   });
 }
 

@@ -8,11 +8,11 @@ import { LIMITS } from '../../contract/limits.js';
 import { BatchAnswer } from '../../contract/wire/batch.js';
 import { BEGIN, ROLLBACK, type Session, type Statement } from '../../pg/index.js';
 import type { Table } from '../catalog/catalog.js';
-import { type IdempotencyKey, rememberAnswer, underKey } from '../idempotency.js';
+import type { IdempotencyKey } from '../idempotency.js';
 import type { Deadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { keep } from '../quarantine/quarantine.js';
-import { commit } from '../transaction.js';
+import { writeOnce } from '../write.js';
 import { lockTable, rowsStored } from './checked-insert.js';
 import { inserted, type Inserted, rowsChanged, upserted } from './inserted.js';
 import { insertStatements } from './insert-statement.js';
@@ -35,21 +35,14 @@ export async function insertPartially(
   const batch = readRecords(body, true);
   return project.use('typed', deadline, (lease) => {
     const { session } = lease;
-    const insert = async (begin: readonly Statement[]): Promise<Inserted> => {
-      const table = await lockTable(session, begin, project.schema, tableName);
+    return writeOnce(project, session, { idempotency, stored: BatchAnswer }, async (write): Promise<Inserted> => {
+      const table = await lockTable(session, write.begin, project.schema, tableName);
       if (table.updateRunsProjectCode) lease.resetAfterUse();
       const outcome = await storePartially(session, project, table, batch, upsert);
       const kept = [...outcome.refused].map(([record, errors]) => ({ text: batch.textOf(record), errors }));
       const answer = answerOf(batch.records.length, outcome, upsert !== null);
-      const remember = idempotency === null ? [] : rememberAnswer(idempotency, answer, rowsChanged(answer));
       const quarantine = keep(tableName, kept, idempotency?.key ?? null, project.quarantineDays);
-      await commit(session, [...quarantine, ...remember], idempotency !== null, project.rehearsal);
-      return { answer, replayed: false };
-    };
-    if (idempotency === null) return insert([BEGIN]);
-    return underKey(session, idempotency, BatchAnswer, async () => {
-      await project.requireRoom();
-      return insert([]);
+      return { answer: await write.commit(quarantine, answer, rowsChanged(answer)), replayed: false };
     });
   });
 }

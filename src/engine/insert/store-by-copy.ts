@@ -11,8 +11,9 @@ import type { Deadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import type { RequestTrace } from '../trace.js';
 import { resultsOf } from '../transaction.js';
+import { writeOnce } from '../write.js';
 import type { CopyOutcome, QueuedBatch } from './copy-queue.js';
-import { type IdempotencyKey, rememberAnswer, underKey } from '../idempotency.js';
+import type { IdempotencyKey } from '../idempotency.js';
 import { inserted, type Inserted } from './inserted.js';
 import { NO_RECORDS_FAULT } from './refused-records.js';
 import type { CachedSchema } from './schema-cache.js';
@@ -72,16 +73,17 @@ function storeUnderKey(
 ): Promise<Stored> {
   const result = inserted(rows.records);
   const copy = schema.targetOf(rows).copy([rows]);
-  const work = (lease: Lease) =>
-    underKey(lease.session, idempotency, BatchAnswer, async () => {
-      await project.requireRoom();
-      const outcome = await run(lease, schema, copy, [
-        ...rememberAnswer(idempotency, result.answer, rows.records),
-        COMMIT,
-      ]);
-      return typeof outcome === 'string' ? outcome : result;
-    });
-  return project.use('typed', deadline, work, 'writes', project.trace?.copying([]));
+  return project.use(
+    'typed',
+    deadline,
+    (lease) =>
+      writeOnce(project, lease.session, { idempotency, stored: BatchAnswer }, async ({ storing }) => {
+        const outcome = await run(lease, schema, copy, [...storing(result.answer, rows.records), COMMIT]);
+        return typeof outcome === 'string' ? outcome : result;
+      }),
+    'writes',
+    project.trace?.copying([]),
+  );
 }
 
 const outcomeOf = (outcome: Awaited<ReturnType<typeof run>>): CopyOutcome =>

@@ -7,10 +7,10 @@ import { BatchAnswer } from '../../contract/wire/batch.js';
 import { type Fragment, ident, join, sql, type Step, trusted } from '../../pg/index.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
 import { type Column, POSTGRES_TYPES, type Table } from '../catalog/catalog.js';
-import { type IdempotencyKey, rememberAnswer, underKey } from '../idempotency.js';
+import type { IdempotencyKey } from '../idempotency.js';
 import type { Deadline } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import { commit } from '../transaction.js';
+import { writeOnce } from '../write.js';
 import { type Inserted, rowsChanged, upserted } from './inserted.js';
 import { columnName } from './insert-statement.js';
 import type { CachedSchema } from './schema-cache.js';
@@ -35,17 +35,19 @@ export async function storeByUpsert(
       const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);
       return upserted(rows.records, { inserted, updated: stored - inserted });
     };
+    // The statement is a transaction by itself.
     if (idempotency === null) return await project.use('typed', deadline, store, 'writes');
-    const storeUnderKey = (lease: Lease) =>
-      underKey(lease.session, idempotency, BatchAnswer, async () => {
-        await project.requireRoom();
-        const outcome = await store(lease);
-        if (typeof outcome === 'string') return outcome;
-        const { answer } = outcome;
-        await commit(lease.session, rememberAnswer(idempotency, answer, rowsChanged(answer)), true);
-        return outcome;
-      });
-    return await project.use('typed', deadline, storeUnderKey, 'writes');
+    return await project.use(
+      'typed',
+      deadline,
+      (lease) =>
+        writeOnce(project, lease.session, { idempotency, stored: BatchAnswer }, async (write) => {
+          const outcome = await store(lease);
+          if (typeof outcome !== 'string') await write.commit([], outcome.answer, rowsChanged(outcome.answer));
+          return outcome;
+        }),
+      'writes',
+    );
   } finally {
     rows.free();
   }

@@ -1,14 +1,13 @@
 /**
- * The frame of every schema call: one transaction, short waits for locks, a bound on how long a table is held, and once per
- * Idempotency-Key.
+ * The frame of every schema call: a write with short waits for locks, and a bound on how long a table is held.
  */
 import { EngineError } from '../../contract/errors.js';
 import type { Schema } from '../../contract/schema.js';
 import type { Lease } from '../../tenancy/connections/connections.js';
-import { BEGIN, fixed, type Session, type Statement } from '../../pg/index.js';
+import { fixed, type Session, type Statement } from '../../pg/index.js';
 import type { Project } from '../project.js';
-import { type Answered, type IdempotencyKey, rememberAnswer, underKey } from '../idempotency.js';
-import { commit } from '../transaction.js';
+import type { Answered, IdempotencyKey } from '../idempotency.js';
+import { writeOnce } from '../write.js';
 
 export interface SchemaLimits {
   /** A change that scans or rewrites a table is undone after this time (contract section 5). */
@@ -48,32 +47,21 @@ export async function schemaChange<A>(
   kind: 'grows' | 'comment' | 'drop',
   work: (change: Change<A>) => Promise<A>,
 ): Promise<Answered<A>> {
-  const requireRoom = () => (kind === 'grows' ? project.requireRoom() : undefined);
+  const grows = kind === 'grows';
   const expired = () =>
     new EngineError(
       'table_busy',
       `The change would have held the table for more than ${holdMs} ms and was rolled back`,
     );
-  const change = async (lease: Lease, begin: readonly Statement[]): Promise<Answered<A>> => {
-    const end = async (statements: readonly Statement[], answer: A): Promise<A> => {
-      const remember = idempotency === null ? [] : rememberAnswer(idempotency, answer);
-      await commit(lease.session, [...statements, ...remember], idempotency !== null, project.rehearsal);
-      return answer;
-    };
-    return { answer: await work({ lease, begin: [...begin, SHORT_WAIT], commit: end }), replayed: false };
-  };
   // A repeat under its key is answered even without room.
-  if (idempotency === null) await requireRoom();
+  if (idempotency === null && grows) await project.requireRoom();
   return project.use(
     'typed',
     { timeoutMs: holdMs, signal, expired },
-    (lease) => {
-      if (idempotency === null) return change(lease, [BEGIN]);
-      return underKey(lease.session, idempotency, answered, async () => {
-        await requireRoom();
-        return change(lease, []);
-      });
-    },
+    (lease) =>
+      writeOnce(project, lease.session, { idempotency, stored: answered, grows }, async ({ begin, commit }) => {
+        return { answer: await work({ lease, begin: [...begin, SHORT_WAIT], commit }), replayed: false };
+      }),
     kind === 'drop' ? 'none' : 'writes',
   );
 }

@@ -18,13 +18,14 @@ import {
   type Statement,
 } from '../../pg/index.js';
 import { toEngineError } from '../../tenancy/engine-error.js';
-import { type Answered, type IdempotencyKey, rememberAnswer, underKey } from '../idempotency.js';
+import type { Answered, IdempotencyKey } from '../idempotency.js';
 import { type Clock, queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import type { OverQuota, QuotaImpact } from '../quota.js';
 import type { Rehearsal } from '../rehearsal.js';
 import { commitAndReset, isUnknown, outcomeUnknown } from '../transaction.js';
 import { textTypesOf } from './own-types.js';
+import { type Write, writeOnce } from '../write.js';
 import { QuotaGuard } from './quota-guard.js';
 import type { SplitStatement } from './splitter.js';
 import { leadingKeyword, mayChangeRights } from './keywords.js';
@@ -63,6 +64,9 @@ export interface DescribedStatement extends Described {
 
 /** Executes a statement and takes what comes back. */
 type Execute<T> = (statement: DescribedStatement) => Promise<T>;
+
+/** Of a request without a key. */
+const NO_RESPONSE: Schema<never> = { not: {} };
 
 /** How results are kept under an Idempotency-Key. */
 interface KeptUnderKey<T, Stored> {
@@ -120,18 +124,17 @@ export async function runStatements<T, Stored = never>(
     deadline,
     async (lease, clock) => {
       const { session } = lease;
-      const run = async (): Promise<{ answer: T[]; replayed: false }> => {
+      const run = async (write: Write): Promise<{ answer: T[]; replayed: false }> => {
+        const storing = (results: readonly T[]) => (kept === null ? [] : write.storing(kept.store(results)));
         const { rehearsal } = project;
-        const work = { ...request, rehearsal };
-        const answer = await new Transaction(work, statements, guard, session, clock, execute, kept).run();
+        const parts = { request, rehearsal, statements, guard, session, clock, executeOne: execute, write, storing };
+        const answer = await new Transaction(parts).run();
         if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.distrust(lease);
         return { answer, replayed: false };
       };
-      if (kept === null) return run();
-      const outcome = await underKey(session, kept.key, kept.schema, async () => {
-        await project.requireRoom();
-        return run();
-      });
+      const begin = beginOf(request);
+      if (kept === null) return writeOnce(project, session, { idempotency: null, stored: NO_RESPONSE, begin }, run);
+      const outcome = await writeOnce(project, session, { idempotency: kept.key, stored: kept.schema, begin }, run);
       return outcome.replayed ? { ...outcome, answer: kept.restore(outcome.answer) } : outcome;
     },
     guard?.impact ?? impactOf(statements),
@@ -149,27 +152,32 @@ function beginOf({ readOnly, modes = readOnly ? ['READ ONLY'] : [] }: SqlWork): 
   return readOnly ? [begin, FIRST_QUERY] : [begin];
 }
 
+interface TransactionParts<T> {
+  readonly request: SqlWork;
+  /** null: what the request does is kept. */
+  readonly rehearsal: Rehearsal | null;
+  readonly statements: readonly BoundStatement[];
+  /** null: the project is within its quota. */
+  readonly guard: QuotaGuard | null;
+  readonly session: Session;
+  readonly clock: Clock;
+  readonly executeOne: Execute<T>;
+  readonly write: Write;
+  /** Stores the results under the key, if there is one. */
+  readonly storing: (results: readonly T[]) => readonly Statement[];
+}
+
 /** The statements of one request, on one connection. */
 class Transaction<T> {
-  constructor(
-    private readonly request: SqlWork & { rehearsal: Rehearsal | null },
-    private readonly statements: readonly BoundStatement[],
-    /** null: the project is within its quota. */
-    private readonly guard: QuotaGuard | null,
-    private readonly session: Session,
-    private readonly clock: Clock,
-    private readonly executeOne: Execute<T>,
-    /** With a key the transaction is under way. */
-    private readonly kept: Pick<KeptUnderKey<T, unknown>, 'key' | 'store'> | null,
-  ) {}
+  constructor(private readonly parts: TransactionParts<T>) {}
 
   /** @throws EngineError as {@link runSql} */
   async run(): Promise<T[]> {
-    const { statements, session, guard } = this;
+    const { statements, session, guard, write, request, rehearsal } = this.parts;
     const results: T[] = [];
     try {
       for (const [i, statement] of statements.entries()) {
-        const begin = i > 0 || this.kept !== null ? [] : beginOf(this.request);
+        const begin = i > 0 ? [] : write.begin;
         const guarded = guard?.around(statement);
         const before = [...begin, ...(guarded?.before ?? [])];
         results.push(await this.execute(statement, before, i === statements.length - 1));
@@ -177,11 +185,11 @@ class Transaction<T> {
       }
     } catch (error) {
       const [only] = statements;
-      const { readOnly, modes } = this.request;
+      const { readOnly, modes } = request;
       const isAlone = statements.length === 1 && modes === undefined && !readOnly;
       if (!isAlone || only === undefined || !needsNoTransaction(error, only)) throw error;
-      if (this.kept !== null) throw noPlaceForKey(error);
-      if (this.request.rehearsal !== null) throw cannotRehearse(error);
+      if (write.repeatable) throw noPlaceForKey(error);
+      if (rehearsal !== null) throw cannotRehearse(error);
       return this.outsideTransaction(only);
     }
     await this.end(results);
@@ -194,7 +202,7 @@ class Transaction<T> {
     isLast: boolean,
     inTransaction = true,
   ): Promise<T> {
-    const { session, clock, guard } = this;
+    const { session, clock, guard, executeOne } = this.parts;
     const { text } = statement;
     try {
       const prepare = (first: readonly Statement[]) => session.describe(callerSql(text).text, first);
@@ -202,7 +210,7 @@ class Transaction<T> {
       const textTypes = await textTypesOf(session, statement.params, described.parameterOids);
       if (textTypes !== null) described = await prepare([]);
       const params = encodeParameters(statement.params, described.parameterOids, textTypes);
-      const result = await this.executeOne({ ...described, session, clock, text, params, isLast, inTransaction });
+      const result = await executeOne({ ...described, session, clock, text, params, isLast, inTransaction });
       await restoreEncoding(session, described);
       return result;
     } catch (error) {
@@ -213,7 +221,7 @@ class Transaction<T> {
 
   /** For a statement that Postgres has rejected inside a transaction. */
   private async outsideTransaction(only: BoundStatement): Promise<T[]> {
-    const { session, guard } = this;
+    const { session, guard } = this.parts;
     await session.run([ROLLBACK, ...(guard?.outside(only) ?? [])]);
     try {
       return [await this.execute(only, [], true, false)];
@@ -223,11 +231,10 @@ class Transaction<T> {
   }
 
   private end(results: readonly T[]): Promise<unknown> {
-    const { kept, session } = this;
-    if (this.guard?.readsOnly) return this.guard.endReads(session);
-    if (this.request.readOnly) return session.run([ROLLBACK], { reset: true });
-    const remember = kept === null ? [] : rememberAnswer(kept.key, kept.store(results));
-    return commitAndReset(session, remember, kept !== null, this.request.rehearsal);
+    const { request, rehearsal, guard, session, write, storing } = this.parts;
+    if (guard?.readsOnly) return guard.endReads(session);
+    if (request.readOnly) return session.run([ROLLBACK], { reset: true });
+    return commitAndReset(session, storing(results), write.repeatable, rehearsal);
   }
 }
 

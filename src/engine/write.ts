@@ -1,0 +1,59 @@
+/** The frame of every write: one transaction, which stores the response under the request's Idempotency-Key, if it has one. */
+import type { Schema } from '../contract/schema.js';
+import { BEGIN, type Session, type Statement } from '../pg/index.js';
+import { type IdempotencyKey, storeResponse, withIdempotencyKey } from './idempotency.js';
+import type { Project } from './project.js';
+import { commit } from './transaction.js';
+
+/** A write under way. */
+export interface Write {
+  /** What comes before its first statement; nothing if the look-up of the key has begun the transaction. */
+  readonly begin: readonly Statement[];
+  /** A repeat of the request cannot do the work twice. */
+  readonly repeatable: boolean;
+  /** Store the response under the key, if there is one. @param rows that a batch stored or deleted */
+  storing(response: unknown, rows?: number): readonly Statement[];
+  /** Runs the last statements, stores the response, and commits. @throws as `commit` */
+  commit<A>(statements: readonly Statement[], response: A, rows?: number): Promise<A>;
+}
+
+interface WriteOptions<A> {
+  readonly idempotency: IdempotencyKey | null;
+  /** What is stored under the key. */
+  readonly stored: Schema<A>;
+  /** False: it makes the project no larger. Without a key the caller has asked for room already. */
+  readonly grows?: boolean;
+  /** How the transaction begins, unless the look-up of the key does. */
+  readonly begin?: readonly Statement[];
+}
+
+/**
+ * @param work sends `begin` with its first statements and ends in a commit
+ * @returns what the work returns, or the response to an earlier request with the key
+ * @throws EngineError what the work throws; with a key also request_in_flight, idempotency_key_reused, key_settled, quota_exceeded
+ */
+export async function writeOnce<T, A>(
+  project: Project,
+  session: Session,
+  { idempotency, stored, grows = true, begin = [BEGIN] }: WriteOptions<A>,
+  work: (write: Write) => Promise<T>,
+): Promise<T | { answer: A; replayed: true }> {
+  const repeatable = idempotency !== null;
+  const storing = (response: unknown, rows?: number) =>
+    idempotency === null ? [] : storeResponse(idempotency, response, rows);
+  const write: Write = {
+    begin: repeatable ? [] : begin,
+    repeatable,
+    storing,
+    async commit(statements, response, rows) {
+      await commit(session, [...statements, ...storing(response, rows)], repeatable, project.rehearsal);
+      return response;
+    },
+  };
+  if (idempotency === null) return work(write);
+  return withIdempotencyKey(session, idempotency, stored, async () => {
+    // A repeat under its key is answered even without room.
+    if (grows) await project.requireRoom();
+    return work(write);
+  });
+}
