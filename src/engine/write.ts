@@ -12,9 +12,9 @@ export interface Write {
   /** A repeat of the request cannot do the work twice. */
   readonly repeatable: boolean;
   /** Store the response under the key, if there is one. @param rows that a batch stored or deleted */
-  storing(response: unknown, rows?: number): readonly Statement[];
+  readonly storing: (response: unknown, rows?: number) => readonly Statement[];
   /** Runs the last statements, stores the response, and commits. @throws as `commit` */
-  commit<A>(statements: readonly Statement[], response: A, rows?: number): Promise<A>;
+  readonly commit: <A>(statements: readonly Statement[], response: A, rows?: number) => Promise<A>;
 }
 
 interface WriteOptions<A> {
@@ -45,7 +45,7 @@ export async function writeOnce<T, A>(
     begin: repeatable ? [] : begin,
     repeatable,
     storing,
-    async commit(statements, response, rows) {
+    commit: async (statements, response, rows) => {
       await commit(session, [...statements, ...storing(response, rows)], repeatable, project.rehearsal);
       return response;
     },
