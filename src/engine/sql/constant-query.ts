@@ -12,7 +12,8 @@ import type { Lease } from '../../tenancy/connections/connections.js';
 import { queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import { RowCollector } from './row-collector.js';
-import { located, type SqlRequest } from './run-sql.js';
+import type { SqlRequest } from './run-sql.js';
+import { located } from './sql-rules.js';
 import { type CollectRequest, columnsJson, type SqlResult, sqlResult } from './sql-result.js';
 
 const MAX_LENGTH = 200;

@@ -2,33 +2,22 @@
  * Free SQL (contract section 7): split the text, run its statements in order, commit. One request is one transaction on a
  * connection that logged in as the project's own role; its statements take effect together or not at all.
  */
-import { isUtf8 } from 'node:buffer';
 import { EngineError } from '../../contract/errors.js';
 import type { Schema } from '../../contract/schema.js';
 import { encodeParameters, type JsonNode } from '../../codec/index.js';
-import {
-  BEGIN,
-  callerSql,
-  type Described,
-  fixed,
-  PostgresError,
-  ROLLBACK,
-  type Session,
-  SQLSTATE,
-  type Statement,
-} from '../../pg/index.js';
-import { toEngineError } from '../../tenancy/engine-error.js';
+import { BEGIN, callerSql, type Described, fixed, ROLLBACK, type Session, type Statement } from '../../pg/index.js';
 import type { Answered, IdempotencyKey } from '../idempotency.js';
 import { type Clock, queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
-import type { OverQuota, QuotaImpact } from '../quota.js';
+import type { OverQuota } from '../quota.js';
 import type { Rehearsal } from '../rehearsal.js';
 import { commitAndReset, isUnknown, outcomeUnknown } from '../transaction.js';
 import { textTypesOf } from './own-types.js';
 import { type Write, writeOnce } from '../write.js';
 import { QuotaGuard } from './quota-guard.js';
 import type { SplitStatement } from './splitter.js';
-import { leadingKeyword, mayChangeRights } from './keywords.js';
+import { mayChangeRights } from './keywords.js';
+import { cannotRehearse, impactOf, located, needsNoTransaction, noPlaceForKey, restoreEncoding } from './sql-rules.js';
 
 /** What statements of free SQL run as. */
 export interface SqlWork {
@@ -236,71 +225,4 @@ class Transaction<T> {
     if (request.readOnly) return session.run([ROLLBACK], { reset: true });
     return commitAndReset(session, storing(results), write.repeatable, rehearsal);
   }
-}
-
-/**
- * The first words of the statements that Postgres runs only outside a transaction. Code of a project may raise the same
- * SQLSTATE, but not from one of these.
- */
-const OUTSIDE_A_TRANSACTION = new Set(['ALTER', 'CLUSTER', 'CREATE', 'DISCARD', 'DROP', 'REINDEX', 'VACUUM']);
-
-const needsNoTransaction = (error: unknown, { text }: SplitStatement): boolean =>
-  error instanceof EngineError &&
-  error.postgres?.sqlstate === SQLSTATE.ACTIVE_SQL_TRANSACTION &&
-  OUTSIDE_A_TRANSACTION.has(leadingKeyword(text) ?? '');
-
-const noPlaceForKey = (cause: unknown) =>
-  new EngineError(
-    'statement_not_allowed',
-    'Postgres runs this statement only outside a transaction, so an Idempotency-Key cannot be stored together with it',
-    { cause, hint: 'Send it without an Idempotency-Key.' },
-  );
-
-const cannotRehearse = (cause: unknown) =>
-  new EngineError(
-    'statement_not_allowed',
-    'Postgres runs this statement only outside a transaction, so it cannot be rehearsed',
-    { cause },
-  );
-
-/** They write new files for tables or indexes before the old ones go away. */
-const REWRITING = new Set(['CLUSTER', 'REINDEX', 'VACUUM']);
-
-const impactOf = (statements: readonly SplitStatement[]): QuotaImpact =>
-  statements.every(({ text }) => REWRITING.has(leadingKeyword(text) ?? '')) ? 'rewrites' : 'writes';
-
-/**
- * A statement may have changed the encoding in which Postgres sends text. It is restored for the next statement; the rows of
- * this one may have come in either encoding, so they are not passed on.
- */
-async function restoreEncoding(session: Session, { columns }: Described): Promise<void> {
-  if (session.clientEncoding === 'UTF8') return;
-  if (columns !== null && columns.length > 0) throw otherEncoding();
-  await session.run([fixed(`SET client_encoding = 'UTF8'`)]);
-}
-
-/**
- * The same for a statement that has restored the encoding before its end, which Postgres does not report.
- * @param rows whole rows, as they would go out
- * @throws EngineError statement_not_allowed
- */
-export function rejectOtherEncoding(rows: Buffer): void {
-  if (!isUtf8(rows)) throw otherEncoding();
-}
-
-const otherEncoding = () =>
-  new EngineError('statement_not_allowed', 'A statement that returns rows must not change client_encoding', {
-    hint: 'Responses are always UTF-8; do not change the setting.',
-  });
-
-/** Turns Postgres's position within the statement into one within the caller's whole text. */
-export function located(error: unknown, { offset }: { offset: number }): unknown {
-  if (!(error instanceof PostgresError)) return error;
-  const translated = toEngineError(error);
-  const { position } = error.fields;
-  // Both count from 1, in code points.
-  if (position !== undefined && translated instanceof EngineError && translated.postgres !== undefined) {
-    translated.postgres.position = offset + position;
-  }
-  return translated;
 }

@@ -12,7 +12,8 @@ import {
 } from '../../codec/index.js';
 import { messageSize, readCommandTag, type RowTaker } from '../../pg/index.js';
 import type { Project } from '../project.js';
-import { type DescribedStatement, rejectOtherEncoding, runSql, type SqlRequest } from './run-sql.js';
+import { type DescribedStatement, runSql, type SqlRequest } from './run-sql.js';
+import { rejectOtherEncoding } from './sql-rules.js';
 
 export type StreamFormat = 'ndjson' | 'csv';
 

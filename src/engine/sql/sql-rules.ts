@@ -1,0 +1,75 @@
+/** What free SQL must not do, what it may do only in some way, and where in the caller's text an error is. */
+import { isUtf8 } from 'node:buffer';
+import { EngineError } from '../../contract/errors.js';
+import { type Described, fixed, PostgresError, type Session, SQLSTATE } from '../../pg/index.js';
+import { toEngineError } from '../../tenancy/engine-error.js';
+import type { QuotaImpact } from '../quota.js';
+import { leadingKeyword } from './keywords.js';
+import type { SplitStatement } from './splitter.js';
+
+/**
+ * The first words of the statements that Postgres runs only outside a transaction. Code of a project may raise the same
+ * SQLSTATE, but not from one of these.
+ */
+const OUTSIDE_A_TRANSACTION = new Set(['ALTER', 'CLUSTER', 'CREATE', 'DISCARD', 'DROP', 'REINDEX', 'VACUUM']);
+
+export const needsNoTransaction = (error: unknown, { text }: SplitStatement): boolean =>
+  error instanceof EngineError &&
+  error.postgres?.sqlstate === SQLSTATE.ACTIVE_SQL_TRANSACTION &&
+  OUTSIDE_A_TRANSACTION.has(leadingKeyword(text) ?? '');
+
+export const noPlaceForKey = (cause: unknown) =>
+  new EngineError(
+    'statement_not_allowed',
+    'Postgres runs this statement only outside a transaction, so an Idempotency-Key cannot be stored together with it',
+    { cause, hint: 'Send it without an Idempotency-Key.' },
+  );
+
+export const cannotRehearse = (cause: unknown) =>
+  new EngineError(
+    'statement_not_allowed',
+    'Postgres runs this statement only outside a transaction, so it cannot be rehearsed',
+    { cause },
+  );
+
+/** They write new files for tables or indexes before the old ones go away. */
+const REWRITING = new Set(['CLUSTER', 'REINDEX', 'VACUUM']);
+
+export const impactOf = (statements: readonly SplitStatement[]): QuotaImpact =>
+  statements.every(({ text }) => REWRITING.has(leadingKeyword(text) ?? '')) ? 'rewrites' : 'writes';
+
+/**
+ * A statement may have changed the encoding in which Postgres sends text. It is restored for the next statement; the rows of
+ * this one may have come in either encoding, so they are not passed on.
+ */
+export async function restoreEncoding(session: Session, { columns }: Described): Promise<void> {
+  if (session.clientEncoding === 'UTF8') return;
+  if (columns !== null && columns.length > 0) throw otherEncoding();
+  await session.run([fixed(`SET client_encoding = 'UTF8'`)]);
+}
+
+/**
+ * The same for a statement that has restored the encoding before its end, which Postgres does not report.
+ * @param rows whole rows, as they would go out
+ * @throws EngineError statement_not_allowed
+ */
+export function rejectOtherEncoding(rows: Buffer): void {
+  if (!isUtf8(rows)) throw otherEncoding();
+}
+
+const otherEncoding = () =>
+  new EngineError('statement_not_allowed', 'A statement that returns rows must not change client_encoding', {
+    hint: 'Responses are always UTF-8; do not change the setting.',
+  });
+
+/** Turns Postgres's position within the statement into one within the caller's whole text. */
+export function located(error: unknown, { offset }: { offset: number }): unknown {
+  if (!(error instanceof PostgresError)) return error;
+  const translated = toEngineError(error);
+  const { position } = error.fields;
+  // Both count from 1, in code points.
+  if (position !== undefined && translated instanceof EngineError && translated.postgres !== undefined) {
+    translated.postgres.position = offset + position;
+  }
+  return translated;
+}
