@@ -234,14 +234,14 @@ export async function openEngine(config: Config, database: Database, logger: Log
     logger[details.lost === 0 ? 'info' : 'error'](details, message);
   const onServerTrouble: EngineSettings['onServerTrouble'] = (project, trouble, details) =>
     logger.error({ project, ...details }, trouble);
-  const onServerAway: EngineSettings['onServerAway'] = (server, away) => {
+  const onServerUnreachable: EngineSettings['onServerUnreachable'] = (server, away) => {
     if (away === null) logger.info({ server }, 'a Postgres server answers again');
     else logger.warn({ server, cause: messageOf(away) }, 'a Postgres server does not answer');
   };
   const onStuckMove: EngineSettings['onStuckMove'] = ({ id, project, state }, reason) =>
     logger.warn({ move: id, project, state, reason }, 'what is left of a move cannot be cleared away now');
   const sessions = config.pgPort === null ? null : sessionSettings(config);
-  const handlers = { onUnclearedProject, onAuditTrouble, onServerTrouble, onServerAway, onStuckMove };
+  const handlers = { onUnclearedProject, onAuditTrouble, onServerTrouble, onServerUnreachable, onStuckMove };
   const secretPrevious = embedded === null ? config.secretPrevious : null;
   return engine.openEngine({
     ...config,

@@ -1,5 +1,4 @@
 /** `cdp project …`: create, list, activate, deactivate, archive, repair, limit and delete projects. */
-import { createInterface } from 'node:readline/promises';
 import { Argument, Command } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
 import { messageOf } from '../contract/operator-message.js';
@@ -8,6 +7,7 @@ import type { Placement } from '../contract/wire/operator.js';
 import { list as listOf } from './terminal/grid.js';
 import { printable } from './terminal/text.js';
 import type { AdminClient } from './admin-client.js';
+import { confirm } from './confirm.js';
 import { UsageError } from './exit.js';
 import { type Labels, labelOption } from './label-option.js';
 import { managementOptions, nowQuery, withAdmin } from './management.js';
@@ -215,27 +215,11 @@ function remove(): Command {
     .argument('<NAME>')
     .option('--yes', 'Do not ask for confirmation');
   return managementOptions(command).action(async (name: string) => {
-    if (command.opts<{ yes?: boolean }>().yes !== true) await confirm(name);
+    if (command.opts<{ yes?: boolean }>().yes !== true) await confirm(name, `Deleting "${name}"`);
     await withAdmin(command, async (admin) => {
       const query = `confirm=${encodeURIComponent(name)}`;
       const { project } = await admin.call<ProjectAnswer>('DELETE', `${pathOf(name)}?${query}`);
       print(command, project, [`Project ${project.name} deleted`]);
     });
   });
-}
-
-/** A person types the name again; a script has to say --yes. */
-async function confirm(name: string): Promise<void> {
-  if (!process.stdin.isTTY) {
-    throw new UsageError(`Deleting "${name}" cannot be undone. Without a terminal it needs --yes`);
-  }
-  const terminal = createInterface({ input: process.stdin, output: process.stderr });
-  const left = new Promise<string>((resolve) => terminal.once('close', () => resolve('')).once('SIGINT', resolve));
-  try {
-    const question = `Deleting "${name}" cannot be undone. Type its name to confirm: `;
-    const answer = await Promise.race([terminal.question(question), left]);
-    if (answer !== name) throw new Error('Not deleted: the name was not typed');
-  } finally {
-    terminal.close();
-  }
 }

@@ -7,6 +7,7 @@ import type {
   AddServerBody,
   ChangeServerBody,
   CheckedServerAnswer,
+  RemovedServerAnswer,
   Server,
   ServerAnswer,
   ServersAnswer,
@@ -14,6 +15,7 @@ import type {
 import type { AdminClient } from './admin-client.js';
 import { UsageError } from './exit.js';
 import { countOf, findingLines } from './findings.js';
+import { confirm } from './confirm.js';
 import { type Labels, labelOption } from './label-option.js';
 import { managementOptions, withAdmin } from './management.js';
 import { type ReplicaOptions, replicaOptions, replicasOf } from './replica-options.js';
@@ -182,13 +184,24 @@ const apply = (command: Command, name: string, change: ChangeServerBody, outcome
 function remove(): Command {
   const command = new Command('remove')
     .description('Remove a server that no project lives on; the server itself stays as it is')
-    .argument('<NAME>');
-  return managementOptions(command).action((name: string) =>
-    withAdmin(command, async (admin) => {
-      const { server } = await admin.call<ServerAnswer>('DELETE', pathOf(name));
-      print(command, server, [`Server ${server.name} removed`]);
-    }),
-  );
+    .argument('<NAME>')
+    .option('--lost', 'It will not come back: delete its projects, too; this cannot be undone')
+    .option('--yes', 'Do not ask for confirmation');
+  return managementOptions(command).action(async (name: string) => {
+    const { lost, yes } = command.opts<{ lost?: boolean; yes?: boolean }>();
+    if (lost === true && yes !== true) await confirm(name, `Deleting all projects of the server "${name}"`);
+    await withAdmin(command, async (admin) => {
+      const query = lost === true ? `?lost=${encodeURIComponent(name)}` : '';
+      const { server, deleted_projects: deleted } = await admin.call<RemovedServerAnswer>(
+        'DELETE',
+        `${pathOf(name)}${query}`,
+      );
+      print(command, { ...server, deleted_projects: deleted }, [
+        ...deleted.map((project) => `Project ${project} deleted`),
+        `Server ${server.name} removed`,
+      ]);
+    });
+  });
 }
 
 /** @throws UsageError naming the option */

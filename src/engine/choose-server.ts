@@ -8,14 +8,14 @@ import type { Servers } from '../tenancy/servers.js';
 import { isProjectName as isServerName } from './project-name.js';
 import { sizesOf } from './sizes.js';
 
-export interface Wish {
+export interface PlacementRequest {
   /** The name of a server; undefined: the least loaded of those that have the labels. */
   readonly server?: string | undefined;
   readonly labels?: Readonly<Record<string, string>> | undefined;
 }
 
 /** The servers that may take it, the best one first. @throws EngineError not_found, database_unavailable */
-export async function candidates(rows: ServerRows, { server, labels = {} }: Wish): Promise<ServerRow[]> {
+export async function candidates(rows: ServerRows, { server, labels = {} }: PlacementRequest): Promise<ServerRow[]> {
   if (server === undefined) return rows.candidates(labels);
   const found = await serverNamed(rows, server);
   return found.status === 'active' ? [found] : [];
@@ -48,7 +48,7 @@ export async function bytesOn({ name }: ServerRow, { control, servers }: Install
   return [...(await sizesOf(servers, projects)).values()].reduce((sum, bytes) => sum + bytes, 0);
 }
 
-export function noServer({ server, labels = {} }: Wish): EngineError {
+export function noServer({ server, labels = {} }: PlacementRequest): EngineError {
   const wanted = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
   const message =
     server === undefined

@@ -7,7 +7,7 @@ import { unavailable } from '../tenancy/engine-error.js';
 import type { Placement } from '../tenancy/placement.js';
 import { serviceWork } from '../tenancy/service-work.js';
 import type { Origin } from './audit/audit.js';
-import { candidates, noServer, placementOn, type Wish } from './choose-server.js';
+import { candidates, noServer, placementOn, type PlacementRequest } from './choose-server.js';
 import { deletedMeanwhile, nameTaken, perhapsCreated } from './project-errors.js';
 import { requireName } from './project-name.js';
 import type { ProjectParts } from './project-parts.js';
@@ -18,10 +18,10 @@ export type Fill = (project: NewProject) => Promise<'active' | 'inactive'>;
 
 export type Make = (placement: Placement) => Promise<void>;
 
-interface Wanted {
+interface CreateRequest {
   readonly name: string;
   readonly by: Origin;
-  readonly wish: Wish;
+  readonly request: PlacementRequest;
   /** null: it begins empty and active. */
   readonly fill: Fill | null;
   /** Makes its database; default: an empty one. */
@@ -32,14 +32,14 @@ interface Wanted {
 export async function createProject(
   parts: ProjectParts,
   unfinished: UnfinishedProjects,
-  wanted: Wanted,
+  wanted: CreateRequest,
 ): Promise<ProjectRow> {
-  const { name, wish } = wanted;
+  const { name, request } = wanted;
   requireName(name);
   await unfinished.clearNamed(name);
   const id = randomUUID();
   const created = await parts.control.withProjectLock(id, async () => {
-    await build(parts, unfinished, await insert(parts, { id, name }, wish), wanted);
+    await build(parts, unfinished, await insert(parts, { id, name }, request), wanted);
     return parts.control.projectBy('id', id);
   });
   if (created === null) throw deletedMeanwhile(name);
@@ -47,10 +47,14 @@ export async function createProject(
 }
 
 /** Chooses the server, and notes the project as one that is being created. */
-async function insert(parts: ProjectParts, project: Pick<ProjectRow, 'id' | 'name'>, wish: Wish): Promise<NewProject> {
+async function insert(
+  parts: ProjectParts,
+  project: Pick<ProjectRow, 'id' | 'name'>,
+  request: PlacementRequest,
+): Promise<NewProject> {
   const { schemaVersion } = parts.databases;
   let away: EngineError | null = null;
-  for (const server of await candidates(parts.rows, wish)) {
+  for (const server of await candidates(parts.rows, request)) {
     const placement = await placementOn(server, parts).catch((error: unknown) => {
       if (!(error instanceof EngineError) || error.code !== 'database_unavailable') throw error;
       away = error;
@@ -61,7 +65,7 @@ async function insert(parts: ProjectParts, project: Pick<ProjectRow, 'id' | 'nam
     if (obstacle === 'name') throw nameTaken(project.name);
     if (obstacle === null) return { ...project, placement };
   }
-  throw away ?? noServer(wish);
+  throw away ?? noServer(request);
 }
 
 /** Completes a project that is marked as `creating`, or takes it away. */
@@ -69,7 +73,7 @@ async function build(
   { control, servers, audit }: ProjectParts,
   unfinished: UnfinishedProjects,
   project: NewProject,
-  { by, fill, make = (placement) => servers.tenancyOf(placement).create(placement) }: Wanted,
+  { by, fill, make = (placement) => servers.tenancyOf(placement).create(placement) }: CreateRequest,
 ): Promise<void> {
   const { id, name, placement } = project;
   try {
@@ -79,7 +83,7 @@ async function build(
     if (!(await control.setProjectStatus(id, ['creating'], status, entry))) throw deletedMeanwhile(name);
   } catch (error) {
     // What is there so far goes away now if possible, else with the next check.
-    const isGone = await unfinished.takeBack(project).then(
+    const isGone = await unfinished.undoCreate(project).then(
       () => true,
       () => false,
     );

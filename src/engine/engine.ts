@@ -159,9 +159,9 @@ export class Engine implements Omit<EngineParts, 'shared'> {
     };
   }
 
-  /** Deletes a project and everything this instance holds of it. */
-  async deleteProject(name: string, by?: Origin): Promise<ProjectRow> {
-    const project = await this.projects.delete(name, by);
+  /** Deletes a project and everything this instance holds of it. @param lost a server that will not come back */
+  async deleteProject(name: string, by?: Origin, lost?: string): Promise<ProjectRow> {
+    const project = await this.projects.delete(name, by, lost);
     this.shared.database.capacities.closeProject(project.id);
     this.shared.quotas.forget(project.id);
     return project;

@@ -30,7 +30,7 @@ import { type MoveEvents, Moves } from './moves/moves.js';
 import type { SharedServices } from './project.js';
 import { Projects } from './projects.js';
 import { Quotas } from './quota.js';
-import { type OnServerAway, ServerWatch } from './servers/server-watch.js';
+import { type OnServerUnreachable, ServerWatch } from './servers/server-watch.js';
 import { Sessions, type SessionSettings } from './sessions/sessions.js';
 import { Splitter } from './sql/splitter.js';
 
@@ -63,7 +63,7 @@ export interface EngineSettings extends AuditSettings, CapacitySettings {
   /** Told of a move whose rest cannot be cleared away now. */
   onStuckMove: MoveEvents['onStuck'];
   /** Told of an added server that stops answering, or answers again. */
-  onServerAway: OnServerAway;
+  onServerUnreachable: OnServerUnreachable;
 }
 
 /** Connections of the service's own role: tokens, projects, watchdog. */
@@ -120,7 +120,7 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
       control,
       servers,
       serverRows: rows,
-      serverWatch: new ServerWatch(rows, servers, settings.onServerAway),
+      serverWatch: new ServerWatch(rows, servers, settings.onServerUnreachable),
       databases,
       audit,
       projects,

@@ -14,7 +14,7 @@ import { serviceWork } from '../tenancy/service-work.js';
 import type { Servers } from '../tenancy/servers.js';
 import { Slots } from './limits/slots.js';
 import { type Audit, BY_ITSELF, type Origin } from './audit/audit.js';
-import type { Wish } from './choose-server.js';
+import type { PlacementRequest } from './choose-server.js';
 import { createProject, type Fill, type Make } from './create-project.js';
 import { nameTaken, notReady, notFound, needsSuperuser, inUseElsewhere } from './project-errors.js';
 import { isProjectName, requireName } from './project-name.js';
@@ -61,11 +61,11 @@ export class Projects {
 
   /**
    * Creates a project, which nobody can use before it is complete. If that fails, nothing of it stays.
-   * @param wish where it is to live; default: on the least loaded server
+   * @param request where it is to live; default: on the least loaded server
    * @throws EngineError invalid_name, unique_violation, not_found, invalid_request, overloaded, database_unavailable, outcome_unknown
    */
-  create(name: string, by: Origin = BY_ITSELF, wish: Wish = {}): Promise<ProjectRow> {
-    return this.inSlot(() => createProject(this.parts, this.unfinished, { name, by, wish, fill: null }));
+  create(name: string, by: Origin = BY_ITSELF, request: PlacementRequest = {}): Promise<ProjectRow> {
+    return this.inSlot(() => createProject(this.parts, this.unfinished, { name, by, request, fill: null }));
   }
 
   /**
@@ -75,9 +75,9 @@ export class Projects {
    * @throws EngineError as {@link create}; what `fill` and `make` throw
    */
   restore(name: string, by: Origin, fill: Fill, make?: Make): Promise<ProjectRow> {
-    const wish = { server: DEFAULT_SERVER };
+    const request = { server: DEFAULT_SERVER };
     return this.inSlot(() =>
-      createProject(this.parts, this.unfinished, { name, by, wish, fill, ...(make && { make }) }),
+      createProject(this.parts, this.unfinished, { name, by, request, fill, ...(make && { make }) }),
     );
   }
 
@@ -214,9 +214,10 @@ export class Projects {
   /**
    * Deletes a project with everything in it, permanently. Waits until its creation has ended; what a crash has left of one is
    * deleted too.
+   * @param lost a server that will not come back, of which nothing is asked
    * @throws EngineError not_found, request_in_flight, overloaded, database_unavailable
    */
-  async delete(name: string, by: Origin = BY_ITSELF): Promise<ProjectRow> {
+  async delete(name: string, by: Origin = BY_ITSELF, lost: string | null = null): Promise<ProjectRow> {
     const project = isProjectName(name) ? await this.control.projectBy('name', name) : null;
     if (project === null) throw notFound(name);
     const { id } = project;
@@ -227,7 +228,7 @@ export class Projects {
           // From here on there is no way back: the next start deletes what a crash leaves.
           const entry = this.audit.entryOfChange(by, { operation: 'project.delete' });
           if (!(await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', entry))) throw notFound(name);
-          await this.unfinished.remove(project, null);
+          await this.unfinished.remove(project, null, lost);
           return project;
         },
         WAIT_MS,

@@ -7,6 +7,7 @@ import { EngineError } from '../contract/errors.js';
 import type { AuditRow } from '../tenancy/audit-log.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';
 import type { ControlDatabase } from '../tenancy/control.js';
+import { serverName } from '../contract/servers.js';
 import { serviceWork } from '../tenancy/service-work.js';
 import { BY_ITSELF } from './audit/audit.js';
 import type { ProjectParts } from './project-parts.js';
@@ -52,16 +53,19 @@ export class UnfinishedProjects {
    * Takes away what this process was creating. It may be active already, if that change reached Postgres and only the answer
    * was lost.
    */
-  async takeBack({ id, placement }: Identified): Promise<void> {
+  async undoCreate({ id, placement }: Identified): Promise<void> {
     await this.control.setProjectStatus(id, PROJECT_STATUSES, 'deleting', null);
     await this.remove({ id, placement }, null);
   }
 
-  /** Takes away a project that is marked as `deleting`: its database, its roles, what a move has left and, last, the mark. */
-  async remove({ id, placement }: Identified, entry: AuditRow | null): Promise<void> {
+  /**
+   * Takes away a project that is marked as `deleting`: its database, its roles, what a move has left and, last, the mark.
+   * @param lost a server that will not come back
+   */
+  async remove({ id, placement }: Identified, entry: AuditRow | null, lost: string | null = null): Promise<void> {
     const moves = await this.parts.moves.open(id);
     for (const place of [placement, ...moves.flatMap(({ source, target }) => [source, target])]) {
-      await serviceWork(() => this.parts.servers.tenancyOf(place).drop(place));
+      if (serverName(place) !== lost) await serviceWork(() => this.parts.servers.tenancyOf(place).drop(place));
     }
     await this.control.deleteProject(id, entry);
   }

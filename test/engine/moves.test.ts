@@ -225,21 +225,25 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     const { engine } = service;
     const tenancy = engine.servers.tenancyOf(asleep.placement);
     const placement = await made(asleep);
-    const move = { id: randomUUID(), projectId: asleep.id, source: asleep.placement, target: placement };
-    expect(await engine.moves.rows.insert(move)).toBeNull();
-    expect(await engine.moves.rows.fence(move.id)).toBe(true);
-    await raiseFence(tenancy, asleep.placement, 'writer', isStill);
+    const id = randomUUID();
     const write = () =>
       engine
         .admit(asleep, null)
         .use('sql-write', WITHIN_A_MINUTE, ({ session }) => session.script(`INSERT INTO visits (page) VALUES ('x')`));
-    await expect(write()).rejects.toMatchObject({ code: 'database_unavailable' });
-    // Nor does what repairs a project's roles lower the fence.
-    await expect(engine.databases.restoreRights(tenancy, asleep.placement)).rejects.toMatchObject({
-      code: 'database_unavailable',
+    // While the process that moves it lives, nobody settles it.
+    await engine.control.withProjectLock(project.id, async () => {
+      const move = { id, projectId: asleep.id, source: asleep.placement, target: placement };
+      expect(await engine.moves.rows.insert(move)).toBeNull();
+      expect(await engine.moves.rows.fence(move.id)).toBe(true);
+      await raiseFence(tenancy, asleep.placement, 'writer', isStill);
+      await expect(write()).rejects.toMatchObject({ code: 'database_unavailable' });
+      // Nor does what repairs a project's roles lower the fence.
+      await expect(engine.databases.restoreRights(tenancy, asleep.placement)).rejects.toMatchObject({
+        code: 'database_unavailable',
+      });
+      await expect(write()).rejects.toMatchObject({ code: 'database_unavailable' });
     });
-    await expect(write()).rejects.toMatchObject({ code: 'database_unavailable' });
-    await service.engine.moves.settle();
+    await eventually('it is settled', async () => (await engine.moves.get(id)).endedAt !== null);
     await write();
     expect(await project.rows('SELECT page FROM visits')).toEqual([{ page: 'x' }]);
     expect(await leftThere()).toEqual([]);

@@ -2,7 +2,7 @@
  * A project that moves to another server and back while eight clients write to it, and a service that is killed at each state of a
  * move: what was answered is true of the place where the project ends, and nothing is left where it does not live.
  */
-import { writeFile } from 'node:fs/promises';
+import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 import type { MoveState } from '../../src/contract/moves.js';
@@ -20,6 +20,9 @@ const KILLED_AT: readonly MoveState[] = ['preparing', 'fencing', 'copying', 'ver
 
 /** What a client may be told: a killed service answers nothing. */
 const TRUE_ANSWERS = ['200', '201', 'database_unavailable', 'outcome_unknown', 'overloaded', 'request_in_flight'];
+
+const THERE = `SELECT datname AS name FROM pg_database WHERE datname ~ '^d_'
+  UNION ALL SELECT rolname FROM pg_roles WHERE rolname ~ '^[wrb]_'`;
 
 it('no row is lost or doubled by moves there and back, each killed at another state', async () => {
   const other = await startAddedServer(true, 18);
@@ -58,16 +61,40 @@ it('no row is lost or doubled by moves there and back, each killed at another st
         const moves = JSON.parse(await cdp('project', 'moves', '--json')) as Move[];
         return moves.every(({ ended_at: ended }) => ended !== null);
       });
+      expect(await leftBehind(), `killed at ${states.at(-1)}`).toEqual([]);
+    }
+
+    /** Databases, roles and folders of places where no project lives. */
+    async function leftBehind(): Promise<string[]> {
+      const lives = await onDatabase(superuserOf(dataDir), (client) =>
+        client.query<{ names: string[] }>(
+          'SELECT ARRAY[server, database_name, writer_role, reader_role] AS names FROM cdp.projects',
+        ),
+      );
+      const there = await connected(other.connection, (client) => client.query<{ name: string }>(THERE));
+      const folders = await readdir(join(dataDir, 'postgres/projects'));
+      const known = new Set(lives.rows.flatMap(({ names }) => names));
+      return [...there.rows.map(({ name }) => name), ...folders].filter((name) => !known.has(name));
     }
 
     async function beginMove(): Promise<string> {
-      const [{ server } = { server: '' }] = JSON.parse(await cdp('project', 'list', '--json')) as { server: string }[];
-      const to = server === 'default' ? 'eu-1' : 'default';
-      const begun = runProgram(['project', 'move', 'default', '--to', to, '--data-dir', dataDir]);
-      begun.catch(() => {});
+      const begin = async () => {
+        const [{ server } = { server: '' }] = JSON.parse(await cdp('project', 'list', '--json')) as {
+          server: string;
+        }[];
+        const to = server === 'default' ? 'eu-1' : 'default';
+        const attempt = { hasEnded: false };
+        const ended = () => void (attempt.hasEnded = true);
+        runProgram(['project', 'move', 'default', '--to', to, '--data-dir', dataDir]).then(ended, ended);
+        return attempt;
+      };
+      let attempt = await begin();
       return eventually('the move has begun', async () => {
         const moves = await cdp('project', 'moves', '--json');
-        return (JSON.parse(moves) as Move[])[0]?.ended_at === null && moves;
+        if ((JSON.parse(moves) as Move[])[0]?.ended_at === null) return moves;
+        // To a busy machine a server may seem to be away for a moment.
+        if (attempt.hasEnded) attempt = await begin();
+        return false;
       });
     }
 
@@ -83,12 +110,7 @@ it('no row is lost or doubled by moves there and back, each killed at another st
     console.log('moves:', verdict, ledger.codes, 'killed at', states);
     expect(verdict.wrong, UNTRUE).toEqual([]);
     expect(Object.keys(ledger.codes).filter((code) => !TRUE_ANSWERS.includes(code) && !/^E/.test(code))).toEqual([]);
-    const left = await connected(other.connection, (client) =>
-      client.query(
-        `SELECT datname FROM pg_database WHERE datname LIKE 'd\\_%' UNION ALL SELECT rolname FROM pg_roles WHERE rolname ~ '^[wrb]_'`,
-      ),
-    );
-    expect(left.rows).toEqual([]);
+    expect(await leftBehind()).toEqual([]);
     expect((await service.end()).code).toBe(0);
   } finally {
     await other.close();

@@ -1,4 +1,5 @@
 /** Postgres servers over the admin API: added, checked, changed, filled and removed, beside both kinds of home. */
+import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -137,6 +138,34 @@ describe.each(Object.entries(HOMES))('beside %s', (_name, start) => {
     failure(await send('DELETE', '/default'), 400, 'invalid_request');
     failure(await send('DELETE', '/nowhere'), 404, 'not_found');
     expect((await send('GET', '')).body.servers).toMatchObject([{ name: 'default' }, { name: 'eu-1', projects: 7 }]);
+  });
+
+  it('a lost server goes with its projects and moves, and one that answers does not', async () => {
+    const disguise = await other.disguised({});
+    expect((await send('POST', '', { name: 'eu-1', url_reference: `env:${variableWith(disguise.url)}` })).status).toBe(
+      201,
+    );
+    const lost = await service.project('lost', 'eu-1');
+    const leaving = await service.project('leaving', 'default');
+    const { engine } = service;
+    const { placement } = await engine.projects.get('lost');
+    const source = (await engine.projects.get('leaving')).placement;
+    const target = await engine.servers.tenancyOf(placement).newPlacement();
+    // A move there, whose process has ended.
+    await engine.control.withProjectLock(leaving.id, async () => {
+      const move = { id: randomUUID(), projectId: leaving.id, source, target };
+      expect(await engine.moves.rows.insert(move)).toBeNull();
+      expect(await engine.moves.rows.fence(move.id)).toBe(true);
+    });
+    failure(await send('DELETE', '/eu-1?lost=eu-2'), 400, 'invalid_request');
+    expect(failure(await send('DELETE', '/eu-1?lost=eu-1'), 400, 'invalid_request').message).toContain('answers');
+    disguise.close();
+    const removed = await send('DELETE', '/eu-1?lost=eu-1');
+    expect(removed.body, removed.text).toMatchObject({ server: { name: 'eu-1' }, deleted_projects: ['lost'] });
+    expect((await lost.call('GET', '/api/cdp/schema')).status).toBe(401);
+    expect((await engine.projects.get('leaving')).isFenced).toBe(false);
+    expect((await engine.moves.list('leaving'))[0]).toMatchObject({ state: 'undone', to: 'eu-1', from: 'default' });
+    failure(await send('DELETE', '/default?lost=default'), 400, 'invalid_request');
   });
 
   it('one Postgres is not added under two names', async () => {

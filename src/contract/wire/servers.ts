@@ -117,3 +117,23 @@ export type ServersAnswer = Static<typeof ServersAnswer>;
 
 export const CheckedServerAnswer = Type.Object({ ...success, server: Server, findings: Type.Array(Finding) });
 export type CheckedServerAnswer = Static<typeof CheckedServerAnswer>;
+
+export const RemoveServerQuery = Type.Object(
+  {
+    lost: Type.Optional(
+      Type.String({
+        description:
+          "Repeat the server's name: it will not come back. Its projects are deleted with their tokens, which cannot be undone; restore them from a backup.",
+      }),
+    ),
+  },
+  STRICT,
+);
+export type RemoveServerQuery = Static<typeof RemoveServerQuery>;
+
+export const RemovedServerAnswer = Type.Object({
+  ...success,
+  server: Server,
+  deleted_projects: Type.Array(Type.String(), { description: 'Names of the projects that were lost with it.' }),
+});
+export type RemovedServerAnswer = Static<typeof RemovedServerAnswer>;

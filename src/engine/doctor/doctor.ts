@@ -21,7 +21,7 @@ import { examineCommits, examineServer, isCurrent } from './server-findings.js';
 const TRIAL_MS = 30_000;
 
 /** What is checked. */
-export interface Patient {
+export interface DoctorTarget {
   readonly address: ServerAddress;
   /** Connections to projects' databases that this process may have. */
   readonly connections: number;
@@ -32,8 +32,8 @@ export interface Patient {
 }
 
 /** Checks everything, and tries everything once. A failure is a finding, beside all others. */
-export async function examine(patient: Patient, by: Origin): Promise<Finding[]> {
-  const { address, connections, embedded } = patient;
+export async function examine(target: DoctorTarget, by: Origin): Promise<Finding[]> {
+  const { address, connections, embedded } = target;
   const findings: Finding[] = [];
   try {
     const facts = await serverFacts(address);
@@ -44,7 +44,7 @@ export async function examine(patient: Patient, by: Origin): Promise<Finding[]> 
       findings.push(await examineDisk(embedded.folder), ...(await examineLimits(pid)), ...(await examineLibxml(pid)));
     }
     // Opening the engine would migrate the schema, and an older service may be using it.
-    if (isCurrent(facts)) findings.push(...(await examineInstallation(patient, by)));
+    if (isCurrent(facts)) findings.push(...(await examineInstallation(target, by)));
   } catch (error) {
     findings.push(problem('Postgres', messageOf(error), 'Check DATABASE_URL, pg_hba.conf and the log of the server.'));
   }
@@ -53,7 +53,7 @@ export async function examine(patient: Patient, by: Origin): Promise<Finding[]> 
 
 const IN_TRIAL = 'docs/errors.md explains the error codes; see also the log.';
 
-async function examineInstallation({ engine: open }: Patient, by: Origin): Promise<Finding[]> {
+async function examineInstallation({ engine: open }: DoctorTarget, by: Origin): Promise<Finding[]> {
   const failed = (subject: string) => (error: unknown) => problem(subject, messageOf(error), IN_TRIAL);
   let engine;
   try {

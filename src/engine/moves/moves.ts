@@ -168,8 +168,8 @@ export class Moves {
     return this.get(id);
   }
 
-  /** Undoes or finishes what nobody carries out any more. */
-  async settle(): Promise<void> {
+  /** Undoes or finishes what nobody carries out any more. @param lost a server that will not come back */
+  async settle(lost: string | null = null): Promise<void> {
     const left = new Map((await this.rows.open()).map((move) => [move.id, move]));
     for (const move of [...left.values(), ...[...this.unsettled.values()].filter(({ id }) => !left.has(id))]) {
       const { id, projectId, project: name } = move;
@@ -179,7 +179,7 @@ export class Moves {
         .withProjectLock(projectId, async () => {
           const now = await this.rows.get(id);
           if (now?.endedAt !== null && !this.unsettled.has(id)) return;
-          await settle(this.parts, move);
+          await settle(this.parts, move, lost === null ? undefined : `The server ${lost} was lost`, lost);
           this.unsettled.delete(id);
           this.reported.delete(id);
           this.parts.audit.record(BY_ITSELF, { operation: 'repair', outcome: 'ok', project: { id: projectId, name } });

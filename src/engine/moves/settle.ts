@@ -4,6 +4,8 @@
  */
 import type { MoveRow } from '../../tenancy/move-rows.js';
 import { lowerFence } from '../../tenancy/fence.js';
+import { serverName } from '../../contract/servers.js';
+import type { Placement } from '../../tenancy/placement.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { dropDumpRole } from '../../backup/logical/dump-role.js';
 import type { ProjectParts } from '../project-parts.js';
@@ -11,32 +13,47 @@ import type { ProjectParts } from '../project-parts.js';
 /** Why a move ended, if its process cannot say. */
 const INTERRUPTED = 'The process that carried it out has ended, or lost the control database';
 
-/** @returns whether the project lives on the target. @throws EngineError database_unavailable: the next attempt goes on */
-export async function settle(parts: ProjectParts, move: MoveRow, reason = INTERRUPTED): Promise<boolean> {
+/**
+ * @param lost a server that will not come back: what is there is left
+ * @returns whether the project lives on the target. @throws EngineError database_unavailable: the next attempt goes on
+ */
+export async function settle(
+  parts: ProjectParts,
+  move: MoveRow,
+  reason = INTERRUPTED,
+  lost: string | null = null,
+): Promise<boolean> {
   const { moves, servers } = parts;
   const { id, source, target } = move;
+  const drop = async (place: Placement): Promise<void> => {
+    if (serverName(place) !== lost) await serviceWork(() => servers.tenancyOf(place).drop(place));
+  };
   // Nobody can switch from here on, unless it is too late. After a switch whose answer was lost, the row says which of the two it is.
   if (await moves.undo(id, reason)) {
-    await undo(parts, move);
+    await undo(parts, move, drop);
     return false;
   }
   const state = (await moves.get(id))?.state;
   if (state === 'switched') {
-    await serviceWork(() => servers.tenancyOf(source).drop(source));
+    await drop(source);
     await moves.end(id, 'switched', 'done');
     return true;
   }
   // Somebody else has undone it, perhaps while this process was still making the target.
-  if (state !== 'done') await serviceWork(() => servers.tenancyOf(target).drop(target));
+  if (state !== 'done') await drop(target);
   return state === 'done';
 }
 
 /** The project takes writes again first: the target's server may not answer. */
-async function undo({ moves, servers }: ProjectParts, { id, source, target }: MoveRow): Promise<void> {
+async function undo(
+  { moves, servers }: ProjectParts,
+  { id, source, target }: MoveRow,
+  drop: (place: Placement) => Promise<void>,
+): Promise<void> {
   const from = servers.tenancyOf(source);
   await serviceWork(() => lowerFence(from, source, () => moves.isAt(id, 'undoing')));
   await moves.unfence(id);
-  await serviceWork(() => servers.tenancyOf(target).drop(target));
+  await drop(target);
   await serviceWork(() => dropDumpRole(from, source));
   await moves.end(id, 'undoing', 'undone');
 }

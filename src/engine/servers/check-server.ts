@@ -19,7 +19,7 @@ export interface Checked {
 }
 
 /** What is to be checked. */
-export interface Checkup {
+export interface ServerCheckOptions {
   readonly address: ServerAddress;
   readonly engine: ServerEngine;
   /** Where its URL is, for advice. */
@@ -29,19 +29,19 @@ export interface Checkup {
 }
 
 /** A failure is a finding. */
-export async function checkServer(checkup: Checkup): Promise<Checked> {
+export async function checkServer(options: ServerCheckOptions): Promise<Checked> {
   try {
-    return await check(checkup);
+    return await check(options);
   } catch (error) {
-    const advice = `Check ${checkup.source}, pg_hba.conf and the log of the server.`;
+    const advice = `Check ${options.source}, pg_hba.conf and the log of the server.`;
     return { fitness: [problem('Postgres', messageOf(error), advice)], condition: [], facts: null };
   }
 }
 
-async function check({ address, engine, source, connections }: Checkup): Promise<Checked> {
+async function check({ address, engine, source, connections }: ServerCheckOptions): Promise<Checked> {
   const name = await versionText(address);
-  const imitation = IMITATIONS.find(({ sign }) => name.includes(sign));
-  if (imitation !== undefined) return { fitness: [refused(imitation)], condition: [], facts: null };
+  const unsupported = UNSUPPORTED_SERVERS.find(({ sign }) => name.includes(sign));
+  if (unsupported !== undefined) return { fitness: [refused(unsupported)], condition: [], facts: null };
   const facts = await serverFacts(address);
   const reach = await reachOf(address);
   const excludes = await locksExclude(address);
@@ -65,14 +65,14 @@ async function check({ address, engine, source, connections }: Checkup): Promise
 
 const hundredths = (ms: number): number => Math.round(ms * 100) / 100;
 
-interface Imitation {
+interface UnsupportedServer {
   /** In what `version()` says. */
   readonly sign: string;
   readonly name: string;
   readonly reason: string;
 }
 
-const IMITATIONS: readonly Imitation[] = [
+const UNSUPPORTED_SERVERS: readonly UnsupportedServer[] = [
   {
     sign: 'CockroachDB',
     name: 'CockroachDB',
@@ -87,7 +87,7 @@ const IMITATIONS: readonly Imitation[] = [
 
 const USE_POSTGRES = 'Add a Postgres server, version 15 to 18; a managed one will do.';
 
-const refused = ({ name, reason }: Imitation): Finding =>
+const refused = ({ name, reason }: UnsupportedServer): Finding =>
   problem('Postgres', `the server is ${name}: ${reason}`, USE_POSTGRES);
 
 const locks = (excludes: boolean): Finding =>

@@ -6,10 +6,10 @@ import type { Servers } from '../../tenancy/servers.js';
 import type { Server } from '../../tenancy/tenancy.js';
 
 /** Other instances, and commands, add and remove servers as well. */
-const LOOK_EVERY_MS = 5_000;
+const REFRESH_EVERY_MS = 5_000;
 
 /** Told of a server that does not answer, with the reason; of one that answers again, with null. */
-export type OnServerAway = (server: string, away: Error | null) => void;
+export type OnServerUnreachable = (server: string, away: Error | null) => void;
 
 export interface ServerState {
   readonly server: string;
@@ -31,14 +31,14 @@ export class ServerWatch {
   constructor(
     private readonly rows: ServerRows,
     private readonly servers: Servers,
-    private readonly onAway: OnServerAway,
+    private readonly onUnreachable: OnServerUnreachable,
   ) {}
 
   keepWatching(): void {
     // Without the control database nothing is served anyway.
-    const look = () => void this.look().catch(() => {});
-    this.timer = setInterval(look, LOOK_EVERY_MS).unref();
-    look();
+    const refresh = () => void this.refresh().catch(() => {});
+    this.timer = setInterval(refresh, REFRESH_EVERY_MS).unref();
+    refresh();
   }
 
   /** The servers that were added. */
@@ -55,7 +55,7 @@ export class ServerWatch {
     for (const name of this.watched.keys()) this.forget(name);
   }
 
-  private async look(): Promise<void> {
+  private async refresh(): Promise<void> {
     const rows = await this.rows.list();
     if (this.timer === undefined) return;
     for (const name of this.watched.keys()) {
@@ -77,7 +77,7 @@ export class ServerWatch {
     // Another one may have the name of one that was removed.
     if (known !== undefined && known?.server === server) return;
     this.forget(name);
-    const check = server && new HealthCheck(server, (away) => this.onAway(name, away));
+    const check = server && new HealthCheck(server, (away) => this.onUnreachable(name, away));
     this.watched.set(name, check && { server, check });
   }
 

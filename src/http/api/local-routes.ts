@@ -5,7 +5,7 @@
 import { EngineError } from '../../contract/errors.js';
 import * as wire from '../../contract/wire/operator.js';
 import { CreateTokenBody, NowQuery } from '../../contract/wire/projects.js';
-import type { Patient } from '../../engine/doctor/doctor.js';
+import type { DoctorTarget } from '../../engine/doctor/doctor.js';
 import { DEFAULT_SERVER } from '../../contract/servers.js';
 import { progressResponse } from '../response/progress-response.js';
 import { originOf } from '../observability/audit-request.js';
@@ -14,7 +14,7 @@ import { shownToken } from './token-operations.js';
 import { type Answer, type Call, endsNow, type Route, timeOf } from './route.js';
 
 /** What the process that owns the data directory offers to commands. */
-export interface Operated extends Patient {
+export interface Operated extends DoctorTarget {
   /** Of this program. */
   readonly version: string;
 }

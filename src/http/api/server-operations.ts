@@ -1,6 +1,7 @@
 /** Postgres servers over HTTP, for an admin token, as routes.ts lists them. */
 import { PROJECT_NAME_PATTERN } from '../../contract/names.js';
 import { DOCUMENTED, Type } from '../../contract/schema.js';
+import { EngineError } from '../../contract/errors.js';
 import * as wire from '../../contract/wire/servers.js';
 import { serverNamed } from '../../engine/choose-server.js';
 import type { CheckedServer } from '../../engine/servers/change-servers.js';
@@ -146,17 +147,25 @@ export const SET_SERVER: Operation = {
 export const REMOVE_SERVER: Operation = {
   ...ADMIN,
   operationId: 'removeServer',
-  summary: 'Remove a Postgres server that no project lives on',
+  summary: 'Remove a Postgres server that no project lives on, or that is lost',
   description: 'The server itself stays as it is.',
   audit: 'server.remove',
   writesEntry: true,
   params: ServerInPath,
-  success: succeeds(200, wire.ServerAnswer, 'server removed', { server: EXAMPLE }),
-  errors: ['not_found', 'dependent_objects', 'outcome_unknown'],
+  query: wire.RemoveServerQuery,
+  success: succeeds(200, wire.RemovedServerAnswer, 'server removed', { server: EXAMPLE, deleted_projects: [] }),
+  errors: ['not_found', 'dependent_objects', 'request_in_flight', 'outcome_unknown'],
   async handle(call) {
-    const { removeServer } = await changes();
-    const server = await removeServer(call.engine, serverInPath(call), originOf(call.request));
-    return { body: serverAnswer('server removed', server) };
+    const [name, by] = [serverInPath(call), originOf(call.request)];
+    const { lost } = call.request.query as wire.RemoveServerQuery;
+    if (lost !== undefined && lost !== name) {
+      throw new EngineError('invalid_request', '"lost" must be the name of the server');
+    }
+    const { server, deleted } =
+      lost === undefined
+        ? { server: await (await changes()).removeServer(call.engine, name, by), deleted: [] }
+        : await (await import('../../engine/servers/remove-lost.js')).removeLostServer(call.engine, name, by);
+    return { body: { ...serverAnswer('server removed', server), deleted_projects: deleted } };
   },
 };
 

@@ -1,0 +1,22 @@
+/** Asks before something is done that cannot be undone. */
+import { createInterface } from 'node:readline/promises';
+import { UsageError } from './exit.js';
+
+/**
+ * A person types the name again; a script has to say --yes.
+ * @param what as the beginning of a sentence: `Deleting "shop"`
+ */
+export async function confirm(name: string, what: string): Promise<void> {
+  if (!process.stdin.isTTY) {
+    throw new UsageError(`${what} cannot be undone. Without a terminal it needs --yes`);
+  }
+  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  const left = new Promise<string>((resolve) => terminal.once('close', () => resolve('')).once('SIGINT', resolve));
+  try {
+    const question = `${what} cannot be undone. Type its name to confirm: `;
+    const answer = await Promise.race([terminal.question(question), left]);
+    if (answer !== name) throw new Error('Not deleted: the name was not typed');
+  } finally {
+    terminal.close();
+  }
+}

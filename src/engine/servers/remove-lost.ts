@@ -1,0 +1,39 @@
+/** `cdp server remove NAME --lost`: a server that will not come back goes, with what the control database says of it. */
+import { EngineError } from '../../contract/errors.js';
+import { DEFAULT_SERVER, serverName } from '../../contract/servers.js';
+import type { ServerRow } from '../../tenancy/server-rows.js';
+import type { Origin } from '../audit/audit.js';
+import { serverNamed } from '../choose-server.js';
+import type { Engine } from '../engine.js';
+import { checkNow, removeServer, setServer } from './change-servers.js';
+
+/**
+ * Deletes the projects that lived there, with their tokens, and ends the moves to and from there. Nothing is asked of the server.
+ * @returns the server as it was, and the names of the projects
+ * @throws EngineError not_found; invalid_request if it answers; request_in_flight while one of its projects is being moved or deleted:
+ *   the next attempt goes on; database_unavailable, outcome_unknown
+ */
+export async function removeLostServer(
+  engine: Engine,
+  name: string,
+  by: Origin,
+): Promise<{ server: ServerRow; deleted: string[] }> {
+  const server = await serverNamed(engine.serverRows, name);
+  if (name !== DEFAULT_SERVER && (await checkNow(engine, server)).facts !== null) {
+    throw new EngineError('invalid_request', `The server "${name}" answers, so it is not lost`, {
+      hint: 'Move or delete its projects, and remove it then.',
+    });
+  }
+  const deleted: string[] = [];
+  if (name !== DEFAULT_SERVER) {
+    // No project is placed there meanwhile.
+    await setServer(engine, name, { status: 'closed' }, by);
+    for (const { name: project, placement } of await engine.projects.list()) {
+      if (serverName(placement) !== name) continue;
+      await engine.deleteProject(project, by, name);
+      deleted.push(project);
+    }
+    await engine.moves.settle(name);
+  }
+  return { server: await removeServer(engine, name, by), deleted };
+}
