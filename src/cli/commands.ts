@@ -23,6 +23,7 @@ export const COMMANDS: Readonly<Record<string, Load>> = {
   describe: async () => (await import('./remote/tables.js')).describeCommand(),
   alter: async () => (await import('./remote/alter.js')).alterCommand(),
   quarantine: async () => (await import('./remote/quarantine.js')).quarantineCommand(),
+  receipt: async () => (await import('./remote/receipt.js')).receiptCommand(),
   index: async () => (await import('./remote/indexes.js')).indexCommand(),
   table: async () => (await import('./remote/distribute.js')).tableCommand(),
   sql: async () => (await import('./remote/sql.js')).sqlCommand(),

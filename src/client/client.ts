@@ -192,13 +192,16 @@ export class CdpClient {
     return receipt as Receipt;
   }
 
-  /** What became of up to 1,000 batches, in the order of their keys. */
+  /**
+   * What became of up to 1,000 batches, in the order of their keys.
+   * @param table null: any; a key that was used for several tables then has a receipt for each
+   */
   async receipts(
-    table: string,
+    table: string | null,
     keys: readonly string[],
     { settle = false, signal }: ReceiptOptions = {},
   ): Promise<Receipt[]> {
-    const body: ReceiptsBody = { table, keys: [...keys], settle };
+    const body: ReceiptsBody = { ...(table === null ? {} : { table }), keys: [...keys], settle };
     const call = { method: 'POST', path: '/api/cdp/receipts/query', idempotent: true, signal } as const;
     return (await this.#transport.json<ReceiptsAnswer>({ ...call, body: toJson(body) })).receipts;
   }

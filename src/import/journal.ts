@@ -62,8 +62,9 @@ export abstract class Journal<Header extends ImportHeader = ImportHeader> {
   protected abstract add(line: JournalLine): void | Promise<void>;
 
   /** Batches that may be stored although the service has forgotten their keys: sent a day ago and never answered. */
-  get outdated(): number {
-    return [...this.sentAt.values()].filter((at) => Date.now() - at > KEYS_VALID_MS).length;
+  get outdated(): { batch: number; sentAt: number }[] {
+    const sent = [...this.sentAt].map(([batch, sentAt]) => ({ batch, sentAt }));
+    return sent.filter(({ sentAt }) => Date.now() - sentAt > KEYS_VALID_MS);
   }
 
   /** Rows inserted or updated. */

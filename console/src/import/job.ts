@@ -164,7 +164,7 @@ export class ImportJob {
 }
 
 /** @throws FileError if batches are in doubt whose keys the service may have forgotten */
-function requireKeys({ outdated }: StoredJournal): void {
+function requireKeys({ outdated: { length: outdated } }: StoredJournal): void {
   if (outdated === 0) return;
   throw new FileError(
     `${outdated} batches were sent more than 23 hours ago and not answered; they could be stored twice`,

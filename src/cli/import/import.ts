@@ -14,6 +14,7 @@ import { columnNames } from '../../import/column-names.js';
 import { missingKey } from './conflict-key.js';
 import { missingColumns } from '../../import/field-mapping.js';
 import { requireUnchanged } from '../../import/batches.js';
+import { settleOutdated } from '../../import/receipts.js';
 import type { Watch } from '../../import/scan.js';
 import { encoderFor } from '../../import/record-encoder.js';
 import { sizeOf, STDIN } from './input.js';
@@ -43,7 +44,7 @@ export async function importFiles(
   const target = { url: new URL(url).href, project: project.id, table, files: files.map((path) => resolve(path)) };
   const journal = canResume && !rehearse ? JournalFile.find(journals, target) : undefined;
   if (resume || resumeLate) {
-    const resumed = await resumable(journal, options, canResume);
+    const resumed = await resumable(client, journal, options, canResume);
     warn(`${grouped(resumed.stored)} rows are already stored`);
     return sendFiles(client, resumed, [], options);
   }
@@ -109,6 +110,7 @@ async function areRepeatable(files: readonly string[]): Promise<boolean> {
 
 /** The journal to resume with. @throws UsageError if there is none, or resuming is not safe */
 async function resumable(
+  client: CdpClient,
   journal: JournalFile | undefined,
   options: ImportOptions,
   canResume: boolean,
@@ -119,14 +121,14 @@ async function resumable(
     throw new UsageError(`There is no interrupted import of these files into "${table}"`, 'Import without --resume');
   try {
     requireSameStoring(options, journal.header.plan.storing);
-    const { outdated } = journal;
-    if (outdated > 0 && !resumeLate) {
+    for (const { path, identity } of journal.header.plan.files) await requireUnchanged(importFile(path), identity);
+    const inDoubt = await settleOutdated(client, journal, table);
+    if (inDoubt > 0 && !resumeLate) {
       throw new UsageError(
-        `${outdated} batches of up to 250 rows were sent more than 23 hours ago and not answered; the service keeps keys for 24 hours, so they could be stored twice`,
+        `${inDoubt} batches of up to 250 rows were sent so long ago that the service may have forgotten them, and not answered; they could be stored twice`,
         'Check whether their rows were stored; then continue with --resume-late, or start again with --restart',
       );
     }
-    for (const { path, identity } of journal.header.plan.files) await requireUnchanged(importFile(path), identity);
     return journal;
   } catch (error) {
     journal.close();

@@ -66,7 +66,7 @@ export class ServerWatch {
     for (const row of rows) if (row.urlReference !== null) this.watch(row);
     this.servers.replicas.keep(
       rows.flatMap(({ replicas }) => replicas),
-      this.onAway,
+      this.onUnreachable,
     );
   }
 

@@ -625,19 +625,36 @@ describe('an interrupted import', () => {
     await check('stopped');
   });
 
-  it('is not resumed if the service may have forgotten the keys in doubt, unless with --resume-late', async () => {
-    await prepare('late');
+  /** Kills an import of which some batches are stored and others are not, without an answer, and lets hours pass. */
+  async function killed(table: string, hours: number): Promise<void> {
+    await prepare(table);
     let seen = 0;
-    proxy.plan = (request) => (request.method === 'POST' && ++seen > 5 ? 'drop-after' : undefined);
-    const running = ada.start(['import', 'late.csv', '--table', 'late']);
+    proxy.plan = (request) => {
+      if (request.method !== 'POST' || ++seen <= 5) return undefined;
+      return seen % 2 === 0 ? 'drop-after' : 'drop-before';
+    };
+    const running = ada.start(['import', `${table}.csv`, '--table', table]);
     await eventually('answers are lost', () => Promise.resolve(seen > 10));
     await running.end('SIGKILL');
     proxy.plan = () => undefined;
-    const aDayAgo = (_: string, at: string) => `"t":${Number(at) - 24 * 3_600_000}`;
+    const before = (_: string, at: string) => `"t":${Number(at) - hours * 3_600_000}`;
     for (const name of await readdir(join(ada.folder, 'state/cdp/imports'))) {
       const file = join('state/cdp/imports', name);
-      await ada.write(file, (await ada.read(file)).replace(/"t":(\d+)/g, aDayAgo));
+      await ada.write(file, (await ada.read(file)).replace(/"t":(\d+)/g, before));
     }
+    await project.rows(
+      `UPDATE _cdp.idempotency_keys SET created_at = created_at - interval '${hours} hours' WHERE path = '${table}'`,
+    );
+  }
+
+  it('is resumed after more than a day, by the receipts of its batches', async () => {
+    await killed('days', 48);
+    expect(await load('days.csv', 'days', '--resume')).toMatchObject({ code: 4 });
+    await check('days');
+  });
+
+  it('is not resumed if a batch is in doubt that was sent before receipts go back, unless with --resume-late', async () => {
+    await killed('late', 8 * 24);
     const late = await load('late.csv', 'late', '--resume');
     expect([late.code, late.stderr]).toEqual([2, expect.stringContaining('--resume-late')]);
     expect(await load('late.csv', 'late', '--resume-late')).toMatchObject({ code: 4 });
