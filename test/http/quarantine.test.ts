@@ -139,6 +139,9 @@ describe.each(testServers())('on Postgres $major', (server) => {
 
     it('deletes by the same filters', async () => {
       await insert([{ age: 'x' }, { nme: 1 }]);
+      const tried = await project.call('DELETE', '/api/cdp/quarantine?error=unknown_column&dry_run=true');
+      expect(tried.body).toMatchObject({ deleted_rows: 1, dry_run: true });
+      expect(await list()).toHaveLength(2);
       const { body } = await project.call('DELETE', '/api/cdp/quarantine?error=unknown_column');
       expect(body).toMatchObject({ deleted_rows: 1 });
       expect(await list()).toMatchObject([{ record: '{"age":"x"}' }]);
@@ -173,6 +176,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     });
 
     it('to delete everything unless told so', async () => {
+      failure(await project.call('DELETE', '/api/cdp/quarantine?dry_run=true'), 400, 'invalid_request');
       failure(await project.call('DELETE', '/api/cdp/quarantine'), 400, 'invalid_request');
     });
   });

@@ -94,5 +94,5 @@ export const DropQuarantineQuery = Type.Object(
 );
 export type DropQuarantineQuery = Static<typeof DropQuarantineQuery>;
 
-export const DropQuarantineAnswer = Type.Object({ ...success, deleted_rows: Type.Integer() });
+export const DropQuarantineAnswer = Type.Object({ ...success, deleted_rows: Type.Integer(), ...rehearsed });
 export type DropQuarantineAnswer = Static<typeof DropQuarantineAnswer>;

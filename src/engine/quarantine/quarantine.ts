@@ -1,9 +1,10 @@
 /** The quarantine of a project: records that were refused, each with what is wrong with it, until they are too old. */
 import type { ErrorPlace } from '../../contract/errors.js';
 import type { DropQuarantineQuery, QuarantinedRecord, QuarantineQuery } from '../../contract/wire/quarantine.js';
-import { type Fragment, join, type Row, sql, type Statement } from '../../pg/index.js';
+import { BEGIN, type Fragment, join, type Row, sql, type Statement } from '../../pg/index.js';
 import { type Deadline, queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
+import { commit } from '../transaction.js';
 
 /** Which records; all of it must hold. */
 export type QuarantineFilter = Pick<QuarantineQuery, 'table' | 'error' | 'column' | 'since' | 'until' | 'id' | 'after'>;
@@ -133,8 +134,9 @@ export function drop(project: Project, filter: Omit<DropQuarantineQuery, 'all'>,
     'typed',
     deadlineOf(signal),
     async ({ session }) => {
+      await session.run([BEGIN]);
       const count = await session.change(chosen);
-      await session.run([purge(project.quarantineDays)]);
+      await commit(session, [purge(project.quarantineDays)], false, project.rehearsal);
       return count;
     },
     'none',

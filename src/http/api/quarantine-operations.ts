@@ -91,6 +91,7 @@ export const REPLAY_QUARANTINE: Operation = {
 
 export const DROP_QUARANTINE: Operation = {
   operationId: 'dropQuarantine',
+  rehearses: true,
   summary: 'Delete records from the quarantine',
   tag: 'data',
   audit: 'drop_quarantine',
@@ -100,7 +101,7 @@ export const DROP_QUARANTINE: Operation = {
   success: succeeds(200, wire.DropQuarantineAnswer, '1 record deleted', { deleted_rows: 1 }),
   errors: ['table_busy', 'outcome_unknown'],
   async handle(call) {
-    const { all, ...filter } = call.request.query as wire.DropQuarantineQuery;
+    const { all, dry_run: _, ...filter } = call.request.query as wire.DropQuarantineQuery & { dry_run?: 'true' };
     if (all === undefined && Object.keys(filter).length === 0) {
       throw new EngineError('invalid_request', 'Say which records to delete', {
         hint: 'Add a filter such as table=customers, or all=true for all of them.',
