@@ -131,7 +131,7 @@ describe('a million rows', () => {
     await run(sql);
     await page.getByRole('button', { name: /Download all/ }).click();
     await page.getByRole('menuitem', { name: /^CSV/ }).click();
-    await expect.poll(() => page.evaluate('window.written?.isClosed')).toBe(true);
+    await expect.poll(() => page.evaluate('window.written?.isClosed'), { timeout: 60_000 }).toBe(true);
     const { text } = await project.call('POST', '/api/cdp/sql', { body: { sql }, headers: { accept: 'text/csv' } });
     expect((await page.evaluate<string>(`window.written.pieces.join('')`)) === text).toBe(true);
     expect(await page.evaluate('window.written.name')).toBe('result.csv');
