@@ -78,7 +78,7 @@ export async function limitedFiles(): Promise<Disk> {
   return {
     dataDir,
     isFull: false,
-    sqlstate: 'XX000',
+    sqlstate: '(?:XX000|53100)',
     fill: (service) => limit(SEGMENT_BYTES, service),
     break: (service) => limit(64 * 1024, service),
     makeRoom: (service) => limit('unlimited', service),
