@@ -14,7 +14,7 @@ export interface ServerFolder {
   readonly data: string;
   readonly config: string;
   readonly hba: string;
-  /** Files with further settings, if they exist: of a recovery, of the WAL archive, and the operator's own. */
+  /** Files with further settings, if they exist: of a recovery, of the WAL archive, of a move, and the operator's own. */
   readonly ownSettings: readonly string[];
   readonly log: string;
   readonly socketDir: string;
@@ -30,6 +30,9 @@ export const RECOVERY_SETTINGS = 'recovery-settings.conf';
 
 /** In the folder of a server whose WAL is archived. */
 export const ARCHIVE_SETTINGS = 'archive.conf';
+
+/** In the folder of a server whose project moves away by a stream. */
+export const STREAM_SETTINGS = 'stream.conf';
 
 /** In the data folder: the control server, projects' servers by id, and archived WAL by id, which outlives the server. */
 export const CONTROL = 'control';
@@ -48,6 +51,7 @@ export function serverFolder(all: DataFolder, name: string, account: Account = a
     ownSettings: [
       join(root, 'data', RECOVERY_SETTINGS),
       join(root, ARCHIVE_SETTINGS),
+      join(root, STREAM_SETTINGS),
       join(all.folder, 'local.conf'),
       join(root, 'local.conf'),
     ],

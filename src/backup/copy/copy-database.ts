@@ -34,6 +34,8 @@ export interface CopyOptions {
   /** Aborted: all sessions end at once, and with them their transactions. */
   readonly signal: AbortSignal;
   readonly onProgress?: (progress: CopyProgress) => void;
+  /** The source is written to meanwhile, and has no large objects: where its sequences stand is not compared. */
+  readonly isWritten?: boolean;
 }
 
 /** Of one table so far. Reported about once for each MiB, and at the end of the table. */
@@ -48,6 +50,10 @@ export interface Copied {
   readonly tables: TableRows[];
   /** Rights given to roles that the target does not have, in words. */
   readonly leftOut: string[];
+  /** Of the source. */
+  readonly schema: Entry[];
+  /** What was copied, as pg_current_snapshot() writes it. */
+  readonly snapshot: string;
 }
 
 /** The copy is not what the source is. */
@@ -65,7 +71,8 @@ export class CopyDiffers extends Error {
 export async function copyDatabase(options: CopyOptions): Promise<Copied> {
   const { source, target, signal } = options;
   const [from, to] = [source.placement, target.placement];
-  const { schema, contents, others, written } = await reading(source, signal, async (session, login, snapshot) => {
+  const copied = await reading(source, signal, async (session, login, snapshot) => {
+    const [[visible] = []] = await session.query(sql`SELECT pg_current_snapshot()`);
     const schema = await schemaOf(session, login, from, snapshot, signal);
     const tables = await tablesOf(session, from);
     const written = await writing(target, signal, async (writer) => {
@@ -81,24 +88,33 @@ export async function copyDatabase(options: CopyOptions): Promise<Copied> {
       const contents = await allContents(writer, await tablesOf(writer, to), options);
       const others = await othersOf(writer, to, options.verify);
       leftOut.push(...(await execute(writer, schema.afterData, from, to)));
-      return { contents, others, leftOut };
+      return { written: contents, othersWritten: others, leftOut };
     });
     const others = await othersOf(session, from, options.verify);
-    return { schema, contents: await allContents(session, tables, options), others, written };
+    return {
+      ...written,
+      schema: entriesIn(schema),
+      contents: await allContents(session, tables, options),
+      others,
+      visible: visible ?? '',
+    };
   });
-  const { leftOut } = written;
-  const copied = await reading(target, signal, (session, login, snapshot) =>
-    schemaOf(session, login, to, snapshot, signal),
-  );
+  const { schema, contents, leftOut } = copied;
   const isSameMajor = (await source.tenancy.major()) === (await target.tenancy.major());
   const differences = [
-    ...differentEntries(entriesIn(schema), entriesIn(copied), from, to, isSameMajor && leftOut.length === 0),
-    ...differentTables(contents, written.contents),
-    ...differentOthers(others, written.others),
+    ...differentEntries(schema, await readSchema(target, signal), from, to, isSameMajor && leftOut.length === 0),
+    ...differentTables(contents, copied.written),
+    ...(options.isWritten ? [] : differentOthers(copied.others, copied.othersWritten)),
   ];
   if (differences.length > 0) throw new CopyDiffers(differences);
-  return { tables: counted(contents), leftOut };
+  return { tables: counted(contents), leftOut, schema, snapshot: copied.visible };
 }
+
+/** The project's own part of the schema, as pg_dump writes it now. @throws as {@link copyDatabase} */
+export const readSchema = (place: Place, signal: AbortSignal): Promise<Entry[]> =>
+  reading(place, signal, async (session, login, snapshot) =>
+    entriesIn(await schemaOf(session, login, place.placement, snapshot, signal)),
+  );
 
 /** Runs `work` as a role that may read all of the project, in one snapshot with all tables locked against changes of their schema. */
 const reading = <T>(
@@ -114,7 +130,7 @@ const reading = <T>(
   );
 
 /** Runs `work` as the writer, who is to own everything. The project's code finds its own tables, as it does in its requests. */
-function writing<T>(
+export function writing<T>(
   { tenancy, placement }: Place,
   signal: AbortSignal,
   work: (session: Session) => Promise<T>,

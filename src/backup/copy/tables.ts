@@ -50,7 +50,7 @@ export async function tablesOf(session: Session, placement: Placement): Promise<
   return tables;
 }
 
-const areCopied = (placement: Placement): Fragment =>
+export const areCopied = (placement: Placement): Fragment =>
   sql`(c.relnamespace IN (SELECT oid FROM pg_namespace WHERE ${isOfProject(placement)})
     OR cn.nspname = '_cdp' AND c.relname = ANY (${OF_SERVICE}))`;
 

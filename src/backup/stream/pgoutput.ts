@@ -1,0 +1,122 @@
+/** What Postgres's output plugin pgoutput says of changes, in version 1 of its protocol (Postgres manual 53.9). */
+
+/** A table as it was when the changes that follow were made. */
+export interface Relation {
+  readonly schema: string;
+  readonly name: string;
+  readonly columns: readonly { readonly name: string; readonly isKey: boolean }[];
+}
+
+/** The values of a row as Postgres's text. undefined: a long value that the change left as it was. */
+export type Values = readonly (string | null | undefined)[];
+
+export type Change =
+  | { readonly kind: 'insert'; readonly row: Values }
+  /** @property key of the row before; null: its key stays. Other columns of it are null */
+  | { readonly kind: 'update'; readonly key: Values | null; readonly row: Values }
+  | { readonly kind: 'delete'; readonly key: Values };
+
+export type Message =
+  | { readonly type: 'begin'; readonly xid: number }
+  | { readonly type: 'commit' }
+  | { readonly type: 'relation'; readonly id: number; readonly relation: Relation }
+  | { readonly type: 'change'; readonly id: number; readonly change: Change }
+  | { readonly type: 'truncate'; readonly ids: readonly number[] };
+
+/** @returns null for what says nothing of rows. @throws Error if it is of another protocol */
+export function readMessage(bytes: Buffer): Message | null {
+  const reader = new Reader(bytes);
+  const type = reader.character();
+  switch (type) {
+    case 'B':
+      // The position of its commit, and when that was.
+      reader.skip(16);
+      return { type: 'begin', xid: reader.int32() };
+    case 'C':
+      return { type: 'commit' };
+    case 'R':
+      return readRelation(reader);
+    case 'I': {
+      const id = reader.int32();
+      reader.skip(1);
+      return { type: 'change', id, change: { kind: 'insert', row: reader.values() } };
+    }
+    case 'U': {
+      const id = reader.int32();
+      const hasKey = reader.character() !== 'N';
+      const key = hasKey ? reader.values() : null;
+      if (hasKey) reader.skip(1);
+      return { type: 'change', id, change: { kind: 'update', key, row: reader.values() } };
+    }
+    case 'D': {
+      const id = reader.int32();
+      reader.skip(1);
+      return { type: 'change', id, change: { kind: 'delete', key: reader.values() } };
+    }
+    case 'T': {
+      const count = reader.int32();
+      reader.skip(1);
+      return { type: 'truncate', ids: Array.from({ length: count }, () => reader.int32()) };
+    }
+    case 'Y': // a type
+    case 'O': // an origin
+    case 'M': // a message
+      return null;
+    default:
+      throw new Error(`pgoutput sent a message of the unknown type "${type}"`);
+  }
+}
+
+function readRelation(reader: Reader): Message {
+  const id = reader.int32();
+  const [schema, name] = [reader.text(), reader.text()];
+  // Its replica identity.
+  reader.skip(1);
+  const columns = Array.from({ length: reader.int16() }, () => {
+    const isKey = reader.character() === '\x01';
+    const column = { name: reader.text(), isKey };
+    // Its type.
+    reader.skip(8);
+    return column;
+  });
+  return { type: 'relation', id, relation: { schema, name, columns } };
+}
+
+class Reader {
+  private at = 0;
+
+  constructor(private readonly bytes: Buffer) {}
+
+  skip(length: number): void {
+    this.at += length;
+  }
+
+  character(): string {
+    return String.fromCharCode(this.bytes.readUInt8(this.at++));
+  }
+
+  int16(): number {
+    return this.bytes.readUInt16BE((this.at += 2) - 2);
+  }
+
+  int32(): number {
+    return this.bytes.readUInt32BE((this.at += 4) - 4);
+  }
+
+  text(): string {
+    const end = this.bytes.indexOf(0, this.at);
+    const text = this.bytes.toString('utf8', this.at, end);
+    this.at = end + 1;
+    return text;
+  }
+
+  values(): Values {
+    return Array.from({ length: this.int16() }, () => {
+      const kind = this.character();
+      if (kind === 'n') return null;
+      if (kind === 'u') return undefined;
+      const length = this.int32();
+      return this.bytes.toString('utf8', this.at, (this.at += length));
+    });
+  }
+}

@@ -1,0 +1,41 @@
+/** What a stream needs on the source, and its end. */
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { STREAM_SETTINGS } from '../../embedded/server-folder.js';
+import { replaceFile } from '../../files.js';
+import { ident, sql } from '../../pg/index.js';
+import { OwnServers } from '../../tenancy/own-servers.js';
+import type { Placement } from '../../tenancy/placement.js';
+import { withServiceSession } from '../../tenancy/service-pool.js';
+import { withServer } from '../../tenancy/tenancy.js';
+import type { Place } from '../copy/copy-database.js';
+
+export const PUBLICATION = 'cdp_move';
+
+/** Its name is one of the whole server's. It is temporary: it ends with its session, or a crash of the server. */
+export const slotOf = ({ database }: Pick<Placement, 'database'>): string => `cdp_move_${database}`;
+
+/** A server of its own writes too little into its WAL otherwise. Requests wait for the restart. */
+export async function restartForStream({ tenancy, placement }: Place): Promise<void> {
+  if (!(tenancy instanceof OwnServers)) return;
+  const { server } = placement;
+  await replaceFile(await settingsOf(tenancy, server), 'wal_level = logical\n');
+  await tenancy.fleet.stop(server);
+}
+
+/** Ends whatever a stream has left there. A server of its own goes back to its settings when it next starts. */
+export async function clearSource({ tenancy, placement }: Place): Promise<void> {
+  const server = tenancy.serverOf(placement);
+  await withServer(server, () =>
+    withServiceSession(server.address, placement.database, async (session) => {
+      await session.query(
+        sql`SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = ${slotOf(placement)} AND active_pid IS NOT NULL`,
+      );
+      await session.query(sql`DROP PUBLICATION IF EXISTS ${ident(PUBLICATION)}`);
+    }),
+  );
+  if (tenancy instanceof OwnServers) await rm(await settingsOf(tenancy, placement.server), { force: true });
+}
+
+const settingsOf = async (tenancy: OwnServers, server: string): Promise<string> =>
+  join((await tenancy.fleet.folderOf(server)).root, STREAM_SETTINGS);

@@ -1,0 +1,241 @@
+/**
+ * Copies a project from one Postgres server to another while it is written to: the copy of one snapshot, and then every change since, by
+ * logical decoding (docs/decisions/0047-moves-by-stream.md). Writes have to end only for what is left then.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ident, join, literal, PostgresError, type Session, sql, trusted } from '../../pg/index.js';
+import type { Placement } from '../../tenancy/placement.js';
+import { isOfProject } from '../../tenancy/project-rights.js';
+import { withServiceSession } from '../../tenancy/service-pool.js';
+import { withServer } from '../../tenancy/tenancy.js';
+import { type Copied, copyDatabase, type CopyOptions, type Place, readSchema, writing } from '../copy/copy-database.js';
+import { copySequences } from '../copy/others.js';
+import { set } from '../copy/session-settings.js';
+import { differentEntries } from '../copy/verify.js';
+import { Applier, RowNotFound } from './apply.js';
+import { hasTriggers, ofContents, streamedTables, streamObstacles } from './obstacles.js';
+import { clearSource, PUBLICATION, restartForStream, slotOf } from './source.js';
+import { catalogsOf, columnsOf } from './schema-changes.js';
+
+/** The project can only be copied while nobody writes. The message says why. */
+export class NotStreamable extends Error {}
+
+interface StreamOptions extends CopyOptions {
+  /** Called when little is left: ends all writes to the source. What it throws ends the stream. */
+  readonly fence: () => Promise<void>;
+}
+
+/** How long slots wait for transactions that run when it is made. */
+const SLOT_MS = 30_000;
+
+/** Changes that are read at once, but for those of one transaction, which stay together. */
+const READ_CHANGES = 50_000;
+
+/** What is left then is made in about that time. */
+const CAUGHT_UP_MS = 500;
+
+/** Whoever writes faster than the target takes it is not caught up with. */
+const CATCH_UP_MS = 600_000;
+
+/**
+ * As {@link copyDatabase}, whose comparison of both sides is that of the snapshot; each later change must find exactly one row.
+ * @throws NotStreamable: nothing is left on the source, and the target has to be made anew; else as {@link copyDatabase}
+ */
+export async function streamDatabase(options: StreamOptions): Promise<Copied> {
+  const { source, target, signal } = options;
+  const obstacles = await streamObstacles(source.tenancy, source.placement, target.tenancy, target.placement);
+  if (obstacles.length > 0) throw new NotStreamable(obstacles.join('; '));
+  await restartForStream(source);
+  try {
+    const { address } = source.tenancy.serverOf(source.placement);
+    return await withServer(source.tenancy.serverOf(source.placement), () =>
+      withServiceSession(address, source.placement.database, (session) => stream(session, options), signal),
+    );
+  } catch (error) {
+    if (error instanceof PostgresError || error instanceof RowNotFound) {
+      throw new NotStreamable(error.message, { cause: error });
+    }
+    throw error;
+  } finally {
+    // After a failure, whoever settles the move does it.
+    await clearSource(source).catch(() => {});
+  }
+}
+
+/** @param session of the service; the slot ends with it */
+async function stream(session: Session, options: StreamOptions): Promise<Copied> {
+  const { source, target, signal } = options;
+  await set(session, 'reading');
+  await session.query(sql`SET synchronous_commit = on`);
+  const columns = await columnsOf(session, source.placement);
+  await publish(session, source);
+  const copied = await copyDatabase({ ...options, isWritten: true });
+  const check = schemaCheck(session, source, columns, copied, signal);
+  return applying(session, options, async (writer) => {
+    const applier = new Applier(writer, visibleIn(copied.snapshot));
+    const read = (to: Position) => readChanges(session, slotOf(source.placement), to, applier);
+    const identities = await identitiesOf(writer, target.placement);
+    await generate(writer, identities, 'BY DEFAULT');
+    await catchUp(read);
+    await check();
+    await catchUp(read);
+    await options.fence();
+    await read({ lsn: await flushedNow(session) });
+    await check();
+    await generate(writer, identities, 'ALWAYS');
+    await copySequences(session, writer, source.placement);
+    return copied;
+  });
+}
+
+/** From here on the server keeps all changes of the project's tables. Afterwards a snapshot has all that was committed before. */
+async function publish(session: Session, { placement }: Place): Promise<void> {
+  const tables = await session.query(sql`SELECT cn.nspname, c.relname FROM ${streamedTables(placement)} ORDER BY 1, 2`);
+  const names = join(tables.map(([schema, name]) => ident(schema ?? '', name ?? '')));
+  const limit = sql`SET statement_timeout = ${trusted(String(SLOT_MS))}`;
+  await session.query(sql`SET lock_timeout = ${trusted(String(SLOT_MS))}`);
+  await session.query(limit);
+  await session.query(sql`CREATE PUBLICATION ${ident(PUBLICATION)} FOR TABLE ${names}`);
+  await session.query(
+    sql`SELECT pg_create_logical_replication_slot(${slotOf(placement)}, 'pgoutput', temporary => true)`,
+  );
+  await session.query(sql`SET statement_timeout = 0`);
+  // A transaction whose commit is in the WAL is not visible before it has left the list of those that run.
+  const [[next] = []] = await session.query(sql`SELECT pg_snapshot_xmax(pg_current_snapshot())`);
+  for (const until = performance.now() + SLOT_MS; ; await sleep(20)) {
+    const [[isOver] = []] = await session.query(
+      sql`SELECT pg_snapshot_xmin(pg_current_snapshot()) >= ${next ?? ''}::xid8`,
+    );
+    if (isOver === 't') return;
+    if (performance.now() > until) throw new NotStreamable('a transaction on its server does not end');
+  }
+}
+
+/**
+ * Runs `work` as the target's writer. There are no triggers, or they do not run: the service's role sets that for the writer's next
+ * login, since the writer itself may not.
+ */
+async function applying<T>(
+  session: Session,
+  { source, target, signal }: StreamOptions,
+  work: (writer: Session) => Promise<T>,
+): Promise<T> {
+  const { tenancy, placement } = target;
+  if (!(await hasTriggers(session, source.placement))) return writing(target, signal, work);
+  const role = sql`ALTER ROLE ${ident(placement.writer)} IN DATABASE ${ident(placement.database)}`;
+  const change = (what: string) =>
+    withServiceSession(tenancy.serverOf(placement).address, placement.database, (service) =>
+      service.query(sql`${role} ${trusted(what)}`),
+    );
+  await change('SET session_replication_role = replica');
+  return writing(target, signal, async (writer) => {
+    await change('RESET session_replication_role');
+    return work(writer);
+  });
+}
+
+type Column = readonly (string | null)[];
+
+/** The columns of the project that are GENERATED ALWAYS AS IDENTITY, which no UPDATE may set to a given value. */
+const identitiesOf = (session: Session, placement: Placement): Promise<Column[]> =>
+  session.query(sql`SELECT nspname, relname, attname FROM pg_attribute
+    JOIN pg_class c ON c.oid = attrelid JOIN pg_namespace n ON n.oid = relnamespace
+    WHERE attidentity = 'a' AND NOT relispartition AND relkind IN ('r', 'p') AND ${isOfProject(placement)}`);
+
+async function generate(session: Session, columns: readonly Column[], when: 'ALWAYS' | 'BY DEFAULT'): Promise<void> {
+  for (const [schema, table, name] of columns) {
+    const column = sql`${ident(schema ?? '', table ?? '')} ALTER COLUMN ${ident(name ?? '')}`;
+    await session.query(sql`ALTER TABLE ${column} SET GENERATED ${trusted(when)}`);
+  }
+}
+
+interface Position {
+  /** How far to read; default: as far as there is something now. */
+  readonly lsn?: string;
+  /** Ends with the transaction that reaches it. */
+  readonly changes?: number;
+}
+
+/** @returns the number of messages */
+async function readChanges(session: Session, slot: string, { lsn, changes }: Position, applier: Applier) {
+  const [to, most] = [literalOr(lsn), trusted(String(changes ?? 'NULL'))];
+  const rows = session.copyOut(
+    sql`COPY (SELECT data FROM pg_logical_slot_get_binary_changes(${literal(slot)}, ${to}, ${most},
+      'proto_version', '1', 'publication_names', ${literal(PUBLICATION)})) TO STDOUT (FORMAT binary)`,
+  );
+  let count = 0;
+  for await (const message of binaryRows(rows)) {
+    count++;
+    const taken = applier.take(message);
+    if (taken !== undefined) await taken;
+  }
+  await applier.commit();
+  return count;
+}
+
+const literalOr = (lsn: string | undefined) => (lsn === undefined ? trusted('NULL') : literal(lsn));
+
+/** Of COPY's binary format: the header, then each row with the number of its columns, one here, and its length. */
+const BINARY_HEADER_BYTES = 19;
+
+async function* binaryRows(parts: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let at = BINARY_HEADER_BYTES;
+  for await (const part of parts) {
+    while (at < part.length && part.readInt16BE(at) > 0) {
+      const [start, length] = [at + 6, part.readInt32BE(at + 2)];
+      at = start + length;
+      yield part.subarray(start, at);
+    }
+    at = 0;
+  }
+}
+
+/** @throws NotStreamable */
+async function catchUp(read: (to: Position) => Promise<number>): Promise<void> {
+  for (const until = performance.now() + CATCH_UP_MS; performance.now() < until;) {
+    const start = performance.now();
+    const count = await read({ changes: READ_CHANGES });
+    if (count < READ_CHANGES && performance.now() - start < CAUGHT_UP_MS) return;
+  }
+  throw new NotStreamable('changes come faster than they can be made on the target');
+}
+
+/** All that is committed is before it, and can be read: also what was committed without waiting for the disk. */
+async function flushedNow(session: Session): Promise<string> {
+  const [[lsn] = []] = await session.query(sql`SELECT pg_logical_emit_message(true, 'cdp', '')`);
+  return lsn ?? '';
+}
+
+/** @returns what finds that the schema is no longer that of the copy. @throws NotStreamable */
+function schemaCheck(session: Session, source: Place, columns: string, copied: Copied, signal: AbortSignal) {
+  let known = '';
+  return async (): Promise<void> => {
+    const catalogs = await catalogsOf(session);
+    if (catalogs === known) return;
+    const { placement } = source;
+    const changes =
+      (await columnsOf(session, placement)) === columns
+        ? differentEntries(copied.schema, await readSchema(source, signal), placement, placement, true)
+        : ['the columns of its tables are others'];
+    const obstacles = await ofContents(session, placement);
+    if (changes.length + obstacles.length > 0) {
+      throw new NotStreamable(`its schema was changed meanwhile: ${[...changes, ...obstacles].slice(0, 5).join('; ')}`);
+    }
+    known = catalogs;
+  };
+}
+
+/**
+ * Whether what a transaction has done is in a snapshot.
+ * @param snapshot as pg_current_snapshot() writes it (Postgres manual 9.27.5)
+ * @returns what takes the low half of the transaction's number
+ */
+export function visibleIn(snapshot: string): (xid: number) => boolean {
+  const [xmin = 0, xmax = 0] = snapshot.split(':').map(Number);
+  const running = new Set(snapshot.split(':')[2]?.split(',').map(Number));
+  return (low) => {
+    // Transactions that are compared are less than 2^31 apart.
+    const xid = xmax + ((low - (xmax % 2 ** 32)) | 0);
+    return xid < xmin || (xid < xmax && !running.has(xid));
+  };
+}
