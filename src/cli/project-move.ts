@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, Option } from 'commander';
 import { roundedSize } from '../contract/disk-size.js';
-import { VERIFICATIONS, type Verification } from '../contract/moves.js';
+import { MOVE_MODES, type MoveMode, VERIFICATIONS, type Verification } from '../contract/moves.js';
 import type { Move, MoveAnswer, MovePlanAnswer, MoveProjectBody, MovesAnswer } from '../contract/wire/moves.js';
 import type { AdminClient } from './admin-client.js';
 import { UsageError } from './exit.js';
@@ -16,6 +16,7 @@ const LOOK_MS = 250;
 
 interface Options {
   to: string;
+  mode: MoveMode;
   verify: Verification;
   maxPause?: string;
   dryRun?: boolean;
@@ -23,9 +24,17 @@ interface Options {
 
 export function moveCommand(): Command {
   const command = new Command('move')
-    .description('Move a project to another Postgres server; writes wait until its rows are copied')
+    .description('Move a project to another Postgres server while it is used')
     .argument('<NAME>')
     .requiredOption('--to <SERVER>', 'Move it to this server, as `cdp server list` names it')
+    .addOption(
+      new Option(
+        '--mode <MODE>',
+        'Writes wait until all rows are copied, or, by a stream of changes, only for the last',
+      )
+        .choices(MOVE_MODES)
+        .default('copy'),
+    )
     .addOption(
       new Option('--verify <WHAT>', 'Compare schema and numbers of rows, or all rows, before the switch')
         .choices(VERIFICATIONS)
@@ -34,11 +43,16 @@ export function moveCommand(): Command {
     .option('--max-pause <DURATION>', 'Undo the move if writes would be refused for longer, such as 30s or 5m')
     .option('--dry-run', 'Say what is in the way, and change nothing');
   return managementOptions(command).action((name: string) => {
-    const { to, verify, maxPause, dryRun } = command.opts<Options>();
+    const { to, mode, verify, maxPause, dryRun } = command.opts<Options>();
     const pause = maxPause === undefined ? undefined : secondsOf(maxPause);
     return withAdmin(command, async (admin) => {
-      if (dryRun) return showPlan(command, admin, name, to);
-      const ended = await moveAndWait(admin, name, { to, verify, ...(pause !== undefined && { max_pause: pause }) });
+      if (dryRun) return showPlan(command, admin, name, { to, mode });
+      const ended = await moveAndWait(admin, name, {
+        to,
+        mode,
+        verify,
+        ...(pause !== undefined && { max_pause: pause }),
+      });
       const pauseOf = ended.pause_ms === null ? '' : `, ${(ended.pause_ms / 1_000).toFixed(1)} s without writes`;
       print(command, ended, [`Project ${name} lives on ${ended.to} (${counted(ended.rows)}${pauseOf})`]);
     });
@@ -60,24 +74,36 @@ function secondsOf(text: string): number {
   return ms / 1_000;
 }
 
-async function showPlan(command: Command, admin: AdminClient, name: string, to: string): Promise<void> {
-  const path = `admin/projects/${encodeURIComponent(name)}/move?to=${encodeURIComponent(to)}`;
+async function showPlan(
+  command: Command,
+  admin: AdminClient,
+  name: string,
+  { to, mode }: Pick<Options, 'to' | 'mode'>,
+): Promise<void> {
+  const path = `admin/projects/${encodeURIComponent(name)}/move?to=${encodeURIComponent(to)}&mode=${mode}`;
   const plan = await admin.call<MovePlanAnswer>('GET', path);
-  const { bytes, obstacles, from } = plan;
+  const { bytes, obstacles, fallback, from } = plan;
   const size = bytes === null ? '' : ` (${roundedSize(bytes)})`;
-  print(command, { project: plan.project, from, to, bytes, obstacles }, [
+  print(command, { project: plan.project, from, to, bytes, obstacles, fallback }, [
     obstacles.length === 0
       ? `Project ${name}${size} can move from ${from} to ${to}`
       : `Project ${name} cannot move to ${to}:`,
     ...obstacles.map((obstacle) => `- ${obstacle}`),
+    ...(fallback === null ? [] : [notStreamed(fallback)]),
   ]);
   if (obstacles.length > 0) process.exitCode = 1;
 }
 
+const notStreamed = (fallback: string): string => `It is copied, not streamed: ${fallback}`;
+
 /** Says each state once. An interruption cancels the move, which then is undone. */
 async function untilEnded(admin: AdminClient, begun: Move, signal: AbortSignal): Promise<Move> {
-  let [move, state, isCanceled] = [begun, '', false];
+  let [move, state, isCanceled, isCopied] = [begun, '', false, false];
   while (move.ended_at === null) {
+    if (move.fallback !== null && !isCopied) {
+      isCopied = true;
+      warn(`${move.project}: ${notStreamed(move.fallback)}`);
+    }
     if (move.state !== state) warn(`${move.project}: ${move.state}`);
     ({ state } = move);
     if (signal.aborted && !isCanceled) {

@@ -1,12 +1,21 @@
 /** Moves of projects between servers. */
 
 /**
- * The steps of a move, in order: the target is made; writes end; rows are copied; the copy is compared. With `switched` the project
+ * How a project moves. `copy`: while nobody writes. `stream`: while it is written to, so that writes have to wait for what is left at
+ * the end; what cannot be streamed is copied.
+ */
+export const MOVE_MODES = ['copy', 'stream'] as const;
+export type MoveMode = (typeof MOVE_MODES)[number];
+
+/**
+ * The steps of a move, in order: the target is made; rows are streamed, if it moves so; writes end; rows, or those that are left, are
+ * copied; the copy is compared. With `switched` the project
  * lives on the target, and the source is dropped until the move is `done`. Whatever fails before it is undone: the project stays where
  * it was, and the target is dropped.
  */
 export const MOVE_STATES = [
   'preparing',
+  'streaming',
   'fencing',
   'copying',
   'verifying',

@@ -11,7 +11,7 @@ const NOTICED_MS = 1_000;
 /** No statement may take longer than a minute; a stream with a slow reader may. */
 const LONGEST_MS = 70_000;
 
-const CHECK_MS = 250;
+const CHECK_MS = 100;
 
 interface DrainOptions {
   /** Whose transactions. */

@@ -1,5 +1,5 @@
 /** The table `cdp.moves` of the control database: where each move of a project is, so that a crash leaves none unfinished. */
-import type { MoveState } from '../contract/moves.js';
+import type { MoveMode, MoveState } from '../contract/moves.js';
 import { BEGIN, COMMIT, type Fragment, type Pool, type Row, sql, trusted } from '../pg/index.js';
 import { type AuditRow, withEntry } from './audit-log.js';
 import { serverName } from '../contract/servers.js';
@@ -22,6 +22,10 @@ export interface MoveRow {
   rows: number;
   bytes: number;
   isCanceled: boolean;
+  /** As asked for. */
+  mode: MoveMode;
+  /** Why it was copied though the mode is `stream`, and for about how long; null: it was not. */
+  fallback: string | null;
   /** Why it was undone; of one that has switched, why it cannot be finished. null: neither. */
   reason: string | null;
   startedAt: Date;
@@ -31,10 +35,10 @@ export interface MoveRow {
   endedAt: Date | null;
 }
 
-export type NewMove = Pick<MoveRow, 'id' | 'projectId' | 'source' | 'target'>;
+export type NewMove = Pick<MoveRow, 'id' | 'projectId' | 'source' | 'target'> & Partial<Pick<MoveRow, 'mode'>>;
 
 /** Nothing has been decided before `switched`: these can be undone. */
-const UNDECIDED: readonly MoveState[] = ['preparing', 'fencing', 'copying', 'verifying'];
+const UNDECIDED: readonly MoveState[] = ['preparing', 'streaming', 'fencing', 'copying', 'verifying'];
 
 /** A stored placement as the JSON of a {@link Placement}. */
 const placement = (column: 'source' | 'target') =>
@@ -44,7 +48,7 @@ const placement = (column: 'source' | 'target') =>
 
 const MOVE_JSON = trusted(`jsonb_build_object('id', moves.id, 'projectId', project_id, 'project', projects.name,
   'state', state, 'from', from_server, 'to', to_server, 'source', ${placement('source')}, 'target', ${placement('target')},
-  'rows', rows, 'bytes', bytes, 'isCanceled', is_canceled, 'reason', reason, 'startedAt', started_at,
+  'rows', rows, 'bytes', bytes, 'isCanceled', is_canceled, 'mode', mode, 'fallback', fallback, 'reason', reason, 'startedAt', started_at,
   'pauseMs', round(extract(epoch FROM opened_at - fenced_at) * 1000), 'endedAt', ended_at)`);
 
 const moveRow = ([json]: Row): MoveRow => JSON.parse(json ?? '', withDates) as MoveRow;
@@ -60,15 +64,15 @@ export class MoveRows {
    * Notes a move that begins, which counts on the target's server as a project from now on.
    * @returns null if it is noted; else what is in the way: another move of the project, or the server
    */
-  async insert({ id, projectId, source, target }: NewMove): Promise<'moving' | 'server' | null> {
+  async insert({ id, projectId, source, target, mode = 'copy' }: NewMove): Promise<'moving' | 'server' | null> {
     const server = serverName(target);
     const results = await serviceWork(() =>
       this.pool.run([
         BEGIN,
         sql`SELECT FROM cdp.servers WHERE name = ${server} FOR UPDATE`,
         sql`SELECT FROM cdp.servers WHERE name = ${server} AND status = 'active' AND ${HAS_ROOM}`,
-        sql`INSERT INTO cdp.moves (id, project_id, state, from_server, to_server, source, target)
-          SELECT ${id}, ${projectId}, 'preparing', ${serverName(source)}, ${server}, ${stored(source)}::jsonb, ${stored(target)}::jsonb
+        sql`INSERT INTO cdp.moves (id, project_id, state, from_server, to_server, source, target, mode)
+          SELECT ${id}, ${projectId}, 'preparing', ${serverName(source)}, ${server}, ${stored(source)}::jsonb, ${stored(target)}::jsonb, ${mode}
           WHERE EXISTS (SELECT FROM cdp.servers WHERE name = ${server} AND status = 'active' AND ${HAS_ROOM})
           ON CONFLICT DO NOTHING RETURNING id`,
         COMMIT,
@@ -122,8 +126,15 @@ export class MoveRows {
   /** The same to `fencing`, and instances refuse writes to the project within a second. */
   async fence(id: string): Promise<boolean> {
     return this.changes(sql`WITH moved AS (
-        UPDATE cdp.moves SET state = 'fencing', fenced_at = clock_timestamp() WHERE id = ${id} AND state = 'preparing' RETURNING project_id)
+        UPDATE cdp.moves SET state = 'fencing', fenced_at = clock_timestamp() WHERE id = ${id} AND state IN ('preparing', 'streaming') RETURNING project_id)
       UPDATE cdp.projects SET is_fenced = true FROM moved WHERE projects.id = project_id RETURNING project_id`);
+  }
+
+  /** Notes why it is copied after all. @returns false if somebody else undoes it */
+  async fallBack(id: string, why: string): Promise<boolean> {
+    return this.changes(
+      sql`UPDATE cdp.moves SET fallback = ${why} WHERE id = ${id} AND state IN ('streaming', 'copying') RETURNING project_id`,
+    );
   }
 
   /** Notes what is copied. @returns whether it is to go on */

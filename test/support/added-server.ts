@@ -36,11 +36,16 @@ export interface Disguise {
 /**
  * @param durable what it has acknowledged survives its processes
  * @param major default: a Postgres 15 where there is one, else the embedded 18
+ * @param settings `name=value`
  */
-export async function startAddedServer(durable = false, major = debianMajors()[0] ?? 18): Promise<AddedServer> {
+export async function startAddedServer(
+  durable = false,
+  major = debianMajors()[0] ?? 18,
+  settings: readonly string[] = [],
+): Promise<AddedServer> {
   const folder = await mkdtemp('/tmp/cdp-added-');
   await chmod(folder, 0o711);
-  let server = await startThrowaway(join(folder, 'server'), { major, durable });
+  let server = await startThrowaway(join(folder, 'server'), { major, durable, settings });
   const { connection } = server;
   await connected(connection, async (client) => {
     await client.query(`CREATE ROLE cdp LOGIN CREATEDB CREATEROLE PASSWORD '${PASSWORD}'`);
@@ -88,7 +93,7 @@ export async function startAddedServer(durable = false, major = debianMajors()[0
     restart: () =>
       // A process that was killed holds the folder until the system has cleared it away.
       eventually('it starts again', async () => {
-        const started = await startThrowaway(join(folder, 'server'), { major, durable }).catch(() => null);
+        const started = await startThrowaway(join(folder, 'server'), { major, durable, settings }).catch(() => null);
         server = started ?? server;
         return started;
       }).then(() => {}),

@@ -1,13 +1,19 @@
 /** Moves of projects between Postgres servers on the wire. */
-import { MOVE_STATES, VERIFICATIONS } from '../moves.js';
+import { MOVE_MODES, MOVE_STATES, VERIFICATIONS } from '../moves.js';
 import { STRICT, type Static, Type } from '../schema.js';
 import { success } from './success.js';
 
 const To = Type.String({ description: 'The Postgres server that the project moves to.', examples: ['eu-1'] });
 
+const Mode = Type.Enum(MOVE_MODES, {
+  description:
+    '`copy`, the default: writes are refused while the rows are copied. `stream`: writes go on meanwhile, and are refused for a moment at the end; what cannot be streamed is copied.',
+});
+
 export const MoveProjectBody = Type.Object(
   {
     to: To,
+    mode: Type.Optional(Mode),
     verify: Type.Optional(
       Type.Enum(VERIFICATIONS, {
         description:
@@ -27,7 +33,7 @@ export const MoveProjectBody = Type.Object(
 );
 export type MoveProjectBody = Static<typeof MoveProjectBody>;
 
-export const MovePlanQuery = Type.Object({ to: To });
+export const MovePlanQuery = Type.Object({ to: To, mode: Type.Optional(Mode) });
 export type MovePlanQuery = Static<typeof MovePlanQuery>;
 
 export const MovePlanAnswer = Type.Object({
@@ -37,6 +43,11 @@ export const MovePlanAnswer = Type.Object({
   to: Type.String(),
   bytes: Type.Nullable(Type.Integer({ description: 'Of the project on disk. null: unknown.' })),
   obstacles: Type.Array(Type.String(), { description: 'What is in the way. Empty: it can move.' }),
+  fallback: Type.Nullable(
+    Type.String({
+      description: 'Why it would be copied though the mode is `stream`, and for about how long. null: it would not.',
+    }),
+  ),
 });
 export type MovePlanAnswer = Static<typeof MovePlanAnswer>;
 
@@ -51,6 +62,12 @@ export const Move = Type.Object({
   }),
   rows: Type.Integer({ description: 'Copied so far.' }),
   bytes: Type.Integer({ description: 'Copied so far.' }),
+  mode: Type.Enum(MOVE_MODES, { description: 'As asked for.' }),
+  fallback: Type.Nullable(
+    Type.String({
+      description: 'Why it was copied though the mode is `stream`, and for about how long. null: it was not.',
+    }),
+  ),
   reason: Type.Nullable(
     Type.String({
       description: 'Why it was undone. Of one that is `switched`: why the project cannot be dropped where it was.',

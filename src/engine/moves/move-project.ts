@@ -4,7 +4,7 @@
  */
 import type { CopyProgress } from '../../backup/copy/copy-database.js';
 import { EngineError } from '../../contract/errors.js';
-import type { MoveState, Verification } from '../../contract/moves.js';
+import type { MoveMode, MoveState, Verification } from '../../contract/moves.js';
 import { drain } from '../../tenancy/drain.js';
 import { raiseFence } from '../../tenancy/fence.js';
 import { serverName } from '../../contract/servers.js';
@@ -13,11 +13,18 @@ import { serviceWork } from '../../tenancy/service-work.js';
 import { withServer } from '../../tenancy/tenancy.js';
 import type { Origin } from '../audit/audit.js';
 import type { ProjectParts } from '../project-parts.js';
+import { inWords } from './plan-move.js';
+import { reasonOf } from './reason.js';
 
 /** A write that takes longer is ended, and its client told so. */
 const DRAIN_MS = 10_000;
 
+/** The same, of a project that is streamed. */
+const STREAM_DRAIN_MS = 500;
+
 export interface MoveOptions {
+  /** Default: copy. */
+  readonly mode?: MoveMode;
   readonly verify: Verification;
   /** Milliseconds for which writes may be refused; null: as many as it takes. */
   readonly maxPauseMs: number | null;
@@ -41,27 +48,22 @@ export async function moveProject(parts: ProjectParts, move: NewMove, options: M
   await serviceWork(() => to.create(target));
   options.signal.throwIfAborted();
 
-  // Writes end: the control database says so to every instance, and the source refuses those that do not listen.
-  if (!(await moves.fence(id))) throw taken();
-  const signal = withLimit(options);
-  await drain(from, source, { roles: ['writer'], longestMs: DRAIN_MS, signal });
-  await fence('writer', 'fencing');
-  await advance('fencing', 'copying');
-
-  // Rows, idempotency keys and receipts of one snapshot; then both are compared.
-  const noted = new ProgressNotes(parts, id, signal);
-  const { copyDatabase } = await import('../../backup/copy/copy-database.js');
-  await withServer(from.serverOf(source), () =>
-    withServer(to.serverOf(target), () =>
-      copyDatabase({
-        source: { tenancy: from, placement: source },
-        target: { tenancy: to, placement: target },
-        verify: options.verify,
-        signal: noted.signal,
-        onProgress: (progress) => noted.take(progress),
-      }),
-    ),
-  ).finally(() => noted.end());
+  const pause = pauseLimit(options);
+  const noted = new ProgressNotes(parts, id, AbortSignal.any([options.signal, pause.signal]));
+  const { signal } = noted;
+  const copy = {
+    source: { tenancy: from, placement: source },
+    target: { tenancy: to, placement: target },
+    verify: options.verify,
+    signal,
+    onProgress: (progress: CopyProgress) => noted.take(progress),
+  };
+  let hasFence = false;
+  try {
+    if (options.mode !== 'stream' || !(await stream())) await copyBehindFence();
+  } finally {
+    await noted.end();
+  }
   await advance('copying', 'verifying');
 
   // Nobody reads what is old once others write what is new.
@@ -69,6 +71,44 @@ export async function moveProject(parts: ProjectParts, move: NewMove, options: M
   signal.throwIfAborted();
   const entry = audit.entryOfChange(by, { operation: 'project.move', object: serverName(target) });
   if (!(await moves.switch(move, databases.schemaVersion, entry))) throw taken();
+
+  /** Writes end: the control database says so to every instance, and the source refuses those that do not listen. */
+  async function endWrites(longestMs = DRAIN_MS): Promise<void> {
+    if (!(await moves.fence(id))) throw taken();
+    pause.begin();
+    await drain(from, source, { roles: ['writer'], longestMs, signal });
+    await fence('writer', 'fencing');
+    await advance('fencing', 'copying');
+    hasFence = true;
+  }
+
+  /** Rows, idempotency keys and receipts of one snapshot; then both are compared. */
+  async function copyBehindFence(): Promise<void> {
+    if (!hasFence) await endWrites();
+    const { copyDatabase } = await import('../../backup/copy/copy-database.js');
+    await bothRunning(() => copyDatabase(copy));
+  }
+
+  /** The same, and what is written meanwhile. @returns false: it has to be copied, into a target that is empty again */
+  async function stream(): Promise<boolean> {
+    await advance('preparing', 'streaming');
+    const { NotStreamable, streamDatabase } = await import('../../backup/stream/stream-database.js');
+    try {
+      await bothRunning(() => streamDatabase({ ...copy, fence: () => endWrites(STREAM_DRAIN_MS) }));
+      return true;
+    } catch (error) {
+      if (!(error instanceof NotStreamable)) throw error;
+      const bytes = await from.sizeOf({ placement: source, sizeBytes: null });
+      if (!(await moves.fallBack(id, inWords(reasonOf(error) ?? '', bytes)))) throw taken();
+    }
+    await serviceWork(() => to.drop(target));
+    await serviceWork(() => to.create(target));
+    return false;
+  }
+
+  function bothRunning<T>(work: () => Promise<T>): Promise<T> {
+    return withServer(from.serverOf(source), () => withServer(to.serverOf(target), work));
+  }
 
   async function fence(role: 'writer' | 'reader', during: MoveState): Promise<void> {
     signal.throwIfAborted();
@@ -85,13 +125,15 @@ export async function moveProject(parts: ProjectParts, move: NewMove, options: M
 const taken = (): EngineError =>
   new EngineError('database_unavailable', 'The move was taken over by another instance, which undoes it');
 
-/** From now on the pause counts. */
-function withLimit({ maxPauseMs, signal }: MoveOptions): AbortSignal {
-  if (maxPauseMs === null) return signal;
+/** Ends the move if writes are refused for too long. */
+function pauseLimit({ maxPauseMs }: MoveOptions): { readonly signal: AbortSignal; begin(): void } {
   const limit = new AbortController();
-  const message = `Writes would have been refused for more than ${maxPauseMs / 1_000} s`;
-  setTimeout(() => limit.abort(new Error(message)), maxPauseMs).unref();
-  return AbortSignal.any([signal, limit.signal]);
+  const begin = () => {
+    if (maxPauseMs === null) return;
+    const message = `Writes would have been refused for more than ${maxPauseMs / 1_000} s`;
+    setTimeout(() => limit.abort(new Error(message)), maxPauseMs).unref();
+  };
+  return { signal: limit.signal, begin };
 }
 
 const NOTE_EVERY_MS = 1_000;

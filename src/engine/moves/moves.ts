@@ -1,6 +1,7 @@
 /** The moves of an installation: begun here and carried out in the background, listed, canceled, and settled after a crash. */
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../../contract/errors.js';
+import type { MoveMode } from '../../contract/moves.js';
 import { serverName } from '../../contract/servers.js';
 import type { MoveRow, MoveRows } from '../../tenancy/move-rows.js';
 import type { Placement } from '../../tenancy/placement.js';
@@ -59,8 +60,8 @@ export class Moves {
   }
 
   /** @throws EngineError not_found, database_unavailable */
-  async plan(name: string, to: string): Promise<MovePlan> {
-    return planMove(this.parts, await this.projects.get(name), to);
+  async plan(name: string, to: string, mode: MoveMode = 'copy'): Promise<MovePlan> {
+    return planMove(this.parts, await this.projects.get(name), to, mode);
   }
 
   /** Which projects are to move. @throws EngineError database_unavailable */
@@ -81,7 +82,7 @@ export class Moves {
       const id = randomUUID();
       let moved: Placement | null = null;
       const underLock = async (lost: AbortSignal): Promise<true> => {
-        const move = await this.insert(id, name, to);
+        const move = await this.insert(id, name, to, options.mode);
         begun(move);
         const signal = AbortSignal.any([abort.signal, lost]);
         if (await this.carryOut(move, { ...options, signal }, by)) moved = move.target;
@@ -102,13 +103,13 @@ export class Moves {
   }
 
   /** Checks again, under the lock, and notes the move. */
-  private async insert(id: string, name: string, to: string): Promise<MoveRow> {
+  private async insert(id: string, name: string, to: string, mode?: MoveMode): Promise<MoveRow> {
     const plan = await this.plan(name, to);
     requireNoObstacles(plan);
     const { project, to: server } = plan;
     const { servers } = this.parts;
     const target = await servers.tenancyOf({ server: server.name, added: addedServer(server) }).newPlacement();
-    const move = { id, projectId: project.id, source: project.placement, target };
+    const move = { id, projectId: project.id, source: project.placement, target, mode: mode ?? 'copy' };
     const obstacle = await this.rows.insert(move);
     if (obstacle === 'moving') throw inTheWay(name);
     if (obstacle === 'server') throw noServer({ server: to });

@@ -1,5 +1,7 @@
 /** Whether a project can move to a server, and all that is in the way. Changes nothing. */
+import { streamObstacles } from '../../backup/stream/obstacles.js';
 import { EngineError } from '../../contract/errors.js';
+import type { MoveMode } from '../../contract/moves.js';
 import { sql } from '../../pg/index.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
 import { serverName } from '../../contract/servers.js';
@@ -18,12 +20,19 @@ export interface MovePlan {
   readonly bytes: number | null;
   /** In words; empty: it can move. */
   readonly obstacles: readonly string[];
+  /** Why it is copied though it was to be streamed, and for about how long; null: it is not. */
+  readonly fallback: string | null;
   /** Why one of the servers could not be asked; null: both answered. */
   readonly unreachable: EngineError | null;
 }
 
 /** A server that does not answer is an obstacle. @throws EngineError not_found; database_unavailable of the control database */
-export async function planMove(parts: ProjectParts, project: ProjectRow, server: string): Promise<MovePlan> {
+export async function planMove(
+  parts: ProjectParts,
+  project: ProjectRow,
+  server: string,
+  mode: MoveMode = 'copy',
+): Promise<MovePlan> {
   const to = await serverNamed(parts.rows, server);
   const { placement } = project;
   const from = serverName(placement);
@@ -43,20 +52,39 @@ export async function planMove(parts: ProjectParts, project: ProjectRow, server:
     return [...full, ...(source.found === null ? [] : await missing(source.found, tenancy, to))];
   });
   const answers = [source, target];
+  const bytes = source.found?.bytes ?? null;
+  const obstacles = [
+    ...known,
+    ...answers.flatMap(({ unreachable, server: name }) =>
+      unreachable === null ? [] : [`the server ${name} does not answer`],
+    ),
+    ...(source.found?.obstacles ?? []),
+    ...(target.found ?? []),
+  ];
+  const isStreamed = mode === 'stream' && obstacles.length === 0;
+  const inTheWay = isStreamed ? await notStreamable(parts, project, to) : [];
   return {
     project,
     to,
-    bytes: source.found?.bytes ?? null,
-    obstacles: [
-      ...known,
-      ...answers.flatMap(({ unreachable, server: name }) =>
-        unreachable === null ? [] : [`the server ${name} does not answer`],
-      ),
-      ...(source.found?.obstacles ?? []),
-      ...(target.found ?? []),
-    ],
+    bytes,
+    obstacles,
+    fallback: inTheWay.length > 0 ? inWords(inTheWay.join('; '), bytes) : null,
     unreachable: answers.find(({ unreachable }) => unreachable !== null)?.unreachable ?? null,
   };
+}
+
+const notStreamable = ({ servers }: ProjectParts, { placement }: ProjectRow, to: ServerRow): Promise<string[]> =>
+  serviceWork(() => {
+    const target = { server: to.name, added: addedServer(to) };
+    return streamObstacles(servers.tenancyOf(placement), placement, servers.tenancyOf(target), target);
+  });
+
+/** Bytes of a database that are copied in a second: a guess. */
+const BYTES_PER_SECOND = 20_000_000;
+
+/** @param why it is not streamed. @param bytes of the project; null: unknown */
+export function inWords(why: string, bytes: number | null): string {
+  return bytes === null ? why : `${why} (writes are refused for about ${2 + Math.ceil(bytes / BYTES_PER_SECOND)} s)`;
 }
 
 /** @throws EngineError invalid_request that names them; database_unavailable if a server does not answer */

@@ -2,6 +2,7 @@
  * What is left to do of a move that has failed, was canceled, or lost its process: it is undone, or finished if the project lives on
  * the target already. Every step may have been done before, and somebody else may be at it.
  */
+import { clearSource } from '../../backup/stream/source.js';
 import type { MoveRow } from '../../tenancy/move-rows.js';
 import { lowerFence } from '../../tenancy/fence.js';
 import { serverName } from '../../contract/servers.js';
@@ -47,12 +48,13 @@ export async function settle(
 /** The project takes writes again first: the target's server may not answer. */
 async function undo(
   { moves, servers }: ProjectParts,
-  { id, source, target }: MoveRow,
+  { id, source, target, mode }: MoveRow,
   drop: (place: Placement) => Promise<void>,
 ): Promise<void> {
   const from = servers.tenancyOf(source);
   await serviceWork(() => lowerFence(from, source, () => moves.isAt(id, 'undoing')));
   await moves.unfence(id);
+  if (mode === 'stream') await serviceWork(() => clearSource({ tenancy: from, placement: source }));
   await drop(target);
   await serviceWork(() => dropDumpRole(from, source));
   await moves.end(id, 'undoing', 'undone');

@@ -18,6 +18,8 @@ const EXAMPLE: wire.Move = {
   state: 'copying',
   rows: 120_000,
   bytes: 9_437_184,
+  mode: 'copy',
+  fallback: null,
   reason: null,
   pause_ms: null,
   started_at: '2026-01-31T09:30:00.000Z',
@@ -33,15 +35,16 @@ export const PLAN_MOVE: Operation = {
   params: ProjectInPath,
   query: wire.MovePlanQuery,
   success: succeeds(200, wire.MovePlanAnswer, 'the project can move', {
-    ...{ project: 'shop', from: 'default', to: 'eu-1', bytes: 9_437_184, obstacles: [] },
+    ...{ project: 'shop', from: 'default', to: 'eu-1', bytes: 9_437_184, obstacles: [], fallback: null },
   }),
   errors: ['not_found'],
   async handle(call) {
-    const { to: wanted } = call.request.query as wire.MovePlanQuery;
-    const { project, to, bytes, obstacles } = await call.engine.moves.plan(projectInPath(call), wanted);
+    const { to: wanted, mode = 'copy' } = call.request.query as wire.MovePlanQuery;
+    const plan = await call.engine.moves.plan(projectInPath(call), wanted, mode);
+    const { project, to, bytes, obstacles, fallback } = plan;
     const message = obstacles.length === 0 ? 'the project can move' : 'the project cannot move';
     const servers = { from: serverName(project.placement), to: to.name };
-    return { body: { success: true, message, project: project.name, ...servers, bytes, obstacles } };
+    return { body: { success: true, message, project: project.name, ...servers, bytes, obstacles, fallback } };
   },
 };
 
@@ -50,7 +53,7 @@ export const MOVE_PROJECT: Operation = {
   operationId: 'moveProject',
   summary: 'Move a project to another Postgres server',
   description:
-    'The move goes on after the answer; look at it with `readMove`. Reads go on, and writes fail with 503 `database_unavailable` while the rows are copied. Whatever fails before the switch is undone.',
+    'The move goes on after the answer; look at it with `readMove`. Reads go on, and writes fail with 503 `database_unavailable` while the rows are copied; with the mode `stream` for a moment at the end. Whatever fails before the switch is undone.',
   audit: 'project.move',
   writesEntry: true,
   params: ProjectInPath,
@@ -61,8 +64,8 @@ export const MOVE_PROJECT: Operation = {
   }),
   errors: ['not_found', 'request_in_flight'],
   async handle(call) {
-    const { to, verify = 'counts', max_pause: pause } = call.request.body as wire.MoveProjectBody;
-    const options = { verify, maxPauseMs: pause === undefined ? null : pause * 1_000 };
+    const { to, mode = 'copy', verify = 'counts', max_pause: pause } = call.request.body as wire.MoveProjectBody;
+    const options = { mode, verify, maxPauseMs: pause === undefined ? null : pause * 1_000 };
     const move = await call.engine.moves.start(projectInPath(call), to, options, originOf(call.request));
     return { body: moveAnswer('move started', move) };
   },
@@ -142,6 +145,8 @@ const shownMove = (move: MoveRow): wire.Move => ({
   state: move.state,
   rows: move.rows,
   bytes: move.bytes,
+  mode: move.mode,
+  fallback: move.fallback,
   reason: move.reason,
   pause_ms: move.pauseMs,
   started_at: move.startedAt.toISOString(),
