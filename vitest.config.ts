@@ -18,7 +18,7 @@ const LONG = [
   'test/codec/batch/differential.test.ts',
   'test/deploy.test.ts',
   'test/docs/tutorial.test.ts',
-  'test/engine/{audit-outage,moves}.test.ts',
+  'test/engine/{audit-outage,moves,moves-lock-lost,moves-stream}.test.ts',
   'test/engine/sql/splitter.test.ts',
   'test/postgres-port/{ends,prepared,sessions,stopwatch}.test.ts',
   'test/http/{audit,columns-protected,hard-http,indexes,insert-races,jwt,own-schemas,quota,repair,servers}.test.ts',
