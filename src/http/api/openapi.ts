@@ -5,7 +5,6 @@ import * as audit from '../../contract/wire/audit.js';
 import * as batch from '../../contract/wire/batch.js';
 import * as failure from '../../contract/wire/failure.js';
 import * as distribution from '../../contract/wire/distribution.js';
-import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
 import * as indexes from '../../contract/wire/indexes.js';
 import * as neon from '../../contract/wire/neon.js';
 import { Finding } from '../../contract/wire/operator.js';
@@ -13,13 +12,12 @@ import * as projects from '../../contract/wire/projects.js';
 import * as quarantine from '../../contract/wire/quarantine.js';
 import * as receipts from '../../contract/wire/receipts.js';
 import * as rehearsal from '../../contract/wire/rehearsal.js';
-import { SqlHeaders } from '../../contract/wire/replicas.js';
 import * as requests from '../../contract/wire/requests.js';
 import * as moves from '../../contract/wire/moves.js';
 import * as servers from '../../contract/wire/servers.js';
 import * as sql from '../../contract/wire/sql.js';
 import * as tables from '../../contract/wire/tables.js';
-import { type Access, queryOf, type Route } from './route.js';
+import { type Access, queryOf, type Route, takesKey } from './route.js';
 
 /** What any authenticated route can answer. */
 const EVERYWHERE: readonly ErrorCode[] = [
@@ -38,7 +36,6 @@ const EVERYWHERE: readonly ErrorCode[] = [
 
 const WITH_BODY: readonly ErrorCode[] = ['invalid_json', 'payload_too_large', 'unsupported_media_type'];
 
-const TAKING_KEY: readonly (Schema | undefined)[] = [IdempotencyHeaders, SqlHeaders];
 const WITH_KEY: readonly ErrorCode[] = ['request_in_flight', 'idempotency_key_reused', 'key_settled'];
 
 /** Of the interface, whatever the program's own is (specification section 9). */
@@ -179,7 +176,7 @@ function errorResponses(route: Route): Json {
   const codes = new Set([
     ...EVERYWHERE,
     ...(route.body === undefined ? [] : WITH_BODY),
-    ...(TAKING_KEY.includes(route.headers) ? WITH_KEY : []),
+    ...(takesKey(route) ? WITH_KEY : []),
     ...route.errors,
   ]);
   const byStatus = new Map<number, ErrorCode[]>();

@@ -6,6 +6,7 @@ import { EngineError, type ErrorCode } from '../../contract/errors.js';
 import { NAME_PATTERN, PROJECT_NAME_PATTERN, type Scope } from '../../contract/names.js';
 import { DOCUMENTED, type Schema, Type } from '../../contract/schema.js';
 import { IdempotencyHeaders } from '../../contract/wire/idempotency.js';
+import { SqlHeaders } from '../../contract/wire/replicas.js';
 import type { NowQuery } from '../../contract/wire/projects.js';
 import type { ErrorBody } from '../../contract/wire/failure.js';
 import { type IdempotencyKey, idempotencyKey } from '../../engine/idempotency.js';
@@ -162,12 +163,16 @@ export function keyInHeader({ request }: Call): IdempotencyKey | null {
   return idempotencyKey(String(header), `${request.method} ${path}`, '', request.context.body);
 }
 
+/** Whether a request may be sent again under its Idempotency-Key. */
+export const takesKey = ({ headers }: Pick<UndocumentedRoute, 'headers'>): boolean =>
+  headers === IdempotencyHeaders || headers === SqlHeaders;
+
 /**
  * A change that would be done again under the same key must not look as if it was done once. A read may be repeated anyway.
  * @throws EngineError invalid_request
  */
 export function refuseUnusedKey({ headers }: FastifyRequest, route: UndocumentedRoute): void {
-  if (headers['idempotency-key'] === undefined || route.headers === IdempotencyHeaders) return;
+  if (headers['idempotency-key'] === undefined || takesKey(route)) return;
   if (route.method === 'GET' || route.ignoresKey) return;
   throw new EngineError('invalid_request', 'This request does not support an Idempotency-Key', {
     hint: 'Send it without the key. Inserts, deletes of records, schema changes and POST /api/cdp/sql support one.',
