@@ -58,9 +58,12 @@ function onStopSignals(first: () => void, later: () => void): void {
   for (const signal of STOP_SIGNALS) process.on(signal, stop);
 }
 
+/** See scripts/start.mjs. */
+const isNpmStart = (): boolean => process.env.CDP_NPM_START === '1';
+
 /** On the terminal if a person reads it, else in a file that only the operator can read. */
 async function showFirstToken(config: Config, url: string, token: string): Promise<void> {
-  if (process.stdout.isTTY || process.env.CDP_NPM_START === '1') {
+  if (process.stdout.isTTY || isNpmStart()) {
     process.stdout.write(firstSteps(config, url, token));
     return;
   }
@@ -80,9 +83,10 @@ function inUse({ host, port: httpPort, pgPort, metricsPort }: Config, error: unk
       EXIT.refused,
       `${flags.join(' and ')} are ${flags.length === 2 ? 'both' : 'all'} ${port}; choose different ports`,
     );
+  const option = isNpmStart() ? `npm start -- ${flag} PORT` : flag;
   return new ExitError(
     EXIT.refused,
-    `Port ${port} of ${address} is in use by another program; choose one with ${flag}`,
+    `Port ${port} of ${address} is in use by another program; choose one with ${option}`,
   );
 }
 

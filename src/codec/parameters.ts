@@ -29,7 +29,7 @@ export function encodeParameters(
   if (values.length !== oids.length) {
     throw new EngineError(
       'invalid_request',
-      `The statement has ${counted(oids.length, 'parameter')}, "params" has ${counted(values.length, 'value')}`,
+      `The statement has ${counted(oids.length, 'parameter')}, but "params" has ${counted(values.length, 'value')}`,
     );
   }
   const encoded: (string | null)[] = [];

@@ -1,5 +1,6 @@
 /** Records of a file as the JSON that is sent. A value that does not fit its column goes as text, for the service to reject. */
 import type { ErrorPlace } from '../contract/errors.js';
+import { counted } from '../contract/message-text.js';
 import type { Mapping } from './field-mapping.js';
 import { fitsHeader } from './csv-reader.js';
 import { type Format, hasCells } from './format.js';
@@ -34,7 +35,7 @@ function cellEncoders(mappings: readonly Mapping[], notation: Notation): Encoder
   }));
   return ({ line, cells = [] }) => {
     if (!fitsHeader(cells, columns.length)) {
-      const message = `The record has ${cells.length} fields, the header ${columns.length}`;
+      const message = `The record has ${counted(cells.length, 'field')}, but the header has ${columns.length}`;
       return { line, json: JSON.stringify(cells), problem: { error: 'invalid_value', message } };
     }
     let members = '';

@@ -343,7 +343,7 @@ describe('cdp sql', () => {
     );
     for (const command of [['sql'], ['export', '-o', '-']]) {
       expect((await ada.run([...command, 'SELECT name FROM people WHERE age > $1'])).stderr).toBe(
-        'cdp: invalid_request: The statement has 1 parameter, "params" has 0 values\n' +
+        'cdp: invalid_request: The statement has 1 parameter, but "params" has 0 values\n' +
           'Hint: "params" are the values of --param, one for each of $1, $2, …\n',
       );
     }

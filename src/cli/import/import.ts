@@ -142,7 +142,7 @@ function requireNoneInterrupted(journal: JournalFile | undefined, { table, resta
   if (restart) return journal.remove();
   journal.close();
   throw new UsageError(
-    `An import of this into "${table}" was started at ${journal.header.begun} and interrupted; ${grouped(journal.stored)} rows are stored`,
+    `An import of these files into "${table}" was started at ${journal.header.begun} and interrupted; ${grouped(journal.stored)} rows are stored`,
     'Continue it with --resume, or start again with --restart, which leaves those rows as they are',
   );
 }

@@ -4,6 +4,7 @@ import { readDecimal } from './decimal.js';
 import { CellError, shown, type Cell } from './cell-error.js';
 
 const DECIMAL_STRING = /^-?(?:0|[1-9][0-9]*)$/;
+const LEADING_ZEROS = /^-?0[0-9]+$/;
 const INT64_MIN = -(2n ** 63n);
 const INT64_MAX = 2n ** 63n - 1n;
 const INT64_DIGITS = 19;
@@ -13,7 +14,12 @@ export function readInteger(node: JsonNode): Cell {
   const text = node.kind === 'number' ? node.text : node.kind === 'string' ? node.value : '';
   const number = node.kind === 'string' && !DECIMAL_STRING.test(text) ? undefined : readDecimal(text);
   if (number === undefined || number.exponent < 0) {
-    return new CellError(`${shown(node)} is not an integer`, 'Send a whole number, or a string of decimal digits.');
+    return new CellError(
+      `${shown(node)} is not an integer`,
+      LEADING_ZEROS.test(text)
+        ? 'INTEGER keeps no leading zeros: send it without them, or use a TEXT column.'
+        : 'Send a whole number, or a string of decimal digits.',
+    );
   }
   const outside = new CellError(`${shown(node)} is outside the range of INTEGER, ${INT64_MIN} to ${INT64_MAX}`);
   if (number.digits.length + number.exponent > INT64_DIGITS) return outside;

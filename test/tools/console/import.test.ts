@@ -104,7 +104,7 @@ describe('a file with wrong cells', () => {
     expect(await cell.getAttribute('aria-invalid')).toBe('true');
     await page.locator('.refused-cell.is-wrong', { has: cell }).getByText('"ten" is not a number').waitFor();
     expect(await page.locator('.refused-cell.is-wrong').count()).toBe(5);
-    await page.getByText('The record has 2 fields, the header 5').waitFor();
+    await page.getByText('The record has 2 fields, but the header has 5').waitFor();
     expect(await faultsOfLooks(visitor, 'import-refused')).toEqual([]);
 
     // One is right, one is not.
