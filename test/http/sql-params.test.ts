@@ -156,6 +156,17 @@ describe('refuses', () => {
     expect([any.status, any.body.rows]).toEqual([200, [{ c: 'a' }]]);
   });
 
+  it('an array for a column that has become text, and stores it as JSON once the column is that', async () => {
+    await project.rows('CREATE TABLE lists (v int[])');
+    const insert = 'INSERT INTO lists VALUES ($1)';
+    for (let i = 0; i < 2; i++) expect((await sql(insert, '[[1, 2]]')).status).toBe(200);
+    await project.rows('ALTER TABLE lists ALTER v TYPE text');
+    failure(await sql(insert, '[[3]]'), 400, 'invalid_value');
+    await project.rows('ALTER TABLE lists ALTER v TYPE jsonb USING to_jsonb(v)');
+    await sql(insert, '[[4]]');
+    expect(await project.rows('SELECT v FROM lists')).toEqual([{ v: '{1,2}' }, { v: '{1,2}' }, { v: [4] }]);
+  });
+
   it('U+0000 and lone surrogates, naming the parameter', async () => {
     const cases = ['"a\\u0000"', '"\\ud800"', '["ok", "\\u0000"]', '{"a": "\\udc00"}', '{"\\u0000": 1}'];
     for (const value of cases) {

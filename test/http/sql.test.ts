@@ -192,6 +192,18 @@ describe('works', () => {
     expect(hundred.results).toHaveLength(100);
     expect(hundred.rows).toEqual([{ i: 99 }]);
   });
+
+  it('does the work of a statement once, whatever the size of its rows', async () => {
+    await run(`CREATE FUNCTION log_size(size int) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+      INSERT INTO t VALUES (size); RETURN repeat('x', size); END $$`);
+    const call = 'SELECT log_size($1) FROM generate_series(1, $2)';
+    await run(call, { params: [1, 1] });
+    expect(await run(call, { params: [100_000, 20] })).toMatchObject({ row_count: 20, truncated: false });
+    expect(await project.rows('SELECT n, count(*) AS c FROM t GROUP BY n ORDER BY n')).toEqual([
+      { n: 1, c: 1 },
+      { n: 100_000, c: 20 },
+    ]);
+  });
 });
 
 describe('protects', () => {
