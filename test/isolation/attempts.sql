@@ -1,5 +1,5 @@
 -- What a project tries, one attempt a line, by theme. {writer}, {reader}, {database}: the neighbour's; {own}: the project's own
--- database; {superuser}, {control}, {socket}, {port}: the server's; {file}: a file that nobody may write.
+-- database; {mine}, {own_reader}: its roles; {superuser}, {control}, {socket}, {port}: the server's; {file}: a file that nobody may write.
 
 -- theme: files
 SELECT pg_read_file('/etc/passwd')
@@ -14,6 +14,7 @@ SELECT * FROM pg_ls_tmpdir()
 SELECT * FROM pg_ls_archive_statusdir()
 SELECT * FROM pg_ls_logicalsnapdir()
 SELECT * FROM pg_stat_file('/etc/passwd')
+SELECT pg_stat_file('/etc/passwd')
 SELECT * FROM pg_current_logfile()
 SELECT lo_import('/etc/passwd')
 SELECT lo_import('/etc/passwd', 4000000002)
@@ -24,6 +25,7 @@ COPY (SELECT 1) TO '{file}'
 CREATE TABLESPACE s LOCATION '/tmp'
 CREATE TABLE t (n int) TABLESPACE pg_global
 LOAD '/tmp/nothing.so'
+LOAD '/tmp/nothing'
 SET dynamic_library_path = '/tmp'
 SET local_preload_libraries = 'auto_explain'; SELECT pg_reload_conf()
 SELECT pg_file_settings()
@@ -37,6 +39,7 @@ SELECT pg_walfile_name(pg_switch_wal())
 -- theme: programs and code of its own
 COPY mine FROM PROGRAM 'id'
 COPY mine TO PROGRAM 'cat > {file}'
+COPY mine TO PROGRAM 'cat'
 COPY (SELECT 1) TO PROGRAM 'cat > {file}'
 CREATE FUNCTION f() RETURNS int LANGUAGE c AS '$libdir/plpgsql', 'plpgsql_call_handler'
 CREATE FUNCTION f(cstring) RETURNS int LANGUAGE c AS 'libc.so.6', 'system'
@@ -50,6 +53,7 @@ ALTER FUNCTION pg_catalog.now() OWNER TO CURRENT_USER
 CREATE OR REPLACE FUNCTION pg_catalog.now() RETURNS timestamptz LANGUAGE sql AS $$ SELECT NULL::timestamptz $$
 CREATE FUNCTION pg_catalog.f() RETURNS int LANGUAGE sql AS $$ SELECT 1 $$
 CREATE EVENT TRIGGER e ON ddl_command_start EXECUTE FUNCTION f()
+CREATE EVENT TRIGGER e ON ddl_command_start EXECUTE FUNCTION e()
 CREATE ACCESS METHOD m TYPE TABLE HANDLER heap_tableam_handler
 CREATE CAST (text AS int) WITHOUT FUNCTION
 CREATE OPERATOR CLASS c DEFAULT FOR TYPE int USING btree AS STORAGE int
@@ -76,9 +80,11 @@ SELECT dblink_connect('host={socket} port={port} dbname={database}')
 SELECT * FROM dblink('dbname={control}', 'SELECT 1') AS t (n int)
 CREATE FOREIGN DATA WRAPPER w
 CREATE SERVER s FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '{socket}', dbname '{database}')
+CREATE SERVER s FOREIGN DATA WRAPPER postgres_fdw
 CREATE USER MAPPING FOR CURRENT_USER SERVER s
 IMPORT FOREIGN SCHEMA data FROM SERVER s INTO data
 CREATE SUBSCRIPTION s CONNECTION 'host={socket} dbname={database}' PUBLICATION p
+CREATE SUBSCRIPTION s CONNECTION 'dbname=postgres' PUBLICATION p
 CREATE PUBLICATION p FOR ALL TABLES
 CREATE PUBLICATION p FOR TABLE mine
 SELECT pg_create_physical_replication_slot('s')
@@ -101,6 +107,7 @@ ALTER DATABASE {database} SET search_path = pg_temp
 ALTER DATABASE {own} SET search_path = pg_temp
 ALTER DATABASE {own} CONNECTION LIMIT -1
 ALTER DATABASE {own} OWNER TO CURRENT_USER
+ALTER DATABASE {own} RENAME TO d
 ALTER DATABASE {own} SET TABLESPACE pg_default
 COMMENT ON DATABASE {own} IS 'a'
 SELECT * FROM {database}.data.mine
@@ -109,6 +116,7 @@ SELECT * FROM {control}.cdp.tokens
 SELECT pg_terminate_backend(1)
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+SELECT pg_cancel_backend(pg_backend_pid())
 CREATE SCHEMA _cdp_s
 CREATE SCHEMA "S"
 CREATE EXTENSION hstore
@@ -137,6 +145,8 @@ ALTER ROLE {writer} PASSWORD 'a'
 ALTER ROLE {writer} SET search_path = pg_temp
 ALTER ROLE {writer} NOLOGIN
 ALTER ROLE {superuser} PASSWORD 'a'
+ALTER ROLE {own_reader} PASSWORD 'a'
+ALTER ROLE {own_reader} SET work_mem = '64kB'
 ALTER ROLE ALL SET work_mem = '1MB'
 DROP ROLE {writer}
 GRANT {writer} TO CURRENT_USER

@@ -20,12 +20,22 @@ const ATTEMPTS = readFileSync(new URL('attempts.sql', import.meta.url), 'utf8')
     return { theme, lines: lines.filter((line) => line !== '' && !line.startsWith('--')) };
   });
 
+/** Catalogs and views that tell of others. */
+const CLOSED = [
+  ...['pg_database', 'pg_roles', 'pg_user', 'pg_group', 'pg_shadow', 'pg_auth_members', 'pg_shdescription'],
+  ...['pg_shdepend', 'pg_db_role_setting', 'pg_shseclabel', 'pg_seclabels', 'pg_prepared_xacts', 'pg_locks'],
+  ...['pg_parameter_acl', 'pg_replication_origin', 'pg_replication_slots', 'pg_subscription', 'pg_stat_activity'],
+  ...['pg_stat_database', 'pg_stat_database_conflicts', 'pg_stat_ssl', 'pg_stat_replication', 'pg_stat_bgwriter'],
+  ...['pg_stat_wal', 'pg_stat_archiver', 'pg_stat_progress_copy', 'pg_stat_progress_create_index'],
+];
+
 /** Nothing may write here. */
 const FORBIDDEN_FILE = '/tmp/cdp-attempt-should-not-exist';
 
 describe.each(testServers().map((server) => ({ server, major: server.major })))('on Postgres $major', ({ server }) => {
   let service: TestService;
   let project: TestProject;
+  let neighbour: TestProject;
   let own: Placement;
   let other: Placement;
   let readToken: string;
@@ -33,10 +43,12 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   beforeAll(async () => {
     service = await startTestService({}, server);
     project = await service.project();
-    const neighbour = await service.project();
+    neighbour = await service.project();
     own = (await service.engine.projects.get(project.name)).placement;
     other = (await service.engine.projects.get(neighbour.name)).placement;
     await project.table('mine', { n: 'TEXT' });
+    await neighbour.table('theirs', { n: 'TEXT' });
+    await neighbour.rows("INSERT INTO theirs (n) VALUES ('a')");
     readToken = await project.tokenWith('sql:read');
   });
   afterAll(() => service.close());
@@ -53,6 +65,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
           database: other.database,
           own: own.database,
           mine: own.writer,
+          own_reader: own.reader,
         },
         ...{ superuser: server.connection.user, control: service.database, file: FORBIDDEN_FILE },
         ...{ socket: server.connection.host, port: String(server.connection.port) },
@@ -77,7 +90,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     ]);
   });
 
-  /** Databases, roles and settings of the server, and what the project's database holds that is not the project's. */
+  /** Databases, roles and settings of the server, what the project's database holds that is not the project's, and a neighbour's rows. */
   async function surroundings(): Promise<unknown> {
     const names = [own.writer, own.reader, own.database, other.writer, other.reader, other.database];
     const everywhere = [
@@ -97,7 +110,7 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
       'SELECT extname FROM pg_extension ORDER BY 1',
       "SELECT nspname, nspowner FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp' ORDER BY 1",
     ];
-    const found: unknown[] = [];
+    const found: unknown[] = [await neighbour.rows('SELECT n FROM theirs')];
     await onServer(server, async (client) => {
       for (const text of everywhere) found.push((await client.query(text, [names])).rows);
     });
@@ -128,7 +141,44 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
     });
   });
 
+  describe('closes', () => {
+    it('the catalogs that tell of others', async () => {
+      for (const name of CLOSED) {
+        for (const token of [project.token, readToken]) {
+          const answer = await sql(`SELECT * FROM ${name}`, token);
+          expect({ name, status: answer.status, error: answer.body.error }).toEqual({
+            name,
+            status: 403,
+            error: 'permission_denied',
+          });
+        }
+      }
+      for (const call of [
+        'pg_stat_get_activity(NULL)',
+        'pg_stat_get_backend_idset()',
+        'pg_lock_status()',
+        'pg_prepared_xact()',
+        `pg_database_size('${other.database}')`,
+        'pg_blocking_pids(1)',
+        'pg_stat_get_db_numbackends(1)',
+        "pg_identify_object('pg_database'::regclass, 1, 0)",
+      ]) {
+        expect({ call, status: (await sql(`SELECT * FROM ${call}`)).status }).toEqual({ call, status: 403 });
+      }
+    });
+  });
+
   describe("the service's own bookkeeping", () => {
+    it('fills ids, whatever the project revokes', async () => {
+      // Without the right to revoke it, Postgres warns and revokes nothing: it writes the default rights down.
+      const answer = await sql('REVOKE EXECUTE ON FUNCTION _cdp.uuid_v7() FROM PUBLIC');
+      expect([400, 403].includes(answer.status) || answer.body.type === 'REVOKE').toBe(true);
+      const right = "SELECT has_function_privilege('public', '_cdp.uuid_v7()', 'EXECUTE') AS may";
+      expect((await onServer(server, (client) => client.query(right), own.database)).rows).toEqual([{ may: true }]);
+      const stored = await project.call('POST', '/api/cdp/data/mine?return=ids', { body: [{ n: 'a' }] });
+      expect(stored.body.ids).toMatchObject([expect.stringMatching(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab]/)]);
+    });
+
     it('is closed, but for the keys of its own requests and its quarantine', async () => {
       const { rows } = await onServer(
         server,
@@ -188,6 +238,39 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
           });
         }
       }
+    });
+
+    it('lets nobody into a project’s database because the project grants it', async () => {
+      // Without the right to grant it, Postgres warns and grants nothing.
+      await sql(`GRANT ALL ON DATABASE ${own.database} TO ${other.writer}, PUBLIC`);
+      const password = new Credentials(service.config.secret ?? '').password(other.writer);
+      expect(await login(other.writer, own.database, password)).toMatch(/^(28000|42501)$/);
+    });
+
+    it('lets the writer not become the reader', async () => {
+      expect([400, 403]).toContain((await sql(`SET ROLE ${own.reader}`)).status);
+    });
+
+    it('has roles for projects that are logins and nothing more: no attribute, no membership', async () => {
+      await onServer(server, async (client) => {
+        const { rows } = await client.query(
+          `SELECT rolname, rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls,
+             ARRAY(SELECT roleid::regrole::text FROM pg_auth_members WHERE member = r.oid) AS groups
+           FROM pg_roles r WHERE rolname = ANY ($1)`,
+          [[own.writer, own.reader]],
+        );
+        expect(rows.length).toBe(2);
+        for (const row of rows as Record<string, unknown>[]) {
+          expect(row).toMatchObject({
+            rolsuper: false,
+            rolcreaterole: false,
+            rolcreatedb: false,
+            rolreplication: false,
+            rolbypassrls: false,
+            groups: [],
+          });
+        }
+      });
     });
 
     it('lets nobody in without a password, or with a wrong one', async () => {
