@@ -2,7 +2,7 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { EngineError } from '../contract/errors.js';
-import { quoted } from '../embedded/config.js';
+import { configValue } from '../embedded/config.js';
 import { ARCHIVE_SETTINGS } from '../embedded/server-folder.js';
 import { replaceFile } from '../files.js';
 import { OwnServers } from '../tenancy/own-servers.js';
@@ -30,7 +30,7 @@ export async function setArchiving(installation: Installation, name: string, on:
   if (on) {
     const archive = join(tenancy.fleet.archives, server);
     await prepareArchive(archive, account);
-    const lines = Object.entries(archiveSettings(archive)).map(([key, value]) => `${key} = ${quoted(value)}\n`);
+    const lines = Object.entries(archiveSettings(archive)).map(([key, value]) => `${key} = ${configValue(value)}\n`);
     await replaceFile(settings, lines.join(''));
   } else {
     await rm(settings, { force: true });

@@ -10,7 +10,7 @@ import { managementOptions, parseDuration, withAdmin } from './management.js';
 import { abortOnSignals } from './signals.js';
 import { list as listOf } from './terminal/grid.js';
 import { print, warn } from './terminal/output.js';
-import { counted } from './terminal/progress.js';
+import { countedRows } from './terminal/progress.js';
 
 const LOOK_MS = 250;
 
@@ -54,7 +54,7 @@ export function moveCommand(): Command {
         ...(pause !== undefined && { max_pause: pause }),
       });
       const pauseOf = ended.pause_ms === null ? '' : `, ${(ended.pause_ms / 1_000).toFixed(1)} s without writes`;
-      print(command, ended, [`Project ${name} lives on ${ended.to} (${counted(ended.rows)}${pauseOf})`]);
+      print(command, ended, [`Project ${name} lives on ${ended.to} (${countedRows(ended.rows)}${pauseOf})`]);
     });
   });
 }

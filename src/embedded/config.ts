@@ -94,15 +94,15 @@ export function serverConfig(folder: ServerFolder, size: ServerSize, extra: read
     log_parameter_max_length_on_error: '0',
     ...(size.durable ? {} : { fsync: 'off', full_page_writes: 'off', synchronous_commit: 'off' }),
   };
-  const lines = Object.entries(settings).map(([name, value]) => `${name} = ${quoted(value)}`);
+  const lines = Object.entries(settings).map(([name, value]) => `${name} = ${configValue(value)}`);
   return [
     '# Written by the service at every start. An operator’s own settings go into the files named at the end.',
     ...lines,
     ...extra,
-    ...folder.ownSettings.map((file) => `include_if_exists = ${quoted(file)}`),
+    ...folder.ownSettings.map((file) => `include_if_exists = ${configValue(file)}`),
     '',
   ].join('\n');
 }
 
 /** A value of postgresql.conf (manual 19.1.2), in which a backslash escapes as in a C string. */
-export const quoted = (value: string): string => `'${value.replace(/['\\]/g, '\\$&')}'`;
+export const configValue = (value: string): string => `'${value.replace(/['\\]/g, '\\$&')}'`;

@@ -1,5 +1,6 @@
 /** Logins that are not over: each has a time, and a flood of them pushes out only the oldest. */
 import type { Socket } from 'node:net';
+import { Counts } from '../contract/counts.js';
 import { networkOf } from '../engine/access/wrong-tokens.js';
 
 const LOGIN_MS = 10_000;
@@ -11,7 +12,7 @@ const MOST_OF_NETWORK = 200;
 export class HalfOpenLogins {
   /** The oldest first. */
   private readonly open = new Map<Socket, string>();
-  private readonly counts = new Map<string, number>();
+  private readonly counts = new Counts();
 
   /** @param late called before a login is broken off */
   constructor(private readonly late: () => void) {}
@@ -23,9 +24,8 @@ export class HalfOpenLogins {
   /** @returns call it when the login is over */
   begin(socket: Socket): () => void {
     const network = networkOf(socket.remoteAddress ?? '');
-    const count = (this.counts.get(network) ?? 0) + 1;
     this.open.set(socket, network);
-    this.counts.set(network, count);
+    const count = this.counts.add(network, 1);
     if (count > MOST_OF_NETWORK) this.breakOff([...this.open].find(([, other]) => other === network)?.[0]);
     else if (this.open.size > MOST) this.breakOff(this.open.keys().next().value);
     const timer = setTimeout(() => this.breakOff(socket), LOGIN_MS).unref();
@@ -51,8 +51,6 @@ export class HalfOpenLogins {
     const network = this.open.get(socket);
     if (network === undefined) return;
     this.open.delete(socket);
-    const others = (this.counts.get(network) ?? 1) - 1;
-    if (others === 0) this.counts.delete(network);
-    else this.counts.set(network, others);
+    this.counts.add(network, -1);
   }
 }

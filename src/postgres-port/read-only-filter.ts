@@ -251,9 +251,9 @@ function textOf(body: Buffer): string {
 }
 
 function raising({ sqlstate, message, hint }: Refused): string {
-  const quoted = (text: string) => literal(text.replaceAll('$', '')).text;
-  const withHint = hint === undefined ? '' : `, HINT = ${quoted(hint)}`;
-  return `DO LANGUAGE plpgsql $cdp$ BEGIN RAISE EXCEPTION USING ERRCODE = '${sqlstate}', MESSAGE = ${quoted(message)}${withHint}; END $cdp$`;
+  const text = (value: string) => literal(value.replaceAll('$', '')).text;
+  const withHint = hint === undefined ? '' : `, HINT = ${text(hint)}`;
+  return `DO LANGUAGE plpgsql $cdp$ BEGIN RAISE EXCEPTION USING ERRCODE = '${sqlstate}', MESSAGE = ${text(message)}${withHint}; END $cdp$`;
 }
 
 /** The field W of an ErrorResponse, as {@link raising} causes it. */

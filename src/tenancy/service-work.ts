@@ -37,7 +37,7 @@ export function serviceChange(pool: Pool, statement: Statement): Promise<Row[]> 
   return serviceWork(() =>
     pool.use((session) =>
       session.query(statement).catch((error: unknown) => {
-        throw leavesOpen(error) ? outcomeUnknown(error) : error;
+        throw leavesOpen(error) ? changeUnknown(error) : error;
       }),
     ),
   );
@@ -52,7 +52,7 @@ const leavesOpen = (error: unknown): boolean =>
   error instanceof CommitNotReplicated ||
   (error instanceof PostgresError && error.sqlstate.startsWith('57P'));
 
-const outcomeUnknown = (cause: unknown): EngineError =>
+const changeUnknown = (cause: unknown): EngineError =>
   new EngineError(
     'outcome_unknown',
     'The connection to Postgres was lost during the commit: check whether the change was made before retrying',

@@ -17,7 +17,7 @@ import { entriesOf, type Entry, isRight, ownEntries } from './schema-text.js';
 import { set } from './session-settings.js';
 import { copySequences, differentOthers, othersOf } from './others.js';
 import { copyTable, type CopiedTable, tablesOf } from './tables.js';
-import { contentsOf, countsOf, type Contents, counted, differentEntries, differentTables } from './verify.js';
+import { contentsOf, countsOf, type Contents, differentEntries, differentTables, tableRows } from './verify.js';
 
 /** A project's database. Its server runs. */
 export interface Place {
@@ -107,7 +107,7 @@ export async function copyDatabase(options: CopyOptions): Promise<Copied> {
     ...(options.isWritten ? [] : differentOthers(copied.others, copied.othersWritten)),
   ];
   if (differences.length > 0) throw new CopyDiffers(differences);
-  return { tables: counted(contents), leftOut, schema, snapshot: copied.visible };
+  return { tables: tableRows(contents), leftOut, schema, snapshot: copied.visible };
 }
 
 /** The project's own part of the schema, as pg_dump writes it now. @throws as {@link copyDatabase} */

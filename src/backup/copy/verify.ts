@@ -73,5 +73,5 @@ export function differentEntries(
 }
 
 /** In order, as backups list them. */
-export const counted = (contents: ReadonlyMap<string, Contents>): TableRows[] =>
+export const tableRows = (contents: ReadonlyMap<string, Contents>): TableRows[] =>
   Array.from(contents, ([name, { rows }]) => ({ name, rows }));

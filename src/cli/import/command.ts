@@ -15,7 +15,7 @@ import {
 } from '../remote/options.js';
 import { requireFolderOf } from '../remote/user-files.js';
 import { warn } from '../terminal/output.js';
-import { counted, grouped } from '../terminal/progress.js';
+import { countedRows, grouped } from '../terminal/progress.js';
 import { quoted } from '../terminal/text.js';
 import { FORMATS } from '../../import/format.js';
 import { importFiles, previewImport } from './import.js';
@@ -156,7 +156,7 @@ function report(result: ImportResult, files: readonly string[], options: ImportO
   process.stdout.write(
     options.json
       ? `${JSON.stringify({ table, inserted, ...(isUpsert ? { updated, ignored } : {}), refused, quarantined, refused_file: refusedFile, seconds: Number(seconds.toFixed(3)), retries })}\n`
-      : `${counted(inserted)} ${options.rehearse ? 'could be stored' : 'stored'} in ${table}${others}, ${grouped(refused)} refused${kept}, ${seconds.toFixed(1)} s, ${grouped(rate)} rows/s\n`,
+      : `${countedRows(inserted)} ${options.rehearse ? 'could be stored' : 'stored'} in ${table}${others}, ${grouped(refused)} refused${kept}, ${seconds.toFixed(1)} s, ${grouped(rate)} rows/s\n`,
   );
   if (refusedFile !== null) {
     const next = commandFor([refusedFile], options, storing);

@@ -5,7 +5,7 @@ import type { QuarantinedRecord } from '../../contract/wire/quarantine.js';
 import { EXIT, ExitError, UsageError } from '../exit.js';
 import { fitting } from '../terminal/grid.js';
 import { print } from '../terminal/output.js';
-import { counted, grouped } from '../terminal/progress.js';
+import { countedRows, grouped } from '../terminal/progress.js';
 import { connect } from './connection.js';
 import { conflictOptions, remoteOptions, renames, requireKeyOf } from './options.js';
 
@@ -99,7 +99,7 @@ function replay(): Command {
     });
     const { inserted, updated, ignored, refused, errors } = result;
     print(command, result, [
-      `${counted(inserted)} inserted, ${grouped(updated)} updated, ${grouped(ignored)} ignored, ${grouped(refused)} refused again`,
+      `${countedRows(inserted)} inserted, ${grouped(updated)} updated, ${grouped(ignored)} ignored, ${grouped(refused)} refused again`,
       ...errors.flatMap(({ id, errors: places }) => places.map(({ message }) => `  ${id}: ${message}`)),
     ]);
     if (refused > 0) process.exitCode = EXIT.someRefused;
@@ -143,6 +143,6 @@ function drop(): Command {
     if (all === undefined && Object.keys(filter).length === 0)
       throw new UsageError('Say which records to delete', 'Add an option such as --table, or --all');
     const deleted = await (await connect(command)).dropQuarantine({ ...filter, ...(all === undefined ? {} : { all }) });
-    print(command, { deleted }, [`${counted(deleted)} deleted from the quarantine`]);
+    print(command, { deleted }, [`${countedRows(deleted)} deleted from the quarantine`]);
   });
 }

@@ -2,7 +2,7 @@
 import type { CdpClient } from '../../client/client.js';
 import type { AsText, QueryOptions, QueryResult } from '../../client/sql.js';
 import { fitting, grid, records } from '../terminal/grid.js';
-import { counted } from '../terminal/progress.js';
+import { countedRows } from '../terminal/progress.js';
 import { printable } from '../terminal/text.js';
 
 export interface Result extends Omit<QueryResult<never>, 'rows' | 'results'> {
@@ -61,5 +61,5 @@ export function resultLines(
   if (columns.length === 0) return [printable(WRITES.test(type) ? `${type} ${count}` : type)];
   const heads = columns.map(({ name, type: of }) => ({ name, isNumber: NUMBERS.test(of) }));
   const lines = expanded === 'auto' ? fitting(heads, rows, width) : (expanded ? records : grid)(heads, rows);
-  return [...lines, `(${isTruncated ? `the first ${counted(count)}; ${more}` : counted(count)})`];
+  return [...lines, `(${isTruncated ? `the first ${countedRows(count)}; ${more}` : countedRows(count)})`];
 }

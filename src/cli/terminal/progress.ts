@@ -79,7 +79,7 @@ const bar = (share: number): string => {
 export const grouped = (value: number): string => Math.round(value).toLocaleString('en');
 
 /** `1 row`, `231,083 rows` */
-export const counted = (rows: number): string => `${grouped(rows)} ${rows === 1 ? 'row' : 'rows'}`;
+export const countedRows = (rows: number): string => `${grouped(rows)} ${rows === 1 ? 'row' : 'rows'}`;
 
 const duration = (seconds: number): string => {
   const whole = Math.ceil(seconds);

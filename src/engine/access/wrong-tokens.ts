@@ -3,6 +3,7 @@
  * Callers behind the same proxy whose tokens are known to be good are not affected.
  */
 import { isIPv6 } from 'node:net';
+import { Counts } from '../../contract/counts.js';
 import { EngineError } from '../../contract/errors.js';
 import { secondsLeft, WindowCounter } from './window-counter.js';
 
@@ -23,7 +24,7 @@ const ADDRESSES = 10_000;
 export class WrongTokens {
   private readonly wrong = new WindowCounter(WINDOW_MS, ADDRESSES);
   private readonly questions = new WindowCounter(QUESTION_EVERY_MS, ADDRESSES);
-  private readonly asking = new Map<string, number>();
+  private readonly asking = new Counts();
 
   /** @param limit wrong tokens from one address within a minute; 0: any number */
   constructor(private readonly limit: number) {}
@@ -36,20 +37,15 @@ export class WrongTokens {
   beforeQuestion(address: string): () => void {
     if (this.limit === 0) return () => {};
     const network = networkOf(address);
-    const asking = this.asking.get(network) ?? 0;
     const isOver = (this.wrong.running(network)?.count ?? 0) >= this.limit;
-    if (asking >= QUESTIONS_AT_ONCE) {
+    if (this.asking.of(network) >= QUESTIONS_AT_ONCE) {
       throw new EngineError('rate_limited', 'Too many unknown tokens from this address are being looked up', {
         retryAfter: 1,
       });
     }
     if (isOver && this.questions.add(network).count > 1) throw this.refusal(network);
-    this.asking.set(network, asking + 1);
-    return () => {
-      const others = (this.asking.get(network) ?? 1) - 1;
-      if (others === 0) this.asking.delete(network);
-      else this.asking.set(network, others);
-    };
+    this.asking.add(network, 1);
+    return () => void this.asking.add(network, -1);
   }
 
   /**

@@ -38,7 +38,7 @@ const EQUALS = sql`OPERATOR(pg_catalog.=)`;
 /** Clears away some records that are too old. */
 export const purge = (days: number): Statement =>
   sql`DELETE FROM _cdp.quarantine WHERE ctid ${EQUALS} ANY (ARRAY(
-    SELECT ctid FROM _cdp.quarantine WHERE NOT ${isKept(days)} LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED))`;
+    SELECT ctid FROM _cdp.quarantine WHERE NOT ${isUnexpired(days)} LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED))`;
 
 /** Keeps refused records, and clears some away that are too old. */
 export function keep(table: string, refused: readonly Refused[], key: string | null, days: number): Statement[] {
@@ -102,7 +102,7 @@ export function page(filter: QuarantineFilter, limit: number, days: number, lock
   return sql`
     WITH found AS (
       SELECT id, quarantined_at, table_name, record, errors, idempotency_key FROM _cdp.quarantine
-      WHERE ${isKept(days)} AND ${conditions(filter)} ORDER BY id LIMIT ${limit + 1} ${locked})
+      WHERE ${isUnexpired(days)} AND ${conditions(filter)} ORDER BY id LIMIT ${limit + 1} ${locked})
     SELECT id, pg_catalog.to_char(quarantined_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), table_name, record, errors,
       idempotency_key, total
     FROM (
@@ -158,6 +158,6 @@ function conditions({ table, error, column, since, until, id, after }: Quarantin
   return join(all, ' AND ');
 }
 
-const isKept = (days: number): Fragment =>
+const isUnexpired = (days: number): Fragment =>
   sql`quarantined_at OPERATOR(pg_catalog.>)
     (pg_catalog.now() OPERATOR(pg_catalog.-) ${`${days} days`}::pg_catalog.interval)`;

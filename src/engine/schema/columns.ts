@@ -12,7 +12,7 @@ import type { Project } from '../project.js';
 import { dropDefault, requireNoNulls, setDefault, setNotNull, setUnique, shownColumn } from './column-properties.js';
 import { commentOn } from './comments.js';
 import { checkColumn, checkComment, checkName, type ColumnDefinition, columnType, nameIsTaken } from './definition.js';
-import { existingColumn, existingTable, lockTable } from './find-table.js';
+import { existingColumn, existingTable, lockForChange } from './find-table.js';
 import { explainDuplicates } from './indexes.js';
 import { explainRefusal, retype } from './retype.js';
 import { type Change, type ChangeOptions, schemaChange } from './schema-change.js';
@@ -42,7 +42,7 @@ export async function addColumn(
   ];
   return schemaChange(project, options, ShownColumn, 'grows', async (change) => {
     const { lease, begin } = change;
-    const shape = await lockTable(lease, begin, project.schema, table);
+    const shape = await lockForChange(lease, begin, project.schema, table);
     refuseTwin(shape, body.name);
     const columns = shape.columns.filter((column) => !column.isId).length;
     if (columns >= LIMITS.columnsPerTable) {
@@ -98,7 +98,7 @@ export async function alterColumn(
   return schemaChange(project, options, ShownColumn, kind, async (change) => {
     const { lease, begin } = change;
     const { session } = lease;
-    const shape = await lockTable(lease, begin, project.schema, table);
+    const shape = await lockForChange(lease, begin, project.schema, table);
     const current = existingColumn(shape, column);
     const ownDefault = preset && setDefault(shape, type === undefined ? current : { ...current, type }, preset);
     const changes: Statement[] = [];
@@ -161,7 +161,7 @@ export async function dropColumn(
 ): Promise<Answered<null>> {
   if (column === 'id') throw new EngineError('reserved_name', 'The id column cannot be dropped');
   return schemaChange(project, options, Type.Null(), 'drop', async ({ lease, begin, commit }) => {
-    existingColumn(await lockTable(lease, begin, project.schema, table), column);
+    existingColumn(await lockForChange(lease, begin, project.schema, table), column);
     return commit([sql`ALTER TABLE ${ident(project.schema, table)} DROP COLUMN ${ident(column)}`], null);
   });
 }

@@ -14,7 +14,7 @@ import {
 import type { Answered } from '../idempotency.js';
 import type { Project } from '../project.js';
 import { commentsOf } from './comments.js';
-import { lockTable, requireColumns } from './find-table.js';
+import { lockForChange, requireColumns } from './find-table.js';
 import { type ChangeOptions, schemaChange } from './schema-change.js';
 
 /** Of the queries of this file and of `catalog/distribution.ts`, until the end of the transaction. */
@@ -33,7 +33,7 @@ export async function distributeTable(
 ): Promise<Answered<Distributed>> {
   checkDistribution(project, body);
   return schemaChange(project, options, Distributed, 'grows', async ({ lease, begin, commit }) => {
-    const shape = await lockTable(lease, begin, project.schema, table);
+    const shape = await lockForChange(lease, begin, project.schema, table);
     if (!project.isOnCitus) return commit([], { kind: 'local', column: null, primaryKey: [] });
     return commit([], await distribute(lease.session, shape, body));
   });

@@ -41,7 +41,7 @@ export async function existingTable(
  * @param mode SHARE ROW EXCLUSIVE lets others read the table
  * @throws EngineError table_not_found
  */
-export async function lockTable(
+export async function lockForChange(
   lease: Lease,
   begin: readonly Statement[],
   schema: string,

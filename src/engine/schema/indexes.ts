@@ -9,7 +9,7 @@ import { ident, join, PostgresError, ROLLBACK, type Session, sql, SQLSTATE, type
 import type { Answered } from '../idempotency.js';
 import type { Project } from '../project.js';
 import { checkName } from './definition.js';
-import { lockTable, notFound, requireColumns, requireFreeName, tableNotFound } from './find-table.js';
+import { lockForChange, notFound, requireColumns, requireFreeName, tableNotFound } from './find-table.js';
 import { type ChangeOptions, schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
 
 /**
@@ -27,7 +27,7 @@ export async function createIndex(
   const { schema } = project;
   return schemaChange(project, options, Index, 'grows', async ({ lease, begin, commit }) => {
     const { session } = lease;
-    requireColumns(await lockTable(lease, begin, schema, table, 'SHARE ROW EXCLUSIVE'), columns);
+    requireColumns(await lockForChange(lease, begin, schema, table, 'SHARE ROW EXCLUSIVE'), columns);
     if (name !== undefined) await requireFreeName(session, schema, name);
     const what = unique ? sql`UNIQUE INDEX` : sql`INDEX`;
     const called = name === undefined ? sql`` : ident(name);
@@ -62,7 +62,7 @@ export async function dropIndex(
 ): Promise<Answered<null>> {
   const { schema } = project;
   return schemaChange(project, options, Type.Null(), 'drop', async ({ lease, begin, commit }) => {
-    await lockTable(lease, begin, schema, table);
+    await lockForChange(lease, begin, schema, table);
     const indexes = readIndexes(await lease.session.query(indexesOf(schema, table)));
     const index = indexes.find((candidate) => candidate.name === name);
     if (index === undefined) {

@@ -43,7 +43,7 @@ import {
 } from './definition.js';
 import { commentOn, commentOnTable } from './comments.js';
 import { checkDistribution, distribute, IN_PG_CATALOG } from './distribution.js';
-import { explainNoTable, lockTable, requireFreeName, tableNotFound } from './find-table.js';
+import { explainNoTable, lockForChange, requireFreeName, tableNotFound } from './find-table.js';
 import { type ChangeOptions, schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
 
 /** Two new names that differ by case alone must not slip past each other. */
@@ -147,7 +147,7 @@ export async function alterTable(
   const { schema } = project;
   return schemaChange(project, options, AlteredTable, 'comment', async ({ lease, begin, commit }) => {
     const { session } = lease;
-    const shape = await lockTable(lease, begin, schema, table);
+    const shape = await lockForChange(lease, begin, schema, table);
     const changes: Statement[] = comment === undefined ? [] : [commentOnTable(schema, table, comment)];
     if (newName !== undefined && newName !== table) {
       await session.run([ONE_AT_A_TIME]);

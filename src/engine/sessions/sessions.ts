@@ -3,6 +3,7 @@
  * While one is open, the project's server is not stopped.
  */
 import { randomUUID } from 'node:crypto';
+import { Counts } from '../../contract/counts.js';
 import type { Audit } from '../audit/audit.js';
 import type { ProjectSessions } from '../../tenancy/connections/project-session.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
@@ -62,7 +63,7 @@ export class Sessions {
   private readonly before = { received: 0, sent: 0 };
   private readonly open = new Set<ClientSession>();
   /** Sessions open or being opened, by project. */
-  private readonly counts = new Map<string, number>();
+  private readonly counts = new Counts();
   private total = 0;
   private readonly limits: SessionLimits;
   private readonly prepared: PreparedTransactions;
@@ -143,7 +144,7 @@ export class Sessions {
     const { project, role } = owner;
     if (project.isFenced && role === 'writer') throw moving();
     if (this.closing) throw new SessionError('57P03', 'the service is shutting down', 'overloaded');
-    const count = this.counts.get(project.id) ?? 0;
+    const count = this.counts.of(project.id);
     if (count >= this.settings.perProject || this.total >= this.settings.total) throw tooMany(count, this.settings);
     this.count(project.id, 1);
     const server = this.parts.servers.serverOf(project.placement);
@@ -202,9 +203,7 @@ export class Sessions {
 
   private count(project: string, change: number): void {
     this.total += change;
-    const count = (this.counts.get(project) ?? 0) + change;
-    if (count === 0) this.counts.delete(project);
-    else this.counts.set(project, count);
+    this.counts.add(project, change);
   }
 }
 

@@ -3,6 +3,7 @@
  * have not read yet. A request reserves memory before its body is read, so that whatever has to wait stays with the client.
  */
 import type { IncomingHttpHeaders } from 'node:http';
+import { Counts } from '../../contract/counts.js';
 import { LIMITS } from '../../contract/limits.js';
 import { FairQueue } from '../../engine/limits/fair-queue.js';
 import type { WaitBudget } from '../../engine/limits/wait-budget.js';
@@ -39,7 +40,7 @@ export interface Reservation {
 export class MemoryBudget {
   private total = 0;
   /** Of projects that hold any bytes. */
-  private readonly used = new Map<string, number>();
+  private readonly used = new Counts();
   private readonly queue = new FairQueue<number>({
     take: (project, bytes) => this.take(project, bytes),
     order: 'first',
@@ -73,7 +74,7 @@ export class MemoryBudget {
   }
 
   private take(project: string, bytes: number): boolean {
-    const used = this.used.get(project) ?? 0;
+    const used = this.used.of(project);
     // The first bytes of a project always fit: all projects together exceed the total by one body each at most.
     const fits =
       used === 0 ||
@@ -84,8 +85,6 @@ export class MemoryBudget {
 
   private add(project: string, bytes: number): void {
     this.total += bytes;
-    const used = (this.used.get(project) ?? 0) + bytes;
-    if (used === 0) this.used.delete(project);
-    else this.used.set(project, used);
+    this.used.add(project, bytes);
   }
 }

@@ -7,6 +7,7 @@ import type { PoolName, ProjectSession, ProjectSessions } from './project-sessio
 import type { Backend } from './watchdog.js';
 import { readProc } from '../../embedded/proc.js';
 import { ConnectionLost, PostgresError, ROLLBACK, type Session, SQLSTATE } from '../../pg/index.js';
+import { Counts } from '../../contract/counts.js';
 import { EngineError } from '../../contract/errors.js';
 
 interface ConnectionLimits {
@@ -77,7 +78,7 @@ export class Connections {
   private readonly idle = new Map<string, Lease[]>();
   private readonly lent = new Set<Lease>();
   /** Connections open or being opened, by project. */
-  private readonly counts = new Map<string, number>();
+  private readonly counts = new Counts();
   private total = 0;
   /** Those being closed, which count until they are. */
   private readonly leaving = new Set<Lease>();
@@ -212,7 +213,7 @@ export class Connections {
 
   /** Gives up an idle connection of this project, or of all, if the share is full. */
   private makeRoom(project: string): void {
-    if ((this.counts.get(project) ?? 0) >= this.limits.perProject) {
+    if (this.counts.of(project) >= this.limits.perProject) {
       const [longest] = this.idle.get(project) ?? [];
       if (longest !== undefined) this.discard(longest);
     }
@@ -260,9 +261,7 @@ export class Connections {
 
   private count(project: string, change: number): void {
     this.total += change;
-    const count = (this.counts.get(project) ?? 0) + change;
-    if (count === 0) this.counts.delete(project);
-    else this.counts.set(project, count);
+    this.counts.add(project, change);
   }
 }
 

@@ -1,0 +1,16 @@
+/** Counters by key, such as those of projects. One that is back at 0 takes no memory. */
+export class Counts {
+  private readonly counts = new Map<string, number>();
+
+  of(key: string): number {
+    return this.counts.get(key) ?? 0;
+  }
+
+  /** @returns the new count */
+  add(key: string, change: number): number {
+    const count = this.of(key) + change;
+    if (count === 0) this.counts.delete(key);
+    else this.counts.set(key, count);
+    return count;
+  }
+}
