@@ -1,7 +1,7 @@
 /** Puts the engine together over its Postgres servers, in order. */
 import type { Pool, ServerAddress } from '../pg/index.js';
 import { AuditLog } from '../tenancy/audit-log.js';
-import { CircuitBreaker } from '../tenancy/circuit-breaker.js';
+import { CircuitBreaker } from '../tenancy/health/circuit-breaker.js';
 import { ProjectSessions } from '../tenancy/connections/project-session.js';
 import { ControlDatabase } from '../tenancy/control.js';
 import type { ProjectRow } from '../tenancy/control-rows.js';

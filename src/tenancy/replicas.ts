@@ -1,5 +1,5 @@
 /** The streaming replicas that this instance may read at: where their URLs are says the row of their server. */
-import { HealthCheck } from './health-check.js';
+import { HealthCheck } from './health/health-check.js';
 import { connectionsTo, type Server } from './tenancy.js';
 import type { ServerAddress } from '../pg/index.js';
 

@@ -1,6 +1,6 @@
 /** Sessions of the service's own role: a pool for short queries, and one at a time for work that takes longer. */
 import { type LoginOptions, Pool, type ServerAddress, Session, startupOptions, withSession } from '../pg/index.js';
-import { CircuitBreaker } from './circuit-breaker.js';
+import { CircuitBreaker } from './health/circuit-breaker.js';
 
 /**
  * Connections that an instance opens in addition to those to projects' databases, as servers are sized for

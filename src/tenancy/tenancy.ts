@@ -3,8 +3,8 @@
  * address (`shared-server.ts`). An installation may have several of the latter (`servers.ts`).
  */
 import type { ProjectRow } from './control-rows.js';
-import { CircuitBreaker } from './circuit-breaker.js';
-import { StaleConnections } from './connections/stale-connections.js';
+import { CircuitBreaker } from './health/circuit-breaker.js';
+import { StaleConnections } from './health/stale-connections.js';
 import { Watchdog } from './connections/watchdog.js';
 import type { Placement } from './placement.js';
 import { servicePool } from './service-pool.js';

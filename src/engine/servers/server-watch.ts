@@ -1,6 +1,6 @@
 /** Checks whether the servers that the operator has added, and replicas, answer, as long as they belong to the installation. */
 import type { Pool } from '../../pg/index.js';
-import { HealthCheck } from '../../tenancy/health-check.js';
+import { HealthCheck } from '../../tenancy/health/health-check.js';
 import { addedServer, type ServerRow, type ServerRows } from '../../tenancy/server-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
 import type { Server } from '../../tenancy/tenancy.js';

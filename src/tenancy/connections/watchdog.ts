@@ -44,11 +44,10 @@ export class Watchdog {
 
   /** @returns what these backends do, by process id; one that is gone is left out. @throws if Postgres does not answer */
   async activity(backends: readonly Backend[]): Promise<Map<number, Activity>> {
-    const [pids, times] = [backends.map(({ processId }) => processId), backends.map(({ seenAt }) => seenAt)];
     const rows = await this.pool.query(
       sql`SELECT pid, coalesce(state, 'active'), extract(epoch FROM clock_timestamp() - state_change),
             extract(epoch FROM clock_timestamp() - xact_start)
-          FROM pg_stat_activity JOIN unnest(${pids}::integer[], ${times}::timestamptz[]) AS watched (pid, seen_at) USING (pid)
+          FROM ${activityOf(backends)}
           WHERE backend_start <= seen_at`,
     );
     return new Map(
@@ -73,6 +72,12 @@ export class Watchdog {
       if (found.length === 0) return;
     }
   }
+}
+
+/** The rows of pg_stat_activity of these backends, with `seen_at`: one that began later than that is another. */
+export function activityOf(backends: readonly Backend[]): Fragment {
+  const [pids, times] = [backends.map(({ processId }) => processId), backends.map(({ seenAt }) => seenAt)];
+  return sql`pg_stat_activity JOIN unnest(${pids}::integer[], ${times}::timestamptz[]) AS watched (pid, seen_at) USING (pid)`;
 }
 
 const from = ({ processId, role, seenAt }: Backend): Fragment =>

@@ -2,9 +2,9 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { expect, it } from 'vitest';
-import { fixed } from '../../src/pg/index.js';
-import { servicePool } from '../../src/tenancy/service-pool.js';
-import { fatal } from '../support/fatal.js';
+import { fixed } from '../../../src/pg/index.js';
+import { servicePool } from '../../../src/tenancy/service-pool.js';
+import { fatal } from '../../support/fatal.js';
 
 it('tells all who want a connection what the last login was told', async () => {
   let logins = 0;

@@ -1,8 +1,8 @@
 /** Whether a Postgres server answers: the service logs in there now and then. Two failures in a row mean that it does not. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ConnectionLost, PostgresError, SQLSTATE } from '../pg/index.js';
-import { tryLogin } from './service-pool.js';
-import type { Server } from './tenancy.js';
+import { ConnectionLost, PostgresError, SQLSTATE } from '../../pg/index.js';
+import { tryLogin } from '../service-pool.js';
+import type { Server } from '../tenancy.js';
 
 const EVERY_MS = 2_000;
 /** While the server does not answer. */

@@ -4,8 +4,8 @@
  * or that waits for us while we wait for it, will never answer (docs/decisions/0027).
  */
 import { ConnectionLost, type Pool, type Session, sql } from '../../pg/index.js';
-import type { CircuitBreaker } from '../circuit-breaker.js';
-import type { Backend } from './watchdog.js';
+import type { CircuitBreaker } from './circuit-breaker.js';
+import { activityOf, type Backend } from '../connections/watchdog.js';
 
 /** Each connection is checked at this interval, and the server is asked about it once it was silent for two checks. */
 const CHECK_MS = 500;
@@ -102,11 +102,10 @@ export class StaleConnections {
   }
 
   private async ask(backends: readonly Backend[]): Promise<Map<number, Seen>> {
-    const [pids, times] = [backends.map(({ processId }) => processId), backends.map(({ seenAt }) => seenAt)];
     const rows = await this.pool.query(
       sql`SELECT pid, state LIKE 'idle%' AND state_change < now() - interval '1 s',
             CASE WHEN wait_event = 'ClientRead' THEN coalesce(bytes_processed, 0) END
-          FROM pg_stat_activity JOIN unnest(${pids}::integer[], ${times}::timestamptz[]) AS watched (pid, seen_at) USING (pid)
+          FROM ${activityOf(backends)}
             LEFT JOIN pg_stat_progress_copy USING (pid)
           WHERE backend_start IS NULL OR backend_start <= seen_at`,
       { timeoutMs: QUERY_MS },
