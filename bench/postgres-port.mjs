@@ -68,7 +68,7 @@ async function freePort() {
 /** The service, in a process of its own. */
 async function serve(dataDir) {
   const { startService } = await import('../dist/service.js');
-  const { loadConfig } = await import('../dist/load-config.js');
+  const { loadConfig } = await import('../dist/cli/load-config.js');
   const flags = { 'data-dir': dataDir, port: '0', 'pg-port': '0', 'log-level': 'silent' };
   if (values.url !== undefined) Object.assign(flags, { 'database-url': values.url, secret: 'x'.repeat(32) });
   const service = await startService(loadConfig(flags, {}, null).config);

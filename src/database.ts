@@ -4,8 +4,9 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import type { Config } from './settings.js';
-import { parseUidRange } from './setting.js';
+import { parseUidRange } from './setting-kinds.js';
 import { capacityOf } from './embedded/capacity.js';
+import { hasServers } from './embedded/data-folder.js';
 import { defaultBackendMemory, defaultConnections } from './embedded/limits.js';
 import { DataFolderInUse, SERVICE } from './embedded/control-server.js';
 import { type Embedded, openEmbedded } from './embedded/embedded.js';
@@ -26,6 +27,10 @@ export interface Database {
   readonly secret: string;
   close(): Promise<void>;
 }
+
+/** False in a folder where no service has ever run, such as the wrong one. */
+export const hasDatabase = async ({ databaseUrl, dataDir }: Config): Promise<boolean> =>
+  databaseUrl !== null || hasServers(dataDir);
 
 /** The operator's own server may have other users, and other instances of the service. */
 const CONNECTIONS_ELSEWHERE = 80;

@@ -10,7 +10,7 @@ import type { Config } from './settings.js';
 import { EngineError } from './contract/errors.js';
 import { messageOf } from './contract/operator-message.js';
 import { type Database, openDatabase, SERVICE } from './database.js';
-import { LogLines } from './log-lines.js';
+import { LogLines } from './http/observability/log-lines.js';
 import type { Engine } from './engine/engine.js';
 import type { EngineSettings } from './engine/open-engine.js';
 import type { SessionSettings } from './engine/sessions/sessions.js';
@@ -18,7 +18,9 @@ import { bootstrap } from './engine/bootstrap.js';
 import { hasCode } from './files.js';
 import type { PostgresPort } from './postgres-port/postgres-port.js';
 import type { RequestSpans } from './http/observability/request-spans.js';
-import type { TraceExport } from './trace-export.js';
+import type { TraceExport } from './http/observability/trace-export.js';
+
+export type { TraceExport };
 
 export interface Service {
   readonly engine: Engine;
@@ -170,7 +172,7 @@ async function openTracing(
   closing: Closing,
 ): Promise<RequestSpans | undefined> {
   if (traces === null) return undefined;
-  const { Tracing } = await import('./trace-export.js');
+  const { Tracing } = await import('./http/observability/trace-export.js');
   const tracing = await Tracing.open(traces, config.traceDetail, logger);
   closing.add(() => tracing.close());
   return tracing.spans;

@@ -25,7 +25,7 @@ import {
   text,
   uidRange,
   url,
-} from './setting.js';
+} from './setting-kinds.js';
 
 const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;

@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { tmpdir } from 'node:os';
 import { afterAll, describe, expect, it } from 'vitest';
-import { ConfigError, loadConfig } from '../src/load-config.js';
-import type { Setting, Shown } from '../src/setting.js';
+import { ConfigError, loadConfig } from '../src/cli/load-config.js';
+import type { Setting, Shown } from '../src/setting-kinds.js';
 import { type SettingName, SETTINGS } from '../src/settings.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'cdp-config-'));

@@ -1,6 +1,6 @@
 /** `cdp config`: the settings in force and where each comes from. */
 import { Command } from 'commander';
-import type { Shown } from '../setting.js';
+import type { Shown } from '../setting-kinds.js';
 import { type SettingName, SETTINGS } from '../settings.js';
 import { list } from './terminal/grid.js';
 import { print } from './terminal/output.js';

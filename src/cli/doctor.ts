@@ -1,6 +1,6 @@
 /** `cdp doctor`: checks everything the service depends on, and gives advice on what is wrong. */
 import { Command } from 'commander';
-import { hasDatabase } from '../admin-session.js';
+import { hasDatabase } from '../database.js';
 import { counted } from '../contract/message-text.js';
 import { messageOf } from '../contract/operator-message.js';
 import type { Finding } from '../contract/wire/operator.js';

@@ -4,7 +4,7 @@ import { CdpError, type CdpErrorCode } from '../client/error.js';
 import { EngineError } from '../contract/errors.js';
 import { messageOf } from '../contract/operator-message.js';
 import { FileError } from '../import/file-error.js';
-import { ConfigError } from '../load-config.js';
+import { ConfigError } from './load-config.js';
 import { colored } from './terminal/color.js';
 import { firstCells, printable, printableLines, widthOf } from './terminal/text.js';
 import { PROGRAM, typed } from './program-name.js';

@@ -1,11 +1,12 @@
 /** What the operator's commands share: a client for the owner of the data directory, and printing. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
-import { hasDatabase, withOwnAdminSocket } from '../admin-session.js';
+import { hasDatabase } from '../database.js';
+import { withOwnAdminSocket } from './admin-session.js';
 import { findAdminSocket } from '../admin-socket.js';
 import { DataFolderInUse } from '../database.js';
 import { withPrivateFolder } from '../files.js';
-import { ConfigError } from '../load-config.js';
+import { ConfigError } from './load-config.js';
 import { AdminClient, NotListening } from './admin-client.js';
 import { addSettings, DATABASE_SETTINGS, readConfig } from './setting-flags.js';
 import { PROGRAM } from './program-name.js';

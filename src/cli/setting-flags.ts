@@ -1,7 +1,7 @@
 /** Settings as flags of a command, and their values from flags, environment and file. */
 import { Option, type Command } from 'commander';
-import { CONFIG_FILE, loadConfig, type LoadedConfig } from '../load-config.js';
-import type { Setting, Shown } from '../setting.js';
+import { CONFIG_FILE, loadConfig, type LoadedConfig } from './load-config.js';
+import type { Setting, Shown } from '../setting-kinds.js';
 import { type Config, type SettingName, SETTINGS } from '../settings.js';
 
 /** What a management command needs to find the database. */

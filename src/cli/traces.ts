@@ -2,7 +2,7 @@
  * Whether to export traces, by the standard variables of OpenTelemetry (specification, "Environment Variable
  * Specification"). The SDK itself reads those for headers, sampler, resource and limits.
  */
-import type { TraceExport } from '../trace-export.js';
+import type { TraceExport } from '../service.js';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { projectCommand } from '../../src/cli/project.js';
 import { tokenCommand } from '../../src/cli/token.js';
-import type { Setting, Shown } from '../../src/setting.js';
+import type { Setting, Shown } from '../../src/setting-kinds.js';
 import { type SettingName, SETTINGS } from '../../src/settings.js';
 import { VERSION } from '../../src/version.js';
 import { runProgram } from '../support/program.js';

@@ -7,7 +7,7 @@ import type { Command } from 'commander';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { commandsFor } from '../../src/cli/commands.js';
 import { ENVIRONMENT } from '../../src/cli/remote/connection.js';
-import type { Setting } from '../../src/setting.js';
+import type { Setting } from '../../src/setting-kinds.js';
 import { SETTINGS } from '../../src/settings.js';
 import { startTestService, type TestService } from '../support/service.js';
 import { anchors, blocks, code, internalLinks, markdownFiles, read, root } from './markdown.js';

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import pg from 'pg';
 import { pino } from 'pino';
-import { loadConfig } from '../../src/load-config.js';
+import { loadConfig } from '../../src/cli/load-config.js';
 import { processes } from '../../src/embedded/proc.js';
 import { type Service, startService } from '../../src/service.js';
 import { OwnServers } from '../../src/tenancy/own-servers.js';

@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { pino } from 'pino';
 import { afterAll, describe, expect, it } from 'vitest';
-import { loadConfig } from '../../src/load-config.js';
+import { loadConfig } from '../../src/cli/load-config.js';
 import { Credentials } from '../../src/tenancy/credentials.js';
 import { newestVersion, readMigrations } from '../../src/tenancy/migrate.js';
 import { type Service, startService } from '../../src/service.js';

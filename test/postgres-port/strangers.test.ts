@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { loadConfig } from '../../src/load-config.js';
+import { loadConfig } from '../../src/cli/load-config.js';
 import { startTestService, type TestProject, type TestService } from '../support/service.js';
 import {
   errorsIn,

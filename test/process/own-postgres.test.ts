@@ -10,7 +10,7 @@ import { promisify } from 'node:util';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { examine } from '../../src/engine/doctor/doctor.js';
-import { loadConfig } from '../../src/load-config.js';
+import { loadConfig } from '../../src/cli/load-config.js';
 import { type Service, startService } from '../../src/service.js';
 import { BY_ITSELF } from '../../src/engine/audit/audit.js';
 import { accountFor, ENVIRONMENT, run as runAs } from '../../src/embedded/accounts.js';

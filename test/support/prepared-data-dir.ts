@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { pino } from 'pino';
 import { inject } from 'vitest';
-import { loadConfig } from '../../src/load-config.js';
+import { loadConfig } from '../../src/cli/load-config.js';
 import { openDatabase } from '../../src/database.js';
 import { openEngine } from '../../src/service.js';
 

@@ -6,7 +6,7 @@ import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type pg from 'pg';
 import { pino } from 'pino';
-import { loadConfig } from '../../src/load-config.js';
+import { loadConfig } from '../../src/cli/load-config.js';
 import type { Config } from '../../src/settings.js';
 import type { Scope } from '../../src/contract/names.js';
 import type { ErrorBody } from '../../src/contract/wire/failure.js';

@@ -7,9 +7,9 @@ import { diag, DiagLogLevel } from '@opentelemetry/api';
 import { defaultResource, detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base';
 import type { Logger } from 'pino';
-import { RequestSpans } from './http/observability/request-spans.js';
-import type { TraceDetail } from './http/observability/request-tracer.js';
-import { VERSION } from './version.js';
+import { RequestSpans } from './request-spans.js';
+import type { TraceDetail } from './request-tracer.js';
+import { VERSION } from '../../version.js';
 
 /** The variables that the SDK leaves to the program. */
 export interface TraceExport {

@@ -1,18 +1,12 @@
 /** The database for the length of one command, which serves the admin socket meanwhile as the service would. */
 import { pino } from 'pino';
-import { findAdminSocket, openAdminSocket } from './admin-socket.js';
-import { openDatabase } from './database.js';
-import { hasServers } from './embedded/data-folder.js';
-import type { Engine } from './engine/engine.js';
-import { Closing, openEngine } from './service.js';
-import type { Config } from './settings.js';
+import { findAdminSocket, openAdminSocket } from '../admin-socket.js';
+import { openDatabase } from '../database.js';
+import { Closing, openEngine } from '../service.js';
+import type { Config } from '../settings.js';
 
 /** The longest that a timer takes: other commands that use this one's socket are served to their end. */
 const LONGEST_MS = 2 ** 31 - 1;
-
-/** False in a folder where no service has ever run, such as the wrong one. */
-export const hasDatabase = async ({ databaseUrl, dataDir }: Config): Promise<boolean> =>
-  databaseUrl !== null || hasServers(dataDir);
 
 export interface AdminSession {
   /** Its name, for other processes that want the same data directory. */
@@ -34,7 +28,7 @@ export async function withOwnAdminSocket<T>(
   try {
     const database = await openDatabase(config, command, logger);
     closing.add(() => database.close());
-    let opened: Promise<Engine> | undefined;
+    let opened: ReturnType<typeof openEngine> | undefined;
     const engine = () => (opened ??= openEngine(config, database, logger));
     closing.add(async () => {
       await (await opened?.catch(() => undefined))?.close();

@@ -1,8 +1,8 @@
 /** Loads the settings from flags, environment and file, and checks how they fit together. */
 import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import type { Setting } from './setting.js';
-import { type Config, type SettingName, SETTINGS } from './settings.js';
+import type { Setting } from '../setting-kinds.js';
+import { type Config, type SettingName, SETTINGS } from '../settings.js';
 
 /** Where a value came from, for `cdp config`. */
 export type Source = 'flag' | 'environment' | 'file' | 'default';
