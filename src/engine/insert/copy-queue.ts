@@ -1,7 +1,7 @@
 /**
  * Batches of the same columns share COPYs: each COPY has a statement and a commit of its own, and COPYs next to each other
- * contend for the end of the table. At most two are under way, so that the second arrives while the first is stored. Batches that arrive meanwhile wait; when one ends, all that
- * wait go together in one COPY, as far as they fit. If Postgres refuses a shared COPY, each of its batches goes alone.
+ * contend for the end of the table. At most two are under way, so that the second arrives while the first is stored. Batches
+ * that arrive meanwhile wait; when one ends, all that wait go together in one COPY, as far as they fit.
  */
 import type { EncodedBatch } from '../../codec/index.js';
 import { EngineError } from '../../contract/errors.js';
@@ -27,16 +27,36 @@ export interface QueuedBatch {
   /** How long it may wait. */
   readonly waitBudget: WaitBudget;
   readonly trace: RequestTrace | null;
-  /** Stores batches in one transaction. */
-  readonly send: (batches: readonly QueuedBatch[], signal: AbortSignal) => Promise<CopyOutcome>;
+}
+
+/** Stores batches in one transaction. */
+type Copy = (batches: readonly QueuedBatch[], signal: AbortSignal) => Promise<CopyOutcome>;
+
+/** Batches that go in one COPY. */
+export class CopyGroup {
+  private outcome: Promise<CopyOutcome> | null = null;
+
+  constructor(
+    private readonly batches: readonly QueuedBatch[],
+    private readonly hasEnded: () => void = () => {},
+  ) {}
+
+  get isShared(): boolean {
+    return this.batches.length > 1;
+  }
+
+  /** To be called for each batch: the first call sends all of them, the others get its outcome. @throws what `copy` throws */
+  send(batch: QueuedBatch, copy: Copy): Promise<CopyOutcome> {
+    // No client that leaves undoes what others wait for.
+    return (this.outcome ??= copy(this.batches, this.isShared ? NEVER : batch.signal).finally(this.hasEnded));
+  }
 }
 
 interface Waiting extends Swept {
   readonly batch: QueuedBatch;
   /** Its wait is over: it goes, or was refused. */
   readonly leave: () => void;
-  readonly resolve: (outcome: CopyOutcome | Promise<CopyOutcome>) => void;
-  readonly reject: (error: unknown) => void;
+  readonly resolve: (group: CopyGroup) => void;
 }
 
 export class CopyQueue {
@@ -48,10 +68,14 @@ export class CopyQueue {
   /** @param maxWaiting batches that may wait while as many COPYs as possible are under way */
   constructor(private readonly maxWaiting: number) {}
 
-  /** @throws EngineError overloaded, and what `send` throws */
-  store(batch: QueuedBatch): Promise<CopyOutcome> {
+  /**
+   * Waits until the batch can be sent.
+   * @returns the batches it goes with; each of them has to call `send`
+   * @throws EngineError overloaded
+   */
+  join(batch: QueuedBatch): Promise<CopyGroup> {
     const { rows, signal, waitBudget, trace } = batch;
-    if (rows.data.length > MAX_BYTES / 2) return batch.send([batch], signal);
+    if (rows.data.length > MAX_BYTES / 2) return Promise.resolve(new CopyGroup([batch]));
     const isBusy = this.underWay === MAX_UNDER_WAY;
     if (isBusy && this.waiting.length >= this.maxWaiting) return Promise.reject(TOO_MANY_WAIT);
     const due = performance.now() + waitBudget.ms;
@@ -61,7 +85,6 @@ export class CopyQueue {
       const entry: Waiting = {
         batch,
         resolve,
-        reject,
         leave: () => {
           waited();
           wait?.end();
@@ -86,19 +109,23 @@ export class CopyQueue {
     this.isGathering = true;
     setImmediate(() => {
       this.isGathering = false;
-      if (this.underWay < MAX_UNDER_WAY && this.waiting.length > 0) void this.sendWaiting();
+      if (this.underWay < MAX_UNDER_WAY && this.waiting.length > 0) this.admitGroup();
     });
   }
 
-  private async sendWaiting(): Promise<void> {
+  private admitGroup(): void {
     const entries = this.waiting.splice(0, this.fitting());
-    for (const entry of entries) entry.leave();
     this.underWay++;
-    try {
-      await sendTogether(entries);
-    } finally {
-      this.underWay--;
-      if (this.waiting.length > 0) this.gather();
+    const group = new CopyGroup(
+      entries.map(({ batch }) => batch),
+      () => {
+        this.underWay--;
+        if (this.waiting.length > 0) this.gather();
+      },
+    );
+    for (const { leave, resolve } of entries) {
+      leave();
+      resolve(group);
     }
   }
 
@@ -112,20 +139,6 @@ export class CopyQueue {
       return i > 0 && (records > MAX_RECORDS || bytes > MAX_BYTES);
     });
     return end < 0 ? this.waiting.length : end;
-  }
-}
-
-/** Never rejects: each batch has its own outcome. */
-async function sendTogether(entries: readonly Waiting[]): Promise<void> {
-  const batches = entries.map(({ batch }) => batch);
-  const [first] = batches as [QueuedBatch];
-  try {
-    // No client that leaves undoes what others wait for.
-    const outcome = await first.send(batches, entries.length === 1 ? first.signal : NEVER);
-    const goAlone = outcome === 'refused' && entries.length > 1;
-    for (const { batch, resolve } of entries) resolve(goAlone ? batch.send([batch], batch.signal) : outcome);
-  } catch (error) {
-    for (const { reject } of entries) reject(error);
   }
 }
 

@@ -41,8 +41,8 @@ export async function storeByCopy(
   }
 }
 
-/** In one COPY with batches of other requests, if there are any. */
-function storeShared(
+/** In one COPY with batches of other requests, if there are any. If Postgres refuses a shared COPY, each batch goes alone. */
+async function storeShared(
   project: Project,
   schema: CachedSchema,
   rows: EncodedBatch,
@@ -51,17 +51,16 @@ function storeShared(
   const { signal } = deadline;
   const { waitBudget, trace } = project;
   const target = schema.targetOf(rows);
-  const send = (batches: readonly QueuedBatch[], signal: AbortSignal): Promise<CopyOutcome> => {
-    const copy = target.copy(batches.map((batch) => batch.rows));
-    return project.use(
-      'typed',
-      { ...deadline, signal },
-      (lease) => run(lease, schema, copy).then(outcomeOf),
-      'writes',
-      traceOf(batches),
-    );
+  const copy = async (batches: readonly QueuedBatch[], signal: AbortSignal): Promise<CopyOutcome> => {
+    const step = target.copy(batches.map((batch) => batch.rows));
+    const work = (lease: Lease) => storeAndCheck(lease, schema, step);
+    const { outcome } = await project.use('typed', { ...deadline, signal }, work, 'writes', traceOf(batches));
+    return outcome;
   };
-  return target.queue.store({ rows, signal, waitBudget, trace, send });
+  const batch = { rows, signal, waitBudget, trace };
+  const group = await target.queue.join(batch);
+  const outcome = await group.send(batch, copy);
+  return outcome === 'refused' && group.isShared ? copy([batch], signal) : outcome;
 }
 
 function storeUnderKey(
@@ -78,50 +77,56 @@ function storeUnderKey(
     deadline,
     (lease) =>
       writeOnce(project, lease.session, { idempotency, stored: BatchAnswer }, async ({ storing }) => {
-        const outcome = await run(lease, schema, copy, [...storing(result.answer, rows.records), COMMIT]);
-        return typeof outcome === 'string' ? outcome : result;
+        const end = [...storing(result.answer, rows.records), COMMIT];
+        const { outcome } = await storeAndCheck(lease, schema, copy, end);
+        return outcome === 'stored' ? result : outcome;
       }),
     'writes',
     project.trace?.copying([]),
   );
 }
 
-const outcomeOf = (outcome: Awaited<ReturnType<typeof run>>): CopyOutcome =>
-  typeof outcome === 'string' ? outcome : 'stored';
+interface Checked {
+  readonly outcome: CopyOutcome;
+  /** Of the steps; empty unless all was stored. */
+  readonly results: readonly Result[];
+}
 
 /**
  * One round trip. The lock of the COPY, or INSERT, keeps the schema as it is until the end of the transaction, so the check comes after it.
- * @returns the results, if all was stored
  * @param end the rest of the transaction that is under way, with its COMMIT; if none is under way, COPY and check are one by
  * themselves
  */
-export async function run(
+export async function storeAndCheck(
   lease: Lease,
   { table, check }: CachedSchema,
   store: Step,
   end: readonly Statement[] = [],
-  runsProjectCode = table.runsProjectCode,
-): Promise<Result[] | Exclude<CopyOutcome, 'stored'>> {
+): Promise<Checked> {
   const { session } = lease;
-  if (runsProjectCode) lease.resetAfterUse();
+  if (table.runsProjectCode) lease.resetAfterUse();
   const steps = [store, check, ...end];
   const beforeCommit = end.length === 0 ? steps.length : steps.length - 1;
   const commits = end.length > 0 || !session.inTransaction;
-  const outcome = await session.pipeline(steps, { prepared: true });
+  const ran = await session.pipeline(steps, { prepared: true });
   try {
-    if (commits) return resultsOf(session, outcome, beforeCommit, end.length > 0);
-    if (outcome.error !== null) throw outcome.error;
-    return outcome.results;
+    if (commits) return stored(resultsOf(session, ran, beforeCommit, end.length > 0));
+    if (ran.error !== null) throw ran.error;
+    return stored(ran.results);
   } catch (error) {
     // The table may have got a trigger since it was looked at, and what that did to the session is not rolled back.
     lease.resetAfterUse();
     if (!(error instanceof PostgresError) || session.closed) throw error;
     // The check fails by a division; one in a constraint or a trigger fails before it or after it.
-    if (error.sqlstate === SQLSTATE.DIVISION_BY_ZERO && outcome.results.length === 1) return 'outdated';
-    if (MAY_BE_A_RECORD.has(error.sqlstate) || !NO_RECORDS_FAULT.has(errorCode(error))) return 'refused';
+    if (error.sqlstate === SQLSTATE.DIVISION_BY_ZERO && ran.results.length === 1) return OUTDATED;
+    if (MAY_BE_A_RECORD.has(error.sqlstate) || !NO_RECORDS_FAULT.has(errorCode(error))) return REFUSED;
     throw error;
   }
 }
+
+const stored = (results: readonly Result[]): Checked => ({ outcome: 'stored', results });
+const OUTDATED: Checked = { outcome: 'outdated', results: [] };
+const REFUSED: Checked = { outcome: 'refused', results: [] };
 
 /**
  * Binary data for a type that the column does not have any more; batches that wait for one other each, which only in a

@@ -14,7 +14,7 @@ import { writeOnce } from '../write.js';
 import { type Inserted, rowsChanged, upserted } from './inserted.js';
 import { columnName } from './insert-statement.js';
 import type { CachedSchema } from './schema-cache.js';
-import { run } from './store-by-copy.js';
+import { storeAndCheck } from './store-by-copy.js';
 import { IS_NEW, onConflict, type UpsertRule } from './upsert.js';
 
 /** @throws EngineError as `storeByCopy`. If nothing was stored, the checked path says why. */
@@ -30,8 +30,9 @@ export async function storeByUpsert(
     const statement = upsertStatement(schema.table, rows, upsert);
     if (statement === null) return 'refused';
     const store = async (lease: Lease): Promise<Inserted | 'refused' | 'outdated'> => {
-      const results = await run(lease, schema, statement, [], schema.table.updateRunsProjectCode);
-      if (typeof results === 'string') return results;
+      if (schema.table.updateRunsProjectCode) lease.resetAfterUse();
+      const { outcome, results } = await storeAndCheck(lease, schema, statement);
+      if (outcome !== 'stored') return outcome;
       const [inserted = 0, stored = 0] = (results[0]?.rows[0] ?? []).map(Number);
       return upserted(rows.records, { inserted, updated: stored - inserted });
     };

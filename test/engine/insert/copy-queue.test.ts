@@ -24,18 +24,16 @@ interface About {
 function queueOf(maxWaiting = 64) {
   const sent: Sent[] = [];
   const queue = new CopyQueue(maxWaiting);
-  const send = (batches: readonly QueuedBatch[], signal: AbortSignal) =>
+  const copy = (batches: readonly QueuedBatch[], signal: AbortSignal) =>
     new Promise<CopyOutcome>((resolve, reject) => {
       sent.push({ batches, signal, answer: resolve, fail: reject });
     });
-  const store = ({ records = 1, bytes = records, signal = NEVER, waitMs = 5_000 }: About = {}) =>
-    queue.store({
-      rows: new EncodedBatch(records, 'binary', [0], new Uint8Array(bytes)),
-      signal,
-      waitBudget: new WaitBudget(waitMs),
-      trace: null,
-      send,
-    });
+  const store = async ({ records = 1, bytes = records, signal = NEVER, waitMs = 5_000 }: About = {}) => {
+    const rows = new EncodedBatch(records, 'binary', [0], new Uint8Array(bytes));
+    const batch = { rows, signal, waitBudget: new WaitBudget(waitMs), trace: null };
+    const group = await queue.join(batch);
+    return group.send(batch, copy);
+  };
   const storeMany = (count: number, about?: About) => Array.from({ length: count }, () => store(about));
   const sizes = () => sent.map(({ batches }) => batches.length);
   return { sent, store, storeMany, sizes };
@@ -107,21 +105,19 @@ describe('works', () => {
   it('a large batch goes alone, at once', async () => {
     const { store, sizes } = await busyQueue();
     void store({ bytes: 200 * 1024 });
+    await turn();
     expect(sizes()).toEqual([1, 1, 1]);
   });
 });
 
 describe('refuses', () => {
-  it('one bad batch alone: a shared COPY that was refused is sent again, batch by batch', async () => {
+  it('all batches of a COPY that Postgres refused, each of which learns whether it had company', async () => {
     const { sent, storeMany, sizes } = queueOf();
     const stored = storeMany(2);
     await turn();
     sent[0]?.answer('refused');
-    await settled();
-    expect(sizes()).toEqual([2, 1, 1]);
-    sent[1]?.answer('stored');
-    sent[2]?.answer('refused');
-    expect(await Promise.all(stored)).toEqual(['stored', 'refused']);
+    expect(await Promise.all(stored)).toEqual(['refused', 'refused']);
+    expect(sizes()).toEqual([2]);
   });
 
   it('batches of a shared COPY whose table has changed, without sending them again', async () => {
