@@ -1,5 +1,8 @@
 /** What the words of an SQL text tell without a parser. Each function takes time in proportion to the text, whatever it holds. */
 
+/** Statements whose rows are all made before the first is sent. */
+export const MODIFYING: ReadonlySet<string> = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE']);
+
 /** What Postgres skips between tokens (scan.l, `space`; \v since 16), and the semicolons of empty statements. */
 const SPACE = ' \t\n\r\f\v;';
 const WORD = /[A-Za-z]*/y;

@@ -7,8 +7,8 @@ import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
 import { type FieldDescription, PostgresError, readCommandTag } from '../../pg/index.js';
 import type { Project } from '../project.js';
-import { collectRows } from './collect-sql.js';
-import { type BoundStatement, type DescribedStatement, overQuotaFor, runStatements, type SqlWork } from './run-sql.js';
+import { overQuotaFor, runStatements, type SqlWork } from './run-sql.js';
+import { type BoundStatement, collectRows, type DescribedStatement } from './statement.js';
 
 export interface Query {
   readonly text: string;

@@ -4,20 +4,19 @@
  */
 import { EngineError } from '../../contract/errors.js';
 import type { Schema } from '../../contract/schema.js';
-import { encodeParameters, type JsonNode } from '../../codec/index.js';
-import { BEGIN, callerSql, type Described, fixed, ROLLBACK, type Session, type Statement } from '../../pg/index.js';
+import type { JsonNode } from '../../codec/index.js';
+import { BEGIN, fixed, ROLLBACK, type Session, type Statement } from '../../pg/index.js';
 import type { Answered, IdempotencyKey } from '../idempotency.js';
 import { type Clock, queryTimeout } from '../limits/deadline.js';
 import type { Project } from '../project.js';
 import type { OverQuota } from '../quota.js';
 import type { Rehearsal } from '../rehearsal.js';
 import { commitAndReset, isUnknown, outcomeUnknown } from '../transaction.js';
-import { textTypesOf } from './own-types.js';
 import { type Write, writeOnce } from '../write.js';
 import { QuotaGuard } from './quota-guard.js';
-import type { SplitStatement } from './splitter.js';
 import { mayChangeRights } from './keywords.js';
 import { cannotRehearse, impactOf, located, needsNoTransaction, noPlaceForKey, restoreEncoding } from './sql-rules.js';
+import { type BoundStatement, describe, type DescribedStatement } from './statement.js';
 
 /** What statements of free SQL run as. */
 export interface SqlWork {
@@ -33,22 +32,6 @@ export interface SqlWork {
 export interface SqlRequest extends SqlWork {
   sql: string;
   params: readonly JsonNode[];
-}
-
-/** A statement with the values of its parameters. */
-export interface BoundStatement extends SplitStatement {
-  readonly params: readonly JsonNode[];
-}
-
-/** A statement that is parsed and described, and waits to be executed. */
-export interface DescribedStatement extends Described {
-  readonly session: Session;
-  readonly clock: Clock;
-  readonly text: string;
-  readonly params: readonly (string | null)[];
-  readonly isLast: boolean;
-  /** False if Postgres runs it only outside a transaction: then its rows cannot be fetched in steps. */
-  readonly inTransaction: boolean;
 }
 
 /** Executes a statement and takes what comes back. */
@@ -192,14 +175,9 @@ class Transaction<T> {
     inTransaction = true,
   ): Promise<T> {
     const { session, clock, guard, executeOne } = this.parts;
-    const { text } = statement;
     try {
-      const prepare = (first: readonly Statement[]) => session.describe(callerSql(text).text, first);
-      let described = await prepare(before);
-      const textTypes = await textTypesOf(session, statement.params, described.parameterOids);
-      if (textTypes !== null) described = await prepare([]);
-      const params = encodeParameters(statement.params, described.parameterOids, textTypes);
-      const result = await executeOne({ ...described, session, clock, text, params, isLast, inTransaction });
+      const described = await describe(session, statement, before, { clock, isLast, inTransaction });
+      const result = await executeOne(described);
       await restoreEncoding(session, described);
       return result;
     } catch (error) {

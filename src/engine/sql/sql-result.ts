@@ -3,7 +3,7 @@ import { type BufferList, describeColumns, type Numbers, type ResultColumn, type
 import { readCommandTag, type Session, sql } from '../../pg/index.js';
 import type { RowCollector } from './row-collector.js';
 import type { SqlRequest } from './run-sql.js';
-import { mainKeyword } from './keywords.js';
+import { mainKeyword, MODIFYING } from './keywords.js';
 
 export interface SqlResult {
   /** Postgres's command tag without its counts. */
@@ -26,9 +26,6 @@ export interface CollectRequest extends SqlRequest {
   rowMode: RowMode;
   numbers?: Numbers | undefined;
 }
-
-/** Statements whose rows are all made before the first is sent. */
-export const MODIFYING: ReadonlySet<string> = new Set(['INSERT', 'UPDATE', 'DELETE', 'MERGE']);
 
 /**
  * @param tag null if the rows were cut off before the statement ended

@@ -12,8 +12,9 @@ import {
 } from '../../codec/index.js';
 import { messageSize, readCommandTag, type RowTaker } from '../../pg/index.js';
 import type { Project } from '../project.js';
-import { type DescribedStatement, runSql, type SqlRequest } from './run-sql.js';
+import { runSql, type SqlRequest } from './run-sql.js';
 import { rejectOtherEncoding } from './sql-rules.js';
+import type { DescribedStatement } from './statement.js';
 
 export type StreamFormat = 'ndjson' | 'csv';
 

@@ -1,0 +1,104 @@
+/**
+ * One statement of free SQL: it is parsed and described, then its rows are fetched. They become JSON bytes as they arrive, and
+ * what is past the caps is not fetched from Postgres (contract section 7).
+ */
+import { encodeParameters, type JsonNode, type RowEncoder } from '../../codec/index.js';
+import { callerSql, type Described, type Session, type Statement } from '../../pg/index.js';
+import type { Clock } from '../limits/deadline.js';
+import type { Project } from '../project.js';
+import { mainKeyword, MODIFYING } from './keywords.js';
+import { textTypesOf } from './own-types.js';
+import { RowCollector } from './row-collector.js';
+import type { SplitStatement } from './splitter.js';
+import { rejectOtherEncoding } from './sql-rules.js';
+
+/** A statement with the values of its parameters. */
+export interface BoundStatement extends SplitStatement {
+  readonly params: readonly JsonNode[];
+}
+
+/** How a statement is executed. */
+interface Execution {
+  readonly clock: Clock;
+  readonly isLast: boolean;
+  /** False if Postgres runs it only outside a transaction: then its rows cannot be fetched in steps. */
+  readonly inTransaction: boolean;
+}
+
+/** A statement that is parsed and described, and waits to be executed. */
+export interface DescribedStatement extends Described, Execution {
+  readonly session: Session;
+  readonly text: string;
+  /** As Postgres takes them. */
+  readonly params: readonly (string | null)[];
+}
+
+/**
+ * Asks Postgres for the columns of a statement and the types of its parameters.
+ * @param before statements to run first, in the same round trip
+ * @throws PostgresError, ConnectionLost; EngineError invalid_request, invalid_value, as `encodeParameters`
+ */
+export async function describe(
+  session: Session,
+  { text, params: values }: BoundStatement,
+  before: readonly Statement[],
+  execution: Execution,
+): Promise<DescribedStatement> {
+  const prepare = (first: readonly Statement[]) => session.describe(callerSql(text).text, first);
+  let described = await prepare(before);
+  const textTypes = await textTypesOf(session, values, described.parameterOids);
+  if (textTypes !== null) described = await prepare([]);
+  const params = encodeParameters(values, described.parameterOids, textTypes);
+  return { ...described, ...execution, session, text, params };
+}
+
+/**
+ * The rows of a statement as JSON, up to the caps.
+ * @returns with the command tag, or null if the rows were cut off before the statement ended
+ * @throws PostgresError, ConnectionLost, MessageTooLarge; EngineError statement_not_allowed
+ */
+export async function collectRows(
+  project: Project,
+  prepared: DescribedStatement,
+  encoder: RowEncoder,
+  maxRows: number,
+  maxBytes: number,
+): Promise<{ rows: RowCollector; tag: string | null }> {
+  const rows = new RowCollector(encoder, maxRows, maxBytes);
+  const tag = await fetchInSteps(project, prepared, encoder.formats, rows, maxRows);
+  for (const bytes of rows.bytes.buffers) rejectOtherEncoding(bytes);
+  return { rows, tag };
+}
+
+/** Rows of the first step: enough to learn how long a row is. */
+const FIRST_STEP = 16;
+
+/** @returns the command tag, or null if the rows were cut off before the statement ended */
+async function fetchInSteps(
+  project: Project,
+  { session, clock, columns, params, inTransaction, text }: DescribedStatement,
+  formats: readonly number[],
+  rows: RowCollector,
+  maxRows: number,
+): Promise<string | null> {
+  // Without a transaction around it the portal ends with its first step.
+  const step = inTransaction && columns !== null ? Math.min(FIRST_STEP, maxRows) : 0;
+  let tag = await session.fetch(params, formats, step, rows.takeRows);
+  while (tag === null && !rows.truncated) {
+    const pause = project.throttle(rows.newBytes());
+    if (pause !== undefined) {
+      // The statement's time does not run while other projects have their turn.
+      clock.pause();
+      await pause;
+      clock.resume();
+    }
+    // After a full answer one more row is fetched, only to learn whether there is one.
+    tag = await session.fetchMore(rows.nextStep(), rows.takeRows);
+  }
+  if (tag !== null) return tag;
+  // INSERT … RETURNING and the like have made all rows already, and EXECUTE may stand for one of them. The end tells what it
+  // was, and how many rows there are.
+  const keyword = mainKeyword(text);
+  if (MODIFYING.has(keyword) || keyword === 'EXECUTE') tag = await session.fetchMore(0, rows.takeRows);
+  return tag;
+}
