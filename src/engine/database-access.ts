@@ -19,7 +19,7 @@ import type { ServerCapacities } from './limits/server-capacity.js';
 import type { Slots, WorkKind } from './limits/slots.js';
 import { Sweeper } from './limits/sweeper.js';
 import type { WaitBudget } from './limits/wait-budget.js';
-import type { Projects } from './projects.js';
+import type { Projects } from './projects/projects.js';
 import type { QuotaImpact, Quotas } from './quota.js';
 import type { RequestTrace, Stage } from './trace.js';
 

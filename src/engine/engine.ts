@@ -15,11 +15,11 @@ import type { ServerCapacities } from './limits/server-capacity.js';
 import { type Load, TOO_MANY_WAITING, type WorkKind } from './limits/slots.js';
 import type { Moves } from './moves/moves.js';
 import { Project, type SharedServices } from './project.js';
-import type { Projects } from './projects.js';
+import type { Projects } from './projects/projects.js';
 import type { ServerWatch } from './servers/server-watch.js';
 import { type Classification, classify, classifyByFirstWord } from './sessions/classify.js';
 import type { Sessions } from './sessions/sessions.js';
-import { sizesOf } from './sizes.js';
+import { sizesOf } from './projects/sizes.js';
 import type { RequestTrace } from './trace.js';
 
 interface EngineParts {

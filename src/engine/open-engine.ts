@@ -28,7 +28,7 @@ import { EventLoopThrottle } from './limits/event-loop-throttle.js';
 import { type CapacitySettings, ServerCapacities } from './limits/server-capacity.js';
 import { type MoveEvents, Moves } from './moves/moves.js';
 import type { SharedServices } from './project.js';
-import { Projects } from './projects.js';
+import { Projects } from './projects/projects.js';
 import { Quotas } from './quota.js';
 import { type OnServerUnreachable, ServerWatch } from './servers/server-watch.js';
 import { Sessions, type SessionSettings } from './sessions/sessions.js';

@@ -7,7 +7,7 @@ import { EngineError } from '../../contract/errors.js';
 import { SCOPES, type Scope } from '../../contract/names.js';
 import type { ControlDatabase } from '../../tenancy/control.js';
 import type { ProjectRow } from '../../tenancy/control-rows.js';
-import { isProjectName } from '../project-name.js';
+import { isProjectName } from '../projects/project-name.js';
 import type { Caller } from './tokens.js';
 
 export interface JwtSettings {

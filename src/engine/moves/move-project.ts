@@ -12,7 +12,7 @@ import type { NewMove } from '../../tenancy/move-rows.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { withServer } from '../../tenancy/tenancy.js';
 import type { Origin } from '../audit/audit.js';
-import type { ProjectParts } from '../project-parts.js';
+import type { ProjectParts } from '../projects/project-parts.js';
 import { inWords } from './plan-move.js';
 import { reasonOf } from './reason.js';
 

@@ -9,8 +9,8 @@ import { addedServer, type ServerRow } from '../../tenancy/server-rows.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import type { Tenancy } from '../../tenancy/tenancy.js';
 import { OwnServers } from '../../tenancy/own-servers.js';
-import { placementOn, serverNamed } from '../choose-server.js';
-import type { ProjectParts } from '../project-parts.js';
+import { placementOn, serverNamed } from '../projects/choose-server.js';
+import type { ProjectParts } from '../projects/project-parts.js';
 import { needsOf, type ProjectNeeds } from './project-needs.js';
 
 export interface MovePlan {

@@ -9,7 +9,7 @@ import { serverName } from '../../contract/servers.js';
 import type { Placement } from '../../tenancy/placement.js';
 import { serviceWork } from '../../tenancy/service-work.js';
 import { dropDumpRole } from '../../backup/logical/dump-role.js';
-import type { ProjectParts } from '../project-parts.js';
+import type { ProjectParts } from '../projects/project-parts.js';
 
 /** Why a move ended, if its process cannot say. */
 const INTERRUPTED = 'The process that carried it out has ended, or lost the control database';

@@ -3,8 +3,8 @@ import type { ProjectRow } from '../../tenancy/control-rows.js';
 import { serverName } from '../../contract/servers.js';
 import { addedServer, type ServerRow } from '../../tenancy/server-rows.js';
 import type { Servers } from '../../tenancy/servers.js';
-import type { ProjectParts } from '../project-parts.js';
-import { sizesOf } from '../sizes.js';
+import type { ProjectParts } from '../projects/project-parts.js';
+import { sizesOf } from '../projects/sizes.js';
 import type { Offer, Situation } from './plan-rebalance.js';
 import { needsOf } from './project-needs.js';
 

@@ -8,10 +8,10 @@ import type { NewServer, ServerChange, ServerRow } from '../../tenancy/server-ro
 import { startedAt } from '../../tenancy/server-trial.js';
 import { addressAt } from '../../tenancy/servers.js';
 import type { Origin } from '../audit/audit.js';
-import { bytesOn, serverNamed } from '../choose-server.js';
+import { bytesOn, serverNamed } from '../projects/choose-server.js';
 import { problem } from '../doctor/finding.js';
 import type { Engine } from '../engine.js';
-import { isProjectName as isServerName } from '../project-name.js';
+import { isProjectName as isServerName } from '../projects/project-name.js';
 import { type Checked, checkServer } from './check-server.js';
 import { examineReplicas } from './examine-replicas.js';
 

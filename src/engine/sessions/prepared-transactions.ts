@@ -3,7 +3,7 @@ import type { Placement } from '../../tenancy/placement.js';
 import { rollBackPrepared } from '../../tenancy/prepared-transactions.js';
 import type { Servers } from '../../tenancy/servers.js';
 import { SharedServer } from '../../tenancy/shared-server.js';
-import type { Projects } from '../projects.js';
+import type { Projects } from '../projects/projects.js';
 
 const EVERY_MS = 60_000;
 

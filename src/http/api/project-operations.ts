@@ -2,7 +2,7 @@
 import { parseQuota, quotaText } from '../../contract/disk-size.js';
 import { EngineError } from '../../contract/errors.js';
 import * as wire from '../../contract/wire/projects.js';
-import type { ProjectRow } from '../../engine/projects.js';
+import type { ProjectRow } from '../../engine/projects/projects.js';
 import { serverName } from '../../contract/servers.js';
 import { originOf } from '../observability/audit-request.js';
 import { ADMIN, endsNow, type Operation, ProjectInPath, projectInPath, succeeds } from './route.js';

@@ -3,7 +3,7 @@ import { PROJECT_NAME_PATTERN } from '../../contract/names.js';
 import { DOCUMENTED, Type } from '../../contract/schema.js';
 import { EngineError } from '../../contract/errors.js';
 import * as wire from '../../contract/wire/servers.js';
-import { serverNamed } from '../../engine/choose-server.js';
+import { serverNamed } from '../../engine/projects/choose-server.js';
 import type { CheckedServer } from '../../engine/servers/change-servers.js';
 import type { ServerChange, ServerRow } from '../../engine/servers/change-servers.js';
 import { originOf } from '../observability/audit-request.js';

@@ -1,6 +1,6 @@
 /** How large projects are. */
-import type { ProjectRow } from '../tenancy/control-rows.js';
-import type { Servers } from '../tenancy/servers.js';
+import type { ProjectRow } from '../../tenancy/control-rows.js';
+import type { Servers } from '../../tenancy/servers.js';
 
 /** Bytes on disk by project; one whose database is not there is left out. */
 export async function sizesOf(servers: Servers, projects: readonly ProjectRow[]): Promise<Map<string, number>> {

@@ -2,18 +2,18 @@
  * The life of projects (contract section 2). Creating and deleting pass through a status of their own, so that a crash
  * at any step leaves a mark that the next start, or the next attempt, clears away.
  */
-import { EngineError } from '../contract/errors.js';
-import { PROJECT_STATUSES } from '../contract/projects.js';
-import { DEFAULT_SERVER } from '../contract/servers.js';
-import type { ControlDatabase } from '../tenancy/control.js';
-import { drain } from '../tenancy/drain.js';
-import type { ProjectRow } from '../tenancy/control-rows.js';
-import { rollBackPrepared } from '../tenancy/prepared-transactions.js';
-import type { ProjectDatabases } from '../tenancy/project-databases.js';
-import { serviceWork } from '../tenancy/service-work.js';
-import type { Servers } from '../tenancy/servers.js';
-import { Slots } from './limits/slots.js';
-import { type Audit, BY_ITSELF, type Origin } from './audit/audit.js';
+import { EngineError } from '../../contract/errors.js';
+import { PROJECT_STATUSES } from '../../contract/projects.js';
+import { DEFAULT_SERVER } from '../../contract/servers.js';
+import type { ControlDatabase } from '../../tenancy/control.js';
+import { drain } from '../../tenancy/drain.js';
+import type { ProjectRow } from '../../tenancy/control-rows.js';
+import { rollBackPrepared } from '../../tenancy/prepared-transactions.js';
+import type { ProjectDatabases } from '../../tenancy/project-databases.js';
+import { serviceWork } from '../../tenancy/service-work.js';
+import type { Servers } from '../../tenancy/servers.js';
+import { Slots } from '../limits/slots.js';
+import { type Audit, BY_ITSELF, type Origin } from '../audit/audit.js';
 import type { PlacementRequest } from './choose-server.js';
 import { createProject, type Fill, type Make } from './create-project.js';
 import { nameTaken, notReady, notFound, needsSuperuser, inUseElsewhere } from './project-errors.js';
@@ -21,7 +21,7 @@ import { isProjectName, requireName } from './project-name.js';
 import type { ProjectParts } from './project-parts.js';
 import { type OnUncleared, UnfinishedProjects } from './unfinished-projects.js';
 
-export type { ProjectRow } from '../tenancy/control-rows.js';
+export type { ProjectRow } from '../../tenancy/control-rows.js';
 
 /** Projects created, repaired or deleted at once: each takes several connections. */
 const AT_ONCE = 4;

@@ -2,14 +2,14 @@
  * Projects that are half created or half deleted, as a crash leaves them: their status says so, and what there is of them is
  * deleted. Those that a live process is working on are left alone.
  */
-import { PROJECT_STATUSES, type ProjectStatus } from '../contract/projects.js';
-import { EngineError } from '../contract/errors.js';
-import type { AuditRow } from '../tenancy/audit-log.js';
-import type { ProjectRow } from '../tenancy/control-rows.js';
-import type { ControlDatabase } from '../tenancy/control.js';
-import { serverName } from '../contract/servers.js';
-import { serviceWork } from '../tenancy/service-work.js';
-import { BY_ITSELF } from './audit/audit.js';
+import { PROJECT_STATUSES, type ProjectStatus } from '../../contract/projects.js';
+import { EngineError } from '../../contract/errors.js';
+import type { AuditRow } from '../../tenancy/audit-log.js';
+import type { ProjectRow } from '../../tenancy/control-rows.js';
+import type { ControlDatabase } from '../../tenancy/control.js';
+import { serverName } from '../../contract/servers.js';
+import { serviceWork } from '../../tenancy/service-work.js';
+import { BY_ITSELF } from '../audit/audit.js';
 import type { ProjectParts } from './project-parts.js';
 
 const UNFINISHED: readonly ProjectStatus[] = ['creating', 'deleting'];

@@ -1,5 +1,5 @@
 /** Why something cannot be done with a project. */
-import { EngineError } from '../contract/errors.js';
+import { EngineError } from '../../contract/errors.js';
 
 export const nameTaken = (name: string) => new EngineError('unique_violation', `A project "${name}" already exists`);
 

@@ -1,12 +1,12 @@
 /** A new project: its place is chosen and noted, its database made and filled; only then can it be used. */
 import { randomUUID } from 'node:crypto';
-import type { NewProject } from '../backup/installation.js';
-import { EngineError } from '../contract/errors.js';
-import type { ProjectRow } from '../tenancy/control-rows.js';
-import { unavailable } from '../tenancy/engine-error.js';
-import type { Placement } from '../tenancy/placement.js';
-import { serviceWork } from '../tenancy/service-work.js';
-import type { Origin } from './audit/audit.js';
+import type { NewProject } from '../../backup/installation.js';
+import { EngineError } from '../../contract/errors.js';
+import type { ProjectRow } from '../../tenancy/control-rows.js';
+import { unavailable } from '../../tenancy/engine-error.js';
+import type { Placement } from '../../tenancy/placement.js';
+import { serviceWork } from '../../tenancy/service-work.js';
+import type { Origin } from '../audit/audit.js';
 import { candidates, noServer, placementOn, type PlacementRequest } from './choose-server.js';
 import { deletedMeanwhile, nameTaken, perhapsCreated } from './project-errors.js';
 import { requireName } from './project-name.js';

@@ -1,6 +1,6 @@
 /** What a project may be called. */
-import { EngineError } from '../contract/errors.js';
-import { PROJECT_NAME_PATTERN } from '../contract/names.js';
+import { EngineError } from '../../contract/errors.js';
+import { PROJECT_NAME_PATTERN } from '../../contract/names.js';
 
 const NAME = new RegExp(PROJECT_NAME_PATTERN);
 
