@@ -14,7 +14,7 @@ import type { Replica } from '../tenancy/replicas.js';
 import type { Servers } from '../tenancy/servers.js';
 import type { Server } from '../tenancy/tenancy.js';
 import type { Clock, Deadline, StopReason } from './limits/deadline.js';
-import { abortion, RunningRequest } from './limits/running-request.js';
+import { abortReason, RunningRequest } from './limits/running-request.js';
 import type { ServerCapacities } from './limits/server-capacity.js';
 import type { Slots, WorkKind } from './limits/slots.js';
 import { Sweeper } from './limits/sweeper.js';
@@ -26,7 +26,7 @@ import type { RequestTrace, Stage } from './trace.js';
 export type Work<T> = (lease: Lease, clock: Clock) => Promise<T>;
 
 /** How a request uses the database. */
-interface Use {
+interface UseOptions {
   readonly pool: PoolName;
   readonly deadline: Deadline;
   readonly impact: QuotaImpact;
@@ -37,7 +37,7 @@ interface Use {
 }
 
 /** A connection with all that has to be given back after it. */
-interface Held {
+interface AcquiredConnection {
   readonly lease: Lease;
   readonly server: Server;
   readonly connections: Connections;
@@ -63,7 +63,7 @@ export class DatabaseAccess {
    * Runs `work` on a connection of a pool. It is run again, once, if its connection had died while idle and answered nothing.
    * @throws EngineError overloaded, database_unavailable, quota_exceeded, the deadline's own, and what `work` throws
    */
-  async use<T>(project: ProjectRow, use: Use, work: Work<T>): Promise<T> {
+  async use<T>(project: ProjectRow, use: UseOptions, work: Work<T>): Promise<T> {
     try {
       return await this.attempt(project, use, work);
     } catch (error) {
@@ -78,7 +78,7 @@ export class DatabaseAccess {
     }
   }
 
-  private async attempt<T>(project: ProjectRow, use: Use, work: Work<T>): Promise<T> {
+  private async attempt<T>(project: ProjectRow, use: UseOptions, work: Work<T>): Promise<T> {
     const { lease, server, connections, call, release } = await this.acquire(project, use);
     const { session } = lease;
     const answersBefore = session.answers;
@@ -86,7 +86,7 @@ export class DatabaseAccess {
     const unwatch = use.pool === 'sql-read' ? null : this.quotas.watch(project, use.impact, request);
     this.running.add(request);
     try {
-      if (use.deadline.signal.aborted) throw abortion(use.deadline.signal)[0];
+      if (use.deadline.signal.aborted) throw abortReason(use.deadline.signal)[0];
       const result = await work(lease, request);
       call?.end();
       return result;
@@ -102,13 +102,13 @@ export class DatabaseAccess {
       request.finish();
       unwatch?.();
       const { ending } = request;
-      const cleaned = connections.giveBack(lease, ending === null ? release : () => void ending.then(release));
+      const cleaned = connections.release(lease, ending === null ? release : () => void ending.then(release));
       if (cleaned !== null) await cleaned;
     }
   }
 
   /** The server first, so that its start occupies no slot; then a slot; then a connection. */
-  private async acquire(project: ProjectRow, use: Use): Promise<Held> {
+  private async acquire(project: ProjectRow, use: UseOptions): Promise<AcquiredConnection> {
     const { id, placement } = project;
     const { pool, trace, replica } = use;
     if (project.isFenced && pool !== 'sql-read') throw moving();
@@ -153,7 +153,7 @@ async function waitForSlot(
   slots: Slots,
   id: string,
   kind: WorkKind,
-  { deadline, trace, waitBudget }: Use,
+  { deadline, trace, waitBudget }: UseOptions,
 ): Promise<() => void> {
   const wait = trace?.waits();
   try {

@@ -101,7 +101,7 @@ export async function openEngine(settings: EngineSettings): Promise<Engine> {
       database,
       quotas,
       throttle: new EventLoopThrottle(),
-      schemas: new SchemaCache(settings.projectWaiting),
+      schemaCache: new SchemaCache(settings.projectWaiting),
       splitter: new Splitter(),
       waitMs,
       quarantineDays,
@@ -171,7 +171,7 @@ function serverEvents(
   audit: Audit,
   onTrouble: EngineSettings['onServerTrouble'],
 ): Omit<FleetEvents, 'beforeStop'> {
-  const tell = (server: string, trouble: string, details: object) => {
+  const log = (server: string, trouble: string, details: object) => {
     const known = control.projectBy('server', server).catch(() => null);
     void known.then((project) => {
       onTrouble(project?.name ?? server, trouble, details);
@@ -180,8 +180,8 @@ function serverEvents(
   };
   return {
     failed: (server, reason, pauseMs) =>
-      tell(server, 'the Postgres server of a project has ended unexpectedly', { reason, pauseMs }),
+      log(server, 'the Postgres server of a project has ended unexpectedly', { reason, pauseMs }),
     grew: (server, bytes) =>
-      tell(server, 'the Postgres server of a project was stopped: it grew while the disk was nearly full', { bytes }),
+      log(server, 'the Postgres server of a project was stopped: it grew while the disk was nearly full', { bytes }),
   };
 }

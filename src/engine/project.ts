@@ -20,7 +20,7 @@ export interface SharedServices {
   readonly database: DatabaseAccess;
   readonly quotas: Quotas;
   readonly throttle: EventLoopThrottle;
-  readonly schemas: SchemaCache;
+  readonly schemaCache: SchemaCache;
   readonly splitter: Splitter;
   /** Longest wait of one request, in milliseconds. */
   readonly waitMs: number;
@@ -99,8 +99,8 @@ export class Project {
     return positionOf(this.shared.database.servers.serverOf(this.row.placement));
   }
 
-  get schemas(): SchemaCache {
-    return this.shared.schemas;
+  get schemaCache(): SchemaCache {
+    return this.shared.schemaCache;
   }
 
   get quarantineDays(): number {
@@ -150,7 +150,7 @@ export class Project {
   }
 
   /** The project may have changed what its roles may do: its next connections check and repair the rights. */
-  distrust(lease: Lease): void {
+  recheckRights(lease: Lease): void {
     lease.closeAfterUse();
     this.shared.database.capacities.closeProject(this.id);
   }

@@ -53,7 +53,7 @@ export class Framing {
   private cut(chunk: Buffer, at: number, end: number): number {
     while (end - at >= HEADER) {
       const type = chunk[at] as number;
-      const size = soundSize(type, chunk, at);
+      const size = validSize(type, chunk, at);
       if (!this.accepts(type, size - HEADER)) return -1;
       if (end - at < size) break;
       if (type === BACKEND.dataRow && this.takeRows !== null) at = this.takeRows(chunk, at, end);
@@ -73,7 +73,7 @@ export class Framing {
     let from = this.take(chunk, 0, end, HEADER);
     if (this.filled < HEADER) return from;
     const type = this.pending[0] as number;
-    const size = soundSize(type, this.pending, 0);
+    const size = validSize(type, this.pending, 0);
     if (!this.accepts(type, size - HEADER)) return -1;
     from = this.take(chunk, from, end, size);
     if (this.filled < size) return from;
@@ -104,7 +104,7 @@ export class Framing {
 const isType = (type: number): boolean => (type >= 0x41 && type <= 0x7a) || (type >= 0x31 && type <= 0x33);
 
 /** The length counts itself: one below 4 is no message's, and at -1 or less reading would never advance. */
-function soundSize(type: number, bytes: Buffer, at: number): number {
+function validSize(type: number, bytes: Buffer, at: number): number {
   const size = messageSize(bytes, at);
   if (size < HEADER || !isType(type)) throw protocolViolation();
   return size;

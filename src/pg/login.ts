@@ -64,8 +64,8 @@ export async function logIn(options: LoginOptions, signal?: AbortSignal): Promis
 
 async function logInAt(options: LoginOptions, signal?: AbortSignal): Promise<LoggedIn> {
   signal?.throwIfAborted();
-  const reading = options.ssl || !READS_ONE_AT_A_TIME ? plainReading(options) : sharedReading(options);
-  const { socket: plain } = reading;
+  const transport = options.ssl || !READS_ONE_AT_A_TIME ? ownBufferSocket(options) : sharedBufferSocket(options);
+  const { socket: plain } = transport;
   /** The first reason to give up, which the socket's own error must not hide. */
   let reason: Error | undefined;
   const giveUp = (error: Error) => {
@@ -82,7 +82,7 @@ async function logInAt(options: LoginOptions, signal?: AbortSignal): Promise<Log
     plain.setNoDelay(true);
     if (options.keepAliveMs !== undefined) plain.setKeepAlive(true, options.keepAliveMs);
     if (!options.ssl)
-      return { address: options, socket: plain, ...(await handshake(plain, options)), read: reading.read };
+      return { address: options, socket: plain, ...(await handshake(plain, options)), read: transport.read };
     const socket = await encrypted(plain, options);
     const keys = await handshake(socket, options);
     return { address: options, socket, ...keys, read: (listener) => readEvents(socket, listener) };
@@ -180,9 +180,9 @@ class Replies {
 /** Codes of the Authentication messages (Postgres manual 54.7). */
 const AUTHENTICATION = { ok: 0, cleartext: 3, md5: 5, sasl: 10, saslContinue: 11, saslFinal: 12 } as const;
 
-type Greeting = Pick<LoggedIn, 'processId' | 'secretKey' | 'parameters'>;
+type StartupResult = Pick<LoggedIn, 'processId' | 'secretKey' | 'parameters'>;
 
-async function handshake(socket: Socket, options: LoginOptions): Promise<Greeting> {
+async function handshake(socket: Socket, options: LoginOptions): Promise<StartupResult> {
   const replies = new Replies(socket);
   try {
     const { user, database, application_name, client_encoding = 'UTF8', options: settings, needsPrimary } = options;
@@ -245,12 +245,12 @@ const unsupported = () =>
 const md5 = (...parts: (string | Buffer)[]): string =>
   parts.reduce((hash, part) => hash.update(part), createHash('md5')).digest('hex');
 
-type Reading = Pick<LoggedIn, 'socket' | 'read'>;
+type ReadableSocket = Pick<LoggedIn, 'socket' | 'read'>;
 
 const readEvents = (socket: Socket, listener: ReadListener) =>
   void socket.on('data', (chunk: Buffer) => listener(chunk, chunk.length));
 
-function plainReading(address: LoginOptions): Reading {
+function ownBufferSocket(address: LoginOptions): ReadableSocket {
   const socket = connectTo(address);
   return { socket, read: (listener) => readEvents(socket, listener) };
 }
@@ -264,17 +264,17 @@ const READS_ONE_AT_A_TIME = process.platform !== 'win32';
  * What arrives on any connection lies here while its listener runs. Otherwise Node makes a new buffer for every read, and
  * for large results collecting that garbage takes a tenth of the time.
  */
-const arrivals = Buffer.allocUnsafeSlow(READ_BYTES);
+const readBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
 
-/** A socket that reads into {@link arrivals}. */
-function sharedReading(address: LoginOptions): Reading {
+/** A socket that reads into {@link readBuffer}. */
+function sharedBufferSocket(address: LoginOptions): ReadableSocket {
   let listener: ReadListener | null = null;
   const callback = (size: number, bytes: Uint8Array): boolean => {
     // During the login, messages are kept.
     if (listener === null) return socket.push(Buffer.from(bytes.subarray(0, size)));
-    listener(arrivals, size);
+    listener(readBuffer, size);
     return true;
   };
-  const socket = connectTo(address, { buffer: arrivals, callback });
+  const socket = connectTo(address, { buffer: readBuffer, callback });
   return { socket, read: (taker) => void (listener = taker) };
 }

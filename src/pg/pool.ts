@@ -47,7 +47,7 @@ export class Pool {
       if (error instanceof AnswerTimeout) for (const other of this.idle.splice(0)) other.session.destroy(error);
       throw error;
     } finally {
-      this.giveBack(session);
+      this.release(session);
     }
   }
 
@@ -115,7 +115,7 @@ export class Pool {
     }
   }
 
-  private giveBack(session: Session): void {
+  private release(session: Session): void {
     if (session.closed) return;
     if (this.closing !== null) return void this.closing.push(session.close());
     if (session.inTransaction) return void session.close();

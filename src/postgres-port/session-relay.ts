@@ -53,10 +53,10 @@ export async function relay(
     applyBackpressure();
   };
   const filter = isReader ? new ReadOnlyFilter(loggedIn.parameters, classify, toBackend, fail, pause) : null;
-  let hasLeft = false;
+  let hasTerminated = false;
   const read = (chunk: Buffer) => {
     if (session.ending !== null) return;
-    hasLeft = chunk.length >= TERMINATE.length && TERMINATE.equals(chunk.subarray(-TERMINATE.length));
+    hasTerminated = chunk.length >= TERMINATE.length && TERMINATE.equals(chunk.subarray(-TERMINATE.length));
     session.received += chunk.length;
     if (filter === null) toBackend(chunk);
     else filter.onClientData(chunk);
@@ -89,7 +89,7 @@ export async function relay(
         const said =
           lastError !== null && scan.lastType === BACKEND.error && scan.isBetween ? asError(lastError) : null;
         if (said?.isFatal) session.ending ??= asPostgresSaid(said);
-        else if (!hasLeft) session.end(lost());
+        else if (!hasTerminated) session.end(lost());
       });
       client.end();
       resolve();

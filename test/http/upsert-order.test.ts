@@ -1,4 +1,4 @@
-/** Upserts store what their records would store one by one, in their order: on the fast way and on the checked way. */
+/** Upserts store what their records would store one by one, in their order: on the fast path and on the checked path. */
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { COLUMN_TYPES, type ColumnType } from '../../src/contract/column-types.js';
@@ -23,7 +23,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     body.ignored_rows,
   ];
 
-  /** A table whose key is `k`, for which `k` has to be unique; on the checked way if it has a trigger. */
+  /** A table whose key is `k`, for which `k` has to be unique; on the checked path if it has a trigger. */
   const create = async (table: string, type: string, isChecked: boolean, index = '(k)') => {
     await project.rows(`CREATE TABLE ${table} (k ${type}, n bigint); CREATE UNIQUE INDEX ON ${table} ${index}`);
     if (!isChecked) return;
@@ -39,7 +39,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
       ['ignore', true],
       ['merge', false],
       ['merge', true],
-    ])('250 records of 50 keys, %s; on the checked way: %s', async (resolution, isChecked) => {
+    ])('250 records of 50 keys, %s; on the checked path: %s', async (resolution, isChecked) => {
       const table = `many_${resolution}_${isChecked}`;
       await create(table, 'text', isChecked);
       const records = Array.from({ length: 250 }, (_, i) => ({ k: `k${(i * 7) % 50}`, n: i }));

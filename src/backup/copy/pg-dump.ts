@@ -78,7 +78,7 @@ function conversation(loggedIn: LoggedIn, answer: (bytes: Uint8Array) => void): 
   return (part) => {
     if (isLoggingIn) {
       isLoggingIn = false;
-      return answer(greeting(loggedIn));
+      return answer(startupResponse(loggedIn));
     }
     sent.feed(Buffer.from(part.buffer, part.byteOffset, part.length));
     // The end of the connection, which is not pg_dump's.
@@ -91,7 +91,7 @@ function conversation(loggedIn: LoggedIn, answer: (bytes: Uint8Array) => void): 
 const messages = () => new MessageScan(new Set(), () => {});
 
 /** To pg_dump's login: the connection is logged in already. */
-const greeting = ({ parameters, processId, secretKey }: LoggedIn): Buffer =>
+const startupResponse = ({ parameters, processId, secretKey }: LoggedIn): Buffer =>
   Buffer.concat([
     AUTHENTICATION_OK,
     ...Array.from(parameters, ([name, value]) => parameterStatus(name, value)),

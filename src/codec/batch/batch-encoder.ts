@@ -1,5 +1,5 @@
 /**
- * The fast way of a batch: from the bytes of a JSON array straight to the rows of COPY, in one pass, without an object
+ * The fast path of a batch: from the bytes of a JSON array straight to the rows of COPY, in one pass, without an object
  * or a string for a record. It never says what is wrong: it leaves whatever it does not understand at once, wrong or
  * merely rare, to the checked path (`read-records.ts`, `check-records.ts`).
  */

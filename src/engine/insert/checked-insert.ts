@@ -1,5 +1,5 @@
 /**
- * The checked way of an insert: it locks the table, checks every cell against the columns, and stores by INSERT. It takes any
+ * The checked path of an insert: it locks the table, checks every cell against the columns, and stores by INSERT. It takes any
  * batch into any table, returns ids, and names every wrong record.
  */
 import { checkRecords, readRecords, type Records, type Row } from '../../codec/index.js';
@@ -98,7 +98,7 @@ async function insertBatch(
     batch.errors.throwIfAny();
     throw error;
   });
-  project.schemas.remember(project.place, table);
+  project.schemaCache.remember(project.place, table);
   if (upsert === null ? table.runsProjectCode : table.updateRunsProjectCode) lease.resetAfterUse();
   if (returnIds) requireIds(table);
   const key = upsert === null ? null : await findKey(session, table, 'on_conflict', upsert.columns);

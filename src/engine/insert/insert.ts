@@ -1,7 +1,7 @@
 /**
  * Batch insert (specification 4.4; contract section 6): 1 to 250 records in one transaction, all or none, once per
- * Idempotency-Key. Most batches take the fast way: the bytes of the request become rows of COPY. It only ever says yes. If
- * the encoder does not understand a batch, or Postgres refuses it, the checked way does it again and says what is wrong.
+ * Idempotency-Key. Most batches take the fast path: the bytes of the request become rows of COPY. It only ever says yes. If
+ * the encoder does not understand a batch, or Postgres refuses it, the checked path does it again and says what is wrong.
  */
 import { readTables, tableToWrite } from '../catalog/catalog.js';
 import { type Deadline, queryTimeout } from '../limits/deadline.js';
@@ -30,7 +30,7 @@ export interface InsertOptions {
 const TIMEOUT_MS = 30_000;
 const expired = queryTimeout(TIMEOUT_MS);
 
-/** A table whose schema keeps changing is for the checked way, which locks it before it looks. */
+/** A table whose schema keeps changing is for the checked path, which locks it before it looks. */
 const ATTEMPTS = 2;
 
 /**
@@ -45,13 +45,12 @@ export async function insertRecords(
   options: InsertOptions,
 ): Promise<Inserted> {
   const { returnIds, idempotency, upsert, quarantine, signal } = options;
-  const { schemas } = project;
   const deadline = { timeoutMs: TIMEOUT_MS, signal, expired };
 
   // Check. A repeat under its key is answered even without room: it stores nothing.
   if (idempotency === null) await project.requireRoom();
 
-  // The fast ways return no ids, and commit.
+  // The fast paths return no ids, and commit.
   const isFast = !returnIds && project.rehearsal === null;
   for (let attempt = 1; attempt <= ATTEMPTS && isFast; attempt++) {
     const schema = await schemaOf(project, tableName, deadline);
@@ -66,7 +65,7 @@ export async function insertRecords(
         : await storeByUpsert(project, schema, rows, upsert, deadline, idempotency);
     if (outcome === 'refused') break;
     if (outcome !== 'outdated') return outcome;
-    schemas.forget(project.place, schema);
+    project.schemaCache.forget(project.place, schema);
   }
   if (quarantine) return insertPartially(project, tableName, body, deadline, options);
   return insertChecked(project, tableName, body, deadline, options);
@@ -74,10 +73,10 @@ export async function insertRecords(
 
 /** @returns null if there is no such table. Whatever changes after the look, the check of the insert's transaction finds. */
 async function schemaOf(project: Project, tableName: string, deadline: Deadline): Promise<CachedSchema | null> {
-  const cached = project.schemas.get(project.place, tableName);
+  const cached = project.schemaCache.get(project.place, tableName);
   if (cached !== undefined) return cached;
   const look = tableToWrite(project.schema, tableName);
   const rows = await project.use('typed', deadline, ({ session }) => session.query(look), 'none');
   const [table] = readTables(project.schema, rows);
-  return table === undefined ? null : project.schemas.remember(project.place, table);
+  return table === undefined ? null : project.schemaCache.remember(project.place, table);
 }

@@ -46,7 +46,7 @@ export class RunningRequest implements Clock, Swept {
 
   check(now: number): void {
     if (this.stopped !== null) return;
-    if (this.deadline.signal.aborted) this.stop(...abortion(this.deadline.signal));
+    if (this.deadline.signal.aborted) this.stop(...abortReason(this.deadline.signal));
     else if (this.left === null && now >= this.due) this.stop(this.deadline.expired(), 'time_limit');
     else if (now >= this.nextProcessorCheck) this.checkProcessors(now);
   }
@@ -81,10 +81,10 @@ export class RunningRequest implements Clock, Swept {
     const giveUp = () => this.lease.session.destroy(reason);
     // If the server cannot be reached, waiting for it would never end.
     this.timer = setTimeout(giveUp, TERMINATE_MS);
-    const told = this.watchdog.terminate(this.backend);
+    const terminated = this.watchdog.terminate(this.backend);
     // A server that cannot be asked has no backends that are known.
-    this.ending ??= told.then((gone) => (gone ? undefined : this.watchdog.gone(this.backend))).catch(() => {});
-    await told.then(giveUp, giveUp);
+    this.ending ??= terminated.then((gone) => (gone ? undefined : this.watchdog.gone(this.backend))).catch(() => {});
+    await terminated.then(giveUp, giveUp);
   }
 
   finish(): void {
@@ -112,7 +112,7 @@ export class RunningRequest implements Clock, Swept {
 }
 
 /** Why the signal of a request was aborted. */
-export const abortion = ({ reason }: AbortSignal): [EngineError, StopReason] =>
+export const abortReason = ({ reason }: AbortSignal): [EngineError, StopReason] =>
   reason instanceof EngineError
     ? [reason, reason.code === 'unauthorized' ? 'token_revoked' : 'operator']
     : [new EngineError('query_timeout', 'The client disconnected; its statement was canceled'), 'client_left'];

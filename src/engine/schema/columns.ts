@@ -43,7 +43,7 @@ export async function addColumn(
   return schemaChange(project, options, ShownColumn, 'grows', async (change) => {
     const { lease, begin } = change;
     const shape = await lockForChange(lease, begin, project.schema, table);
-    refuseTwin(shape, body.name);
+    refuseCaseInsensitiveDuplicate(shape, body.name);
     const columns = shape.columns.filter((column) => !column.isId).length;
     if (columns >= LIMITS.columnsPerTable) {
       throw new EngineError(
@@ -116,7 +116,7 @@ export async function alterColumn(
       if (unique !== undefined) changes.push(...(await setUnique(session, shape, column, unique)));
       if (comment !== undefined) changes.push(commentOn(project.schema, table, column, comment));
       if (newName !== undefined && newName !== column) {
-        refuseTwin(shape, newName, column);
+        refuseCaseInsensitiveDuplicate(shape, newName, column);
         changes.push(
           sql`ALTER TABLE ${ident(project.schema, table)} RENAME COLUMN ${ident(column)} TO ${ident(newName)}`,
         );
@@ -167,9 +167,9 @@ export async function dropColumn(
 }
 
 /** @throws EngineError column_exists if another column has the name, in whatever case */
-function refuseTwin(table: Table, name: string, renamed?: string): void {
-  const twin = table.columns.find(
+function refuseCaseInsensitiveDuplicate(table: Table, name: string, renamed?: string): void {
+  const duplicate = table.columns.find(
     (column) => column.name !== renamed && column.name.toLowerCase() === name.toLowerCase(),
   );
-  if (twin !== undefined) throw new EngineError('column_exists', `Column ${nameIsTaken(name, twin.name)}`);
+  if (duplicate !== undefined) throw new EngineError('column_exists', `Column ${nameIsTaken(name, duplicate.name)}`);
 }

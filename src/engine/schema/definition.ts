@@ -112,11 +112,11 @@ export function checkDefinition(body: TableDefinition): NewColumn[] {
   const columns: NewColumn[] = [];
   for (const column of body.columns) {
     const { name, comment } = column;
-    const twin = seen.get(name.toLowerCase());
+    const duplicate = seen.get(name.toLowerCase());
     seen.set(name.toLowerCase(), name);
     const checks = [
       () => checkName('column', name),
-      () => checkTwin(name, twin),
+      () => checkCaseInsensitiveDuplicate(name, duplicate),
       () => checkComment(comment),
       () => columns.push(checkColumn(column)),
     ];
@@ -134,9 +134,11 @@ export function checkDefinition(body: TableDefinition): NewColumn[] {
   return columns;
 }
 
-function checkTwin(name: string, twin: string | undefined): void {
-  if (twin === undefined) return;
+function checkCaseInsensitiveDuplicate(name: string, duplicate: string | undefined): void {
+  if (duplicate === undefined) return;
   const message =
-    twin === name ? `Column "${name}" is declared twice` : `Columns "${twin}" and "${name}" differ only by case`;
+    duplicate === name
+      ? `Column "${name}" is declared twice`
+      : `Columns "${duplicate}" and "${name}" differ only by case`;
   throw new EngineError('invalid_request', message);
 }

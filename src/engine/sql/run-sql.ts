@@ -101,7 +101,7 @@ export async function runStatements<T, Stored = never>(
         const { rehearsal } = project;
         const parts = { request, rehearsal, statements, guard, session, clock, executeOne: execute, write, storing };
         const answer = await new Transaction(parts).run();
-        if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.distrust(lease);
+        if (!readOnly && statements.some(({ text }) => mayChangeRights(text))) project.recheckRights(lease);
         return { answer, replayed: false };
       };
       const begin = beginOf(request);

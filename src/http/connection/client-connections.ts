@@ -73,8 +73,8 @@ export class ClientConnections {
   async refuse(error: NodeJS.ErrnoException, socket: Socket): Promise<void> {
     const connection = this.of(socket);
     const earlier = [...connection.unanswered.keys()].filter(({ req }) => req.complete);
-    const hasLeft = error.code === 'ECONNRESET' || (error.code === ENDED_WITHIN_REQUEST && earlier.length > 0);
-    if (hasLeft || socket.destroyed) return void socket.destroy();
+    const hasDisconnected = error.code === 'ECONNRESET' || (error.code === ENDED_WITHIN_REQUEST && earlier.length > 0);
+    if (hasDisconnected || socket.destroyed) return void socket.destroy();
     // After the first error the parser has lost its place.
     if (connection.isRefused) return;
     connection.isRefused = true;

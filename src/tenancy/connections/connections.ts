@@ -143,7 +143,7 @@ export class Connections {
    * @returns null, or what has to be waited for before the result of the request is passed on: what code of the project
    * left in the session (a lock, a LISTEN) goes away before that, all other cleaning up follows behind it
    */
-  giveBack(lease: Lease, done: () => void): Promise<void> | null {
+  release(lease: Lease, done: () => void): Promise<void> | null {
     const { session, mustReset } = lease;
     if (lease.mustClose) this.discard(lease);
     // Work that ended well has mostly sent the reset with its own last messages.
