@@ -147,7 +147,7 @@ export const ERROR_CODES = {
     status: 409,
     meaning: 'The column holds values that the new type cannot hold without loss.',
     action:
-      'Correct those rows (some of their ids are in the message), say what the values become (`map`), or choose another type. Nothing was changed.',
+      'Correct those rows (`rows` says how many, `ids` has the first five), say what the values become (`map`), or choose another type. Nothing was changed.',
   },
   dependent_objects: {
     status: 409,
@@ -282,6 +282,12 @@ export interface ValueCount {
   rows: number;
 }
 
+/** The rows whose values cannot be converted: how many, and the ids of the first. */
+export interface LostRows {
+  rows: number;
+  ids: readonly string[];
+}
+
 /** What the service depends on. */
 export type Dependency = 'database' | `server ${string}` | 'identity provider';
 
@@ -291,6 +297,7 @@ export interface EngineErrorOptions {
   errorCount?: number;
   hint?: string;
   postgres?: PostgresDetails;
+  lost?: LostRows;
   values?: ValueCount[];
   /** Seconds after which to try again; undefined: the default of the error exit; null: unknown. */
   retryAfter?: number | null;
@@ -306,6 +313,7 @@ export class EngineError extends Error {
   readonly errorCount: number;
   readonly hint: string | undefined;
   readonly postgres: PostgresDetails | undefined;
+  readonly lost: LostRows | undefined;
   readonly values: ValueCount[] | undefined;
   readonly retryAfter: number | null | undefined;
   away: Dependency | undefined;
@@ -318,6 +326,7 @@ export class EngineError extends Error {
     this.errorCount = options.errorCount ?? options.errors?.length ?? 0;
     this.hint = options.hint;
     this.postgres = options.postgres;
+    this.lost = options.lost;
     this.values = options.values;
     this.retryAfter = options.retryAfter;
     this.away = options.away;

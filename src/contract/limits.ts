@@ -16,6 +16,8 @@ export const LIMITS = {
   jsonDepth: 100,
   /** Places listed in `errors`; `error_count` says how many there are (contract 1). */
   errorsListed: 50,
+  /** Ids of rows that a type change would lose something of. */
+  lostIdsListed: 5,
   /** Bytes of one SQL text (contract 7). */
   sqlBytes: 1024 * 1024,
   /** Statements in one SQL text (contract 7). */

@@ -108,7 +108,13 @@ describe.each(testServers())('on Postgres $major', (server) => {
     const done = await project.call('POST', '/api/cdp/data/people', { body });
     expect(strip(rehearsed.body)).toEqual(strip(done.body));
     await project.rows("UPDATE people SET age = 'x'");
-    failure(await rehearse('PUT', 'schema/table/people/column/age', { new_type: 'INTEGER' }), 409, 'not_convertible');
+    const lost = failure(
+      await rehearse('PUT', 'schema/table/people/column/age', { new_type: 'INTEGER' }),
+      409,
+      'not_convertible',
+    );
+    const ids = (await project.rows('SELECT id FROM people ORDER BY id')).map(({ id }) => id);
+    expect(lost).toMatchObject({ rows: 2, ids });
   });
 
   it('checks what only a commit would', async () => {

@@ -242,7 +242,8 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
     );
     const good = await tables.insert(name, [{ v: '1' }, { v: '2' }, {}]);
     const answer = await tables.alter(name, 'v', { new_type: 'INTEGER' });
-    const { message } = failure(answer, 409, 'not_convertible');
+    const { message, rows, ids } = failure(answer, 409, 'not_convertible');
+    expect({ rows, ids }).toEqual({ rows: 7, ids: bad.toSorted().slice(0, 5) });
     expect(message).toMatch(/\b7\b/);
     const named = message.match(UUID) ?? [];
     expect(new Set(named).size).toBe(5);
@@ -256,6 +257,7 @@ describe.each(testServers())('a type change on Postgres $major', (server) => {
     await project.rows(`CREATE TABLE ${name} (v text); INSERT INTO ${name} VALUES ('secret'), ('1')`);
     const error = await refused(project, ['PUT', columnPath(name, 'v'), { new_type: 'FLOAT' }], 409, 'not_convertible');
     expect(error.message).toMatch(/\b1 value\b/);
+    expect(error).toMatchObject({ rows: 1, ids: [] });
     expect(JSON.stringify(error)).not.toContain('secret');
   });
 

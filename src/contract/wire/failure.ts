@@ -28,6 +28,13 @@ export const ErrorBody = Type.Object({
   errors: Type.Optional(Type.Array(ErrorPlace, { maxItems: LIMITS.errorsListed })),
   error_count: Type.Optional(Type.Integer()),
   hint: Type.Optional(Type.String()),
+  rows: Type.Optional(Type.Integer({ description: 'Of a type change: rows whose values cannot be converted.' })),
+  ids: Type.Optional(
+    Type.Array(Type.String(), {
+      maxItems: LIMITS.lostIdsListed,
+      description: 'Their first ids, in order; none if the table has no column `id`.',
+    }),
+  ),
   values: Type.Optional(
     Type.Array(Type.Object({ value: Type.String(), rows: Type.Integer() }), {
       description: 'The most frequent values that cannot be converted, on request.',

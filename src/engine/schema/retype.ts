@@ -2,6 +2,7 @@
 import type { ColumnType } from '../../contract/column-types.js';
 import { ErrorCollector } from '../../contract/error-collector.js';
 import { EngineError, type ValueCount } from '../../contract/errors.js';
+import { LIMITS } from '../../contract/limits.js';
 import { quoted } from '../../contract/message-text.js';
 import { type Column, POSTGRES_TYPES, type Table, viewsOnColumn } from '../catalog/catalog.js';
 import { asText, conversion, mapped, unfitKeys, type ValueMap } from '../catalog/conversions.js';
@@ -63,7 +64,8 @@ export async function retype(
   const count = Number(counted[0]?.[0] ?? 0);
   if (change === null || count > 0) {
     const ids = table.columns.some((candidate) => candidate.name === 'id')
-      ? await session.query(sql`SELECT id::pg_catalog.text FROM ${relation} WHERE ${lost} LIMIT 5`)
+      ? await session.query(sql`SELECT id::pg_catalog.text FROM ${relation} WHERE ${lost}
+          ORDER BY id::pg_catalog.text COLLATE pg_catalog."C" LIMIT ${LIMITS.lostIdsListed}::pg_catalog.int8`)
       : [];
     const values = showValues
       ? await session.query(mostFrequent(relation, asText(column.type, reference), lost))
@@ -108,7 +110,7 @@ function notConvertible(
   const values = `${count} ${count === 1 ? 'value' : 'values'} of "${column.name}" (${column.displayType})`;
   const rows =
     ids.length === 0 ? '' : `; ${count > ids.length ? 'some of their rows' : 'their rows'}: ${ids.join(', ')}`;
-  const more = listed === undefined ? {} : { values: listed };
+  const more = { lost: { rows: count, ids }, ...(listed === undefined ? {} : { values: listed }) };
   if (!never) {
     const hint = 'Change those values with SQL (UPDATE … WHERE id = …), then retry; or send what they become in "map".';
     return new EngineError('not_convertible', `${values} cannot be kept as ${to}${rows}`, { hint, ...more });

@@ -53,6 +53,7 @@ export function errorBody(error: EngineError, requestId: string): ErrorBody {
     request_id: requestId,
     ...(error.errors === undefined ? {} : { errors: error.errors, error_count: error.errorCount }),
     ...(error.hint === undefined ? {} : { hint: error.hint }),
+    ...(error.lost === undefined ? {} : { rows: error.lost.rows, ids: [...error.lost.ids] }),
     ...(error.values === undefined ? {} : { values: error.values }),
     ...(error.postgres === undefined ? {} : { postgres: error.postgres }),
   };
