@@ -135,7 +135,7 @@ export class CdpClient {
   }
 
   /** One table or view with its columns. */
-  async describe(table: string, options?: CallOptions): Promise<wire.Table> {
+  async describe(table: string, options?: CallOptions): Promise<wire.DescribedTable> {
     return (await this.#schema<wire.TableAnswer>('GET', ['table', table], undefined, options)).table;
   }
 

@@ -46,6 +46,7 @@ export type {
   Column,
   ColumnAnswer,
   CreateTableAnswer,
+  DescribedTable,
   DropColumnAnswer,
   DropTableAnswer,
   Table,

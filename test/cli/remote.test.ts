@@ -194,6 +194,10 @@ describe('cdp tables and cdp describe', () => {
     expect(await ada.output('describe', 'people')).toMatch(/^column \| type[^]*^age +\| INTEGER/m);
     const described = JSON.parse(await ada.output('describe', 'people', '--json')) as { columns: { name: string }[] };
     expect(described.columns.map(({ name }) => name)).toEqual(['id', 'name', 'age', 'notes']);
+    expect(described).toMatchObject({ indexes: [{ name: 'people_pkey', columns: ['id'], primary: true }] });
+    expect(await ada.output('describe', 'people')).toMatch(
+      /^notes[^]*\n\nindex [^]*^people_pkey +\| id +\| primary key\n$/m,
+    );
     await ada.output('sql', "CREATE TABLE ruled (a text NOT NULL DEFAULT 'x', b text)");
     expect(await ada.output('describe', 'ruled')).toBe(
       'column | type | rules                      | comment\n' +

@@ -27,6 +27,7 @@ const comparable = (output: string): string =>
     .replace(/\S*profiles\.json/, '<file>')
     .replace(/\S*\/(?=\S*\.refused)/g, '')
     .replace(/\d+\.\d s, [\d,]+ rows\/s/g, '<time>')
+    .replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, '<time>')
     .trimEnd();
 
 it('docs/cli.md shows what its commands print', async () => {

@@ -48,6 +48,10 @@ describe.each(testServers())('indexes on Postgres $major', (server) => {
         table: name,
         indexes: [primaryOf(name), named, first, again],
       });
+      const described = await project.call('GET', tablePath(name));
+      expect((described.body.table as { indexes: unknown }).indexes).toEqual(listed.body.indexes);
+      await project.rows(`CREATE VIEW ${name}_view AS SELECT a FROM ${name}`);
+      expect((await project.call('GET', tablePath(`${name}_view`))).body.table).toMatchObject({ indexes: [] });
     });
 
     it('to keep values unique, in the fast insert too, and no more once it is dropped', async () => {

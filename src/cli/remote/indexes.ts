@@ -41,9 +41,12 @@ function list(): Command {
     .option('--json', 'Print JSON');
   return remoteOptions(command).action(async (table: string) => {
     const indexes = await (await connect(command)).indexes(table);
-    print(command, indexes, fitting([{ name: 'index' }, { name: 'columns' }, { name: 'kind' }], indexes.map(cellsOf)));
+    print(command, indexes, indexLines(indexes));
   });
 }
+
+export const indexLines = (indexes: readonly Index[]): string[] =>
+  fitting([{ name: 'index' }, { name: 'columns' }, { name: 'kind' }], indexes.map(cellsOf));
 
 const cellsOf = ({ name, columns, primary, unique, partial, valid }: Index): string[] => [
   name,

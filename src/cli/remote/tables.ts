@@ -1,7 +1,8 @@
-/** `cdp tables` and `cdp describe T`: lists tables, and shows the columns of one. */
+/** `cdp tables` and `cdp describe T`: lists tables, and shows the columns and indexes of one. */
 import { Command } from 'commander';
 import type { Table } from '../../contract/wire/tables.js';
 import { connect } from './connection.js';
+import { indexLines } from './indexes.js';
 import { remoteOptions } from './options.js';
 import { fitting } from '../terminal/grid.js';
 import { print } from '../terminal/output.js';
@@ -17,12 +18,13 @@ export function tablesCommand(): Command {
 
 export function describeCommand(): Command {
   const command = new Command('describe')
-    .description('Show the columns of a table or view')
+    .description('Show the columns and indexes of a table or view')
     .argument('<TABLE>')
     .option('--json', 'Print JSON');
   return remoteOptions(command).action(async (name: string) => {
     const table = await (await connect(command)).describe(name);
-    print(command, table, columnLines(table));
+    const { indexes } = table;
+    print(command, table, [...columnLines(table), ...(indexes.length === 0 ? [] : ['', ...indexLines(indexes)])]);
   });
 }
 

@@ -3,7 +3,7 @@ import { LIMITS } from '../limits.js';
 import { rehearsed } from './rehearsal.js';
 import { STRICT, type Static, Type } from '../schema.js';
 import { success } from './success.js';
-import { NameText } from './tables.js';
+import { NameText } from './name-text.js';
 
 export const CreateIndexBody = Type.Object(
   {

@@ -1,9 +1,10 @@
 /** Schema calls on the wire: tables and columns made, changed, read and dropped (specification 4.1 to 4.3, contract section 5). */
 import { COLUMN_TYPES } from '../column-types.js';
 import { LIMITS } from '../limits.js';
-import { NAME_PATTERN } from '../names.js';
 import { DOCUMENTED, STRICT, type Static, Type } from '../schema.js';
 import { DistributeBody, Distribution } from './distribution.js';
+import { Index } from './indexes.js';
+import { NameText } from './name-text.js';
 import { rehearsed } from './rehearsal.js';
 import { success } from './success.js';
 
@@ -16,9 +17,6 @@ export const ColumnType = Type.String({
   examples: ['TEXT'],
   [DOCUMENTED]: { enum: COLUMN_TYPES },
 });
-
-export const NameText = (what: string) =>
-  Type.String({ description: `Name of the ${what}.`, examples: ['email'], [DOCUMENTED]: { pattern: NAME_PATTERN } });
 
 const Default = Type.Any({
   description: 'Of records that leave the column out: a value as in a record; null for none.',
@@ -134,20 +132,28 @@ export type AlterTableAnswer = Static<typeof AlterTableAnswer>;
 
 // Reads and drops (contract section 5)
 
-export const Table = Type.Object({
+const table = {
   name: Type.String(),
   kind: Type.Enum(['table', 'view', 'materialized_view', 'foreign_table']),
   comment: Type.Nullable(Type.String()),
   approximate_rows: Type.Nullable(Type.Integer({ description: "From Postgres's statistics; null for a view." })),
   columns: Type.Array(Column),
   distribution: Type.Optional(Distribution),
-});
+};
+
+export const Table = Type.Object(table);
 export type Table = Static<typeof Table>;
 
 export const SchemaAnswer = Type.Object({ ...success, tables: Type.Array(Table) });
 export type SchemaAnswer = Static<typeof SchemaAnswer>;
 
-export const TableAnswer = Type.Object({ ...success, table: Table });
+export const DescribedTable = Type.Object({
+  ...table,
+  indexes: Type.Array(Index, { description: 'The primary key first.' }),
+});
+export type DescribedTable = Static<typeof DescribedTable>;
+
+export const TableAnswer = Type.Object({ ...success, table: DescribedTable });
 export type TableAnswer = Static<typeof TableAnswer>;
 
 export const DropTableAnswer = Type.Object({ ...success, table: Type.String(), ...rehearsed });

@@ -36,7 +36,7 @@ export async function createIndex(
       const [, created] = await session.run([sql`CREATE ${what} ${called} ON ${on}`, newIndexesOf(schema, table)]);
       const [index] = readIndexes(created?.rows ?? []);
       if (index === undefined) throw new Error('The new index is not in the catalog');
-      return await commit([], shown(index));
+      return await commit([], shownIndex(index));
     } catch (error) {
       throw await explainDuplicates(session, schema, table, columns, error);
     }
@@ -49,7 +49,7 @@ export async function listIndexes(project: Project, table: string, limits: Schem
   return schemaRead(project, limits, async (session) => {
     const [found, indexes] = await session.run([tableByName(schema, table), indexesOf(schema, table)]);
     if (readTables(schema, found?.rows ?? []).length === 0) await tableNotFound(session, schema, table);
-    return readIndexes(indexes?.rows ?? []).map(shown);
+    return readIndexes(indexes?.rows ?? []).map(shownIndex);
   });
 }
 
@@ -82,7 +82,7 @@ export const dropStatement = (schema: string, table: string, { name, isOfConstra
     ? sql`ALTER TABLE ${ident(schema, table)} DROP CONSTRAINT ${ident(name)}`
     : sql`DROP INDEX ${ident(schema, name)}`;
 
-const shown = ({ name, columns, unique, primary, partial, valid }: FoundIndex): Index => ({
+export const shownIndex = ({ name, columns, unique, primary, partial, valid }: FoundIndex): Index => ({
   name,
   columns,
   unique,

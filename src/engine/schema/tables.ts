@@ -1,4 +1,5 @@
 /** Creating, reading and dropping tables (specification 4.1; contract section 5). */
+import type { Index } from '../../contract/wire/indexes.js';
 import { type AlterTableBody, AlteredTable } from '../../contract/wire/tables.js';
 import { EngineError } from '../../contract/errors.js';
 import { LIMITS } from '../../contract/limits.js';
@@ -33,6 +34,7 @@ import type { Answered } from '../idempotency.js';
 import type { Project } from '../project.js';
 import { renameTable } from '../quarantine/quarantine.js';
 import { distributions, readDistributions } from '../catalog/distribution.js';
+import { indexesOf, readIndexes } from '../catalog/indexes.js';
 import {
   checkComment,
   checkDefinition,
@@ -44,6 +46,7 @@ import {
 import { commentOn, commentOnTable } from './comments.js';
 import { checkDistribution, distribute, IN_PG_CATALOG } from './distribution.js';
 import { explainNoTable, lockForChange, requireFreeName, tableNotFound } from './find-table.js';
+import { shownIndex } from './indexes.js';
 import { type ChangeOptions, schemaChange, schemaRead, type SchemaLimits } from './schema-change.js';
 
 /** Two new names that differ by case alone must not slip past each other. */
@@ -121,11 +124,17 @@ async function withDistribution(project: Project, session: Session, tables: read
 }
 
 /** @throws EngineError table_not_found */
-export async function readTable(project: Project, name: string, limits: SchemaLimits): Promise<Table> {
+export async function readTable(
+  project: Project,
+  name: string,
+  limits: SchemaLimits,
+): Promise<Table & { indexes: Index[] }> {
   return schemaRead(project, limits, async (session) => {
-    const found = readTables(project.schema, await session.query(tableByName(project.schema, name)));
-    const [table] = await withDistribution(project, session, found);
-    return table ?? (await tableNotFound(session, project.schema, name));
+    const { schema } = project;
+    const [found, indexes] = await session.run([tableByName(schema, name), indexesOf(schema, name)]);
+    const [table] = await withDistribution(project, session, readTables(schema, found?.rows ?? []));
+    if (table === undefined) return tableNotFound(session, schema, name);
+    return { ...table, indexes: readIndexes(indexes?.rows ?? []).map(shownIndex) };
   });
 }
 

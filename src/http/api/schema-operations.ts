@@ -34,6 +34,11 @@ const TABLE_EXAMPLE = {
   ],
 };
 
+const PRIMARY_KEY = {
+  ...{ name: 'customers_pkey', columns: ['id'] },
+  ...{ unique: true, primary: true, partial: false, valid: true },
+};
+
 export const SCHEMA_ERRORS = ['table_busy', 'outcome_unknown', 'citus_limit'] as const;
 export const GROWING_ERRORS = ['quota_exceeded', ...SCHEMA_ERRORS] as const;
 
@@ -195,18 +200,18 @@ export const READ_SCHEMA: Operation = {
 
 export const READ_TABLE: Operation = {
   operationId: 'readTable',
-  summary: 'One table with its columns',
+  summary: 'One table with its columns and indexes',
   tag: 'schema',
   audit: 'read_table',
   work: 'typed',
   params: TableInPath,
   success: succeeds(200, wire.TableAnswer, 'table found', {
-    table: TABLE_EXAMPLE,
+    table: { ...TABLE_EXAMPLE, indexes: [PRIMARY_KEY] },
   }),
   errors: ['table_not_found'],
   async handle(call) {
     const table = await readTable(project(call), tableInPath(call), limits(call));
-    return { body: { success: true, message: 'table found', table: shown(table) } };
+    return { body: { success: true, message: 'table found', table: { ...shown(table), indexes: table.indexes } } };
   },
 };
 

@@ -2,7 +2,6 @@
 import { STRICT, Type } from '../../contract/schema.js';
 import { Index } from '../../contract/wire/indexes.js';
 import { Table } from '../../contract/wire/tables.js';
-import { listIndexes } from '../../engine/schema/indexes.js';
 import { readSchema, readTable } from '../../engine/schema/tables.js';
 import { project } from '../api/route.js';
 import { limits, shown } from '../api/schema-operations.js';
@@ -60,8 +59,8 @@ export const DESCRIBE_TABLE = tool({
     }),
   ),
   async run(call, { table: name }) {
-    const table = shown(await readTable(project(call), name, limits(call)));
-    const all = await listIndexes(project(call), name, limits(call));
+    const { indexes: all, ...read } = await readTable(project(call), name, limits(call));
+    const table = shown(read);
     const columns = fitting(table.columns, MAX_BYTES);
     const indexes = fitting(all, MAX_BYTES);
     const counts = { column_count: table.columns.length, index_count: all.length };

@@ -1,0 +1,6 @@
+/** The name of something that a request makes or addresses. */
+import { NAME_PATTERN } from '../names.js';
+import { DOCUMENTED, Type } from '../schema.js';
+
+export const NameText = (what: string) =>
+  Type.String({ description: `Name of the ${what}.`, examples: ['email'], [DOCUMENTED]: { pattern: NAME_PATTERN } });
