@@ -45,6 +45,7 @@ export class Rehearsal {
     const [rows, locks, relations] = await session.run([this.changes(), LOCKS, this.relations()]);
     await session.run([ROLLBACK]);
     const after = relationsOf(relations?.rows ?? []);
+    const dropped = [...this.before].flatMap(([oid, { name }]) => (after.has(oid) ? [] : [name]));
     this.impact = {
       rows: (rows?.rows ?? []).map(([table, inserted, updated, deleted]) => ({
         table: table ?? '',
@@ -62,6 +63,7 @@ export class Rehearsal {
         const before = this.before.get(oid);
         return before === undefined || before.file === file ? [] : [name];
       }),
+      ...(dropped.length === 0 ? {} : { dropped }),
       duration_ms: Math.round(duration * 1_000) / 1_000,
     };
     return results.slice(0, statements.length);

@@ -23,6 +23,7 @@ describe.each(testServers())('on Postgres $major', (server) => {
     rows: { table: string; inserted: number; updated: number; deleted: number }[];
     locks: { table: string; modes: string[] }[];
     rewritten: string[];
+    dropped?: string[];
     duration_ms: number;
   }
   const path = (rest: string) => `/api/cdp/${rest}${rest.includes('?') ? '&' : '?'}dry_run=true`;
@@ -96,6 +97,11 @@ describe.each(testServers())('on Postgres $major', (server) => {
     expect(alter.impact.duration_ms).toBeGreaterThan(0);
     const drop = await rehearse('DELETE', 'schema/table/people');
     expect(drop.impact.locks).toEqual([{ table: 'people', modes: ['AccessExclusiveLock'] }]);
+    expect(drop.impact.dropped).toEqual(['people']);
+    await project.rows('CREATE VIEW names AS SELECT email FROM people');
+    const cascade = await rehearse('POST', 'sql', { sql: 'DROP TABLE people CASCADE' });
+    expect(cascade.impact.dropped).toEqual(['names', 'people']);
+    expect(alter.impact.dropped).toBeUndefined();
     // Of this request alone, whatever the session did before.
     const sql = await rehearse('POST', 'sql', { sql: "UPDATE people SET age = '3'" });
     expect(sql.impact.rows).toEqual([{ table: 'people', inserted: 0, updated: 2, deleted: 0 }]);

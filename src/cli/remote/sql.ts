@@ -157,6 +157,7 @@ async function rehearse(
     ),
     ...impact.locks.map(({ table, modes }) => `${table}: locks ${modes.join(', ')}`),
     ...impact.rewritten.map((table) => `${table}: rewritten`),
+    ...(impact.dropped ?? []).map((table) => `${table}: dropped`),
   ]);
 }
 

@@ -10,6 +10,9 @@ export const Impact = Type.Object({
     description: 'Locks held at the end, in the words of pg_locks.',
   }),
   rewritten: Type.Array(Type.String(), { description: 'Tables whose rows were written to new files.' }),
+  dropped: Type.Optional(
+    Type.Array(Type.String(), { description: 'Tables and views that would be gone. Left out if there are none.' }),
+  ),
   duration_ms: Type.Number(),
 });
 export type Impact = Static<typeof Impact>;
