@@ -1,5 +1,6 @@
 /** The client's only error class: what the service answered, or why there was no answer. */
-import type { ErrorCode, ErrorPlace, PostgresDetails, ValueCount } from '../contract/errors.js';
+import type { ErrorCode, ErrorPlace, PostgresDetails } from '../contract/errors.js';
+import type { ValueCount } from '../contract/lost-values.js';
 
 /**
  * Failures without an answer from the service.

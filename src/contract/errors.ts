@@ -2,6 +2,7 @@
  * The closed table of error codes (contract section 1), and the one error class that carries them: nothing else writes a
  * status of 400 or more. The error exit in `http/` turns an {@link EngineError} into the one response shape.
  */
+import type { LostRows, ValueCount } from './lost-values.js';
 
 /** One row: the HTTP status, what the code means, and what the caller should do. The docs repeat exactly this. */
 interface ErrorRow {
@@ -274,18 +275,6 @@ export interface PostgresDetails {
   column?: string;
   constraint?: string;
   detail?: string;
-}
-
-/** A value that cannot be converted, as text that may be cut, and how many rows have it. */
-export interface ValueCount {
-  value: string;
-  rows: number;
-}
-
-/** The rows whose values cannot be converted: how many, and the ids of the first. */
-export interface LostRows {
-  rows: number;
-  ids: readonly string[];
 }
 
 /** What the service depends on. */

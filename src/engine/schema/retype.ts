@@ -1,7 +1,8 @@
 /** Changing the type of a column: every value is kept, or nothing is changed (contract section 5). */
 import type { ColumnType } from '../../contract/column-types.js';
 import { ErrorCollector } from '../../contract/error-collector.js';
-import { EngineError, type ValueCount } from '../../contract/errors.js';
+import { EngineError } from '../../contract/errors.js';
+import type { ValueCount } from '../../contract/lost-values.js';
 import { LIMITS } from '../../contract/limits.js';
 import { quoted } from '../../contract/message-text.js';
 import { type Column, POSTGRES_TYPES, type Table, viewsOnColumn } from '../catalog/catalog.js';
