@@ -162,7 +162,7 @@ it('of a workbook reads the first sheet, or the one that --sheet names', async (
     [['openpyxl.xlsx', '--sheet', 'Third'], 'has no sheet "Third"\nIts sheets are '],
     [['pyarrow.parquet', '--sheet', 'Third'], 'pyarrow.parquet is not an Excel workbook'],
     [['openpyxl.xlsx', '--flatten'], 'an Excel workbook; --flatten is for JSON'],
-    [['-', '--format', 'parquet'], 'standard input: Parquet is read from a file'],
+    [['-', '--format', 'parquet'], 'standard input: Parquet must be a regular file'],
   ] as const) {
     const { code, stderr } = await load(...options, '--table', 'refused');
     expect([code, stderr]).toEqual([2, expect.stringContaining(said)]);
