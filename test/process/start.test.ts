@@ -180,7 +180,7 @@ describe('refuses', () => {
     other.close();
     expect(refused.code).toBe(1);
     expect(refused.stderr).toBe(
-      `cdp: Port ${port} of 127.0.0.1 is in use by another program; choose one with --port\n`,
+      `cdp: Port ${port} of 127.0.0.1 is in use by another program; choose one with npm start -- --port PORT\n`,
     );
     expect(refused.stdout).not.toMatch(TOKEN);
     expect(await postmastersIn(dataDir)).toEqual([]);
