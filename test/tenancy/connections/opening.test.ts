@@ -143,11 +143,11 @@ describe.each(testServers().map((server) => ({ server, major: server.major })))(
   it('shows a caller nothing of a login that the server refuses', async () => {
     const project = await service.project();
     const placement = await placementOf(project);
-    await asSuperuser(placement, `ALTER ROLE ${placement.writer} NOLOGIN`);
+    await onServer(server, (client) => client.query(`ALTER DATABASE ${placement.database} ALLOW_CONNECTIONS false`));
     const answer = await project.call('GET', '/api/cdp/schema');
     const body = failure(answer, 503, 'database_unavailable');
     expect(body.postgres).toBe(undefined);
-    expect(answer.text).not.toContain(placement.writer);
+    expect(answer.text).not.toContain(placement.database);
     expect(answer.headers.get('retry-after')).toBe('1');
   });
 });
