@@ -129,7 +129,7 @@ describe.each(CASES)('$name', ({ server, release }) => {
 
 it('there is a dump of every version that the control schema has had', () => {
   const versionsDumped = new Set(RELEASES.map(({ release }) => release.control));
-  expect([...versionsDumped].sort()).toEqual(readMigrations('control').map(({ version }) => version));
+  expect([...versionsDumped].sort((a, b) => a - b)).toEqual(readMigrations('control').map(({ version }) => version));
 });
 
 it('a control schema or a template of a newer program is refused, by name and number', async () => {

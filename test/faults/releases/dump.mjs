@@ -80,7 +80,9 @@ try {
   const dump = (name, ...args) =>
     run('pg_dump', ...at, '--inserts', ...args, name)
       .split('\n')
-      .filter((line) => line !== '' && !line.startsWith('--') && !line.startsWith('\\'));
+      .filter((line) => line !== '' && !line.startsWith('--') && !line.startsWith('\\'))
+      // An earlier minor release does not know this option of columns.
+      .filter((line) => !/ SET \(pg_attver=\d+\);$/.test(line));
   const version = (name, schema) => Number(query(name, `SELECT max(version) FROM ${schema}.migrations`));
   writeFileSync(
     resolve(process.argv[2]),
