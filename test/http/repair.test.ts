@@ -71,7 +71,11 @@ describe.each(TENANCIES)('on $where', ({ start }) => {
   });
 
   it.each<[string, (placement: Placement) => string[], RegExp]>([
-    ['a role that may not log in any more', ({ writer }) => [`ALTER ROLE ${writer} NOLOGIN`], /^its roles may not log in$/],
+    [
+      'a role that may not log in any more',
+      ({ writer }) => [`ALTER ROLE ${writer} NOLOGIN`],
+      /^its roles may not log in$/,
+    ],
     [
       'roles that a restored server does not have',
       ({ database, writer, reader }) => [
